@@ -12,6 +12,7 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -37,14 +38,40 @@ type Agent struct {
 	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
 	// the command line that people type for them.
 	JSONFlag, JSONCall string
+	// Sandbox says what keeps a task of mode workspace-write in its directory, for people.
+	Sandbox string
 	// Install is the command that installs the program.
 	Install string
 	// Tested is the version that linesman was tested with. The program prints its
 	// own with --version.
 	Tested string
 	Known  []string // further versions that linesman is known to read
+	// Sessions is where the agent keeps logs of its sessions. Their lines are read by
+	// Backend, too. The zero value: nowhere, or not known.
+	Sessions Sessions
 
 	Launch
+}
+
+// Sessions is where an agent keeps logs of its sessions, a file each.
+type Sessions struct {
+	// Env is the variable with the agent's directory, and Home its default below the home
+	// directory. Dir is the directory of the logs in it.
+	Env, Home, Dir string
+	// Files are patterns as of [path.Match], relative to Dir.
+	Files []string
+	// Headless reports whether a session is one of a program without a user interface, as
+	// those that linesman starts are, and whether this line of the log tells it. The first
+	// line that tells it counts.
+	Headless func(line []byte) (headless, known bool)
+}
+
+// Has reports whether the file at a path, relative to Dir, is the log of a session.
+func (s Sessions) Has(file string) bool {
+	return slices.ContainsFunc(s.Files, func(pattern string) bool {
+		match, err := path.Match(pattern, file)
+		return match && err == nil
+	})
 }
 
 // Launch is how an agent is started for a task.
@@ -84,6 +111,15 @@ type Table []Agent
 // Find returns the agent of a kind or a short name, false if there is none.
 func (t Table) Find(name string) (Agent, bool) {
 	return t.find(func(a Agent) bool { return a.Kind() == name || a.Short == name })
+}
+
+// Named is Find with an error that lists the names.
+func (t Table) Named(name string) (Agent, error) {
+	a, known := t.Find(name)
+	if !known {
+		return a, fmt.Errorf("%q is not known; there is: %s", name, strings.Join(t.Names(), ", "))
+	}
+	return a, nil
 }
 
 // OfCommand returns the agent whose program a command line starts, false if there is none.

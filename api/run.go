@@ -158,6 +158,8 @@ type Worker struct {
 	Queue    string   `json:"queue"`
 	Slots    int      `json:"slots"`
 	Busy     int      `json:"busy"`
-	Agents   []string `json:"agents"`
+	Agents   []string `json:"agents"` // kinds whose programs it finds
 	LastSeen Time     `json:"lastSeenAt"`
+
+	AgentVersions map[string]string `json:"agentVersions,omitempty"` // by kind, as far as known
 }

@@ -28,9 +28,9 @@ func rowOf(run *api.Run, now time.Time) row {
 			position = *run.Position
 		}
 		if r.state, r.about = "queued", "next"; position > 0 {
-			r.about = Behind(position)
+			r.about = behind(position)
 		}
-		r.facts.add("waits", Behind(position))
+		r.facts.add("waits", behind(position))
 		return r
 	default:
 		r.working(run, now)
@@ -157,8 +157,20 @@ var colors = map[string]string{
 	"completed": Green, "failed": Red, "timeout": Red, "cancelled": Yellow, "working": cyan,
 }
 
-// Behind describes a place in the queue, from 0.
-func Behind(position int) string {
+// Submitted tells a person what to do with a run that waits in the queue, at a position from 0.
+func Submitted(w io.Writer, run string, position int) error {
+	_, err := fmt.Fprintf(w, `
+It waits %s.
+
+    linesman status %s
+    linesman wait %[2]s
+    linesman events --run %[2]s --follow
+`, behind(position), run)
+	return err
+}
+
+// behind describes a place in the queue, from 0.
+func behind(position int) string {
 	switch position {
 	case 0:
 		return "for a free slot, as the next one"

@@ -36,6 +36,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -74,6 +75,8 @@ type Config struct {
 	rules func() (launch.Rules, bool)
 
 	eraser responder.Eraser // of the verb forget; nil: it is not offered
+
+	versions *programs.Versions // default: those of the data directory
 }
 
 func (c Config) withDefaults() Config {
@@ -86,6 +89,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.rules == nil {
 		c.rules = c.instanceRules
+	}
+	if c.versions == nil {
+		c.versions = &programs.Versions{File: local.VersionsFile(c.Settings.DataDir)}
 	}
 	return c
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -53,11 +54,18 @@ func (s *Session) Close() { s.bus.Close() }
 func (s *Session) Client() *client.Client { return client.New(s.bus) }
 
 // Create creates the directory of a run: of one with a new ID if spec has none. The
-// limits are those of the settings. The error is [worker.ErrKnown] if the ID is in
+// limits are those of the settings. An agent's program whose version is not known is asked
+// for it meanwhile, for two seconds at most. The error is [worker.ErrKnown] if the ID is in
 // use. If another process takes it meanwhile, the fence of the raw log detects it.
 func (s *Session) Create(ctx context.Context, spec worker.Spec) (*worker.Dir, error) {
 	spec.Run = cmp.Or(spec.Run, newID())
-	if err := s.checkUnknown(ctx, spec.Run); err != nil {
+	var learning sync.WaitGroup
+	if p, is := s.config.program(&spec); is {
+		learning.Go(func() { s.config.versions.Learn(ctx, p, learnTime) })
+	}
+	err := s.checkUnknown(ctx, spec.Run)
+	learning.Wait()
+	if err != nil {
 		return nil, err
 	}
 	return s.config.create(spec)

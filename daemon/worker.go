@@ -12,12 +12,15 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
@@ -30,6 +33,9 @@ type taskWorker struct {
 	bus    *bus.Bus
 	worker *worker.Worker
 	tasks  worker.Tasks
+
+	installed atomic.Pointer[installed]
+	lookEvery time.Duration // interval at which programs are looked for
 }
 
 // newWorker builds a worker over the connection of its user. A task that names no
@@ -51,7 +57,11 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
 	}
-	return &taskWorker{config: c, bus: b, worker: w, tasks: tasks}, nil
+	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks, lookEvery: 10 * time.Second}
+	if t.tasks.Slots > 0 {
+		t.look(func(programs.Program) {})
+	}
+	return t, nil
 }
 
 // rules are the rules for tasks, false if it takes none.
@@ -64,7 +74,8 @@ func (w *taskWorker) run(ctx context.Context) error {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {
 			v.ID, v.Queue, v.Slots, v.Busy = w.worker.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks()
-			v.Agents = w.config.Agents.Kinds()
+			found := w.installed.Load()
+			v.Agents, v.AgentVersions = found.kinds, found.versions
 		}
 		return v
 	})()
@@ -72,6 +83,7 @@ func (w *taskWorker) run(ctx context.Context) error {
 	group.Go(func() error { return quiet(w.worker.Adopt(ctx)) })
 	if w.tasks.Slots > 0 {
 		group.Go(func() error { return w.worker.Serve(ctx, w.tasks) })
+		group.Go(func() error { return w.watchPrograms(ctx) })
 	}
 	return group.Wait()
 }
@@ -87,7 +99,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 	}
 	return worker.New(worker.Config{
 		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
-		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) },
+		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) }, Version: c.version,
 	})
 }
 

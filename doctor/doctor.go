@@ -1,5 +1,5 @@
 // Package doctor checks what linesman needs on a machine: the data directory,
-// the server and its streams, the roles, the agent's program, and limits of the
+// the server and its streams, the roles, the agents' programs, and limits of the
 // system. It changes nothing, except for a key that proves that the streams
 // store what is written. Its checks are values, whose texts contain no secret and
 // may contain text of other programs: escape them on a terminal.
@@ -64,8 +64,9 @@ func Examine(ctx context.Context, d *local.Dialer, table agent.Table) []Check {
 		x.limited()
 		x.run(ctx, "responder", x.responder)
 		x.run(ctx, "worker", x.worker)
+		x.run(ctx, "drift", x.drift)
 	} else {
-		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker"} {
+		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker", "drift"} {
 			x.note(name, Skip, "NATS is unreachable", "")
 		}
 	}

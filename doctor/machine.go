@@ -2,93 +2,46 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/api"
-
-	"golang.org/x/sys/unix"
+	"github.com/linesman/linesman/programs"
 )
 
-// agents checks the programs that run tasks.
+// agents checks the programs that run tasks. One that was not configured may be missing, as
+// long as there is another one.
 func (x *examination) agents(ctx context.Context) {
-	how := x.Settings.Launches(x.table)
-	for _, a := range x.table {
-		x.agent(ctx, a, how[a.Kind()].Command)
-	}
-}
-
-func (x *examination) agent(ctx context.Context, a agent.Agent, command []string) {
-	setting := "agents." + a.Short + ".command"
-	missing, optional := Fail, a.Kind() != api.DefaultAgent && slices.Equal(command, []string{a.Program})
+	missing := Fail
 	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
-	path, err := exec.LookPath(command[0])
-	if err != nil && optional {
-		x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
-		return
+	here := programs.Here{Launches: x.Settings.Launches(x.table), Environ: x.dialer.Environ}
+	all, _ := here.List(ctx, x.table, "")
+	if !slices.ContainsFunc(all, func(a programs.Agent) bool { return a.Path != "" }) {
+		var install []string
+		for _, a := range x.table {
+			install = append(install, a.Install)
+		}
+		x.note("agents", missing, "none is installed", strings.Join(install, ", or "))
+		all = slices.DeleteFunc(all, func(a programs.Agent) bool { return a.Default })
 	}
-	if err != nil {
-		x.note(a.Short, missing, command[0]+" is not on the PATH", a.Install+", or set "+setting)
-		return
+	for _, a := range all {
+		switch version := a.Path + ", version " + a.Version; {
+		case a.Path == "" && a.Default:
+			x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
+		case a.Problem != "":
+			x.note(a.Short, missing, a.Problem, a.Fix)
+		case a.Support == programs.Unknown:
+			x.note(a.Short, Warn, version, "linesman was tested with "+a.Tested+
+				": lines that are new in this version become events of the kind unknown, and runs report them as drift")
+		default:
+			x.note(a.Short, OK, version, "")
+		}
 	}
-	version, err := programVersion(ctx, append([]string{path}, command[1:]...))
-	switch {
-	case err != nil:
-		x.note(a.Short, missing, fmt.Sprintf("%s --version: %v", path, err), "install it again, or set "+setting)
-	case version != a.Tested:
-		x.note(a.Short, Warn, path+", version "+version, "linesman was tested with "+a.Tested)
-	default:
-		x.note(a.Short, OK, path+", version "+version, "")
-	}
-}
-
-var versionNumber = regexp.MustCompile(`\b[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*`)
-
-// programVersion asks a program for its version, and waits at most five
-// seconds for it.
-func programVersion(ctx context.Context, command []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], "--version")...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	// The codex of npm starts another process.
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out := &beginning{limit: 4096}
-	cmd.Stdout = out
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		return "", errors.New("no answer in 5 s")
-	case err != nil:
-		return "", err
-	}
-	version := versionNumber.FindString(string(out.b))
-	if version == "" {
-		return "", errors.New("what it prints has no version")
-	}
-	return version, nil
-}
-
-// beginning keeps the first bytes that are written to it.
-type beginning struct {
-	limit int
-	b     []byte
-}
-
-func (w *beginning) Write(b []byte) (int, error) {
-	w.b = append(w.b, b[:min(len(b), w.limit-len(w.b))]...)
-	return len(b), nil
 }
 
 // roots notes in which directories tasks may work with these settings.

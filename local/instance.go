@@ -58,6 +58,10 @@ func RunsDir(data string) string { return filepath.Join(data, "runs") }
 // scopes, of a data directory.
 func TokensFile(data string) string { return filepath.Join(data, "tokens.json") }
 
+// VersionsFile returns the file that remembers the versions of the agents' programs, of a data
+// directory.
+func VersionsFile(data string) string { return filepath.Join(data, "versions.json") }
+
 // Write replaces the instance file of i.Data atomically.
 func (i Instance) Write() error {
 	b, err := json.MarshalIndent(i, "", "  ")

@@ -224,7 +224,7 @@ func (s *Service) Workers() []api.Worker {
 	for _, w := range s.table.Workers() {
 		all = append(all, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
-			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At),
+			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At), AgentVersions: w.AgentVersions,
 		})
 	}
 	return all

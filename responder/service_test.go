@@ -165,6 +165,30 @@ func TestSubmissionWithAKnownRunIDReturnsThatRun(t *testing.T) {
 	}
 }
 
+// The ids of some agents have capitals.
+func TestTaskOfAThreadRunsInItsDirectory(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(c *responder.Config) { c.Agents = agent.Table{codex.Agent, {Backend: other{}}} })
+	for thread, again := range map[string]string{
+		"ses_df89a8450ffev5H3D0e8jjYU0N":       "ses_df89a8450ffev5H3D0e8jjYU0N",
+		"01a1fe74-0000-7e33-89c9-b25c3e636bcc": "01A1FE74-0000-7E33-89C9-B25C3E636BCC",
+	} {
+		var run string
+		for _, q := range []api.Submission{
+			{Agent: "other", Prompt: "x", Thread: thread, Dir: "/of/" + thread}, {Agent: "other", Prompt: "x", Thread: again},
+		} {
+			done, err := s.Submit(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run = done.Run
+		}
+		if v, ok := s.Get(run); !ok || v.Dir != "/of/"+thread {
+			t.Errorf("thread %s: the directory is %q, want that of the thread", again, v.Dir)
+		}
+	}
+}
+
 func TestPagesOfAListAreComplete(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)

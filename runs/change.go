@@ -29,8 +29,10 @@ type Heartbeat struct {
 	Version string   `json:"version,omitempty"`
 	Queue   string   `json:"queue,omitempty"` // "": accepts no tasks
 	Slots   int      `json:"slots"`
-	Busy    int      `json:"busy"` // running tasks
-	Agents  []string `json:"agents,omitempty"`
+	Busy    int      `json:"busy"`             // running tasks
+	Agents  []string `json:"agents,omitempty"` // kinds whose programs it finds
+
+	AgentVersions map[string]string `json:"agent_versions,omitempty"` // by kind, as far as known
 }
 
 // The reasons why a request about a run fails.

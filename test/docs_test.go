@@ -176,7 +176,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 	for line := range strings.Lines(list) {
 		want = append(want, strings.Fields(line)[0])
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `linesman ([a-z]+)").FindAllStringSubmatch(text(t, "README.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `linesman ([a-z-]+)").FindAllStringSubmatch(text(t, "README.md"), -1) {
 		have = append(have, m[1])
 	}
 	if len(want) == 0 || !slices.Equal(have, want) {

@@ -22,6 +22,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/events.md", "| data | 65536 bytes", "bounds/bounds.go", "MaxData = 65536"},
 	{"docs/events.md", "| final text | 65536 bytes", "bounds/bounds.go", "MaxFinalText = 65536"},
 	{"docs/events.md", "| line | 8 MiB", "config/config.go", "MaxLineBytes: 8 << 20"},
+	{"docs/agents.md", "for `--idle`, 30 minutes by default", "cmd/linesman/sources.go", "`default:\"30m\""},
 	{"docs/events.md", "One over 1024 bytes is left out", "normalizer/event.go", "maxSession = 1024"},
 	{"docs/subjects.md", "at most 64 bytes; a run id is `[A-Za-z0-9_-]{1,64}`", "runs/id.go", "maxID = 64"},
 	{"docs/subjects.md", "72 h, and a size limit", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},

@@ -74,7 +74,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	ex, err := r.drive(ctx)
 	switch {
 	case errors.Is(err, ErrKnown):
-		if r.dir.Spec.Part != nil { // imported before, but missing in the ledger
+		if r.dir.Spec.derived() { // imported before, but missing in the ledger
 			err = errors.Join(err, r.record(ctx))
 		} else {
 			r.log.Warn("run is already known, not started")
@@ -171,6 +171,7 @@ func (r *Run) begin(ctx context.Context) error {
 		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
 			Source: r.dir.Spec.Source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
+			Version: r.w.cfg.Version(&r.dir.Spec),
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err
@@ -200,8 +201,8 @@ func (r *Run) taken(m runs.Mark) bool {
 	if r.dir.Spec.Source == SourceQueue { // its log begins with a queued entry
 		return m.Started || m.Cancelled || m.Exited
 	}
-	if r.dir.Spec.Part != nil && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
-		return false // the same import, its directory is gone
+	if r.dir.Spec.derived() && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {
+		return false // the same run, its directory is gone
 	}
 	return m.Seq != 0
 }

@@ -129,14 +129,25 @@ type ledgerIndex struct {
 func (x *ledgerIndex) last(file inode) (*imported, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if _, wanted := x.files[file]; !wanted { // the file has replaced another one
-		x.files[file] = nil
-		x.close()
-	}
+	x.add(file) // it may have replaced another one
 	if err := x.update(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	return x.files[file], nil
+}
+
+// want adds a file, so that the next look-up reads the lines of all added files at once.
+func (x *ledgerIndex) want(file inode) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.add(file)
+}
+
+func (x *ledgerIndex) add(file inode) {
+	if _, wanted := x.files[file]; !wanted {
+		x.files[file] = nil
+		x.close()
+	}
 }
 
 func (x *ledgerIndex) update() error {

@@ -31,7 +31,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
-		case "shim", "adopt", "pipe", "tail", "import":
+		case "shim", "adopt", "pipe", "tail", "import", "sessions":
 			if err := act(role, os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				if errors.Is(err, ErrNotNeeded) {
@@ -74,6 +74,10 @@ func act(role string, args []string) error {
 			return err
 		}
 		return w.Tail(ctx, TailSpec{Paths: args[2:], Agent: "codex", Once: true})
+	case "sessions":
+		spec := sessionsSpec(args[2])
+		spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
+		return w.Sessions(ctx, spec)
 	case "tail":
 		return w.Tail(ctx, TailSpec{Paths: args[2:], Agent: "codex"})
 	}

@@ -58,6 +58,9 @@ type Spec struct {
 	// nil for a file that is followed until it is gone.
 	File *File `json:"file,omitempty"`
 	Part *Part `json:"part,omitempty"`
+	// Session says that File is the log of a session, which is followed until it is
+	// silent.
+	Session *Session `json:"session,omitempty"`
 
 	Limits Limits `json:"limits"`
 }
@@ -80,6 +83,12 @@ type inode struct {
 type Part struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
+}
+
+// Session is the part of the log of a session that a run holds.
+type Session struct {
+	From int64         `json:"from"`    // offset in the file where the run begins
+	Idle time.Duration `json:"idle_ns"` // the run ends when the file has not changed for this time
 }
 
 // fileOf returns the identity of the file at path, from its info.
@@ -110,6 +119,10 @@ type Limits struct {
 
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
+
+// derived reports whether the id of the run says what it holds: a raw log with it, whose
+// directory is gone, is that of the same run.
+func (s *Spec) derived() bool { return s.Part != nil || s.Session != nil }
 
 // durable reports whether the run directory must survive a power failure. That
 // of an import need not: the file still exists, and the raw log knows the run.
@@ -145,6 +158,9 @@ func (s *Spec) check() error {
 		}
 		if p := s.Part; p != nil && (p.From < 0 || p.To < p.From) {
 			fail("part: must not end before it begins, got %d to %d", p.From, p.To)
+		}
+		if p := s.Session; p != nil && (p.From < 0 || p.Idle <= 0 || s.Part != nil) {
+			fail("session: must begin in the file and have an idle time, got %+v", *p)
 		}
 	default:
 		fail("source: must be run, queue, pipe or tail, got %q", s.Source)

@@ -289,6 +289,7 @@ func openRetrying(ctx context.Context, path string) (*Dir, error) {
 type tailed struct {
 	out     *stream
 	once    bool
+	idle    time.Duration // the log of a session ends when it has not changed for this time; 0: other files
 	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
@@ -306,6 +307,8 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	switch {
 	case err != nil:
 		return nil, err
+	case current && t.idle > 0 && now.Sub(t.out.grown) >= t.idle:
+		return eof, nil
 	case current:
 		t.gone = time.Time{}
 	case t.gone.IsZero():

@@ -67,7 +67,12 @@ type Config struct {
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same
 	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
-	Log     *zap.Logger   // default: none
+
+	// Version returns the version of the agent of a run that is about to start, "" if it is
+	// not known, at once. Nil: none is known.
+	Version func(s *Spec) string
+
+	Log *zap.Logger // default: none
 }
 
 // Worker drives runs. Its methods may be called from several goroutines.
@@ -84,6 +89,9 @@ type Worker struct {
 	// tailPause is the polling interval for a missing file, and how long a renamed
 	// or removed file must be unchanged until it counts as ended.
 	tailPause time.Duration
+	// maxSessions is the maximum number of logs of sessions that are followed at a time.
+	// Others wait until one of them is silent.
+	maxSessions int
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -123,13 +131,16 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
+	if cfg.Version == nil {
+		cfg.Version = func(*Spec) string { return "" }
+	}
 	if cfg.Stores == nil {
 		cfg.Stores = func(context.Context) ([]string, error) { return nil, nil }
 	}
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		adoptEvery: 2 * time.Second, tailPause: time.Second,
+		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 	}, nil
 }
@@ -158,6 +169,10 @@ func (w *Worker) Run(d *Dir) *Run {
 		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil, pause: w.tailPause}
 		if d.Spec.Part != nil { // the byte at From has the offset 0
 			r.out.part, r.out.segment.Base = d.Spec.Part, -d.Spec.Part.From
+		}
+		if s := d.Spec.Session; s != nil {
+			r.out.segment.Base = -s.From
+			r.source.(*tailed).idle = s.Idle
 		}
 	default:
 		s := &spawned{dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}

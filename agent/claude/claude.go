@@ -1,7 +1,8 @@
 // Package claude is Claude Code. It reads the output of
-// `claude -p --output-format stream-json --verbose`.
+// `claude -p --output-format stream-json --verbose`, and the session logs that Claude Code
+// keeps.
 //
-//	line ─▶ line.go: scan the allowed fields ─┬─▶ claude.go: events
+//	line ─▶ line.go: scan the allowed fields ─┬─▶ claude.go, log.go: events
 //	                                          └─▶ facts.go: facts for the run record
 //
 // The mapping is an allow-list: each line is scanned once, the blocks of a message once
@@ -45,6 +46,7 @@ type state struct {
 	Session wire.Thread `json:"session,omitempty"`
 	Turns   int64       `json:"turns,omitempty"` // system/init lines so far
 	Calls   wire.Memory `json:"calls"`
+	Counted string      `json:"counted,omitempty"` // in a session log: the last message whose end was told
 }
 
 // State implements [normalizer.Dialect].
@@ -70,6 +72,9 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		return normalizer.MissingType
 	}
 	typ := l.typ.Text()
+	if l.logged(typ) {
+		return d.logLine(typ, out)
+	}
 	if (typ == "assistant" || typ == "user") && !d.readable(typ) {
 		return normalizer.InvalidPayload
 	}

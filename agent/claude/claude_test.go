@@ -31,5 +31,9 @@ func TestContract(t *testing.T) {
 }
 
 func FuzzLine(f *testing.F) {
-	backendtest.FuzzLine(f, claude.Backend{}, "../../test/corpus/claude/2.1.330")
+	backendtest.FuzzLine(f, claude.Backend{}, "../../test/corpus/claude/2.1.330",
+		reply("m", `"end_turn"`, `{"type":"text","text":"x"}`),
+		logged(`"type":"user","promptSource":"typed","message":{"role":"user","content":"x"}`),
+		logged(`"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}`),
+		logged(`"type":"system","subtype":"compact_boundary"`), `{"type":"cost-state","totalCostUSD":1}`, `{"type":"tag"}`)
 }

@@ -12,7 +12,13 @@ var Agent = agent.Agent{
 	Name: "Claude Code", Short: "claude", Backend: Backend{},
 	Program: "claude", JSONFlag: "stream-json", JSONCall: "claude -p --output-format stream-json --verbose",
 	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
+	Sessions: agent.Sessions{
+		Env: "CLAUDE_CONFIG_DIR", Home: ".claude", Dir: "projects",
+		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Headless: headless,
+	},
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CLAUDE_CONFIG_DIR"}},
+
+	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",
 }
 
 // sandboxed are settings with which commands run in the sandbox of Claude Code without a

@@ -27,6 +27,8 @@ type fields struct {
 	sawMessage, sawUsage, sawToolResult bool
 
 	drift wire.Drift
+
+	log logFields // of a session log
 }
 
 // counters are the keys of a usage that are published.
@@ -107,8 +109,10 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "tool_use_result":
 			wire.Members(s, &l.sawToolResult, l.toolResult)
 		default:
-			l.drift.Field(ignored, "", s.Key())
-			s.Skip()
+			if !l.logMember(s.Key()) {
+				l.drift.Field(ignored, "", s.Key())
+				s.Skip()
+			}
 		}
 	}
 	return s.End()
@@ -116,6 +120,9 @@ func (l *line) scan(raw []byte) scan.Fault {
 
 func (l *line) message(key []byte) bool {
 	if string(key) != "content" {
+		if l.logMessage(key) {
+			return true
+		}
 		l.drift.Field(ignoredMessage, "message.", key)
 		return false
 	}

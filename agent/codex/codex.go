@@ -1,7 +1,7 @@
 // Package codex is the backend of the Codex CLI. It reads the output of
-// `codex exec --json`.
+// `codex exec --json`, and the session logs that Codex keeps.
 //
-//	line ─▶ line.go: scan the allowed fields ─┬─▶ codex.go: events
+//	line ─▶ line.go: scan the allowed fields ─┬─▶ codex.go, rollout.go: events
 //	                                          └─▶ facts.go: facts for the run record
 //
 // The mapping is an allow-list: each line is scanned once, and only the fields in
@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -107,6 +108,9 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		return d.item(completed, out)
 	case "item.failed":
 		return d.item(failed, out)
+	case "session_meta", "event_msg", "response_item", "compacted", "turn_context", "world_state",
+		"token_usage_record", "inter_agent_communication", "inter_agent_communication_metadata":
+		return d.rollout(out)
 	default:
 		l.drift.Unknown(l.typ, "", out)
 	}
@@ -360,6 +364,8 @@ type state struct {
 	Working    bool   `json:"working,omitempty"` // a turn has started and not ended
 	Nested     bool   `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
 	Foreign    bool   `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
+
+	Calls wire.Memory `json:"calls,omitzero"` // of a session log
 }
 
 // bounded returns id and false, or "" and true if id has more than limit bytes of

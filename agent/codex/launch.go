@@ -12,7 +12,12 @@ var Agent = agent.Agent{
 	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: LastMessage,
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
 	Install: "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
+	Sessions: agent.Sessions{
+		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Headless: headless,
+	},
 	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
+
+	Sandbox: "its own: commands and edits stay in the directory",
 }
 
 // args returns `exec` and the arguments for t. The prompt arrives byte for byte,

@@ -23,6 +23,7 @@ type fields struct {
 	typ, threadID, conversationID, turnID, id, message, errorMessage scan.Value
 	sessionID                                                        scan.Value // of session.created, in Codex 0.42
 	msg, approval                                                    scan.Value // of the protocol before 0.44
+	payload                                                          scan.Value // of a session log, see rollout.go
 
 	usage            usage
 	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
@@ -69,6 +70,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.msg)
 		case "approval":
 			s.First(&l.approval)
+		case "payload":
+			s.First(&l.payload)
 		case "turn_id":
 			s.First(&l.turnID)
 		case "id":

@@ -17,6 +17,8 @@ var Agent = agent.Agent{
 		// Without its launcher, the program that is started is the one that signals reach.
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},
+
+	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 
 // args returns the arguments for t. In a mode that does not allow a tool, the model does

@@ -16,6 +16,8 @@ var Agent = agent.Agent{
 		Args: args, Check: check, Set: permissions,
 		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 	},
+
+	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 
 // args returns `run` and the arguments for t; what it may do is in the environment.

@@ -1,15 +1,42 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 
 	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/doctor"
+	"github.com/linesman/linesman/programs"
 )
 
-func knownNames() string { return strings.Join(agents.Known.Names(), ", ") }
+type agentsCmd struct {
+	Agent agentKind `arg:"" optional:"" help:"Print all about this agent."`
+	JSON  bool      `name:"json" help:"Print one line of JSON, not for people."`
+}
+
+func (c *agentsCmd) Run(ctx context.Context, a *app) error {
+	here := programs.Here{Launches: a.config.Launches(agents.Known), Danger: a.config.Work.Danger, Environ: a.environ}
+	all, err := here.List(ctx, agents.Known, string(c.Agent))
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	if !slices.ContainsFunc(all, programs.Agent.Ready) {
+		err = exitWith(exitFailed, nil)
+	}
+	drift := doctor.Drift(ctx, a.dialer)
+	for i := range all {
+		all[i].Drift = drift[all[i].Kind]
+	}
+	if c.JSON {
+		return errors.Join(err, console.PrintJSON(a.stdout, map[string]any{"agents": all}))
+	}
+	return errors.Join(err, a.shown(a.stdout).Agents(all, c.Agent != ""))
+}
 
 // auto is the agent whose dialect the input itself tells.
 const auto agentKind = "auto"

@@ -108,12 +108,12 @@ func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
 
 // backend is that of an agent, or a mistake of the command line.
 func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
-	known, ok := agents.Known.Find(string(kind))
 	if kind == auto {
 		return nil, nil // not known yet
 	}
-	if !ok {
-		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %q is not known; there is: %s", kind, knownNames()))
+	known, err := agents.Known.Named(string(kind))
+	if err != nil {
+		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 	}
 	return daemon.Scrubbed(a.config, known.Backend)[0], nil
 }

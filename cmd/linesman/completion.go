@@ -142,8 +142,8 @@ func choices(v *kong.Value) []string {
 	if v.Enum != "" {
 		return v.EnumSlice()
 	}
-	if v.Target.Type() == eventKinds {
-		return allKinds
+	if names := listed[v.Target.Type()]; names != nil {
+		return names
 	}
 	for _, s := range config.Settings() {
 		if s.Key == v.Tag.Get("setting") {

@@ -105,10 +105,12 @@ func (s scopes) Validate() error {
 // eventKind is a kind of event, spelled as in subjects.
 type eventKind string
 
-var (
-	allKinds   = normalizer.Tokens()
-	eventKinds = reflect.TypeFor[[]eventKind]()
-)
+var allKinds = normalizer.Tokens()
+
+// listed are the values of types that have a list of them.
+var listed = map[reflect.Type][]string{
+	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): agents.Known.Names(),
+}
 
 // UnmarshalText accepts the existing kinds only.
 func (k *eventKind) UnmarshalText(text []byte) error {

@@ -25,9 +25,10 @@ type grammar struct {
 	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Do not start \"linesman up\" in the background: fail if none is running ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
-	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with a NATS server of its own."`
+	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with its own NATS server."`
 	Run        runCmd        `cmd:"" help:"Run one agent now and publish its output."`
 	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files of other programs, each file one run."`
+	Watch      sessionsCmd   `cmd:"" name:"watch-sessions" logs:"" help:"Follow the session logs of agents, each session one run."`
 	Pipe       pipeCmd       `cmd:"" help:"Publish JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
@@ -46,6 +47,7 @@ type grammar struct {
 	Down       downCmd       `cmd:"" help:"Stop the \"linesman up\" of the data directory."`
 	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
+	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`

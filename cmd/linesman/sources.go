@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
@@ -60,30 +58,35 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if _, err := a.detect(nil, &c.Agent, c.Path...); err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	say := func(w io.Writer, format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, format, args...)
-	}
-	var skipped atomic.Int64
+	files := console.Files{Out: a.stdout, Err: a.stderr}
 	spec := worker.TailSpec{
 		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
-		Began: func(run, path string) { say(a.stdout, "%s %s\n", run, path) },
-		Skipped: func(run, path string) {
-			skipped.Add(1)
-			say(a.stdout, "skipped %s %s\n", run, path)
-		},
-		Waiting: func(path string) { say(a.stderr, "linesman: waiting: another process imports %s\n", path) },
+		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
 	}
 	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
-	if n := skipped.Load(); n > 0 {
-		fmt.Fprintf(a.stderr, "linesman: files skipped: %d, imported before and unchanged; --again imports them again\n", n)
-	}
+	files.End()
 	if c.Once && ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
 	}
 	return err
+}
+
+type sessionsCmd struct {
+	Agent agentKind `placeholder:"KIND" help:"Only sessions of this agent: codex or claude. By default of both."`
+	labelFlag
+	All   bool          `help:"Also sessions without a user interface, as linesman itself starts them: its own runs are published twice."`
+	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start."`
+	Idle  time.Duration `default:"30m" placeholder:"DURATION" help:"The run of a session ends when its log has not changed for this time (default 30m)."`
+}
+
+func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
+	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
+		Labels: c.Label, All: c.All, Since: c.Since, Idle: c.Idle, Began: (&console.Files{Out: a.stdout}).Began,
+	})
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	return a.session(ctx, func(s *daemon.Session) error { return s.WatchSessions(ctx, spec) })
 }
 
 type normalizeCmd struct {

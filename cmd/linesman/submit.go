@@ -85,13 +85,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		if a.shown(a.stdout).Terminal() {
-			fmt.Fprintf(a.stderr, `
-It waits %s.
-
-    linesman status %s
-    linesman wait %[2]s
-    linesman events --run %[2]s --follow
-`, console.Behind(position), run)
+			return console.Submitted(a.stderr, run, position)
 		}
 		return nil
 	})

@@ -164,13 +164,18 @@ func Edit(path scan.Value, created bool) (edits []runs.Edit, more int) {
 // Todo returns the facts of a to-do list: how many of its items are done, and the text
 // of the first other one. It uses s, which must not be needed for the line any more.
 func Todo(s *scan.Scanner, list scan.Value) (counts *runs.Todo, activity string) {
+	return TodoUnder(s, list, "content")
+}
+
+// TodoUnder is Todo of a list whose texts are under another key.
+func TodoUnder(s *scan.Scanner, list scan.Value, key string) (counts *runs.Todo, activity string) {
 	var n runs.Todo
 	for elements := ElementsOf(list); ; n.Total++ {
 		raw, more := elements.NextObject(s)
 		if !more {
 			break
 		}
-		text, status := Pair(s, raw, "content", "status")
+		text, status := Pair(s, raw, key, "status")
 		switch {
 		case status.Equal("completed"):
 			n.Done++

@@ -247,6 +247,9 @@ func (c *Memory) Take(id string) Call {
 	return call
 }
 
+// IsZero reports whether no call is remembered.
+func (c Memory) IsZero() bool { return len(c.all) == 0 }
+
 // MarshalJSON encodes the calls as bytes in base64, so that no escape makes them
 // longer: at most 68 KiB.
 func (c Memory) MarshalJSON() ([]byte, error) {

@@ -123,8 +123,10 @@ func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string)
 	return records, cmd.ProcessState.ExitCode()
 }
 
-// ids are what differs from one recording to the next.
-var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+// ids are what differs from one recording to the next: UUIDs, the ids of opencode, the times in
+// those of Gemini CLI.
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|` +
+	`(?:ses|msg|prt)_[0-9a-f]{12}[0-9A-Za-z]+|_[0-9]{13}_`)
 
 func mask(s string) string { return ids.ReplaceAllString(s, "ID") }
 
@@ -140,15 +142,20 @@ func printed(records []record) []string {
 	return out
 }
 
-// expected is what a recording must become.
+// expected is what a recording of Codex must become.
 func expected(t *testing.T, out []byte, code int) []string {
+	t.Helper()
+	return expectedOf(t, codex.Backend{}, out, code)
+}
+
+func expectedOf(t *testing.T, b normalizer.Backend, out []byte, code int) []string {
 	t.Helper()
 	exit := runs.Exit{Reason: runs.ReasonExited, Code: &code}
 	if code > 128 {
 		exit.Code, exit.Signal = nil, code-128
 	}
 	var want []string
-	f := normalizer.NewFold(codex.Backend{}, "x", 0)
+	f := normalizer.NewFold(b, "x", 0)
 	take := func(m normalizer.Message) { want = append(want, mask(fmt.Sprintf("%d.%d %s", m.Line, m.Part, m.Body))) }
 	f.Apply(1, runs.Entry{Kind: runs.Out, Body: out}, take)
 	f.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)}, take)
@@ -168,13 +175,14 @@ func unordered(messages []string) []string {
 	return out
 }
 
-func recording(t *testing.T, name string) (out []byte, code int) {
+// recording is one of the corpus, by its path there.
+func recording(t *testing.T, path string) (out []byte, code int) {
 	t.Helper()
-	out, err := os.ReadFile("../corpus/codex/" + name + ".jsonl")
+	out, err := os.ReadFile("../corpus/" + path + ".jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile("../corpus/codex/" + name + ".exit")
+	b, err := os.ReadFile("../corpus/" + path + ".exit")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +225,7 @@ func TestRealCodex(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				env, processes, cwd := agents.Setup(t, "codex-"+name, t.TempDir())
-				out, code := recording(t, name)
+				out, code := recording(t, "codex/"+name)
 				parts := splitThreads(out, len(processes))
 				at := ""
 				if name == "sigint" {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -81,6 +80,11 @@ func write(t *testing.T, path, text string) {
 // operator connects to the server of a data directory.
 func operator(t *testing.T, data string) *nats.Conn {
 	t.Helper()
+	return operatorBus(t, data).Inside()
+}
+
+func operatorBus(t *testing.T, data string) *bus.Bus {
+	t.Helper()
 	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +95,7 @@ func operator(t *testing.T, data string) *nats.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	return b.Inside()
+	return b
 }
 
 // ask calls a tool and returns its envelope.
@@ -221,25 +225,35 @@ func TestRealCodexTasksWaitForSlots(t *testing.T) {
 
 // commands are the processes of this test, by the directory they run in, whose
 // command line holds text and not more.
-func commands(t *testing.T, text string) []string {
+func commands(t *testing.T, text string) (found []string) {
+	t.Helper()
+	for pid, line := range processes(t, filepath.Dir(t.TempDir())) {
+		if line == text {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// processes are the command lines of the processes that run in a directory or below
+// it, by their ids.
+func processes(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Skipf("no /proc to look at: %v", err)
 	}
-	own := filepath.Dir(t.TempDir()) + "/"
-	var found []string
+	found := map[string]string{}
 	for _, e := range entries {
-		if dir, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd")); err != nil || !strings.HasPrefix(dir, own) {
+		at, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		if err != nil || at != dir && !strings.HasPrefix(at, dir+"/") {
 			continue
 		}
 		raw, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if errors.Is(err, os.ErrNotExist) || err != nil {
+		if err != nil || len(raw) == 0 { // it has ended
 			continue
 		}
-		if strings.ReplaceAll(strings.TrimSuffix(string(raw), "\x00"), "\x00", " ") == text {
-			found = append(found, e.Name())
-		}
+		found[e.Name()] = strings.ReplaceAll(strings.TrimSuffix(string(raw), "\x00"), "\x00", " ")
 	}
 	return found
 }

@@ -152,26 +152,48 @@ func mock(tb testing.TB, scenario string, args ...string) int {
 
 // Requests are the bodies of what the model of [Setup] was asked for answers,
 // in order. A request is there before its answer is.
-func Requests(tb testing.TB, dir string) []json.RawMessage {
+func Requests(tb testing.TB, dir string) (bodies []json.RawMessage) {
+	tb.Helper()
+	for _, r := range requests(tb, dir) {
+		bodies = append(bodies, r.Body)
+	}
+	return bodies
+}
+
+// Keys are the API keys that came with the requests, each once.
+func Keys(tb testing.TB, dir string) (keys []string) {
+	tb.Helper()
+	for _, r := range requests(tb, dir) {
+		keys = append(keys, strings.TrimPrefix(r.Key, "Bearer "))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+type request struct {
+	Method, Key string
+	Body        json.RawMessage
+}
+
+func requests(tb testing.TB, dir string) (posted []request) {
 	tb.Helper()
 	raw, err := os.ReadFile(requestLog(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no request, no log
 		tb.Fatal(err)
 	}
-	var bodies []json.RawMessage
 	for line := range bytes.Lines(raw) {
-		var request struct {
-			Method string
-			Body   json.RawMessage
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // the model is writing it
 		}
-		if err := json.Unmarshal(line, &request); err != nil {
+		var r request
+		if err := json.Unmarshal(line, &r); err != nil {
 			tb.Fatalf("agents: the log of requests: %v", err)
 		}
-		if request.Method == "POST" {
-			bodies = append(bodies, request.Body)
+		if r.Method == "POST" {
+			posted = append(posted, r)
 		}
 	}
-	return bodies
+	return posted
 }
 
 func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl") }

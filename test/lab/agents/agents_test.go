@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	known "github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
@@ -59,6 +60,25 @@ func TestRequestsAreWhatTheModelWasAsked(t *testing.T) {
 	printed := []byte("CODEX_HOME=" + filepath.Join(dir, "home", ".codex"))
 	if bytes.Contains(got[0], printed) || !bytes.Contains(got[1], printed) {
 		t.Errorf("got %s\nand %s\nwant %s in the second alone", got[0], got[1], printed)
+	}
+}
+
+// The agents that `make agents` installs are those that linesman says it was tested with.
+func TestPinnedVersionsAreTheTestedOnes(t *testing.T) {
+	pinned, err := os.ReadFile("package.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range known.Known {
+		name := a.Install[strings.LastIndexByte(a.Install, ' ')+1:]
+		if !bytes.Contains(pinned, []byte(`"`+name+`": "`+a.Tested+`"`)) &&
+			!bytes.Contains(makefile, []byte(" "+name+"@"+a.Tested+"\n")) {
+			t.Errorf("%s %s, with which linesman was tested, is not the version that `make agents` installs", name, a.Tested)
+		}
 	}
 }
 

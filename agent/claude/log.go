@@ -1,0 +1,251 @@
+package claude
+
+import (
+	"strings"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+// Claude Code keeps a log of each session. Lines of the types that it also prints have a
+// sessionId and a parentUuid there. There are many more types: what is sent to the model is
+// in the log, too. A sub-agent has a log of its own, whose lines have an agentId.
+
+// headless implements [agent.Sessions]. The lines of messages say how the program was
+// started; those of old versions do not.
+func headless(line []byte) (headless, known bool) {
+	var typ, entry scan.Value
+	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "entrypoint": &entry}) != scan.OK {
+		return false, false
+	}
+	return entry.Equal("sdk-cli"), typ.Equal("user") || typ.Equal("assistant")
+}
+
+// logFields are the values of a line of a session log.
+type logFields struct {
+	session, previous, agentID, sidechain, meta, prompt, version scan.Value
+	id, stop                                                     scan.Value // of the message
+	cost                                                         scan.Value // of cost-state
+
+	usage    wire.Counters // of the message
+	sawUsage bool
+}
+
+// logMember reads the value of a key that only session logs have.
+func (l *line) logMember(key []byte) bool {
+	s, f := &l.s, &l.log
+	switch string(key) {
+	case "sessionId":
+		s.First(&f.session)
+	case "parentUuid":
+		s.First(&f.previous)
+	case "agentId":
+		s.First(&f.agentID)
+	case "isSidechain":
+		s.First(&f.sidechain)
+	case "isMeta":
+		s.First(&f.meta)
+	case "promptSource":
+		s.First(&f.prompt)
+	case "version":
+		s.First(&f.version)
+	case "isApiErrorMessage":
+		s.First(&l.apiError)
+	case "totalCostUSD":
+		s.First(&f.cost)
+	case "toolUseResult":
+		wire.Members(s, &l.sawToolResult, l.toolResult)
+	default:
+		return false
+	}
+	return true
+}
+
+func (l *line) logMessage(key []byte) bool {
+	s, f := &l.s, &l.log
+	switch string(key) {
+	case "id":
+		s.First(&f.id)
+	case "stop_reason":
+		s.First(&f.stop)
+	case "usage":
+		f.usage.Names = counters
+		wire.Members(s, &f.sawUsage, func(key []byte) bool { return f.usage.Read(s, key) })
+	default:
+		return false
+	}
+	return true
+}
+
+// logged reports whether a line is of a session log.
+func (l *line) logged(typ string) bool {
+	return l.log.session.IsString() && l.log.previous.Kind != scan.Absent || silent[typ] || typ == costState
+}
+
+// costState is the type of lines with what a session has cost.
+const costState = "cost-state"
+
+// silent are the types of lines that have words of the user, files, or what is sent to the
+// model, and those that say nothing about the agent's work.
+var silent = map[string]bool{
+	"summary": true, "file-history-snapshot": true, "file-history-delta": true, "queue-operation": true,
+	"attachment": true, "last-prompt": true, "mode": true, "permission-mode": true, "atis-latch": true,
+	"api-request": true, "api-request-shape": true, "api-request-blob": true, "tools-used": true,
+	"custom-title": true, "ai-title": true, "agent-name": true, "tag": true, "pr-link": true, "worktree-state": true,
+	"content-replacement": true, "attribution-snapshot": true,
+}
+
+// logSystem are the known subtypes of system lines, and whether they become events.
+var logSystem = map[string]bool{
+	"api_error": true, "compact_boundary": true,
+	"turn_duration": false, "local_command": false, "stop_hook_summary": false, "informational": false,
+}
+
+// logLine maps a scanned line of a session log.
+func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	if typ == "assistant" && !d.readable(typ) {
+		return normalizer.InvalidPayload
+	}
+	l.drift = nil // the fields of a log are not compared
+	d.logSession(out)
+	if version := l.log.version.Text(); runs.CheckVersion(version) == nil {
+		out.Facts.Version = version
+	}
+	switch typ {
+	case "assistant":
+		d.message(typ, out)
+		d.replied(out)
+	case "user":
+		d.told(out)
+	case "system":
+		if shown, known := logSystem[l.subtype.Text()]; !known {
+			l.drift.Unknown(l.subtype, "system/", out)
+		} else if shown {
+			out.Event(normalizer.StatusMessage("system "+l.subtype.Text(), nil))
+		}
+	case costState:
+		if amount, ok := wire.Cost(l.log.cost); ok {
+			out.Facts.Cost = &amount
+		}
+		out.Event(normalizer.StatusMessage("cost", wire.Usage(kind, &l.usage, "total_cost_usd", l.log.cost)))
+	default:
+		if !silent[typ] {
+			l.drift.Unknown(l.typ, "", out)
+		}
+	}
+	out.Facts.Drift = l.drift
+	return normalizer.NoFault
+}
+
+// logSession sets the session of a line, which is that of the sub-agent in a log of its own.
+func (d *dialect) logSession(out *normalizer.Out) {
+	l := &d.line
+	l.session = l.log.session
+	if wire.True(l.log.sidechain) {
+		l.parent = l.uuid // that of older versions is in the log of its parent
+	}
+	if wire.ID(l.log.agentID) != "" {
+		l.session, l.parent = l.log.agentID, l.log.agentID
+	}
+	if id := wire.ID(l.session); id != "" {
+		out.Session, out.Facts.Thread = id, id
+		d.Session.Set(id)
+	}
+}
+
+// nested reports whether a line is of a sub-agent, in the log of its parent.
+func (l *line) nested() bool { return wire.ID(l.parent) != "" && wire.ID(l.log.agentID) == "" }
+
+// replied maps the end of a message. Each of its blocks has a line, and each line has the
+// usage of the message, which is complete where there is a reason to stop. The line of a
+// block of thinking is not the last one.
+func (d *dialect) replied(out *normalizer.Out) {
+	l := &d.line
+	switch {
+	case l.nested():
+		return
+	case wire.True(l.apiError):
+		out.NoFinal()
+		out.Facts.Turn = runs.TurnFailed
+		out.Event(normalizer.StatusMessage("turn failed", nil))
+		return
+	}
+	said, text := d.said()
+	id := wire.ID(l.log.id)
+	if !l.log.stop.IsString() || !said || id == d.Counted {
+		return
+	}
+	d.Counted = ""
+	if len(id) <= wire.MaxCallBytes {
+		d.Counted = id
+	}
+	if u := &l.log.usage; u.Any() {
+		n := &u.N
+		out.Facts.Spent = &runs.Usage{Input: n[0], Output: n[1], CachedInput: n[2], CacheWriteInput: n[3]}
+	}
+	message := "turn completed"
+	if l.log.stop.Equal("tool_use") || l.log.stop.Equal("pause_turn") {
+		message = "message completed"
+	} else {
+		out.Facts.Turn = runs.TurnCompleted
+		out.Final(text)
+	}
+	out.Event(normalizer.StatusMessage(message, wire.Usage(kind, &l.log.usage, "", scan.Value{})))
+}
+
+// said reports whether a message has a block other than thinking, and returns its text.
+func (d *dialect) said() (said bool, text string) {
+	var texts []string
+	for blocks := wire.ElementsOf(d.line.content); ; {
+		v, more := blocks.Next(&d.line.s)
+		if !more {
+			return said, strings.Join(texts, "\n")
+		}
+		if v.Kind != scan.Object {
+			continue
+		}
+		d.block.scan(&d.line.s, v, nil)
+		said = said || !d.block.typ.Equal("thinking")
+		if d.block.typ.Equal("text") {
+			texts = append(texts, d.block.text.Text())
+		}
+	}
+}
+
+// told maps what the agent was told: results of tools, a prompt, which begins a turn, or an
+// interruption. No text of it leaves the line.
+func (d *dialect) told(out *normalizer.Out) {
+	l := &d.line
+	results := d.results()
+	if results > 0 {
+		n := 0
+		for blocks := wire.ElementsOf(l.content); n < maxBlocks; n++ {
+			v, more := blocks.Next(&l.s)
+			if !more {
+				break
+			}
+			if v.Kind != scan.Object {
+				continue
+			}
+			if d.block.scan(&l.s, v, nil); d.block.typ.Equal("tool_result") {
+				d.toolResult(results == 1, out)
+			}
+		}
+		return
+	}
+	const interruption = "[Request interrupted by user"
+	_, text := d.said()
+	switch {
+	case l.nested(), wire.True(l.log.meta):
+	case strings.HasPrefix(text, interruption):
+		out.Facts.Turn = runs.TurnFailed
+		out.Event(normalizer.StatusMessage("turn aborted", nil))
+	case l.log.prompt.IsString():
+		d.Turns++
+		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+		out.Event(normalizer.StatusMessage("turn started", nil))
+	}
+}

@@ -1,0 +1,319 @@
+package codex
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+// Codex keeps a log of each session, a "rollout". Its lines are
+//
+//	{"timestamp":…,"type":"response_item","payload":{"type":"message",…}}
+//
+// A response_item is what the model was told or answered, in all versions. An event_msg
+// is what interfaces show of it, so most of it is there twice. Texts and calls come from
+// the response_items, and turns, token counts and the outcome of commands from the
+// event_msgs.
+
+// headless implements [agent.Sessions]. The first line says which program wrote it.
+func headless(line []byte) (headless, known bool) {
+	var typ, payload, originator scan.Value
+	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "payload": &payload}) != scan.OK ||
+		!typ.Equal("session_meta") || payload.Kind != scan.Object {
+		return false, false
+	}
+	_ = scan.Fields(payload.Raw, map[string]*scan.Value{"originator": &originator}) // was scanned before
+	return originator.Equal("codex_exec"), true
+}
+
+// payload has the values of the payload of a line.
+type payload struct {
+	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID scan.Value
+	message, error, item, success, changes, arguments                                        scan.Value
+
+	usage   usage // the total of the thread
+	sawInfo bool
+}
+
+// scan reads v, an object that was scanned before.
+func (p *payload) scan(s *scan.Scanner, v scan.Value) {
+	s.Reset(v.Raw)
+	for ok := s.Object(); ok && s.Next(); {
+		switch string(s.Key()) {
+		case "type":
+			s.First(&p.typ)
+		case "id":
+			s.First(&p.id)
+		case "role":
+			s.First(&p.role)
+		case "content":
+			s.First(&p.content)
+		case "summary":
+			s.First(&p.summary)
+		case "name":
+			s.First(&p.name)
+		case "call_id":
+			s.First(&p.callID)
+		case "arguments":
+			s.First(&p.arguments)
+		case "output":
+			s.First(&p.output)
+		case "status":
+			s.First(&p.status)
+		case "cli_version":
+			s.First(&p.version)
+		case "thread_id":
+			s.First(&p.threadID)
+		case "turn_id":
+			s.First(&p.turnID)
+		case "message":
+			s.First(&p.message)
+		case "error":
+			s.First(&p.error)
+		case "item":
+			s.First(&p.item)
+		case "success":
+			s.First(&p.success)
+		case "changes":
+			s.First(&p.changes)
+		case "info":
+			wire.Members(s, &p.sawInfo, func(key []byte) bool {
+				if string(key) != "total_token_usage" {
+					return false
+				}
+				p.usage.scan(s, new(wire.Drift))
+				return true
+			})
+		default:
+			s.Skip()
+		}
+	}
+}
+
+// rollout maps a scanned line of a session log.
+func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	l.drift = nil // the fields of a log are not compared
+	if l.payload.Kind != scan.Object {
+		l.drift.Unknown(l.typ, "", out)
+		return normalizer.NoFault
+	}
+	var p payload
+	p.scan(&l.s, l.payload)
+	l.turnID = p.turnID
+	switch {
+	case l.typ.Equal("session_meta"):
+		if version := p.version.Text(); runs.CheckVersion(version) == nil {
+			out.Facts.Version = version
+		}
+		if d.logThread(p.id, out) { // else it is of the thread that this one was forked from
+			out.Event(normalizer.StatusMessage("thread started", nil))
+		}
+	case l.typ.Equal("event_msg"):
+		d.logThread(p.threadID, out)
+		return d.eventMessage(&p, out)
+	case l.typ.Equal("response_item"):
+		return d.responseItem(&p, out)
+	case l.typ.Equal("compacted"):
+		out.Event(normalizer.StatusMessage("context compacted", nil))
+	}
+	return normalizer.NoFault
+}
+
+// logThread sets the thread to that of the line, if there is none yet: the log of a fork
+// begins with a copy of its parent's.
+func (d *dialect) logThread(v scan.Value, out *normalizer.Out) bool {
+	id := trimmedText(v)
+	if id == "" || d.Thread != "" || d.ThreadLong {
+		return false
+	}
+	d.setThread(id, out)
+	return true
+}
+
+// Types of messages and items that say what another line says, or nothing about the
+// agent's work.
+var (
+	silentMessages = []string{
+		"user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
+		"agent_reasoning_section_break", "thread_settings_applied", "thread_name_updated", "context_compacted",
+		"thread_rolled_back", "undo_completed", "entered_review_mode", "exited_review_mode",
+		"exec_command_end", "mcp_tool_call_end", "web_search_end", "view_image_tool_call", "image_generation_end",
+	}
+	silentItems = []string{
+		"UserMessage", "AgentMessage", "Reasoning", "WebSearch", "HookPrompt", "Plan", "ImageView", "ContextCompaction",
+		"SubAgentActivity", "EnteredReviewMode", "ExitedReviewMode",
+	}
+	silentResponses = []string{"additional_tools", "ghost_snapshot", "compaction", "context_compaction"}
+)
+
+// isOneOf reports whether v is one of the texts.
+func isOneOf(v scan.Value, texts []string) bool { return slices.ContainsFunc(texts, v.Equal) }
+
+// eventMessage maps what interfaces show.
+func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault {
+	switch typ := p.typ; {
+	case typ.Equal("task_started"), typ.Equal("turn_started"):
+		d.startTurn()
+		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+		out.Event(normalizer.StatusMessage("turn started", nil))
+	case typ.Equal("task_complete"), typ.Equal("turn_complete"):
+		d.turnComplete(p, out)
+	case typ.Equal("turn_aborted"):
+		out.Facts.Turn = runs.TurnFailed
+		out.Event(normalizer.StatusMessage("turn aborted", nil))
+	case typ.Equal("token_count"):
+		if p.usage.n == [len(counters)]int64{} { // as after a failure
+			p.usage = usage{}
+		}
+		out.Facts.Usage = p.usage.totals()
+		out.Event(normalizer.StatusMessage("token count", p.usage.data()))
+	case typ.Equal("item_completed"):
+		return d.itemCompleted(p.item, out)
+	case typ.Equal("patch_apply_end"): // up to 0.140; the answer to the call is the event
+		if wire.True(p.success) {
+			d.logEdits(p.changes, out)
+		}
+	case typ.Equal("error"), typ.Equal("stream_error"):
+		return errorEvent(p.message, runs.ErrorTop, out)
+	case !isOneOf(typ, silentMessages):
+		d.line.drift.UnknownItem(typ, "event_msg/", out)
+	}
+	return normalizer.NoFault
+}
+
+func (d *dialect) turnComplete(p *payload, out *normalizer.Out) {
+	if p.error.Kind != scan.Object {
+		out.Facts.Turn = runs.TurnCompleted
+		out.Event(normalizer.StatusMessage("turn completed", nil))
+		return
+	}
+	out.Facts.Turn = runs.TurnFailed
+	message, _ := wire.Pair(&d.line.s, p.error.Raw, "message", "")
+	turnError(message, out)
+	if message.IsString() {
+		out.Event(normalizer.ErrorMessage(message.Text()))
+	}
+	out.Event(normalizer.StatusMessage("turn failed", nil))
+}
+
+// itemKinds are the kinds of the items that are the outcome of a call.
+var itemKinds = map[string]string{
+	"CommandExecution": "command_execution", "FileChange": "file_change", "McpToolCall": "mcp_tool_call",
+	"CollabAgentToolCall": "collab_tool_call",
+}
+
+// itemCompleted maps what came of a call. Calls that a script of the model makes are in no
+// response_item. A command that runs on after its call was answered ends here.
+func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fault {
+	l := &d.line
+	if v.Kind != scan.Object {
+		return normalizer.InvalidPayload
+	}
+	l.s.Reset(v.Raw)
+	l.item = item{}
+	if l.s.Object() {
+		l.itemMembers()
+		l.drift = nil
+	}
+	kind := itemKinds[l.item.typ.Text()]
+	if kind == "" {
+		if !isOneOf(l.item.typ, silentItems) {
+			l.drift.UnknownItem(l.item.typ, "item/", out)
+		}
+		return normalizer.NoFault
+	}
+	d.Calls.Take(trimmedText(l.item.id))
+	d.tool(completed, kind, out)
+	if kind == "file_change" && l.item.status.Equal("completed") {
+		d.logEdits(l.item.details, out)
+	}
+	return normalizer.NoFault
+}
+
+// responseItem maps what the model was told or answered.
+func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault {
+	switch typ := p.typ; {
+	case typ.Equal("message") && p.role.Equal("assistant"):
+		text, ok := d.texts(p.content, "output_text", "")
+		if !ok {
+			return normalizer.InvalidPayload
+		}
+		out.Facts.Step = true
+		out.Final(text)
+		out.Event(normalizer.AssistantText(text))
+	case typ.Equal("message") && isOneOf(p.role, []string{"user", "developer", "system"}):
+	case typ.Equal("reasoning"):
+		if text, _ := d.texts(p.summary, "summary_text", "\n"); text != "" {
+			out.Facts.Step = true
+			out.Event(normalizer.ReasoningText(text))
+		}
+	case typ.Equal("function_call"), typ.Equal("custom_tool_call"), typ.Equal("local_shell_call"),
+		typ.Equal("tool_search_call"):
+		d.logCall(p, out)
+	case typ.Equal("function_call_output"), typ.Equal("custom_tool_call_output"), typ.Equal("tool_search_output"):
+		d.logOutput(p, out)
+	case typ.Equal("web_search_call"):
+		f := d.logFacet(trimmedText(p.id), typ.Text())
+		f.Kind = "web_search"
+		f.Phase, f.Status = phase(completed, p.status)
+		out.Facts.Closed = f.ItemID
+		out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+	case !isOneOf(typ, silentResponses):
+		d.line.drift.UnknownItem(typ, "response_item/", out)
+	}
+	return normalizer.NoFault
+}
+
+// texts returns the texts of the elements of a type, joined, and whether there is a list.
+func (d *dialect) texts(list scan.Value, typ, separator string) (string, bool) {
+	var all []string
+	for elements := wire.ElementsOf(list); ; {
+		raw, more := elements.NextObject(&d.line.s)
+		if !more {
+			return strings.Join(all, separator), list.Kind == scan.Array
+		}
+		kind, text := wire.Pair(&d.line.s, raw, "type", "text")
+		if kind.Equal(typ) && text.Len > 0 {
+			all = append(all, text.Text())
+		}
+	}
+}
+
+func (d *dialect) logFacet(id, kind string) normalizer.Facet {
+	return normalizer.Facet{ItemID: id, ThreadID: ifLong(d.Thread, d.ThreadLong), TurnID: ifLong(d.Turn, d.TurnLong),
+		Kind: kind}
+}
+
+// logCall maps a call of the model.
+func (d *dialect) logCall(p *payload, out *normalizer.Out) {
+	f := d.logFacet(cmp.Or(trimmedText(p.callID), trimmedText(p.id)), p.typ.Text())
+	f.ToolName = cmp.Or(trimmedText(p.name), strings.TrimSuffix(f.Kind, "_call"))
+	f.Phase, f.Status = "start", "running"
+	d.Calls.Add(wire.Call{ID: f.ItemID, Name: f.ToolName, Path: f.Kind})
+	out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: f.Kind, Name: f.ToolName}
+	d.logCalls(f.ToolName, p.arguments, out)
+	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+}
+
+// logOutput maps the answer to a call, unless the outcome was told before.
+func (d *dialect) logOutput(p *payload, out *normalizer.Out) {
+	id := trimmedText(p.callID)
+	call := d.Calls.Take(id)
+	if call.ID == "" {
+		return
+	}
+	f := d.logFacet(id, call.Path)
+	f.ToolName, f.Phase, f.Status = call.Name, "complete", "completed"
+	f.Bytes.Result = p.output.Len
+	if !p.output.IsString() {
+		f.Bytes.Result = size(p.output)
+	}
+	out.Facts.Closed = id
+	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+}

@@ -1,0 +1,45 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Files prints what becomes of files that are read: a line each. Its methods may be called
+// from several goroutines.
+type Files struct {
+	Out, Err io.Writer // of runs; of what else a person wants to know
+
+	mu      sync.Mutex
+	skipped int
+}
+
+// Began prints that the content of a file is in a run, which has started or resumed.
+func (f *Files) Began(run, path string) { f.say(f.Out, "%s %s\n", run, path) }
+
+// Skipped prints that a file was imported before, into a run.
+func (f *Files) Skipped(run, path string) {
+	f.say(f.Out, "skipped %s %s\n", run, path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.skipped++
+}
+
+// Waiting prints that another process imports a file.
+func (f *Files) Waiting(path string) {
+	f.say(f.Err, "linesman: waiting: another process imports %s\n", path)
+}
+
+// End prints how many files were skipped.
+func (f *Files) End() {
+	if f.skipped > 0 {
+		f.say(f.Err, "linesman: files skipped: %d, imported before and unchanged; --again imports them again\n", f.skipped)
+	}
+}
+
+func (f *Files) say(w io.Writer, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Fprintf(w, format, args...)
+}

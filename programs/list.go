@@ -1,0 +1,168 @@
+package programs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/runs"
+)
+
+// AskTime is how long a program may take to say its version. Some take seconds on a busy
+// machine.
+const AskTime = 15 * time.Second
+
+// Agent is an agent of the table on this machine. Its JSON form is a contract.
+type Agent struct {
+	Name  string `json:"name"`  // for people
+	Short string `json:"agent"` // of --agent and of requests
+	Kind  string `json:"agent_kind"`
+
+	Command []string `json:"command"`           // as configured
+	Path    string   `json:"path,omitempty"`    // of the program; "": it was not found
+	Version string   `json:"version,omitempty"` // "": it did not say it
+	Support Support  `json:"support,omitempty"` // of the version
+	Problem string   `json:"problem,omitempty"` // why there is no version
+	Fix     string   `json:"fix,omitempty"`     // what to do about it
+	Install string   `json:"install"`
+	Default bool     `json:"default"` // the command is the program's name
+
+	Tested    string     `json:"tested"`
+	Known     []string   `json:"known"`
+	Prints    string     `json:"prints"` // the command line that prints JSON lines
+	Variables []Variable `json:"variables"`
+	Setting   string     `json:"setting"` // with which further variables pass
+	Sandbox   string     `json:"sandbox"`
+	Modes     []Mode     `json:"modes"`
+
+	// Drift is what recent runs printed that linesman does not know, if a linesman can be
+	// reached that has them.
+	Drift []string `json:"drift,omitempty"`
+}
+
+// Ready reports whether the program was found and said its version.
+func (a Agent) Ready() bool { return a.Problem == "" }
+
+// Support is what is known of a version.
+type Support string
+
+// The supports.
+const (
+	Tested  Support = "tested"  // linesman was tested with it
+	Known   Support = "known"   // what it prints was played, and understood
+	Unknown Support = "unknown" // it may print something that linesman does not know
+)
+
+// Variable is an environment variable that tasks of an agent get. Its value may be a secret.
+type Variable struct {
+	Name string `json:"name"`
+	Set  bool   `json:"set"` // here: the environment of a worker may be another one
+}
+
+// Mode is how an agent is started for a task of one mode. Words in capitals stand for the
+// values of a task.
+type Mode struct {
+	Mode    runs.Mode `json:"mode"`
+	Allowed bool      `json:"allowed"` // by the settings here
+	Argv    []string  `json:"argv"`
+	Resume  []string  `json:"resume"` // the same with a model, in an earlier session
+	Env     []string  `json:"env"`    // variables that are set, as NAME=value
+}
+
+// Here is where agents are looked for: how they are started, by kind, and the environment
+// of which they get a part.
+type Here struct {
+	Launches map[string]agent.Launch
+	Danger   bool     // tasks may run without a sandbox
+	Environ  []string // nil: that of this process
+}
+
+// List looks for the agents of a table, or for the one of a name that is not "", and asks
+// their programs for their versions, all at the same time. It takes up to AskTime. The
+// error is that of an unknown name.
+func (h Here) List(ctx context.Context, table agent.Table, name string) ([]Agent, error) {
+	if name != "" {
+		one, err := table.Named(name)
+		if err != nil {
+			return nil, err
+		}
+		table = agent.Table{one}
+	}
+	if h.Environ == nil {
+		h.Environ = os.Environ()
+	}
+	all := make([]Agent, len(table))
+	var group sync.WaitGroup
+	for i, a := range table {
+		group.Go(func() { all[i] = h.look(ctx, a) })
+	}
+	group.Wait()
+	return all, nil
+}
+
+func (h Here) look(ctx context.Context, a agent.Agent) Agent {
+	how := h.Launches[a.Kind()]
+	setting := "agents." + a.Short
+	l := Agent{
+		Name: a.Name, Short: a.Short, Kind: a.Kind(), Command: how.Command, Install: a.Install, Tested: a.Tested,
+		Default: slices.Equal(how.Command, []string{a.Program}),
+		Known:   append([]string{}, a.Known...), Prints: a.JSONCall, Sandbox: a.Sandbox, Setting: setting + ".env",
+		Variables: variables(how.Env, h.Environ), Modes: modes(how, h.Danger),
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "/"
+	}
+	p, found := Find(a, how, dir, h.Environ)
+	if !found {
+		l.Problem, l.Fix = how.Command[0]+" is not on the PATH", a.Install+", or set "+setting+".command"
+		if strings.Contains(how.Command[0], "/") {
+			l.Problem = how.Command[0] + " cannot be executed"
+		}
+		return l
+	}
+	l.Path = p.Path
+	if l.Version, err = p.Version(ctx, AskTime); err != nil {
+		l.Problem = fmt.Sprintf("%s --version: %v", p.Path, err)
+		l.Fix = "run that yourself; if it fails, install it again, or set " + setting + ".command"
+		return l
+	}
+	switch {
+	case l.Version == a.Tested:
+		l.Support = Tested
+	case slices.Contains(a.Known, l.Version):
+		l.Support = Known
+	default:
+		l.Support = Unknown
+	}
+	return l
+}
+
+func variables(names, environ []string) []Variable {
+	all := []Variable{}
+	for _, name := range names {
+		set := slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		all = append(all, Variable{name, set})
+	}
+	return all
+}
+
+// modes returns the command lines of an agent, as [agent.Launch] makes them.
+func modes(how agent.Launch, danger bool) (all []Mode) {
+	for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull} {
+		t := runs.Task{Mode: mode, Dir: "DIR", Prompt: "PROMPT"}
+		m := Mode{Mode: mode, Allowed: danger || mode != runs.DangerFull, Argv: how.Argv(t, ""), Env: []string{}}
+		if how.Set != nil {
+			m.Env = how.Set(t)
+		}
+		t.Model, t.Thread = "MODEL", "SESSION"
+		m.Resume = how.Argv(t, "")
+		all = append(all, m)
+	}
+	return all
+}

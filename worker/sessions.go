@@ -1,0 +1,376 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// SessionsSpec configures Sessions.
+type SessionsSpec struct {
+	Places []Place
+	Labels map[string]string
+	All    bool          // also sessions that [Place.Headless] reports
+	Since  time.Duration // also files that changed in this time before the start
+	Idle   time.Duration // the run of a file ends when it has not changed for this time; must be positive
+
+	// Began is called with each run that is started or resumed. It is called from
+	// several goroutines, and may be nil.
+	Began func(run, path string)
+}
+
+// Place is a directory where an agent keeps logs of its sessions.
+type Place struct {
+	Agent string // agent kind
+	Dir   string // absolute; it may be missing
+	// Has and Headless are those of [agent.Sessions].
+	Has      func(file string) bool
+	Headless func(line []byte) (headless, known bool)
+}
+
+// maxSessionHead is how much of a log is read to see whether it is headless, in bytes.
+const maxSessionHead = 4 << 20
+
+// Sessions follows the logs of sessions that agents keep by themselves, and those to come.
+// It only reads them. A file is followed once it changes, from its beginning, and its run
+// ends when it is silent. If it grows afterwards, the next run of it begins there; the
+// ledger says where. The id of a run says which session and which of its runs it is, so the
+// next call resumes the same runs.
+//
+// Symbolic links below a place are not followed. Sessions returns nil when ctx ends; the
+// runs stay open.
+func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
+	errs := []error{runs.CheckLabels(continuing(spec.Labels, "T"))}
+	for _, p := range spec.Places {
+		errs = append(errs, runs.CheckAgent(p.Agent))
+	}
+	if spec.Idle <= 0 {
+		errs = append(errs, fmt.Errorf("idle: must be positive, got %v", spec.Idle))
+	}
+	var limit unix.Rlimit
+	errs = append(errs, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	stores, err := w.cfg.Stores(ctx)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("sessions: %w", err)
+	}
+	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-spec.Since)}
+	slots := (int64(min(uint64(limit.Cur), 1<<20)) - spare) / perFile
+	s.group.SetLimit(int(max(1, min(slots, int64(w.maxSessions)))))
+	for _, p := range spec.Places {
+		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[inode]*imported)}
+		s.places = append(s.places, &sessionPlace{Place: p, ledger: ledger, files: make(map[string]*sessionFile)})
+	}
+	defer func() {
+		for _, p := range s.places {
+			p.ledger.close()
+		}
+	}()
+	for {
+		began := time.Now()
+		for _, p := range s.places {
+			s.scan(ctx, p)
+		}
+		// A scan takes little of the time, also with many files.
+		if sleep(ctx, max(w.tailPause, 50*time.Since(began))) != nil {
+			return s.group.Wait()
+		}
+	}
+}
+
+// sessionFollower is a call of Sessions.
+type sessionFollower struct {
+	w      *Worker
+	spec   SessionsSpec
+	places []*sessionPlace
+	open   map[string][]string // run directories to resume, by path
+	from   time.Time           // files that changed since are followed
+	group  errgroup.Group
+}
+
+type sessionPlace struct {
+	Place
+	ledger *ledgerIndex
+	files  map[string]*sessionFile // of the last scan, by path
+	logged bool                    // the error of a scan
+}
+
+// sessionFile is a file of a place.
+type sessionFile struct {
+	size    int64
+	mod     time.Time
+	changed bool // and not seen by a run yet
+
+	mu      sync.Mutex
+	busy    bool // a goroutine follows it
+	ignored bool // headless, or its run was cancelled
+}
+
+// scan finds changed files, and follows them.
+func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
+	root, err := filepath.EvalSymlinks(p.Dir)
+	seen := make(map[string]*sessionFile, len(p.files))
+	var changed []*sessionLog
+	if err == nil {
+		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil && path == root {
+				return err
+			}
+			file, _ := filepath.Rel(root, path)
+			if err != nil || !e.Type().IsRegular() || !p.Has(filepath.ToSlash(file)) {
+				return nil // what cannot be read now may be later
+			}
+			info, err := e.Info()
+			if err != nil || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			f := p.files[path]
+			if f == nil {
+				f = &sessionFile{changed: !info.ModTime().Before(s.from) || len(s.open[path]) > 0}
+			} else if f.size != info.Size() || !f.mod.Equal(info.ModTime()) {
+				f.changed = true
+			}
+			f.size, f.mod, seen[path] = info.Size(), info.ModTime(), f
+			if f.changed {
+				changed = append(changed, &sessionLog{s: s, p: p, f: f, path: path, file: filepath.ToSlash(file)})
+				p.ledger.want(fileOf(path, info).inode)
+			}
+			return nil
+		})
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	for _, t := range changed {
+		s.follow(ctx, t)
+	}
+	if failed := err != nil && !errors.Is(err, fs.ErrNotExist); failed != p.logged {
+		if p.logged = failed; failed {
+			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(err))
+		}
+	}
+	p.files = seen
+}
+
+// follow follows a changed file, unless too many are followed already: then the next scan
+// tries again.
+func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) {
+	f := t.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy || f.ignored {
+		return
+	}
+	t.open = s.open[t.path]
+	f.busy = s.group.TryGo(func() error {
+		ignore := t.tail(ctx)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.busy, f.ignored = false, ignore
+		return nil
+	})
+	if f.busy {
+		f.changed = false
+		delete(s.open, t.path)
+	}
+}
+
+// sessionLog is the log of a session, and its runs, one after the other.
+type sessionLog struct {
+	s          *sessionFollower
+	p          *sessionPlace
+	f          *sessionFile
+	path, file string   // file is relative to the place
+	open       []string // run directories to resume, oldest first
+	replaced   string   // the last run, if the file has other content since; else ""
+}
+
+// errSilent reports that all of a log is in runs.
+var errSilent = errors.New("nothing new in the log of a session")
+
+// tail drives the runs of the log until it is silent. It reports whether the file must not
+// be followed again.
+func (t *sessionLog) tail(ctx context.Context) (ignore bool) {
+	log := t.s.w.log.With(zap.String("path", t.path))
+	for pause := time.Duration(0); ; {
+		ignore, err := t.one(ctx)
+		switch {
+		case ctx.Err() != nil, errors.Is(err, errSilent), errors.Is(err, fs.ErrNotExist):
+			return false
+		case ignore:
+			if err != nil {
+				log.Error("the log of a session is not followed any more", zap.Error(err))
+			}
+			return true
+		case err == nil:
+			pause = 0
+			continue
+		}
+		pause = longerDelay(pause)
+		level := zap.ErrorLevel
+		if errors.Is(err, errOwned) { // another process follows it
+			level = zap.DebugLevel
+		}
+		log.Log(level, "follow the log of a session", zap.Error(err), zap.Duration("retry", pause))
+		if sleep(ctx, pause) != nil {
+			return false
+		}
+	}
+}
+
+// one drives one run of the log to its end.
+func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
+	d, ignore, err := t.next(ctx)
+	if d == nil || err != nil {
+		return ignore, err
+	}
+	r := t.s.w.Run(d)
+	r.stores = t.p.ledger.stores
+	if t.s.spec.Began != nil {
+		r.onStarted = func() { t.s.spec.Began(d.Spec.Run, t.path) }
+	}
+	ex, err := r.Drive(ctx)
+	known := errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded)
+	if err != nil && !known {
+		t.open = append(t.open, d.Path())
+		return false, err
+	}
+	if t.replaced = ""; !r.recorded { // the ledger says nothing of this content
+		t.replaced = d.Spec.Run
+	}
+	return err == nil && ex.Reason == runs.ReasonCancelled, nil
+}
+
+// next returns the directory of a run to resume, or of a new run. The file is ignored if it
+// is headless.
+func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) {
+	for len(t.open) > 0 {
+		d, err := openRetrying(ctx, t.open[0])
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, false, err
+		}
+		t.open = t.open[1:]
+		if err == nil {
+			return d, false, nil
+		}
+	}
+	info, err := os.Lstat(t.path)
+	if err != nil {
+		return nil, false, err
+	}
+	f, file, size, err := openRegular(t.path)
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.Close()
+	if fileOf(t.path, info) != file { // a symbolic link has taken its place
+		return nil, false, errSilent
+	}
+	if !t.s.spec.All && t.p.Headless != nil {
+		headless, known, err := t.headless(f)
+		if err != nil {
+			return nil, false, err
+		}
+		if !known { // its next lines will tell
+			return nil, false, errSilent
+		}
+		if headless {
+			return nil, true, nil
+		}
+	}
+	spec, err := t.plan(f, file, size)
+	if err != nil {
+		return nil, errors.Is(err, runs.ErrManyRuns), err
+	}
+	d, err = Create(t.s.w.cfg.Root, *spec)
+	if errors.Is(err, fs.ErrExist) { // another process follows the file, or did
+		t.open = append(t.open, t.s.w.runDir(spec.Run))
+		return t.next(ctx)
+	}
+	return d, false, err
+}
+
+// headless reports whether the session is headless, and whether the log tells it yet. A
+// long log that does not is not headless.
+func (t *sessionLog) headless(f *os.File) (headless, known bool, err error) {
+	lines := bufio.NewReader(io.NewSectionReader(f, 0, maxSessionHead))
+	for read := 0; ; {
+		line, err := lines.ReadBytes('\n')
+		if read += len(line); errors.Is(err, io.EOF) {
+			return false, read == maxSessionHead, nil
+		}
+		if err != nil {
+			return false, false, err
+		}
+		if headless, known = t.p.Headless(line); known {
+			return headless, true, nil
+		}
+	}
+}
+
+// plan returns the next run of the log.
+func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
+	w := t.s.w
+	last, err := t.p.ledger.last(file.inode)
+	if err != nil {
+		return nil, err
+	}
+	session := &Session{Idle: t.s.spec.Idle}
+	task := importID(content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.file})
+	spec := &Spec{
+		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
+	}
+	before := t.replaced
+	if before == "" && last != nil {
+		before = last.Run
+		sum, err := sumOf(f, last.Size)
+		switch {
+		case err == nil && sum == last.Sum && last.Size == size:
+			return nil, errSilent
+		case err == nil && sum == last.Sum:
+			if session.From, err = lineBefore(f, last.Size); err != nil {
+				return nil, err
+			}
+		case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // other content
+		default:
+			return nil, err
+		}
+	}
+	if size == 0 {
+		return nil, errSilent
+	}
+	number := 1
+	if after, link := strings.CutPrefix(before, task+"-"); link {
+		number, _ = strconv.Atoi(after) // the id is one of ours
+	} else if before != task { // none, or the file was imported
+		return spec, nil
+	}
+	if spec.Run, err = runs.LinkID(task, number+1); err != nil {
+		return nil, err
+	}
+	spec.Labels = continuing(spec.Labels, task)
+	return spec, nil
+}
+
+// continuing returns the labels of a later run of a task.
+func continuing(labels map[string]string, task string) map[string]string {
+	all := make(map[string]string, len(labels)+1)
+	maps.Copy(all, labels)
+	all[runs.LabelContinues] = task
+	return all
+}
