@@ -107,7 +107,8 @@ func (r *result) add(a agent.Agent, scenario, played, recorded string, differs s
 		r.fault(scenario, fmt.Sprintf("%s: %s, want %s", got.record.State, got.record.Reason, state))
 	}
 	if got.exit == killed && want.exit != killed {
-		r.Differs = append(r.Differs, difference{scenario, "had not ended after " + scenarioTime.String() + ", and was killed"})
+		what := "had not ended after " + scenarioTime.String() + ", and was killed"
+		r.Differs = append(r.Differs, difference{scenario, what})
 	}
 	if text := diff(want.sequence(unordered), got.sequence(unordered)); text != "" {
 		r.Differs = append(r.Differs, difference{scenario, text})
