@@ -4,5 +4,6 @@ package opencode
 
 // known are the versions of which linesman understands all that test/drift plays.
 var known = []string{
-	"1.18.25", "1.18.26", "1.18.27", "1.18.28", "1.18.29", "1.18.30", "1.18.31", "1.18.32",
+	"1.18.23", "1.18.25", "1.18.26", "1.18.27", "1.18.28", "1.18.29", "1.18.30", "1.18.31",
+	"1.18.32",
 }

@@ -125,7 +125,8 @@ func (p *player) scenario(ctx context.Context, agent, program, version, scenario
 	case err != nil:
 		return err
 	case exit < 0 || exit == 127: // run-scenario.mjs itself failed
-		return errors.New(last(stderr))
+		said := lines(stderr) // the agent's, and at the end its own
+		return fmt.Errorf("exit status %d: %s", exit, strings.Join(said[max(len(said)-1, 0):], ""))
 	}
 	to := p.file(agent, version, scenario)
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -160,8 +161,11 @@ func prepare(from, dir string, differs span) (string, error) {
 	return to, os.WriteFile(to, b, 0o644)
 }
 
+// killed is the exit status of a program that had not ended when its time was over.
+const killed = 128 + int(syscall.SIGKILL)
+
 // execute runs a program in dir, for limit at most, and ends what it left running. It
-// returns what the program printed, and its exit status.
+// returns what the program printed, and its exit status, which can be killed.
 func execute(ctx context.Context, limit time.Duration, dir string, env []string, argv ...string) (
 	stdout, stderr []byte, exit int, err error,
 ) {
@@ -177,27 +181,28 @@ func execute(ctx context.Context, limit time.Duration, dir string, env []string,
 	if cmd.Process != nil {
 		_ = endGroup() // there may be nobody left
 	}
-	if ctx.Err() != nil {
-		return nil, nil, -1, fmt.Errorf("has not ended after %s", limit)
+	exit = cmd.ProcessState.ExitCode()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		exit, err = killed, nil
 	}
 	var failed *exec.ExitError
 	if errors.As(err, &failed) || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	return out.Bytes(), errOut.Bytes(), cmd.ProcessState.ExitCode(), err
+	return out.Bytes(), errOut.Bytes(), exit, err
 }
 
 // succeed runs a program as execute does, and returns an error unless it exits with 0.
 func succeed(ctx context.Context, limit time.Duration, dir string, env []string, argv ...string) error {
 	_, stderr, exit, err := execute(ctx, limit, dir, env, argv...)
 	if err == nil && exit != 0 {
-		err = fmt.Errorf("exit status %d: %s", exit, last(stderr))
+		said := lines(stderr) // npm begins with the reason
+		err = fmt.Errorf("exit status %d: %s", exit, strings.Join(said[:min(len(said), 2)], "; "))
 	}
 	return err
 }
 
-// last returns the last line that a program printed.
-func last(out []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return lines[len(lines)-1]
+// lines returns the lines that a program printed, without empty ones.
+func lines(out []byte) []string {
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }

@@ -106,6 +106,10 @@ func (r *result) add(a agent.Agent, scenario, played, recorded string, differs s
 	if got.record.State != state {
 		r.fault(scenario, fmt.Sprintf("%s: %s, want %s", got.record.State, got.record.Reason, state))
 	}
+	if got.exit == killed && want.exit != killed {
+		what := "had not ended after " + scenarioTime.String() + ", and was killed"
+		r.Differs = append(r.Differs, difference{scenario, what})
+	}
 	if text := diff(want.sequence(unordered), got.sequence(unordered)); text != "" {
 		r.Differs = append(r.Differs, difference{scenario, text})
 	}
@@ -119,6 +123,7 @@ func (r *result) fault(scenario, what string) {
 type folded struct {
 	record *runs.Record
 	events []string // see event
+	exit   int      // exit status, 128 and its number for a signal
 }
 
 // fold folds NAME.jsonl and NAME.exit.
@@ -148,7 +153,7 @@ func fold(b normalizer.Backend, name string) (folded, error) {
 	} {
 		f.Apply(uint64(i+1), e, func(m normalizer.Message) { events = append(events, event(m)) })
 	}
-	return folded{f.Record, events}, nil
+	return folded{f.Record, events, code}, nil
 }
 
 // sequence returns the events to be compared. Equal ones that follow each other count as one: a
