@@ -92,6 +92,18 @@ func TestRealAgentsDoTasks(t *testing.T) {
 			})
 		}
 	})
+	// doctor finds the same programs, and nothing in their output that is not known.
+	doctor, _ := execute(t, "doctor", "--data-dir", data, "--config", filepath.Join(lab, "linesman.toml"), "--json")
+	for _, name := range slices.Concat(newAgents, []string{"drift"}) {
+		c := gjson.Get(doctor, fmt.Sprintf(`checks.#(name=="%s")`, name))
+		version := "" // of drift
+		if a, is := known.Known.Find(name); is {
+			version = ", version " + a.Tested
+		}
+		if c.Get("level").String() != "ok" || !strings.HasSuffix(c.Get("text").String(), version) {
+			t.Errorf("doctor says of %s: %s", name, c)
+		}
+	}
 }
 
 func (s *story) tell() {
