@@ -127,7 +127,7 @@ func TestFullRawLosesTheOldestThatIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := []byte(`{"type":"turn.started","x":"` + strings.Repeat("x", 8<<10) + `"}` + "\n")
+	line := []byte(`{"type":"turn.started","timestamp":"` + strings.Repeat("x", 8<<10) + `"}` + "\n")
 	const lines = 400 // three times what RAW can hold
 	for i := range lines {
 		if err := l.Append(

@@ -79,7 +79,7 @@ func sound(t *testing.T) (Evidence, []Agent) {
 
 func TestCheckerFindsNothingWhereNothingIsWrong(t *testing.T) {
 	e, agents := sound(t)
-	if len(e.Raw) != 12 || len(e.Events) != 10 {
+	if len(e.Raw) != 12 || len(e.Events) != 12 {
 		t.Fatalf("%d entries and %d events: the evidence is not what this test is about", len(e.Raw), len(e.Events))
 	}
 	for _, problem := range Check(e, agents) {
@@ -151,25 +151,25 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 			e.Raw = again(slices.DeleteFunc(e.Raw, func(m Message) bool { return strings.HasSuffix(m.Subject, ".b") }))
 		}, "run b: is not in RAW"},
 
-		{"an event too many", func(e *Evidence, _ []Agent) { e.Events = again(append(e.Events, e.Events[3])) },
-			"event 11, on linesman.events.codex.b.status, is one that RAW does not give"},
+		{"an event too many", func(e *Evidence, _ []Agent) { e.Events = again(append(e.Events, e.Events[4])) },
+			"event 13, on linesman.events.codex.b.status, is one that RAW does not give"},
 		{"an event is there twice", func(e *Evidence, _ []Agent) {
 			e.Events = again(slices.Insert(e.Events, 2, e.Events[1]))
 		}, "run a: event 3 "},
 		{"an event is missing", func(e *Evidence, _ []Agent) { e.Events = again(slices.Delete(e.Events, 2, 3)) },
 			"run a: event 3 "},
 		{"two events are swapped", func(e *Evidence, _ []Agent) {
-			e.Events[4], e.Events[5] = e.Events[5], e.Events[4]
+			e.Events[6], e.Events[7] = e.Events[7], e.Events[6]
 			again(e.Events)
-		}, "event 5 "},
-		{"an event has another body", func(e *Evidence, _ []Agent) { e.Events[5].Body = []byte("{}") },
+		}, "event 7 "},
+		{"an event has another body", func(e *Evidence, _ []Agent) { e.Events[7].Body = []byte("{}") },
 			"another body than RAW gives"},
-		{"a completion is missing", func(e *Evidence, _ []Agent) { e.Events = e.Events[:9] },
-			"run b: event 10, on linesman.events.codex.b.completion, is missing"},
-		{"a run without a completion", func(e *Evidence, _ []Agent) { e.Events = e.Events[:9] }, "run b: has no completion"},
+		{"a completion is missing", func(e *Evidence, _ []Agent) { e.Events = e.Events[:11] },
+			"run b: event 12, on linesman.events.codex.b.completion, is missing"},
+		{"a run without a completion", func(e *Evidence, _ []Agent) { e.Events = e.Events[:11] }, "run b: has no completion"},
 		{"an event behind its completion", func(e *Evidence, _ []Agent) {
-			e.Events[7], e.Events[8] = e.Events[8], e.Events[7]
-			e.Events = again(append(e.Events, e.Events[3], e.Events[2]))
+			e.Events[9], e.Events[10] = e.Events[10], e.Events[9]
+			e.Events = again(append(e.Events, e.Events[4], e.Events[2]))
 		}, "has an event behind its completion"},
 		{"a message of EVENTS was removed", func(e *Evidence, _ []Agent) { e.Events = slices.Delete(e.Events, 3, 4) },
 			"EVENTS has sequence 5 in place 4"},
@@ -188,9 +188,9 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		{"a task is left", func(e *Evidence, _ []Agent) { e.Work = []string{"linesman.work.default.a"} },
 			"run a: is still in WORK"},
 
-		{"a leak into EVENTS", func(e *Evidence, _ []Agent) { e.Events[5].Body = append(e.Events[5].Body, Sentinel+"b"...) },
+		{"a leak into EVENTS", func(e *Evidence, _ []Agent) { e.Events[7].Body = append(e.Events[7].Body, Sentinel+"b"...) },
 			"run a: EVENTS has bytes that may be in RAW alone"},
-		{"a leak into a header", func(e *Evidence, _ []Agent) { e.Events[5].Header.Set("X", Sentinel) },
+		{"a leak into a header", func(e *Evidence, _ []Agent) { e.Events[7].Header.Set("X", Sentinel) },
 			"EVENTS has bytes that may be in RAW alone"},
 		{"a leak into RUNS", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `{"format":1`, `{"dir":"`+Sentinel+`","format":1`)

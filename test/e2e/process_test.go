@@ -69,7 +69,7 @@ func newScript(t *testing.T, body string) *script {
 	text := `#!/bin/sh
 cd "` + dir + `" || exit 99
 await() { until test -e "$1"; do sleep 0.02; done; }
-say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"'"$1"'"},"unknown":"` + fixture.Sentinel + `said"}'; }
+say() { echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"'"$1"'"},"timestamp":"` + fixture.Sentinel + `said"}'; }
 ` + body
 	syscall.ForkLock.RLock() // what is forked meanwhile has it open for writing until its exec: it could not be started
 	defer syscall.ForkLock.RUnlock()
@@ -84,7 +84,7 @@ func said(texts ...string) []byte {
 	var b strings.Builder
 	for _, text := range texts {
 		b.WriteString(`{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"` + text +
-			`"},"unknown":"` + fixture.Sentinel + `said"}` + "\n")
+			`"},"timestamp":"` + fixture.Sentinel + `said"}` + "\n")
 	}
 	return []byte(b.String())
 }
