@@ -65,7 +65,12 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	all.add("problem", Safe(a.Problem))
 	all.add("fix", Safe(a.Fix))
 	all.add("tested", a.Tested)
-	all.add("known", strings.Join(a.Known, " "))
+	switch n := len(a.Known); n {
+	case 0, 1, 2:
+		all.add("known", strings.Join(a.Known, " "))
+	default:
+		all.add("known", fmt.Sprintf("%d versions from %s to %s; --json lists them", n, a.Known[0], a.Known[n-1]))
+	}
 	for _, thing := range a.Drift {
 		all.add("unknown", Safe(thing)+", printed by a recent run")
 	}

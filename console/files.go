@@ -13,10 +13,23 @@ type Files struct {
 
 	mu      sync.Mutex
 	skipped int
+	began   int
 }
 
 // Began prints that the content of a file is in a run, which has started or resumed.
-func (f *Files) Began(run, path string) { f.say(f.Out, "%s %s\n", run, path) }
+func (f *Files) Began(run, path string) {
+	f.say(f.Out, "%s %s\n", run, path)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.began++
+}
+
+// Open prints that runs stay open until the same command is started again.
+func (f *Files) Open() {
+	if f.began > 0 {
+		f.say(f.Err, "linesman: runs whose sessions go on stay open until this command is started again\n")
+	}
+}
 
 // Skipped prints that a file was imported before, into a run.
 func (f *Files) Skipped(run, path string) {

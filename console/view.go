@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -34,11 +35,33 @@ type tool struct {
 	Bytes    struct{ Stdout, Stderr, Diff, Result int64 }
 }
 
-// usage counts the tokens of a thread so far.
-type usage struct {
-	Input  int64 `json:"input_tokens"`
-	Cached int64 `json:"cached_input_tokens"`
-	Output int64 `json:"output_tokens"`
+// usage counts tokens: those of a thread so far, of a turn or of a step, as the agent does.
+type usage struct{ Input, Cached, Output int64 }
+
+// UnmarshalJSON reads the counters of each agent, whose names differ. Claude Code and opencode
+// count cached tokens apart from the input.
+func (u *usage) UnmarshalJSON(text []byte) error {
+	var n struct {
+		Input     int64 `json:"input_tokens"`
+		Output    int64 `json:"output_tokens"`
+		OfCodex   int64 `json:"cached_input_tokens"`
+		OfGemini  int64 `json:"cached"`
+		Read      int64 `json:"cache_read_input_tokens"`
+		Written   int64 `json:"cache_creation_input_tokens"`
+		StepInput int64 `json:"input"`
+		StepOut   int64 `json:"output"`
+		StepRead  int64 `json:"cache_read"`
+		StepWrite int64 `json:"cache_write"`
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return err
+	}
+	*u = usage{
+		Input:  n.Input + n.Read + n.Written + n.StepInput + n.StepRead + n.StepWrite,
+		Cached: n.OfCodex + n.OfGemini + n.Read + n.StepRead,
+		Output: n.Output + n.StepOut,
+	}
+	return nil
 }
 
 type completion struct {
@@ -93,13 +116,8 @@ var kindTokens = map[string]string{
 	"Unknown":    "unknown",
 }
 
-// id pairs a call with its result, within a run.
-func (t *tool) id() string {
-	if t.ID != "" {
-		return t.ID
-	}
-	return t.UseID
-}
+// id pairs a call with its result, within a run. The item of Claude Code is the line.
+func (t *tool) id() string { return cmp.Or(t.UseID, t.ID) }
 
 func (t *tool) failed() bool {
 	return t.Phase == "fail" || t.Status == "failed" || t.ExitCode != nil && *t.ExitCode != 0

@@ -20,6 +20,8 @@ const (
 // ErrUndetected reports that the first lines of an input are not of one agent alone.
 var ErrUndetected = errors.New("its first lines do not tell which agent printed it: name the agent with --agent")
 
+var errEmpty = errors.New("it is empty: name the agent with --agent")
+
 // ErrAgents reports files of several agents.
 var ErrAgents = errors.New("files of several agents: give those of one agent at a time")
 
@@ -68,6 +70,9 @@ func detect(input io.Reader, table agent.Table) (agent.Agent, io.Reader, error) 
 		if err != nil {
 			break
 		}
+	}
+	if len(lines) == 0 {
+		return agent.Agent{}, nil, errEmpty
 	}
 	return agent.Agent{}, nil, ErrUndetected
 }

@@ -3,7 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -36,8 +35,11 @@ func (s *Session) ofRun(ctx context.Context, session string) bool {
 // Sessions adds the directories where agents of this user keep logs of their sessions to
 // spec: agents of one kind, or all if kind is "". The environment says where they are.
 func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.SessionsSpec, error) {
-	if spec.Idle <= 0 || spec.Since < 0 {
-		return spec, fmt.Errorf("--idle must be positive, --since not negative, got %v and %v", spec.Idle, spec.Since)
+	switch {
+	case spec.Idle <= 0:
+		return spec, fmt.Errorf("--idle: must be positive, got %v", spec.Idle)
+	case spec.Since < 0:
+		return spec, fmt.Errorf("--since: must not be negative, got %v", spec.Since)
 	}
 	var names []string
 	for _, a := range c.withDefaults().Agents {
@@ -58,7 +60,7 @@ func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.Sessions
 		})
 	}
 	if len(spec.Places) == 0 {
-		return spec, errors.New("--agent: linesman reads the sessions of: " + strings.Join(names, ", "))
+		return spec, fmt.Errorf("--agent: linesman reads no session logs of %s, only those of %s", kind, strings.Join(names, ", "))
 	}
 	return spec, nil
 }

@@ -122,13 +122,16 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 	if !found {
 		l.Problem, l.Fix = how.Command[0]+" is not on the PATH", a.Install+", or set "+setting+".command"
 		if strings.Contains(how.Command[0], "/") {
-			l.Problem = how.Command[0] + " cannot be executed"
+			l.Problem, l.Fix = how.Command[0]+" cannot be executed", "set "+setting+".command to the path of the program"
+			if _, err := os.Stat(how.Command[0]); err != nil {
+				l.Problem = how.Command[0] + " does not exist"
+			}
 		}
 		return l
 	}
 	l.Path = p.Path
 	if l.Version, err = p.Version(ctx, AskTime); err != nil {
-		l.Problem = fmt.Sprintf("%s --version: %v", p.Path, err)
+		l.Problem = fmt.Sprintf("%s --version: %v", strings.Join(p.argv, " "), err)
 		l.Fix = "run that yourself; if it fails, install it again, or set " + setting + ".command"
 		return l
 	}

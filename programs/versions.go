@@ -18,13 +18,13 @@ import (
 
 // Limits of what is remembered.
 const (
-	maxKnown = 64        // programs
-	maxFile  = 64 << 10  // bytes of the file
-	maxAge   = time.Hour // then a program is asked again: its file may start another one
+	maxKnown = 64             // programs
+	maxFile  = 64 << 10       // bytes of the file
+	maxAge   = 24 * time.Hour // then a program is asked again: its file may start another one
 )
 
 // Versions remembers the versions of programs by their files, so that a program is asked
-// again only when its file has changed, or after an hour. It asks nothing but the agents'
+// again only when its file has changed, or after a day. It asks nothing but the agents'
 // own programs. Its methods may be called from several goroutines.
 type Versions struct {
 	// File keeps what is remembered for the next process. Processes that write it at the

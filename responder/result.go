@@ -108,7 +108,7 @@ func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error 
 // output returns the output of a run. For one that failed or timed out it is the default, but
 // not for the log of a person's session, with prompts in it.
 func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultRequest) (api.Output, error) {
-	always := (r.State == runs.StateFailed || r.State == runs.StateTimeout) && r.Source != runs.SourceSession
+	always := (r.State == runs.StateFailed || r.State == runs.StateTimeout) && !r.Log
 	inCloud := IsCloud(r.Row())
 	switch {
 	case !q.Output && (inCloud || !always || q.NoOutput):

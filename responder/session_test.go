@@ -1,6 +1,7 @@
 package responder_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,16 +13,18 @@ import (
 func TestOutputOfASessionIsOnRequest(t *testing.T) {
 	t.Parallel()
 	s := stage(t)
-	for source, shown := range map[string]bool{"run": true, runs.SourceSession: false} {
-		id := "T-" + source
-		s.Begin("codex", id, runs.Start{Source: source, Worker: "w1"}).Out([]byte("{\"type\":\"turn.failed\"}\n")).Exit(1)
+	for line, shown := range map[string]bool{
+		`{"type":"turn.failed"}`: true, `{"type":"event_msg","payload":{"type":"turn_aborted"}}`: false,
+	} {
+		id := fmt.Sprintf("T-%t", shown)
+		s.Begin("codex", id, runs.Start{Source: "tail", Worker: "w1"}).Out([]byte(line + "\n")).Exit(1)
 		for _, asked := range []bool{false, true} {
 			result, err := s.Service.Result(t.Context(), id, api.ResultRequest{Output: asked})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if has := strings.Contains(result.Output.Stdout, "turn.failed"); has != (shown || asked) {
-				t.Errorf("%s, asked for %t: output %t", source, asked, has)
+			if has := strings.Contains(result.Output.Stdout, line); has != (shown || asked) {
+				t.Errorf("%s: asked for %t: output %t", line, asked, has)
 			}
 		}
 	}

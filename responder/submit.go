@@ -50,9 +50,12 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)
 	t := s.task(q)
 	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
-	m.when(m.fields(t.Check(), taskFields) != nil, "request", "asks for a task that cannot be queued")
 	a, known := s.cfg.Agents.Find(t.Agent)
-	m.when(!known, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
+	if !known {
+		m.when(true, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
+		t.Agent = api.DefaultAgent // that is said
+	}
+	m.when(m.fields(t.Check(), taskFields) != nil, "request", "asks for a task that cannot be queued")
 	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for envPolicy allow-list only")

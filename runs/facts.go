@@ -8,6 +8,8 @@ type Facts struct {
 	Malformed bool      // the line could not be parsed
 	Unknown   bool      // the line was parsed, but its type is unknown
 	Drift     []Unknown // what in the line is unknown, its type too
+	Log       bool      // the line is of the log of a session, which has a person's prompts
+	Dir       string    // working directory of the session, if the line tells it
 	Version   string    // version of the agent, if the line tells it
 	Thread    string    // thread id in the line, or ""
 	Turn      Turn      // state change of a turn

@@ -133,6 +133,9 @@ type Record struct {
 	// see [Record.ForTask]. It is not stored.
 	Link string `json:"-"`
 
+	// Log reports that the output is the log of a session, which has a person's prompts.
+	Log bool `json:"session_log,omitempty"`
+
 	// Seq is the sequence number in RAW of the last folded entry.
 	Seq uint64 `json:"raw_seq"`
 }
@@ -184,9 +187,7 @@ func (r *Record) foldStart(e Entry) {
 			r.State = StateInputRequired
 		}
 	}
-	if start.Dir != "" && bounds.StringSize(start.Dir) <= maxDir {
-		r.Dir = start.Dir
-	}
+	r.setDir(start.Dir)
 	if start.Worker != "" && bounds.StringSize(start.Worker) <= maxWorker+2 {
 		r.Worker = start.Worker
 	}
@@ -208,6 +209,12 @@ func (r *Record) foldStart(e Entry) {
 	}
 }
 
+func (r *Record) setDir(dir string) {
+	if dir != "" && bounds.StringSize(dir) <= maxDir {
+		r.Dir = strings.Clone(dir)
+	}
+}
+
 func (r *Record) setVersion(v string) {
 	if CheckVersion(v) == nil {
 		r.Version = strings.Clone(v)
@@ -219,6 +226,10 @@ func (r *Record) setVersion(v string) {
 // next call.
 func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	r.Lines++
+	r.Log = r.Log || f.Log
+	if r.Dir == "" {
+		r.setDir(f.Dir)
+	}
 	if f.Malformed {
 		r.Malformed++
 	}

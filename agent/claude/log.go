@@ -26,9 +26,9 @@ func origin(line []byte) (session string, headless, known bool) {
 
 // logFields are the values of a line of a session log.
 type logFields struct {
-	session, previous, agentID, sidechain, meta, prompt, version scan.Value
-	id, stop                                                     scan.Value // of the message
-	cost                                                         scan.Value // of cost-state
+	session, previous, agentID, sidechain, meta, prompt, version, cwd scan.Value
+	id, stop                                                          scan.Value // of the message
+	cost                                                              scan.Value // of cost-state
 
 	usage    wire.Counters // of the message
 	sawUsage bool
@@ -52,6 +52,8 @@ func (l *line) logMember(key []byte) bool {
 		s.First(&f.prompt)
 	case "version":
 		s.First(&f.version)
+	case "cwd":
+		s.First(&f.cwd)
 	case "isApiErrorMessage":
 		s.First(&l.apiError)
 	case "totalCostUSD":
@@ -112,6 +114,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	l.drift = nil // the fields of a log are not compared
+	out.Facts.Log, out.Facts.Dir = true, l.log.cwd.Text()
 	d.logSession(out)
 	if version := l.log.version.Text(); runs.CheckVersion(version) == nil {
 		out.Facts.Version = version
@@ -243,7 +246,7 @@ func (d *dialect) told(out *normalizer.Out) {
 	switch {
 	case l.nested(), wire.True(l.log.meta):
 	case strings.HasPrefix(text, interruption):
-		out.Facts.Turn = runs.TurnFailed
+		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case l.log.prompt.IsString():
 		d.Turns++

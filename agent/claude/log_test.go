@@ -27,7 +27,7 @@ func TestSessionLogContract(t *testing.T) {
 				"message.content[].id", "message.content[].name", "message.content[].tool_use_id",
 			},
 			Recorded: []string{
-				"message.content[].input.command", "message.content[].input.file_path",
+				"message.content[].input.command", "message.content[].input.file_path", "cwd",
 				"message.content[].input.todos[].content", "message.content[].input.todos[].status",
 				"message.content[].content", "toolUseResult.filePath", "toolUseResult.type",
 			},

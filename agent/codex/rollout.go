@@ -35,8 +35,8 @@ func origin(line []byte) (session string, headless, known bool) {
 
 // payload has the values of the payload of a line.
 type payload struct {
-	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID scan.Value
-	message, error, item, success, changes, arguments                                        scan.Value
+	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID, cwd scan.Value
+	message, error, item, success, changes, arguments                                             scan.Value
 
 	usage   usage // the total of the thread
 	sawInfo bool
@@ -69,6 +69,8 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.status)
 		case "cli_version":
 			s.First(&p.version)
+		case "cwd":
+			s.First(&p.cwd)
 		case "thread_id":
 			s.First(&p.threadID)
 		case "turn_id":
@@ -101,6 +103,7 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
 	l.drift = nil // the fields of a log are not compared
+	out.Facts.Log = true
 	if l.payload.Kind != scan.Object {
 		l.drift.Unknown(l.typ, "", out)
 		return normalizer.NoFault
@@ -113,6 +116,7 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		if version := p.version.Text(); runs.CheckVersion(version) == nil {
 			out.Facts.Version = version
 		}
+		out.Facts.Dir = p.cwd.Text()
 		if d.logThread(p.id, out) { // else it is of the thread that this one was forked from
 			out.Event(normalizer.StatusMessage("thread started", nil))
 		}
@@ -167,7 +171,7 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("task_complete"), typ.Equal("turn_complete"):
 		d.turnComplete(p, out)
 	case typ.Equal("turn_aborted"):
-		out.Facts.Turn = runs.TurnFailed
+		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case typ.Equal("token_count"):
 		if p.usage.n == [len(counters)]int64{} { // as after a failure

@@ -29,7 +29,7 @@ func TestSessionLogContract(t *testing.T) {
 			"payload.content[].type", "payload.content[].text", "payload.summary[].type", "payload.summary[].text",
 			"payload.item.type", "payload.item.id", "payload.item.status", "payload.item.tool",
 		},
-		Recorded: []string{"payload.item.aggregated_output"},
+		Recorded: []string{"payload.item.aggregated_output", "payload.cwd"},
 	})
 }
 

@@ -79,8 +79,10 @@ type sessionsCmd struct {
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
+	files := console.Files{Out: a.stdout, Err: a.stderr}
+	defer files.Open()
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: c.Label, Since: c.Since, Idle: c.Idle, Began: (&console.Files{Out: a.stdout}).Began,
+		Labels: c.Label, Since: c.Since, Idle: c.Idle, Began: files.Began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)
