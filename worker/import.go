@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -245,23 +246,31 @@ func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*
 }
 
 // record adds a line to the ledger for the file of an ended run, unless the
-// file was removed or has other content now.
+// file was removed or has other content now. Of a session whose log has other content,
+// it adds that nothing of it is in a run.
 func (r *Run) record(ctx context.Context) error {
 	spec := &r.dir.Spec
-	if spec.Source != SourceTail || r.out.replaced || !r.progress.Log.Exited {
+	if spec.Source != SourceTail || !r.progress.Log.Exited || r.out.replaced && spec.Session == nil {
 		return nil
 	}
 	f := r.out.f
-	if f == nil {
+	if f == nil || r.out.replaced {
 		file, now, _, err := openRegular(spec.File.Path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		defer file.Close() // file may be nil
-		if r.out.replaced = err != nil || now != *spec.File; r.out.replaced {
+		if err != nil || now != *spec.File {
+			r.out.replaced = true
 			return nil
 		}
 		f = file
+	}
+	if r.out.replaced = r.out.replaced || !r.begins(f); r.out.replaced {
+		if spec.Session == nil {
+			return nil
+		}
+		return r.enter(ctx, f, 0)
 	}
 	m := r.progress.Log
 	size := m.Out - r.progress.Out.Base
@@ -270,15 +279,31 @@ func (r *Run) record(ctx context.Context) error {
 	} else if info, err := f.Stat(); err == nil && part == nil && m.Cancelled {
 		size = info.Size()
 	}
-	sum, err := sumOf(f, size)
+	err := r.enter(ctx, f, size)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // the file was truncated
-		r.out.replaced = true
-		return nil
+		if r.out.replaced = true; spec.Session == nil {
+			return nil
+		}
+		return r.enter(ctx, f, 0)
 	}
+	return err
+}
+
+// begins reports whether f begins as the file of the run did.
+func (r *Run) begins(f *os.File) bool {
+	head := make([]byte, len(r.progress.Out.Head))
+	n, _ := f.ReadAt(head, 0)
+	return bytes.Equal(head[:n], r.progress.Out.Head)
+}
+
+// enter adds a line to the ledger: the first bytes of the file are in runs. The error is
+// [io.ErrUnexpectedEOF] if the file has fewer.
+func (r *Run) enter(ctx context.Context, f *os.File, size int64) error {
+	sum, err := sumOf(f, size)
 	if err != nil {
 		return err
 	}
-	stores := r.stores
+	spec, stores := &r.dir.Spec, r.stores
 	if stores == nil {
 		if stores, err = r.w.cfg.Stores(ctx); err != nil {
 			return err

@@ -168,7 +168,9 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(err))
 		}
 	}
-	p.files = seen
+	if err == nil { // else it is not known which files there are
+		p.files = seen
+	}
 }
 
 // follow follows a changed file, unless too many are followed already: then the next scan
@@ -201,7 +203,6 @@ type sessionLog struct {
 	f          *sessionFile
 	path, file string   // file is relative to the place
 	open       []string // run directories to resume, oldest first
-	replaced   string   // the last run, if the file has other content since; else ""
 	found      time.Time
 }
 
@@ -246,18 +247,14 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		return ignore, err
 	}
 	r := t.s.w.Run(d)
-	r.stores = t.p.ledger.stores
 	if t.s.spec.Began != nil {
 		r.onStarted = func() { t.s.spec.Began(d.Spec.Run, t.path) }
 	}
 	ex, err := r.Drive(ctx)
 	known := errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded)
-	if err != nil && !known {
+	if err != nil && (!known || !r.recorded && !r.out.replaced) { // the ledger was not written
 		t.open = append(t.open, d.Path())
 		return false, err
-	}
-	if t.replaced = ""; !r.recorded { // the ledger says nothing of this content
-		t.replaced = d.Spec.Run
 	}
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
@@ -291,7 +288,7 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if err != nil {
 		return nil, errors.Is(err, runs.ErrManyRuns), err
 	}
-	if first := spec.Labels[runs.LabelContinues] == ""; first {
+	if first := spec.Session.From == 0 && spec.Labels[runs.LabelContinues] == ""; first {
 		if own, err := t.own(ctx, f); own || err != nil {
 			return nil, own, err
 		}
@@ -348,12 +345,13 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return nil, err
 	}
 	session := &Session{Idle: t.s.spec.Idle}
-	task := importID(content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.file})
+	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, File: file.inode, Sum: t.file}
+	task := importID(which)
 	spec := &Spec{
 		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
 	}
-	before := t.replaced
-	if before == "" && last != nil {
+	before := ""
+	if last != nil {
 		before = last.Run
 		sum, err := sumOf(f, last.Size)
 		switch {
@@ -374,7 +372,9 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	number := 1
 	if after, link := strings.CutPrefix(before, task+"-"); link {
 		number, _ = strconv.Atoi(after) // the id is one of ours
-	} else if before != task { // none, or the file was imported
+	} else if before != task { // none, or the file was imported: no other run has this id
+		which.From, which.Before = session.From, before
+		spec.Run = importID(which)
 		return spec, nil
 	}
 	if spec.Run, err = runs.LinkID(task, number+1); err != nil {

@@ -287,3 +287,94 @@ func TestSessionsKilledAtAnyAppendLoseAndDuplicateNothing(t *testing.T) {
 		}
 	}
 }
+
+// Whatever happens to a log between two runs of it: each of its lines is in one run.
+func TestLogThatChangesBetweenItsRunsIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	const old = "shown\nold 1\nold 2\nold 3\n"
+	for name, change := range map[string]func(l *fixture, path string){
+		"imported": func(l *fixture, path string) {
+			write(l.t, path, "imported\n")
+			if err := l.w.Tail(l.t.Context(), TailSpec{Paths: []string{path}, Agent: "codex", Once: true}); err != nil {
+				l.t.Error(err)
+			}
+			write(l.t, path, "long "+strings.Repeat("x", 100)+"\n")
+		},
+		"replaced by another file": func(l *fixture, path string) {
+			write(l.t, path+".new", "shown new\n"+numbers(0, 100))
+			if err := os.Rename(path+".new", path); err != nil {
+				l.t.Error(err)
+			}
+		},
+		"emptied, and written again": func(l *fixture, path string) {
+			if err := os.Truncate(path, 0); err != nil {
+				l.t.Error(err)
+			}
+			write(l.t, path, "shown new\n"+numbers(0, 100))
+		},
+		"out of its directory for a moment": func(l *fixture, path string) {
+			if err := errors.Join(os.Rename(filepath.Dir(path), filepath.Dir(path)+".away"),
+				os.Rename(filepath.Dir(path)+".away", filepath.Dir(path))); err != nil {
+				l.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			dir := filepath.Join(place(t), "logs")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "s.jsonl")
+			write(t, path, old)
+			spec := sessionsSpec(dir)
+			spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
+			_, stop := l.sessions(spec)
+			waitFor(t, "the first run", func() bool { return l.text(l.runIDs()) == old && l.empty() })
+			stop()
+			change(l, path)
+			l.sessions(spec)
+			write(t, path, "last\n")
+			waitFor(t, "the last line", func() bool { return strings.Contains(l.text(l.runIDs()), "last\n") })
+			times := map[string]int{}
+			for line := range strings.Lines(l.text(l.runIDs())) {
+				times[line]++
+			}
+			now, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(string(now) + old) {
+				if times[line] != 1 {
+					t.Errorf("line %q is in %d runs", line, times[line])
+				}
+			}
+		})
+	}
+}
+
+// A log whose end cannot be entered in the ledger for a moment is not published again.
+func TestSessionWhoseLedgerFailsForAMomentIsPublishedOnce(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	path := filepath.Join(dir, "s.jsonl")
+	write(t, path, "shown\none\n")
+	if err := os.Mkdir(l.w.ledger.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	spec := sessionsSpec(dir)
+	spec.Idle = 300 * time.Millisecond
+	begun, _ := l.sessions(spec)
+	waitFor(t, "two attempts", func() bool { return l.lines.FilterMessage("follow the log of a session").Len() > 1 })
+	if err := os.Remove(l.w.ledger.path); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the ledger", func() bool { return l.empty() })
+	write(t, path, "two\n")
+	waitFor(t, "the next line", func() bool { return strings.HasSuffix(l.text(begun(path)), "two\n") })
+	if got := l.text(l.runIDs()); got != "shown\none\ntwo\n" {
+		t.Errorf("output %q", got)
+	}
+}
