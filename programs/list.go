@@ -36,7 +36,7 @@ type Agent struct {
 	Known     []string   `json:"known"`
 	Prints    string     `json:"prints"` // the command line that prints JSON lines
 	Variables []Variable `json:"variables"`
-	Setting   string     `json:"setting"` // with which further variables pass
+	Setting   string     `json:"setting"` // that names further variables to pass
 	Sandbox   string     `json:"sandbox"`
 	Modes     []Mode     `json:"modes"`
 
@@ -75,7 +75,7 @@ type Mode struct {
 }
 
 // Here is where agents are looked for: how they are started, by kind, and the environment
-// of which they get a part.
+// from which their variables are taken.
 type Here struct {
 	Launches map[string]agent.Launch
 	Danger   bool     // tasks may run without a sandbox

@@ -58,7 +58,8 @@ func asked(path, v string) (answer, error) {
 	return answer{file, info.Size(), info.ModTime().UnixNano(), v, time.Now().UnixMilli()}, nil
 }
 
-// holds reports whether a is still the answer of the program that now is as in b.
+// holds reports whether the file is unchanged since a was recorded, and a is not too old.
+// b describes the file now.
 func (a answer) holds(b answer) bool {
 	age := time.Duration(b.Asked-a.Asked) * time.Millisecond
 	return a.File == b.File && a.Size == b.Size && a.Changed == b.Changed && 0 <= age && age < maxAge

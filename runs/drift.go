@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Drift is what the output of a run has that linesman does not know: the agent is
+// Drift lists what linesman does not know in the output of a run: the agent is
 // of a version that prints something new, or something old.
 type Drift struct {
 	Things []Thing `json:"things"`         // the first MaxThings, in the order of the output
@@ -27,10 +27,10 @@ type Thing struct {
 	Count int64  `json:"count"`
 }
 
-// What says where in a line an unknown thing stands.
+// What is the kind of an unknown thing.
 type What string
 
-// The places of unknown things.
+// The kinds of unknown things.
 const (
 	DriftType     What = "type"     // the type of a line
 	DriftItem     What = "item"     // the type of a part of a line: an item, a block, a role
@@ -70,7 +70,7 @@ func (d *Drift) add(u Unknown, line int64) {
 // version is a version that may be published: nothing in it can be a secret or a text.
 var version = regexp.MustCompile(`^[0-9]{1,8}(\.[0-9]{1,8}){1,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?$`)
 
-// CheckVersion reports whether v is the version of an agent: 0.169.0, 1.2.3-alpha.4.
+// CheckVersion returns an error unless v has the form of a version: 0.169.0, 1.2.3-alpha.4.
 func CheckVersion(v string) error {
 	if len(v) > maxVersion || !version.MatchString(v) {
 		return errors.New("must be a version such as 1.2.3 or 1.2.3-beta.1")

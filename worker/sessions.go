@@ -206,7 +206,7 @@ type sessionLog struct {
 	found      time.Time
 }
 
-// errSilent reports that all of a log is in runs.
+// errSilent reports that the whole log is already published.
 var errSilent = errors.New("nothing new in the log of a session")
 
 // tail drives the runs of the log until it is silent. It reports whether the file must not

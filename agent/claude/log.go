@@ -91,8 +91,8 @@ func (l *line) logged(typ string) bool {
 // costState is the type of lines with what a session has cost.
 const costState = "cost-state"
 
-// silent are the types of lines that have words of the user, files, or what is sent to the
-// model, and those that say nothing about the agent's work.
+// silent are the types of lines that produce no event: lines with words of the user, files,
+// or requests to the model, and lines without facts about the agent's work.
 var silent = map[string]bool{
 	"summary": true, "file-history-snapshot": true, "file-history-delta": true, "queue-operation": true,
 	"attachment": true, "last-prompt": true, "mode": true, "permission-mode": true, "atis-latch": true,

@@ -16,9 +16,9 @@ import (
 //	{"timestamp":…,"type":"response_item","payload":{"type":"message",…}}
 //
 // A response_item is what the model was told or answered, in all versions. An event_msg
-// is what interfaces show of it, so most of it is there twice. Texts and calls come from
-// the response_items, and turns, token counts and the outcome of commands from the
-// event_msgs.
+// is what the user interface displays, so a log contains most facts twice. Texts and
+// calls come from the response_items, and turns, token counts and the outcome of
+// commands from the event_msgs.
 
 // origin implements [agent.Sessions]. The first line says which program wrote it. A
 // sub-agent has the session of its parent, where the version tells it.

@@ -6,7 +6,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Fields is a set of the keys of an object: those that a dialect knows without reading them.
+// Fields is the set of the keys of an object that the dialect knows but does not use.
 type Fields map[string]struct{}
 
 // FieldsOf returns the set of some keys.
@@ -18,7 +18,7 @@ func FieldsOf(keys ...string) Fields {
 	return set
 }
 
-// Drift collects what a line has that its dialect does not know: at most maxUnknown things.
+// Drift collects what the dialect does not know in a line: at most maxUnknown things.
 // The zero value is empty.
 type Drift []runs.Unknown
 

@@ -211,7 +211,7 @@ func TestDifferencesAndRangesInWords(t *testing.T) {
 		all = append(all, result{Version: v})
 	}
 	got := ranges(all, func(r result) bool { return !bad[r.Version] })
-	if want := "1.1, 1.3 to 1.5, 1.7, 1.10"; got != want {
+	if want := "1.1, 3 versions from 1.3 to 1.5, 1.7, 1.10"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r := results{}

@@ -21,6 +21,11 @@ const (
 	end   = "<!-- end of the generated part -->\n"
 )
 
+// knownGood introduces the table of known good versions.
+const knownGood = "Known good: linesman understood every line that the program printed, and how each run ended.\n" +
+	"Only the tried versions count, not the versions between them. `linesman agents NAME --json` lists\n" +
+	"the exact versions (`tested` and `known`), and so do the files `agent/NAME/known.go`, without the tested version."
+
 // generate writes results.json and what is generated from it.
 func (f *files) generate() error {
 	b, err := f.results.encode()
@@ -115,7 +120,7 @@ func (f *files) section() string {
 			fmt.Fprintf(&changes, "| %s | %s | %s |\n", a.Name, c.From, c.What)
 		}
 		if !slices.ContainsFunc(all, func(r result) bool { return len(r.Differs) > 0 }) {
-			fmt.Fprintf(&changes, "| %s | | none: all of these versions lead to the same events |\n", a.Name)
+			fmt.Fprintf(&changes, "| %s | | none: all of these versions produce the same events |\n", a.Name)
 		}
 	}
 	var s strings.Builder
@@ -124,10 +129,11 @@ func (f *files) section() string {
 			s.WriteString("\n" + text + "\n\n" + head + "\n" + strings.Repeat("|---", strings.Count(head, "|")-1) + "|\n" + rows)
 		}
 	}
-	table("Known good: linesman understood every line that the program printed, and how each run ended.",
+	table(knownGood,
 		"| agent | known good | tried |", good.String())
 	table("Not known good:", "| agent | version | why |", bad.String())
-	table("What changed, by the first version tried that has it; linesman reads both forms:",
+	table("Changes in the output. \"From\" is the first tried version with the change. "+
+		"linesman reads the output before and after it.",
 		"| agent | from | change |", changes.String())
 	return s.String() + "\n"
 }
@@ -150,8 +156,8 @@ func (r result) problems() string {
 	return strings.Join(all, "; ")
 }
 
-// ranges describes the versions that a function picks: "1.0, 1.2 to 1.5". Between the ends of
-// a range it picks every version that was tried.
+// ranges describes the versions that a function picks: "1.0, 3 versions from 1.2 to 1.5". The
+// number is that of the tried versions in the range: the function picks all of them.
 func ranges(all []result, picks func(result) bool) string {
 	var words []string
 	for i := 0; i < len(all); i++ {
@@ -168,7 +174,7 @@ func ranges(all []result, picks func(result) bool) string {
 		case 1:
 			words = append(words, all[first].Version, all[i].Version)
 		default:
-			words = append(words, all[first].Version+" to "+all[i].Version)
+			words = append(words, fmt.Sprintf("%d versions from %s to %s", i-first+1, all[first].Version, all[i].Version))
 		}
 	}
 	return strings.Join(words, ", ")

@@ -19,8 +19,8 @@ type plan struct {
 	Which     string   // how the versions were chosen
 	Recorded  string   // folder with the recordings of the tested version
 	Scenarios []string // of test/lab/agents/scenarios, without the agent's name
-	Unordered []string // scenarios in which the order of events depends on how fast the agent is
-	Ranges    []span   // what differs between versions; the later ones are stronger
+	Unordered []string // scenarios in which the order of events depends on timing
+	Ranges    []span   // what differs between versions; a later range overrides an earlier one
 	Changes   []change // what changed in the output, in ascending order
 }
 
