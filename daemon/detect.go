@@ -20,7 +20,7 @@ const (
 // ErrUndetected reports that the first lines of an input are not of one agent alone.
 var ErrUndetected = errors.New("its first lines do not tell which agent printed it: name the agent with --agent")
 
-var errEmpty = errors.New("it is empty: name the agent with --agent")
+var errEmpty = fmt.Errorf("it is empty, so %w", ErrUndetected)
 
 // ErrAgents reports files of several agents.
 var ErrAgents = errors.New("files of several agents: give those of one agent at a time")

@@ -60,7 +60,8 @@ func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.Sessions
 		})
 	}
 	if len(spec.Places) == 0 {
-		return spec, fmt.Errorf("--agent: linesman reads no session logs of %s, only those of %s", kind, strings.Join(names, ", "))
+		return spec, fmt.Errorf("--agent: linesman reads no session logs of %s, only those of %s", kind,
+			strings.Join(names, ", "))
 	}
 	return spec, nil
 }

@@ -11,6 +11,7 @@ package programs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,9 @@ func Find(a agent.Agent, how agent.Launch, dir string, environ []string) (Progra
 	return Program{Path: path, Own: filepath.Base(path) == a.Program, argv: argv, env: env}, true
 }
 
+// errLate reports a program that did not end in time.
+var errLate = errors.New("no answer")
+
 // version is what [runs.CheckVersion] accepts, within a longer text.
 var version = regexp.MustCompile(`\bv?([0-9]{1,8}(\.[0-9]{1,8}){2,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?)\b`)
 
@@ -69,9 +73,12 @@ func (p Program) Version(ctx context.Context, limit time.Duration) (string, erro
 	out := &beginning{limit: 4096}
 	cmd.Stdout = out
 	err := cmd.Run()
+	if cmd.Process != nil { // what it left
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
 	switch {
 	case ctx.Err() != nil:
-		return "", errors.New("no answer in " + limit.String())
+		return "", fmt.Errorf("%w in %v", errLate, limit)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay): // that is a process which it left
 		return "", err
 	}

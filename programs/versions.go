@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -42,6 +43,7 @@ type answer struct {
 	Size    int64  `json:"size"`
 	Changed int64  `json:"changed_ns"`
 	Version string `json:"version,omitempty"` // "": it did not say
+	Late    bool   `json:"late,omitempty"`    // it did not end in time
 	Asked   int64  `json:"asked"`             // Unix milliseconds
 }
 
@@ -55,14 +57,20 @@ func asked(path, v string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{file, info.Size(), info.ModTime().UnixNano(), v, time.Now().UnixMilli()}, nil
+	return answer{
+		File: file, Size: info.Size(), Changed: info.ModTime().UnixNano(), Version: v, Asked: time.Now().UnixMilli(),
+	}, nil
 }
 
 // holds reports whether the file is unchanged since a was recorded, and a is not too old.
 // b describes the file now.
 func (a answer) holds(b answer) bool {
 	age := time.Duration(b.Asked-a.Asked) * time.Millisecond
-	return a.File == b.File && a.Size == b.Size && a.Changed == b.Changed && 0 <= age && age < maxAge
+	limit := maxAge
+	if a.Late {
+		limit = time.Minute
+	}
+	return a.File == b.File && a.Size == b.Size && a.Changed == b.Changed && 0 <= age && age < limit
 }
 
 // Of returns the version of a program, "" if it is not known. Learn is false if it would learn
@@ -85,7 +93,8 @@ func (v *Versions) Of(p Program) (version string, learn bool) {
 }
 
 // Learn asks a program for its version, unless it is known, and waits at most for limit. It
-// also remembers that a program did not say it, unless ctx has ended.
+// also remembers that a program did not say it, unless ctx has ended; of one that was too slow
+// for a minute only.
 func (v *Versions) Learn(ctx context.Context, p Program, limit time.Duration) {
 	if _, learn := v.Of(p); !learn {
 		return
@@ -94,10 +103,11 @@ func (v *Versions) Learn(ctx context.Context, p Program, limit time.Duration) {
 	if err != nil {
 		return
 	}
-	a.Version, _ = p.Version(ctx, limit)
+	a.Version, err = p.Version(ctx, limit)
 	if ctx.Err() != nil {
 		return
 	}
+	a.Late = errors.Is(err, errLate)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for path, other := range v.load() { // what other processes have learned

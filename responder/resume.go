@@ -42,7 +42,11 @@ func (s *Service) Resumable(v View) (thread string, err error) {
 // agentOf returns the agent of a task that names none: that of the thread to resume, if it
 // is known, else the default.
 func (s *Service) agentOf(thread string) string {
-	if v, ok := s.table.Thread(thread); ok {
+	v, ok := s.table.Told(thread)
+	if !ok { // perhaps it was asked for by name before
+		v, ok = s.table.Thread(thread)
+	}
+	if ok {
 		if _, takesTasks := s.cfg.Agents.Find(v.Agent); takesTasks {
 			return v.Agent
 		}
@@ -52,7 +56,7 @@ func (s *Service) agentOf(thread string) string {
 
 // foreign returns why an agent cannot resume a thread that is another agent's; "": it is not.
 func (s *Service) foreign(thread, kind string) string {
-	v, ok := s.table.Thread(thread)
+	v, ok := s.table.Told(thread)
 	if !ok || v.Agent == kind {
 		return ""
 	}

@@ -124,3 +124,21 @@ func TestRunsThatCannotBeResumedTellWhy(t *testing.T) {
 		}
 	}
 }
+
+// A task that was asked to resume a thread, and never did, says nothing about whose it is.
+func TestAThreadIsOfTheAgentThatReportedIt(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	const thread = "0199a213-81c0-7800-8aa1-bbab2a035999"
+	if _, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x", Thread: thread}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Service.CheckSubmit(api.Submission{Prompt: "x", Thread: thread, Agent: "claude"}); err != nil {
+		t.Errorf("another agent may not resume it: %v", err)
+	}
+	told := s.Sessions()[1] // of Claude Code
+	err := s.Service.CheckSubmit(api.Submission{Prompt: "x", Thread: told.ID, Agent: "codex"})
+	if err == nil || !strings.Contains(err.Error(), "belongs to Claude Code") {
+		t.Errorf("a thread of %s: %v", told.Agent.Name, err)
+	}
+}

@@ -44,9 +44,8 @@ func TestRowRoundTrip(t *testing.T) {
 			Thread: text.Draw(t, "thread"), Reason: runs.NeedsAgent,
 			Activity: text.Draw(t, "activity"), EndedAt: 7, Seq: 9,
 			Continues: rapid.SampledFrom([]string{"", "T-local-b", "-"}).Draw(t, "continues"),
-			Version:   rapid.SampledFrom([]string{"", "0.169.0"}).Draw(t, "version"),
-			Drift:     rapid.Int64Range(0, 2).Draw(t, "drift"),
 		}
+		row.Told = row.Thread != "" && rapid.Bool().Draw(t, "told")
 		if total := rapid.IntRange(0, 3).Draw(t, "steps"); total > 0 {
 			row.Plan = runs.Todo{Done: rapid.IntRange(0, total).Draw(t, "done"), Total: total}
 		}

@@ -20,14 +20,12 @@ type Row struct {
 	Work   uint64 // sequence number in the work queue
 	Worker string // worker that owns or owned the run
 	Dir    string
-	Thread string
+	Thread string // see [Record.Context]
+	Told   bool   // the agent reported the thread; else it is the one to resume
 	Reason string
 	Cancel bool // a cancel was requested
 
 	Continues string // id of the task that this run resumes
-
-	Version string // version of the agent, if known
-	Drift   int64  // number of unknown things in the output, see [Drift]
 
 	// Link is the id of the run that resumes this run, if the row has the facts of
 	// that run. It is not part of [Row.Text].
@@ -51,15 +49,12 @@ func (r *Record) Row() Row {
 	row := Row{
 		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
 		Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
-		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link, Version: r.Version,
+		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link, Told: r.Thread != "",
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
 	}
 	if r.Progress != nil {
 		row.Progress = new(*r.Progress)
-	}
-	if r.Drift != nil {
-		row.Drift = r.Drift.Count
 	}
 	if r.Steps.Todo != nil {
 		row.Plan = *r.Steps.Todo
@@ -103,17 +98,19 @@ func (r Row) Text() string {
 	return strings.TrimRight(string(b), " ")
 }
 
+// untold is the text of a thread that the agent has not reported.
+const untold = "untold"
+
 // optional returns the texts of the optional fields, in their order. An empty one is absent.
-func (r *Row) optional() (fields [5]string) {
+func (r *Row) optional() (fields [4]string) {
 	if r.Continues != "" {
 		fields[0] = string(appendField(nil, &r.Continues))
 	}
 	if r.Plan.Total > 0 {
 		fields[1], fields[2] = strconv.Itoa(r.Plan.Done), strconv.Itoa(r.Plan.Total)
 	}
-	fields[3] = r.Version
-	if r.Drift > 0 {
-		fields[4] = strconv.FormatInt(r.Drift, 10)
+	if r.Thread != "" && !r.Told {
+		fields[3] = untold
 	}
 	return fields
 }
@@ -166,7 +163,7 @@ func ParseRow(s string) (Row, error) {
 
 // parseOptional sets the optional fields; one that is not valid counts as absent.
 func (r *Row) parseOptional(s string) {
-	var fields [5]string
+	var fields [4]string
 	for i := range fields {
 		fields[i], s, _ = strings.Cut(s, " ")
 	}
@@ -180,12 +177,7 @@ func (r *Row) parseOptional(s string) {
 		r.Plan.Done, _ = strconv.Atoi(fields[1])
 		r.Plan.Total = n
 	}
-	if CheckVersion(fields[3]) == nil {
-		r.Version = fields[3]
-	}
-	if n, err := strconv.ParseInt(fields[4], 10, 64); err == nil && n > 0 {
-		r.Drift = n
-	}
+	r.Told = r.Thread != "" && fields[3] != untold
 }
 
 func parseField(text string, field any) (err error) {

@@ -157,12 +157,10 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 	if typ == "user" {
 		results = d.results()
 	}
+	more := true
 	for blocks := wire.ElementsOf(l.content); ; n++ {
-		v, more := blocks.Next(&l.s)
-		if !more {
-			break
-		}
-		if n == maxBlocks {
+		var v scan.Value
+		if v, more = blocks.Next(&l.s); !more || n == maxBlocks {
 			break
 		}
 		if v.Kind != scan.Object {
@@ -184,7 +182,7 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 			l.drift.UnknownItem(b.typ, typ+"/", out)
 		}
 	}
-	if n == 0 || n == maxBlocks {
+	if n == 0 || more {
 		out.Unknown()
 	}
 }

@@ -52,6 +52,9 @@ var (
 		"task_id", "task_type", "tasks", "terminal_reason", "terminal_slash_commands", "thinking_display",
 		"thinking_duration_ms", "time_to_request_ms", "timestamp", "tool_result_meta", "tool_use_id", "tool_use_meta",
 		"tools", "ttft_ms", "ttft_stream_ms", "ultrathink_available", "ultrathink_typed_raises", "view_mode",
+		// Of session logs, where fields are not compared.
+		"attributionSkill", "entrypoint", "gitBranch", "interruptedMessageId", "isCompactSummary", "leafUuid", "level",
+		"logicalParentUuid", "promptId", "requestId", "slug", "sourceToolAssistantUUID", "userType",
 		// Of lines that no recording has.
 		"compact_metadata", "decision_reason", "decision_reason_type", "elapsed_time_seconds", "elicitation_id",
 		"exit_code", "failed", "files", "hook_event", "hook_id", "hook_name", "isAuthenticating", "mcp_server_name",

@@ -180,7 +180,14 @@ func (d *dialect) replied(out *normalizer.Out) {
 	}
 	said, text := d.said()
 	id := wire.ID(l.log.id)
-	if !l.log.stop.IsString() || !said || id == d.Counted {
+	ends := !l.log.stop.Equal("tool_use") && !l.log.stop.Equal("pause_turn")
+	if !l.log.stop.IsString() || !said {
+		return
+	}
+	if id == d.Counted {
+		if ends && !wire.Blank(text) { // another block of the message
+			out.Final(text)
+		}
 		return
 	}
 	d.Counted = ""
@@ -191,11 +198,9 @@ func (d *dialect) replied(out *normalizer.Out) {
 		n := &u.N
 		out.Facts.Spent = spent(n)
 	}
-	message := "turn completed"
-	if l.log.stop.Equal("tool_use") || l.log.stop.Equal("pause_turn") {
-		message = "message completed"
-	} else {
-		out.Facts.Turn = runs.TurnCompleted
+	message := "message completed"
+	if ends {
+		message, out.Facts.Turn = "turn completed", runs.TurnCompleted
 		out.Final(text)
 	}
 	out.Event(normalizer.StatusMessage(message, wire.Usage(kind, &l.log.usage, "", scan.Value{})))

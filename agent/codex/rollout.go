@@ -236,6 +236,7 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 	}
 	d.Calls.Take(trimmedText(l.item.id))
 	d.tool(completed, kind, out)
+	l.drift = nil
 	if kind == "file_change" && l.item.status.Equal("completed") {
 		d.logEdits(l.item.details, out)
 	}

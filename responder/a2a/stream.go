@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -177,7 +178,7 @@ type follower struct {
 	yield func(sdk.Event) bool
 	view  responder.View
 	state sdk.TaskState
-	tail  string // end of the texts that were sent, at most maxTail bytes
+	tail  []byte // end of the texts that were sent, at most 2*maxTail bytes
 	last  int    // length of the last text
 	first string // first piece of its message
 	begun bool   // a text was sent
@@ -235,8 +236,9 @@ func (s *follower) said(text string) sdk.Event {
 	if s.last < fullPiece {
 		s.first = text
 	}
-	s.tail += text
-	s.tail = s.tail[max(len(s.tail)-maxTail, 0):]
+	if s.tail = append(s.tail, text...); len(s.tail) > 2*maxTail {
+		s.tail = append(s.tail[:0], s.tail[len(s.tail)-maxTail:]...)
+	}
 	s.last, s.begun = len(text), true
 	return e
 }
@@ -252,7 +254,7 @@ const maxTail = 64 << 10 // bytes: no final text is longer
 // pieces, and the final text is its beginning.
 func (s *follower) toldFinal(final string) bool {
 	const enough = 32 << 10 // equal bytes that make two texts the same
-	return s.begun && (strings.HasSuffix(s.tail, final) ||
+	return s.begun && (bytes.HasSuffix(s.tail, []byte(final)) ||
 		len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 

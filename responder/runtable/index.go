@@ -191,16 +191,17 @@ func (t *index) get(id string) (e entry, ok bool) {
 	return e, false
 }
 
-// ofThread returns the newest run of a thread. Ids are compared without regard to case, as
-// UUIDs are.
-func (t *index) ofThread(thread string) (newest runs.Row, ok bool) {
+// ofThread returns the newest run of a thread; with told only one whose agent reported the
+// thread, because a run that was asked to resume it may be of another agent. Ids are compared
+// without regard to case, as UUIDs are.
+func (t *index) ofThread(thread string, told bool) (newest runs.Row, ok bool) {
 	if thread == "" {
 		return newest, false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
-		if len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
+		if (e.Told || !told) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
 			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
 			newest, ok = e.Row, true
 		}

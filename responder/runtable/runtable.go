@@ -206,8 +206,13 @@ func (r *Table) Look(ctx context.Context, run string) (View, error) {
 }
 
 // Thread returns the newest run of a thread.
-func (r *Table) Thread(thread string) (View, bool) {
-	row, ok := r.index.ofThread(thread)
+func (r *Table) Thread(thread string) (View, bool) { return r.ofThread(thread, false) }
+
+// Told returns the newest run whose agent reported a thread.
+func (r *Table) Told(thread string) (View, bool) { return r.ofThread(thread, true) }
+
+func (r *Table) ofThread(thread string, told bool) (View, bool) {
+	row, ok := r.index.ofThread(thread, told)
 	if !ok {
 		return View{}, false
 	}
