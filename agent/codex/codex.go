@@ -365,7 +365,9 @@ type state struct {
 	Nested     bool   `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
 	Foreign    bool   `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
 
-	Calls wire.Memory `json:"calls,omitzero"` // of a session log
+	// Of a session log: the calls without a result, and the ids of those with one.
+	Calls wire.Memory `json:"calls,omitzero"`
+	Done  []string    `json:"done,omitempty"`
 }
 
 // bounded returns id and false, or "" and true if id has more than limit bytes of

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
@@ -234,13 +235,30 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 		}
 		return normalizer.NoFault
 	}
-	d.Calls.Take(trimmedText(l.item.id))
+	d.done(trimmedText(l.item.id))
 	d.tool(completed, kind, out)
 	l.drift = nil
 	if kind == "file_change" && l.item.status.Equal("completed") {
 		d.logEdits(l.item.details, out)
 	}
 	return normalizer.NoFault
+}
+
+// maxDone is the number of calls with a result that are remembered, and the maximum length of
+// their ids in bytes of JSON.
+const maxDone = 64
+
+// done remembers that a call has its result. It returns the call, if its start is known.
+func (d *dialect) done(id string) wire.Call {
+	call := d.Calls.Take(id)
+	if id == "" || bounds.StringSize(id) > maxDone {
+		return call
+	}
+	if len(d.Done) == maxDone {
+		d.Done = slices.Delete(d.Done, 0, 1)
+	}
+	d.Done = append(d.Done, id)
+	return call
 }
 
 // responseItem maps what the model was told or answered.
@@ -308,14 +326,14 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }
 
-// logOutput maps the answer to a call, unless the outcome was told before.
+// logOutput maps the answer to a call, unless the call has its result.
 func (d *dialect) logOutput(p *payload, out *normalizer.Out) {
 	id := trimmedText(p.callID)
-	call := d.Calls.Take(id)
-	if call.ID == "" {
+	if slices.Contains(d.Done, id) {
 		return
 	}
-	f := d.logFacet(id, call.Path)
+	call := d.done(id)
+	f := d.logFacet(id, cmp.Or(call.Path, "function_call")) // its call may be in an earlier run
 	f.ToolName, f.Phase, f.Status = call.Name, "complete", "completed"
 	f.Bytes.Result = p.output.Len
 	if !p.output.IsString() {

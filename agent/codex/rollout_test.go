@@ -95,7 +95,9 @@ func TestSessionLogMapping(t *testing.T) {
 		{"a command that ran on", []string{call, answer, command}, []string{called, answered,
 			ended, backendtest.ExtraHandle("t")}},
 		{"a call that only the model knows of", []string{call, answer, answer}, []string{called, answered}},
-		{"an answer to an unknown call", []string{answer}, nil},
+		{"an answer to a call in an earlier run", []string{answer, answer},
+			[]string{backendtest.Tool("ToolResult", `"backend_item_id":"c1","kind":"function_call","phase":"complete",`+
+				`"status":"completed","bytes":{"result":6}`)}},
 		{"a search", []string{responseItem(`{"type":"web_search_call","id":"w","status":"completed","action":{"query":"SECRET"}}`),
 			eventMsg(`{"type":"item_completed","item":{"type":"WebSearch","id":"w","query":"SECRET"}}`)},
 			[]string{backendtest.Tool("ToolResult", `"backend_item_id":"w","kind":"web_search","phase":"complete",`+
