@@ -45,7 +45,7 @@ func TestRowRoundTrip(t *testing.T) {
 			Activity: text.Draw(t, "activity"), EndedAt: 7, Seq: 9,
 			Continues: rapid.SampledFrom([]string{"", "T-local-b", "-"}).Draw(t, "continues"),
 		}
-		row.Told = row.Thread != "" && rapid.Bool().Draw(t, "told")
+		row.Asked = rapid.Bool().Draw(t, "asked")
 		if total := rapid.IntRange(0, 3).Draw(t, "steps"); total > 0 {
 			row.Plan = runs.Todo{Done: rapid.IntRange(0, total).Draw(t, "done"), Total: total}
 		}

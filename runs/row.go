@@ -21,7 +21,7 @@ type Row struct {
 	Worker string // worker that owns or owned the run
 	Dir    string
 	Thread string // see [Record.Context]
-	Told   bool   // the agent reported the thread; else it is the one to resume
+	Asked  bool   // the agent has not reported the thread: it is the one to resume
 	Reason string
 	Cancel bool // a cancel was requested
 
@@ -49,7 +49,8 @@ func (r *Record) Row() Row {
 	row := Row{
 		ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
 		Queue: r.Queue, Work: r.Work, Worker: r.Worker, Dir: r.Dir,
-		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link, Told: r.Thread != "",
+		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
+		Asked:    r.Thread == "" && r.Resumes != "",
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
 	}
@@ -98,8 +99,8 @@ func (r Row) Text() string {
 	return strings.TrimRight(string(b), " ")
 }
 
-// untold is the text of a thread that the agent has not reported.
-const untold = "untold"
+// asked is the text of a set [Row.Asked].
+const asked = "asked"
 
 // optional returns the texts of the optional fields, in their order. An empty one is absent.
 func (r *Row) optional() (fields [4]string) {
@@ -109,8 +110,8 @@ func (r *Row) optional() (fields [4]string) {
 	if r.Plan.Total > 0 {
 		fields[1], fields[2] = strconv.Itoa(r.Plan.Done), strconv.Itoa(r.Plan.Total)
 	}
-	if r.Thread != "" && !r.Told {
-		fields[3] = untold
+	if r.Asked {
+		fields[3] = asked
 	}
 	return fields
 }
@@ -177,7 +178,7 @@ func (r *Row) parseOptional(s string) {
 		r.Plan.Done, _ = strconv.Atoi(fields[1])
 		r.Plan.Total = n
 	}
-	r.Told = r.Thread != "" && fields[3] != untold
+	r.Asked = fields[3] == asked
 }
 
 func parseField(text string, field any) (err error) {

@@ -201,7 +201,7 @@ func (t *index) ofThread(thread string, told bool) (newest runs.Row, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
-		if (e.Told || !told) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
+		if !(told && e.Asked) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
 			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
 			newest, ok = e.Row, true
 		}

@@ -341,7 +341,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	}
 	row := runs.Row{
 		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
-		QueuedAt: now, Seq: raw, Thread: t.Thread, Governance: t.Governance,
+		QueuedAt: now, Seq: raw, Thread: t.Thread, Asked: t.Thread != "", Governance: t.Governance,
 	}
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
