@@ -79,7 +79,7 @@ type agentKind string
 // Validate is called by kong.
 func (kind *agentKind) UnmarshalText(name []byte) error {
 	*kind = agentKind(name)
-	if a, known := agents.Known.Find(strings.ToLower(string(name))); known {
+	if a, known := agents.Known.Find(string(name)); known {
 		*kind = agentKind(a.Kind())
 	}
 	return nil
