@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -104,6 +105,11 @@ func (l Launch) Argv(t runs.Task, schemaFile string) []string {
 // Kind returns the kind: the agent_kind of events, a token of subjects, and the
 // agent of a request. It matches ^[a-z][a-z0-9_]*$.
 func (a Agent) Kind() string { return a.Backend.Agent() }
+
+var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
+
+// IsUUID reports whether text is a UUID, as the ids of sessions of several agents are.
+func IsUUID(text string) bool { return uuid.MatchString(text) }
 
 // Table has the known agents, each kind once.
 type Table []Agent

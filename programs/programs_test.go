@@ -56,7 +56,7 @@ func TestVersionIsTheFirstThatIsPrinted(t *testing.T) {
 	}
 }
 
-// A program that hangs, also one that starts others, delays nobody and leaves nothing.
+// A program that hangs is killed at the limit, with the processes that it started.
 func TestProgramThatDoesNotSayItsVersionIsEnded(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "alive")

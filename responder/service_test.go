@@ -86,7 +86,7 @@ func TestSubmissionReportsAllMistakes(t *testing.T) {
 	}{
 		"fine":     {api.Submission{Prompt: "x"}, ""},
 		"agent":    {api.Submission{Prompt: "x", Agent: "other"}, ""},
-		"no agent": {api.Submission{Prompt: "x", Agent: "nobody"}, "agent"},
+		"no agent": {api.Submission{Prompt: "x", Agent: "unknown"}, "agent"},
 		"all at once": {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"},
 			"confirm prompt threadId workingDir"},
 		"preview": {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt),

@@ -1,8 +1,6 @@
 package claude
 
 import (
-	"regexp"
-
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -49,12 +47,10 @@ func args(t runs.Task, _ string) []string {
 	return append(argv, "--", t.Prompt)
 }
 
-var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-
 // check returns an error unless Claude Code can run t: a session to resume must be a UUID.
 // Any other text would open a search among its sessions.
 func check(t runs.Task) error {
-	if t.Thread != "" && !uuid.MatchString(t.Thread) {
+	if t.Thread != "" && !agent.IsUUID(t.Thread) {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil

@@ -2,7 +2,6 @@ package claude_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,7 +61,7 @@ func TestSessionLogMapping(t *testing.T) {
 			reply("m", `"end_turn"`, text("A")), reply("m", `"end_turn"`, text("B"))},
 			[]string{first("turn started"), backendtest.Text("reasoning", "Hm."), backendtest.Text("assistant", "A"),
 				backendtest.Status("turn completed", used), backendtest.Text("assistant", "B")}},
-		{"a message that goes on", []string{prompt, reply("m", "null", text("A")), reply("m", `"tool_use"`,
+		{"a message in two lines", []string{prompt, reply("m", "null", text("A")), reply("m", `"tool_use"`,
 			`{"type":"tool_use","id":"t","name":"Bash","input":{"command":"SECRET"}}`)},
 			[]string{first("turn started"), backendtest.Text("assistant", "A"), backendtest.Tool("ToolCall",
 				`"backend_item_id":"u","thread_id":"s","turn_id":"synthetic-turn-1","kind":"tool_use","phase":"start",`+
@@ -75,7 +74,7 @@ func TestSessionLogMapping(t *testing.T) {
 		{"an interruption", []string{prompt, logged(`"type":"user","message":{"role":"user","content":[` +
 			text("[Request interrupted by user for tool use]SECRET") + `]}`)},
 			[]string{first("turn started"), status("turn aborted")}},
-		{"what is told beside prompts", []string{
+		{"user lines that are not prompts", []string{
 			logged(`"type":"user","isMeta":true,"promptSource":"typed","message":{"role":"user","content":"SECRET"}`),
 			logged(`"type":"user","message":{"role":"user","content":"<bash-input>SECRET"}`),
 			logged(`"type":"user","message":{"role":"user","content":[{"type":"image","source":"SECRET"}]}`)}, handled()},
@@ -113,32 +112,11 @@ func TestSessionLogMapping(t *testing.T) {
 
 // Whatever a log holds of the user and of the instructions stays in it.
 func TestOnlyWordsOfTheAgentLeaveASessionLog(t *testing.T) {
-	files, err := filepath.Glob("../../test/corpus/claude-sessions/*/*.jsonl")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no recordings", err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	backendtest.Tainted(t, claude.Backend{}, "../../test/corpus/claude-sessions/*/*.jsonl", func(line map[string]any) {
+		if line["type"] != "assistant" {
+			secret(line)
 		}
-		var lines []string
-		for line := range bytes.Lines(text) {
-			var v map[string]any
-			if err := json.Unmarshal(line, &v); err != nil {
-				t.Fatal(err)
-			}
-			if v["type"] != "assistant" {
-				secret(v)
-			}
-			tainted, err := json.Marshal(v)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines = append(lines, string(tainted))
-		}
-		backendtest.Saved(t, claude.Backend{}, lines...)
-	}
+	})
 }
 
 // secret adds a word to all texts but those that say what a line is.

@@ -12,8 +12,6 @@ package codex
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -25,11 +23,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+const kind = "codex"
+
 // Backend is the backend of the Codex CLI.
 type Backend struct{}
 
 // Agent returns "codex".
-func (Backend) Agent() string { return "codex" }
+func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of the Codex CLI.
 func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
@@ -391,9 +391,4 @@ func ifLong(id string, long bool) string {
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
 
 // Restore implements [normalizer.Dialect].
-func (d *dialect) Restore(b []byte) error {
-	if json.Unmarshal(b, &d.state) != nil {
-		return errors.New("codex: the saved state is not valid")
-	}
-	return nil
-}
+func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }

@@ -1,8 +1,6 @@
 package codex
 
 import (
-	"regexp"
-
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -54,14 +52,12 @@ func args(t runs.Task, schemaFile string) []string {
 	return append(argv, prompt)
 }
 
-var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-
 // check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any
 // other text for the name of a
 // thread and, if no thread has that name, silently starts a new one. For an
 // unknown UUID codex itself reports an error.
 func check(t runs.Task) error {
-	if t.Thread != "" && !uuid.MatchString(t.Thread) {
+	if t.Thread != "" && !agent.IsUUID(t.Thread) {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package gemini
 
 import (
-	"regexp"
-
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -44,15 +42,13 @@ func args(t runs.Task, _ string) []string {
 	return append(argv, "--prompt="+t.Prompt)
 }
 
-var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
-
 // check returns an error unless Gemini CLI can run t. A session to resume must be a UUID:
 // other texts are numbers in a list that changes.
 func check(t runs.Task) error {
 	switch {
 	case len(t.Schema) > 0:
 		return &runs.FieldError{Field: "output_schema", Problem: "is not for Gemini CLI: it cannot keep to a schema"}
-	case t.Thread != "" && !uuid.MatchString(t.Thread):
+	case t.Thread != "" && !agent.IsUUID(t.Thread):
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil

@@ -59,7 +59,7 @@ func TestTasksOfAllAgents(t *testing.T) {
 	}
 
 	for options, want := range map[string]string{
-		`{"agent":"nobody"}`:                     "agent: must be one of codex, claude, gemini, opencode",
+		`{"agent":"unknown"}`:                     "agent: must be one of codex, claude, gemini, opencode",
 		`{"agent":"opencode","outputSchema":{}}`: "outputSchema: is not for opencode: it cannot keep to a schema",
 	} {
 		got := d.send("message-"+options, "", options)
@@ -81,7 +81,7 @@ func TestTasksOfAllAgents(t *testing.T) {
 		got.Get("error.message").String(), "message.contextId: its task: runs of codex_cloud cannot be resumed") {
 		t.Errorf("of Codex Cloud: %s", got.Raw)
 	}
-	for _, name := range []string{"nobody-run", "claude_code-run", "-run"} {
+	for _, name := range []string{"unknown-run", "claude_code-run", "-run"} {
 		const want = "must be one of codex-run, claude-run, gemini-run, opencode-run, codex-resume"
 		if got := d.invoke(skill("message-"+name, name, `{}`)); !strings.Contains(got.Get("error.message").String(), want) {
 			t.Errorf("the skill %s: %s", name, got.Raw)

@@ -179,7 +179,7 @@ func execute(ctx context.Context, limit time.Duration, dir string, env []string,
 	cmd.Cancel, cmd.WaitDelay = endGroup, time.Second
 	err = cmd.Run()
 	if cmd.Process != nil {
-		_ = endGroup() // there may be nobody left
+		_ = endGroup() // fails if no process is left
 	}
 	exit = cmd.ProcessState.ExitCode()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {

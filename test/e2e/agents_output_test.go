@@ -134,8 +134,8 @@ func killCommands(t *testing.T, dir string) {
 	}
 }
 
-// One output of a real agent goes live through `pipe` and `tail`, and is then normalized:
-// the dialect is told by the first lines, and the events are the same three times.
+// The output of a real agent goes through `pipe` and `tail` while the agent runs, and through
+// `normalize` afterwards. Each detects the agent by the first lines, and makes the same events.
 func TestRealAgentsArePipedTailedAndNormalized(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -272,8 +272,8 @@ func wantTexts(t *testing.T, short string, output []byte, records []record) {
 	}
 }
 
-// An agent whose output nobody reads ends in the middle of a line, with exit status 0: what it
-// has written is a run that failed.
+// If its output is not read, Gemini CLI exits with status 0 in the middle of a line.
+// The run has failed.
 func TestRealGeminiEndsInTheMiddleOfALine(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
