@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/worker"
 )
 
 // Limits of what is read to find out which agent printed an input.
@@ -34,7 +34,7 @@ func Detect(input io.Reader, table agent.Table, paths ...string) (found agent.Ag
 		return detect(input, table)
 	}
 	for i, path := range paths {
-		f, err := os.Open(path)
+		f, err := worker.OpenLog(path)
 		if err != nil {
 			return found, nil, err
 		}
@@ -62,7 +62,8 @@ func detect(input io.Reader, table agent.Table) (agent.Agent, io.Reader, error) 
 			lines = append(lines, bytes.Clone(line))
 		}
 		if a, ok := table.Detect(lines); ok {
-			return a, io.MultiReader(bytes.NewReader(seen), in), nil
+			rest, _ := in.Peek(in.Buffered()) // what is buffered
+			return a, worker.Unread(append(seen, rest...), input), nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 			return agent.Agent{}, nil, err

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/worker"
 )
 
 // Each recording tells its agent, and is read whole afterwards.
@@ -45,6 +47,29 @@ func TestEveryRecordingTellsItsAgent(t *testing.T) {
 				t.Errorf("%s: %d of %d bytes after it, %v", file, len(got), len(out), err)
 			}
 		}
+	}
+}
+
+// The end of a context ends the wait for a line that tells the agent.
+func TestDetectionCanBeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	if _, err := out.WriteString(`{"type":"error","message":"x"}` + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := daemon.Detect(worker.Interruptible(ctx, in), agents.Known)
+		ended <- err
+	}()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that of the context", err)
 	}
 }
 

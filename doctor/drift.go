@@ -13,15 +13,23 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/runs"
 )
 
 // recentRuns is how many of the newest runs are looked at for drift.
 const recentRuns = 20
 
-// Drift returns, by agent kind, what recent runs printed that linesman does not know: "field
-// item.new in 0.170.0". It is empty if no linesman can be reached; none is started.
-func Drift(ctx context.Context, d *local.Dialer) map[string][]string {
+// AddDrift adds to agents what their recent runs printed that linesman does not know: "field
+// item.new in 0.170.0". That is nothing if no linesman can be reached; none is started.
+func AddDrift(ctx context.Context, d *local.Dialer, all []programs.Agent) {
+	for i, found := 0, driftOfAgents(ctx, d); i < len(all); i++ {
+		all[i].Drift = found[all[i].Kind]
+	}
+}
+
+// driftOfAgents returns what AddDrift adds, by agent kind.
+func driftOfAgents(ctx context.Context, d *local.Dialer) map[string][]string {
 	ctx, cancel := soon(ctx)
 	defer cancel()
 	b, err := d.Dial(ctx, embedded.OperatorUser)

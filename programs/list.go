@@ -84,7 +84,7 @@ type Here struct {
 
 // List looks for the agents of a table, or for the one of a name that is not "", and asks
 // their programs for their versions, all at the same time. It takes up to AskTime. The
-// error is that of an unknown name.
+// error is that of an unknown name, or of ctx.
 func (h Here) List(ctx context.Context, table agent.Table, name string) ([]Agent, error) {
 	if name != "" {
 		one, err := table.Named(name)
@@ -102,7 +102,7 @@ func (h Here) List(ctx context.Context, table agent.Table, name string) ([]Agent
 		group.Go(func() { all[i] = h.look(ctx, a) })
 	}
 	group.Wait()
-	return all, nil
+	return all, ctx.Err()
 }
 
 func (h Here) look(ctx context.Context, a agent.Agent) Agent {

@@ -52,17 +52,62 @@ func copyUpTo(ctx context.Context, spool *os.File, in io.Reader, limit int64) (r
 		switch {
 		case errors.Is(err, io.EOF):
 			return runs.ReasonEOF, nil
+		case ctx.Err() != nil:
+			return runs.ReasonEOF, ctx.Err()
 		case err != nil:
 			return runs.ReasonLost, err
 		}
 	}
 }
 
+// Interruptible returns a reader of in whose Read returns the error of ctx when ctx ends:
+// within 100 ms if in is a file, such as stdin, else after the Read in progress.
+func Interruptible(ctx context.Context, in io.Reader) io.Reader { return &interruptible{ctx, in} }
+
+type interruptible struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (r *interruptible) Read(b []byte) (int, error) {
+	if err := readable(r.ctx, r.in); err != nil {
+		return 0, err
+	}
+	return r.in.Read(b)
+}
+
+// Unread returns a reader of the bytes that were read of in, and then of the rest of in.
+func Unread(read []byte, in io.Reader) io.Reader { return &unread{read, in} }
+
+type unread struct {
+	read []byte
+	in   io.Reader
+}
+
+func (r *unread) Read(b []byte) (int, error) {
+	if len(r.read) == 0 {
+		return r.in.Read(b)
+	}
+	n := copy(b, r.read)
+	r.read = r.read[n:]
+	return n, nil
+}
+
 // readable waits until a Read of in would not block, or ctx ends. It returns
 // at once if in cannot be polled.
 func readable(ctx context.Context, in io.Reader) error {
-	f, ok := in.(*os.File)
-	if !ok {
+	var f *os.File
+	switch r := in.(type) {
+	case *os.File:
+		f = r
+	case *interruptible:
+		return readable(ctx, r.in)
+	case *unread:
+		if len(r.read) == 0 {
+			return readable(ctx, r.in)
+		}
+	}
+	if f == nil {
 		return ctx.Err()
 	}
 	conn, err := f.SyscallConn()

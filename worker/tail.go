@@ -263,12 +263,19 @@ func openRegular(path string) (*os.File, File, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
 	}
 	if err != nil {
 		return nil, File{}, 0, errors.Join(err, f.Close())
 	}
 	return f, fileOf(path, info), info.Size(), nil
+}
+
+// OpenLog opens a file that an agent or the user keeps. Anything but a regular file is an
+// error; a FIFO does not block it.
+func OpenLog(path string) (*os.File, error) {
+	f, _, _, err := openRegular(path)
+	return f, err
 }
 
 // openRetrying opens a run directory, and retries while Adopt checks it.

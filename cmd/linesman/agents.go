@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/programs"
+	"github.com/linesman/linesman/worker"
 )
 
 type agentsCmd struct {
@@ -28,10 +29,7 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	if !slices.ContainsFunc(all, programs.Agent.Ready) {
 		err = exitWith(exitFailed, nil)
 	}
-	drift := doctor.Drift(ctx, a.dialer)
-	for i := range all {
-		all[i].Drift = drift[all[i].Kind]
-	}
+	doctor.AddDrift(ctx, a.dialer, all)
 	if c.JSON {
 		return errors.Join(err, console.PrintJSON(a.stdout, map[string]any{"agents": all}))
 	}
@@ -42,9 +40,9 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 const auto agentKind = "auto"
 
 // detect sets kind, if it is auto, to the agent that printed in, or the files at paths, and
-// says so. It returns a reader of all of in.
-func (a *app) detect(in io.Reader, kind *agentKind, paths ...string) (io.Reader, error) {
-	if *kind != auto {
+// says so. It returns a reader of all of in, until ctx ends.
+func (a *app) detect(ctx context.Context, in io.Reader, kind *agentKind, paths ...string) (io.Reader, error) {
+	if in = worker.Interruptible(ctx, in); *kind != auto {
 		return in, nil
 	}
 	found, in, err := daemon.Detect(in, agents.Known, paths...)

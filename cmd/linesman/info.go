@@ -28,6 +28,9 @@ type doctorCmd struct {
 
 func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 	checks := doctor.Examine(ctx, a.dialer, agents.Known)
+	if ctx.Err() != nil { // the checks say nothing
+		return ctx.Err()
+	}
 	var end error
 	if slices.ContainsFunc(checks, func(c doctor.Check) bool { return c.Level == doctor.Fail }) {
 		end = exitWith(exitFailed, nil)

@@ -1,5 +1,4 @@
-// Command linesman publishes what coding agents do as bounded events on NATS
-// JetStream, and answers what became of their runs.
+// Command linesman publishes what coding agents do as events on NATS, and reports the state of their runs.
 package main
 
 import (

@@ -24,7 +24,7 @@ func (c *pipeCmd) check(a *app) error {
 }
 
 func (c *pipeCmd) Run(ctx context.Context, a *app) error {
-	in, err := a.detect(a.stdin, &c.Agent)
+	in, err := a.detect(ctx, a.stdin, &c.Agent)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *tailCmd) check(a *app) error {
 }
 
 func (c *tailCmd) Run(ctx context.Context, a *app) error {
-	if _, err := a.detect(nil, &c.Agent, c.Path...); err != nil {
+	if _, err := a.detect(ctx, nil, &c.Agent, c.Path...); err != nil {
 		return err
 	}
 	files := console.Files{Out: a.stdout, Err: a.stderr}
@@ -104,8 +104,8 @@ func (c *normalizeCmd) check(a *app) error {
 	return err
 }
 
-func (c *normalizeCmd) Run(a *app) error {
-	in, err := a.detect(a.stdin, &c.Agent)
+func (c *normalizeCmd) Run(ctx context.Context, a *app) error {
+	in, err := a.detect(ctx, a.stdin, &c.Agent)
 	if err != nil {
 		return err
 	}
