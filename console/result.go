@@ -148,7 +148,7 @@ func unknown(d *runs.Drift) string {
 	}
 	var names []string
 	for _, t := range d.Things[:min(len(d.Things), most)] {
-		names = append(names, Word(string(t.What))+" "+Word(t.Name))
+		names = append(names, Word(string(t.What))+" "+Word(cmp.Or(t.Name, t.Hash)))
 	}
 	if len(d.Things) > most {
 		names = append(names, "…")

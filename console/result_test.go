@@ -26,6 +26,9 @@ func TestFactsOfAnAgent(t *testing.T) {
 			Drift: &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
 		}, "agent      codex 0.169.0\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
 			"tokens     5 in (2 cached), 3 out\n"},
+		{"unknown names that are no identifiers", "codex", api.Detail{
+			Drift: &runs.Drift{Things: []runs.Thing{thing("x"), {What: runs.DriftItem, Hash: "6a6dc5032f50"}}},
+		}, "unknown    the output has 2 things that linesman does not know: field x, item 6a6dc5032f50\n", ""},
 		{"a cost, and models", "claude_code", api.Detail{
 			Usage: &api.Usage{Input: 7, Cached: 6, Output: 5}, Cost: new(1.25), Models: []api.ModelUsage{
 				{Name: "claude-a", Usage: api.Usage{Input: 4, Output: 2}, Cost: new(1.2)}, {Name: "claude-b"}},

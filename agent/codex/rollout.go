@@ -270,6 +270,9 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 			return normalizer.InvalidPayload
 		}
 		out.Facts.Step = true
+		if d.unknownBlocks(p.content, out) && text == "" {
+			break
+		}
 		out.Final(text)
 		out.Event(normalizer.AssistantText(text))
 	case typ.Equal("message") && isOneOf(p.role, []string{"user", "developer", "system"}):
@@ -306,6 +309,21 @@ func (d *dialect) texts(list scan.Value, typ, separator string) (string, bool) {
 		kind, text := wire.Pair(&d.line.s, raw, "type", "text")
 		if kind.Equal(typ) && text.Len > 0 {
 			all = append(all, text.Text())
+		}
+	}
+}
+
+// unknownBlocks reports the blocks of a message of the agent that are not known, and whether
+// there are any.
+func (d *dialect) unknownBlocks(list scan.Value, out *normalizer.Out) (any bool) {
+	for blocks := wire.ElementsOf(list); ; {
+		raw, more := blocks.NextObject(&d.line.s)
+		if !more {
+			return any
+		}
+		if kind, _ := wire.Pair(&d.line.s, raw, "type", ""); !kind.Equal("output_text") {
+			any = true
+			d.line.drift.UnknownItem(kind, "response_item/message/", out)
 		}
 	}
 }

@@ -82,6 +82,11 @@ func TestSessionLogMapping(t *testing.T) {
 			eventMsg(`{"type":"agent_message","message":"Hi."}`),
 			responseItem(`{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi."}]}`)},
 			[]string{backendtest.Text("assistant", "Hi.")}},
+		{"an unknown block beside a text", []string{responseItem(`{"type":"message","role":"assistant","content":[` +
+			`{"type":"output_text","text":"Hi."},{"type":"SECRET","text":"SECRET"}]}`)},
+			[]string{backendtest.Unknown, backendtest.Text("assistant", "Hi.")}},
+		{"an unknown block alone", []string{responseItem(`{"type":"message","role":"assistant","content":[` +
+			`{"type":"SECRET","text":"SECRET"}]}`)}, []string{backendtest.Unknown}},
 		{"a summary of reasoning, too", []string{
 			eventMsg(`{"type":"item_completed","item":{"type":"Reasoning","summary_text":["A","B"],"raw_content":["SECRET"]}}`),
 			eventMsg(`{"type":"agent_reasoning","text":"A"}`),
