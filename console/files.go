@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Files prints what becomes of files that are read: a line each. Its methods may be called
+// Files prints what becomes of files that are read: a line each. Paths are printed as [Safe]
+// returns them. Its methods may be called
 // from several goroutines.
 type Files struct {
 	Out, Err io.Writer // of runs; of what else a person wants to know
@@ -18,7 +19,7 @@ type Files struct {
 
 // Began prints that the content of a file is in a run, which has started or resumed.
 func (f *Files) Began(run, path string) {
-	f.say(f.Out, "%s %s\n", run, path)
+	f.say(f.Out, "%s %s\n", run, Safe(path))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began++
@@ -33,7 +34,7 @@ func (f *Files) Open() {
 
 // Skipped prints that a file was imported before, into a run.
 func (f *Files) Skipped(run, path string) {
-	f.say(f.Out, "skipped %s %s\n", run, path)
+	f.say(f.Out, "skipped %s %s\n", run, Safe(path))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skipped++
@@ -41,7 +42,7 @@ func (f *Files) Skipped(run, path string) {
 
 // Waiting prints that another process imports a file.
 func (f *Files) Waiting(path string) {
-	f.say(f.Err, "linesman: waiting: another process imports %s\n", path)
+	f.say(f.Err, "linesman: waiting: another process imports %s\n", Safe(path))
 }
 
 // End prints how many files were skipped.

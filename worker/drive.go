@@ -137,7 +137,7 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	if r.retried {
 		level = zap.DebugLevel // the error before it was logged
 	}
-	r.log.Log(level, how, zap.String("source", r.dir.Spec.Source))
+	r.log.Log(level, how, zap.String("source", r.dir.Spec.shownSource()))
 
 	last, err := r.follow(ctx)
 	if err != nil {
@@ -168,12 +168,8 @@ func (r *Run) begin(ctx context.Context) error {
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
-		source := r.dir.Spec.Source
-		if r.dir.Spec.Session != nil {
-			source = runs.SourceSession
-		}
 		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
-			Source: source, Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
+			Source: r.dir.Spec.shownSource(), Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 		}))

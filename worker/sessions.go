@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,7 +76,8 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	}
 	s := &sessionFollower{w: w, spec: spec, open: w.tailedBefore(), from: time.Now().Add(-max(spec.Since, spec.Idle))}
 	slots := (int64(min(uint64(limit.Cur), 1<<20)) - spare) / perFile
-	s.group.SetLimit(int(max(1, min(slots, int64(w.maxSessions)))))
+	s.limit = int(max(1, min(slots, int64(w.maxSessions))))
+	s.group.SetLimit(s.limit)
 	for _, p := range spec.Places {
 		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[inode]*imported)}
 		s.places = append(s.places, &sessionPlace{Place: p, ledger: ledger, files: make(map[string]*sessionFile)})
@@ -105,13 +107,16 @@ type sessionFollower struct {
 	open   map[string][]string // run directories to resume, by path
 	from   time.Time           // files that changed since are followed
 	group  errgroup.Group
+	limit  int // of files that are followed at once
+
+	full, shared sync.Once // what is logged once: files wait; another process follows some
 }
 
 type sessionPlace struct {
 	Place
 	ledger *ledgerIndex
 	files  map[string]*sessionFile // of the last scan, by path
-	logged bool                    // the error of a scan
+	logged bool                    // the error of the last scans
 }
 
 // sessionFile is a file of a place.
@@ -130,14 +135,21 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	root, err := filepath.EvalSymlinks(p.Dir)
 	seen := make(map[string]*sessionFile, len(p.files))
 	var changed []*sessionLog
+	var unread error // of a directory below it
 	if err == nil {
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil && path == root {
 				return err
 			}
 			file, _ := filepath.Rel(root, path)
-			if err != nil || !e.Type().IsRegular() || !p.Has(filepath.ToSlash(file)) {
-				return nil // what cannot be read now may be later
+			if err != nil {
+				if !errors.Is(err, fs.ErrNotExist) {
+					unread = err // it may be readable later
+				}
+				return nil
+			}
+			if !e.Type().IsRegular() || !p.Has(filepath.ToSlash(file)) {
+				return nil
 			}
 			info, err := e.Info()
 			if err != nil || ctx.Err() != nil {
@@ -160,12 +172,26 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	if ctx.Err() != nil {
 		return
 	}
+	slices.SortStableFunc(changed, func(a, b *sessionLog) int { return b.f.mod.Compare(a.f.mod) })
+	waiting := 0
 	for _, t := range changed {
-		s.follow(ctx, t)
+		if !s.follow(ctx, t) {
+			waiting++
+		}
 	}
-	if failed := err != nil && !errors.Is(err, fs.ErrNotExist); failed != p.logged {
+	if waiting > 0 {
+		s.full.Do(func() {
+			s.w.log.Warn("more logs of sessions have changed than are followed at once: the others wait until some are silent",
+				zap.String("dir", p.Dir), zap.Int("followed", s.limit), zap.Int("waiting", waiting))
+		})
+	}
+	problem := err
+	if err == nil {
+		problem = unread
+	}
+	if failed := problem != nil && !errors.Is(problem, fs.ErrNotExist); failed != p.logged {
 		if p.logged = failed; failed {
-			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(err))
+			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(problem))
 		}
 	}
 	if err == nil { // else it is not known which files there are
@@ -173,14 +199,14 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	}
 }
 
-// follow follows a changed file, unless too many are followed already: then the next scan
-// tries again.
-func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) {
+// follow follows a changed file, unless too many are followed already: then it returns false,
+// and the next scan tries again.
+func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) bool {
 	f := t.f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.busy || f.ignored {
-		return
+		return true
 	}
 	t.open = s.open[t.path]
 	f.busy = s.group.TryGo(func() error {
@@ -194,6 +220,7 @@ func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) {
 		f.changed = false
 		delete(s.open, t.path)
 	}
+	return f.busy
 }
 
 // sessionLog is the log of a session, and its runs, one after the other.
@@ -229,11 +256,13 @@ func (t *sessionLog) tail(ctx context.Context) (ignore bool) {
 			continue
 		}
 		pause = longerDelay(pause)
-		level := zap.ErrorLevel
-		if errors.Is(err, errOwned) { // another process follows it
-			level = zap.DebugLevel
+		if errors.Is(err, errOwned) {
+			t.s.shared.Do(func() {
+				log.Warn("another process follows logs of sessions; when it ends, this one follows them")
+			})
+		} else {
+			log.Error("follow the log of a session", zap.Error(err), zap.Duration("retry", pause))
 		}
-		log.Log(level, "follow the log of a session", zap.Error(err), zap.Duration("retry", pause))
 		if sleep(ctx, pause) != nil {
 			return false
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/linesman/linesman/runs"
 )
 
@@ -241,6 +243,9 @@ func TestSessionsBeyondTheLimitWait(t *testing.T) {
 	}
 	l.sessions(spec)
 	waitFor(t, "all of them", func() bool { return len(l.runIDs()) == 3 && l.empty() })
+	if n := l.lines.FilterMessageSnippet("the others wait").Len(); n != 1 {
+		t.Errorf("%d warnings, want one", n)
+	}
 	var last int64
 	for _, id := range slices.SortedFunc(slices.Values(l.runIDs()), func(a, b string) int {
 		return int(l.entries(a)[0].Time - l.entries(b)[0].Time)
@@ -250,6 +255,41 @@ func TestSessionsBeyondTheLimitWait(t *testing.T) {
 			t.Errorf("run %s begins before the one before it ends", id)
 		}
 		last = all[len(all)-1].Time
+	}
+}
+
+// What a directory has that cannot be read is not followed, and a warning says so once. All else
+// is followed.
+func TestUnreadableDirectoryOfSessionsIsReported(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	write(t, filepath.Join(dir, "s.jsonl"), "shown\n")
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range unix.PathMax/200 + 1 { // not even root can read a path that is too long
+		name := strings.Repeat("x", 200)
+		if err := unix.Mkdirat(at, name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		below, err := unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err := errors.Join(err, unix.Close(at)); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	if err := unix.Close(at); err != nil {
+		t.Fatal(err)
+	}
+	spec := sessionsSpec(dir)
+	spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
+	begun, stop := l.sessions(spec)
+	waitFor(t, "the run", func() bool { return l.text(begun(filepath.Join(dir, "s.jsonl"))) == "shown\n" && l.empty() })
+	stop()
+	if n := l.lines.FilterMessage("read the logs of sessions").Len(); n != 1 {
+		t.Errorf("%d warnings, want one", n)
 	}
 }
 

@@ -91,6 +91,14 @@ type Session struct {
 	Idle time.Duration `json:"idle_ns"` // the run ends when the file has not changed for this time
 }
 
+// shownSource is the [runs.Start.Source] of the run.
+func (s *Spec) shownSource() string {
+	if s.Session != nil {
+		return runs.SourceSession
+	}
+	return s.Source
+}
+
 // fileOf returns the identity of the file at path, from its info.
 func fileOf(path string, info fs.FileInfo) File {
 	f := File{Path: path}

@@ -59,7 +59,7 @@ func TestTasksOfAllAgents(t *testing.T) {
 	}
 
 	for options, want := range map[string]string{
-		`{"agent":"unknown"}`:                     "agent: must be one of codex, claude, gemini, opencode",
+		`{"agent":"unknown"}`:                    "agent: must be one of codex, claude, gemini, opencode",
 		`{"agent":"opencode","outputSchema":{}}`: "outputSchema: is not for opencode: it cannot keep to a schema",
 	} {
 		got := d.send("message-"+options, "", options)

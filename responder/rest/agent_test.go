@@ -55,7 +55,7 @@ func TestRunsOfAllAgents(t *testing.T) {
 
 	for body, want := range map[string]api.Issue{
 		`{"task":"go","agent":"unknown"}`: {Field: "agent", Problem: "must be one of codex, claude, gemini, opencode"},
-		`{"task":"go","agent":7}`:        {Field: "agent", Problem: "must be a string"},
+		`{"task":"go","agent":7}`:         {Field: "agent", Problem: "must be a string"},
 		`{"task":"go","agent":"gemini","outputSchema":{}}`: {
 			Field: "outputSchema", Problem: "is not for Gemini CLI: it cannot keep to a schema"},
 		`{"task":"go","agent":"opencode","context_id":"name"}`: {
