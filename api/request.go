@@ -35,6 +35,7 @@ const (
 	FieldKey         = "idempotencyKey"
 	FieldRun         = "run"
 	FieldLabels      = "labels"
+	FieldTitle       = "title"
 	FieldEnvironment = "environment"
 	FieldAttempts    = "attempts"
 	FieldCursor      = "cursor"
@@ -63,6 +64,7 @@ type Submission struct {
 
 	DestructiveGit bool              `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
 	Labels         map[string]string `json:"labels,omitempty"`              // see [runs.CheckLabels]
+	Title          string            `json:"title,omitempty"`               // "": the first line of the prompt, see [runs.Title]
 	Governance     string            `json:"governanceContext,omitempty"`   // opaque, kept with the run
 	Webhook        *Webhook          `json:"webhook,omitempty"`
 	Once           Once              `json:"once,omitzero"`
@@ -148,7 +150,10 @@ type List struct {
 	Dir     string       `json:"workingDir,omitempty"`
 	Thread  string       `json:"threadId,omitempty"`
 	Context string       `json:"context,omitempty"` // a thread, or any run of it
+	Labels  []string     `json:"labels,omitempty"`  // KEY=VALUE: all of them
+	Unseen  bool         `json:"unseen,omitempty"`  // only runs that have ended and are unseen
 	Since   Time         `json:"since,omitzero"`    // only runs that entered their state at that time or later
+	Until   Time         `json:"until,omitzero"`    // and before that time
 	Order   Order        `json:"order,omitempty"`
 	Limit   int          `json:"limit,omitempty"`  // 0: 20
 	Cursor  string       `json:"cursor,omitempty"` // Next of a page of the same list

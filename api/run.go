@@ -4,9 +4,12 @@ import "github.com/linesman/linesman/runs"
 
 // Run is the state of a run. Lists leave Detail out.
 type Run struct {
-	ID              string     `json:"id"`
+	ID              string     `json:"run"`
+	FormerID        string     `json:"id"` // the same: its name before the key was run everywhere
 	Agent           string     `json:"agent"`
 	State           runs.State `json:"state"`
+	Title           string     `json:"title,omitempty"`  // what the run is for, at most 120 characters
+	Unseen          bool       `json:"unseen,omitempty"` // it has ended, and its owner has not opened it since
 	Source          string     `json:"source,omitempty"`
 	ThreadID        string     `json:"threadId,omitempty"`
 	WorkingDir      string     `json:"workingDir,omitempty"`
@@ -23,11 +26,44 @@ type Run struct {
 	ActiveAt        Time       `json:"activeAt,omitzero"`
 	EndedAt         Time       `json:"endedAt,omitzero"`
 	Progress        *Progress  `json:"progress,omitempty"`
-	Activity        string     `json:"activity,omitempty"`
-	Seq             uint64     `json:"seq"`
+	Activity        string     `json:"activity,omitempty"` // for people: what the agent does, with the command or the path
+	Doing           *Doing     `json:"doing,omitempty"`    // what the agent is doing; nil: not known, or not working
+	Tokens          *Tokens    `json:"tokens,omitempty"`   // of this run so far; nil: not known yet
+	Model           string     `json:"model,omitempty"`
+	Version         string     `json:"agentVersion,omitempty"` // of the agent; "": unknown
+	Times           Times      `json:"times,omitempty"`        // what the times of the run are
+
+	Labels map[string]string `json:"labels,omitempty"`
+
+	Seq uint64 `json:"seq"`
 
 	*Detail
 }
+
+// Doing is what an agent is doing, as far as its lines say so.
+type Doing struct {
+	Phase   runs.Phase `json:"phase"`
+	Tool    string     `json:"tool,omitempty"`    // with the phase running
+	Attempt int        `json:"attempt,omitempty"` // with the phase retrying: number of the attempt
+	Of      int        `json:"of,omitempty"`      // and most attempts
+	NextAt  Time       `json:"nextAt,omitzero"`   // next attempt, if known
+	Since   Time       `json:"since,omitzero"`
+}
+
+// Tokens are the tokens of a run so far.
+type Tokens struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// Times is what the times of a run and of its events are.
+type Times string
+
+// The kinds of times.
+const (
+	Written  Times = "written"  // when the agent wrote its lines, and when it ended
+	Captured Times = "captured" // when linesman read the lines
+)
 
 // Progress counts the steps of the agent's own to-do list. A run whose agent
 // keeps no list has none.
@@ -39,32 +75,30 @@ type Progress struct {
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Summary     string            `json:"summary"`
-	Version     string            `json:"agentVersion,omitempty"` // of the agent; "": unknown
-	Labels      map[string]string `json:"labels,omitempty"`
-	Exit        *Exit             `json:"exit,omitempty"`
-	Turns       Turns             `json:"turns"`
-	Lines       int64             `json:"lines"`
-	StdoutBytes int64             `json:"stdoutBytes"`
-	StderrBytes int64             `json:"stderrBytes"`
-	Events      map[string]int64  `json:"events,omitempty"`
-	Dropped     int64             `json:"droppedEvents"`
-	Unknown     int64             `json:"unknownLines"`
-	Drift       *runs.Drift       `json:"drift,omitempty"` // nil: everything in the output is known
-	Malformed   int64             `json:"malformedLines"`
-	Gaps        int64             `json:"gaps"`
-	ToolCalls   int64             `json:"toolCalls"`
-	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
-	Usage       *Usage            `json:"usage,omitempty"`       // of this run
-	ThreadUsage *Usage            `json:"threadUsage,omitempty"` // of all runs of the thread
-	Cost        *float64          `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
-	Models      []ModelUsage      `json:"models,omitempty"`      // what each model used for the session, at most 8
-	Files       *Files            `json:"fileOperations,omitempty"`
-	Tests       *Tests            `json:"testResults,omitempty"`
-	Error       *ErrorContext     `json:"errorContext,omitempty"`
-	FinalText   *string           `json:"finalText,omitempty"`
-	FinalBytes  int64             `json:"finalTextBytes,omitempty"`
-	Cloud       *Cloud            `json:"cloud,omitempty"`
+	Summary     string           `json:"summary"`
+	Exit        *Exit            `json:"exit,omitempty"`
+	Turns       Turns            `json:"turns"`
+	Lines       int64            `json:"lines"`
+	StdoutBytes int64            `json:"stdoutBytes"`
+	StderrBytes int64            `json:"stderrBytes"`
+	Events      map[string]int64 `json:"events,omitempty"`
+	Dropped     int64            `json:"droppedEvents"`
+	Unknown     int64            `json:"unknownLines"`
+	Drift       *runs.Drift      `json:"drift,omitempty"` // nil: everything in the output is known
+	Malformed   int64            `json:"malformedLines"`
+	Gaps        int64            `json:"gaps"`
+	ToolCalls   int64            `json:"toolCalls"`
+	OpenCalls   []OpenCall       `json:"openCalls,omitempty"`
+	Usage       *Usage           `json:"usage,omitempty"`       // of this run
+	ThreadUsage *Usage           `json:"threadUsage,omitempty"` // of all runs of the thread
+	Cost        *float64         `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
+	Models      []ModelUsage     `json:"models,omitempty"`      // what each model used for the session, at most 8
+	Files       *Files           `json:"fileOperations,omitempty"`
+	Tests       *Tests           `json:"testResults,omitempty"`
+	Error       *ErrorContext    `json:"errorContext,omitempty"`
+	FinalText   *string          `json:"finalText,omitempty"`
+	FinalBytes  int64            `json:"finalTextBytes,omitempty"`
+	Cloud       *Cloud           `json:"cloud,omitempty"`
 }
 
 // Exit is how the agent's process ended.

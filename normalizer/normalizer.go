@@ -38,6 +38,8 @@ type Message struct {
 	Pos
 	Token string // token of the kind, for the NATS subject
 	Body  []byte // never modified later
+
+	Detail *runs.Detail // of a fold with details; nil: none
 }
 
 // Fold folds the raw log of one run into messages and the run record.
@@ -56,6 +58,7 @@ type Fold struct {
 	pos           Pos
 	entryMessages int // messages of this entry that are not from a line
 	out           Out
+	details       *detailer // nil: none
 	emit          func(Message)
 }
 

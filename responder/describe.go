@@ -10,7 +10,7 @@ import (
 // Summarize returns the row of a run in the form for callers.
 func Summarize(v View) *api.Run {
 	r := &api.Run{
-		ID: v.ID, Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
+		ID: v.ID, FormerID: v.ID, Title: v.Title, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(), Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
@@ -18,6 +18,14 @@ func Summarize(v View) *api.Run {
 	}
 	if v.State == runs.StateQueued {
 		r.Position = new(v.Position)
+	}
+	if v.Tokens.Known {
+		r.Tokens = &api.Tokens{Input: v.Tokens.Input, Output: v.Tokens.Output}
+	}
+	if d := v.Doing; d.Phase != "" && v.State == runs.StateWorking {
+		r.Doing = &api.Doing{
+			Phase: d.Phase, Tool: d.Tool, Attempt: d.Attempt, Of: d.Of, NextAt: api.Time(d.Next), Since: api.Time(d.Since),
+		}
 	}
 	if p := v.Plan; p.Total > 0 {
 		r.Progress = &api.Progress{Completed: p.Done, Total: p.Total}
@@ -41,7 +49,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Lines: record.Lines,
+		Summary: record.Summary(), Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,

@@ -44,6 +44,7 @@ type Entry struct {
 // Start is the body of a queued and of a start entry.
 type Start struct {
 	Source  string            `json:"source"`             // run, tail, session, pipe, queue, cloud or external
+	Title   string            `json:"title,omitempty"`    // what the run is for, see [Title]
 	Argv    []string          `json:"argv,omitempty"`     // command line; absent if there is no process
 	Dir     string            `json:"dir,omitempty"`      // working directory
 	Labels  map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
@@ -52,6 +53,7 @@ type Start struct {
 	Work    uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
 	Thread  string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
 	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
+	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
 
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
@@ -104,6 +106,8 @@ type Exit struct {
 	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
+	At     int64  `json:"at,omitempty"`     // when the agent ended, Unix milliseconds; 0: at the time of the entry
+	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most MaxReason
 }
 
 // Encode returns the body of an entry as JSON.

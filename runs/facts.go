@@ -11,6 +11,10 @@ type Facts struct {
 	Log       bool      // the line is of the log of a session, which has a person's prompts
 	Dir       string    // working directory of the session, if the line tells it
 	Version   string    // version of the agent, if the line tells it
+	Model     string    // model of the agent, if the line tells it; of any form
+	Title     string    // what the session is for, or a prompt of its user, if the line has one; truncated
+	At        int64     // when the line was written, Unix milliseconds, if the line of a session log tells it
+	Doing     Doing     // what the agent is doing since this line; Phase "": the line does not tell
 	Thread    string    // thread id in the line, or ""
 	Turn      Turn      // state change of a turn
 	MustEnd   bool      // with TurnStarted: the agent always prints a line that ends the turn

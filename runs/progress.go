@@ -82,7 +82,7 @@ func (r *Record) updateProgress() {
 
 // endProgress clears the activity and sets the percentage of a completed run.
 func (r *Record) endProgress() {
-	r.Activity = ""
+	r.Activity, r.Doing = "", Doing{}
 	if r.State != StateCompleted {
 		return
 	}

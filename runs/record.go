@@ -60,6 +60,8 @@ type Record struct {
 	Version string            `json:"version,omitempty"` // version of the agent, if known
 	State   State             `json:"state"`
 	Source  string            `json:"source,omitempty"` // run, tail, session, pipe, queue, cloud or external
+	Title   string            `json:"title,omitempty"`  // what the run is for, see [Title]
+	Model   string            `json:"model,omitempty"`  // newest model that is known; at most MaxModel bytes
 	Labels  map[string]string `json:"labels,omitempty"`
 	// working directory; omitted if its JSON has more than maxDir bytes
 	Dir    string `json:"dir,omitempty"`
@@ -112,6 +114,7 @@ type Record struct {
 
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
+	Doing    Doing     `json:"doing,omitzero"`     // what the agent is doing; zero after the end, or if unknown
 	Steps    Steps     `json:"steps,omitzero"`
 
 	Files       *Files       `json:"file_operations,omitempty"` // nil: no file changes
@@ -155,6 +158,9 @@ func (r *Record) Entry(e Entry) {
 	case Started:
 		r.setWorking(e.Time)
 		r.foldStart(e)
+		if r.State == StateWorking {
+			r.foldDoing(Doing{Phase: Starting}, e.Time)
+		}
 	case Out:
 		r.setWorking(e.Time)
 		r.ActiveAt = max(r.ActiveAt, e.Time)
@@ -188,6 +194,10 @@ func (r *Record) foldStart(e Entry) {
 		}
 	}
 	r.setDir(start.Dir)
+	if title := Title(start.Title); title != "" {
+		r.Title = title
+	}
+	r.setModel(start.Model)
 	if start.Worker != "" && bounds.StringSize(start.Worker) <= maxWorker+2 {
 		r.Worker = start.Worker
 	}
@@ -215,6 +225,12 @@ func (r *Record) setDir(dir string) {
 	}
 }
 
+func (r *Record) setModel(model string) {
+	if model != "" && bounds.StringSize(model) <= MaxModel {
+		r.Model = strings.Clone(model)
+	}
+}
+
 func (r *Record) setVersion(v string) {
 	if CheckVersion(v) == nil {
 		r.Version = strings.Clone(v)
@@ -230,6 +246,11 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if r.Dir == "" {
 		r.setDir(f.Dir)
 	}
+	if r.Title == "" && f.Title != "" {
+		r.Title = Title(f.Title)
+	}
+	r.setModel(f.Model)
+	r.foldDoing(f.Doing, at)
 	if f.Malformed {
 		r.Malformed++
 	}

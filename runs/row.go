@@ -2,6 +2,7 @@ package runs
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -36,6 +37,13 @@ type Row struct {
 	Progress *Progress // nil: unknown
 	Plan     Todo      // newest to-do list; Total 0: unknown
 	Activity string
+	Doing    Doing
+
+	Title   string
+	Labels  Labels
+	Version string // of the agent
+	Model   string
+	Tokens  Tokens // of this run so far
 
 	Seq uint64 // sequence number in RAW of the last folded entry
 
@@ -53,6 +61,10 @@ func (r *Record) Row() Row {
 		Asked:    r.Thread == "" && r.Resumes != "",
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Activity: r.Activity, Seq: r.Seq,
+		Doing: r.Doing, Title: r.Title, Labels: labelsOf(r.Labels), Version: r.Version, Model: r.Model,
+	}
+	if r.Own != nil {
+		row.Tokens = Tokens{Input: r.Own.Input, Output: r.Own.Output, Known: true}
 	}
 	if r.Progress != nil {
 		row.Progress = new(*r.Progress)
@@ -103,18 +115,33 @@ func (r Row) Text() string {
 const asked = "asked"
 
 // optional returns the texts of the optional fields, in their order. An empty one is absent.
-func (r *Row) optional() (fields [4]string) {
-	if r.Continues != "" {
-		fields[0] = string(appendField(nil, &r.Continues))
+func (r *Row) optional() (fields [optionalFields]string) {
+	text := func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return string(appendField(nil, &s))
 	}
+	fields[0] = text(r.Continues)
 	if r.Plan.Total > 0 {
 		fields[1], fields[2] = strconv.Itoa(r.Plan.Done), strconv.Itoa(r.Plan.Total)
 	}
 	if r.Asked {
 		fields[3] = asked
 	}
+	fields[4], fields[5] = text(r.Title), string(r.Labels)
+	fields[6], fields[7] = text(r.Version), text(r.Model)
+	if r.Tokens.Known {
+		fields[8] = strconv.FormatInt(r.Tokens.Input, 10) + "/" + strconv.FormatInt(r.Tokens.Output, 10)
+	}
+	if d := r.Doing; d.Phase != "" {
+		fields[9] = fmt.Sprintf("%s/%d/%d/%d/%d/%s", d.Phase, d.Since, d.Attempt, d.Of, d.Next, url.QueryEscape(d.Tool))
+	}
 	return fields
 }
+
+// optionalFields is the number of optional fields.
+const optionalFields = 10
 
 func appendField(b []byte, field any) []byte {
 	switch v := field.(type) {
@@ -164,21 +191,50 @@ func ParseRow(s string) (Row, error) {
 
 // parseOptional sets the optional fields; one that is not valid counts as absent.
 func (r *Row) parseOptional(s string) {
-	var fields [4]string
+	var fields [optionalFields]string
 	for i := range fields {
 		fields[i], s, _ = strings.Cut(s, " ")
 	}
-	if fields[0] == "%2D" {
-		fields[0] = "-"
+	text := func(i int) (s string) {
+		if fields[i] == "" || parseField(fields[i], &s) != nil {
+			return ""
+		}
+		return s
 	}
-	if CheckID(fields[0]) == nil {
-		r.Continues = fields[0]
+	if id := text(0); CheckID(id) == nil {
+		r.Continues = id
 	}
 	if n, err := strconv.Atoi(fields[2]); err == nil && n > 0 {
 		r.Plan.Done, _ = strconv.Atoi(fields[1])
 		r.Plan.Total = n
 	}
 	r.Asked = fields[3] == asked
+	r.Title, r.Version, r.Model = text(4), text(6), text(7)
+	if _, err := url.ParseQuery(fields[5]); err == nil {
+		r.Labels = Labels(fields[5])
+	}
+	if in, out, ok := strings.Cut(fields[8], "/"); ok {
+		var bad [2]error
+		r.Tokens.Input, bad[0] = strconv.ParseInt(in, 10, 64)
+		r.Tokens.Output, bad[1] = strconv.ParseInt(out, 10, 64)
+		r.Tokens.Known = bad == [2]error{}
+	}
+	r.parseDoing(strings.Split(fields[9], "/"))
+}
+
+func (r *Row) parseDoing(part []string) {
+	if len(part) != 6 || part[0] == "" {
+		return
+	}
+	number := func(s string) int64 {
+		n, _ := strconv.ParseInt(s, 10, 64) // 0: unknown
+		return n
+	}
+	tool, _ := url.QueryUnescape(part[5])
+	r.Doing = Doing{
+		Phase: Phase(part[0]), Since: number(part[1]), Attempt: int(number(part[2])), Of: int(number(part[3])),
+		Next: number(part[4]), Tool: tool,
+	}
 }
 
 func parseField(text string, field any) (err error) {

@@ -26,6 +26,7 @@ type Task struct {
 	Idle   int64             `json:"idle_s,omitempty"` // idle limit in seconds; 0: that of the worker
 	Hard   int64             `json:"hard_s,omitempty"` // hard limit in seconds; 0: that of the worker
 	Labels map[string]string `json:"labels,omitempty"`
+	Title  string            `json:"title,omitempty"` // what the run is for, see [Title]; "": that of the prompt
 
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.

@@ -1,0 +1,35 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// DetailItem is an event of a run with what the event omits, or what only the owner of the
+// run may see. It is derived from RAW on demand, and never stored.
+type DetailItem struct {
+	Pos    string          `json:"pos"`  // position in the run, to continue after it; opaque
+	Line   uint64          `json:"line"` // number of the line, as in the event's header; 0: not of a line
+	Part   int             `json:"part"`
+	At     Time            `json:"time"`
+	Kind   string          `json:"kind"`            // of the event, or "detail"
+	Event  json.RawMessage `json:"event,omitempty"` // an AgentWrapperEvent, or a completion
+	Detail *runs.Detail    `json:"detail,omitempty"`
+}
+
+// DetailRequest asks for a page of the details of a run.
+type DetailRequest struct {
+	Run   string `json:"run"`
+	After string `json:"after,omitempty"`   // Pos of an item; "": from the first
+	Last  int    `json:"last,omitempty"`    // without After: begin with the newest items, at most 1000
+	Limit int    `json:"limit,omitempty"`   // items of the page, 1 to 1000; 0: 100
+	Wait  int64  `json:"waitSec,omitempty"` // wait that long for an item, at most 60 seconds
+}
+
+// DetailPage is some of the details of a run, in order.
+type DetailPage struct {
+	Items []DetailItem `json:"items"`
+	Next  string       `json:"next,omitempty"` // After of the next page
+	Done  bool         `json:"done"`           // no item comes after these
+}

@@ -1,0 +1,56 @@
+package runs
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Labels are the labels of a run as one text: the query of a URL, sorted by key. Equal
+// labels have equal texts; "" is none.
+type Labels string
+
+func labelsOf(labels map[string]string) Labels {
+	if len(labels) == 0 {
+		return ""
+	}
+	q := url.Values{}
+	for k, v := range labels {
+		q.Set(k, v)
+	}
+	return Labels(q.Encode())
+}
+
+// Has reports whether there is a label with this key and this value.
+func (l Labels) Has(key, value string) bool {
+	want := url.QueryEscape(key) + "=" + url.QueryEscape(value)
+	for rest, more := string(l), l != ""; more; {
+		var one string
+		one, rest, more = strings.Cut(rest, "&")
+		if one == want {
+			return true
+		}
+	}
+	return false
+}
+
+// Map returns the labels, nil if there are none.
+func (l Labels) Map() map[string]string {
+	if l == "" {
+		return nil
+	}
+	q, err := url.ParseQuery(string(l))
+	if err != nil {
+		return nil
+	}
+	labels := make(map[string]string, len(q))
+	for k := range q {
+		labels[k] = q.Get(k)
+	}
+	return labels
+}
+
+// Tokens are the tokens of a run so far. The zero value is unknown.
+type Tokens struct {
+	Input, Output int64
+	Known         bool
+}
