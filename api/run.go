@@ -75,30 +75,32 @@ type Progress struct {
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Summary     string           `json:"summary"`
-	Exit        *Exit            `json:"exit,omitempty"`
-	Turns       Turns            `json:"turns"`
-	Lines       int64            `json:"lines"`
-	StdoutBytes int64            `json:"stdoutBytes"`
-	StderrBytes int64            `json:"stderrBytes"`
-	Events      map[string]int64 `json:"events,omitempty"`
-	Dropped     int64            `json:"droppedEvents"`
-	Unknown     int64            `json:"unknownLines"`
-	Drift       *runs.Drift      `json:"drift,omitempty"` // nil: everything in the output is known
-	Malformed   int64            `json:"malformedLines"`
-	Gaps        int64            `json:"gaps"`
-	ToolCalls   int64            `json:"toolCalls"`
-	OpenCalls   []OpenCall       `json:"openCalls,omitempty"`
-	Usage       *Usage           `json:"usage,omitempty"`       // of this run
-	ThreadUsage *Usage           `json:"threadUsage,omitempty"` // of all runs of the thread
-	Cost        *float64         `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
-	Models      []ModelUsage     `json:"models,omitempty"`      // what each model used for the session, at most 8
-	Files       *Files           `json:"fileOperations,omitempty"`
-	Tests       *Tests           `json:"testResults,omitempty"`
-	Error       *ErrorContext    `json:"errorContext,omitempty"`
-	FinalText   *string          `json:"finalText,omitempty"`
-	FinalBytes  int64            `json:"finalTextBytes,omitempty"`
-	Cloud       *Cloud           `json:"cloud,omitempty"`
+	Summary     string            `json:"summary"`
+	Version     string            `json:"-"` // as that of the run
+	Labels      map[string]string `json:"-"` // as those of the run
+	Exit        *Exit             `json:"exit,omitempty"`
+	Turns       Turns             `json:"turns"`
+	Lines       int64             `json:"lines"`
+	StdoutBytes int64             `json:"stdoutBytes"`
+	StderrBytes int64             `json:"stderrBytes"`
+	Events      map[string]int64  `json:"events,omitempty"`
+	Dropped     int64             `json:"droppedEvents"`
+	Unknown     int64             `json:"unknownLines"`
+	Drift       *runs.Drift       `json:"drift,omitempty"` // nil: everything in the output is known
+	Malformed   int64             `json:"malformedLines"`
+	Gaps        int64             `json:"gaps"`
+	ToolCalls   int64             `json:"toolCalls"`
+	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
+	Usage       *Usage            `json:"usage,omitempty"`       // of this run
+	ThreadUsage *Usage            `json:"threadUsage,omitempty"` // of all runs of the thread
+	Cost        *float64          `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
+	Models      []ModelUsage      `json:"models,omitempty"`      // what each model used for the session, at most 8
+	Files       *Files            `json:"fileOperations,omitempty"`
+	Tests       *Tests            `json:"testResults,omitempty"`
+	Error       *ErrorContext     `json:"errorContext,omitempty"`
+	FinalText   *string           `json:"finalText,omitempty"`
+	FinalBytes  int64             `json:"finalTextBytes,omitempty"`
+	Cloud       *Cloud            `json:"cloud,omitempty"`
 }
 
 // Exit is how the agent's process ended.

@@ -49,7 +49,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Lines: record.Lines,
+		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
