@@ -4,8 +4,8 @@ import "github.com/linesman/linesman/runs"
 
 // Run is the state of a run. Lists leave Detail out.
 type Run struct {
-	ID              string     `json:"run"`
-	FormerID        string     `json:"id"` // the same: its name before the key was run everywhere
+	Key             string     `json:"run"` // the id, under the key that all answers use; the service sets it
+	ID              string     `json:"id"`  // the same
 	Agent           string     `json:"agent"`
 	State           runs.State `json:"state"`
 	Title           string     `json:"title,omitempty"`  // what the run is for, at most 120 characters

@@ -10,7 +10,7 @@ import (
 // Summarize returns the row of a run in the form for callers.
 func Summarize(v View) *api.Run {
 	r := &api.Run{
-		ID: v.ID, FormerID: v.ID, Title: v.Title, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(), Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
+		Key: v.ID, ID: v.ID, Title: v.Title, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(), Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
