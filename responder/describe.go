@@ -10,7 +10,9 @@ import (
 // Summarize returns the row of a run in the form for callers.
 func Summarize(v View) *api.Run {
 	r := &api.Run{
-		Key: v.ID, ID: v.ID, Title: v.Title, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(), Agent: v.Agent, State: v.State, Source: v.Source, ThreadID: v.Thread, WorkingDir: v.Dir, Worker: v.Worker,
+		Key: v.ID, ID: v.ID, Agent: v.Agent, State: v.State, Title: v.Title, Source: v.Source, ThreadID: v.Thread,
+		WorkingDir: v.Dir, Worker: v.Worker, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(),
+		Times: timesOf(v.Source),
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
@@ -34,6 +36,17 @@ func Summarize(v View) *api.Run {
 		}
 	}
 	return r
+}
+
+// timesOf returns what the times of the runs of a source are; "": the run has no agent here.
+func timesOf(source string) api.Times {
+	switch source {
+	case "run", "queue":
+		return api.Written
+	case "tail", "pipe", "session":
+		return api.Captured
+	}
+	return ""
 }
 
 // Describe is Summarize with the details of the run's record, which is newer than
