@@ -63,7 +63,7 @@ type Error struct {
 	Issues   []Issue `json:"issues,omitempty"`         // of [Validation]: all that is wrong
 	Unlisted int     `json:"issuesUnlisted,omitempty"` // issues beyond the listed ones
 
-	Run    string     `json:"runId,omitempty"`
+	Run    string     `json:"run,omitempty"`    // also as runId
 	State  runs.State `json:"state,omitempty"`  // of the run
 	Reason string     `json:"reason,omitempty"` // one word
 

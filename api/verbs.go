@@ -1,6 +1,10 @@
 package api
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/linesman/linesman/runs"
+)
 
 // Requests of the verbs that name a run, and answers that have no type elsewhere.
 
@@ -14,6 +18,14 @@ type RunRequest struct {
 type OverviewRequest struct {
 	Limit int  `json:"limit,omitempty"`     // ended runs to list, 1 to 100; 0: 10
 	Queue bool `json:"queueOnly,omitempty"` // only runs from the work queue
+
+	Labels []string     `json:"labels,omitempty"` // KEY=VALUE: all of them
+	Agent  string       `json:"agent,omitempty"`
+	Dir    string       `json:"workingDir,omitempty"`
+	States []runs.State `json:"states,omitempty"` // any of them; none: all
+	Since  Time         `json:"since,omitzero"`   // only runs that entered their state at that time or later
+	Until  Time         `json:"until,omitzero"`   // and before that time
+	Unseen bool         `json:"unseen,omitempty"` // only runs that have ended and are unseen
 }
 
 // Overview is the state of the runs at one moment. Each list has as many runs as
@@ -44,13 +56,33 @@ type ResultsRequest struct {
 	ResultRequest
 }
 
-// Result is the outcome of a run that has ended.
+// Result is the outcome of a run that has ended. Its JSON is that of the run with the
+// members of the result beside those of the run.
 type Result struct {
-	Run     *Run          `json:"run"`
+	*Run
 	Output  Output        `json:"output"`
-	Events  *RecentEvents `json:"events,omitempty"`
+	Events  *RecentEvents `json:"recentEvents,omitempty"`
 	Partial *Partial      `json:"partial,omitempty"` // of a run that timed out
 	Basis   *Basis        `json:"stream,omitempty"`
+}
+
+// ResolveRequest names a run: by its id, by at least 3 characters that its id alone begins
+// or ends with, with or without T-local- or T-cloud- before them, as "last", which is the
+// newest run, or by a label KEY=VALUE, which is the newest run that has it.
+type ResolveRequest struct {
+	Ref string `json:"ref"`
+}
+
+// Resolved is the run that a reference names.
+type Resolved struct {
+	Run string `json:"run"`
+}
+
+// Seen reports that the owner of a run has opened it.
+type Seen struct {
+	Run    string     `json:"run"`
+	State  runs.State `json:"state"`
+	Unseen bool       `json:"unseen"` // always false
 }
 
 // EventsRequest asks for a page of events.

@@ -317,6 +317,7 @@ func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error
 		return runs.Forgotten{}, notFound(run)
 	}
 	f, err := s.cfg.Eraser.Forget(ctx, run)
+	f.Run = run
 	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrNeeded) {
 		return f, &api.Error{Code: api.Conflict, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
 	}

@@ -52,6 +52,7 @@ var (
 
 // Forgotten counts what was erased of a run.
 type Forgotten struct {
+	Run      string `json:"run,omitempty"`
 	Entries  uint64 `json:"entries"`  // of its raw log
 	Events   uint64 `json:"events"`   // including the completion
 	Record   bool   `json:"record"`   // whether there was one

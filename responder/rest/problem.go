@@ -22,7 +22,8 @@ type Problem struct {
 	Code      string      `json:"code"`
 	Field     string      `json:"field,omitempty"`
 	Issues    []api.Issue `json:"issues,omitempty"` // all mistakes
-	RunID     string      `json:"runId,omitempty"`
+	Run       string      `json:"run,omitempty"`
+	RunID     string      `json:"runId,omitempty"` // the same, under its former name
 	State     runs.State  `json:"state,omitempty"` // of the run
 	Retryable bool        `json:"retryable,omitempty"`
 }
@@ -123,6 +124,6 @@ func (q *exchange) explain(err error) *Problem {
 		p = problemOf(&api.Error{Code: api.Internal})
 		q.log.Warn("a request failed", zap.String("operation", q.operation), zap.Error(err))
 	}
-	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	p.Type, p.Title, p.Run = "about:blank", http.StatusText(p.Status), p.RunID
 	return p
 }
