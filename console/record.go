@@ -102,22 +102,10 @@ func escapeJSON(body []byte) []byte {
 // PrintQuestion prints a request that waits for an answer from outside as JSON,
 // which is a contract.
 func PrintQuestion(w io.Writer, q api.Question) error {
-	moment := func(t api.Time) string {
-		if t == 0 {
-			return ""
-		}
-		return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339)
-	}
 	return PrintJSON(w, struct {
-		Run     string `json:"task_id"`
-		Request string `json:"request_id,omitempty"`
-		Agent   string `json:"agent_name,omitempty"`
-		Phase   string `json:"phase,omitempty"`
-		Asked   string `json:"asked_at"`
-		Due     string `json:"due_at,omitempty"`
-		Prompt  string `json:"prompt,omitempty"`
-		Model   string `json:"model,omitempty"`
-	}{q.Run, q.Request, q.Agent, q.Phase, moment(q.Asked), moment(q.Due), q.Prompt, q.Model})
+		Run string `json:"run"`
+		api.Question
+	}{q.Run, q})
 }
 
 // Follow calls print with each item until there are no more, and returns how many

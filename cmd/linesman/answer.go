@@ -90,7 +90,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 			return noRequest(err, fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request)))
 		case c.JSON:
 			return console.PrintJSON(a.stdout, struct {
-				Run   string     `json:"task_id"`
+				Run   string     `json:"run"`
 				State runs.State `json:"state"`
 			}{done.Run, done.State})
 		}

@@ -30,6 +30,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
+	json  bool // print data as JSON, for programs
 	quiet bool // log only warnings and errors, as other commands without the tag `logs`
 }
 
@@ -42,7 +43,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 	var shared console.Screen
 	stdout, stderr = shared.Pane(stdout), shared.Pane(stderr)
-	a := &app{log: zap.NewNop(), environ: environ, file: call.file, stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{log: zap.NewNop(), environ: environ, file: call.file, stdin: stdin, stdout: stdout, stderr: stderr,
+		json: call.json}
 	if call.needsSettings {
 		var err error
 		a.config, err = config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: environ})
@@ -70,6 +72,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	a.dialer = &local.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
 
 	err := tellSignal(ctx, call.run(ctx, a))
+	if call.json {
+		err = errors.Join(err, console.Refusal(stdout, err))
+	}
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
 		if hint := local.Hint(err); hint != "" {
@@ -82,7 +87,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 // host is what package daemon builds from.
 func (a *app) host() daemon.Config {
 	return daemon.Config{
-		Settings: a.config, Version: build().Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
+		Settings: a.config, Version: daemon.BuildOf(version).Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
 	}
 }
 
@@ -104,6 +109,35 @@ func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
 	}
 	defer l.Close()
 	return do(l)
+}
+
+// withRun calls do with a client and the id of the run that ref names, and explains its error.
+// Flags are as of [explain].
+func (a *app) withRun(
+	ctx context.Context, ref runRef, flags map[string]string, do func(l *client.Client, run string) error,
+) error {
+	return a.ask(ctx, func(l *client.Client) error {
+		run, err := l.Resolve(ctx, string(ref))
+		if err == nil {
+			ref, err = runRef(run), do(l, run)
+		}
+		return explain(err, flags, string(ref))
+	})
+}
+
+// seen marks a run that has ended as seen, because a person opens it.
+func (a *app) seen(ctx context.Context, l *client.Client, run string) {
+	if err := l.Seen(ctx, run); err != nil {
+		a.log.Debug("the run is not marked as seen", zap.String("run", run), zap.Error(err))
+	}
+}
+
+// print prints data: as JSON, or for people.
+func (a *app) print(data any, people func() error) error {
+	if a.json {
+		return console.PrintJSON(a.stdout, data)
+	}
+	return people()
 }
 
 // backend is that of an agent, or a mistake of the command line.

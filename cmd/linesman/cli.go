@@ -20,6 +20,7 @@ type invocation struct {
 	helped        bool   // help was asked for, and printed
 	needsSettings bool
 	logsAll       bool // else only warnings and errors, unless a level was set
+	json          bool // --json was given
 	settings      []config.Flag
 	file          string // of --config
 	check         func(a *app) error
@@ -112,6 +113,7 @@ func (call *invocation) read(kctx *kong.Context) {
 			} else if p.Flag.Name == "config" {
 				call.file = value
 			}
+			call.json = call.json || p.Flag.Name == "json"
 		}
 	}
 	call.run = func(ctx context.Context, a *app) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,11 +12,10 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
-	"github.com/linesman/linesman/runs"
 )
 
 type eventsCmd struct {
-	Run_    runID         `name:"run" placeholder:"ID" help:"Only this run."`
+	Run_    runRef        `name:"run" placeholder:"RUN" help:"Only this run: its id, a unique beginning or end of it, \"last\", or a label such as ticket=42."`
 	Agent   agentKind     `placeholder:"KIND" help:"Only runs of this agent."`
 	Kind    []eventKind   `placeholder:"KIND" help:"Only these kinds: text_output tool_call tool_result status error unknown completion. Repeat the flag or separate them with commas."`
 	Follow  bool          `short:"f" help:"Also print new events; with --run until its completion."`
@@ -32,12 +32,16 @@ func (c *eventsCmd) check(*app) error {
 }
 
 func (c *eventsCmd) Run(ctx context.Context, a *app) error {
+	run, err := c.run(ctx, a)
+	if err != nil {
+		return err
+	}
 	l, err := a.dialer.Reader(ctx)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	f := client.Filter{Agent: string(c.Agent), Run: string(c.Run_), Follow: c.Follow}
+	f := client.Filter{Agent: string(c.Agent), Run: run, Follow: c.Follow}
 	if c.FromSeq > 0 {
 		f.After = c.FromSeq - 1
 	}
@@ -51,19 +55,33 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if errors.Is(err, client.ErrUnreachable) {
 		err = exitWith(exitNATS, err)
 	}
-	if err != nil || n > 0 || c.Run_ == "" || c.Follow || ctx.Err() != nil {
+	if err != nil || n > 0 || run == "" || c.Follow || ctx.Err() != nil {
 		return err
 	}
 	// A run without events to show, or one that does not exist.
 	return a.ask(ctx, func(l *client.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		known, err := l.Known(ctx, string(c.Run_))
+		known, err := l.Known(ctx, run)
 		if err != nil || known {
 			return err
 		}
-		return errNoRun(c.Run_)
+		return errNoRun(run)
 	})
+}
+
+// run is the id of --run. A subscriber of another server cannot ask for it: it must give
+// the whole id, as for a run that does not exist yet.
+func (c *eventsCmd) run(ctx context.Context, a *app) (run string, err error) {
+	asks := a.config.NATS == "" || c.Run_ == "last" || strings.Contains(string(c.Run_), "=")
+	if run = string(c.Run_); run == "" || !asks {
+		return run, nil
+	}
+	err = a.ask(ctx, func(l *client.Client) error {
+		run, err = c.Run_.id(ctx, l)
+		return err
+	})
+	return run, err
 }
 
 // printer returns a function that prints the events of a filter, for people or as
@@ -96,22 +114,22 @@ func (a *app) printer(
 }
 
 type waitCmd struct {
-	Run_    runID         `arg:"" name:"run" help:"Id of the run."`
+	Run_    runRef        `arg:"" name:"run" help:"${run}"`
 	Timeout time.Duration `placeholder:"DURATION" help:"Wait no longer than this, in whole seconds; the run continues. By default without a limit."`
-	envelopeFlag
+	jsonFlag
 }
 
 func (c *waitCmd) Run(ctx context.Context, a *app) error {
 	if c.Timeout < 0 {
 		return exitWith(exitUsage, fmt.Errorf("--timeout: must not be negative, got %s", c.Timeout))
 	}
-	return a.ask(ctx, func(l *client.Client) error { return a.wait(ctx, l, c.Run_, c.Timeout, c.JSON) })
+	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error { return a.wait(ctx, l, run, c.Timeout) })
 }
 
 // wait waits for the end of a run, at most for timeout unless that is 0, and
 // prints its result. The progress line is on stderr, because stdout may be a file.
-func (a *app) wait(ctx context.Context, l *client.Client, run runID, timeout time.Duration, asJSON bool) error {
-	a.log.Debug("waiting", zap.String("run", string(run)))
+func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout time.Duration) error {
+	a.log.Debug("waiting", zap.String("run", run))
 	line := a.shown(a.stderr)
 	var each func(*api.Run)
 	if line.Terminal() {
@@ -120,67 +138,47 @@ func (a *app) wait(ctx context.Context, l *client.Client, run runID, timeout tim
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if timeout > 0 {
-		slice := timeout
-		if asJSON { // the tool waits for the rest
-			slice = max(timeout-time.Second, time.Millisecond)
-		}
-		waiting, cancel = context.WithTimeout(ctx, slice)
+		waiting, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	_, err := l.Wait(waiting, string(run), each)
+	now, err := l.Wait(waiting, run, each)
 	_ = line.Close()
-	if asJSON && ctx.Err() == nil {
-		err = a.waitEnvelope(ctx, l, run, waiting.Err() != nil)
-	} else if ctx.Err() == nil {
-		err = a.waitResult(ctx, l, run, waiting.Err() != nil, err)
-	}
-	if ctx.Err() != nil {
-		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
-	}
-	return err
-}
-
-func (a *app) waitResult(ctx context.Context, l *client.Client, run runID, late bool, err error) error {
-	if late && errors.Is(err, context.DeadlineExceeded) {
-		now, err := l.Status(ctx, string(run))
-		switch {
-		case err != nil:
-			return unknown(run, explain(err, nil, run))
-		case !now.State.Final():
-			return unended(run, now.State)
+	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil && ctx.Err() == nil {
+		if now, err = l.Describe(ctx, run); err != nil {
+			err = explain(err, nil, run)
+			return exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
 		}
-	} else if err != nil {
+	}
+	switch {
+	case ctx.Err() != nil:
+		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
+	case err != nil:
 		return explain(err, nil, run)
 	}
-	r, err := l.Results(ctx, api.ResultsRequest{Run: string(run)})
-	if err != nil {
-		return explain(err, nil, run)
-	}
-	if err := a.shown(a.stdout).Result(r, console.ResultOptions{}); err != nil {
+	if err := a.waited(ctx, l, now); err != nil {
 		return err
 	}
-	return completed(r.Run.State)
+	return completed(now.State)
 }
 
-func (a *app) waitEnvelope(ctx context.Context, l *client.Client, run runID, late bool) error {
-	e, err := l.RunTool(ctx, "wait", string(run), map[string]any{"timeout_sec": 1})
-	said := a.printEnvelope(e, err, nil, run)
-	var timeout *api.Error
-	switch {
-	case errors.As(err, &timeout) && timeout.Code == api.Timeout && timeout.Limit == api.LimitWait:
-		return unended(run, timeout.State)
-	case exitCode(said) == exitNATS && late:
-		return unknown(run, said)
-	case said != nil:
-		return said
+// waited prints a run after a wait, if it has ended, its result.
+func (a *app) waited(ctx context.Context, l *client.Client, run *api.Run) error {
+	if a.json {
+		if err := console.PrintJSON(a.stdout, run); err != nil {
+			return err
+		}
 	}
-	return completed(e.State)
-}
-
-func unended(run runID, state runs.State) error {
-	return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run, console.Word(string(state))))
-}
-
-func unknown(run runID, err error) error {
-	return exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
+	if !run.State.Final() {
+		state := console.Word(string(run.State))
+		return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run.ID, state))
+	}
+	if a.json {
+		return nil
+	}
+	r, err := l.Results(ctx, api.ResultsRequest{Run: run.ID})
+	if err != nil {
+		return explain(err, nil, run.ID)
+	}
+	a.seen(ctx, l, run.ID)
+	return a.shown(a.stdout).Result(r, console.ResultOptions{})
 }

@@ -13,46 +13,36 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// envelope calls a tool for a run, or for all if run is empty, and prints its
-// answer; see [explain].
-func (a *app) envelope(
-	ctx context.Context, l *client.Client, verb string, args map[string]any, flags map[string]string, run runID,
-) error {
-	e, err := l.RunTool(ctx, verb, string(run), args)
-	return a.printEnvelope(e, err, flags, run)
+// refused is a refusal of linesman in the words of the command line.
+type refused struct {
+	error
+	of *api.Error
 }
 
-// printEnvelope prints the envelope of a tool as it came, on one line, and
-// returns its error.
-func (a *app) printEnvelope(e client.Envelope, err error, flags map[string]string, run runID) error {
-	if e.Body != nil {
-		if _, err := fmt.Fprintf(a.stdout, "%s\n", console.JSONFor(a.stdout, e.Body)); err != nil {
-			return err
-		}
-	}
-	return explain(err, flags, run)
-}
+func (r refused) Unwrap() []error { return []error{r.error, r.of} }
 
 // explain is the error of a request in the words of the command line, with its
 // exit code. Flags are the flags for the fields of the request; run, if any, is
 // the run of the request.
-func explain(err error, flags map[string]string, run runID) error {
+func explain(err error, flags map[string]string, run string) error {
 	var e *api.Error
+	var coded *exitError
 	switch {
-	case !errors.As(err, &e):
+	case errors.As(err, &coded) || !errors.As(err, &e):
 		return err
 	case e.Err != nil:
 		return unanswered(e)
 	case e.Code == api.NotFound && run != "":
 		return errNoRun(run)
 	}
+	says := func(code int, said error) error { return exitWith(code, refused{said, e}) }
 	switch e.Code {
 	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict:
 		if e.State != "" { // the command line is valid; the state of the run does not permit it
 			text, _, _ := strings.Cut(e.Message, ": it is ")
-			return exitWith(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
+			return says(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
 		}
-		return exitWith(exitUsage, console.Mistakes(e, flags))
+		return says(exitUsage, console.Mistakes(e, flags))
 	}
 	text := about(run, e.Message)
 	for _, more := range []string{e.Suggestion, e.WebURL} {
@@ -60,10 +50,24 @@ func explain(err error, flags map[string]string, run runID) error {
 			text += ": " + console.Safe(more)
 		}
 	}
-	return exitWith(exitFailed, errors.New(text))
+	return says(exitFailed, errors.New(text))
 }
 
-func errNoRun(run runID) error { return exitWith(exitNoRun, fmt.Errorf("there is no run %s", run)) }
+// id is the id of the run that ref names. A run that no responder knows may have events or a
+// raw log nevertheless: then ref is its id.
+func (ref runRef) id(ctx context.Context, l *client.Client) (string, error) {
+	run, err := l.Resolve(ctx, string(ref))
+	unlisted := api.Is(err, api.NotFound) || errors.Is(err, client.ErrNoResponder)
+	if unlisted && ref != "last" && runs.CheckID(string(ref)) == nil {
+		return string(ref), nil
+	}
+	return run, explain(err, nil, string(ref))
+}
+
+func errNoRun(run string) error {
+	e := &api.Error{Code: api.NotFound, Message: "there is no run " + run, Run: run}
+	return exitWith(exitNoRun, refused{e, e})
+}
 
 // unanswered is the error of a request that got no answer.
 func unanswered(e *api.Error) error {
@@ -83,9 +87,9 @@ func unanswered(e *api.Error) error {
 }
 
 // about is a message about a run, if there is one.
-func about(run runID, text string) string {
+func about(run, text string) string {
 	if run != "" {
-		return "run " + string(run) + ": " + console.Safe(text)
+		return "run " + run + ": " + console.Safe(text)
 	}
 	return console.Safe(text)
 }
@@ -99,11 +103,11 @@ func noRequest(err, none error) error {
 		return explain(err, nil, "")
 	case e.Code == api.NotFound:
 		const hint = "linesman bridge list: lists those that wait, each by its run and its request id"
-		return exitWith(exitNoRun, errors.Join(none, errors.New(hint)))
+		return exitWith(exitNoRun, refused{errors.Join(none, errors.New(hint)), e})
 	case e.Run != "":
-		return fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error()))
+		return refused{fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error())), e}
 	}
-	return errors.New(console.Safe(e.Error()))
+	return refused{errors.New(console.Safe(e.Error())), e}
 }
 
 // completed returns nil for the state of a completed run; for others an error with

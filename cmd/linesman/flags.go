@@ -5,16 +5,19 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 )
 
-// envelopeFlag is the flag of commands that can print the answer of a tool.
-type envelopeFlag struct {
-	JSON bool `name:"json" help:"Print the responder's answer, a v3.6 envelope, on one line."`
+// jsonFlag is the flag of commands that print data. A refused request is JSON then, too.
+type jsonFlag struct {
+	JSON bool `name:"json" help:"Print JSON, on one line, not for people."`
 }
 
 // httpFlag, lostFlag and workerFlags are settings of the roles.
@@ -70,7 +73,28 @@ type runID string
 // Validate is called by kong.
 func (id runID) Validate() error { return runs.CheckID(string(id)) }
 
-func (id runID) inCloud() bool { return strings.HasPrefix(string(id), "T-cloud-") }
+// runRef is an argument that names an existing run, as [client.Client.Resolve] reads it.
+type runRef string
+
+// Validate is called by kong.
+func (ref runRef) Validate() error {
+	if strings.Contains(string(ref), "=") { // a label
+		return nil
+	}
+	return runs.CheckID(string(ref))
+}
+
+func (ref runRef) inCloud() bool { return strings.HasPrefix(string(ref), "T-cloud-") }
+
+// moment is a flag that holds a time.
+type moment api.Time
+
+// UnmarshalText is called by kong.
+func (m *moment) UnmarshalText(text []byte) error {
+	t, err := console.Moment(string(text), time.Now())
+	*m = moment(t)
+	return err
+}
 
 // agentKind is a flag that names a kind of agent, or the short name of a known one, which
 // becomes its kind.

@@ -78,7 +78,8 @@ func helpText(node *kong.Node) string {
 // for each value of the grammar, which takes longer than the rest of a short
 // command.
 func addHelp(k *kong.Kong) error {
-	settings := map[string]string{}
+	settings := map[string]string{"${run}": "The run: its id, a unique beginning or end of it, \"last\", or a label such as " +
+		"ticket=42."}
 	for _, s := range config.Settings() {
 		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
 		if v := s.Value(); v != "" {
@@ -92,6 +93,8 @@ func addHelp(k *kong.Kong) error {
 		case *kong.Node:
 			v.Detail = helpText(v)
 		case *kong.Flag:
+			v.Help = cmp.Or(settings[v.Help], v.Help)
+		case *kong.Value:
 			v.Help = cmp.Or(settings[v.Help], v.Help)
 		}
 		return next(nil)

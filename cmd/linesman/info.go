@@ -1,15 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/responder/httpserver"
@@ -151,18 +149,8 @@ type versionCmd struct {
 	JSON bool `name:"json" help:"Print a JSON object."`
 }
 
-// buildInfo describes this binary. Its JSON form is a contract.
-type buildInfo struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the source; empty when the build did not know
-	Time     string `json:"time"`     // of that revision, RFC 3339
-	Modified bool   `json:"modified"` // the source had changes on top of it
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-}
-
 func (c *versionCmd) Run(a *app) error {
-	info := build()
+	info := daemon.BuildOf(version)
 	if c.JSON {
 		return console.PrintJSON(a.stdout, info)
 	}
@@ -174,26 +162,4 @@ func (c *versionCmd) Run(a *app) error {
 		func(word string) bool { return word == "" })
 	_, err := fmt.Fprintln(a.stdout, strings.Join(words, " "))
 	return err
-}
-
-func build() buildInfo {
-	info := buildInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if b, ok := debug.ReadBuildInfo(); ok {
-		// `go install module@version` has no linker flag, but knows this.
-		if b.Main.Version != "(devel)" {
-			info.Version = cmp.Or(info.Version, b.Main.Version)
-		}
-		for _, s := range b.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				info.Revision = s.Value
-			case "vcs.time":
-				info.Time = s.Value
-			case "vcs.modified":
-				info.Modified = s.Value == "true"
-			}
-		}
-	}
-	info.Version = cmp.Or(info.Version, "dev")
-	return info
 }

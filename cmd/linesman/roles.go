@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/doctor"
@@ -85,25 +86,30 @@ func (*healthCmd) Run(ctx context.Context, a *app) error {
 }
 
 type forgetCmd struct {
-	Run_ runID `arg:"" name:"run" help:"Id of the run."`
-	JSON bool  `name:"json" help:"Print how much was erased as JSON."`
+	Run_ runRef `arg:"" name:"run" help:"${run}"`
+	jsonFlag
 }
 
 func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	return a.session(ctx, func(s *daemon.Session) error {
-		f, err := s.Forget(ctx, string(c.Run_))
+		run, err := c.Run_.id(ctx, s.Client())
+		if err != nil {
+			return err
+		}
+		f, err := s.Forget(ctx, run)
 		switch {
 		case errors.Is(err, runs.ErrNoRun):
-			return errNoRun(c.Run_)
+			return errNoRun(run)
 		case errors.Is(err, runs.ErrOpen):
-			return fmt.Errorf("run %s: %w: `linesman cancel %[1]s` ends it", c.Run_, err)
+			e := &api.Error{Code: api.Conflict, Message: err.Error(), Run: run}
+			return refused{fmt.Errorf("run %s: %w: `linesman cancel %[1]s` ends it", run, err), e}
 		case err != nil:
 			return err
-		case c.JSON:
-			return console.PrintJSON(a.stdout, f)
 		}
-		_, err = fmt.Fprintf(a.stdout, "%s forgotten: %d entries of its raw log, %d events\n", c.Run_, f.Entries, f.Events)
-		return err
+		return a.print(f, func() error {
+			_, err = fmt.Fprintf(a.stdout, "%s forgotten: %d entries of its raw log, %d events\n", run, f.Entries, f.Events)
+			return err
+		})
 	})
 }
 

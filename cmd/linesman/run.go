@@ -27,7 +27,7 @@ import (
 type runCmd struct {
 	Agent  agentKind `placeholder:"KIND" help:"Dialect of the command's output. By default that of its program, else codex."`
 	Run_   runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
-	Resume runID     `placeholder:"RUN" help:"Continue the task of this run, which ended with exit status 42 and has its answer now."`
+	Resume runRef    `placeholder:"RUN" help:"Continue the task of this run, which ended with exit status 42 and has its answer now."`
 	labelFlag
 	IdleTimeout string   `name:"idle-timeout" setting:"limits.idle" placeholder:"DURATION" help:"${limits_idle}"`
 	Timeout     string   `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`

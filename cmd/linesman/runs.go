@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
@@ -12,100 +15,133 @@ import (
 )
 
 type statusCmd struct {
-	Run_  runID `arg:"" name:"run" optional:"" help:"Only this run."`
-	Limit int   `default:"10" placeholder:"N" help:"How many runs to list that have ended, 1 to 100 (default 10)."`
-	Tasks bool  `help:"Only runs of the work queue."`
-	envelopeFlag
+	Run_  runRef `arg:"" name:"run" optional:"" help:"${run}"`
+	Limit int    `default:"10" placeholder:"N" help:"How many runs to list that have ended, and with a filter how many in all, 1 to 100 (default 10)."`
+	Tasks bool   `help:"Only runs of the work queue."`
+	filterFlags
+	jsonFlag
+}
+
+// filterFlags select runs.
+type filterFlags struct {
+	Label  labels    `placeholder:"K=V" mapsep:"none" help:"Only runs with this label; can be repeated."`
+	Agent  agentKind `placeholder:"NAME" help:"Only runs of this agent."`
+	Dir    string    `placeholder:"DIR" help:"Only runs in this working directory."`
+	State  []string  `placeholder:"STATE" enum:"queued,working,input-required,completed,failed,cancelled,timeout" help:"Only runs in this state: queued, working, input-required, completed, failed, cancelled or timeout. Repeat the flag or separate them with commas."`
+	Since  moment    `placeholder:"TIME" help:"Only runs that have entered their state since then: a duration such as 2h, a date, or a time of RFC 3339."`
+	Until  moment    `placeholder:"TIME" help:"Only runs that entered their state before that time."`
+	Unseen bool      `help:"Only runs that have ended and that were not looked at since."`
+}
+
+// list is what the flags select; the zero value means all runs.
+func (f filterFlags) list() (q api.List, err error) {
+	if f.Dir != "" {
+		f.Dir, err = filepath.Abs(f.Dir)
+	}
+	for _, s := range f.State {
+		q.States = append(q.States, runs.State(s))
+	}
+	for k, v := range f.Label {
+		q.Labels = append(q.Labels, k+"="+v)
+	}
+	slices.Sort(q.Labels)
+	q.Agent, q.Dir, q.Unseen, q.Since, q.Until = string(f.Agent), f.Dir, f.Unseen, api.Time(f.Since), api.Time(f.Until)
+	return q, err
 }
 
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
-	if c.Run_ != "" && c.Tasks {
+	q, err := c.list()
+	filtered := !reflect.DeepEqual(q, api.List{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("--dir: %w", err)
+	case c.Run_ != "" && c.Tasks:
 		return exitWith(exitUsage, errors.New("--tasks: not for a single run"))
+	case c.Run_ != "" && filtered:
+		return exitWith(exitUsage, errors.New("filters: not for a single run"))
+	case c.Tasks && filtered:
+		return exitWith(exitUsage, errors.New("--tasks: not with filters"))
+	case c.Run_ != "":
+		return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
+			r, err := l.Describe(ctx, run)
+			if err != nil {
+				return err
+			}
+			return a.print(r, func() error {
+				a.seen(ctx, l, run)
+				return a.shown(a.stdout).Run(r)
+			})
+		})
+	case c.Limit == 0: // the default of a request
+		return exitWith(exitUsage, errors.New("--limit: must be 1 to 100"))
 	}
 	return a.ask(ctx, func(l *client.Client) error {
-		flags := map[string]string{"limit": "--limit"}
-		switch {
-		case c.JSON && c.Run_ != "":
-			return a.envelope(ctx, l, "status", nil, flags, c.Run_)
-		case c.JSON:
-			return a.envelope(ctx, l, "status", map[string]any{"limit": c.Limit, "showAll": !c.Tasks}, flags, "")
-		case c.Run_ != "":
-			run, err := l.Describe(ctx, string(c.Run_))
-			if err != nil {
-				return explain(err, nil, c.Run_)
-			}
-			return a.shown(a.stdout).Run(run)
-		case c.Limit == 0: // the default of a request
-			return exitWith(exitUsage, errors.New("--limit: must be 1 to 100"))
+		var all *api.Overview
+		more := false
+		if q.Limit = c.Limit; filtered {
+			all, more, err = l.Selected(ctx, q)
+		} else {
+			all, err = l.Overview(ctx, api.OverviewRequest{Limit: c.Limit, Queue: c.Tasks})
 		}
-		all, err := l.Overview(ctx, api.OverviewRequest{Limit: c.Limit, Queue: c.Tasks})
 		if err != nil {
-			return explain(err, flags, "")
+			return explain(err, map[string]string{"limit": "--limit"}, "")
 		}
-		return a.shown(a.stdout).Overview(all)
+		if more {
+			fmt.Fprintln(a.stderr, "linesman: there are more; --limit lists up to 100")
+		}
+		return a.print(console.RunsJSON(all), func() error { return a.shown(a.stdout).Overview(all) })
 	})
 }
 
 type resultsCmd struct {
-	Run_     runID `arg:"" name:"run" help:"Id of the run."`
-	Output   bool  `help:"Also show the output of the agent: of a run in the cloud, its diff. The output of a failed run is always shown."`
-	Events   bool  `help:"Show the last events, at most 50."`
-	MaxBytes int   `name:"max-output-bytes" placeholder:"N" default:"65536" help:"Maximum bytes of output to show, 1024 to 1048576 (default 65536): of a longer one its beginning and its end."`
-	envelopeFlag
+	Run_     runRef `arg:"" name:"run" help:"${run}"`
+	Output   bool   `help:"Also show the output of the agent: of a run in the cloud, its diff. The output of a failed run is always shown."`
+	Events   bool   `help:"Show the last events, at most 50."`
+	MaxBytes int    `name:"max-output-bytes" placeholder:"N" default:"65536" help:"Maximum bytes of output to show, 1024 to 1048576 (default 65536): of a longer one its beginning and its end."`
+	jsonFlag
 }
 
 func (c *resultsCmd) Run(ctx context.Context, a *app) error {
 	if c.Events && c.Run_.inCloud() {
 		return exitWith(exitUsage, errors.New("--events: not for a run in the cloud; see `linesman events`"))
 	}
-	return a.ask(ctx, func(l *client.Client) error {
-		const flag = "--max-output-bytes"
-		flags := map[string]string{"max_output_bytes": flag, "maxOutputBytes": flag}
-		if c.JSON {
-			args := map[string]any{"include_output": c.Output, "max_output_bytes": c.MaxBytes}
-			if c.Events {
-				args["include_events"] = true
-			}
-			return a.envelope(ctx, l, "results", args, flags, c.Run_)
-		}
-		if c.MaxBytes == 0 { // the default of a request
-			return exitWith(exitUsage, errors.New(flag+": must be 1024 to 1048576"))
-		}
-		r, err := l.Results(ctx, api.ResultsRequest{Run: string(c.Run_), ResultRequest: api.ResultRequest{
+	const flag = "--max-output-bytes"
+	if c.MaxBytes == 0 { // the default of a request
+		return exitWith(exitUsage, errors.New(flag+": must be 1024 to 1048576"))
+	}
+	return a.withRun(ctx, c.Run_, map[string]string{"maxOutputBytes": flag}, func(l *client.Client, run string) error {
+		r, err := l.Results(ctx, api.ResultsRequest{Run: run, ResultRequest: api.ResultRequest{
 			Output: c.Output, MaxBytes: c.MaxBytes, Events: c.Events,
 		}})
 		if err != nil {
-			return explain(err, flags, c.Run_)
+			return err
 		}
-		return a.shown(a.stdout).Result(r, console.ResultOptions{Ended: true, WholeText: c.Output})
+		return a.print(r, func() error {
+			a.seen(ctx, l, run)
+			return a.shown(a.stdout).Result(r, console.ResultOptions{Ended: true, WholeText: c.Output})
+		})
 	})
 }
 
 type cancelCmd struct {
-	Run_   runID  `arg:"" name:"run" help:"Id of the run."`
+	Run_   runRef `arg:"" name:"run" help:"${run}"`
 	Reason string `placeholder:"TEXT" help:"Reason, stored with the run."`
-	envelopeFlag
+	jsonFlag
 }
 
 func (c *cancelCmd) Run(ctx context.Context, a *app) error {
-	return a.ask(ctx, func(l *client.Client) error {
-		flags := map[string]string{"reason": "--reason"}
-		if c.JSON {
-			args := map[string]any{}
-			if c.Reason != "" {
-				args["reason"] = c.Reason
-			}
-			return a.envelope(ctx, l, "cancel", args, flags, c.Run_)
-		}
-		done, err := l.Cancel(ctx, api.Cancel{Run: string(c.Run_), Reason: c.Reason})
+	return a.withRun(ctx, c.Run_, map[string]string{"reason": "--reason"}, func(l *client.Client, run string) error {
+		r, err := l.CancelRun(ctx, api.Cancel{Run: run, Reason: c.Reason})
 		if err != nil {
-			return explain(err, flags, c.Run_)
+			return err
 		}
 		state := "cancelling"
-		if done.State == runs.StateCancelled {
+		if r.State.Final() {
 			state = "cancelled"
 		}
-		_, err = fmt.Fprintf(a.stdout, "%s %s\n", c.Run_, state)
-		return err
+		return a.print(r, func() error {
+			_, err := fmt.Fprintf(a.stdout, "%s %s\n", run, state)
+			return err
+		})
 	})
 }

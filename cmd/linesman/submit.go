@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,20 +29,22 @@ type submitCmd struct {
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
-	envelopeFlag
+	Title        string        `placeholder:"TEXT" help:"What the run is for, at most 120 characters. By default the first line of the prompt."`
+	labelFlag
+	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
+	jsonFlag
 
 	Prompt string `arg:"" help:"The task of the agent. \"-\" reads it from stdin."`
 }
 
-// submitNames are the names of the fields of a submission, and of the parameters
-// of its tools, on the command line.
+// submitNames are the names of the fields of a submission on the command line.
 var submitNames = map[string]string{
 	api.FieldPrompt: "PROMPT", api.FieldAgent: "--agent", api.FieldMode: "--mode", api.FieldConfirm: "--mode",
 	api.FieldDir:   "--dir",
 	api.FieldModel: "--model", api.FieldThread: "--resume", api.FieldSchema: "--output-schema",
 	"skipGitRepoCheck": "--skip-git-repo-check", api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env",
 	api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
-	"task": "PROMPT", "envPolicy": "--env", "envAllowList": "--allow-env",
+	api.FieldLabels: "--label", api.FieldTitle: "--title", api.FieldGit: "--allow-destructive-git",
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
@@ -50,44 +53,20 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(exitUsage, err)
 	}
 	return a.ask(ctx, func(l *client.Client) error {
-		run, position := "", 0
-		if c.JSON {
-			if q.Agent, err = l.AgentOf(ctx, q); err != nil {
-				return explain(err, submitNames, "")
-			}
-		}
-		if c.JSON && q.Agent == api.DefaultAgent { // the envelopes of v3.6 are those of Codex
-			e, err := l.SubmitEnvelope(ctx, q)
-			switch {
-			case err != nil && e.Body == nil:
-				return untaken(err)
-			case err != nil, !c.Wait: // with --wait only the envelope of the wait is printed
-				return a.printEnvelope(e, err, submitNames, "")
-			case runs.CheckID(e.Run) != nil:
-				return client.ErrForm
-			}
-			run = e.Run
-		} else {
-			done, err := l.Submit(ctx, q)
-			if err != nil {
-				return untaken(err)
-			}
-			if c.JSON && !c.Wait {
-				return console.PrintJSON(a.stdout, done)
-			}
-			run, position = done.Run, done.Position
+		run, err := l.SubmitRun(ctx, q)
+		if err != nil {
+			return untaken(err)
 		}
 		if c.Wait {
-			fmt.Fprintf(a.stderr, "linesman: run %s\n", run)
-			return a.wait(ctx, l, runID(run), c.WaitTimeout, c.JSON)
+			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
+			return a.wait(ctx, l, run.ID, c.WaitTimeout)
 		}
-		if _, err := fmt.Fprintln(a.stdout, run); err != nil {
-			return err
-		}
-		if a.shown(a.stdout).Terminal() {
-			return console.Submitted(a.stderr, run, position)
-		}
-		return nil
+		return a.print(run, func() error {
+			if _, err := fmt.Fprintln(a.stdout, run.ID); err != nil || !a.shown(a.stdout).Terminal() {
+				return err
+			}
+			return console.Submitted(a.stderr, run.ID, *cmp.Or(run.Position, new(int)))
+		})
 	})
 }
 
@@ -108,8 +87,8 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	q := api.Submission{
 		Agent: string(c.Agent), Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model,
-		Thread: c.Resume,
-		Idle:   wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
+		Thread: c.Resume, Title: c.Title, Labels: c.Label, DestructiveGit: c.DestructiveGit,
+		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
 	}
 	var wrong problems
 	var err error

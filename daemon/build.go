@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+)
+
+// Build describes this binary. Its JSON form is a contract.
+type Build struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // of the source; empty when the build did not know
+	Time     string `json:"time"`     // of that revision, RFC 3339
+	Modified bool   `json:"modified"` // the source had changes on top of it
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+// BuildOf describes this binary, whose version is that of the module if version is "".
+func BuildOf(version string) Build {
+	info := Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		// `go install module@version` has no linker flag, but knows this.
+		if b.Main.Version != "(devel)" {
+			info.Version = cmp.Or(info.Version, b.Main.Version)
+		}
+		for _, s := range b.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				info.Revision = s.Value
+			case "vcs.time":
+				info.Time = s.Value
+			case "vcs.modified":
+				info.Modified = s.Value == "true"
+			}
+		}
+	}
+	info.Version = cmp.Or(info.Version, "dev")
+	return info
+}

@@ -1,0 +1,53 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/worker"
+)
+
+// Demo runs `linesman play` as an agent, and calls watch meanwhile, which returns at the end
+// of the run. It returns the id of the run.
+func (d *Daemon) Demo(
+	ctx context.Context, c Config, watch func(ctx context.Context, s *Session, run string) error,
+) (run string, err error) {
+	s, err := d.Session(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	dir, err := s.Create(ctx, worker.Spec{
+		Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
+		Argv: []string{self, "play"}, Dir: c.Settings.DataDir, Env: c.Environ,
+	})
+	if err != nil {
+		return "", err
+	}
+	driven := make(chan error, 1)
+	go func() { driven <- s.Drive(ctx, dir) }()
+	err = watch(ctx, s, dir.Spec.Run)
+	return dir.Spec.Run, errors.Join(<-driven, err)
+}
+
+// Play prints lines at about the pace of an agent.
+func Play(ctx context.Context, lines string, w io.Writer) error {
+	for line := range strings.Lines(lines) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
