@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -22,7 +23,7 @@ type DetailItem struct {
 type DetailRequest struct {
 	Run   string `json:"run"`
 	After string `json:"after,omitempty"`   // Pos of an item; "": from the first
-	Last  int    `json:"last,omitempty"`    // without After: begin with the newest items, at most 1000
+	Last  int    `json:"last,omitempty"`    // without After: begin with so many of the newest items, at most 1000
 	Limit int    `json:"limit,omitempty"`   // items of the page, 1 to 1000; 0: 100
 	Wait  int64  `json:"waitSec,omitempty"` // wait that long for an item, at most 60 seconds
 }
@@ -32,4 +33,27 @@ type DetailPage struct {
 	Items []DetailItem `json:"items"`
 	Next  string       `json:"next,omitempty"` // After of the next page
 	Done  bool         `json:"done"`           // no item comes after these
+
+	// Omitted is [Expired] if RAW has lost the beginning of the run, or all of it. Lines
+	// are then counted from the first one that is left.
+	Omitted Omitted `json:"omitted,omitempty"`
+}
+
+// Limits of a [DetailRequest].
+const (
+	MaxDetailItems = 1000 // of a page, and the newest ones
+	MaxDetailWait  = 60   // seconds
+)
+
+// Check reports a number outside its limits as a [Validation] error.
+func (q DetailRequest) Check() error {
+	for _, n := range []struct {
+		field       string
+		value, most int64
+	}{{"last", int64(q.Last), MaxDetailItems}, {"limit", int64(q.Limit), MaxDetailItems}, {"waitSec", q.Wait, MaxDetailWait}} {
+		if n.value < 0 || n.value > n.most {
+			return Invalid(n.field, fmt.Sprintf("must be 1 to %d", n.most))
+		}
+	}
+	return nil
 }

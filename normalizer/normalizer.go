@@ -153,7 +153,7 @@ func (f *Fold) unreadable(problem string) {
 // Unreadable folds an entry that could not be decoded. It results in one Error
 // event.
 func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
-	f.Apply(seq, runs.Entry{Kind: "unreadable", Time: at}, emit)
+	f.Apply(seq, runs.Entry{Kind: runs.Unreadable, Time: at}, emit)
 }
 
 // output folds bytes of stdout. Duplicate bytes are ignored; missing bytes result

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/linesman/linesman/agent"
@@ -50,6 +51,15 @@ type Streams interface {
 	// and returns the offset of the data.
 	OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64, most int) (
 		at int64, data []byte, err error)
+
+	// Entries calls each with the entries of the raw log of a run, from a sequence of RAW
+	// on; with follow also with new ones, until the one that ends the run, or the end of
+	// ctx, which is no error.
+	Entries(ctx context.Context, agent, run string, from uint64, follow bool,
+		each func(seq uint64, e runs.Entry) error) error
+	// EntriesEnd returns the sequence of the newest entry of a run, 0 if there is none,
+	// and the last sequence of the stream.
+	EntriesEnd(ctx context.Context, agent, run string) (newest, last uint64, err error)
 }
 
 // Cloud submits tasks to Codex Cloud. Their state is read from their runs.
@@ -78,6 +88,12 @@ type Config struct {
 	// Dir returns the default directory of a task, and is called at each
 	// submission; nil, or "": the worker decides.
 	Dir func() (string, error)
+
+	// Details returns a fold with details for a run of an agent kind; nil: requests for
+	// details are [api.Unsupported]. Folds replaces the maximum of concurrent ones, 32,
+	// unless it is 0.
+	Details func(agent, run string) DetailFold
+	Folds   int
 
 	// Cloud drives Codex Cloud; nil: requests for it are [api.Unsupported].
 	Cloud Cloud
@@ -112,6 +128,10 @@ type Service struct {
 	log   *zap.Logger
 	table *runtable.Table
 	cloud *cloudIndex
+
+	folds *Slots       // a slot for each fold with details
+	held  atomic.Int64 // bytes that they hold
+	kept  keptDetails
 }
 
 // View is the row of a run; see [runtable.View].
@@ -127,7 +147,10 @@ func New(cfg Config) *Service {
 		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter,
 		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside, Log: cfg.Log,
 	})
-	return &Service{cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex()}
+	return &Service{
+		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(),
+		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)),
+	}
 }
 
 // Run maintains the table of runs until ctx ends; then it returns nil. The error

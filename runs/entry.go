@@ -23,6 +23,9 @@ const (
 	Exited    Kind = "exit"   // the run ended; body [Exit]; always the last entry
 )
 
+// Unreadable replaces the kind of an entry that could not be decoded. No entry of a log has it.
+const Unreadable Kind = "unreadable"
+
 // Known reports whether this version of linesman can read entries of kind k.
 func (k Kind) Known() bool {
 	return slices.Contains([]Kind{Queued, Started, Out, ErrOut, Note, Cancelled, Exited}, k)

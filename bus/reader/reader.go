@@ -1,6 +1,7 @@
 package reader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,11 @@ type Reader struct {
 	js      jetstream.JetStream
 	stream  string
 	subject string
-	from    uint64 // next sequence to read, 1 or more
-	live    string // subject on which the server republishes what is stored
+	from    uint64        // next sequence to read, 1 or more
+	live    string        // subject on which the server republishes what is stored
+	wake    *nats.Conn    // that hears live; nil: that of js
+	poll    time.Duration // longest interval of polls while nothing arrives; 0: 8 s
+	single  bool          // a stream that was replaced ends the reading, with ErrReplaced
 	open    func(from uint64, patience time.Duration) source
 	fit     func(*jetstream.StreamInfo) error // whether the source can read the stream
 
@@ -105,7 +109,7 @@ func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 // Follow calls each with the stored messages, then with new ones as they arrive, until
 // ctx ends, which is not an error. It waits while the server or the stream is
 // unreachable, even before the first answer. A stream that was replaced is read from
-// its beginning.
+// its beginning; a reader of [NewTail] ends with [ErrReplaced].
 func (r *Reader) Follow(ctx context.Context, each Each) error {
 	pause := pauses()
 	lastLog := ""
@@ -121,7 +125,7 @@ func (r *Reader) Follow(ctx context.Context, each Each) error {
 			errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
 		unreachable := conn.IsReconnecting() || IsAway(err) && !noJetStream
 		switch {
-		case err == nil, eachErr != nil:
+		case err == nil, eachErr != nil, r.single && errors.Is(err, ErrReplaced):
 			return err
 		case ctx.Err() != nil:
 			return nil
@@ -151,6 +155,8 @@ func (r *Reader) attempt(ctx context.Context, each Each) error {
 	}
 	info := s.CachedInfo()
 	switch {
+	case r.single && r.begun.Load() && r.known.replacedBy(info):
+		return ErrReplaced
 	case r.begun.Load() && r.known.replacedBy(info):
 		r.from, r.known.seen, r.again = 1, 0, true
 	case !r.begun.Load() && Followed(info) == nil: // beyond the end: start with the next message
@@ -162,7 +168,7 @@ func (r *Reader) attempt(ctx context.Context, each Each) error {
 	r.known.created = info.Created
 	r.begun.Store(true)
 	awake := make(chan struct{}, 1)
-	sub, err := r.js.Conn().Subscribe(r.live, func(*nats.Msg) {
+	sub, err := cmp.Or(r.wake, r.js.Conn()).Subscribe(r.live, func(*nats.Msg) {
 		select {
 		case awake <- struct{}{}:
 		default: // a wake-up is pending
@@ -173,7 +179,8 @@ func (r *Reader) attempt(ctx context.Context, each Each) error {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
 	poll := backoff.NewExponentialBackOff()
-	poll.InitialInterval, poll.MaxInterval, poll.RandomizationFactor = 100*time.Millisecond, 8*time.Second, 0.2
+	poll.InitialInterval, poll.RandomizationFactor = 100*time.Millisecond, 0.2
+	poll.MaxInterval = cmp.Or(r.poll, 8*time.Second)
 	for fails := 0; ; {
 		advanced, done, err := r.drain(ctx, 0, patience(fails), each)
 		if advanced {

@@ -1,0 +1,168 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
+)
+
+// texts are entries as text, to compare them.
+func texts(all []runs.Entry) (lines []string) {
+	for _, e := range all {
+		lines = append(lines, fmt.Sprintf("%s %d %d %s", e.Kind, e.Time, e.Offset, e.Body))
+	}
+	return lines
+}
+
+// A responder reads the log of a run in order: one by one if it is short, by a consumer if it
+// is long, from any entry on, whether it follows or not.
+func TestEntriesAreThoseOfTheLogInOrder(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	logs := map[string][]runs.Entry{
+		"short": bustest.CorpusLog(t, "hello", 4096), "long": bustest.CorpusLog(t, "hello", 5),
+	}
+	bustest.Interleave(t, b, logs, "short", "long")
+	responder := bustest.Connect(t, s, embedded.ResponderUser)
+	for run, want := range logs {
+		if run == "long" && len(want) < 64 {
+			t.Fatalf("only %d entries", len(want))
+		}
+		for _, follow := range []bool{false, true} {
+			var got []runs.Entry
+			var seqs []uint64
+			read := func(from uint64) {
+				err := responder.Entries(t.Context(), "codex", run, from, follow, func(seq uint64, e runs.Entry) error {
+					got, seqs = append(got, e), append(seqs, seq)
+					return nil
+				})
+				if err != nil {
+					t.Errorf("%s, follow %t: %v", run, follow, err)
+				}
+			}
+			read(0)
+			bustest.Diff(t, run, texts(got), texts(want))
+			if !slices.IsSorted(seqs) {
+				t.Errorf("%s: not in order", run)
+			}
+			newest, end, err := responder.EntriesEnd(t.Context(), "codex", run)
+			if err != nil || newest != seqs[len(seqs)-1] || end < newest {
+				t.Errorf("%s ends at %d of %d, %v; want %d", run, newest, end, err, seqs[len(seqs)-1])
+			}
+			from := seqs[len(seqs)/2]
+			got = nil
+			read(from)
+			bustest.Diff(t, run+" from the middle", texts(got), texts(want[len(want)/2:]))
+		}
+	}
+	if newest, end, err := responder.EntriesEnd(t.Context(), "codex", "none"); newest != 0 || end == 0 || err != nil {
+		t.Errorf("a run without entries ends at %d of %d, %v", newest, end, err)
+	}
+}
+
+// A follower gets each entry when it is written, also those for which there are no events and
+// no normalizer, over a lost connection, and ends with the exit.
+func TestEntriesFollowALogToItsExit(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	responder := bustest.Connect(t, s, embedded.ResponderUser)
+	log := bustest.CorpusLog(t, "hello", 512)
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ended := make(chan runs.Entry, len(log)), make(chan error, 1)
+	go func() {
+		ended <- responder.Entries(t.Context(), "codex", "a", 1, true, func(_ uint64, e runs.Entry) error {
+			got <- e
+			return nil
+		})
+	}()
+	for i, e := range log {
+		if i == len(log)/2 {
+			if err := s.Restart(func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case g := <-got:
+			bustest.Diff(t, "entry", texts([]runs.Entry{g}), texts([]runs.Entry{e}))
+		case <-time.After(time.Minute):
+			t.Fatalf("entry %d does not arrive", i)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// An entry of a newer version, or of another program, is passed on as unreadable.
+func TestAnUnreadableEntryIsPassedOn(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	publish := func(header nats.Header) {
+		t.Helper()
+		m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: header, Data: []byte("x")}
+		if _, err := b.JetStream().PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(nats.Header{bus.HeaderRecord: {"newer"}, bus.HeaderTime: {"7"}})
+	publish(nats.Header{})
+	publish(nats.Header{bus.HeaderRecord: {string(runs.Unreadable)}, bus.HeaderTime: {"8"}})
+	var got []string
+	err := b.Entries(t.Context(), "codex", "a", 1, false, func(_ uint64, e runs.Entry) error {
+		got = append(got, fmt.Sprintf("%s at %d", e.Kind, e.Time))
+		return nil
+	})
+	if want := []string{"unreadable at 7", "unreadable at 0", "unreadable at 8"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// RAW is recreated: what follows is another log, so a follower ends. It ends with the error
+// of its handler, too, and with its context, which is no error.
+func TestFollowerOfEntriesEnds(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	log := bustest.CorpusLog(t, "hello", 4096)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": log[:1]}, "a")
+	enough := errors.New("enough")
+	err := b.Entries(t.Context(), "codex", "a", 1, true, func(uint64, runs.Entry) error { return enough })
+	if !errors.Is(err, enough) {
+		t.Errorf("got %v, want the error of the handler", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err = b.Entries(ctx, "codex", "a", 1, true, func(uint64, runs.Entry) error { cancel(); return nil })
+	if err != nil {
+		t.Errorf("at the end of its context: %v", err)
+	}
+	begun, read := make(chan struct{}), make(chan error, 1)
+	go func() {
+		read <- b.Entries(t.Context(), "codex", "a", 1, true, func(uint64, runs.Entry) error { close(begun); return nil })
+	}()
+	<-begun
+	bustest.Remake(t, b, b.JetStream(), b.Raw())
+	select {
+	case err := <-read:
+		if !errors.Is(err, reader.ErrReplaced) {
+			t.Errorf("got %v, want that the stream was recreated", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it follows a stream that is gone")
+	}
+}

@@ -1,0 +1,338 @@
+package responder_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
+)
+
+// detailed makes a service with details, over streams of its own.
+func detailed(t *testing.T, change func(*responder.Config)) *servicetest.Streams {
+	t.Helper()
+	s := servicetest.New(t)
+	s.Service = serviceOf(t, s, change)
+	return s
+}
+
+// serviceOf is one more service of the same streams.
+func serviceOf(t *testing.T, s *servicetest.Streams, change func(*responder.Config)) *responder.Service {
+	t.Helper()
+	cfg := responder.Config{
+		Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Hour, Details: servicetest.Details(),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	service := responder.New(cfg)
+	servicetest.During(t, "responder", service.Run)
+	if err := service.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
+// details are all details of a run behind a position.
+func details(t *testing.T, s *responder.Service, run, after string, follow bool) (all []api.DetailItem) {
+	t.Helper()
+	err := s.Detail(t.Context(), run, after, follow, func(i api.DetailItem) error {
+		all = append(all, i)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func positions(all []api.DetailItem) (pos []string) {
+	for _, i := range all {
+		pos = append(pos, i.Pos)
+	}
+	return pos
+}
+
+// same compares items.
+func same(t *testing.T, what string, got, want []api.DetailItem) {
+	t.Helper()
+	text := func(all []api.DetailItem) string {
+		b, err := json.MarshalIndent(append([]api.DetailItem{}, all...), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if g, w := text(got), text(want); g != w {
+		t.Errorf("%s:\ngot  %v\nwant %v", what, positions(got), positions(want))
+	}
+}
+
+func page(t *testing.T, s *responder.Service, q api.DetailRequest, most int) api.DetailPage {
+	t.Helper()
+	p, err := s.DetailPage(t.Context(), q, most)
+	if err != nil {
+		t.Fatalf("%+v: %v", q, err)
+	}
+	return p
+}
+
+// The details of a run contain its events, each once and as it is stored, with the number of
+// its line.
+func TestDetailsContainTheEvents(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, nil)
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 200).Exit(0)
+	s.Begin("strange_agent", "opaque", runs.Start{Source: "run"}).Out([]byte("{\"a\":1}\nx\n{}")).Exit(3)
+	s.Begin("codex", "failed", runs.Start{Source: "run"}).Out([]byte(`{"type":"turn.started"}`)).
+		Err([]byte("bad\n")).Exit(1)
+	for _, run := range []string{"one", "opaque", "failed"} {
+		events, err := s.Service.Events(t.Context(), run, 0, 1000, 1<<20)
+		if err != nil || !events.Done {
+			t.Fatalf("events of %s: %v", run, err)
+		}
+		var want, got []string
+		for _, e := range events.Events {
+			want = append(want, e.Kind+" "+string(e.Body))
+		}
+		all := details(t, s.Service, run, "", false)
+		for _, i := range all {
+			if i.Kind != "detail" {
+				got = append(got, i.Kind+" "+string(i.Event))
+			}
+			if i.Kind == "text_output" && i.Line == 0 || i.At == 0 || i.Part == 0 {
+				t.Errorf("%s: an item without its origin: %+v", run, i)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d items, want %d\n%s", run, len(got), len(want), strings.Join(got, "\n"))
+		}
+		if last := all[len(all)-1]; last.Kind != api.Completion || !strings.HasSuffix(last.Pos, ".end") {
+			t.Errorf("%s: the last item is %+v", run, last)
+		}
+	}
+}
+
+// Pages of any size, from any item on, by the service that gave the page before or by
+// another one, are all items, each once.
+func TestPagesOfDetailsHaveEachItemOnce(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, nil)
+	other := serviceOf(t, s, nil)
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 200).Exit(0)
+	want := details(t, s.Service, "one", "", false)
+	if len(want) < 8 {
+		t.Fatalf("only %d items", len(want))
+	}
+	for i := range want {
+		same(t, "after "+want[i].Pos, details(t, other, "one", want[i].Pos, true), want[i+1:])
+	}
+	for _, limit := range []int{1, 2, 3, 7, 1000} {
+		for _, most := range []int{1, 600, 1 << 20} {
+			for _, services := range [][]*responder.Service{{s.Service}, {s.Service, other}} {
+				var got []api.DetailItem
+				for q, n := (api.DetailRequest{Run: "one", Limit: limit}), 0; ; n++ {
+					p := page(t, services[n%len(services)], q, most)
+					if len(p.Items) > limit || p.Omitted != "" {
+						t.Fatalf("%d items of at most %d, omitted %q", len(p.Items), limit, p.Omitted)
+					}
+					if got, q.After = append(got, p.Items...), p.Next; p.Done {
+						break
+					}
+					if len(p.Items) == 0 {
+						t.Fatal("a page without items, and not the last")
+					}
+				}
+				same(t, fmt.Sprintf("pages of %d items and %d bytes by %d services", limit, most, len(services)), got, want)
+			}
+		}
+	}
+	if p := page(t, s.Service, api.DetailRequest{Run: "one", After: want[len(want)-1].Pos}, 1); !p.Done || len(p.Items) > 0 {
+		t.Errorf("behind the completion: %+v", p)
+	}
+	for _, last := range []int{1, 3, len(want), 1000} {
+		p := page(t, s.Service, api.DetailRequest{Run: "one", Last: last, Limit: 1000}, 1<<20)
+		same(t, fmt.Sprint("last ", last), p.Items, want[max(len(want)-last, 0):])
+		if !p.Done {
+			t.Errorf("the newest %d items are not the last ones", last)
+		}
+		p = page(t, s.Service, api.DetailRequest{Run: "one", Last: 3, Limit: 2}, 1<<20)
+		if q := page(t, other, api.DetailRequest{Run: "one", After: p.Next}, 1<<20); p.Done || !q.Done {
+			t.Error("the newest items on two pages")
+		} else {
+			same(t, "on two pages", append(p.Items, q.Items...), want[len(want)-3:])
+		}
+	}
+}
+
+// A queued run has details once it has started. A page waits for them, a follower gets all
+// to the completion.
+func TestDetailsOfARunThatIsQueuedAndThenWorksAreFollowed(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, nil)
+	task, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := page(t, s.Service, api.DetailRequest{Run: task.Run, Wait: 1}, 1<<20); p.Done || len(eventsOf(p.Items)) > 0 {
+		t.Errorf("a queued run: %+v", p)
+	}
+	followed := make(chan []api.DetailItem, 1)
+	go func() {
+		var all []api.DetailItem
+		err := s.Service.Detail(t.Context(), task.Run, "", true, func(i api.DetailItem) error {
+			all = append(all, i)
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		followed <- all
+	}()
+	paged := make(chan []api.DetailItem, 1)
+	go func() {
+		var all []api.DetailItem
+		for q := (api.DetailRequest{Run: task.Run, Wait: 60, Limit: 2}); ; {
+			p, err := s.Service.DetailPage(t.Context(), q, 1<<20)
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			if all, q.After = append(all, p.Items...), p.Next; p.Done {
+				break
+			}
+		}
+		paged <- all
+	}()
+	l := s.Begin("codex", task.Run, runs.Start{Source: "queue"})
+	l.OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 300).Exit(0)
+	want := details(t, s.Service, task.Run, "", false)
+	if len(want) == 0 || want[len(want)-1].Kind != api.Completion {
+		t.Fatalf("%d items", len(want))
+	}
+	same(t, "followed", <-followed, want)
+	same(t, "paged", <-paged, want)
+}
+
+func eventsOf(all []api.DetailItem) []api.DetailItem {
+	return slices.DeleteFunc(slices.Clone(all), func(i api.DetailItem) bool { return i.Kind == "detail" })
+}
+
+// A task that was cancelled before it started has its completion.
+func TestDetailsOfACancelledTaskEnd(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, nil)
+	task, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x"})
+	if err == nil {
+		_, err = s.Service.Cancel(t.Context(), api.Cancel{Run: task.Run})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := details(t, s.Service, task.Run, "", true)
+	if len(all) == 0 || all[len(all)-1].Kind != api.Completion {
+		t.Errorf("%+v", all)
+	}
+}
+
+// RAW has lost the beginning of a log, and then all of it: the details say so, and have what
+// is left.
+func TestDetailsOfAnExpiredLogAreThoseThatAreLeft(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, nil)
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 200).Exit(0)
+	all := details(t, s.Service, "one", "", false)
+	raw, err := s.Operator.JetStream().Stream(t.Context(), s.Operator.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(raw.DeleteMsg(t.Context(), 1), raw.DeleteMsg(t.Context(), 2)); err != nil {
+		t.Fatal(err)
+	}
+	p := page(t, s.Service, api.DetailRequest{Run: "one", Limit: 1000}, 1<<20)
+	if p.Omitted != api.Expired || !p.Done || len(p.Items) < 2 || p.Items[len(p.Items)-1].Pos != all[len(all)-1].Pos {
+		t.Errorf("with a part of the log: omitted %q, done %t, %d items", p.Omitted, p.Done, len(p.Items))
+	}
+	if err := raw.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p = page(t, s.Service, api.DetailRequest{Run: "one", Wait: 60}, 1<<20)
+	if p.Omitted != api.Expired || !p.Done || len(p.Items) > 0 {
+		t.Errorf("without a log: %+v", p)
+	}
+}
+
+// What is wrong with a request is an error of a code, and so is one too many.
+func TestRequestsForDetailsThatFail(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, func(c *responder.Config) { c.Folds = 2 })
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 700)
+	s.Await("one", servicetest.Working)
+	for after, want := range map[string]api.Code{
+		"x": api.Validation, "1": api.Validation, "0.1": api.Validation, "1.0": api.Validation, "1.1.1": api.Validation,
+		"-1.1": api.Validation, "1.99999999999": api.Validation, "1.1.end.end": api.Validation,
+		strings.Repeat("0", 70) + "1.1": api.Validation,
+		"18446744073709551615.1":        api.Conflict, "999999.1": api.Conflict, "999999.1.end": api.Conflict,
+	} {
+		_, err := s.Service.DetailPage(t.Context(), api.DetailRequest{Run: "one", After: after}, 1)
+		if !api.Is(err, want) || api.Known(err).Field != api.FieldAfter || len(after) > 5 && strings.Contains(err.Error(), after) {
+			t.Errorf("after %q: %v, want %s", after, err, want)
+		}
+	}
+	for _, run := range []string{"none", "../one", ""} {
+		if _, err := s.Service.DetailPage(t.Context(), api.DetailRequest{Run: run}, 1); !api.Is(err, api.NotFound) {
+			t.Errorf("run %q: %v", run, err)
+		}
+	}
+	for _, q := range []api.DetailRequest{{Limit: -1}, {Limit: 1001}, {Last: 1001}, {Last: -1}, {Wait: 61}, {Wait: -1}} {
+		if !api.Is(q.Check(), api.Validation) {
+			t.Errorf("%+v is accepted", q)
+		}
+	}
+	without := serviceOf(t, s, func(c *responder.Config) { c.Details = nil })
+	if _, err := without.DetailPage(t.Context(), api.DetailRequest{Run: "one"}, 1); !api.Is(err, api.Unsupported) {
+		t.Errorf("a service without details: %v", err)
+	}
+
+	// Two are open; the third is refused until one of them is closed.
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	open, ended := make(chan struct{}, 2), make(chan error, 2)
+	for range 2 {
+		first := true
+		go func() {
+			ended <- s.Service.Detail(ctx, "one", "", true, func(api.DetailItem) error {
+				if first {
+					open <- struct{}{}
+				}
+				first = false
+				return nil
+			})
+		}()
+	}
+	<-open
+	<-open
+	if _, err := s.Service.DetailPage(t.Context(), api.DetailRequest{Run: "one"}, 1); !api.Is(err, api.TooMany) {
+		t.Errorf("with all slots taken: %v", err)
+	}
+	leave()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	page(t, s.Service, api.DetailRequest{Run: "one"}, 1)
+	enough := errors.New("enough")
+	if err := s.Service.Detail(t.Context(), "one", "", true, func(api.DetailItem) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("got %v, want the error of the handler", err)
+	}
+}
