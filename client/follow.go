@@ -14,7 +14,7 @@ import (
 // Event is one message of the event stream.
 type Event struct {
 	Seq        uint64    // in the stream
-	Time       time.Time // when the line was captured
+	Time       time.Time // when the line was written; for a tail or a pipe when it was read
 	Agent, Run string
 	Line       uint64 // of the run's output, from 1; 0 when no line made it
 	Part       int    // counts the events of that line, from 1

@@ -22,7 +22,7 @@ const timeFormat = "2006-01-02T15:04:05.000Z"
 // or, as the last one of a run, a completion.
 type Record struct {
 	Seq        uint64    // of the message in the stream; 0 where there is none
-	Time       time.Time // when the line was captured
+	Time       time.Time // when the line was written; for a tail or a pipe when it was read
 	Agent, Run string
 	Line       uint64 // of the run's output, from 1; 0 when no line made it
 	Part       int    // counts the events of that line, from 1

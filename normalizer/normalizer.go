@@ -30,7 +30,7 @@ type Pos struct {
 	Raw  uint64 // sequence number of the entry in which the line ends
 	Line uint64 // from 1; 0 if the message is not from a line
 	Part int    // from 1; number within the line, or within the entry if Line is 0
-	Time int64  // capture time, Unix milliseconds
+	Time int64  // of the entry, Unix milliseconds
 }
 
 // Message is one event or the completion, ready for publishing.

@@ -39,7 +39,7 @@ const MaxChunk = 64 << 10
 // derived from its raw log.
 type Entry struct {
 	Kind   Kind
-	Time   int64  // capture time, Unix milliseconds
+	Time   int64  // Unix milliseconds: when the last byte was written if that is known, else when it was read
 	Offset int64  // Out and ErrOut: offset of the first byte in that stream
 	Body   []byte // Out and ErrOut: the output bytes, unchanged; else a JSON object
 }
@@ -109,8 +109,12 @@ type Exit struct {
 	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
-	At     int64  `json:"at,omitempty"`     // when the agent ended, Unix milliseconds; 0: at the time of the entry
 	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most MaxReason
+
+	// At is when the agent ended, or when it could not be started, Unix milliseconds. 0: at
+	// the time of the entry. [EncodeExit] writes it. It is not in the JSON of a record, which
+	// has EndedAt: see [Record.End].
+	At int64 `json:"-"`
 }
 
 // Encode returns the body of an entry as JSON.
@@ -122,11 +126,20 @@ func Encode(body any) []byte {
 	return b
 }
 
+// timedExit is the JSON of an exit with its time.
+type timedExit struct {
+	Exit
+	At int64 `json:"at,omitempty"`
+}
+
+// EncodeExit returns the body of an exit entry.
+func EncodeExit(x Exit) []byte { return Encode(timedExit{x, x.At}) }
+
 // Mark is a checkpoint of the raw log of a run. A worker stores it in the run
 // directory, so that after a restart it reads only newer entries.
 type Mark struct {
 	Seq       uint64 // stream sequence of the last known entry; 0: none
-	At        int64  // capture time of that entry, if known; detects a different entry at Seq
+	At        int64  // time of that entry, if known; detects a different entry at Seq
 	Out       int64  // bytes of stdout stored
 	Err       int64  // bytes of stderr stored
 	Started   bool   // has a start entry
@@ -185,10 +198,12 @@ var ErrMoved = errors.New("the run's log was written by another writer")
 // DecodeExit decodes the body of an exit entry. If the body is not valid, the
 // reason is [ReasonLost].
 func DecodeExit(body []byte) Exit {
-	var x Exit
-	if json.Unmarshal(body, &x) != nil {
+	var timed timedExit
+	if json.Unmarshal(body, &timed) != nil {
 		return Exit{Reason: ReasonLost}
 	}
+	x := timed.Exit
+	x.At = timed.At
 	if !slices.Contains(reasons, x.Reason) {
 		x.Reason = ReasonLost
 	}

@@ -24,9 +24,16 @@ const ExitNeedsAgent = 42
 //
 // A requested cancel takes precedence over every reason except "lost" and
 // "spawn". Open tool calls stay listed, because they never ended.
+//
+// The run ended at x.At, or else at the time of the entry, at: that of a worker
+// that took the run over may be much later. An x.At before the start or after the
+// entry is ignored.
 func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
+	if x.At > 0 && x.At >= r.StartedAt && x.At <= at {
+		r.EndedAt = x.At
+	}
 	r.State, r.Reason = r.outcome(x)
 	r.InTurn = false
 	r.endProgress()

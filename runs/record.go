@@ -52,8 +52,8 @@ const (
 	maxGovernanceSize = MaxGovernance + 2 // bytes of JSON
 )
 
-// Record is the state of a run. Times are capture times in Unix milliseconds; 0
-// means not yet. The JSON of a record has at most [MaxRecord] bytes.
+// Record is the state of a run. Times are those of its entries, in Unix milliseconds;
+// 0 means not yet. The JSON of a record has at most [MaxRecord] bytes.
 type Record struct {
 	ID      string            `json:"id"`
 	Agent   string            `json:"agent"`
@@ -72,7 +72,7 @@ type Record struct {
 	QueuedAt  int64 `json:"queued_at,omitempty"`
 	StartedAt int64 `json:"started_at,omitempty"`
 	ActiveAt  int64 `json:"active_at,omitempty"` // time of the last output
-	EndedAt   int64 `json:"ended_at,omitempty"`
+	EndedAt   int64 `json:"ended_at,omitempty"` // see [Record.End]
 	Due       int64 `json:"due_at,omitempty"` // see [Start]
 
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
@@ -237,7 +237,7 @@ func (r *Record) setVersion(v string) {
 	}
 }
 
-// Line folds the facts of one line of output, which was captured at at. It returns the
+// Line folds the facts of one line of output; at is the time of its entry. It returns the
 // unknown things that are in the record since this line; the result is valid until the
 // next call.
 func (r *Record) Line(f Facts, at int64) (first []Thing) {

@@ -30,6 +30,7 @@ const (
 	startedFile = "started"     // created right before the agent starts, at most once; holds an identity
 	outFile     = "out"         // stdout of the agent, locked by every process that may write to it
 	errFile     = "err"         // stderr of the agent
+	timesFile   = "times"       // when outFile had which size, see timesEvery
 	exitFile    = "exit.json"   // how the run ended, as a sealedExit
 	schemaFile  = "schema.json" // the Schema of the Spec
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command

@@ -24,6 +24,7 @@ type Run struct {
 	progress *progress // stored in the mark of the directory
 	out      stream
 	err      stream
+	backlog  *backlog // of an agent's output; nil: there is no agent
 
 	retried      bool          // this worker drove it before, and failed
 	cancels      chan string   // reasons of cancel requests; one is enough
@@ -168,7 +169,7 @@ func (r *Run) begin(ctx context.Context) error {
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
-		err := r.append(ctx, time.Now(), runs.Started, 0, runs.Encode(runs.Start{
+		err := r.append(ctx, r.startTime(time.Now()), runs.Started, 0, runs.Encode(runs.Start{
 			Source: r.dir.Spec.shownSource(), Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
@@ -286,13 +287,14 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		if r.progress.Log.Cancelled {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
-		err := r.append(ctx, time.Now(), runs.Exited, 0, runs.Encode(ex))
+		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Exited, 0, runs.EncodeExit(ex))
 		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err
 		}
 	}
-	age := time.Since(time.UnixMilli(r.dir.Spec.Created)).Round(time.Millisecond)
-	fields := []zap.Field{zap.String("reason", string(ex.Reason)), zap.Duration("after", age)}
+	fields := []zap.Field{
+		zap.String("reason", string(ex.Reason)), zap.Duration("after", r.lasted(ex, time.Now())),
+	}
 	if ex.Code != nil {
 		fields = append(fields, zap.Int("code", *ex.Code))
 	}
@@ -332,10 +334,11 @@ func (r *Run) recordAndRemove(ctx context.Context) error {
 	return r.dir.Remove()
 }
 
-// append stores an entry and the progress up to it. After an ErrMoved the
-// progress is what the log holds now.
-func (r *Run) append(ctx context.Context, now time.Time, kind runs.Kind, offset int64, body []byte) error {
-	e := runs.Entry{Kind: kind, Time: now.UnixMilli(), Offset: offset, Body: body}
+// append stores an entry of the time at, or of that of the entry before if that
+// is later, and the progress up to it. After an ErrMoved the progress is what the
+// log holds now.
+func (r *Run) append(ctx context.Context, at time.Time, kind runs.Kind, offset int64, body []byte) error {
+	e := runs.Entry{Kind: kind, Time: r.notBefore(at.UnixMilli()), Offset: offset, Body: body}
 	err := r.supervised(func() error { return r.raw.Append(ctx, e) })
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
@@ -495,19 +498,31 @@ func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) 
 	s, now := &r.out, time.Now()
 	at := r.progress.Log.Out
 	found, err := r.refresh(s, at, now)
-	if err != nil || at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
+	if err != nil {
 		return 0, err
+	}
+	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
+		r.backlog.caughtUp(now)
+		return 0, nil
 	}
 	n, at, err := s.read(buf, at)
 	if err != nil {
 		return 0, err
 	}
-	n = wholeLines(buf[:n], final)
+	n, written := r.outTime(buf[:n], at, now, final)
 	if n == 0 {
 		s.partialEnd = s.end()
+		r.backlog.caughtUp(now)
 		return 0, nil
 	}
-	return n, r.append(ctx, now, runs.Out, at, buf[:n])
+	before := r.progress.Log.At
+	err = r.append(ctx, written, runs.Out, at, buf[:n])
+	if at+int64(n) >= s.end() {
+		r.backlog.caughtUp(now)
+	} else {
+		r.backlog.sent(time.Duration(r.progress.Log.At-before)*time.Millisecond, time.Since(now))
+	}
+	return n, err
 }
 
 // sendErr sends the next chunk of stderr that is kept, and returns its size.
@@ -533,7 +548,7 @@ func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) 
 	if n == 0 || err != nil {
 		return 0, err
 	}
-	return n, r.append(ctx, now, runs.ErrOut, at, buf[:n])
+	return n, r.append(ctx, r.errTime(now), runs.ErrOut, at, buf[:n])
 }
 
 // refresh refreshes s. If that moved its offsets, they are saved before

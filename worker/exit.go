@@ -24,7 +24,15 @@ const maxExit = 4096
 // private key, and the worker that started the shim keeps the public key.
 type sealedExit struct {
 	runs.Exit
+	At   int64  `json:"at,omitempty"`   // as in the Exit
 	Seal []byte `json:"seal,omitempty"` // signature of the encoded Exit
+}
+
+// exit returns the exit with its time.
+func (s sealedExit) exit() *runs.Exit {
+	ex := s.Exit
+	ex.At = s.At
+	return &ex
 }
 
 // shimConfig is what a worker passes to a shim on stdin. A shim without one
@@ -38,9 +46,9 @@ type shimConfig struct {
 
 // sealed encodes ex, signed with the key of seed if there is one.
 func sealed(ex runs.Exit, seed []byte) []byte {
-	s := sealedExit{Exit: ex}
+	s := sealedExit{Exit: ex, At: ex.At}
 	if len(seed) == ed25519.SeedSize {
-		s.Seal = ed25519.Sign(ed25519.NewKeyFromSeed(seed), runs.Encode(ex))
+		s.Seal = ed25519.Sign(ed25519.NewKeyFromSeed(seed), runs.EncodeExit(ex))
 	}
 	return runs.Encode(s)
 }
@@ -55,11 +63,11 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 		if err != nil || s.Reason == "" {
 			return &runs.Exit{Reason: runs.ReasonLost}
 		}
-		return &s.Exit
+		return s.exit()
 	}
 	for _, key := range keys {
-		if err == nil && len(key) == ed25519.PublicKeySize && ed25519.Verify(key, runs.Encode(s.Exit), s.Seal) {
-			return &s.Exit
+		if err == nil && len(key) == ed25519.PublicKeySize && ed25519.Verify(key, runs.EncodeExit(*s.exit()), s.Seal) {
+			return s.exit()
 		}
 	}
 	return nil

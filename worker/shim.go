@@ -96,6 +96,7 @@ type shim struct {
 	adopted  *members // instead of pid: the processes of a run that another shim started
 
 	status     *unix.WaitStatus // of the agent, once it was reaped
+	endedAt    time.Time        // when that was; of an adopted agent that was gone, the last sign of it
 	exitRecord []byte           // for exit.json, once the agent has ended
 	tries      int              // attempts to write exitRecord
 	retryAt    time.Time        // no attempt before
@@ -134,6 +135,7 @@ func (s *shim) run(config shimConfig) error {
 	if err != nil {
 		return err
 	}
+	defer recordTimes(s.dir)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -208,7 +210,7 @@ func (s *shim) start() (bool, error) {
 		failure = launch.SpawnFailure(err)
 	}
 	if failure != "" {
-		s.reportExit(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure})
+		s.reportExit(runs.Exit{Reason: runs.ReasonSpawn, Spawn: failure, At: time.Now().UnixMilli()})
 		s.recordExitRetrying()
 		return false, s.failure
 	}
@@ -236,6 +238,9 @@ func (s *shim) takeOver(o shimConfig) error {
 		s.watchdog.began = now.Add(-agent.age())
 	} else if info, err := os.Stat(s.dir + "/" + startedFile); err == nil {
 		s.watchdog.began = changeTime(now, info.ModTime())
+	}
+	if _, running := s.adopted.agent(); !running {
+		s.endedAt = time.UnixMilli(lastSign(s.dir, now))
 	}
 	return nil
 }
@@ -291,8 +296,13 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	return 0, err
 }
 
+// exit is how and when the agent ended. An adopted agent that ended by itself did
+// so within the second before this is called, or after the last sign of it.
 func (s *shim) exit() runs.Exit {
-	ex := runs.Exit{Reason: runs.ReasonExited}
+	if s.endedAt.IsZero() {
+		s.endedAt = time.Now()
+	}
+	ex := runs.Exit{Reason: runs.ReasonExited, At: s.endedAt.UnixMilli()}
 	if s.adopted != nil {
 		ex.Reason = runs.ReasonLost // its exit status is unknown
 	}
@@ -419,7 +429,7 @@ func (s *shim) reap() (others bool) {
 			return err == nil
 		}
 		if pid == s.pid && (status.Exited() || status.Signaled()) {
-			s.status = &status
+			s.status, s.endedAt = &status, time.Now()
 		}
 	}
 }

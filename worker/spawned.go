@@ -70,7 +70,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	giveUp := len(s.shim) == 0 || !busy && s.takeovers >= maxTries
 	if s.exit == nil && !supervised && giveUp {
 		s.log.Warn("shim is gone, the exit of the agent is unknown", zap.String("shim", s.shimLogTail()))
-		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost}, now
+		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost, At: lastSign(s.dir.path, now)}, now
 	}
 	switch {
 	case s.exit != nil && !busy && !(supervised && s.killing(now)):
@@ -251,6 +251,7 @@ func (s *spawned) endUnstarted(ex runs.Exit) error {
 	if err != nil {
 		return err
 	}
+	ex.At = time.Now().UnixMilli()
 	return writeExit(s.dir.path, sealed(ex, seed))
 }
 

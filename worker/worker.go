@@ -182,6 +182,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		keys := d.mark.Keys
 		s.keys.Store(&keys)
 		r.source = s
+		r.backlog = &backlog{dir: d.path, created: d.Spec.Created}
 	}
 	return r
 }
