@@ -32,6 +32,7 @@ const (
 	errFile     = "err"         // stderr of the agent
 	exitFile    = "exit.json"   // how the run ended, as a sealedExit
 	schemaFile  = "schema.json" // the Schema of the Spec
+	diffDir     = "diff"        // snapshot of the directory before the agent started, see package snapshot
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 )
 
