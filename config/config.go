@@ -67,6 +67,9 @@ type Config struct {
 	// Scrub replaces secrets in known formats by [REDACTED:kind] in the texts and
 	// messages of events.
 	Scrub bool
+	// Diff records what each agent changes in its directory, if that is in a git
+	// work tree.
+	Diff bool
 	// Replicas is the number of replicas of every stream, 1 or 3.
 	Replicas int
 
@@ -201,6 +204,7 @@ func Default() Config {
 		LogFormat:    "console",
 		NATSListen:   "127.0.0.1:4222",
 		MaxLineBytes: 8 << 20,
+		Diff:         true,
 		Replicas:     1,
 		Raw:          Retention{MaxAge: 72 * time.Hour},
 		Events:       Retention{MaxAge: 720 * time.Hour},

@@ -57,6 +57,9 @@ func (c *Config) settings() []Setting {
 		{Key: "scrub", target: &c.Scrub,
 			Help: "Replace secrets in known formats (API keys, tokens, private keys, passwords in URLs) in the text of " +
 				"events by [REDACTED:kind]."},
+		{Key: "diff", target: &c.Diff,
+			Help: "Record what each agent of run and submit changes in its directory, if that is in a git work tree: see " +
+				"`linesman diff`."},
 		{Key: "replicas", target: &c.Replicas,
 			check: must(func() bool { return c.Replicas == 1 || c.Replicas == 3 }, "must be 1 or 3"),
 			Help:  "Replicas of each stream in a cluster: 1 or 3."},

@@ -65,7 +65,8 @@ type Start struct {
 
 // Remark is the body of a note and of a cancel entry.
 type Remark struct {
-	Reason string `json:"reason,omitempty"` // at most MaxReason bytes
+	Reason string    `json:"reason,omitempty"` // at most MaxReason bytes
+	Diff   *DiffPart `json:"diff,omitempty"`   // of a note with the reason NoteDiff
 }
 
 // maxWorker is the maximum length of a worker name, in bytes.

@@ -118,6 +118,7 @@ type Record struct {
 	Steps    Steps     `json:"steps,omitzero"`
 
 	Files       *Files       `json:"file_operations,omitempty"` // nil: no file changes
+	Changes     *Changes     `json:"changes,omitempty"`         // nil: the directory is in no git work tree
 	Tests       *Tests       `json:"test_results,omitempty"`    // nil: no test results
 	Diagnostics *Diagnostics `json:"trouble,omitempty"`         // see [Record.ErrorContext]
 
@@ -166,6 +167,8 @@ func (r *Record) Entry(e Entry) {
 		r.ActiveAt = max(r.ActiveAt, e.Time)
 	case ErrOut:
 		r.setWorking(e.Time)
+	case Note:
+		r.foldNote(e)
 	case Cancelled:
 		r.Cancel = true
 	}

@@ -33,6 +33,7 @@ const (
 	timesFile   = "times"       // when outFile had which size, see timesEvery
 	exitFile    = "exit.json"   // how the run ended, as a sealedExit
 	schemaFile  = "schema.json" // the Schema of the Spec
+	diffDir     = "diff"        // snapshot of the directory before the agent started, see package snapshot
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 )
 

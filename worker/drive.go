@@ -140,6 +140,9 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	}
 	r.log.Log(level, how, zap.String("source", r.dir.Spec.shownSource()))
 
+	if err := r.takeSnapshot(ctx); err != nil {
+		return ex, err
+	}
 	last, err := r.follow(ctx)
 	if err != nil {
 		return ex, err
@@ -283,6 +286,9 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		}
 	}
 	ex.Torn = r.out.torn()
+	if err := r.noteChanges(ctx); err != nil {
+		return ex, err
+	}
 	for moved := true; moved; {
 		if r.progress.Log.Cancelled {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""

@@ -67,6 +67,7 @@ type Config struct {
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same
 	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
+	Diff    bool          // note what each agent changes in a git work tree
 
 	// Version returns the version of the agent of a run that is about to start, "" if it is
 	// not known, at once. Nil: none is known.
@@ -99,6 +100,7 @@ type Worker struct {
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
 	slotFreed    chan struct{}   // signalled when a task has ended
+	snapshots    chan struct{}   // has an element for each snapshot that is being taken
 	adopted      chan struct{}   // closed after the first scan of Adopt
 	adoptOnce    sync.Once
 	exitingShims []exitingShim // running shims of ended runs, to be reaped; at most one per run
@@ -145,6 +147,7 @@ func New(cfg Config) (*Worker, error) {
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
 		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512, settle: 5 * time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
+		snapshots: make(chan struct{}, maxSnapshots),
 	}, nil
 }
 

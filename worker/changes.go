@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/snapshot"
+)
+
+// Limits of the snapshots of the directories of runs.
+const (
+	takeTime     = 5 * time.Second  // before the agent starts: it waits that long
+	compareTime  = 10 * time.Second // after it has ended
+	maxSnapshots = 4                // that this worker takes at a time
+)
+
+// takeSnapshot takes a snapshot of the directory of an agent that is about to start, if it is in a
+// git work tree. Without one the agent is started all the same; the error is that of ctx.
+func (r *Run) takeSnapshot(ctx context.Context) error {
+	dir := r.dir.Spec.Dir
+	if !r.w.cfg.Diff || !r.dir.Spec.process() || r.stopped || r.AgentBegun() || !snapshot.InWorkTree(dir) {
+		return nil
+	}
+	err := r.w.limited(ctx, takeTime, func(ctx context.Context) error {
+		return snapshot.Take(ctx, dir, r.dir.file(diffDir), filepath.Dir(r.w.cfg.Root))
+	})
+	if err != nil && ctx.Err() == nil {
+		r.log.Warn("no snapshot of the directory: the run will have no diff", zap.Error(err))
+	}
+	return ctx.Err()
+}
+
+// noteChanges adds notes with what the agent has changed to the raw log, if the directory was in a
+// git work tree when it started.
+func (r *Run) noteChanges(ctx context.Context) error {
+	if !r.dir.Spec.process() {
+		return nil
+	}
+	d := runs.Diff{}
+	switch scratch := r.dir.file(diffDir); {
+	case exists(scratch):
+		err := r.w.limited(ctx, compareTime, func(ctx context.Context) (err error) {
+			d, err = snapshot.Diff(ctx, r.dir.Spec.Dir, scratch)
+			return err
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			d.Reason = snapshot.Reason(err)
+			r.log.Warn("no diff of the directory", zap.Error(err))
+		}
+	case !r.w.cfg.Diff && snapshot.InWorkTree(r.dir.Spec.Dir):
+		d.Reason = runs.DiffOff
+	default:
+		return nil
+	}
+	for _, body := range d.Notes(rand.Text()) {
+		for moved := true; moved; {
+			err := r.append(ctx, time.Now(), runs.Note, 0, body)
+			if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// limited calls f when fewer than maxSnapshots calls are running, or when a time limit that includes
+// the wait has passed.
+func (w *Worker) limited(ctx context.Context, within time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	select {
+	case w.snapshots <- struct{}{}:
+		defer func() { <-w.snapshots }()
+	case <-ctx.Done():
+	}
+	return f(ctx)
+}

@@ -1,0 +1,240 @@
+package snapshot
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of a diff.
+const (
+	maxListed    = 200       // files in the list
+	maxPath      = 512       // bytes of JSON of a path
+	maxPatch     = 256 << 10 // bytes of JSON of the patch
+	maxFilePatch = 64 << 10  // bytes of JSON of the patch of a file
+	minRoom      = 4 << 10   // bytes of JSON that are left when reading continues
+)
+
+// compare returns the difference of two trees, without the files outside the directory.
+func (r *repository) compare(ctx context.Context, before, after string) (d runs.Diff, err error) {
+	if before == after {
+		return d, nil
+	}
+	// Without a work tree and an index git reads no .gitattributes, which could hide the content of files.
+	bare := *r
+	bare.root = r.dir
+	bare.env = append(r.env[:len(r.env):len(r.env)], "GIT_WORK_TREE="+r.dir, "GIT_INDEX_FILE="+r.dir+"/none")
+	command := []string{"diff-tree", "-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/",
+		"--dst-prefix=b/", "--submodule=short"}
+	if r.below != "." {
+		command = append(command, "--relative="+r.below+"/")
+	}
+	list := func(form ...string) []string {
+		return append(append(command[:len(command):len(command)], form...), before, after)
+	}
+	s := stat{d: &d}
+	if err := bare.each(ctx, nil, s.field, list("--raw", "--numstat", "-z")...); err != nil {
+		return d, err
+	}
+	p := patch{d: &d}
+	err = bare.read(ctx, nil, p.read, list("-p")...)
+	if errors.Is(err, errFull) {
+		err = nil
+	}
+	d.Patch = strings.ToValidUTF8(p.text.String(), "\uFFFD")
+	return d, err
+}
+
+// stat reads the output of git diff-tree --raw --numstat -z: all files with their kind, then all
+// with their numbers of lines, in the same order.
+type stat struct {
+	d       *runs.Diff
+	file    runs.DiffFile // in progress
+	missing int           // names of it that follow
+	at      int           // of the file whose numbers are next
+}
+
+var kinds = map[byte]string{'A': "added", 'D': "deleted", 'R': "renamed", 'T': "type"}
+
+func (s *stat) field(field string) error {
+	switch {
+	case s.missing == 2:
+		s.file.From, s.missing = name(field), 1
+	case s.missing == 1:
+		s.missing = 0
+		if s.file.Path = name(field); s.file.Kind != "" {
+			if s.d.Files++; s.d.Files <= maxListed {
+				s.d.Listed = append(s.d.Listed, s.file)
+			}
+		}
+	case strings.HasPrefix(field, ":"):
+		words := strings.Fields(field)
+		letter := words[len(words)-1][0]
+		s.file, s.missing = runs.DiffFile{Kind: kinds[letter]}, 1
+		if s.file.Kind == "" {
+			s.file.Kind = "modified"
+		}
+		if letter == 'R' || letter == 'C' {
+			s.missing = 2
+		}
+	default:
+		s.numbers(field)
+	}
+	return nil
+}
+
+// numbers reads the numbers of lines of the next file: "-" of a binary one.
+func (s *stat) numbers(field string) {
+	part := strings.SplitN(field, "\t", 3)
+	if len(part) != 3 {
+		return
+	}
+	added, err := strconv.ParseInt(part[0], 10, 64)
+	removed, err2 := strconv.ParseInt(part[1], 10, 64)
+	s.d.Added += added
+	s.d.Removed += removed
+	if s.at < len(s.d.Listed) {
+		f := &s.d.Listed[s.at]
+		f.Added, f.Removed, f.Binary = added, removed, err != nil || err2 != nil
+	}
+	s.at++
+	if part[2] == "" { // both names follow
+		s.file, s.missing = runs.DiffFile{}, 2
+	}
+}
+
+// name returns a path as valid, short text without secrets.
+func name(path string) string {
+	path = runs.Redact(strings.ToValidUTF8(path, "\uFFFD"))
+	for bounds.StringSize(path) > maxPath {
+		path = path[:bounds.Cut(path, len(path)*7/8)]
+	}
+	return path
+}
+
+// errFull ends the reading of a patch that is full.
+var errFull = errors.New("the patch is full")
+
+// patch collects the patch of a diff, hunk by hunk: one that does not fit is left out.
+type patch struct {
+	d     *runs.Diff
+	text  strings.Builder
+	used  int             // bytes of JSON of the text
+	file  int             // number of the file, from 1
+	head  string          // header of the file, until it is written
+	size  int             // bytes of JSON of the file so far
+	block strings.Builder // the header or the hunk that is being read
+	over  bool            // the block is too large
+	hunk  bool            // the block is a hunk
+	key   bool            // the lines are of a PEM block
+}
+
+func (p *patch) read(out io.Reader) error {
+	r := bufio.NewReaderSize(out, maxFilePatch)
+	for inLine := false; ; {
+		line, more, err := r.ReadLine()
+		if err != nil {
+			p.end()
+			p.finish()
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+		switch {
+		case inLine || more: // longer than a file may be
+			p.over = true
+		default:
+			if err := p.line(string(line)); err != nil {
+				return err
+			}
+		}
+		inLine = more
+	}
+}
+
+func (p *patch) line(line string) error {
+	switch {
+	case strings.HasPrefix(line, "diff --git "):
+		p.end()
+		p.finish()
+		if p.used > maxPatch-minRoom {
+			p.d.Truncated = true
+			return errFull
+		}
+		p.file++
+		p.size, p.hunk = 0, false
+	case strings.HasPrefix(line, "@@ "):
+		p.end()
+		p.hunk, p.key = true, false
+	}
+	if !p.over {
+		p.block.WriteString(p.redact(line))
+		p.block.WriteByte('\n')
+		p.over = p.block.Len() > maxFilePatch
+	}
+	return nil
+}
+
+// redact redacts a line behind its first character, so that the patch keeps its form. All
+// lines of a PEM block are secret.
+func (p *patch) redact(line string) string {
+	if line == "" || !p.hunk || strings.HasPrefix(line, "@@ ") {
+		return runs.Redact(line)
+	}
+	mark, text := line[:1], line[1:]
+	if p.key || strings.Contains(text, "-----BEGIN ") {
+		p.key = !strings.Contains(text, "-----END ")
+		return mark + "[redacted]"
+	}
+	return mark + runs.Redact(text)
+}
+
+// end ends the header or the hunk that is being read.
+func (p *patch) end() {
+	block := p.block.String()
+	p.block.Reset()
+	size := bounds.StringSize(block)
+	over := p.over || p.size+size > maxFilePatch || p.used+bounds.StringSize(p.head)+size > maxPatch
+	p.over = false
+	switch {
+	case p.file == 0:
+		return
+	case over:
+		p.cut()
+		return
+	case p.hunk:
+		p.write(p.head + block)
+		p.head = ""
+	default:
+		p.head = block
+	}
+	p.size += size
+}
+
+func (p *patch) write(text string) {
+	p.text.WriteString(text)
+	p.used += bounds.StringSize(text)
+}
+
+// cut notes that the patch lacks a part of the file.
+func (p *patch) cut() {
+	p.d.Truncated = true
+	if p.file <= len(p.d.Listed) {
+		p.d.Listed[p.file-1].Truncated = true
+	}
+}
+
+// finish ends a file. The header of one that has no hunks, such as a binary one, is kept.
+func (p *patch) finish() {
+	if !p.hunk {
+		p.write(p.head)
+	}
+	p.head = ""
+}
