@@ -108,11 +108,17 @@ func PrintQuestion(w io.Writer, q api.Question) error {
 	}{q.Run, q})
 }
 
+// Ticker has a status line: a [Renderer] or a [Timeline].
+type Ticker interface {
+	Tick(now time.Time) error
+	Close() error
+}
+
 // Follow calls print with each item until there are no more, and returns how many
 // there were. Meanwhile it moves the time of the status line of r. It returns at the
 // end of ctx, even while the items wait for their source.
 func Follow[T any](
-	ctx context.Context, r *Renderer, items iter.Seq2[T, error], print func(T) error,
+	ctx context.Context, r Ticker, items iter.Seq2[T, error], print func(T) error,
 ) (n int, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)

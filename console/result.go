@@ -120,15 +120,7 @@ func (f *facts) add(name, value string) {
 
 // agent adds the kind and the version of the agent of a run.
 func (f *facts) agent(run *api.Run) {
-	name := Word(run.Agent)
-	version := run.Version
-	if run.Detail != nil {
-		version = cmp.Or(version, run.Detail.Version)
-	}
-	if version != "" {
-		name += " " + Word(version)
-	}
-	f.add("agent", name)
+	f.add("agent", agentOf(run))
 }
 
 func tokens(u api.Usage) string {

@@ -71,16 +71,70 @@ const maxWord = 80
 // The number of cells is an upper bound, so that a row is rather too short.
 func fold(line string, width int) []string {
 	var rows []string
-	start, cells := 0, 0
-	for i, r := range line {
-		w := cellsOf(r)
-		if cells+w > width && i > start {
-			rows = append(rows, line[start:i])
-			start, cells = i, 0
+	for {
+		n := fit(line, width)
+		rows = append(rows, line[:n])
+		if line = line[n:]; line == "" {
+			return rows
 		}
-		cells += w
 	}
-	return append(rows, line[start:])
+}
+
+// fit returns how many bytes of a line fit into a number of cells: at least one rune, and
+// no more than maxBytes, whatever marks the runes have.
+func fit(line string, width int) int {
+	used := 0
+	for i, r := range line {
+		used += cellsOf(r)
+		if i > 0 && (used > width || i > maxBytes(width)) {
+			return i
+		}
+	}
+	return len(line)
+}
+
+// maxBytes is the maximum length of a row of some cells, in bytes.
+func maxBytes(width int) int { return 64 + 16*max(width, 0) }
+
+// cells is how many columns a terminal may give a safe line.
+func cells(line string) (n int) {
+	for _, r := range line {
+		n += cellsOf(r)
+	}
+	return n
+}
+
+// cut returns as much of a safe line as fits into a number of cells, with … for the rest.
+func cut(line string, room int) string {
+	switch {
+	case cells(line) <= room && len(line) <= maxBytes(room):
+		return line
+	case room < 1:
+		return ""
+	case room == 1:
+		return "…"
+	}
+	if line = line[:fit(line, room-1)]; cells(line) > room-1 { // one wide rune
+		line = ""
+	}
+	return strings.TrimRight(line, " ") + "…"
+}
+
+// wrap is [fold] that cuts at blanks if possible.
+func wrap(line string, width int) []string {
+	var rows []string
+	for {
+		n := fit(line, width)
+		if n == len(line) {
+			return append(rows, line)
+		}
+		row := line[:n]
+		if at := strings.LastIndexByte(row, ' '); line[n] != ' ' && strings.TrimSpace(row[:at+1]) != "" {
+			row = row[:at+1]
+		}
+		line = strings.TrimPrefix(line[len(row):], " ")
+		rows = append(rows, strings.TrimRight(row, " "))
+	}
 }
 
 // cellsOf is how many columns a terminal may give a rune: none to marks that

@@ -12,15 +12,16 @@ import (
 // are printed.
 type view struct {
 	Record
-	kind    string // as subjects spell it
-	channel string
-	text    string
-	message string
-	tool    *tool
-	took    time.Duration // between a tool's call and its result; 0 if not known
-	session string
-	usage   usage
-	done    *completion
+	kind      string // as subjects spell it
+	agentKind string
+	channel   string
+	text      string
+	message   string
+	tool      *tool
+	took      time.Duration // between a tool's call and its result; 0 if not known
+	session   string
+	usage     usage
+	done      *completion
 }
 
 // tool is the tools facet.
@@ -84,6 +85,7 @@ func look(rec Record) view {
 		return v
 	}
 	var event struct {
+		AgentKind                    string `json:"agent_kind"`
 		Kind, Channel, Text, Message string
 		Data                         json.RawMessage
 	}
@@ -94,7 +96,7 @@ func look(rec Record) view {
 	if v.kind == "" {
 		v.kind = "unknown"
 	}
-	v.channel, v.text, v.message = event.Channel, event.Text, event.Message
+	v.agentKind, v.channel, v.text, v.message = event.AgentKind, event.Channel, event.Text, event.Message
 
 	var data struct {
 		Tool    *tool

@@ -1,0 +1,191 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// calls are the tool calls of a run that have no result yet, at most maxCalls of them.
+type calls struct {
+	open map[string]openCall // by id
+	last string              // id of the call on the last printed row; "": another row is the last
+}
+
+type openCall struct {
+	label string // safe
+	at    time.Time
+	files []runs.FileDetail
+	plan  bool // it changes the plan
+}
+
+// Lines of output that are printed unless all are requested.
+const (
+	linesOfSuccess = 3
+	linesOfFailure = 10
+)
+
+// call writes a tool call. Changed files are written with the result.
+func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
+	if v.tool == nil || v.tool.Phase == "delta" {
+		return
+	}
+	c, id := openCall{label(v, d), v.Time, d.Files, len(d.Plan) > 0}, v.tool.id()
+	if _, again := t.calls.open[id]; again && id != "" {
+		return
+	}
+	if t.calls.open == nil || len(t.calls.open) >= maxCalls {
+		t.calls.open = map[string]openCall{}
+	}
+	t.calls.open[id] = c
+	if len(c.files) > 0 || c.plan {
+		return
+	}
+	if d.Command != nil {
+		t.command(b, c.label, d.Command)
+	} else {
+		t.one(b, cyan, "▸ ", c.label, "")
+	}
+	if t.options.Full {
+		t.excerpt(b, Dim, d.Prompt, 0)
+		if d.Command == nil && d.Prompt == nil {
+			t.excerpt(b, Dim, d.Arguments, 0)
+		}
+	}
+	t.calls.last = id
+}
+
+// command writes a command on one row, or all of its lines.
+func (t *Timeline) command(b *strings.Builder, label string, command *runs.Excerpted) {
+	if !t.options.Full {
+		t.one(b, cyan, "", label, "")
+		return
+	}
+	for i, line := range linesOf(command) {
+		if i == 0 {
+			line = "$ " + line
+		}
+		t.row(b, cyan, "", line)
+	}
+}
+
+// result writes the result of a tool call. It names the call unless that is on the row above.
+func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
+	if v.tool == nil {
+		return
+	}
+	id := v.tool.id()
+	c, known := t.calls.open[id]
+	delete(t.calls.open, id)
+	if known {
+		v.took = v.Time.Sub(c.at)
+	} else {
+		c.label = label(v, d)
+	}
+	mark, color := "✓ ", Green
+	failed := v.tool.failed() || d.ExitCode != nil && *d.ExitCode != 0
+	if failed {
+		mark, color = "✗ ", Red
+	}
+	files := d.Files
+	if len(files) == 0 {
+		files = c.files
+	}
+	switch {
+	case len(files) > 0:
+		t.files(b, files, d.MoreFiles, mark, color, outcome(v, d))
+	case (c.plan || len(d.Plan) > 0) && !failed:
+		return
+	case known && t.calls.last == id && id != "":
+		t.one(b, color, "  "+mark, outcome(v, d), "")
+	default:
+		t.one(b, color, mark, c.label, outcome(v, d))
+	}
+	t.outputs(b, d, failed)
+}
+
+// outputs writes the output of a command, and the result of another tool if it failed.
+func (t *Timeline) outputs(b *strings.Builder, d *runs.Detail, failed bool) {
+	most := linesOfSuccess
+	if failed {
+		most = linesOfFailure
+	}
+	t.excerpt(b, Dim, d.Output, most)
+	t.excerpt(b, Dim, d.Stderr, most)
+	if d.Output == nil && (failed || t.options.Full) {
+		t.excerpt(b, Dim, d.Result, most)
+	}
+}
+
+// label describes a tool call in one line.
+func label(v view, d *runs.Detail) string {
+	name := cmp.Or(v.tool.Name, d.Tool)
+	if d.Server != "" && !strings.Contains(name, d.Server) {
+		name = d.Server + "." + name
+	}
+	name = Word(cmp.Or(name, v.tool.Kind))
+	switch {
+	case d.Command != nil:
+		lines := linesOf(d.Command)
+		if len(lines) > 1 {
+			return fmt.Sprintf("$ %s … (%d more lines)", lines[0], len(lines)-1)
+		}
+		return "$ " + strings.Join(lines, "")
+	case d.Prompt != nil:
+		return name + ": " + strings.Join(linesOf(d.Prompt)[:1], "")
+	case d.Arguments != nil:
+		return name + " " + arguments(d.Arguments.Head)
+	}
+	return name
+}
+
+// outcome describes the result of a tool call: exit code, duration, size.
+func outcome(v view, d *runs.Detail) string {
+	var facts []string
+	code := cmp.Or(v.tool.ExitCode, d.ExitCode)
+	switch {
+	case code != nil && *code != 0:
+		facts = append(facts, fmt.Sprintf("exit %d", *code))
+	case v.tool.failed():
+		facts = append(facts, "failed")
+	}
+	if v.took > 0 {
+		facts = append(facts, ShortTime(v.took))
+	}
+	if n := v.tool.Bytes.Result; n > 0 && d.Command == nil && d.Output == nil && len(d.Files) == 0 {
+		facts = append(facts, ShortBytes(n))
+	}
+	return strings.Join(facts, ", ")
+}
+
+// Limits of the arguments in a [label], in characters.
+const (
+	maxArgument  = 60
+	maxArguments = 200
+)
+
+// arguments is a short form of the arguments of a tool: the values of a JSON object behind
+// their names, a single value without.
+func arguments(text string) string {
+	parsed := gjson.Parse(text)
+	if !gjson.Valid(text) || !parsed.IsObject() {
+		return cut(flat(text), maxArguments)
+	}
+	var names, values []string
+	parsed.ForEach(func(name, value gjson.Result) bool {
+		names, values = append(names, cut(flat(name.String()), maxArgument)), append(values, flat(value.String()))
+		return len(names) < 16
+	})
+	if len(values) == 1 {
+		return cut(values[0], maxArguments)
+	}
+	for i, value := range values {
+		values[i] = names[i] + "=" + cut(value, maxArgument)
+	}
+	return cut(strings.Join(values, " "), maxArguments)
+}

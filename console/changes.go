@@ -1,0 +1,169 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// changes are the files that a run has changed.
+type changes struct {
+	paths          map[string]bool // at most maxPaths
+	more           bool            // than paths has
+	added, removed int             // lines, as far as known
+}
+
+// Limits of what is printed of changes unless all is requested, and of [changes].
+const (
+	filesShown = 10
+	diffShown  = 40 // lines of a diff
+	stepsShown = 12
+	maxPaths   = 1000
+)
+
+func (c *changes) add(f runs.FileDetail) {
+	if c.paths == nil {
+		c.paths = map[string]bool{}
+	}
+	if len(c.paths) < maxPaths {
+		c.paths[f.Path] = true
+	} else if !c.paths[f.Path] {
+		c.more = true
+	}
+	if f.Added != nil {
+		c.added += *f.Added
+	}
+	if f.Removed != nil {
+		c.removed += *f.Removed
+	}
+}
+
+func (c *changes) facts() []string {
+	if len(c.paths) == 0 {
+		return nil
+	}
+	n, files := fmt.Sprint(len(c.paths)), "files"
+	switch {
+	case c.more:
+		n = "more than " + n
+	case len(c.paths) == 1:
+		files = "file"
+	}
+	text := n + " " + files + " changed"
+	if c.added+c.removed > 0 {
+		text += fmt.Sprintf(" +%d -%d", c.added, c.removed)
+	}
+	return []string{text}
+}
+
+// files writes changed files behind a mark, and their diffs if requested. Facts are those of
+// the change.
+func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, mark, color, facts string) {
+	shown := files
+	if len(files) > filesShown && !t.options.Full {
+		shown = files[:filesShown]
+	}
+	for i, f := range files {
+		if mark == "✓ " {
+			t.changes.add(f)
+		}
+		if i >= len(shown) {
+			continue
+		}
+		var words []string
+		if f.Added != nil || f.Removed != nil {
+			words = append(words, fmt.Sprintf("+%d -%d", number(f.Added), number(f.Removed)))
+		}
+		if i == 0 && facts != "" {
+			words = append(words, facts)
+		}
+		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(f.Path), strings.Join(words, ", "))
+		if t.options.Diffs {
+			t.diff(b, f.Diff)
+		}
+	}
+	if more += len(files) - len(shown); more > 0 {
+		t.one(b, color, mark, fmt.Sprintf("… %d more files", more), "")
+	}
+}
+
+// fileMark is the letter of git for a kind of change.
+func fileMark(kind string) string {
+	if letter := map[string]string{"added": "A", "modified": "M", "deleted": "D"}[kind]; letter != "" {
+		return letter
+	}
+	return "?"
+}
+
+func number(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// diff writes a diff, its lines in the colours of git.
+func (t *Timeline) diff(b *strings.Builder, diff *runs.Excerpted) {
+	lines := linesOf(diff)
+	if more := len(lines) - diffShown; more > 0 && !t.options.Full {
+		lines = append(lines[:diffShown], fmt.Sprintf("… %d more lines", more))
+	}
+	for _, line := range lines {
+		color := ""
+		switch {
+		case strings.HasPrefix(line, "+"):
+			color = Green
+		case strings.HasPrefix(line, "-"):
+			color = Red
+		case strings.HasPrefix(line, "@@"):
+			color = cyan
+		}
+		t.row(b, color, behindBar, line)
+	}
+}
+
+// steps writes the plan if it has changed.
+func (t *Timeline) steps(b *strings.Builder, d *runs.Detail) {
+	if len(d.Plan) == 0 {
+		return
+	}
+	var rows []string
+	done := 0
+	for _, s := range d.Plan {
+		mark := "·"
+		switch s.State {
+		case "done":
+			mark = "✓"
+			done++
+		case "active":
+			mark = "▸"
+		}
+		rows = append(rows, mark+" "+flat(s.Text))
+	}
+	plan := strings.Join(rows, "\n")
+	if plan == t.plan {
+		return
+	}
+	t.plan = plan
+	from := 0
+	if len(rows) > stepsShown && !t.options.Full { // those before the first open step are known
+		from = min(max(done-1, 0), len(rows)-stepsShown)
+		rows = rows[from : from+stepsShown]
+	}
+	total := len(d.Plan) + d.MoreSteps
+	t.row(b, cyan, "▸ ", fmt.Sprintf("plan: %d of %d steps done", done, total))
+	for _, row := range rows {
+		color := ""
+		switch {
+		case strings.HasPrefix(row, "✓"):
+			color = Green
+		case strings.HasPrefix(row, "·"):
+			color = Dim
+		}
+		t.one(b, color, "  ", row, "")
+	}
+	if left := total - len(rows); left > 0 {
+		t.one(b, Dim, "  ", fmt.Sprintf("… %d more steps", left), "")
+	}
+}

@@ -1,0 +1,138 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// linesOfPrompt is how many lines of a prompt are printed unless all are requested.
+const linesOfPrompt = 5
+
+// head writes the title of a run and what it runs on.
+func (t *Timeline) head(b *strings.Builder, run *api.Run) {
+	t.begun = true
+	facts := []string{agentOf(run)}
+	for _, s := range []string{run.Model, run.WorkingDir} {
+		if s != "" {
+			facts = append(facts, Safe(s))
+		}
+	}
+	if run.Title != "" {
+		t.one(b, bold, "── ", flat(run.Title), "")
+		t.row(b, Dim, "   ", strings.Join(append(facts, Word(run.ID)), ", "))
+		return
+	}
+	t.row(b, bold, "── ", strings.Join(append(facts, Word(run.ID)), ", "))
+}
+
+// notice writes what is not a text and not of a tool: a prompt, a status, an error.
+func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
+	t.prompt(b, d.Prompt)
+	switch {
+	case v.kind == "error":
+		for _, line := range linesOf(runs.Whole(cmp.Or(v.message, "an error"))) {
+			t.row(b, Red, "! ", line)
+		}
+	case v.kind == "status" && v.usage != (usage{}):
+		t.row(b, Dim, "· ", Safe(v.message)+"  "+tokensOf(v.usage))
+	case v.kind == "status" && t.options.Full:
+		t.row(b, Dim, "· ", statusText(v))
+	case v.kind == "unknown" && t.options.Full:
+		t.row(b, Dim, "? ", "an event of a kind that is not known")
+	}
+	for _, line := range linesOf(d.Text) {
+		t.row(b, Dim, "┊ ", line)
+	}
+	if len(d.Files) > 0 {
+		t.files(b, d.Files, d.MoreFiles, "✓ ", Green, "")
+	}
+	t.stderr(b, d.Stderr)
+}
+
+// prompt writes the prompt of the user, unless it is the title that was printed.
+func (t *Timeline) prompt(b *strings.Builder, prompt *runs.Excerpted) {
+	lines := linesOf(prompt)
+	more := len(lines) - linesOfPrompt
+	switch {
+	case len(lines) == 0, len(lines) == 1 && t.run != nil && t.run.Title == lines[0]:
+		return
+	case more > 1 && !t.options.Full:
+		lines = append(lines[:linesOfPrompt], fmt.Sprintf("… %d more lines", more))
+	}
+	for _, line := range lines {
+		t.row(b, bold, "> ", line)
+	}
+}
+
+// stderr writes the end of the agent's stderr.
+func (t *Timeline) stderr(b *strings.Builder, text *runs.Excerpted) {
+	if text != nil {
+		t.row(b, Yellow, "! ", "the end of the agent's stderr:")
+		t.excerpt(b, "", text, linesOfFailure)
+	}
+}
+
+// completion writes how the run ended, after the end of its stderr if it failed.
+func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
+	color, mark := Green, "■ "
+	if v.done.failed() {
+		color = Red
+		t.stderr(b, d.Stderr)
+	}
+	facts := []string{Safe(v.done.outcome())}
+	took := v.Time.UnixMilli() - int64(t.first)
+	if t.run != nil && t.run.State.Final() && t.run.StartedAt != 0 {
+		took = lasted(t.run)
+	}
+	facts = append(facts, "took "+seconds(took))
+	if t.run != nil && t.run.Tokens != nil {
+		facts = append(facts, tokenText(t.run.Tokens))
+	}
+	t.row(b, color, mark, strings.Join(append(facts, t.changes.facts()...), ", "))
+}
+
+func tokensOf(u usage) string {
+	text := shortNumber(u.Input) + " tokens in"
+	if u.Cached > 0 {
+		text += " (" + shortNumber(u.Cached) + " cached)"
+	}
+	return text + ", " + shortNumber(u.Output) + " out"
+}
+
+// tokenText describes the tokens of a run, – if they are not known.
+func tokenText(n *api.Tokens) string {
+	if n == nil {
+		return "– tokens"
+	}
+	return shortNumber(n.Input) + " tokens in, " + shortNumber(n.Output) + " out"
+}
+
+// shortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
+func shortNumber(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 10_000:
+		return fmt.Sprintf("%.1fk", float64(n/100)/10)
+	case n < 1_000_000:
+		return fmt.Sprintf("%dk", n/1000)
+	default:
+		return fmt.Sprintf("%.1fM", float64(n/100_000)/10)
+	}
+}
+
+func agentOf(run *api.Run) string {
+	name := Word(run.Agent)
+	version := run.Version
+	if run.Detail != nil {
+		version = cmp.Or(version, run.Detail.Version)
+	}
+	if version != "" {
+		name += " " + Word(version)
+	}
+	return name
+}
