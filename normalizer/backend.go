@@ -154,7 +154,7 @@ func (opaqueDialect) Line(line []byte, out *Out) Fault {
 }
 
 // Scrubbed returns a backend that applies scrub to the texts and messages of all
-// events and to the final text. Other texts in the run record are always
+// events, to the final text, and to details. Other texts in the run record are always
 // redacted. Scrub must be deterministic, so that a replay results in the same
 // events.
 func Scrubbed(b Backend, scrub func(string) string) Backend { return scrubbed{b, scrub} }
@@ -169,6 +169,13 @@ func (s scrubbed) Dialect() Dialect { return scrubbedDialect{s.Backend.Dialect()
 type scrubbedDialect struct {
 	Dialect
 	scrub func(string) string
+}
+
+// Detail implements [Detailer]. The fold applies scrub to the details.
+func (d scrubbedDialect) Detail(line []byte, details *Details) {
+	if from, ok := d.Dialect.(Detailer); ok {
+		from.Detail(line, details)
+	}
 }
 
 func (d scrubbedDialect) Line(line []byte, out *Out) Fault {

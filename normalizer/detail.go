@@ -1,6 +1,12 @@
 package normalizer
 
-import "github.com/linesman/linesman/runs"
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+
+	"github.com/linesman/linesman/runs"
+)
 
 // Detailer is a [Dialect] that can tell what the events of a line omit, for the owner of
 // the run. Package test/fixture/backendtest tests this contract.
@@ -37,12 +43,47 @@ func (d *Details) At(i int) *runs.Detail {
 // Call returns the detail of the line's first event about the tool call with an id, which
 // may be "".
 func (d *Details) Call(id string) *runs.Detail {
-	for i := range d.events {
-		if e := &d.events[i]; (e.Kind == ToolCall || e.Kind == ToolResult) && e.item == id {
-			return d.At(i)
-		}
+	if i := d.find(id); i >= 0 {
+		return d.At(i)
 	}
 	return d.Extra()
+}
+
+// Tool returns the name of the tool of the line's first event about the tool call with an id,
+// and whether there is such an event.
+func (d *Details) Tool(id string) (name string, ok bool) {
+	i := d.find(id)
+	if i < 0 {
+		return "", false
+	}
+	return toolOf(&d.events[i]).ToolName, true
+}
+
+// find returns the index of the first event about the tool call with an id, or -1.
+func (d *Details) find(id string) int {
+	return slices.IndexFunc(d.events, func(e Event) bool {
+		if e.Kind != ToolCall && e.Kind != ToolResult {
+			return false
+		}
+		tool := toolOf(&e)
+		return tool.ItemID == id || tool.UseID == id && id != ""
+	})
+}
+
+// facetTool has the members of the facet of a tool call that details need.
+type facetTool struct {
+	ItemID   string `json:"backend_item_id"`
+	UseID    string `json:"tool_use_id"`
+	ToolName string `json:"tool_name"`
+}
+
+// toolOf reads the facet of a tool call.
+func toolOf(e *Event) facetTool {
+	var data struct {
+		Tool facetTool `json:"tool"`
+	}
+	_ = json.Unmarshal(e.Data, &data) // the zero value is no call
+	return data.Tool
 }
 
 // Extra returns a new detail that belongs to no event of the line, such as a prompt in the
@@ -60,13 +101,121 @@ const DetailToken = "detail"
 // may be nil, returns the prompt in the command line of an agent, "" if there is none.
 func NewDetailFold(b Backend, run string, maxLine int, prompt func(argv []string) string) *Fold {
 	f := NewFold(b, run, maxLine)
-	f.details = &detailer{prompt: prompt}
+	f.details = newDetailer(b, prompt)
 	return f
+}
+
+// RestoreDetailFold is [Restore] for messages with details. Details are not part of the
+// state: of stderr, the fold has what is applied to it, also what was applied to the saved one.
+func RestoreDetailFold(b Backend, record *runs.Record, state []byte, maxLine int,
+	prompt func(argv []string) string) (*Fold, error) {
+	f, err := Restore(b, record, state, maxLine)
+	if err == nil {
+		f.details = newDetailer(b, prompt)
+	}
+	return f, err
 }
 
 // detailer is the state of a fold with details.
 type detailer struct {
 	prompt func(argv []string) string
+	scrub  func(string) string // of the backend; nil: none
 	line   Details
-	stderr []byte // end of stderr
+
+	stderr    []byte // its end
+	stderrEnd int64  // offset of the next new byte
+}
+
+// maxStderr is how many bytes of the end of stderr are kept for the detail of the completion.
+const maxStderr = runs.DetailWindow
+
+func newDetailer(b Backend, prompt func(argv []string) string) *detailer {
+	d := &detailer{prompt: prompt}
+	for {
+		s, ok := b.(scrubbed)
+		if !ok {
+			return d
+		}
+		outer := d.scrub
+		if b, d.scrub = s.Backend, s.scrub; outer != nil {
+			d.scrub = func(text string) string { return outer(s.scrub(text)) }
+		}
+	}
+}
+
+// limited returns a detail with its limits enforced; nil: it is empty.
+func (d *detailer) limited(detail *runs.Detail) *runs.Detail {
+	if detail == nil {
+		return nil
+	}
+	detail.Limit(d.scrub)
+	if reflect.ValueOf(*detail).IsZero() {
+		return nil
+	}
+	return detail
+}
+
+// of returns the detail of the event with an index; nil: none. A nil detailer has none.
+func (d *detailer) of(i int) *runs.Detail {
+	if d == nil || i >= len(d.line.of) {
+		return nil
+	}
+	return d.limited(d.line.of[i])
+}
+
+// publishDetailed publishes the events of a line with their details, and then the details
+// that belong to no event.
+func (f *Fold) publishDetailed(line []byte) {
+	defer func() { f.details.line = Details{} }()
+	if from, ok := f.dialect.(Detailer); ok && !f.Record.Cancel {
+		f.details.line.events = f.out.events
+		from.Detail(line, &f.details.line)
+	}
+	f.publish(f.out.events)
+	for _, detail := range f.details.line.extra {
+		if detail = f.details.limited(detail); detail != nil {
+			f.pos.Part++
+			f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: detail})
+		}
+	}
+}
+
+// publishPrompt publishes the prompt in the command line of the first start entry.
+func (f *Fold) publishPrompt(e runs.Entry) {
+	var start runs.Start
+	if f.details.prompt == nil || f.Record.Cancel || json.Unmarshal(e.Body, &start) != nil || len(start.Argv) == 0 {
+		return
+	}
+	prompt := f.details.limited(&runs.Detail{Prompt: runs.Whole(f.details.prompt(start.Argv))})
+	if prompt != nil {
+		f.pos.Line, f.pos.Part = 0, 0
+		f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: prompt})
+	}
+}
+
+// errOut keeps the end of stderr. It has duplicates if the agent's worker was restarted.
+func (d *detailer) errOut(offset int64, b []byte) {
+	if offset < 0 || offset+int64(len(b)) <= d.stderrEnd {
+		return
+	}
+	if offset > d.stderrEnd {
+		d.stderr = nil
+	} else {
+		b = b[d.stderrEnd-offset:]
+	}
+	d.stderrEnd = max(offset, d.stderrEnd) + int64(len(b))
+	d.stderr = append(d.stderr, b[max(len(b)-maxStderr, 0):]...)
+	d.stderr = append(d.stderr[:0], d.stderr[max(len(d.stderr)-maxStderr, 0):]...)
+}
+
+// completion returns the detail of the completion; nil: none. A nil detailer has none.
+func (d *detailer) completion() *runs.Detail {
+	if d == nil || len(d.stderr) == 0 {
+		return nil
+	}
+	stderr := runs.Whole(string(d.stderr))
+	if omitted := d.stderrEnd - int64(len(d.stderr)); omitted > 0 {
+		stderr = &runs.Excerpted{Tail: stderr.Head, Omitted: int(omitted)}
+	}
+	return d.limited(&runs.Detail{Stderr: stderr})
 }

@@ -56,8 +56,6 @@ type Event struct {
 	Text    *string // TextOutput only
 	Message *string // Status and Error only
 	Data    []byte  // one JSON value, published unchanged
-
-	item string // of a tool call: its id, see [Details.Call]
 }
 
 // The channels in use.
@@ -93,9 +91,7 @@ func ErrorMessage(message string) Event {
 // ToolEvent returns the event of a step of a tool call. Kind is ToolCall or
 // ToolResult.
 func ToolEvent(kind Kind, facet Facet) Event {
-	return Event{
-		Kind: kind, Channel: &channelTool, Data: facet.appendJSON(make([]byte, 0, 352)), item: facet.ItemID,
-	}
+	return Event{Kind: kind, Channel: &channelTool, Data: facet.appendJSON(make([]byte, 0, 352))}
 }
 
 // limit enforces the limits of channel, message and data. It reports whether

@@ -98,6 +98,9 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	}
 	replay := seq <= f.state.Seen
 	f.state.Seen = max(f.state.Seen, seq)
+	if f.details != nil && e.Kind == runs.ErrOut {
+		f.details.errOut(e.Offset, e.Body)
+	}
 	output := e.Kind == runs.Out && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
 	if replay && !output {
 		return
@@ -105,13 +108,17 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.emit, f.entryMessages = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.state.Seen
-	unowned := f.Record.Unowned()
+	unowned, queued := f.Record.Unowned(), f.Record.State == runs.StateQueued
 	if !replay {
 		f.publishGap()
 		f.Record.Entry(e)
 	}
 	switch e.Kind {
-	case runs.Queued, runs.Started, runs.Note: // folded by the record
+	case runs.Queued, runs.Note: // folded by the record
+	case runs.Started: // folded by the record
+		if f.details != nil && queued {
+			f.publishPrompt(e)
+		}
 	case runs.Cancelled:
 		if unowned {
 			f.end(runs.Exit{Reason: runs.ReasonCancelled})
@@ -268,7 +275,11 @@ func (f *Fold) line(line []byte) {
 		f.out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}
 	f.ended = f.out.end
-	f.publish(f.out.events)
+	if f.details == nil {
+		f.publish(f.out.events)
+		return
+	}
+	f.publishDetailed(line)
 }
 
 func (f *Fold) tooLong(n int64) {
@@ -311,7 +322,7 @@ func (f *Fold) publishEntryEvent(e Event) {
 	}
 	f.entryMessages++
 	f.pos.Line, f.pos.Part = 0, f.entryMessages
-	f.send(e)
+	f.send(e, nil)
 }
 
 // publish publishes the events of the last folded line. After a cancel only the
@@ -326,21 +337,24 @@ func (f *Fold) publish(events []Event) {
 		if e.limit() {
 			f.Record.Dropped++
 		}
+		detail := f.details.of(i)
 		if e.Text == nil || len(*e.Text) <= bounds.MaxText {
 			f.pos.Part++
-			f.send(e)
+			f.send(e, detail)
 			continue
 		}
 		for part := range bounds.Split(*e.Text, bounds.MaxText) {
 			e.Text = &part
 			f.pos.Part++
-			f.send(e)
+			f.send(e, detail)
+			detail = nil
 		}
 	}
 }
 
-func (f *Fold) send(e Event) {
+func (f *Fold) send(e Event, detail *runs.Detail) {
 	token := e.Kind.Token()
 	f.Record.Events[token]++
-	f.emit(Message{Pos: f.pos, Token: token, Body: e.appendJSON(make([]byte, 0, e.size()), f.agent)})
+	body := e.appendJSON(make([]byte, 0, e.size()), f.agent)
+	f.emit(Message{Pos: f.pos, Token: token, Body: body, Detail: detail})
 }
