@@ -93,6 +93,9 @@ type Launch struct {
 	// Set returns variables for a task, as NAME=value, which are stronger than others. Nil:
 	// none.
 	Set func(t runs.Task) []string
+	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
+	// person: "" if there is none, or if it is not certain. Nil: not known.
+	Prompt func(argv []string) string
 	// Command is the program and its first arguments, as configured.
 	Command []string
 }
@@ -136,12 +139,7 @@ func (t Table) OfCommand(argv []string) (Agent, bool) {
 // ProgramOf returns the base name of the program that a command line starts, also by way of
 // env and npx.
 func ProgramOf(argv []string) string {
-	for len(argv) > 1 && slices.Contains([]string{"env", "npx"}, path.Base(argv[0])) {
-		argv = argv[1:]
-		for len(argv) > 1 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=")) {
-			argv = argv[1:]
-		}
-	}
+	argv = program(argv)
 	name, _, _ := strings.Cut(path.Base(argv[0]), "@") // npx has versions
 	return cmp.Or(name, argv[0])
 }

@@ -14,7 +14,7 @@ var Agent = agent.Agent{
 		Env: "CLAUDE_CONFIG_DIR", Home: ".claude", Dir: "projects",
 		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Origin: origin,
 	},
-	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CLAUDE_CONFIG_DIR"}},
+	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CLAUDE_CONFIG_DIR"}},
 
 	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",
 }
@@ -54,4 +54,29 @@ func check(t runs.Task) error {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil
+}
+
+// flags are those of `claude`. A value that is optional counts as one.
+var flags = agent.Flags{
+	Switches: `-p --print --verbose -c --continue --dangerously-skip-permissions --allow-dangerously-skip-permissions
+		--include-partial-messages --include-hook-events --replay-user-messages --fork-session --ide
+		--strict-mcp-config --no-session-persistence --disable-slash-commands --chrome --no-chrome --bare --brief
+		--mcp-debug -h --help -v --version --safe-mode --exclude-dynamic-system-prompt-sections`,
+	Values: `--output-format --input-format --json-schema --max-turns --max-budget-usd --model --fallback-model --effort
+		--permission-mode --permission-prompt-tool --system-prompt --system-prompt-file --append-system-prompt
+		--append-system-prompt-file --settings --setting-sources --session-id -r --resume -d --debug --debug-file
+		--agent --agents -n --name --plugin-dir --plugin-url -w --worktree --from-pr --tmux --teleport
+		--remote --thinking --max-thinking-tokens --advisor`,
+	Lists: `--allowedTools --allowed-tools --disallowedTools --disallowed-tools --tools --add-dir --mcp-config
+		--betas --file`,
+}
+
+// prompt implements [agent.Launch]. Only the first argument is the prompt.
+func prompt(argv []string) string {
+	a := flags.Of(argv)
+	if len(a.Words) > 0 && !a.Unsure {
+		a.Words, a.Rest = a.Words[:1], nil
+	}
+	a.Rest = a.Rest[:min(len(a.Rest), 1)]
+	return a.Positional()
 }

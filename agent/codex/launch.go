@@ -1,6 +1,8 @@
 package codex
 
 import (
+	"slices"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -13,7 +15,7 @@ var Agent = agent.Agent{
 	Sessions: agent.Sessions{
 		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Origin: origin,
 	},
-	Launch: agent.Launch{Args: args, Check: check, Env: []string{"CODEX_HOME"}},
+	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CODEX_HOME"}},
 
 	Sandbox: "its own: commands and edits stay in the directory",
 }
@@ -61,4 +63,43 @@ func check(t runs.Task) error {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}
 	}
 	return nil
+}
+
+// flags are those of `codex exec`.
+var flags = agent.Flags{
+	Switches: `--json --experimental-json --oss --full-auto --dangerously-bypass-approvals-and-sandbox --yolo
+		--dangerously-bypass-hook-trust --skip-git-repo-check --last --all --ephemeral --search --strict-config --trust
+		--worktree --approve-for-me --ignore-user-config --ignore-rules --no-alt-screen --no-daemon
+		--include-plan-tool -h --help -V --version`,
+	Values: `-c --config --enable --disable -m --model --local-provider -p --profile -s --sandbox -C --cd --add-dir
+		--thread-source --cyber-access-program --output-schema --color -o --output-last-message -a
+		--ask-for-approval --remote --remote-auth-token-env`,
+	Lists: "-i --image",
+}
+
+// prompt implements [agent.Launch]. A lone "-" is stdin.
+func prompt(argv []string) string {
+	a := flags.Of(argv)
+	at := slices.IndexFunc(a.Words, func(word string) bool { return word == "exec" || word == "e" })
+	if at < 0 {
+		return ""
+	}
+	if a.Words = a.Words[at+1:]; len(a.Words) > 0 && (a.Words[0] == "resume" || a.Words[0] == "fork") {
+		a.Words = a.Words[1:]
+		switch { // the id of the thread comes first
+		case slices.Contains(a.Switches, "--last"):
+		case len(a.Words) > 0:
+			a.Words = a.Words[1:]
+		case len(a.Rest) > 0:
+			a.Rest = a.Rest[1:]
+		}
+	}
+	switch text := a.Positional(); text {
+	case "-":
+		return ""
+	case "-\n":
+		return "-" // see args
+	default:
+		return text
+	}
 }

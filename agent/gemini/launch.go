@@ -1,6 +1,8 @@
 package gemini
 
 import (
+	"cmp"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -11,7 +13,7 @@ var Agent = agent.Agent{
 	Program: "gemini", JSONFlag: "stream-json", JSONCall: "gemini --output-format stream-json -p",
 	Install: "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check,
+		Args: args, Check: check, Prompt: prompt,
 		// Without its launcher, the program that is started is the one that signals reach.
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},
@@ -52,4 +54,21 @@ func check(t runs.Task) error {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil
+}
+
+// flags are those of `gemini`.
+var flags = agent.Flags{
+	Switches: `-d --debug -s --sandbox -y --yolo --skip-trust -l --list-extensions --list-sessions --screen-reader
+		--raw-output --accept-raw-output-risk --acp --experimental-acp -h --help -v --version -a --all-files
+		--show-memory-usage -c --checkpointing`,
+	Values: `-m --model --approval-mode -o --output-format -r --resume --session-id --delete-session -w --worktree
+		--sandbox-image --proxy --telemetry-target --session-file`,
+	Lists:  `--allowed-mcp-server-names --allowed-tools -e --extensions --include-directories --policy --admin-policy`,
+	Prompt: "-p --prompt -i --prompt-interactive",
+}
+
+// prompt implements [agent.Launch].
+func prompt(argv []string) string {
+	a := flags.Of(argv)
+	return cmp.Or(a.Prompt, a.Positional())
 }

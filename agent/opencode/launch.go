@@ -13,7 +13,7 @@ var Agent = agent.Agent{
 	Program: "opencode", JSONFlag: "json", JSONCall: "opencode run --format json",
 	Install: "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check, Set: permissions,
+		Args: args, Check: check, Prompt: prompt, Set: permissions,
 		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 	},
 
@@ -60,4 +60,23 @@ func check(t runs.Task) error {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session: ses_ and letters and digits"}
 	}
 	return nil
+}
+
+// flags are those of `opencode run`.
+var flags = agent.Flags{
+	Switches: `-c --continue --fork --share --thinking --print-logs --pure --auto -i --interactive
+		--dangerously-skip-permissions --no-replay --mini -h --help -v --version`,
+	Values: `--command -s --session -m --model --agent --format --title --attach -p --password -u --username --dir
+		--port --variant --log-level`,
+	Lists: "-f --file",
+}
+
+// prompt implements [agent.Launch]. The message of a command is its arguments.
+func prompt(argv []string) string {
+	a := flags.Of(argv)
+	if len(a.Words) == 0 || a.Words[0] != "run" {
+		return ""
+	}
+	a.Words = a.Words[1:]
+	return a.Positional()
 }
