@@ -21,6 +21,9 @@ type Details struct {
 	events []Event
 	of     []*runs.Detail // of events, by index
 	extra  []*runs.Detail
+
+	calls []facetTool    // of events, by index; nil: not read so far
+	index map[string]int // in events, by the ids of calls
 }
 
 // Events returns the events of the line. They must not be changed.
@@ -56,18 +59,34 @@ func (d *Details) Tool(id string) (name string, ok bool) {
 	if i < 0 {
 		return "", false
 	}
-	return toolOf(&d.events[i]).ToolName, true
+	return d.calls[i].ToolName, true
 }
 
-// find returns the index of the first event about the tool call with an id, or -1.
+// find returns the index of the first event about the tool call with an id, or -1. An id is
+// that of the item or that of the call.
 func (d *Details) find(id string) int {
-	return slices.IndexFunc(d.events, func(e Event) bool {
-		if e.Kind != ToolCall && e.Kind != ToolResult {
-			return false
+	if d.index == nil {
+		d.index, d.calls = map[string]int{}, make([]facetTool, len(d.events))
+		for i := range d.events {
+			if e := &d.events[i]; e.Kind == ToolCall || e.Kind == ToolResult {
+				d.calls[i] = toolOf(e)
+				d.add(d.calls[i].ItemID, i)
+				if use := d.calls[i].UseID; use != "" {
+					d.add(use, i)
+				}
+			}
 		}
-		tool := toolOf(&e)
-		return tool.ItemID == id || tool.UseID == id && id != ""
-	})
+	}
+	if i, ok := d.index[id]; ok {
+		return i
+	}
+	return -1
+}
+
+func (d *Details) add(id string, i int) {
+	if _, ok := d.index[id]; !ok {
+		d.index[id] = i
+	}
 }
 
 // facetTool has the members of the facet of a tool call that details need.
