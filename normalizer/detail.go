@@ -3,7 +3,6 @@ package normalizer
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 
 	"github.com/linesman/linesman/runs"
 )
