@@ -88,13 +88,16 @@ const redactMargin = 8 << 10
 // must have for [Detail.Limit]; it needs no others.
 const DetailWindow = 16<<10 + redactMargin
 
-// AddFile adds a changed file, and only counts those beyond the limit.
+// AddFile adds a changed file, and only counts those beyond the limit. A file without a path
+// is ignored.
 func (d *Detail) AddFile(f FileDetail) {
-	if len(d.Files) == maxDetailFiles {
+	switch {
+	case f.Path == "":
+	case len(d.Files) == maxDetailFiles:
 		d.MoreFiles++
-		return
+	default:
+		d.Files = append(d.Files, f)
 	}
-	d.Files = append(d.Files, f)
 }
 
 // AddStep adds a step of a to-do list with the state that the agent gave it, and only counts

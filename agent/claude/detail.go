@@ -139,7 +139,7 @@ func callDetail(d *runs.Detail, tool string, input scan.Value) {
 	default:
 		d.Server, d.Arguments = mcpServer(tool), wire.Excerpt(input)
 	}
-	if doings[tool] == wire.Edits && file.Path != "" {
+	if doings[tool] == wire.Edits {
 		d.AddFile(file)
 	}
 }

@@ -49,7 +49,7 @@ func callDetail(d *runs.Detail, tool string, parameters scan.Value) {
 	default:
 		d.Arguments = wire.Excerpt(parameters)
 	}
-	if activities[tool] == wire.Edits && file.Path != "" {
+	if activities[tool] == wire.Edits {
 		d.AddFile(file)
 	}
 }

@@ -37,9 +37,6 @@ func diffDetail(d *runs.Detail, list scan.Value, diff string) {
 	const begin = "diff --git "
 	parts := strings.SplitAfter("\n"+diff, "\n"+begin)[1:]
 	for _, f := range files {
-		if f.Path == "" {
-			continue
-		}
 		kinds := map[string]string{"add": "added", "delete": "deleted"}
 		file := runs.FileDetail{Path: f.Path, Kind: cmp.Or(kinds[f.Kind], "modified")}
 		if d.MoreFiles > 0 {
