@@ -107,14 +107,18 @@ func (d *Detail) AddStep(text, state string) {
 		d.MoreSteps++
 		return
 	}
-	step := PlanStep{Text: text, State: "pending"}
-	switch state {
-	case "completed", "complete", "done":
-		step.State = "done"
+	d.Plan = append(d.Plan, PlanStep{text, stepState(state)})
+}
+
+// stepState returns the state of a step, by the name that an agent gave it.
+func stepState(name string) string {
+	switch name {
+	case "completed", "done":
+		return "done"
 	case "in_progress", "active":
-		step.State = "active"
+		return "active"
 	}
-	d.Plan = append(d.Plan, step)
+	return "pending"
 }
 
 // Limit redacts the texts and enforces the limits. Scrub, unless it is nil, replaces
@@ -162,14 +166,16 @@ func (d *Detail) redact(redact func(string) string) {
 	for i := range d.Files {
 		f := &d.Files[i]
 		name(&f.Path, maxDetailPath)
-		f.Kind = cutName(f.Kind, maxDetailName)
+		if f.Kind != "added" && f.Kind != "deleted" {
+			f.Kind = "modified"
+		}
 		f.Diff.redact(maxDetailDiff, redact)
 	}
 	d.MoreSteps += max(len(d.Plan)-maxDetailSteps, 0)
 	d.Plan = d.Plan[:min(len(d.Plan), maxDetailSteps)]
 	for i := range d.Plan {
 		name(&d.Plan[i].Text, maxDetailStep)
-		d.Plan[i].State = cutName(d.Plan[i].State, maxDetailName)
+		d.Plan[i].State = stepState(d.Plan[i].State)
 	}
 }
 
