@@ -12,10 +12,10 @@ import (
 
 // Detail implements [normalizer.Detailer].
 func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
-	line := wire.Root(raw)
-	logged := wire.At(line, "sessionId").IsString()
-	content := wire.At(line, "message", "content")
-	switch wire.At(line, "type").Text() {
+	line := wire.Object(wire.Root(raw))
+	logged := line["sessionId"].IsString()
+	content := wire.At(line["message"], "content")
+	switch line["type"].Text() {
 	case "assistant":
 		wire.Each(content, func(block scan.Value) {
 			id := wire.ID(wire.At(block, "id"))
@@ -41,27 +41,27 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 
 // prompted reports whether a line of a session log has a prompt: of the user, or as the first
 // message of the log of a sub-agent.
-func prompted(line scan.Value) bool {
-	source := wire.At(line, "promptSource")
+func prompted(line map[string]scan.Value) bool {
+	source := line["promptSource"]
 	if source.Kind == scan.Absent {
-		return wire.At(line, "parentUuid").Kind == scan.Null && !wire.True(wire.At(line, "isMeta"))
+		return line["parentUuid"].Kind == scan.Null && !wire.True(line["isMeta"])
 	}
 	return source.IsString() && !source.Equal("system")
 }
 
 // systemDetail adds the prompt of a sub-agent that starts, or the summary of what ended in
 // the background.
-func systemDetail(line scan.Value, d *runs.Detail) {
-	switch wire.At(line, "subtype").Text() {
+func systemDetail(line map[string]scan.Value, d *runs.Detail) {
+	switch line["subtype"].Text() {
 	case "task_started":
-		d.Prompt = wire.Excerpt(wire.At(line, "prompt"))
+		d.Prompt = wire.Excerpt(line["prompt"])
 		if d.Prompt == nil {
-			d.Text = wire.Excerpt(wire.At(line, "description"))
+			d.Text = wire.Excerpt(line["description"])
 		}
 	case "task_progress":
-		d.Text = wire.Excerpt(wire.At(line, "description"))
+		d.Text = wire.Excerpt(line["description"])
 	case "task_notification":
-		d.Text = wire.Excerpt(wire.At(line, "summary"))
+		d.Text = wire.Excerpt(line["summary"])
 	}
 }
 
@@ -107,35 +107,35 @@ func mcpServer(tool string) string {
 
 // callDetail adds the input of a tool.
 func callDetail(d *runs.Detail, tool string, input scan.Value) {
-	at := func(key string) scan.Value { return wire.At(input, key) }
-	path := wire.Either(at("file_path"), at("notebook_path"))
+	at := wire.Object(input)
+	path := wire.Either(at["file_path"], at["notebook_path"])
 	file := runs.FileDetail{Path: wire.Text(path, runs.DetailWindow), Kind: "modified"}
 	switch tool {
 	case "Bash":
-		d.Command = wire.Command(at("command"))
+		d.Command = wire.Command(at["command"])
 	case "Write":
-		wire.Change(&file, scan.Value{}, at("content"))
+		wire.Change(&file, scan.Value{}, at["content"])
 		file.Added, file.Removed = nil, nil // the result tells what the file was before
 	case "Edit":
-		wire.Change(&file, at("old_string"), at("new_string"))
-		if wire.True(at("replace_all")) {
+		wire.Change(&file, at["old_string"], at["new_string"])
+		if wire.True(at["replace_all"]) {
 			file.Added, file.Removed = nil, nil
 		}
 	case "MultiEdit":
-		wire.Each(at("edits"), func(edit scan.Value) {
+		wire.Each(at["edits"], func(edit scan.Value) {
 			wire.Change(&file, wire.At(edit, "old_string"), wire.At(edit, "new_string"))
 		})
 	case "NotebookEdit":
-		wire.Change(&file, scan.Value{}, at("new_source"))
+		wire.Change(&file, scan.Value{}, at["new_source"])
 		file.Added, file.Removed = nil, nil
 	case "TodoWrite":
-		wire.Plan(d, at("todos"), "content")
+		wire.Plan(d, at["todos"], "content")
 	case "Task", "Agent":
-		d.Prompt, d.Text = wire.Excerpt(at("prompt")), wire.Excerpt(at("description"))
+		d.Prompt, d.Text = wire.Excerpt(at["prompt"]), wire.Excerpt(at["description"])
 	case "WebSearch":
-		d.Arguments = wire.Excerpt(at("query"))
+		d.Arguments = wire.Excerpt(at["query"])
 	case "WebFetch":
-		d.Arguments = wire.Excerpt(at("url"))
+		d.Arguments = wire.Excerpt(at["url"])
 	default:
 		d.Server, d.Arguments = mcpServer(tool), wire.Excerpt(input)
 	}
@@ -145,7 +145,7 @@ func callDetail(d *runs.Detail, tool string, input scan.Value) {
 }
 
 // resultDetails adds the results of tools, and returns their number.
-func resultDetails(line, content scan.Value, out *normalizer.Details) (results int) {
+func resultDetails(line map[string]scan.Value, content scan.Value, out *normalizer.Details) (results int) {
 	wire.Each(content, func(block scan.Value) {
 		if wire.At(block, "type").Equal("tool_result") {
 			results++
@@ -153,7 +153,7 @@ func resultDetails(line, content scan.Value, out *normalizer.Details) (results i
 	})
 	var more scan.Value // of the only result
 	if results == 1 {
-		more = wire.Either(wire.At(line, "tool_use_result"), wire.At(line, "toolUseResult"))
+		more = wire.Either(line["tool_use_result"], line["toolUseResult"])
 	}
 	wire.Each(content, func(block scan.Value) {
 		id := wire.ID(wire.At(block, "tool_use_id"))
@@ -168,22 +168,22 @@ func resultDetails(line, content scan.Value, out *normalizer.Details) (results i
 func resultDetail(d *runs.Detail, tool string, block, more scan.Value) {
 	content := wire.At(block, "content")
 	failed := wire.True(wire.At(block, "is_error"))
-	at := func(key string) scan.Value { return wire.At(more, key) }
+	at := wire.Object(more)
 	switch {
 	case doings[tool] == wire.Runs:
-		d.Output, d.Stderr = texts(content), wire.Excerpt(at("stderr"))
-		if at("stdout").Len > 0 {
-			d.Output = wire.Excerpt(at("stdout"))
+		d.Output, d.Stderr = texts(content), wire.Excerpt(at["stderr"])
+		if at["stdout"].Len > 0 {
+			d.Output = wire.Excerpt(at["stdout"])
 		}
 		if failed && d.Output != nil {
 			d.ExitCode, d.Output.Head = exitCode(d.Output.Head)
 		}
-	case doings[tool] == wire.Edits && !failed && at("filePath").Len > 0:
+	case doings[tool] == wire.Edits && !failed && at["filePath"].Len > 0:
 		d.AddFile(edited(more))
 	case tool == "TodoWrite":
-		wire.Plan(d, at("newTodos"), "content")
+		wire.Plan(d, at["newTodos"], "content")
 	case tool == "TaskList":
-		wire.Plan(d, at("tasks"), "subject")
+		wire.Plan(d, at["tasks"], "subject")
 		fallthrough
 	default:
 		d.Server, d.Result = mcpServer(tool), texts(content)

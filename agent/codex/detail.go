@@ -13,31 +13,28 @@ import (
 
 // Detail implements [normalizer.Detailer].
 func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
-	line := wire.Root(raw)
-	payload := wire.At(line, "payload")
-	switch typ := wire.At(line, "type").Text(); {
-	case strings.HasPrefix(typ, "item."):
-		item := wire.At(line, "item")
-		if item.Kind != scan.Object { // legacy format: the item's fields are at the top level
-			item = line
-		}
-		id := wire.Either(wire.At(item, "id"), wire.At(line, "item_id"))
-		itemDetail(item, wire.Either(wire.At(item, "type"), wire.At(item, "item_type")).Text(), id, out)
+	line := wire.Object(wire.Root(raw))
+	payload := wire.Object(line["payload"])
+	switch typ := line["type"].Text(); {
+	case strings.HasPrefix(typ, "item.") && line["item"].Kind == scan.Object:
+		item := wire.Object(line["item"])
+		itemDetail(item, wire.Either(item["type"], item["item_type"]).Text(), item["id"], out)
+	case strings.HasPrefix(typ, "item."): // legacy format: the item's fields are at the top level
+		itemDetail(line, line["item_type"].Text(), line["item_id"], out)
 	case typ == "event_msg":
 		messageDetail(payload, out)
 	case typ == "response_item":
 		responseDetail(payload, out)
 	case typ == "compacted" && len(out.Events()) > 0:
-		out.At(0).Text = wire.Excerpt(wire.At(payload, "message"))
+		out.At(0).Text = wire.Excerpt(payload["message"])
 	}
 }
 
 // itemDetail adds the detail of an item. Session logs have the same items with other names
 // of their types.
-func itemDetail(item scan.Value, typ string, id scan.Value, out *normalizer.Details) {
-	at := func(path ...string) scan.Value { return wire.At(item, path...) }
+func itemDetail(at map[string]scan.Value, typ string, id scan.Value, out *normalizer.Details) {
 	if typ == "todo_list" && len(out.Events()) > 0 {
-		wire.Each(at("items"), func(step scan.Value) {
+		wire.Each(at["items"], func(step scan.Value) {
 			state := ""
 			if wire.True(wire.At(step, "completed")) {
 				state = "completed"
@@ -52,21 +49,21 @@ func itemDetail(item scan.Value, typ string, id scan.Value, out *normalizer.Deta
 	d := out.Call(trimmedText(id))
 	switch cmp.Or(itemKinds[typ], typ) {
 	case "command_execution":
-		d.Command = wire.Command(at("command"))
-		d.Output = wire.Excerpt(wire.Either(at("aggregated_output"), at("output"), at("stdout")))
-		d.Stderr = wire.Excerpt(wire.Either(at("stderr"), at("err"), at("error_output")))
+		d.Command = wire.Command(at["command"])
+		d.Output = wire.Excerpt(wire.Either(at["aggregated_output"], at["output"], at["stdout"]))
+		d.Stderr = wire.Excerpt(wire.Either(at["stderr"], at["err"], at["error_output"]))
 	case "file_change":
-		changes(d, at("changes"))
-		d.Stderr = wire.Excerpt(at("stderr"))
+		changes(d, at["changes"])
+		d.Stderr = wire.Excerpt(at["stderr"])
 	case "mcp_tool_call":
-		d.Server, d.Arguments = at("server").Text(), wire.Excerpt(at("arguments"))
-		d.Result = wire.Excerpt(wire.Either(at("error", "message"), at("result")))
+		d.Server, d.Arguments = at["server"].Text(), wire.Excerpt(at["arguments"])
+		d.Result = wire.Excerpt(wire.Either(wire.At(at["error"], "message"), at["result"]))
 	case "web_search":
-		d.Arguments = wire.Excerpt(wire.Either(at("query"), at("action", "query")))
+		d.Arguments = wire.Excerpt(wire.Either(at["query"], wire.At(at["action"], "query")))
 	case "collab_tool_call":
-		d.Prompt = wire.Excerpt(at("prompt"))
+		d.Prompt = wire.Excerpt(at["prompt"])
 		var answers []string
-		wire.EachMember(at("agents_states"), func(_ string, state scan.Value) {
+		wire.EachMember(at["agents_states"], func(_ string, state scan.Value) {
 			if text := wire.At(state, "message").Text(); text != "" {
 				answers = append(answers, text)
 			}
@@ -102,24 +99,23 @@ func changes(d *runs.Detail, v scan.Value) {
 }
 
 // messageDetail adds the detail of an event_msg of a session log.
-func messageDetail(payload scan.Value, out *normalizer.Details) {
-	at := func(path ...string) scan.Value { return wire.At(payload, path...) }
-	item := at("item")
-	switch typ := at("type").Text(); {
-	case typ == "item_completed" && wire.At(item, "type").Equal("UserMessage"):
+func messageDetail(at map[string]scan.Value, out *normalizer.Details) {
+	item := wire.Object(at["item"])
+	switch typ := at["type"].Text(); {
+	case typ == "item_completed" && item["type"].Equal("UserMessage"):
 		var texts []string
-		wire.Each(wire.At(item, "content"), func(part scan.Value) {
+		wire.Each(item["content"], func(part scan.Value) {
 			if text := wire.At(part, "text").Text(); text != "" {
 				texts = append(texts, text)
 			}
 		})
 		out.Extra().Prompt = runs.Whole(strings.Join(texts, "\n"))
 	case typ == "item_completed":
-		itemDetail(item, wire.At(item, "type").Text(), wire.At(item, "id"), out)
+		itemDetail(item, item["type"].Text(), item["id"], out)
 	case typ == "user_message":
-		out.Extra().Prompt = wire.Excerpt(at("message"))
-	case typ == "patch_apply_end" && wire.True(at("success")):
-		changes(out.Extra(), at("changes"))
+		out.Extra().Prompt = wire.Excerpt(at["message"])
+	case typ == "patch_apply_end" && wire.True(at["success"]):
+		changes(out.Extra(), at["changes"])
 	}
 }
 
@@ -127,27 +123,26 @@ func messageDetail(payload scan.Value, out *normalizer.Details) {
 var shells = map[string]bool{"exec_command": true, "shell": true, "shell_command": true, "local_shell": true}
 
 // responseDetail adds the detail of a response_item of a session log: a call, or its result.
-func responseDetail(payload scan.Value, out *normalizer.Details) {
-	at := func(path ...string) scan.Value { return wire.At(payload, path...) }
-	id := cmp.Or(trimmedText(at("call_id")), trimmedText(at("id")))
-	if at("type").Equal("web_search_call") {
-		id = trimmedText(at("id"))
+func responseDetail(at map[string]scan.Value, out *normalizer.Details) {
+	id := cmp.Or(trimmedText(at["call_id"]), trimmedText(at["id"]))
+	if at["type"].Equal("web_search_call") {
+		id = trimmedText(at["id"])
 	}
 	tool, ok := out.Tool(id)
 	if !ok {
 		return
 	}
 	d := out.Call(id)
-	switch at("type").Text() {
+	switch at["type"].Text() {
 	case "web_search_call":
-		d.Arguments = wire.Excerpt(wire.Either(at("action", "query"), at("action", "url")))
+		d.Arguments = wire.Excerpt(wire.Either(wire.At(at["action"], "query"), wire.At(at["action"], "url")))
 	case "function_call", "custom_tool_call", "local_shell_call", "tool_search_call":
-		if server, ok := strings.CutPrefix(at("namespace").Text(), "mcp__"); ok {
+		if server, ok := strings.CutPrefix(at["namespace"].Text(), "mcp__"); ok {
 			d.Server = server
 		}
-		callDetail(d, tool, wire.Either(at("arguments"), at("input"), at("action")))
+		callDetail(d, tool, wire.Either(at["arguments"], at["input"], at["action"]))
 	default:
-		outputDetail(d, tool, at("output"))
+		outputDetail(d, tool, at["output"])
 	}
 }
 

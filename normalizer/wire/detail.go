@@ -37,6 +37,26 @@ func At(v scan.Value, path ...string) scan.Value {
 	return v
 }
 
+// Object returns the members of an object that was scanned before, by their keys, in one pass:
+// at most maxMembers. The first of duplicate keys counts.
+func Object(v scan.Value) map[string]scan.Value {
+	members := map[string]scan.Value{}
+	var s scan.Scanner
+	s.Reset(v.Raw)
+	for ok := v.Kind == scan.Object && s.Object(); ok && s.Next() && len(members) < maxMembers; {
+		key := string(s.Key())
+		if _, again := members[key]; again {
+			s.Skip()
+			continue
+		}
+		members[key] = s.Value()
+	}
+	return members
+}
+
+// maxMembers is the number of members of an object that are read for a detail.
+const maxMembers = 256
+
 // Either returns the first of some values that is a string or a number, an object or a list.
 func Either(values ...scan.Value) scan.Value {
 	for _, v := range values {
