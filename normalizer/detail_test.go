@@ -49,7 +49,8 @@ func expectDetails(t *testing.T, got []normalizer.Message, want ...string) {
 	}
 }
 
-const callLine = `{"type":"item.started","item":{"id":"i","type":"command_execution","command":"/bin/bash -lc 'make'"}}` + "\n"
+const callLine = `{"type":"item.started","item":{"id":"i","type":"command_execution",` +
+	`"command":"/bin/bash -lc 'make'"}}` + "\n"
 
 // The start entry tells the prompt, and only the first one.
 func TestThePromptOfTheFirstStartIsADetail(t *testing.T) {
@@ -191,7 +192,8 @@ func TestDetailsAreScrubbed(t *testing.T) {
 	}
 	b := normalizer.Scrubbed(normalizer.Scrubbed(codex.Backend{}, scrub("INNER", "OUTER")), scrub("OUTER", "[gone]"))
 	r := newDetailed(b)
-	r.entry(runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run", Argv: []string{"codex", "INNER"}})})
+	start := runs.Start{Source: "run", Argv: []string{"codex", "INNER"}}
+	r.entry(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
 	r.out(0, strings.ReplaceAll(callLine, "make", "echo INNER OUTER")+
 		`{"type":"item.completed","item":{"type":"todo_list","items":[{"text":"INNER"}]}}`+"\n")
 	r.entry(runs.Entry{Kind: runs.ErrOut, Body: []byte("INNER")})
@@ -204,7 +206,7 @@ func TestDetailsAreScrubbed(t *testing.T) {
 // A fault has no detail, and none of an earlier line.
 func TestFaultsHaveNoDetails(t *testing.T) {
 	r := newDetailed(codex.Backend{})
-	r.out(0, callLine+`{"type":"item.started","item":{"id":"i","type":"command_execution","command":"x"}`+"\n{oops\n"+callLine)
+	r.out(0, callLine+callLine[:60]+"\n{oops\n"+callLine)
 	expectDetails(t, r.got, `1.1 tool_call {"command":{"head":"make"}}`, `4.1 tool_call {"command":{"head":"make"}}`)
 }
 

@@ -102,7 +102,8 @@ func TestDiffsOfFiles(t *testing.T) {
 		diff           string
 		added, removed int
 	}{
-		{"hunks", func(f *runs.FileDetail) { f.SetDiff("@@ -1 +1,2 @@\n-a\n+b\n+c\n") }, "@@ -1 +1,2 @@\n-a\n+b\n+c\n", 2, 1},
+		{"hunks", func(f *runs.FileDetail) { f.SetDiff("@@ -1 +1,2 @@\n-a\n+b\n+c\n") },
+			"@@ -1 +1,2 @@\n-a\n+b\n+c\n", 2, 1},
 		{"header", func(f *runs.FileDetail) { f.SetDiff("--- a\n+++ b\n@@ -1 +1 @@\n--- x\n+++ y\n") },
 			"--- a\n+++ b\n@@ -1 +1 @@\n--- x\n+++ y\n", 1, 1},
 		{"no hunks", func(f *runs.FileDetail) { f.SetDiff("+a\n-b\n c") }, "+a\n-b\n c", 1, 1},
@@ -124,7 +125,8 @@ func TestDiffsOfFiles(t *testing.T) {
 
 // A secret at or near a cut is never shown in part, wherever the cut is.
 func TestSecretsAtCutsAreRedacted(t *testing.T) {
-	pem := "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA\n", 90) + "-----END RSA PRIVATE KEY-----"
+	pem := "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA\n", 90) +
+		"-----END RSA PRIVATE KEY-----"
 	secrets := []string{
 		"ghp_" + strings.Repeat("Zq9", 20), "password=" + strings.Repeat("Zq9", 40), "https://u:Zq9Zq9Zq9Zq9@host/", pem,
 		"Bearer " + strings.Repeat("Zq9.", 100), "SCRUB-" + strings.Repeat("Zq9", 10),
@@ -138,7 +140,8 @@ func TestSecretsAtCutsAreRedacted(t *testing.T) {
 		cut := rapid.SampledFrom([]int{2 << 10, 4 << 10, 8 << 10, 16 << 10}).Draw(t, "cut")
 		at := cut - rapid.IntRange(-10, len(secret)+10).Draw(t, "offset")
 		if rapid.Bool().Draw(t, "from the end") {
-			at = size - rapid.SampledFrom([]int{4 << 10, 6 << 10}).Draw(t, "tail") - rapid.IntRange(-10, len(secret)).Draw(t, "o")
+			at = size - rapid.SampledFrom([]int{4 << 10, 6 << 10}).Draw(t, "tail") -
+				rapid.IntRange(-10, len(secret)).Draw(t, "before the end")
 		}
 		at = min(max(at, 0), size)
 		filler := strings.Repeat(rapid.SampledFrom([]string{"a b\n", "x ", "é \n", "token=1 "}).Draw(t, "filler"), size/2)

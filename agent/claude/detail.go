@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -212,8 +213,8 @@ func edited(result scan.Value) runs.FileDetail {
 	}
 	var diff strings.Builder
 	wire.Each(wire.At(result, "structuredPatch"), func(hunk scan.Value) {
-		at := func(key string) string { return string(wire.At(hunk, key).Raw) }
-		diff.WriteString("@@ -" + at("oldStart") + "," + at("oldLines") + " +" + at("newStart") + "," + at("newLines") + " @@\n")
+		at := func(key string) []byte { return wire.At(hunk, key).Raw }
+		fmt.Fprintf(&diff, "@@ -%s,%s +%s,%s @@\n", at("oldStart"), at("oldLines"), at("newStart"), at("newLines"))
 		wire.Each(wire.At(hunk, "lines"), func(line scan.Value) {
 			diff.WriteString(line.Text() + "\n")
 		})

@@ -10,11 +10,13 @@ import (
 // Forms of lines that no recording has.
 func TestDetailsOfClaude(t *testing.T) {
 	call := func(name, input string) string {
-		return `{"type":"assistant","message":{"content":[{"type":"tool_use","id":"c","name":"` + name + `","input":` + input + `}]}}`
+		return `{"type":"assistant","message":{"content":[{"type":"tool_use","id":"c","name":"` + name + `","input":` +
+			input + `}]}}`
 	}
 	backendtest.MapDetails(t, claude.Backend{}, []backendtest.DetailCase{
 		{"edits", []string{
-			call("MultiEdit", `{"file_path":"/a","edits":[{"old_string":"x","new_string":"y"},{"old_string":"","new_string":"z"}]}`),
+			call("MultiEdit", `{"file_path":"/a","edits":[{"old_string":"x","new_string":"y"},`+
+				`{"old_string":"","new_string":"z"}]}`),
 			call("Edit", `{"file_path":"/a","old_string":"x","new_string":"y","replace_all":true}`),
 			call("NotebookEdit", `{"notebook_path":"/n","new_source":"x"}`),
 			call("Edit", `{}`),
@@ -24,7 +26,8 @@ func TestDetailsOfClaude(t *testing.T) {
 			`3.1 tool_call {"files":[{"path":"/n","kind":"modified","diff":{"head":"+x\n"}}]}`,
 		}},
 		{"a plan", []string{
-			call("TodoWrite", `{"todos":[{"content":"A","status":"completed"},{"content":"B","status":"in_progress"},{"content":"C"}]}`),
+			call("TodoWrite", `{"todos":[{"content":"A","status":"completed"},`+
+				`{"content":"B","status":"in_progress"},{"content":"C"}]}`),
 		}, []string{`1.1 tool_call {"plan":[{"text":"A","state":"done"},{"text":"B","state":"active"},` +
 			`{"text":"C","state":"pending"}]}`}},
 		{"sub-agents and the web", []string{
@@ -54,7 +57,8 @@ func TestDetailsOfClaude(t *testing.T) {
 			`2.1 tool_result {"output":{"head":"out"},"stderr":{"head":"err"}}`}},
 		{"prompts of session logs", []string{
 			`{"type":"user","sessionId":"s","parentUuid":null,"message":{"content":"of a sub-agent"}}`,
-			`{"type":"user","sessionId":"s","parentUuid":"p","promptSource":"typed","message":{"content":[{"type":"text","text":"Fix"}]}}`,
+			`{"type":"user","sessionId":"s","parentUuid":"p","promptSource":"typed",` +
+				`"message":{"content":[{"type":"text","text":"Fix"}]}}`,
 			`{"type":"user","sessionId":"s","parentUuid":"p","promptSource":"system","message":{"content":"no prompt"}}`,
 			`{"type":"user","sessionId":"s","parentUuid":"p","message":{"content":"no prompt"}}`,
 			`{"type":"user","sessionId":"s","parentUuid":null,"isMeta":true,"message":{"content":"no prompt"}}`,

@@ -21,8 +21,8 @@ func TestDetailsOfCodex(t *testing.T) {
 			`2.1 tool_result {"command":{"head":"make all"},"stderr":{"head":"no"}}`,
 		}},
 		{"changes with diffs", []string{
-			item(`"type":"file_change","changes":[{"path":"/a","kind":"add","diff":"+x\n"},{"path":"/b","kind":{"type":"delete"}},` +
-				`{"path":"","kind":"add"},7]`),
+			item(`"type":"file_change","changes":[{"path":"/a","kind":"add","diff":"+x\n"},` +
+				`{"path":"/b","kind":{"type":"delete"}},{"path":"","kind":"add"},7]`),
 		}, []string{`1.1 tool_result {"files":[{"path":"/a","kind":"added","added":1,"removed":0,"diff":{"head":"+x\n"}},` +
 			`{"path":"/b","kind":"deleted"}]}`}},
 		{"an MCP tool that failed", []string{
@@ -31,10 +31,12 @@ func TestDetailsOfCodex(t *testing.T) {
 			`1.1 tool_result {"server":"s","arguments":{"head":"{\"k\":1}"},"result":{"head":"no such tool"}}`,
 		}},
 		{"the legacy format", []string{
-			`{"type":"item.completed","item_id":"i","item_type":"command_execution","command":"make","aggregated_output":"ok"}`,
+			`{"type":"item.completed","item_id":"i","item_type":"command_execution","command":"make",` +
+				`"aggregated_output":"ok"}`,
 		}, []string{`1.1 tool_result {"command":{"head":"make"},"output":{"head":"ok"}}`}},
 		{"a plan with a step that is no object", []string{
-			`{"type":"item.updated","item":{"id":"i","type":"todo_list","items":[{"text":"A","completed":true},7,{"text":"B"}]}}`,
+			`{"type":"item.updated","item":{"id":"i","type":"todo_list",` +
+				`"items":[{"text":"A","completed":true},7,{"text":"B"}]}}`,
 		}, []string{`1.1 status {"plan":[{"text":"A","state":"done"},{"text":"","state":"pending"},` +
 			`{"text":"B","state":"pending"}]}`}},
 		{"secrets", []string{item(`"type":"command_execution","command":"curl -H 'Authorization: Bearer abcd1234'"`)},
@@ -49,13 +51,16 @@ func TestDetailsOfCodex(t *testing.T) {
 			`"diff":{"head":"@@\n-x\n+y\n"}},{"path":"b","kind":"deleted"}]}`}},
 		{"a patch of a session log", []string{
 			response(`"type":"custom_tool_call","call_id":"c","name":"apply_patch","input":"*** Begin Patch\n` +
-				`*** Update File: a\n*** Move to: z\n@@\n-x\n+y\n+*** w\n*** Delete File: b\n*** Add File: c\n+1\n*** End Patch\n"`),
+				`*** Update File: a\n*** Move to: z\n@@\n-x\n+y\n+*** w\n*** Delete File: b\n` +
+				`*** Add File: c\n+1\n*** End Patch\n"`),
 		}, []string{`1.1 tool_call {"files":[{"path":"z","kind":"modified","added":2,"removed":1,` +
 			`"diff":{"head":"@@\n-x\n+y\n+*** w\n"}},{"path":"b","kind":"deleted"},` +
 			`{"path":"c","kind":"added","added":1,"removed":0,"diff":{"head":"+1\n"}}]}`}},
 		{"outputs of session logs", []string{
-			response(`"type":"function_call","call_id":"c","name":"shell","arguments":"{\"command\":[\"bash\",\"-lc\",\"make\"]}"`),
-			response(`"type":"function_call_output","call_id":"c","output":"{\"output\":\"ok\",\"metadata\":{\"exit_code\":3}}"`),
+			response(`"type":"function_call","call_id":"c","name":"shell",` +
+				`"arguments":"{\"command\":[\"bash\",\"-lc\",\"make\"]}"`),
+			response(`"type":"function_call_output","call_id":"c",` +
+				`"output":"{\"output\":\"ok\",\"metadata\":{\"exit_code\":3}}"`),
 			response(`"type":"local_shell_call","call_id":"d","action":{"command":["make"]}`),
 			response(`"type":"function_call_output","call_id":"d","output":"Process exited with code 1\nOutput:\nno"`),
 			response(`"type":"function_call_output","call_id":"e","output":"text"`),

@@ -14,7 +14,8 @@ func TestDetailsOfGemini(t *testing.T) {
 	}
 	backendtest.MapDetails(t, gemini.Backend{}, []backendtest.DetailCase{
 		{"a plan", []string{
-			call("write_todos", `{"todos":[{"description":"A","status":"completed"},{"description":"B","status":"in_progress"}]}`),
+			call("write_todos", `{"todos":[{"description":"A","status":"completed"},`+
+				`{"description":"B","status":"in_progress"}]}`),
 		}, []string{`1.1 tool_call {"plan":[{"text":"A","state":"done"},{"text":"B","state":"active"}]}`}},
 		{"a search", []string{call("google_web_search", `{"query":"nats"}`)},
 			[]string{`1.1 tool_call {"arguments":{"head":"nats"}}`}},

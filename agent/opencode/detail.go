@@ -31,7 +31,8 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 	case "todowrite":
 		wire.Plan(detail, wire.Either(wire.At(state["metadata"], "todos"), input["todos"]), "content")
 	case "task":
-		detail.Prompt, detail.Text, detail.Result = wire.Excerpt(input["prompt"]), wire.Excerpt(input["description"]), output
+		detail.Prompt, detail.Text = wire.Excerpt(input["prompt"]), wire.Excerpt(input["description"])
+		detail.Result = output
 	case "webfetch":
 		detail.Arguments, detail.Result = wire.Excerpt(input["url"]), output
 	case "websearch":

@@ -18,7 +18,8 @@ func TestDetailsOfOpencode(t *testing.T) {
 		}, []string{`1.1 tool_result {"files":[{"path":"a","kind":"modified","diff":{"head":"+x\n"}}]}`}},
 		{"an edit without a diff", []string{
 			call("edit", `{"status":"completed","input":{"filePath":"a","oldString":"x","newString":"y"}}`),
-		}, []string{`1.1 tool_result {"files":[{"path":"a","kind":"modified","added":1,"removed":1,"diff":{"head":"-x\n+y\n"}}]}`}},
+		}, []string{`1.1 tool_result {"files":[{"path":"a","kind":"modified","added":1,"removed":1,` +
+			`"diff":{"head":"-x\n+y\n"}}]}`}},
 		{"a patch", []string{call("patch", `{"status":"completed","input":{"patchText":"p"}}`)},
 			[]string{`1.1 tool_result {"arguments":{"head":"{\"patchText\":\"p\"}"}}`}},
 		{"a plan without metadata", []string{
