@@ -31,7 +31,10 @@ const ExitNeedsAgent = 42
 func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
-	if x.At > 0 && x.At >= r.StartedAt && x.At <= at {
+	switch {
+	case r.WrittenAt > 0 && (x.Reason == ReasonEOF || x.Reason == ReasonIdle):
+		r.EndedAt = r.WrittenAt
+	case x.At > 0 && x.At >= r.StartedAt && x.At <= at:
 		r.EndedAt = x.At
 	}
 	r.State, r.Reason = r.outcome(x)
