@@ -36,7 +36,8 @@ const maxRetry = 512
 //	Reconnecting... 2/5 (stream disconnected before completion: ...)
 //	stream error: ...; retrying 1/5 in 204ms…
 func retry(message scan.Value, out *normalizer.Out) {
-	text := wire.Head(nil, message, maxRetry)
+	var buf [maxRetry]byte
+	text := wire.Head(buf[:0], message, maxRetry)
 	numbers, found := bytes.CutPrefix(text, []byte("Reconnecting... "))
 	if !found {
 		if _, numbers, found = bytes.Cut(text, []byte("; retrying ")); !found {
