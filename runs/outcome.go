@@ -27,7 +27,7 @@ const ExitNeedsAgent = 42
 //
 // The run ended at x.At, or else at the time of the entry, at: that of a worker
 // that took the run over may be much later. An x.At before the start or after the
-// entry is ignored.
+// entry is ignored. A session whose log has times ended when its last line was written.
 func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
