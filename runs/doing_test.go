@@ -104,7 +104,8 @@ func TestOnlyAStartedAgentIsStarting(t *testing.T) {
 
 func TestDoingIsBounded(t *testing.T) {
 	r := working("run")
-	r.Line(runs.Facts{Opened: runs.Call{ID: "a", Name: strings.Repeat("é\x1b", 100), Kind: strings.Repeat("k", 60)}}, second)
+	call := runs.Call{ID: "a", Name: strings.Repeat("é\x1b", 100), Kind: strings.Repeat("k", 60)}
+	r.Line(runs.Facts{Opened: call}, second)
 	if got := r.Doing.Tool; len(got) > 64 || strings.Contains(got, "\x1b") || got == "" {
 		t.Errorf("the name of a tool is %q", got)
 	}

@@ -32,7 +32,7 @@ func TestDoing(t *testing.T) {
 	prompt := logged(`"type":"user","promptSource":"typed","message":{"role":"user","content":"SECRET"}`)
 	ask := reply("m", `"tool_use"`, `{"type":"tool_use","id":"t","name":"AskUserQuestion","input":{}}`)
 	answer := logged(`"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}`)
-	backendtest.Doing(t, claude.Backend{}, []backendtest.DoingCase{
+	backendtest.Doing(t, claude.Backend{}, []backendtest.Case{
 		{"a turn", []string{begin, text + "}", end}, []string{"thinking", "-"}},
 		{"a tool", []string{begin, use("t", "Bash") + "}", done("t") + "}", end},
 			[]string{"thinking", "running Bash", "thinking", "-"}},

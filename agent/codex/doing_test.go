@@ -26,7 +26,7 @@ func TestDoing(t *testing.T) {
 		return responseItem(`{"type":"function_call_output","call_id":"` + name + `","output":"x"}`)
 	}
 	turn, over := eventMsg(`{"type":"task_started"}`), eventMsg(`{"type":"task_complete"}`)
-	backendtest.Doing(t, codex.Backend{}, []backendtest.DoingCase{
+	backendtest.Doing(t, codex.Backend{}, []backendtest.Case{
 		{"a turn", []string{`{"type":"thread.started","thread_id":"t"}`, begin, item("completed", "m", message), end},
 			[]string{"thinking", "-"}},
 		{"a turn that failed", []string{begin, `{"type":"turn.failed"}`}, []string{"thinking", "-"}},
@@ -40,7 +40,8 @@ func TestDoing(t *testing.T) {
 			item("completed", "r", `"type":"reasoning","text":"x"`)}, []string{"thinking", "running shell"}},
 		{"a command that outlives its turn", []string{begin, item("started", "i", command), end, begin,
 			item("started", "j", `"type":"file_change"`), item("completed", "j", `"type":"file_change"`),
-			item("completed", "i", command)}, []string{"thinking", "running shell", "-", "thinking", "running apply_patch", "thinking"}},
+			item("completed", "i", command)},
+			[]string{"thinking", "running shell", "-", "thinking", "running apply_patch", "thinking"}},
 		{"a sub-agent", []string{begin, item("started", "i", `"type":"collab_tool_call","tool":"spawn_agent"`),
 			item("completed", "i", `"type":"collab_tool_call","tool":"spawn_agent"`),
 			item("started", "j", `"type":"collab_tool_call","tool":"wait"`),
@@ -51,7 +52,8 @@ func TestDoing(t *testing.T) {
 		{"retries", []string{begin, failure("Reconnecting... 1/5 (stream disconnected)"), failure("Reconnecting... 2/5"),
 			item("completed", "m", message)}, []string{"thinking", "retrying 1/5", "retrying 2/5", "thinking"}},
 		{"retries of old versions", []string{begin, failure("stream error: x; retrying 1/5 in 204ms…"),
-			failure("stream error: x; retrying 2/5 in 1.204s…")}, []string{"thinking", "retrying 1/5 +204", "retrying 2/5 +1204"}},
+			failure("stream error: x; retrying 2/5 in 1.204s…")},
+			[]string{"thinking", "retrying 1/5 +204", "retrying 2/5 +1204"}},
 		{"a rate limit", []string{begin, failure("Reconnecting... 1/2 (exceeded retry limit, last status: 429 Too Many Requests)")},
 			[]string{"thinking", "rate-limited 1/2"}},
 		{"errors that are not retried", []string{begin, failure("Reconnecting... x/5"), failure("Reconnecting... 1"),

@@ -16,7 +16,7 @@ func TestDoing(t *testing.T) {
 	use := func(tool string) string { return `{"type":"tool_use","tool_id":"t","tool_name":"` + tool + `"}` }
 	done := `{"type":"tool_result","tool_id":"t","status":"success"}`
 	part := `{"type":"message","role":"assistant","content":"x","delta":true}`
-	backendtest.Doing(t, gemini.Backend{}, []backendtest.DoingCase{
+	backendtest.Doing(t, gemini.Backend{}, []backendtest.Case{
 		{"a turn", []string{begin, `{"type":"message","role":"user","content":"x"}`, part, part, end},
 			[]string{"thinking", "writing", "-"}},
 		{"a tool", []string{begin, part, use("run_shell_command"), done, part},

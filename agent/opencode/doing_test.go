@@ -15,7 +15,7 @@ func TestDoing(t *testing.T) {
 	const begin, end = `{"type":"step_start"}`, `{"type":"step_finish","part":{"reason":"stop"}}`
 	text := `{"type":"text","part":{"text":"x"}}`
 	tool := `{"type":"tool_use","part":{"tool":"bash","callID":"c","state":{"status":"completed"}}}`
-	backendtest.Doing(t, opencode.Backend{}, []backendtest.DoingCase{
+	backendtest.Doing(t, opencode.Backend{}, []backendtest.Case{
 		{"a turn", []string{begin, text, end}, []string{"thinking", "writing", "-"}},
 		{"steps", []string{begin, text, tool, `{"type":"step_finish","part":{"reason":"tool-calls"}}`, begin, text, end},
 			[]string{"thinking", "writing", "thinking", "writing", "-"}},
