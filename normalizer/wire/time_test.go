@@ -8,12 +8,15 @@ import (
 	"github.com/linesman/linesman/normalizer/scan"
 )
 
-// parsed is the time that package time reads, 0 for a text that is not of the form.
+// parsed is the time that package time reads, 0 for a text that is not of the form. Package
+// time reads more forms, such as an hour of one digit, but does not write them.
 func parsed(s string) int64 {
+	layout := "2006-01-02T15:04:05Z"
+	if _, fraction, ok := strings.Cut(s, "."); ok {
+		layout = "2006-01-02T15:04:05." + strings.Repeat("0", max(min(len(fraction)-1, 9), 0)) + "Z"
+	}
 	t, err := time.Parse(time.RFC3339Nano, s)
-	_, fraction, _ := strings.Cut(s, ".")
-	if err != nil || !strings.HasSuffix(s, "Z") || strings.Contains(s, ",") || len(fraction) > len("123456789Z") ||
-		t.Year() < 1970 {
+	if err != nil || t.Format(layout) != s || t.Year() < 1970 {
 		return 0
 	}
 	return t.UnixMilli()
