@@ -30,7 +30,7 @@ type Pos struct {
 	Raw  uint64 // sequence number of the entry in which the line ends
 	Line uint64 // from 1; 0 if the message is not from a line
 	Part int    // from 1; number within the line, or within the entry if Line is 0
-	Time int64  // of the entry, Unix milliseconds
+	Time int64  // of the entry, or the time in the line of a session log; Unix milliseconds
 }
 
 // Message is one event or the completion, ready for publishing.
@@ -271,15 +271,18 @@ func (f *Fold) line(line []byte) {
 			f.Record.FinalTextBytes = final.Bytes
 		}
 	}
+	captured := f.pos.Time
+	f.pos.Time = f.Record.LineTime(f.out.Facts.At, captured)
 	for _, thing := range f.Record.Line(f.out.Facts, f.pos.Time) {
 		f.out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}
 	f.ended = f.out.end
 	if f.details == nil {
 		f.publish(f.out.events)
-		return
+	} else {
+		f.publishDetailed(line)
 	}
-	f.publishDetailed(line)
+	f.pos.Time = captured
 }
 
 func (f *Fold) tooLong(n int64) {

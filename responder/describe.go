@@ -12,7 +12,7 @@ func Summarize(v View) *api.Run {
 	r := &api.Run{
 		Key: v.ID, ID: v.ID, Agent: v.Agent, State: v.State, Title: v.Title, Source: v.Source, ThreadID: v.Thread,
 		WorkingDir: v.Dir, Worker: v.Worker, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(),
-		Times: timesOf(v.Source),
+		Times: timesOf(v.Row),
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
@@ -38,9 +38,12 @@ func Summarize(v View) *api.Run {
 	return r
 }
 
-// timesOf returns what the times of the runs of a source are; "": the run has no agent here.
-func timesOf(source string) api.Times {
-	switch source {
+// timesOf returns what the times of a run are; "": the run has no agent here.
+func timesOf(r runs.Row) api.Times {
+	if r.Written { // the log of a session tells them
+		return api.Written
+	}
+	switch r.Source {
 	case "run", "queue":
 		return api.Written
 	case "tail", "pipe", "session":

@@ -1,6 +1,11 @@
 package runs
 
-import "github.com/linesman/linesman/bounds"
+import (
+	"cmp"
+	"strconv"
+
+	"github.com/linesman/linesman/bounds"
+)
 
 // Phase is what an agent is doing, as far as its lines say so.
 type Phase string
@@ -25,26 +30,184 @@ const maxDoingTool = 64
 type Doing struct {
 	Phase   Phase  `json:"phase"`
 	Tool    string `json:"tool,omitempty"`    // with RunningTool: name of the tool, at most 64 bytes
-	Attempt int    `json:"attempt,omitempty"` // with Retrying: number of the attempt; 0: unknown
-	Of      int    `json:"of,omitempty"`      // with Retrying: most attempts; 0: unknown
+	Attempt int    `json:"attempt,omitempty"` // with Retrying and RateLimited: number of the attempt; 0: unknown
+	Of      int    `json:"of,omitempty"`      // with Retrying and RateLimited: most attempts; 0: unknown
 	Next    int64  `json:"next,omitempty"`    // with Retrying and RateLimited: next attempt, Unix ms; 0: unknown
 	Since   int64  `json:"since,omitempty"`   // Unix milliseconds
 }
 
-// foldDoing folds what a line, which was captured at at, says about it. In a fact, Next is
-// relative to the line, in milliseconds.
-func (r *Record) foldDoing(d Doing, at int64) {
-	if d.Phase == "" {
-		return
+// maxWait is the longest time until a next attempt that counts, in milliseconds: 30 days.
+const maxWait = 30 * 24 * 3600 * 1000
+
+// foldDoing folds what a line, which was written at at, says about it. What a line says
+// of itself comes first. A call that starts is what the agent does. When a call or another
+// item has ended, the agent is back at the newest call of this turn that is open, or else
+// asks the model. At the end of a turn it is unknown.
+func (r *Record) foldDoing(f *Facts, at int64) {
+	ended := f.Turn == TurnCompleted || f.Turn == TurnFailed
+	if f.Turn != TurnNone {
+		r.OldCalls = len(r.OpenCalls)
 	}
-	d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
-	d.Since = at
-	if d.Next > 0 {
-		d.Next += at
+	switch said := f.Doing.Phase; {
+	case said == AwaitingAgent && r.Doing.Phase == RunningTool: // a sub-agent works beside it
+	case said != "":
+		d := f.Doing
+		if d.Next > 0 {
+			d.Next = at + min(d.Next, maxWait)
+		} else if f.NextAt > at {
+			d.Next = min(f.NextAt, at+maxWait)
+		}
+		r.setDoing(d, at)
+	case ended:
+		r.Doing = Doing{}
+	case f.Opened.ID != "":
+		r.setDoing(f.Opened.doing(), at)
+	case f.Closed != "", f.Step:
+		r.backToCall(at)
 	}
-	was := r.Doing
-	if was.Since = at; was == d { // the same, for longer
-		d.Since = r.Doing.Since
+}
+
+// setDoing sets what the agent is doing since at, unless it does the same for longer.
+func (r *Record) setDoing(d Doing, at int64) {
+	if d.Tool != "" {
+		d.Tool = oneLine(d.Tool[:bounds.Cut(d.Tool, maxDoingTool)], maxDoingTool)
+		d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
+	}
+	if d.Since = r.Doing.Since; d != r.Doing {
+		d.Since = at
 	}
 	r.Doing = d
+}
+
+// backToCall sets what the agent is doing after a call or another item has ended.
+func (r *Record) backToCall(at int64) {
+	switch n := len(r.OpenCalls); {
+	case n > r.OldCalls:
+		c := &r.OpenCalls[n-1]
+		r.setDoing(c.doing(), c.At)
+	case r.InTurn, r.Steps.Turns > r.TurnsDone+r.TurnsBad:
+		r.setDoing(Doing{Phase: Thinking}, at)
+	default:
+		r.Doing = Doing{}
+	}
+}
+
+// doing is what the agent is doing while the call is open.
+func (c *Call) doing() Doing {
+	if c.Phase != "" {
+		return Doing{Phase: c.Phase}
+	}
+	return Doing{Phase: RunningTool, Tool: cmp.Or(c.Shown, c.Name, c.Kind)}
+}
+
+// Units of time, in milliseconds.
+const (
+	second = 1000
+	minute = 60 * second
+	hour   = 60 * minute
+	day    = 24 * hour
+)
+
+// words are the phases for people.
+var words = map[Phase]string{
+	Starting: "starting", Thinking: "thinking", Writing: "writing", Retrying: "retrying the model",
+	RateLimited: "rate-limited", Compacting: "compacting", AwaitingAgent: "waiting for a sub-agent",
+	AwaitingInput: "waiting for an answer",
+}
+
+// Text returns what the agent is doing at now, in Unix milliseconds, for people: "thinking",
+// "running Bash for 2m", "retrying the model (3 of 10, next in 40 s)". It is "" if that is
+// unknown. A time of less than ten seconds is omitted.
+func (d Doing) Text(now int64) string {
+	s := words[d.Phase]
+	switch d.Phase {
+	case RunningTool:
+		s = "running " + cmp.Or(d.Tool, "a tool")
+	case Retrying, RateLimited:
+		if more := d.attempts(now); more != "" {
+			return s + more
+		}
+	}
+	if age := now - d.Since; s != "" && d.Since > 0 && age >= 10*second {
+		s += " for " + span(age)
+	}
+	return s
+}
+
+// attempts returns the number of the attempt and the time until the next one, in parentheses.
+func (d Doing) attempts(now int64) string {
+	s := ""
+	switch {
+	case d.Attempt > 0 && d.Of > 0:
+		s = strconv.Itoa(d.Attempt) + " of " + strconv.Itoa(d.Of)
+	case d.Attempt > 0:
+		s = "attempt " + strconv.Itoa(d.Attempt)
+	}
+	if wait := d.Next - now; wait > 0 {
+		if s != "" {
+			s += ", "
+		}
+		s += "next in " + span(wait+second-1)
+	}
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// span returns a length of time in milliseconds for people, rounded down: "40 s", "2m",
+// "1h5m", "3d2h".
+func span(ms int64) string {
+	two := func(big int64, unit string, small int64, smaller string) string {
+		s := strconv.FormatInt(big, 10) + unit
+		if small > 0 {
+			s += strconv.FormatInt(small, 10) + smaller
+		}
+		return s
+	}
+	switch {
+	case ms < minute:
+		return strconv.FormatInt(max(ms, 0)/second, 10) + " s"
+	case ms < hour:
+		return two(ms/minute, "m", 0, "")
+	case ms < day:
+		return two(ms/hour, "h", ms%hour/minute, "m")
+	}
+	return two(ms/day, "d", ms%day/hour, "h")
+}
+
+// minSilence is the shortest time without output that is called silence, in milliseconds.
+const minSilence = minute
+
+// Silence returns for how many milliseconds a working run has printed nothing, at now, in
+// Unix milliseconds. It is 0 for less than a minute, and while a tool runs, a sub-agent
+// works, the agent waits for an answer, or until the next attempt to ask the model.
+func (r Row) Silence(now int64) int64 {
+	silent := now - max(r.ActiveAt, r.StartedAt)
+	switch r.Doing.Phase {
+	case RunningTool, AwaitingAgent, AwaitingInput:
+		return 0
+	}
+	if r.State != StateWorking || silent < minSilence || r.Doing.Next > now {
+		return 0
+	}
+	return silent
+}
+
+// DoingText returns [Doing.Text] of a working run, and its silence: "thinking, silent for
+// 3m". It is "" if nothing is known, and for a run that is not working.
+func (r Row) DoingText(now int64) string {
+	if r.State != StateWorking {
+		return ""
+	}
+	d := r.Doing
+	silent := r.Silence(now)
+	if silent == 0 {
+		return d.Text(now)
+	}
+	d.Since = 0 // one time is enough
+	if s := d.Text(now); s != "" {
+		return s + ", silent for " + span(silent)
+	}
+	return "silent for " + span(silent)
 }

@@ -13,8 +13,10 @@ type Facts struct {
 	Version   string    // version of the agent, if the line tells it
 	Model     string    // model of the agent, if the line tells it; of any form
 	Title     string    // what the session is for, or a prompt of its user, if the line has one; truncated
+	Named     bool      // Title is a name that the session got: it replaces an earlier title
 	At        int64     // when the line was written, Unix milliseconds, if the line of a session log tells it
-	Doing     Doing     // what the agent is doing since this line; Phase "": the line does not tell
+	Doing     Doing     // what the agent is doing since this line; Next is relative to it; Phase "": see foldDoing
+	NextAt    int64     // with Doing, in place of its Next: next attempt, Unix milliseconds
 	Thread    string    // thread id in the line, or ""
 	Turn      Turn      // state change of a turn
 	MustEnd   bool      // with TurnStarted: the agent always prints a line that ends the turn
@@ -95,4 +97,7 @@ type Call struct {
 	Kind string `json:"kind"`           // type of the item
 	Name string `json:"name,omitempty"` // name of the tool, if the agent reports it
 	At   int64  `json:"at"`             // start time, Unix milliseconds
+
+	Shown string `json:"shown,omitempty"` // name of the tool for people, if it is not Name; in Doing
+	Phase Phase  `json:"phase,omitempty"` // what the agent is doing during the call, if not RunningTool
 }

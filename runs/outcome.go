@@ -27,11 +27,14 @@ const ExitNeedsAgent = 42
 //
 // The run ended at x.At, or else at the time of the entry, at: that of a worker
 // that took the run over may be much later. An x.At before the start or after the
-// entry is ignored.
+// entry is ignored. A session whose log has times ended when its last line was written.
 func (r *Record) End(x Exit, at int64) {
 	r.Exit = &x
 	r.EndedAt = at
-	if x.At > 0 && x.At >= r.StartedAt && x.At <= at {
+	switch {
+	case r.WrittenAt > 0 && (x.Reason == ReasonEOF || x.Reason == ReasonIdle):
+		r.EndedAt = r.WrittenAt
+	case x.At > 0 && x.At >= r.StartedAt && x.At <= at:
 		r.EndedAt = x.At
 	}
 	r.State, r.Reason = r.outcome(x)

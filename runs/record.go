@@ -72,8 +72,8 @@ type Record struct {
 	QueuedAt  int64 `json:"queued_at,omitempty"`
 	StartedAt int64 `json:"started_at,omitempty"`
 	ActiveAt  int64 `json:"active_at,omitempty"` // time of the last output
-	EndedAt   int64 `json:"ended_at,omitempty"` // see [Record.End]
-	Due       int64 `json:"due_at,omitempty"` // see [Start]
+	EndedAt   int64 `json:"ended_at,omitempty"`  // see [Record.End]
+	Due       int64 `json:"due_at,omitempty"`    // see [Start]
 
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`
@@ -127,6 +127,7 @@ type Record struct {
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 
 	OpenCalls []Call `json:"open_calls,omitempty"` // at most maxOpenCalls
+	OldCalls  int    `json:"old_calls,omitempty"`  // the first of OpenCalls, which an earlier turn left open
 	MoreCalls int64  `json:"open_calls_unlisted,omitempty"`
 	ToolCalls int64  `json:"tool_calls"` // tool calls that started or ended
 
@@ -139,6 +140,11 @@ type Record struct {
 
 	// Log reports that the output is the log of a session, which has a person's prompts.
 	Log bool `json:"session_log,omitempty"`
+
+	// WrittenAt is the time in the newest line of a session log that has one. If it is not
+	// 0, the times of the run are those in the log: when it began, was last written, and
+	// ended.
+	WrittenAt int64 `json:"written_at,omitempty"`
 
 	// Seq is the sequence number in RAW of the last folded entry.
 	Seq uint64 `json:"raw_seq"`
@@ -159,12 +165,14 @@ func (r *Record) Entry(e Entry) {
 	case Started:
 		r.setWorking(e.Time)
 		r.foldStart(e)
-		if r.State == StateWorking {
-			r.foldDoing(Doing{Phase: Starting}, e.Time)
+		if r.State == StateWorking && (r.Source == sourceRun || r.Source == "queue") { // else the agent runs already
+			r.setDoing(Doing{Phase: Starting}, e.Time)
 		}
 	case Out:
 		r.setWorking(e.Time)
-		r.ActiveAt = max(r.ActiveAt, e.Time)
+		if r.WrittenAt == 0 {
+			r.ActiveAt = max(r.ActiveAt, e.Time)
+		}
 	case ErrOut:
 		r.setWorking(e.Time)
 	case Note:
@@ -229,7 +237,7 @@ func (r *Record) setDir(dir string) {
 }
 
 func (r *Record) setModel(model string) {
-	if model != "" && bounds.StringSize(model) <= MaxModel {
+	if model != "" && model != r.Model && bounds.StringSize(model) <= MaxModel {
 		r.Model = strings.Clone(model)
 	}
 }
@@ -249,11 +257,10 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if r.Dir == "" {
 		r.setDir(f.Dir)
 	}
-	if r.Title == "" && f.Title != "" {
-		r.Title = Title(f.Title)
+	if f.Title != "" && (r.Title == "" || f.Named) {
+		r.Title = cmp.Or(Title(f.Title), r.Title)
 	}
 	r.setModel(f.Model)
-	r.foldDoing(f.Doing, at)
 	if f.Malformed {
 		r.Malformed++
 	}
@@ -294,6 +301,7 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 		r.closeCall(f.Closed)
 	}
 	r.foldWork(&f)
+	r.foldDoing(&f, at)
 	r.setVersion(f.Version)
 	return r.foldDrift(f.Drift)
 }
@@ -381,12 +389,18 @@ func (r *Record) openCall(c Call, at int64) {
 	if bounds.StringSize(c.Name) > maxCallField {
 		c.Name = ""
 	}
+	if bounds.StringSize(c.Shown) > maxCallField {
+		c.Shown = ""
+	}
 	r.OpenCalls = append(r.OpenCalls, c)
 }
 
 func (r *Record) closeCall(id string) {
 	if i := r.openCallAt(id); i >= 0 {
 		r.OpenCalls = slices.Delete(r.OpenCalls, i, i+1)
+		if i < r.OldCalls {
+			r.OldCalls--
+		}
 	} else if r.MoreCalls > 0 {
 		r.MoreCalls--
 	} else {

@@ -34,6 +34,8 @@ type Row struct {
 
 	QueuedAt, StartedAt, ActiveAt, EndedAt int64 // Unix milliseconds, 0: not yet
 
+	Written bool // the times are those in the log of a session, see [Record.WrittenAt]
+
 	Progress *Progress // nil: unknown
 	Plan     Todo      // newest to-do list; Total 0: unknown
 	Activity string
@@ -60,7 +62,7 @@ func (r *Record) Row() Row {
 		Thread: r.Context(), Reason: r.Reason, Cancel: r.Cancel, Continues: r.Continues, Link: r.Link,
 		Asked:    r.Thread == "" && r.Resumes != "",
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
-		Activity: r.Activity, Seq: r.Seq,
+		Written: r.WrittenAt > 0, Activity: r.Activity, Seq: r.Seq,
 		Doing: r.Doing, Title: r.Title, Labels: labelsOf(r.Labels), Version: r.Version, Model: r.Model,
 	}
 	if r.Own != nil {
@@ -137,11 +139,17 @@ func (r *Row) optional() (fields [optionalFields]string) {
 	if d := r.Doing; d.Phase != "" {
 		fields[9] = fmt.Sprintf("%s/%d/%d/%d/%d/%s", d.Phase, d.Since, d.Attempt, d.Of, d.Next, url.QueryEscape(d.Tool))
 	}
+	if r.Written {
+		fields[10] = written
+	}
 	return fields
 }
 
+// written is the text of a set [Row.Written].
+const written = "written"
+
 // optionalFields is the number of optional fields.
-const optionalFields = 10
+const optionalFields = 11
 
 func appendField(b []byte, field any) []byte {
 	switch v := field.(type) {
@@ -220,6 +228,7 @@ func (r *Row) parseOptional(s string) {
 		r.Tokens.Known = bad == [2]error{}
 	}
 	r.parseDoing(strings.Split(fields[9], "/"))
+	r.Written = fields[10] == written
 }
 
 func (r *Row) parseDoing(part []string) {

@@ -47,6 +47,7 @@ type state struct {
 	Turns   int64       `json:"turns,omitempty"` // system/init lines so far
 	Calls   wire.Memory `json:"calls"`
 	Counted string      `json:"counted,omitempty"` // in a session log: the last message whose end was told
+	Named   bool        `json:"named,omitempty"`   // in a session log: its user gave it a name
 }
 
 // State implements [normalizer.Dialect].
@@ -90,7 +91,11 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "result":
 		d.result(out)
 	case "stream_event": // its text comes again, whole
-	case "rate_limit_event", "tool_progress", "auth_status", "tool_use_summary", "prompt_suggestion":
+		d.part(out)
+	case "rate_limit_event":
+		d.limited(out)
+		out.Event(normalizer.StatusMessage(typ, nil))
+	case "tool_progress", "auth_status", "tool_use_summary", "prompt_suggestion":
 		out.Event(normalizer.StatusMessage(typ, nil))
 	default:
 		d.line.drift.Unknown(l.typ, "", out)
@@ -117,9 +122,10 @@ func (d *dialect) system(out *normalizer.Out) {
 	}
 	if subtype == "init" {
 		d.Turns++
-		out.Facts.Version = wire.ID(d.line.version)
+		out.Facts.Version, out.Facts.Model = wire.ID(d.line.version), wire.ID(d.line.doing.model)
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 	}
+	d.systemDoing(subtype, out)
 	out.Event(normalizer.StatusMessage("system "+subtype, nil))
 }
 
@@ -156,6 +162,9 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 	results := 0
 	if typ == "user" {
 		results = d.results()
+	}
+	if l.nested() {
+		out.Facts.Doing.Phase = runs.AwaitingAgent
 	}
 	more := true
 	for blocks := wire.ElementsOf(l.content); ; n++ {
@@ -245,7 +254,7 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = wire.ID(b.name), wire.ID(b.id), "start", "running"
 	d.Calls.Add(wire.Call{ID: f.UseID, Name: f.ToolName})
-	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName}
+	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)}
 	d.begins(f.ToolName, out)
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }

@@ -21,6 +21,7 @@ func TestContract(t *testing.T) {
 					"message.content[].id", "message.content[].name", "message.content[].tool_use_id",
 				},
 				Recorded: []string{
+					"model",
 					"message.content[].input.command", "message.content[].input.file_path",
 					"message.content[].input.todos[].content", "message.content[].input.todos[].status",
 					"message.content[].content", "tool_use_result.filePath", "tool_use_result.type",

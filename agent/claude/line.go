@@ -28,7 +28,8 @@ type fields struct {
 
 	drift wire.Drift
 
-	log logFields // of a session log
+	log   logFields // of a session log
+	doing doingFields
 }
 
 // counters are the keys of a usage that are published.
@@ -40,28 +41,29 @@ var counters = []string{
 var (
 	ignored = wire.FieldsOf(
 		"additional_directories", "agent_id", "agents", "analytics_disabled", "apiKeySource", "api_error_status",
-		"api_error_type", "api_message_id", "attempt", "begun_message_ids", "capabilities", "cwd", "description",
-		"duration_api_ms", "duration_ms", "error_status", "estimated_tokens", "estimated_tokens_delta", "event",
+		"api_error_type", "api_message_id", "begun_message_ids", "capabilities", "compact_result", "cwd", "description",
+		"duration_api_ms", "duration_ms", "estimated_tokens", "estimated_tokens_delta",
 		"fast_mode_disabled_reason", "fast_mode_state", "first_content_frame_ms", "isReplay", "isSynthetic",
-		"is_backgrounded", "last_tool_name", "max_retries", "mcp_servers", "memory_paths", "messaging_socket_path",
-		"model", "model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
+		"is_backgrounded", "last_tool_name", "local_command", "logical_parent_uuid", "mcp_servers", "memory_paths",
+		"messaging_socket_path",
+		"model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
 		"output_style", "patch", "per_turn_effort_active", "permissionMode", "permission_denials", "plugins",
-		"product_feedback_disabled", "prompt", "queued_turn_count", "result_index", "retry_delay_ms", "run_id",
-		"safety_stops", "served_by_anthropic", "skills", "slash_commands", "spawn_depth", "status", "stop_reason",
+		"product_feedback_disabled", "prompt", "queued_turn_count", "result_index", "run_id",
+		"safety_stops", "served_by_anthropic", "skills", "slash_commands", "spawn_depth", "stop_reason",
 		"structured_output", "subagent_stats", "subagent_type", "summary", "summary_is_report", "task_description",
 		"task_id", "task_type", "tasks", "terminal_reason", "terminal_slash_commands", "thinking_display",
-		"thinking_duration_ms", "time_to_request_ms", "timestamp", "tool_result_meta", "tool_use_id", "tool_use_meta",
+		"thinking_duration_ms", "time_to_request_ms", "tool_result_meta", "tool_use_id", "tool_use_meta",
 		"tools", "ttft_ms", "ttft_stream_ms", "ultrathink_available", "ultrathink_typed_raises", "view_mode",
 		// Of session logs, where fields are not compared.
-		"attributionSkill", "entrypoint", "gitBranch", "interruptedMessageId", "isCompactSummary", "leafUuid", "level",
+		"attributionSkill", "entrypoint", "gitBranch", "interruptedMessageId", "leafUuid", "level",
 		"logicalParentUuid", "promptId", "requestId", "slug", "sourceToolAssistantUUID", "userType",
 		// Of lines that no recording has.
 		"compact_metadata", "decision_reason", "decision_reason_type", "elapsed_time_seconds", "elicitation_id",
 		"exit_code", "failed", "files", "hook_event", "hook_id", "hook_name", "isAuthenticating", "mcp_server_name",
-		"outcome", "output", "preceding_tool_use_ids", "processed_at", "rate_limit_info", "request_id", "state",
+		"outcome", "output", "preceding_tool_use_ids", "processed_at", "request_id", "state",
 		"stderr", "stdout", "suggestion", "tool_input", "tool_name",
 	)
-	ignoredMessage = wire.FieldsOf("container", "context_management", "diagnostics", "id", "model", "role",
+	ignoredMessage = wire.FieldsOf("container", "context_management", "diagnostics", "id", "role",
 		"stop_details", "stop_reason", "stop_sequence", "type", "usage")
 	ignoredUsage = wire.FieldsOf("cache_creation", "duration_ms", "fallback_credit", "inference_geo", "iterations",
 		"output_tokens_details", "server_tool_use", "service_tier", "speed", "tool_uses", "total_tokens")
@@ -112,7 +114,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "tool_use_result":
 			wire.Members(s, &l.sawToolResult, l.toolResult)
 		default:
-			if !l.logMember(s.Key()) {
+			if !l.logMember(s.Key()) && !l.doingMember(s.Key()) {
 				l.drift.Field(ignored, "", s.Key())
 				s.Skip()
 			}

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/linesman/linesman/normalizer"
@@ -27,6 +28,7 @@ func origin(line []byte) (session string, headless, known bool) {
 // logFields are the values of a line of a session log.
 type logFields struct {
 	session, previous, agentID, sidechain, meta, prompt, version, cwd scan.Value
+	timestamp, compacted, customTitle, aiTitle                        scan.Value
 	id, stop                                                          scan.Value // of the message
 	cost                                                              scan.Value // of cost-state
 
@@ -54,6 +56,14 @@ func (l *line) logMember(key []byte) bool {
 		s.First(&f.version)
 	case "cwd":
 		s.First(&f.cwd)
+	case "timestamp":
+		s.First(&f.timestamp)
+	case "isCompactSummary":
+		s.First(&f.compacted)
+	case "customTitle":
+		s.First(&f.customTitle)
+	case "aiTitle":
+		s.First(&f.aiTitle)
 	case "isApiErrorMessage":
 		s.First(&l.apiError)
 	case "totalCostUSD":
@@ -73,6 +83,8 @@ func (l *line) logMessage(key []byte) bool {
 		s.First(&f.id)
 	case "stop_reason":
 		s.First(&f.stop)
+	case "model":
+		s.First(&l.doing.model)
 	case "usage":
 		f.usage.Names = counters
 		wire.Members(s, &f.sawUsage, func(key []byte) bool { return f.usage.Read(s, key) })
@@ -114,13 +126,17 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	l.drift = nil // the fields of a log are not compared
-	out.Facts.Log, out.Facts.Dir = true, l.log.cwd.Text()
+	out.Facts.Log, out.Facts.Dir, out.Facts.At = true, l.log.cwd.Text(), wire.Time(l.log.timestamp)
 	d.logSession(out)
+	d.named(typ, out)
 	if version := l.log.version.Text(); runs.CheckVersion(version) == nil {
 		out.Facts.Version = version
 	}
 	switch typ {
 	case "assistant":
+		if model := l.doing.model; !model.Equal("<synthetic>") && !l.nested() {
+			out.Facts.Model = model.Text()
+		}
 		d.message(typ, out)
 		d.replied(out)
 	case "user":
@@ -129,6 +145,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		if shown, known := logSystem[l.subtype.Text()]; !known {
 			l.drift.Unknown(l.subtype, "system/", out)
 		} else if shown {
+			d.systemDoing(l.subtype.Text(), out)
 			out.Event(normalizer.StatusMessage("system "+l.subtype.Text(), nil))
 		}
 	case costState:
@@ -248,14 +265,22 @@ func (d *dialect) told(out *normalizer.Out) {
 	}
 	const interruption = "[Request interrupted by user"
 	_, text := d.said()
+	title := cmp.Or(text, l.content.Text())
 	switch {
-	case l.nested(), wire.True(l.log.meta):
+	case l.nested(), wire.True(l.log.meta), wire.True(l.log.compacted):
 	case strings.HasPrefix(text, interruption):
 		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case l.log.prompt.IsString():
 		d.Turns++
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+		out.Facts.Doing.Phase = runs.Thinking
+		if !l.log.prompt.Equal("system") {
+			out.Facts.Title = title
+		}
 		out.Event(normalizer.StatusMessage("turn started", nil))
+	case !strings.HasPrefix(title, "<") && !strings.HasPrefix(title, interruption):
+		// A prompt of a sub-agent, or of an old version; not <bash-input> or <command-name>.
+		out.Facts.Title = title
 	}
 }

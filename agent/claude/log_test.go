@@ -27,6 +27,7 @@ func TestSessionLogContract(t *testing.T) {
 			},
 			Recorded: []string{
 				"message.content[].input.command", "message.content[].input.file_path", "cwd",
+				"message.model", "message.content", "customTitle", "aiTitle",
 				"message.content[].input.todos[].content", "message.content[].input.todos[].status",
 				"message.content[].content", "toolUseResult.filePath", "toolUseResult.type",
 			},

@@ -83,7 +83,7 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		// Codex 0.94 to 0.110 prints the lines of a sub-agent among those of its parent. It
 		// begins a turn, and no line ends that.
 		if d.Nested = d.Working; !d.Nested {
-			out.Facts.Turn = runs.TurnStarted
+			out.Facts.Turn, out.Facts.Doing.Phase = runs.TurnStarted, runs.Thinking
 		}
 		d.Working = true
 		out.Event(normalizer.StatusMessage("turn started", nil))
@@ -99,6 +99,7 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 	case "error":
+		retry(l.message, out)
 		return errorEvent(l.message, runs.ErrorTop, out)
 	case "item.started", "item.created":
 		return d.item(started, out)
@@ -207,6 +208,8 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 			} else {
 				out.Final(text)
 			}
+		} else {
+			out.Facts.Doing.Phase = runs.Writing
 		}
 	case it.typ.Equal("reasoning"):
 		if !it.text.IsString() {
@@ -252,6 +255,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	switch s {
 	case started:
 		out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: kind, Name: f.ToolName}
+		show(&out.Facts.Opened, cmp.Or(f.ToolName, kind))
 		out.Facts.Activity = d.activity(kind)
 	case completed, failed:
 		event = normalizer.ToolResult

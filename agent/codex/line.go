@@ -23,7 +23,7 @@ type fields struct {
 	typ, threadID, conversationID, turnID, id, message, errorMessage scan.Value
 	sessionID                                                        scan.Value // of session.created, in Codex 0.42
 	msg, approval                                                    scan.Value // of the protocol before 0.44
-	payload                                                          scan.Value // of a session log, see rollout.go
+	payload, timestamp                                               scan.Value // of a session log, see rollout.go
 
 	usage            usage
 	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
@@ -43,7 +43,6 @@ type item struct {
 
 // The known members that are not read.
 var (
-	ignored     = wire.FieldsOf("timestamp")
 	ignoredItem = wire.FieldsOf("action", "agents_states", "arguments", "changes", "command", "items", "prompt", "query",
 		"receiver_thread_ids", "sender_thread_id", "server")
 )
@@ -72,6 +71,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.approval)
 		case "payload":
 			s.First(&l.payload)
+		case "timestamp":
+			s.First(&l.timestamp)
 		case "turn_id":
 			s.First(&l.turnID)
 		case "id":
@@ -102,7 +103,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 				l.topLevel = true
 				break
 			}
-			l.drift.Field(ignored, "", s.Key())
+			l.drift.Field(nil, "", s.Key())
 			s.Skip()
 		}
 	}

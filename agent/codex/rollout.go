@@ -37,7 +37,7 @@ func origin(line []byte) (session string, headless, known bool) {
 // payload has the values of the payload of a line.
 type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID, cwd scan.Value
-	message, error, item, success, changes, arguments                                             scan.Value
+	message, error, item, success, changes, arguments, model, threadName                          scan.Value
 
 	usage   usage // the total of the thread
 	sawInfo bool
@@ -78,6 +78,10 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.turnID)
 		case "message":
 			s.First(&p.message)
+		case "model":
+			s.First(&p.model)
+		case "thread_name":
+			s.First(&p.threadName)
 		case "error":
 			s.First(&p.error)
 		case "item":
@@ -104,7 +108,7 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
 	l.drift = nil // the fields of a log are not compared
-	out.Facts.Log = true
+	out.Facts.Log, out.Facts.At = true, wire.Time(l.timestamp)
 	if l.payload.Kind != scan.Object {
 		l.drift.Unknown(l.typ, "", out)
 		return normalizer.NoFault
@@ -126,6 +130,8 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		return d.eventMessage(&p, out)
 	case l.typ.Equal("response_item"):
 		return d.responseItem(&p, out)
+	case l.typ.Equal("turn_context"):
+		out.Facts.Model = p.model.Text()
 	case l.typ.Equal("compacted"):
 		out.Event(normalizer.StatusMessage("context compacted", nil))
 	}
@@ -147,13 +153,13 @@ func (d *dialect) logThread(v scan.Value, out *normalizer.Out) bool {
 // agent's work.
 var (
 	silentMessages = []string{
-		"user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content",
-		"agent_reasoning_section_break", "thread_settings_applied", "thread_name_updated", "context_compacted",
+		"agent_message", "agent_reasoning", "agent_reasoning_raw_content",
+		"agent_reasoning_section_break", "thread_settings_applied", "context_compacted",
 		"thread_rolled_back", "undo_completed", "entered_review_mode", "exited_review_mode",
 		"exec_command_end", "mcp_tool_call_end", "web_search_end", "view_image_tool_call", "image_generation_end",
 	}
 	silentItems = []string{
-		"UserMessage", "AgentMessage", "Reasoning", "WebSearch", "HookPrompt", "Plan", "ImageView", "ContextCompaction",
+		"AgentMessage", "Reasoning", "WebSearch", "HookPrompt", "Plan", "ImageView", "ContextCompaction",
 		"SubAgentActivity", "EnteredReviewMode", "ExitedReviewMode",
 	}
 	silentResponses = []string{"additional_tools", "ghost_snapshot", "compaction", "context_compaction"}
@@ -168,6 +174,7 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("task_started"), typ.Equal("turn_started"):
 		d.startTurn()
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+		out.Facts.Doing.Phase = runs.Thinking
 		out.Event(normalizer.StatusMessage("turn started", nil))
 	case typ.Equal("task_complete"), typ.Equal("turn_complete"):
 		d.turnComplete(p, out)
@@ -186,7 +193,12 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 		if wire.True(p.success) {
 			d.logEdits(p.changes, out)
 		}
+	case typ.Equal("user_message"): // up to 0.140; later it is an item
+		out.Facts.Title = string(wire.Head(nil, p.message, maxTitle))
+	case typ.Equal("thread_name_updated"):
+		out.Facts.Title, out.Facts.Named = string(wire.Head(nil, p.threadName, maxTitle)), true
 	case typ.Equal("error"), typ.Equal("stream_error"):
+		retry(p.message, out)
 		return errorEvent(p.message, runs.ErrorTop, out)
 	case !isOneOf(typ, silentMessages):
 		d.line.drift.UnknownItem(typ, "event_msg/", out)
@@ -229,6 +241,10 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 		l.drift = nil
 	}
 	kind := itemKinds[l.item.typ.Text()]
+	if l.item.typ.Equal("UserMessage") {
+		out.Facts.Title = d.prompt(v)
+		return normalizer.NoFault
+	}
 	if kind == "" {
 		if !isOneOf(l.item.typ, silentItems) {
 			l.drift.UnknownItem(l.item.typ, "item/", out)
@@ -340,6 +356,7 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 	f.Phase, f.Status = "start", "running"
 	d.Calls.Add(wire.Call{ID: f.ItemID, Name: f.ToolName, Path: f.Kind})
 	out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: f.Kind, Name: f.ToolName}
+	show(&out.Facts.Opened, f.ToolName)
 	d.logCalls(f.ToolName, p.arguments, out)
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }

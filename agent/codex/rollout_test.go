@@ -28,7 +28,8 @@ func TestSessionLogContract(t *testing.T) {
 			"payload.content[].type", "payload.content[].text", "payload.summary[].type", "payload.summary[].text",
 			"payload.item.type", "payload.item.id", "payload.item.status", "payload.item.tool",
 		},
-		Recorded: []string{"payload.item.aggregated_output", "payload.cwd"},
+		Recorded: []string{"payload.item.aggregated_output", "payload.cwd", "payload.model", "payload.item.content[].text",
+			"payload.thread_name"},
 	})
 }
 

@@ -98,6 +98,7 @@ func (d *dialect) begin(out *normalizer.Out) {
 	d.Open = false
 	out.NoFinal()
 	out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+	out.Facts.Doing.Phase, out.Facts.Model = runs.Thinking, d.line.model.Text()
 	out.Event(normalizer.StatusMessage("init", nil))
 }
 
@@ -110,6 +111,9 @@ func (d *dialect) message(out *normalizer.Out) normalizer.Fault {
 			return normalizer.InvalidPayload
 		}
 		text, part := l.content.Text(), wire.True(l.delta)
+		if part {
+			out.Facts.Doing.Phase = runs.Writing
+		}
 		if d.Open && part {
 			out.More(text)
 		} else {
@@ -135,7 +139,7 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	d.Calls.Add(call)
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
-	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name}
+	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name, Phase: during[call.Name]}
 	out.Facts.Activity = wire.Activity(activities[call.Name], call.Name, l.command, l.path)
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }
@@ -147,6 +151,9 @@ var activities = map[string]wire.Doing{
 }
 
 const shell = "run_shell_command"
+
+// during is what the agent is doing during the call of a tool, unless it runs the tool.
+var during = map[string]runs.Phase{"invoke_agent": runs.AwaitingAgent, "ask_user": runs.AwaitingInput}
 
 func (d *dialect) toolResult(out *normalizer.Out) {
 	l := &d.line

@@ -24,5 +24,5 @@ var (
 	shown = []string{
 		"type", "session_id", "role", "content", "tool_name", "tool_id", "status", "message", "error.message",
 	}
-	recorded = []string{"parameters.command", "parameters.file_path", "output"}
+	recorded = []string{"parameters.command", "parameters.file_path", "output", "model"}
 )

@@ -15,7 +15,7 @@ type line struct {
 type fields struct {
 	typ, session, role, content, delta scan.Value
 	toolName, toolID, status, output   scan.Value
-	message, errorMessage              scan.Value
+	message, errorMessage, model       scan.Value
 	command, path                      scan.Value // of the parameters; for the run record only
 	usage                              wire.Counters
 	none                               scan.Value // this agent tells no cost
@@ -30,7 +30,7 @@ var counters = []string{"total_tokens", "input_tokens", "output_tokens", "cached
 
 // The known members that are not read.
 var (
-	ignored      = wire.FieldsOf("timestamp", "model", "severity")
+	ignored      = wire.FieldsOf("timestamp", "severity")
 	ignoredStats = wire.FieldsOf("input", "duration_ms", "models")
 	ignoredError = wire.FieldsOf("type")
 )
@@ -66,6 +66,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.output)
 		case "message":
 			s.First(&l.message)
+		case "model":
+			s.First(&l.model)
 		case "error":
 			wire.Members(s, &l.sawError, func(key []byte) bool {
 				if string(key) != "message" {

@@ -77,6 +77,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 			out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 		}
 		d.Working, d.Texts = true, false
+		out.Facts.Doing.Phase = runs.Thinking
 		out.NoFinal()
 		out.Event(normalizer.StatusMessage("step started", nil))
 	case "text":
@@ -87,6 +88,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 			out.Draft(text)
 		}
 		d.Texts, out.Facts.Step = true, true
+		out.Facts.Doing.Phase = runs.Writing
 		out.Event(normalizer.AssistantText(text))
 	case "reasoning":
 		out.Facts.Step = true

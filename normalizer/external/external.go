@@ -53,7 +53,7 @@ func (l *line) question(out *normalizer.Out) normalizer.Fault {
 	if !l.prompt.IsString() {
 		return normalizer.InvalidPayload
 	}
-	out.Facts.Turn = runs.TurnStarted
+	out.Facts.Turn, out.Facts.Doing.Phase = runs.TurnStarted, runs.AwaitingInput
 	out.Event(normalizer.StatusMessage("input required", nil))
 	return normalizer.NoFault
 }
