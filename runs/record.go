@@ -72,8 +72,8 @@ type Record struct {
 	QueuedAt  int64 `json:"queued_at,omitempty"`
 	StartedAt int64 `json:"started_at,omitempty"`
 	ActiveAt  int64 `json:"active_at,omitempty"` // time of the last output
-	EndedAt   int64 `json:"ended_at,omitempty"` // see [Record.End]
-	Due       int64 `json:"due_at,omitempty"` // see [Start]
+	EndedAt   int64 `json:"ended_at,omitempty"`  // see [Record.End]
+	Due       int64 `json:"due_at,omitempty"`    // see [Start]
 
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`

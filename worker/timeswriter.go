@@ -1,13 +1,11 @@
 package worker
 
 import (
-	"errors"
 	"io"
 	"os"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 )
 
 // recordTimes keeps the index of out in the run directory dir until the
@@ -164,7 +162,7 @@ func (w *timesWriter) halve() {
 // readAll returns the valid records, and the number of all.
 func (w *timesWriter) readAll() (all []growth, records int64) {
 	body, err := io.ReadAll(io.NewSectionReader(w.f, 0, w.max))
-	if err != nil && !errors.Is(err, unix.ENODATA) {
+	if err != nil {
 		return nil, 0
 	}
 	var last growth
