@@ -3,6 +3,7 @@ package worker
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -21,11 +22,9 @@ func recordTimes(dir string) (stop func()) {
 	out := dir + "/" + outFile
 	var written <-chan fsnotify.Event
 	var lost <-chan error
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		if err = watcher.Add(out); err == nil {
-			written, lost = watcher.Events, watcher.Errors
-		}
+	watcher := watchOutput(dir)
+	if watcher != nil {
+		written, lost = watcher.Events, watcher.Errors
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -46,6 +45,27 @@ func recordTimes(dir string) (stop func()) {
 		}
 		_ = f.Close()
 	}
+}
+
+// maxNotified is how many runs of a worker have notifications. Systems limit
+// them for all programs of a user together, and agents need them, too.
+const maxNotified = 32
+
+// watchOutput watches out in the run directory dir. It returns nil if that is not
+// possible, or too many other runs do so.
+func watchOutput(dir string) *fsnotify.Watcher {
+	if names, _, err := runDirs(filepath.Dir(dir)); err != nil || len(names) > maxNotified {
+		return nil
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil
+	}
+	if err := watcher.Add(dir + "/" + outFile); err != nil {
+		_ = watcher.Close()
+		return nil
+	}
+	return watcher
 }
 
 // timesFd is the file of an index.
@@ -102,7 +122,7 @@ func (w *timesWriter) follow(written <-chan fsnotify.Event, lost <-chan error, q
 			case <-quit:
 				running = false
 			case <-written:
-			case <-lost:
+			case _, running = <-lost: // some notifications, not what was written
 			}
 		}
 	}
