@@ -34,9 +34,9 @@ func (l *fixture) checkTimes(run string, exact int, later time.Duration) {
 	l.t.Helper()
 	slack := func(i int) int64 {
 		if i < exact {
-			return 150 // the index has a time each 50 ms, and the machine may be busy
+			return 300 // the index has a time each 50 ms, and the machine may be busy
 		}
-		return 150 + later.Milliseconds()
+		return 300 + later.Milliseconds()
 	}
 	var before, last int64
 	i := 0
