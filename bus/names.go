@@ -11,7 +11,7 @@ import (
 // Headers of linesman's messages.
 const (
 	HeaderRecord = "Linesman-Record" // RAW: kind of the entry
-	HeaderTime   = "Linesman-Time"   // RAW: time of capture, Unix
+	HeaderTime   = "Linesman-Time"   // RAW: see [runs.Entry], Unix
 	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
 	HeaderRow    = "Linesman-Row"    // RUNS: the row of the record, as [runs.Row] writes it

@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -151,6 +152,38 @@ func TestExitDeterminesTheState(t *testing.T) {
 			!reflect.DeepEqual(*r.Exit, c.exit) || !r.State.Final() {
 			t.Errorf("%+v after turns %v, cancel %v: %s, %q; want %s, %q", c.exit, c.lines, c.cancel, r.State,
 				r.Outcome(), c.state, c.outcome)
+		}
+	}
+}
+
+// A worker that takes a run over minutes after its end says in the exit entry
+// when the agent ended.
+func TestRunEndsWhenItsAgentEnds(t *testing.T) {
+	for _, test := range []struct {
+		body string
+		want int64
+	}{
+		{`{"reason":"exited","code":0,"at":4000}`, 4000},
+		{`{"reason":"exited","code":0}`, 400_000}, // of before
+		{`{"reason":"exited","code":0,"at":1000}`, 1000},
+		{`{"reason":"exited","code":0,"at":999}`, 400_000}, // before the start
+		{`{"reason":"exited","code":0,"at":400000}`, 400_000},
+		{`{"reason":"exited","code":0,"at":400001}`, 400_000}, // after the entry
+		{`{"reason":"exited","code":0,"at":-4000}`, 400_000},
+		{`{"reason":"lost","at":3000}`, 3000},
+		{`{"reason":"exited","at":"soon"}`, 400_000},
+	} {
+		r := runs.NewRecord("r", "codex")
+		r.Entry(runs.Entry{Kind: runs.Started, Time: 1000, Body: runs.Encode(runs.Start{})})
+		x := runs.DecodeExit([]byte(test.body))
+		if r.End(x, 400_000); r.EndedAt != test.want || r.Row().EndedAt != test.want {
+			t.Errorf("%s: ended at %d, want %d", test.body, r.EndedAt, test.want)
+		}
+		if again := runs.DecodeExit(runs.EncodeExit(x)); again.At != x.At || again.Reason != x.Reason {
+			t.Errorf("%s is encoded as %s", test.body, runs.EncodeExit(x))
+		}
+		if bytes.Contains(r.JSON(), []byte(`"at"`)) {
+			t.Errorf("%s: record %s has another time of the end", test.body, r.JSON())
 		}
 	}
 }

@@ -37,8 +37,8 @@ func (r *Run) takeSnapshot(ctx context.Context) error {
 }
 
 // noteChanges adds notes with what the agent has changed to the raw log, if the directory was in a
-// git work tree when it started.
-func (r *Run) noteChanges(ctx context.Context) error {
+// git work tree when it started. The notes have the time of the exit, which may be long ago.
+func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 	if !r.dir.Spec.process() {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (r *Run) noteChanges(ctx context.Context) error {
 	}
 	for _, body := range d.Notes(rand.Text()) {
 		for moved := true; moved; {
-			err := r.append(ctx, time.Now(), runs.Note, 0, body)
+			err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Note, 0, body)
 			if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 				return err
 			}

@@ -286,7 +286,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		}
 	}
 	ex.Torn = r.out.torn()
-	if err := r.noteChanges(ctx); err != nil {
+	if err := r.noteChanges(ctx, ex); err != nil {
 		return ex, err
 	}
 	for moved := true; moved; {

@@ -1,13 +1,12 @@
 package worker
 
 import (
-	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 )
 
 // recordTimes keeps the index of out in the run directory dir until the
@@ -23,11 +22,9 @@ func recordTimes(dir string) (stop func()) {
 	out := dir + "/" + outFile
 	var written <-chan fsnotify.Event
 	var lost <-chan error
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		if err = watcher.Add(out); err == nil {
-			written, lost = watcher.Events, watcher.Errors
-		}
+	watcher := watchOutput(dir)
+	if watcher != nil {
+		written, lost = watcher.Events, watcher.Errors
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -48,6 +45,27 @@ func recordTimes(dir string) (stop func()) {
 		}
 		_ = f.Close()
 	}
+}
+
+// maxNotified is how many runs of a worker have notifications. Systems limit
+// them for all programs of a user together, and agents need them, too.
+const maxNotified = 32
+
+// watchOutput watches out in the run directory dir. It returns nil if that is not
+// possible, or too many other runs do so.
+func watchOutput(dir string) *fsnotify.Watcher {
+	if names, _, err := runDirs(filepath.Dir(dir)); err != nil || len(names) > maxNotified {
+		return nil
+	}
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil
+	}
+	if err := watcher.Add(dir + "/" + outFile); err != nil {
+		_ = watcher.Close()
+		return nil
+	}
+	return watcher
 }
 
 // timesFd is the file of an index.
@@ -104,7 +122,7 @@ func (w *timesWriter) follow(written <-chan fsnotify.Event, lost <-chan error, q
 			case <-quit:
 				running = false
 			case <-written:
-			case <-lost:
+			case _, running = <-lost: // some notifications, not what was written
 			}
 		}
 	}
@@ -164,7 +182,7 @@ func (w *timesWriter) halve() {
 // readAll returns the valid records, and the number of all.
 func (w *timesWriter) readAll() (all []growth, records int64) {
 	body, err := io.ReadAll(io.NewSectionReader(w.f, 0, w.max))
-	if err != nil && !errors.Is(err, unix.ENODATA) {
+	if err != nil {
 		return nil, 0
 	}
 	var last growth
