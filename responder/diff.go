@@ -24,19 +24,17 @@ func (s *Service) Diff(ctx context.Context, run string) (*api.Diff, error) {
 		return nil, notFound(v.ID)
 	case missing, record.Exit == nil && !record.State.Final():
 		return nil, &api.Error{
-			Code: api.NotEnded, Field: api.FieldRun, Message: "the run has not ended: it is " + string(v.State),
+			Code: api.NotEnded, Message: "the run has not ended: it is " + string(v.State),
 			Run: v.ID, State: v.State, Retryable: true,
 		}
 	}
 	answer := &api.Diff{Run: v.ID, Files: []runs.DiffFile{}}
 	if answer.Reason = noDiff(record); answer.Reason == "" {
-		d, err := s.noted(ctx, v, record.Changes.Seq)
+		d, reason, err := s.noted(ctx, v, record.Changes.Seq)
 		if err != nil {
 			return nil, s.explain("read a diff", err)
 		}
-		if d == nil {
-			answer.Reason = api.DiffExpired
-		} else {
+		if answer.Reason = reason; d != nil {
 			answer.Changes = changes(&d.Changes)
 			answer.Files, answer.Patch, answer.Truncated = list(d.Listed), d.Patch, d.Truncated
 			answer.Unlisted = max(d.Files-int64(len(d.Listed)), 0)
@@ -61,14 +59,21 @@ func noDiff(r *runs.Record) api.DiffReason {
 	return api.DiffNoWorkTree
 }
 
-// noted reads the diff in the notes of a run, from a sequence of RAW on.
-func (s *Service) noted(ctx context.Context, v View, from uint64) (*runs.Diff, error) {
+// noted reads the diff in the notes of a run, from a sequence of RAW on, or the reason why it is
+// incomplete.
+func (s *Service) noted(ctx context.Context, v View, from uint64) (*runs.Diff, api.DiffReason, error) {
 	var d runs.DiffReader
-	err := s.cfg.Streams.Entries(ctx, v.Agent, v.ID, from, false, func(_ uint64, e runs.Entry) error {
-		d.Add(e)
+	reason := api.DiffExpired
+	err := s.cfg.Streams.Entries(ctx, v.Agent, v.ID, from, false, func(seq uint64, e runs.Entry) error {
+		if d.Add(e); seq == from {
+			reason = api.DiffLost
+		}
 		return nil
 	})
-	return d.Last(), err
+	if err != nil || d.Last() != nil {
+		return d.Last(), "", err
+	}
+	return nil, reason, nil
 }
 
 // changes returns the numbers of a record, nil if there are none.
