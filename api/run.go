@@ -96,6 +96,7 @@ type Detail struct {
 	Cost        *float64          `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
 	Models      []ModelUsage      `json:"models,omitempty"`      // what each model used for the session, at most 8
 	Files       *Files            `json:"fileOperations,omitempty"`
+	Changes     *Changes          `json:"changes,omitempty"` // nil: the directory is in no git work tree
 	Tests       *Tests            `json:"testResults,omitempty"`
 	Error       *ErrorContext     `json:"errorContext,omitempty"`
 	FinalText   *string           `json:"finalText,omitempty"`

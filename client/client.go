@@ -241,6 +241,16 @@ func (c *Client) Output(ctx context.Context, q api.OutputRequest) (api.OutputPar
 	return call[api.OutputPart](ctx, c, "output", q, answerTime)
 }
 
+// Diff returns what a run changed in its directory, or the reason why that is unknown. The
+// error is [api.NotEnded] for a run that has not ended.
+func (c *Client) Diff(ctx context.Context, run string) (*api.Diff, error) {
+	d, err := call[*api.Diff](ctx, c, "diff", api.RunRequest{Run: run}, answerTime)
+	if err == nil && d == nil {
+		err = errForm()
+	}
+	return d, err
+}
+
 // Events returns a page of the events of a run. See [Client.Follow] for a
 // stream of them.
 func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage, error) {

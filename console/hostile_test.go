@@ -79,3 +79,34 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		}
 	})
 }
+
+// A diff keeps its tabs where no terminal prints it.
+func TestNoDiffMovesTheCursor(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		moving := rapid.RuneFrom(nil, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+		text := func(label string) string {
+			return rapid.OneOf(rapid.String(), rapid.StringOfN(moving, 0, 20, -1)).Draw(t, label)
+		}
+		d := &api.Diff{
+			Changes: &api.Changes{Files: 1}, Patch: text("patch"), Files: []runs.DiffFile{
+				{Path: text("path"), From: text("from"), Kind: text("kind")},
+			},
+		}
+		for _, terminal := range []bool{false, true} {
+			var out bytes.Buffer
+			if err := renderTo(&out, terminal, false, 80).Diff(d); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				bad := strings.TrimSuffix(line, "\n")
+				if !terminal {
+					bad = strings.ReplaceAll(bad, "\t", "")
+				}
+				if Safe(bad) != bad {
+					t.Errorf("terminal %v: %q", terminal, line)
+				}
+			}
+		}
+	})
+}

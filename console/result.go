@@ -79,6 +79,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 		all.each("failed", t.Names)
 	}
 	all.files(d)
+	all.add("changes", changesText(d.Changes))
 	if run.ThreadID != "" {
 		all.add("thread", Word(run.ThreadID))
 	}

@@ -70,7 +70,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
 		Usage: usage(record.Own), ThreadUsage: usage(record.Usage), Cost: record.Cost, Drift: record.Drift,
-		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
+		Changes: changes(record.Changes), FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
 		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}

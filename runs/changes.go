@@ -63,8 +63,11 @@ type DiffPart struct {
 	Patch  string     `json:"patch,omitempty"`
 }
 
-// maxDiffPart is the maximum size of a part, in bytes of JSON.
-const maxDiffPart = 48 << 10
+// Limits of the parts of a diff.
+const (
+	maxDiffPart  = 48 << 10 // bytes of JSON
+	maxDiffParts = 64       // that are read; a worker writes fewer
+)
 
 // Notes returns the bodies of the notes with the diff, as one set.
 func (d Diff) Notes(set string) [][]byte {
@@ -119,7 +122,7 @@ func (r *DiffReader) Add(e Entry) {
 	switch {
 	case p.Part == 1:
 		r.set, r.part = p.Set, Diff{Changes: p.Changes.checked()}
-	case p.Set != r.set || p.Part != r.next:
+	case p.Set != r.set || p.Part != r.next || p.Part > maxDiffParts:
 		r.set = ""
 		return
 	}

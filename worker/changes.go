@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -31,7 +32,7 @@ func (r *Run) takeSnapshot(ctx context.Context) error {
 		return snapshot.Take(ctx, dir, r.dir.file(diffDir), filepath.Dir(r.w.cfg.Root))
 	})
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("no snapshot of the directory: the run will have no diff", zap.Error(err))
+		r.log.Warn("no snapshot of the directory: the run will have no diff", zap.Error(pathless(err)))
 	}
 	return ctx.Err()
 }
@@ -54,7 +55,7 @@ func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 		}
 		if err != nil {
 			d.Reason = snapshot.Reason(err)
-			r.log.Warn("no diff of the directory", zap.Error(err))
+			r.log.Warn("no diff of the directory", zap.Error(pathless(err)))
 		}
 	case !r.w.cfg.Diff && snapshot.InWorkTree(r.dir.Spec.Dir):
 		d.Reason = runs.DiffOff
@@ -70,6 +71,15 @@ func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 		}
 	}
 	return nil
+}
+
+// pathless returns an error for the log, which has no paths of a work tree.
+func pathless(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }
 
 // limited calls f when fewer than maxSnapshots calls are running, or when a time limit that includes

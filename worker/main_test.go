@@ -54,7 +54,9 @@ func act(role string, args []string) error {
 	logs := &fileLogs{dir: args[1]}
 	logs.killAt, _ = strconv.Atoi(os.Getenv("TEST_KILL_AT"))
 	logs.killAfter = os.Getenv("TEST_KILL_WHEN") == "after"
-	w, err := New(Config{Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}, Name: "here"})
+	w, err := New(Config{
+		Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Diff: os.Getenv("TEST_DIFF") != "",
+	})
 	if err != nil {
 		return err
 	}

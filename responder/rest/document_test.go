@@ -50,6 +50,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 		s.want(200, "GET", "/v1/runs/"+id, "")
 		s.want(200, "GET", "/v1/runs/"+id+"/events", "")
 		s.want(200, "GET", "/v1/runs/"+id+"/output", "")
+		s.want(map[bool]int{true: 409, false: 200}[id == "working" || id == "T-cloud-1"], "GET", "/v1/runs/"+id+"/diff", "")
 		s.want(200, "GET", "/v1/runs/"+id+"/wait?timeout=0", "")
 	}
 	tag := s.want(200, "GET", "/v1/runs/done", "").header.Get("ETag")
@@ -82,7 +83,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(409, "POST", "/v1/runs", `{"task":"other",`+keyed)
 
 	// What does not.
-	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /wait", "POST /cancel", "POST /resume"}
+	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /diff", "GET /wait", "POST /cancel", "POST /resume"}
 	ask := func(status int, op, id, body string, header ...string) reply {
 		method, tail, _ := strings.Cut(op, " ")
 		return s.want(status, method, "/v1/runs/"+id+tail, body, header...)

@@ -26,7 +26,7 @@ const retryAfter = 2
 // reply is the outcome of a request, before encoding.
 type reply struct {
 	Status  int
-	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *api.Workers or json.RawMessage; nil with a problem
+	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *api.Diff, *api.Workers or json.RawMessage; nil with a problem
 	Problem *Problem // the error; nil: none
 
 	record   *runs.Record    // the record of the run in the body, or what is known of it
@@ -62,6 +62,7 @@ const (
 	jsonType   = "application/json"
 	streamType = "text/event-stream"
 	bytesType  = "application/octet-stream"
+	patchType  = "text/x-diff"
 )
 
 // accept selects the media type of the answer. Unencoded contents can be
@@ -73,6 +74,8 @@ func (q *exchange) accept() error {
 		offers = offers[:1]
 	case "getOutput":
 		offers = []string{bytesType}
+	case "getDiff":
+		offers = []string{jsonType, patchType}
 	case "getEvents":
 		offers = append(offers, streamType)
 	}
@@ -85,7 +88,7 @@ func (q *exchange) accept() error {
 	if got == adcpType {
 		q.form = got
 	}
-	q.stream = got == streamType
+	q.stream, q.patch = got == streamType, got == patchType
 	return nil
 }
 

@@ -161,3 +161,28 @@ func getOutput(ctx context.Context, q *exchange) (*reply, error) {
 	q.send(http.StatusOK, part.Data)
 	return nil, nil
 }
+
+func getDiff(ctx context.Context, q *exchange) (*reply, error) {
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	d, err := q.Service.Diff(ctx, q.run())
+	if err != nil {
+		return nil, err
+	}
+	if !q.patch {
+		return &reply{Status: http.StatusOK, Body: d}, nil
+	}
+	if d.Reason != "" {
+		return nil, &api.Error{Code: api.Conflict, Message: d.Why, Reason: string(d.Reason), Run: d.Run}
+	}
+	h := q.w.Header()
+	h.Set("Content-Type", patchType)
+	h.Set("Content-Length", strconv.Itoa(len(d.Patch)))
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Disposition", "attachment") // a browser must not display the work of an agent as a page
+	h.Set("X-Linesman-Truncated", strconv.FormatBool(d.Truncated))
+	h.Add("Vary", "Accept")
+	q.send(http.StatusOK, []byte(d.Patch))
+	return nil, nil
+}

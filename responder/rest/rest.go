@@ -85,6 +85,7 @@ func (a *API) Routes() []Route {
 		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
 		a.route("GET /v1/runs/{id}/output", "getOutput", "raw", []string{"stream", "offset", "limit"}, getOutput),
+		a.route("GET /v1/runs/{id}/diff", "getDiff", "raw", nil, getDiff),
 		a.route("GET /v1/runs/{id}/wait", "waitForRun", "read", []string{"timeout"}, waitForRun),
 		a.route("POST /v1/runs/{id}/cancel", "cancelRun", "submit", nil, cancelRun),
 		a.route("POST /v1/runs/{id}/resume", "resumeRun", "submit", nil, resumeRun),
@@ -101,6 +102,7 @@ type exchange struct {
 	query     *query
 	form      string          // of the answer: jsonType or adcpType
 	stream    bool            // server-sent events are requested
+	patch     bool            // only the patch of a diff is requested
 	body      json.RawMessage // of a POST
 	key       string          // of a POST, from the header Idempotency-Key
 }

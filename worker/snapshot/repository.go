@@ -263,7 +263,11 @@ func openRegular(path string) (*os.File, error) {
 
 // start starts git. Its end must be waited for.
 func (r *repository) start(ctx context.Context, stdin io.Reader, args ...string) (*exec.Cmd, io.Reader, error) {
-	cmd := exec.CommandContext(ctx, r.git, append([]string{"--no-pager"}, args...)...)
+	options := []string{"--no-pager"}
+	if args[0] == "update-index" { // all content goes into one pack, which is much faster than a file for each
+		options = append(options, "-c", "core.bigFileThreshold=1")
+	}
+	cmd := exec.CommandContext(ctx, r.git, append(options, args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = r.root, r.env, stdin
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to the worker's terminal do not reach it
 	cmd.WaitDelay = time.Second
