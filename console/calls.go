@@ -66,11 +66,10 @@ func (t *Timeline) command(b *strings.Builder, label string, command *runs.Excer
 		t.one(b, cyan, "", label, "")
 		return
 	}
-	for i, line := range linesOf(command) {
-		if i == 0 {
-			line = "$ " + line
-		}
-		t.row(b, cyan, "", line)
+	mark := "$ "
+	for _, line := range linesOf(command) {
+		t.row(b, cyan, mark, line)
+		mark = behindBar
 	}
 }
 

@@ -83,7 +83,7 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 		color = Red
 		t.stderr(b, d.Stderr)
 	}
-	facts := []string{Safe(v.done.outcome())}
+	facts := []string{v.done.short()}
 	took := v.Time.UnixMilli() - int64(t.first)
 	if t.run != nil && t.run.State.Final() && t.run.StartedAt != 0 {
 		took = lasted(t.run)
@@ -93,6 +93,15 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 		facts = append(facts, tokenText(t.run.Tokens))
 	}
 	t.row(b, color, mark, strings.Join(append(facts, t.changes.facts()...), ", "))
+}
+
+// short is the outcome for the owner, who sees the stderr: without the words of the contract
+// for events.
+func (c *completion) short() string {
+	if c.Error == nil || c.Status == nil || c.Status.Code == nil && c.Status.Signal == nil {
+		return Safe(c.outcome())
+	}
+	return "failed: " + (&completion{Status: c.Status}).outcome()
 }
 
 func tokensOf(u usage) string {
