@@ -120,6 +120,9 @@ func tokenText(n *api.Tokens) string {
 	return shortNumber(n.Input) + " tokens in, " + shortNumber(n.Output) + " out"
 }
 
+// shortTokens is tokenText for a status line.
+func shortTokens(n *api.Tokens) string { return strings.Replace(tokenText(n), " tokens in", " in", 1) }
+
 // shortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
 func shortNumber(n int64) string {
 	switch {

@@ -20,7 +20,8 @@ type Timeline struct {
 	r       *Renderer
 	options TimelineOptions
 	run     *api.Run // newest known state; nil: unknown
-	drawn   time.Time
+	drawn   int      // how often the status line was drawn in the second that began at since
+	since   time.Time
 
 	begun   bool // something was printed
 	first   api.Time
@@ -85,8 +86,8 @@ func (t *Timeline) Close() error {
 	return t.r.screen.show(t.r.out, b.String(), "")
 }
 
-// redraw is the minimum time between two drawings of the status line.
-const redraw = 100 * time.Millisecond
+// maxDrawn is how often the status line is drawn in a second.
+const maxDrawn = 10
 
 // show prints rows above the status line. In a burst the line is left out until a later call.
 func (t *Timeline) show(rows string) error {
@@ -95,13 +96,15 @@ func (t *Timeline) show(rows string) error {
 		return err
 	}
 	now := time.Now()
-	soon := now.Sub(t.drawn) < redraw
-	if soon && rows == "" {
-		return nil
+	if now.Sub(t.since) >= time.Second {
+		t.since, t.drawn = now, 0
 	}
 	line := ""
-	if !soon {
-		line, t.drawn = t.statusLine(now), now
+	if t.drawn < maxDrawn {
+		line = t.statusLine(now)
+		t.drawn++
+	} else if rows == "" {
+		return nil
 	}
 	return t.r.screen.show(t.r.out, rows, line)
 }

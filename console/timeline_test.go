@@ -3,10 +3,13 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -181,5 +184,55 @@ func TestTimelinesLookAsTheyDid(t *testing.T) {
 				golden(t, filepath.Join("testdata", "timeline", name+"."+form), printed(t, l, &out, s.items))
 			})
 		}
+	}
+}
+
+// The status line is below all rows and log lines, is drawn ten times a second at most, and
+// disappears.
+func TestTimelineHasOneStatusLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := timelineTo(&out, true, false, 60, TimelineOptions{})
+		run := stateOfScript()
+		run.Doing.Since, run.ActiveAt = api.TimeOf(time.Now()), api.TimeOf(time.Now())
+		shown := func(text string, do error) {
+			t.Helper()
+			screen := strings.Split(out.String(), "\n")
+			parts := strings.Split(screen[len(screen)-1], eraseLine)
+			if last := parts[len(parts)-1]; do != nil || last != text {
+				t.Errorf("shows %q, %v; want %q", last, do, text)
+			}
+		}
+		shown("running Bash 0s | 4.8k in, 320 out | plan 1/3", l.Status(run))
+		time.Sleep(12 * time.Second)
+		shown("running Bash 12s | 4.8k in, 320 out | plan 1/3", l.Tick(time.Now()))
+		time.Sleep(time.Second)
+		out.Reset()
+		for range 1000 {
+			if err := l.Write(session().items[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(out.String(), "running Bash"); n != maxDrawn {
+			t.Errorf("drawn %d times, want %d", n, maxDrawn)
+		}
+		shown("", nil)
+		time.Sleep(time.Second)
+		run.Tokens, run.Doing, run.Progress = nil, nil, nil
+		shown("working | – tokens", l.Status(run))
+		shown("", l.Close())
+	})
+}
+
+// Anywhere but on a terminal there is no status line, and nothing moves the cursor.
+func TestTimelineOffATerminalHasRowsOnly(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := NewTimeline(&out, func(name string) string { return map[string]string{"TERM": "xterm"}[name] }, TimelineOptions{})
+	if err := errors.Join(l.Status(stateOfScript()), l.Tick(time.Now()), l.Status(stateOfScript())); err != nil {
+		t.Fatal(err)
+	}
+	if got := printed(t, l, &out, session().items); strings.ContainsAny(got, "␛␍") || strings.Contains(got, "running Bash") {
+		t.Errorf("got %s", got)
 	}
 }
