@@ -117,8 +117,23 @@ func (t *Timeline) outputs(b *strings.Builder, d *runs.Detail, failed bool) {
 	t.excerpt(b, Dim, d.Output, most)
 	t.excerpt(b, Dim, d.Stderr, most)
 	if d.Output == nil && (failed || t.options.Full) {
-		t.excerpt(b, Dim, d.Result, most)
+		t.excerpt(b, Dim, textOf(d.Result), most)
 	}
+}
+
+// textOf returns the texts in the result of an MCP tool, and any other result as it is.
+func textOf(result *runs.Excerpted) *runs.Excerpted {
+	if result == nil || result.Omitted > 0 || !gjson.Valid(result.Head) {
+		return result
+	}
+	var texts []string
+	for _, text := range gjson.Get(result.Head, "content.#.text").Array() {
+		texts = append(texts, text.String())
+	}
+	if texts == nil {
+		return result
+	}
+	return runs.Whole(strings.Join(texts, "\n"))
 }
 
 // label describes a tool call in one line.
@@ -138,7 +153,7 @@ func label(v view, d *runs.Detail) string {
 	case d.Prompt != nil:
 		return name + ": " + strings.Join(linesOf(d.Prompt)[:1], "")
 	case d.Arguments != nil:
-		return name + " " + arguments(d.Arguments.Head)
+		return strings.TrimSpace(name + " " + arguments(d.Arguments.Head))
 	}
 	return name
 }

@@ -72,13 +72,13 @@ func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, 
 			continue
 		}
 		var words []string
-		if f.Added != nil || f.Removed != nil {
-			words = append(words, fmt.Sprintf("+%d -%d", number(f.Added), number(f.Removed)))
+		if added, removed := number(f.Added), number(f.Removed); added+removed > 0 {
+			words = append(words, fmt.Sprintf("+%d -%d", added, removed))
 		}
 		if i == 0 && facts != "" {
 			words = append(words, facts)
 		}
-		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(f.Path), strings.Join(words, ", "))
+		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(t.relative(f.Path)), strings.Join(words, ", "))
 		if t.options.Diffs {
 			t.diff(b, f.Diff)
 		}
@@ -86,6 +86,14 @@ func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, 
 	if more += len(files) - len(shown); more > 0 {
 		t.one(b, color, mark, fmt.Sprintf("… %d more files", more), "")
 	}
+}
+
+// relative is a path below the directory of the run, any other as it is.
+func (t *Timeline) relative(path string) string {
+	if t.run == nil || t.run.WorkingDir == "" {
+		return path
+	}
+	return strings.TrimPrefix(path, strings.TrimSuffix(t.run.WorkingDir, "/")+"/")
 }
 
 // fileMark is the letter of git for a kind of change.
