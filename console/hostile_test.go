@@ -52,9 +52,11 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		}
 		working := &api.Run{
 			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
-			Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"), WorkingDir: text("task dir"),
-			Doing: &api.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")}, Labels: map[string]string{text("k"): text("v")},
-			Progress: &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
+			Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"),
+			WorkingDir: text("task dir"),
+			Doing:      &api.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")},
+			Labels:     map[string]string{text("k"): text("v")},
+			Progress:   &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
 			Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")}, Version: text("version"),
 				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},
 		}

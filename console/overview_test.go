@@ -24,15 +24,18 @@ func someRuns(now time.Time) *api.Overview {
 				Doing:  &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}},
 			{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
 				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
-				Doing: &api.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}},
+				Doing: &api.Doing{
+					Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}},
 			{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
 				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)},
 		},
 		Queued: []*api.Run{{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli", State: runs.StateQueued, Position: new(1),
 			Title: "Write the docs"}},
 		Ended: []*api.Run{
-			{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true, StartedAt: ago(5 * time.Minute),
-				EndedAt: ago(time.Minute), Title: "Try it", WorkingDir: "/tmp", Tokens: &api.Tokens{Input: 1_200_000, Output: 45_000}},
+			{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
+				StartedAt: ago(5 * time.Minute),
+				EndedAt:   ago(time.Minute), Title: "Try it", WorkingDir: "/tmp",
+				Tokens: &api.Tokens{Input: 1_200_000, Output: 45_000}},
 			{ID: "T-local-zzhq2k1f3a9x2c0", Agent: "codex", State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
 				EndedAt: ago(25 * time.Hour)},
 		},
@@ -61,8 +64,8 @@ func TestListsOfRunsLookAsTheyDid(t *testing.T) {
 }
 
 func TestShortIDsAreUnique(t *testing.T) {
-	all := []*api.Run{{ID: "T-local-aaaaaab1"}, {ID: "T-local-aaaaaab2"}, {ID: "T-local-aaaaaac"}, {ID: "T-cloud-aaaaaab1"},
-		{ID: "T-local-b"}, {ID: "T-local-mine-and-long"}, {ID: "another-name"}, {ID: "T-local-aaaaaac"}}
+	all := []*api.Run{{ID: "T-local-aaaaaab1"}, {ID: "T-local-aaaaaab2"}, {ID: "T-local-aaaaaac"},
+		{ID: "T-cloud-aaaaaab1"}, {ID: "T-local-b"}, {ID: "T-local-mine-and-long"}, {ID: "another-name"}, {ID: "T-local-aaaaaac"}}
 	got := strings.Join(shortIDs(all), " ")
 	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

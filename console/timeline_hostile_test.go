@@ -64,7 +64,8 @@ func hostileItems(s string) []api.DetailItem {
 		items = append(items, api.DetailItem{Kind: kind, Event: body, Detail: &d, At: api.Time(1000 * len(items))})
 	}
 	tool := func(phase string) map[string]any {
-		return map[string]any{"tool": map[string]any{"tool_use_id": "1", "kind": s, "tool_name": s, "phase": phase, "status": s,
+		return map[string]any{"tool": map[string]any{"tool_use_id": "1", "kind": s, "tool_name": s, "phase": phase,
+			"status":    s,
 			"exit_code": 1, "bytes": map[string]any{"result": 1 << 20}}}
 	}
 	call := func(d runs.Detail) {
@@ -75,7 +76,8 @@ func hostileItems(s string) []api.DetailItem {
 	items = append(items, api.DetailItem{Kind: "detail", Detail: &runs.Detail{Prompt: e, Text: e, Stderr: e}})
 	for _, agent := range []string{"codex", "gemini_cli"} {
 		for _, channel := range []string{"assistant", "reasoning", s} {
-			add("text_output", map[string]any{"agent_kind": agent, "kind": "TextOutput", "channel": channel, "text": s}, runs.Detail{})
+			event := map[string]any{"agent_kind": agent, "kind": "TextOutput", "channel": channel, "text": s}
+			add("text_output", event, runs.Detail{})
 		}
 	}
 	call(runs.Detail{Command: e, Output: e, Stderr: e})
@@ -155,7 +157,8 @@ func TestLargeDetailsAreAFewRows(t *testing.T) {
 	s.call("2", "mcp_tool_call", "a", &runs.Detail{Arguments: large})
 	s.result("2", "mcp_tool_call", "a", 1, 0, &runs.Detail{Result: large})
 	s.result("3", "file_change", "", nil, 0, &runs.Detail{Files: files})
-	s.event("Status", map[string]any{"message": "todo list"}, &runs.Detail{Plan: slices.Repeat([]runs.PlanStep{{Text: large.Head}}, 500)})
+	steps := slices.Repeat([]runs.PlanStep{{Text: large.Head}}, 500)
+	s.event("Status", map[string]any{"message": "todo list"}, &runs.Detail{Plan: steps})
 	var out bytes.Buffer
 	l := timelineTo(&out, true, false, 80, TimelineOptions{})
 	got := printed(t, l, &out, s.items)

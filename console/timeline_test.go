@@ -97,7 +97,8 @@ func session() *script {
 	s.result("1", "command_execution", "", 1, 0, &runs.Detail{Command: command.Command, Output: numbered(30)})
 	s.event("Status", map[string]any{"message": "todo list updated"}, plan("done", "active", "pending"))
 	s.event("Status", map[string]any{"message": "todo list updated"}, plan("done", "active", "pending"))
-	s.call("2", "command_execution", "", &runs.Detail{Command: whole("sed -n 1,200p names.go | grep -n 'one of the many long expressions'")})
+	long := whole("sed -n 1,200p names.go | grep -n 'one of the many long expressions'")
+	s.call("2", "command_execution", "", &runs.Detail{Command: long})
 	s.call("3", "mcp_tool_call", "echo", &runs.Detail{Server: "docs", Arguments: whole(`{"query":"names","limit":10}`)})
 	s.result("2", "command_execution", "", 0, 0, &runs.Detail{Output: whole("\x1b[32mok\x1b[0m\n10%\r50%\r100%\n")})
 	s.result("3", "mcp_tool_call", "echo", nil, 2048, &runs.Detail{Result: whole("{}")})
@@ -126,7 +127,8 @@ func session() *script {
 // deltas is an agent that prints parts of its text.
 func deltas() *script {
 	s := &script{agent: "gemini_cli"}
-	for _, part := range []string{"Ember marsh up", "land birch cedar brisk rid", "ge delta ledge 76388. Elm quarry glade b",
+	for _, part := range []string{"Ember marsh up", "land birch cedar brisk rid",
+		"ge delta ledge 76388. Elm quarry glade b",
 		"irch 11266.\n\n# He", "ading\n- a list with 日本", "語\n", "end"} {
 		s.text("assistant", part)
 	}
