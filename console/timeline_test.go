@@ -173,7 +173,8 @@ func TestTimelinesLookAsTheyDid(t *testing.T) {
 		}{
 			"40": {true, false, 40, TimelineOptions{}}, "80": {true, false, 80, TimelineOptions{}},
 			"200": {true, false, 200, TimelineOptions{}}, "80.color": {true, true, 80, TimelineOptions{Diffs: true}},
-			"pipe": {false, false, 0, TimelineOptions{}}, "pipe.full": {false, false, 0, TimelineOptions{Full: true, Diffs: true}},
+			"pipe":      {false, false, 0, TimelineOptions{}},
+			"pipe.full": {false, false, 0, TimelineOptions{Full: true, Diffs: true}},
 		} {
 			t.Run(name+"."+form, func(t *testing.T) {
 				var out bytes.Buffer
@@ -234,7 +235,8 @@ func TestTimelineOffATerminalHasRowsOnly(t *testing.T) {
 	if err := errors.Join(l.Status(stateOfScript()), l.Tick(time.Now()), l.Status(stateOfScript())); err != nil {
 		t.Fatal(err)
 	}
-	if got := printed(t, l, &out, session().items); strings.ContainsAny(got, "␛␍") || strings.Contains(got, "running Bash") {
+	got := printed(t, l, &out, session().items)
+	if strings.ContainsAny(got, "␛␍") || strings.Contains(got, "running Bash") {
 		t.Errorf("got %s", got)
 	}
 }
