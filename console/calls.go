@@ -11,10 +11,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// calls are the tool calls of a run that have no result yet, at most maxCalls of them.
+// calls are the tool calls of a run that have no result yet, at most maxOpen of them.
 type calls struct {
-	open map[string]openCall // by id
-	last string              // id of the call on the last printed row; "": another row is the last
+	open   map[string]openCall // by id
+	prompt string              // first line of the newest prompt of a sub-agent
+	last   string              // id of the call on the last printed row; "": another row is the last
 }
 
 type openCall struct {
@@ -23,6 +24,12 @@ type openCall struct {
 	files []runs.FileDetail
 	plan  bool // it changes the plan
 }
+
+// Limits of [calls]: beyond them open calls are forgotten, and labels cut.
+const (
+	maxOpen  = 256
+	maxLabel = 1000 // cells
+)
 
 // Lines of output that are printed unless all are requested.
 const (
@@ -39,10 +46,13 @@ func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 	if _, again := t.calls.open[id]; again && id != "" {
 		return
 	}
-	if t.calls.open == nil || len(t.calls.open) >= maxCalls {
+	if t.calls.open == nil || len(t.calls.open) >= maxOpen {
 		t.calls.open = map[string]openCall{}
 	}
 	t.calls.open[id] = c
+	if d.Prompt != nil {
+		t.calls.prompt = cut(linesOf(d.Prompt)[0], maxLabel)
+	}
 	if len(c.files) > 0 || c.plan {
 		return
 	}
@@ -81,10 +91,12 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 	id := v.tool.id()
 	c, known := t.calls.open[id]
 	delete(t.calls.open, id)
+	more := d.Command != nil || d.Prompt != nil || d.Arguments != nil
+	if l := label(v, d); !known || more && l != c.label { // else the call tells more
+		c.label, t.calls.last = l, ""
+	}
 	if known {
 		v.took = v.Time.Sub(c.at)
-	} else {
-		c.label = label(v, d)
 	}
 	mark, color := "✓ ", Green
 	failed := v.tool.failed() || d.ExitCode != nil && *d.ExitCode != 0
@@ -97,7 +109,7 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 	}
 	switch {
 	case len(files) > 0:
-		t.files(b, files, d.MoreFiles, mark, color, outcome(v, d))
+		t.files(b, files, d.MoreFiles, failed, outcome(v, d))
 	case (c.plan || len(d.Plan) > 0) && !failed:
 		return
 	case known && t.calls.last == id && id != "":
@@ -147,11 +159,11 @@ func label(v view, d *runs.Detail) string {
 	case d.Command != nil:
 		lines := linesOf(d.Command)
 		if len(lines) > 1 {
-			return fmt.Sprintf("$ %s … (%d more lines)", lines[0], len(lines)-1)
+			return fmt.Sprintf("$ %s … (%d more lines)", cut(lines[0], maxLabel), len(lines)-1)
 		}
-		return "$ " + strings.Join(lines, "")
+		return "$ " + cut(lines[0], maxLabel)
 	case d.Prompt != nil:
-		return name + ": " + strings.Join(linesOf(d.Prompt)[:1], "")
+		return name + ": " + cut(linesOf(d.Prompt)[0], maxLabel)
 	case d.Arguments != nil:
 		return strings.TrimSpace(name + " " + arguments(d.Arguments.Head))
 	}

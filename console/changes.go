@@ -57,29 +57,33 @@ func (c *changes) facts() []string {
 	return []string{text}
 }
 
-// files writes changed files behind a mark, and their diffs if requested. Facts are those of
-// the change.
-func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, mark, color, facts string) {
+// files writes changed files, and their diffs if requested. Facts are those of the change, which
+// may have failed.
+func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, failed bool, facts string) {
+	mark, color := "✓ ", Green
+	if failed {
+		mark, color = "✗ ", Red
+	}
 	shown := files
 	if len(files) > filesShown && !t.options.Full {
 		shown = files[:filesShown]
 	}
 	for i, f := range files {
-		if mark == "✓ " {
+		if !failed {
 			t.changes.add(f)
 		}
 		if i >= len(shown) {
 			continue
 		}
 		var words []string
-		if added, removed := number(f.Added), number(f.Removed); added+removed > 0 {
+		if added, removed := number(f.Added), number(f.Removed); added+removed > 0 && !failed {
 			words = append(words, fmt.Sprintf("+%d -%d", added, removed))
 		}
 		if i == 0 && facts != "" {
 			words = append(words, facts)
 		}
 		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(t.relative(f.Path)), strings.Join(words, ", "))
-		if t.options.Diffs {
+		if t.options.Diffs && !failed {
 			t.diff(b, f.Diff)
 		}
 	}

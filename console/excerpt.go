@@ -16,7 +16,11 @@ const behindBar = "  │ "
 func (t *Timeline) excerpt(b *strings.Builder, color string, e *runs.Excerpted, most int) {
 	lines := linesOf(e)
 	if most > 0 && len(lines) > most && !t.options.Full {
-		t.one(b, color, behindBar, fmt.Sprintf("… %d more lines", len(lines)-most), "")
+		more := fmt.Sprintf("… %d more lines", len(lines)-most)
+		if e.Omitted > 0 {
+			more = "… more lines"
+		}
+		t.one(b, color, behindBar, more, "")
 		lines = lines[len(lines)-most:]
 	}
 	for _, line := range lines {

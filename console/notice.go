@@ -33,8 +33,10 @@ func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 	t.prompt(b, d.Prompt)
 	switch {
-	case v.kind == "error":
-		for _, line := range linesOf(runs.Whole(cmp.Or(v.message, "an error"))) {
+	case v.kind == "error" && v.message != t.problem:
+		t.problem = v.message
+		message := strings.TrimSuffix(v.message, " (stderr redacted)") // its end follows
+		for _, line := range linesOf(runs.Whole(cmp.Or(message, "an error"))) {
 			t.row(b, Red, "! ", line)
 		}
 	case v.kind == "status" && v.usage != (usage{}):
@@ -48,17 +50,18 @@ func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 		t.row(b, Dim, "┊ ", line)
 	}
 	if len(d.Files) > 0 {
-		t.files(b, d.Files, d.MoreFiles, "✓ ", Green, "")
+		t.files(b, d.Files, d.MoreFiles, false, "")
 	}
 	t.stderr(b, d.Stderr)
 }
 
-// prompt writes the prompt of the user, unless it is the title that was printed.
+// prompt writes the prompt of the user, unless it was printed as the title or with the call of
+// a sub-agent.
 func (t *Timeline) prompt(b *strings.Builder, prompt *runs.Excerpted) {
 	lines := linesOf(prompt)
 	more := len(lines) - linesOfPrompt
 	switch {
-	case len(lines) == 0, len(lines) == 1 && t.run != nil && t.run.Title == lines[0]:
+	case len(lines) == 0, lines[0] == t.calls.prompt, len(lines) == 1 && t.run != nil && t.run.Title == lines[0]:
 		return
 	case more > 1 && !t.options.Full:
 		lines = append(lines[:linesOfPrompt], fmt.Sprintf("… %d more lines", more))

@@ -29,6 +29,7 @@ type Timeline struct {
 	calls   calls
 	plan    string // the plan that was printed last
 	changes changes
+	problem string // message of the newest error, if that was printed last
 }
 
 // TimelineOptions select how much a [Timeline] prints.
@@ -131,6 +132,9 @@ func (t *Timeline) lay(b *strings.Builder, item api.DetailItem) {
 		t.notice(b, v, d)
 	}
 	t.steps(b, d)
+	if v.kind != "error" && b.Len() > 0 {
+		t.problem = ""
+	}
 }
 
 func lookAtDetail(item api.DetailItem) view {

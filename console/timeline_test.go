@@ -240,3 +240,18 @@ func TestTimelineOffATerminalHasRowsOnly(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A timeline of a run with many open calls stays small.
+func TestTimelineForgetsOpenCalls(t *testing.T) {
+	t.Parallel()
+	s := &script{agent: "codex"}
+	for i := range 2*maxOpen + 1 {
+		s.call(fmt.Sprint(i), "command_execution", "", &runs.Detail{Command: whole(strings.Repeat("x", 5000))})
+	}
+	var out bytes.Buffer
+	l := timelineTo(&out, true, false, 80, TimelineOptions{})
+	printed(t, l, &out, s.items)
+	if n := len(l.calls.open); n > maxOpen || len(l.calls.open[fmt.Sprint(2*maxOpen)].label) > maxLabel+10 {
+		t.Errorf("remembers %d calls", n)
+	}
+}
