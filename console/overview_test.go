@@ -57,7 +57,7 @@ func TestListsOfRunsLookAsTheyDid(t *testing.T) {
 						t.Errorf("%d cells: %q", n, line)
 					}
 				}
-				golden(t, filepath.Join("testdata", "timeline", "list."+form), out.String())
+				golden(t, filepath.Join("testdata", "list", form), out.String())
 			})
 		})
 	}
@@ -70,4 +70,21 @@ func TestShortIDsAreUnique(t *testing.T) {
 	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+}
+
+// A run by itself shows what it is for, what it runs on, and what its times are.
+func TestFactsOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := someRuns(time.Now())
+		all.Working[0].Model, all.Working[0].Version = "gpt-5-codex", "0.169.0"
+		all.Ended[0].Times = api.Captured
+		var out bytes.Buffer
+		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0]} {
+			if err := renderTo(&out, false, false, 0).Run(run); err != nil {
+				t.Fatal(err)
+			}
+			out.WriteByte('\n')
+		}
+		golden(t, filepath.Join("testdata", "list", "run"), out.String())
+	})
 }

@@ -75,7 +75,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 		all.add("ended", run.EndedAt.String())
 	}
 	if run.Times == api.Captured {
-		all.add("times", "are those of capture")
+		all.add("times", captured)
 	}
 	if t := d.Tests; t != nil {
 		all.add("tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))

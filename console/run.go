@@ -111,13 +111,13 @@ func (r *Renderer) Run(run *api.Run) error {
 	if run.Tokens == nil {
 		all.add("tokens", "–")
 	} else {
-		all.add("tokens", tokenText(run.Tokens))
+		all.add("tokens", shortTokens(run.Tokens))
 	}
 	if run.Times == api.Captured {
-		all.add("times", "are those of capture")
+		all.add("times", captured)
 	}
 	if run.Unseen {
-		all.add("new", "not opened yet")
+		all.add("opened", "not yet")
 	}
 	if run.Detail != nil {
 		all.add("unknown", unknown(run.Drift))
@@ -142,6 +142,9 @@ func (r *Renderer) Progress(run *api.Run) error {
 	}
 	return r.screen.show(r.out, "", r.Paint(Dim, cut(strings.Join(words, "  "), r.wholeWidth())))
 }
+
+// captured describes times of the kind [api.Captured].
+const captured = "of capture: when linesman read the lines"
 
 // about adds what a run is for and what it runs on.
 func (f *facts) about(run *api.Run) {
