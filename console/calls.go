@@ -31,13 +31,8 @@ const (
 	maxLabel = 1000 // cells
 )
 
-// Lines of output that are printed unless all are requested.
-const (
-	linesOfSuccess = 3
-	linesOfFailure = 10
-)
-
-// call writes a tool call. Changed files are written with the result.
+// call writes a tool call. Changed files are written with the result, and so is a call of
+// which nothing but the name is known.
 func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 	if v.tool == nil || v.tool.Phase == "delta" {
 		return
@@ -53,7 +48,8 @@ func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 	if d.Prompt != nil {
 		t.calls.prompt = cut(linesOf(d.Prompt)[0], maxLabel)
 	}
-	if len(c.files) > 0 || c.plan {
+	bare := d.Command == nil && d.Prompt == nil && d.Arguments == nil
+	if len(c.files) > 0 || c.plan || bare && !t.options.Full {
 		return
 	}
 	if d.Command != nil {
@@ -62,9 +58,9 @@ func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 		t.one(b, cyan, "▸ ", c.label, "")
 	}
 	if t.options.Full {
-		t.excerpt(b, Dim, d.Prompt, 0)
+		t.excerpt(b, Dim, d.Prompt, extent{})
 		if d.Command == nil && d.Prompt == nil {
-			t.excerpt(b, Dim, d.Arguments, 0)
+			t.excerpt(b, Dim, d.Arguments, extent{})
 		}
 	}
 	t.calls.last = id
@@ -122,9 +118,9 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 
 // outputs writes the output of a command, and the result of another tool if it failed.
 func (t *Timeline) outputs(b *strings.Builder, d *runs.Detail, failed bool) {
-	most := linesOfSuccess
+	most := ofSuccess
 	if failed {
-		most = linesOfFailure
+		most = ofFailure
 	}
 	t.excerpt(b, Dim, d.Output, most)
 	t.excerpt(b, Dim, d.Stderr, most)

@@ -82,7 +82,12 @@ func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, 
 		if i == 0 && facts != "" {
 			words = append(words, facts)
 		}
-		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(t.relative(f.Path)), strings.Join(words, ", "))
+		fact := strings.Join(words, ", ")
+		path := fileMark(f.Kind) + " " + safeLine(t.relative(f.Path))
+		if room := t.room(mark) - cells(fact) - 2; t.r.terminal {
+			path = cutPath(path, room)
+		}
+		t.one(b, color, mark, path, fact)
 		if t.options.Diffs && !failed {
 			t.diff(b, f.Diff)
 		}
@@ -98,6 +103,25 @@ func (t *Timeline) relative(path string) string {
 		return path
 	}
 	return strings.TrimPrefix(path, strings.TrimSuffix(t.run.WorkingDir, "/")+"/")
+}
+
+// cutPath replaces directories at the beginning of a path, which follows a letter, by … until it
+// fits into a number of cells.
+func cutPath(path string, room int) string {
+	letter, rest, _ := strings.Cut(path, " ")
+	if n := len(rest) - maxBytes(room); n > 0 {
+		rest = strings.ToValidUTF8(rest[n:], "")
+		path = letter + " …" + rest
+	}
+	for cells(path) > room {
+		_, after, more := strings.Cut(rest, "/")
+		if !more {
+			break
+		}
+		rest = after
+		path = letter + " …/" + rest
+	}
+	return path
 }
 
 // fileMark is the letter of git for a kind of change.

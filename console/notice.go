@@ -9,6 +9,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// eachRequest is a status after each request to the model. Its tokens are those of that request.
+const eachRequest = "step finished"
+
 // linesOfPrompt is how many lines of a prompt are printed unless all are requested.
 const linesOfPrompt = 5
 
@@ -39,7 +42,7 @@ func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 		for _, line := range linesOf(runs.Whole(cmp.Or(message, "an error"))) {
 			t.row(b, Red, "! ", line)
 		}
-	case v.kind == "status" && v.usage != (usage{}):
+	case v.kind == "status" && v.usage != (usage{}) && (v.message != eachRequest || t.options.Full):
 		t.row(b, Dim, "· ", Safe(v.message)+"  "+tokensOf(v.usage))
 	case v.kind == "status" && t.options.Full:
 		t.row(b, Dim, "· ", statusText(v))
@@ -75,7 +78,7 @@ func (t *Timeline) prompt(b *strings.Builder, prompt *runs.Excerpted) {
 func (t *Timeline) stderr(b *strings.Builder, text *runs.Excerpted) {
 	if text != nil {
 		t.row(b, Yellow, "! ", "the end of the agent's stderr:")
-		t.excerpt(b, "", text, linesOfFailure)
+		t.excerpt(b, "", text, ofFailure)
 	}
 }
 

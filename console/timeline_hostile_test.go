@@ -162,7 +162,7 @@ func TestLargeDetailsAreAFewRows(t *testing.T) {
 	var out bytes.Buffer
 	l := timelineTo(&out, true, false, 80, TimelineOptions{})
 	got := printed(t, l, &out, s.items)
-	if n := strings.Count(got, "\n"); n > 40 || !utf8.ValidString(got) {
+	if n := strings.Count(got, "\n"); n > 60 || !utf8.ValidString(got) {
 		t.Errorf("%d rows:\n%.4000s", n, got)
 	}
 	checkRows(t, out.String(), 80)

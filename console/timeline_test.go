@@ -255,3 +255,19 @@ func TestTimelineForgetsOpenCalls(t *testing.T) {
 		t.Errorf("remembers %d calls", n)
 	}
 }
+
+// Of a path that is too long the end is shown.
+func TestPathsKeepTheirEnds(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"M a/b.go": "M a/b.go", "M internal/console/timeline.go": "M …/timeline.go",
+		"A very-long-name-without-a-slash.go": "A very-long-na…",
+		"D /日本語/日本語/日本語":                      "D …/日本語", "M a/b/c/d/e/f/g/h.go": "M …/e/f/g/h.go", "M ": "M ",
+	} {
+		if got := cut(cutPath(path, 15), 15); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		} else if cells(got) > 15 {
+			t.Errorf("%q: %q is too long", path, got)
+		}
+	}
+}
