@@ -38,13 +38,15 @@ func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 		return
 	}
 	c, id := openCall{label(v, d), v.Time, d.Files, len(d.Plan) > 0}, v.tool.id()
-	if _, again := t.calls.open[id]; again && id != "" {
+	if _, again := t.calls.open[id]; again {
 		return
 	}
 	if t.calls.open == nil || len(t.calls.open) >= maxOpen {
 		t.calls.open = map[string]openCall{}
 	}
-	t.calls.open[id] = c
+	if id != "" { // else it cannot be paired with its result
+		t.calls.open[id] = c
+	}
 	if d.Prompt != nil {
 		t.calls.prompt = cut(linesOf(d.Prompt)[0], maxLabel)
 	}
@@ -108,7 +110,7 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 		t.files(b, files, d.MoreFiles, failed, outcome(v, d))
 	case (c.plan || len(d.Plan) > 0) && !failed:
 		return
-	case known && t.calls.last == id && id != "":
+	case known && t.calls.last == id:
 		t.one(b, color, "  "+mark, outcome(v, d), "")
 	default:
 		t.one(b, color, mark, c.label, outcome(v, d))

@@ -25,7 +25,7 @@ func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 		}
 	}
 	if run.Title != "" {
-		t.one(b, bold, "── ", flat(run.Title), "")
+		t.row(b, bold, "── ", flat(run.Title))
 		t.row(b, Dim, "   ", strings.Join(append(facts, Word(run.ID)), ", "))
 		return
 	}
@@ -91,8 +91,12 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 	}
 	facts := []string{v.done.short()}
 	took := v.Time.UnixMilli() - int64(t.first)
-	if t.run != nil && t.run.State.Final() && t.run.StartedAt != 0 {
+	switch {
+	case t.run == nil || t.run.StartedAt == 0:
+	case t.run.State.Final():
 		took = lasted(t.run)
+	default:
+		took = v.Time.UnixMilli() - int64(t.run.StartedAt)
 	}
 	facts = append(facts, "took "+seconds(took))
 	if t.run != nil && t.run.Tokens != nil {

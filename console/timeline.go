@@ -70,11 +70,11 @@ func (t *Timeline) Write(item api.DetailItem) error {
 }
 
 // Tick draws the status line again, and prints an unfinished row to which nothing was added
-// since the last Tick. Call it every second. Now is not used but for its age.
+// since the last Tick. Call it every second. The argument is not used: it is that of [Ticker].
 func (t *Timeline) Tick(time.Time) error {
 	var b strings.Builder
 	if t.prose.idle {
-		t.endProse(&b)
+		t.pause(&b)
 	}
 	t.prose.idle = true
 	return t.show(b.String())

@@ -271,3 +271,26 @@ func TestPathsKeepTheirEnds(t *testing.T) {
 		}
 	}
 }
+
+// A text that pauses is shown, and continues on the next row.
+func TestPausedTextIsShown(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	l := timelineTo(&out, false, false, 0, TimelineOptions{})
+	for _, part := range []string{"one ", "two", "", "\nthree", "", " four\n"} {
+		if part == "" {
+			if err := errors.Join(l.Tick(time.Time{}), l.Tick(time.Time{})); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		s := &script{agent: "gemini_cli"}
+		s.text("assistant", part)
+		if err := l.Write(s.items[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := printed(t, l, &out, nil), "│ one two\n│ three\n│  four\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
