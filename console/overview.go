@@ -19,6 +19,9 @@ const (
 	wideWidth   = 100 // full ids, directory, labels
 )
 
+// longID is the length of an id, in bytes, that has a row of its own on a narrow terminal.
+const longID = 24
+
 // Overview lists runs: the running ones first, the ended ones last. On a terminal long
 // columns are cut, and ids are short on narrow ones; * marks ended runs that their owner has
 // not opened. Anywhere else all columns are there, two spaces apart, - for an
@@ -98,13 +101,20 @@ func columns(run *api.Run, one row, now time.Time) []string {
 
 // table writes runs as rows of a terminal. On a narrow one the title is on a row of its own.
 func (r *Renderer) table(b *strings.Builder, all []*api.Run, now time.Time) {
-	width, medium, wide := r.wholeWidth(), r.width() >= mediumWidth, r.width() >= wideWidth
-	rows := make([][]string, 0, len(all)+1)
-	if medium && len(all) > 0 {
-		rows = append(rows, header(wide))
+	width, ids := r.width(), shortIDs(all)
+	for i, id := range ids {
+		if width < wideWidth && len(id) > longID {
+			width = min(width, mediumWidth-1)
+		} else if width >= wideWidth {
+			ids[i] = Word(all[i].ID)
+		}
 	}
-	for i, id := range shortIDs(all) {
-		rows = append(rows, cellsOfRun(all[i], id, r.width(), now))
+	rows := make([][]string, 0, len(all)+1)
+	if width >= mediumWidth && len(all) > 0 {
+		rows = append(rows, header(width >= wideWidth))
+	}
+	for i, id := range ids {
+		rows = append(rows, cellsOfRun(all[i], id, width, now))
 	}
 	widths := make([]int, 6)
 	for _, row := range rows {
@@ -113,27 +123,40 @@ func (r *Renderer) table(b *strings.Builder, all []*api.Run, now time.Time) {
 		}
 	}
 	for i, row := range rows {
-		last := len(row) - 1
-		line := ""
-		for k, s := range row[1:last] {
-			line += s + strings.Repeat(" ", widths[k+1]-cells(s)) + "  "
-		}
-		state := fmt.Sprintf("%-10s ", cut(row[0], 10))
 		color := colors[strings.TrimRight(row[0], "*")]
-		if i == 0 && medium {
+		if i == 0 && width >= mediumWidth {
 			color = Dim
 		}
-		rest := []string{strings.TrimRight(line+row[last], " ")}
-		if !medium {
-			rest = []string{strings.TrimRight(line, " ")}
-			if row[last] != "" {
-				rest = append(rest, "  "+row[last])
-			}
+		state := fmt.Sprintf("%-10s ", cut(row[0], 10))
+		b.WriteString(r.Paint(color, state))
+		room := r.wholeWidth() - len(state)
+		if width < mediumWidth {
+			r.narrow(b, row, widths[1], room)
+			continue
 		}
-		b.WriteString(r.Paint(color, state) + cut(rest[0], width-len(state)) + "\n")
-		for _, more := range rest[1:] {
-			b.WriteString(cut(more, width) + "\n")
+		line := ""
+		for k, s := range row[1:] {
+			line += s + strings.Repeat(" ", widths[k+1]-cells(s)) + "  "
 		}
+		b.WriteString(cut(strings.TrimRight(line, " "), room) + "\n")
+	}
+}
+
+// narrow writes the id of a run, what it does, and its title, on a terminal that has not room for
+// them in one row. An id is not cut.
+func (r *Renderer) narrow(b *strings.Builder, row []string, widest, room int) {
+	id, doing, title := row[1], row[2], row[3]
+	if len(id) > longID || len(id) >= room {
+		b.WriteString(cut(doing, room) + "\n")
+		for _, part := range fold(id, r.wholeWidth()-2) {
+			b.WriteString("  " + part + "\n")
+		}
+	} else {
+		line := fmt.Sprintf("%-*s  %s", min(widest, longID), id, doing)
+		b.WriteString(cut(line, room) + "\n")
+	}
+	if title != "" {
+		b.WriteString(cut("  "+title, r.wholeWidth()) + "\n")
 	}
 }
 
@@ -160,7 +183,7 @@ func cellsOfRun(run *api.Run, id string, width int, now time.Time) []string {
 		if run.State.Final() {
 			doing = one.about
 		}
-		return []string{state, one.run, cut(doing, min(width/4, 40)), tokens, Word(run.Agent), about(run, true)}
+		return []string{state, id, cut(doing, min(width/4, 40)), tokens, Word(run.Agent), about(run, true)}
 	case width >= mediumWidth:
 		return []string{state, id, cut(doing, 24), tokens, strings.TrimSpace(about(run, false) + "  " + Word(run.Agent))}
 	}

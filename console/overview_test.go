@@ -88,3 +88,27 @@ func TestFactsOfARun(t *testing.T) {
 		golden(t, filepath.Join("testdata", "list", "run"), out.String())
 	})
 }
+
+// No id is cut, however long it is and however narrow the terminal.
+func TestListsDoNotCutIDs(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 63)
+	for _, width := range []int{40, 60, 80, 100} {
+		var out bytes.Buffer
+		all := &api.Overview{Ended: []*api.Run{
+			{ID: long + "1", State: runs.StateCompleted, Title: "first"}, {ID: long + "2", State: runs.StateFailed, Title: "second"},
+			{ID: "T-local-aaaaaaaaa", State: runs.StateFailed}}}
+		if err := renderTo(&out, true, false, width).Overview(all); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.ReplaceAll(strings.ReplaceAll(out.String(), "\n", ""), " ", "")
+		if !strings.Contains(got, long+"1") || !strings.Contains(got, long+"2") || !strings.Contains(got, "aaaaaa") {
+			t.Errorf("width %d:\n%s", width, &out)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := cells(strings.TrimSuffix(line, "\n")); n >= width {
+				t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+			}
+		}
+	}
+}
