@@ -24,12 +24,14 @@ func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 			facts = append(facts, Safe(s))
 		}
 	}
-	if run.Title != "" {
-		t.row(b, bold, "── ", flat(run.Title))
-		t.row(b, Dim, "   ", strings.Join(append(facts, Word(run.ID)), ", "))
-		return
+	name := flat(run.Title)
+	if name == "" {
+		name = Word(run.ID)
+	} else {
+		facts = append(facts, Word(run.ID))
 	}
-	t.row(b, bold, "── ", strings.Join(append(facts, Word(run.ID)), ", "))
+	t.row(b, bold, "── ", name)
+	t.row(b, Dim, "   ", strings.Join(facts, ", "))
 }
 
 // notice writes what is not a text and not of a tool: a prompt, a status, an error.

@@ -210,7 +210,7 @@ func about(run *api.Run, wide bool) string {
 func shortDir(dir string) string {
 	dir = filepath.Clean(dir)
 	parent, base := filepath.Base(filepath.Dir(dir)), filepath.Base(dir)
-	if parent == "/" || parent == "." {
+	if parent == "/" || parent == "." || len(dir) <= 24 {
 		return cut(safeLine(dir), 40)
 	}
 	return cut("…/"+safeLine(parent+"/"+base), 40)
