@@ -50,7 +50,7 @@ func (t *Timeline) statusLine(now time.Time) string {
 	if doing == "" {
 		doing = Safe(string(run.State))
 	}
-	facts := []string{doing, tokenText(run.Tokens)}
+	facts := []string{doing, shortTokens(run.Tokens)}
 	if p := run.Progress; p != nil && p.Total > 0 {
 		facts = append(facts, fmt.Sprintf("plan %d/%d", p.Completed, p.Total))
 	}

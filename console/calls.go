@@ -11,10 +11,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// calls are the tool calls of a run that have no result yet, at most maxCalls of them.
+// calls are the tool calls of a run that have no result yet, at most maxOpen of them.
 type calls struct {
-	open map[string]openCall // by id
-	last string              // id of the call on the last printed row; "": another row is the last
+	open   map[string]openCall // by id
+	prompt string              // first line of the newest prompt of a sub-agent
+	last   string              // id of the call on the last printed row; "": another row is the last
 }
 
 type openCall struct {
@@ -24,26 +25,33 @@ type openCall struct {
 	plan  bool // it changes the plan
 }
 
-// Lines of output that are printed unless all are requested.
+// Limits of [calls]: beyond them open calls are forgotten, and labels cut.
 const (
-	linesOfSuccess = 3
-	linesOfFailure = 10
+	maxOpen  = 256
+	maxLabel = 1000 // cells
 )
 
-// call writes a tool call. Changed files are written with the result.
+// call writes a tool call. Changed files are written with the result, and so is a call of
+// which nothing but the name is known.
 func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 	if v.tool == nil || v.tool.Phase == "delta" {
 		return
 	}
 	c, id := openCall{label(v, d), v.Time, d.Files, len(d.Plan) > 0}, v.tool.id()
-	if _, again := t.calls.open[id]; again && id != "" {
+	if _, again := t.calls.open[id]; again {
 		return
 	}
-	if t.calls.open == nil || len(t.calls.open) >= maxCalls {
+	if t.calls.open == nil || len(t.calls.open) >= maxOpen {
 		t.calls.open = map[string]openCall{}
 	}
-	t.calls.open[id] = c
-	if len(c.files) > 0 || c.plan {
+	if id != "" { // else it cannot be paired with its result
+		t.calls.open[id] = c
+	}
+	if d.Prompt != nil {
+		t.calls.prompt = cut(linesOf(d.Prompt)[0], maxLabel)
+	}
+	bare := d.Command == nil && d.Prompt == nil && d.Arguments == nil
+	if len(c.files) > 0 || c.plan || bare && !t.options.Full {
 		return
 	}
 	if d.Command != nil {
@@ -52,9 +60,9 @@ func (t *Timeline) call(b *strings.Builder, v view, d *runs.Detail) {
 		t.one(b, cyan, "▸ ", c.label, "")
 	}
 	if t.options.Full {
-		t.excerpt(b, Dim, d.Prompt, 0)
+		t.excerpt(b, Dim, d.Prompt, extent{})
 		if d.Command == nil && d.Prompt == nil {
-			t.excerpt(b, Dim, d.Arguments, 0)
+			t.excerpt(b, Dim, d.Arguments, extent{})
 		}
 	}
 	t.calls.last = id
@@ -66,11 +74,10 @@ func (t *Timeline) command(b *strings.Builder, label string, command *runs.Excer
 		t.one(b, cyan, "", label, "")
 		return
 	}
-	for i, line := range linesOf(command) {
-		if i == 0 {
-			line = "$ " + line
-		}
-		t.row(b, cyan, "", line)
+	mark := "$ "
+	for _, line := range linesOf(command) {
+		t.row(b, cyan, mark, line)
+		mark = behindBar
 	}
 }
 
@@ -82,10 +89,12 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 	id := v.tool.id()
 	c, known := t.calls.open[id]
 	delete(t.calls.open, id)
+	more := d.Command != nil || d.Prompt != nil || d.Arguments != nil
+	if l := label(v, d); !known || more && l != c.label { // else the call tells more
+		c.label, t.calls.last = l, ""
+	}
 	if known {
 		v.took = v.Time.Sub(c.at)
-	} else {
-		c.label = label(v, d)
 	}
 	mark, color := "✓ ", Green
 	failed := v.tool.failed() || d.ExitCode != nil && *d.ExitCode != 0
@@ -98,10 +107,10 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 	}
 	switch {
 	case len(files) > 0:
-		t.files(b, files, d.MoreFiles, mark, color, outcome(v, d))
+		t.files(b, files, d.MoreFiles, failed, outcome(v, d))
 	case (c.plan || len(d.Plan) > 0) && !failed:
 		return
-	case known && t.calls.last == id && id != "":
+	case known && t.calls.last == id:
 		t.one(b, color, "  "+mark, outcome(v, d), "")
 	default:
 		t.one(b, color, mark, c.label, outcome(v, d))
@@ -111,15 +120,30 @@ func (t *Timeline) result(b *strings.Builder, v view, d *runs.Detail) {
 
 // outputs writes the output of a command, and the result of another tool if it failed.
 func (t *Timeline) outputs(b *strings.Builder, d *runs.Detail, failed bool) {
-	most := linesOfSuccess
+	most := ofSuccess
 	if failed {
-		most = linesOfFailure
+		most = ofFailure
 	}
 	t.excerpt(b, Dim, d.Output, most)
 	t.excerpt(b, Dim, d.Stderr, most)
 	if d.Output == nil && (failed || t.options.Full) {
-		t.excerpt(b, Dim, d.Result, most)
+		t.excerpt(b, Dim, textOf(d.Result), most)
 	}
+}
+
+// textOf returns the texts in the result of an MCP tool, and any other result as it is.
+func textOf(result *runs.Excerpted) *runs.Excerpted {
+	if result == nil || result.Omitted > 0 || !gjson.Valid(result.Head) {
+		return result
+	}
+	var texts []string
+	for _, text := range gjson.Get(result.Head, "content.#.text").Array() {
+		texts = append(texts, text.String())
+	}
+	if texts == nil {
+		return result
+	}
+	return runs.Whole(strings.Join(texts, "\n"))
 }
 
 // label describes a tool call in one line.
@@ -133,13 +157,13 @@ func label(v view, d *runs.Detail) string {
 	case d.Command != nil:
 		lines := linesOf(d.Command)
 		if len(lines) > 1 {
-			return fmt.Sprintf("$ %s … (%d more lines)", lines[0], len(lines)-1)
+			return fmt.Sprintf("$ %s … (%d more lines)", cut(lines[0], maxLabel), len(lines)-1)
 		}
-		return "$ " + strings.Join(lines, "")
+		return "$ " + cut(lines[0], maxLabel)
 	case d.Prompt != nil:
-		return name + ": " + strings.Join(linesOf(d.Prompt)[:1], "")
+		return name + ": " + cut(linesOf(d.Prompt)[0], maxLabel)
 	case d.Arguments != nil:
-		return name + " " + arguments(d.Arguments.Head)
+		return strings.TrimSpace(name + " " + arguments(d.Arguments.Head))
 	}
 	return name
 }

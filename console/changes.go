@@ -57,35 +57,71 @@ func (c *changes) facts() []string {
 	return []string{text}
 }
 
-// files writes changed files behind a mark, and their diffs if requested. Facts are those of
-// the change.
-func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, mark, color, facts string) {
+// files writes changed files, and their diffs if requested. Facts are those of the change, which
+// may have failed.
+func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, failed bool, facts string) {
+	mark, color := "✓ ", Green
+	if failed {
+		mark, color = "✗ ", Red
+	}
 	shown := files
 	if len(files) > filesShown && !t.options.Full {
 		shown = files[:filesShown]
 	}
 	for i, f := range files {
-		if mark == "✓ " {
+		if !failed {
 			t.changes.add(f)
 		}
 		if i >= len(shown) {
 			continue
 		}
 		var words []string
-		if f.Added != nil || f.Removed != nil {
-			words = append(words, fmt.Sprintf("+%d -%d", number(f.Added), number(f.Removed)))
+		if added, removed := number(f.Added), number(f.Removed); added+removed > 0 && !failed {
+			words = append(words, fmt.Sprintf("+%d -%d", added, removed))
 		}
 		if i == 0 && facts != "" {
 			words = append(words, facts)
 		}
-		t.one(b, color, mark, fileMark(f.Kind)+" "+safeLine(f.Path), strings.Join(words, ", "))
-		if t.options.Diffs {
+		fact := strings.Join(words, ", ")
+		path := fileMark(f.Kind) + " " + safeLine(t.relative(f.Path))
+		if room := t.room(mark) - cells(fact) - 2; t.r.terminal {
+			path = cutPath(path, room)
+		}
+		t.one(b, color, mark, path, fact)
+		if t.options.Diffs && !failed {
 			t.diff(b, f.Diff)
 		}
 	}
 	if more += len(files) - len(shown); more > 0 {
 		t.one(b, color, mark, fmt.Sprintf("… %d more files", more), "")
 	}
+}
+
+// relative is a path below the directory of the run, any other as it is.
+func (t *Timeline) relative(path string) string {
+	if t.run == nil || t.run.WorkingDir == "" {
+		return path
+	}
+	return strings.TrimPrefix(path, strings.TrimSuffix(t.run.WorkingDir, "/")+"/")
+}
+
+// cutPath replaces directories at the beginning of a path, which follows a letter, by … until it
+// fits into a number of cells.
+func cutPath(path string, room int) string {
+	letter, rest, _ := strings.Cut(path, " ")
+	if n := len(rest) - maxBytes(room); n > 0 {
+		rest = strings.ToValidUTF8(rest[n:], "")
+		path = letter + " …" + rest
+	}
+	for cells(path) > room {
+		_, after, more := strings.Cut(rest, "/")
+		if !more {
+			break
+		}
+		rest = after
+		path = letter + " …/" + rest
+	}
+	return path
 }
 
 // fileMark is the letter of git for a kind of change.

@@ -11,20 +11,33 @@ import (
 // behindBar is the mark of rows with texts that belong to the row above them.
 const behindBar = "  │ "
 
-// excerpt writes the last lines of a text, at most a number of them; 0: all. With the option
-// Full it writes all lines.
-func (t *Timeline) excerpt(b *strings.Builder, color string, e *runs.Excerpted, most int) {
+// extent is how much of a text is printed unless all is requested: its last lines, and of each
+// line some rows.
+type extent struct{ lines, rows int }
+
+// Extents of output and stderr. The lines of a success are cut, those of a failure are not,
+// unless they are very long.
+var (
+	ofSuccess = extent{3, 1}
+	ofFailure = extent{10, 4}
+)
+
+// excerpt writes a text to an extent; with the option Full it writes all of it.
+func (t *Timeline) excerpt(b *strings.Builder, color string, e *runs.Excerpted, most extent) {
 	lines := linesOf(e)
-	if most > 0 && len(lines) > most && !t.options.Full {
-		t.one(b, color, behindBar, fmt.Sprintf("… %d more lines", len(lines)-most), "")
-		lines = lines[len(lines)-most:]
+	if more := len(lines) - most.lines; more > 1 && !t.options.Full {
+		text := fmt.Sprintf("… %d more lines", more)
+		if e.Omitted > 0 {
+			text = "… more lines"
+		}
+		t.one(b, color, behindBar, text, "")
+		lines = lines[more:]
 	}
 	for _, line := range lines {
-		if t.options.Full {
-			t.row(b, color, behindBar, line)
-		} else {
-			t.one(b, color, behindBar, line, "")
+		if !t.options.Full && t.r.terminal {
+			line = cut(line, most.rows*t.room(behindBar))
 		}
+		t.row(b, color, behindBar, line)
 	}
 }
 

@@ -32,7 +32,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		result := &api.Result{
 			Run: &api.Run{
 				ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
-				ThreadID: text("thread"), EndedAt: now,
+				ThreadID: text("thread"), EndedAt: now, Title: text("title"), Labels: map[string]string{text("key"): text("value")},
+				WorkingDir: text("dir"), Model: text("running"), Tokens: &api.Tokens{}, Unseen: true,
 				Detail: &api.Detail{
 					Summary: text("summary"), Version: text("version"), Models: []api.ModelUsage{{Name: text("model")}},
 					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},
@@ -51,8 +52,11 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		}
 		working := &api.Run{
 			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
-			Worker: text("worker"), WorkerLost: true,
-			Progress: &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
+			Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"),
+			WorkingDir: text("task dir"),
+			Doing:      &api.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")},
+			Labels:     map[string]string{text("k"): text("v")},
+			Progress:   &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
 			Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")}, Version: text("version"),
 				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},
 		}
@@ -61,8 +65,17 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			Working: []*api.Run{working}, Ended: []*api.Run{ended},
 			Queued: []*api.Run{{ID: text("queued"), State: runs.StateQueued}},
 		}
+		width := rapid.IntRange(40, 200).Draw(t, "width")
 		for _, terminal := range []bool{false, true} {
-			var out bytes.Buffer
+			var list, out bytes.Buffer
+			if err := renderTo(&list, terminal, false, width).Overview(all); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(list.String()) {
+				if n := cells(strings.TrimSuffix(line, "\n")); terminal && n >= width {
+					t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+				}
+			}
 			on := renderTo(&out, terminal, false, 80)
 			err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended))
 			if err != nil {

@@ -9,6 +9,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// eachRequest is a status after each request to the model. Its tokens are those of that request.
+const eachRequest = "step finished"
+
 // linesOfPrompt is how many lines of a prompt are printed unless all are requested.
 const linesOfPrompt = 5
 
@@ -21,23 +24,27 @@ func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 			facts = append(facts, Safe(s))
 		}
 	}
-	if run.Title != "" {
-		t.one(b, bold, "── ", flat(run.Title), "")
-		t.row(b, Dim, "   ", strings.Join(append(facts, Word(run.ID)), ", "))
-		return
+	name := flat(run.Title)
+	if name == "" {
+		name = Word(run.ID)
+	} else {
+		facts = append(facts, Word(run.ID))
 	}
-	t.row(b, bold, "── ", strings.Join(append(facts, Word(run.ID)), ", "))
+	t.row(b, bold, "── ", name)
+	t.row(b, Dim, "   ", strings.Join(facts, ", "))
 }
 
 // notice writes what is not a text and not of a tool: a prompt, a status, an error.
 func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 	t.prompt(b, d.Prompt)
 	switch {
-	case v.kind == "error":
-		for _, line := range linesOf(runs.Whole(cmp.Or(v.message, "an error"))) {
+	case v.kind == "error" && v.message != t.problem:
+		t.problem = v.message
+		message := strings.TrimSuffix(v.message, " (stderr redacted)") // its end follows
+		for _, line := range linesOf(runs.Whole(cmp.Or(message, "an error"))) {
 			t.row(b, Red, "! ", line)
 		}
-	case v.kind == "status" && v.usage != (usage{}):
+	case v.kind == "status" && v.usage != (usage{}) && (v.message != eachRequest || t.options.Full):
 		t.row(b, Dim, "· ", Safe(v.message)+"  "+tokensOf(v.usage))
 	case v.kind == "status" && t.options.Full:
 		t.row(b, Dim, "· ", statusText(v))
@@ -48,17 +55,18 @@ func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 		t.row(b, Dim, "┊ ", line)
 	}
 	if len(d.Files) > 0 {
-		t.files(b, d.Files, d.MoreFiles, "✓ ", Green, "")
+		t.files(b, d.Files, d.MoreFiles, false, "")
 	}
 	t.stderr(b, d.Stderr)
 }
 
-// prompt writes the prompt of the user, unless it is the title that was printed.
+// prompt writes the prompt of the user, unless it was printed as the title or with the call of
+// a sub-agent.
 func (t *Timeline) prompt(b *strings.Builder, prompt *runs.Excerpted) {
 	lines := linesOf(prompt)
 	more := len(lines) - linesOfPrompt
 	switch {
-	case len(lines) == 0, len(lines) == 1 && t.run != nil && t.run.Title == lines[0]:
+	case len(lines) == 0, lines[0] == t.calls.prompt, len(lines) == 1 && t.run != nil && t.run.Title == lines[0]:
 		return
 	case more > 1 && !t.options.Full:
 		lines = append(lines[:linesOfPrompt], fmt.Sprintf("… %d more lines", more))
@@ -72,7 +80,7 @@ func (t *Timeline) prompt(b *strings.Builder, prompt *runs.Excerpted) {
 func (t *Timeline) stderr(b *strings.Builder, text *runs.Excerpted) {
 	if text != nil {
 		t.row(b, Yellow, "! ", "the end of the agent's stderr:")
-		t.excerpt(b, "", text, linesOfFailure)
+		t.excerpt(b, "", text, ofFailure)
 	}
 }
 
@@ -83,16 +91,29 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 		color = Red
 		t.stderr(b, d.Stderr)
 	}
-	facts := []string{Safe(v.done.outcome())}
+	facts := []string{v.done.short()}
 	took := v.Time.UnixMilli() - int64(t.first)
-	if t.run != nil && t.run.State.Final() && t.run.StartedAt != 0 {
+	switch {
+	case t.run == nil || t.run.StartedAt == 0:
+	case t.run.State.Final():
 		took = lasted(t.run)
+	default:
+		took = v.Time.UnixMilli() - int64(t.run.StartedAt)
 	}
 	facts = append(facts, "took "+seconds(took))
 	if t.run != nil && t.run.Tokens != nil {
 		facts = append(facts, tokenText(t.run.Tokens))
 	}
 	t.row(b, color, mark, strings.Join(append(facts, t.changes.facts()...), ", "))
+}
+
+// short is the outcome for the owner, who sees the stderr: without the words of the contract
+// for events.
+func (c *completion) short() string {
+	if c.Error == nil || c.Status == nil || c.Status.Code == nil && c.Status.Signal == nil {
+		return Safe(c.outcome())
+	}
+	return "failed: " + (&completion{Status: c.Status}).outcome()
 }
 
 func tokensOf(u usage) string {
@@ -110,6 +131,9 @@ func tokenText(n *api.Tokens) string {
 	}
 	return shortNumber(n.Input) + " tokens in, " + shortNumber(n.Output) + " out"
 }
+
+// shortTokens is tokenText for a status line.
+func shortTokens(n *api.Tokens) string { return strings.Replace(tokenText(n), " tokens in", " in", 1) }
 
 // shortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
 func shortNumber(n int64) string {

@@ -32,7 +32,9 @@ func (t *Timeline) text(b *strings.Builder, v view) {
 	lines := strings.Split(text, "\n")
 	last := len(lines) - 1
 	for _, line := range lines[:last] {
-		t.paragraph(b, line)
+		if line != "" || !p.middle {
+			t.paragraph(b, line)
+		}
 		p.middle = false
 	}
 	p.rest = lines[last]
@@ -46,11 +48,17 @@ func (t *Timeline) text(b *strings.Builder, v view) {
 	}
 }
 
-// endProse writes the rest of a text.
-func (t *Timeline) endProse(b *strings.Builder) {
+// pause writes the rest of a text that may continue.
+func (t *Timeline) pause(b *strings.Builder) {
 	if t.prose.rest != "" {
 		t.paragraph(b, t.prose.rest)
+		t.prose.rest, t.prose.middle = "", true
 	}
+}
+
+// endProse writes the rest of a text.
+func (t *Timeline) endProse(b *strings.Builder) {
+	t.pause(b)
 	t.prose = prose{}
 }
 

@@ -67,12 +67,15 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	var all facts
 	all.add("run", Word(run.ID))
 	all.add("state", Word(string(run.State)))
-	all.agent(run)
+	all.about(run)
 	all.add("summary", Safe(d.Summary))
 	all.add("reason", Safe(run.Reason))
 	all.add("took", seconds(lasted(run)))
 	if o.Ended {
 		all.add("ended", run.EndedAt.String())
+	}
+	if run.Times == api.Captured {
+		all.add("times", captured)
 	}
 	if t := d.Tests; t != nil {
 		all.add("tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))

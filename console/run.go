@@ -12,8 +12,11 @@ import (
 
 // row is one run in words. Its texts are safe.
 type row struct {
-	state, run, about string
-	facts             facts // the same with names, for a run by itself
+	state, run, about string // about: its position, or how long it has been working
+	activity          string // of a working run: what it does, and that its worker is silent
+	steps             string // done and all, of a working run
+	brief             string // the most important of it, for a narrow column
+	facts             facts  // the same with names, for a run by itself
 }
 
 // rowOf describes the state of a run.
@@ -30,6 +33,7 @@ func rowOf(run *api.Run, now time.Time) row {
 		if r.state, r.about = "queued", "next"; position > 0 {
 			r.about = behind(position)
 		}
+		r.brief = r.about
 		r.facts.add("waits", behind(position))
 		return r
 	default:
@@ -49,28 +53,41 @@ func (r *row) working(run *api.Run, now time.Time) {
 	r.about = seconds(now.UnixMilli() - int64(begun))
 	r.facts.add("started", begun.String()+", "+r.about+" ago")
 	if p := run.Progress; p != nil && p.Total > 0 {
-		steps := fmt.Sprintf("%d of %d steps", p.Completed, p.Total)
-		r.about += "  " + steps
-		r.facts.add("progress", steps)
+		r.steps = fmt.Sprintf("%d of %d steps", p.Completed, p.Total)
+		r.facts.add("progress", r.steps)
+	}
+	doing := activity(run, now)
+	r.facts.add("doing", doing)
+	var words []string
+	for _, s := range []string{doing, Safe(run.Activity)} {
+		if s != "" {
+			words = append(words, s)
+		}
 	}
 	if run.Activity != "" {
-		r.about += "  " + Safe(run.Activity)
 		r.facts.add("activity", Safe(run.Activity))
+	}
+	if r.brief = doing; doing == "" {
+		r.brief = r.about
 	}
 	if run.WorkerLost {
 		silent := Word(run.Worker) + " is silent"
-		r.about += "  lost: worker " + silent
+		words = append(words, "lost: worker "+silent)
+		r.brief = "lost: worker " + silent
 		r.facts.add("worker", silent)
 	}
+	r.activity = strings.Join(words, "  ")
 }
 
 func (r *row) ended(run *api.Run, now time.Time) {
 	since, took := Ago(run.EndedAt, now), seconds(lasted(run))
-	r.state, r.about = Word(string(run.State)), since+"  took "+took
+	r.state, r.about = Word(string(run.State)), since+", took "+took
+	r.brief = since + ", took " + took
 	r.facts.add("ended", run.EndedAt.String()+", "+since)
 	r.facts.add("took", took)
 	if run.Reason != "" {
-		r.about += "  " + Safe(run.Reason)
+		r.about += ", " + flat(run.Reason)
+		r.brief = since + ", " + flat(run.Reason)
 		r.facts.add("reason", Safe(run.Reason))
 	}
 }
@@ -84,44 +101,24 @@ func lasted(run *api.Run) int64 {
 	return max(int64(run.EndedAt-run.StartedAt), 0)
 }
 
-// Overview lists runs: the running ones first, the ended ones last. On a
-// terminal a row is one line, whatever it holds.
-func (r *Renderer) Overview(all *api.Overview) error {
-	var rows []row
-	width, now := 0, time.Now()
-	for _, list := range [][]*api.Run{all.Working, all.Queued, all.Ended} {
-		for _, run := range list {
-			one := rowOf(run, now)
-			rows, width = append(rows, one), max(width, len(one.run)) // ASCII
-		}
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		state, rest := fmt.Sprintf("%-9s", row.state), fmt.Sprintf("  %-*s  %s", width, row.run, row.about)
-		if r.terminal {
-			rest = fold(rest, max(r.width()-len(state)-1, 8))[0]
-		}
-		b.WriteString(r.Paint(colors[row.state], state) + rest + "\n")
-	}
-	n := all.Counts
-	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
-	for i, more := range []int{n.Working - len(all.Working), n.Queued - len(all.Queued), n.Ended - len(all.Ended)} {
-		if more > 0 {
-			total += fmt.Sprintf("; %d %s not shown", more, []string{"working", "queued", "ended"}[i])
-		}
-	}
-	b.WriteString(r.Paint(Dim, total) + "\n")
-	_, err := io.WriteString(r.out, b.String())
-	return err
-}
-
 // Run prints the state of one run.
 func (r *Renderer) Run(run *api.Run) error {
 	one := rowOf(run, time.Now())
 	var b strings.Builder
 	all := facts{{"run", one.run}, {"state", one.state}}
-	all.agent(run)
+	all.about(run)
 	all = append(all, one.facts...)
+	if run.Tokens == nil {
+		all.add("tokens", "–")
+	} else {
+		all.add("tokens", shortTokens(run.Tokens))
+	}
+	if run.Times == api.Captured {
+		all.add("times", captured)
+	}
+	if run.Unseen {
+		all.add("opened", "not yet")
+	}
 	if run.Detail != nil {
 		all.add("unknown", unknown(run.Drift))
 	}
@@ -137,8 +134,30 @@ func (r *Renderer) Progress(run *api.Run) error {
 		return nil
 	}
 	one := rowOf(run, time.Now())
-	line := fold(one.state+"  "+one.about, max(r.width()-1, 8))[0]
-	return r.screen.show(r.out, "", r.Paint(Dim, line))
+	words := []string{one.state, one.about}
+	for _, s := range []string{one.steps, one.activity} {
+		if s != "" {
+			words = append(words, s)
+		}
+	}
+	return r.screen.show(r.out, "", r.Paint(Dim, cut(strings.Join(words, "  "), r.wholeWidth())))
+}
+
+// captured describes times of the kind [api.Captured].
+const captured = "of capture: when linesman read the lines"
+
+// about adds what a run is for and what it runs on.
+func (f *facts) about(run *api.Run) {
+	f.add("title", flat(run.Title))
+	f.agent(run)
+	if run.Model != "" && (run.Detail == nil || len(run.Models) == 0) {
+		f.add("model", Word(run.Model))
+	}
+	if run.Source == runs.SourceSession {
+		f.add("source", "a session of the agent")
+	}
+	f.add("directory", Safe(run.WorkingDir))
+	f.add("labels", labels(run.Labels))
 }
 
 // facts writes names and values, which are safe, each on a line of its own.

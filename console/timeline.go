@@ -20,7 +20,8 @@ type Timeline struct {
 	r       *Renderer
 	options TimelineOptions
 	run     *api.Run // newest known state; nil: unknown
-	drawn   time.Time
+	drawn   int      // how often the status line was drawn in the second that began at since
+	since   time.Time
 
 	begun   bool // something was printed
 	first   api.Time
@@ -28,6 +29,7 @@ type Timeline struct {
 	calls   calls
 	plan    string // the plan that was printed last
 	changes changes
+	problem string // message of the newest error, if that was printed last
 }
 
 // TimelineOptions select how much a [Timeline] prints.
@@ -68,11 +70,11 @@ func (t *Timeline) Write(item api.DetailItem) error {
 }
 
 // Tick draws the status line again, and prints an unfinished row to which nothing was added
-// since the last Tick. Call it every second. Now is not used but for its age.
+// since the last Tick. Call it every second. The argument is not used: it is that of [Ticker].
 func (t *Timeline) Tick(time.Time) error {
 	var b strings.Builder
 	if t.prose.idle {
-		t.endProse(&b)
+		t.pause(&b)
 	}
 	t.prose.idle = true
 	return t.show(b.String())
@@ -85,8 +87,8 @@ func (t *Timeline) Close() error {
 	return t.r.screen.show(t.r.out, b.String(), "")
 }
 
-// redraw is the minimum time between two drawings of the status line.
-const redraw = 100 * time.Millisecond
+// maxDrawn is how often the status line is drawn in a second.
+const maxDrawn = 10
 
 // show prints rows above the status line. In a burst the line is left out until a later call.
 func (t *Timeline) show(rows string) error {
@@ -95,13 +97,15 @@ func (t *Timeline) show(rows string) error {
 		return err
 	}
 	now := time.Now()
-	soon := now.Sub(t.drawn) < redraw
-	if soon && rows == "" {
-		return nil
+	if now.Sub(t.since) >= time.Second {
+		t.since, t.drawn = now, 0
 	}
 	line := ""
-	if !soon {
-		line, t.drawn = t.statusLine(now), now
+	if t.drawn < maxDrawn {
+		line = t.statusLine(now)
+		t.drawn++
+	} else if rows == "" {
+		return nil
 	}
 	return t.r.screen.show(t.r.out, rows, line)
 }
@@ -128,6 +132,9 @@ func (t *Timeline) lay(b *strings.Builder, item api.DetailItem) {
 		t.notice(b, v, d)
 	}
 	t.steps(b, d)
+	if v.kind != "error" && b.Len() > 0 {
+		t.problem = ""
+	}
 }
 
 func lookAtDetail(item api.DetailItem) view {

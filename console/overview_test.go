@@ -1,0 +1,114 @@
+package console
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// someRuns are runs of all kinds at a time.
+func someRuns(now time.Time) *api.Overview {
+	ago := func(d time.Duration) api.Time { return api.TimeOf(now.Add(-d)) }
+	return &api.Overview{
+		Working: []*api.Run{
+			{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
+				WorkingDir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &api.Tokens{Input: 4800, Output: 320},
+				Progress: &api.Progress{Completed: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
+				Labels: map[string]string{"ticket": "42", "team": "core"},
+				Doing:  &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}},
+			{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
+				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
+				Doing: &api.Doing{
+					Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}},
+			{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
+				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)},
+		},
+		Queued: []*api.Run{{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli", State: runs.StateQueued, Position: new(1),
+			Title: "Write the docs"}},
+		Ended: []*api.Run{
+			{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
+				StartedAt: ago(5 * time.Minute),
+				EndedAt:   ago(time.Minute), Title: "Try it", WorkingDir: "/tmp",
+				Tokens: &api.Tokens{Input: 1_200_000, Output: 45_000}},
+			{ID: "T-local-zzhq2k1f3a9x2c0", Agent: "codex", State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
+				EndedAt: ago(25 * time.Hour)},
+		},
+		Counts: api.Counts{Working: 3, Queued: 1, Ended: 7},
+	}
+}
+
+func TestListsOfRunsLookAsTheyDid(t *testing.T) {
+	for form, width := range map[string]int{"40": 40, "80": 80, "120": 120, "200": 200, "pipe": 0} {
+		t.Run(form, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out bytes.Buffer
+				all := someRuns(time.Now())
+				if err := renderTo(&out, width > 0, false, width).Overview(all); err != nil {
+					t.Fatal(err)
+				}
+				for line := range strings.Lines(out.String()) {
+					if n := cells(strings.TrimSuffix(line, "\n")); width > 0 && n >= width {
+						t.Errorf("%d cells: %q", n, line)
+					}
+				}
+				golden(t, filepath.Join("testdata", "list", form), out.String())
+			})
+		})
+	}
+}
+
+func TestShortIDsAreUnique(t *testing.T) {
+	all := []*api.Run{{ID: "T-local-aaaaaab1"}, {ID: "T-local-aaaaaab2"}, {ID: "T-local-aaaaaac"},
+		{ID: "T-cloud-aaaaaab1"}, {ID: "T-local-b"}, {ID: "T-local-mine-and-long"}, {ID: "another-name"}, {ID: "T-local-aaaaaac"}}
+	got := strings.Join(shortIDs(all), " ")
+	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// A run by itself shows what it is for, what it runs on, and what its times are.
+func TestFactsOfARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := someRuns(time.Now())
+		all.Working[0].Model, all.Working[0].Version = "gpt-5-codex", "0.169.0"
+		all.Ended[0].Times = api.Captured
+		var out bytes.Buffer
+		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0]} {
+			if err := renderTo(&out, false, false, 0).Run(run); err != nil {
+				t.Fatal(err)
+			}
+			out.WriteByte('\n')
+		}
+		golden(t, filepath.Join("testdata", "list", "run"), out.String())
+	})
+}
+
+// No id is cut, however long it is and however narrow the terminal.
+func TestListsDoNotCutIDs(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 63)
+	for _, width := range []int{40, 60, 80, 100} {
+		var out bytes.Buffer
+		all := &api.Overview{Ended: []*api.Run{
+			{ID: long + "1", State: runs.StateCompleted, Title: "first"}, {ID: long + "2", State: runs.StateFailed, Title: "second"},
+			{ID: "T-local-aaaaaaaaa", State: runs.StateFailed}}}
+		if err := renderTo(&out, true, false, width).Overview(all); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.ReplaceAll(strings.ReplaceAll(out.String(), "\n", ""), " ", "")
+		if !strings.Contains(got, long+"1") || !strings.Contains(got, long+"2") || !strings.Contains(got, "aaaaaa") {
+			t.Errorf("width %d:\n%s", width, &out)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := cells(strings.TrimSuffix(line, "\n")); n >= width {
+				t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+			}
+		}
+	}
+}
