@@ -37,7 +37,7 @@ func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes 
 			err = d.await(ctx, time.Duration(q.Wait)*time.Second, add, func() bool { return size > 0 || d.fold.Done() })
 		}
 		if err != nil && !errors.Is(err, errEnough) {
-			return page, err
+			return page, s.explain("read a raw log", err)
 		}
 	}
 	page.Done = d.Ended || len(d.queue) == 0 && (d.fold.Done() || !d.wait && err == nil)
