@@ -250,7 +250,7 @@ func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage
 // Detail returns a page of what the events of a run omit, and waits for an item if the
 // request says so. See [Client.FollowDetail] for a stream of them.
 func (c *Client) Detail(ctx context.Context, q api.DetailRequest) (api.DetailPage, error) {
-	return call[api.DetailPage](ctx, c, "detail", q, answerTime+time.Duration(q.Wait)*time.Second)
+	return c.detail(ctx, q, foldTime)
 }
 
 // Questions returns the runs that wait for an answer from outside, the oldest

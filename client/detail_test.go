@@ -44,7 +44,10 @@ func TestFollowDetailResumesAnywhere(t *testing.T) {
 	if _, newest := followed(t, c, run, "", 2, true); !slices.Equal(newest, all[len(all)-2:]) {
 		t.Errorf("the newest two: %v", newest)
 	}
-	for range c.FollowDetail(t.Context(), run, "", 0, true) {
+	for _, err := range c.FollowDetail(t.Context(), run, "", 0, true) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	page, err := c.Detail(t.Context(), api.DetailRequest{Run: run, Limit: 1})

@@ -58,8 +58,10 @@ func TestWorkIsWhatTheDetailsTell(t *testing.T) {
 		},
 		"a file told twice by one call, and changed by another": {
 			[]api.DetailItem{
-				step(1, "a", "start", "null", change("x", "added", 3, 0)), step(2, "a", "complete", "null", change("x", "added", 3, 0)),
-				step(3, "b", "complete", "null", change("x", "modified", 2, 1)), step(4, "c", "fail", "null", change("y", "added", 1, 1)),
+				step(1, "a", "start", "null", change("x", "added", 3, 0)),
+				step(2, "a", "complete", "null", change("x", "added", 3, 0)),
+				step(3, "b", "complete", "null", change("x", "modified", 2, 1)),
+				step(4, "c", "fail", "null", change("y", "added", 1, 1)),
 			},
 			`"Files":[{"path":"x","kind":"added","added":5,"removed":1}]`,
 		},

@@ -80,13 +80,15 @@ func TestResultsWithOutputSayWhatTheRunDid(t *testing.T) {
 			`{"task_id":"T-2","format":"json"}`,
 		} {
 			a := ask(t, s.tools, tool, args)
-			if all := string(a.Envelope) + a.Text(); strings.Contains(all, "activity_log") || strings.Contains(all, "### Commands") {
+			all := string(a.Envelope) + a.Text()
+			if strings.Contains(all, "activity_log") || strings.Contains(all, "### Commands") {
 				t.Errorf("%s %s: %s", tool, args, all)
 			}
 		}
 	}
-	if a := envelope(t, s.tools, "_codex_local_results", "task_id", "T-2"); strings.Contains(string(a.Envelope), "activity_log") {
-		t.Errorf("adcp: %s", a.Envelope)
+	failed := envelope(t, s.tools, "_codex_local_results", "task_id", "T-2").Envelope
+	if strings.Contains(string(failed), "activity_log") {
+		t.Errorf("adcp: %s", failed)
 	}
 	raw, err := s.jetstream(t).Stream(t.Context(), s.Operator.Raw())
 	if err == nil {
