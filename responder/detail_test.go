@@ -339,3 +339,41 @@ func TestRequestsForDetailsThatFail(t *testing.T) {
 		t.Errorf("got %v, want the error of the handler", err)
 	}
 }
+
+// counting counts the entries that are read.
+type counting struct {
+	responder.Streams
+	entries int
+}
+
+func (c *counting) Entries(ctx context.Context, agent, run string, from uint64, follow bool,
+	each func(seq uint64, e runs.Entry) error) error {
+	return c.Streams.Entries(ctx, agent, run, from, follow, func(seq uint64, e runs.Entry) error {
+		c.entries++
+		return each(seq, e)
+	})
+}
+
+// A service that gives one page after another reads each entry of the log once.
+func TestPagesOfDetailsReadEachEntryOnce(t *testing.T) {
+	t.Parallel()
+	var c *counting
+	s := detailed(t, func(cfg *responder.Config) {
+		c = &counting{Streams: cfg.Streams}
+		cfg.Streams = c
+	})
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 100).Exit(0)
+	all := len(details(t, s.Service, "one", "", false))
+	entries := c.entries
+	c.entries = 0
+	pages := 0
+	for q := (api.DetailRequest{Run: "one", Limit: 1}); ; pages++ {
+		p := page(t, s.Service, q, 1<<20)
+		if q.After = p.Next; p.Done {
+			break
+		}
+	}
+	if pages < all-1 || c.entries != entries {
+		t.Errorf("%d pages of %d items read %d of %d entries", pages, all, c.entries, entries)
+	}
+}
