@@ -167,6 +167,7 @@ type ResultRequest struct {
 	MaxBytes int  `json:"maxOutputBytes,omitempty"` // bytes of output, half of them for each stream; 0: 64 KiB
 	Events   bool `json:"events,omitempty"`         // add the newest events
 	Count    bool `json:"-"`                        // count the events, even if none is added
+	Work     bool `json:"-"`                        // add what the agent did, from the details of the run
 }
 
 // Cleanup is a request to end stuck runs and to remove old ones.

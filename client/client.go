@@ -257,6 +257,12 @@ func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage
 	return call[api.EventPage](ctx, c, "events", q, answerTime)
 }
 
+// Detail returns a page of what the events of a run omit, and waits for an item if the
+// request says so. See [Client.FollowDetail] for a stream of them.
+func (c *Client) Detail(ctx context.Context, q api.DetailRequest) (api.DetailPage, error) {
+	return c.detail(ctx, q, foldTime)
+}
+
 // Questions returns the runs that wait for an answer from outside, the oldest
 // first. The error is [api.NotFound] if the request names a run that does not wait.
 func (c *Client) Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 func TestMain(m *testing.M) {
@@ -83,7 +84,9 @@ func open(ctx context.Context, dir, address string) (*stage, error) {
 
 // serve begins a responder.
 func (s *stage) serve(ctx context.Context) error {
-	service := responder.New(responder.Config{Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	service := responder.New(responder.Config{
+		Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, Details: servicetest.Details(),
+	})
 	set, listening := tools.New(service), make(chan struct{})
 	s.desk = start(service.Run, func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{

@@ -90,6 +90,10 @@ type patience struct {
 	lost time.Time // since when there is none; zero if there is one
 }
 
+// answered is called when a responder answered: further requests are sent for as long as
+// the first one was.
+func (p *patience) answered() { p.met, p.lost = true, time.Time{} }
+
 // wait returns nil if the request should be sent again, after a pause if necessary,
 // and otherwise the reason why not.
 func (p *patience) wait(ctx context.Context, err error) error {
@@ -101,7 +105,7 @@ func (p *patience) wait(ctx context.Context, err error) error {
 	case e == nil:
 		return err
 	case e.Code == api.Timeout && e.Limit == api.LimitWait:
-		p.met, p.lost = true, time.Time{}
+		p.answered()
 		return nil
 	case e.Code != api.Unavailable && e.Code != api.TooMany || !e.Retryable: // an ending responder refuses all
 		return err

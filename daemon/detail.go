@@ -22,6 +22,15 @@ func Details(all []normalizer.Backend, maxLine int, prompt func(argv []string) s
 	}
 }
 
+// prompt returns the function that finds the prompt in a command line of a known agent, nil
+// if the table has none.
+func (c Config) prompt() func(argv []string) string {
+	if t, ok := any(c.Agents).(interface{ Prompt(argv []string) string }); ok {
+		return t.Prompt
+	}
+	return nil
+}
+
 // detailFold gives the messages of a fold as items.
 type detailFold struct{ *normalizer.Fold }
 

@@ -25,7 +25,7 @@ type DetailFold interface {
 
 // Limits of details.
 const (
-	maxFolds      = 32        // concurrent ones; further ones are [api.TooMany]
+	maxFolds      = 256       // concurrent ones; further ones are [api.TooMany]
 	maxHeld       = 128 << 20 // bytes of unfinished lines of all folds
 	minHeld       = 1 << 20   // a fold with less is never refused because of maxHeld
 	maxRing       = 4 << 20   // bytes of the newest items

@@ -156,7 +156,8 @@ func TestPagesOfDetailsHaveEachItemOnce(t *testing.T) {
 			}
 		}
 	}
-	if p := page(t, s.Service, api.DetailRequest{Run: "one", After: want[len(want)-1].Pos}, 1); !p.Done || len(p.Items) > 0 {
+	end := want[len(want)-1].Pos
+	if p := page(t, s.Service, api.DetailRequest{Run: "one", After: end}, 1); !p.Done || len(p.Items) > 0 {
 		t.Errorf("behind the completion: %+v", p)
 	}
 	for _, last := range []int{1, 3, len(want), 1000} {
@@ -284,7 +285,8 @@ func TestRequestsForDetailsThatFail(t *testing.T) {
 		"18446744073709551615.1":        api.Conflict, "999999.1": api.Conflict, "999999.1.end": api.Conflict,
 	} {
 		_, err := s.Service.DetailPage(t.Context(), api.DetailRequest{Run: "one", After: after}, 1)
-		if !api.Is(err, want) || api.Known(err).Field != api.FieldAfter || len(after) > 5 && strings.Contains(err.Error(), after) {
+		quoted := err != nil && len(after) > 5 && strings.Contains(err.Error(), after)
+		if !api.Is(err, want) || api.Known(err).Field != api.FieldAfter || quoted {
 			t.Errorf("after %q: %v, want %s", after, err, want)
 		}
 	}
@@ -332,7 +334,46 @@ func TestRequestsForDetailsThatFail(t *testing.T) {
 	}
 	page(t, s.Service, api.DetailRequest{Run: "one"}, 1)
 	enough := errors.New("enough")
-	if err := s.Service.Detail(t.Context(), "one", "", true, func(api.DetailItem) error { return enough }); !errors.Is(err, enough) {
+	err := s.Service.Detail(t.Context(), "one", "", true, func(api.DetailItem) error { return enough })
+	if !errors.Is(err, enough) {
 		t.Errorf("got %v, want the error of the handler", err)
+	}
+}
+
+// counting counts the entries that are read.
+type counting struct {
+	responder.Streams
+	entries int
+}
+
+func (c *counting) Entries(ctx context.Context, agent, run string, from uint64, follow bool,
+	each func(seq uint64, e runs.Entry) error) error {
+	return c.Streams.Entries(ctx, agent, run, from, follow, func(seq uint64, e runs.Entry) error {
+		c.entries++
+		return each(seq, e)
+	})
+}
+
+// A service that gives one page after another reads each entry of the log once.
+func TestPagesOfDetailsReadEachEntryOnce(t *testing.T) {
+	t.Parallel()
+	var c *counting
+	s := detailed(t, func(cfg *responder.Config) {
+		c = &counting{Streams: cfg.Streams}
+		cfg.Streams = c
+	})
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 100).Exit(0)
+	all := len(details(t, s.Service, "one", "", false))
+	entries := c.entries
+	c.entries = 0
+	pages := 0
+	for q := (api.DetailRequest{Run: "one", Limit: 1}); ; pages++ {
+		p := page(t, s.Service, q, 1<<20)
+		if q.After = p.Next; p.Done {
+			break
+		}
+	}
+	if pages < all-1 || c.entries != entries {
+		t.Errorf("%d pages of %d items read %d of %d entries", pages, all, c.entries, entries)
 	}
 }

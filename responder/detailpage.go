@@ -37,7 +37,10 @@ func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes 
 			err = d.await(ctx, time.Duration(q.Wait)*time.Second, add, func() bool { return size > 0 || d.fold.Done() })
 		}
 		if err != nil && !errors.Is(err, errEnough) {
-			return page, err
+			if size == 0 && q.Last == 0 && ctx.Err() != nil { // the next request continues from here
+				s.kept.keep(d.view.ID, q.After, d.detailCursor)
+			}
+			return page, s.explain("read a raw log", err)
 		}
 	}
 	page.Done = d.Ended || len(d.queue) == 0 && (d.fold.Done() || !d.wait && err == nil)

@@ -37,6 +37,7 @@ type Result struct {
 	Output  api.Output
 	Events  *api.RecentEvents // nil: of a task of Codex Cloud, or not asked for
 	Partial *api.Partial      // of a run that timed out; else nil
+	Work    *Work             // nil: not asked for, or not known any more
 	Basis   *api.Basis
 }
 
@@ -80,6 +81,9 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 	}
 	if r.Output, err = s.output(ctx, record, q); err != nil {
 		return nil, s.explain("read an output", err)
+	}
+	if q.Work {
+		r.Work = s.work(ctx, record)
 	}
 	if (q.Events || q.Count) && !IsCloud(record.Row()) {
 		if r.Events, err = s.recentEvents(ctx, record, q.Events); err != nil {

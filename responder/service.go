@@ -90,7 +90,7 @@ type Config struct {
 	Dir func() (string, error)
 
 	// Details returns a fold with details for a run of an agent kind; nil: requests for
-	// details are [api.Unsupported]. Folds replaces the maximum of concurrent ones, 32,
+	// details are [api.Unsupported]. Folds replaces the maximum of concurrent ones, 256,
 	// unless it is 0.
 	Details func(agent, run string) DetailFold
 	Folds   int

@@ -15,10 +15,10 @@ import (
 // streams that allow no direct gets: it gets a few messages one by one, which leaves no
 // state on the server, and many by a consumer. The stream need not republish what it
 // stores: a message on the subject live of the connection wake is a hint that there may be
-// more, and without one the stream is polled each second.
+// more, and without one the stream is polled every two seconds.
 func NewTail(js jetstream.JetStream, stream, subject string, wake *nats.Conn, live string, from uint64) *Reader {
 	r := NewConsumer(js, stream, subject, 16, from)
-	r.live, r.wake, r.poll, r.single = live, wake, time.Second, true
+	r.live, r.wake, r.poll, r.single = live, wake, 2*time.Second, true
 	byConsumer := r.open
 	r.open = func(from uint64, patience time.Duration) source {
 		return &tail{js: js, stream: stream, subject: subject, from: from, open: func(from uint64) source {

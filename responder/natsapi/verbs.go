@@ -56,6 +56,7 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 		verb(s, "wait", "Wait for the end of a run", v.wait),
 		verb(s, "results", "What came of a run", v.results),
 		verb(s, "events", "Page of the events of a run", v.events),
+		verb(s, "detail", "Page of what the events of a run omit", v.detail),
 		verb(s, "output", "Part of what the agent of a run printed", v.output),
 		verb(s, "diff", "What a run changed in its directory", func(ctx context.Context, q api.RunRequest) (*api.Diff, error) {
 			return s.Diff(ctx, q.Run)
@@ -318,6 +319,10 @@ func (s verbs) events(ctx context.Context, q api.EventsRequest) (api.EventPage, 
 		return api.EventPage{}, err
 	}
 	return s.Events(ctx, q.Run, q.After, cmp.Or(q.Limit, 100), maxEventBytes)
+}
+
+func (s verbs) detail(ctx context.Context, q api.DetailRequest) (api.DetailPage, error) {
+	return s.DetailPage(ctx, q, maxEventBytes)
 }
 
 func (s verbs) output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {

@@ -49,6 +49,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	for _, id := range []string{"done", "bad", "working", "T-cloud-1"} {
 		s.want(200, "GET", "/v1/runs/"+id, "")
 		s.want(200, "GET", "/v1/runs/"+id+"/events", "")
+		s.want(200, "GET", "/v1/runs/"+id+"/detail", "")
 		s.want(200, "GET", "/v1/runs/"+id+"/output", "")
 		s.want(map[bool]int{true: 409, false: 200}[id == "working" || id == "T-cloud-1"], "GET", "/v1/runs/"+id+"/diff", "")
 		s.want(200, "GET", "/v1/runs/"+id+"/wait?timeout=0", "")
@@ -60,6 +61,10 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	var page api.EventPage
 	s.want(200, "GET", "/v1/runs/done/events?limit=1000", "").read(t, &page)
 	s.want(204, "GET", fmt.Sprintf("/v1/runs/done/events?after=%d", page.Next), "", "Accept", "text/event-stream")
+	var details api.DetailPage
+	s.want(200, "GET", "/v1/runs/done/detail", "", "Accept", "text/event-stream")
+	s.want(200, "GET", "/v1/runs/done/detail?last=1000&limit=1000", "").read(t, &details)
+	s.want(204, "GET", "/v1/runs/done/detail?after="+details.Next, "", "Accept", "text/event-stream")
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
@@ -83,7 +88,9 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(409, "POST", "/v1/runs", `{"task":"other",`+keyed)
 
 	// What does not.
-	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /diff", "GET /wait", "POST /cancel", "POST /resume"}
+	runPaths := []string{
+		"GET ", "GET /events", "GET /detail", "GET /output", "GET /diff", "GET /wait", "POST /cancel", "POST /resume",
+	}
 	ask := func(status int, op, id, body string, header ...string) reply {
 		method, tail, _ := strings.Cut(op, " ")
 		return s.want(status, method, "/v1/runs/"+id+tail, body, header...)
@@ -136,6 +143,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 		s.want(403, method, path, post, "Origin", "https://evil.example")
 	}
 	s.want(409, "GET", "/v1/runs/done/events?after=999999999", "")
+	s.want(409, "GET", "/v1/runs/done/detail?after=999999999.1", "")
 	s.want(409, "POST", "/v1/runs/done/cancel", "")
 	s.want(409, "POST", "/v1/runs/T-none-thread/resume", `{"task":"x"}`, silent(s)...)
 	s.want(501, "POST", "/v1/runs/T-cloud-1/cancel", "")

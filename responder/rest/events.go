@@ -1,19 +1,11 @@
 package rest
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"net/http"
 	"strconv"
-	"sync"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 )
 
 func getEvents(ctx context.Context, q *exchange) (*reply, error) {
@@ -29,7 +21,9 @@ func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, q.streamEvents(events)
+		return nil, q.streamFrames(events.Ended, func(ctx context.Context, send sender) error {
+			return events.Each(ctx, func(e api.Event) error { return send(frame(e)) })
+		})
 	}
 	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
 	if err != nil {
@@ -44,96 +38,12 @@ func (q *exchange) after() (after uint64, limit int64, err error) {
 	const most = 1 << 62
 	n := q.query.number("after", 0, most, 0)
 	limit = q.query.number("limit", 1, maxEvents, 100)
-	if text := q.r.Header.Get("Last-Event-ID"); text != "" {
+	if text := q.r.Header.Get(lastEventID); text != "" {
 		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 || n > most {
-			q.query.refuse("Last-Event-ID", "must be the id of an event of this stream")
+			q.query.refuse(lastEventID, "must be the id of an event of this stream")
 		}
 	}
 	return uint64(n), limit, q.query.err
-}
-
-// streamEvents writes events as they arrive, until the run's completion. It
-// returns an error only before anything was written.
-func (q *exchange) streamEvents(events *responder.Follow) error {
-	if events.Ended {
-		q.w.WriteHeader(http.StatusNoContent) // stops an EventSource from reconnecting
-		return nil
-	}
-	free, err := q.hold()
-	if err != nil {
-		return err
-	}
-	defer free()
-	h := q.w.Header()
-	h.Set("Content-Type", streamType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a buffering proxy would delay events
-	h.Add("Vary", "Accept")
-	s := &sse{w: q.w, control: http.NewResponseController(q.w), beat: q.Beat, idle: time.NewTicker(q.Beat)}
-	defer s.idle.Stop()
-	if q.r.Method == http.MethodHead {
-		return nil
-	}
-	if s.write([]byte("retry: 2000\n\n")) != nil {
-		panic(http.ErrAbortHandler)
-	}
-	group, ctx := errgroup.WithContext(q.r.Context())
-	ctx, ended := context.WithCancel(ctx)
-	group.Go(func() error {
-		defer ended()
-		return events.Each(ctx, func(e api.Event) error { return s.write(frame(e)) })
-	})
-	group.Go(func() error { return s.comment(ctx) })
-	if group.Wait() != nil {
-		panic(http.ErrAbortHandler) // the client reconnects, with its last event
-	}
-	return nil
-}
-
-// sse writes server-sent events.
-type sse struct {
-	w       io.Writer
-	control *http.ResponseController
-	beat    time.Duration
-
-	mu   sync.Mutex
-	idle *time.Ticker // reset by each write
-}
-
-// comment writes a comment whenever the stream was idle, until ctx ends.
-func (s *sse) comment(ctx context.Context) error {
-	for {
-		select {
-		case <-s.idle.C:
-			if err := s.write([]byte(": still here\n\n")); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// frame is an event on the wire. An envelope has no line breaks; if it had any,
-// each line would still be data.
-func frame(e api.Event) []byte {
-	b := fmt.Appendf(nil, "id: %d\nevent: %s\n", e.Seq, e.Kind)
-	for line := range bytes.SplitSeq(e.Body, []byte("\n")) {
-		b = append(append(append(b, "data: "...), line...), '\n')
-	}
-	return append(b, '\n')
-}
-
-// write sends bytes to the client, with a write timeout.
-func (s *sse) write(p []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := s.w.Write(p); err != nil {
-		return err
-	}
-	s.idle.Reset(s.beat)
-	return s.control.Flush()
 }
 
 func getOutput(ctx context.Context, q *exchange) (*reply, error) {

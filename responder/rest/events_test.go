@@ -61,7 +61,13 @@ func frames(t *testing.T, body io.Reader, each func(frame) bool) {
 // stream opens a stream of events behind one, by header or query.
 func (s *stage) stream(ctx context.Context, run, after string, byHeader bool) *http.Response {
 	s.T.Helper()
-	path, header := "/v1/runs/"+run+"/events", []string{"Accept", "text/event-stream"}
+	return s.streamOf(ctx, run+"/events", after, byHeader)
+}
+
+// streamOf is stream for another path below the runs.
+func (s *stage) streamOf(ctx context.Context, of, after string, byHeader bool) *http.Response {
+	s.T.Helper()
+	path, header := "/v1/runs/"+of, []string{"Accept", "text/event-stream"}
 	switch {
 	case after == "":
 	case byHeader:
@@ -107,7 +113,7 @@ func TestStreamCutAnywhereGoesOnWithoutGapOrRepeat(t *testing.T) {
 	// Cut once at every event, both ways.
 	for cut := range want {
 		for _, byHeader := range []bool{false, true} {
-			got := s.cutAt(t, "one", []int{cut + 1}, byHeader)
+			got := s.cutAt(t, "one/events", []int{cut + 1}, byHeader)
 			if !slices.Equal(got, want) {
 				t.Fatalf("cut behind event %d: %d events, want %d", cut, len(got), len(want))
 			}
@@ -115,19 +121,19 @@ func TestStreamCutAnywhereGoesOnWithoutGapOrRepeat(t *testing.T) {
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		cuts := rapid.SliceOfN(rapid.IntRange(1, 4), 1, 6).Draw(rt, "cuts")
-		if got := s.cutAt(t, "one", cuts, rapid.Bool().Draw(rt, "by header")); !slices.Equal(got, want) {
+		if got := s.cutAt(t, "one/events", cuts, rapid.Bool().Draw(rt, "by header")); !slices.Equal(got, want) {
 			rt.Errorf("cuts %v: %d events, want %d", cuts, len(got), len(want))
 		}
 	})
 }
 
-// cutAt reads a run's events, and leaves and comes again after so many.
-func (s *stage) cutAt(t *testing.T, run string, cuts []int, byHeader bool) (got []frame) {
+// cutAt reads a stream, and leaves and comes again after so many frames.
+func (s *stage) cutAt(t *testing.T, of string, cuts []int, byHeader bool) (got []frame) {
 	t.Helper()
 	last := ""
 	for {
 		ctx, leave := context.WithCancel(t.Context())
-		answer := s.stream(ctx, run, last, byHeader)
+		answer := s.streamOf(ctx, of, last, byHeader)
 		if answer.StatusCode == http.StatusNoContent {
 			_ = answer.Body.Close()
 			leave()
@@ -277,7 +283,7 @@ func TestDisconnectionIsReportedAtOnce(t *testing.T) {
 	}
 	begin := time.Now()
 	s.want(200, "GET", "/v1/runs", "")
-	for _, path := range []string{"", "/events", "/output", "/wait"} {
+	for _, path := range []string{"", "/events", "/detail", "/output", "/wait"} {
 		s.want(503, "GET", "/v1/runs/done"+path, "")
 	}
 	if took := time.Since(begin); took > 3*time.Second {

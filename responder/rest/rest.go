@@ -84,6 +84,7 @@ func (a *API) Routes() []Route {
 		a.route("POST /v1/runs", "submitRun", "submit", nil, submitRun),
 		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
+		a.route("GET /v1/runs/{id}/detail", "getDetail", "raw", []string{"after", "last", "limit"}, getDetail),
 		a.route("GET /v1/runs/{id}/output", "getOutput", "raw", []string{"stream", "offset", "limit"}, getOutput),
 		a.route("GET /v1/runs/{id}/diff", "getDiff", "raw", nil, getDiff),
 		a.route("GET /v1/runs/{id}/wait", "waitForRun", "read", []string{"timeout"}, waitForRun),

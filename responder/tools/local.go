@@ -109,7 +109,7 @@ func (c *call) results(ctx context.Context) (outcome, error) {
 	}
 	r, err := c.service.Result(ctx, v.ID, api.ResultRequest{
 		Output: c.args.Flag("include_output"), MaxBytes: int(c.args.Number("max_output_bytes")),
-		Events: c.args.Flag("include_events"), Count: true,
+		Events: c.args.Flag("include_events"), Count: true, Work: c.args.Flag("include_output"),
 	})
 	if err != nil {
 		return outcome{}, c.args.Name(err)
@@ -150,6 +150,7 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	}
 	r, err := c.service.ResultOf(ctx, record, api.ResultRequest{
 		Output: c.args.Flag("include_output"), MaxBytes: int(c.args.Number("max_output_bytes")),
+		Work: c.args.Flag("include_output"),
 	})
 	if err != nil {
 		return outcome{}, err

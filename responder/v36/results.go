@@ -67,6 +67,8 @@ type resultExt struct {
 
 	FilesUnlisted int `json:"files_unlisted,omitempty"`
 
+	Work *workData `json:"activity_log,omitempty"` // if output is asked for
+
 	cloudExt
 }
 
@@ -113,7 +115,7 @@ func result(x *responder.Result) *resultData {
 	d := &resultData{
 		TaskID: r.ID, State: string(r.State), Summary: r.Summary(),
 		Metadata: metadata{Duration: responder.Lasted(r.Row()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
-		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason},
+		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason, Work: workOf(x.Work)},
 	}
 	if r.Exit != nil {
 		d.exit = r.Exit.Code
@@ -213,6 +215,7 @@ func (d *resultData) body(p *page) {
 		p.facts("Events", number(e.Count))
 	}
 	p.files(d.Metadata.Files, d.Ext.FilesUnlisted)
+	d.Ext.Work.markdown(p)
 	d.Metadata.Error.markdown(p)
 	if d.Ext.FinalText != "" {
 		p.block("Answer", "", d.Ext.FinalText)

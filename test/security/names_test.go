@@ -122,7 +122,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 			var all strings.Builder
 			for _, tool := range []string{
 				"_codex_local_status", "_codex_local_results", "_codex_local_wait", "_codex_local_cancel", "status", "describe",
-				"results", "events", "output",
+				"results", "events", "output", "detail",
 			} {
 				m, err := nc.Request(names.API()+"."+tool, []byte(arguments(tool, quote(name))), patience)
 				if err != nil {
@@ -156,7 +156,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 		},
 		"rest": func(t *testing.T, name string) string {
 			var all strings.Builder
-			for _, where := range []string{"", "/events", "/output", "/wait?timeout=1s"} {
+			for _, where := range []string{"", "/events", "/output", "/detail", "/wait?timeout=1s"} {
 				code, answer, _ := h.post(t, "GET", "/v1/runs/"+url.PathEscape(name)+where, "")
 				if code < 400 && code != http.StatusTemporaryRedirect && !(name == "." && where == "") { // which is the list
 					t.Errorf("GET runs/%q%s: %d", name, where, code)
