@@ -71,8 +71,6 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.approval)
 		case "payload":
 			s.First(&l.payload)
-		case "timestamp":
-			s.First(&l.timestamp)
 		case "turn_id":
 			s.First(&l.turnID)
 		case "id":
@@ -101,6 +99,10 @@ func (l *line) scan(raw []byte) scan.Fault {
 		default:
 			if !l.hasItem && l.item.member(s, false) {
 				l.topLevel = true
+				break
+			}
+			if string(s.Key()) == "timestamp" { // only in session logs
+				s.First(&l.timestamp)
 				break
 			}
 			l.drift.Field(nil, "", s.Key())
