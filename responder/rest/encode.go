@@ -26,7 +26,7 @@ const retryAfter = 2
 // reply is the outcome of a request, before encoding.
 type reply struct {
 	Status  int
-	Body    any      // an *api.Run, *api.RunPage, *api.EventPage, *api.Diff, *api.Workers or json.RawMessage; nil with a problem
+	Body    any      // a pointer to a type of package api, or json.RawMessage; nil with a problem
 	Problem *Problem // the error; nil: none
 
 	record   *runs.Record    // the record of the run in the body, or what is known of it
