@@ -9,34 +9,15 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// activity describes what a run is doing, with its age; "": unknown.
+// activity describes what a run is doing, with its age, or that it is silent; "": unknown.
 func activity(run *api.Run, now time.Time) string {
-	d := run.Doing
-	if d == nil {
-		return ""
-	}
-	age := ""
-	if d.Since != 0 {
-		age = " " + seconds(now.UnixMilli()-int64(d.Since))
-	}
-	switch d.Phase {
-	case runs.RunningTool:
-		return strings.TrimSpace("running "+Word(d.Tool)) + age
-	case runs.Retrying:
-		text := "retrying the model"
-		var facts []string
-		if d.Attempt > 0 && d.Of > 0 {
-			facts = append(facts, fmt.Sprintf("%d of %d", d.Attempt, d.Of))
+	row := runs.Row{State: run.State, StartedAt: int64(run.StartedAt), ActiveAt: int64(run.ActiveAt)}
+	if d := run.Doing; d != nil {
+		row.Doing = runs.Doing{
+			Phase: d.Phase, Tool: flat(d.Tool), Attempt: d.Attempt, Of: d.Of, Next: int64(d.NextAt), Since: int64(d.Since),
 		}
-		if wait := int64(d.NextAt) - now.UnixMilli(); d.NextAt != 0 && wait > 0 {
-			facts = append(facts, "next in "+seconds(wait))
-		}
-		if len(facts) > 0 {
-			text += " (" + strings.Join(facts, ", ") + ")"
-		}
-		return text
 	}
-	return Safe(strings.ReplaceAll(string(d.Phase), "-", " ")) + age
+	return Safe(row.DoingText(now.UnixMilli()))
 }
 
 // statusLine is the status line at a time, without a newline: what the run is doing, its

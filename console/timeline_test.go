@@ -206,9 +206,9 @@ func TestTimelineHasOneStatusLine(t *testing.T) {
 				t.Errorf("shows %q, %v; want %q", last, do, text)
 			}
 		}
-		shown("running Bash 0s | 4.8k in, 320 out | plan 1/3", l.Status(run))
+		shown("running Bash | 4.8k in, 320 out | plan 1/3", l.Status(run))
 		time.Sleep(12 * time.Second)
-		shown("running Bash 12s | 4.8k in, 320 out | plan 1/3", l.Tick(time.Now()))
+		shown("running Bash for 12 s | 4.8k in, 320 out | plan 1/3", l.Tick(time.Now()))
 		time.Sleep(time.Second)
 		out.Reset()
 		for range 1000 {
