@@ -12,7 +12,7 @@ func Summarize(v View) *api.Run {
 	r := &api.Run{
 		Key: v.ID, ID: v.ID, Agent: v.Agent, State: v.State, Title: v.Title, Source: v.Source, ThreadID: v.Thread,
 		WorkingDir: v.Dir, Worker: v.Worker, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(),
-		Times: timesOf(v.Source),
+		Times: timesOf(v.Source), Unseen: v.Unseen,
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),

@@ -12,6 +12,17 @@ type Change struct {
 	Waits    string // reason for a delay, for people; all other fields are empty
 }
 
+// Event is an event as it is stored, with its origin.
+type Event struct {
+	Seq        uint64 // in EVENTS
+	Agent, Run string
+	Token      string // of its kind
+	Time       int64  // of the line, Unix milliseconds
+	Line       uint64 // of the output, from 1; 0: of no line
+	Part       int    // counts the events of the line, from 1
+	Body       []byte // JSON
+}
+
 // Excerpt is the content of an output stream of an agent: all of it, or its
 // beginning and its end.
 type Excerpt struct {

@@ -123,6 +123,12 @@ func (t *Task) Check() error {
 	} else if len(t.Schema) > 0 && (!json.Valid(t.Schema) || t.Schema[0] != '{') {
 		fail("output_schema", "must be a JSON object")
 	}
+	switch n := utf8.RuneCountInString(t.Title); {
+	case n > MaxTitle:
+		fail("title", "at most %d characters, got %d", MaxTitle, n)
+	case t.Title != "" && (!printable(t.Title) || strings.TrimSpace(t.Title) != t.Title):
+		fail("title", "must be one line of printable text without white space around it")
+	}
 	t.Env.check(fail)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {
 		fail("governance_context", "must be printable ASCII, at most %d bytes", MaxGovernance)

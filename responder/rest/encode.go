@@ -73,7 +73,7 @@ func (q *exchange) accept() error {
 		offers = offers[:1]
 	case "getOutput":
 		offers = []string{bytesType}
-	case "getEvents":
+	case "getEvents", "listEvents":
 		offers = append(offers, streamType)
 	}
 	q.form = jsonType // of an error

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -29,11 +30,44 @@ func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, q.streamEvents(events)
+		return nil, q.streamEvents(events, func(e api.Event) []byte { return frame(e, e.Body) })
 	}
 	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
 	if err != nil {
 		return nil, err
+	}
+	return &reply{Status: http.StatusOK, Body: &page}, nil
+}
+
+// listEvents answers with the events of all runs, or of one.
+func listEvents(ctx context.Context, q *exchange) (*reply, error) {
+	after, limit, err := q.after()
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	request := api.EventsRequest{
+		Run: q.query.Get("run"), Agent: q.query.Get("agent"), Kinds: q.query.Values["kind"],
+		Labels: q.query.Values["label"], After: after,
+	}
+	if q.stream {
+		events, err := q.Service.FollowAll(ctx, request)
+		if err != nil {
+			return nil, listed(err)
+		}
+		return nil, q.streamEvents(events, func(e api.Event) []byte {
+			body, err := bounds.Encode(e)
+			if err != nil { // strings, numbers, and JSON that was read before
+				panic("rest: encode an event: " + err.Error())
+			}
+			return frame(e, body)
+		})
+	}
+	page, err := q.Service.AllEvents(ctx, request, int(limit), maxEventBytes)
+	if err != nil {
+		return nil, listed(err)
 	}
 	return &reply{Status: http.StatusOK, Body: &page}, nil
 }
@@ -54,11 +88,19 @@ func (q *exchange) after() (after uint64, limit int64, err error) {
 
 // streamEvents writes events as they arrive, until the run's completion. It
 // returns an error only before anything was written.
-func (q *exchange) streamEvents(events *responder.Follow) error {
+func (q *exchange) streamEvents(events *responder.Follow, encode func(api.Event) []byte) error {
 	if events.Ended {
 		q.w.WriteHeader(http.StatusNoContent) // stops an EventSource from reconnecting
 		return nil
 	}
+	return q.serveEvents(func(ctx context.Context, write func([]byte) error) error {
+		return events.Each(ctx, func(e api.Event) error { return write(encode(e)) })
+	})
+}
+
+// serveEvents answers with server-sent events, and comments while there are none. Send
+// writes all events; after it the stream ends. The error is from before anything was written.
+func (q *exchange) serveEvents(send func(ctx context.Context, write func([]byte) error) error) error {
 	free, err := q.hold()
 	if err != nil {
 		return err
@@ -81,7 +123,7 @@ func (q *exchange) streamEvents(events *responder.Follow) error {
 	ctx, ended := context.WithCancel(ctx)
 	group.Go(func() error {
 		defer ended()
-		return events.Each(ctx, func(e api.Event) error { return s.write(frame(e)) })
+		return send(ctx, s.write)
 	})
 	group.Go(func() error { return s.comment(ctx) })
 	if group.Wait() != nil {
@@ -114,11 +156,11 @@ func (s *sse) comment(ctx context.Context) error {
 	}
 }
 
-// frame is an event on the wire. An envelope has no line breaks; if it had any,
-// each line would still be data.
-func frame(e api.Event) []byte {
+// frame is an event with its data on the wire. An envelope has no line breaks; if it had
+// any, each line would still be data.
+func frame(e api.Event, data []byte) []byte {
 	b := fmt.Appendf(nil, "id: %d\nevent: %s\n", e.Seq, e.Kind)
-	for line := range bytes.SplitSeq(e.Body, []byte("\n")) {
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		b = append(append(append(b, "data: "...), line...), '\n')
 	}
 	return append(b, '\n')
