@@ -116,7 +116,7 @@ func (s *Service) task(q api.Submission) runs.Task {
 	t := runs.Task{
 		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
 		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
-		Title: runs.Title(cmp.Or(q.Title, q.Prompt)),
+		Title: runs.Title(q.Title),
 	}
 	if t.Agent == "" {
 		t.Agent = s.agentOf(t.Thread)
@@ -126,7 +126,7 @@ func (s *Service) task(q api.Submission) runs.Task {
 	case "":
 		t.Mode = runs.ReadOnly
 	case api.Preview:
-		t.Mode, t.Prompt = runs.ReadOnly, planOnly+t.Prompt
+		t.Mode, t.Prompt, t.Title = runs.ReadOnly, planOnly+t.Prompt, cmp.Or(t.Title, runs.Title(q.Prompt))
 	}
 	return t
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ type Task struct {
 	// It is stored with the run and returned unchanged, and never interpreted.
 	Governance string `json:"governance_context,omitempty"`
 }
+
+// TitleOf returns the title of the run of t: its own, else that of its prompt.
+func (t *Task) TitleOf() string { return cmp.Or(t.Title, Title(t.Prompt)) }
 
 // Limits of a task.
 const (

@@ -205,7 +205,7 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 	}
 	spec := Spec{
-		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Title: task.Title, Model: task.Model,
+		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Title: task.TitleOf(), Model: task.Model,
 		Labels: task.Labels, Dir: dir,
 		Env: launch.Environ(task.Env, how.Env, t.Environ), Limits: limits, Schema: task.Schema,
 	}

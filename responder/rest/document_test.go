@@ -59,6 +59,11 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	var page api.EventPage
 	s.want(200, "GET", "/v1/runs/done/events?limit=1000", "").read(t, &page)
 	s.want(204, "GET", fmt.Sprintf("/v1/runs/done/events?after=%d", page.Next), "", "Accept", "text/event-stream")
+	s.want(200, "PUT", "/v1/runs/done/seen", "")
+	s.want(409, "PUT", "/v1/runs/working/seen", "")
+	s.want(200, "GET", "/v1/events?run=done", "")
+	s.want(200, "GET", "/v1/events?run=done", "", "Accept", "text/event-stream")
+	s.want(204, "GET", fmt.Sprintf("/v1/events?run=done&after=%d", page.Next), "", "Accept", "text/event-stream")
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
@@ -82,7 +87,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(409, "POST", "/v1/runs", `{"task":"other",`+keyed)
 
 	// What does not.
-	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /wait", "POST /cancel", "POST /resume"}
+	runPaths := []string{"GET ", "GET /events", "GET /output", "GET /wait", "PUT /seen", "POST /cancel", "POST /resume"}
 	ask := func(status int, op, id, body string, header ...string) reply {
 		method, tail, _ := strings.Cut(op, " ")
 		return s.want(status, method, "/v1/runs/"+id+tail, body, header...)
@@ -135,6 +140,8 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 		s.want(403, method, path, post, "Origin", "https://evil.example")
 	}
 	s.want(409, "GET", "/v1/runs/done/events?after=999999999", "")
+	s.want(409, "GET", "/v1/events?after=999999999", "")
+	s.want(404, "GET", "/v1/events?run=none", "")
 	s.want(409, "POST", "/v1/runs/done/cancel", "")
 	s.want(409, "POST", "/v1/runs/T-none-thread/resume", `{"task":"x"}`, silent(s)...)
 	s.want(501, "POST", "/v1/runs/T-cloud-1/cancel", "")

@@ -30,7 +30,7 @@ func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
-		return nil, q.streamEvents(events, func(e api.Event) []byte { return frame(e, e.Body) })
+		return nil, q.streamEvents(events, frame)
 	}
 	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
 	if err != nil {
@@ -58,11 +58,12 @@ func listEvents(ctx context.Context, q *exchange) (*reply, error) {
 			return nil, listed(err)
 		}
 		return nil, q.streamEvents(events, func(e api.Event) []byte {
-			body, err := bounds.Encode(e)
+			var err error
+			e.Body, err = bounds.Encode(e)
 			if err != nil { // strings, numbers, and JSON that was read before
 				panic("rest: encode an event: " + err.Error())
 			}
-			return frame(e, body)
+			return frame(e)
 		})
 	}
 	page, err := q.Service.AllEvents(ctx, request, int(limit), maxEventBytes)
@@ -156,11 +157,11 @@ func (s *sse) comment(ctx context.Context) error {
 	}
 }
 
-// frame is an event with its data on the wire. An envelope has no line breaks; if it had
-// any, each line would still be data.
-func frame(e api.Event, data []byte) []byte {
+// frame is an event on the wire. An envelope has no line breaks; if it had any,
+// each line would still be data.
+func frame(e api.Event) []byte {
 	b := fmt.Appendf(nil, "id: %d\nevent: %s\n", e.Seq, e.Kind)
-	for line := range bytes.SplitSeq(data, []byte("\n")) {
+	for line := range bytes.SplitSeq(e.Body, []byte("\n")) {
 		b = append(append(append(b, "data: "...), line...), '\n')
 	}
 	return append(b, '\n')

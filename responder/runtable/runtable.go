@@ -348,7 +348,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	row := runs.Row{
 		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
 		QueuedAt: now, Seq: raw, Thread: t.Thread, Asked: t.Thread != "", Governance: t.Governance,
-		Title: t.Title, Labels: runs.LabelsOf(t.Labels), Model: t.Model,
+		Title: t.TitleOf(), Labels: runs.LabelsOf(t.Labels), Model: t.Model,
 	}
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil

@@ -263,7 +263,7 @@ func (x *aimExt) named() string {
 	if x.Title == "" {
 		return ""
 	}
-	return " " + plain(x.Title)
+	return " (" + plain(x.Title) + ")"
 }
 
 // where is the place of a task of Codex Cloud.
