@@ -70,7 +70,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 		FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
-		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}
+		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn, Why: x.Why}
 	}
 	for _, m := range record.Models {
 		r.Models = append(r.Models, api.ModelUsage{Name: m.Name, Usage: *usage(&m.Usage), Cost: m.Cost})

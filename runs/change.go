@@ -44,6 +44,29 @@ type Heartbeat struct {
 	Agents  []string `json:"agents,omitempty"` // kinds whose programs it finds
 
 	AgentVersions map[string]string `json:"agent_versions,omitempty"` // by kind, as far as known
+
+	// Host is the name of the machine, and Roots are the directories in and below which tasks
+	// may work, see [BoundRoots]; none: unknown.
+	Host  string   `json:"host,omitempty"`
+	Roots []string `json:"roots,omitempty"`
+}
+
+// Limits of the roots of a heartbeat.
+const (
+	maxRoots     = 64
+	maxRootBytes = 16 << 10
+)
+
+// BoundRoots returns the roots for a heartbeat: all of them, or none if they are too many.
+func BoundRoots(roots []string) []string {
+	size := 0
+	for _, root := range roots {
+		size += len(root)
+	}
+	if len(roots) > maxRoots || size > maxRootBytes {
+		return nil
+	}
+	return roots
 }
 
 // The reasons why a request about a run fails.
