@@ -110,7 +110,7 @@ type Exit struct {
 	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
-	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most MaxReason
+	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most 1000 characters
 
 	// At is when the agent ended, or when it could not be started, Unix milliseconds. 0: at
 	// the time of the entry. [EncodeExit] writes it. It is not in the JSON of a record, which
