@@ -8,6 +8,7 @@ import (
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 func TestSeparateWorkersTellTheirRoots(t *testing.T) {
@@ -17,7 +18,9 @@ func TestSeparateWorkersTellTheirRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, one, two := t.TempDir(), t.TempDir(), t.TempDir()
-	s := &Service{config: Config{Settings: config.Config{DataDir: data}}}
+	s := &Service{config: Config{Settings: config.Config{DataDir: data}, rules: func() (rules launch.Rules, known bool) {
+		return rules, false
+	}}}
 	s.config.Settings.Work.Queue = "q"
 	worker := func(host string, roots ...string) runtable.Worker {
 		return runtable.Worker{Heartbeat: runs.Heartbeat{Name: "w", Queue: "q", Host: host, Roots: roots}}
