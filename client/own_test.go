@@ -49,7 +49,8 @@ func TestRunsAreNamedFilteredAndSeen(t *testing.T) {
 		t.Errorf("an open run: %v", err)
 	}
 	all, err := c.Overview(t.Context(), api.OverviewRequest{
-		Labels: []string{"ticket=42"}, Agent: "codex", States: []runs.State{runs.StateCompleted}, Until: api.TimeOf(time.Now().Add(time.Hour)),
+		Labels: []string{"ticket=42"}, Agent: "codex", States: []runs.State{runs.StateCompleted},
+		Until: api.TimeOf(time.Now().Add(time.Hour)),
 	})
 	if err != nil || len(all.Working)+len(all.Queued) != 0 || len(all.Ended) != 1 || all.Ended[0].ID != ids[1] {
 		t.Errorf("overview: %+v, %v", all, err)

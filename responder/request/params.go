@@ -186,7 +186,8 @@ var (
 			"completed", "failed", "cancelled", "timeout"),
 		Text("since", 64, "Only tasks that entered their state at this time of RFC 3339 or later (an extension of v3.6)."),
 		Text("until", 64, "Only tasks that entered their state before this time (an extension of v3.6)."),
-		Flag("unseen", "Only tasks that ended in the last 7 days and that their owner has not opened (an extension of v3.6)."))
+		Flag("unseen",
+			"Only tasks that ended in the last 7 days and that their owner has not opened (an extension of v3.6)."))
 
 	CancelParams = ADCP(IDParam("task_id"), reasonParam)
 

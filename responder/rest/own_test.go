@@ -76,7 +76,8 @@ func TestAnEndedRunIsUnseenUntilItsOwnerOpensIt(t *testing.T) {
 	s.ended("other", 2*time.Hour, runs.Start{Source: "tail"})
 	s.ended("stale", 8*24*time.Hour, runs.Start{Source: "run"})
 	s.BeginAt("codex", "ended", time.Now().UnixMilli(), runs.Start{Source: "run"}).
-		Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})}).End(runs.Exit{Reason: runs.ReasonCancelled})
+		Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})}).
+		End(runs.Exit{Reason: runs.ReasonCancelled})
 	s.Await("fresh", func(v responder.View) bool { return v.Unseen })
 	second := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute})
 	stop := servicetest.During(t, "second responder", second.Run)
