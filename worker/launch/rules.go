@@ -115,15 +115,15 @@ func (r Rules) Why(t runs.Task, refusal error) string {
 	if !errors.As(refusal, &field) {
 		return ""
 	}
-	what := field.Field
-	if what == "workingDir" {
-		what = "working directory"
-		var outside *runs.FieldError
-		if errors.As(r.Outside(t), &outside) {
-			field = outside
-		}
+	if field.Field != "workingDir" {
+		return field.Error()
 	}
-	return what + ": " + field.Problem
+	var outside *runs.FieldError
+	if errors.As(r.Outside(t), &outside) {
+		return "working directory: " + outside.Problem
+	}
+	return "working directory: " + field.Problem + " on the worker's machine; it must not be outside of the directories " +
+		"of its setting work.roots, either"
 }
 
 // Allowed returns the directories in and below which tasks may work.
