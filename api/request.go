@@ -36,10 +36,12 @@ const (
 	FieldRun         = "run"
 	FieldLabels      = "labels"
 	FieldTitle       = "title"
+	FieldRef         = "ref"
 	FieldEnvironment = "environment"
 	FieldAttempts    = "attempts"
 	FieldCursor      = "cursor"
 	FieldAfter       = "after"
+	FieldKinds       = "kinds"
 )
 
 // Submission is a request to carry out a task. Its limits are those of [runs.Task].

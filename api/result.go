@@ -37,19 +37,31 @@ type Partial struct {
 
 // Event is one event of a run.
 type Event struct {
-	Seq  uint64          `json:"seq"`   // in EVENTS
-	Kind string          `json:"kind"`  // the last token of its subject
-	Body json.RawMessage `json:"event"` // an AgentWrapperEvent
+	Seq   uint64          `json:"seq"`  // in EVENTS
+	Kind  string          `json:"kind"` // the last token of its subject
+	Run   string          `json:"run,omitempty"`
+	Agent string          `json:"agent,omitempty"` // kind of the agent
+	At    Time            `json:"time,omitzero"`   // of the line
+	Line  uint64          `json:"line,omitempty"`  // of the run's output, from 1; 0: of no line
+	Part  int             `json:"part,omitempty"`  // counts the events of that line, from 1
+	Body  json.RawMessage `json:"event"`           // an AgentWrapperEvent, or a completion
+}
+
+// EventKinds are the kinds of events.
+var EventKinds = []string{
+	"text_output", "tool_call", "tool_result", "status", "error", "unknown", Completion,
 }
 
 // Completion is the kind of the last event of a run.
 const Completion = "completion"
 
-// EventPage is some events of a run, in order.
+// EventPage is some events of a run, or of all runs, in order. A page of all runs may be
+// empty although more events are stored: there are none if Next is the sequence that was
+// asked for.
 type EventPage struct {
 	Events []Event `json:"events"`
 	Next   uint64  `json:"next"` // the next page comes after this sequence
-	Done   bool    `json:"done"` // no event comes after it
+	Done   bool    `json:"done"` // no event comes after it; never for all runs
 }
 
 // OutputRequest asks for a part of what an agent printed.

@@ -110,6 +110,7 @@ type Exit struct {
 	Code   *int        `json:"code,omitempty"`
 	Signal int         `json:"signal,omitempty"`
 	Spawn  string      `json:"spawn,omitempty"`
+	Why    string      `json:"why,omitempty"` // of a refused task: the rule, for people
 }
 
 // Turns counts the turns that ended.

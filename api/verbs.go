@@ -85,9 +85,14 @@ type Seen struct {
 	Unseen bool       `json:"unseen"` // always false
 }
 
-// EventsRequest asks for a page of events.
+// EventsRequest asks for a page of events. All filters must fit.
 type EventsRequest struct {
-	Run   string `json:"run"`
+	Run string `json:"run"` // "": of all runs
+
+	Agent  string   `json:"agent,omitempty"`
+	Kinds  []string `json:"kinds,omitempty"`  // any of [EventKinds]; none: all
+	Labels []string `json:"labels,omitempty"` // KEY=VALUE: all of them, of the run
+
 	After uint64 `json:"after,omitempty"` // sequence; 0: from the first event
 	Limit int    `json:"limit,omitempty"` // 1 to 1000; 0: 100
 }

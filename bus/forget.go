@@ -53,6 +53,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		{"events", b.Names.Events(), b.EventSubject("*", run, "*"), &f.Events},
 		{"task", b.Work(), b.WorkSubject("*", run), &others}, // that was cancelled before it started
 		{"requests", "", "", nil},
+		{"seen", bucket.Stream(b.Seen()), bucket.Subject(b.Seen(), run), &others},
 		{"registrations", bucket.Stream(b.Push()), bucket.Subject(b.Push(), run), &others},
 		{"notices", b.Outbox(), b.PushSubject(run, "*"), &f.Notices},
 	}

@@ -130,6 +130,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
 		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
 		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
+		row.Title, row.Labels = runs.Title(start.Title), runs.LabelsOf(start.Labels)
 		if len(start.Thread) <= runs.MaxThread {
 			row.Thread = start.Thread
 		}

@@ -60,6 +60,9 @@ func (n Names) Threads() string { return n.Prefix + "_threads" }
 // Requests is the bucket of requests with idempotency keys: see [Requests].
 func (n Names) Requests() string { return n.Prefix + "_requests" }
 
+// Seen is the bucket of the runs that their owners have opened, by run id.
+func (n Names) Seen() string { return n.Prefix + "_seen" }
+
 // Push is the bucket of registrations for notifications: see [Push].
 func (n Names) Push() string { return n.Prefix + "_push" }
 

@@ -200,24 +200,30 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run, token string, n int,
 	return nil
 }
 
-// EventsAfter calls each with the events of a run after a sequence of EVENTS, including
-// the completion, in order; token is that of the kind. It ends like [Bus.Read]: with
-// follow it continues with new events until ctx ends.
-func (b *Bus) EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool,
-	each func(seq uint64, token string, body []byte) error) error {
+// EachEvent calls each with the events after a sequence of EVENTS, of one run or of all if
+// agent and run are empty, in order. It ends like [Bus.Read]: with follow it continues with
+// new events until ctx ends.
+func (b *Bus) EachEvent(ctx context.Context, agent, run string, after uint64, follow bool,
+	each func(runs.Event) error) error {
 	return b.Read(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Follow: follow}, func(s Stored) error {
-		return each(s.Seq, s.Token, s.Body)
+		return each(runs.Event{
+			Seq: s.Seq, Agent: s.Agent, Run: s.Run, Token: s.Token, Time: s.Pos.Time, Line: s.Pos.Line, Part: s.Pos.Part,
+			Body: s.Body,
+		})
 	})
 }
 
-// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none,
-// and the last sequence of the stream.
+// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none or
+// run is empty, and the last sequence of the stream.
 func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end uint64, err error) {
 	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
 		return 0, 0, err
 	}
 	end = stream.CachedInfo().State.LastSeq
+	if run == "" {
+		return 0, end, nil
+	}
 	m, err := last(ctx, stream, b.EventSubject(agent, run, normalizer.CompletionToken))
 	switch {
 	case err != nil:

@@ -114,6 +114,9 @@ func (b *Bus) wanted(l Limits) []wanted {
 	runs := values(b.Runs(), "one record a run", ">", l.RunsAge, share(l.RunsBytes, defaultRunsBytes, 20))
 	runs.auto, runs.size = l.RunsBytes == 0, "as runs.max_bytes says"
 
+	seen := values(b.Seen(), "ended runs that their owners have opened", "*", seenAge, maxSeenBytes)
+	seen.config.MaxMsgs = maxSeen
+
 	raw := stream(b.Raw(), "what the agents wrote, as they wrote it", b.RawSubjects(), l.RawAge,
 		share(l.RawBytes, defaultRawBytes, 4))
 	raw.auto, raw.size = l.RawBytes == 0, "as raw.max_bytes says"
@@ -135,6 +138,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		queue(b.Work(), "what waits for a worker", b.WorkSubjects(), 0, 256<<20, maxQueued),
 		values(b.Threads(), "what each thread has used", ">", l.RunsAge, 64<<20),
 		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, maxRequestBytes),
+		seen,
 		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
 		queue(b.Outbox(), "notifications that wait for their receivers", b.PushSubjects(), noticeAge, maxNoticeBytes,
 			maxNotices),

@@ -223,6 +223,25 @@ func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 	return call[api.RunPage](ctx, c, "list", q, answerTime)
 }
 
+// Resolve returns the id of the run that a reference names: its id, a part of at least 3
+// characters that only its id begins or ends with, "last" for the newest run, or a label
+// KEY=VALUE for the newest run that has it. The error is [api.NotFound], [api.Validation],
+// or [api.Conflict] for several runs, which are its issues.
+func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
+	done, err := call[api.Resolved](ctx, c, "resolve", api.ResolveRequest{Ref: ref}, answerTime)
+	if err == nil && runs.CheckID(done.Run) != nil {
+		err = errForm()
+	}
+	return done.Run, err
+}
+
+// Seen marks a run that has ended as opened by its owner: lists no longer show it as
+// unseen. The error is [api.NotEnded] for a run that has not ended.
+func (c *Client) Seen(ctx context.Context, run string) error {
+	_, err := call[api.Seen](ctx, c, "seen", api.RunRequest{Run: run}, answerTime)
+	return err
+}
+
 // Results returns the result of a run. The error is [api.NotEnded] for a run that
 // has not ended.
 func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
@@ -251,8 +270,8 @@ func (c *Client) Diff(ctx context.Context, run string) (*api.Diff, error) {
 	return d, err
 }
 
-// Events returns a page of the events of a run. See [Client.Follow] for a
-// stream of them.
+// Events returns a page of the events of a run, or of all runs, with the filters of q. See
+// [Client.Follow] for a stream of them.
 func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage, error) {
 	return call[api.EventPage](ctx, c, "events", q, answerTime)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -27,6 +28,7 @@ type Event struct {
 type Filter struct {
 	Agent, Run string
 	Kinds      []string  // any of them; none: all
+	Labels     []string  // KEY=VALUE: all of them, of the run; the responder is asked for each run
 	After      uint64    // only events after this sequence
 	Since      time.Time // only events that were stored then or later
 	Follow     bool      // continue with new events; with Run until its completion
@@ -64,13 +66,45 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 			read.Tokens = append([]string{api.Completion}, f.Kinds...)
 		}
 	}
+	known := map[string]bool{}
 	return events(ctx, c.bus.Read(ctx, read, func(s bus.Stored) error {
 		wanted := len(f.Kinds) == 0 || slices.Contains(f.Kinds, s.Token)
+		if wanted && len(f.Labels) > 0 {
+			var err error
+			if wanted, err = c.labelled(ctx, s.Run, f.Labels, known); err != nil {
+				return err
+			}
+		}
 		if wanted && !each(event(s)) || read.Follow && f.Run != "" && s.Token == api.Completion {
 			return errStop
 		}
 		return nil
 	}))
+}
+
+// maxKnown is the maximum number of runs whose labels are remembered.
+const maxKnown = 10_000
+
+// labelled reports whether a run has labels. Known remembers the answers. A run without a
+// record has none.
+func (c *Client) labelled(ctx context.Context, run string, labels []string, known map[string]bool) (bool, error) {
+	if has, ok := known[run]; ok {
+		return has, nil
+	}
+	r, err := c.Status(ctx, run)
+	if err != nil && !api.Is(err, api.NotFound) {
+		return false, err
+	}
+	has := err == nil && !slices.ContainsFunc(labels, func(label string) bool {
+		key, value, _ := strings.Cut(label, "=")
+		have, ok := r.Labels[key]
+		return !ok || have != value
+	})
+	if len(known) == maxKnown {
+		clear(known)
+	}
+	known[run] = has
+	return has, nil
 }
 
 // complete reports whether the completion of a run is stored.
@@ -87,6 +121,8 @@ func events(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, errStop), ctx.Err() != nil:
 		return nil
+	case errors.As(err, new(*api.Error)):
+		return err
 	}
 	return unanswered(err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -25,6 +26,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // Service is the typed service of a responder with its tools, the cloud driver and
@@ -72,20 +74,39 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	return s, nil
 }
 
-// outside is [launch.Rules.Outside] by the rules of the worker of the data
-// directory. The rules of any other worker of the queue are not known here: where
-// there is one, workers decide.
+// outside is [launch.Rules.Outside] by the rules of all workers of the queue: a task is
+// refused if each of them refuses its directory. The rules are known of the worker of the
+// data directory, and of the workers on this machine that report their roots. If those of
+// any worker are unknown, workers decide: the path may be another directory there.
 func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	rules, known := s.config.rules()
-	if !known {
-		return nil
-	}
 	name, err := workerName(s.config.Settings.DataDir)
-	other := func(w runtable.Worker) bool { return w.Queue == s.config.Settings.Work.Queue && w.Name != name }
-	if err != nil || slices.ContainsFunc(workers, other) {
+	host, hostErr := os.Hostname()
+	if err != nil || hostErr != nil {
 		return nil
 	}
-	return rules.Outside(t)
+	var others []string
+	heard := false
+	for _, w := range workers {
+		if w.Queue != s.config.Settings.Work.Queue || known && w.Name == name {
+			continue
+		}
+		if w.Host != host || len(w.Roots) == 0 {
+			return nil
+		}
+		heard = true
+		others = append(others, w.Roots...)
+	}
+	switch {
+	case !heard && known:
+		return rules.Outside(t)
+	case !heard:
+		return nil
+	case known:
+		others = append(rules.Allowed(), others...)
+	}
+	slices.Sort(others)
+	return launch.Rules{Dir: rules.Dir, Roots: slices.Compact(others)}.Outside(t)
 }
 
 // ServeMCP answers one MCP client until it disconnects. The service must run.

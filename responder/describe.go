@@ -12,7 +12,7 @@ func Summarize(v View) *api.Run {
 	r := &api.Run{
 		Key: v.ID, ID: v.ID, Agent: v.Agent, State: v.State, Title: v.Title, Source: v.Source, ThreadID: v.Thread,
 		WorkingDir: v.Dir, Worker: v.Worker, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(),
-		Times: timesOf(v.Row),
+		Times: timesOf(v.Row), Unseen: v.Unseen,
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
@@ -73,7 +73,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 		Changes: changes(record.Changes), FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
-		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn}
+		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn, Why: x.Why}
 	}
 	for _, m := range record.Models {
 		r.Models = append(r.Models, api.ModelUsage{Name: m.Name, Usage: *usage(&m.Usage), Cost: m.Cost})

@@ -51,10 +51,9 @@ func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (Vie
 		return v, 0, s.explain("read events", err)
 	}
 	if after > last {
-		return v, 0, &api.Error{
-			Code: api.Conflict, Field: api.FieldAfter, Run: v.ID, State: v.State,
-			Message: "the stream of events ends before it: the stream was recreated; start without it",
-		}
+		e := recreated()
+		e.Run, e.State = v.ID, v.State
+		return v, 0, e
 	}
 	return v, completion, nil
 }
@@ -70,9 +69,10 @@ type Follow struct {
 	Ended bool
 
 	service *Service
-	view    View
+	view    View // of the run; zero: all runs
 	after   uint64
 	wait    bool
+	wants   func(context.Context, runs.Event) (bool, error) // nil: all events
 }
 
 // Follow opens the events of a run after a sequence. The errors are those of
@@ -90,17 +90,33 @@ func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow
 // Each calls each with the events until the completion, an error of each, or the end
 // of ctx. The error is that of each, that of ctx, or an [*api.Error].
 func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
+	return f.read(ctx, func(e api.Event, wanted bool) error {
+		if !wanted {
+			return nil
+		}
+		return each(e)
+	})
+}
+
+// read is Each with the events that the filter refuses, too.
+func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
 	var own error
-	err := f.service.cfg.Streams.EventsAfter(ctx, f.view.Agent, f.view.ID, f.after, f.wait,
-		func(seq uint64, token string, body []byte) error {
-			if own = each(api.Event{Seq: seq, Kind: token, Body: body}); own != nil {
+	err := f.service.cfg.Streams.EachEvent(ctx, f.view.Agent, f.view.ID, f.after, f.wait, func(e runs.Event) error {
+		wanted := true
+		if f.wants != nil {
+			if wanted, own = f.wants(ctx, e); own != nil {
 				return own
 			}
-			if token == api.Completion {
-				return errEnough
-			}
-			return nil
-		})
+		}
+		own = each(api.Event{
+			Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: api.Time(e.Time), Line: e.Line, Part: e.Part,
+			Body: e.Body,
+		}, wanted)
+		if own == nil && f.view.ID != "" && e.Token == api.Completion {
+			return errEnough
+		}
+		return own
+	})
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 		return nil

@@ -34,7 +34,10 @@ func (s *Service) List(q api.List) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	keep := s.filter(q)
+	keep, err := s.Filter(q)
+	if err != nil {
+		return Page{}, err
+	}
 	// The newest runs after the cursor, and one more, which shows that there is a next
 	// page. The snapshot visits all rows and keeps none.
 	var list []cursor
@@ -69,8 +72,16 @@ func (s *Service) List(q api.List) (Page, error) {
 	return page, nil
 }
 
-// filter is the condition of a list.
-func (s *Service) filter(q api.List) func(runs.Row) bool {
+// maxLabels is the maximum number of labels in a filter.
+const maxLabels = 16
+
+// Filter returns the condition of a list, without regard to its page. The error is
+// [api.Validation] for a label that is not KEY=VALUE.
+func (s *Service) Filter(q api.List) (func(runs.Row) bool, error) {
+	labels, err := readLabels(q.Labels)
+	if err != nil {
+		return nil, err
+	}
 	dir := q.Dir
 	if dir != "" {
 		dir = path.Clean(dir)
@@ -86,8 +97,28 @@ func (s *Service) filter(q api.List) func(runs.Row) bool {
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
 			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
-			ChangedAt(r) >= int64(q.Since)
+			ChangedAt(r) >= int64(q.Since) && (q.Until == 0 || ChangedAt(r) < int64(q.Until)) &&
+			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r))
+	}, nil
+}
+
+// readLabels splits labels of the form KEY=VALUE.
+func readLabels(all []string) (labels [][2]string, err error) {
+	if len(all) > maxLabels {
+		return nil, api.Invalid(api.FieldLabels, fmt.Sprintf("at most %d, got %d", maxLabels, len(all)))
 	}
+	for _, one := range all {
+		key, value, ok := strings.Cut(one, "=")
+		if !ok || runs.CheckLabels(map[string]string{key: value}) != nil {
+			return nil, api.Invalid(api.FieldLabels, "must be of the form KEY=VALUE")
+		}
+		labels = append(labels, [2]string{key, value})
+	}
+	return labels, nil
+}
+
+func hasLabels(r runs.Row, labels [][2]string) bool {
+	return !slices.ContainsFunc(labels, func(l [2]string) bool { return !r.Labels.Has(l[0], l[1]) })
 }
 
 // ChangedAt is when a run entered its state, in Unix milliseconds.
@@ -148,6 +179,8 @@ func listID(q api.List) string {
 	q.Limit, q.Cursor = 0, ""
 	h := fnv.New64a()
 	// writing to a hash never fails
-	_, _ = fmt.Fprintf(h, "%q", []any{q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order})
+	_, _ = fmt.Fprintf(h, "%q", []any{
+		q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order, q.Labels, int64(q.Until), q.Unseen,
+	})
 	return strconv.FormatUint(h.Sum64(), 36)
 }

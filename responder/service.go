@@ -40,12 +40,12 @@ import (
 type Streams interface {
 	runtable.Streams
 
-	// EventsAfter calls each with the events of a run after a sequence, including
-	// the completion; with follow also with new events, until ctx ends.
-	EventsAfter(ctx context.Context, agent, run string, after uint64, follow bool,
-		each func(seq uint64, token string, body []byte) error) error
-	// EventsEnd returns the sequence of a run's completion, 0 if there is none, and
-	// the last sequence of the stream.
+	// EachEvent calls each with the events of a run, or of all if agent and run are
+	// empty, after a sequence, including completions; with follow also with new events,
+	// until ctx ends.
+	EachEvent(ctx context.Context, agent, run string, after uint64, follow bool, each func(runs.Event) error) error
+	// EventsEnd returns the sequence of a run's completion, 0 if there is none or run is
+	// empty, and the last sequence of the stream.
 	EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error)
 	// OutputAt reads a run's output from an offset, or from the next stored byte,
 	// and returns the offset of the data.

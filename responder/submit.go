@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -28,7 +29,7 @@ const planOnly = "Plan only: say which steps you would take and which files you 
 // taskFields are the fields of a [runs.Task] by their names in package api.
 var taskFields = map[string]string{
 	"run": api.FieldRun, "labels": api.FieldLabels, "agent": api.FieldAgent, "prompt": api.FieldPrompt,
-	"mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
+	"title": api.FieldTitle, "mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
 	"thread": api.FieldThread, "output_schema": api.FieldSchema, "governance_context": api.FieldGovernance,
 	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
 }
@@ -50,6 +51,11 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)
 	t := s.task(q)
 	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
+	m.when(q.Title != "" && strings.ContainsFunc(q.Title, unicode.IsControl), api.FieldTitle,
+		"must be one line without control characters")
+	m.when(q.Title != "" && strings.TrimSpace(q.Title) == "", api.FieldTitle, "must not be blank")
+	n = utf8.RuneCountInString(q.Title)
+	m.when(n > runs.MaxTitle, api.FieldTitle, fmt.Sprintf("at most %d characters, got %d", runs.MaxTitle, n))
 	a, known := s.cfg.Agents.Find(t.Agent)
 	if !known {
 		m.when(true, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
@@ -70,6 +76,20 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 		"is not allowed with a run id that the caller chose: use an idempotency key instead")
 	s.checkBoth(&m, q.Prompt, q.DestructiveGit, q.Webhook)
 	return m.err()
+}
+
+// CheckLabels refuses labels of a caller that are not valid, or reserved for linesman. The
+// error is [api.Validation], and quotes none.
+func CheckLabels(labels map[string]string) error {
+	for name := range labels {
+		if strings.HasPrefix(name, "linesman.") {
+			return api.Invalid(api.FieldLabels, "names that begin with linesman. are reserved")
+		}
+	}
+	if runs.CheckLabels(labels) != nil {
+		return api.Invalid(api.FieldLabels, "must be few and short: see the limits of labels")
+	}
+	return nil
 }
 
 // checkBoth checks what submissions to a worker and to Codex Cloud have in common.
@@ -96,6 +116,7 @@ func (s *Service) task(q api.Submission) runs.Task {
 	t := runs.Task{
 		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
 		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
+		Title: runs.Title(q.Title),
 	}
 	if t.Agent == "" {
 		t.Agent = s.agentOf(t.Thread)
@@ -105,7 +126,7 @@ func (s *Service) task(q api.Submission) runs.Task {
 	case "":
 		t.Mode = runs.ReadOnly
 	case api.Preview:
-		t.Mode, t.Prompt = runs.ReadOnly, planOnly+t.Prompt
+		t.Mode, t.Prompt, t.Title = runs.ReadOnly, planOnly+t.Prompt, cmp.Or(t.Title, runs.Title(q.Prompt))
 	}
 	return t
 }

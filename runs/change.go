@@ -12,6 +12,17 @@ type Change struct {
 	Waits    string // reason for a delay, for people; all other fields are empty
 }
 
+// Event is an event as it is stored, with its origin.
+type Event struct {
+	Seq        uint64 // in EVENTS
+	Agent, Run string
+	Token      string // of its kind
+	Time       int64  // of the line, Unix milliseconds
+	Line       uint64 // of the output, from 1; 0: of no line
+	Part       int    // counts the events of the line, from 1
+	Body       []byte // JSON
+}
+
 // Excerpt is the content of an output stream of an agent: all of it, or its
 // beginning and its end.
 type Excerpt struct {
@@ -33,6 +44,29 @@ type Heartbeat struct {
 	Agents  []string `json:"agents,omitempty"` // kinds whose programs it finds
 
 	AgentVersions map[string]string `json:"agent_versions,omitempty"` // by kind, as far as known
+
+	// Host is the name of the machine, and Roots are the directories in and below which tasks
+	// may work, see [BoundRoots]; none: unknown.
+	Host  string   `json:"host,omitempty"`
+	Roots []string `json:"roots,omitempty"`
+}
+
+// Limits of the roots of a heartbeat.
+const (
+	maxRoots     = 64
+	maxRootBytes = 16 << 10
+)
+
+// BoundRoots returns the roots for a heartbeat: all of them, or none if they are too many.
+func BoundRoots(roots []string) []string {
+	size := 0
+	for _, root := range roots {
+		size += len(root)
+	}
+	if len(roots) > maxRoots || size > maxRootBytes {
+		return nil
+	}
+	return roots
 }
 
 // The reasons why a request about a run fails.

@@ -178,7 +178,7 @@ var (
 func (r *Record) reasonText() string {
 	text := reasonTexts[r.Reason]
 	if r.Reason == string(ReasonSpawn) && r.Exit != nil {
-		text = cmp.Or(spawnTexts[r.Exit.Spawn], text)
+		text = cmp.Or(r.Exit.Why, spawnTexts[r.Exit.Spawn], text)
 	}
 	_, reason, _ := strings.Cut(r.Outcome(), " (")
 	return cmp.Or(text, "the agent ended with "+strings.TrimSuffix(reason, ")"))
@@ -201,7 +201,7 @@ func (c *ErrorContext) suggest(r *Record) {
 	add(r.Reason == string(ReasonHard), "Raise the hard limit of the run")
 	add(refused == SpawnNoDir, "Name another directory, or add it to work.roots of the worker; `linesman doctor` "+
 		"there shows which are allowed, and its log why")
-	add(refused == SpawnRefused, "Look at the worker's log, which says what it refused")
+	add(refused == SpawnRefused && r.Exit.Why == "", "Look at the worker's log, which says what it refused")
 	add(r.Reason == string(ReasonSpawn) && refused == "",
 		"Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")

@@ -110,7 +110,7 @@ type Exit struct {
 	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
-	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most MaxReason
+	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most 1000 characters
 
 	// At is when the agent ended, or when it could not be started, Unix milliseconds. 0: at
 	// the time of the entry. [EncodeExit] writes it. It is not in the JSON of a record, which
@@ -196,6 +196,9 @@ func parseStart(body []byte) (by string, work uint64) {
 // entry was not stored. The current [Mark] of the log describes its new content.
 var ErrMoved = errors.New("the run's log was written by another writer")
 
+// maxWhy is the maximum length of the reason of a refusal, in characters.
+const maxWhy = 1000
+
 // DecodeExit decodes the body of an exit entry. If the body is not valid, the
 // reason is [ReasonLost].
 func DecodeExit(body []byte) Exit {
@@ -210,6 +213,9 @@ func DecodeExit(body []byte) Exit {
 	}
 	if x.Spawn != "" && spawnTexts[x.Spawn] == "" {
 		x.Spawn = SpawnOther
+	}
+	if x.Why = oneLine(x.Why, maxWhy); x.Spawn != SpawnRefused && x.Spawn != SpawnNoDir {
+		x.Why = ""
 	}
 	return x
 }

@@ -50,22 +50,24 @@ func CheckAgent(kind string) error {
 	return nil
 }
 
-// LocalID returns the id of a local run that started at unixMilli. Ids sort by
-// time; random makes ids of the same millisecond unique.
+// LocalID returns the id of a local run that started at unixMilli. It begins with six
+// random characters, so that people can tell the ids of neighbouring runs apart by their
+// beginnings; after them is the time, which makes the ids of different milliseconds unique.
+// Ids do not sort by time.
 func LocalID(unixMilli int64, random uint64) string {
-	return "T-local-" + sortable(unixMilli, random)
+	return "T-local-" + unique(unixMilli, random)
 }
 
 // CloudID returns the id of a run in the cloud, like [LocalID].
 func CloudID(unixMilli int64, random uint64) string {
-	return "T-cloud-" + sortable(unixMilli, random)
+	return "T-cloud-" + unique(unixMilli, random)
 }
 
-// sortable returns nine digits in base 36 of milliseconds, which suffice up to
-// the year 5188, and six of random.
-func sortable(unixMilli int64, random uint64) string {
+// unique returns six digits in base 36 of random, and nine of milliseconds, which
+// suffice up to the year 5188.
+func unique(unixMilli int64, random uint64) string {
 	ms := strconv.FormatInt(max(unixMilli, 0), 36)
-	return fmt.Sprintf("%09s%06s", ms, strconv.FormatUint(random%(36*36*36*36*36*36), 36))
+	return fmt.Sprintf("%06s%09s", strconv.FormatUint(random%(36*36*36*36*36*36), 36), ms)
 }
 
 // Limits of the labels of a run.

@@ -9,7 +9,8 @@ import (
 // labels have equal texts; "" is none.
 type Labels string
 
-func labelsOf(labels map[string]string) Labels {
+// LabelsOf returns labels as one text.
+func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {
 		return ""
 	}

@@ -63,7 +63,7 @@ func (r *Record) Row() Row {
 		Asked:    r.Thread == "" && r.Resumes != "",
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Written: r.WrittenAt > 0, Activity: r.Activity, Seq: r.Seq,
-		Doing: r.Doing, Title: r.Title, Labels: labelsOf(r.Labels), Version: r.Version, Model: r.Model,
+		Doing: r.Doing, Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
 	}
 	if r.Own != nil {
 		row.Tokens = Tokens{Input: r.Own.Input, Output: r.Own.Output, Known: true}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,9 @@ type Task struct {
 	// It is stored with the run and returned unchanged, and never interpreted.
 	Governance string `json:"governance_context,omitempty"`
 }
+
+// TitleOf returns the title of the run of t: its own, else that of its prompt.
+func (t *Task) TitleOf() string { return cmp.Or(t.Title, Title(t.Prompt)) }
 
 // Limits of a task.
 const (
@@ -122,6 +126,12 @@ func (t *Task) Check() error {
 		fail("output_schema", "at most %d bytes, got %d", MaxSchema, len(t.Schema))
 	} else if len(t.Schema) > 0 && (!json.Valid(t.Schema) || t.Schema[0] != '{') {
 		fail("output_schema", "must be a JSON object")
+	}
+	switch n := utf8.RuneCountInString(t.Title); {
+	case n > MaxTitle:
+		fail("title", "at most %d characters, got %d", MaxTitle, n)
+	case t.Title != "" && (!printable(t.Title) || strings.TrimSpace(t.Title) != t.Title):
+		fail("title", "must be one line of printable text without white space around it")
 	}
 	t.Env.check(fail)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {

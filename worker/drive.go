@@ -174,6 +174,7 @@ func (r *Run) begin(ctx context.Context) error {
 		}
 		err := r.append(ctx, r.startTime(time.Now()), runs.Started, 0, runs.Encode(runs.Start{
 			Source: r.dir.Spec.shownSource(), Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
+			Title: r.dir.Spec.Title, Model: r.dir.Spec.Model,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 		}))

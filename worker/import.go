@@ -201,7 +201,9 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := &Spec{Agent: i.spec.Agent, Source: SourceTail, Labels: i.spec.Labels, File: &file, Part: &part}
+	spec := &Spec{
+		Agent: i.spec.Agent, Source: SourceTail, Title: fileTitle(file.Path), Labels: i.spec.Labels, File: &file, Part: &part,
+	}
 	if i.force {
 		spec.Run = runs.LocalID(time.Now().UnixMilli(), rand.Uint64())
 		return spec, nil

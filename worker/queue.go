@@ -98,7 +98,7 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	spec, err := t.spec(w.cfg.Root, task)
 	if err != nil {
 		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err), zap.Strings("work.roots", t.Rules.Allowed()))
-		return nil, w.refuse(ctx, task, d, err)
+		return nil, w.refuse(ctx, task, d, err, t.Rules.Why(task, err))
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()
 	dir, err := Create(w.cfg.Root, spec)
@@ -161,13 +161,14 @@ func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool
 	return false, d.Later(time.Second)
 }
 
-// refuse ends the run of a task that the rules of this worker do not allow.
-func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why error) error {
+// refuse ends the run of a task that the rules of this worker do not allow. Text says why
+// for people.
+func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why error, text string) error {
 	log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
 	if err != nil {
 		return err
 	}
-	ex := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnRefused}
+	ex := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnRefused, Why: text}
 	var field *runs.FieldError
 	if errors.As(why, &field) && field.Field == "workingDir" {
 		ex.Spawn = runs.SpawnNoDir
@@ -205,7 +206,8 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 	}
 	spec := Spec{
-		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Labels: task.Labels, Dir: dir,
+		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Title: task.TitleOf(), Model: task.Model,
+		Labels: task.Labels, Dir: dir,
 		Env: launch.Environ(task.Env, how.Env, t.Environ), Limits: limits, Schema: task.Schema,
 	}
 	schema := ""

@@ -27,10 +27,12 @@ const specVersion = 1
 // Spec describes a run. It is the content of run.json, which is written with
 // the run directory and never changed.
 type Spec struct {
-	Version int               `json:"version"` // [SpecVersion]; set by Create
-	Run     string            `json:"run"`     // run id, see [runs.CheckID]
-	Agent   string            `json:"agent"`   // agent kind, see [runs.CheckAgent]
-	Source  string            `json:"source"`  // one of the Source constants
+	Version int               `json:"version"`         // [SpecVersion]; set by Create
+	Run     string            `json:"run"`             // run id, see [runs.CheckID]
+	Agent   string            `json:"agent"`           // agent kind, see [runs.CheckAgent]
+	Source  string            `json:"source"`          // one of the Source constants
+	Title   string            `json:"title,omitempty"` // what the run is for, see [runs.Title]
+	Model   string            `json:"model,omitempty"` // that was asked for; "": the agent's default
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created int64             `json:"created"` // Unix milliseconds; set by Create when 0
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -223,9 +224,16 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 		Run:    runs.LocalID(now.UnixMilli(), rand.Uint64()),
 		Agent:  t.spec.Agent,
 		Source: SourceTail,
+		Title:  fileTitle(t.path),
 		Labels: t.spec.Labels,
 		File:   &file,
 	})
+}
+
+// fileTitle returns the title of the run of a file: its name without its extension.
+func fileTitle(path string) string {
+	name := filepath.Base(path)
+	return runs.Title(strings.TrimSuffix(name, filepath.Ext(name)))
 }
 
 // appear waits for a file at the path.

@@ -65,6 +65,7 @@ func grants(n bus.Names) []grant {
 	raw, events, work, outbox := n.Raw(), n.Events(), n.Work(), n.Outbox()
 	kv := func(name string) string { return bucket.Stream(name) }
 	runs, state, threads, requests, push := kv(n.Runs()), kv(n.State()), kv(n.Threads()), kv(n.Requests()), kv(n.Push())
+	seen := kv(n.Seen())
 	may := func(requests []string, streams ...string) (all []string) {
 		for _, stream := range streams {
 			for _, r := range requests {
@@ -88,7 +89,7 @@ func grants(n bus.Names) []grant {
 		{InsideAccount, NormalizerUser, slices.Concat(
 			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*")},
 			may(get, raw, runs, state, threads), may(consume, raw), may(purge, raw),
-			may(build, raw, work, outbox, runs, state, threads, requests, push),
+			may(build, raw, work, outbox, runs, state, threads, requests, push, seen),
 		), nil},
 		{PublicAccount, NormalizerUser + publicSuffix, slices.Concat(
 			[]string{accountInfo, n.EventSubjects(), directGet + events, directGet + events + ".>"},
@@ -98,8 +99,8 @@ func grants(n bus.Names) []grant {
 		{InsideAccount, ResponderUser, slices.Concat(
 			requesters, []string{accountInfo, n.WorkSubjects(), control, n.PushSubjects(), acks(outbox)},
 			[]string{key(n.State(), bus.CloudLease), key(n.State(), bus.PushLease), key(n.Requests(), "*")},
-			[]string{key(n.Push(), "*"), key(n.Runs(), "*")}, // the latter only to remove ended runs
-			may(get, raw, runs, state, requests, push, work), may(consume, raw, runs, state, push),
+			[]string{key(n.Push(), "*"), key(n.Seen(), "*"), key(n.Runs(), "*")}, // the last one only to remove ended runs
+			may(get, raw, runs, state, requests, push, seen, work), may(consume, raw, runs, state, push, seen),
 			may(info, outbox), may(share, outbox), may(purge, work),
 		), []string{n.API() + ".>", "$SRV.>"}},
 		{readersAccount, ResponderUser + publicSuffix, reads(n), live},

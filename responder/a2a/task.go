@@ -77,7 +77,7 @@ func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Ta
 
 // describe is task with the record already read.
 func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.Record, w wanted) (*sdk.Task, error) {
-	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v.Row))}
+	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v.Row)), Metadata: aim(v)}
 	var err error
 	if t.Status, err = status(t, v, record, w.echo); err != nil {
 		return nil, err
@@ -102,6 +102,24 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 		}
 	}
 	return t, nil
+}
+
+// aim returns the metadata of a task: what it is for. Nil: nothing is known.
+func aim(v responder.View) map[string]any {
+	m := map[string]any{}
+	if v.Title != "" {
+		m["title"] = v.Title
+	}
+	if labels := v.Labels.Map(); labels != nil {
+		m["labels"] = labels
+	}
+	if v.Unseen {
+		m["unseen"] = true
+	}
+	if len(m) == 0 {
+		return nil
+	}
+	return m
 }
 
 // record reads the record of a run, which may be newer than its view; nil if

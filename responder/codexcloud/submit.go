@@ -102,7 +102,9 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	run := cmp.Or(r.Run, runs.CloudID(s.At, rand.Uint64()))
-	s.Run, err = d.begin(write, run, s.At, runs.Start{Source: "cloud", Governance: r.Governance}, submittedLine{
+	s.Run, err = d.begin(write, run, s.At, runs.Start{
+		Source: "cloud", Title: runs.Title(r.Prompt), Governance: r.Governance,
+	}, submittedLine{
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})
 	if err != nil {

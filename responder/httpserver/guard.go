@@ -61,6 +61,10 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		defer busy(r.Context())()
+		if climbs(r.URL.Path) { // the mux would redirect: /v1/runs/../events is not the path of a run
+			refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+			return
+		}
 		h, pattern := s.mux.Handler(r)
 		if pattern == "" {
 			s.unmatched(w, r, h)
@@ -167,6 +171,9 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	line(w, http.StatusOK, "ok")
 }
+
+// climbs reports whether a path has a segment "..".
+func climbs(path string) bool { return strings.Contains(path+"/", "/../") }
 
 // unmatched answers in JSON where the mux would answer in plain text: 404, or
 // 405 with the allowed methods.

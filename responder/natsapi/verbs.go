@@ -49,13 +49,15 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 		verb(s, "status", "State of a run, from memory", v.status),
 		verb(s, "describe", "State of a run, with the details of its record", v.describe),
 		verb(s, "overview", "Runs that work, that wait and that ended last", v.overview),
+		verb(s, "resolve", "Id of the run that a reference names", v.resolve),
+		verb(s, "seen", "Mark a run that has ended as opened by its owner", v.seen),
 		verb(s, "list", "Page of runs, the newest first", v.list),
 		verb(s, "submit", "Queue a task", v.submit),
 		verb(s, "submit_cloud", "Submit a task to Codex Cloud", s.SubmitCloud),
 		verb(s, "cancel", "End a run", v.cancel),
 		verb(s, "wait", "Wait for the end of a run", v.wait),
 		verb(s, "results", "What came of a run", v.results),
-		verb(s, "events", "Page of the events of a run", v.events),
+		verb(s, "events", "Page of the events of a run, or of all runs", v.events),
 		verb(s, "detail", "Page of what the events of a run omit", v.detail),
 		verb(s, "output", "Part of what the agent of a run printed", v.output),
 		verb(s, "diff", "What a run changed in its directory",
@@ -233,13 +235,28 @@ func (s verbs) overview(_ context.Context, q api.OverviewRequest) (*api.Overview
 	if err := within("limit", int64(q.Limit), maxPage); err != nil {
 		return nil, err
 	}
+	keep, err := s.Filter(api.List{
+		States: q.States, Agent: q.Agent, Dir: q.Dir, Labels: q.Labels, Since: q.Since, Until: q.Until, Unseen: q.Unseen,
+	})
+	if err != nil {
+		return nil, err
+	}
 	all := s.Snapshot(cmp.Or(q.Limit, 10), func(r runs.Row) bool {
-		return !responder.IsCloud(r) && (!q.Queue || r.Source == "queue")
+		return !responder.IsCloud(r) && (!q.Queue || r.Source == "queue") && keep(r)
 	})
 	return &api.Overview{
 		Working: summarize(all.Working), Queued: summarize(all.Queued), Ended: summarize(all.Ended),
 		Counts: api.Counts{Working: len(all.Working), Queued: len(all.Queued), Ended: all.Total},
 	}, nil
+}
+
+func (s verbs) resolve(ctx context.Context, q api.ResolveRequest) (api.Resolved, error) {
+	run, err := s.Resolve(ctx, q.Ref)
+	return api.Resolved{Run: run}, err
+}
+
+func (s verbs) seen(ctx context.Context, q api.RunRequest) (api.Seen, error) {
+	return s.Seen(ctx, q.Run)
 }
 
 // summarize returns as many of the first runs as an overview may have.
@@ -307,8 +324,12 @@ func (s verbs) results(ctx context.Context, q api.ResultsRequest) (*api.Result, 
 	if err != nil {
 		return nil, err
 	}
+	v := responder.View{Row: r.Record.Row()}
+	if now, ok := s.Get(q.Run); ok {
+		v.Unseen = now.Unseen
+	}
 	return &api.Result{
-		Run:    responder.Describe(responder.View{Row: r.Record.Row()}, r.Record),
+		Run:    responder.Describe(v, r.Record),
 		Output: r.Output, Events: r.Events, Partial: r.Partial, Basis: r.Basis,
 	}, nil
 }
@@ -316,6 +337,9 @@ func (s verbs) results(ctx context.Context, q api.ResultsRequest) (*api.Result, 
 func (s verbs) events(ctx context.Context, q api.EventsRequest) (api.EventPage, error) {
 	if err := within("limit", int64(q.Limit), maxEvents); err != nil {
 		return api.EventPage{}, err
+	}
+	if q.Run == "" || q.Agent != "" || len(q.Kinds) > 0 || len(q.Labels) > 0 {
+		return s.AllEvents(ctx, q, cmp.Or(q.Limit, 100), maxEventBytes)
 	}
 	return s.Events(ctx, q.Run, q.After, cmp.Or(q.Limit, 100), maxEventBytes)
 }
@@ -351,13 +375,8 @@ func (s verbs) waiting(ctx context.Context, q api.QuestionsRequest) (api.Questio
 
 // submit refuses labels that are reserved for linesman. Its errors quote none.
 func (s verbs) submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
-	for name := range q.Labels {
-		if strings.HasPrefix(name, "linesman.") {
-			return api.Submitted{}, api.Invalid(api.FieldLabels, "names that begin with linesman. are reserved")
-		}
-	}
-	if runs.CheckLabels(q.Labels) != nil {
-		return api.Submitted{}, api.Invalid(api.FieldLabels, "must be few and short: see the limits of labels")
+	if err := responder.CheckLabels(q.Labels); err != nil {
+		return api.Submitted{}, err
 	}
 	return s.Submit(ctx, q)
 }

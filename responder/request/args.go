@@ -277,8 +277,8 @@ func (a *Args) raw(name string) json.RawMessage {
 	return r
 }
 
-// list returns the value of names.
-func (a *Args) list(name string) []string {
+// names returns the value of names.
+func (a *Args) names(name string) []string {
 	l, _ := a.value(name).([]string)
 	return l
 }

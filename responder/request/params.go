@@ -46,6 +46,8 @@ const (
 	MaxRef     = 512 // bytes of the id of a task in any form
 	maxSeconds = 86_400
 	maxWebhook = 16 << 10 // bytes
+	maxLabels  = 32 << 10 // bytes
+	maxFilters = 16       // labels of a filter
 )
 
 // parameters are the names of parameters by the fields of package api.
@@ -56,6 +58,7 @@ var parameters = map[string]string{
 	api.FieldEnvAllow: "envAllowList",
 	api.FieldIdle:     "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
 	api.FieldGovernance: governance, api.FieldContext: echoed, api.FieldWebhook: Webhook, api.FieldKey: Key,
+	api.FieldTitle: "title", api.FieldLabels: "labels",
 	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": Whole,
 }
 
@@ -79,7 +82,16 @@ var (
 		Name: "outputSchema", Kind: object, About: "JSON Schema of the agent's final answer, at most 64 KiB.",
 	}
 	modelParam = Text("model", runs.MaxModel, "Model of the agent; default: the agent's own.")
-	dirParam   = Text("workingDir", runs.MaxDir,
+	titleParam = Param{
+		Name: "title", Kind: text, Chars: runs.MaxTitle,
+		About: "What the task is for, in one line; default: the first line of task (an extension of v3.6).",
+	}
+	labelsParam = Param{
+		Name: "labels", Kind: object, Max: maxLabels,
+		About: "Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256 (an " +
+			"extension of v3.6).",
+	}
+	dirParam = Text("workingDir", runs.MaxDir,
 		"Directory to work in, an absolute path without ..; default: that of the worker.")
 	skipParam = Flag("skipGitRepoCheck", "Work outside of a git repository, too.")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
@@ -142,14 +154,15 @@ var (
 			About: "Names of environment variables, for envPolicy allow-list.",
 		},
 		Flag("async", "Answer once the task is queued, not when it has ended."),
-		idleParam, hardParam, gitParam, webhookParam)
+		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam)
 
 	ExecParams = ADCP(taskParam, dirParam, modeParam, confirmParam, schemaParam, skipParam, modelParam, idleParam,
-		hardParam, gitParam, webhookParam)
+		hardParam, gitParam, webhookParam, titleParam, labelsParam)
 
 	ResumeParams = ADCP(
 		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
-		taskParam, modeParam, confirmParam, schemaParam, modelParam, idleParam, hardParam, gitParam, webhookParam)
+		taskParam, modeParam, confirmParam, schemaParam, modelParam, idleParam, hardParam, gitParam, webhookParam,
+		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
 	TaskParams     = append(slices.Clip(ExecParams), agentParam)
@@ -163,7 +176,18 @@ var (
 		},
 		Integer("limit", 1, 100, 5, "How many ended tasks to list."),
 		Flag("verbose", "Adds the last lines of output of each running task, at most 5."),
-		Text("task_id", MaxRef, "Only this task (an extension of v3.6)."))
+		Text("task_id", MaxRef, "Only this task (an extension of v3.6)."),
+		Param{
+			Name: "labels", Kind: names, Max: maxFilters,
+			About: "Only tasks with all of these labels, KEY=VALUE (an extension of v3.6).",
+		},
+		Text("agent", 64, "Only tasks of this agent, by its short name or its kind (an extension of v3.6)."),
+		Choice("state", "", "Only tasks in this state (an extension of v3.6).", "queued", "working", "input-required",
+			"completed", "failed", "cancelled", "timeout"),
+		Text("since", 64, "Only tasks that entered their state at this time of RFC 3339 or later (an extension of v3.6)."),
+		Text("until", 64, "Only tasks that entered their state before this time (an extension of v3.6)."),
+		Flag("unseen",
+			"Only tasks that ended in the last 7 days and that their owner has not opened (an extension of v3.6)."))
 
 	CancelParams = ADCP(IDParam("task_id"), reasonParam)
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"path"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
@@ -46,10 +48,11 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		SkipGit: a.Flag("skipGitRepoCheck"),
 		Env:     runs.EnvPolicy{Policy: a.Text("envPolicy")},
 		Idle:    a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
-		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance),
+		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance), Title: a.Text("title"),
 	}
+	a.readLabels(&q)
 	if a.Has("envAllowList") {
-		q.Env.Allow = append([]string{}, a.list("envAllowList")...)
+		q.Env.Allow = append([]string{}, a.names("envAllowList")...)
 	}
 	if a.declares("agent") {
 		q.Agent = a.Text("agent")
@@ -66,6 +69,27 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	}
 	adoptWebhook(a, problem)
 	return q
+}
+
+// readLabels reads the labels of a submission.
+func (a *Args) readLabels(q *api.Submission) {
+	raw := a.raw("labels")
+	if raw == nil {
+		return
+	}
+	var labels map[string]*string
+	if json.Unmarshal(raw, &labels) != nil || slices.Contains(slices.Collect(maps.Values(labels)), nil) {
+		a.Refuse("labels", "must be an object of strings")
+		return
+	}
+	q.Labels = make(map[string]string, len(labels))
+	for name, value := range labels {
+		q.Labels[name] = *value
+	}
+	if err := responder.CheckLabels(q.Labels); err != nil {
+		a.Refuse("labels", "%s", api.Known(err).Message)
+		q.Labels = nil // that is said
+	}
 }
 
 // CloudSubmission reads a submission to Codex Cloud, as [Submission] does.
@@ -208,14 +232,40 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 		}
 		return Single(v), &v, nil
 	}
-	dir, every, thread := a.Text("workingDir"), a.Flag("showAll"), a.Text(ContextID)
-	if dir != "" {
-		dir = path.Clean(dir)
+	q, err := a.list()
+	if err != nil {
+		return all, nil, err
 	}
+	keep, err := s.Filter(q)
+	if err != nil {
+		return all, nil, a.Name(err)
+	}
+	every := a.Flag("showAll")
 	return s.Snapshot(int(a.Number("limit")), func(r runs.Row) bool {
-		return !responder.IsCloud(r) && (every || r.Source == "queue") && (dir == "" || path.Clean(r.Dir) == dir) &&
-			(thread == "" || strings.EqualFold(r.Thread, thread))
+		return !responder.IsCloud(r) && (every || r.Source == "queue") && keep(r)
 	}), nil, nil
+}
+
+// list reads the filters of a status.
+func (a *Args) list() (q api.List, err error) {
+	q = api.List{
+		Agent: a.Text("agent"), Dir: a.Text("workingDir"), Thread: a.Text(ContextID), Labels: a.names("labels"),
+		Unseen: a.Flag("unseen"),
+	}
+	if state := a.Text("state"); state != "" {
+		q.States = []runs.State{runs.State(state)}
+	}
+	for name, at := range map[string]*api.Time{"since": &q.Since, "until": &q.Until} {
+		if !a.Has(name) {
+			continue
+		}
+		moment, err := time.Parse(time.RFC3339Nano, a.Text(name))
+		if err != nil || moment.UnixMilli() <= 0 {
+			return q, api.Invalid(a.Spelled(name), "must be a time of RFC 3339, after 1970")
+		}
+		*at = api.TimeOf(moment)
+	}
+	return q, nil
 }
 
 // Single returns the snapshot of one run.

@@ -65,6 +65,11 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(200, "GET", "/v1/runs/done/detail", "", "Accept", "text/event-stream")
 	s.want(200, "GET", "/v1/runs/done/detail?last=1000&limit=1000", "").read(t, &details)
 	s.want(204, "GET", "/v1/runs/done/detail?after="+details.Next, "", "Accept", "text/event-stream")
+	s.want(200, "PUT", "/v1/runs/done/seen", "")
+	s.want(409, "PUT", "/v1/runs/working/seen", "")
+	s.want(200, "GET", "/v1/events?run=done", "")
+	s.want(200, "GET", "/v1/events?run=done", "", "Accept", "text/event-stream")
+	s.want(204, "GET", fmt.Sprintf("/v1/events?run=done&after=%d", page.Next), "", "Accept", "text/event-stream")
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
@@ -89,7 +94,8 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 
 	// What does not.
 	runPaths := []string{
-		"GET ", "GET /events", "GET /detail", "GET /output", "GET /diff", "GET /wait", "POST /cancel", "POST /resume",
+		"GET ", "GET /events", "GET /detail", "GET /output", "GET /diff", "GET /wait", "PUT /seen", "POST /cancel",
+		"POST /resume",
 	}
 	ask := func(status int, op, id, body string, header ...string) reply {
 		method, tail, _ := strings.Cut(op, " ")
@@ -144,6 +150,8 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	}
 	s.want(409, "GET", "/v1/runs/done/events?after=999999999", "")
 	s.want(409, "GET", "/v1/runs/done/detail?after=999999999.1", "")
+	s.want(409, "GET", "/v1/events?after=999999999", "")
+	s.want(404, "GET", "/v1/events?run=none", "")
 	s.want(409, "POST", "/v1/runs/done/cancel", "")
 	s.want(409, "POST", "/v1/runs/T-none-thread/resume", `{"task":"x"}`, silent(s)...)
 	s.want(501, "POST", "/v1/runs/T-cloud-1/cancel", "")

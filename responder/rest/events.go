@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
 )
 
 func getEvents(ctx context.Context, q *exchange) (*reply, error) {
@@ -28,6 +29,41 @@ func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
 	if err != nil {
 		return nil, err
+	}
+	return &reply{Status: http.StatusOK, Body: &page}, nil
+}
+
+// listEvents answers with the events of all runs, or of one.
+func listEvents(ctx context.Context, q *exchange) (*reply, error) {
+	after, limit, err := q.after()
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	request := api.EventsRequest{
+		Run: q.query.Get("run"), Agent: q.query.Get("agent"), Kinds: q.query.Values["kind"],
+		Labels: q.query.Values["label"], After: after,
+	}
+	if q.stream {
+		events, err := q.Service.FollowAll(ctx, request)
+		if err != nil {
+			return nil, listed(err)
+		}
+		return nil, q.streamFrames(events.Ended, func(ctx context.Context, send sender) error {
+			return events.Each(ctx, func(e api.Event) error {
+				var err error
+				if e.Body, err = bounds.Encode(e); err != nil { // strings, numbers, and JSON that was read before
+					return err
+				}
+				return send(frame(e))
+			})
+		})
+	}
+	page, err := q.Service.AllEvents(ctx, request, int(limit), maxEventBytes)
+	if err != nil {
+		return nil, listed(err)
 	}
 	return &reply{Status: http.StatusOK, Body: &page}, nil
 }

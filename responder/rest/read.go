@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
@@ -22,6 +23,9 @@ type query struct {
 	url.Values
 	err error // the first mistake
 }
+
+// several are the parameters that may be repeated.
+var several = []string{"label", "kind"}
 
 // readQuery refuses unknown parameters and repeated ones.
 func readQuery(raw string, known []string) (*query, error) {
@@ -36,7 +40,7 @@ func readQuery(raw string, known []string) (*query, error) {
 		if !slices.Contains(known, name) {
 			return nil, unknownName(known)
 		}
-		if len(given) > 1 {
+		if len(given) > 1 && !slices.Contains(several, name) {
 			return nil, invalid(name, "is given twice")
 		}
 	}
@@ -69,6 +73,21 @@ func (q *query) word(name string, words ...string) string {
 		q.refuse(name, "must be one of "+strings.Join(words, ", "))
 	}
 	return w
+}
+
+// flag returns a boolean parameter, false if it is missing.
+func (q *query) flag(name string) bool { return q.word(name, "true", "false") == "true" }
+
+// time returns a time, zero if it is missing.
+func (q *query) time(name string) api.Time {
+	if !q.Has(name) {
+		return 0
+	}
+	at, err := time.Parse(time.RFC3339Nano, q.Get(name))
+	if err != nil || at.UnixMilli() <= 0 {
+		q.refuse(name, "must be a time of RFC 3339, after 1970")
+	}
+	return api.TimeOf(at)
 }
 
 func (q *query) refuse(name, problem string) {

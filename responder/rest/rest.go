@@ -79,17 +79,20 @@ type Route struct {
 func (a *API) Routes() []Route {
 	return []Route{
 		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
-		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "limit", "cursor"},
-			listRuns),
+		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "label", "since",
+			"until", "unseen", "limit", "cursor"}, listRuns),
 		a.route("POST /v1/runs", "submitRun", "submit", nil, submitRun),
 		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
 		a.route("GET /v1/runs/{id}/detail", "getDetail", "raw", []string{"after", "last", "limit"}, getDetail),
 		a.route("GET /v1/runs/{id}/output", "getOutput", "raw", []string{"stream", "offset", "limit"}, getOutput),
 		a.route("GET /v1/runs/{id}/diff", "getDiff", "raw", nil, getDiff),
+		a.route("PUT /v1/runs/{id}/seen", "markSeen", "read", nil, markSeen),
 		a.route("GET /v1/runs/{id}/wait", "waitForRun", "read", []string{"timeout"}, waitForRun),
 		a.route("POST /v1/runs/{id}/cancel", "cancelRun", "submit", nil, cancelRun),
 		a.route("POST /v1/runs/{id}/resume", "resumeRun", "submit", nil, resumeRun),
+		a.route("GET /v1/events", "listEvents", "read", []string{"run", "agent", "kind", "label", "after", "limit"},
+			listEvents),
 		a.route("GET /v1/workers", "listWorkers", "read", nil, listWorkers),
 	}
 }

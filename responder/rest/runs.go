@@ -197,13 +197,33 @@ func listRuns(_ context.Context, q *exchange) (*reply, error) {
 	}
 	page, err := q.Service.List(list)
 	if err != nil {
-		return nil, invalid("cursor", wrongCursor) // everything else was valid
+		return nil, listed(err)
 	}
 	answer := &api.RunPage{Runs: []*api.Run{}, Next: page.Next}
 	for _, v := range page.Runs {
 		answer.Runs = append(answer.Runs, responder.Summarize(v))
 	}
 	return &reply{Status: http.StatusOK, Body: answer}, nil
+}
+
+// listed names the parameter of an error of a list.
+func listed(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return e.Rename(map[string]string{api.FieldLabels: "label", api.FieldKinds: "kind"})
+	}
+	return err
+}
+
+func markSeen(ctx context.Context, q *exchange) (*reply, error) {
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	done, err := q.Service.Seen(ctx, q.run())
+	if err != nil {
+		return nil, err
+	}
+	return &reply{Status: http.StatusOK, Body: &done}, nil
 }
 
 // list is the parsed query.
@@ -223,6 +243,8 @@ func (q *exchange) list() (l api.List, err error) {
 	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
 		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
+	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
+	l.Unseen = q.query.flag("unseen")
 	l.Limit = int(q.query.number("limit", 1, maxPage, responder.DefaultPage))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
 		q.query.refuse("cursor", wrongCursor)

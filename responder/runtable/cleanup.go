@@ -126,6 +126,7 @@ func (r *Table) maintain(ctx context.Context) error {
 		if first, err := r.cfg.Streams.FirstRun(ctx); err == nil {
 			r.index.expire(first)
 		}
+		r.seen.expire(time.Now())
 		r.endUnqueued(ctx, time.Minute)
 		r.endOverdue(ctx, time.Minute)
 		if r.cfg.StuckAfter == 0 {

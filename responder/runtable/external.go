@@ -1,6 +1,7 @@
 package runtable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,9 @@ func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map
 	if err = errors.Join(err, checkRun(run, labels)); err != nil {
 		return err
 	}
-	start := runs.Start{Source: runs.SourceExternal, Labels: labels}
+	// The prompt is the asking program's own. Its phase and its agent are labels anyway.
+	asks := strings.TrimSpace(cmp.Or(labels["phase_name"], labels["phase"]) + " " + labels["agent_name"])
+	start := runs.Start{Source: runs.SourceExternal, Title: runs.Title(asks), Labels: labels}
 	if !due.IsZero() {
 		start.Due = due.UnixMilli()
 	}

@@ -38,6 +38,8 @@ type Streams interface {
 	Output(ctx context.Context, agent, run string, limit int, hasErr bool) (stdout, stderr runs.Excerpt, err error)
 	LastEvents(ctx context.Context, agent, run, token string, n int,
 		each func(seq uint64, token string, body []byte) error) error
+	SetSeen(ctx context.Context, run string) error
+	WatchSeen(ctx context.Context, begin func(lost bool), each func(run string, at time.Time), known func()) error
 	Peek(ctx context.Context, run string) (runs.Row, error)
 	Since() time.Time
 
@@ -73,12 +75,13 @@ type Table struct {
 	log     *zap.Logger
 	index   *index
 	workers *workers
+	seen    *seen
 }
 
 // New returns a table. It reads nothing before Run.
 func New(cfg Config) *Table {
 	cfg.Log = cmp.Or(cfg.Log, zap.NewNop())
-	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers()}
+	return &Table{cfg: cfg, log: cfg.Log.Named("responder"), index: newIndex(), workers: newWorkers(), seen: newSeen()}
 }
 
 // Run maintains the table until outer ends; then it returns nil. The error
@@ -89,6 +92,7 @@ func (r *Table) Run(outer context.Context) error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
 	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
+	group.Go(func() error { return r.cfg.Streams.WatchSeen(ctx, r.seen.begin, r.seen.mark, r.seen.filled) })
 	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err
@@ -146,6 +150,7 @@ type View struct {
 	runs.Row
 	Position int  // of a queued run: the number of runs before it
 	Lost     bool // the run is working, but its worker sends no heartbeats
+	Unseen   bool // the run has ended, and its owner has not opened it, see [Table.Unseen]
 }
 
 func (r *Table) view(row runs.Row) View {
@@ -156,6 +161,7 @@ func (r *Table) view(row runs.Row) View {
 	case runs.StateWorking:
 		v.Lost = r.lost(row, time.Now())
 	}
+	v.Unseen = r.Unseen(row)
 	return v
 }
 
@@ -247,7 +253,7 @@ func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
 	total := r.index.recent(func(e *entry) bool {
 		if keep == nil || keep(e.Row) {
 			if s.Total++; len(s.Ended) < limit {
-				s.Ended = append(s.Ended, View{Row: e.Row})
+				s.Ended = append(s.Ended, View{Row: e.Row, Unseen: r.Unseen(e.Row)})
 			}
 		}
 		return keep != nil || len(s.Ended) < limit
@@ -342,6 +348,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	row := runs.Row{
 		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
 		QueuedAt: now, Seq: raw, Thread: t.Thread, Asked: t.Thread != "", Governance: t.Governance,
+		Title: t.TitleOf(), Labels: runs.LabelsOf(t.Labels), Model: t.Model,
 	}
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil

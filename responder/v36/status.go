@@ -126,12 +126,24 @@ type entryExt struct {
 
 	Plan *planData `json:"plan,omitempty"` // nil: the agent keeps none
 
+	aimExt
+
 	cloudExt
 }
+
+// aimExt says what a task is for.
+type aimExt struct {
+	Title  string            `json:"title,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Unseen bool              `json:"unseen,omitempty"` // it has ended, and its owner has not opened it
+}
+
+func aimOf(v *responder.View) aimExt { return aimExt{v.Title, v.Labels.Map(), v.Unseen} }
 
 type queueEntry struct {
 	TaskID   string `json:"task_id"`
 	Position int    `json:"position"` // from 0
+	Ext      aimExt `json:"ext,omitzero"`
 }
 
 type recentEntry struct {
@@ -152,13 +164,13 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 	}
 	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
 		v := &s.Queued[i]
-		d.Queue = append(d.Queue, queueEntry{v.ID, v.Position})
+		d.Queue = append(d.Queue, queueEntry{v.ID, v.Position, aimOf(v)})
 	}
 	for i := range s.Ended {
 		v := &s.Ended[i]
 		d.Recent = append(d.Recent, recentEntry{
 			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v.Row) / 1000, Completed: moment(v.EndedAt),
-			Ext: entryExt{Reason: v.Reason},
+			Ext: entryExt{Reason: v.Reason, aimExt: aimOf(v)},
 		})
 	}
 	return snapshotMeta{moment(now.UnixMilli()), len(s.Working) + len(s.Queued)}, d
@@ -179,6 +191,7 @@ func entryOf(v *responder.View, now time.Time) taskEntry {
 	if v.Lost {
 		e.Ext = entryExt{Lost: true, Worker: v.Worker}
 	}
+	e.Ext.aimExt = aimOf(v)
 	e.Ext.Input = v.State == runs.StateInputRequired
 	if v.Plan.Total > 0 {
 		e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
@@ -202,7 +215,7 @@ func (d *snapshotData) markdown(p *page) {
 		p.heading("Running")
 	}
 	for _, e := range d.Tasks {
-		s := code(e.TaskID) + ": " + seconds(e.Elapsed) + ", since " + e.Started
+		s := code(e.TaskID) + e.Ext.named() + ": " + seconds(e.Elapsed) + ", since " + e.Started
 		if e.Progress != nil {
 			s += fmt.Sprintf(", %d %% (%d of %d steps)", e.Progress.Percent, e.Progress.Done, e.Progress.Total)
 			if e.Progress.Activity != nil {
@@ -227,7 +240,7 @@ func (d *snapshotData) markdown(p *page) {
 		p.heading("Queue")
 	}
 	for _, e := range d.Queue {
-		p.item(number(e.Position) + ": " + code(e.TaskID))
+		p.item(number(e.Position) + ": " + code(e.TaskID) + e.Ext.named())
 	}
 	if d.Ext.Queue > 0 {
 		p.item(number(d.Ext.Queue) + " more")
@@ -236,13 +249,21 @@ func (d *snapshotData) markdown(p *page) {
 		p.heading("Ended, the last one first")
 	}
 	for _, e := range d.Recent {
-		s := code(e.TaskID) + ": " + e.State
+		s := code(e.TaskID) + e.Ext.named() + ": " + e.State
 		if e.Ext.Reason != "" {
 			s += " (" + plain(e.Ext.Reason) + ")"
 		}
 		p.item(s + " at " + e.Completed + " after " + seconds(e.Duration) + e.Ext.where())
 	}
 	p.stream(d.Ext.Stream)
+}
+
+// named is the title of a task in a list.
+func (x *aimExt) named() string {
+	if x.Title == "" {
+		return ""
+	}
+	return " (" + plain(x.Title) + ")"
 }
 
 // where is the place of a task of Codex Cloud.

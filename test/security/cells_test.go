@@ -77,6 +77,7 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.Threads() + ".*":        func(u string) string { return "$KV." + names.Threads() + "." + pos(u) },
 		"$KV." + names.Requests() + ".*":       func(u string) string { return "$KV." + names.Requests() + "." + pos(u) },
 		"$KV." + names.Push() + ".*":           func(u string) string { return "$KV." + names.Push() + "." + pos(u) },
+		"$KV." + names.Seen() + ".*":           func(u string) string { return "$KV." + names.Seen() + "." + pos(u) },
 	}
 	said := map[string]struct { // what nobody keeps, and whom it is for
 		to      string
@@ -96,7 +97,7 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.Runs() + ".*", "$KV." + names.State() + ".worker.*", "$KV." + names.State() + ".cloud",
 		"$KV." + names.State() + ".push",
 		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Requests() + ".*",
-		"$KV." + names.Push() + ".*", "$SRV.>",
+		"$KV." + names.Push() + ".*", "$KV." + names.Seen() + ".*", "$SRV.>",
 	}
 	p.compare(t, "Publish", users, order, func(t *testing.T, row, user string) string {
 		if subject := kept[row]; subject != nil {

@@ -172,6 +172,7 @@ func streams() []stream {
 		{"KV_" + names.Threads(), false, key(names.Threads())},
 		{"KV_" + names.Requests(), false, key(names.Requests())},
 		{"KV_" + names.Push(), false, key(names.Push())},
+		{"KV_" + names.Seen(), false, key(names.Seen())},
 	}
 }
 

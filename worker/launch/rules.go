@@ -108,6 +108,24 @@ func (r Rules) Outside(t runs.Task) error {
 		"is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
 }
 
+// Why says for people why a task was refused with an error of [Rules.Directory],
+// [Rules.Allow] or the agent. It names the roots if the directory is outside of them.
+func (r Rules) Why(t runs.Task, refusal error) string {
+	var field *runs.FieldError
+	if !errors.As(refusal, &field) {
+		return ""
+	}
+	if field.Field != "workingDir" {
+		return field.Error()
+	}
+	var outside *runs.FieldError
+	if errors.As(r.Outside(t), &outside) {
+		return "working directory: " + outside.Problem
+	}
+	return "working directory: " + field.Problem + " on the worker's machine; it must not be outside of the directories " +
+		"of its setting work.roots, either"
+}
+
 // Allowed returns the directories in and below which tasks may work.
 func (r Rules) Allowed() (all []string) {
 	roots, byDefault := r.Roots, len(r.Roots) == 0

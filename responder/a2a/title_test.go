@@ -1,0 +1,22 @@
+package a2a_test
+
+import "testing"
+
+func TestTasksSayWhatTheyAreFor(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	sent := d.send("message-with-a-title", "", `{"title":"Ticket 42","labels":{"ticket":"42"}}`)
+	if got := sent.Get("result.task.metadata"); got.Get("title").String() != "Ticket 42" ||
+		got.Get("labels.ticket").String() != "42" {
+		t.Errorf("sent: %s", sent.Raw)
+	}
+	d.send("message-without-a-title", "", `{}`)
+	_, list := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`, "A2A-Version", "1.0")
+	if got := list.Get("result.tasks.#.metadata.title").Raw; got != `["go","Ticket 42"]` {
+		t.Errorf("listed: %s in %.900s", got, list.Raw)
+	}
+	if bad := d.send("message-with-bad-labels", "", `{"labels":{"linesman.a":"b"}}`); bad.Get("result.task.status.state").
+		String() != "TASK_STATE_REJECTED" {
+		t.Errorf("a reserved label: %s", bad.Raw)
+	}
+}

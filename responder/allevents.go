@@ -1,0 +1,120 @@
+package responder
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// maxScanned is the maximum number of events that are read for a page of all runs.
+const maxScanned = 100_000
+
+// FollowAll opens the events of all runs, or of the run of the request, after a sequence.
+// Runs that start later are included. The error is [api.Validation] for a wrong filter,
+// else those of [Service.Events].
+func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, error) {
+	wants, err := s.wanted(q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Run != "" {
+		f, err := s.Follow(ctx, q.Run, q.After)
+		if err == nil {
+			f.wants = wants
+		}
+		return f, err
+	}
+	_, last, err := s.cfg.Streams.EventsEnd(ctx, "", "")
+	switch {
+	case err != nil:
+		return nil, s.explain("read events", err)
+	case q.After > last:
+		return nil, recreated()
+	}
+	return &Follow{service: s, after: q.After, wait: true, wants: wants}, nil
+}
+
+// AllEvents returns a page of what [Service.FollowAll] reads: at most limit events, and at
+// most maxBytes in total, but at least one event. It reads at most 100,000 stored events,
+// so a page may be empty although more follow: see [api.EventPage].
+func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, maxBytes int) (api.EventPage, error) {
+	page := api.EventPage{Events: []api.Event{}, Next: q.After}
+	f, err := s.FollowAll(ctx, q)
+	if err != nil {
+		return page, err
+	}
+	f.wait = false
+	size, scanned := 0, 0
+	err = f.read(ctx, func(e api.Event, wanted bool) error {
+		if wanted {
+			if size += len(e.Body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+				return errEnough
+			}
+			page.Events = append(page.Events, e)
+		}
+		page.Next, page.Done = e.Seq, q.Run != "" && e.Kind == api.Completion
+		if scanned++; scanned == maxScanned {
+			return errEnough
+		}
+		return nil
+	})
+	return page, s.explain("read events", err)
+}
+
+// wanted is the condition of the filters of a request; nil: all events.
+func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event) (bool, error), error) {
+	labels, err := readLabels(q.Labels)
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range q.Kinds {
+		if !slices.Contains(api.EventKinds, kind) {
+			return nil, api.Invalid(api.FieldKinds, "must be one of "+strings.Join(api.EventKinds, ", "))
+		}
+	}
+	agent := s.agentKind(q.Agent)
+	if agent == "" && len(q.Kinds) == 0 && len(labels) == 0 {
+		return nil, nil
+	}
+	return func(ctx context.Context, e runs.Event) (bool, error) {
+		if agent != "" && e.Agent != agent || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, e.Token) {
+			return false, nil
+		}
+		return s.labelled(ctx, e.Run, labels)
+	}, nil
+}
+
+// labelled reports whether a run has labels. The record of a new run is stored after its
+// first events: then it waits for it. A run without a record has no labels.
+func (s *Service) labelled(ctx context.Context, run string, labels [][2]string) (bool, error) {
+	if len(labels) == 0 {
+		return true, nil
+	}
+	for end := time.Now().Add(s.cfg.Patience); ; {
+		if v, ok := s.table.Get(run); ok {
+			return hasLabels(v.Row, labels), nil
+		}
+		_, err := s.table.Look(ctx, run)
+		switch {
+		case errors.Is(err, runs.ErrNoRun):
+			return false, nil
+		case err != nil:
+			return false, s.explain("look up a run", err)
+		case time.Now().After(end):
+			return false, unavailable("the labels of a new run are not recorded yet", nil)
+		}
+	}
+}
+
+// recreated is the error for a sequence that the stream of events does not reach.
+func recreated() *api.Error {
+	return &api.Error{
+		Code: api.Conflict, Field: api.FieldAfter,
+		Message: "the stream of events ends before it: the stream was recreated; start without it",
+	}
+}
