@@ -15,7 +15,7 @@ import (
 
 type bridgeListCmd struct {
 	Request string `arg:"" optional:"" help:"Id of a run, or of a request: print its prompt."`
-	JSON    bool   `name:"json" help:"Print a JSON object for each, with its prompt, on one line."`
+	jsonFlag
 }
 
 func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
@@ -50,7 +50,7 @@ type bridgeAnswerCmd struct {
 	Text    *string `arg:"" optional:"" help:"The answer, unchanged. By default that of --file, or stdin."`
 	File    string  `placeholder:"FILE" help:"The answer is in this file."`
 	Error   string  `placeholder:"TEXT" help:"Answer with an error: why there is no answer."`
-	JSON    bool    `name:"json" help:"Print the result as JSON, on one line."`
+	jsonFlag
 }
 
 func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {

@@ -76,20 +76,20 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	waiting, stop := untilSignal(ctx, signals) // until there is a run to pass it to
+	waiting, stop := local.UntilSignal(ctx, signals) // until there is a run to pass it to
 	s, d, err := c.create(waiting, a)
 	stop()
 	if s != nil {
 		defer s.Close()
 	}
-	var by signalled
+	var by local.Signalled
 	switch {
 	case errors.As(context.Cause(waiting), &by):
 		err = fmt.Errorf("%w; no agent was started", by)
 		if d != nil {
 			err = errors.Join(err, d.Remove())
 		}
-		return exitWith(by.code(), err)
+		return exitWith(signalCode(by), err)
 	case err != nil:
 		return exitWith(failure(err), err)
 	}
