@@ -9,17 +9,13 @@ import (
 )
 
 // Refusal prints why linesman refused a request as JSON, on one line: the [api.Error] in the
-// tree of err, with the id of its run under the key that all answers use. It prints nothing
-// for any other error, and for a request that got no answer.
+// tree of err. It prints nothing for any other error, and for a request that got no answer.
 func Refusal(w io.Writer, err error) error {
 	var e *api.Error
 	if !errors.As(err, &e) || e.Err != nil {
 		return nil
 	}
-	return PrintJSON(w, struct {
-		Run string `json:"run,omitempty"`
-		*api.Error
-	}{e.Run, e})
+	return PrintJSON(w, e)
 }
 
 // RunsJSON is an overview as it is printed for programs.

@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -89,10 +90,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return noRequest(err, fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request)))
 		case c.JSON:
-			return console.PrintJSON(a.stdout, struct {
-				Run   string     `json:"run"`
-				State runs.State `json:"state"`
-			}{done.Run, done.State})
+			return console.PrintJSON(a.stdout, done)
 		}
 		_, err = fmt.Fprintf(a.stdout, "%s %s\n", done.Run, done.State)
 		return err
@@ -121,7 +119,7 @@ func (c *bridgeAnswerCmd) reply(a *app) (r runs.Reply, err error) {
 	case c.Text != nil:
 		text = []byte(*c.Text)
 	default:
-		text, err = a.readFile(cmp.Or(c.File, "-"), runs.MaxReply)
+		text, err = daemon.ReadInput(a.stdin, cmp.Or(c.File, "-"), runs.MaxReply)
 	}
 	if err != nil {
 		return r, fmt.Errorf("read the answer: %w", err)

@@ -57,7 +57,7 @@ type bridgeCheckCmd struct {
 }
 
 func (c *bridgeCheckCmd) Run(a *app) error {
-	text, err := a.readFile(c.File, bridge.MaxResponse)
+	text, err := daemon.ReadInput(a.stdin, c.File, bridge.MaxResponse)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/runs"
 )
 
 // Exit codes. `run` ends with the agent's own code instead, and with the
@@ -73,4 +76,39 @@ func tellSignal(ctx context.Context, err error) error {
 		return err
 	}
 	return exitWith(signalCode(by), errors.New(strings.ReplaceAll(err.Error(), context.Canceled.Error(), by.Error())))
+}
+
+// endCode is the exit code for the end of an agent.
+func endCode(x runs.Exit) int {
+	switch {
+	case x.Reason == runs.ReasonIdle, x.Reason == runs.ReasonHard:
+		return exitTimeout
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return exitNotFound
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return exitNotExecutable
+	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
+		return exitLinesman
+	case x.Signal != 0:
+		return exitSignal + x.Signal
+	case x.Code != nil:
+		return *x.Code
+	case x.Reason == runs.ReasonCancelled: // before there was an agent
+		return exitSignal + int(syscall.SIGINT)
+	}
+	return exitLinesman
+}
+
+// attachCode is the exit code for the end of a run, as of [endCode]. A run without a process of its own has one by its state.
+func attachCode(r *api.Run) int {
+	x := r.Exit
+	switch {
+	case x != nil && x.Reason != runs.ReasonEOF:
+		return endCode(runs.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn})
+	case r.State == runs.StateCompleted:
+		return exitDone
+	case r.State == runs.StateCancelled:
+		return endCode(runs.Exit{Reason: runs.ReasonCancelled})
+	}
+	return exitFailed
 }
