@@ -43,37 +43,15 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	return run, nil
 }
 
-// Details returns the details of a run that there are now, in order.
-func (c *Client) Details(ctx context.Context, q api.DetailRequest) iter.Seq2[api.DetailItem, error] {
-	return func(yield func(api.DetailItem, error) bool) {
-		for {
-			page, err := c.Detail(ctx, q)
-			if err != nil {
-				yield(api.DetailItem{}, err)
-				return
-			}
-			for _, item := range page.Items {
-				if !yield(item, nil) {
-					return
-				}
-			}
-			if page.Done || len(page.Items) == 0 {
-				return
-			}
-			q.After, q.Last = page.Next, 0
-		}
-	}
-}
-
 // newRunPoll is how often [Client.FollowNewDetail] looks for its run.
 const newRunPoll = 50 * time.Millisecond
 
 // FollowNewDetail is [Client.FollowDetail] of a run that may be about to start: until there
 // is one, it waits.
-func (c *Client) FollowNewDetail(ctx context.Context, q api.DetailRequest) iter.Seq2[api.DetailItem, error] {
+func (c *Client) FollowNewDetail(ctx context.Context, run, after string) iter.Seq2[api.DetailItem, error] {
 	return func(yield func(api.DetailItem, error) bool) {
 		for started := false; !started; {
-			for item, err := range c.FollowDetail(ctx, q) {
+			for item, err := range c.FollowDetail(ctx, run, after, 0, true) {
 				if !started && api.Is(err, api.NotFound) {
 					break
 				}

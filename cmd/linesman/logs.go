@@ -33,7 +33,7 @@ func (c *logsCmd) check(*app) error {
 
 func (c *logsCmd) Run(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
-		r, err := a.details(ctx, l, api.DetailRequest{Run: run, Last: c.Last}, c.Follow, c.detailFlags)
+		r, err := a.details(ctx, l, run, c.Last, c.Follow, c.detailFlags)
 		if err == nil && r.State.Final() && !a.json {
 			a.seen(ctx, l, run)
 		}
@@ -43,16 +43,13 @@ func (c *logsCmd) Run(ctx context.Context, a *app) error {
 
 // details prints the details of a run, and returns the run. With follow it waits for the end of the run.
 func (a *app) details(
-	ctx context.Context, l *client.Client, q api.DetailRequest, follow bool, f detailFlags,
+	ctx context.Context, l *client.Client, id string, last int, follow bool, f detailFlags,
 ) (*api.Run, error) {
-	run, err := l.Describe(ctx, q.Run)
+	run, err := l.Describe(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	items := l.Details(ctx, q)
-	if follow {
-		items = l.FollowDetail(ctx, q)
-	}
+	items := l.FollowDetail(ctx, id, "", last, follow)
 	if a.json {
 		for item, err := range items {
 			if err == nil {
@@ -73,9 +70,9 @@ func (a *app) details(
 	}
 	switch {
 	case ctx.Err() != nil && follow:
-		return run, exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", q.Run))
+		return run, exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", id))
 	case follow: // the record may follow the last item
-		return l.Wait(ctx, q.Run, nil)
+		return l.Wait(ctx, id, nil)
 	}
 	return run, nil
 }
@@ -96,7 +93,7 @@ const attachItems = 10
 
 func (c *attachCmd) Run(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
-		r, err := a.details(ctx, l, api.DetailRequest{Run: run, Last: attachItems}, true, c.detailFlags)
+		r, err := a.details(ctx, l, run, attachItems, true, c.detailFlags)
 		if err != nil {
 			return err
 		}

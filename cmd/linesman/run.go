@@ -173,19 +173,19 @@ func (c *runCmd) printer(a *app, s *daemon.Session, spec worker.Spec) func(conte
 		return events
 	}
 	t := console.NewTimeline(a.stdout, a.getenv, console.TimelineOptions{})
-	q := api.DetailRequest{Run: spec.Run}
+	after := ""
 	return func(ctx context.Context) error {
 		l := s.Client()
 		_ = t.Status(&api.Run{
 			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, WorkingDir: spec.Dir,
 		})
-		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, q), func(item api.DetailItem) {
-			q.After = item.Pos
+		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, spec.Run, after), func(item api.DetailItem) {
+			after = item.Pos
 			if len(item.Event) > 0 && item.Kind != api.Completion {
 				advise(record{Agent: spec.Agent, Event: item.Event})
 			}
 		}), states(l, spec.Run))
-		if q.After == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
+		if after == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
 			return events(ctx)
 		}
 		return err
