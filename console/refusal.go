@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -24,4 +25,16 @@ func RunsJSON(all *api.Overview) any {
 		Runs   []*api.Run `json:"runs"`
 		Counts api.Counts `json:"counts"`
 	}{append([]*api.Run{}, slices.Concat(all.Working, all.Queued, all.Ended)...), all.Counts}
+}
+
+// Ambiguous is the refusal of a reference to several runs, which it lists: joined errors.
+func Ambiguous(ref string, e *api.Error) error {
+	all := []error{fmt.Errorf("RUN: %s %s: give more of its id", Word(ref), Safe(e.Message))}
+	for _, i := range e.Issues {
+		all = append(all, fmt.Errorf("    %s  %s", Word(i.Field), Safe(i.Problem)))
+	}
+	if e.Unlisted > 0 {
+		all = append(all, fmt.Errorf("    and %d more", e.Unlisted))
+	}
+	return errors.Join(all...)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,6 +47,22 @@ func ReadSchema(stdin io.Reader, path string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%s is no JSON", path)
 	}
 	return b, nil
+}
+
+// ReadReply returns the answer to a request: a failure if that is not "", else text, else the
+// content of a file, of stdin without one.
+func ReadReply(stdin io.Reader, text *string, file, failure string) (r runs.Reply, err error) {
+	switch {
+	case failure != "":
+		return runs.Reply{Status: runs.ReplyError, Error: failure}, nil
+	case text != nil:
+		return runs.Reply{Status: runs.ReplySuccess, Text: *text}, nil
+	}
+	b, err := ReadInput(stdin, cmp.Or(file, "-"), runs.MaxReply)
+	if err != nil {
+		return r, fmt.Errorf("read the answer: %w", err)
+	}
+	return runs.Reply{Status: runs.ReplySuccess, Text: string(b)}, nil
 }
 
 // ReadInput reads a file, or stdin if the path is "-"; of one that is larger than

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +54,10 @@ type bridgeAnswerCmd struct {
 }
 
 func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
-	reply, err := c.reply(a)
+	if c.Text != nil && c.File+c.Error != "" || c.File != "" && c.Error != "" {
+		return exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
+	}
+	reply, err := daemon.ReadReply(a.stdin, c.Text, c.File, c.Error)
 	if err == nil {
 		_, err = reply.Line()
 	}
@@ -86,7 +88,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		switch {
 		case errors.As(err, &e) && e.Code == api.Ended:
 			state := console.Word(string(e.State))
-			return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state)
+			return refused{fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e}
 		case err != nil:
 			return noRequest(err, fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request)))
 		case c.JSON:
@@ -107,22 +109,4 @@ func (c *bridgeAnswerCmd) mixedUp(asked []api.Question) error {
 		}
 	}
 	return nil
-}
-
-func (c *bridgeAnswerCmd) reply(a *app) (r runs.Reply, err error) {
-	var text []byte
-	switch {
-	case c.Text != nil && c.File+c.Error != "", c.File != "" && c.Error != "":
-		return r, exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
-	case c.Error != "":
-		return runs.Reply{Status: runs.ReplyError, Error: c.Error}, nil
-	case c.Text != nil:
-		text = []byte(*c.Text)
-	default:
-		text, err = daemon.ReadInput(a.stdin, cmp.Or(c.File, "-"), runs.MaxReply)
-	}
-	if err != nil {
-		return r, fmt.Errorf("read the answer: %w", err)
-	}
-	return runs.Reply{Status: runs.ReplySuccess, Text: string(text)}, nil
 }

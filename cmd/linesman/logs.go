@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/linesman/linesman/api"
@@ -110,4 +109,22 @@ type diffCmd struct {
 	jsonFlag
 }
 
-func (c *diffCmd) Run(ctx context.Context, a *app) error { return errors.New("not yet") }
+func (c *diffCmd) Run(ctx context.Context, a *app) error {
+	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
+		d, err := l.Diff(ctx, run)
+		if err != nil {
+			return err
+		}
+		if c.Stat {
+			d.Patch, d.Truncated = "", false
+		}
+		err = a.print(d, func() error {
+			a.seen(ctx, l, run)
+			return a.shown(a.stdout).Diff(d)
+		})
+		if err == nil && d.Reason != "" {
+			err = exitWith(exitFailed, nil)
+		}
+		return err
+	})
+}
