@@ -71,7 +71,7 @@ func (ref runRef) id(ctx context.Context, l *client.Client) (string, error) {
 	case !late && !api.Is(err, api.Conflict) && ref != "last" && runs.CheckID(run) == nil:
 		return run, nil
 	}
-	return "", explain(err, map[string]string{"ref": "RUN"}, run)
+	return "", explain(err, map[string]string{api.FieldRef: "RUN"}, run)
 }
 
 func errNoRun(run string) error {

@@ -27,10 +27,9 @@ type runCmd struct {
 	Agent  agentKind `placeholder:"KIND" help:"Dialect of the command's output. By default that of its program, else codex."`
 	Run_   runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	Resume runRef    `placeholder:"RUN" help:"Continue the task of this run, which ended with exit status 42 and has its answer now."`
-	labelFlag
+	startFlags
 	IdleTimeout string   `name:"idle-timeout" setting:"limits.idle" placeholder:"DURATION" help:"${limits_idle}"`
 	Timeout     string   `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`
-	Title       string   `placeholder:"TEXT" help:"What the run is for, at most 120 characters. By default the first line of the prompt in the command."`
 	Events      bool     `help:"Print the events on a terminal, too, not what the agent does."`
 	JSON        bool     `name:"json" help:"Print the events as JSON lines, not for people."`
 	Command     []string `arg:"" name:"cmd" help:"The agent's command line, after --."`
@@ -135,7 +134,7 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	}
 	spec := worker.Spec{
 		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
-		Argv: c.Command, Dir: dir, Env: a.environ,
+		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, agents.Known.Prompt(c.Command))),
 	}
 	if c.Resume == "" {
 		d, err := s.Create(ctx, spec)
@@ -177,7 +176,8 @@ func (c *runCmd) printer(a *app, s *daemon.Session, spec worker.Spec) func(conte
 	return func(ctx context.Context) error {
 		l := s.Client()
 		_ = t.Status(&api.Run{
-			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, WorkingDir: spec.Dir,
+			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, Title: spec.Title,
+			WorkingDir: spec.Dir,
 		})
 		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, spec.Run, after), func(item api.DetailItem) {
 			after = item.Pos

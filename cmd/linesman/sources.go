@@ -14,7 +14,7 @@ import (
 type pipeCmd struct {
 	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
 	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
-	labelFlag
+	startFlags
 	Wait bool `help:"Also wait until the run's completion is stored."`
 	jsonFlag
 }
@@ -30,7 +30,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	run, err := daemon.Pipe(ctx, a.host(), in, worker.Spec{
-		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label,
+		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Title: c.Title,
 	}, c.Wait)
 	if err != nil {
 		return err

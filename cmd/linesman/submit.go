@@ -25,8 +25,7 @@ type submitCmd struct {
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
-	Title        string        `placeholder:"TEXT" help:"What the run is for, at most 120 characters. By default the first line of the prompt."`
-	labelFlag
+	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
 
