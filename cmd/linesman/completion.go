@@ -67,6 +67,9 @@ const (
 func (a *app) recent(ctx context.Context, words []string) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, recentTime)
 	defer cancel()
+	if n := len(words); n > 0 && strings.HasPrefix(words[n-1], "--") { // the flag of the run
+		words = words[:n-1]
+	}
 	call, _ := parse(words, io.Discard)
 	set, err := config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: a.environ})
 	if set.Background.Start = false; err != nil || local.CheckOwner(set.DataDir) != nil {
