@@ -13,8 +13,9 @@ import (
 func TestOnlyCloseWordsAreSuggested(t *testing.T) {
 	words := []string{"status", "run", "up", "ls", "logs", "events", "watch-sessions", "tail", "mcp"}
 	for typed, want := range map[string]string{
-		"statsu": "status", "status": "status", "stat": "status", "rnu": "run", "log": "logs", "evnts": "events", "watch": "watch-sessions",
-		"foo": "", "xx": "", "us": "", "pu": "", "l": "", "": "", "stones": "", "é": "", "maul": "",
+		"statsu": "status", "status": "status", "stat": "status", "rnu": "run", "log": "logs", "evnts": "events",
+		"watch": "watch-sessions",
+		"foo":   "", "xx": "", "us": "", "pu": "", "l": "", "": "", "stones": "", "é": "", "maul": "",
 	} {
 		if got := strings.Join(Close(typed, words), " "); got != want {
 			t.Errorf("%q: got %q, want %q", typed, got, want)
@@ -23,7 +24,8 @@ func TestOnlyCloseWordsAreSuggested(t *testing.T) {
 	for _, tt := range [][2]string{
 		{`unexpected argument statsu, did you mean "status"?`, `unexpected argument statsu, did you mean "status"?`},
 		{`unexpected argument us, did you mean one of "up", "ls"?`, "unexpected argument us"},
-		{`unknown flag --foo, did you mean one of "--for", "--fob"?`, `unknown flag --foo, did you mean one of "--for", "--fob"?`},
+		{`unknown flag --foo, did you mean one of "--for", "--fob", "--x"?`,
+			`unknown flag --foo, did you mean one of "--for", "--fob"?`},
 		{"expected one of a, b", "expected one of a, b"},
 	} {
 		if got := Closer(errors.New(tt[0])).Error(); got != tt[1] {
@@ -36,7 +38,8 @@ func TestDistanceCountsExchangedLettersOnce(t *testing.T) {
 	for _, tt := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "acb", 1}, {"abc", "abd", 1}, {"abc", "xabc", 1}, {"ab", "cd", 2}} {
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "acb", 1}, {"abc", "abd", 1}, {"abc", "xabc", 1},
+		{"ab", "cd", 2}} {
 		if got := distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
 		}

@@ -99,7 +99,8 @@ func endCode(x runs.Exit) int {
 	return exitLinesman
 }
 
-// attachCode is the exit code for the end of a run, as of [endCode]. A run without a process of its own has one by its state.
+// attachCode is the exit code for the end of a run, as of [endCode]. A run without a process
+// of its own has one by its state.
 func attachCode(r *api.Run) int {
 	x := r.Exit
 	switch {

@@ -85,8 +85,9 @@ func helpText(node *kong.Node) string {
 // for each value of the grammar, which takes longer than the rest of a short
 // command.
 func addHelp(k *kong.Kong) error {
-	settings := map[string]string{"${run}": "The run: its id, a unique beginning or end of it, \"last\", or a label such as " +
-		"ticket=42."}
+	settings := map[string]string{
+		"${run}": "The run: its id, a unique beginning or end of it, \"last\", or a label such as ticket=42.",
+	}
 	for _, s := range config.Settings() {
 		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
 		if v := s.Value(); v != "" {
