@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"iter"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -41,24 +43,44 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	return run, nil
 }
 
-// Selected returns the newest runs that a list selects, ordered as in [Client.Overview], and
-// reports whether there are more. Counts are those of the returned runs.
-func (c *Client) Selected(ctx context.Context, q api.List) (all *api.Overview, more bool, err error) {
-	page, err := c.List(ctx, q)
-	if err != nil {
-		return nil, false, err
-	}
-	all = &api.Overview{}
-	for _, run := range page.Runs {
-		switch {
-		case run.State.Final():
-			all.Ended = append(all.Ended, run)
-		case run.State == runs.StateQueued:
-			all.Queued = append(all.Queued, run)
-		default:
-			all.Working = append(all.Working, run)
+// newRunPoll is how often [Client.FollowNewDetail] looks for its run.
+const newRunPoll = 50 * time.Millisecond
+
+// FollowNewDetail is [Client.FollowDetail] of a run that may be about to start: until there
+// is one, it waits.
+func (c *Client) FollowNewDetail(ctx context.Context, run, after string) iter.Seq2[api.DetailItem, error] {
+	return func(yield func(api.DetailItem, error) bool) {
+		for started := false; !started; {
+			for item, err := range c.FollowDetail(ctx, run, after, 0, true) {
+				if !started && api.Is(err, api.NotFound) {
+					break
+				}
+				if started = true; !yield(item, err) {
+					return
+				}
+			}
+			if started {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(newRunPoll):
+			}
 		}
 	}
-	all.Counts = api.Counts{Working: len(all.Working), Queued: len(all.Queued), Ended: len(all.Ended)}
-	return all, page.Next != "", nil
+}
+
+// Each returns items, and calls see with each before it is returned.
+func Each[T any](items iter.Seq2[T, error], see func(T)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for item, err := range items {
+			if err == nil {
+				see(item)
+			}
+			if !yield(item, err) {
+				return
+			}
+		}
+	}
 }

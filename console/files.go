@@ -11,6 +11,7 @@ import (
 // from several goroutines.
 type Files struct {
 	Out, Err io.Writer // of runs; of what else a person wants to know
+	JSON     bool      // print the runs as JSON, each on one line
 
 	mu      sync.Mutex
 	skipped int
@@ -19,7 +20,7 @@ type Files struct {
 
 // Began prints that the content of a file is in a run, which has started or resumed.
 func (f *Files) Began(run, path string) {
-	f.say(f.Out, "%s %s\n", run, Safe(path))
+	f.run(run, path, false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began++
@@ -34,7 +35,7 @@ func (f *Files) Open() {
 
 // Skipped prints that a file was imported before, into a run.
 func (f *Files) Skipped(run, path string) {
-	f.say(f.Out, "skipped %s %s\n", run, Safe(path))
+	f.run(run, path, true)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skipped++
@@ -49,6 +50,24 @@ func (f *Files) Waiting(path string) {
 func (f *Files) End() {
 	if f.skipped > 0 {
 		f.say(f.Err, "linesman: files skipped: %d, imported before and unchanged; --again imports them again\n", f.skipped)
+	}
+}
+
+// run prints the run of a file.
+func (f *Files) run(run, path string, skipped bool) {
+	switch {
+	case f.JSON:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_ = PrintJSON(f.Out, struct { // a closed stdout ends no run
+			Run     string `json:"run"`
+			Path    string `json:"path"`
+			Skipped bool   `json:"skipped,omitempty"`
+		}{run, path, skipped})
+	case skipped:
+		f.say(f.Out, "skipped %s %s\n", run, Safe(path))
+	default:
+		f.say(f.Out, "%s %s\n", run, Safe(path))
 	}
 }
 

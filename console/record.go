@@ -102,10 +102,7 @@ func escapeJSON(body []byte) []byte {
 // PrintQuestion prints a request that waits for an answer from outside as JSON,
 // which is a contract.
 func PrintQuestion(w io.Writer, q api.Question) error {
-	return PrintJSON(w, struct {
-		Run string `json:"run"`
-		api.Question
-	}{q.Run, q})
+	return PrintJSON(w, q)
 }
 
 // Ticker has a status line: a [Renderer] or a [Timeline].

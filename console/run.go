@@ -183,7 +183,7 @@ It waits %s.
 
     linesman status %s
     linesman wait %[2]s
-    linesman events --run %[2]s --follow
+    linesman attach %[2]s
 `, behind(position), run)
 	return err
 }

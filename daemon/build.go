@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strings"
 )
 
 // Build describes this binary. Its JSON form is a contract.
@@ -37,4 +39,14 @@ func BuildOf(version string) Build {
 	}
 	info.Version = cmp.Or(info.Version, "dev")
 	return info
+}
+
+// String is the build on one line, with the beginning of the revision.
+func (b Build) String() string {
+	revision := b.Revision[:min(12, len(b.Revision))]
+	if b.Modified && revision != "" {
+		revision += "+changes"
+	}
+	return strings.Join(slices.DeleteFunc([]string{"linesman", b.Version, revision, b.Go, b.Platform},
+		func(word string) bool { return word == "" }), " ")
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
 )
 
 // NextRun returns the ID of the run that continues a task, and the ID of the task,
@@ -97,4 +99,28 @@ func (s *Session) record(ctx context.Context, run string) (*runs.Record, error) 
 		return nil, errRemoved
 	}
 	return nil, err
+}
+
+// NotResumedError reports why no run can continue a task.
+type NotResumedError struct{ error }
+
+func (e NotResumedError) Unwrap() error { return e.error }
+
+// CreateNext is [Session.Create] of the run that continues the task of a run, as of
+// [Session.NextRun]. The ID of spec is not read. The error is a [NotResumedError] if the task
+// cannot be continued, or is being continued.
+func (s *Session) CreateNext(ctx context.Context, run string, spec worker.Spec) (*worker.Dir, error) {
+	next, task, err := s.NextRun(ctx, run, spec.Agent)
+	if err != nil {
+		return nil, NotResumedError{fmt.Errorf("--resume %s: %w", run, err)}
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, spec.Labels)
+	labels[runs.LabelContinues] = task
+	spec.Run, spec.Labels = next, labels
+	d, err := s.Create(ctx, spec)
+	if errors.Is(err, worker.ErrKnown) {
+		err = NotResumedError{fmt.Errorf("run %s: another run continues it already", run)}
+	}
+	return d, err
 }

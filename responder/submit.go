@@ -64,7 +64,7 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	m.when(m.fields(t.Check(), taskFields) != nil, "request", "asks for a task that cannot be queued")
 	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
-	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for envPolicy allow-list only")
+	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
 	if why := s.foreign(t.Thread, t.Agent); known && why != "" {
 		m.when(true, api.FieldThread, why)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/linesman/linesman/agents"
-	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/programs"
@@ -17,7 +16,7 @@ import (
 
 type agentsCmd struct {
 	Agent agentKind `arg:"" optional:"" help:"Print all about this agent."`
-	JSON  bool      `name:"json" help:"Print one line of JSON, not for people."`
+	jsonFlag
 }
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
@@ -30,10 +29,9 @@ func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 		err = exitWith(exitFailed, nil)
 	}
 	doctor.AddDrift(ctx, a.dialer, all)
-	if c.JSON {
-		return errors.Join(err, console.PrintJSON(a.stdout, map[string]any{"agents": all}))
-	}
-	return errors.Join(err, a.shown(a.stdout).Agents(all, c.Agent != ""))
+	return errors.Join(err, a.print(map[string]any{"agents": all}, func() error {
+		return a.shown(a.stdout).Agents(all, c.Agent != "")
+	}))
 }
 
 // auto is the agent whose dialect the input itself tells.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +9,13 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
 type bridgeListCmd struct {
 	Request string `arg:"" optional:"" help:"Id of a run, or of a request: print its prompt."`
-	JSON    bool   `name:"json" help:"Print a JSON object for each, with its prompt, on one line."`
+	jsonFlag
 }
 
 func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
@@ -50,11 +50,14 @@ type bridgeAnswerCmd struct {
 	Text    *string `arg:"" optional:"" help:"The answer, unchanged. By default that of --file, or stdin."`
 	File    string  `placeholder:"FILE" help:"The answer is in this file."`
 	Error   string  `placeholder:"TEXT" help:"Answer with an error: why there is no answer."`
-	JSON    bool    `name:"json" help:"Print the result as JSON, on one line."`
+	jsonFlag
 }
 
 func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
-	reply, err := c.reply(a)
+	if c.Text != nil && c.File+c.Error != "" || c.File != "" && c.Error != "" {
+		return exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
+	}
+	reply, err := daemon.ReadReply(a.stdin, c.Text, c.File, c.Error)
 	if err == nil {
 		_, err = reply.Line()
 	}
@@ -85,14 +88,11 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		switch {
 		case errors.As(err, &e) && e.Code == api.Ended:
 			state := console.Word(string(e.State))
-			return fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state)
+			return refused{fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e}
 		case err != nil:
 			return noRequest(err, fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request)))
 		case c.JSON:
-			return console.PrintJSON(a.stdout, struct {
-				Run   string     `json:"run"`
-				State runs.State `json:"state"`
-			}{done.Run, done.State})
+			return console.PrintJSON(a.stdout, done)
 		}
 		_, err = fmt.Fprintf(a.stdout, "%s %s\n", done.Run, done.State)
 		return err
@@ -109,22 +109,4 @@ func (c *bridgeAnswerCmd) mixedUp(asked []api.Question) error {
 		}
 	}
 	return nil
-}
-
-func (c *bridgeAnswerCmd) reply(a *app) (r runs.Reply, err error) {
-	var text []byte
-	switch {
-	case c.Text != nil && c.File+c.Error != "", c.File != "" && c.Error != "":
-		return r, exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
-	case c.Error != "":
-		return runs.Reply{Status: runs.ReplyError, Error: c.Error}, nil
-	case c.Text != nil:
-		text = []byte(*c.Text)
-	default:
-		text, err = a.readFile(cmp.Or(c.File, "-"), runs.MaxReply)
-	}
-	if err != nil {
-		return r, fmt.Errorf("read the answer: %w", err)
-	}
-	return runs.Reply{Status: runs.ReplySuccess, Text: string(text)}, nil
 }

@@ -117,11 +117,11 @@ func (a *app) withRun(
 	ctx context.Context, ref runRef, flags map[string]string, do func(l *client.Client, run string) error,
 ) error {
 	return a.ask(ctx, func(l *client.Client) error {
-		run, err := l.Resolve(ctx, string(ref))
+		run, err := ref.id(ctx, l)
 		if err == nil {
-			ref, err = runRef(run), do(l, run)
+			err = explain(do(l, run), flags, run)
 		}
-		return explain(err, flags, string(ref))
+		return err
 	})
 }
 

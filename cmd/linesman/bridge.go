@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
@@ -33,12 +31,12 @@ type bridgeWatchCmd struct {
 }
 
 func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
-	dirs, task, err := c.plan(a)
+	dirs, task, err := a.host().PlanBridge(daemon.BridgePlan{
+		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, WorkingDir: c.WorkingDir,
+		Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: c.env(),
+	})
 	if err != nil {
 		return exitWith(exitUsage, err)
-	}
-	if c.External {
-		task = nil
 	}
 	return daemon.Bridge(ctx, a.host(), bridge.Config{
 		Dirs: dirs, MaxTimeout: cmp.Or(c.MaxTimeout, a.config.Work.Hard), MaxAtOnce: c.AtOnce,
@@ -53,57 +51,13 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	}, task)
 }
 
-// plan is what the flags specify: the directories with requests, and what their
-// tasks have in common. The error has all mistakes.
-func (c *bridgeWatchCmd) plan(a *app) (dirs []bridge.Dir, q *api.Submission, err error) {
-	var wrong problems
-	for _, dir := range c.Dir {
-		info, err := os.Stat(dir)
-		wrong.add(err != nil, "--dir: %w", err)
-		wrong.add(err == nil && !info.IsDir(), "--dir: %s is not a directory", dir)
-		dirs = append(dirs, bridge.Dir{Path: dir, Must: true})
-	}
-	if c.Dir == nil {
-		if home := a.getenv("HOME"); filepath.IsAbs(home) {
-			dirs = append(dirs, bridge.Dir{Path: filepath.Join(home, ".agentecflow", "state")})
-		}
-		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
-	}
-	wrong.add(c.External && (c.Mode != string(runs.ReadOnly) || c.WorkingDir != "" || c.Model != "" || c.SkipGit ||
-		c.Env != runs.InheritNone || c.AllowEnv != nil), "--external: not with flags for agents, which it does not start")
-	task := runs.Task{
-		Run: "T-local-unnamed", Prompt: "x", Agent: api.DefaultAgent, Mode: runs.Mode(c.Mode), Model: c.Model,
-		SkipGit: c.SkipGit, Env: c.env(),
-	}
-	task.Dir, err = filepath.Abs(c.WorkingDir) // "" is the current one
-	wrong.add(err != nil, "--working-dir: %w", err)
-	wrong.add(task.Mode == runs.DangerFull && !a.config.Work.Danger,
-		"--mode: danger-full-access is not allowed here: see the setting work.danger")
-	wrong.add(c.MaxTimeout < 0, "--max-timeout: must not be negative, got %s", c.MaxTimeout)
-	most := a.config.Work.MaxLimit
-	wrong.add(c.MaxTimeout > most, "--max-timeout: at most %s, which is work.max_limit, got %s", most, c.MaxTimeout)
-	wrong.add(c.AtOnce < 1 || c.AtOnce > 256, "--at-once: must be 1 to 256, got %d", c.AtOnce)
-	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env",
-		"env.allow": "--allow-env"}
-	if bad := task.Check(); bad != nil {
-		for line := range strings.SplitSeq(bad.Error(), "\n") {
-			field, problem, _ := strings.Cut(line, ": ")
-			wrong.add(true, "%s: %s", cmp.Or(names[field], field), problem)
-		}
-	}
-	return dirs, &api.Submission{
-		// the owner of the directories has chosen the mode
-		Agent: task.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true,
-		Dir: task.Dir, Model: task.Model, SkipGit: task.SkipGit, Env: task.Env,
-	}, errors.Join(wrong...)
-}
-
 type bridgeCheckCmd struct {
 	File string `arg:"" help:"The response file. \"-\" is stdin."`
+	jsonFlag
 }
 
 func (c *bridgeCheckCmd) Run(a *app) error {
-	text, err := a.readFile(c.File, bridge.MaxResponse)
+	text, err := daemon.ReadInput(a.stdin, c.File, bridge.MaxResponse)
 	if err != nil {
 		return err
 	}
@@ -112,8 +66,13 @@ func (c *bridgeCheckCmd) Run(a *app) error {
 		name = "stdin"
 	}
 	var wrong problems
-	for _, m := range bridge.Check(text) {
+	mistakes := bridge.Check(text)
+	for _, m := range mistakes {
 		wrong.add(true, "%s: %s", name, m)
 	}
-	return errors.Join(wrong...)
+	if a.json {
+		answer := map[string]any{"ok": len(mistakes) == 0, "mistakes": append([]string{}, mistakes...)}
+		err = console.PrintJSON(a.stdout, answer)
+	}
+	return errors.Join(append(wrong, err)...)
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
 )
 
 // invocation is a parsed command line.
@@ -67,13 +66,13 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		}
 		// Some are consequences of another mistake: an argument that was the value of
 		// an unknown flag, and a missing command.
-		follows := unexpected.MatchString(err.Error()) || strings.HasPrefix(err.Error(), "expected one of")
+		follows := console.IsUnexpected(err) || strings.HasPrefix(err.Error(), "expected one of")
 		if len(mistakes) == 0 || !follows {
-			mistakes = append(mistakes, err)
+			mistakes = append(mistakes, console.Closer(err))
 		}
-		rest := without(args, k.Model, err)
+		rest := console.Without(args, k.Model, err)
 		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand &&
-			unexpected.MatchString(err.Error()) {
+			console.IsUnexpected(err) {
 			call.read(trace.Context)
 			return call, errors.Join(mistakes...)
 		}
@@ -120,49 +119,4 @@ func (call *invocation) read(kctx *kong.Context) {
 		kctx.BindTo(ctx, (*context.Context)(nil))
 		return kctx.Run(a)
 	}
-}
-
-// What a parse error of kong names.
-var (
-	namedFlag  = regexp.MustCompile(`^(?:unknown flag )?(--?[A-Za-z0-9][A-Za-z0-9-]*)`)
-	unexpected = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean .*)?$`)
-)
-
-// without is args without what a parse error names: an argument, or a flag
-// with its value, if the grammar has a flag of that name that takes one.
-func without(args []string, model *kong.Application, err error) []string {
-	if m := unexpected.FindStringSubmatch(err.Error()); m != nil {
-		if i := slices.Index(args, m[1]); i >= 0 {
-			return slices.Delete(slices.Clone(args), i, i+1)
-		}
-		return args
-	}
-	m := namedFlag.FindStringSubmatch(err.Error())
-	if m == nil {
-		return args
-	}
-	for i, arg := range args {
-		name, _, joined := strings.Cut(arg, "=")
-		switch {
-		case arg == "--":
-			return args
-		case name != m[1]:
-		case joined, !takesValue(model.Node, name):
-			return slices.Delete(slices.Clone(args), i, i+1)
-		default:
-			return slices.Delete(slices.Clone(args), i, min(i+2, len(args)))
-		}
-	}
-	return args
-}
-
-// takesValue reports whether any command has a flag of this name that wants a
-// value.
-func takesValue(node *kong.Node, name string) bool {
-	for _, f := range node.Flags {
-		if "--"+f.Name == name && !f.IsBool() {
-			return true
-		}
-	}
-	return slices.ContainsFunc(node.Children, func(n *kong.Node) bool { return takesValue(n, name) })
 }

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/runs"
 )
 
 func TestExitCodeFollowsTheError(t *testing.T) {
@@ -27,6 +29,33 @@ func TestExitCodeFollowsTheError(t *testing.T) {
 	} {
 		if got := exitCode(tt.err); got != tt.want {
 			t.Errorf("%v: got %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestAttachHasTheExitCodeOfRun(t *testing.T) {
+	seven := 7
+	for _, tt := range []struct {
+		exit  *api.Exit
+		state runs.State
+		want  int
+	}{
+		{&api.Exit{Reason: runs.ReasonExited, Code: new(int)}, runs.StateFailed, 0}, // as the agent says
+		{&api.Exit{Reason: runs.ReasonExited, Code: &seven}, runs.StateFailed, 7},
+		{&api.Exit{Reason: runs.ReasonExited, Signal: 9}, runs.StateFailed, 137},
+		{&api.Exit{Reason: runs.ReasonIdle, Signal: 15}, runs.StateTimeout, 124},
+		{&api.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotFound}, runs.StateFailed, 127},
+		{&api.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotExecutable}, runs.StateFailed, 126},
+		{&api.Exit{Reason: runs.ReasonLost}, runs.StateFailed, 125},
+		{&api.Exit{Reason: runs.ReasonCancelled, Signal: 15}, runs.StateCancelled, 143},
+		{&api.Exit{Reason: runs.ReasonEOF}, runs.StateCompleted, 0}, // of pipe
+		{&api.Exit{Reason: runs.ReasonEOF}, runs.StateFailed, 1},
+		{nil, runs.StateCompleted, 0},
+		{nil, runs.StateFailed, 1},
+		{nil, runs.StateCancelled, 130}, // in the queue
+	} {
+		if got := attachCode(&api.Run{State: tt.state, Detail: &api.Detail{Exit: tt.exit}}); got != tt.want {
+			t.Errorf("%s %+v: exit code %d, want %d", tt.state, tt.exit, got, tt.want)
 		}
 	}
 }

@@ -140,9 +140,10 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 			`{"code":"VALIDATION","message":"no","field":"env.policy","issues":[{"field":"env.policy","problem":"no"}],"issuesUnlisted":2}` + "\n",
 			"linesman: --env: no\nlinesman: and 2 more mistakes\n"},
 		{"a refusal about a run, for programs", "409",
-			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","runId":"T-1","state":"failed"}`,
+			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed"}`,
 			[]string{"cancel", "--json", "T-1"}, exitFailed,
-			`{"run":"T-1","code":"ENDED","message":"the task has ended: it is failed","field":"run","runId":"T-1","state":"failed"}` + "\n",
+			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed","runId":"T-1"}` +
+				"\n",
 			"linesman: run T-1: the task has ended: it is failed\n"},
 		{"a cancel in the cloud", "501", `{"code":"UNSUPPORTED","message":"not here","webUrl":"https://example.com/1"}`,
 			[]string{"cancel", "T-cloud-1"}, exitFailed, "", "linesman: run T-cloud-1: not here: https://example.com/1\n"},

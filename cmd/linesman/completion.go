@@ -1,14 +1,20 @@
 package main
 
 import (
+	"context"
 	"embed"
 	"io"
+	"reflect"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
+	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/local"
 )
 
 type completionCmd struct {
@@ -35,9 +41,50 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" help:"The words after linesman; the last is being typed."`
 }
 
-func (c *completeCmd) Run(a *app, k *kong.Kong) error {
-	_, err := io.WriteString(a.stdout, strings.Join(append(console.Candidates(k.Model.Node, c.Words, choices), ""), "\n"))
+func (c *completeCmd) Run(ctx context.Context, a *app, k *kong.Kong) error {
+	words := c.Words
+	if len(words) > 1 && words[0] == "help" {
+		words = words[1:]
+	}
+	all := console.Candidates(k.Model.Node, words, func(v *kong.Value) []string {
+		if v.Target.Type() == reflect.TypeFor[runRef]() {
+			return a.recent(ctx, words[:len(words)-1])
+		}
+		return choices(v)
+	})
+	_, err := io.WriteString(a.stdout, strings.Join(append(all, ""), "\n"))
 	return err
+}
+
+// Limits of a completion of runs.
+const (
+	recentRuns = 30
+	recentTime = 100 * time.Millisecond // then there are none: a person waits
+)
+
+// recent are the newest runs of the server that the settings name, with their states and
+// titles. It starts none, and there are none if anything fails.
+func (a *app) recent(ctx context.Context, words []string) (found []string) {
+	ctx, cancel := context.WithTimeout(ctx, recentTime)
+	defer cancel()
+	if n := len(words); n > 0 && strings.HasPrefix(words[n-1], "--") { // the flag of the run
+		words = words[:n-1]
+	}
+	call, _ := parse(words, io.Discard)
+	set, err := config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: a.environ})
+	if set.Background.Start = false; err != nil || local.CheckOwner(set.DataDir) != nil {
+		return nil
+	}
+	l, err := (&local.Dialer{Config: set, Environ: a.environ, Stderr: io.Discard, Log: zap.NewNop()}).Client(ctx)
+	if err != nil {
+		return nil
+	}
+	defer l.Close()
+	page, _ := l.List(ctx, api.List{Limit: recentRuns})
+	for _, run := range page.Runs {
+		found = append(found, run.ID+"\t"+console.Safe(strings.TrimSpace(string(run.State)+"  "+run.Title)))
+	}
+	return found
 }
 
 // choices are the values that a flag or an argument can have, if they can be

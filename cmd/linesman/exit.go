@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"strings"
-	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/runs"
 )
 
 // Exit codes. `run` ends with the agent's own code instead, and with the
@@ -67,39 +65,51 @@ func exitCode(err error) int {
 	}
 }
 
-// signalled is the cause of a context that a signal has ended.
-type signalled syscall.Signal
-
-func (s signalled) Error() string { return "ended by " + unix.SignalName(syscall.Signal(s)) }
-
-// code is the exit code for the signal.
-func (s signalled) code() int { return exitSignal + int(s) }
-
-// untilSignal is a context that ends at the first of signals, with a [signalled]
-// as its cause; after stop it receives none.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var listening sync.WaitGroup
-	listening.Go(func() {
-		select {
-		case s := <-signals:
-			number, _ := s.(syscall.Signal) // as all are
-			cancel(signalled(number))
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel(nil)
-		listening.Wait()
-	}
-}
+// signalCode is the exit code for a signal that ended a command.
+func signalCode(by local.Signalled) int { return exitSignal + int(by) }
 
 // tellSignal adds the name and the exit code of the signal to the error of a command
 // whose context the signal has ended.
 func tellSignal(ctx context.Context, err error) error {
-	var by signalled
+	var by local.Signalled
 	if !errors.Is(err, context.Canceled) || !errors.As(context.Cause(ctx), &by) {
 		return err
 	}
-	return exitWith(by.code(), errors.New(strings.ReplaceAll(err.Error(), context.Canceled.Error(), by.Error())))
+	return exitWith(signalCode(by), errors.New(strings.ReplaceAll(err.Error(), context.Canceled.Error(), by.Error())))
+}
+
+// endCode is the exit code for the end of an agent.
+func endCode(x runs.Exit) int {
+	switch {
+	case x.Reason == runs.ReasonIdle, x.Reason == runs.ReasonHard:
+		return exitTimeout
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return exitNotFound
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return exitNotExecutable
+	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
+		return exitLinesman
+	case x.Signal != 0:
+		return exitSignal + x.Signal
+	case x.Code != nil:
+		return *x.Code
+	case x.Reason == runs.ReasonCancelled: // before there was an agent
+		return exitSignal + int(syscall.SIGINT)
+	}
+	return exitLinesman
+}
+
+// attachCode is the exit code for the end of a run, as of [endCode]. A run without a process
+// of its own has one by its state.
+func attachCode(r *api.Run) int {
+	x := r.Exit
+	switch {
+	case x != nil && x.Reason != runs.ReasonEOF:
+		return endCode(runs.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn})
+	case r.State == runs.StateCompleted:
+		return exitDone
+	case r.State == runs.StateCancelled:
+		return endCode(runs.Exit{Reason: runs.ReasonCancelled})
+	}
+	return exitFailed
 }

@@ -42,6 +42,9 @@ func explain(err error, flags map[string]string, run string) error {
 			text, _, _ := strings.Cut(e.Message, ": it is ")
 			return says(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
 		}
+		if e.Code == api.Conflict && e.Issues != nil {
+			return says(exitUsage, console.Ambiguous(run, e))
+		}
 		return says(exitUsage, console.Mistakes(e, flags))
 	}
 	text := about(run, e.Message)
@@ -53,15 +56,22 @@ func explain(err error, flags map[string]string, run string) error {
 	return says(exitFailed, errors.New(text))
 }
 
-// id is the id of the run that ref names. A run that no responder knows may have events or a
-// raw log nevertheless: then ref is its id.
+// id is the id of the run that ref names. One that is a whole id costs no request. A name that
+// no run has may be the id of a run that is about to start, or that only a stream has.
 func (ref runRef) id(ctx context.Context, l *client.Client) (string, error) {
-	run, err := l.Resolve(ctx, string(ref))
-	unlisted := api.Is(err, api.NotFound) || errors.Is(err, client.ErrNoResponder)
-	if unlisted && ref != "last" && runs.CheckID(string(ref)) == nil {
-		return string(ref), nil
+	run := string(ref)
+	if strings.HasPrefix(run, "T-") && len(run) >= len(runs.LocalID(0, 0)) {
+		return run, nil
 	}
-	return run, explain(err, nil, string(ref))
+	found, err := l.Resolve(ctx, run)
+	late := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case err == nil:
+		return found, nil
+	case !late && !api.Is(err, api.Conflict) && ref != "last" && runs.CheckID(run) == nil:
+		return run, nil
+	}
+	return "", explain(err, map[string]string{api.FieldRef: "RUN"}, run)
 }
 
 func errNoRun(run string) error {

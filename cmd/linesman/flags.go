@@ -34,7 +34,12 @@ type workerFlags struct {
 	lostFlag
 }
 
-// labelFlag is the flag of commands that start runs.
+// startFlags are the flags of commands that start runs.
+type startFlags struct {
+	Title string `placeholder:"TEXT" help:"What the run is for, at most 120 characters. By default the first line of its prompt, if that is known."`
+	labelFlag
+}
+
 type labelFlag struct {
 	Label labels `placeholder:"K=V" mapsep:"none" help:"Label of the run; can be repeated."`
 }

@@ -25,6 +25,8 @@ type grammar struct {
 	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Do not start \"linesman up\" in the background: fail if none is running ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
 
+	VersionFlag versionFlag `name:"version" help:"Print the version."`
+
 	Up         upCmd         `cmd:"" logs:"" help:"Run everything in one process, with its own NATS server."`
 	Run        runCmd        `cmd:"" help:"Run one agent now and publish its output."`
 	Tail       tailCmd       `cmd:"" logs:"" help:"Follow JSONL files of other programs, each file one run."`
@@ -33,6 +35,10 @@ type grammar struct {
 	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
 	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
+	Ls         statusCmd     `cmd:"" help:"The same as status."`
+	Logs       logsCmd       `cmd:"" help:"Print what a run did, with the output of its commands."`
+	Attach     attachCmd     `cmd:"" help:"Follow a run to its end, and exit with its exit code."`
+	Diff       diffCmd       `cmd:"" help:"Print what changed in the directory of a run."`
 	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
@@ -51,6 +57,7 @@ type grammar struct {
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
+	Help       helpCmd       `cmd:"" settings:"none" help:"Explain a command."`
 	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
 
 	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
@@ -78,8 +85,9 @@ func helpText(node *kong.Node) string {
 // for each value of the grammar, which takes longer than the rest of a short
 // command.
 func addHelp(k *kong.Kong) error {
-	settings := map[string]string{"${run}": "The run: its id, a unique beginning or end of it, \"last\", or a label such as " +
-		"ticket=42."}
+	settings := map[string]string{
+		"${run}": "The run: its id, a unique beginning or end of it, \"last\", or a label such as ticket=42.",
+	}
 	for _, s := range config.Settings() {
 		text := strings.TrimSuffix(s.Help, ".") + " ($" + s.Env()
 		if v := s.Value(); v != "" {

@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
@@ -20,9 +22,7 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
-type doctorCmd struct {
-	JSON bool `name:"json" help:"Print one line of JSON, not for people."`
-}
+type doctorCmd struct{ jsonFlag }
 
 func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 	checks := doctor.Examine(ctx, a.dialer, agents.Known)
@@ -49,6 +49,7 @@ type contextCmd struct {
 	NKey         bool   `name:"nkey" help:"With --server-config: users authenticate with NKeys, not certificates."`
 	JWT          bool   `name:"jwt" help:"With --server-config: users authenticate with credentials files, not certificates."`
 	Keys         string `name:"keys" placeholder:"DIR" help:"With --nkey or --jwt: directory of the secret keys. Missing keys are created."`
+	jsonFlag
 }
 
 func (c *contextCmd) Run(a *app) error {
@@ -56,6 +57,8 @@ func (c *contextCmd) Run(a *app) error {
 	switch {
 	case !c.ServerConfig && (keys || c.Keys != ""):
 		return exitWith(exitUsage, errors.New("--nkey, --jwt and --keys: are for --server-config"))
+	case c.ServerConfig && c.JSON:
+		return exitWith(exitUsage, errors.New("--json: not with --server-config, which prints the configuration of a server"))
 	case c.JWT && c.NKey:
 		return exitWith(exitUsage, errors.New("--jwt and --nkey: one of them"))
 	case keys == (c.Keys == ""):
@@ -71,15 +74,16 @@ func (c *contextCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(one, "", "  ")
-	if err != nil {
-		return err
-	}
 	if a.shown(a.stdout).Terminal() && one.Password != "" {
 		fmt.Fprintln(a.stderr, "linesman: the following contains a password; keep it secret")
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", console.JSONFor(a.stdout, b))
-	return err
+	return a.print(one, func() error {
+		b, err := json.MarshalIndent(one, "", "  ")
+		if err == nil {
+			_, err = fmt.Fprintf(a.stdout, "%s\n", console.JSONFor(a.stdout, b))
+		}
+		return err
+	})
 }
 
 type tokenCmd struct {
@@ -91,6 +95,7 @@ type tokenCmd struct {
 type tokenCreateCmd struct {
 	Name  string `arg:"" help:"Name: 1 to 64 letters, digits, '-' and '_'."`
 	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit and raw, separated by commas (default read)."`
+	jsonFlag
 }
 
 func (c *tokenCreateCmd) Run(a *app) error {
@@ -105,13 +110,13 @@ func (c *tokenCreateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.stdout, token)
-	return err
+	return a.print(map[string]any{"name": c.Name, "scopes": scopes, "token": token}, func() error {
+		_, err := fmt.Fprintln(a.stdout, token)
+		return err
+	})
 }
 
-type tokenListCmd struct {
-	JSON bool `name:"json" help:"Print each token as a JSON object, on one line."`
-}
+type tokenListCmd struct{ jsonFlag }
 
 func (c *tokenListCmd) Run(a *app) error {
 	list, err := httpserver.ListTokens(local.TokensFile(a.config.DataDir))
@@ -136,30 +141,47 @@ func (c *tokenListCmd) Run(a *app) error {
 
 type tokenRemoveCmd struct {
 	Name string `arg:"" help:"Name of the token."`
+	jsonFlag
 }
 
 func (c *tokenRemoveCmd) Run(a *app) error {
-	return httpserver.RemoveToken(local.TokensFile(a.config.DataDir), c.Name)
+	err := httpserver.RemoveToken(local.TokensFile(a.config.DataDir), c.Name)
+	if err != nil || !a.json {
+		return err
+	}
+	return console.PrintJSON(a.stdout, map[string]any{"name": c.Name, "removed": true})
 }
 
 // version is set by the linker for a release: -X main.version=v1.2.3.
 var version string
 
-type versionCmd struct {
-	JSON bool `name:"json" help:"Print a JSON object."`
-}
+type versionCmd struct{ jsonFlag }
 
 func (c *versionCmd) Run(a *app) error {
-	info := daemon.BuildOf(version)
-	if c.JSON {
-		return console.PrintJSON(a.stdout, info)
-	}
-	revision := info.Revision[:min(12, len(info.Revision))]
-	if info.Modified && revision != "" {
-		revision += "+changes"
-	}
-	words := slices.DeleteFunc([]string{"linesman", info.Version, revision, info.Go, info.Platform},
-		func(word string) bool { return word == "" })
-	_, err := fmt.Fprintln(a.stdout, strings.Join(words, " "))
+	b := daemon.BuildOf(version)
+	return a.print(b, func() error {
+		_, err := fmt.Fprintln(a.stdout, b)
+		return err
+	})
+}
+
+type versionFlag bool
+
+// BeforeReset is called by kong when the flag is given.
+func (versionFlag) BeforeReset(k *kong.Kong) error {
+	_, err := fmt.Fprintln(k.Stdout, daemon.BuildOf(version))
+	k.Exit(exitDone)
 	return err
+}
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"The command. By default all of them."`
+}
+
+func (c *helpCmd) Run(a *app) error {
+	_, err := parse(append(c.Command, "--help"), a.stdout)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	return nil
 }

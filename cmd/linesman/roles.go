@@ -57,7 +57,7 @@ func (c *shimCmd) Run() error {
 	return exitWith(exitLinesman, err)
 }
 
-type downCmd struct{}
+type downCmd struct{ jsonFlag }
 
 func (*downCmd) check(a *app) error {
 	if a.config.NATS != "" {
@@ -66,23 +66,32 @@ func (*downCmd) check(a *app) error {
 	return nil
 }
 
-func (*downCmd) Run(ctx context.Context, a *app) error { return a.dialer.Stop(ctx) }
+func (*downCmd) Run(ctx context.Context, a *app) error {
+	if err := a.dialer.Stop(ctx); err != nil || !a.json {
+		return err
+	}
+	return console.PrintJSON(a.stdout, map[string]any{"data": a.config.DataDir, "running": false})
+}
 
-type healthCmd struct{}
+type healthCmd struct{ jsonFlag }
 
 func (*healthCmd) Run(ctx context.Context, a *app) error {
 	user, unchecked, err := doctor.Health(ctx, a.dialer)
-	switch {
-	case exitCode(err) == exitUsage:
-		return err
-	case err != nil:
-		return exitWith(exitNATS, err)
+	if err != nil && exitCode(err) != exitUsage {
+		err = exitWith(exitNATS, err)
 	}
-	if len(unchecked) > 0 {
+	if a.json {
+		h := map[string]any{"healthy": err == nil, "user": user, "unchecked": append([]string{}, unchecked...)}
+		if err != nil {
+			h["message"] = err.Error()
+		}
+		return errors.Join(err, console.PrintJSON(a.stdout, h))
+	}
+	if err == nil && len(unchecked) > 0 {
 		fmt.Fprintf(a.stderr, "linesman: not checked, as the keys of %s do not permit it: %s\n", user,
 			strings.Join(unchecked, ", "))
 	}
-	return nil
+	return err
 }
 
 type forgetCmd struct {
@@ -113,9 +122,7 @@ func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-type rebuildCmd struct {
-	JSON bool `name:"json" help:"Print the result as JSON."`
-}
+type rebuildCmd struct{ jsonFlag }
 
 func (c *rebuildCmd) Run(ctx context.Context, a *app) error {
 	return a.session(ctx, func(s *daemon.Session) error {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -28,9 +27,10 @@ type runCmd struct {
 	Agent  agentKind `placeholder:"KIND" help:"Dialect of the command's output. By default that of its program, else codex."`
 	Run_   runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	Resume runRef    `placeholder:"RUN" help:"Continue the task of this run, which ended with exit status 42 and has its answer now."`
-	labelFlag
+	startFlags
 	IdleTimeout string   `name:"idle-timeout" setting:"limits.idle" placeholder:"DURATION" help:"${limits_idle}"`
 	Timeout     string   `name:"timeout" setting:"limits.hard" placeholder:"DURATION" help:"${limits_hard}"`
+	Events      bool     `help:"Print the events on a terminal, too, not what the agent does."`
 	JSON        bool     `name:"json" help:"Print the events as JSON lines, not for people."`
 	Command     []string `arg:"" name:"cmd" help:"The agent's command line, after --."`
 
@@ -76,29 +76,30 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	waiting, stop := untilSignal(ctx, signals) // until there is a run to pass it to
+	waiting, stop := local.UntilSignal(ctx, signals) // until there is a run to pass it to
 	s, d, err := c.create(waiting, a)
 	stop()
 	if s != nil {
 		defer s.Close()
 	}
-	var by signalled
+	var by local.Signalled
 	switch {
 	case errors.As(context.Cause(waiting), &by):
 		err = fmt.Errorf("%w; no agent was started", by)
 		if d != nil {
 			err = errors.Join(err, d.Remove())
 		}
-		return exitWith(by.code(), err)
+		return exitWith(signalCode(by), err)
 	case err != nil:
 		return exitWith(failure(err), err)
 	}
-	exit, err := s.Attend(ctx, d, signals, c.printer(a, s, d.Spec.Run))
+	exit, err := s.Attend(ctx, d, signals, c.printer(a, s, d.Spec))
 	if err != nil {
 		return exitWith(failure(err), err)
 	}
 	code, problem := endCode(exit), console.Ended(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
-	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && a.shown(a.stderr).Terminal() {
+	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && !c.detailed(a) &&
+		a.shown(a.stderr).Terminal() {
 		// The stderr of the agent is in no event and no log.
 		if text, err := s.Stderr(ctx, d, 2*console.StderrShown); err == nil {
 			_ = console.StderrTail(a.stderr, text)
@@ -113,7 +114,7 @@ func failure(err error) int {
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.Is(err, worker.ErrKnown):
+	case errors.Is(err, worker.ErrKnown), errors.As(err, new(daemon.NotResumedError)):
 		return exitFailed
 	case errors.Is(err, local.ErrSettings):
 		return exitUsage
@@ -133,57 +134,60 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	}
 	spec := worker.Spec{
 		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
-		Argv: c.Command, Dir: dir, Env: a.environ,
+		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, agents.Known.Prompt(c.Command))),
 	}
-	if c.Resume != "" {
-		next, task, err := s.NextRun(ctx, string(c.Resume), string(c.Agent))
-		if err != nil {
-			return s, nil, exitWith(exitFailed, fmt.Errorf("--resume %s: %w", c.Resume, err))
-		}
-		spec.Run, spec.Labels = next, map[string]string{}
-		maps.Copy(spec.Labels, c.Label)
-		spec.Labels[runs.LabelContinues] = task
+	if c.Resume == "" {
+		d, err := s.Create(ctx, spec)
+		return s, d, err
 	}
-	d, err := s.Create(ctx, spec)
-	if c.Resume != "" && errors.Is(err, worker.ErrKnown) {
-		err = exitWith(exitFailed, fmt.Errorf("run %s: another run continues it already", c.Resume))
+	task, err := c.Resume.id(ctx, s.Client())
+	if err != nil {
+		return s, nil, err
 	}
+	d, err := s.CreateNext(ctx, task, spec)
 	return s, d, err
 }
 
-// printer prints the events of the run. Called again, it continues.
-func (c *runCmd) printer(a *app, s *daemon.Session, run string) func(context.Context) error {
-	f := client.Filter{Run: run, Agent: string(c.Agent), Follow: true}
+// detailed reports whether a person sees what the agent does, not the events.
+func (c *runCmd) detailed(a *app) bool { return !c.JSON && !c.Events && a.shown(a.stdout).Terminal() }
+
+// printer prints the events of the run, or what the agent does. Called again, it continues.
+func (c *runCmd) printer(a *app, s *daemon.Session, spec worker.Spec) func(context.Context) error {
+	f := client.Filter{Run: spec.Run, Agent: string(c.Agent), Follow: true}
 	wrong := console.Misread{Argv: c.Command, Agents: agents.Known}
-	print := a.printer(s.Client(), c.JSON, func(r record) {
-		f.After = r.Seq
+	advise := func(r record) {
 		if s := wrong.Advice(r); s != "" {
 			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
 		}
+	}
+	print := a.printer(s.Client(), c.JSON, func(r record) {
+		f.After = r.Seq
+		advise(r)
 	})
-	return func(ctx context.Context) error {
+	events := func(ctx context.Context) error {
 		_, err := print(ctx, f)
 		return err
 	}
-}
-
-// endCode is the exit code for the end of an agent.
-func endCode(x runs.Exit) int {
-	switch {
-	case x.Reason == runs.ReasonIdle, x.Reason == runs.ReasonHard:
-		return exitTimeout
-	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
-		return exitNotFound
-	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
-		return exitNotExecutable
-	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
-		return exitLinesman
-	case x.Signal != 0:
-		return exitSignal + x.Signal
-	case x.Code != nil:
-		return *x.Code
-	case x.Reason == runs.ReasonCancelled: // before there was an agent
-		return exitSignal + int(syscall.SIGINT)
+	if !c.detailed(a) {
+		return events
 	}
-	return exitLinesman
+	t := console.NewTimeline(a.stdout, a.getenv, console.TimelineOptions{})
+	after := ""
+	return func(ctx context.Context) error {
+		l := s.Client()
+		_ = t.Status(&api.Run{
+			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, Title: spec.Title,
+			WorkingDir: spec.Dir,
+		})
+		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, spec.Run, after), func(item api.DetailItem) {
+			after = item.Pos
+			if len(item.Event) > 0 && item.Kind != api.Completion {
+				advise(record{Agent: spec.Agent, Event: item.Event})
+			}
+		}), states(l, spec.Run))
+		if after == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
+			return events(ctx)
+		}
+		return err
+	}
 }

@@ -16,7 +16,7 @@ import (
 
 type statusCmd struct {
 	Run_  runRef `arg:"" name:"run" optional:"" help:"${run}"`
-	Limit int    `default:"10" placeholder:"N" help:"How many runs to list that have ended, and with a filter how many in all, 1 to 100 (default 10)."`
+	Limit int    `default:"10" placeholder:"N" help:"How many runs to list that have ended, 1 to 100 (default 10)."`
 	Tasks bool   `help:"Only runs of the work queue."`
 	filterFlags
 	jsonFlag
@@ -33,8 +33,8 @@ type filterFlags struct {
 	Unseen bool      `help:"Only runs that have ended and that were not looked at since."`
 }
 
-// list is what the flags select; the zero value means all runs.
-func (f filterFlags) list() (q api.List, err error) {
+// request is what the flags select; the zero value means all runs.
+func (f filterFlags) request() (q api.OverviewRequest, err error) {
 	if f.Dir != "" {
 		f.Dir, err = filepath.Abs(f.Dir)
 	}
@@ -50,17 +50,14 @@ func (f filterFlags) list() (q api.List, err error) {
 }
 
 func (c *statusCmd) Run(ctx context.Context, a *app) error {
-	q, err := c.list()
-	filtered := !reflect.DeepEqual(q, api.List{})
+	q, err := c.request()
 	switch {
 	case err != nil:
 		return fmt.Errorf("--dir: %w", err)
 	case c.Run_ != "" && c.Tasks:
 		return exitWith(exitUsage, errors.New("--tasks: not for a single run"))
-	case c.Run_ != "" && filtered:
+	case c.Run_ != "" && !reflect.DeepEqual(q, api.OverviewRequest{}):
 		return exitWith(exitUsage, errors.New("filters: not for a single run"))
-	case c.Tasks && filtered:
-		return exitWith(exitUsage, errors.New("--tasks: not with filters"))
 	case c.Run_ != "":
 		return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
 			r, err := l.Describe(ctx, run)
@@ -76,18 +73,10 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(exitUsage, errors.New("--limit: must be 1 to 100"))
 	}
 	return a.ask(ctx, func(l *client.Client) error {
-		var all *api.Overview
-		more := false
-		if q.Limit = c.Limit; filtered {
-			all, more, err = l.Selected(ctx, q)
-		} else {
-			all, err = l.Overview(ctx, api.OverviewRequest{Limit: c.Limit, Queue: c.Tasks})
-		}
+		q.Limit, q.Queue = c.Limit, c.Tasks
+		all, err := l.Overview(ctx, q)
 		if err != nil {
 			return explain(err, map[string]string{"limit": "--limit"}, "")
-		}
-		if more {
-			fmt.Fprintln(a.stderr, "linesman: there are more; --limit lists up to 100")
 		}
 		return a.print(console.RunsJSON(all), func() error { return a.shown(a.stdout).Overview(all) })
 	})

@@ -14,8 +14,9 @@ import (
 type pipeCmd struct {
 	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
 	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
-	labelFlag
+	startFlags
 	Wait bool `help:"Also wait until the run's completion is stored."`
+	jsonFlag
 }
 
 func (c *pipeCmd) check(a *app) error {
@@ -29,12 +30,15 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	run, err := daemon.Pipe(ctx, a.host(), in, worker.Spec{
-		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label,
+		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Title: c.Title,
 	}, c.Wait)
-	if err == nil {
-		_, err = fmt.Fprintln(a.stdout, run)
+	if err != nil {
+		return err
 	}
-	return err
+	return a.print(map[string]any{"run": run, "agent": c.Agent}, func() error {
+		_, err := fmt.Fprintln(a.stdout, run)
+		return err
+	})
 }
 
 type tailCmd struct {
@@ -43,6 +47,7 @@ type tailCmd struct {
 	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
 	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
 	Path  []string `arg:"" name:"path" help:"JSONL files."`
+	jsonFlag
 }
 
 func (c *tailCmd) check(a *app) error {
@@ -58,7 +63,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if _, err := a.detect(ctx, nil, &c.Agent, c.Path...); err != nil {
 		return err
 	}
-	files := console.Files{Out: a.stdout, Err: a.stderr}
+	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	spec := worker.TailSpec{
 		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
 		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
@@ -76,10 +81,11 @@ type sessionsCmd struct {
 	labelFlag
 	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start. By default that of --idle."`
 	Idle  time.Duration `default:"30m" placeholder:"DURATION" help:"The run of a session ends when its log has not changed for this time (default 30m)."`
+	jsonFlag
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
-	files := console.Files{Out: a.stdout, Err: a.stderr}
+	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	defer files.Open()
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
 		Labels: c.Label, Since: c.Since, Idle: c.Idle, Began: files.Began,

@@ -3,19 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -29,8 +25,7 @@ type submitCmd struct {
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
-	Title        string        `placeholder:"TEXT" help:"What the run is for, at most 120 characters. By default the first line of the prompt."`
-	labelFlag
+	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
 
@@ -92,9 +87,9 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	}
 	var wrong problems
 	var err error
-	q.Prompt, err = c.prompt(a)
+	q.Prompt, err = daemon.ReadPrompt(a.stdin, c.Prompt)
 	wrong.add(err != nil, "PROMPT: %w", err)
-	q.Schema, err = c.schema(a)
+	q.Schema, err = daemon.ReadSchema(a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
 	for _, l := range []struct {
 		flag string
@@ -119,59 +114,4 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wrong.add(err != nil, "--dir: %w", err)
 	q.SkipGit, q.Env = c.SkipGit, c.env()
 	return q, errors.Join(wrong...)
-}
-
-// prompt is the text of the task: of stdin if it is "-", without the newlines at
-// its end.
-func (c *submitCmd) prompt(a *app) (string, error) {
-	if c.Prompt != "-" {
-		return c.Prompt, nil
-	}
-	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
-	b, err := a.readFile("-", most)
-	switch {
-	case err != nil:
-		return "", err
-	case len(b) > most:
-		return "", fmt.Errorf("at most %d characters", runs.MaxPrompt)
-	case !utf8.Valid(b):
-		return "", errors.New("stdin must be UTF-8 text")
-	}
-	return strings.TrimRight(string(b), "\r\n"), nil
-}
-
-// schema reads the file of --output-schema, if any.
-func (c *submitCmd) schema(a *app) (json.RawMessage, error) {
-	if c.OutputSchema == "" {
-		return nil, nil
-	}
-	b, err := a.readFile(c.OutputSchema, runs.MaxSchema)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(b) > runs.MaxSchema:
-		return nil, fmt.Errorf("at most %d bytes", runs.MaxSchema)
-	case !json.Valid(b):
-		return nil, fmt.Errorf("%s is no JSON", c.OutputSchema)
-	}
-	return b, nil
-}
-
-// readFile reads a file, or stdin if the path is "-"; of one that is larger than
-// limit it reads limit+1 bytes.
-func (a *app) readFile(path string, limit int64) ([]byte, error) {
-	in := a.stdin
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	b, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil && path == "-" {
-		err = fmt.Errorf("stdin: %w", err)
-	}
-	return b, err
 }

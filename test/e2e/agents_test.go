@@ -143,10 +143,7 @@ func (s *story) submit(task string, more ...string) (run string) {
 	}
 	out, code := execute(s.t, slices.Concat([]string{"submit", "--data-dir", s.data, "--agent", s.short, "--json"}, more,
 		[]string{fixture.Sentinel + "prompt: " + task})...)
-	answer := gjson.Parse(out)
-	if run = answer.Get("runId").String(); run == "" { // with --wait
-		run = answer.Get("data.task_id").String()
-	}
+	run = gjson.Get(out, "run").String()
 	if code != 0 || run == "" {
 		s.t.Fatalf("%s: exit %d: %s", task, code, out)
 	}
@@ -207,7 +204,7 @@ func (s *story) doesAll() (thread string) {
 		s.t.Errorf("tests %+v, want 3 passed and 1 failed", r.Tests)
 	}
 	out, _ := execute(s.t, "results", "--data-dir", s.data, "--json", "--output", run)
-	result := gjson.Get(out, "data")
+	result := gjson.Parse(out)
 	if got := result.Get("summary").String(); got != "Remembered." {
 		s.t.Errorf("summary %q", got)
 	}

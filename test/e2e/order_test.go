@@ -149,8 +149,8 @@ func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 		"127.0.0.1:0")
 	p.Await(p.Stdout, "ready nats=")
 	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--json", "Go.")
-	if want := "workingDir: is outside of the directories of the setting work.roots: " + root; code != 2 ||
-		gjson.Get(out, "error.message").String() != want {
+	if want := "is outside of the directories of the setting work.roots: " + root; code != 2 ||
+		gjson.Get(out, "message").String() != want || gjson.Get(out, "field").String() != "workingDir" {
 		t.Errorf("submit: exit %d: %s, want %s", code, out, want)
 	}
 	out, code = execute(t, "submit", "--data-dir", data, "--dir", filepath.Join(root, "none"), "--wait", "Go.")

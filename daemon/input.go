@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// ReadPrompt returns the text of a task: that of stdin if it is "-", without the newlines at
+// its end.
+func ReadPrompt(stdin io.Reader, text string) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
+	b, err := ReadInput(stdin, "-", most)
+	switch {
+	case err != nil:
+		return "", err
+	case len(b) > most:
+		return "", fmt.Errorf("at most %d characters", runs.MaxPrompt)
+	case !utf8.Valid(b):
+		return "", errors.New("stdin must be UTF-8 text")
+	}
+	return strings.TrimRight(string(b), "\r\n"), nil
+}
+
+// ReadSchema returns the JSON of the file of a schema; path "": none.
+func ReadSchema(stdin io.Reader, path string) (json.RawMessage, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := ReadInput(stdin, path, runs.MaxSchema)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b) > runs.MaxSchema:
+		return nil, fmt.Errorf("at most %d bytes", runs.MaxSchema)
+	case !json.Valid(b):
+		return nil, fmt.Errorf("%s is no JSON", path)
+	}
+	return b, nil
+}
+
+// ReadReply returns the answer to a request: a failure if that is not "", else text, else the
+// content of a file, of stdin without one.
+func ReadReply(stdin io.Reader, text *string, file, failure string) (r runs.Reply, err error) {
+	switch {
+	case failure != "":
+		return runs.Reply{Status: runs.ReplyError, Error: failure}, nil
+	case text != nil:
+		return runs.Reply{Status: runs.ReplySuccess, Text: *text}, nil
+	}
+	b, err := ReadInput(stdin, cmp.Or(file, "-"), runs.MaxReply)
+	if err != nil {
+		return r, fmt.Errorf("read the answer: %w", err)
+	}
+	return runs.Reply{Status: runs.ReplySuccess, Text: string(b)}, nil
+}
+
+// ReadInput reads a file, or stdin if the path is "-"; of one that is larger than
+// limit it reads limit+1 bytes.
+func ReadInput(stdin io.Reader, path string, limit int64) ([]byte, error) {
+	in := stdin
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	b, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil && path == "-" {
+		err = fmt.Errorf("stdin: %w", err)
+	}
+	return b, err
+}
