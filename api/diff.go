@@ -44,7 +44,7 @@ var Whys = map[DiffReason]string{
 	DiffExpired:                     "the raw log of the run has expired (raw.max_age)",
 	DiffReason(runs.DiffOff):        "the setting diff of the worker is off",
 	DiffReason(runs.NoGit):          "the worker has no program git",
-	DiffReason(runs.TooLarge):       "too much had to be read: at most 100,000 files with 256 MiB that git does not know yet",
+	DiffReason(runs.TooLarge):       "more than 100,000 files or 256 MiB had to be read that git does not know yet",
 	DiffReason(runs.TooSlow):        "it took too long to read the directory",
-	DiffReason(runs.SnapshotFailed): "git could not read the directory or its repository; the log of the worker has the cause",
+	DiffReason(runs.SnapshotFailed): "git could not read the directory or its repository; see the log of the worker",
 }

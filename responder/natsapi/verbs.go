@@ -58,9 +58,8 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 		verb(s, "events", "Page of the events of a run", v.events),
 		verb(s, "detail", "Page of what the events of a run omit", v.detail),
 		verb(s, "output", "Part of what the agent of a run printed", v.output),
-		verb(s, "diff", "What a run changed in its directory", func(ctx context.Context, q api.RunRequest) (*api.Diff, error) {
-			return s.Diff(ctx, q.Run)
-		}),
+		verb(s, "diff", "What a run changed in its directory",
+			func(ctx context.Context, q api.RunRequest) (*api.Diff, error) { return s.Diff(ctx, q.Run) }),
 		verb(s, "waiting", "Runs that wait for an answer from outside", v.waiting),
 		verb(s, "answer", "Answer a run that waits", v.answer),
 		verb(s, "workers", "Workers that take tasks", func(context.Context, api.Nothing) (api.Workers, error) {

@@ -30,8 +30,8 @@ func (r *repository) compare(ctx context.Context, before, after string) (d runs.
 	bare := *r
 	bare.root = r.dir
 	bare.env = append(r.env[:len(r.env):len(r.env)], "GIT_WORK_TREE="+r.dir, "GIT_INDEX_FILE="+r.dir+"/none")
-	command := []string{"diff-tree", "-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/",
-		"--dst-prefix=b/", "--submodule=short"}
+	command := []string{"diff-tree", "-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", "--no-color",
+		"--src-prefix=a/", "--dst-prefix=b/", "--submodule=short"}
 	if r.below != "." {
 		command = append(command, "--relative="+r.below+"/")
 	}

@@ -94,7 +94,7 @@ func readSettings(ctx context.Context, git, gitDir string) (s settings, err erro
 	if err != nil {
 		return s, err
 	}
-	if excludes != "" {
+	if filepath.IsAbs(excludes) {
 		s.addExcludes(excludes)
 	}
 	return s, nil

@@ -203,7 +203,8 @@ func (s *state) diff(ctx context.Context, dir, scratch string) (d runs.Diff, err
 		return d, errors.New("the directory was moved")
 	}
 	before := filepath.Join(scratch, filepath.Base(s.Name))
-	r, err := create(scratch, git, s.place, s.settings, filepath.Join(before, "objects"), filepath.Join(s.Common, "objects"))
+	r, err := create(scratch, git, s.place, s.settings, filepath.Join(before, "objects"),
+		filepath.Join(s.Common, "objects"))
 	if err != nil {
 		return d, err
 	}
