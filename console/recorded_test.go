@@ -64,7 +64,9 @@ func recorded(t *testing.T, agent, name string) (all []api.DetailItem) {
 func TestRecordedRunsLookAsTheyDid(t *testing.T) {
 	t.Parallel()
 	for agent, names := range map[string][]string{
-		"codex":    {"plan", "patch", "shell-fail", "shell-parallel", "shell-unicode", "mcp", "search", "subagent", "bad-config"},
+		"codex": {
+			"plan", "patch", "shell-fail", "shell-parallel", "shell-unicode", "mcp", "search", "subagent", "bad-config",
+		},
 		"claude":   {"tools", "edit-fail", "subagent", "mcp", "http-529"},
 		"gemini":   {"tools", "shell-fail", "mcp", "http-401"},
 		"opencode": {"tools", "edit", "todo", "mcp", "subagent"},
