@@ -25,7 +25,7 @@ import (
 var planted = func() map[string]string {
 	words := map[string]string{}
 	for _, where := range []string{
-		"prompt", "command", "output", "arguments", "result", "diff", "plan", "sub-prompt", "stderr",
+		"prompt", "command", "output", "arguments", "result", "diff", "plan", "sub-prompt", "stderr", "file",
 	} {
 		words[where] = fixture.Sentinel + "in-" + where
 	}
@@ -60,17 +60,28 @@ func (h *house) plant(t *testing.T, run string) {
 	}
 	dir := t.TempDir()
 	out, agent := filepath.Join(dir, "lines"), filepath.Join(dir, "codex")
-	script := "#!/bin/sh\necho " + planted["stderr"] + " >&2\ncat " + out + "\n"
+	script := "#!/bin/sh\n[ \"$1\" = exec ] || exit 1\necho " + planted["file"] + " >a.go\necho " + planted["stderr"] + " >&2\ncat " + out + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"init", "--quiet"}, {"add", "a.go"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "a"},
+	} {
+		if said, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git: %v %s", err, said)
+		}
+	}
 	if err := os.WriteFile(out, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(agent, []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
 		t.Fatal(err)
 	}
-	said, code := h.linesmanAt(t, "", "run", "--run", run, "--", agent, "exec", "--json",
+	cmd := exec.Command(program(t, "linesman"), "run", "--data-dir", h.data, "--run", run, "--", agent, "exec", "--json",
 		"Do it\n"+planted["prompt"])
-	if code != 0 {
-		t.Fatalf("run: %d %s", code, said)
+	cmd.Dir, cmd.Env = dir, []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+	if out, said, code := fixture.Run(t, cmd); code != 0 {
+		t.Fatalf("run: %d %s%s", code, out, said)
 	}
 }
 
@@ -159,9 +170,10 @@ func TestDetailsNeedTheirRight(t *testing.T) {
 
 // answers tries each request with tokens of each scope.
 func (h *house) answers(t *testing.T, p *place) {
-	every := slices.Sorted(maps.Keys(planted))
-	printed := slices.DeleteFunc(slices.Clone(every), func(s string) bool { return s == "prompt" || s == "stderr" })
-	inResults := slices.DeleteFunc(slices.Clone(every), func(s string) bool { return s == "prompt" })
+	but := func(not ...string) []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(planted)), func(s string) bool { return slices.Contains(not, s) })
+	}
+	every, printed, inResults := but("file"), but("file", "prompt", "stderr"), but("file", "prompt")
 	sse, adcp := []string{"Accept", "text/event-stream"}, []string{"Accept", "application/adcp+json"}
 	of := func(tail string, owner []string, header ...string) asking {
 		return asking{"GET", "/v1/runs/kept" + tail, "", append([]string{"Accept", "application/json"}, header...), owner}
@@ -183,6 +195,8 @@ func (h *house) answers(t *testing.T, p *place) {
 	add("the same as AdCP", of("/detail", every, adcp...))
 	add("GET /v1/runs/{id}/output", of("/output?limit=1000000", printed, "Accept", "*/*"))
 	add("GET /v1/runs/{id}/output?stream=stderr", of("/output?stream=stderr", []string{"stderr"}, "Accept", "*/*"))
+	add("GET /v1/runs/{id}/diff", of("/diff", []string{"file"}))
+	add("the same as a patch", of("/diff", []string{"file"}, "Accept", "text/x-diff"))
 	add("GET /v1/runs/{id}", of("", nil))
 	add("GET /v1/runs/{id} as AdCP", of("", nil, adcp...))
 	add("GET /v1/runs/{id}/wait", of("/wait", nil))
@@ -225,11 +239,11 @@ func (h *house) answers(t *testing.T, p *place) {
 // requests tries each verb as each user.
 func (h *house) requests(t *testing.T, p *place) {
 	body := map[string]string{
-		"detail": `{"run":"kept","limit":1000}`, "output": `{"run":"kept"}`, "results": `{"run":"kept","output":true}`,
+		"detail": `{"run":"kept","limit":1000}`, "diff": `{"run":"kept"}`, "output": `{"run":"kept"}`, "results": `{"run":"kept","output":true}`,
 		"_codex_local_results": `{"task_id":"kept","include_output":true}`,
 	}
 	rows := []string{}
-	for _, verb := range []string{"detail", "output", "results", "_codex_local_results"} {
+	for _, verb := range []string{"detail", "diff", "output", "results", "_codex_local_results"} {
 		rows = append(rows, names.API()+"."+verb)
 	}
 	p.watch = map[string]*nats.Conn{}
@@ -275,7 +289,7 @@ func (h *house) stored(t *testing.T) {
 			}
 		}
 		where := told(all.String())
-		if s.name == names.Raw() && len(where) != len(planted) {
+		if s.name == names.Raw() && len(where) < len(planted)-1 { // diffs may be in other notes of RAW, compressed
 			t.Errorf("%s has only %v: nothing is tested", s.name, where)
 		}
 		if s.name != names.Raw() && len(where) > 0 {
