@@ -43,6 +43,19 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	return run, nil
 }
 
+// endLag is how long [Client.SeenSoon] waits for the record of a run.
+const endLag = 2 * time.Second
+
+// SeenSoon is [Client.Seen] of a run whose agent has ended: its record may follow.
+func (c *Client) SeenSoon(ctx context.Context, run string) error {
+	ended, cancel := context.WithTimeout(ctx, endLag)
+	defer cancel()
+	if _, err := c.Wait(ended, run, nil); err != nil {
+		return err
+	}
+	return c.Seen(ctx, run)
+}
+
 // newRunPoll is how often [Client.FollowNewDetail] looks for its run.
 const newRunPoll = 50 * time.Millisecond
 

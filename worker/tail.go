@@ -24,6 +24,7 @@ type TailSpec struct {
 	Paths  []string // JSONL files of other programs
 	Agent  string   // agent kind of their content
 	Labels map[string]string
+	Title  string // of the runs of all files; "": the name of each file
 	Once   bool // import the files: read each to its end, end its run, and return
 	Again  bool // with Once: also import unchanged files that were imported before
 
@@ -224,13 +225,21 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 		Run:    runs.LocalID(now.UnixMilli(), rand.Uint64()),
 		Agent:  t.spec.Agent,
 		Source: SourceTail,
-		Title:  fileTitle(t.path),
+		Title:  t.spec.title(t.path),
 		Labels: t.spec.Labels,
 		File:   &file,
 	})
 }
 
-// fileTitle returns the title of the run of a file: its name without its extension.
+// title returns the title of the run of a file.
+func (s TailSpec) title(path string) string {
+	if s.Title != "" {
+		return runs.Title(s.Title)
+	}
+	return fileTitle(path)
+}
+
+// fileTitle returns the title of a file: its name without its extension.
 func fileTitle(path string) string {
 	name := filepath.Base(path)
 	return runs.Title(strings.TrimSuffix(name, filepath.Ext(name)))

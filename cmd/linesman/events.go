@@ -163,17 +163,16 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 
 // waited prints a run after a wait, if it has ended, its result.
 func (a *app) waited(ctx context.Context, l *client.Client, run *api.Run) error {
+	var err error
 	if a.json {
-		if err := console.PrintJSON(a.stdout, run); err != nil {
-			return err
-		}
+		err = console.PrintJSON(a.stdout, run)
 	}
-	if !run.State.Final() {
+	switch {
+	case err == nil && !run.State.Final():
 		state := console.Word(string(run.State))
 		return exitWith(exitTimeout, fmt.Errorf("run %s has not ended: it is %s", run.ID, state))
-	}
-	if a.json {
-		return nil
+	case err != nil || a.json:
+		return err
 	}
 	r, err := l.Results(ctx, api.ResultsRequest{Run: run.ID})
 	if err != nil {

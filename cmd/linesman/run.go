@@ -97,10 +97,12 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(failure(err), err)
 	}
+	if c.detailed(a) { // a person has watched it
+		_ = s.Client().SeenSoon(ctx, d.Spec.Run)
+	}
 	code, problem := endCode(exit), console.Ended(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
 	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && !c.detailed(a) &&
 		a.shown(a.stderr).Terminal() {
-		// The stderr of the agent is in no event and no log.
 		if text, err := s.Stderr(ctx, d, 2*console.StderrShown); err == nil {
 			_ = console.StderrTail(a.stderr, text)
 		}
@@ -177,7 +179,7 @@ func (c *runCmd) printer(a *app, s *daemon.Session, spec worker.Spec) func(conte
 		l := s.Client()
 		_ = t.Status(&api.Run{
 			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, Title: spec.Title,
-			WorkingDir: spec.Dir,
+			WorkingDir: spec.Dir, StartedAt: api.Time(spec.Created), ActiveAt: api.Time(spec.Created),
 		})
 		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, spec.Run, after), func(item api.DetailItem) {
 			after = item.Pos

@@ -43,7 +43,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 
 type tailCmd struct {
 	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files: codex, claude, gemini, opencode, or auto to tell it by their first lines (default codex)."`
-	labelFlag
+	startFlags
 	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
 	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
 	Path  []string `arg:"" name:"path" help:"JSONL files."`
@@ -65,7 +65,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	}
 	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	spec := worker.TailSpec{
-		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Once: c.Once, Again: c.Again,
+		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Title: c.Title, Once: c.Once, Again: c.Again,
 		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
 	}
 	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
