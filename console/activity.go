@@ -11,6 +11,9 @@ import (
 
 // activity describes what a run is doing, with its age, or that it is silent; "": unknown.
 func activity(run *api.Run, now time.Time) string {
+	if run.Doing == nil && run.ActiveAt == 0 {
+		return ""
+	}
 	row := runs.Row{State: run.State, StartedAt: int64(run.StartedAt), ActiveAt: int64(run.ActiveAt)}
 	if d := run.Doing; d != nil {
 		row.Doing = runs.Doing{

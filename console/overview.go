@@ -21,8 +21,8 @@ const longID = 24
 
 // Overview lists runs: the running ones first, the ended ones last. On a terminal long
 // columns are cut, and ids are short on narrow ones; * marks ended runs that their owner has
-// not opened. Anywhere else all columns are there, two spaces apart, - for an
-// empty one:
+// not opened. Anywhere else all columns are there, two spaces apart, but for those that are not
+// known: programs read the JSON.
 //
 //	working  RUN  ELAPSED  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  [STEPS]  ACTIVITY
 //	queued   RUN  POSITION
@@ -83,17 +83,15 @@ func columns(run *api.Run, one row, now time.Time) []string {
 	} else {
 		all = append(all, one.about)
 	}
-	all = append(all, source(run), tokenCounts(run.Tokens), flat(run.Title), Safe(run.WorkingDir), labels(run.Labels))
-	if one.steps != "" {
-		all = append(all, one.steps)
+	agent, tokens := "", ""
+	if run.Agent != "" {
+		agent = source(run)
 	}
-	all = append(all, last)
-	for i, s := range all {
-		if s == "" {
-			all[i] = "-"
-		}
+	if run.Tokens != nil {
+		tokens = tokenCounts(run.Tokens)
 	}
-	return all
+	all = append(all, agent, tokens, flat(run.Title), Safe(run.WorkingDir), labels(run.Labels), one.steps, last)
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
 // table writes runs as rows of a terminal. On a narrow one the title is on a row of its own.
