@@ -23,7 +23,7 @@ func (w *dirWatcher) process(ctx context.Context, name string, r requestFile) er
 			return w.removeRequest(name, r.ID)
 		}
 		now := time.Now()
-		e = entry{ID: r.ID, Name: name, Run: runs.LocalID(now.UnixMilli(), rand.Uint64()), At: now.UnixMilli()}
+		e = entry{ID: r.ID, Name: name, Run: runs.NewID(now.UnixMilli(), rand.Uint64()), At: now.UnixMilli()}
 		timeout := r.Timeout
 		if w.cfg.MaxTimeout > 0 {
 			timeout = min(timeout, w.cfg.MaxTimeout)

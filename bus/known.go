@@ -147,7 +147,7 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 // recreated, it reports that first. It waits for a run table that does not exist yet,
 // and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
-	b.await(ctx, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
+	b.await(ctx, b.log, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
 	return bucket.New(b.js, b.Runs()).Watch(ctx, ">", true, b.log, func(e bucket.Entry, last bool) {
 		c := runs.Change{Revision: e.Revision, Last: last}
 		var err error

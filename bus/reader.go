@@ -104,7 +104,9 @@ func after(p, other normalizer.Pos) bool {
 // await waits until a stream answers, or ctx ends: for the end of an election, or for a
 // normalizer to create the stream. It logs each reason once, and passes it to notify,
 // which may be nil.
-func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, notify func(why string)) {
+func (b *Bus) await(
+	ctx context.Context, log *zap.Logger, js jetstream.JetStream, stream string, notify func(why string),
+) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	lastLog := ""
@@ -119,7 +121,7 @@ func (b *Bus) await(ctx context.Context, js jetstream.JetStream, stream string, 
 		}
 		if text != lastLog {
 			lastLog = text
-			b.log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
+			log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
 			if notify != nil {
 				notify("stream " + stream + ": " + text)
 			}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/bus/bucket"
 )
 
@@ -30,7 +32,7 @@ func (b *Bus) SetSeen(ctx context.Context, run string) error {
 // start begin is called, with lost if earlier marks may no longer be stored.
 func (b *Bus) WatchSeen(ctx context.Context, begin func(lost bool), each func(run string, at time.Time),
 	known func()) error {
-	b.await(ctx, b.js, bucket.Stream(b.Seen()), nil)
+	b.await(ctx, zap.NewNop(), b.js, bucket.Stream(b.Seen()), nil) // the log has the run table already
 	return bucket.New(b.js, b.Seen()).Watch(ctx, "*", false, b.log, func(e bucket.Entry, last bool) {
 		if e.Deleted {
 			e.At = time.Time{}

@@ -269,7 +269,7 @@ func (b *Bus) removeStreams(ctx context.Context) error {
 func (b *Bus) Stores(ctx context.Context) ([]string, error) {
 	var ids []string
 	for _, name := range []string{b.Raw(), bucket.Stream(b.Runs())} {
-		b.await(ctx, b.js, name, nil)
+		b.await(ctx, b.log, b.js, name, nil)
 		s, err := reader.Look(ctx, b.js, name)
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", name, err)

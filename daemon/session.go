@@ -71,7 +71,7 @@ func (s *Session) Create(ctx context.Context, spec worker.Spec) (*worker.Dir, er
 	return s.config.create(spec)
 }
 
-func newID() string { return runs.LocalID(time.Now().UnixMilli(), rand.Uint64()) }
+func newID() string { return runs.NewID(time.Now().UnixMilli(), rand.Uint64()) }
 
 func (s *Session) checkUnknown(ctx context.Context, run string) error {
 	return s.config.Dialer.Retry(ctx, func(ctx context.Context) error {

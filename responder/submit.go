@@ -144,7 +144,7 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	if err != nil {
 		return api.Submitted{}, err
 	}
-	id := cmp.Or(q.Run, runs.LocalID(time.Now().UnixMilli(), rand.Uint64()))
+	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q
 	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
 	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {

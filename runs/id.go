@@ -50,24 +50,30 @@ func CheckAgent(kind string) error {
 	return nil
 }
 
-// LocalID returns the id of a local run that started at unixMilli. It begins with six
-// random characters, so that people can tell the ids of neighbouring runs apart by their
-// beginnings; after them is the time, which makes the ids of different milliseconds unique.
-// Ids do not sort by time.
+// LocalID returns the id of a run of a file that linesman follows from unixMilli on. Ids
+// sort by time; random makes ids of the same millisecond unique.
 func LocalID(unixMilli int64, random uint64) string {
-	return "T-local-" + unique(unixMilli, random)
+	return "T-local-" + milliseconds(unixMilli) + sixDigits(random)
 }
 
-// CloudID returns the id of a run in the cloud, like [LocalID].
+// NewID returns the id of a run or a task that people name. Six random characters come
+// before the time, so that neighbouring runs differ in the first characters.
+func NewID(unixMilli int64, random uint64) string {
+	return "T-local-" + sixDigits(random) + milliseconds(unixMilli)
+}
+
+// CloudID returns the id of a run in the cloud, like [NewID].
 func CloudID(unixMilli int64, random uint64) string {
-	return "T-cloud-" + unique(unixMilli, random)
+	return "T-cloud-" + sixDigits(random) + milliseconds(unixMilli)
 }
 
-// unique returns six digits in base 36 of random, and nine of milliseconds, which
-// suffice up to the year 5188.
-func unique(unixMilli int64, random uint64) string {
-	ms := strconv.FormatInt(max(unixMilli, 0), 36)
-	return fmt.Sprintf("%06s%09s", strconv.FormatUint(random%(36*36*36*36*36*36), 36), ms)
+// milliseconds returns nine digits in base 36, which suffice up to the year 5188.
+func milliseconds(unixMilli int64) string {
+	return fmt.Sprintf("%09s", strconv.FormatInt(max(unixMilli, 0), 36))
+}
+
+func sixDigits(random uint64) string {
+	return fmt.Sprintf("%06s", strconv.FormatUint(random%(36*36*36*36*36*36), 36))
 }
 
 // Limits of the labels of a run.

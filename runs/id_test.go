@@ -88,8 +88,8 @@ func TestCheckLabels(t *testing.T) {
 	}
 }
 
-// Local ids are unique and valid run ids at any time.
-func TestLocalIDsAreUniqueAtAnyTime(t *testing.T) {
+// Local ids sort by time, and are valid run ids at any time.
+func TestLocalIDsSortByTime(t *testing.T) {
 	var ids []string
 	for _, ms := range []int64{0, 1, 35, 36, 1_700_000_000_000, 1_700_000_000_001, 1_800_000_000_000,
 		101_559_956_668_415} {
@@ -101,13 +101,8 @@ func TestLocalIDsAreUniqueAtAnyTime(t *testing.T) {
 			ids = append(ids, id)
 		}
 	}
-	slices.Sort(ids)
-	if len(slices.Compact(ids)) != 24 {
-		t.Errorf("not unique: %q", ids)
-	}
-	a, b := runs.LocalID(1_700_000_000_000, 1), runs.LocalID(1_700_000_000_001, 36*36*36*36*36+1)
-	if a[8] == b[8] {
-		t.Errorf("neighbours begin alike: %s, %s", a, b)
+	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != 24 {
+		t.Errorf("not sorted, or not unique: %q", ids)
 	}
 	for _, ms := range []int64{math.MinInt64, -1, math.MaxInt64} {
 		if err := runs.CheckID(runs.LocalID(ms, math.MaxUint64)); err != nil {
@@ -136,4 +131,18 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("label %q=%q: %v, want %v", name, value, got, want)
 		}
 	})
+}
+
+// Neighbouring runs differ in the first characters of their ids, and ids are unique.
+func TestNeighbouringRunsDifferInTheFirstCharacters(t *testing.T) {
+	for name, id := range map[string]func(int64, uint64) string{"local": runs.NewID, "cloud": runs.CloudID} {
+		const prefix = len("T-local-")
+		a, b := id(1_700_000_000_000, 1), id(1_700_000_000_001, 36*36*36*36*36+1)
+		if a[prefix] == b[prefix] {
+			t.Errorf("%s: neighbours begin alike: %s, %s", name, a, b)
+		}
+		if again := id(1_700_000_000_001, 1); again == a || runs.CheckID(again) != nil {
+			t.Errorf("%s: %s and %s", name, a, again)
+		}
+	}
 }

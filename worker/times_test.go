@@ -137,6 +137,7 @@ func TestLateWorkerKnowsWhenOutputWasWrittenAndTheAgentEnded(t *testing.T) {
 			l := newFixture(t)
 			spec := shell("r", recordPIDs+timed+test.script)
 			spec.Dir = t.TempDir()
+			created := time.Now()
 			d := l.create(spec)
 			d.Close()
 			worker := l.process(nil, nil, "adopt")
@@ -156,6 +157,7 @@ func TestLateWorkerKnowsWhenOutputWasWrittenAndTheAgentEnded(t *testing.T) {
 				busy, err := filelock.Held(filepath.Join(d.Path(), shimFile))
 				return !busy && err == nil
 			})
+			most := time.Since(created)
 			<-time.After(2 * time.Second) // between the end and the takeover
 			if test.do != nil {
 				test.do(t, l, d.Path(), spec.Dir)
@@ -163,8 +165,8 @@ func TestLateWorkerKnowsWhenOutputWasWrittenAndTheAgentEnded(t *testing.T) {
 			l.adopt()
 			waitFor(t, "the end of the run", func() bool { return l.ended("r") && l.empty() })
 			l.checkTimes("r", test.exact, time.Second)
-			if after := l.after(); after < 900*time.Millisecond || after > 2*time.Second {
-				t.Errorf("the log says that the agent took %v, want 1 s", after)
+			if after := l.after(); after < 900*time.Millisecond || after > most {
+				t.Errorf("the log says that the agent took %v, want 1 s, at most %v", after, most)
 			}
 		})
 	}
@@ -263,8 +265,10 @@ func TestIndexIsBoundedAndSilenceCostsNothing(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Second)
+				synctest.Wait()
 				busy := looks
 				time.Sleep(writes)
+				synctest.Wait()
 				idle := looks - busy
 				close(quit)
 				<-done

@@ -92,7 +92,12 @@ func (r *Table) Run(outer context.Context) error {
 		return r.cfg.Streams.WatchRuns(ctx, func(c runs.Change) { r.index.change(c, time.Now()) })
 	})
 	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
-	group.Go(func() error { return r.cfg.Streams.WatchSeen(ctx, r.seen.begin, r.seen.mark, r.seen.filled) })
+	group.Go(func() error { // without it no run is shown as unseen
+		if err := r.cfg.Streams.WatchSeen(ctx, r.seen.begin, r.seen.mark, r.seen.filled); err != nil && ctx.Err() == nil {
+			r.log.Warn("cannot read which runs were opened", zap.Error(err))
+		}
+		return nil
+	})
 	group.Go(func() error { return r.maintain(ctx) })
 	if err := group.Wait(); err != nil && outer.Err() == nil {
 		return err
@@ -331,7 +336,7 @@ type Ticket struct {
 func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	now := time.Now().UnixMilli()
 	if t.Run == "" {
-		t.Run = runs.LocalID(now, rand.Uint64())
+		t.Run = runs.NewID(now, rand.Uint64())
 	}
 	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
 		return Ticket{}, err

@@ -77,13 +77,13 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 				same(t, run, of(now, run), fold(t, recording, exit))
 			}
 			linesman(t, data, "wait", "open") // its record may be a moment behind its events
-			said := gjson.Get(linesman(t, data, "status", "--json"), "data")
+			said := gjson.Parse(linesman(t, data, "status", "--json"))
 			for run, state := range map[string]string{"done": "completed", "failed": "failed", "open": "completed"} {
-				if got := said.Get(`recently_completed.#(task_id=="` + run + `").state`).String(); got != state {
+				if got := said.Get(`runs.#(run=="` + run + `").state`).String(); got != state {
 					t.Errorf("run %s is %q, want %s: %s", run, got, state, said)
 				}
 			}
-			if name == "queue" && len(said.Get("queue").Array()) != 1 {
+			if name == "queue" && said.Get("counts.queued").Int() != 1 {
 				t.Errorf("the task that waited does not wait: %s", said)
 			}
 			(&left{t, data, at.Address, told, string(outbox)}).check()
