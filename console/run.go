@@ -107,6 +107,7 @@ func (r *Renderer) Run(run *api.Run) error {
 	var b strings.Builder
 	all := facts{{"run", one.run}, {"state", one.state}}
 	all.about(run)
+	all.add("directory", Safe(run.WorkingDir))
 	all = append(all, one.facts...)
 	if run.Tokens == nil {
 		all.add("tokens", "–")
@@ -156,7 +157,6 @@ func (f *facts) about(run *api.Run) {
 	if run.Source == runs.SourceSession {
 		f.add("source", "a session of the agent")
 	}
-	f.add("directory", Safe(run.WorkingDir))
 	f.add("labels", labels(run.Labels))
 }
 

@@ -25,8 +25,8 @@ type TailSpec struct {
 	Agent  string   // agent kind of their content
 	Labels map[string]string
 	Title  string // of the runs of all files; "": the name of each file
-	Once   bool // import the files: read each to its end, end its run, and return
-	Again  bool // with Once: also import unchanged files that were imported before
+	Once   bool   // import the files: read each to its end, end its run, and return
+	Again  bool   // with Once: also import unchanged files that were imported before
 
 	// Began is called with the run of each file that is started or resumed, Skipped
 	// with the last run of each file that Once skips. They are called from several

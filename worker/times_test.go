@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,11 +241,11 @@ func TestIndexIsBoundedAndSilenceCostsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const writes = 3 * time.Hour
 				begun := time.Now()
-				looks, most := 0, 0
+				var looks, most atomic.Int64
 				file := &memory{}
 				stat := func() (int64, time.Time, error) { // a byte each 20 ms
-					looks++
-					most = max(most, len(file.b))
+					looks.Add(1)
+					most.Store(max(most.Load(), int64(len(file.b))))
 					n := min(time.Since(begun), writes) / (20 * time.Millisecond)
 					return int64(n), begun.Add(n * 20 * time.Millisecond), nil
 				}
@@ -265,16 +266,14 @@ func TestIndexIsBoundedAndSilenceCostsNothing(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Second)
-				synctest.Wait()
-				busy := looks
+				busy := looks.Load()
 				time.Sleep(writes)
-				synctest.Wait()
-				idle := looks - busy
+				idle := looks.Load() - busy
 				close(quit)
 				<-done
 				all, records := w.readAll()
-				if most > maxTimes || int(records) != len(all) || len(all) < maxTimes/timeSize/3 {
-					t.Errorf("%d records, of them %d valid, at most %d bytes", records, len(all), most)
+				if most.Load() > maxTimes || int(records) != len(all) || len(all) < maxTimes/timeSize/3 {
+					t.Errorf("%d records, of them %d valid, at most %d bytes", records, len(all), most.Load())
 				}
 				if last := all[len(all)-1]; last.size != int64(writes/(20*time.Millisecond)) {
 					t.Errorf("the last record is %+v", last)
@@ -284,7 +283,7 @@ func TestIndexIsBoundedAndSilenceCostsNothing(t *testing.T) {
 						t.Fatalf("record %d is %+v after %+v", i, g, all[max(0, i-1)])
 					}
 				}
-				if busy > int(writes/timesEvery) || notified && idle > 1 || idle > int(writes/time.Second)+1 {
+				if busy > int64(writes/timesEvery) || notified && idle > 1 || idle > int64(writes/time.Second)+1 {
 					t.Errorf("looked %d times while output was written, %d times after that", busy, idle)
 				}
 			})
