@@ -3,6 +3,7 @@ package responder
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -124,6 +125,27 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 		return err
 	}
 	return f.service.explain("read events", err)
+}
+
+// settleTime is how long a request waits for the record of a run whose completion is stored.
+const settleTime = 5 * time.Second
+
+// settled is Look for a request that needs a run that has ended. The record of a run follows
+// its completion after a moment: settled waits for it.
+func (s *Service) settled(ctx context.Context, run string) (View, error) {
+	v, err := s.Look(ctx, run)
+	if err != nil || over(v) {
+		return v, err
+	}
+	if ended, err := s.HasCompletion(ctx, v); err != nil || !ended {
+		return v, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	if now, err := s.table.Wait(ctx, run, nil); err == nil {
+		return now, nil
+	}
+	return v, nil
 }
 
 // HasCompletion reports whether the completion of a run is stored.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/runtable"
@@ -42,10 +43,10 @@ func (s *Service) Resolve(ctx context.Context, ref string) (string, error) {
 		}
 	}
 	if ref == Last {
-		return s.newest(api.List{})
+		return s.newest(ctx, api.List{})
 	}
 	if strings.Contains(ref, "=") {
-		return s.newest(api.List{Labels: []string{ref}})
+		return s.newest(ctx, api.List{Labels: []string{ref}})
 	}
 	if len(ref) < minReference {
 		return "", api.Invalid(api.FieldRef, fmt.Sprintf("must have at least %d characters of an id", minReference))
@@ -54,7 +55,10 @@ func (s *Service) Resolve(ctx context.Context, ref string) (string, error) {
 }
 
 // newest returns the first run of a list.
-func (s *Service) newest(q api.List) (string, error) {
+func (s *Service) newest(ctx context.Context, q api.List) (string, error) {
+	if err := s.current(ctx); err != nil {
+		return "", err
+	}
 	q.Limit = 1
 	page, err := s.List(q)
 	switch {
@@ -64,6 +68,34 @@ func (s *Service) newest(q api.List) (string, error) {
 		return "", noRun()
 	}
 	return page.Runs[0].ID, nil
+}
+
+// currentTime is how long a request waits for the rows of runs that have just started. They
+// follow the raw log after about a second.
+const currentTime = 1500 * time.Millisecond
+
+// current waits until the table has what RAW has now.
+func (s *Service) current(ctx context.Context) error {
+	_, end, err := s.cfg.Streams.EntriesEnd(ctx, api.DefaultAgent, Last)
+	if err != nil {
+		return s.explain("read the end of RAW", err)
+	}
+	late := time.NewTimer(currentTime)
+	defer late.Stop()
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		if seq, _ := s.table.Basis(); seq >= end {
+			return nil
+		}
+		select {
+		case <-poll.C:
+		case <-late.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func noRun() *api.Error {
