@@ -202,7 +202,8 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return nil, err
 	}
 	spec := &Spec{
-		Agent: i.spec.Agent, Source: SourceTail, Title: i.spec.title(file.Path), Labels: i.spec.Labels, File: &file, Part: &part,
+		Agent: i.spec.Agent, Source: SourceTail, Title: i.spec.title(file.Path), Labels: i.spec.Labels, File: &file,
+		Part: &part,
 	}
 	if i.force {
 		spec.Run = runs.LocalID(time.Now().UnixMilli(), rand.Uint64())

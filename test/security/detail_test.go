@@ -60,7 +60,8 @@ func (h *house) plant(t *testing.T, run string) {
 	}
 	dir := t.TempDir()
 	out, agent := filepath.Join(dir, "lines"), filepath.Join(dir, "codex")
-	script := "#!/bin/sh\n[ \"$1\" = exec ] || exit 1\necho " + planted["file"] + " >a.go\necho " + planted["stderr"] + " >&2\ncat " + out + "\n"
+	script := "#!/bin/sh\n[ \"$1\" = exec ] || exit 1\necho " + planted["file"] + " >a.go\necho " +
+		planted["stderr"] + " >&2\ncat " + out + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "a.go"), []byte("package a\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
