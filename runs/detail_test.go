@@ -123,6 +123,33 @@ func TestDiffsOfFiles(t *testing.T) {
 	}
 }
 
+// Lines of a PEM block are redacted in a change that leaves its first line as it is.
+func TestChangesInsidePEMBlocksAreRedacted(t *testing.T) {
+	pem := func(line string) string {
+		return "a\n-----BEGIN " + "RSA PRIVATE KEY-----\nMIIE\n" + line + "\nMIIF\n-----END " + "RSA PRIVATE KEY-----\nb\n"
+	}
+	var f runs.FileDetail
+	f.SetChange(pem("Zq9Zq9"), pem("Zq8Zq8"))
+	d := runs.Detail{Files: []runs.FileDetail{f}}
+	d.Limit(nil)
+	got := d.Files[0]
+	if *got.Added != 1 || *got.Removed != 1 || got.Diff == nil || strings.Contains(got.Diff.Head, "Zq") {
+		t.Errorf("got +%d -%d %+v", *got.Added, *got.Removed, got.Diff)
+	}
+}
+
+// A line with many changes of one file takes linear time.
+func TestManyChangesOfAFileAreBounded(t *testing.T) {
+	const changes = 200_000
+	var f runs.FileDetail
+	for range changes {
+		f.SetChange("abcdef", "ghijkl")
+	}
+	if n := len(f.Diff.Head); n > 2*runs.DetailWindow || f.Diff.Omitted+n != changes*16 || *f.Added != changes {
+		t.Errorf("%d bytes, %d omitted, +%d", n, f.Diff.Omitted, *f.Added)
+	}
+}
+
 // A secret at or near a cut is never shown in part, wherever the cut is.
 func TestSecretsAtCutsAreRedacted(t *testing.T) {
 	pem := "-----BEGIN " + "RSA PRIVATE KEY-----\n" + strings.Repeat("MIIEowIBAAKCAQEA\n", 90) +

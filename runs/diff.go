@@ -25,36 +25,46 @@ func (f *FileDetail) SetDiff(diff string) {
 }
 
 // SetChange adds the replacement of a text by another one to the diff: their lines, but for
-// those at the beginning and the end that are the same.
+// those at the beginning and the end that are the same. Texts with a PEM block are shown whole:
+// without its first line the block would not be redacted.
 func (f *FileDetail) SetChange(old, replacement string) {
 	before, after := lines(old), lines(replacement)
+	shown := [2][]string{before, after}
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]
 	}
 	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
 		before, after = before[:len(before)-1], after[:len(after)-1]
 	}
-	var b strings.Builder
-	if f.Diff != nil {
-		b.WriteString(f.Diff.Head)
+	const pem = "-----BEGIN "
+	if !strings.Contains(old, pem) && !strings.Contains(replacement, pem) {
+		shown = [2][]string{before, after}
 	}
-	for _, side := range []struct {
+	var b strings.Builder
+	for i, side := range []struct {
 		sign  byte
-		lines []string
+		lines int
 		count **int
-	}{{'-', before, &f.Removed}, {'+', after, &f.Added}} {
-		for _, line := range side.lines {
+	}{{'-', len(before), &f.Removed}, {'+', len(after), &f.Added}} {
+		for _, line := range shown[i] {
 			b.WriteByte(side.sign)
 			b.WriteString(strings.TrimSuffix(line, "\n"))
 			b.WriteByte('\n')
 		}
-		n := len(side.lines)
+		n := side.lines
 		if *side.count != nil {
 			n += **side.count
 		}
 		*side.count = &n
 	}
-	f.Diff = Whole(b.String())
+	switch {
+	case f.Diff == nil:
+		f.Diff = Whole(b.String())
+	case len(f.Diff.Head) < DetailWindow:
+		f.Diff.Head += b.String()
+	default: // [Detail.Limit] needs no more
+		f.Diff.Omitted += b.Len()
+	}
 }
 
 // lines returns the lines of a text with their ends.
