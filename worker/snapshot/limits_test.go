@@ -125,6 +125,9 @@ func TestTheFirstSnapshotCounts(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	}
+	if all, err := filepath.Glob(filepath.Join(s.scratch, "git-*")); err != nil || len(all) != 1 {
+		t.Errorf("repositories are left: %v %v", all, err)
+	}
 }
 
 // The data directory of linesman may be in the work tree.

@@ -157,7 +157,7 @@ type repository struct {
 
 // create creates a scratch repository in scratch, with the objects of other repositories.
 func create(scratch, git string, p place, s settings, objects ...string) (*repository, error) {
-	dir, err := os.MkdirTemp(scratch, "git-")
+	dir, err := os.MkdirTemp(scratch, scratchPrefix)
 	if err != nil {
 		return nil, err
 	}

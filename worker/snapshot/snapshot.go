@@ -45,6 +45,9 @@ const (
 // stateFile is in the scratch directory, once that has a snapshot or the reason why not.
 const stateFile = "state.json"
 
+// scratchPrefix is the beginning of the names of scratch repositories.
+const scratchPrefix = "git-"
+
 // state is what the second snapshot needs of the first one.
 type state struct {
 	Reason runs.NoChanges `json:"reason,omitempty"` // why there is no snapshot
@@ -115,8 +118,8 @@ func pointer(file, prefix string) (string, error) {
 }
 
 // Take stores a snapshot of dir in scratch, a directory that it creates. Files below private
-// do not belong to the snapshot. If there can be no snapshot that is stored, too, and is no error.
-// A scratch directory that was completed before is kept.
+// do not belong to the snapshot. If there can be no snapshot the reason is stored, and the error is
+// the cause. A scratch directory that was completed before is kept.
 func Take(ctx context.Context, dir, scratch, private string) error {
 	if exists(filepath.Join(scratch, stateFile)) {
 		return nil
@@ -124,8 +127,12 @@ func Take(ctx context.Context, dir, scratch, private string) error {
 	if err := os.MkdirAll(scratch, 0o700); err != nil {
 		return err
 	}
+	clean(scratch, "") // what a worker that was killed has left
 	s := state{}
 	err := s.take(ctx, dir, scratch, private)
+	if err != nil {
+		clean(scratch, "")
+	}
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -159,6 +166,16 @@ func (s *state) take(ctx context.Context, dir, scratch, private string) (err err
 	s.Name = filepath.Base(r.dir)
 	s.Tree, err = r.snapshot(ctx)
 	return err
+}
+
+// clean removes the repositories in scratch but one. Each may have hundreds of megabytes.
+func clean(scratch, but string) {
+	all, _ := filepath.Glob(filepath.Join(literalGlob.Replace(scratch), scratchPrefix+"*")) // the pattern is valid
+	for _, dir := range all {
+		if dir != but {
+			_ = os.RemoveAll(dir) // the directory of the run is removed later
+		}
+	}
 }
 
 // Reason returns the reason of an error of this package.
@@ -203,6 +220,8 @@ func (s *state) diff(ctx context.Context, dir, scratch string) (d runs.Diff, err
 		return d, errors.New("the directory was moved")
 	}
 	before := filepath.Join(scratch, filepath.Base(s.Name))
+	clean(scratch, before) // what a worker that was killed has left
+	defer clean(scratch, before)
 	r, err := create(scratch, git, s.place, s.settings, filepath.Join(before, "objects"),
 		filepath.Join(s.Common, "objects"))
 	if err != nil {
