@@ -104,20 +104,28 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 	return t, nil
 }
 
-// aim returns the metadata of a task: what it is for. Nil: nothing is known.
+// aim returns the metadata of a task: what it is for, and what works on it, as far as that is known.
 func aim(v responder.View) map[string]any {
-	m := map[string]any{}
-	if v.Title != "" {
-		m["title"] = v.Title
+	run := responder.Summarize(v)
+	m := map[string]any{"agent": run.Agent}
+	for name, text := range map[string]string{
+		"title": run.Title, "agentVersion": run.Version, "model": run.Model, "workingDir": run.WorkingDir,
+	} {
+		if text != "" {
+			m[name] = text
+		}
 	}
-	if labels := v.Labels.Map(); labels != nil {
-		m["labels"] = labels
+	if run.Labels != nil {
+		m["labels"] = run.Labels
 	}
-	if v.Unseen {
+	if run.Tokens != nil {
+		m["tokens"] = run.Tokens
+	}
+	if run.Doing != nil {
+		m["doing"] = run.Doing
+	}
+	if run.Unseen {
 		m["unseen"] = true
-	}
-	if len(m) == 0 {
-		return nil
 	}
 	return m
 }

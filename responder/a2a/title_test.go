@@ -1,6 +1,10 @@
 package a2a_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/linesman/linesman/responder"
+)
 
 func TestTasksSayWhatTheyAreFor(t *testing.T) {
 	t.Parallel()
@@ -14,6 +18,15 @@ func TestTasksSayWhatTheyAreFor(t *testing.T) {
 	_, list := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{}}`, "A2A-Version", "1.0")
 	if got := list.Get("result.tasks.#.metadata.title").Raw; got != `["go","Ticket 42"]` {
 		t.Errorf("listed: %s in %.900s", got, list.Raw)
+	}
+	d.work("T-local-working").out(begins, turns)
+	d.await("T-local-working", func(v responder.View) bool { return v.Thread != "" })
+	_, list = d.post("/a2a", `{"jsonrpc":"2.0","id":2,"method":"ListTasks","params":{"status":"TASK_STATE_WORKING"}}`,
+		"A2A-Version", "1.0")
+	if got := list.Get("result.tasks.0.metadata"); got.Get("agent").String() != "codex" ||
+		got.Get("workingDir").String() != "/home/dev/project" || got.Get("doing.phase").String() != "thinking" ||
+		got.Get("tokens").Exists() {
+		t.Errorf("working: %s in %.900s", got, list.Raw)
 	}
 	if bad := d.send("message-with-bad-labels", "", `{"labels":{"linesman.a":"b"}}`); bad.Get("result.task.status.state").
 		String() != "TASK_STATE_REJECTED" {

@@ -131,14 +131,30 @@ type entryExt struct {
 	cloudExt
 }
 
-// aimExt says what a task is for.
+// aimExt says what a task is for, and what works on it. Of a task of Codex Cloud it has the first three.
 type aimExt struct {
 	Title  string            `json:"title,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Unseen bool              `json:"unseen,omitempty"` // it has ended, and its owner has not opened it
+
+	Agent   string      `json:"agent,omitempty"` // its kind
+	Version string      `json:"agent_version,omitempty"`
+	Model   string      `json:"model,omitempty"`
+	Dir     string      `json:"working_dir,omitempty"`
+	Tokens  *api.Tokens `json:"tokens,omitempty"` // so far; nil: unknown
+	Doing   *api.Doing  `json:"doing,omitempty"`  // nil: unknown, or not working
 }
 
-func aimOf(v *responder.View) aimExt { return aimExt{v.Title, v.Labels.Map(), v.Unseen} }
+func aimOf(v *responder.View) aimExt {
+	x := aimExt{Title: v.Title, Labels: v.Labels.Map(), Unseen: v.Unseen}
+	if responder.IsCloud(v.Row) {
+		return x
+	}
+	run := responder.Summarize(*v)
+	x.Agent, x.Version, x.Model, x.Dir = run.Agent, run.Version, run.Model, run.WorkingDir
+	x.Tokens, x.Doing = run.Tokens, run.Doing
+	return x
+}
 
 type queueEntry struct {
 	TaskID   string `json:"task_id"`
