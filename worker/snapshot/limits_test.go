@@ -43,6 +43,19 @@ func TestNoSnapshotHasAReason(t *testing.T) {
 			s.Fatal(err)
 		}
 	}
+	gone := func(s *stage) { // an index may have any number of names
+		s.commit()
+		blob := s.git("hash-object", "-w", "a.txt")
+		var all strings.Builder
+		for i := range 100_001 {
+			fmt.Fprintf(&all, "100644 %s\tgone/%d\n", blob, i)
+		}
+		cmd := exec.Command("git", "update-index", "--index-info")
+		cmd.Dir, cmd.Stdin = s.root, strings.NewReader(all.String())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.Fatalf("%v %s", err, out)
+		}
+	}
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	for _, test := range []struct {
@@ -54,6 +67,7 @@ func TestNoSnapshotHasAReason(t *testing.T) {
 		err    error
 	}{
 		{"too large", large, t.Context(), os.Getenv("PATH"), runs.TooLarge, snapshot.ErrTooLarge},
+		{"too many", gone, t.Context(), os.Getenv("PATH"), runs.TooLarge, snapshot.ErrTooLarge},
 		{"too slow", func(s *stage) { s.commit() }, late, os.Getenv("PATH"), runs.TooSlow, context.DeadlineExceeded},
 		{"no git", func(s *stage) { s.commit() }, t.Context(), t.TempDir(), runs.NoGit, snapshot.ErrNoGit},
 		{

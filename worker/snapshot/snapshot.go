@@ -36,8 +36,8 @@ var (
 
 // Limits of a snapshot.
 const (
-	maxFiles = 100_000   // files to read
-	maxBytes = 256 << 20 // bytes of them
+	maxFiles = 100_000   // files that differ from the index, or are marked in it
+	maxBytes = 256 << 20 // bytes of those that must be read
 	maxIndex = 256 << 20 // bytes of the index of the repository
 	maxState = 256 << 10 // bytes of the state file
 )

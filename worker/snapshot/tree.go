@@ -116,7 +116,13 @@ func (r *repository) changed(ctx context.Context) (*changed, error) {
 			return nil
 		}
 		seen = name
-		return c.add(r.root, name, links.behind(name))
+		if err := c.add(r.root, name, links.behind(name)); err != nil {
+			return err
+		}
+		if n := len(c.read) + len(c.gone) + len(c.assumed) + len(c.skipped); n > maxFiles || c.bytes > maxBytes {
+			return fmt.Errorf("%w: %d files, %d bytes", ErrTooLarge, n, c.bytes)
+		}
+		return nil
 	}, args...)
 	if err != nil {
 		return nil, err
@@ -149,9 +155,6 @@ func (c *changed) add(root, name string, behind bool) error {
 		return nil
 	}
 	c.read = append(c.read, name)
-	if len(c.read) > maxFiles || c.bytes > maxBytes {
-		return fmt.Errorf("%w: %d files, %d bytes", ErrTooLarge, len(c.read), c.bytes)
-	}
 	return nil
 }
 
