@@ -72,6 +72,9 @@ func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event)
 	if err != nil {
 		return nil, err
 	}
+	if q.Agent != "" && runs.CheckAgent(q.Agent) != nil {
+		return nil, api.Invalid(api.FieldAgent, "must be a kind of agent, or its short name")
+	}
 	for _, kind := range q.Kinds {
 		if !slices.Contains(api.EventKinds, kind) {
 			return nil, api.Invalid(api.FieldKinds, "must be one of "+strings.Join(api.EventKinds, ", "))

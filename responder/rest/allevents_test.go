@@ -107,7 +107,7 @@ func TestEventsOfAllRunsAreCompleteWhereverTheStreamIsCut(t *testing.T) {
 	if got := s.pagesOfAll("agent=claude_code"); len(got) != 0 {
 		t.Errorf("%d events of an agent without runs", len(got))
 	}
-	for _, wrong := range []string{"kind=no", "label=x", "after=-1", "limit=0", "run=none&label=%3D"} {
+	for _, wrong := range []string{"kind=no", "label=x", "after=-1", "limit=0", "run=none&label=%3D", "agent=*"} {
 		s.want(400, "GET", "/v1/events?"+wrong, "")
 	}
 }
