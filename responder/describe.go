@@ -24,7 +24,7 @@ func Summarize(v View) *api.Run {
 	if v.Tokens.Known {
 		r.Tokens = &api.Tokens{Input: v.Tokens.Input, Output: v.Tokens.Output}
 	}
-	if d := v.Doing; d.Phase != "" && v.State == runs.StateWorking {
+	if d := v.Doing; d.Phase != "" && !v.State.Final() {
 		r.Doing = &api.Doing{
 			Phase: d.Phase, Tool: d.Tool, Attempt: d.Attempt, Of: d.Of, NextAt: api.Time(d.Next), Since: api.Time(d.Since),
 		}

@@ -194,10 +194,10 @@ func (r Row) Silence(now int64) int64 {
 	return silent
 }
 
-// DoingText returns [Doing.Text] of a working run, and its silence: "thinking, silent for
-// 3m". It is "" if nothing is known, and for a run that is not working.
+// DoingText returns [Doing.Text] of a run that has begun and not ended, and its silence:
+// "thinking, silent for 3m". It is "" if nothing is known.
 func (r Row) DoingText(now int64) string {
-	if r.State != StateWorking {
+	if r.State != StateWorking && r.State != StateInputRequired {
 		return ""
 	}
 	d := r.Doing
