@@ -71,7 +71,7 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
-	id := runs.CloudID(time.Now().UnixMilli(), rand.Uint64())
+	id := runs.NewCloudID(time.Now().UnixMilli(), rand.Uint64())
 	hashed := q
 	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
 	done, err := s.once(ctx, q.Once, hashed, id, cloudLease, func(run string, again bool) (outcome, error) {

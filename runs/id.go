@@ -62,8 +62,13 @@ func NewID(unixMilli int64, random uint64) string {
 	return "T-local-" + sixDigits(random) + milliseconds(unixMilli)
 }
 
-// CloudID returns the id of a run in the cloud, like [NewID].
+// CloudID is [LocalID] for a run in the cloud.
 func CloudID(unixMilli int64, random uint64) string {
+	return "T-cloud-" + milliseconds(unixMilli) + sixDigits(random)
+}
+
+// NewCloudID is [NewID] for a run in the cloud.
+func NewCloudID(unixMilli int64, random uint64) string {
 	return "T-cloud-" + sixDigits(random) + milliseconds(unixMilli)
 }
 

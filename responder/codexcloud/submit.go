@@ -101,7 +101,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	// The caller may have disconnected: the task exists, so its run must, too.
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	run := cmp.Or(r.Run, runs.CloudID(s.At, rand.Uint64()))
+	run := cmp.Or(r.Run, runs.NewCloudID(s.At, rand.Uint64()))
 	s.Run, err = d.begin(write, run, s.At, runs.Start{
 		Source: "cloud", Title: runs.Title(r.Prompt), Governance: r.Governance,
 	}, submittedLine{
