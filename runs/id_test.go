@@ -135,7 +135,7 @@ func FuzzNames(f *testing.F) {
 
 // Neighbouring runs differ in the first characters of their ids, and ids are unique.
 func TestNeighbouringRunsDifferInTheFirstCharacters(t *testing.T) {
-	for name, id := range map[string]func(int64, uint64) string{"local": runs.NewID, "cloud": runs.CloudID} {
+	for name, id := range map[string]func(int64, uint64) string{"local": runs.NewID, "cloud": runs.NewCloudID} {
 		const prefix = len("T-local-")
 		a, b := id(1_700_000_000_000, 1), id(1_700_000_000_001, 36*36*36*36*36+1)
 		if a[prefix] == b[prefix] {
