@@ -205,6 +205,7 @@ func (h *house) answers(t *testing.T, p *place) {
 	add("the same events as a stream", of("/events", nil, sse...))
 	add("the same events as AdCP", of("/events?limit=1000", nil, adcp...))
 	add("GET /v1/runs", asking{"GET", "/v1/runs", "", nil, nil})
+	add("GET /v1/events", asking{"GET", "/v1/events?limit=1000", "", nil, nil})
 	add("GetTask of A2A, with its history", a2a("GetTask", `{"id":"kept","historyLength":100}`))
 	add("ListTasks of A2A", a2a("ListTasks", `{"includeArtifacts":true}`))
 	add("results of MCP with output", tool)
