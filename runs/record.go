@@ -46,6 +46,7 @@ const (
 
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
+	maxCallShown   = 32       // bytes of JSON of the name of a listed call for people
 	maxFinalEscape = 17 << 10 // bytes of JSON of the final text
 
 	// A governance token with a longer JSON form shortens the final text.
@@ -389,7 +390,7 @@ func (r *Record) openCall(c Call, at int64) {
 	if bounds.StringSize(c.Name) > maxCallField {
 		c.Name = ""
 	}
-	if bounds.StringSize(c.Shown) > maxCallField {
+	if bounds.StringSize(c.Shown) > maxCallShown {
 		c.Shown = ""
 	}
 	r.OpenCalls = append(r.OpenCalls, c)

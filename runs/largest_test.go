@@ -1,0 +1,59 @@
+package runs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// A record in which every part has its largest size has at most MaxRecord bytes.
+func TestTheLargestRecordFits(t *testing.T) {
+	quotes := strings.Repeat(`"`, 100_000) // of two bytes each
+	labels := map[string]string{}
+	for i := range runs.MaxLabels {
+		labels[quotes[:runs.MaxLabelKey-2]+fmt.Sprintf("%02d", i)] = quotes[:runs.MaxLabelValue]
+	}
+	r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
+	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
+		Source: "queue", Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040], Labels: labels,
+		Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q", 60), Model: quotes[:63],
+		Governance: strings.Repeat("g", runs.MaxGovernance),
+	})})
+	findings := runs.Findings{
+		Failed: true, Line: quotes[:300], ErrorType: quotes[:80],
+		Tests: &runs.Tests{Passed: 1 << 60, Failed: 1 << 60, Skipped: 1 << 60},
+	}
+	for i := range 10 {
+		findings.Tests.FailedTests = append(findings.Tests.FailedTests, quotes[:62]+fmt.Sprint(i))
+		findings.Locations = append(findings.Locations, runs.Location{File: quotes[:200] + fmt.Sprint(i), Line: 1 << 30})
+	}
+	long := func(i int) string { return "a" + fmt.Sprintf("%061d", i) }
+	for i := range 60 {
+		f := runs.Facts{
+			Opened: runs.Call{ID: long(i), Kind: long(i), Name: long(i), Shown: long(i), Phase: runs.AwaitingInput},
+			Thread: quotes[:511], Command: &findings, Models: largestModels(), Version: long(i)[:40],
+			Drift: []runs.Unknown{{What: runs.DriftProtocol, Name: long(i)}},
+			Usage: &runs.Usage{
+				Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62, ReasoningOutput: 1 << 62,
+			},
+			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30, Next: 1 << 62},
+		}
+		for j := range 20 {
+			f.Edits = append(f.Edits, runs.Edit{Path: fmt.Sprint(i, j) + quotes[:100]})
+		}
+		r.Line(f, 1<<62)
+	}
+	r.Entry(runs.Entry{Kind: runs.Note, Time: 1 << 62, Body: []byte(
+		`{"reason":"diff","diff":{"part":1,"files":4611686018427387904,"added":4611686018427387904,` +
+			`"removed":4611686018427387904}}`)})
+	r.Final(quotes)
+	for _, token := range []string{"unknown", "text_output", "tool_call", "tool_result", "status", "error"} {
+		r.Events[token] = 1 << 62
+	}
+	r.Seq = 1<<64 - 1
+	if n := len(r.JSON()); n > runs.MaxRecord || n < runs.MaxRecord*9/10 {
+		t.Errorf("the largest record has %d bytes", n)
+	}
+}
