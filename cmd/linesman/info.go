@@ -110,7 +110,7 @@ func (c *tokenCreateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.print(map[string]any{"name": c.Name, "scopes": scopes, "token": token}, func() error {
+	return a.print(map[string]any{"name": c.Name, "scopes": scopes.Names(), "token": token}, func() error {
 		_, err := fmt.Fprintln(a.stdout, token)
 		return err
 	})
