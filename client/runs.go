@@ -43,21 +43,14 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	return run, nil
 }
 
-// endLag is how long [Client.EndSoon] waits for the record of a run.
+// endLag is how long [Client.SeenSoon] waits for the record of a run.
 const endLag = 2 * time.Second
-
-// EndSoon waits until the record of a run says that it has ended, at most 2 s: the record
-// follows the completion. Requests about the run then have its end.
-func (c *Client) EndSoon(ctx context.Context, run string) error {
-	ctx, cancel := context.WithTimeout(ctx, endLag)
-	defer cancel()
-	_, err := c.Wait(ctx, run, nil)
-	return err
-}
 
 // SeenSoon is [Client.Seen] of a run whose agent has ended: its record may follow.
 func (c *Client) SeenSoon(ctx context.Context, run string) error {
-	if err := c.EndSoon(ctx, run); err != nil {
+	ended, cancel := context.WithTimeout(ctx, endLag)
+	defer cancel()
+	if _, err := c.Wait(ended, run, nil); err != nil {
 		return err
 	}
 	return c.Seen(ctx, run)

@@ -75,9 +75,6 @@ func (a *attended) drive(
 		if cause := context.Cause(ctx); err == nil && cause != nil {
 			err = fmt.Errorf("run %s: its events are stored later: %w", a.id, cause)
 		}
-		if err == nil {
-			_ = a.Client().EndSoon(ctx, a.id) // so that the next command finds a run that has ended
-		}
 	case <-time.After(local.MaxOutage):
 		err = fmt.Errorf("run %s: its events are not complete %v after its end: is a normalizer running?", a.id,
 			local.MaxOutage)

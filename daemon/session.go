@@ -232,7 +232,6 @@ func Pipe(ctx context.Context, c Config, in io.Reader, spec worker.Spec, wait bo
 			return "", err
 		}
 	}
-	_ = s.Client().EndSoon(ctx, run) // so that the next command finds a run that has ended
 	return run, ctx.Err()
 }
 

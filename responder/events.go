@@ -130,9 +130,9 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 // settleTime is how long a request waits for the record of a run whose completion is stored.
 const settleTime = 5 * time.Second
 
-// settled is Look for a request that needs a run that has ended. The record of a run follows
-// its completion after a moment: settled waits for it.
-func (s *Service) settled(ctx context.Context, run string) (View, error) {
+// Settled is Look for a request that needs a run that has ended. The record of a run follows
+// its completion after a moment: Settled waits for it.
+func (s *Service) Settled(ctx context.Context, run string) (View, error) {
 	v, err := s.Look(ctx, run)
 	if err != nil || over(v) {
 		return v, err

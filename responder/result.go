@@ -44,7 +44,7 @@ type Result struct {
 // Result reads the result of a run. The error is [api.NotEnded] for a run that has
 // not ended, and [api.NotFound] for an unknown run.
 func (s *Service) Result(ctx context.Context, run string, q api.ResultRequest) (*Result, error) {
-	v, err := s.settled(ctx, run)
+	v, err := s.Settled(ctx, run)
 	if err != nil {
 		return nil, err
 	}

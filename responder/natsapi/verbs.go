@@ -212,7 +212,7 @@ func (s verbs) status(ctx context.Context, q api.RunRequest) (*api.Run, error) {
 }
 
 func (s verbs) describe(ctx context.Context, q api.RunRequest) (*api.Run, error) {
-	v, err := s.Look(ctx, q.Run)
+	v, err := s.Settled(ctx, q.Run)
 	if err != nil {
 		return nil, err
 	}
