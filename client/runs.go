@@ -10,7 +10,7 @@ import (
 )
 
 // SubmitRun is [Client.Submit], and returns the queued run. If its state cannot be read, only
-// what the submission told is in it: the task was accepted nevertheless.
+// what the answer to the submission says is in it: the task was accepted nevertheless.
 func (c *Client) SubmitRun(ctx context.Context, q api.Submission) (*api.Run, error) {
 	done, err := c.Submit(ctx, q)
 	if err != nil {

@@ -84,19 +84,27 @@ func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event)
 	if agent == "" && len(q.Kinds) == 0 && len(labels) == 0 {
 		return nil, nil
 	}
+	gone := map[string]bool{} // runs without a record
 	return func(ctx context.Context, e runs.Event) (bool, error) {
 		if agent != "" && e.Agent != agent || len(q.Kinds) > 0 && !slices.Contains(q.Kinds, e.Token) {
 			return false, nil
 		}
-		return s.labelled(ctx, e.Run, labels)
+		return s.labelled(ctx, e.Run, labels, gone)
 	}, nil
 }
 
+// maxGone is the maximum number of runs without a record that a reading remembers.
+const maxGone = 10_000
+
 // labelled reports whether a run has labels. The record of a new run is stored after its
-// first events: then it waits for it. A run without a record has no labels.
-func (s *Service) labelled(ctx context.Context, run string, labels [][2]string) (bool, error) {
-	if len(labels) == 0 {
+// first events: then it waits for it. A run without a record has no labels: gone remembers
+// those, because each of them needs a request.
+func (s *Service) labelled(ctx context.Context, run string, labels [][2]string, gone map[string]bool) (bool, error) {
+	switch {
+	case len(labels) == 0:
 		return true, nil
+	case gone[run]:
+		return false, nil
 	}
 	for end := time.Now().Add(s.cfg.Patience); ; {
 		if v, ok := s.table.Get(run); ok {
@@ -105,6 +113,10 @@ func (s *Service) labelled(ctx context.Context, run string, labels [][2]string) 
 		_, err := s.table.Look(ctx, run)
 		switch {
 		case errors.Is(err, runs.ErrNoRun):
+			if len(gone) == maxGone {
+				clear(gone)
+			}
+			gone[run] = true
 			return false, nil
 		case err != nil:
 			return false, s.explain("look up a run", err)

@@ -35,7 +35,7 @@ type Reader struct {
 	subject string
 	from    uint64        // next sequence to read, 1 or more
 	live    string        // subject on which the server republishes what is stored
-	wake    *nats.Conn    // that hears live; nil: that of js
+	wake    *nats.Conn    // that subscribes to live; nil: that of js
 	poll    time.Duration // longest interval of polls while nothing arrives; 0: 8 s
 	single  bool          // a stream that was replaced ends the reading, with ErrReplaced
 	open    func(from uint64, patience time.Duration) source
