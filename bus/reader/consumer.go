@@ -85,14 +85,26 @@ func (c *consumer) take(m jetstream.Msg) (*jetstream.RawStreamMsg, error) {
 	}, nil
 }
 
+// turn waits for a turn of [Reader.Turns], which ends with done.
+func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
+	if turns == nil {
+		return func() {}, nil
+	}
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // fetch returns the next batch. Between batches nothing is in flight.
 func (c *consumer) fetch(ctx context.Context) (messages []*jetstream.RawStreamMsg, more bool, err error) {
-	select {
-	case c.turns <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false, ctx.Err()
+	done, err := turn(ctx, c.turns)
+	if err != nil {
+		return nil, false, err
 	}
-	defer func() { <-c.turns }()
+	defer done()
 	want := int(min(c.pending, uint64(c.batch)))
 	batch, err := c.on.Fetch(want, jetstream.FetchMaxWait(c.patience))
 	if err != nil {
