@@ -109,14 +109,19 @@ type Bus struct {
 	jsPub  jetstream.JetStream
 	log    *zap.Logger
 	denied denials
-	since  atomic.Int64 // when the current inside connection was established, Unix nanoseconds
+	turns  chan struct{} // of readers of raw logs: [reader.Reader.Turns]
+	since  atomic.Int64  // when the current inside connection was established, Unix nanoseconds
 }
+
+// maxTurns is how many readers of raw logs request a batch at the same time. A batch has 16
+// entries, typically of at most 64 KiB; the embedded server buffers 16 MiB for a connection.
+const maxTurns = 8
 
 // Connect connects to the inside account and, unless public is the zero Login, to the
 // public one; otherwise both are the same. It does not wait for a server: if none can
 // be reached, it returns ErrUnreachable. Afterwards it reconnects without a limit.
 func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
-	b := &Bus{Names: names, log: log.Named("bus")}
+	b := &Bus{Names: names, log: log.Named("bus"), turns: make(chan struct{}, maxTurns)}
 	b.since.Store(time.Now().UnixNano())
 	var err error
 	if b.inside, err = b.dial(ctx, inside); err != nil {

@@ -20,7 +20,7 @@ func (b *Bus) Entries(ctx context.Context, agent, run string, from uint64, follo
 	each func(seq uint64, e runs.Entry) error) error {
 	subject := b.RawSubject(agent, run)
 	r := reader.NewTail(b.js, b.Raw(), subject, b.public, b.liveSubject(b.EventSubject(agent, run, "*")), max(from, 1))
-	r.Log = b.log
+	r.Log, r.Turns = b.log, b.turns
 	pass := func(m *jetstream.RawStreamMsg) error {
 		e, ok := DecodeEntry(m.Header, m.Data)
 		if !ok {

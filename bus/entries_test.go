@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,5 +165,34 @@ func TestFollowerOfEntriesEnds(t *testing.T) {
 		}
 	case <-time.After(time.Minute):
 		t.Error("it follows a stream that is gone")
+	}
+}
+
+// Many readers of a long log do not request more than the server buffers for a connection,
+// which would end it.
+func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	const entries = 48
+	for range entries {
+		m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: nats.Header{}, Data: make([]byte, 64<<10)}
+		if _, err := b.JetStream().PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	responder := bustest.Connect(t, s, embedded.ResponderUser)
+	var all sync.WaitGroup
+	for range 128 {
+		all.Go(func() {
+			got := 0
+			err := responder.Entries(t.Context(), "codex", "a", 1, false, func(uint64, runs.Entry) error { got++; return nil })
+			if err != nil || got != entries {
+				t.Errorf("got %d of %d entries, %v", got, entries, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := responder.JetStream().Conn().Stats().Reconnects; n > 0 {
+		t.Errorf("the connection was lost %d times", n)
 	}
 }

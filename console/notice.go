@@ -92,6 +92,9 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 		t.stderr(b, d.Stderr)
 	}
 	facts := []string{v.done.short()}
+	if d.Text != nil {
+		facts[0] = "failed: " + Safe(d.Text.Head)
+	}
 	took := v.Time.UnixMilli() - int64(t.first)
 	switch {
 	case t.run == nil || t.run.StartedAt == 0:

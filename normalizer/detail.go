@@ -226,14 +226,25 @@ func (d *detailer) errOut(offset int64, b []byte) {
 	d.stderr = append(d.stderr[:0], d.stderr[max(len(d.stderr)-maxStderr, 0):]...)
 }
 
-// completion returns the detail of the completion; nil: none. A nil detailer has none.
-func (d *detailer) completion() *runs.Detail {
-	if d == nil || len(d.stderr) == 0 {
+// completion returns the detail of the completion of a run that linesman ended, or whose agent
+// did not start: why, and the end of stderr; nil: none. A nil detailer has none.
+func (d *detailer) completion(r *runs.Record, reason runs.Reason) *runs.Detail {
+	if d == nil {
 		return nil
+	}
+	var why *runs.Excerpted
+	switch reason {
+	case runs.ReasonSpawn, runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool, runs.ReasonLost:
+		if r.State != runs.StateCancelled {
+			why = runs.Whole(r.Why())
+		}
+	}
+	if len(d.stderr) == 0 {
+		return d.limited(&runs.Detail{Text: why})
 	}
 	stderr := runs.Whole(string(d.stderr))
 	if omitted := d.stderrEnd - int64(len(d.stderr)); omitted > 0 {
 		stderr = &runs.Excerpted{Tail: stderr.Head, Omitted: int(omitted)}
 	}
-	return d.limited(&runs.Detail{Stderr: stderr})
+	return d.limited(&runs.Detail{Stderr: stderr, Text: why})
 }

@@ -118,6 +118,21 @@ func TestTheEndOfStderrIsADetailOfTheCompletion(t *testing.T) {
 	}
 }
 
+// The owner of a run sees why linesman ended it, or could not start its agent; the event has
+// only the kind of the failure.
+func TestTheReasonOfAFailureIsADetailOfTheCompletion(t *testing.T) {
+	for exit, want := range map[string]string{
+		`{"reason":"spawn","spawn":"refused","why":"/etc is outside of work.roots"}`: "/etc is outside of work.roots",
+		`{"reason":"idle"}`: "the agent was silent for longer than the idle limit",
+		`{"reason":"hard"}`: "the run took longer than the hard limit",
+		`{"reason":"lost"}`: "it is not known how the agent ended",
+	} {
+		r := newDetailed(codex.Backend{})
+		r.exit(exit)
+		expectDetails(t, r.got, fmt.Sprintf(`0.2 completion {"text":{"head":%q}}`, want))
+	}
+}
+
 // A fold that is restored reads again what was written to stderr before.
 func TestStderrIsReadAgainAfterRestore(t *testing.T) {
 	r := newDetailed(codex.Backend{})

@@ -56,7 +56,7 @@ func (f *Fold) end(exit runs.Exit) {
 	}
 	f.entryMessages++
 	f.pos.Line, f.pos.Part = 0, f.entryMessages
-	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: body, Detail: f.details.completion()})
+	f.emit(Message{Pos: f.pos, Token: CompletionToken, Body: body, Detail: f.details.completion(f.Record, exit.Reason)})
 	f.release()
 }
 

@@ -26,6 +26,7 @@ type DetailFold interface {
 // Limits of details.
 const (
 	maxFolds      = 256       // concurrent ones; further ones are [api.TooMany]
+	maxReading    = 8         // that read stored entries at the same time; others wait for their turn
 	maxHeld       = 128 << 20 // bytes of unfinished lines of all folds
 	minHeld       = 1 << 20   // a fold with less is never refused because of maxHeld
 	maxRing       = 4 << 20   // bytes of the newest items
@@ -76,6 +77,7 @@ type Details struct {
 	service *Service
 	view    View
 	free    func()
+	turned  bool   // it has its turn
 	wait    bool   // the run has not ended
 	end     uint64 // newest entry when it was opened; 0: none is left
 	last    int    // begin with so many of the newest items; 0: with the first
@@ -155,13 +157,35 @@ func (d *Details) Each(ctx context.Context, follow bool, each func(api.DetailIte
 	if d.last > 0 {
 		newest := ring{items: d.last, bytes: maxRing}
 		d.last = 0
-		err := d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
+		err := d.inTurn(ctx, func() error {
+			return d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
+		})
 		if err != nil {
 			return err
 		}
 		d.queue = newest.all
 	}
 	return d.read(ctx, follow, each, d.fold.Done)
+}
+
+// inTurn calls read, which passes no item to a client: a slow client would keep the turn. A
+// burst of requests is served a few at a time, so that the first ones are answered while the
+// others wait; if all of them read at once, none would be in time.
+func (d *Details) inTurn(ctx context.Context, read func() error) error {
+	if d.turned {
+		return read()
+	}
+	select {
+	case d.service.reading <- struct{}{}:
+	case <-ctx.Done():
+		return tooManyDetails()
+	}
+	d.turned = true
+	defer func() {
+		d.turned = false
+		<-d.service.reading
+	}()
+	return read()
 }
 
 // read is Each without the newest items. It ends after an entry if stop reports true.

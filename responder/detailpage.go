@@ -32,7 +32,7 @@ func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes 
 		return nil
 	}
 	if !d.Ended {
-		err = d.Each(ctx, false, add)
+		err = d.inTurn(ctx, func() error { return d.Each(ctx, false, add) })
 		if err == nil && size == 0 && q.Wait > 0 {
 			err = d.await(ctx, time.Duration(q.Wait)*time.Second, add, func() bool { return size > 0 || d.fold.Done() })
 		}

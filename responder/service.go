@@ -129,9 +129,11 @@ type Service struct {
 	table *runtable.Table
 	cloud *cloudIndex
 
-	folds *Slots       // a slot for each fold with details
-	held  atomic.Int64 // bytes that they hold
-	kept  keptDetails
+	folds *Slots // a slot for each fold with details
+	// reading has an element for each fold that reads stored entries
+	reading chan struct{}
+	held    atomic.Int64 // bytes that they hold
+	kept    keptDetails
 }
 
 // View is the row of a run; see [runtable.View].
@@ -149,7 +151,7 @@ func New(cfg Config) *Service {
 	})
 	return &Service{
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(),
-		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)),
+		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
 	}
 }
 

@@ -174,6 +174,9 @@ var (
 	}
 )
 
+// Why describes the reason of the final state, for people. It may name directories.
+func (r *Record) Why() string { return r.reasonText() }
+
 // reasonText describes the reason of the final state, for people.
 func (r *Record) reasonText() string {
 	text := reasonTexts[r.Reason]

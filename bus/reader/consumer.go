@@ -15,13 +15,16 @@ import (
 // allow no direct gets. A consumer may stall without an error, on a node that failed or
 // lags; messages may be lost; and an idle consumer expires. Then it is replaced.
 func NewConsumer(js jetstream.JetStream, stream, subject string, batch int, from uint64) *Reader {
-	return &Reader{
+	r := &Reader{
 		js: js, stream: stream, subject: subject, from: from, Log: zap.NewNop(),
-		open: func(from uint64, patience time.Duration) source {
-			return &consumer{js: js, stream: stream, subject: subject, from: from, batch: batch, patience: patience}
-		},
 		fit: func(*jetstream.StreamInfo) error { return nil },
 	}
+	r.open = func(from uint64, patience time.Duration) source {
+		return &consumer{
+			js: js, stream: stream, subject: subject, from: from, batch: batch, patience: patience, turns: r.Turns,
+		}
+	}
+	return r
 }
 
 // consumer is a source that reads with one consumer.
@@ -32,17 +35,22 @@ type consumer struct {
 	from     uint64
 	batch    int
 	patience time.Duration // for the next message
+	turns    chan struct{} // of [Reader.Turns]; nil: messages are requested ahead
 
 	on       jetstream.Consumer
 	messages jetstream.MessagesContext
 	count    uint64 // of delivered messages
+	pending  uint64 // messages after those
 }
 
 func (c *consumer) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error) {
-	if c.messages == nil {
+	if c.on == nil {
 		if more, err := c.start(ctx); !more || err != nil {
 			return nil, false, err
 		}
+	}
+	if c.turns != nil {
+		return c.fetch(ctx)
 	}
 	soon, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
@@ -55,16 +63,71 @@ func (c *consumer) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, e
 	case err != nil: // nothing came in time, or the client gave up the consumer
 		return nil, false, fmt.Errorf("%w: %w", errUnanswered, err)
 	}
-	meta, err := m.Metadata()
+	raw, err := c.take(m)
 	if err != nil {
 		return nil, false, err
 	}
-	if c.count++; meta.Sequence.Consumer != c.count { // a message was lost
-		return nil, false, errUnanswered
+	return []*jetstream.RawStreamMsg{raw}, c.pending > 0, nil
+}
+
+// take returns a message, unless one before it was lost.
+func (c *consumer) take(m jetstream.Msg) (*jetstream.RawStreamMsg, error) {
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, err
 	}
-	return []*jetstream.RawStreamMsg{{
+	if c.count++; meta.Sequence.Consumer != c.count {
+		return nil, errUnanswered
+	}
+	c.pending = meta.NumPending
+	return &jetstream.RawStreamMsg{
 		Subject: m.Subject(), Sequence: meta.Sequence.Stream, Header: m.Headers(), Data: m.Data(), Time: meta.Timestamp,
-	}}, meta.NumPending > 0, nil
+	}, nil
+}
+
+// turn waits for a turn of [Reader.Turns], which ends with done.
+func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
+	if turns == nil {
+		return func() {}, nil
+	}
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// fetch returns the next batch. Between batches nothing is in flight.
+func (c *consumer) fetch(ctx context.Context) (messages []*jetstream.RawStreamMsg, more bool, err error) {
+	done, err := turn(ctx, c.turns)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
+	want := int(min(c.pending, uint64(c.batch)))
+	batch, err := c.on.Fetch(want, jetstream.FetchMaxWait(c.patience))
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", errUnanswered, err)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return messages, false, ctx.Err()
+		case m, ok := <-batch.Messages():
+			if !ok { // all have come, or the others did not in time
+				if len(messages) < want {
+					return messages, false, errUnanswered
+				}
+				return messages, c.pending > 0, nil
+			}
+			raw, err := c.take(m)
+			if err != nil {
+				return messages, false, err
+			}
+			messages = append(messages, raw)
+		}
+	}
 }
 
 // start creates the consumer, and reports whether it has messages.
@@ -75,6 +138,9 @@ func (c *consumer) start(ctx context.Context) (more bool, err error) {
 	})
 	if err != nil || c.on.CachedInfo().NumPending == 0 {
 		return false, err
+	}
+	if c.pending = c.on.CachedInfo().NumPending; c.turns != nil {
+		return true, nil
 	}
 	c.messages, err = c.on.Messages(jetstream.PullMaxMessagesWithBytesLimit(c.batch, PullBytes))
 	return true, err

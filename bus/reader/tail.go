@@ -21,7 +21,7 @@ func NewTail(js jetstream.JetStream, stream, subject string, wake *nats.Conn, li
 	r.live, r.wake, r.poll, r.single = live, wake, 2*time.Second, true
 	byConsumer := r.open
 	r.open = func(from uint64, patience time.Duration) source {
-		return &tail{js: js, stream: stream, subject: subject, from: from, open: func(from uint64) source {
+		return &tail{js: js, stream: stream, subject: subject, from: from, turns: r.Turns, open: func(from uint64) source {
 			return byConsumer(from, patience)
 		}}
 	}
@@ -39,6 +39,7 @@ type tail struct {
 	subject string
 	from    uint64
 	open    func(from uint64) source
+	turns   chan struct{} // of [Reader.Turns]
 
 	on   jetstream.Stream
 	gets int
@@ -74,6 +75,11 @@ func (t *tail) get(ctx context.Context) (m *jetstream.RawStreamMsg, err error) {
 			return nil, err
 		}
 	}
+	done, err := turn(ctx, t.turns)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	err = retryLost(ctx, t.js.Conn(), func(ctx context.Context) error {
 		m, err = t.on.GetMsg(ctx, t.from, jetstream.WithGetMsgSubject(t.subject))
 		return err
