@@ -294,3 +294,21 @@ func TestPausedTextIsShown(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// The last row has the reason that the owner may see, in the place of the words of the event.
+func TestTheLastRowHasTheReasonOfAFailure(t *testing.T) {
+	s := &script{agent: "codex"}
+	s.add("completion", `{"agent_kind":"codex","status":null,"final_text":null,"error":{"kind":"backend",`+
+		`"message":"codex backend error: could not be started (details redacted when unsafe)"}}`,
+		&runs.Detail{Text: whole("the agent's program was not found\x1b[2J")})
+	var out strings.Builder
+	line := NewTimeline(&out, func(string) string { return "" }, TimelineOptions{})
+	for _, item := range s.items {
+		if err := line.Write(item); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "■ failed: the agent's program was not found\\x1b[2J, took 0s\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}

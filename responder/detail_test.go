@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -375,5 +377,49 @@ func TestPagesOfDetailsReadEachEntryOnce(t *testing.T) {
 	}
 	if pages < all-1 || c.entries != entries {
 		t.Errorf("%d pages of %d items read %d of %d entries", pages, all, c.entries, entries)
+	}
+}
+
+// crowded counts the readings of logs at the same time.
+type crowded struct {
+	responder.Streams
+	now, most atomic.Int32
+}
+
+func (c *crowded) Entries(ctx context.Context, agent, run string, from uint64, follow bool,
+	each func(seq uint64, e runs.Entry) error) error {
+	for n := c.now.Add(1); ; {
+		if most := c.most.Load(); n <= most || c.most.CompareAndSwap(most, n) {
+			break
+		}
+	}
+	defer c.now.Add(-1)
+	return c.Streams.Entries(ctx, agent, run, from, follow, each)
+}
+
+// A burst of requests for pages is served a few at a time, and each of them has an answer.
+func TestPagesOfDetailsAreReadInTurns(t *testing.T) {
+	t.Parallel()
+	c := &crowded{}
+	s := detailed(t, func(cfg *responder.Config) { c.Streams, cfg.Streams = cfg.Streams, c })
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 100).Exit(0)
+	want := len(details(t, s.Service, "one", "", false))
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			p, err := s.Service.DetailPage(t.Context(), api.DetailRequest{Run: "one", Last: i % 2 * 1000}, 1<<20)
+			if err != nil || len(p.Items) != want {
+				t.Errorf("got %d items, %v; want %d", len(p.Items), err, want)
+			}
+		})
+	}
+	all.Wait()
+	if most := c.most.Load(); most > 8 {
+		t.Errorf("%d readings at the same time, want at most 8", most)
+	}
+	waits, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Service.DetailPage(waits, api.DetailRequest{Run: "one"}, 1<<20); err == nil {
+		t.Error("a request that is gone has an answer")
 	}
 }
