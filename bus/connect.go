@@ -110,6 +110,7 @@ type Bus struct {
 	log    *zap.Logger
 	denied denials
 	turns  chan struct{} // of readers of raw logs: [reader.Reader.Turns]
+	output chan struct{} // of requests for output: each asks for several messages, one after the other
 	since  atomic.Int64  // when the current inside connection was established, Unix nanoseconds
 }
 
@@ -121,7 +122,9 @@ const maxTurns = 8
 // public one; otherwise both are the same. It does not wait for a server: if none can
 // be reached, it returns ErrUnreachable. Afterwards it reconnects without a limit.
 func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
-	b := &Bus{Names: names, log: log.Named("bus"), turns: make(chan struct{}, maxTurns)}
+	b := &Bus{Names: names, log: log.Named("bus"), turns: make(chan struct{}, maxTurns),
+		output: make(chan struct{}, maxTurns),
+	}
 	b.since.Store(time.Now().UnixNano())
 	var err error
 	if b.inside, err = b.dial(ctx, inside); err != nil {

@@ -174,25 +174,43 @@ func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	const entries = 48
-	for range entries {
-		m := &nats.Msg{Subject: b.RawSubject("codex", "a"), Header: nats.Header{}, Data: make([]byte, 64<<10)}
-		if _, err := b.JetStream().PublishMsg(t.Context(), m); err != nil {
+	raw, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range entries {
+		e := runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(i) * runs.MaxChunk, Body: make([]byte, runs.MaxChunk)}
+		if err := raw.Append(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	responder := bustest.Connect(t, s, embedded.ResponderUser)
-	var all sync.WaitGroup
-	for range 128 {
-		all.Go(func() {
-			got := 0
-			err := responder.Entries(t.Context(), "codex", "a", 1, false, func(uint64, runs.Entry) error { got++; return nil })
-			if err != nil || got != entries {
-				t.Errorf("got %d of %d entries, %v", got, entries, err)
+	for name, read := range map[string]func(b *bus.Bus) (int, error){
+		"entries": func(b *bus.Bus) (got int, err error) {
+			err = b.Entries(t.Context(), "codex", "a", 1, false, func(_ uint64, e runs.Entry) error {
+				got += len(e.Body)
+				return nil
+			})
+			return got, err
+		},
+		"output": func(b *bus.Bus) (int, error) {
+			_, data, err := b.OutputAt(t.Context(), "codex", "a", runs.Out, 0, entries*runs.MaxChunk)
+			return len(data), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			responder := bustest.Connect(t, s, embedded.ResponderUser)
+			var all sync.WaitGroup
+			for range 128 {
+				all.Go(func() {
+					if got, err := read(responder); err != nil || got != entries*runs.MaxChunk {
+						t.Errorf("got %d of %d bytes, %v", got, entries*runs.MaxChunk, err)
+					}
+				})
+			}
+			all.Wait()
+			if n := responder.JetStream().Conn().Stats().Reconnects; n > 0 {
+				t.Errorf("the connection was lost %d times", n)
 			}
 		})
-	}
-	all.Wait()
-	if n := responder.JetStream().Conn().Stats().Reconnects; n > 0 {
-		t.Errorf("the connection was lost %d times", n)
 	}
 }

@@ -26,6 +26,11 @@ const (
 // from the run's record, tells whether there is stderr output.
 func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr bool) (
 	stdout, stderr runs.Excerpt, err error) {
+	free, err := b.outputTurn(ctx)
+	if err != nil {
+		return stdout, stderr, err
+	}
+	defer free()
 	subject := b.RawSubject(agent, run)
 	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
@@ -37,7 +42,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 	}
 	o := &outputs{hasErr: hasErr, newest: newest.Sequence, out: ends{limit: limit}, errs: ends{limit: limit}}
 	read := func(from uint64, entries int) error {
-		r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
+		r := b.rawReader(subject, from)
 		return r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
 			o.add(m)
 			if entries--; o.out.begun() || o.errs.begun() {
@@ -63,6 +68,26 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 		done = from == o.first || o.bytes >= maxOutputBytes || o.ended()
 	}
 	return o.out.excerpt(), o.errs.excerpt(), nil
+}
+
+// outputTurn waits until fewer than maxTurns requests for output are being answered. Each
+// message of theirs may have 64 KiB, and a server closes a connection on which more is
+// requested than it buffers.
+func (b *Bus) outputTurn(ctx context.Context) (free func(), err error) {
+	select {
+	case b.output <- struct{}{}:
+		return func() { <-b.output }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// rawReader returns a reader of the raw log of a run. All of them take turns, so that many
+// requests for output cannot end the connection.
+func (b *Bus) rawReader(subject string, from uint64) *reader.Reader {
+	r := reader.NewConsumer(b.js, b.Raw(), subject, 16, from)
+	r.Turns = b.turns
+	return r
 }
 
 // outputs collects both streams of the output of a run.
@@ -240,6 +265,11 @@ func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end
 // are none after the offset.
 func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64,
 	limit int) (at int64, data []byte, err error) {
+	free, err := b.outputTurn(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer free()
 	stream, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return 0, nil, err
@@ -254,7 +284,7 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 		return 0, nil, err
 	}
 	at = offset
-	r := reader.NewConsumer(b.js, b.Raw(), subject, 64, from)
+	r := b.rawReader(subject, from)
 	err = r.UpTo(ctx, stream.CachedInfo(), newest.Sequence, func(m *jetstream.RawStreamMsg) error {
 		e, ok := DecodeEntry(m.Header, m.Data)
 		if !ok || e.Kind != kind {
