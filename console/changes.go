@@ -146,16 +146,7 @@ func (t *Timeline) diff(b *strings.Builder, diff *runs.Excerpted) {
 		lines = append(lines[:diffShown], fmt.Sprintf("… %d more lines", more))
 	}
 	for _, line := range lines {
-		color := ""
-		switch {
-		case strings.HasPrefix(line, "+"):
-			color = Green
-		case strings.HasPrefix(line, "-"):
-			color = Red
-		case strings.HasPrefix(line, "@@"):
-			color = cyan
-		}
-		t.row(b, color, behindBar, line)
+		t.row(b, patchColor(line), behindBar, line)
 	}
 }
 

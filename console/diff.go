@@ -88,19 +88,23 @@ func (r *Renderer) patch(b *strings.Builder, patch string) {
 			b.WriteString(strings.Join(parts, "\t") + "\n")
 			continue
 		}
-		color := ""
-		switch {
-		case strings.HasPrefix(line, "diff --git "):
-			color = bold
-		case strings.HasPrefix(line, "@@"):
-			color = cyan
-		case strings.HasPrefix(line, "+"):
-			color = Green
-		case strings.HasPrefix(line, "-"):
-			color = Red
-		}
-		r.row(b, color, "│ ", Safe(strings.ReplaceAll(line, "\t", "    ")))
+		r.row(b, patchColor(line), "│ ", Safe(strings.ReplaceAll(line, "\t", "    ")))
 	}
+}
+
+// patchColor is the colour of a line of a patch, as git has it.
+func patchColor(line string) string {
+	switch {
+	case strings.HasPrefix(line, "diff --git "):
+		return bold
+	case strings.HasPrefix(line, "@@"):
+		return cyan
+	case strings.HasPrefix(line, "+"):
+		return Green
+	case strings.HasPrefix(line, "-"):
+		return Red
+	}
+	return ""
 }
 
 // changesText is one line about changes, "" if there is nothing to say.

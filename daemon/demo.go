@@ -25,8 +25,9 @@ func (d *Daemon) Demo(
 		return "", err
 	}
 	dir, err := s.Create(ctx, worker.Spec{
-		Agent: "codex", Source: worker.SourceRun, Attended: true, Labels: map[string]string{"demo": "recorded"},
-		Argv: []string{self, "play"}, Dir: c.Settings.DataDir, Env: c.Environ,
+		Agent: "codex", Source: worker.SourceRun, Attended: true, Title: "A recorded run of Codex",
+		Labels: map[string]string{"demo": "recorded"},
+		Argv:   []string{self, "play"}, Dir: c.Settings.DataDir, Env: c.Environ,
 	})
 	if err != nil {
 		return "", err

@@ -102,7 +102,7 @@ func TestDiffOfARun(t *testing.T) {
 		}
 	}
 	s.want(409, "GET", "/v1/runs/working/diff", "")
-	s.want(404, "GET", "/v1/runs/nobody/diff", "")
+	s.want(404, "GET", "/v1/runs/missing/diff", "")
 
 	// The run has the numbers, and no path.
 	var run api.Run

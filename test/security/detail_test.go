@@ -129,7 +129,8 @@ func told(text string) (where []string) {
 // without is an answer that has nothing of what the owner of a run may read.
 const without = "without"
 
-// asking is a request over HTTP, and the places of which an owner is told.
+// asking is a request over HTTP, and the planted words in its answer for a caller with the
+// right.
 type asking struct {
 	method, path, body string
 	header             []string
