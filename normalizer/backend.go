@@ -46,10 +46,17 @@ const MaxDialect = 160 << 10
 type Out struct {
 	Facts   runs.Facts
 	Session string // session id, if the line has one; of any length
+	// Activity is Facts.Activity as bytes. Its memory is used again for the next line.
+	Activity []byte
+	// Command is the output of a command that ended, if the line has one: it is read for the
+	// run record unless a later one makes that unnecessary.
+	Command Output
 
 	events []Event
+	data   []byte // of the tool events of the line
 	final  finalStep
-	text   string // of the final step
+	text   string     // of the final step
+	value  scan.Value // string of the line, in place of text
 	end    bool
 }
 
@@ -70,14 +77,17 @@ func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 
 // Final sets the final text of the run so far. Of one line, only the last call of
 // Final, Draft, More, Confirm and NoFinal counts.
-func (o *Out) Final(text string) { o.final, o.text = setFinal, text }
+func (o *Out) Final(text string) { o.final, o.text, o.value = setFinal, text, scan.Value{} }
+
+// FinalOf is Final for a string of the line.
+func (o *Out) FinalOf(text scan.Value) { o.final, o.text, o.value = setFinal, "", text }
 
 // Draft sets a text that becomes the final text only when a later line confirms it.
 // Until then the run has no final text.
-func (o *Out) Draft(text string) { o.final, o.text = setDraft, text }
+func (o *Out) Draft(text string) { o.final, o.text, o.value = setDraft, text, scan.Value{} }
 
 // More appends to the draft, or to a confirmed text, which becomes a draft again.
-func (o *Out) More(text string) { o.final, o.text = addDraft, text }
+func (o *Out) More(text string) { o.final, o.text, o.value = addDraft, text, scan.Value{} }
 
 // Confirm makes the draft, if there is one, the final text.
 func (o *Out) Confirm() { o.final = confirmDraft }
@@ -95,15 +105,21 @@ func (o *Out) Unknown() {
 	o.Event(Event{Kind: Unknown})
 }
 
-// reset clears o after a line. It keeps no reference to the line, because there
-// can be many runs without output for hours.
+// reset clears o for the next line. It keeps memory for it.
 func (o *Out) reset() {
 	clear(o.events)
-	events := o.events[:0]
-	if cap(events) > 64 { // so many are rare
-		events = nil
+	o.events, o.data, o.Activity = kept(o.events, 64), kept(o.data, 8<<10), kept(o.Activity, 8<<10)
+	o.Facts, o.Command, o.Session = runs.Facts{}, Output{}, ""
+	o.final, o.text, o.value, o.end = keepFinal, "", scan.Value{}, false
+}
+
+// kept returns b without its elements, or nil if it has room for more than limit of them: so many
+// are rare.
+func kept[T any](b []T, limit int) []T {
+	if cap(b) > limit {
+		return nil
 	}
-	*o = Out{events: events}
+	return b[:0]
 }
 
 // Fault is the reason why a line results in only one Error event.
@@ -194,8 +210,12 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 	}
 	for i := range out.events {
 		e := &out.events[i]
+		if e.text.IsString() {
+			text := e.text.Text()
+			e.Text, e.text = &text, scan.Value{}
+		}
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
-	out.text = d.scrub(out.text)
+	out.text, out.value = d.scrub(out.text+out.value.Text()), scan.Value{}
 	return NoFault
 }

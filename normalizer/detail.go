@@ -186,10 +186,10 @@ func (d *detailer) of(i int) *runs.Detail {
 func (f *Fold) publishDetailed(line []byte) {
 	defer func() { f.details.line = Details{} }()
 	if from, ok := f.dialect.(Detailer); ok && !f.Record.Cancel {
-		f.details.line.events = f.out.events
+		f.details.line.events = f.work.out.events
 		from.Detail(line, &f.details.line)
 	}
-	f.publish(f.out.events)
+	f.publish(f.work.out.events)
 	for _, detail := range f.details.line.extra {
 		if detail = f.details.limited(detail); detail != nil {
 			f.pos.Part++

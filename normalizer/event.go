@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -56,6 +57,8 @@ type Event struct {
 	Text    *string // TextOutput only
 	Message *string // Status and Error only
 	Data    []byte  // one JSON value, published unchanged
+
+	text scan.Value // of the line, in place of Text; of kind String
 }
 
 // The channels in use.
@@ -70,6 +73,16 @@ var (
 // AssistantText returns the event of a text for the user.
 func AssistantText(text string) Event {
 	return Event{Kind: textOutput, Channel: &channelAssistant, Text: &text}
+}
+
+// AssistantTextOf is AssistantText for a string of the line.
+func AssistantTextOf(text scan.Value) Event {
+	return Event{Kind: textOutput, Channel: &channelAssistant, text: text}
+}
+
+// ReasoningTextOf is ReasoningText for a string of the line.
+func ReasoningTextOf(text scan.Value) Event {
+	return Event{Kind: textOutput, Channel: &channelReasoning, text: text}
 }
 
 // ReasoningText returns the event of a reasoning text.
@@ -94,6 +107,13 @@ func ToolEvent(kind Kind, facet Facet) Event {
 	return Event{Kind: kind, Channel: &channelTool, Data: facet.appendJSON(make([]byte, 0, 352))}
 }
 
+// Tool adds the event of a step of a tool call, like [ToolEvent].
+func (o *Out) Tool(kind Kind, facet *Facet) {
+	from := len(o.data)
+	o.data = facet.appendJSON(o.data)
+	o.Event(Event{Kind: kind, Channel: &channelTool, Data: o.data[from:len(o.data):len(o.data)]})
+}
+
 // limit enforces the limits of channel, message and data. It reports whether
 // data was dropped. [Fold.publish] splits a long text.
 func (e *Event) limit() (dropped bool) {
@@ -116,7 +136,15 @@ func (e *Event) appendJSON(dst []byte, agent string) []byte {
 	dst = bounds.AppendString(append(dst, `{"agent_kind":`...), agent)
 	dst = append(append(dst, `,"kind":"`...), e.Kind.String()...)
 	dst = appendOptional(append(dst, `","channel":`...), e.Channel)
-	dst = appendOptional(append(dst, `,"text":`...), e.Text)
+	dst = append(dst, `,"text":`...)
+	switch {
+	case e.text.Kind == scan.Absent:
+		dst = appendOptional(dst, e.Text)
+	case e.text.Odd:
+		dst = bounds.AppendString(dst, e.text.Text())
+	default: // as it is written in the line
+		dst = append(append(append(dst, '"'), e.text.Raw...), '"')
+	}
 	dst = appendOptional(append(dst, `,"message":`...), e.Message)
 	if e.Data == nil {
 		return append(dst, `,"data":null}`...)
@@ -126,7 +154,7 @@ func (e *Event) appendJSON(dst []byte, agent string) []byte {
 
 // size estimates the length of the envelope of e, to allocate only once.
 func (e *Event) size() int {
-	n := 160 + len(e.Data)
+	n := 160 + len(e.Data) + len(e.text.Raw)
 	if e.Text != nil {
 		n += len(*e.Text) + len(*e.Text)/16
 	}

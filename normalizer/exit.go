@@ -13,6 +13,7 @@ func (f *Fold) end(exit runs.Exit) {
 	if len(f.partial) > 0 || f.state.Oversize > 0 {
 		f.flush()
 	}
+	f.settle()
 	f.Record.End(exit, f.pos.Time)
 	if f.Record.WrittenAt > 0 {
 		f.pos.Time = min(f.Record.EndedAt, f.pos.Time) // earlier if the log of a session has ended
@@ -20,7 +21,7 @@ func (f *Fold) end(exit runs.Exit) {
 	f.done = true
 
 	c := completion{Agent: f.agent}
-	if text := f.state.published(); text != nil {
+	if text := f.state.finalText.published(); text != nil {
 		limited := bounds.Truncate(*text, bounds.MaxFinalText)
 		c.FinalText = &limited
 	}
@@ -63,7 +64,6 @@ func (f *Fold) end(exit runs.Exit) {
 // release frees the state that an ended run does not need.
 func (f *Fold) release() {
 	f.partial, f.state.finalText, f.dialect = nil, finalText{}, nil
-	f.out = Out{}
 }
 
 func backendError(r runs.Reason) string {

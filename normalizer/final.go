@@ -12,6 +12,8 @@ type finalText struct {
 	Text  *string `json:"final,omitempty"`
 	Bytes int64   `json:"final_bytes,omitempty"` // of the whole text
 	Draft bool    `json:"draft,omitempty"`       // no line has confirmed it
+
+	grown []byte // Text and more, if it is not nil: parts are added without copying all
 }
 
 // maxKept is the maximum length of the kept beginning: more than
@@ -21,14 +23,9 @@ const maxKept = bounds.MaxFinalText + 8
 func (t *finalText) apply(step finalStep, text string) {
 	switch step {
 	case setFinal, setDraft:
-		*t = finalText{beginning(text), int64(len(text)), step == setDraft}
+		*t = finalText{Text: beginning(text), Bytes: int64(len(text)), Draft: step == setDraft}
 	case addDraft:
-		if t.Text == nil {
-			t.Text = new(string)
-		}
-		if whole := int64(len(*t.Text)) == t.Bytes; whole {
-			t.Text = beginning(*t.Text + text)
-		}
+		t.add(text)
 		t.Bytes += int64(len(text))
 		t.Draft = true
 	case confirmDraft:
@@ -36,6 +33,35 @@ func (t *finalText) apply(step finalStep, text string) {
 	case dropFinal:
 		*t = finalText{}
 	}
+}
+
+func (t *finalText) add(text string) {
+	if t.grown == nil {
+		if t.Text == nil {
+			t.Text = new(string)
+		}
+		t.grown = append(make([]byte, 0, 2*len(*t.Text)+len(text)), *t.Text...)
+	}
+	if int64(len(t.grown)) != t.Bytes { // its end is missing
+		return
+	}
+	if room := maxKept - len(t.grown); len(text) > room {
+		n := bounds.Cut(text, room)
+		if n > room { // no code point fits
+			return
+		}
+		text = text[:n]
+	}
+	t.grown = append(t.grown, text...)
+}
+
+// whole makes Text complete.
+func (t *finalText) whole() *string {
+	if t.grown != nil {
+		text := string(t.grown)
+		t.Text, t.grown = &text, nil
+	}
+	return t.Text
 }
 
 // beginning returns the part of text that is kept. It does not keep the memory of a
@@ -52,5 +78,5 @@ func (t *finalText) published() *string {
 	if t.Draft {
 		return nil
 	}
-	return t.Text
+	return t.whole()
 }

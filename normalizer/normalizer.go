@@ -37,7 +37,7 @@ type Pos struct {
 type Message struct {
 	Pos
 	Token string // token of the kind, for the NATS subject
-	Body  []byte // never modified later
+	Body  []byte // never modified later; it may keep 16 KiB of other bodies in memory
 
 	Detail *runs.Detail // of a fold with details; nil: none
 }
@@ -57,7 +57,7 @@ type Fold struct {
 
 	pos           Pos
 	entryMessages int // messages of this entry that are not from a line
-	out           Out
+	work          *Workspace
 	details       *detailer // nil: none
 	emit          func(Message)
 }
@@ -105,6 +105,9 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	if replay && !output {
 		return
 	}
+	if f.work == nil {
+		f.work = new(Workspace)
+	}
 	f.emit, f.entryMessages = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.state.Seen
@@ -137,6 +140,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	default:
 		f.unreadable("unknown kind")
 	}
+	f.settle()
 	f.emit = nil
 }
 
@@ -173,7 +177,7 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 		b = b[f.state.Offset-offset:]
 	case offset > f.state.Offset:
 		f.state.Missing += offset - f.state.Offset
-		f.partial, f.state.Oversize, f.state.AfterGap = f.partial[:0], 0, true
+		f.partial, f.state.Oversize, f.state.AfterGap = nil, 0, true
 		f.state.Offset = offset
 		f.Record.Gaps++
 		if !replay {
@@ -185,6 +189,7 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
+			f.settle() // a line of this entry may be in the buffer
 			f.buffer(b)
 			return
 		}
@@ -209,11 +214,14 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 // return.
 func (f *Fold) buffer(b []byte) {
 	if f.state.Oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
+		if len(f.partial) == 0 {
+			f.partial = f.work.lineBuffer(b)
+		}
 		f.partial = append(f.partial, b...)
 		return
 	}
 	f.state.Oversize += int64(len(f.partial) + len(b))
-	f.partial = f.partial[:0]
+	f.partial = nil
 	if len(b) > 0 {
 		f.state.EndsInCR = b[len(b)-1] == '\r'
 	}
@@ -230,10 +238,8 @@ func (f *Fold) flush() {
 	} else {
 		f.line(f.partial)
 	}
-	f.partial = f.partial[:0]
-	if cap(f.partial) > 1<<20 { // large lines are rare
-		f.partial = nil
-	}
+	f.work.giveBack(f.partial)
+	f.partial = nil
 }
 
 // line folds a line without its newline.
@@ -247,13 +253,14 @@ func (f *Fold) line(line []byte) {
 	}
 	afterGap := f.state.AfterGap
 	f.state.AfterGap = false
-	if len(bytes.TrimSpace(line)) == 0 {
+	if len(line) == 0 || line[0] != '{' && len(bytes.TrimSpace(line)) == 0 {
 		f.Record.Blank++
 		f.Record.Line(runs.Facts{}, f.pos.Time)
 		return
 	}
-	defer f.out.reset()
-	if fault := f.dialect.Line(line, &f.out); fault != NoFault {
+	out := &f.work.out
+	defer out.reset()
+	if fault := f.dialect.Line(line, out); fault != NoFault {
 		if afterGap && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
 			f.Record.Line(runs.Facts{}, f.pos.Time) // the end of a line in the gap, which has its own event
 			return
@@ -262,23 +269,16 @@ func (f *Fold) line(line []byte) {
 		return
 	}
 	f.addSessionHandle()
-	if f.out.final != keepFinal {
-		final := &f.state.finalText
-		final.apply(f.out.final, f.out.text)
-		f.Record.FinalText, f.Record.FinalTextBytes = nil, 0
-		if text := final.published(); text != nil {
-			f.Record.Final(*text)
-			f.Record.FinalTextBytes = final.Bytes
-		}
-	}
+	f.foldFinal(out)
 	captured := f.pos.Time
-	f.pos.Time = f.Record.LineTime(f.out.Facts.At, captured)
-	for _, thing := range f.Record.Line(f.out.Facts, f.pos.Time) {
-		f.out.Event(driftEvent(f.agent, f.Record.Version, thing))
+	f.pos.Time = f.Record.LineTime(out.Facts.At, captured)
+	f.foldLater(out)
+	for _, thing := range f.Record.Fold(&out.Facts, f.pos.Time) {
+		out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}
-	f.ended = f.out.end
+	f.ended = out.end
 	if f.details == nil {
-		f.publish(f.out.events)
+		f.publish(out.events)
 	} else {
 		f.publishDetailed(line)
 	}
@@ -299,23 +299,24 @@ func (f *Fold) publishFault(message string) {
 // addSessionHandle adds the session handle facet to the first line with a session
 // id: to its first Status event without data, or in an additional event.
 func (f *Fold) addSessionHandle() {
-	id := f.out.Session
+	out := &f.work.out
+	id := out.Session
 	if id == "" || f.state.SessionDone {
 		return
 	}
 	f.state.SessionDone = true
 	if len(id) > maxSession {
-		f.out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
+		out.Event(StatusMessage("session handle id oversize: len_bytes="+strconv.Itoa(len(id)), nil))
 		return
 	}
 	f.state.Session = id
-	for i := range f.out.events {
-		if e := &f.out.events[i]; e.Kind == status && e.Data == nil {
+	for i := range out.events {
+		if e := &out.events[i]; e.Kind == status && e.Data == nil {
 			e.Data = sessionHandle(id)
 			return
 		}
 	}
-	f.out.Event(Event{Kind: status, Channel: &channelStatus, Data: sessionHandle(id)})
+	out.Event(Event{Kind: status, Channel: &channelStatus, Data: sessionHandle(id)})
 }
 
 // publishEntryEvent publishes an event that is not from a line.
@@ -325,7 +326,7 @@ func (f *Fold) publishEntryEvent(e Event) {
 	}
 	f.entryMessages++
 	f.pos.Line, f.pos.Part = 0, f.entryMessages
-	f.send(e, nil)
+	f.send(&e, nil)
 }
 
 // publish publishes the events of the last folded line. After a cancel only the
@@ -336,28 +337,33 @@ func (f *Fold) publish(events []Event) {
 	}
 	f.pos.Line, f.pos.Part = uint64(f.Record.Lines), 0
 	for i := range events {
-		e := events[i]
+		e := &events[i]
 		if e.limit() {
 			f.Record.Dropped++
 		}
 		detail := f.details.of(i)
-		if e.Text == nil || len(*e.Text) <= bounds.MaxText {
+		switch {
+		case e.text.Len > bounds.MaxText:
+			for rest := e.text; rest.Len > 0; detail = nil {
+				e.text, rest = rest.Cut(bounds.MaxText)
+				f.pos.Part++
+				f.send(e, detail)
+			}
+		case e.Text != nil && len(*e.Text) > bounds.MaxText:
+			for part := range bounds.Split(*e.Text, bounds.MaxText) {
+				e.Text = &part
+				f.pos.Part++
+				f.send(e, detail)
+				detail = nil
+			}
+		default:
 			f.pos.Part++
 			f.send(e, detail)
-			continue
-		}
-		for part := range bounds.Split(*e.Text, bounds.MaxText) {
-			e.Text = &part
-			f.pos.Part++
-			f.send(e, detail)
-			detail = nil
 		}
 	}
 }
 
-func (f *Fold) send(e Event, detail *runs.Detail) {
-	token := e.Kind.Token()
-	f.Record.Events[token]++
-	body := e.appendJSON(make([]byte, 0, e.size()), f.agent)
-	f.emit(Message{Pos: f.pos, Token: token, Body: body, Detail: detail})
+func (f *Fold) send(e *Event, detail *runs.Detail) {
+	f.work.counts[e.Kind]++
+	f.emit(Message{Pos: f.pos, Token: e.Kind.Token(), Body: f.work.body(e, f.agent), Detail: detail})
 }

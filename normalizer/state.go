@@ -43,6 +43,7 @@ func (f *Fold) State() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: state of the dialect: %w", f.Record.ID, err)
 	}
+	f.state.whole()
 	s := f.state
 	s.Offset -= int64(len(f.partial))
 	s.Dialect = dialect

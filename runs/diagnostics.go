@@ -101,8 +101,8 @@ func dropControl(r rune) rune {
 	return r
 }
 
-// foldCommand folds the findings in the output of a command.
-func (r *Record) foldCommand(f *Findings) {
+// Command folds the findings in the output of a command, like [Record.Line] with these facts.
+func (r *Record) Command(f *Findings) {
 	if f.Tests != nil {
 		r.Tests = new(*f.Tests)
 	}

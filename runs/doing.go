@@ -3,6 +3,7 @@ package runs
 import (
 	"cmp"
 	"strconv"
+	"strings"
 
 	"github.com/linesman/linesman/bounds"
 )
@@ -71,7 +72,11 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 func (r *Record) setDoing(d Doing, at int64) {
 	if d.Tool != "" {
 		d.Tool = oneLine(d.Tool[:bounds.Cut(d.Tool, maxDoingTool)], maxDoingTool)
-		d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
+		if d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]; d.Tool == r.Doing.Tool {
+			d.Tool = r.Doing.Tool
+		} else {
+			d.Tool = strings.Clone(d.Tool)
+		}
 	}
 	if d.Since = r.Doing.Since; d != r.Doing {
 		d.Since = at

@@ -30,18 +30,41 @@ var findingWords = newMatcher(false,
 // lines. It is fast. Output is plain text or the inside of a JSON string.
 func MayHaveFindings(output []byte) bool { return index(findingWords, output) >= 0 }
 
+// MayHaveDiffStat reports whether output may contain changed lines. It is faster than
+// [MayHaveFindings]. The parentheses of "insertions(+)" must not be written as escapes.
+func MayHaveDiffStat(output []byte) bool {
+	for i := 0; ; i++ {
+		k := bytes.IndexByte(output[i:], ')')
+		if k < 0 {
+			return false
+		}
+		i += k
+		if i >= 2 && output[i-2] == '(' && (output[i-1] == '+' || output[i-1] == '-') {
+			return true
+		}
+	}
+}
+
+// ReadSuperseded is [ReadOutput] of a command that failed, if a later one failed too: without
+// Line and ErrorType.
+func ReadSuperseded(output []byte) Findings { return readOutput(output, true, false) }
+
 // ReadOutput parses the output of a command. It overwrites output and keeps no
 // reference to it. The size of the result is limited for any output. The time is
 // linear, so output should have at most [MaxOutput] bytes.
-func ReadOutput(output []byte, failed bool) Findings {
+func ReadOutput(output []byte, failed bool) Findings { return readOutput(output, failed, failed) }
+
+func readOutput(output []byte, failed, message bool) Findings {
 	f := Findings{Failed: failed}
 	text := stripEscapes(output)
 	if MayHaveFindings(text) {
 		f.readSummaries(text)
 	}
-	if failed {
+	if message {
 		f.Line = oneLine(string(prefix(errorLine(text), 1<<10)), maxErrorLine)
 		f.ErrorType = errorType(text)
+	}
+	if failed {
 		f.Locations = locations(text)
 	}
 	return f

@@ -43,11 +43,16 @@ func (r *Record) foldSteps(f *Facts) {
 	case f.Turn == TurnCompleted || f.Turn == TurnFailed:
 		r.Activity = ""
 	case f.Activity != "":
-		r.Activity = oneLine(f.Activity[:bounds.Cut(f.Activity, maxActivityRead)], maxActivity)
+		r.SetActivity(f.Activity)
 	}
 	if f.Step || f.Todo != nil || f.Turn != TurnNone || f.Opened.ID != "" || f.Closed != "" {
 		r.updateProgress()
 	}
+}
+
+// SetActivity sets the current activity, like [Record.Line] with this fact.
+func (r *Record) SetActivity(activity string) {
+	r.Activity = oneLine(activity[:bounds.Cut(activity, maxActivityRead)], maxActivity)
 }
 
 // updateProgress recomputes the progress. It uses the to-do list of the agent if

@@ -244,7 +244,7 @@ func (r *Record) setModel(model string) {
 }
 
 func (r *Record) setVersion(v string) {
-	if CheckVersion(v) == nil {
+	if v != "" && v != r.Version && CheckVersion(v) == nil {
 		r.Version = strings.Clone(v)
 	}
 }
@@ -252,7 +252,11 @@ func (r *Record) setVersion(v string) {
 // Line folds the facts of one line of output; at is the time of its entry. It returns the
 // unknown things that are in the record since this line; the result is valid until the
 // next call.
-func (r *Record) Line(f Facts, at int64) (first []Thing) {
+func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at) }
+
+// Fold is Line without a copy of the facts. The ID and the Name of Opened, and Closed, may be
+// in memory that is used again after the call.
+func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log
 	if r.Dir == "" {
@@ -301,8 +305,8 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) {
 	if f.Closed != "" {
 		r.closeCall(f.Closed)
 	}
-	r.foldWork(&f)
-	r.foldDoing(&f, at)
+	r.foldWork(f)
+	r.foldDoing(f, at)
 	r.setVersion(f.Version)
 	return r.foldDrift(f.Drift)
 }
@@ -331,7 +335,7 @@ func (r *Record) foldWork(f *Facts) {
 		r.files().Unlisted += f.MoreEdits
 	}
 	if f.Command != nil {
-		r.foldCommand(f.Command)
+		r.Command(f.Command)
 	}
 	r.foldError(f)
 }
@@ -361,7 +365,7 @@ func (r *Record) updateOwnUsage() {
 	r.Own = &own
 }
 
-func (r *Record) foldCost(f Facts) {
+func (r *Record) foldCost(f *Facts) {
 	var cost float64
 	switch {
 	case f.Cost != nil:
@@ -383,7 +387,7 @@ func (r *Record) openCall(c Call, at int64) {
 		r.MoreCalls++
 		return
 	}
-	c.At = at
+	c.At, c.ID, c.Name = at, strings.Clone(c.ID), strings.Clone(c.Name)
 	if bounds.StringSize(c.Kind) > maxCallField {
 		c.Kind = ""
 	}
@@ -411,7 +415,12 @@ func (r *Record) closeCall(id string) {
 
 // openCallAt returns the index of an open call, or -1.
 func (r *Record) openCallAt(id string) int {
-	return slices.IndexFunc(r.OpenCalls, func(c Call) bool { return c.ID == id })
+	for i := range r.OpenCalls {
+		if r.OpenCalls[i].ID == id {
+			return i
+		}
+	}
+	return -1
 }
 
 // Final sets the final text of the run so far.

@@ -31,10 +31,10 @@ func (d *dialect) begins(tool string, out *normalizer.Out) {
 		}
 	}
 	if tool == "TodoWrite" {
-		out.Facts.Todo, out.Facts.Activity = wire.Todo(s, todos)
+		wire.Todo(out, s, todos, "content")
 		return
 	}
-	out.Facts.Activity = wire.Activity(doings[tool], tool, command, path)
+	wire.Activity(out, doings[tool], tool, command, path)
 }
 
 // done sets the facts of the result of a tool.
@@ -42,7 +42,7 @@ func (d *dialect) done(tool string, failed bool, out *normalizer.Out) {
 	l := &d.line
 	switch doings[tool] {
 	case wire.Runs:
-		out.Facts.Command = wire.Findings(d.block.content, failed)
+		wire.Output(out, d.block.content, failed)
 	case wire.Edits:
 		if !failed && l.path.IsString() {
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, l.resultType.Equal("create"))

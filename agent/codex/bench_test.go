@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/test/bench/corpus"
+	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
 // corpora are the inputs of the benchmarks, 15 and 36 MB.
@@ -131,6 +132,24 @@ func BenchmarkScan(b *testing.B) {
 			perLine(b, len(lines))
 		})
 	}
+}
+
+// BenchmarkFoldAgainstScan compares the whole fold with the scan of its lines.
+func BenchmarkFoldAgainstScan(b *testing.B) {
+	var l line
+	scanLine := func(raw []byte) {
+		l.scan(raw)
+		l.reset()
+	}
+	for _, c := range corpora {
+		b.Run(c.name, func(b *testing.B) { backendtest.BenchFold(b, Backend{}, c.make(c.lines), scanLine) })
+	}
+	b.Run("real", func(b *testing.B) {
+		backendtest.BenchFold(b, Backend{}, backendtest.Recordings(b, "../../test/corpus/codex"), scanLine)
+	})
+	b.Run("log", func(b *testing.B) {
+		backendtest.BenchFold(b, Backend{}, backendtest.Recordings(b, "../../test/corpus/codex-sessions/*"), scanLine)
+	})
 }
 
 func BenchmarkReference(b *testing.B) {

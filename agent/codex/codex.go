@@ -256,7 +256,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	case started:
 		out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: kind, Name: f.ToolName}
 		show(&out.Facts.Opened, cmp.Or(f.ToolName, kind))
-		out.Facts.Activity = d.activity(kind)
+		d.activity(kind, out)
 	case completed, failed:
 		event = normalizer.ToolResult
 		out.Facts.Closed = f.ItemID

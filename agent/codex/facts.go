@@ -15,12 +15,12 @@ import (
 // bytes of undecoded JSON.
 const maxError = 4 << 10
 
-// activity describes the started tool call, for people.
-func (d *dialect) activity(kind string) string {
+// activity sets the activity of the started tool call, for people.
+func (d *dialect) activity(kind string, out *normalizer.Out) {
 	it := &d.line.item
 	switch kind {
 	case "command_execution":
-		return wire.Activity(wire.Runs, "", it.details, scan.Value{})
+		wire.Activity(out, wire.Runs, "", it.details, scan.Value{})
 	case "file_change":
 		var first scan.Value
 		files := 0
@@ -33,15 +33,16 @@ func (d *dialect) activity(kind string) string {
 				first, _ = wire.Pair(&d.line.s, raw, "path", "kind")
 			}
 		}
-		activity := wire.Activity(wire.Edits, "", scan.Value{}, first)
+		wire.Activity(out, wire.Edits, "", scan.Value{}, first)
 		if files > 1 && first.Len > 0 {
-			activity += " and " + strconv.Itoa(files-1) + " more"
+			out.Activity = strconv.AppendInt(append(out.Activity, " and "...), int64(files-1), 10)
+			out.Activity = append(out.Activity, " more"...)
 		}
-		return activity
 	case "web_search":
-		return wire.Activity(wire.SearchesWeb, "", scan.Value{}, scan.Value{})
+		wire.Activity(out, wire.SearchesWeb, "", scan.Value{}, scan.Value{})
+	default:
+		wire.Activity(out, wire.Calls, it.tool.View(), scan.Value{}, scan.Value{})
 	}
-	return wire.Activity(wire.Calls, it.tool.Text(), scan.Value{}, scan.Value{})
 }
 
 // todo sets the facts of a to-do list.
@@ -56,8 +57,8 @@ func (d *dialect) todo(s step, out *normalizer.Out) {
 		counts.Total++
 		if wire.True(done) {
 			counts.Done++
-		} else if out.Facts.Activity == "" && s != completed {
-			out.Facts.Activity = string(wire.Head(nil, text, wire.MaxActivity))
+		} else if len(out.Activity) == 0 && s != completed {
+			out.Activity = wire.Head(out.Activity, text, wire.MaxActivity)
 		}
 	}
 	if counts.Total > 0 {
@@ -70,7 +71,7 @@ func (d *dialect) todo(s step, out *normalizer.Out) {
 func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 	switch kind {
 	case "command_execution":
-		out.Facts.Command = wire.Findings(d.line.item.stdout, failed)
+		wire.Output(out, d.line.item.stdout, failed)
 	case "file_change":
 		if d.line.item.status.Equal("completed") {
 			d.edits(out)

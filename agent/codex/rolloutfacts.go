@@ -42,13 +42,13 @@ func (d *dialect) logCalls(tool string, arguments scan.Value, out *normalizer.Ou
 	}
 	switch {
 	case command.IsString() && slices.Contains([]string{"exec_command", "shell", "shell_command"}, tool):
-		out.Facts.Activity = wire.Activity(wire.Runs, "", command, scan.Value{})
+		wire.Activity(out, wire.Runs, "", command, scan.Value{})
 	case tool == "apply_patch":
-		out.Facts.Activity = wire.Activity(wire.Edits, "", scan.Value{}, scan.Value{})
+		wire.Activity(out, wire.Edits, "", scan.Value{}, scan.Value{})
 	case tool == "update_plan":
-		out.Facts.Todo, out.Facts.Activity = wire.TodoUnder(s, list, "step")
+		wire.Todo(out, s, list, "step")
 	default:
-		out.Facts.Activity = wire.Activity(wire.Calls, tool, scan.Value{}, scan.Value{})
+		wire.Activity(out, wire.Calls, tool, scan.Value{}, scan.Value{})
 	}
 }
 

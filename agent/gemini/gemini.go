@@ -140,7 +140,7 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
 	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name, Phase: during[call.Name]}
-	out.Facts.Activity = wire.Activity(activities[call.Name], call.Name, l.command, l.path)
+	wire.Activity(out, activities[call.Name], call.Name, l.command, l.path)
 	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
 }
 
@@ -174,7 +174,7 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 	out.Facts.Closed = id
 	switch ok := f.Status == "completed"; {
 	case call.Name == shell: // its exit code is lost: "success" means that it ran
-		out.Facts.Command = wire.Findings(l.output, !ok)
+		wire.Output(out, l.output, !ok)
 	case ok && activities[call.Name] == wire.Edits && call.Path == "":
 		out.Facts.MoreEdits = 1
 	case ok && activities[call.Name] == wire.Edits:

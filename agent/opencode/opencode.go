@@ -166,7 +166,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 			f.ExitCode, ok = &code, code == 0
 		}
 		f.Bytes.Stdout = l.output.Len
-		out.Facts.Command = wire.Findings(l.output, !ok)
+		wire.Output(out, l.output, !ok)
 	default:
 		f.Bytes.Result = l.output.Len
 	}
@@ -176,7 +176,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
 		}
 	case "todowrite":
-		out.Facts.Todo, out.Facts.Activity = wire.Todo(&l.s, l.todos)
+		wire.Todo(out, &l.s, l.todos, "content")
 	}
 	out.Facts.Closed = f.UseID
 	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))

@@ -47,6 +47,7 @@ type Scanner struct {
 	depth int  // number of open objects and arrays
 	bad   bool // there was a syntax error
 	first bool // directly after '{': the next member has no comma before it
+	odd   bool // a string since First cleared it has an escape that is not canonical
 
 	key     int // offset of the key, after its quote
 	keyEnd  int
@@ -158,6 +159,7 @@ func (s *Scanner) First(v *Value) {
 	kind := Number
 	switch s.b[start] {
 	case '"':
+		s.odd = false
 		end, surplus := s.text(start + 1)
 		if s.bad {
 			return
@@ -165,6 +167,7 @@ func (s *Scanner) First(v *Value) {
 		s.i = end + 1
 		// Field by field: assigning a Value is slower, because it copies via the stack.
 		v.Kind, v.Raw, v.Len, v.Escaped = String, s.b[start+1:end:end], end-start-1-surplus, surplus > 0
+		v.Odd = s.odd
 		return
 	case '{':
 		kind = Object

@@ -42,6 +42,7 @@ func (s *Scanner) textSlow(i, before int) (end, surplus int) {
 				s.fail()
 				return 0, 0
 			}
+			s.odd = s.odd || !canonical(s.b[i:i+n])
 			i += n
 			surplus += n - decoded
 		case c >= utf8.RuneSelf:
@@ -118,9 +119,25 @@ func stops(x uint64) uint64 {
 	return (((x ^ 2*ones) - ('"'-1)*ones) | ((x ^ '\\'*ones) - ones) | x) & (0x80 * ones)
 }
 
-// short has the decoded character of each escape of two bytes, by its second byte.
+// short has the decoded character of each escape of two bytes, by its second byte, but for
+// the slash, which needs no escape.
 var short = [256]byte{
-	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+	'"': '"', '\\': '\\', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
+
+// canonical reports whether an escape that plain does not read is necessary and the shortest:
+// a control character without an escape of two bytes, in lower case.
+func canonical(e []byte) bool {
+	if len(e) != 6 || e[2] != '0' || e[3] != '0' {
+		return false
+	}
+	switch e[4] {
+	case '0':
+		return '0' <= e[5] && e[5] < '8' || e[5] == 'b' || e[5] == 'e' || e[5] == 'f'
+	case '1':
+		return e[5] <= '9' || 'a' <= e[5]
+	}
+	return false
 }
 
 // escape returns the length of the escape at the beginning of b, undecoded and as
@@ -130,7 +147,7 @@ func escape(b []byte) (n, decoded int) {
 	if len(b) < 2 {
 		return 0, 0
 	}
-	if short[b[1]] != 0 {
+	if short[b[1]] != 0 || b[1] == '/' {
 		return 2, 1
 	}
 	if b[1] != 'u' {
@@ -183,6 +200,8 @@ func decode(dst, raw []byte) []byte {
 		n, decoded := escape(raw)
 		if c := short[raw[1]]; c != 0 {
 			dst = append(dst, c)
+		} else if n == 2 {
+			dst = append(dst, '/')
 		} else {
 			r := hex4(raw[2:])
 			if decoded == 4 {

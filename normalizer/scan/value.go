@@ -1,6 +1,11 @@
 package scan
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+	"unsafe"
+)
 
 // Kind is the JSON type of a [Value].
 type Kind uint8
@@ -22,6 +27,7 @@ type Value struct {
 	Len     int    // of a string: decoded length in bytes
 	Kind    Kind
 	Escaped bool // the string has escapes: Raw is not its text
+	Odd     bool // some of them are unnecessary or not the shortest, as serde_json writes none
 }
 
 // IsString reports whether v is a string.
@@ -45,6 +51,48 @@ func (v Value) Text() string {
 		return string(v.Raw)
 	}
 	return string(v.Append(make([]byte, 0, v.Len)))
+}
+
+// View is Text without a copy, unless the string has escapes: the result is only valid as
+// long as the line.
+func (v Value) View() string {
+	if v.Kind != String || v.Escaped || len(v.Raw) == 0 {
+		return v.Text()
+	}
+	return unsafe.String(&v.Raw[0], len(v.Raw))
+}
+
+// Cut splits a string: head is its longest beginning of at most limit decoded bytes that ends
+// between two code points, and tail is the rest. Limit is at least the length of a code point.
+func (v Value) Cut(limit int) (head, tail Value) {
+	if v.Len <= limit {
+		return v, Value{Kind: String}
+	}
+	i, n := 0, 0 // length of head, undecoded and decoded
+	for {
+		plain := len(v.Raw) - i
+		if k := bytes.IndexByte(v.Raw[i:], '\\'); v.Escaped && k >= 0 {
+			plain = k
+		}
+		if n+plain > limit {
+			plain = limit - n
+			for plain > 0 && !utf8.RuneStart(v.Raw[i+plain]) {
+				plain--
+			}
+			i, n = i+plain, n+plain
+			break
+		}
+		i, n = i+plain, n+plain
+		size, decoded := escape(v.Raw[i:])
+		if n+decoded > limit {
+			break
+		}
+		i, n = i+size, n+decoded
+	}
+	head, tail = v, v
+	head.Raw, head.Len = v.Raw[:i:i], n
+	tail.Raw, tail.Len = v.Raw[i:], v.Len-n
+	return head, tail
 }
 
 // Equal reports whether v is a string with this decoded text.

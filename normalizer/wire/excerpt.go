@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
@@ -28,11 +29,11 @@ const (
 	SearchesWeb
 )
 
-// Activity describes a tool call that has begun, for people: by the command that it
-// runs, the path that it edits, or the name of the tool.
-func Activity(d Doing, tool string, command, path scan.Value) string {
-	var buf [MaxActivity + 64]byte
-	b := buf[:0]
+// Activity sets the activity of a run to a tool call that has begun, for people: the command
+// that it runs, the path that it edits, or the name of the tool.
+func Activity(out *normalizer.Out, d Doing, tool string, command, path scan.Value) {
+	out.Facts.Activity = ""
+	b := out.Activity[:0]
 	switch d {
 	case Runs:
 		b = append(b, "Running "...)
@@ -47,46 +48,25 @@ func Activity(d Doing, tool string, command, path scan.Value) string {
 			b = append(b, "files"...)
 		}
 	case SearchesWeb:
-		return "Searching the web"
+		b = append(b, "Searching the web"...)
 	default:
 		b = append(b, "Calling "...)
 		b = append(b, tool[:bounds.Cut(tool, maxTool)]...)
 	}
-	return string(b)
+	out.Activity = b
 }
 
-// Findings parses the output of a command, which failed or not. It returns nil if
-// there are no findings.
-func Findings(v scan.Value, failed bool) *runs.Findings {
-	if !v.IsString() {
-		if failed {
-			return &runs.Findings{Failed: true}
-		}
-		return nil
+// Output sets that a command ended, failed or not, with an output: of a long one, the
+// beginning and the last lines count.
+func Output(out *normalizer.Out, v scan.Value, failed bool) {
+	o := normalizer.Output{Ended: true, Failed: failed}
+	if v.IsString() {
+		o.First, o.Escaped, o.Odd = v.Raw, v.Escaped, v.Odd
 	}
-	first, last := v.Raw, []byte(nil)
-	if len(v.Raw) > maxHead+maxTail {
-		first, last = v.Raw[:cut(v.Raw, maxHead)], tail(v.Raw, maxTail)
+	if len(o.First) > maxHead+maxTail {
+		o.First, o.Last = v.Raw[:cut(v.Raw, maxHead)], tail(v.Raw, maxTail)
 	}
-	if !failed && !runs.MayHaveFindings(first) && !runs.MayHaveFindings(last) {
-		return nil
-	}
-	var buf [2 << 10]byte
-	text := buf[:0]
-	if n := len(first) + len(last) + 1; n > len(buf) {
-		text = make([]byte, 0, n)
-	}
-	text = decode(text, first, v.Escaped)
-	if len(last) > 0 {
-		text = append(text, '\n')
-		text = decode(text, last, v.Escaped)
-	}
-	f := runs.ReadOutput(text, failed)
-	if !failed && f.Tests == nil && f.LinesChanged == nil {
-		return nil
-	}
-	kept := f // a copy, so that f stays on the stack if there are no findings
-	return &kept
+	out.Command = o
 }
 
 // Head appends the decoded beginning of a string, at most n undecoded bytes.
@@ -161,15 +141,12 @@ func Edit(path scan.Value, created bool) (edits []runs.Edit, more int) {
 	return []runs.Edit{e}, 0
 }
 
-// Todo returns the facts of a to-do list: how many of its items are done, and the text
-// of the first other one. It uses s, which must not be needed for the line any more.
-func Todo(s *scan.Scanner, list scan.Value) (counts *runs.Todo, activity string) {
-	return TodoUnder(s, list, "content")
-}
-
-// TodoUnder is Todo of a list whose texts are under another key.
-func TodoUnder(s *scan.Scanner, list scan.Value, key string) (counts *runs.Todo, activity string) {
+// Todo sets the facts of a to-do list, whose texts are under a key: how many of its items are
+// done, and the text of the first other one as the activity. It uses s, which must not be
+// needed for the line any more.
+func Todo(out *normalizer.Out, s *scan.Scanner, list scan.Value, key string) {
 	var n runs.Todo
+	out.Facts.Todo, out.Facts.Activity, out.Activity = nil, "", out.Activity[:0]
 	for elements := ElementsOf(list); ; n.Total++ {
 		raw, more := elements.NextObject(s)
 		if !more {
@@ -179,14 +156,13 @@ func TodoUnder(s *scan.Scanner, list scan.Value, key string) (counts *runs.Todo,
 		switch {
 		case status.Equal("completed"):
 			n.Done++
-		case activity == "":
-			activity = string(Head(nil, text, MaxActivity))
+		case len(out.Activity) == 0:
+			out.Activity = Head(out.Activity, text, MaxActivity)
 		}
 	}
-	if n.Total == 0 {
-		return nil, ""
+	if n.Total > 0 {
+		out.Facts.Todo = &n
 	}
-	return &n, activity
 }
 
 // withoutShell removes the shell from a command: /bin/bash -lc 'go test ./...'

@@ -1,0 +1,146 @@
+package normalizer
+
+import (
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/runs"
+)
+
+// Output is the output of a command that ended. The memory is that of the line.
+type Output struct {
+	First, Last []byte // undecoded text: all of it, or its beginning and its last lines
+	Escaped     bool   // the text has escapes
+	Odd         bool   // some of them are not canonical, see [scan.Value]
+	Failed      bool
+	Ended       bool // false: there was no command
+
+	found *runs.Findings // nil: nothing, or it does not count
+}
+
+// maxOutputs is the number of outputs that are settled together.
+const maxOutputs = 256
+
+// settle folds what is left of the lines of an entry into the record. Of what later lines
+// replace, only the last one counts and is read: the final text, the activity, and what
+// outputs say about tests. Nothing refers to the lines after that.
+func (f *Fold) settle() {
+	w := f.work
+	f.settleFinal()
+	if len(w.doing) > 0 {
+		f.Record.SetActivity(string(w.doing))
+		w.doing = w.doing[:0]
+	}
+	if len(w.outputs) > 0 {
+		f.settleOutputs()
+	}
+	for kind, n := range w.counts {
+		if n > 0 {
+			f.Record.Events[Kind(kind).Token()] += n
+			w.counts[kind] = 0
+		}
+	}
+}
+
+// foldFinal folds what a line does to the final text, but for a final text of its own.
+func (f *Fold) foldFinal(out *Out) {
+	w := f.work
+	switch {
+	case out.final == keepFinal:
+		return
+	case out.final == setFinal && out.value.IsString():
+		w.final = out.value
+		return
+	case out.final == addDraft || out.final == confirmDraft:
+		f.settleFinal()
+	default:
+		w.final = scan.Value{}
+	}
+	f.state.finalText.apply(out.final, out.text)
+	f.setFinal()
+}
+
+// foldLater keeps what settle folds, and leaves it out of the facts of the line.
+func (f *Fold) foldLater(out *Out) {
+	w, facts := f.work, &out.Facts
+	if out.Command.Ended {
+		w.outputs = append(w.outputs, out.Command)
+	}
+	if len(w.outputs) == maxOutputs || facts.Turn == runs.TurnCompleted && len(w.outputs) > 0 {
+		f.settleOutputs() // a completed turn discards errors
+	}
+	switch {
+	case facts.Turn == runs.TurnCompleted || facts.Turn == runs.TurnFailed:
+		w.doing = w.doing[:0]
+	case len(out.Activity) > 0:
+		w.doing = append(w.doing[:0], out.Activity...)
+	case facts.Activity != "":
+		w.doing = append(w.doing[:0], facts.Activity...)
+		facts.Activity = ""
+	}
+}
+
+func (f *Fold) settleFinal() {
+	w := f.work
+	if !w.final.IsString() {
+		return
+	}
+	head, _ := w.final.Cut(maxKept)
+	text := head.Text()
+	f.state.finalText = finalText{Text: &text, Bytes: int64(w.final.Len)}
+	w.final = scan.Value{}
+	f.setFinal()
+}
+
+// setFinal sets the final text of the record.
+func (f *Fold) setFinal() {
+	f.Record.FinalText, f.Record.FinalTextBytes = nil, 0
+	if text := f.state.finalText.published(); text != nil {
+		f.Record.Final(*text)
+		f.Record.FinalTextBytes = f.state.Bytes
+	}
+}
+
+// settleOutputs folds the outputs of commands. The newest one is read first: only its tests
+// count, and only its error message.
+func (f *Fold) settleOutputs() {
+	w := f.work
+	tests, failed := false, false
+	for i := len(w.outputs) - 1; i >= 0; i-- {
+		o := &w.outputs[i]
+		if tests && !o.Failed && !o.Odd && !runs.MayHaveDiffStat(o.First) && !runs.MayHaveDiffStat(o.Last) {
+			continue
+		}
+		w.read(o, failed)
+		failed = failed || o.Failed
+		tests = tests || o.found != nil && o.found.Tests != nil
+	}
+	for i := range w.outputs {
+		if found := w.outputs[i].found; found != nil {
+			f.Record.Command(found)
+		}
+	}
+	clear(w.outputs)
+	w.outputs = w.outputs[:0]
+}
+
+// read reads an output. Superseded says that a later command failed.
+func (w *Workspace) read(o *Output, superseded bool) {
+	if !o.Failed && !runs.MayHaveFindings(o.First) && !runs.MayHaveFindings(o.Last) {
+		return
+	}
+	text := scan.Value{Kind: scan.String, Raw: o.First, Escaped: o.Escaped}.Append(w.text[:0])
+	if len(o.Last) > 0 {
+		text = append(text, '\n')
+		text = scan.Value{Kind: scan.String, Raw: o.Last, Escaped: o.Escaped}.Append(text)
+	}
+	w.text = text
+	var found runs.Findings
+	if o.Failed && superseded {
+		found = runs.ReadSuperseded(text)
+	} else {
+		found = runs.ReadOutput(text, o.Failed)
+	}
+	if o.Failed || found.Tests != nil || found.LinesChanged != nil {
+		kept := found // a copy, so that found stays on the stack otherwise
+		o.found = &kept
+	}
+}

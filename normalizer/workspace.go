@@ -1,0 +1,68 @@
+package normalizer
+
+import "github.com/linesman/linesman/normalizer/scan"
+
+// Workspace is memory that the folds of one goroutine share, see [Fold.Use]. Nothing of a
+// run is in it between two calls of [Fold.Apply]. The zero value is ready to use. It keeps at
+// most about 512 KiB.
+type Workspace struct {
+	out    Out
+	bodies []byte // the rest of an array is for more bodies; it is never written again
+	spare  []byte // for an unfinished line
+	text   []byte // decoded output of a command, at most runs.MaxOutput bytes and one
+
+	// Of the current entry, see [Fold.settle]:
+	outputs []Output   // of commands
+	final   scan.Value // final text, if it is of kind String
+	doing   []byte     // newest activity, "": none
+	counts  [len(kinds)]int64
+}
+
+const (
+	maxShared = 16 << 10  // bytes of an array of bodies
+	maxBody   = 4 << 10   // of a body in an array with others
+	minSpare  = 32 << 10  // of the beginning of a line that takes the spare memory
+	maxSpare  = 256 << 10 // of spare memory
+)
+
+// Use makes the fold work in memory that it shares with others, which must belong to the same
+// goroutine. A fold that was not given any has its own.
+func (f *Fold) Use(w *Workspace) { f.work = w }
+
+// body returns the JSON of e. Bodies share arrays of at most maxShared bytes, so that one that
+// is kept keeps no more than that.
+func (w *Workspace) body(e *Event, agent string) []byte {
+	n := e.size()
+	if n > maxBody {
+		return e.appendJSON(make([]byte, 0, n), agent)
+	}
+	if cap(w.bodies)-len(w.bodies) < n {
+		w.bodies = make([]byte, 0, maxShared)
+	}
+	from := len(w.bodies)
+	b := e.appendJSON(w.bodies[from:from:cap(w.bodies)], agent)
+	if from+len(b) <= cap(w.bodies) { // else append has moved it
+		w.bodies = w.bodies[:from+len(b)]
+	}
+	return b[:len(b):len(b)]
+}
+
+// lineBuffer returns memory for a line that begins with b.
+func (w *Workspace) lineBuffer(b []byte) []byte {
+	if len(b) < minSpare {
+		return nil
+	}
+	spare := w.spare
+	w.spare = nil
+	if spare == nil {
+		spare = make([]byte, 0, max(maxSpare, len(b)))
+	}
+	return spare
+}
+
+// giveBack returns the memory of a line.
+func (w *Workspace) giveBack(b []byte) {
+	if minSpare <= cap(b) && cap(b) <= maxSpare {
+		w.spare = b[:0]
+	}
+}
