@@ -68,6 +68,9 @@ func stringSize(s []byte) int {
 }
 
 func appendString(dst, s []byte) []byte {
+	if n, ascii := unescapedPrefix(s); n == len(s) && ascii { // like most ids and names
+		return append(append(append(dst, '"'), s...), '"')
+	}
 	start := len(dst)
 	dst = append(slices.Grow(dst, len(s)+len(`""`)), '"')
 	ascii := true
@@ -142,6 +145,17 @@ func unescapedPrefix(s []byte) (n int, ascii bool) {
 		if mark != 0 {
 			return n + bits.TrailingZeros64(mark)/8, high&highBits == 0
 		}
+	}
+	if n > 0 && n < len(s) { // the last eight bytes: those before n have no mark
+		w := binary.LittleEndian.Uint64(s[len(s)-8:])
+		quote, slash := w^'"'*ones, w^'\\'*ones
+		mark := ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highBits
+		if high |= w; mark != 0 {
+			n = len(s) - 8 + bits.TrailingZeros64(mark)/8
+		} else {
+			n = len(s)
+		}
+		return n, high&highBits == 0
 	}
 	for ; n < len(s); n++ {
 		c := s[n]

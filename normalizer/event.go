@@ -131,12 +131,16 @@ func (e *Event) limit() (dropped bool) {
 	return dropped
 }
 
-// appendJSON appends the envelope of e: the six keys, in the order of the contract.
+// appendJSON appends the envelope of e: the six keys, in the order of the contract. The name
+// of an agent needs no escapes, see [Backend].
 func (e *Event) appendJSON(dst []byte, agent string) []byte {
-	dst = bounds.AppendString(append(dst, `{"agent_kind":`...), agent)
-	dst = append(append(dst, `,"kind":"`...), e.Kind.String()...)
-	dst = appendOptional(append(dst, `","channel":`...), e.Channel)
-	dst = append(dst, `,"text":`...)
+	dst = append(append(append(dst, `{"agent_kind":"`...), agent...), `","kind":"`...)
+	dst = append(append(dst, e.Kind.String()...), `","channel":`...)
+	if e.Channel == &channelTool && e.Text == nil && e.Message == nil && e.Data != nil {
+		dst = append(append(dst, `"tool","text":null,"message":null,"data":`...), e.Data...)
+		return append(dst, '}')
+	}
+	dst = append(appendOptional(dst, e.Channel), `,"text":`...)
 	switch {
 	case e.text.Kind == scan.Absent:
 		dst = appendOptional(dst, e.Text)
@@ -208,19 +212,23 @@ type Facet struct {
 }
 
 func (f *Facet) appendJSON(dst []byte) []byte {
-	dst = append(dst, `{"schema":"agent_api.tools.structured.v1","tool":`...)
-	dst = appendNullable(append(dst, `{"backend_item_id":`...), f.ItemID)
+	dst = append(dst, `{"schema":"agent_api.tools.structured.v1","tool":{"backend_item_id":`...)
+	dst = appendNullable(dst, f.ItemID)
 	dst = appendNullable(append(dst, `,"thread_id":`...), f.ThreadID)
 	dst = appendNullable(append(dst, `,"turn_id":`...), f.TurnID)
 	dst = bounds.AppendString(append(dst, `,"kind":`...), f.Kind)
 	dst = bounds.AppendString(append(dst, `,"phase":`...), f.Phase)
 	dst = bounds.AppendString(append(dst, `,"status":`...), f.Status)
 	if f.ExitCode == nil {
-		dst = append(dst, `,"exit_code":null`...)
+		dst = append(dst, `,"exit_code":null,"bytes":{"stdout":`...)
 	} else {
 		dst = strconv.AppendInt(append(dst, `,"exit_code":`...), int64(*f.ExitCode), 10)
+		dst = append(dst, `,"bytes":{"stdout":`...)
 	}
-	dst = strconv.AppendInt(append(dst, `,"bytes":{"stdout":`...), int64(f.Bytes.Stdout), 10)
+	dst = strconv.AppendInt(dst, int64(f.Bytes.Stdout), 10)
+	if f.Bytes.Stderr == 0 && f.Bytes.Diff == 0 && f.Bytes.Result == 0 && f.ToolName == "" && f.UseID == "" { // often
+		return append(dst, `,"stderr":0,"diff":0,"result":0},"tool_name":null,"tool_use_id":null}}`...)
+	}
 	dst = strconv.AppendInt(append(dst, `,"stderr":`...), int64(f.Bytes.Stderr), 10)
 	dst = strconv.AppendInt(append(dst, `,"diff":`...), int64(f.Bytes.Diff), 10)
 	dst = strconv.AppendInt(append(dst, `,"result":`...), int64(f.Bytes.Result), 10)

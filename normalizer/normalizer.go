@@ -214,10 +214,7 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 // return.
 func (f *Fold) buffer(b []byte) {
 	if f.state.Oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
-		if len(f.partial) == 0 {
-			f.partial = f.work.lineBuffer(b)
-		}
-		f.partial = append(f.partial, b...)
+		f.partial = f.work.extend(f.partial, b)
 		return
 	}
 	f.state.Oversize += int64(len(f.partial) + len(b))

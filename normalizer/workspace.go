@@ -4,7 +4,7 @@ import "github.com/linesman/linesman/normalizer/scan"
 
 // Workspace is memory that the folds of one goroutine share, see [Fold.Use]. Nothing of a
 // run is in it between two calls of [Fold.Apply]. The zero value is ready to use. It keeps at
-// most about 512 KiB.
+// most about 1.2 MiB.
 type Workspace struct {
 	out    Out
 	bodies []byte // the rest of an array is for more bodies; it is never written again
@@ -19,10 +19,10 @@ type Workspace struct {
 }
 
 const (
-	maxShared = 16 << 10  // bytes of an array of bodies
-	maxBody   = 4 << 10   // of a body in an array with others
-	minSpare  = 32 << 10  // of the beginning of a line that takes the spare memory
-	maxSpare  = 256 << 10 // of spare memory
+	maxShared = 16 << 10 // bytes of an array of bodies
+	maxBody   = 4 << 10  // of a body in an array with others
+	minSpare  = 32 << 10 // of a line that takes the spare memory
+	maxSpare  = 1 << 20  // of spare memory
 )
 
 // Use makes the fold work in memory that it shares with others, which must belong to the same
@@ -47,22 +47,26 @@ func (w *Workspace) body(e *Event, agent string) []byte {
 	return b[:len(b):len(b)]
 }
 
-// lineBuffer returns memory for a line that begins with b.
-func (w *Workspace) lineBuffer(b []byte) []byte {
-	if len(b) < minSpare {
-		return nil
+// extend appends b to an unfinished line. A long line is copied once, but for its beginning, as
+// far as there is memory of a line before.
+func (w *Workspace) extend(line, b []byte) []byte {
+	n := len(line) + len(b)
+	if n <= cap(line) || n < minSpare {
+		return append(line, b...)
 	}
-	spare := w.spare
+	longer := w.spare
 	w.spare = nil
-	if spare == nil {
-		spare = make([]byte, 0, max(maxSpare, len(b)))
+	if cap(longer) < n {
+		longer = make([]byte, 0, 2*n)
 	}
-	return spare
+	longer = append(append(longer, line...), b...)
+	w.giveBack(line)
+	return longer
 }
 
-// giveBack returns the memory of a line.
-func (w *Workspace) giveBack(b []byte) {
-	if minSpare <= cap(b) && cap(b) <= maxSpare {
-		w.spare = b[:0]
+// giveBack keeps the memory of a line for other lines.
+func (w *Workspace) giveBack(line []byte) {
+	if cap(line) <= maxSpare && cap(line) > max(cap(w.spare), minSpare) {
+		w.spare = line[:0]
 	}
 }

@@ -3,7 +3,6 @@ package runs
 import (
 	"cmp"
 	"strconv"
-	"strings"
 
 	"github.com/linesman/linesman/bounds"
 )
@@ -72,11 +71,7 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 func (r *Record) setDoing(d Doing, at int64) {
 	if d.Tool != "" {
 		d.Tool = oneLine(d.Tool[:bounds.Cut(d.Tool, maxDoingTool)], maxDoingTool)
-		if d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]; d.Tool == r.Doing.Tool {
-			d.Tool = r.Doing.Tool
-		} else {
-			d.Tool = strings.Clone(d.Tool)
-		}
+		d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
 	}
 	if d.Since = r.Doing.Since; d != r.Doing {
 		d.Since = at

@@ -116,24 +116,28 @@ func diffStat(line []byte) (int64, bool) {
 // stripEscapes removes terminal escapes and replaces each carriage return by a
 // newline, in place.
 func stripEscapes(b []byte) []byte {
-	i := bytes.IndexAny(b, "\x1b\r")
-	if i < 0 {
-		return b
-	}
-	out := b[:i]
-	for i < len(b) {
-		switch c := b[i]; c {
-		case '\x1b':
+	i := bytes.IndexByte(b, '\x1b')
+	if i >= 0 {
+		out := b[:i]
+		for i < len(b) {
 			i += escapeLength(b[i:])
-			continue
-		case '\r':
-			out = append(out, '\n')
-		default:
-			out = append(out, c)
+			n := bytes.IndexByte(b[i:], '\x1b')
+			if n < 0 {
+				n = len(b) - i
+			}
+			out = append(out, b[i:i+n]...)
+			i += n
 		}
-		i++
+		b = out
 	}
-	return out
+	for rest := b; ; {
+		i := bytes.IndexByte(rest, '\r')
+		if i < 0 {
+			return b
+		}
+		rest[i] = '\n'
+		rest = rest[i+1:]
+	}
 }
 
 // escapeLength returns the length of the terminal escape at the beginning of b.
@@ -165,7 +169,15 @@ func escapeLength(b []byte) int {
 }
 
 // trim removes spaces and tabs from both ends of b.
-func trim(b []byte) []byte { return bytes.Trim(b, " \t") }
+func trim(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}
 
 // prefix returns the first n bytes of b, or all of b.
 func prefix(b []byte, n int) []byte { return b[:min(n, len(b))] }

@@ -254,8 +254,8 @@ func (r *Record) setVersion(v string) {
 // next call.
 func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at) }
 
-// Fold is Line without a copy of the facts. The ID and the Name of Opened, and Closed, may be
-// in memory that is used again after the call.
+// Fold is Line without a copy of the facts. Dir, Version, Model, the ID and the Name of Opened,
+// and Closed may be in memory that is used again after the call.
 func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log
@@ -286,7 +286,9 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.TurnsBad++
 		r.LastTurn = TurnFailed
 	}
-	r.Cloud = r.Cloud.Merge(f.Cloud)
+	if f.Cloud != nil {
+		r.Cloud = r.Cloud.Merge(f.Cloud)
+	}
 	if f.Usage != nil {
 		r.Usage = new(*f.Usage)
 		r.updateOwnUsage()
@@ -300,6 +302,7 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	}
 	r.foldModels(f.Models)
 	if f.Opened.ID != "" {
+		f.Opened.Name = strings.Clone(f.Opened.Name)
 		r.openCall(f.Opened, at)
 	}
 	if f.Closed != "" {
@@ -387,7 +390,7 @@ func (r *Record) openCall(c Call, at int64) {
 		r.MoreCalls++
 		return
 	}
-	c.At, c.ID, c.Name = at, strings.Clone(c.ID), strings.Clone(c.Name)
+	c.At, c.ID = at, strings.Clone(c.ID)
 	if bounds.StringSize(c.Kind) > maxCallField {
 		c.Kind = ""
 	}

@@ -39,6 +39,9 @@ type dialect struct {
 	line  line
 	block block
 	state
+
+	turn   string // id of the turn with the number turnOf
+	turnOf int64
 }
 
 // state is saved.
@@ -72,17 +75,14 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}
-	typ := l.typ.Text()
+	typ := l.typ.View()
 	if l.logged(typ) {
 		return d.logLine(typ, out)
 	}
 	if (typ == "assistant" || typ == "user") && !d.readable(typ) {
 		return normalizer.InvalidPayload
 	}
-	if id := wire.ID(l.session); id != "" {
-		out.Session, out.Facts.Thread = id, id
-		d.Session.Set(id)
-	}
+	d.Session.Told(l.session, out)
 	switch typ {
 	case "system":
 		d.system(out)
@@ -115,7 +115,7 @@ var subtypes = map[string]bool{
 }
 
 func (d *dialect) system(out *normalizer.Out) {
-	subtype := d.line.subtype.Text()
+	subtype := d.line.subtype.View()
 	if !subtypes[subtype] {
 		d.line.drift.Unknown(d.line.subtype, "system/", out)
 		return
@@ -182,7 +182,7 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 		case b.typ.Equal("text"):
 			d.text(typ, out)
 		case b.typ.Equal("thinking") && typ == "assistant":
-			out.Event(l.says(normalizer.ReasoningText(b.thinking.Text()), out))
+			out.Event(l.says(normalizer.ReasoningTextOf(b.thinking), out))
 		case b.typ.Equal("tool_use") && typ == "assistant":
 			d.toolUse(out)
 		case b.typ.Equal("tool_result") && typ == "user":
@@ -224,7 +224,7 @@ func (d *dialect) text(typ string, out *normalizer.Out) {
 		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
 		out.Event(normalizer.ErrorMessage(text))
 	default:
-		out.Event(l.says(normalizer.AssistantText(d.block.text.Text()), out))
+		out.Event(l.says(normalizer.AssistantTextOf(d.block.text), out))
 	}
 }
 
@@ -244,7 +244,10 @@ func (d *dialect) facet(kind string) normalizer.Facet {
 	f := normalizer.Facet{ItemID: wire.ID(d.line.uuid), ThreadID: cmp.Or(wire.ID(d.line.session), string(d.Session)),
 		Kind: kind}
 	if d.Turns > 0 {
-		f.TurnID = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
+		if d.turnOf != d.Turns {
+			d.turn, d.turnOf = "synthetic-turn-"+strconv.FormatInt(d.Turns, 10), d.Turns
+		}
+		f.TurnID = d.turn
 	}
 	return f
 }
@@ -256,7 +259,7 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	d.Calls.Add(wire.Call{ID: f.UseID, Name: f.ToolName})
 	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)}
 	d.begins(f.ToolName, out)
-	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+	out.Tool(normalizer.ToolCall, &f)
 }
 
 // toolResult maps the result of a tool. Alone in its line, it is what the line's
@@ -276,7 +279,7 @@ func (d *dialect) toolResult(alone bool, out *normalizer.Out) {
 	}
 	f.Bytes.Result = d.resultBytes()
 	out.Facts.Closed = f.UseID
-	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+	out.Tool(normalizer.ToolResult, &f)
 }
 
 // resultBytes returns the length of the content of a result: its text, or that of its

@@ -22,7 +22,7 @@ func origin(line []byte) (session string, headless, known bool) {
 	if scan.Fields(line, fields) != scan.OK || !typ.Equal("user") && !typ.Equal("assistant") {
 		return "", false, false
 	}
-	return wire.ID(id), entry.Equal("sdk-cli"), true
+	return strings.Clone(wire.ID(id)), entry.Equal("sdk-cli"), true
 }
 
 // logFields are the values of a line of a session log.
@@ -126,27 +126,25 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	l.drift = nil // the fields of a log are not compared
-	out.Facts.Log, out.Facts.Dir, out.Facts.At = true, l.log.cwd.Text(), wire.Time(l.log.timestamp)
+	out.Facts.Log, out.Facts.Dir, out.Facts.At = true, l.log.cwd.View(), wire.Time(l.log.timestamp)
 	d.logSession(out)
 	d.named(typ, out)
-	if version := l.log.version.Text(); runs.CheckVersion(version) == nil {
-		out.Facts.Version = version
-	}
+	out.Facts.Version = l.log.version.View()
 	switch typ {
 	case "assistant":
 		if model := l.doing.model; !model.Equal("<synthetic>") && !l.nested() {
-			out.Facts.Model = model.Text()
+			out.Facts.Model = model.View()
 		}
 		d.message(typ, out)
 		d.replied(out)
 	case "user":
 		d.told(out)
 	case "system":
-		if shown, known := logSystem[l.subtype.Text()]; !known {
+		if shown, known := logSystem[l.subtype.View()]; !known {
 			l.drift.Unknown(l.subtype, "system/", out)
 		} else if shown {
-			d.systemDoing(l.subtype.Text(), out)
-			out.Event(normalizer.StatusMessage("system "+l.subtype.Text(), nil))
+			d.systemDoing(l.subtype.View(), out)
+			out.Event(normalizer.StatusMessage("system "+l.subtype.View(), nil))
 		}
 	case costState:
 		if amount, ok := wire.Cost(l.log.cost); ok {
@@ -172,10 +170,7 @@ func (d *dialect) logSession(out *normalizer.Out) {
 	if wire.ID(l.log.agentID) != "" {
 		l.session, l.parent = l.log.agentID, l.log.agentID
 	}
-	if id := wire.ID(l.session); id != "" {
-		out.Session, out.Facts.Thread = id, id
-		d.Session.Set(id)
-	}
+	d.Session.Told(l.session, out)
 }
 
 // nested reports whether a line is of a sub-agent, in the log of its parent.
@@ -209,7 +204,7 @@ func (d *dialect) replied(out *normalizer.Out) {
 	}
 	d.Counted = ""
 	if len(id) <= wire.MaxCallBytes {
-		d.Counted = id
+		d.Counted = strings.Clone(id)
 	}
 	if u := &l.log.usage; u.Any() {
 		n := &u.N

@@ -13,6 +13,7 @@ package codex
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,11 +71,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 // mapType maps a line of the protocol since 0.44, by its type.
 func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
-	kind := l.typ.Raw
-	if l.typ.Escaped {
-		kind = l.typ.Append(nil)
-	}
-	switch string(kind) {
+	switch l.typ.View() {
 	case "thread.started", "thread.resumed", "session.created":
 		return d.threadStarted(out)
 	case "turn.started":
@@ -153,6 +150,7 @@ func (d *dialect) updateThread(out *normalizer.Out) {
 }
 
 func (d *dialect) setThread(id string, out *normalizer.Out) {
+	id = strings.Clone(id)
 	out.Session, out.Facts.Thread = id, id
 	d.Thread, d.ThreadLong = bounded(id, normalizer.MaxThread)
 }
@@ -163,7 +161,7 @@ func (d *dialect) startTurn() {
 		d.Turns++
 		id = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}
-	d.Turn, d.TurnLong = bounded(id, normalizer.MaxTurn)
+	d.Turn, d.TurnLong = bounded(strings.Clone(id), normalizer.MaxTurn)
 }
 
 // step is the state change of an item.
@@ -182,11 +180,10 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	it := &l.item
-	for _, kind := range toolKinds {
-		if it.typ.Equal(kind) {
-			d.tool(s, kind, out)
-			return normalizer.NoFault
-		}
+	typ := it.typ.View()
+	if i := slices.Index(toolKinds[:], typ); i >= 0 {
+		d.tool(s, toolKinds[i], out)
+		return normalizer.NoFault
 	}
 	switch {
 	case s == failed:
@@ -195,32 +192,31 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 			message = l.errorMessage
 		}
 		return errorEvent(message, runs.ErrorItem, out)
-	case it.typ.Equal("agent_message"), it.typ.Equal("assistant_message"):
+	case typ == "agent_message", typ == "assistant_message":
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
 		}
-		text := it.text.Text()
-		out.Event(normalizer.AssistantText(text))
+		out.Event(normalizer.AssistantTextOf(it.text))
 		if s == completed {
 			out.Facts.Step = true
 			if d.Nested { // perhaps of the sub-agent: the last one counts once the turn has ended
-				out.Draft(text)
+				out.Draft(it.text.Text())
 			} else {
-				out.Final(text)
+				out.FinalOf(it.text)
 			}
 		} else {
 			out.Facts.Doing.Phase = runs.Writing
 		}
-	case it.typ.Equal("reasoning"):
+	case typ == "reasoning":
 		if !it.text.IsString() {
 			return normalizer.InvalidPayload
 		}
 		out.Facts.Step = s == completed
-		out.Event(normalizer.ReasoningText(it.text.Text()))
-	case it.typ.Equal("todo_list"):
+		out.Event(normalizer.ReasoningTextOf(it.text))
+	case typ == "todo_list":
 		d.todo(s, out)
 		out.Event(normalizer.StatusMessage(todoMessages[s], nil))
-	case it.typ.Equal("error"):
+	case typ == "error":
 		return errorEvent(it.message, runs.ErrorItem, out)
 	default:
 		l.drift.UnknownItem(it.typ, "item/", out)
@@ -244,9 +240,11 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
 	}
 	f.Phase, f.Status = phase(s, it.status)
-	l.drift.Status(it.status, kind+"/", statuses[:]...)
+	if statusWord(it.status) == "unknown" {
+		l.drift.Add(runs.DriftStatus, kind+"/", it.status)
+	}
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
-		f.ToolName = it.tool.Text()
+		f.ToolName = it.tool.View()
 	}
 	if s != failed {
 		setSizes(&f, it)
@@ -272,7 +270,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 			d.result(kind, bad, out)
 		}
 	}
-	out.Event(normalizer.ToolEvent(event, f))
+	out.Tool(event, &f)
 }
 
 // setSizes sets the fields that depend on the kind of the tool.
@@ -291,29 +289,13 @@ func setSizes(f *normalizer.Facet, it *item) {
 	}
 }
 
-// statuses are the known ones of items.
-var statuses = [...]string{"in_progress", "running", "pending", "completed", "failed", "declined"}
-
 // phase returns the phase and the status of a step. The status of the item takes
 // precedence over the type of the line, because Codex completes failed items.
 func phase(s step, status scan.Value) (string, string) {
-	if s == failed {
+	word := statusWord(status)
+	switch {
+	case s == failed:
 		return "fail", "failed"
-	}
-	word := ""
-	switch {
-	case status.Equal("in_progress"), status.Equal("running"):
-		word = "running"
-	case status.Equal("pending"):
-		word = "pending"
-	case status.Equal("completed"):
-		word = "completed"
-	case status.Equal("failed"), status.Equal("declined"):
-		word = "failed"
-	case status.IsString():
-		word = "unknown"
-	}
-	switch {
 	case s == started:
 		return "start", cmp.Or(word, "running")
 	case s == updated:
@@ -324,6 +306,24 @@ func phase(s step, status scan.Value) (string, string) {
 		return "complete", "unknown"
 	}
 	return "complete", cmp.Or(word, "completed")
+}
+
+// statusWord returns the status of an item as it is published, or "" if it has none.
+func statusWord(status scan.Value) string {
+	switch status.View() {
+	case "in_progress", "running":
+		return "running"
+	case "pending":
+		return "pending"
+	case "completed":
+		return "completed"
+	case "failed", "declined":
+		return "failed"
+	}
+	if status.IsString() {
+		return "unknown"
+	}
+	return ""
 }
 
 // size returns the length of v as compact JSON, or 0 if v is absent or null.
@@ -339,12 +339,12 @@ func size(v scan.Value) int {
 }
 
 // trimmedText returns v without white space at its ends, or "" if v is not a
-// string.
+// string. The result is only valid as long as the line.
 func trimmedText(v scan.Value) string {
 	if v.Len == 0 {
 		return ""
 	}
-	return strings.TrimSpace(v.Text())
+	return strings.TrimSpace(v.View())
 }
 
 // exitStatus returns the exit status of the item, or nil.

@@ -31,7 +31,7 @@ func origin(line []byte) (session string, headless, known bool) {
 	}
 	fields := map[string]*scan.Value{"originator": &originator, "id": &id, "session_id": &root}
 	_ = scan.Fields(payload.Raw, fields) // was scanned before
-	return cmp.Or(wire.ID(root), wire.ID(id)), originator.Equal("codex_exec"), true
+	return strings.Clone(cmp.Or(wire.ID(root), wire.ID(id))), originator.Equal("codex_exec"), true
 }
 
 // payload has the values of the payload of a line.
@@ -118,10 +118,7 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	l.turnID = p.turnID
 	switch {
 	case l.typ.Equal("session_meta"):
-		if version := p.version.Text(); runs.CheckVersion(version) == nil {
-			out.Facts.Version = version
-		}
-		out.Facts.Dir = p.cwd.Text()
+		out.Facts.Version, out.Facts.Dir = p.version.View(), p.cwd.View()
 		if d.logThread(p.id, out) { // else it is of the thread that this one was forked from
 			out.Event(normalizer.StatusMessage("thread started", nil))
 		}
@@ -131,7 +128,7 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	case l.typ.Equal("response_item"):
 		return d.responseItem(&p, out)
 	case l.typ.Equal("turn_context"):
-		out.Facts.Model = p.model.Text()
+		out.Facts.Model = p.model.View()
 	case l.typ.Equal("compacted"):
 		out.Event(normalizer.StatusMessage("context compacted", nil))
 	}
@@ -273,7 +270,7 @@ func (d *dialect) done(id string) wire.Call {
 	if len(d.Done) == maxDone {
 		d.Done = slices.Delete(d.Done, 0, 1)
 	}
-	d.Done = append(d.Done, id)
+	d.Done = append(d.Done, strings.Clone(id))
 	return call
 }
 
@@ -307,7 +304,7 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 		f.Kind = "web_search"
 		f.Phase, f.Status = phase(completed, p.status)
 		out.Facts.Closed = f.ItemID
-		out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+		out.Tool(normalizer.ToolResult, &f)
 	case !isOneOf(typ, silentResponses):
 		d.line.drift.UnknownItem(typ, "response_item/", out)
 	}
@@ -358,7 +355,7 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 	out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: f.Kind, Name: f.ToolName}
 	show(&out.Facts.Opened, f.ToolName)
 	d.logCalls(f.ToolName, p.arguments, out)
-	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+	out.Tool(normalizer.ToolCall, &f)
 }
 
 // logOutput maps the answer to a call, unless the call has its result.
@@ -375,5 +372,5 @@ func (d *dialect) logOutput(p *payload, out *normalizer.Out) {
 		f.Bytes.Result = size(p.output)
 	}
 	out.Facts.Closed = id
-	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+	out.Tool(normalizer.ToolResult, &f)
 }

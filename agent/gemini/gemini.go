@@ -62,7 +62,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}
-	switch l.typ.Text() {
+	switch l.typ.View() {
 	case "init":
 		d.begin(out)
 	case "message":
@@ -91,10 +91,7 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 
 // begin maps init, the first line of a process.
 func (d *dialect) begin(out *normalizer.Out) {
-	if id := wire.ID(d.line.session); id != "" {
-		out.Session, out.Facts.Thread = id, id
-		d.Session.Set(id)
-	}
+	d.Session.Told(d.line.session, out)
 	d.Open = false
 	out.NoFinal()
 	out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
@@ -121,7 +118,7 @@ func (d *dialect) message(out *normalizer.Out) normalizer.Fault {
 			out.Facts.Step = true
 		}
 		d.Open = part
-		out.Event(normalizer.AssistantText(text))
+		out.Event(normalizer.AssistantTextOf(l.content))
 	case l.role.Equal("user"):
 		d.Open = false
 		out.Event(normalizer.StatusMessage("user message", nil))
@@ -135,13 +132,13 @@ func (d *dialect) message(out *normalizer.Out) normalizer.Fault {
 func (d *dialect) toolUse(out *normalizer.Out) {
 	l := &d.line
 	d.Open = false
-	call := wire.Call{ID: wire.ID(l.toolID), Name: wire.ID(l.toolName), Path: l.path.Text()}
+	call := wire.Call{ID: wire.ID(l.toolID), Name: wire.ID(l.toolName), Path: l.path.View()}
 	d.Calls.Add(call)
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
 	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name, Phase: during[call.Name]}
 	wire.Activity(out, activities[call.Name], call.Name, l.command, l.path)
-	out.Event(normalizer.ToolEvent(normalizer.ToolCall, f))
+	out.Tool(normalizer.ToolCall, &f)
 }
 
 // activities is what the tools do, as far as the run record says it.
@@ -180,7 +177,7 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 	case ok && activities[call.Name] == wire.Edits:
 		out.Facts.Edits = []runs.Edit{{Path: call.Path}}
 	}
-	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+	out.Tool(normalizer.ToolResult, &f)
 }
 
 func (d *dialect) facet(kind string) normalizer.Facet {

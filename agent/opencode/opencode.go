@@ -63,14 +63,11 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}
-	typ := l.typ.Text()
+	typ := l.typ.View()
 	if fault := l.check(typ); fault != normalizer.NoFault {
 		return fault
 	}
-	if id := wire.ID(l.session); id != "" {
-		out.Session, out.Facts.Thread = id, id
-		d.Session.Set(id)
-	}
+	d.Session.Told(l.session, out)
 	switch typ {
 	case "step_start":
 		if !d.Working {
@@ -89,10 +86,10 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		}
 		d.Texts, out.Facts.Step = true, true
 		out.Facts.Doing.Phase = runs.Writing
-		out.Event(normalizer.AssistantText(text))
+		out.Event(normalizer.AssistantTextOf(l.text))
 	case "reasoning":
 		out.Facts.Step = true
-		out.Event(normalizer.ReasoningText(l.text.Text()))
+		out.Event(normalizer.ReasoningTextOf(l.text))
 	case "tool_use":
 		d.tool(out)
 	case "step_finish":
@@ -179,7 +176,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 		wire.Todo(out, &l.s, l.todos, "content")
 	}
 	out.Facts.Closed = f.UseID
-	out.Event(normalizer.ToolEvent(normalizer.ToolResult, f))
+	out.Tool(normalizer.ToolResult, &f)
 }
 
 func (d *dialect) stepFinish(out *normalizer.Out) {

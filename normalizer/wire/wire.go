@@ -16,8 +16,9 @@ import (
 	"github.com/linesman/linesman/normalizer/scan"
 )
 
-// ID returns the id in v: its trimmed text, or "" if v is no string.
-func ID(v scan.Value) string { return strings.TrimSpace(v.Text()) }
+// ID returns the id in v: its trimmed text, or "" if v is no string. It is only valid as
+// long as the line.
+func ID(v scan.Value) string { return strings.TrimSpace(v.View()) }
 
 // Thread is the id of a thread that a dialect keeps. Its JSON is at most as long as
 // [normalizer.MaxThread].
@@ -29,6 +30,21 @@ func (t *Thread) Set(id string) {
 		id = normalizer.TooLong
 	}
 	*t = Thread(id)
+}
+
+// Told sets the id to that in v, if it has one, and says so in out.
+func (t *Thread) Told(v scan.Value, out *normalizer.Out) {
+	id := ID(v)
+	switch id {
+	case "":
+		return
+	case string(*t):
+		id = string(*t) // no copy
+	default:
+		id = strings.Clone(id)
+		t.Set(id)
+	}
+	out.Session, out.Facts.Thread = id, id
 }
 
 // MarshalJSON encodes an id that is too long as true.
@@ -218,7 +234,7 @@ type Call struct {
 // Memory remembers the [MaxCalls] newest calls. The zero value is empty.
 type Memory struct{ all []Call }
 
-// Add remembers a call, as the newest. A call with the same id takes its place. A call
+// Add remembers a copy of a call, as the newest. A call with the same id takes its place. A call
 // whose id or name is empty or too long is not remembered; a path that is too long
 // counts as none.
 func (c *Memory) Add(call Call) {
@@ -228,6 +244,7 @@ func (c *Memory) Add(call Call) {
 	if len(call.Path) > MaxCallBytes {
 		call.Path = ""
 	}
+	call.ID, call.Name, call.Path = strings.Clone(call.ID), strings.Clone(call.Name), strings.Clone(call.Path)
 	c.Take(call.ID)
 	if len(c.all) == MaxCalls {
 		c.all = slices.Delete(c.all, 0, 1)
