@@ -46,8 +46,8 @@ const MaxDialect = 160 << 10
 type Out struct {
 	Facts   runs.Facts
 	Session string // session id, if the line has one; of any length
-	// Activity is Facts.Activity as bytes. Its memory is used again for the next line.
-	Activity []byte
+	// Activity takes the place of Facts.Activity, if it is not empty.
+	Activity Activity
 	// Command is the output of a command that ended, if the line has one: it is read for the
 	// run record unless a later one makes that unnecessary.
 	Command Output
@@ -108,8 +108,9 @@ func (o *Out) Unknown() {
 // reset clears o for the next line. It keeps memory for it.
 func (o *Out) reset() {
 	clear(o.events)
-	o.events, o.data, o.Activity = kept(o.events, 64), kept(o.data, 8<<10), kept(o.Activity, 8<<10)
-	o.Facts, o.Command, o.Session = runs.Facts{}, Output{}, ""
+	o.events, o.data, o.Activity = kept(o.events, 64), kept(o.data, 8<<10), Activity{}
+	clear(o.Facts.Edits)
+	o.Facts, o.Command, o.Session = runs.Facts{Edits: kept(o.Facts.Edits, runs.MaxEdits)}, Output{}, ""
 	o.final, o.text, o.value, o.end = keepFinal, "", scan.Value{}, false
 }
 

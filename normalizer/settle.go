@@ -1,6 +1,8 @@
 package normalizer
 
 import (
+	"slices"
+
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
@@ -25,9 +27,9 @@ const maxOutputs = 256
 func (f *Fold) settle() {
 	w := f.work
 	f.settleFinal()
-	if len(w.doing) > 0 {
-		f.Record.SetActivity(string(w.doing))
-		w.doing = w.doing[:0]
+	if w.doing.Text != "" || w.doing.Rest.Len > 0 {
+		f.Record.SetActivity(string(w.doing.append(nil)))
+		w.doing = Activity{}
 	}
 	if len(w.outputs) > 0 {
 		f.settleOutputs()
@@ -69,12 +71,11 @@ func (f *Fold) foldLater(out *Out) {
 	}
 	switch {
 	case facts.Turn == runs.TurnCompleted || facts.Turn == runs.TurnFailed:
-		w.doing = w.doing[:0]
-	case len(out.Activity) > 0:
-		w.doing = append(w.doing[:0], out.Activity...)
+		w.doing = Activity{}
+	case out.Activity.Text != "" || out.Activity.Rest.Len > 0:
+		w.doing = out.Activity
 	case facts.Activity != "":
-		w.doing = append(w.doing[:0], facts.Activity...)
-		facts.Activity = ""
+		w.doing, facts.Activity = Activity{Text: facts.Activity}, ""
 	}
 }
 
@@ -127,6 +128,7 @@ func (w *Workspace) read(o *Output, superseded bool) {
 	if !o.Failed && !runs.MayHaveFindings(o.First) && !runs.MayHaveFindings(o.Last) {
 		return
 	}
+	w.text = slices.Grow(w.text[:0], len(o.First)+len(o.Last)+1)
 	text := scan.Value{Kind: scan.String, Raw: o.First, Escaped: o.Escaped}.Append(w.text[:0])
 	if len(o.Last) > 0 {
 		text = append(text, '\n')

@@ -14,7 +14,7 @@ type Workspace struct {
 	// Of the current entry, see [Fold.settle]:
 	outputs []Output   // of commands
 	final   scan.Value // final text, if it is of kind String
-	doing   []byte     // newest activity, "": none
+	doing   Activity   // newest one, if it is not empty
 	counts  [len(kinds)]int64
 }
 

@@ -63,10 +63,10 @@ func (f *Files) apply(e Edit) {
 		remove(list, e.Path)
 	case list == &f.Modified && e.Kind == Deleted:
 		remove(list, e.Path)
-		f.Deleted = append(f.Deleted, e.Path)
+		f.Deleted = append(f.Deleted, strings.Clone(e.Path))
 	case list == &f.Deleted && e.Kind != Deleted: // the file existed before the run
 		remove(list, e.Path)
-		f.Modified = append(f.Modified, e.Path)
+		f.Modified = append(f.Modified, strings.Clone(e.Path))
 	}
 	for _, l := range f.lists() { // a move between lists can exceed the limit
 		if n := len(*l); n > maxPaths {

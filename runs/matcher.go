@@ -11,6 +11,7 @@ type matcher struct {
 	stride int      // offsets of a word that are in the table
 	mask   uint32   // sets the bit of lower case, if fold is set
 	table  [1 << tableBits / 64]uint64
+	first  [256]bool // first bytes of words
 }
 
 const tableBits = 15
@@ -26,6 +27,7 @@ func newMatcher(fold bool, words ...string) *matcher {
 		m.stride = min(m.stride, len(word)-2)
 	}
 	for _, word := range words {
+		m.first[word[0]] = true
 		for i := range m.stride {
 			h := m.hash(uint32(word[i]) | uint32(word[i+1])<<8 | uint32(word[i+2])<<16)
 			m.table[h/64] |= 1 << (h % 64)
@@ -53,7 +55,7 @@ func (m *matcher) index(b []byte) int {
 			}
 		}
 	}
-	for at := max(i-m.stride+1, 0); at < len(b); at++ {
+	for at := max(i-m.stride+1, 0); at+m.stride+2 <= len(b); at++ { // the shortest word
 		if m.wordAt(b, at) {
 			return at
 		}
@@ -66,6 +68,9 @@ func (m *matcher) wordAt(b []byte, i int) bool {
 	first := b[i]
 	if m.fold && 'A' <= first && first <= 'Z' {
 		first |= 0x20
+	}
+	if !m.first[first] {
+		return false
 	}
 next:
 	for _, word := range m.words {

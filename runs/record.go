@@ -255,7 +255,7 @@ func (r *Record) setVersion(v string) {
 func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at) }
 
 // Fold is Line without a copy of the facts. Dir, Version, Model, the ID and the Name of Opened,
-// and Closed may be in memory that is used again after the call.
+// Closed, and Edits with their paths may be in memory that is used again after the call.
 func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log

@@ -353,8 +353,8 @@ func (it *item) exitStatus() *int32 {
 	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
 		return nil
 	}
-	code := int32(n)
-	return &code
+	it.exit = int32(n)
+	return &it.exit
 }
 
 // state is the part of a dialect that is saved. ThreadLong and TurnLong replace

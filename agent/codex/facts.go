@@ -3,7 +3,6 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -35,8 +34,7 @@ func (d *dialect) activity(kind string, out *normalizer.Out) {
 		}
 		wire.Activity(out, wire.Edits, "", scan.Value{}, first)
 		if files > 1 && first.Len > 0 {
-			out.Activity = strconv.AppendInt(append(out.Activity, " and "...), int64(files-1), 10)
-			out.Activity = append(out.Activity, " more"...)
+			out.Activity.More = files - 1
 		}
 	case "web_search":
 		wire.Activity(out, wire.SearchesWeb, "", scan.Value{}, scan.Value{})
@@ -57,8 +55,8 @@ func (d *dialect) todo(s step, out *normalizer.Out) {
 		counts.Total++
 		if wire.True(done) {
 			counts.Done++
-		} else if len(out.Activity) == 0 && s != completed {
-			out.Activity = wire.Head(out.Activity, text, wire.MaxActivity)
+		} else if out.Activity.Rest.Len == 0 && s != completed {
+			out.Activity.Rest = text
 		}
 	}
 	if counts.Total > 0 {
@@ -95,7 +93,7 @@ func (d *dialect) edits(out *normalizer.Out) {
 			out.Facts.MoreEdits++
 			continue
 		}
-		e := runs.Edit{Path: path.Text()}
+		e := runs.Edit{Path: path.View()}
 		switch {
 		case kind.Equal("add"):
 			e.Kind = runs.Added

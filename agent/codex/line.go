@@ -38,6 +38,7 @@ type fields struct {
 type item struct {
 	id, typ, status, text, message, errorMessage, tool, result, results, exitCode, stdout, stderr, diff scan.Value
 
+	exit    int32      // the value of exitCode
 	details scan.Value // only for the run record: the command, the changes or the to-do items
 }
 

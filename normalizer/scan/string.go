@@ -191,12 +191,24 @@ func hex4(b []byte) rune {
 // decode appends the decoded text of raw, the inside of a valid JSON string.
 func decode(dst, raw []byte) []byte {
 	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 {
-			return append(dst, raw...)
+		for len(raw) >= 8 && cap(dst)-len(dst) >= 8 { // in words, up to a backslash
+			x := binary.LittleEndian.Uint64(raw)
+			dst = binary.LittleEndian.AppendUint64(dst, x)
+			x ^= '\\' * ones
+			if stop := (x - ones) &^ x & (0x80 * ones); stop != 0 {
+				n := bits.TrailingZeros64(stop) / 8
+				dst, raw = dst[:len(dst)-8+n], raw[n:]
+				break
+			}
+			raw = raw[8:]
 		}
-		dst = append(dst, raw[:i]...)
-		raw = raw[i:]
+		if len(raw) == 0 || raw[0] != '\\' {
+			i := bytes.IndexByte(raw, '\\')
+			if i < 0 {
+				return append(dst, raw...)
+			}
+			dst, raw = append(dst, raw[:i]...), raw[i:]
+		}
 		n, decoded := escape(raw)
 		if c := short[raw[1]]; c != 0 {
 			dst = append(dst, c)

@@ -62,6 +62,35 @@ func (v Value) View() string {
 	return unsafe.String(&v.Raw[0], len(v.Raw))
 }
 
+// Head returns the beginning of a string: at most n undecoded bytes that split no escape and no
+// code point. Its Len is not set.
+func (v Value) Head(n int) Value {
+	v.Len = 0
+	if n >= len(v.Raw) {
+		return v
+	}
+	for n > 0 && !utf8.RuneStart(v.Raw[n]) {
+		n--
+	}
+	for i := 0; ; {
+		k := bytes.IndexByte(v.Raw[i:n], '\\')
+		if k < 0 {
+			break
+		}
+		size := 2
+		if i += k; v.Raw[i+1] == 'u' {
+			size = 6
+		}
+		if i+size > n {
+			n = i
+			break
+		}
+		i += size
+	}
+	v.Raw = v.Raw[:n:n]
+	return v
+}
+
 // Cut splits a string: head is its longest beginning of at most limit decoded bytes that ends
 // between two code points, and tail is the rest. Limit is at least the length of a code point.
 func (v Value) Cut(limit int) (head, tail Value) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
@@ -169,7 +170,7 @@ func Command(v scan.Value) *runs.Excerpted {
 
 func script(e *runs.Excerpted) *runs.Excerpted {
 	if e != nil {
-		e.Head = string(withoutShell([]byte(e.Head)))
+		e.Head = string(normalizer.WithoutShell([]byte(e.Head)))
 	}
 	return e
 }

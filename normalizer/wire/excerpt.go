@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
@@ -12,10 +11,9 @@ import (
 
 // Limits of the values for the run record, in bytes of undecoded JSON.
 const (
-	MaxActivity = 320                      // of a command, a path or a to-do item
-	maxTool     = 64                       // of the name of a tool
-	maxHead     = runs.MaxOutput / 4       // of the beginning of a command's output
-	maxTail     = runs.MaxOutput - maxHead // of the end of a command's output
+	maxTool = 64                       // of the name of a tool
+	maxHead = runs.MaxOutput / 4       // of the beginning of a command's output
+	maxTail = runs.MaxOutput - maxHead // of the end of a command's output
 )
 
 // Doing is what a tool does, as far as the activity of a run says it.
@@ -32,28 +30,19 @@ const (
 // Activity sets the activity of a run to a tool call that has begun, for people: the command
 // that it runs, the path that it edits, or the name of the tool.
 func Activity(out *normalizer.Out, d Doing, tool string, command, path scan.Value) {
-	out.Facts.Activity = ""
-	b := out.Activity[:0]
 	switch d {
 	case Runs:
-		b = append(b, "Running "...)
-		from := len(b)
-		b = Head(b, command, MaxActivity)
-		b = append(b[:from], withoutShell(b[from:])...)
+		out.Activity = normalizer.Activity{Text: "Running ", Rest: command, Command: true}
 	case Edits:
-		b = append(b, "Editing "...)
-		if path.Len > 0 {
-			b = Head(b, path, MaxActivity)
-		} else {
-			b = append(b, "files"...)
+		out.Activity = normalizer.Activity{Text: "Editing ", Rest: path}
+		if path.Len == 0 {
+			out.Activity = normalizer.Activity{Text: "Editing files"}
 		}
 	case SearchesWeb:
-		b = append(b, "Searching the web"...)
+		out.Activity = normalizer.Activity{Text: "Searching the web"}
 	default:
-		b = append(b, "Calling "...)
-		b = append(b, tool[:bounds.Cut(tool, maxTool)]...)
+		out.Activity = normalizer.Activity{Text: "Calling ", Name: tool[:bounds.Cut(tool, maxTool)]}
 	}
-	out.Activity = b
 }
 
 // Output sets that a command ended, failed or not, with an output: of a long one, the
@@ -83,29 +72,7 @@ func decode(dst, raw []byte, escaped bool) []byte {
 
 // cut returns the largest offset <= n at which raw, the inside of a JSON string,
 // can be cut without splitting an escape or a code point.
-func cut(raw []byte, n int) int {
-	if n >= len(raw) {
-		return len(raw)
-	}
-	for n > 0 && !utf8.RuneStart(raw[n]) {
-		n--
-	}
-	for i := 0; ; {
-		k := bytes.IndexByte(raw[i:n], '\\')
-		if k < 0 {
-			return n
-		}
-		i += k
-		size := 2
-		if raw[i+1] == 'u' {
-			size = 6
-		}
-		if i+size > n {
-			return i
-		}
-		i += size
-	}
-}
+func cut(raw []byte, n int) int { return len(scan.Value{Raw: raw}.Head(n).Raw) }
 
 // tail returns the last complete lines of raw, the inside of a JSON string, at most
 // n bytes. It is nil if no line begins there.
@@ -146,7 +113,7 @@ func Edit(path scan.Value, created bool) (edits []runs.Edit, more int) {
 // needed for the line any more.
 func Todo(out *normalizer.Out, s *scan.Scanner, list scan.Value, key string) {
 	var n runs.Todo
-	out.Facts.Todo, out.Facts.Activity, out.Activity = nil, "", out.Activity[:0]
+	out.Facts.Todo, out.Activity = nil, normalizer.Activity{}
 	for elements := ElementsOf(list); ; n.Total++ {
 		raw, more := elements.NextObject(s)
 		if !more {
@@ -156,28 +123,11 @@ func Todo(out *normalizer.Out, s *scan.Scanner, list scan.Value, key string) {
 		switch {
 		case status.Equal("completed"):
 			n.Done++
-		case len(out.Activity) == 0:
-			out.Activity = Head(out.Activity, text, MaxActivity)
+		case out.Activity.Rest.Len == 0:
+			out.Activity.Rest = text
 		}
 	}
 	if n.Total > 0 {
 		out.Facts.Todo = &n
 	}
-}
-
-// withoutShell removes the shell from a command: /bin/bash -lc 'go test ./...'
-func withoutShell(command []byte) []byte {
-	const option = "c "
-	i := bytes.Index(command[:min(len(command), 32)], []byte(option))
-	if i < 0 || !bytes.Contains(command[:i], []byte("sh -")) {
-		return command
-	}
-	command = command[i+len(option):]
-	if n := len(command); n > 1 && (command[0] == '\'' || command[0] == '"') {
-		if command[n-1] == command[0] {
-			n--
-		}
-		command = command[1:n]
-	}
-	return command
 }
