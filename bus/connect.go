@@ -308,9 +308,9 @@ func parseVersion(s string) (major, minor int) {
 	return major, minor
 }
 
-// serverHas reports whether the server of the public account has at least this version.
-func (b *Bus) serverHas(major, minor int) bool {
-	have, haveMinor := parseVersion(b.public.ConnectedServerVersion())
+// serverHas reports whether the connected server has at least this version.
+func serverHas(nc *nats.Conn, major, minor int) bool {
+	have, haveMinor := parseVersion(nc.ConnectedServerVersion())
 	return have > major || have == major && haveMinor >= minor
 }
 

@@ -31,6 +31,7 @@ type RawLog struct {
 	since    int64  // start of the connection in which
 	fence    uint64 // sequence of the last entry in RAW, 0: none
 	news     bool   // another writer appended after our last entry
+	window   int    // how many entries may be in flight, see AppendAll
 	log      *zap.Logger
 }
 
@@ -94,7 +95,7 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 		}
 		ack, err := l.publish(ctx, e)
 		if err == nil {
-			l.mark, l.fence = l.mark.After(e, ack.Sequence), ack.Sequence
+			l.stored(e, ack.Sequence)
 			return nil
 		}
 		if ctx.Err() != nil {

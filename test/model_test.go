@@ -28,9 +28,13 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 	}{
 		{"workers lose and double nothing", "WORKERS ENTRIES=3 DEATHS=2", false, holds},
 		{"workers come to an end", "WORKERS ENTRIES=2", true, holds},
+		{"bursts lose and double nothing", "WORKERS BURSTS ENTRIES=3 TROUBLES=1", false, holds},
+		{"bursts come to an end", "WORKERS BURSTS ENTRIES=3 TROUBLES=0", true, holds},
 		{"normalizers lose and double nothing", "TROUBLES=1", false, holds},
 		{"normalizers come to an end", "DEATHS=1 TROUBLES=0", true, holds},
 		{"no fence at RAW", "WORKERS NO_RAW_FENCE", false, "assertion violated (what==(raw+1))"},
+		{"no fence in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_FENCE", false, "assertion violated"},
+		{"no order in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_ORDER", false, "assertion violated (what==(raw+1))"},
 		{"no look at RAW's end", "WORKERS NO_RAW_RESUME", true, "acceptance cycle"},
 		{"no fence at EVENTS", "NO_EVENT_FENCE TROUBLES=1", false, "assertion violated ((what==(events+1))"},
 		{"no look at the last event", "NO_EVENT_CURSOR TROUBLES=1", false, "assertion violated ((what==(events+1))"},

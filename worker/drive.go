@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +24,7 @@ type Run struct {
 	out      stream
 	err      stream
 	backlog  *backlog // of an agent's output; nil: there is no agent
+	piece    int64    // bytes of stdout to read next, if there is a backlog
 
 	retried      bool          // this worker drove it before, and failed
 	cancels      chan string   // reasons of cancel requests; one is enough
@@ -345,8 +345,13 @@ func (r *Run) recordAndRemove(ctx context.Context) error {
 // is later, and the progress up to it. After an ErrMoved the progress is what the
 // log holds now.
 func (r *Run) append(ctx context.Context, at time.Time, kind runs.Kind, offset int64, body []byte) error {
-	e := runs.Entry{Kind: kind, Time: r.notBefore(at.UnixMilli()), Offset: offset, Body: body}
-	err := r.supervised(func() error { return r.raw.Append(ctx, e) })
+	return r.appendAll(ctx, []runs.Entry{{Kind: kind, Time: r.notBefore(at.UnixMilli()), Offset: offset, Body: body}})
+}
+
+// appendAll is append for entries of one kind.
+func (r *Run) appendAll(ctx context.Context, entries []runs.Entry) error {
+	kind := entries[0].Kind
+	err := r.supervised(func() error { return store(ctx, r.raw, entries) })
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
 	}
@@ -362,6 +367,19 @@ func (r *Run) append(ctx context.Context, at time.Time, kind runs.Kind, offset i
 		return ErrEnded
 	}
 	return err
+}
+
+// store appends entries in order, several at a time if the log can.
+func store(ctx context.Context, log Log, entries []runs.Entry) error {
+	if all, ok := log.(BurstLog); ok && len(entries) > 1 {
+		return all.AppendAll(ctx, entries)
+	}
+	for _, e := range entries {
+		if err := log.Append(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Cancel requests the end of the run: it stores a cancel entry with reason,
@@ -461,8 +479,9 @@ const (
 	errTail = 64 << 10
 )
 
-// buffers are used by runs that are sending.
-var buffers = sync.Pool{New: func() any { return new([runs.MaxChunk]byte) }}
+// slowAppend is a time after which the next piece of a backlog is smaller: a cancel
+// waits until a piece is stored.
+const slowAppend = 250 * time.Millisecond
 
 // pumpTime bounds how long continuous output keeps the worker from checking
 // the shim.
@@ -472,8 +491,6 @@ const pumpTime = time.Second
 // new stdout. It returns when nothing is left, after pumpTime unless final, or
 // when a cancel makes the rest useless, and reports whether it sent anything.
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
-	buf := buffers.Get().(*[runs.MaxChunk]byte)
-	defer buffers.Put(buf)
 	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
 		if err := ctx.Err(); err != nil {
 			return sent, err
@@ -484,9 +501,9 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if r.useless() {
 			return sent, nil
 		}
-		n, err := r.sendOut(ctx, buf[:], final)
+		n, err := r.sendOut(ctx, final)
 		if n == 0 && err == nil && r.dir.Spec.process() {
-			n, err = r.sendErr(ctx, buf[:], final)
+			n, err = r.sendErr(ctx, final)
 		}
 		if n == 0 || err != nil {
 			return sent, err
@@ -500,8 +517,9 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 // stopped, and is no agent.
 func (r *Run) useless() bool { return r.stopped && !r.dir.Spec.process() }
 
-// sendOut sends the next chunk of stdout and returns its size.
-func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) {
+// sendOut sends the next chunk of stdout, or several of a backlog, and returns their
+// size.
+func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	s, now := &r.out, time.Now()
 	at := r.progress.Log.Out
 	found, err := r.refresh(s, at, now)
@@ -512,28 +530,57 @@ func (r *Run) sendOut(ctx context.Context, buf []byte, final bool) (int, error) 
 		r.backlog.caughtUp(now)
 		return 0, nil
 	}
+	buf, release := r.w.buffers.take(min(r.piece, s.end()-at))
+	defer release()
 	n, at, err := s.read(buf, at)
 	if err != nil {
 		return 0, err
 	}
-	n, written := r.outTime(buf[:n], at, now, final)
-	if n == 0 {
+	entries, size := r.split(buf[:n], at, now, final)
+	if size == 0 {
 		s.partialEnd = s.end()
 		r.backlog.caughtUp(now)
 		return 0, nil
 	}
 	before := r.progress.Log.At
-	err = r.append(ctx, written, runs.Out, at, buf[:n])
-	if at+int64(n) >= s.end() {
-		r.backlog.caughtUp(now)
-	} else {
-		r.backlog.sent(time.Duration(r.progress.Log.At-before)*time.Millisecond, time.Since(now))
+	err = r.appendAll(ctx, entries)
+	took := time.Since(now)
+	if r.piece = 2 * int64(size); size < n/2 || took > slowAppend {
+		r.piece = int64(size) / 2
 	}
-	return n, err
+	switch {
+	case errors.Is(err, runs.ErrMoved): // some of the entries may be sent again
+		r.backlog.rewind()
+	case at+int64(size) >= s.end():
+		r.backlog.caughtUp(now)
+	default:
+		r.backlog.sent(time.Duration(r.progress.Log.At-before)*time.Millisecond, took)
+	}
+	return size, err
+}
+
+// split returns the entries of output that was read at the offset at, and their size.
+// The last line of b is left to the next read, unless it ends the output.
+func (r *Run) split(b []byte, at int64, now time.Time, final bool) (entries []runs.Entry, size int) {
+	var last int64
+	for rest := b; len(rest) > 0 && len(entries) < maxEntries; rest = b[size:] {
+		chunk, offset := rest[:min(len(rest), runs.MaxChunk)], at+int64(size)
+		if size > 0 && len(chunk) < runs.MaxChunk && offset+int64(len(chunk)) < r.out.end() {
+			break
+		}
+		n, written := r.outTime(chunk, offset, now, final)
+		if n == 0 {
+			break
+		}
+		last = max(last, r.notBefore(written.UnixMilli()))
+		entries = append(entries, runs.Entry{Kind: runs.Out, Time: last, Offset: offset, Body: chunk[:n]})
+		size += n
+	}
+	return entries, size
 }
 
 // sendErr sends the next chunk of stderr that is kept, and returns its size.
-func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) {
+func (r *Run) sendErr(ctx context.Context, final bool) (int, error) {
 	s, now := &r.err, time.Now()
 	at := r.progress.Log.Err
 	if _, err := r.refresh(s, at, now); err != nil {
@@ -551,6 +598,8 @@ func (r *Run) sendErr(ctx context.Context, buf []byte, final bool) (int, error) 
 	if at >= to {
 		return 0, nil
 	}
+	buf, release := r.w.buffers.take(0)
+	defer release()
 	n, at, err := s.read(buf[:min(int64(len(buf)), to-at)], at)
 	if n == 0 || err != nil {
 		return 0, err

@@ -84,7 +84,7 @@ func (b *backlog) load(size int64, now time.Time) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.Size() < b.read { // the shim has shortened it
-		b.ahead, b.last, b.read = nil, growth{}, 0
+		b.rewind()
 	}
 	body, err := io.ReadAll(io.NewSectionReader(f, b.read, maxTimes))
 	if err != nil {
@@ -152,6 +152,14 @@ func (b *backlog) sent(covered, took time.Duration) {
 func (b *backlog) caughtUp(now time.Time) {
 	if b != nil {
 		b.caught, b.debt = now, 0
+	}
+}
+
+// rewind forgets what was read of the index: output before its position may be sent
+// again.
+func (b *backlog) rewind() {
+	if b != nil {
+		b.ahead, b.last, b.read = nil, growth{}, 0
 	}
 }
 

@@ -33,6 +33,14 @@ type Log interface {
 	Append(ctx context.Context, e runs.Entry) error
 }
 
+// BurstLog is a [Log] that stores several entries faster than one by one.
+type BurstLog interface {
+	Log
+	// AppendAll appends entries in order, like Append. After an error, a
+	// [runs.ErrMoved] too, Mark shows which of them are stored.
+	AppendAll(ctx context.Context, entries []runs.Entry) error
+}
+
 var (
 	// ErrKnown reports a new run whose id already has a raw log. Its directory was
 	// removed, and no agent was started.
@@ -82,6 +90,7 @@ type Worker struct {
 	log       *zap.Logger
 	files     notifier
 	ledger    ledger
+	buffers   buffers
 	taskRetry retryDelay // after failures to take or drive tasks
 
 	// adoptEvery is the interval at which Adopt looks for run directories without
@@ -147,7 +156,7 @@ func New(cfg Config) (*Worker, error) {
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
 		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512, settle: 5 * time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
-		snapshots: make(chan struct{}, maxSnapshots),
+		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}, nil
 }
 

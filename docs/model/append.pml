@@ -12,14 +12,20 @@
  * the state of the streams. An entry is its position in the spool, and
  * produces one event.
  *
+ * With BURSTS a worker may also send two entries before the first answer, and
+ * others write to RAW, too: a responder cancels the run, and another run has an
+ * entry.
+ *
  * Checked, for all interleavings within the bounds below:
  *
  *	no loss, no duplicate, no disorder    the assertions of rawServer and eventServer
+ *	no entry after an unread one          the other assertion of rawServer
  *	no old checkpoint returns             the assertion of checkpointServer
  *	progress                              the formula done
  *
  * To check that each fence is needed, remove it: define NO_RAW_FENCE,
- * NO_RAW_RESUME, NO_EVENT_FENCE, NO_EVENT_CURSOR or NO_CHECKPOINT_FENCE.
+ * NO_RAW_RESUME, NO_BURST_FENCE, NO_BURST_ORDER, NO_EVENT_FENCE,
+ * NO_EVENT_CURSOR or NO_CHECKPOINT_FENCE.
  */
 
 #ifndef ENTRIES
@@ -41,7 +47,6 @@ byte deaths, troubles;
 /* A request: the entry, the expected last entry of the stream, the sender, and
  * its attempt. An answer to an earlier attempt is ignored. */
 #define REQUESTS [3] of { byte, byte, byte, byte }
-chan toRaw = REQUESTS;
 chan toEvents = REQUESTS;
 chan toCheckpoint = REQUESTS;
 
@@ -96,11 +101,6 @@ end:	do \
 	} \
 	od
 
-#ifdef NO_RAW_FENCE
-#define RAW_FITS true
-#else
-#define RAW_FITS (expected == raw)
-#endif
 #ifdef NO_EVENT_FENCE
 #define EVENT_FITS true
 #else
@@ -114,26 +114,125 @@ end:	do \
 
 #ifdef WORKERS
 
+/* RAW has entries of the run, and one of another run. A cancel of the run is
+ * stored by a third writer. */
+byte last;      /* sequence of the last entry in RAW */
+byte own;       /* sequence of the run's last entry */
+bool cancelled; /* RAW has the cancel */
+bool knows[2];  /* the worker has read it */
+byte seq[2];    /* in the answer: sequence of the entry */
+
+/* A request: the entry, the sequence of the expected last entry, the sender,
+ * its attempt, the place in a burst, and whether that is its last one. A single
+ * entry has the place 0. */
+chan toRaw = [3] of { byte, byte, byte, byte, byte, bool };
+
+byte burst[2]; /* the attempt of the sender's burst */
+byte due[2];   /* place of the next entry of that burst; 0: it has ended */
+
+#ifdef NO_RAW_FENCE
+#define FITS true
+#define FITS_FIRST true
+#else
+#define FITS (expected == own)
+#define FITS_FIRST (expected == own && expected == last)
+#endif
+#ifdef NO_BURST_FENCE
+#define FITS_LATER true
+#else
+#define FITS_LATER (expected == last)
+#endif
+#ifdef NO_BURST_ORDER
+#define DUE true
+#else
+#define DUE (burst[who] == try && due[who] == place)
+#endif
+#define RAW_FITS (place == 0 && FITS || place == 1 && FITS_FIRST || place > 1 && DUE && FITS_LATER)
+
 active proctype rawServer() {
-	byte what, expected, who, try;
-	SERVE(toRaw, RAW_FITS, assert(what == raw + 1); raw = what)
+	byte what, expected, who, try, place;
+	bool final;
+end:	do
+	:: atomic {
+		toRaw??what, expected, who, try, place, final ->
+		if
+		:: troubles < TROUBLES -> troubles++; say(who, try, unanswered)
+		:: RAW_FITS ->
+			assert(what == raw + 1);
+			assert(!cancelled || knows[who]);
+			raw = what; last++; own = last;
+			if
+			:: place > 0 -> burst[who] = try; due[who] = (final -> 0 : place + 1)
+			:: else
+			fi;
+			if
+			:: final -> seq[who] = last; say(who, try, stored)
+			:: final && troubles < TROUBLES -> troubles++; say(who, try, unanswered)
+			:: !final
+			fi
+		:: !(RAW_FITS) ->
+			if
+			:: place > 1 && burst[who] == try -> due[who] = 0
+			:: else
+			fi;
+			say(who, try, refused)
+		fi;
+		what = 0; expected = 0; who = 0; try = 0; place = 0; final = 0
+	}
+	od
 }
 
-/* A worker reads the end of RAW, and resumes after it. */
-proctype worker(byte me) {
-	byte next;
-start:
-#ifdef NO_RAW_RESUME
-	next = 1;
+#ifdef BURSTS
+#define ALONE (seq[me] == fence + 1)
+
+/* Others write to RAW at any time. */
+active proctype others() {
+	atomic { last++; own = last; cancelled = true };
+	last++
+}
 #else
-	next = raw + 1;
+#define ALONE false
 #endif
+
+inline send(what, expected, place, final) {
+	atomic { nfull(toRaw); toRaw!what, expected, me, attempt[me], place, final }
+}
+
+inline attempted() {
+	atomic { attempt[me] = (attempt[me] + 1) % 4; answer[me] = 0 }
+}
+
+/* A worker reads the end of RAW, and resumes after it. It sends a burst only if
+ * nothing was stored between its last two entries. */
+proctype worker(byte me) {
+	byte next, fence;
+	bool alone;
+start:
+	atomic {
+#ifdef NO_RAW_RESUME
+		next = 1; fence = 0;
+#else
+		next = raw + 1; fence = own;
+#endif
+		knows[me] = cancelled; alone = false
+	}
 	do
 	:: next > ENTRIES -> break
-	:: else ->
-		ask(toRaw, next, next - 1);
+	:: next <= ENTRIES && !alone ->
+		attempted();
+		send(next, fence, 0, true);
 		hear();
-		next++
+		atomic { alone = ALONE; fence = seq[me]; next++ }
+	:: next <= ENTRIES && alone ->
+		attempted();
+		send(next, fence, 1, next == ENTRIES);
+		if
+		:: next < ENTRIES -> send(next + 1, fence + 1, 2, true); next++
+		:: next < ENTRIES && deaths < DEATHS -> deaths++; goto start
+		:: else
+		fi;
+		hear();
+		atomic { fence = seq[me]; next++ }
 	od
 }
 
