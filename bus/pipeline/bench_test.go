@@ -8,6 +8,7 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -151,13 +152,20 @@ func benchPath(b *testing.B, out []byte) cost {
 	b.StopTimer()
 	want := expect(out)
 	var s *embedded.Server
-	var op, worker *bus.Bus
+	var op, worker, reader *bus.Bus
 	labelled(b, "server", func() { s, op = serve(b) })
 	labelled(b, "worker", func() { worker = bustest.Connect(b, s, embedded.WorkerUser) })
+	// a reader of all events would cost the server time
+	completions := make(chan *nats.Msg, benchRuns)
+	live := strings.Replace(op.EventSubject("codex", "*", normalizer.CompletionToken), ".events.", ".live.", 1)
+	if _, err := op.PublicJetStream().Conn().ChanSubscribe(live, completions); err != nil {
+		b.Fatal(err)
+	}
 	running, cancel := context.WithCancel(b.Context())
 	var normalizing, writing sync.WaitGroup
 	labelled(b, "normalizer", func() {
-		n := newNormalizer(bustest.Connect(b, s, embedded.NormalizerUser))
+		reader = bustest.Connect(b, s, embedded.NormalizerUser)
+		n := newNormalizer(reader)
 		n.CutEvery = time.Second
 		normalizing.Go(func() {
 			if err := n.Run(running); err != nil {
@@ -172,15 +180,25 @@ func benchPath(b *testing.B, out []byte) cost {
 		}
 	})
 	writing.Wait()
-	// a reader would cost the server time
-	for tick := time.NewTicker(2 * time.Millisecond); bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()) < want; {
-		<-tick.C
+	for range benchRuns {
+		<-completions
 	}
 	c := done(bytes.Count(out, []byte{'\n'}))
 	cancel()
 	normalizing.Wait()
-	s.Stop()
+	if have := bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()); have != want {
+		b.Fatalf("%d events, want %d", have, want)
+	}
+	stop(s, op, worker, reader)
 	return c
+}
+
+// stop closes the connections, which would try to reconnect during later measurements.
+func stop(s *embedded.Server, clients ...*bus.Bus) {
+	for _, c := range clients {
+		c.Close()
+	}
+	s.Stop()
 }
 
 func benchRun(i int) string { return "bench-" + strconv.Itoa(i) }
@@ -257,7 +275,7 @@ func benchFast(b *testing.B) cost {
 		b.Fatal(err)
 	}
 	c := done(benchLines)
-	s.Stop()
+	stop(s, op)
 	return c
 }
 
@@ -280,6 +298,6 @@ func benchBare(b *testing.B, head func(int, *nats.Msg)) cost {
 	}
 	<-js.PublishAsyncComplete()
 	c := done(benchLines)
-	s.Stop()
+	stop(s, op)
 	return c
 }
