@@ -3,9 +3,14 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,73 +33,172 @@ const benchLines = 200_000
 // BenchmarkPipeline measures the whole path, from a run's bytes to its stored events,
 // and simple publishers of 330-byte messages that parse nothing: Z, fast ingest; X,
 // PublishAsync with a message id each. Every round measures all of them in turn;
-// compare the ratios of the medians.
+// compare the ratios of the medians, and the CPU time of the whole process a line.
 func BenchmarkPipeline(b *testing.B) {
-	small, mix := corpus.Small(benchLines), corpus.Mix(benchLines/4)
-	measure := []struct {
-		name string
-		run  func(b *testing.B) (lines int, took time.Duration)
-	}{
-		{"Z", benchFast},
-		{"X", benchX},
-		{"small", func(b *testing.B) (int, time.Duration) { return benchPath(b, small) }},
-		{"mix", func(b *testing.B) (int, time.Duration) { return benchPath(b, mix) }},
-	}
-	rates := map[string][]float64{}
+	measure := append([]measurement{{"Z", benchFast}, {"X", benchX}}, paths(b)...)
+	rates, cpu := map[string][]float64{}, map[string][]float64{}
 	for b.Loop() {
 		for _, m := range measure {
-			lines, took := m.run(b)
-			rates[m.name] = append(rates[m.name], float64(lines)/took.Seconds())
+			c := m.run(b)
+			rates[m.name] = append(rates[m.name], float64(c.lines)/c.took.Seconds())
+			cpu[m.name] = append(cpu[m.name], c.perLine())
+			b.StartTimer()
 		}
 	}
-	median := func(name string) float64 {
-		slices.Sort(rates[name])
-		return rates[name][len(rates[name])/2]
+	median := func(of map[string][]float64, name string) float64 {
+		slices.Sort(of[name])
+		return of[name][len(of[name])/2]
 	}
 	for _, m := range measure {
-		b.ReportMetric(median(m.name), m.name+"-lines/s")
-	}
-	for _, name := range []string{"small", "mix"} {
-		b.ReportMetric(median(name)/median("Z"), name+"/Z")
-		b.ReportMetric(median(name)/median("X"), name+"/X")
+		b.ReportMetric(median(rates, m.name), m.name+"-lines/s")
+		b.ReportMetric(median(cpu, m.name), m.name+"-cpu-us/line")
+		if m.name != "Z" && m.name != "X" {
+			b.ReportMetric(median(rates, m.name)/median(rates, "Z"), m.name+"/Z")
+			b.ReportMetric(median(rates, m.name)/median(rates, "X"), m.name+"/X")
+		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkPath measures the whole path with one corpus, for profiles: with -cpuprofile,
+// `go tool pprof -tags` divides the CPU time into worker, normalizer and server, which has
+// labels of its own, too.
+func BenchmarkPath(b *testing.B) {
+	for _, m := range paths(b) {
+		b.Run(m.name, func(b *testing.B) {
+			var cpu float64
+			for b.Loop() {
+				cpu += m.run(b).perLine()
+				b.StartTimer()
+			}
+			b.ReportMetric(cpu/float64(b.N), "cpu-us/line")
+		})
+	}
+}
+
+type measurement struct {
+	name string
+	run  func(*testing.B) cost
+}
+
+// paths are the measurements of the whole path, by corpus.
+func paths(b *testing.B) (all []measurement) {
+	for name, lines := range map[string][]byte{
+		"small": corpus.Small(benchLines), "mix": corpus.Mix(benchLines / 4), "real": recorded(b, benchLines/4),
+	} {
+		all = append(all, measurement{name, func(b *testing.B) cost { return benchPath(b, lines) }})
+	}
+	return all
+}
+
+// cost is the result of one measurement.
+type cost struct {
+	lines     int
+	took, cpu time.Duration // cpu is that of the whole process
+}
+
+// perLine returns the CPU time of a line in microseconds.
+func (c cost) perLine() float64 { return float64(c.cpu.Nanoseconds()) / 1e3 / float64(c.lines) }
+
+// meter starts a measurement; the result ends it.
+func meter(b *testing.B) func(lines int) cost {
+	b.StartTimer()
+	began, before := time.Now(), cpuTime(b)
+	return func(lines int) cost {
+		c := cost{lines: lines, took: time.Since(began), cpu: cpuTime(b) - before}
+		b.StopTimer()
+		return c
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// labelled calls f with the label part for CPU profiles, which goroutines that it starts
+// inherit.
+func labelled(b *testing.B, part string, f func()) {
+	pprof.Do(b.Context(), pprof.Labels("part", part), func(context.Context) { f() })
+}
+
+// recorded returns the recorded runs of Codex, repeated, at least n lines.
+func recorded(b *testing.B, n int) (out []byte) {
+	files, err := filepath.Glob(filepath.Join(bustest.Corpus(b), "*.jsonl"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var once []byte
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		once = append(once, text...)
+		if !bytes.HasSuffix(text, []byte{'\n'}) && len(text) > 0 { // torn by a kill
+			once = append(once, '\n')
+		}
+	}
+	return bytes.Repeat(once, 1+n/bytes.Count(once, []byte{'\n'}))
 }
 
 // benchRuns is the number of concurrent writers: each has one entry in flight.
 const benchRuns = 4
 
-func benchPath(b *testing.B, out []byte) (int, time.Duration) {
+func benchPath(b *testing.B, out []byte) cost {
 	b.StopTimer()
 	want := expect(out)
-	s, op := serve(b)
-	n := newNormalizer(bustest.Connect(b, s, embedded.NormalizerUser))
-	n.CutEvery = time.Second
-	ctx, cancel := context.WithCancel(b.Context())
+	var s *embedded.Server
+	var op, worker, reader *bus.Bus
+	labelled(b, "server", func() { s, op = serve(b) })
+	labelled(b, "worker", func() { worker = bustest.Connect(b, s, embedded.WorkerUser) })
+	// a reader of all events would cost the server time
+	completions := make(chan *nats.Msg, benchRuns)
+	live := strings.Replace(op.EventSubject("codex", "*", normalizer.CompletionToken), ".events.", ".live.", 1)
+	if _, err := op.PublicJetStream().Conn().ChanSubscribe(live, completions); err != nil {
+		b.Fatal(err)
+	}
+	running, cancel := context.WithCancel(b.Context())
 	var normalizing, writing sync.WaitGroup
-	normalizing.Go(func() {
-		if err := n.Run(ctx); err != nil {
-			b.Error(err)
+	labelled(b, "normalizer", func() {
+		reader = bustest.Connect(b, s, embedded.NormalizerUser)
+		n := newNormalizer(reader)
+		n.CutEvery = time.Second
+		normalizing.Go(func() {
+			if err := n.Run(running); err != nil {
+				b.Error(err)
+			}
+		})
+	})
+	done := meter(b)
+	labelled(b, "worker", func() {
+		for i := range benchRuns {
+			writing.Go(func() { writeRun(b, worker, benchRun(i), part(out, i)) })
 		}
 	})
-	worker := bustest.Connect(b, s, embedded.WorkerUser)
-	b.StartTimer()
-	began := time.Now()
-	for i := range benchRuns {
-		writing.Go(func() { writeRun(b, worker, benchRun(i), part(out, i)) })
-	}
 	writing.Wait()
-	// a reader would cost the server time
-	for tick := time.NewTicker(2 * time.Millisecond); bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()) < want; {
-		<-tick.C
+	for range benchRuns {
+		<-completions
 	}
-	took := time.Since(began)
-	b.StopTimer()
+	c := done(bytes.Count(out, []byte{'\n'}))
 	cancel()
 	normalizing.Wait()
+	if have := bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()); have != want {
+		b.Fatalf("%d events, want %d", have, want)
+	}
+	stop(s, op, worker, reader)
+	return c
+}
+
+// stop closes the connections, which would try to reconnect during later measurements.
+func stop(s *embedded.Server, clients ...*bus.Bus) {
+	for _, c := range clients {
+		c.Close()
+	}
 	s.Stop()
-	b.StartTimer()
-	return bytes.Count(out, []byte{'\n'}), took
 }
 
 func benchRun(i int) string { return "bench-" + strconv.Itoa(i) }
@@ -143,13 +247,13 @@ func expect(out []byte) (n uint64) {
 	return n
 }
 
-func benchX(b *testing.B) (int, time.Duration) {
+func benchX(b *testing.B) cost {
 	return benchBare(b, func(i int, m *nats.Msg) {
 		m.Header = nats.Header{"Nats-Msg-Id": {strconv.Itoa(i)}}
 	})
 }
 
-func benchFast(b *testing.B) (int, time.Duration) {
+func benchFast(b *testing.B) cost {
 	b.StopTimer()
 	s, op := serve(b)
 	fast, err := jetstreamext.NewFastPublisher(
@@ -161,8 +265,7 @@ func benchFast(b *testing.B) (int, time.Duration) {
 	}
 	body := bytes.Repeat([]byte("x"), 330)
 	subject := op.EventSubject("codex", "bench", "status")
-	b.StartTimer()
-	began := time.Now()
+	done := meter(b)
 	for range benchLines {
 		if _, err := fast.Add(subject, body); err != nil {
 			b.Fatal(err)
@@ -171,14 +274,12 @@ func benchFast(b *testing.B) (int, time.Duration) {
 	if _, err := fast.Close(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	took := time.Since(began)
-	b.StopTimer()
-	s.Stop()
-	b.StartTimer()
-	return benchLines, took
+	c := done(benchLines)
+	stop(s, op)
+	return c
 }
 
-func benchBare(b *testing.B, head func(int, *nats.Msg)) (int, time.Duration) {
+func benchBare(b *testing.B, head func(int, *nats.Msg)) cost {
 	b.StopTimer()
 	s, op := serve(b)
 	js, err := jetstream.New(op.PublicJetStream().Conn(), jetstream.WithPublishAsyncMaxPending(publishWindow))
@@ -187,8 +288,7 @@ func benchBare(b *testing.B, head func(int, *nats.Msg)) (int, time.Duration) {
 	}
 	body := bytes.Repeat([]byte("x"), 330)
 	subject := op.EventSubject("codex", "bench", "status")
-	b.StartTimer()
-	began := time.Now()
+	done := meter(b)
 	for i := range benchLines {
 		m := &nats.Msg{Subject: subject, Data: body}
 		head(i, m)
@@ -197,9 +297,7 @@ func benchBare(b *testing.B, head func(int, *nats.Msg)) (int, time.Duration) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	took := time.Since(began)
-	b.StopTimer()
-	s.Stop()
-	b.StartTimer()
-	return benchLines, took
+	c := done(benchLines)
+	stop(s, op)
+	return c
 }
