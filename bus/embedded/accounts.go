@@ -56,8 +56,10 @@ func Accounts(n bus.Names) []Account {
 		a.Users = append(a.Users, User{g.user, publish, append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
-		public.Exports = append(public.Exports, Share{Account: readersAccount, Subject: subject, Service: service, Many: many})
-		readers.Imports = append(readers.Imports, Share{Account: PublicAccount, Subject: subject, Service: service, Many: many})
+		s := Share{Account: readersAccount, Subject: subject, Service: service, Many: many}
+		public.Exports = append(public.Exports, s)
+		s.Account = PublicAccount
+		readers.Imports = append(readers.Imports, s)
 	}
 	for _, subject := range reads(n) {
 		share(subject, true, strings.HasPrefix(subject, directGet) || strings.HasPrefix(subject, nextMessage))

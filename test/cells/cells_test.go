@@ -30,7 +30,7 @@ const patience = 150 * time.Second
 // cell is one installation: normalizer, standby, responder and worker, processes with a
 // prefix and keys of their own.
 type cell struct {
-	t      *testing.T
+	t      testing.TB
 	c      *cluster
 	prefix string
 	dir    string
@@ -45,16 +45,22 @@ func newCell(c *cluster, prefix string) *cell {
 	t.Helper()
 	s := &cell{t: t, c: c, prefix: prefix, dir: t.TempDir(), roles: map[string]*fixture.Process{},
 		keyOf: map[string]string{}}
-	text := fmt.Sprintf("prefix = %q\nnats = %q\ncreds = %q\nreplicas = 3\n[limits]\ngrace = '300ms'\n[work]\nroots = [%q]\n"+
-		"[agents.codex]\ncommand = [%q, %q]\n", prefix, c.urls(), filepath.Join(c.keys, prefix), s.dir, agent, s.journals())
+	text := fmt.Sprintf("prefix = %q\nnats = %q\ncreds = %q\nreplicas = %d\n[limits]\ngrace = '300ms'\n[work]\n"+
+		"roots = [%q]\n[agents.codex]\ncommand = [%q, %q]\n", prefix, c.urls(), filepath.Join(c.keys, prefix),
+		len(c.nodes), s.dir, agent, s.journals())
 	if err := os.WriteFile(s.config(), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// begin starts all roles.
+func (s *cell) begin() {
+	s.t.Helper()
 	s.start("normalizer", "normalizer reading")
 	for _, role := range []string{"standby", "worker", "responder"} {
 		s.start(role, "ready")
 	}
-	return s
 }
 
 func (s *cell) journals() string { return filepath.Join(s.dir, "journals") }
@@ -162,7 +168,7 @@ func (s *cell) check() []chaos.Message {
 
 // subscriber reads the stream of all cells, as the user that the page says.
 type subscriber struct {
-	t  *testing.T
+	t  testing.TB
 	js jetstream.JetStream
 
 	mu    sync.Mutex
@@ -231,7 +237,9 @@ func (s *subscriber) take(m jetstream.Msg) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, chaos.Message{Seq: meta.Sequence.Stream, Subject: m.Subject(), Header: m.Headers(), Body: m.Data()})
+	s.all = append(s.all, chaos.Message{
+		Seq: meta.Sequence.Stream, Subject: m.Subject(), Header: m.Headers(), Body: m.Data(),
+	})
 	if part := strings.Split(m.Subject(), "."); part[4] == "completion" {
 		s.ended[part[3]] = true
 	}
@@ -301,8 +309,10 @@ func (s *subscriber) compare(prefix string, events []chaos.Message) {
 // subscriber has read every event once, in order, and a fault of one cell has not stopped
 // the other one.
 func TestOneSubscriberReadsAllCellsWhateverIsKilled(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, 3)
 	alpha, beta := newCell(c, "alpha"), newCell(c, "beta")
+	alpha.begin()
+	beta.begin()
 	c.source()
 	sub := c.subscribe()
 	all := c.connect("", embedded.OperatorUser)

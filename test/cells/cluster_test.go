@@ -18,10 +18,9 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// cluster is three NATS servers, each a process of its own, with the accounts of both
-// cells.
+// cluster is NATS servers, each a process of its own, with the accounts of both cells.
 type cluster struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	keys  string // directory with a directory for each cell
 	nodes []*node
@@ -34,9 +33,9 @@ type node struct {
 	cmd             *exec.Cmd
 }
 
-// newCluster runs the command of the page that prints the accounts, and starts three servers
-// with them.
-func newCluster(t *testing.T) *cluster {
+// newCluster runs the command of the page that prints the accounts, and starts servers with
+// them.
+func newCluster(t testing.TB, size int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir()}
 	c.keys = filepath.Join(c.dir, "keys")
@@ -46,15 +45,17 @@ func newCluster(t *testing.T) *cluster {
 	if _, said, code := fixture.Run(t, print); code != 0 {
 		t.Fatalf("%q: exit %d\n%s", print.Args, code, said)
 	}
-	const size = 3
 	free := fixture.FreeAddresses(t, 3*size)
-	routes := fmt.Sprintf("nats://%s, nats://%s, nats://%s", free[0], free[1], free[2])
+	routes := `"nats://` + strings.Join(free[:size], `", "nats://`) + `"`
 	for i := range size {
 		n := &node{name: fmt.Sprintf("node-%d", i+1), client: free[size+i], monitor: free[2*size+i]}
 		n.config, n.log = filepath.Join(c.dir, n.name+".conf"), filepath.Join(c.dir, n.name+".log")
-		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nlog_file: %q\njetstream { store_dir: %q, max_file: 64GB }\n"+
-			"cluster { name: cells, listen: %q, routes: [%s] }\ninclude linesman.conf\n",
-			n.name, n.client, n.monitor, n.log, filepath.Join(c.dir, n.name), free[i], routes)
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\nhttp: %q\nlog_file: %q\n"+
+			"jetstream { store_dir: %q, max_file: 64GB }\ninclude linesman.conf\n",
+			n.name, n.client, n.monitor, n.log, filepath.Join(c.dir, n.name))
+		if size > 1 {
+			text += fmt.Sprintf("cluster { name: cells, listen: %q, routes: [%s] }\n", free[i], routes)
+		}
 		if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +156,7 @@ func (c *cluster) leader(js jetstream.JetStream, stream string) (n *node) {
 }
 
 // block returns the block of code of docs/scale.md that begins with a text.
-func block(t *testing.T, begins string) string {
+func block(t testing.TB, begins string) string {
 	t.Helper()
 	b, err := os.ReadFile(fixture.Path(t, "docs", "scale.md"))
 	if err != nil {
