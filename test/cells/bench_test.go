@@ -182,21 +182,26 @@ func BenchmarkCell(b *testing.B) {
 	}
 }
 
-// BenchmarkSubscribers measures how much slower a cell is while subscribers receive all live
-// events, and the CPU time of the server for one delivery.
+// BenchmarkSubscribers measures how much slower a cell is while subscribers, in one process
+// on the same machine, receive all live events, until all have them; and what the server
+// takes for a line.
 func BenchmarkSubscribers(b *testing.B) {
 	p := newPlant(b, "", 1, 0)
 	files, lines := benchFiles(b, corpus.Small(benchLines/2))
 	counts := []int{0, 1, 10, 100}
 	p.tail(files) // the caches
-	var got atomic.Int64
-	server := map[int][]float64{}
 	for b.Loop() {
 		for _, n := range counts {
+			var ended, got atomic.Int64
 			var all []*nats.Conn
 			for range n {
 				conn := p.c.connect("alpha", embedded.SubscriberUser).Conn()
-				if _, err := conn.Subscribe("alpha.live.>", func(*nats.Msg) { got.Add(1) }); err != nil {
+				if _, err := conn.Subscribe("alpha.live.>", func(m *nats.Msg) {
+					got.Add(1)
+					if strings.HasSuffix(m.Subject, ".completion") {
+						ended.Add(1)
+					}
+				}); err != nil {
 					b.Fatal(err)
 				}
 				if err := conn.Flush(); err != nil {
@@ -204,11 +209,15 @@ func BenchmarkSubscribers(b *testing.B) {
 				}
 				all = append(all, conn)
 			}
-			got.Store(0)
-			what := strconv.Itoa(n)
-			p.measure(what, lines, func() time.Duration { return p.tail(files) })
-			if n > 0 {
-				server[n] = append(server[n], float64(got.Load())/float64(n*lines))
+			p.measure(strconv.Itoa(n), lines, func() time.Duration {
+				own := p.tail(files)
+				fixture.Eventually(b, patience, "not all was delivered", func() bool {
+					return ended.Load() == int64(n*len(files))
+				})
+				return own
+			})
+			if got.Load() < int64(n*lines) {
+				b.Errorf("%d subscribers received %d messages of %d lines", n, got.Load(), lines)
 			}
 			for _, conn := range all {
 				conn.Close()
@@ -220,10 +229,62 @@ func BenchmarkSubscribers(b *testing.B) {
 		what := strconv.Itoa(n)
 		b.ReportMetric(median(p.rates[what])/median(p.rates["0"]), what+"/none")
 		b.ReportMetric(median(p.cpu[what+" server"]), what+"-server-us/line")
-		if n > 0 {
-			b.ReportMetric(median(server[n]), what+"-received/line")
+	}
+}
+
+// BenchmarkOpenRuns measures lines of many runs that are open at the same time, each line an
+// entry of its own: the rate to stored events, beside that of four runs, the CPU time, and
+// the memory of the normalizer.
+func BenchmarkOpenRuns(b *testing.B) {
+	const entries = 100_000
+	p := newPlant(b, "", 1, 0)
+	js, err := jetstream.New(p.c.connect("alpha", embedded.OperatorUser).Conn(),
+		jetstream.WithPublishAsyncMaxPending(4096))
+	if err != nil {
+		b.Fatal(err)
+	}
+	line := []byte(`{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` +
+		strings.Repeat("some words ", 12) + `"}}` + "\n")
+	counts, memory := []int{4, 1000, 10_000, 50_000}, map[int]float64{}
+	for round := 0; b.Loop(); round++ {
+		for _, n := range counts {
+			before := p.lastEvent()
+			p.measure(strconv.Itoa(n), entries, func() time.Duration {
+				for i := range entries {
+					m := nats.NewMsg(fmt.Sprintf("alpha.raw.codex.open-%d-%d-%d", round, n, i%n))
+					m.Header.Set("Linesman-Record", "out")
+					m.Header.Set("Linesman-Time", strconv.FormatInt(time.Now().UnixMilli(), 10))
+					m.Header.Set("Linesman-Offset", strconv.Itoa(i/n*len(line)))
+					m.Data = line
+					if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(10*time.Second)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				fixture.Eventually(b, patience, "not all is stored", func() bool { return p.lastEvent() >= before+entries })
+				return 0
+			})
+			memory[n] = resident(b, p.roles["normalizer"].Cmd.Process.Pid)
 		}
 	}
+	b.ReportMetric(0, "ns/op")
+	for _, n := range counts {
+		what := strconv.Itoa(n)
+		b.ReportMetric(median(p.rates[what])/median(p.rates["4"]), what+"/four")
+		b.ReportMetric(median(p.rates[what]), what+"-lines/s")
+		b.ReportMetric(median(p.cpu[what+" server"]), what+"-server-us/line")
+		b.ReportMetric(median(p.cpu[what+" normalizer"]), what+"-normalizer-us/line")
+		b.ReportMetric(memory[n], what+"-normalizer-MiB")
+	}
+}
+
+// lastEvent returns the sequence of the last event.
+func (p *plant) lastEvent() uint64 {
+	p.b.Helper()
+	s, err := p.public.Stream(p.b.Context(), "ALPHA_EVENTS")
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	return s.CachedInfo().State.LastSeq
 }
 
 // BenchmarkResponders measures requests for the status of a run by 32 clients, with one, two
