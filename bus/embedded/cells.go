@@ -62,6 +62,7 @@ func (a *Account) shareWith(other *Account, n bus.Names) {
 	for _, s := range []Share{
 		{Subject: create, To: "JS." + n.Prefix + ".API" + strings.TrimPrefix(create, "$JS.API"), Service: true},
 		{Subject: "$JS.FC." + n.Events() + ".>", Service: true},
+		{Subject: "$JS.FC.*.*." + n.Events() + ".>", Service: true}, // with the feature flag js_ack_fc_v2
 		{Subject: n.Prefix + ".deliver.>"},
 		{Subject: n.LiveSubjects()},
 	} {

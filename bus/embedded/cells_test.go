@@ -91,6 +91,9 @@ func TestStreamOfAllCellsSourcesEachCell(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if how == "creds" {
+				text += "feature_flags { js_ack_fc_v2: true }\n" // other subjects of flow control
+			}
 			url := serveConfig(t, text)
 			connect := func(cell, user string) jetstream.JetStream {
 				t.Helper()

@@ -35,6 +35,7 @@ type plant struct {
 	public jetstream.JetStream
 	rates  map[string][]float64
 	cpu    map[string][]float64 // microseconds a line
+	disk   map[string][]float64 // bytes a line that the servers write to files
 	name   string
 }
 
@@ -51,7 +52,7 @@ func newPlant(b *testing.B, name string, size, procs int) *plant {
 	p.AwaitEither("normalizer reading")
 	s.roles["normalizer"] = p
 	return &plant{s, b, c.connect("alpha", embedded.OperatorUser+"_public"), map[string][]float64{},
-		map[string][]float64{}, name}
+		map[string][]float64{}, map[string][]float64{}, name}
 }
 
 // measure runs do and notes its rate, and the CPU time that each process took.
@@ -60,7 +61,7 @@ func (p *plant) measure(what string, lines int, do func() time.Duration) {
 	for _, n := range p.c.nodes {
 		pids["server"] = append(pids["server"], n.cmd.Process.Pid)
 	}
-	before := map[string]time.Duration{}
+	before, written := map[string]time.Duration{}, diskBytes(p.b, pids["server"])
 	for name, pids := range pids {
 		before[name] = cpuTime(p.b, pids...)
 	}
@@ -73,6 +74,8 @@ func (p *plant) measure(what string, lines int, do func() time.Duration) {
 		p.cpu[what+" "+name] = append(p.cpu[what+" "+name], per(cpuTime(p.b, pids...)-before[name]))
 	}
 	p.cpu[what+" worker"] = append(p.cpu[what+" worker"], per(own))
+	disk := (diskBytes(p.b, pids["server"]) - written) / float64(lines)
+	p.disk[what] = append(p.disk[what], disk)
 }
 
 // tail imports files of a corpus with `linesman tail --once`, and returns its CPU time once
@@ -172,12 +175,7 @@ func BenchmarkCell(b *testing.B) {
 	for _, p := range plants {
 		for _, what := range []string{"Z", "small", "mix"} {
 			b.ReportMetric(median(p.rates[what])/z, p.name+"-"+what+"/Z1")
-			b.ReportMetric(median(p.rates[what]), p.name+"-"+what+"-lines/s")
-			for _, process := range []string{"server", "normalizer", "worker"} {
-				if us := median(p.cpu[what+" "+process]); us > 0.05 {
-					b.ReportMetric(us, p.name+"-"+what+"-"+process+"-us/line")
-				}
-			}
+			p.report(what, p.name+"-"+what)
 		}
 	}
 }
@@ -233,36 +231,14 @@ func BenchmarkSubscribers(b *testing.B) {
 }
 
 // BenchmarkOpenRuns measures lines of many runs that are open at the same time, each line an
-// entry of its own: the rate to stored events, beside that of four runs, the CPU time, and
-// the memory of the normalizer.
+// entry of its own: the rate to stored events, beside that of four runs, CPU time, and the
+// memory of the normalizer.
 func BenchmarkOpenRuns(b *testing.B) {
-	const entries = 100_000
-	p := newPlant(b, "", 1, 0)
-	js, err := jetstream.New(p.c.connect("alpha", embedded.OperatorUser).Conn(),
-		jetstream.WithPublishAsyncMaxPending(4096))
-	if err != nil {
-		b.Fatal(err)
-	}
-	line := []byte(`{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` +
-		strings.Repeat("some words ", 12) + `"}}` + "\n")
-	counts, memory := []int{4, 1000, 10_000, 50_000}, map[int]float64{}
-	for round := 0; b.Loop(); round++ {
+	p, counts := newPlant(b, "R1", 1, 0), []int{4, 1000, 4000, 10_000, 50_000}
+	memory := map[int]float64{}
+	for b.Loop() {
 		for _, n := range counts {
-			before := p.lastEvent()
-			p.measure(strconv.Itoa(n), entries, func() time.Duration {
-				for i := range entries {
-					m := nats.NewMsg(fmt.Sprintf("alpha.raw.codex.open-%d-%d-%d", round, n, i%n))
-					m.Header.Set("Linesman-Record", "out")
-					m.Header.Set("Linesman-Time", strconv.FormatInt(time.Now().UnixMilli(), 10))
-					m.Header.Set("Linesman-Offset", strconv.Itoa(i/n*len(line)))
-					m.Data = line
-					if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(10*time.Second)); err != nil {
-						b.Fatal(err)
-					}
-				}
-				fixture.Eventually(b, patience, "not all is stored", func() bool { return p.lastEvent() >= before+entries })
-				return 0
-			})
+			p.openRuns(strconv.Itoa(n), n, 100_000, 0)
 			memory[n] = resident(b, p.roles["normalizer"].Cmd.Process.Pid)
 		}
 	}
@@ -270,10 +246,68 @@ func BenchmarkOpenRuns(b *testing.B) {
 	for _, n := range counts {
 		what := strconv.Itoa(n)
 		b.ReportMetric(median(p.rates[what])/median(p.rates["4"]), what+"/four")
-		b.ReportMetric(median(p.rates[what]), what+"-lines/s")
-		b.ReportMetric(median(p.cpu[what+" server"]), what+"-server-us/line")
-		b.ReportMetric(median(p.cpu[what+" normalizer"]), what+"-normalizer-us/line")
 		b.ReportMetric(memory[n], what+"-normalizer-MiB")
+		p.report(what, what)
+	}
+}
+
+// BenchmarkSlowRuns measures what a line costs where 4,000 open runs write one line a second
+// each, with one copy and with three.
+func BenchmarkSlowRuns(b *testing.B) {
+	plants := []*plant{newPlant(b, "R1", 1, 0), newPlant(b, "R3", 3, 0)}
+	for b.Loop() {
+		for _, p := range plants {
+			p.openRuns("slow", 4000, 40_000, 4000)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	for _, p := range plants {
+		p.report("slow", p.name)
+	}
+}
+
+// openRuns appends entries of one line to n new runs, perSecond or, if that is 0, as fast as
+// the server takes them, and waits until all events are stored.
+func (p *plant) openRuns(what string, n, entries, perSecond int) {
+	p.b.Helper()
+	js, err := jetstream.New(p.c.connect("alpha", embedded.OperatorUser).Conn(),
+		jetstream.WithPublishAsyncMaxPending(4096))
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	line := []byte(`{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"` +
+		strings.Repeat("some words ", 12) + `"}}` + "\n")
+	before := p.lastEvent()
+	p.measure(what, entries, func() time.Duration {
+		pace := time.NewTicker(100 * time.Millisecond)
+		defer pace.Stop()
+		for i := range entries {
+			if perSecond > 0 && i%(perSecond/10) == 0 {
+				<-pace.C
+			}
+			m := nats.NewMsg(fmt.Sprintf("alpha.raw.codex.open-%d-%d-%d", before, n, i%n))
+			m.Header.Set("Linesman-Record", "out")
+			m.Header.Set("Linesman-Time", strconv.FormatInt(time.Now().UnixMilli(), 10))
+			m.Header.Set("Linesman-Offset", strconv.Itoa(i/n*len(line)))
+			m.Data = line
+			if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(10*time.Second)); err != nil {
+				p.b.Fatal(err)
+			}
+		}
+		want := before + uint64(entries)
+		fixture.Eventually(p.b, patience, "not all is stored", func() bool { return p.lastEvent() >= want })
+		return 0
+	})
+}
+
+// report reports the medians of a measurement under a name.
+func (p *plant) report(what, name string) {
+	p.b.ReportMetric(median(p.rates[what]), name+"-lines/s")
+	p.b.ReportMetric(median(p.disk[what]), name+"-disk-bytes/line")
+	for _, process := range []string{"server", "normalizer", "worker"} {
+		if us := median(p.cpu[what+" "+process]); us > 0.05 {
+			p.b.ReportMetric(us, name+"-"+process+"-us/line")
+		}
 	}
 }
 
@@ -389,10 +423,12 @@ func (p *plant) records(from, to int) {
 	final := "Done: the failing test passes, two files were changed."
 	for i := from; i < to; i++ {
 		r := runs.NewRecord(runID(i), "codex")
-		r.State, r.Source, r.Queue, r.Work, r.Worker = runs.StateCompleted, "queue", "default", uint64(i), "host-0123456789abcdef"
+		r.State, r.Source, r.Queue, r.Work = runs.StateCompleted, "queue", "default", uint64(i)
+		r.Worker = "host-0123456789abcdef"
 		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt = int64(1_790_000_000_000+i), int64(1_790_000_001_000+i),
 			int64(1_790_000_002_000+i), int64(1_790_000_003_000+i)
-		r.Dir, r.Thread, r.Seq, r.Lines = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1), 40
+		r.Dir, r.Thread, r.Seq = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1)
+		r.Lines = 40
 		r.FinalText = &final
 		m := nats.NewMsg("$KV.alpha_runs." + r.ID)
 		m.Header.Set("Linesman-Row", r.Row().Text())
@@ -420,6 +456,24 @@ func cpuTime(b *testing.B, pids ...int) (total time.Duration) {
 			}
 			total += time.Duration(n) * 10 * time.Millisecond
 		}
+	}
+	return total
+}
+
+// diskBytes returns how many bytes processes have written to files.
+func diskBytes(b *testing.B, pids []int) (total float64) {
+	b.Helper()
+	for _, pid := range pids {
+		io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(io), "\nwrite_bytes: ")
+		n, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += float64(n)
 	}
 	return total
 }
