@@ -71,6 +71,7 @@ flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops, an
 
 soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 200 concurrent runs for SOAK; SEED=N repeats a schedule
 	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+	$(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
 # Long, and from the network: no part of a check of a commit.

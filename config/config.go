@@ -39,6 +39,10 @@ type Config struct {
 	// Prefix is the first token of every subject and, in upper case, of every
 	// stream name, so that two installations can share an account.
 	Prefix string
+	// Cells are the prefixes of several installations that share one NATS server or
+	// cluster, each with accounts of its own. Only the configuration that linesman
+	// prints for that server depends on them.
+	Cells List
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
 	// LogFormat is console or json.

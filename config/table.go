@@ -34,6 +34,9 @@ func (c *Config) settings() []Setting {
 			Help: "Data directory of this machine. Empty: $XDG_DATA_HOME/linesman, or ~/.local/share/linesman."},
 		{Key: "prefix", target: &c.Prefix, check: subjectToken(&c.Prefix),
 			Help: "First token of every subject and, in upper case, of every stream name."},
+		{Key: "cells", target: &c.Cells, check: subjectTokens(&c.Cells),
+			Help: "Prefixes of all cells of a NATS cluster, for `linesman context --server-config`: see docs/scale.md. " +
+				"Empty: one cell."},
 		{Key: "log_level", target: &c.LogLevel, Choices: levels, check: oneOf(&c.LogLevel, levels),
 			Help: "Minimum level of the log, which goes to stderr."},
 		{Key: "log_format", target: &c.LogFormat, Choices: formats, check: oneOf(&c.LogFormat, formats),
@@ -183,6 +186,12 @@ var tokenPattern = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}\z`)
 func subjectToken(v *string) func() string {
 	return must(func() bool { return tokenPattern.MatchString(*v) },
 		"must be a lower-case letter, then at most 31 of a-z 0-9 _ -")
+}
+
+func subjectTokens(v *List) func() string {
+	return must(func() bool {
+		return !slices.ContainsFunc(*v, func(one string) bool { return !tokenPattern.MatchString(one) })
+	}, "must be prefixes: each a lower-case letter, then at most 31 of a-z 0-9 _ -")
 }
 
 // Size is a number of bytes. Its text is a whole number with an optional unit: 512,

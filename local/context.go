@@ -62,18 +62,24 @@ func (d *Dialer) NATSContext(user string) (NATSContext, error) {
 // with NKeys, or with signed credentials files, and the keys that are missing in
 // the directory are created.
 func (d *Dialer) ServerConfig(keysDir string, signed bool) (string, error) {
-	names := bus.Names{Prefix: d.Config.Prefix}
+	all, err := embedded.Accounts(bus.Names{Prefix: d.Config.Prefix}), error(nil)
 	about := "Users show certificates, whose subject is CN= and their name."
-	accounts, err := "", error(nil)
+	if len(d.Config.Cells) > 0 {
+		if all, err = embedded.CellAccounts(d.Config.Cells); err != nil {
+			return "", classified{err, ErrSettings}
+		}
+		about = "Users show certificates, whose subject is CN= and their name, and OU= and the prefix of their cell."
+	}
+	accounts := ""
 	switch {
 	case keysDir == "":
-		accounts = embedded.CertificateConfig(names)
+		accounts = embedded.CertificateConfig(all)
 	case signed:
 		about = "Users show credentials files, signed by the operator below."
-		accounts, err = embedded.SignedConfig(names, keysDir)
+		accounts, err = embedded.SignedConfig(all, keysDir)
 	default:
 		about = "Users show NKeys; these are their public keys."
-		accounts, err = embedded.NKeyConfig(names, keysDir)
+		accounts, err = embedded.NKeyConfig(all, keysDir)
 	}
 	if err != nil {
 		return "", err

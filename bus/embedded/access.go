@@ -112,12 +112,14 @@ func grants(n bus.Names) []grant {
 
 // reads lists the requests of readers of EVENTS: the exports of its account, and the
 // imports of the readers' account.
-func reads(n bus.Names) []string {
-	events := n.Events()
+func reads(n bus.Names) []string { return readsOf(n.Events(), n.EventSubjects()) }
+
+// readsOf lists the requests of readers of a stream, whose consumers have this filter.
+func readsOf(events, filter string) []string {
 	return []string{
 		accountInfo, "$JS.API.STREAM.INFO." + events, "$JS.API.STREAM.MSG.GET." + events,
 		directGet + events, directGet + events + ".>",
-		"$JS.API.CONSUMER.CREATE." + events + ".*." + n.Prefix + ".events.>", "$JS.API.CONSUMER.INFO." + events + ".*",
+		createConsumer + events + ".*." + filter, "$JS.API.CONSUMER.INFO." + events + ".*",
 		nextMessage + events + ".*", "$JS.API.CONSUMER.DELETE." + events + ".*",
 	}
 }
@@ -137,9 +139,10 @@ func Permitted(n bus.Names, user string) func(subject string) bool {
 const (
 	// Readers must import accountInfo: otherwise the server itself answers the whole
 	// API in their account, and reports that JetStream is not enabled.
-	accountInfo = "$JS.API.INFO"
-	directGet   = "$JS.API.DIRECT.GET."
-	nextMessage = "$JS.API.CONSUMER.MSG.NEXT."
+	accountInfo    = "$JS.API.INFO"
+	directGet      = "$JS.API.DIRECT.GET."
+	nextMessage    = "$JS.API.CONSUMER.MSG.NEXT."
+	createConsumer = "$JS.API.CONSUMER.CREATE."
 )
 
 // Credentials are the passwords of the embedded server's users, by user.

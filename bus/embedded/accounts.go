@@ -14,8 +14,9 @@ import (
 // server's configuration, or signed claims, are generated from it.
 type Account struct {
 	Name      string
-	JetStream bool // may have streams
-	Consumers int  // maximum number of consumers of a stream; 0: unlimited
+	Cell      string // of [CellAccounts]: the prefix of its cell; the keys of its users are in a directory of this name
+	JetStream bool   // may have streams
+	Consumers int    // maximum number of consumers of a stream; 0: unlimited
 	Users     []User
 	Exports   []Share // requests or messages offered to another account
 	Imports   []Share // requests or messages of another account
@@ -32,9 +33,11 @@ type User struct {
 // Share is a subject that one account exports and another one imports.
 type Share struct {
 	Account string // the other one
+	Also    string // of an export: another account that may import it, or ""
 	Subject string
-	Service bool // requests and their answers; otherwise messages
-	Many    bool // a request may have many answers, at most [AnswerTime] apart
+	To      string // of an import: its subject in the importing account; "": Subject
+	Service bool   // requests and their answers; otherwise messages
+	Many    bool   // a request may have many answers, at most [AnswerTime] apart
 }
 
 // answerTime is the maximum time between the answers to an imported request for
@@ -53,8 +56,10 @@ func Accounts(n bus.Names) []Account {
 		a.Users = append(a.Users, User{g.user, publish, append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
 	}
 	share := func(subject string, service, many bool) {
-		public.Exports = append(public.Exports, Share{readersAccount, subject, service, many})
-		readers.Imports = append(readers.Imports, Share{PublicAccount, subject, service, many})
+		s := Share{Account: readersAccount, Subject: subject, Service: service, Many: many}
+		public.Exports = append(public.Exports, s)
+		s.Account = PublicAccount
+		readers.Imports = append(readers.Imports, s)
 	}
 	for _, subject := range reads(n) {
 		share(subject, true, strings.HasPrefix(subject, directGet) || strings.HasPrefix(subject, nextMessage))
@@ -67,6 +72,11 @@ func Accounts(n bus.Names) []Account {
 // Identity returns how the server identifies a user, in the same format, such as `nkey:
 // UABC`.
 func AccountsConfig(n bus.Names, identity func(user string) string) string {
+	return render(Accounts(n), func(_ Account, user string) string { return identity(user) })
+}
+
+// render is [AccountsConfig] for any accounts.
+func render(all []Account, identity func(a Account, user string) string) string {
 	var b strings.Builder
 	lines := func(what string, all []Share, line func(Share) string) {
 		if len(all) == 0 {
@@ -79,7 +89,7 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 		b.WriteString("    ]\n")
 	}
 	b.WriteString("accounts {\n")
-	for _, a := range Accounts(n) {
+	for _, a := range all {
 		fmt.Fprintf(&b, "  %s {\n", a.Name)
 		switch {
 		case a.JetStream && a.Consumers > 0:
@@ -90,7 +100,7 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 		b.WriteString("    users = [\n")
 		for _, u := range a.Users {
 			fmt.Fprintf(&b, "      # %s\n      {%s, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n",
-				u.Name, identity(u.Name), list(u.Publish), list(u.Subscribe))
+				u.Name, identity(a, u.Name), list(u.Publish), list(u.Subscribe))
 		}
 		b.WriteString("    ]\n")
 		lines("exports", a.Exports, func(s Share) string {
@@ -98,10 +108,18 @@ func AccountsConfig(n bus.Names, identity func(user string) string) string {
 			if s.Many {
 				many = fmt.Sprintf(", response: stream, threshold: %q", answerTime)
 			}
-			return fmt.Sprintf("{%s: %q, accounts: [%s]%s}", s.kind(), s.Subject, s.Account, many)
+			to := s.Account
+			if s.Also != "" {
+				to += ", " + s.Also
+			}
+			return fmt.Sprintf("{%s: %q, accounts: [%s]%s}", s.kind(), s.Subject, to, many)
 		})
 		lines("imports", a.Imports, func(s Share) string {
-			return fmt.Sprintf("{%s: {account: %s, subject: %q}}", s.kind(), s.Account, s.Subject)
+			to := ""
+			if s.To != "" {
+				to = fmt.Sprintf(", to: %q", s.To)
+			}
+			return fmt.Sprintf("{%s: {account: %s, subject: %q}%s}", s.kind(), s.Account, s.Subject, to)
 		})
 		b.WriteString("  }\n")
 	}

@@ -6,13 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
 	"github.com/linesman/linesman/atomicfile"
-	"github.com/linesman/linesman/bus"
 )
 
 // systemAccount is the name of the system account, which a server with an operator
@@ -23,7 +23,7 @@ const systemAccount = "SYS"
 // accounts as a server's configuration. It rewrites the users' credentials files in
 // dir, which contain their permissions, and keeps the keys in them. The signing keys
 // are below dir, too; missing ones are created.
-func SignedConfig(names bus.Names, dir string) (string, error) {
+func SignedConfig(accounts []Account, dir string) (string, error) {
 	issuers := filepath.Join(dir, "issuers")
 	if err := os.MkdirAll(issuers, 0o700); err != nil {
 		return "", fmt.Errorf("keys: %w", err)
@@ -33,7 +33,7 @@ func SignedConfig(names bus.Names, dir string) (string, error) {
 		return "", err
 	}
 	of := map[string]identity{}
-	all := append(Accounts(names), Account{Name: systemAccount})
+	all := append(slices.Clip(accounts), Account{Name: systemAccount})
 	for _, a := range all {
 		if of[a.Name], err = identityOf(filepath.Join(issuers, a.Name+".nk"), nkeys.PrefixByteAccount); err != nil {
 			return "", err
@@ -59,8 +59,11 @@ func SignedConfig(names bus.Names, dir string) (string, error) {
 			return "", fmt.Errorf("sign account %s: %w", a.Name, err)
 		}
 		fmt.Fprintf(&b, "  # %s\n  %s: %s\n", a.Name, of[a.Name].public, signed)
+		if err := os.MkdirAll(filepath.Join(dir, a.Cell), 0o700); err != nil {
+			return "", fmt.Errorf("keys: %w", err)
+		}
 		for _, u := range a.Users {
-			if err := userFile(filepath.Join(dir, u.Name+".creds"), u, of[a.Name]); err != nil {
+			if err := userFile(filepath.Join(dir, a.Cell, u.Name+".creds"), u, of[a.Name]); err != nil {
 				return "", fmt.Errorf("sign user %s: %w", u.Name, err)
 			}
 		}
@@ -125,7 +128,8 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 			return nil, fmt.Errorf("share %s: %w", s.Subject, err)
 		}
 		claims.Imports.Add(
-			&jwt.Import{Name: s.Subject, Subject: jwt.Subject(s.Subject), Account: from.public, Type: kind(s), Token: signed},
+			&jwt.Import{Name: s.Subject, Subject: jwt.Subject(s.Subject), LocalSubject: jwt.RenamingSubject(s.To),
+				Account: from.public, Type: kind(s), Token: signed},
 		)
 	}
 	return claims, nil

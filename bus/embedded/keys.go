@@ -12,12 +12,12 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/linesman/linesman/atomicfile"
-	"github.com/linesman/linesman/bus"
 )
 
 // CertificateConfig renders the accounts with users that present certificates with the
-// subject CN=USER. The paths of the server's own files must be filled in.
-func CertificateConfig(names bus.Names) string {
+// subject CN=USER, or CN=USER,OU=CELL. The paths of the server's own files must be filled
+// in.
+func CertificateConfig(all []Account) string {
 	return `# Name your own files here.
 tls {
   cert_file: "server.pem"
@@ -25,28 +25,35 @@ tls {
   ca_file: "ca.pem"
   verify_and_map: true
 }
-` + AccountsConfig(names, func(user string) string { return "user: " + strconv.Quote("CN="+user) })
+` + render(all, func(a Account, user string) string {
+		subject := "CN=" + user
+		if a.Cell != "" {
+			subject += ",OU=" + a.Cell
+		}
+		return "user: " + strconv.Quote(subject)
+	})
 }
 
 // NKeyConfig renders the accounts with users that present NKeys, whose seeds are in
 // dir. It creates missing ones.
-func NKeyConfig(names bus.Names, dir string) (string, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("keys: %w", err)
-	}
-	public := map[string]string{}
-	for _, account := range Accounts(names) {
+func NKeyConfig(all []Account, dir string) (string, error) {
+	public := map[string]string{} // by cell and user
+	for _, account := range all {
+		if err := os.MkdirAll(filepath.Join(dir, account.Cell), 0o700); err != nil {
+			return "", fmt.Errorf("keys: %w", err)
+		}
 		for _, u := range account.Users {
-			key, err := keyPair(filepath.Join(dir, u.Name+".nk"), nkeys.PrefixByteUser)
+			user := filepath.Join(account.Cell, u.Name)
+			key, err := keyPair(filepath.Join(dir, user+".nk"), nkeys.PrefixByteUser)
 			if err != nil {
 				return "", err
 			}
-			if public[u.Name], err = key.PublicKey(); err != nil {
-				return "", fmt.Errorf("keys: user %s: %w", u.Name, err)
+			if public[user], err = key.PublicKey(); err != nil {
+				return "", fmt.Errorf("keys: user %s: %w", user, err)
 			}
 		}
 	}
-	return AccountsConfig(names, func(user string) string { return "nkey: " + public[user] }), nil
+	return render(all, func(a Account, user string) string { return "nkey: " + public[filepath.Join(a.Cell, user)] }), nil
 }
 
 // keyPair reads the key whose seed is in a file. If there is no file, it creates one
