@@ -127,8 +127,8 @@ func (c *cell) reference(ctx context.Context, kind string, n int) (float64, erro
 	if c.nats != nil {
 		url = c.nats[0]
 	}
-	p, err := c.lab.start(ctx, command{
-		program: c.lab.self, args: []string{"publish", kind, strconv.Itoa(n), data, url}, speaks: true,
+	p, err := c.harness.start(ctx, command{
+		program: c.harness.self, args: []string{"publish", kind, strconv.Itoa(n), data, url}, piped: true,
 	})
 	if err != nil {
 		return 0, err

@@ -23,34 +23,34 @@ var names = bus.Names{Prefix: bus.DefaultPrefix}
 
 // cell is a running linesman, or a server alone, as processes of their own.
 type cell struct {
-	lab   *lab
-	data  string   // of the `up`, or of the commands beside the roles
-	nats  []string // of a server without accounts; nil: that of data
-	bus   *bus.Bus // of the operator
-	roles map[string][]*process
+	harness *harness
+	data    string   // of the `up`, or of the commands beside the roles
+	nats    []string // of a server without accounts; nil: that of data
+	bus     *bus.Bus // of the operator
+	roles   map[string][]*process
 }
 
 // up starts a `linesman up` on a new data directory.
-func (l *lab) up(ctx context.Context, program string) (*cell, error) {
-	c := l.cell()
+func (h *harness) up(ctx context.Context, program string) (*cell, error) {
+	c := h.cell()
 	err := c.add(ctx, "up", command{
-		program: program, speaks: true,
+		program: program, piped: true,
 		args: []string{"up", "--data-dir", c.data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"},
 	})
 	return c.ready(ctx, program, err)
 }
 
 // bare starts the server of an `up` alone, with its streams.
-func (l *lab) bare(ctx context.Context) (*cell, error) {
-	c := l.cell()
-	err := c.add(ctx, "server", command{program: l.self, args: []string{"serve", c.data}, speaks: true})
+func (h *harness) bare(ctx context.Context) (*cell, error) {
+	c := h.cell()
+	err := c.add(ctx, "server", command{program: h.self, args: []string{"serve", c.data}, piped: true})
 	return c.ready(ctx, "", err)
 }
 
 // cluster starts servers; of several, each stream has a copy on each. With roles it
 // starts a normalizer and a responder, too.
-func (l *lab) cluster(ctx context.Context, size int, roles bool) (_ *cell, err error) {
-	c := l.cell()
+func (h *harness) cluster(ctx context.Context, size int, roles bool) (_ *cell, err error) {
+	c := h.cell()
 	defer func() {
 		if err != nil {
 			c.stop()
@@ -74,7 +74,7 @@ func (l *lab) cluster(ctx context.Context, size int, roles bool) (_ *cell, err e
 		if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 			return nil, err
 		}
-		if err := c.add(ctx, "server", command{program: l.server, args: []string{"-c", file}}); err != nil {
+		if err := c.add(ctx, "server", command{program: h.server, args: []string{"-c", file}}); err != nil {
 			return nil, err
 		}
 		c.nats = append(c.nats, "nats://"+ports[i])
@@ -96,28 +96,28 @@ func (l *lab) cluster(ctx context.Context, size int, roles bool) (_ *cell, err e
 	}
 	for _, role := range [][]string{{"normalizer"}, {"responder", "--http", "127.0.0.1:0"}} {
 		args := append(role, "--nats", strings.Join(c.nats, ","), "--data-dir", filepath.Join(c.data, role[0]))
-		if err := c.add(ctx, role[0], command{program: l.linesman, args: args}); err != nil {
+		if err := c.add(ctx, role[0], command{program: h.linesman, args: args}); err != nil {
 			return nil, err
 		}
 	}
-	return c, c.warm(ctx, l.linesman)
+	return c, c.warm(ctx, h.linesman)
 }
 
-func (l *lab) cell() *cell {
-	l.cells++
-	c := &cell{lab: l, data: filepath.Join(l.dir, fmt.Sprint("data", l.cells)), roles: map[string][]*process{}}
+func (h *harness) cell() *cell {
+	h.cells++
+	c := &cell{harness: h, data: filepath.Join(h.dir, fmt.Sprint("data", h.cells)), roles: map[string][]*process{}}
 	_ = os.Mkdir(c.data, 0o700) // what is written there reports the error
 	return c
 }
 
-// add starts a process of a role. If it speaks, add returns when it has printed a line.
+// add starts a process of a role. If it piped, add returns when it has printed a line.
 func (c *cell) add(ctx context.Context, role string, start command) error {
-	p, err := c.lab.start(ctx, start)
+	p, err := c.harness.start(ctx, start)
 	if err != nil {
 		return err
 	}
 	c.roles[role] = append(c.roles[role], p)
-	if start.speaks {
+	if start.piped {
 		_, err = p.line()
 	}
 	return err
@@ -140,7 +140,7 @@ func (c *cell) ready(ctx context.Context, program string, err error) (*cell, err
 
 // warm returns when all roles work: a first file was imported.
 func (c *cell) warm(ctx context.Context, program string) error {
-	_, err := c.tail(ctx, program, c.lab.warmUp)
+	_, err := c.tail(ctx, program, c.harness.warmUp)
 	return err
 }
 

@@ -13,9 +13,9 @@ import (
 )
 
 // corpora are the generated corpora by name, as a number of files.
-func (l *lab) corpora(files int, scale float64) (all map[string]input, err error) {
-	small, err1 := l.input(corpus.Small(int(scale*float64(l.lines))), files)
-	mix, err2 := l.input(corpus.Mix(int(scale*float64(l.lines)/4)), files)
+func (h *harness) corpora(files int, scale float64) (all map[string]input, err error) {
+	small, err1 := h.input(corpus.Small(int(scale*float64(h.lines))), files)
+	mix, err2 := h.input(corpus.Mix(int(scale*float64(h.lines)/4)), files)
 	if err1 != nil {
 		return nil, err1
 	}
@@ -23,8 +23,8 @@ func (l *lab) corpora(files int, scale float64) (all map[string]input, err error
 }
 
 // inUp calls measure with a new `up`, and stops that.
-func (l *lab) inUp(ctx context.Context, program string, measure func(*cell) error) error {
-	c, err := l.up(ctx, program)
+func (h *harness) inUp(ctx context.Context, program string, measure func(*cell) error) error {
+	c, err := h.up(ctx, program)
 	if err != nil {
 		return err
 	}
@@ -33,13 +33,13 @@ func (l *lab) inUp(ctx context.Context, program string, measure func(*cell) erro
 }
 
 // references measures Z and X, each at a new server.
-func (l *lab) references(ctx context.Context, s samples, kinds ...string) error {
+func (h *harness) references(ctx context.Context, s samples, kinds ...string) error {
 	for _, kind := range kinds {
-		c, err := l.bare(ctx)
+		c, err := h.bare(ctx)
 		if err != nil {
 			return err
 		}
-		rate, err := c.reference(ctx, kind, l.lines)
+		rate, err := c.reference(ctx, kind, h.lines)
 		c.stop()
 		if err != nil {
 			return err
@@ -50,18 +50,18 @@ func (l *lab) references(ctx context.Context, s samples, kinds ...string) error 
 }
 
 // measureTail imports four files at once, and all recordings, as users do.
-func measureTail(ctx context.Context, l *lab) (metrics, error) {
-	inputs, err := l.corpora(4, 1)
+func measureTail(ctx context.Context, h *harness) (metrics, error) {
+	inputs, err := h.corpora(4, 1)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string][]input{"small": {inputs["small"]}, "mix": {inputs["mix"]}}
-	if all["real"], err = l.recordings(l.copies); err != nil {
+	if all["real"], err = h.recordings(h.copies); err != nil {
 		return nil, err
 	}
 	s := samples{}
-	for range l.rounds {
-		if err := l.references(ctx, s, refZ, refX); err != nil {
+	for range h.rounds {
+		if err := h.references(ctx, s, refZ, refX); err != nil {
 			return nil, err
 		}
 		for _, name := range []string{"small", "mix", "real"} {
@@ -69,8 +69,8 @@ func measureTail(ctx context.Context, l *lab) (metrics, error) {
 			for _, in := range all[name] {
 				lines += in.lines
 			}
-			if err := l.inUp(ctx, l.linesman, func(c *cell) error {
-				r, err := c.tail(ctx, l.linesman, all[name]...)
+			if err := h.inUp(ctx, h.linesman, func(c *cell) error {
+				r, err := c.tail(ctx, h.linesman, all[name]...)
 				s.add(name, float64(lines)/r.stored.Seconds())
 				return err
 			}); err != nil {
@@ -88,26 +88,26 @@ func measureTail(ctx context.Context, l *lab) (metrics, error) {
 }
 
 // measureOne writes one run at a time: by the commands of this version and of the old one.
-func measureOne(ctx context.Context, l *lab) (metrics, error) {
-	inputs, err := l.corpora(1, 0.5)
+func measureOne(ctx context.Context, h *harness) (metrics, error) {
+	inputs, err := h.corpora(1, 0.5)
 	if err != nil {
 		return nil, err
 	}
-	old, err := l.oldProgram(ctx)
+	old, err := h.oldProgram(ctx)
 	if err != nil {
-		l.say("no comparison with version %s: %v", oldVersion, err)
+		h.say("no comparison with version %s: %v", oldVersion, err)
 	}
 	s := samples{}
-	for range l.rounds {
-		if err := l.references(ctx, s, refZ); err != nil {
+	for range h.rounds {
+		if err := h.references(ctx, s, refZ); err != nil {
 			return nil, err
 		}
 		for name, in := range inputs {
-			for key, program := range map[string]string{name: l.linesman, "old-" + name: old} {
+			for key, program := range map[string]string{name: h.linesman, "old-" + name: old} {
 				if program == "" {
 					continue
 				}
-				if err := l.inUp(ctx, program, func(c *cell) error {
+				if err := h.inUp(ctx, program, func(c *cell) error {
 					r, err := c.tail(ctx, program, in)
 					s.add(key, float64(in.bytes)/1e6/r.ended.Seconds())
 					return err
@@ -115,7 +115,7 @@ func measureOne(ctx context.Context, l *lab) (metrics, error) {
 					return nil, fmt.Errorf("%s: %w", key, err)
 				}
 			}
-			if err := l.inUp(ctx, l.linesman, func(c *cell) error { return c.commands(ctx, s, name, in) }); err != nil {
+			if err := h.inUp(ctx, h.linesman, func(c *cell) error { return c.commands(ctx, s, name, in) }); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -135,9 +135,9 @@ func measureOne(ctx context.Context, l *lab) (metrics, error) {
 
 // commands measures `pipe --wait` and `run`, in lines per second.
 func (c *cell) commands(ctx context.Context, s samples, name string, in input) error {
-	pipe := c.command(c.lab.linesman, "pipe", "--wait")
+	pipe := c.command(c.harness.linesman, "pipe", "--wait")
 	pipe.stdin = in.files[0]
-	run := c.command(c.lab.linesman, "run", "--agent", "codex", "--", "cat", in.files[0])
+	run := c.command(c.harness.linesman, "run", "--agent", "codex", "--", "cat", in.files[0])
 	for key, start := range map[string]command{"pipe-": pipe, "run-": run} {
 		r, err := c.ingest(ctx, in.events, start)
 		if err != nil {
@@ -149,36 +149,36 @@ func (c *cell) commands(ctx context.Context, s samples, name string, in input) e
 }
 
 // measureMany writes 1,000 runs at once, by one command, and starts 50 agents at once.
-func measureMany(ctx context.Context, l *lab) (metrics, error) {
+func measureMany(ctx context.Context, h *harness) (metrics, error) {
 	const agents = 50
-	many, err := l.input(corpus.Small(l.lines/2), l.runs)
+	many, err := h.input(corpus.Small(h.lines/2), h.runs)
 	if err != nil {
 		return nil, err
 	}
-	few, err := l.input(corpus.Small(100), 1)
+	few, err := h.input(corpus.Small(100), 1)
 	if err != nil {
 		return nil, err
 	}
 	s := samples{}
-	for range l.rounds {
-		if err := l.references(ctx, s, refZ); err != nil {
+	for range h.rounds {
+		if err := h.references(ctx, s, refZ); err != nil {
 			return nil, err
 		}
-		if err := l.inUp(ctx, l.linesman, func(c *cell) error {
-			r, err := c.tail(ctx, l.linesman, many)
+		if err := h.inUp(ctx, h.linesman, func(c *cell) error {
+			r, err := c.tail(ctx, h.linesman, many)
 			if err != nil {
 				return err
 			}
 			s.add("lines", float64(many.lines)/r.stored.Seconds())
-			s.add("runs", float64(l.runs)/r.stored.Seconds())
+			s.add("runs", float64(h.runs)/r.stored.Seconds())
 			peak, err := c.roles["up"][0].memory("VmHWM")
 			s.add("peak", peak)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("tail: %w", err)
 		}
-		if err := l.inUp(ctx, l.linesman, func(c *cell) error {
-			run := c.command(l.linesman, "run", "--agent", "codex", "--", "cat", few.files[0])
+		if err := h.inUp(ctx, h.linesman, func(c *cell) error {
+			run := c.command(h.linesman, "run", "--agent", "codex", "--", "cat", few.files[0])
 			r, err := c.ingest(ctx, agents*few.events, slices.Repeat([]command{run}, agents)...)
 			s.add("agents", agents/r.ended.Seconds())
 			return err
@@ -194,24 +194,24 @@ func measureMany(ctx context.Context, l *lab) (metrics, error) {
 
 // measureReplicas imports four files at once into three servers, each a process of its
 // own, with three copies of each stream.
-func measureReplicas(ctx context.Context, l *lab) (metrics, error) {
+func measureReplicas(ctx context.Context, h *harness) (metrics, error) {
 	const servers = 3
-	inputs, err := l.corpora(4, 0.5)
+	inputs, err := h.corpora(4, 0.5)
 	if err != nil {
 		return nil, err
 	}
 	s := samples{}
 	in := func(roles bool, measure func(c *cell) error) error {
-		c, err := l.cluster(ctx, servers, roles)
+		c, err := h.cluster(ctx, servers, roles)
 		if err != nil {
 			return err
 		}
 		defer c.stop()
 		return measure(c)
 	}
-	for range l.rounds {
+	for range h.rounds {
 		if err := in(false, func(c *cell) error {
-			rate, err := c.reference(ctx, refZ, l.lines/2)
+			rate, err := c.reference(ctx, refZ, h.lines/2)
 			s.add(refZ, rate)
 			return err
 		}); err != nil {
@@ -219,7 +219,7 @@ func measureReplicas(ctx context.Context, l *lab) (metrics, error) {
 		}
 		for name, files := range inputs {
 			if err := in(true, func(c *cell) error {
-				r, err := c.tail(ctx, l.linesman, files)
+				r, err := c.tail(ctx, h.linesman, files)
 				s.add(name, float64(files.lines)/r.stored.Seconds())
 				return err
 			}); err != nil {
@@ -236,16 +236,16 @@ func measureReplicas(ctx context.Context, l *lab) (metrics, error) {
 
 // measureCPU imports four files at once by roles that are processes of their own, and
 // divides what each has used by the lines.
-func measureCPU(ctx context.Context, l *lab) (metrics, error) {
-	inputs, err := l.corpora(4, 1)
+func measureCPU(ctx context.Context, h *harness) (metrics, error) {
+	inputs, err := h.corpora(4, 1)
 	if err != nil {
 		return nil, err
 	}
 	s := samples{}
 	roles := []string{"server", "normalizer", "responder"}
-	for range l.rounds {
+	for range h.rounds {
 		for name, in := range inputs {
-			c, err := l.cluster(ctx, 1, true)
+			c, err := h.cluster(ctx, 1, true)
 			if err != nil {
 				return nil, err
 			}
@@ -279,7 +279,7 @@ func (c *cell) usage(ctx context.Context, s samples, name string, in input, role
 		}
 		before[role] = used
 	}
-	r, err := c.tail(ctx, c.lab.linesman, in)
+	r, err := c.tail(ctx, c.harness.linesman, in)
 	if err != nil {
 		return err
 	}
@@ -299,23 +299,23 @@ func (c *cell) usage(ctx context.Context, s samples, name string, in input, role
 }
 
 // measureNormalize compares the CPU time of `normalize` and of jq, without NATS.
-func measureNormalize(ctx context.Context, l *lab) (metrics, error) {
-	inputs, err := l.corpora(1, 1)
+func measureNormalize(ctx context.Context, h *harness) (metrics, error) {
+	inputs, err := h.corpora(1, 1)
 	if err != nil {
 		return nil, err
 	}
-	programs := map[string]command{"normalize": {program: l.linesman, args: []string{"normalize"}}}
+	programs := map[string]command{"normalize": {program: h.linesman, args: []string{"normalize"}}}
 	if path, err := exec.LookPath("jq"); err == nil {
 		programs["jq"] = command{program: path, args: []string{"-c", "."}}
 	} else {
-		l.say("no comparison with jq: it is not installed")
+		h.say("no comparison with jq: it is not installed")
 	}
 	s := samples{}
-	for range l.rounds {
+	for range h.rounds {
 		for name, in := range inputs {
 			for key, start := range programs {
 				start.stdin = in.files[0]
-				p, err := l.start(ctx, start)
+				p, err := h.start(ctx, start)
 				if err != nil {
 					return nil, err
 				}
@@ -342,26 +342,26 @@ func measureNormalize(ctx context.Context, l *lab) (metrics, error) {
 
 // measureMemory imports files one by one, and measures the memory of `up` fresh, at its
 // peak, and a minute later.
-func measureMemory(ctx context.Context, l *lab) (metrics, error) {
+func measureMemory(ctx context.Context, h *harness) (metrics, error) {
 	m := metrics{}
 	files := make([]input, 3)
 	for i := range files {
 		var err error
-		if files[i], err = l.input(corpus.Mix(l.memoryBytes/1800), 1); err != nil {
+		if files[i], err = h.input(corpus.Mix(h.memoryBytes/1800), 1); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if m["binary-MB"], err = binarySize(l.linesman); err != nil {
+	if m["binary-MB"], err = binarySize(h.linesman); err != nil {
 		return nil, err
 	}
-	err = l.inUp(ctx, l.linesman, func(c *cell) (err error) {
+	err = h.inUp(ctx, h.linesman, func(c *cell) (err error) {
 		up := c.roles["up"][0]
 		if m["fresh-MB"], err = up.memory("VmRSS"); err != nil {
 			return err
 		}
 		for _, in := range files {
-			if _, err := c.tail(ctx, l.linesman, in); err != nil {
+			if _, err := c.tail(ctx, h.linesman, in); err != nil {
 				return err
 			}
 		}
@@ -371,7 +371,7 @@ func measureMemory(ctx context.Context, l *lab) (metrics, error) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(l.memoryWait):
+		case <-time.After(h.memoryWait):
 		}
 		m["later-MB"], err = up.memory("VmRSS")
 		return err
@@ -380,12 +380,12 @@ func measureMemory(ctx context.Context, l *lab) (metrics, error) {
 }
 
 // oldProgram builds the program of the version that this one is compared with.
-func (l *lab) oldProgram(ctx context.Context) (string, error) {
-	program := filepath.Join(l.dir, "linesman-old")
+func (h *harness) oldProgram(ctx context.Context) (string, error) {
+	program := filepath.Join(h.dir, "linesman-old")
 	if _, err := os.Stat(program); err == nil {
 		return program, nil
 	}
-	source := filepath.Join(l.dir, "old")
+	source := filepath.Join(h.dir, "old")
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return "", err
 	}

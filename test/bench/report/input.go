@@ -32,8 +32,8 @@ func (in *input) write(file string, backend normalizer.Backend, out []byte) erro
 }
 
 // input writes out as a number of files of Codex, in whole lines.
-func (l *lab) input(out []byte, files int) (in input, err error) {
-	dir, err := os.MkdirTemp(l.dir, "input-")
+func (h *harness) input(out []byte, files int) (in input, err error) {
+	dir, err := os.MkdirTemp(h.dir, "input-")
 	if err != nil {
 		return in, err
 	}
@@ -54,13 +54,13 @@ func (l *lab) input(out []byte, files int) (in input, err error) {
 
 // recordings writes each recorded run of the corpus a number of times. It returns an
 // input for each agent.
-func (l *lab) recordings(copies int) (all []input, err error) {
+func (h *harness) recordings(copies int) (all []input, err error) {
 	for _, a := range agents.Known {
 		paths, err := filepath.Glob(filepath.Join("test", "corpus", a.Short, "*.jsonl"))
 		if err != nil {
 			return nil, err
 		}
-		dir, err := os.MkdirTemp(l.dir, "recorded-")
+		dir, err := os.MkdirTemp(h.dir, "recorded-")
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func (c *cell) ingest(ctx context.Context, want uint64, commands ...command) (r 
 	}
 	begun := time.Now()
 	for _, start := range commands {
-		p, err := c.lab.start(ctx, start)
+		p, err := c.harness.start(ctx, start)
 		if err != nil {
 			return r, err
 		}

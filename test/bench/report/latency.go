@@ -26,15 +26,15 @@ var loads = []struct {
 
 // measureLatency measures the time from the write of a line into a followed file to the event at
 // a subscriber, and the same of messages of a reference.
-func measureLatency(ctx context.Context, l *lab) (metrics, error) {
+func measureLatency(ctx context.Context, h *harness) (metrics, error) {
 	m := metrics{}
 	for _, load := range loads {
-		if err := l.inUp(ctx, l.linesman, func(c *cell) error {
+		if err := h.inUp(ctx, h.linesman, func(c *cell) error {
 			return c.lineLatency(ctx, m, load.name, load.rate)
 		}); err != nil {
 			return nil, fmt.Errorf("%s: %w", load.name, err)
 		}
-		c, err := l.bare(ctx)
+		c, err := h.bare(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +55,7 @@ func (c *cell) lineLatency(ctx context.Context, m metrics, load string, rate int
 		return err
 	}
 	defer file.Close()
-	p, err := c.lab.start(ctx, c.command(c.lab.linesman, "tail", path))
+	p, err := c.harness.start(ctx, c.command(c.harness.linesman, "tail", path))
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *cell) latency(
 		return err
 	}
 	begun := time.Now()
-	sent, err := pace(ctx, rate, c.lab.latency, &received, line)
+	sent, err := pace(ctx, rate, c.harness.latency, &received, line)
 	if err != nil {
 		return err
 	}

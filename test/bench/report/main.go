@@ -43,10 +43,10 @@ const oldVersion = "f76b5bc"
 type metrics map[string]float64
 
 // scenario measures whole processes.
-type scenario func(context.Context, *lab) (metrics, error)
+type scenario func(context.Context, *harness) (metrics, error)
 
-// lab is where scenarios run: programs, files, and how much is measured.
-type lab struct {
+// harness is where scenarios run: programs, files, and how much is measured.
+type harness struct {
 	dir                    string // removed at the end, with the processes of its programs
 	linesman, self, server string
 	env                    []string
@@ -63,12 +63,12 @@ type lab struct {
 	latency     time.Duration // how long lines are written at a rate
 }
 
-func (l *lab) size(quick bool) {
-	l.rounds, l.lines, l.copies, l.runs = 3, 200_000, 60, 1000
-	l.memoryBytes, l.memoryWait, l.latency = 200_000_000, time.Minute, 10*time.Second
+func (h *harness) size(quick bool) {
+	h.rounds, h.lines, h.copies, h.runs = 3, 200_000, 60, 1000
+	h.memoryBytes, h.memoryWait, h.latency = 200_000_000, time.Minute, 10*time.Second
 	if quick {
-		l.rounds, l.lines, l.copies = 1, 120_000, 20
-		l.memoryBytes, l.memoryWait, l.latency = 60_000_000, 20*time.Second, 4*time.Second
+		h.rounds, h.lines, h.copies = 1, 120_000, 20
+		h.memoryBytes, h.memoryWait, h.latency = 60_000_000, 20*time.Second, 4*time.Second
 	}
 }
 
@@ -104,9 +104,9 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	r := report{Date: *date, Commit: *commit, Quick: *quick, Machine: thisMachine(), Metrics: metrics{}}
-	l := &lab{say: progress(os.Stderr)}
-	l.size(*quick)
-	failed := l.measure(ctx, match, &r)
+	h := &harness{say: progress(os.Stderr)}
+	h.size(*quick)
+	failed := h.measure(ctx, match, &r)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -131,7 +131,7 @@ func progress(w *os.File) func(string, ...any) {
 }
 
 // measure fills the rows that match. The error joins those of all measurements that failed.
-func (l *lab) measure(ctx context.Context, match *regexp.Regexp, r *report) (err error) {
+func (h *harness) measure(ctx context.Context, match *regexp.Regexp, r *report) (err error) {
 	needed := map[string]bool{}
 	for _, row := range rows {
 		if match.MatchString(row.what) || match.MatchString(row.source) {
@@ -149,7 +149,7 @@ func (l *lab) measure(ctx context.Context, match *regexp.Regexp, r *report) (err
 	}
 	for _, b := range benchmarks {
 		if needed[b.name] && ctx.Err() == nil {
-			l.say("%s of %s", b.name, b.pkg)
+			h.say("%s of %s", b.name, b.pkg)
 			m, err := b.run(ctx)
 			keep(b.name, m, err)
 		}
@@ -157,7 +157,7 @@ func (l *lab) measure(ctx context.Context, match *regexp.Regexp, r *report) (err
 	if !slices.ContainsFunc(scenarios, func(s namedScenario) bool { return needed[s.name] }) {
 		return errors.Join(failures...)
 	}
-	guard, err := l.build(ctx)
+	guard, err := h.build(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,8 +166,8 @@ func (l *lab) measure(ctx context.Context, match *regexp.Regexp, r *report) (err
 		if !needed[s.name] || ctx.Err() != nil {
 			continue
 		}
-		l.say("%s", s.name)
-		m, err := s.run(ctx, l)
+		h.say("%s", s.name)
+		m, err := s.run(ctx, h)
 		named := metrics{}
 		for metric, value := range m {
 			named[s.name+" "+metric] = value
@@ -179,11 +179,11 @@ func (l *lab) measure(ctx context.Context, match *regexp.Regexp, r *report) (err
 
 // build makes the directory with the programs. The guard removes it, even if this process
 // is killed.
-func (l *lab) build(ctx context.Context) (guard *fixture.Guard, err error) {
-	if l.dir, err = os.MkdirTemp("", "linesman-bench-"); err != nil {
+func (h *harness) build(ctx context.Context) (guard *fixture.Guard, err error) {
+	if h.dir, err = os.MkdirTemp("", "linesman-bench-"); err != nil {
 		return nil, err
 	}
-	if guard, err = fixture.StartGuard(l.dir); err != nil {
+	if guard, err = fixture.StartGuard(h.dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -191,20 +191,36 @@ func (l *lab) build(ctx context.Context) (guard *fixture.Guard, err error) {
 			err = errors.Join(err, guard.Stop())
 		}
 	}()
-	in := func(name string) string { return filepath.Join(l.dir, name) }
-	l.linesman, l.self, l.server = in("linesman"), in("report"), in("nats-server")
-	l.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "XDG_DATA_HOME=" + in("share"), "XDG_CONFIG_HOME=" + in("config"),
+	in := func(name string) string { return filepath.Join(h.dir, name) }
+	h.linesman, h.self, h.server = in("linesman"), in("report"), in("nats-server")
+	h.env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + h.dir, "XDG_DATA_HOME=" + in("share"), "XDG_CONFIG_HOME=" + in("config"),
 		"LINESMAN_BACKGROUND_START=false", "LINESMAN_LOG_LEVEL=error",
 	}
-	if err := fixture.Build(l.dir, "./test/bench/report", "github.com/nats-io/nats-server/v2"); err != nil {
+	if err := copySelf(h.self); err != nil {
 		return nil, err
 	}
-	if err := build(ctx, ".", l.linesman); err != nil {
+	if err := fixture.Build(h.dir, "github.com/nats-io/nats-server/v2"); err != nil {
 		return nil, err
 	}
-	l.warmUp, err = l.input([]byte("{\"type\":\"turn.started\"}\n"), 1)
+	if err := build(ctx, ".", h.linesman); err != nil {
+		return nil, err
+	}
+	h.warmUp, err = h.input([]byte("{\"type\":\"turn.started\"}\n"), 1)
 	return guard, err
+}
+
+// copySelf copies the program of this process, for references that are processes of their own.
+func copySelf(to string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, program, 0o700)
 }
 
 // build builds linesman as a release.
@@ -239,4 +255,3 @@ func thisMachine() machine {
 	}
 	return m
 }
-

@@ -30,13 +30,13 @@ type command struct {
 	program string
 	args    []string
 	stdin   string // a file; "": none
-	speaks  bool   // its stdout is read by [process.line]; else it is discarded
+	piped   bool   // its stdout is read by [process.line]; else it is discarded
 }
 
-// start starts a program with the environment of the laboratory. Its stderr is a file. It
+// start starts a program with the environment of the harness. Its stderr is a file. It
 // gets a SIGTERM when ctx ends.
-func (l *lab) start(ctx context.Context, c command) (*process, error) {
-	log, err := os.CreateTemp(l.dir, "log-")
+func (h *harness) start(ctx context.Context, c command) (*process, error) {
+	log, err := os.CreateTemp(h.dir, "log-")
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (l *lab) start(ctx context.Context, c command) (*process, error) {
 		name: filepath.Base(c.program) + " " + c.args[0], cmd: exec.CommandContext(ctx, c.program, c.args...),
 		log: log.Name(), ended: make(chan struct{}),
 	}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = l.env, l.dir, log
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = h.env, h.dir, log
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = 5 * time.Second
 	if c.stdin != "" {
@@ -57,7 +57,7 @@ func (l *lab) start(ctx context.Context, c command) (*process, error) {
 		p.cmd.Stdin = in
 	}
 	var end *os.File
-	if c.speaks {
+	if c.piped {
 		var in *os.File
 		if in, end, err = os.Pipe(); err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func (l *lab) start(ctx context.Context, c command) (*process, error) {
 		p.out, p.cmd.Stdout = bufio.NewReader(in), end
 	}
 	err = p.cmd.Start()
-	end.Close() // nil if it does not speak
+	end.Close() // nil if not piped
 	if err != nil {
 		return nil, err
 	}
