@@ -27,6 +27,7 @@ type result struct {
 	Metric string   `json:"metric"`
 	Value  *float64 `json:"value"` // nil: not measured
 	Target string   `json:"target,omitempty"`
+	Bound  *float64 `json:"bound,omitempty"` // of the target
 	Met    *bool    `json:"met,omitempty"`
 }
 
@@ -45,6 +46,9 @@ func (r report) MarshalJSON() ([]byte, error) {
 
 func (r report) result(row row) result {
 	res := result{What: row.what, Metric: row.source + " " + row.metric, Target: row.goal.String()}
+	if row.goal != none {
+		res.Bound = &row.goal.bound
+	}
 	if v, measured := r.Metrics[res.Metric]; measured && !math.IsNaN(v) && !math.IsInf(v, 0) {
 		res.Value = &v
 		if row.goal != none {
