@@ -80,7 +80,9 @@ func (h *harness) cluster(ctx context.Context, size int, roles bool) (_ *cell, e
 		c.nats = append(c.nats, "nats://"+ports[i])
 		health = append(health, "http://"+ports[2*size+i]+"/healthz")
 	}
-	if err := until(ctx, "the servers are healthy", time.Second/10, func() bool { return healthy(ctx, health) }); err != nil {
+	if err := until(ctx, "the servers are healthy", time.Second/10, func() bool {
+		return healthy(ctx, health)
+	}); err != nil {
 		return nil, err
 	}
 	if c.bus, err = c.connect(ctx); err != nil {

@@ -41,7 +41,7 @@ func measureLatency(ctx context.Context, h *harness) (metrics, error) {
 		err = c.bareLatency(ctx, m, load.name, load.rate)
 		c.stop()
 		if err != nil {
-			return nil, fmt.Errorf("Z at %s: %w", load.name, err)
+			return nil, fmt.Errorf("reference at %s: %w", load.name, err)
 		}
 	}
 	return m, nil

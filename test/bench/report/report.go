@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -31,9 +32,11 @@ type result struct {
 	Met    *bool    `json:"met,omitempty"`
 }
 
-// MarshalJSON adds the rows with their results.
+// MarshalJSON adds the rows with their results, and leaves out what is not a number.
 func (r report) MarshalJSON() ([]byte, error) {
 	type plain report
+	r.Metrics = maps.Clone(r.Metrics)
+	maps.DeleteFunc(r.Metrics, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	all := []result{}
 	for _, row := range r.rows {
 		all = append(all, r.result(row))

@@ -28,6 +28,7 @@ var rows = []row{
 	{"pipeline in one process, small, of X", "Pipeline", "small/X", atLeast(1.2)},
 	{"pipeline in one process, mix, of Z", "Pipeline", "mix/Z", atLeast(0.55)},
 	{"pipeline in one process, mix, of X", "Pipeline", "mix/X", atLeast(0.85)},
+	{"pipeline in one process, real, of Z", "Pipeline", "real/Z", none},
 	{"CPU of that process, µs a mix line", "Pipeline", "mix-cpu-us/line", atMost(20)},
 
 	{"tail --once of 4 files into up, small, of Z", "tail", "small/Z", atLeast(0.5)},
@@ -48,8 +49,9 @@ var rows = []row{
 	{"- the responder", "cpu", "mix-responder-us/line", none},
 	{"CPU of worker, normalizer and server, µs a small line", "cpu", "small-us/line", none},
 
-	{"Fold against its own scan, small", "Fold/small", "fold/scan", atMost(2.5)},
-	{"Fold against its own scan, mix", "Fold/mix", "fold/scan", atMost(1.6)},
+	{"Fold against its own scan, small", "FoldAgainstScan/small", "x-scan", atMost(2.5)},
+	{"Fold against its own scan, mix", "FoldAgainstScan/mix", "x-scan", atMost(1.6)},
+	{"Fold against its own scan, real", "FoldAgainstScan/real", "x-scan", none},
 	{"normalize, mix, GB/s a core", "normalize", "mix-GB/s", atLeast(0.5)},
 	{"normalize, small, GB/s a core", "normalize", "small-GB/s", none},
 	{"CPU of jq -c . against normalize, small", "normalize", "small-jq/normalize", atLeast(6)},
@@ -109,7 +111,7 @@ type benchmark struct{ name, pkg, times string }
 
 var benchmarks = []benchmark{
 	{"Pipeline", "./bus/pipeline", "3x"},
-	{"Fold", "./normalizer", "1s"},
+	{"FoldAgainstScan", "./agent/codex", "1s"},
 	{"Status", "./responder/runtable", "1s"},
 	{"Start", "./responder/runtable", "5x"},
 	{"ReadEvents", "./bus/pipeline", "3x"},
