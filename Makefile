@@ -61,7 +61,7 @@ vuln:
 	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
 	esac
 
-# docs/operations.md says how to read it. Only a report of everything, not QUICK, replaces the charts of the documentation.
+# Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
 bench: ## print the table of all measurements, in 12 minutes, and write it to bin/bench.json; BENCH=regexp selects rows, QUICK=1 takes 3 minutes
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/report ./test/bench/report

@@ -65,20 +65,21 @@ func measureTail(ctx context.Context, h *harness) (metrics, error) {
 			return nil, err
 		}
 		for _, name := range []string{"small", "mix", "real"} {
-			lines := 0
+			lines, runs := 0, 0
 			for _, in := range all[name] {
-				lines += in.lines
+				lines, runs = lines+in.lines, runs+len(in.files)
 			}
 			if err := h.inUp(ctx, h.linesman, func(c *cell) error {
 				r, err := c.tail(ctx, h.linesman, all[name]...)
 				s.add(name, float64(lines)/r.stored.Seconds())
+				s.add(name+"-runs", float64(runs)/r.stored.Seconds())
 				return err
 			}); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 	}
-	m := metrics{"Z-msgs/s": s.median(refZ), "X-msgs/s": s.median(refX)}
+	m := metrics{"real-runs/s": s.median("real-runs"), "Z-msgs/s": s.median(refZ), "X-msgs/s": s.median(refX)}
 	for name := range all {
 		m[name+"-lines/s"] = s.median(name)
 		m[name+"/Z"] = s.median(name) / s.median(refZ)

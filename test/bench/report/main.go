@@ -64,10 +64,10 @@ type harness struct {
 }
 
 func (h *harness) size(quick bool) {
-	h.rounds, h.lines, h.copies, h.runs = 3, 200_000, 60, 1000
+	h.rounds, h.lines, h.copies, h.runs = 3, 200_000, 12, 1000
 	h.memoryBytes, h.memoryWait, h.latency = 200_000_000, time.Minute, 10*time.Second
 	if quick {
-		h.rounds, h.lines, h.copies = 1, 120_000, 20
+		h.rounds, h.lines, h.copies = 1, 120_000, 6
 		h.memoryBytes, h.memoryWait, h.latency = 60_000_000, 20*time.Second, 4*time.Second
 	}
 }

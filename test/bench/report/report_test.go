@@ -182,13 +182,13 @@ func TestReportMeasuresWholeProcesses(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	long := map[string]bool{"replicas": true, "one": true} // elections, and the build of a second program
+	long := map[string]bool{"replicas": true, "one": true, "many": true} // elections, another program, 50 agents
 	measured := metrics{}
 	for _, s := range scenarios {
 		if long[s.name] {
 			continue
 		}
-		m, err := s.run(context.Background(), h)
+		m, err := s.run(t.Context(), h)
 		if err != nil {
 			t.Errorf("%s: %v", s.name, err)
 		}

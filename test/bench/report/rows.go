@@ -33,12 +33,13 @@ var rows = []row{
 
 	{"tail --once of 4 files into up, small, of Z", "tail", "small/Z", atLeast(0.5)},
 	{"tail --once of 4 files into up, mix, of Z", "tail", "mix/Z", atLeast(0.4)},
-	{"tail --once of 4 files into up, real, of Z", "tail", "real/Z", none},
+	{"tail --once of all recordings into up, of Z", "tail", "real/Z", none},
 	{"tail --once of 4 files into up, small, of X", "tail", "small/X", none},
 	{"tail --once of 4 files into up, mix, of X", "tail", "mix/X", none},
 	{"tail --once of 4 files into up, small, lines/s", "tail", "small-lines/s", none},
 	{"tail --once of 4 files into up, mix, lines/s", "tail", "mix-lines/s", none},
-	{"tail --once of 4 files into up, real, lines/s", "tail", "real-lines/s", none},
+	{"tail --once of all recordings into up, lines/s", "tail", "real-lines/s", none},
+	{"tail --once of all recordings into up, runs/s", "tail", "real-runs/s", none},
 	{"Z in processes of its own, messages/s", "tail", "Z-msgs/s", none},
 	{"X in processes of its own, messages/s", "tail", "X-msgs/s", none},
 
