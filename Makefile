@@ -6,6 +6,7 @@ VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 FUZZTIME  ?= 20s
 FUZZSPANS ?= 1
 BENCH     ?= .
+QUICK     ?=
 ROUNDS    ?= 100
 SOAK      ?= 8m
 SEED      ?= 0
@@ -23,7 +24,7 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build check test lint golangci vuln bench fuzz flaky soak drift agents agents-if-npm docker clean help
+.PHONY: build check test lint golangci vuln bench bench-go fuzz flaky soak drift agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -60,7 +61,14 @@ vuln:
 	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
 	esac
 
-bench: ## run the benchmarks; BENCH=regexp selects some
+# Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
+bench: ## print the table of all measurements, in 12 minutes, and write it to bin/bench.json; BENCH=regexp selects rows, QUICK=1 takes 3 minutes
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/report ./test/bench/report
+	$(BIN)/report -rows '$(BENCH)' $(if $(QUICK),-quick) -json $(BIN)/bench.json -date "$$(date -u +%FT%TZ)" -commit "$(VERSION)"
+	$(GO) -C test/bench/chart run . "$(CURDIR)/$(BIN)/bench.json" "$(CURDIR)/$(if $(QUICK)$(filter-out .,$(BENCH)),$(BIN),docs)"
+
+bench-go: ## run the Go benchmarks of the packages; BENCH=regexp selects some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 fuzz: ## run each fuzz target for FUZZTIME; with FUZZSPANS=10 up to ten times, until it reaches no new statement

@@ -1,0 +1,136 @@
+package main
+
+// row is a line of the table: one metric, and what it should be.
+type row struct {
+	what   string
+	source string // a scenario, or a Go benchmark with its sub-benchmark
+	metric string
+	goal   goal
+}
+
+// goal is a bound; the zero value is none.
+type goal struct {
+	op    string // "≥" or "≤"
+	bound float64
+}
+
+func atLeast(x float64) goal { return goal{"≥", x} }
+func atMost(x float64) goal  { return goal{"≤", x} }
+
+var none goal
+
+// rows is the whole table.
+//
+// Z is a bare fast-ingest publisher of 330-byte bodies, X one by PublishMsgAsync with ids, in the
+// same run. small are lines of 243 bytes, mix lines of 1.8 KB, real the recordings of the agents.
+var rows = []row{
+	{"pipeline in one process, small, of Z", "Pipeline", "small/Z", atLeast(0.75)},
+	{"pipeline in one process, small, of X", "Pipeline", "small/X", atLeast(1.2)},
+	{"pipeline in one process, mix, of Z", "Pipeline", "mix/Z", atLeast(0.55)},
+	{"pipeline in one process, mix, of X", "Pipeline", "mix/X", atLeast(0.85)},
+	{"pipeline in one process, real, of Z", "Pipeline", "real/Z", none},
+	{"CPU of that process, µs a mix line", "Pipeline", "mix-cpu-us/line", atMost(20)},
+
+	{"tail --once of 4 files into up, small, of Z", "tail", "small/Z", atLeast(0.5)},
+	{"tail --once of 4 files into up, mix, of Z", "tail", "mix/Z", atLeast(0.4)},
+	{"tail --once of all recordings into up, of Z", "tail", "real/Z", none},
+	{"tail --once of 4 files into up, small, of X", "tail", "small/X", none},
+	{"tail --once of 4 files into up, mix, of X", "tail", "mix/X", none},
+	{"tail --once of 4 files into up, small, lines/s", "tail", "small-lines/s", none},
+	{"tail --once of 4 files into up, mix, lines/s", "tail", "mix-lines/s", none},
+	{"tail --once of all recordings into up, lines/s", "tail", "real-lines/s", none},
+	{"tail --once of all recordings into up, runs/s", "tail", "real-runs/s", none},
+	{"Z in processes of its own, messages/s", "tail", "Z-msgs/s", none},
+	{"X in processes of its own, messages/s", "tail", "X-msgs/s", none},
+
+	{"CPU of worker, normalizer and server, µs a mix line", "cpu", "mix-us/line", none},
+	{"- the worker (tail)", "cpu", "mix-worker-us/line", none},
+	{"- the normalizer", "cpu", "mix-normalizer-us/line", none},
+	{"- the server", "cpu", "mix-server-us/line", none},
+	{"- the responder", "cpu", "mix-responder-us/line", none},
+	{"CPU of worker, normalizer and server, µs a small line", "cpu", "small-us/line", none},
+
+	{"Fold against its own scan, small", "FoldAgainstScan/small", "x-scan", atMost(2.5)},
+	{"Fold against its own scan, mix", "FoldAgainstScan/mix", "x-scan", atMost(1.6)},
+	{"Fold against its own scan, real", "FoldAgainstScan/real", "x-scan", none},
+	{"normalize, mix, GB/s a core", "normalize", "mix-GB/s", atLeast(0.5)},
+	{"normalize, small, GB/s a core", "normalize", "small-GB/s", none},
+	{"CPU of jq -c . against normalize, small", "normalize", "small-jq/normalize", atLeast(6)},
+	{"CPU of jq -c . against normalize, mix", "normalize", "mix-jq/normalize", atLeast(15)},
+
+	{"one file by tail --once, small, of version " + oldVersion, "one", "small/old", atLeast(3)},
+	{"one file by tail --once, mix, of version " + oldVersion, "one", "mix/old", atLeast(3)},
+	{"one file by tail --once, small, MB/s", "one", "small-MB/s", none},
+	{"one file by tail --once, mix, MB/s", "one", "mix-MB/s", none},
+	{"one run by pipe --wait, small, of Z", "one", "pipe-small/Z", none},
+	{"one run by pipe --wait, mix, of Z", "one", "pipe-mix/Z", none},
+	{"one run by run -- cat, small, of Z", "one", "run-small/Z", none},
+	{"one run by run -- cat, mix, of Z", "one", "run-mix/Z", none},
+
+	{"1,000 runs by one tail --once, lines/s of Z", "many", "tail/Z", none},
+	{"1,000 runs by one tail --once, runs/s", "many", "tail-runs/s", none},
+	{"1,000 runs by one tail --once, peak memory of up, MB", "many", "tail-peak-MB", none},
+	{"50 commands run at once, runs/s", "many", "run-runs/s", none},
+
+	{"three servers, three copies: tail of 4 files, small, of Z", "replicas", "small/Z", none},
+	{"three servers, three copies: tail of 4 files, mix, of Z", "replicas", "mix/Z", none},
+	{"three servers, three copies: tail of 4 files, small, lines/s", "replicas", "small-lines/s", none},
+	{"three servers, three copies: tail of 4 files, mix, lines/s", "replicas", "mix-lines/s", none},
+
+	{"latency at 100 lines/s, p50, ms", "latency", "100-p50-ms", none},
+	{"latency at 100 lines/s, p99, ms", "latency", "100-p99-ms", none},
+	{"latency at 100 lines/s, p99.9, ms", "latency", "100-p99.9-ms", none},
+	{"latency at 20,000 lines/s, p50, ms", "latency", "20k-p50-ms", none},
+	{"latency at 20,000 lines/s, p99, ms", "latency", "20k-p99-ms", none},
+	{"latency at 20,000 lines/s, p99.9, ms", "latency", "20k-p99.9-ms", none},
+	{"latency at saturation, p50, ms", "latency", "full-p50-ms", none},
+	{"latency at saturation, p99, ms", "latency", "full-p99-ms", none},
+	{"latency at saturation, p99.9, ms", "latency", "full-p99.9-ms", none},
+	{"lines/s of one followed file at saturation", "latency", "full-lines/s", none},
+	{"Z: latency at 100 messages/s, p50, ms", "latency", "Z-100-p50-ms", none},
+	{"Z: latency at 100 messages/s, p99, ms", "latency", "Z-100-p99-ms", none},
+	{"Z: latency at 100 messages/s, p99.9, ms", "latency", "Z-100-p99.9-ms", none},
+	{"Z: latency at 20,000 messages/s, p50, ms", "latency", "Z-20k-p50-ms", none},
+	{"Z: latency at 20,000 messages/s, p99, ms", "latency", "Z-20k-p99-ms", none},
+	{"Z: latency at 20,000 messages/s, p99.9, ms", "latency", "Z-20k-p99.9-ms", none},
+	{"Z: latency at saturation, p50, ms", "latency", "Z-full-p50-ms", none},
+	{"Z: latency at saturation, p99, ms", "latency", "Z-full-p99-ms", none},
+	{"Z: latency at saturation, p99.9, ms", "latency", "Z-full-p99.9-ms", none},
+
+	{"memory of a fresh up, MB", "memory", "fresh-MB", none},
+	{"peak memory of up, three files of 200 MB mix one by one, MB", "memory", "peak-MB", atMost(300)},
+	{"memory of up a minute later, MB", "memory", "later-MB", atMost(100)},
+	{"binary, stripped, MB", "memory", "binary-MB", none},
+
+	{"status of one run against a core request", "Status/100000", "x-bare", atMost(1.3)},
+	{"start of a responder at 100,000 runs against an empty replay", "Start", "x-replay", atMost(1.5)},
+	{"10,000 events by direct gets, against a consumer", "ReadEvents", "run-direct/consumer", none},
+}
+
+// benchmark is a Go benchmark that the table takes metrics from.
+type benchmark struct{ name, pkg, times string }
+
+var benchmarks = []benchmark{
+	{"Pipeline", "./bus/pipeline", "3x"},
+	{"FoldAgainstScan", "./agent/codex", "1s"},
+	{"Status", "./responder/runtable", "1s"},
+	{"Start", "./responder/runtable", "5x"},
+	{"ReadEvents", "./bus/pipeline", "3x"},
+}
+
+type namedScenario struct {
+	name string
+	run  scenario
+}
+
+// scenarios measure whole processes.
+var scenarios = []namedScenario{
+	{"tail", measureTail},
+	{"cpu", measureCPU},
+	{"normalize", measureNormalize},
+	{"one", measureOne},
+	{"many", measureMany},
+	{"replicas", measureReplicas},
+	{"latency", measureLatency},
+	{"memory", measureMemory},
+}
