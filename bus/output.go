@@ -180,8 +180,13 @@ func (x *ends) begun() bool { return !x.late && len(x.first) > x.limit }
 // restart prepares for receiving the end.
 func (x *ends) restart() { x.late, x.last, x.end = true, x.last[:0], x.next }
 
-// ended reports whether enough of the end was received.
-func (x *ends) ended() bool { return len(x.last) >= x.limit/2 }
+// ended reports whether enough of the end was received: of a stream within the limit, all.
+func (x *ends) ended() bool {
+	return len(x.last) >= x.limit/2 && (x.size > int64(x.limit) || x.joined())
+}
+
+// joined reports whether no bytes are missing between the beginning and the end.
+func (x *ends) joined() bool { return x.end-int64(len(x.last)) == x.next }
 
 // growth returns by which factor the window of messages in which the end was received must
 // grow to contain enough of it, if the others are like those.
@@ -194,7 +199,7 @@ func (x *ends) growth() uint64 {
 
 func (x *ends) excerpt() runs.Excerpt {
 	all := int64(len(x.first)) + int64(len(x.last))
-	if x.end-int64(len(x.last)) == x.next && all <= int64(x.limit) { // no gap
+	if x.joined() && all <= int64(x.limit) {
 		return runs.Excerpt{Head: append(x.first, x.last...), Size: all}
 	}
 	half := x.limit / 2

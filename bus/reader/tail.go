@@ -34,9 +34,11 @@ func NewTail(js jetstream.JetStream, stream, subject string, wake *nats.Conn, li
 
 // Limits of the requests for single messages.
 const (
-	// maxRounds is how often they are requested; then a consumer reads the others. To create
-	// one takes as long as a few requests.
-	maxRounds = 6
+	// maxRounds is how often they are requested, and maxGetBytes how many bytes of them; then a
+	// consumer reads the others. To create one takes as long as a few requests, and it
+	// delivers large bodies, which such an answer has in base64, at a quarter of the cost.
+	maxRounds   = 6
+	maxGetBytes = 256 << 10
 	// maxAhead is how many are requested at the same time. The server has one queue for such
 	// requests of all clients, and a guard in the embedded one acts at a hundred.
 	maxAhead = 8
@@ -52,12 +54,13 @@ type tail struct {
 	turns   chan struct{} // of [Reader.Turns]
 
 	rounds int
+	bytes  int    // of the messages so far
 	ahead  int    // requests of the next round; 0 means 1
 	many   source // nil: not needed so far
 }
 
 func (t *tail) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error) {
-	if t.rounds == maxRounds {
+	if t.many != nil || t.rounds == maxRounds || t.bytes >= maxGetBytes {
 		if t.many == nil {
 			t.many = t.open(t.from)
 		}
@@ -66,6 +69,9 @@ func (t *tail) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error
 	asked := t.from + uint64(max(t.ahead, 1)) // the first sequence that is not asked for
 	messages, err := t.get(ctx, asked)
 	t.rounds++
+	for _, m := range messages {
+		t.bytes += len(m.Data)
+	}
 	if n := len(messages); n > 0 {
 		t.from = messages[n-1].Sequence + 1
 	}
