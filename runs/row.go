@@ -89,8 +89,8 @@ var errRow = errors.New("invalid text of a row")
 
 // required returns the required fields of the text of a row, in their order.
 // Optional fields follow them, and later versions may append more.
-func (r *Row) required(p *Progress) []any {
-	return []any{
+func (r *Row) required(p *Progress) [20]any { // an array: a row that is parsed stays on the stack
+	return [...]any{
 		&r.ID, &r.Agent, (*string)(&r.State), &r.Source, &r.Queue, &r.Work, &r.Worker, &r.Dir, &r.Thread, &r.Reason,
 		&r.Cancel, &r.QueuedAt, &r.StartedAt, &r.ActiveAt, &r.EndedAt, &p.Percent, &p.Done, &p.Total, &r.Activity, &r.Seq,
 	}
@@ -209,7 +209,7 @@ func (r *Row) parseOptional(s string) {
 		}
 		return s
 	}
-	if id := text(0); CheckID(id) == nil {
+	if id := text(0); id != "" && CheckID(id) == nil {
 		r.Continues = id
 	}
 	if n, err := strconv.Atoi(fields[2]); err == nil && n > 0 {
@@ -218,8 +218,10 @@ func (r *Row) parseOptional(s string) {
 	}
 	r.Asked = fields[3] == asked
 	r.Title, r.Version, r.Model = text(4), text(6), text(7)
-	if _, err := url.ParseQuery(fields[5]); err == nil {
-		r.Labels = Labels(fields[5])
+	if labels := fields[5]; labels != "" {
+		if _, err := url.ParseQuery(labels); err == nil {
+			r.Labels = Labels(labels)
+		}
 	}
 	if in, out, ok := strings.Cut(fields[8], "/"); ok {
 		var bad [2]error
@@ -227,7 +229,9 @@ func (r *Row) parseOptional(s string) {
 		r.Tokens.Output, bad[1] = strconv.ParseInt(out, 10, 64)
 		r.Tokens.Known = bad == [2]error{}
 	}
-	r.parseDoing(strings.Split(fields[9], "/"))
+	if doing := fields[9]; doing != "" {
+		r.parseDoing(strings.Split(doing, "/"))
+	}
 	r.Written = fields[10] == written
 }
 
@@ -250,7 +254,7 @@ func parseField(text string, field any) (err error) {
 	if v, ok := field.(*string); ok {
 		switch {
 		case text == "-":
-		case strings.ContainsAny(text, "%+"):
+		case strings.IndexByte(text, '%') >= 0 || strings.IndexByte(text, '+') >= 0:
 			*v, err = url.QueryUnescape(text)
 		default:
 			*v = text

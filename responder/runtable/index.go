@@ -157,9 +157,9 @@ func (t *index) remove(id string) {
 
 // drop removes an entry from the lists by state.
 func (t *index) drop(e *entry) {
-	delete(t.queued, e.ID)
-	delete(t.working, e.ID)
 	if !e.State.Final() {
+		delete(t.queued, e.ID)
+		delete(t.working, e.ID)
 		return
 	}
 	e.gone = true
