@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"time"
 
 	"github.com/linesman/linesman/config"
@@ -76,6 +77,14 @@ func quiet(err error) error {
 	return err
 }
 
+// readChunk is how many bytes Normalize reads at once. Only a line at the end of a read is
+// copied.
+const readChunk = 512 << 10
+
+// normalizeGC is the growth of memory between two garbage collections, in percent: a fold
+// keeps a few MiB, and all the rest is garbage once it is printed.
+const normalizeGC = 800
+
 // Normalize derives the events of the output of an agent, and prints them as lines
 // after each read, because the input may be a pipe that stays open. With an exit
 // code, the last line is the completion of the run.
@@ -94,7 +103,8 @@ func Normalize(in io.Reader, b normalizer.Backend, maxLine int, exitCode *int, p
 		}
 		return nil
 	}
-	chunk := make([]byte, runs.MaxChunk)
+	defer debug.SetGCPercent(debug.SetGCPercent(normalizeGC))
+	chunk := make([]byte, readChunk)
 	var offset int64
 	for seq := uint64(1); ; seq++ {
 		n, err := in.Read(chunk)

@@ -34,7 +34,8 @@ func (f *Fold) Use(w *Workspace) { f.work = w }
 func (w *Workspace) body(e *Event, agent string) []byte {
 	n := e.size()
 	if n > maxBody {
-		return e.appendJSON(make([]byte, 0, n), agent)
+		b := e.appendJSON(make([]byte, 0, n), agent)
+		return b[:len(b):len(b)]
 	}
 	if cap(w.bodies)-len(w.bodies) < n {
 		w.bodies = make([]byte, 0, maxShared)

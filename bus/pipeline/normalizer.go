@@ -133,10 +133,11 @@ type session struct {
 
 	canBurst bool // the event stream supports fast ingest
 
-	raw    uint64 // last folded sequence of RAW
-	held   int    // bytes of unfinished lines in memory
-	dirty  int    // runs whose records must be stored
-	urgent bool   // one of them has ended
+	memory normalizer.Workspace // of all folds
+	raw    uint64               // last folded sequence of RAW
+	held   int                  // bytes of unfinished lines in memory
+	dirty  int                  // runs whose records must be stored
+	urgent bool                 // one of them has ended
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
@@ -404,6 +405,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.Use(&s.memory)
 	if r.Done() {
 		s.hasEnded(id)
 		return r, nil

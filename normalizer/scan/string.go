@@ -125,9 +125,12 @@ var short = [256]byte{
 	'"': '"', '\\': '\\', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }
 
-// canonical reports whether an escape that plain does not read is necessary and the shortest:
-// a control character without an escape of two bytes, in lower case.
+// canonical reports whether an escape is necessary and the shortest: one of two bytes but for
+// the slash, or a control character that has none of those, in lower case.
 func canonical(e []byte) bool {
+	if len(e) == 2 {
+		return e[1] != '/'
+	}
 	if len(e) != 6 || e[2] != '0' || e[3] != '0' {
 		return false
 	}
