@@ -19,7 +19,7 @@ import (
 const (
 	publishWindow = 4096             // maximum number of events in flight
 	publishBytes  = 16 << 20         // bytes of their bodies, or one event; a server's queue for a stream takes 128 MiB
-	burstAt       = 1024             // events in flight above which fast ingest is used, if the server supports it
+	burstAt       = 64               // events in flight above which fast ingest is used, if the server supports it
 	ackTimeout    = 10 * time.Second // after it the event counts as lost, and the term ends
 )
 
@@ -42,6 +42,7 @@ type publisher struct {
 	bursting bool
 	burst    jetstreamext.FastPublisher // nil: none is open
 	bytes    int                        // bytes of its bodies
+	reused   *envelope                  // of its messages: fast ingest does not keep them
 
 	mu       sync.Mutex
 	inFlight int           // bytes of the bodies in window
@@ -54,7 +55,7 @@ type publisher struct {
 
 func newPublisher(b *bus.Bus, next uint64, canBurst bool) (*publisher, error) {
 	p := &publisher{
-		next: next, acked: next - 1, canBurst: canBurst,
+		next: next, acked: next - 1, canBurst: canBurst, reused: newEnvelope(),
 		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), released: make(chan struct{}, 1),
 	}
 	js, err := jetstream.New(
@@ -97,19 +98,32 @@ func (p *publisher) publish(ctx context.Context, subject string, m normalizer.Me
 	return nil
 }
 
-// message returns the message of an event. The values of both headers share one array
-// and one string.
+// envelope is the message of an event with the values of its headers.
+type envelope struct {
+	nats.Msg
+	values [2]string
+}
+
+func newEnvelope() *envelope {
+	e := new(envelope)
+	e.Header = nats.Header{bus.HeaderPos: e.values[0:1:1], jetstream.ExpectedLastSeqHeader: e.values[1:2:2]}
+	return e
+}
+
+// message returns the message of the next event. In a burst it is valid until the next
+// call.
 func (p *publisher) message(subject string, m normalizer.Message) *nats.Msg {
+	e := p.reused
+	if !p.bursting {
+		e = newEnvelope()
+	}
 	var buf [96]byte
 	b := bus.AppendPos(buf[:0], m.Pos)
 	n := len(b)
-	text := string(strconv.AppendUint(b, p.next-1, 10))
-	values := [2]string{text[:n], text[n:]}
-	return &nats.Msg{
-		Subject: subject,
-		Header:  nats.Header{bus.HeaderPos: values[0:1:1], jetstream.ExpectedLastSeqHeader: values[1:2:2]},
-		Data:    m.Body,
-	}
+	text := string(strconv.AppendUint(b, p.next-1, 10)) // one allocation for both
+	e.values = [2]string{text[:n], text[n:]}
+	e.Subject, e.Data = subject, m.Body
+	return &e.Msg
 }
 
 func (p *publisher) single(ctx context.Context, m *nats.Msg) error {
