@@ -11,8 +11,12 @@ import (
 )
 
 // run runs a Go benchmark, and returns its metrics: "NAME/SUB UNIT".
-func (b benchmark) run(ctx context.Context) (metrics, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", b.times,
+func (b benchmark) run(ctx context.Context, quick bool) (metrics, error) {
+	times := b.times
+	if quick {
+		times = b.quick
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark"+b.name+"$", "-benchtime", times,
 		b.pkg)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -150,7 +150,7 @@ func (h *harness) measure(ctx context.Context, match *regexp.Regexp, r *report) 
 	for _, b := range benchmarks {
 		if needed[b.name] && ctx.Err() == nil {
 			h.say("%s of %s", b.name, b.pkg)
-			m, err := b.run(ctx)
+			m, err := b.run(ctx, r.Quick)
 			keep(b.name, m, err)
 		}
 	}

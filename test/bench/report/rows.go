@@ -104,18 +104,23 @@ var rows = []row{
 
 	{"status of one run against a core request", "Status/100000", "x-bare", atMost(1.3)},
 	{"start of a responder at 100,000 runs against an empty replay", "Start", "x-replay", atMost(1.5)},
+	{"CPU time of that start against an empty replay", "Start", "x-replay-cpu", none},
+	{"output of a short run against a core request", "Output", "short-ends/bare", none},
+	{"page of 64 KiB of a large output against a core request", "Output", "large-page/bare", none},
+	{"page of 32 KiB of 2,000 small entries against a core request", "Output", "small-page/bare", none},
 	{"10,000 events by direct gets, against a consumer", "ReadEvents", "run-direct/consumer", none},
 }
 
 // benchmark is a Go benchmark that the table takes metrics from.
-type benchmark struct{ name, pkg, times string }
+type benchmark struct{ name, pkg, times, quick string }
 
 var benchmarks = []benchmark{
-	{"Pipeline", "./bus/pipeline", "3x"},
-	{"FoldAgainstScan", "./agent/codex", "1s"},
-	{"Status", "./responder/runtable", "1s"},
-	{"Start", "./responder/runtable", "5x"},
-	{"ReadEvents", "./bus/pipeline", "3x"},
+	{"Pipeline", "./bus/pipeline", "3x", "1x"},
+	{"FoldAgainstScan", "./agent/codex", "1s", "300ms"},
+	{"Status", "./responder/runtable", "1s", "300ms"},
+	{"Start", "./responder/runtable", "5x", "3x"},
+	{"Output", "./bus", "20x", "5x"},
+	{"ReadEvents", "./bus/pipeline", "3x", "1x"},
 }
 
 type namedScenario struct {
