@@ -308,10 +308,15 @@ func parseVersion(s string) (major, minor int) {
 	return major, minor
 }
 
-// serverHas reports whether the connected server has at least this version.
-func serverHas(nc *nats.Conn, major, minor int) bool {
-	have, haveMinor := parseVersion(nc.ConnectedServerVersion())
-	return have > major || have == major && haveMinor >= minor
+// serverHas reports whether the servers of both accounts have at least this version.
+func (b *Bus) serverHas(major, minor int) bool {
+	for _, nc := range []*nats.Conn{b.inside, b.public} {
+		have, haveMinor := parseVersion(nc.ConnectedServerVersion())
+		if have < major || have == major && haveMinor < minor {
+			return false
+		}
+	}
+	return true
 }
 
 // redact removes user and password from a URL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/runs"
@@ -53,3 +54,8 @@ func (b *Bus) Remembered(ctx context.Context, run string) (runs.Mark, error) {
 
 // ReplacePublic replaces the JetStream context of the account of EVENTS.
 func (b *Bus) ReplacePublic(js jetstream.JetStream) { b.jsPub = js }
+
+// BurstMsg returns the message of an entry of a burst that is sent now.
+func (l *RawLog) BurstMsg(entries []runs.Entry, i int, inbox string) *nats.Msg {
+	return l.burstMsg(entries, i, entries[i], inbox)
+}

@@ -13,8 +13,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// maxBurst is the maximum number of entries of one run in flight.
-const maxBurst = 64
+const (
+	maxBurst = 64 // maximum number of entries of one run in flight
+	// contended is the window while other runs write: the next burst has two entries, and
+	// comes after five entries of the run that directly follow each other.
+	contended = -3
+)
 
 // AppendAll stores entries in order, as [RawLog.Append] does, but with several of them
 // in flight if the stream has allow_batched and no other run writes at the same time.
@@ -22,7 +26,7 @@ const maxBurst = 64
 // caller limits their total size.
 func (l *RawLog) AppendAll(ctx context.Context, entries []runs.Entry) error {
 	for len(entries) > 0 {
-		n := l.burst(ctx, entries[:min(l.window, len(entries))])
+		n := l.burst(ctx, entries[:min(max(l.window, 1), len(entries))])
 		if n == 0 { // whatever happened to a burst, Append finds out what is stored
 			if err := l.Append(ctx, entries[0]); err != nil {
 				return err
@@ -46,7 +50,7 @@ func (l *RawLog) burst(ctx context.Context, entries []runs.Entry) int {
 		l.stored(e, l.fence+1)
 	}
 	if err != nil {
-		l.window = 1
+		l.window = contended
 	}
 	return n
 }
@@ -57,7 +61,7 @@ func (l *RawLog) stored(e runs.Entry, seq uint64) {
 	if seq == l.fence+1 {
 		l.window = min(l.window+1, maxBurst)
 	} else {
-		l.window = 1
+		l.window = contended
 	}
 	l.mark, l.fence = l.mark.After(e, seq), seq
 }

@@ -120,13 +120,13 @@ func (b *Bus) wanted(l Limits) []wanted {
 	raw := stream(b.Raw(), "what the agents wrote, as they wrote it", b.RawSubjects(), l.RawAge,
 		share(l.RawBytes, defaultRawBytes, 4))
 	raw.auto, raw.size = l.RawBytes == 0, "as raw.max_bytes says"
-	raw.config.AllowBatchPublish = serverHas(b.inside, 2, 14)
+	raw.config.AllowBatchPublish = b.serverHas(2, 14)
 	raw.config.Discard, raw.config.Compression = jetstream.DiscardNew, jetstream.S2Compression
 
 	events := stream(b.Events(), "bounded events of the agents' runs", b.EventSubjects(), l.EventsAge,
 		share(l.EventsBytes, defaultEventsBytes, 4))
 	events.js, events.auto, events.size = b.jsPub, l.EventsBytes == 0, "as events.max_bytes says"
-	events.config.AllowBatchPublish = serverHas(b.public, 2, 14)
+	events.config.AllowBatchPublish = b.serverHas(2, 14)
 	events.config.RePublish = &jetstream.RePublish{Source: b.EventSubjects(), Destination: b.LiveSubjects()}
 	events.config.ConsumerLimits.InactiveThreshold = ReaderAge
 	// The others are read from their leader, since a replica may lag: a term that starts
