@@ -104,15 +104,15 @@ func (c cost) perLine() float64 { return float64(c.cpu.Nanoseconds()) / 1e3 / fl
 // meter starts a measurement; the result ends it.
 func meter(b *testing.B) func(lines int) cost {
 	b.StartTimer()
-	began, before := time.Now(), cpuTime(b)
+	began, before := time.Now(), cpuUsed(b)
 	return func(lines int) cost {
-		c := cost{lines: lines, took: time.Since(began), cpu: cpuTime(b) - before}
+		c := cost{lines: lines, took: time.Since(began), cpu: cpuUsed(b) - before}
 		b.StopTimer()
 		return c
 	}
 }
 
-func cpuTime(b *testing.B) time.Duration {
+func cpuUsed(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
