@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
@@ -102,4 +103,21 @@ func TestAccountsConfigIsReadByTheServer(t *testing.T) {
 	if len(users) != 8 || len(opts.Accounts) != 3 {
 		t.Errorf("%d users in %d accounts: %q", len(users), len(opts.Accounts), users)
 	}
+}
+
+func TestClientsOfTheProcessUseNoSocketAndReconnect(t *testing.T) {
+	t.Parallel()
+	s, b := bustest.Serve(t, StartServer)
+	for _, nc := range []*nats.Conn{b.JetStream().Conn(), b.PublicJetStream().Conn()} {
+		if at := nc.ConnectedAddr(); at != "pipe" {
+			t.Errorf("connected to %q", at)
+		}
+	}
+	if err := s.Restart(nil); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Until(t, "no answer after a restart", func() bool {
+		_, err := b.JetStream().Stream(t.Context(), b.Raw())
+		return err == nil
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -29,7 +30,7 @@ type Server struct {
 	guard       *readerGuard
 	log         *zap.Logger
 
-	mu      sync.Mutex
+	mu      sync.RWMutex
 	server  *server.Server // the current one, or the last one
 	stopped bool
 }
@@ -149,9 +150,19 @@ func (s *Server) Restart(offline func() error) error {
 func (s *Server) StoreDir() string { return s.store }
 
 func (s *Server) current() *server.Server {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	return s.server
+}
+
+// InProcessConn returns a connection for a client in this process, which costs less than
+// one of the network. It fails while the server restarts: the client tries again.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	if !s.mu.TryRLock() {
+		return nil, errors.New("the embedded server restarts")
+	}
+	defer s.mu.RUnlock()
+	return s.server.InProcessConn()
 }
 
 // URL returns the address for clients.
@@ -217,10 +228,13 @@ func (l *serverLog) write(level zapcore.Level, what string) {
 	}
 }
 
-// Connect connects to an embedded server as one of its users, and to the public account
-// as that user's counterpart, if there is one.
+// Connect connects within this process as one of the users, and to the public account as
+// that user's counterpart, if there is one.
 func (s *Server) Connect(ctx context.Context, user string, names bus.Names, log *zap.Logger) (*bus.Bus, error) {
 	inside, public := s.Credentials.Logins(s.url, user)
+	for _, l := range []*bus.Login{&inside, &public} {
+		l.Options = append(l.Options, nats.InProcessServer(s))
+	}
 	return bus.Connect(ctx, inside, public, names, log)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
+	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
@@ -103,15 +104,15 @@ func (c cost) perLine() float64 { return float64(c.cpu.Nanoseconds()) / 1e3 / fl
 // meter starts a measurement; the result ends it.
 func meter(b *testing.B) func(lines int) cost {
 	b.StartTimer()
-	began, before := time.Now(), cpuTime(b)
+	began, before := time.Now(), cpuUsed(b)
 	return func(lines int) cost {
-		c := cost{lines: lines, took: time.Since(began), cpu: cpuTime(b) - before}
+		c := cost{lines: lines, took: time.Since(began), cpu: cpuUsed(b) - before}
 		b.StopTimer()
 		return c
 	}
 }
 
-func cpuTime(b *testing.B) time.Duration {
+func cpuUsed(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
@@ -149,6 +150,14 @@ func recorded(b *testing.B, n int) (out []byte) {
 const benchRuns = 4
 
 func benchPath(b *testing.B, out []byte) cost {
+	c, s, clients := live(b, out)
+	stop(s, clients...)
+	return c
+}
+
+// live stores the output of some runs, and returns the cost, the server, and the
+// connections of operator, worker and normalizer, which has stopped.
+func live(b *testing.B, out []byte) (cost, *embedded.Server, []*bus.Bus) {
 	b.StopTimer()
 	want := expect(out)
 	var s *embedded.Server
@@ -157,8 +166,8 @@ func benchPath(b *testing.B, out []byte) cost {
 	labelled(b, "worker", func() { worker = bustest.Connect(b, s, embedded.WorkerUser) })
 	// a reader of all events would cost the server time
 	completions := make(chan *nats.Msg, benchRuns)
-	live := strings.Replace(op.EventSubject("codex", "*", normalizer.CompletionToken), ".events.", ".live.", 1)
-	if _, err := op.PublicJetStream().Conn().ChanSubscribe(live, completions); err != nil {
+	ended := strings.Replace(op.EventSubject("codex", "*", normalizer.CompletionToken), ".events.", ".live.", 1)
+	if _, err := op.PublicJetStream().Conn().ChanSubscribe(ended, completions); err != nil {
 		b.Fatal(err)
 	}
 	running, cancel := context.WithCancel(b.Context())
@@ -189,8 +198,29 @@ func benchPath(b *testing.B, out []byte) cost {
 	if have := bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()); have != want {
 		b.Fatalf("%d events, want %d", have, want)
 	}
-	stop(s, op, worker, reader)
-	return c
+	return c, s, []*bus.Bus{op, worker, reader}
+}
+
+// BenchmarkRebuild compares the rate of a rebuild with the live rate of the same lines.
+func BenchmarkRebuild(b *testing.B) {
+	out := corpus.Mix(benchLines / 4)
+	var took, rebuilt cost
+	for b.Loop() {
+		c, s, clients := live(b, out)
+		took.took, took.cpu = took.took+c.took, took.cpu+c.cpu
+		done := meter(b)
+		r, err := Rebuild(b.Context(), clients[0], []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
+		if err != nil || len(r.Differences) > 0 {
+			b.Fatal(r, err)
+		}
+		c = done(c.lines)
+		rebuilt.took, rebuilt.cpu = rebuilt.took+c.took, rebuilt.cpu+c.cpu
+		stop(s, clients...)
+		b.StartTimer()
+	}
+	b.ReportMetric(took.took.Seconds()/rebuilt.took.Seconds(), "rebuild/live")
+	b.ReportMetric(rebuilt.cpu.Seconds()/took.cpu.Seconds(), "cpu-rebuild/live")
+	b.ReportMetric(0, "ns/op")
 }
 
 // stop closes the connections, which would try to reconnect during later measurements.

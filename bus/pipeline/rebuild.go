@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"hash/maphash"
 
@@ -176,12 +177,11 @@ func comparableRecord(r *runs.Record) []byte {
 // events compares the events of a run, in order; the numbers must be equal if the run has
 // ended.
 func (c *comparison) events(ctx context.Context, run string, ended bool) error {
-	have, err := collect(ctx, c.b, run)
-	if err != nil {
-		return err
-	}
-	want, err := collect(ctx, c.made, run)
-	if err != nil {
+	var have, want []digest
+	var reading errgroup.Group
+	reading.Go(func() (err error) { have, err = collect(ctx, c.b, run); return err })
+	reading.Go(func() (err error) { want, err = collect(ctx, c.made, run); return err })
+	if err := reading.Wait(); err != nil {
 		return err
 	}
 	if n := len(want) - len(have); n > 0 && len(have) > 0 && (have[0].Pos != want[0].Pos) {
