@@ -107,9 +107,6 @@ func run(ctx context.Context, args []string) error {
 	h := &harness{say: progress(os.Stderr)}
 	h.size(*quick)
 	failed := h.measure(ctx, match, &r)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if *out != "" {
 		b, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
@@ -119,7 +116,7 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	return errors.Join(r.print(os.Stdout), failed)
+	return errors.Join(r.print(os.Stdout), failed, ctx.Err())
 }
 
 // progress returns a function that reports progress, if w is a terminal.

@@ -108,6 +108,12 @@ var rows = []row{
 	{"output of a short run against a core request", "Output", "short-ends/bare", none},
 	{"page of 64 KiB of a large output against a core request", "Output", "large-page/bare", none},
 	{"page of 32 KiB of 2,000 small entries against a core request", "Output", "small-page/bare", none},
+	{"rate of a rebuild against the live rate, mix", "Rebuild", "rebuild/live", atLeast(0.9)},
+	{"100,000 events against 10,000: start of the server", "GrowthOfEvents", "stopped-server-100k/10k", none},
+	{"100,000 events against 10,000: start of the normalizer", "GrowthOfEvents", "stopped-normalizer-100k/10k", none},
+	{"- after a kill", "GrowthOfEvents", "killed-normalizer-100k/10k", none},
+	{"100,000 events against 10,000: start of the responder", "GrowthOfEvents", "stopped-responder-100k/10k", none},
+	{"100,000 events against 10,000: rebuild, an event", "GrowthOfEvents", "rebuild-100k/10k", none},
 	{"10,000 events by direct gets, against a consumer", "ReadEvents", "run-direct/consumer", none},
 }
 
@@ -120,6 +126,8 @@ var benchmarks = []benchmark{
 	{"Status", "./responder/runtable", "1s", "300ms"},
 	{"Start", "./responder/runtable", "5x", "3x"},
 	{"Output", "./bus", "20x", "5x"},
+	{"Rebuild", "./bus/pipeline", "3x", "1x"},
+	{"GrowthOfEvents", "./test/bench", "1x", "1x"},
 	{"ReadEvents", "./bus/pipeline", "3x", "1x"},
 }
 
