@@ -340,3 +340,15 @@ func example() string {
 	}
 	return b.String()
 }
+
+func TestCellsArePrefixes(t *testing.T) {
+	got, err := Load(Sources{Environ: append(home, "LINESMAN_CELLS=alpha,team-b")})
+	if want := (List{"alpha", "team-b"}); err != nil || !reflect.DeepEqual(got.Cells, want) {
+		t.Errorf("got %q, %v, want %q", got.Cells, err, want)
+	}
+	for _, wrong := range []string{"alpha,BETA", "a.b"} {
+		if _, err := Load(Sources{Environ: append(home, "LINESMAN_CELLS="+wrong)}); err == nil {
+			t.Errorf("%q is accepted", wrong)
+		}
+	}
+}

@@ -110,8 +110,9 @@ func TestStreamOfAllCellsSourcesEachCell(t *testing.T) {
 			for _, prefix := range []string{"alpha", "beta"} {
 				n := bus.Names{Prefix: prefix}
 				js := connect(prefix, OperatorUser+publicSuffix)
-				_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: n.Events(), Subjects: []string{n.EventSubjects()}})
-				if err != nil {
+				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+					Name: n.Events(), Subjects: []string{n.EventSubjects()},
+				}); err != nil {
 					t.Fatal(err)
 				}
 				for i := range 3000 { // beyond the limits of one window of flow control

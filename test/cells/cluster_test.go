@@ -155,6 +155,16 @@ func (c *cluster) leader(js jetstream.JetStream, stream string) (n *node) {
 	return n
 }
 
+// follower returns a node that is none of the leaders, or the first of them if all nodes are.
+func (c *cluster) follower(leaders ...*node) *node {
+	for _, n := range c.nodes {
+		if !slices.Contains(leaders, n) {
+			return n
+		}
+	}
+	return leaders[0]
+}
+
 // block returns the block of code of docs/scale.md that begins with a text.
 func block(t testing.TB, begins string) string {
 	t.Helper()
