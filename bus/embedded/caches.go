@@ -20,40 +20,37 @@ func (s *Server) LimitCaches() { limitCaches(s.current()) }
 func limitCaches(s *server.Server) {
 	for _, name := range []string{InsideAccount, PublicAccount} {
 		if account, err := s.LookupAccount(name); err == nil {
-			setCacheTime(account, cacheTime)
+			withStores(account, func(c *server.FileStoreConfig) { c.CacheExpire = cacheTime })
 		}
 	}
 }
 
-// setCacheTime sets for how long blocks of the streams of an account are cached, those
-// that are created from now on, and returns the number of streams. The configuration of
-// a store has this time, but the server gives no access to it: this sets the private
-// field, under the locks that guard it. With a version of the server whose fields have
-// other names it does nothing, and the default remains.
-func setCacheTime(account *server.Account, d time.Duration) (streams int) {
-	var found []reflect.Value
+// withStores calls do with the configuration of the store of each stream of an account;
+// blocks that are opened afterwards follow it. The server gives no access to it, so this
+// reads its private fields, under the locks that guard them. With a version of the
+// server whose fields have other names it calls nothing: the default remains.
+func withStores(account *server.Account, do func(*server.FileStoreConfig)) {
+	var streams []reflect.Value
 	guarded(reflect.ValueOf(account), func(account reflect.Value) {
 		guarded(field(account, "js"), func(js reflect.Value) {
 			if all := field(js, "streams"); all.Kind() == reflect.Map {
 				for _, name := range all.MapKeys() {
-					found = append(found, all.MapIndex(name))
+					streams = append(streams, all.MapIndex(name))
 				}
 			}
 		})
 	})
-	for _, stream := range found {
+	for _, stream := range streams {
 		guarded(stream, func(stream reflect.Value) {
 			guarded(field(stream, "store"), func(store reflect.Value) {
-				if c := field(store, "fcfg"); c.IsValid() {
-					if c, ok := c.Addr().Interface().(*server.FileStoreConfig); ok {
-						c.CacheExpire = d
-						streams++
+				if config := field(store, "fcfg"); config.IsValid() {
+					if config, ok := config.Addr().Interface().(*server.FileStoreConfig); ok {
+						do(config)
 					}
 				}
 			})
 		})
 	}
-	return streams
 }
 
 // guarded calls do with the struct that v refers to, while its mutex mu is held; not if
