@@ -76,6 +76,9 @@ type Config struct {
 	Diff bool
 	// Replicas is the number of replicas of every stream, 1 or 3.
 	Replicas int
+	// Memory is the soft limit of the memory of a process: see package memory. 0 means
+	// that of its container.
+	Memory Size
 
 	Raw    Retention // output of agents, unchanged
 	Events Retention // public event stream

@@ -66,6 +66,10 @@ func (c *Config) settings() []Setting {
 		{Key: "replicas", target: &c.Replicas,
 			check: must(func() bool { return c.Replicas == 1 || c.Replicas == 3 }, "must be 1 or 3"),
 			Help:  "Replicas of each stream in a cluster: 1 or 3."},
+		{Key: "memory", target: &c.Memory,
+			check: must(func() bool { return c.Memory == 0 || c.Memory >= 64<<20 }, "must be 0, or at least 64MiB"),
+			Help: "Soft limit of the memory of up, worker, normalizer and responder. Close to it they become slower. 0: " +
+				"nine tenths of the limit of the container, if it has one."},
 	}
 	rows = append(rows, retention("raw", &c.Raw, "the unchanged output of agents")...)
 	rows = append(rows, retention("events", &c.Events, "the events")...)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -15,12 +16,28 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/memory"
 	"github.com/linesman/linesman/worker/launch"
 )
+
+// limitMemory keeps the memory of this process small until the returned function is called.
+func (c Config) limitMemory(ctx context.Context) (stop func()) {
+	if err := memory.Limit(int64(c.Settings.Memory)); err != nil {
+		c.Log.Warn("memory is not limited", zap.Error(err))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { memory.Keep(ctx) })
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
+}
 
 // RunWorker runs a worker at the server of the dialer, until ctx ends.
 func RunWorker(ctx context.Context, c Config) error {
 	c = c.withDefaults()
+	defer c.limitMemory(ctx)()
 	b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
 	if err != nil {
 		return quiet(err)
@@ -39,6 +56,7 @@ func RunWorker(ctx context.Context, c Config) error {
 // directory, which does so.
 func RunNormalizer(ctx context.Context, c Config) error {
 	c = c.withDefaults()
+	defer c.limitMemory(ctx)()
 	b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
 	if err != nil {
 		return quiet(err)
@@ -56,6 +74,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 // calls ready once requests are answered.
 func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	c = c.withDefaults()
+	defer c.limitMemory(ctx)()
 	if _, _, err := c.Dialer.Logins(embedded.ResponderUser); err != nil { // no waiting repairs it
 		return err
 	}

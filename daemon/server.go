@@ -51,10 +51,16 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if s.operator, err = s.Connect(ctx, embedded.OperatorUser); err != nil {
 		return nil, err
 	}
-	if err := c.ensure(ctx, s.operator, c.Settings.DataDir); err != nil {
+	if err := s.ensure(ctx); err != nil {
 		return nil, err
 	}
 	return s, s.operator.ClearLease(ctx)
+}
+
+// ensure creates and configures the streams.
+func (s *Server) ensure(ctx context.Context) error {
+	defer s.server.LimitCaches()
+	return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir)
 }
 
 // run normalizes until ctx ends and what was read is stored, and then returns nil.
@@ -65,7 +71,7 @@ func (s *Server) run(ctx context.Context) error {
 		return quiet(err)
 	}
 	n := newNormalizer(b, s.config)
-	n.Prepare = func(ctx context.Context) error { return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir) }
+	n.Prepare = s.ensure
 	n.Ready = sync.OnceFunc(func() { close(s.ready) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.disk.Run(ctx) })

@@ -61,6 +61,7 @@ func (c Config) up(
 	ready func(context.Context, *Daemon, *local.Registration) error,
 ) error {
 	c = c.withDefaults()
+	defer c.limitMemory(ctx)()
 	data := c.Settings.DataDir
 	if err := os.Remove(local.InstanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
 		return fmt.Errorf("data directory: %w", err)

@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"agents":              {"agent", "agent/*"},
 	"config":              {"agent", "agents"},
 	"filelock":            {},
+	"memory":              {},
 	"atomicfile":          {},
 	"normalizer/cloud":    {"bounds", "runs", "normalizer", "normalizer/scan"},
 	"normalizer/external": {"runs", "normalizer", "normalizer/scan"},
@@ -71,7 +72,7 @@ var layers = map[string][]string{
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
 		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
-		"client", "config", "local", "normalizer", "normalizer/cloud", "programs",
+		"client", "config", "local", "memory", "normalizer", "normalizer/cloud", "programs",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",

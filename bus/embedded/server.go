@@ -123,6 +123,7 @@ func (s *Server) start() error {
 		s.server.Shutdown()
 		return fmt.Errorf("%w on %s within 10s", ErrListen, s.url)
 	}
+	limitCaches(fresh)
 	return nil
 }
 
