@@ -47,11 +47,10 @@ func (d *dialect) activity(kind string, out *normalizer.Out) {
 func (d *dialect) todo(s step, out *normalizer.Out) {
 	var counts runs.Todo
 	for list := wire.ElementsOf(d.line.item.details); ; {
-		raw, more := list.NextObject(&d.line.s)
+		text, done, more := list.NextPair(&d.line.s, "text", "completed")
 		if !more {
 			break
 		}
-		text, done := wire.Pair(&d.line.s, raw, "text", "completed")
 		counts.Total++
 		if wire.True(done) {
 			counts.Done++
@@ -80,16 +79,11 @@ func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 // edits sets the facts of file changes.
 func (d *dialect) edits(out *normalizer.Out) {
 	for list := wire.ElementsOf(d.line.item.details); ; {
-		raw, more := list.NextObject(&d.line.s)
+		path, kind, more := list.NextPair(&d.line.s, "path", "kind")
 		if !more {
 			break
 		}
-		if len(out.Facts.Edits) >= runs.MaxEdits {
-			out.Facts.MoreEdits++
-			continue
-		}
-		path, kind := wire.Pair(&d.line.s, raw, "path", "kind")
-		if path.Len == 0 || path.Len > runs.MaxPath {
+		if len(out.Facts.Edits) >= runs.MaxEdits || path.Len == 0 || path.Len > runs.MaxPath {
 			out.Facts.MoreEdits++
 			continue
 		}

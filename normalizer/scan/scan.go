@@ -192,6 +192,9 @@ func (s *Scanner) Skip() {
 	s.skip()
 }
 
+// Offset returns the offset of the next byte that is not read.
+func (s *Scanner) Offset() int { return s.i }
+
 // End returns the fault of the line after its only value was read.
 func (s *Scanner) End() Fault {
 	s.space()

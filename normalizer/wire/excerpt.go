@@ -115,11 +115,10 @@ func Todo(out *normalizer.Out, s *scan.Scanner, list scan.Value, key string) {
 	var n runs.Todo
 	out.Facts.Todo, out.Activity = nil, normalizer.Activity{}
 	for elements := ElementsOf(list); ; n.Total++ {
-		raw, more := elements.NextObject(s)
+		text, status, more := elements.NextPair(s, key, "status")
 		if !more {
 			break
 		}
-		text, status := Pair(s, raw, key, "status")
 		switch {
 		case status.Equal("completed"):
 			n.Done++

@@ -113,6 +113,27 @@ func (e *Elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
 	}
 }
 
+// NextPair returns two members of the next element that is an object, and skips others. It reads
+// the element once.
+func (e *Elements) NextPair(s *scan.Scanner, first, second string) (a, b scan.Value, ok bool) {
+	for {
+		if len(e.rest) > 0 && e.rest[0] == ',' {
+			e.rest = e.rest[1:]
+		}
+		if len(e.rest) > 0 && e.rest[0] == '{' {
+			a, b = Pair(s, e.rest, first, second)
+			e.rest = e.rest[s.Offset():]
+			return a, b, true
+		}
+		if v, more := e.Next(s); !more {
+			return a, b, false
+		} else if v.Kind == scan.Object { // after white space
+			a, b = Pair(s, v.Raw, first, second)
+			return a, b, true
+		}
+	}
+}
+
 // Pair returns two members of an object that was scanned before. It uses s, which must not
 // be needed for the line any more.
 func Pair(s *scan.Scanner, raw []byte, first, second string) (a, b scan.Value) {
