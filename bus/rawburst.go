@@ -13,11 +13,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// maxBurst is the maximum number of entries of one run in flight.
+const maxBurst = 64
+
+// While other runs write, a burst begins only after a number of entries of the run that
+// directly follow each other. Each burst that fails doubles that number.
 const (
-	maxBurst = 64 // maximum number of entries of one run in flight
-	// contended is the window while other runs write: the next burst has two entries, and
-	// comes after five entries of the run that directly follow each other.
-	contended = -3
+	minPatience = 4
+	maxPatience = 512
 )
 
 // AppendAll stores entries in order, as [RawLog.Append] does, but with several of them
@@ -49,8 +52,12 @@ func (l *RawLog) burst(ctx context.Context, entries []runs.Entry) int {
 	for _, e := range entries[:n] {
 		l.stored(e, l.fence+1)
 	}
-	if err != nil {
-		l.window = contended
+	switch {
+	case err != nil:
+		l.patience = min(2*max(l.patience, minPatience), maxPatience)
+		l.window = -l.patience
+	case n == maxBurst:
+		l.patience /= 2
 	}
 	return n
 }
@@ -61,7 +68,7 @@ func (l *RawLog) stored(e runs.Entry, seq uint64) {
 	if seq == l.fence+1 {
 		l.window = min(l.window+1, maxBurst)
 	} else {
-		l.window = contended
+		l.window = -max(l.patience, minPatience)
 	}
 	l.mark, l.fence = l.mark.After(e, seq), seq
 }

@@ -31,7 +31,8 @@ type RawLog struct {
 	since    int64  // start of the connection in which
 	fence    uint64 // sequence of the last entry in RAW, 0: none
 	news     bool   // another writer appended after our last entry
-	window   int    // how many entries may be in flight, see AppendAll
+	window   int    // how many entries may be in flight; 1 and less: one
+	patience int    // entries before the next burst, after one that failed
 	log      *zap.Logger
 }
 
