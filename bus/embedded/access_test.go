@@ -105,9 +105,10 @@ func TestAccountsConfigIsReadByTheServer(t *testing.T) {
 	}
 }
 
-func TestClientsOfTheProcessUseNoSocketAndReconnect(t *testing.T) {
+func TestNormalizerOfTheProcessUsesNoSocketAndReconnects(t *testing.T) {
 	t.Parallel()
-	s, b := bustest.Serve(t, StartServer)
+	s, _ := bustest.Serve(t, StartServer)
+	b := bustest.Connect(t, s, NormalizerUser)
 	for _, nc := range []*nats.Conn{b.JetStream().Conn(), b.PublicJetStream().Conn()} {
 		if at := nc.ConnectedAddr(); at != "pipe" {
 			t.Errorf("connected to %q", at)

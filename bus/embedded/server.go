@@ -157,13 +157,16 @@ func (s *Server) current() *server.Server {
 }
 
 // InProcessConn returns a connection for a client in this process, which costs less than
-// one of the network. It fails while the server restarts: the client tries again.
+// one of the network. While the server restarts, and after Stop, it is one of the network:
+// another server may have the address.
 func (s *Server) InProcessConn() (net.Conn, error) {
-	if !s.mu.TryRLock() {
-		return nil, errors.New("the embedded server restarts")
+	if s.mu.TryRLock() {
+		defer s.mu.RUnlock()
+		if !s.stopped {
+			return s.server.InProcessConn()
+		}
 	}
-	defer s.mu.RUnlock()
-	return s.server.InProcessConn()
+	return net.DialTimeout("tcp", strings.TrimPrefix(s.url, "nats://"), 5*time.Second)
 }
 
 // URL returns the address for clients.
@@ -229,12 +232,16 @@ func (l *serverLog) write(level zapcore.Level, what string) {
 	}
 }
 
-// Connect connects within this process as one of the users, and to the public account as
-// that user's counterpart, if there is one.
+// Connect connects to an embedded server as one of its users, and to the public account
+// as that user's counterpart, if there is one. Those of much data, the worker and the
+// normalizer, connect without a socket. A client that publishes to itself must not: such
+// a connection has no buffer, and the server may wait for a client that waits for it.
 func (s *Server) Connect(ctx context.Context, user string, names bus.Names, log *zap.Logger) (*bus.Bus, error) {
 	inside, public := s.Credentials.Logins(s.url, user)
-	for _, l := range []*bus.Login{&inside, &public} {
-		l.Options = append(l.Options, nats.InProcessServer(s))
+	if user == WorkerUser || user == NormalizerUser {
+		for _, l := range []*bus.Login{&inside, &public} {
+			l.Options = append(l.Options, nats.InProcessServer(s))
+		}
 	}
 	return bus.Connect(ctx, inside, public, names, log)
 }

@@ -61,8 +61,9 @@ func TestEventsOfBurstsAndSingleOnesHaveTheirOwnHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		pos, _ := bus.ParsePos(m.Header.Get(bus.HeaderPos))
+		subject := b.EventSubject("codex", fmt.Sprintf("r-%d", i%3), "status")
 		if pos.Raw != uint64(i+1) || m.Header.Get(jetstream.ExpectedLastSeqHeader) != strconv.Itoa(i) ||
-			string(m.Data) != fmt.Sprintf("{%d}", i+1) || m.Subject != b.EventSubject("codex", fmt.Sprintf("r-%d", i%3), "status") {
+			string(m.Data) != fmt.Sprintf("{%d}", i+1) || m.Subject != subject {
 			t.Fatalf("event %d: %s %v %s", i+1, m.Subject, m.Header, m.Data)
 		}
 	}
@@ -110,7 +111,10 @@ func TestBurstOfANormalizerThatWasPausedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-paused.broken:
+	case err := <-paused.broken:
+		if err == nil {
+			t.Error("refused without an error")
+		}
 	case <-time.After(10 * time.Second):
 		t.Error("the rest of the burst is not refused")
 	}
