@@ -96,9 +96,10 @@ func (h *harness) cluster(ctx context.Context, size int, roles bool) (_ *cell, e
 	}); err != nil || !roles {
 		return c, err
 	}
+	copies := []string{fmt.Sprint("LINESMAN_REPLICAS=", size)} // the normalizer configures existing streams
 	for _, role := range [][]string{{"normalizer"}, {"responder", "--http", "127.0.0.1:0"}} {
 		args := append(role, "--nats", strings.Join(c.nats, ","), "--data-dir", filepath.Join(c.data, role[0]))
-		if err := c.add(ctx, role[0], command{program: h.linesman, args: args}); err != nil {
+		if err := c.add(ctx, role[0], command{program: h.linesman, args: args, env: copies}); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +113,7 @@ func (h *harness) cell() *cell {
 	return c
 }
 
-// add starts a process of a role. If it piped, add returns when it has printed a line.
+// add starts a process of a role. If its stdout is piped, add returns when it has printed a line.
 func (c *cell) add(ctx context.Context, role string, start command) error {
 	p, err := c.harness.start(ctx, start)
 	if err != nil {
@@ -175,6 +176,15 @@ func dial(ctx context.Context, data, url string) (*bus.Bus, error) {
 		inside, public = credentials.Logins(here.NATS, embedded.OperatorUser)
 	}
 	return bus.Connect(ctx, inside, public, names, zap.NewNop())
+}
+
+// copies returns the number of copies of EVENTS.
+func (c *cell) copies(ctx context.Context) (int, error) {
+	s, err := c.bus.PublicJetStream().Stream(ctx, names.Events())
+	if err != nil {
+		return 0, err
+	}
+	return s.CachedInfo().Config.Replicas, nil
 }
 
 // stored returns the last sequence of EVENTS.

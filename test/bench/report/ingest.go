@@ -208,7 +208,14 @@ func measureReplicas(ctx context.Context, h *harness) (metrics, error) {
 			return err
 		}
 		defer c.stop()
-		return measure(c)
+		if err := measure(c); err != nil {
+			return err
+		}
+		copies, err := c.copies(ctx)
+		if err == nil && copies != servers {
+			err = fmt.Errorf("%d copies, want %d", copies, servers)
+		}
+		return err
 	}
 	for range h.rounds {
 		if err := in(false, func(c *cell) error {

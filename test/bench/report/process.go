@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,8 +30,9 @@ type process struct {
 type command struct {
 	program string
 	args    []string
-	stdin   string // a file; "": none
-	piped   bool   // its stdout is read by [process.line]; else it is discarded
+	env     []string // beside that of the harness
+	stdin   string   // a file; "": none
+	piped   bool     // its stdout is read by [process.line]; else it is discarded
 }
 
 // start starts a program with the environment of the harness. Its stderr is a file. It
@@ -45,7 +47,7 @@ func (h *harness) start(ctx context.Context, c command) (*process, error) {
 		name: filepath.Base(c.program) + " " + c.args[0], cmd: exec.CommandContext(ctx, c.program, c.args...),
 		log: log.Name(), ended: make(chan struct{}),
 	}
-	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = h.env, h.dir, log
+	p.cmd.Env, p.cmd.Dir, p.cmd.Stderr = slices.Concat(h.env, c.env), h.dir, log
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGTERM) }
 	p.cmd.WaitDelay = 5 * time.Second
 	if c.stdin != "" {
