@@ -59,7 +59,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 	}
 	done := o.whole()
 	o.restart()
-	for window := uint64(firstWindow); !done; window *= nextWindow {
+	for window := uint64(outputWindow); !done; window *= o.growth() {
 		o.restart()
 		from := max(o.first, newest.Sequence-min(window, newest.Sequence))
 		if err := read(from, math.MaxInt); err != nil {
@@ -85,7 +85,7 @@ func (b *Bus) outputTurn(ctx context.Context) (free func(), err error) {
 // rawReader returns a reader of the raw log of a run. All of them take turns, so that many
 // requests for output cannot end the connection.
 func (b *Bus) rawReader(subject string, from uint64) *reader.Reader {
-	r := reader.NewConsumer(b.js, b.Raw(), subject, 16, from)
+	r := reader.NewTail(b.js, b.Raw(), subject, nil, "", from)
 	r.Turns = b.turns
 	return r
 }
@@ -113,6 +113,14 @@ func (o *outputs) add(m *jetstream.RawStreamMsg) {
 	}
 }
 
+// growth returns by which factor the window for the ends must grow.
+func (o *outputs) growth() uint64 {
+	if !o.hasErr || o.errs.ended() {
+		return o.out.growth()
+	}
+	return max(o.out.growth(), o.errs.growth())
+}
+
 // begun reports whether the beginnings are complete, ended whether enough of the ends was
 // received, and whole whether the beginnings are all. restart prepares for the ends.
 func (o *outputs) begun() bool { return o.out.begun() && (!o.hasErr || o.errs.begun()) }
@@ -120,11 +128,14 @@ func (o *outputs) ended() bool { return o.out.ended() && (!o.hasErr || o.errs.en
 func (o *outputs) restart()    { o.out.restart(); o.errs.restart() }
 func (o *outputs) whole() bool { return o.atEnd && !o.out.begun() && !o.errs.begun() }
 
-// The last messages of a run are looked for among the firstWindow last ones of the stream
-// before the run's newest, then among nextWindow times as many, and so on.
+// The last messages of a run are looked for among the last ones of the stream before the
+// run's newest, then among several times as many, and so on.
 const (
-	firstWindow = 128
-	nextWindow  = 8
+	firstWindow  = 128 // of events
+	nextWindow   = 8
+	outputWindow = 4 // of RAW, whose messages are larger
+	minGrowth    = 4 // of a window of RAW
+	maxGrowth    = 1024
 )
 
 // ends collects the first and the last bytes of a stream, by offset. It receives the
@@ -169,12 +180,26 @@ func (x *ends) begun() bool { return !x.late && len(x.first) > x.limit }
 // restart prepares for receiving the end.
 func (x *ends) restart() { x.late, x.last, x.end = true, x.last[:0], x.next }
 
-// ended reports whether enough of the end was received.
-func (x *ends) ended() bool { return len(x.last) >= x.limit/2 }
+// ended reports whether enough of the end was received: of a stream within the limit, all.
+func (x *ends) ended() bool {
+	return len(x.last) >= x.limit/2 && (x.size > int64(x.limit) || x.joined())
+}
+
+// joined reports whether no bytes are missing between the beginning and the end.
+func (x *ends) joined() bool { return x.end-int64(len(x.last)) == x.next }
+
+// growth returns by which factor the window of messages in which the end was received must
+// grow to contain enough of it, if the others are like those.
+func (x *ends) growth() uint64 {
+	if len(x.last) == 0 {
+		return minGrowth
+	}
+	return uint64(min(max(5*(x.limit/2)/4/len(x.last)+1, minGrowth), maxGrowth))
+}
 
 func (x *ends) excerpt() runs.Excerpt {
 	all := int64(len(x.first)) + int64(len(x.last))
-	if x.end-int64(len(x.last)) == x.next && all <= int64(x.limit) { // no gap
+	if x.joined() && all <= int64(x.limit) {
 		return runs.Excerpt{Head: append(x.first, x.last...), Size: all}
 	}
 	half := x.limit / 2
@@ -279,7 +304,7 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 	if err != nil || newest == nil {
 		return offset, nil, err
 	}
-	from, err := b.seek(ctx, stream, subject, kind, offset, newest.Sequence)
+	from, err := b.seek(ctx, subject, kind, offset, newest.Sequence)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -311,42 +336,81 @@ func (b *Bus) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, o
 // seek returns a sequence from which to read the byte at an offset: all entries of the
 // kind before it end at or before that byte. If entries are out of order, as a foreign
 // publisher may write them, the result may be, too.
-func (b *Bus) seek(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind, offset int64,
-	last uint64) (uint64, error) {
-	low, high := uint64(1), last+1
-	for offset > 0 && low < high {
-		middle := low + (high-low)/2
-		seq, end, err := b.entryEnd(ctx, stream, subject, kind, middle, high)
-		switch {
-		case err != nil:
+func (b *Bus) seek(ctx context.Context, subject string, kind runs.Kind, offset int64, last uint64) (uint64, error) {
+	if offset == 0 {
+		return 1, nil
+	}
+	g := guess{offset: offset, low: 1, high: last + 1}
+	for g.low < g.high {
+		middle := g.next()
+		seq, e, err := b.entryOf(ctx, subject, kind, middle, g.high)
+		if err != nil {
 			return 0, err
-		case seq > 0 && end <= offset:
-			low = seq + 1
+		}
+		size := int64(len(e.Body))
+		switch end := e.Offset + size; {
+		case seq == 0:
+			g.high = middle
+		case end > offset && e.Offset <= offset: // it has the byte
+			return seq, nil
+		case end > offset:
+			g.high, g.highAt = middle, e.Offset
+		case offset-end <= 4*size: // it is one of the next few
+			return seq + 1, nil
 		default:
-			high = middle
+			g.first = cmp.Or(g.first, seq)
+			g.low, g.lowAt = seq+1, end
 		}
 	}
-	return low, nil
+	return g.low, nil
 }
 
-// entryEnd looks for an entry of the kind between from and high, among the next few
-// entries of the run, and returns the offset where it ends; seq 0: none found.
-func (b *Bus) entryEnd(ctx context.Context, stream jetstream.Stream, subject string, kind runs.Kind,
-	from, high uint64) (seq uint64, end int64, err error) {
+// guess is the range of sequences in which an offset is looked for.
+type guess struct {
+	offset        int64
+	low, high     uint64
+	lowAt, highAt int64  // offsets there; highAt 0: not known
+	first         uint64 // sequence of the first entry; 0: not known
+	tries         int
+}
+
+// next returns a sequence in the range: the first one, then two by the offsets, as if these
+// grew evenly, then the middle, and so on. So the number of tries is bounded by the logarithm
+// of the range, and is small for entries of similar sizes.
+func (g *guess) next() uint64 {
+	g.tries++
+	width := float64(g.high - g.low)
+	at := width / 2
+	switch {
+	case g.tries == 1:
+		at = 0
+	case g.tries%3 == 1:
+	case g.highAt > g.lowAt:
+		at = width * float64(g.offset-g.lowAt) / float64(g.highAt-g.lowAt)
+	case g.lowAt > 0: // from the rate so far
+		at = float64(g.low-g.first) * float64(g.offset-g.lowAt) / float64(g.lowAt)
+	}
+	return g.low + uint64(min(at, width-1))
+}
+
+// entryOf looks for an entry of the kind between from and high, among the next few
+// entries of the run; seq 0: none found.
+func (b *Bus) entryOf(ctx context.Context, subject string, kind runs.Kind, from, high uint64) (
+	seq uint64, e runs.Entry, err error) {
 	for range 16 {
-		m, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		m, err := reader.Next(ctx, b.inside, b.Raw(), subject, from)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			return 0, 0, nil
+			return 0, e, nil
 		case err != nil:
-			return 0, 0, fmt.Errorf("read %s: %w", b.Raw(), err)
+			return 0, e, fmt.Errorf("read %s: %w", b.Raw(), err)
 		case m.Sequence >= high:
-			return 0, 0, nil
+			return 0, e, nil
 		}
 		if e, ok := DecodeEntry(m.Header, m.Data); ok && e.Kind == kind {
-			return m.Sequence, e.Offset + int64(len(e.Body)), nil
+			return m.Sequence, e, nil
 		}
 		from = m.Sequence + 1
 	}
-	return 0, 0, nil
+	return 0, e, nil
 }

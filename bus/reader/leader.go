@@ -2,6 +2,7 @@ package reader
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tidwall/gjson"
 )
 
 // AnswerTimeout is the timeout of one request. A request that is pending when the
@@ -89,49 +91,85 @@ func holds(ctx context.Context, nc *nats.Conn, stream, subject string, from, las
 	if last != 0 && from > last {
 		return false, nil
 	}
-	seq, _, err := AskLeader(ctx, nc, stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, from, subject))
+	m, err := Next(ctx, nc, stream, subject, from)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("read %s from %d: %w", stream, from, err)
 	}
-	return last == 0 || seq <= last, nil
+	return last == 0 || m.Sequence <= last, nil
 }
 
 // AskLeader gets the sequence and headers of one message from a stream's leader, even
 // if the stream allows direct gets, since a replica may lag. The error is
 // [jetstream.ErrMsgNotFound] if there is no such message.
 func AskLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (uint64, nats.Header, error) {
-	var m *nats.Msg
-	err := retryLost(ctx, nc, func(ctx context.Context) (err error) {
-		m, err = nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, ask)
-		return err
-	})
+	m, err := getFromLeader(ctx, nc, stream, ask)
 	if err != nil {
 		return 0, nil, err
 	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Seq    uint64 `json:"seq"`
-			Header []byte `json:"hdrs"`
-		} `json:"message"`
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return 0, nil, errors.New("cannot decode the answer")
-	}
-	switch {
-	case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return 0, nil, jetstream.ErrMsgNotFound
-	case answer.Error != nil:
-		return 0, nil, answer.Error
-	case len(answer.Message.Header) == 0:
-		return answer.Message.Seq, nil, nil
-	}
-	h, err := nats.DecodeHeadersMsg(answer.Message.Header)
+	return m.Sequence, m.Header, nil
+}
+
+// Next gets the first message of a subject at or after a sequence from the stream's leader.
+// The error is [jetstream.ErrMsgNotFound] if there is none.
+func Next(ctx context.Context, nc *nats.Conn, stream, subject string, from uint64) (*jetstream.RawStreamMsg, error) {
+	return getFromLeader(ctx, nc, stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`, from, subject))
+}
+
+// getFromLeader sends a request for one message to the leader of a stream.
+func getFromLeader(ctx context.Context, nc *nats.Conn, stream string, ask []byte) (*jetstream.RawStreamMsg, error) {
+	var answer *nats.Msg
+	err := retryLost(ctx, nc, func(ctx context.Context) (err error) {
+		answer, err = nc.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+stream, ask)
+		return err
+	})
 	if err != nil {
-		return 0, nil, errors.New("cannot decode its headers")
+		return nil, err
 	}
-	return answer.Message.Seq, h, nil
+	return decodeStored(answer.Data)
+}
+
+// decodeStored decodes the answer to a request for one message. Bodies are up to a MiB in
+// base64: encoding/json needs several times as long for them.
+func decodeStored(answer []byte) (*jetstream.RawStreamMsg, error) {
+	message := gjson.GetBytes(answer, "message")
+	if !message.IsObject() {
+		var failed struct {
+			Error *jetstream.APIError `json:"error"`
+		}
+		if err := json.Unmarshal(answer, &failed); err != nil || failed.Error == nil {
+			return nil, errors.New("cannot decode the answer")
+		}
+		if failed.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return nil, jetstream.ErrMsgNotFound
+		}
+		return nil, failed.Error
+	}
+	m := &jetstream.RawStreamMsg{}
+	var header []byte
+	var bad error
+	message.ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "subject":
+			m.Subject = value.Str
+		case "seq":
+			m.Sequence = value.Uint()
+		case "hdrs":
+			header, bad = base64.StdEncoding.DecodeString(value.Str)
+		case "data":
+			m.Data, bad = base64.StdEncoding.DecodeString(value.Str)
+		case "time":
+			m.Time, bad = time.Parse(time.RFC3339Nano, value.Str)
+		}
+		return bad == nil
+	})
+	if bad == nil && len(header) > 0 {
+		m.Header, bad = nats.DecodeHeadersMsg(header)
+	}
+	if bad != nil || m.Sequence == 0 {
+		return nil, errors.New("cannot decode the message")
+	}
+	return m, nil
 }
