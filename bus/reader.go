@@ -33,6 +33,7 @@ type Filter struct {
 	FromSeq    uint64    // start at this sequence
 	Since      time.Time // skip messages stored before this time
 	Follow     bool      // continue with new messages
+	Want       int       // about how many messages are wanted; 0: not known
 }
 
 // wants reports whether the filter selects a kind.
@@ -61,7 +62,7 @@ func (f Filter) subject(n Names) string {
 // are later, by RAW sequence or time, than all before.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
 	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
-	d.Since, d.Log = f.Since, b.log
+	d.Since, d.Log, d.Want = f.Since, b.log, f.Want
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}

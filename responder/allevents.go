@@ -48,7 +48,14 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 	if err != nil {
 		return page, err
 	}
-	f.wait = false
+	if f.wait = false; f.wants == nil {
+		f.want = limit + 1
+	}
+	done, err := s.pageTurn(ctx)
+	if err != nil {
+		return page, err
+	}
+	defer done()
 	size, scanned := 0, 0
 	err = f.read(ctx, func(e api.Event, wanted bool) error {
 		if wanted {

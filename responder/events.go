@@ -12,6 +12,10 @@ import (
 // errEnough ends the reading of events.
 var errEnough = errors.New("enough events")
 
+// maxPaging is the maximum number of pages of events that are read at the same time. Each
+// reader requests up to 2 MiB at once.
+const maxPaging = 6
+
 // Events returns the events of a run after a sequence: at most limit events, and at
 // most maxBytes in total, but at least one event. The error is [api.Conflict] if the
 // stream ends before that sequence: it was recreated, and the caller must start
@@ -24,7 +28,12 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit, m
 	}
 	page.Done = f.Ended
 	open := f.wait
-	f.wait = false
+	f.wait, f.want = false, limit+1
+	done, err := s.pageTurn(ctx)
+	if err != nil {
+		return page, err
+	}
+	defer done()
 	size, full := 0, false
 	err = f.Each(ctx, func(e api.Event) error {
 		if size += len(e.Body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
@@ -39,6 +48,18 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit, m
 		page.Done = true
 	}
 	return page, s.explain("read events", err)
+}
+
+// pageTurn waits until fewer than maxPaging pages of events are being read. A burst of
+// requests is served a few at a time, so that the first ones are answered while the others
+// wait; if all of them read at once, each would hold megabytes, and none would be in time.
+func (s *Service) pageTurn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.paging <- struct{}{}:
+		return func() { <-s.paging }, nil
+	case <-ctx.Done():
+		return nil, &api.Error{Code: api.TooMany, Message: "too many requests for events are open", Retryable: true}
+	}
 }
 
 // eventsFrom returns the run whose events are read, and the sequence of its completion.
@@ -73,6 +94,7 @@ type Follow struct {
 	view    View // of the run; zero: all runs
 	after   uint64
 	wait    bool
+	want    int                                             // about how many events are read; 0: not known
 	wants   func(context.Context, runs.Event) (bool, error) // nil: all events
 }
 
@@ -102,7 +124,7 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 // read is Each with the events that the filter refuses, too.
 func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
 	var own error
-	err := f.service.cfg.Streams.EachEvent(ctx, f.view.Agent, f.view.ID, f.after, f.wait, func(e runs.Event) error {
+	err := f.events(ctx, func(e runs.Event) error {
 		wanted := true
 		if f.wants != nil {
 			if wanted, own = f.wants(ctx, e); own != nil {
@@ -125,6 +147,21 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 		return err
 	}
 	return f.service.explain("read events", err)
+}
+
+// someEvents is implemented by streams that read less if they know how many events are
+// wanted.
+type someEvents interface {
+	SomeEvents(ctx context.Context, agent, run string, after uint64, want int, each func(runs.Event) error) error
+}
+
+// events calls each with the events, as they are stored.
+func (f *Follow) events(ctx context.Context, each func(runs.Event) error) error {
+	streams := f.service.cfg.Streams
+	if some, ok := streams.(someEvents); ok && f.want > 0 && !f.wait {
+		return some.SomeEvents(ctx, f.view.Agent, f.view.ID, f.after, f.want, each)
+	}
+	return streams.EachEvent(ctx, f.view.Agent, f.view.ID, f.after, f.wait, each)
 }
 
 // settleTime is how long a request waits for the record of a run whose completion is stored.

@@ -132,7 +132,8 @@ type Service struct {
 	folds *Slots // a slot for each fold with details
 	// reading has an element for each fold that reads stored entries
 	reading chan struct{}
-	held    atomic.Int64 // bytes that they hold
+	paging  chan struct{} // has an element for each page of events that is being read
+	held    atomic.Int64  // bytes that they hold
 	kept    keptDetails
 }
 
@@ -152,6 +153,7 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
+		paging: make(chan struct{}, maxPaging),
 	}
 }
 

@@ -30,11 +30,8 @@ func NewDirect(js jetstream.JetStream, stream, subject, live string, all bool, f
 	if all {
 		filter = ""
 	}
-	return &Reader{
+	r := &Reader{
 		js: js, stream: stream, subject: subject, live: live, from: from, Log: zap.NewNop(),
-		open: func(from uint64, patience time.Duration) source {
-			return &direct{js.Conn(), stream, filter, from, firstBatch, patience}
-		},
 		fit: func(info *jetstream.StreamInfo) error {
 			if !info.Config.AllowDirect {
 				return fmt.Errorf("%w: stream %s has no allow_direct; a normalizer that starts sets it", ErrUnfit, stream)
@@ -42,6 +39,10 @@ func NewDirect(js jetstream.JetStream, stream, subject, live string, all bool, f
 			return nil
 		},
 	}
+	r.open = func(from uint64, patience time.Duration) source {
+		return &direct{js.Conn(), stream, filter, from, min(r.Want, BatchMessages), firstBatch, patience}
+	}
+	return r
 }
 
 // direct is a source of batched direct gets.
@@ -50,6 +51,7 @@ type direct struct {
 	stream   string
 	filter   string // the subject; "": all
 	from     uint64
+	want     int           // size of the first batch; 0: that of the next ones
 	size     int           // of the next batch
 	patience time.Duration // for the next message of an answer
 }
@@ -57,11 +59,14 @@ type direct struct {
 func (d *direct) close() {}
 
 func (d *direct) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error) {
-	messages, pending, err := d.get(ctx)
+	size := d.want
+	if d.want = 0; size == 0 {
+		size, d.size = d.size, min(2*d.size, BatchMessages)
+	}
+	messages, pending, err := d.get(ctx, size)
 	if n := len(messages); n > 0 {
 		d.from = messages[n-1].Sequence + 1
 	}
-	d.size = min(2*d.size, BatchMessages)
 	return messages, pending > 0, err
 }
 
@@ -78,17 +83,17 @@ const (
 // get requests one batch, and returns its messages and how many more the server has. The
 // answer goes to a subject of its own: when that is unsubscribed, the server drops a
 // request imported from another account.
-func (d *direct) get(ctx context.Context) (messages []*jetstream.RawStreamMsg, pending uint64, err error) {
+func (d *direct) get(ctx context.Context, size int) (messages []*jetstream.RawStreamMsg, pending uint64, err error) {
 	body, err := json.Marshal(struct {
 		Seq   uint64 `json:"seq"`
 		Next  string `json:"next_by_subj,omitempty"`
 		Batch int    `json:"batch"`
 		Bytes int    `json:"max_bytes"`
-	}{d.from, d.filter, d.size, batchBytes})
+	}{d.from, d.filter, size, batchBytes})
 	if err != nil {
 		return nil, 0, err
 	}
-	answers := make(chan *nats.Msg, d.size+1) // and the end marker
+	answers := make(chan *nats.Msg, size+1) // and the end marker
 	sub, err := d.conn.ChanSubscribe(d.conn.NewInbox(), answers)
 	if err != nil {
 		return nil, 0, err

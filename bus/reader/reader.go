@@ -29,6 +29,9 @@ type Each func(*jetstream.RawStreamMsg) error
 type Reader struct {
 	Since time.Time // skip messages stored before this time; zero: none
 	Log   *zap.Logger
+	// Want is about how many messages are wanted, so that not many more are requested; 0: not
+	// known. Readers of [NewConsumer] and [NewTail] ignore it.
+	Want int
 	// Turns bounds what is in flight to the readers that share it: as many of them as it has
 	// room for request messages at the same time. A server closes a connection on which more
 	// is requested than it buffers. nil: no bound. Readers of [NewDirect] ignore it.
