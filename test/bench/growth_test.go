@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/bench/corpus"
+)
+
+// site is a server with a history, on a directory.
+type site struct {
+	b      *testing.B
+	dir    string
+	server *embedded.Server
+}
+
+var names = bus.Names{Prefix: bus.DefaultPrefix}
+
+func (s *site) start() time.Duration {
+	began := time.Now()
+	var err error
+	if s.server, err = embedded.StartServer(s.dir, "127.0.0.1:0", names, zap.NewNop()); err != nil {
+		s.b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func (s *site) connect(user string) *bus.Bus {
+	s.b.Helper()
+	c, err := s.server.Connect(s.b.Context(), user, names, zap.NewNop())
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	return c
+}
+
+// fill writes so many runs of so many lines.
+func (s *site) fill(runsOf, lines int) {
+	on := s.connect(embedded.OperatorUser)
+	defer on.Close()
+	limits := bus.DefaultLimits()
+	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 16<<30, 16<<30, 4<<30
+	if _, err := on.Ensure(s.b.Context(), limits); err != nil {
+		s.b.Fatal(err)
+	}
+	part := corpus.Small(10_000)
+	for i := range runsOf {
+		l, err := on.OpenLog(s.b.Context(), "codex", fmt.Sprintf("r-%d", i), runs.Mark{})
+		if err != nil {
+			s.b.Fatal(err)
+		}
+		for left := lines; left > 0; left -= 10_000 {
+			if left < 10_000 {
+				part = corpus.Small(left)
+			}
+			for at := 0; at < len(part); at += runs.MaxChunk {
+				e := runs.Entry{Kind: runs.Out, Time: 1, Offset: l.Mark().Out, Body: part[at:min(at+runs.MaxChunk, len(part))]}
+				if err := l.Append(s.b.Context(), e); err != nil {
+					s.b.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// normalizer starts a normalizer, and returns when it has checked the streams, and with
+// all when it has read all of RAW.
+func (s *site) normalizer(all bool) time.Duration {
+	on := s.connect(embedded.NormalizerUser)
+	defer on.Close()
+	ctx, cancel := context.WithCancel(s.b.Context())
+	defer cancel()
+	n := &pipeline.Normalizer{Bus: on, Out: names, Backends: []normalizer.Backend{codex.Backend{}}, Log: zap.NewNop()}
+	if all {
+		n.Until = bustest.LastSeq(s.b, on.JetStream(), names.Raw())
+	} else {
+		n.Ready = cancel
+	}
+	began := time.Now()
+	if err := n.Run(ctx); err != nil {
+		s.b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// responder starts a table of runs, and returns when it has read all of them.
+func (s *site) responder() time.Duration {
+	on := s.connect(embedded.ResponderUser)
+	defer on.Close()
+	ctx, cancel := context.WithCancel(s.b.Context())
+	began := time.Now()
+	table := runtable.New(runtable.Config{Streams: on, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	done := make(chan error, 1)
+	go func() { done <- table.Run(ctx) }()
+	if err := table.Ready(ctx, time.Minute); err != nil {
+		s.b.Fatal(err)
+	}
+	took := time.Since(began)
+	cancel()
+	if err := <-done; err != nil {
+		s.b.Fatal(err)
+	}
+	return took
+}
+
+// replay reads all events, and returns how many there are.
+func (s *site) replay() (events int, took time.Duration) {
+	on := s.connect(embedded.SubscriberUser)
+	defer on.Close()
+	began := time.Now()
+	if err := on.Read(s.b.Context(), bus.Filter{}, func(bus.Stored) error { events++; return nil }); err != nil {
+		s.b.Fatal(err)
+	}
+	return events, time.Since(began)
+}
+
+func (s *site) rebuild() time.Duration {
+	on := s.connect(embedded.OperatorUser)
+	defer on.Close()
+	began := time.Now()
+	found, err := pipeline.Rebuild(s.b.Context(), on, []normalizer.Backend{codex.Backend{}}, 0, zap.NewNop())
+	if err != nil || len(found.Differences) > 0 {
+		s.b.Fatalf("rebuild: %v, %v", found.Differences, err)
+	}
+	return time.Since(began)
+}
+
+// BenchmarkGrowthOfEvents measures a history of ten runs with more and more lines: 10,000, and
+// ten times as many up to GROWTH_LINES, default 100,000. The starts after a stop, and after a
+// kill, of server, normalizer and responder are compared with those of the shortest history;
+// the normalizer's rate, replay and rebuild by the time per event.
+func BenchmarkGrowthOfEvents(b *testing.B) {
+	most := 100_000
+	if text := os.Getenv("GROWTH_LINES"); text != "" {
+		var err error
+		if most, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		first := map[string]float64{}
+		for lines := 10_000; lines <= most; lines *= 10 {
+			report := func(name string, v float64) {
+				if first[name] == 0 {
+					first[name] = v
+					b.ReportMetric(v*1e6, name+"-µs")
+					return
+				}
+				b.ReportMetric(v/first[name], fmt.Sprintf("%s-%dk/10k", name, lines/1000))
+			}
+			grown(b, lines, report)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
+	s := &site{b: b, dir: b.TempDir()}
+	s.start()
+	s.fill(10, lines/10)
+	derived := s.normalizer(true)
+	events, replayed := s.replay()
+	report("normalize", derived.Seconds()/float64(events))
+	report("replay", replayed.Seconds()/float64(events))
+	report("rebuild", s.rebuild().Seconds()/float64(events))
+
+	killed := &site{b: b, dir: filepath.Join(b.TempDir(), "copy")}
+	if err := os.CopyFS(killed.dir, os.DirFS(s.dir)); err != nil {
+		b.Fatal(err)
+	}
+	s.server.Stop()
+	for name, s := range map[string]*site{"stopped": s, "killed": killed} {
+		report(name+"-server", s.start().Seconds())
+		report(name+"-normalizer", s.normalizer(false).Seconds())
+		report(name+"-responder", s.responder().Seconds())
+		s.server.Stop()
+	}
+}
