@@ -74,7 +74,9 @@ type wanted struct {
 }
 
 func (b *Bus) wanted(l Limits) []wanted {
-	const window = 2 * time.Minute // in which a message with an id is stored once
+	// Duplicates is how long a message with an id is stored once: no stream but the outbox has
+	// such messages. A server that starts reads all messages of this time again.
+	const duplicates = 100 * time.Millisecond // the minimum
 	share := func(set, standard, share int64) int64 {
 		switch {
 		case set != 0:
@@ -87,11 +89,11 @@ func (b *Bus) wanted(l Limits) []wanted {
 	stream := func(name, description, subjects string, age time.Duration, bytes int64) wanted {
 		c := jetstream.StreamConfig{
 			Name: name, Description: description, Subjects: []string{subjects}, MaxAge: age, MaxBytes: bytes,
-			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), Duplicates: window,
+			Storage: jetstream.FileStorage, Replicas: max(l.Replicas, 1), Duplicates: duplicates,
 			Metadata: map[string]string{metadataFormat: strconv.Itoa(Format)},
 		}
 		if age > 0 {
-			c.Duplicates = min(age, window)
+			c.Duplicates = min(age, duplicates)
 		}
 		return wanted{js: b.js, config: c, size: "a fixed size"}
 	}
@@ -111,6 +113,10 @@ func (b *Bus) wanted(l Limits) []wanted {
 		w.config.MaxMsgs, w.config.MaxMsgsPerSubject, w.config.DiscardNewPerSubject = messages, 1, true
 		return w
 	}
+	outbox := queue(b.Outbox(), "notifications that wait for their receivers", b.PushSubjects(), noticeAge, maxNoticeBytes,
+		maxNotices)
+	outbox.config.Duplicates = 2 * time.Minute
+
 	runs := values(b.Runs(), "one record a run", ">", l.RunsAge, share(l.RunsBytes, defaultRunsBytes, 20))
 	runs.auto, runs.size = l.RunsBytes == 0, "as runs.max_bytes says"
 
@@ -140,9 +146,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, maxRequestBytes),
 		seen,
 		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
-		queue(b.Outbox(), "notifications that wait for their receivers", b.PushSubjects(), noticeAge, maxNoticeBytes,
-			maxNotices),
-		runs, events, raw,
+		outbox, runs, events, raw,
 	}
 }
 
@@ -178,6 +182,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 		{"allow_rollup_hdrs", have.AllowRollup, want.AllowRollup},
 		{"allow_direct", have.AllowDirect, want.AllowDirect},
 		{"replicas", have.Replicas, want.Replicas},
+		{"duplicate_window", have.Duplicates, want.Duplicates},
 		{"consumer_limits.inactive_threshold", have.ConsumerLimits.InactiveThreshold,
 			want.ConsumerLimits.InactiveThreshold},
 	} {

@@ -177,12 +177,11 @@ func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
 	events, replayed := s.replay()
 	report("normalize", derived.Seconds()/float64(events))
 	report("replay", replayed.Seconds()/float64(events))
-	report("rebuild", s.rebuild().Seconds()/float64(events))
-
 	killed := &site{b: b, dir: filepath.Join(b.TempDir(), "copy")}
 	if err := os.CopyFS(killed.dir, os.DirFS(s.dir)); err != nil {
 		b.Fatal(err)
 	}
+	report("rebuild", s.rebuild().Seconds()/float64(events))
 	s.server.Stop()
 	for name, s := range map[string]*site{"stopped": s, "killed": killed} {
 		report(name+"-server", s.start().Seconds())
