@@ -97,7 +97,7 @@ func (s *Service) Filter(q api.List) (func(runs.Row) bool, error) {
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
 			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
-			ChangedAt(r) >= int64(q.Since) && (q.Until == 0 || ChangedAt(r) < int64(q.Until)) &&
+			(q.Since == 0 || ChangedAt(r) >= int64(q.Since)) && (q.Until == 0 || ChangedAt(r) < int64(q.Until)) &&
 			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r))
 	}, nil
 }
