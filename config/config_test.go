@@ -139,6 +139,7 @@ func TestLimitsOfSettings(t *testing.T) {
 		{"max_line_bytes", "64KiB", "65535"},
 		{"max_line_bytes", "64MiB", "64MiB1"},
 		{"replicas", "3", "0"},
+		{"memory", "300MiB", "1MiB"},
 		{"raw.max_age", "1ns", "0s"},
 		{"events.max_bytes", "0", "1023KiB"},
 		{"runs.max_bytes", "1MiB", "-1"},

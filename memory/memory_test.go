@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,24 @@ func TestCollectsALargeHeapInUseRarely(t *testing.T) {
 	r.returned(busy, inUse)
 	if !r.due(inUse, inUse) {
 		t.Error("no second look after a collection that returned memory")
+	}
+}
+
+func TestLimitOfTheSettingAndOfTheEnvironment(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	t.Setenv("GOMEMLIMIT", "1GiB") // the runtime has read it before
+	before := debug.SetMemoryLimit(-1)
+	if err := Limit(300 << 20); err != nil || debug.SetMemoryLimit(-1) != before {
+		t.Errorf("%v: the limit is %d, GOMEMLIMIT was %d", err, debug.SetMemoryLimit(-1), before)
+	}
+	if err := os.Unsetenv("GOMEMLIMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Limit(300 << 20); err != nil || debug.SetMemoryLimit(-1) != 300<<20 {
+		t.Errorf("%v: the limit is %d, want that of the setting", err, debug.SetMemoryLimit(-1))
+	}
+	if err := Limit(0); err != nil {
+		t.Errorf("without a setting: %v", err)
 	}
 }
 
