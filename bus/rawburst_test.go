@@ -209,8 +209,24 @@ func TestCancelInsideABurstEndsIt(t *testing.T) {
 	if err := other.Append(t.Context(), runs.Entry{Kind: runs.Cancelled, Time: 2, Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i < 5; i++ { // the sequence that they expect is that of the cancel
+	answers, err := worker.JetStream().Conn().SubscribeSync("_INBOX_worker.x.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < 5; i++ {
 		send(i)
+	}
+	for { // the server ends the burst after its first entry
+		a, err := answers.NextMsgWithContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(a.Data, []byte(`"count":`)) {
+			break
+		}
+	}
+	if !last(3)() {
+		t.Fatal("an entry was stored after a cancel that its writer has not read")
 	}
 	if moved, err := out.write(t.Context(), l); err != nil || moved != 1 || !l.Mark().Cancelled {
 		t.Errorf("%d conflicts, %v, %+v; want one, with the cancel", moved, err, l.Mark())
