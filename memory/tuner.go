@@ -8,7 +8,7 @@ import (
 
 const (
 	// growth is how much a large heap may grow between two collections, in bytes.
-	growth = 96 << 20
+	growth = 80 << 20
 	// lowest is the minimum growth in percent of the heap: below, collections cost more
 	// than a few percent of the CPU time.
 	lowest = 25

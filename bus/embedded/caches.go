@@ -11,7 +11,7 @@ import (
 
 // cacheTime is how long the server keeps a block of a stream, up to 8 MiB, in memory
 // after its last use. With its default, 10 s, it keeps all that is stored in 10 s.
-const cacheTime = time.Second
+const cacheTime = 500 * time.Millisecond
 
 // LimitCaches applies cacheTime to the streams that exist. Call it after streams were
 // created; a restart does it itself.
