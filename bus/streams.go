@@ -127,7 +127,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		share(l.RawBytes, defaultRawBytes, 4))
 	raw.auto, raw.size = l.RawBytes == 0, "as raw.max_bytes says"
 	raw.config.AllowBatchPublish = b.serverHas(2, 14)
-	raw.config.Discard, raw.config.Compression = jetstream.DiscardNew, jetstream.S2Compression
+	raw.config.Discard = jetstream.DiscardNew
 
 	events := stream(b.Events(), "bounded events of the agents' runs", b.EventSubjects(), l.EventsAge,
 		share(l.EventsBytes, defaultEventsBytes, 4))

@@ -111,6 +111,7 @@ func measureOne(ctx context.Context, h *harness) (metrics, error) {
 				if err := h.inUp(ctx, program, func(c *cell) error {
 					r, err := c.tail(ctx, program, in)
 					s.add(key, float64(in.bytes)/1e6/r.ended.Seconds())
+					s.add("stored-"+key, float64(in.bytes)/1e6/r.stored.Seconds())
 					return err
 				}); err != nil {
 					return nil, fmt.Errorf("%s: %w", key, err)
@@ -124,9 +125,11 @@ func measureOne(ctx context.Context, h *harness) (metrics, error) {
 	m := metrics{}
 	for name := range inputs {
 		m[name+"-MB/s"] = s.median(name)
+		m["stored-"+name+"-MB/s"] = s.median("stored-" + name)
 		if old != "" {
 			m["old-"+name+"-MB/s"] = s.median("old-" + name)
 			m[name+"/old"] = s.median(name) / s.median("old-"+name)
+			m["stored-"+name+"/old"] = s.median("stored-"+name) / s.median("stored-old-"+name)
 		}
 		m["pipe-"+name+"/Z"] = s.median("pipe-"+name) / s.median(refZ)
 		m["run-"+name+"/Z"] = s.median("run-"+name) / s.median(refZ)

@@ -98,7 +98,7 @@ func expected(backend normalizer.Backend, out []byte) (n uint64) {
 // ingested is how long a cell needed.
 type ingested struct {
 	stored time.Duration // until all events were stored
-	ended  time.Duration // until the commands had ended, too
+	ended  time.Duration // until the commands had ended: `tail` does when RAW has all
 	procs  []*process
 }
 
@@ -133,8 +133,8 @@ func (c *cell) ingest(ctx context.Context, want uint64, commands ...command) (r 
 		} else {
 			err = p.wait()
 		}
+		r.ended = max(r.ended, p.at.Sub(begun))
 	}
-	r.ended = max(time.Since(begun), r.stored)
 	if err != nil {
 		return r, fmt.Errorf("%d of %d events: %w", have, want, err)
 	}

@@ -23,7 +23,8 @@ type process struct {
 	out   *bufio.Reader
 	log   string
 	ended chan struct{}
-	err   error // valid once ended is closed
+	err   error     // valid once ended is closed
+	at    time.Time // when it ended, as err
 }
 
 // command is how a program is started.
@@ -73,6 +74,7 @@ func (h *harness) start(ctx context.Context, c command) (*process, error) {
 	}
 	go func() {
 		p.err = p.cmd.Wait()
+		p.at = time.Now()
 		close(p.ended)
 	}()
 	return p, nil

@@ -62,6 +62,8 @@ var rows = []row{
 	{"one file by tail --once, mix, of version " + oldVersion, "one", "mix/old", atLeast(3)},
 	{"one file by tail --once, small, MB/s", "one", "small-MB/s", none},
 	{"one file by tail --once, mix, MB/s", "one", "mix-MB/s", none},
+	{"- until its events are stored, small, of version " + oldVersion, "one", "stored-small/old", none},
+	{"- until its events are stored, mix, of version " + oldVersion, "one", "stored-mix/old", none},
 	{"one run by pipe --wait, small, of Z", "one", "pipe-small/Z", none},
 	{"one run by pipe --wait, mix, of Z", "one", "pipe-mix/Z", none},
 	{"one run by run -- cat, small, of Z", "one", "run-small/Z", none},
