@@ -20,6 +20,7 @@ type Workspace struct {
 	outputs []Output   // of commands
 	final   scan.Value // final text, if it is of kind String
 	doing   Activity   // newest one, if it is not empty
+	failure failure    // error message, if it is not empty
 	counts  [len(kinds)]int64
 }
 
