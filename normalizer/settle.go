@@ -16,6 +16,13 @@ type Output struct {
 	Ended       bool // false: there was no command
 
 	found *runs.Findings // nil: nothing, or it does not count
+	last  bool           // of a turn that was completed
+}
+
+// failure is the error message of a line.
+type failure struct {
+	text   string
+	source runs.ErrorSource
 }
 
 // maxOutputs is the number of outputs that are settled together.
@@ -31,6 +38,7 @@ func (f *Fold) settle() {
 		f.Record.SetActivity(string(w.doing.append(nil)))
 		w.doing = Activity{}
 	}
+	f.settleFailure()
 	if len(w.outputs) > 0 {
 		f.settleOutputs()
 	}
@@ -66,9 +74,10 @@ func (f *Fold) foldLater(out *Out) {
 	if out.Command.Ended {
 		w.outputs = append(w.outputs, out.Command)
 	}
-	if len(w.outputs) == maxOutputs || facts.Turn == runs.TurnCompleted && len(w.outputs) > 0 {
-		f.settleOutputs() // a completed turn discards errors
+	if len(w.outputs) == maxOutputs {
+		f.settleOutputs()
 	}
+	f.foldFailure(facts)
 	switch {
 	case facts.Turn == runs.TurnCompleted || facts.Turn == runs.TurnFailed:
 		w.doing = Activity{}
@@ -78,6 +87,37 @@ func (f *Fold) foldLater(out *Out) {
 		w.doing, facts.Activity = Activity{Text: facts.Activity}, ""
 	}
 }
+
+// foldFailure keeps the error message of a line, as far as it counts more than the one before, and
+// what the end of a turn does to it.
+func (f *Fold) foldFailure(facts *runs.Facts) {
+	w := f.work
+	switch {
+	case facts.Turn == runs.TurnCompleted: // discards errors
+		w.failure = failure{}
+		if n := len(w.outputs); n > 0 {
+			w.outputs[n-1].last = true
+		}
+	case facts.Turn != runs.TurnNone:
+		f.settleFailure()
+	case facts.Error != "":
+		if facts.ErrorSource < w.failure.source || !isVisible(facts.Error) {
+			f.settleFailure()
+		}
+		w.failure, facts.Error = failure{facts.Error, facts.ErrorSource}, ""
+	}
+}
+
+func (f *Fold) settleFailure() {
+	if w := f.work; w.failure.text != "" {
+		f.Record.Error(w.failure.text, w.failure.source)
+		w.failure = failure{}
+	}
+}
+
+// isVisible reports whether text begins with a character of ASCII that is not a control character
+// or a space. Such a message is never empty in the record.
+func isVisible(text string) bool { return ' ' < text[0] && text[0] < 0x7f }
 
 func (f *Fold) settleFinal() {
 	w := f.work
@@ -117,6 +157,9 @@ func (f *Fold) settleOutputs() {
 	for i := range w.outputs {
 		if found := w.outputs[i].found; found != nil {
 			f.Record.Command(found)
+		}
+		if w.outputs[i].last {
+			f.Record.DropEmptyDiagnostics()
 		}
 	}
 	clear(w.outputs)

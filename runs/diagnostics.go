@@ -68,19 +68,29 @@ func (r *Record) diagnostics() *Diagnostics {
 func (r *Record) foldError(f *Facts) {
 	if d := r.Diagnostics; f.Turn == TurnCompleted && d != nil {
 		d.Message, d.Source = "", errorNotice
-		if d.Line == "" && d.ErrorType == "" && d.Locations == nil {
-			r.Diagnostics = nil
-		}
+		r.DropEmptyDiagnostics()
 	}
-	if f.Error == "" {
+	r.Error(f.Error, f.ErrorSource)
+}
+
+// DropEmptyDiagnostics drops diagnostics that say nothing, as at the end of a completed turn.
+func (r *Record) DropEmptyDiagnostics() {
+	d := r.Diagnostics
+	if d != nil && d.Message == "" && d.Line == "" && d.ErrorType == "" && d.Locations == nil {
+		r.Diagnostics = nil
+	}
+}
+
+// Error folds an error message, like [Record.Line] with these facts.
+func (r *Record) Error(text string, source ErrorSource) {
+	if text == "" {
 		return
 	}
-	source := f.ErrorSource
 	if source == ErrorItem && r.Steps.Turns == 0 {
 		source = errorNotice
 	}
 	if d := r.Diagnostics; d == nil || d.Message == "" || source >= d.Source {
-		message := Redact(f.Error[:bounds.Cut(f.Error, maxErrorRead)])
+		message := Redact(text[:bounds.Cut(text, maxErrorRead)])
 		message = strings.TrimSpace(strings.Map(dropControl, message))
 		if message == "" {
 			return

@@ -69,12 +69,12 @@ func (m *matcher) wordAt(b []byte, i int) bool {
 	if m.fold && 'A' <= first && first <= 'Z' {
 		first |= 0x20
 	}
-	if !m.first[first] {
+	if !m.first[first] || first == ' ' && (i == 0 || !isDigit(b[i-1])) {
 		return false
 	}
 next:
 	for _, word := range m.words {
-		if word[0] != first || len(b)-i < len(word) || first == ' ' && (i == 0 || !isDigit(b[i-1])) {
+		if word[0] != first || len(b)-i < len(word) {
 			continue
 		}
 		for k := 1; k < len(word); k++ {
