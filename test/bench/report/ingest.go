@@ -90,7 +90,11 @@ func measureTail(ctx context.Context, h *harness) (metrics, error) {
 
 // measureOne writes one run at a time: by the commands of this version and of the old one.
 func measureOne(ctx context.Context, h *harness) (metrics, error) {
-	inputs, err := h.corpora(1, 0.5)
+	inputs, err := h.corpora(1, 2)
+	if err != nil {
+		return nil, err
+	}
+	short, err := h.corpora(1, 0.5)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +121,7 @@ func measureOne(ctx context.Context, h *harness) (metrics, error) {
 					return nil, fmt.Errorf("%s: %w", key, err)
 				}
 			}
-			if err := h.inUp(ctx, h.linesman, func(c *cell) error { return c.commands(ctx, s, name, in) }); err != nil {
+			if err := h.inUp(ctx, h.linesman, func(c *cell) error { return c.commands(ctx, s, name, short[name]) }); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
