@@ -91,6 +91,7 @@ const normalizeGC = 800
 func Normalize(in io.Reader, b normalizer.Backend, maxLine int, exitCode *int, print func(lines []byte) error) error {
 	var lines []byte
 	fold := normalizer.NewFold(b, "T-local-stdin", maxLine)
+	fold.Use(&normalizer.Workspace{Reuse: true}) // each message is copied to lines
 	apply := func(seq uint64, e runs.Entry) error {
 		lines = lines[:0]
 		fold.Apply(seq, e, func(m normalizer.Message) {

@@ -37,7 +37,7 @@ type Pos struct {
 type Message struct {
 	Pos
 	Token string // token of the kind, for the NATS subject
-	Body  []byte // never modified later; it may keep 16 KiB of other bodies in memory
+	Body  []byte // never modified later, see [Workspace.Reuse]; it may keep 16 KiB of other bodies in memory
 
 	Detail *runs.Detail // of a fold with details; nil: none
 }

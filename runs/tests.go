@@ -217,6 +217,9 @@ func (t *testParser) parseFailures(l []byte) {
 //
 //	=== 1 failed, 2 passed, 1 skipped in 0.03s ===
 func (t *testParser) parsePytest(l []byte) {
+	if !bytes.Contains(l, []byte(" in ")) { // faster than LastIndex
+		return
+	}
 	l = trim(bytes.Trim(l, "="))
 	i := bytes.LastIndex(l, []byte(" in "))
 	if i < 0 || len(l) < i+6 || !isDigit(l[0]) || !isDigit(l[i+4]) || !bytes.Contains(l[i:], []byte("s")) {

@@ -239,8 +239,8 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), ifLong(d.Thread, d.ThreadLong)),
 		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
 	}
-	f.Phase, f.Status = phase(s, it.status)
-	if statusWord(it.status) == "unknown" {
+	word := statusWord(&it.status)
+	if f.Phase, f.Status = phase(s, word); word == "unknown" {
 		l.drift.Add(runs.DriftStatus, kind+"/", it.status)
 	}
 	if kind == "mcp_tool_call" || kind == "collab_tool_call" {
@@ -289,10 +289,9 @@ func setSizes(f *normalizer.Facet, it *item) {
 	}
 }
 
-// phase returns the phase and the status of a step. The status of the item takes
+// phase returns the phase and the status of a step. The status of the item, word, takes
 // precedence over the type of the line, because Codex completes failed items.
-func phase(s step, status scan.Value) (string, string) {
-	word := statusWord(status)
+func phase(s step, word string) (phase, status string) {
 	switch {
 	case s == failed:
 		return "fail", "failed"
@@ -309,7 +308,7 @@ func phase(s step, status scan.Value) (string, string) {
 }
 
 // statusWord returns the status of an item as it is published, or "" if it has none.
-func statusWord(status scan.Value) string {
+func statusWord(status *scan.Value) string {
 	switch status.View() {
 	case "in_progress", "running":
 		return "running"
@@ -344,8 +343,11 @@ func trimmedText(v scan.Value) string {
 	if v.Len == 0 {
 		return ""
 	}
-	return strings.TrimSpace(v.View())
+	return trimmed(v)
 }
+
+// trimmed is apart, so that trimmedText is inlined: most lines have few of the ids.
+func trimmed(v scan.Value) string { return strings.TrimSpace(v.View()) }
 
 // exitStatus returns the exit status of the item, or nil.
 func (it *item) exitStatus() *int32 {

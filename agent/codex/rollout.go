@@ -302,7 +302,7 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("web_search_call"):
 		f := d.logFacet(trimmedText(p.id), typ.Text())
 		f.Kind = "web_search"
-		f.Phase, f.Status = phase(completed, p.status)
+		f.Phase, f.Status = phase(completed, statusWord(&p.status))
 		out.Facts.Closed = f.ItemID
 		out.Tool(normalizer.ToolResult, &f)
 	case !isOneOf(typ, silentResponses):

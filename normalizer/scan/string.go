@@ -194,16 +194,22 @@ func hex4(b []byte) rune {
 // decode appends the decoded text of raw, the inside of a valid JSON string.
 func decode(dst, raw []byte) []byte {
 	for {
-		for len(raw) >= 8 && cap(dst)-len(dst) >= 8 { // in words, up to a backslash
+		for len(raw) >= 9 && cap(dst)-len(dst) >= 8 { // in words, up to a long escape
 			x := binary.LittleEndian.Uint64(raw)
 			dst = binary.LittleEndian.AppendUint64(dst, x)
 			x ^= '\\' * ones
-			if stop := (x - ones) &^ x & (0x80 * ones); stop != 0 {
-				n := bits.TrailingZeros64(stop) / 8
-				dst, raw = dst[:len(dst)-8+n], raw[n:]
+			stop := (x - ones) &^ x & (0x80 * ones)
+			if stop == 0 {
+				raw = raw[8:]
+				continue
+			}
+			n := bits.TrailingZeros64(stop) / 8
+			dst, raw = dst[:len(dst)-8+n], raw[n:]
+			c := short[raw[1]]
+			if c == 0 {
 				break
 			}
-			raw = raw[8:]
+			dst, raw = append(dst, c), raw[2:]
 		}
 		if len(raw) == 0 || raw[0] != '\\' {
 			i := bytes.IndexByte(raw, '\\')
