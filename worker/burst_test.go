@@ -134,8 +134,8 @@ func TestBacklogIsSentInPiecesWhateverOthersWrite(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	logs := &burstLogs{fileLogs: l.logs}
-	l.w.cfg.Logs = logs
-	path, text := filepath.Join(t.TempDir(), "f"), lines(120)
+	l.w.cfg.Logs, l.w.slowAppend = logs, time.Hour
+	path, text := filepath.Join(t.TempDir(), "f"), lines(60)
 	write(t, path, text)
 	if err := l.w.Tail(t.Context(), TailSpec{Paths: []string{path}, Agent: "codex", Once: true}); err != nil {
 		t.Fatal(err)

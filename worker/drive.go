@@ -479,10 +479,6 @@ const (
 	errTail = 64 << 10
 )
 
-// slowAppend is a time after which the next piece of a backlog is smaller: a cancel
-// waits until a piece is stored.
-const slowAppend = 250 * time.Millisecond
-
 // pumpTime bounds how long continuous output keeps the worker from checking
 // the shim.
 const pumpTime = time.Second
@@ -545,7 +541,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	before := r.progress.Log.At
 	err = r.appendAll(ctx, entries)
 	took := time.Since(now)
-	if r.piece = 2 * int64(size); size < n/2 || took > slowAppend {
+	if r.piece = 2 * int64(size); size < n/2 || took > r.w.slowAppend {
 		r.piece = int64(size) / 2
 	}
 	switch {

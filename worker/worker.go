@@ -93,6 +93,9 @@ type Worker struct {
 	buffers   buffers
 	taskRetry retryDelay // after failures to take or drive tasks
 
+	// slowAppend is a time after which the next piece of a backlog is smaller: a cancel
+	// waits until a piece is stored.
+	slowAppend time.Duration
 	// adoptEvery is the interval at which Adopt looks for run directories without
 	// an owner.
 	adoptEvery time.Duration
@@ -154,7 +157,8 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	return &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		adoptEvery: 2 * time.Second, tailPause: time.Second, maxSessions: 512, settle: 5 * time.Second,
+		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, tailPause: time.Second,
+		maxSessions: 512, settle: 5 * time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}, nil

@@ -44,7 +44,8 @@ func newPlant(b *testing.B, name string, size, procs int) *plant {
 	b.Helper()
 	c := newCluster(b, size)
 	s := newCell(c, "alpha")
-	cmd := s.command("normalizer")
+	cmd := exec.Command(program, s.arguments("normalizer")...)
+	cmd.Dir = s.dir
 	if procs > 0 {
 		cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(procs))
 	}
@@ -85,8 +86,9 @@ func (p *plant) tail(files []string) time.Duration {
 	before := p.completions()
 	cmd := exec.Command(program, append([]string{"tail", "--once", "--again", "--config", p.config(), "--data-dir",
 		p.b.TempDir()}, files...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		p.b.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	fixture.Watch(p.b, cmd)
+	if err := cmd.Run(); err != nil {
+		p.b.Fatalf("%v: %v", cmd.Args, err)
 	}
 	fixture.Eventually(p.b, patience, "not all is stored", func() bool { return p.completions() >= before+len(files) })
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -405,7 +407,9 @@ func BenchmarkRuns(b *testing.B) {
 
 // responder starts one more, and waits until it has read all runs.
 func (p *plant) responder() *fixture.Process {
-	r := fixture.StartAsIs(p.b, p.command("responder", "--data-dir", p.b.TempDir()))
+	cmd := exec.Command(program, p.arguments("responder", "--data-dir", p.b.TempDir())...)
+	cmd.Dir = p.dir
+	r := fixture.StartAsIs(p.b, cmd)
 	r.AwaitEither("ready http=")
 	return r
 }

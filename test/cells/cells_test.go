@@ -66,14 +66,21 @@ func (s *cell) begin() {
 func (s *cell) journals() string { return filepath.Join(s.dir, "journals") }
 func (s *cell) config() string   { return filepath.Join(s.dir, "linesman.toml") }
 
-func (s *cell) command(name string, args ...string) *exec.Cmd {
+// arguments returns the arguments of a command in the cell.
+func (s *cell) arguments(name string, args ...string) []string {
 	data := filepath.Join(s.dir, "data")
 	if name == "responder" {
 		data, args = filepath.Join(s.dir, "responder"), append(args, "--http", "127.0.0.1:0")
 	}
-	cmd := exec.Command(program, append([]string{name, "--config", s.config(), "--data-dir", data}, args...)...)
+	return append([]string{name, "--config", s.config(), "--data-dir", data}, args...)
+}
+
+// launch starts a command in the cell.
+func (s *cell) launch(name string, args ...string) *fixture.Process {
+	s.t.Helper()
+	cmd := exec.Command(program, s.arguments(name, args...)...)
 	cmd.Dir = s.dir
-	return cmd
+	return fixture.Start(s.t, cmd)
 }
 
 // start starts a role, again or for the first time, and waits until it works.
@@ -83,7 +90,7 @@ func (s *cell) start(role, ready string) {
 	if role == "standby" {
 		command = "normalizer"
 	}
-	p := fixture.Start(s.t, s.command(command))
+	p := s.launch(command)
 	p.AwaitEither(ready)
 	s.roles[role] = p
 }
@@ -101,8 +108,7 @@ func (s *cell) run(lines int) string {
 	s.t.Helper()
 	key, prompt := s.prompt(lines)
 	s.keyOf[key] = key
-	s.direct = append(s.direct, fixture.Start(s.t, s.command("run", "--run", key, "--json", "--", agent, s.journals(),
-		prompt)))
+	s.direct = append(s.direct, s.launch("run", "--run", key, "--json", "--", agent, s.journals(), prompt))
 	return key
 }
 
@@ -110,7 +116,9 @@ func (s *cell) run(lines int) string {
 func (s *cell) submit(lines int) {
 	s.t.Helper()
 	key, prompt := s.prompt(lines)
-	out, said, code := fixture.Run(s.t, s.command("submit", "--dir", s.dir, "--skip-git-repo-check", prompt))
+	submit := exec.Command(program, s.arguments("submit", "--dir", s.dir, "--skip-git-repo-check", prompt)...)
+	submit.Dir = s.dir
+	out, said, code := fixture.Run(s.t, submit)
 	if code != 0 {
 		s.t.Fatalf("%s: submit: exit %d\n%s", s.prefix, code, said)
 	}
