@@ -140,7 +140,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		}
 		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Row().Text(), &r.revision})
 		s.cutRun = append(s.cutRun, r)
-		r.dirty = false
+		r.dirty, r.size = false, len(v)
 	}
 	usages, err := s.usages()
 	if err != nil {
@@ -259,9 +259,12 @@ func (s *session) put(ctx context.Context, values []keyed, had uint64) (failed e
 	return failed
 }
 
-// maxRuns is the maximum number of open runs in memory; recorded runs can be read
-// again.
-const maxRuns = 4096
+// maxRuns is the maximum number of open runs in memory, and maxStored the maximum length of all
+// their records and states as stored, in bytes. Recorded runs can be read again.
+const (
+	maxRuns   = 16384
+	maxStored = 128 << 20
+)
 
 // cutDone completes a cut. It drops recorded runs from memory: those that ended, and
 // others above the limit.
@@ -276,9 +279,15 @@ func (s *session) cutDone(err error) error {
 			s.hasEnded(r.Record.ID)
 		}
 	}
+	size := 0
+	for _, r := range s.runs {
+		size += r.size
+	}
 	for id, r := range s.runs {
-		if len(s.runs) > cmp.Or(s.maxRuns, maxRuns) && !r.dirty && r.from == 0 {
+		over := len(s.runs) > cmp.Or(s.maxRuns, maxRuns) || size > cmp.Or(s.maxStored, maxStored)
+		if over && !r.dirty && r.from == 0 {
 			delete(s.runs, id)
+			size -= r.size
 		}
 	}
 	return nil

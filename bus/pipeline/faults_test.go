@@ -360,34 +360,43 @@ func TestRunsThatNeverEndAreForgottenAndReadAgain(t *testing.T) {
 	bustest.Interleave(t, unbounded, logs, order...)
 	normalize(t, unbounded)
 
-	_, b := serve(t)
-	for i := range len(logs[order[0]]) {
-		part := map[string][]runs.Entry{}
-		for _, id := range order {
-			part[id] = logs[id][i : i+1]
-		}
-		bustest.Interleave(t, b, part, order...)
+	for name, limit := range map[string]func(*Normalizer){
+		"runs":    func(n *Normalizer) { n.maxRuns = 2 },
+		"records": func(n *Normalizer) { n.maxStored = 3 << 10 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, b := serve(t)
+			for i := range len(logs[order[0]]) {
+				part := map[string][]runs.Entry{}
+				for _, id := range order {
+					part[id] = logs[id][i : i+1]
+				}
+				bustest.Interleave(t, b, part, order...)
+			}
+			n := newNormalizer(b)
+			limit(n)
+			n.Until, n.CutEvery = bustest.LastSeq(t, b.JetStream(), b.Raw()), time.Millisecond
+			s, err := n.open(t.Context(), n.Log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.work(t.Context())
+			s.close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if held := len(s.runs); held > 2 {
+				t.Errorf("%d runs are held", held)
+			}
+			bustest.Diff(
+				t,
+				"EVENTS",
+				bustest.Dump(t, b.PublicJetStream(), b.Names.Events()),
+				bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()),
+			)
+		})
 	}
-	n := newNormalizer(b)
-	n.Until, n.maxRuns, n.CutEvery = bustest.LastSeq(t, b.JetStream(), b.Raw()), 2, time.Millisecond
-	s, err := n.open(t.Context(), n.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.work(t.Context())
-	s.close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.runs) > n.maxRuns {
-		t.Errorf("%d runs are held", len(s.runs))
-	}
-	bustest.Diff(
-		t,
-		"EVENTS",
-		bustest.Dump(t, b.PublicJetStream(), b.Names.Events()),
-		bustest.Dump(t, unbounded.PublicJetStream(), unbounded.Names.Events()),
-	)
 }
 
 // A consumer may stall while its server sends heartbeats: the normalizer detects that,

@@ -9,6 +9,7 @@ import (
 
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -121,19 +122,20 @@ func (s *session) maxHeld() int { return cmp.Or(s.hold, max(holdBytes, 2*s.MaxLi
 // shed drops unfinished lines, except that of keep, until they take at most half of the
 // limit.
 func (s *session) shed(keep *run) {
-	for s.held > s.maxHeld()/2 {
-		var oldest *run
-		for _, r := range s.runs {
-			if r != keep && r.Pending() > 0 && (oldest == nil || r.Seen() < oldest.Seen()) {
-				oldest = r
-			}
+	var waiting []*run
+	for _, r := range s.runs {
+		if r != keep && r.Pending() > 0 {
+			waiting = append(waiting, r)
 		}
-		if oldest == nil {
+	}
+	slices.SortFunc(waiting, func(a, b *run) int { return cmp.Compare(a.Seen(), b.Seen()) })
+	for _, r := range waiting {
+		if s.held <= s.maxHeld()/2 {
 			return
 		}
-		s.held -= oldest.Pending()
-		oldest.Drop()
-		oldest.dropped = true
+		s.held -= r.Pending()
+		r.Drop()
+		r.dropped = true
 	}
 }
 

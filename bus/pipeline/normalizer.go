@@ -50,10 +50,11 @@ type Normalizer struct {
 	// times that.
 	CutEvery time.Duration
 
-	die     func(next uint64) bool // tests: stop before
-	hold    int                    // bytes; 0: holdBytes
-	stall   time.Duration          // see [reader.Background]
-	maxRuns int                    // tests: maximum number of runs in memory; 0: the default
+	die       func(next uint64) bool // tests: stop before
+	hold      int                    // bytes; 0: holdBytes
+	stall     time.Duration          // see [reader.Background]
+	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
+	maxStored int                    // tests: the same for their records, bytes
 }
 
 var errDied = errors.New("interrupted by a test")
@@ -154,6 +155,7 @@ type run struct {
 	named    uint64            // RAW sequence of the entry that named its thread
 	older    bool              // see stored
 	dirty    bool
+	size     int // of the record and state that were stored last, bytes
 }
 
 // open starts a session: it determines where to resume.

@@ -44,14 +44,9 @@ func manyRuns(b *testing.B, n int, report func(name, unit string, v float64)) {
 		return float64(m.HeapAlloc)
 	}
 	before := heap()
-	s := responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
-	ctx, cancel := context.WithCancel(b.Context())
-	done := make(chan error, 1)
 	began := time.Now()
-	go func() { done <- s.Run(ctx) }()
-	if err := s.Ready(ctx); err != nil {
-		b.Fatal(err)
-	}
+	s, stop := o.responder(b)
+	defer stop()
 	report("start", "µs", time.Since(began).Seconds()*1e6/float64(n))
 	report("memory", "B", (heap()-before)/float64(n))
 	const times = 50
@@ -72,8 +67,40 @@ func manyRuns(b *testing.B, n int, report func(name, unit string, v float64)) {
 	}
 	report("list", "ns", median(lists)*1e9/float64(n))
 	report("status", "ns", median(states)*1e9)
-	cancel()
-	if err := <-done; err != nil {
+}
+
+// responder starts one, and returns it when it knows all runs.
+func (o *office) responder(b *testing.B) (s *responder.Service, stop func()) {
+	b.Helper()
+	s = responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	if err := s.Ready(ctx); err != nil {
 		b.Fatal(err)
 	}
+	return s, func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// BenchmarkList measures a list of 100,000 runs, all of which it visits, without encoding: the
+// CPU time.
+func BenchmarkList(b *testing.B) {
+	const n = 100_000
+	s, stop := newOffice(b, n).responder(b)
+	defer stop()
+	var lists []float64
+	for b.Loop() {
+		before := cpu(b)
+		if p, err := s.List(api.List{}); err != nil || p.Total != n || len(p.Runs) != responder.DefaultPage {
+			b.Fatalf("%d of %d runs, %v", p.Total, n, err)
+		}
+		lists = append(lists, (cpu(b)-before).Seconds()*1e3)
+	}
+	b.ReportMetric(median(lists), "cpu-ms")
+	b.ReportMetric(0, "ns/op")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
@@ -143,7 +144,7 @@ func (s *site) rebuild() time.Duration {
 // BenchmarkGrowthOfEvents measures a history of ten runs with more and more lines: 10,000, and
 // ten times as many up to GROWTH_LINES, default 100,000. The starts after a stop, and after a
 // kill, of server, normalizer and responder are compared with those of the shortest history;
-// the normalizer's rate, replay and rebuild by the time per event.
+// the normalizer's rate, replay and rebuild by the time, and the CPU time of all, per event.
 func BenchmarkGrowthOfEvents(b *testing.B) {
 	most := 100_000
 	if text := os.Getenv("GROWTH_LINES"); text != "" {
@@ -173,15 +174,25 @@ func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
 	s := &site{b: b, dir: b.TempDir()}
 	s.start()
 	s.fill(10, lines/10)
-	derived := s.normalizer(true)
-	events, replayed := s.replay()
-	report("normalize", derived.Seconds()/float64(events))
-	report("replay", replayed.Seconds()/float64(events))
+	events := lines // one each in the small corpus, nearly
+	perEvent := func(name string, do func() time.Duration) {
+		before := processorTime(b)
+		took := do()
+		used := processorTime(b) - before
+		report(name, took.Seconds()/float64(events))
+		report(name+"-cpu", used.Seconds()/float64(events))
+		b.Logf("%d lines: %s took %v, %v of CPU time", lines, name, took, used)
+	}
+	perEvent("normalize", func() time.Duration { return s.normalizer(true) })
+	perEvent("replay", func() (took time.Duration) {
+		events, took = s.replay()
+		return took
+	})
 	killed := &site{b: b, dir: filepath.Join(b.TempDir(), "copy")}
 	if err := os.CopyFS(killed.dir, os.DirFS(s.dir)); err != nil {
 		b.Fatal(err)
 	}
-	report("rebuild", s.rebuild().Seconds()/float64(events))
+	perEvent("rebuild", s.rebuild)
 	s.server.Stop()
 	for name, s := range map[string]*site{"stopped": s, "killed": killed} {
 		report(name+"-server", s.start().Seconds())
@@ -189,4 +200,14 @@ func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
 		report(name+"-responder", s.responder().Seconds())
 		s.server.Stop()
 	}
+}
+
+// processorTime returns the CPU time that the process, with its server, has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
