@@ -9,6 +9,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -87,10 +88,11 @@ func TestOutputIsReadWithFewConsumers(t *testing.T) {
 // A page of events is read with few events more than it has.
 func TestPageOfEventsReadsFewOthers(t *testing.T) {
 	t.Parallel()
-	_, b := serve(t)
-	bustest.Fill(t, b, 5000)
-	conn := b.PublicJetStream().Conn()
+	s, op := serve(t)
+	bustest.Fill(t, op, 5000)
 	for want, others := range map[int]int{1: 300, 100: 300, 1000: 300, 3000: 1100} {
+		b := bustest.Connect(t, s, embedded.ResponderUser)
+		conn := b.PublicJetStream().Conn()
 		before, got, enough := conn.Stats().InMsgs, 0, errors.New("enough")
 		err := b.SomeEvents(t.Context(), "codex", "x", 10, want, func(e runs.Event) error {
 			if got++; e.Seq != uint64(10+got) {
