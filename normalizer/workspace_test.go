@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -100,6 +101,82 @@ func TestAKeptBodyKeepsFewOthers(t *testing.T) {
 	}
 	runtime.KeepAlive(out)
 	runtime.KeepAlive(fold)
+}
+
+// Errors, ends of turns and outputs of commands are folded together at the end of an entry. The
+// result is that of entries of one line.
+func TestErrorsTurnsAndOutputsOfAnEntryAreFoldedInOrder(t *testing.T) {
+	command := func(output, code, status string) string {
+		return `{"type":"item.completed","item":{"id":"c","type":"command_execution","aggregated_output":"` + output +
+			`","exit_code":` + code + `,"status":"` + status + `"}}`
+	}
+	lines := []string{
+		`{"type":"turn.started"}`, `{"type":"turn.completed"}`, `{"type":"turn.failed","error":{"message":"limit"}}`,
+		`{"type":"error","message":"stream"}`, `{"type":"error","message":" "}`, `{"type":"error","message":"é"}`,
+		`{"type":"error","message":"\u0001"}`, `{"type":"item.completed","item":{"type":"error","message":"notice"}}`,
+		`{"type":"item.completed","item":{"type":"error","message":"\n"}}`,
+		command("", "1", "failed"), command(`panic: a\nmain.go:12:3: x`, "2", "failed"),
+		command("TypeError: b", "1", "failed"),
+		command(`ok  \tx\t0.1s\n`, "0", "completed"), command(`--- FAIL: TestA (0s)\nFAIL\tx\n`, "1", "failed"),
+		command("1 file changed, 2 insertions(+)", "0", "completed"),
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := rapid.SliceOfN(rapid.SampledFrom(lines), 1, 12).Draw(t, "lines")
+		together := &folded{fold: normalizer.NewFold(codex.Backend{}, "T-local-test", 0)}
+		single := &folded{fold: normalizer.NewFold(codex.Backend{}, "T-local-test", 0)}
+		for _, line := range drawn {
+			together.rest = append(append(together.rest, line...), '\n')
+			single.rest = append([]byte(line), '\n')
+			single.next(len(single.rest))
+		}
+		together.next(len(together.rest))
+		together.fold.Record.Seq = single.fold.Record.Seq // depends on the number of entries
+		if got, want := together.fold.Record.JSON(), single.fold.Record.JSON(); !bytes.Equal(got, want) {
+			t.Errorf("the record is\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+// With Reuse, all bodies are written to the same memory.
+func TestReusedMemoryOfBodies(t *testing.T) {
+	bodies := func(reuse bool) (all [][]byte, arrays map[*byte]bool) {
+		arrays = map[*byte]bool{}
+		fold := normalizer.NewFold(codex.Backend{}, "T-local-test", 0)
+		fold.Use(&normalizer.Workspace{Reuse: reuse})
+		fold.Apply(1, runs.Entry{Kind: runs.Out, Time: 1, Body: corpus.Mix(500)}, func(m normalizer.Message) {
+			all, arrays[&m.Body[0]] = append(all, slices.Clone(m.Body)), true
+		})
+		return all, arrays
+	}
+	want, _ := bodies(false)
+	got, arrays := bodies(true)
+	if !slices.EqualFunc(got, want, bytes.Equal) || len(want) < 500 {
+		t.Errorf("%d bodies are not the %d of a fold without Reuse", len(got), len(want))
+	}
+	if len(arrays) > 20 { // it grows
+		t.Errorf("%d bodies begin at %d places", len(got), len(arrays))
+	}
+}
+
+// A value that is not odd has the length that [bounds.ValueSize] computes.
+func TestOnlyOddValuesAreWrittenInAnotherForm(t *testing.T) {
+	elements := []string{`0`, `-0`, `-1`, `1.0`, `1e2`, `7`, `123456789012345678`, `1234567890123456789`,
+		`18446744073709551616`, ` 1`, `"a"`, `"\n"`, `"\/"`, `"\u0041"`, `"\u001f"`, `"\ud83d"`, `"é🚀"`, `null`, `true`,
+		`{"k":1}`, `{"k" :1}`, `[]`, `[ ]`}
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := rapid.SliceOfN(rapid.SampledFrom(elements), 0, 4).Draw(t, "elements")
+		var s scan.Scanner
+		s.Reset([]byte("[" + strings.Join(drawn, ",") + "]"))
+		v := s.Value()
+		if size, err := bounds.ValueSize(v.Raw); err != nil || !v.Odd && size != len(v.Raw) {
+			t.Errorf("%s has %d bytes, not odd, %v", v.Raw, size, err)
+		}
+		plain := []string{"0", "7", "123456789012345678", `"a"`, `"\n"`, `"\u001f"`, `"é🚀"`, "null", "true",
+			`{"k":1}`, "[]"}
+		if v.Odd && !slices.ContainsFunc(drawn, func(e string) bool { return !slices.Contains(plain, e) }) {
+			t.Errorf("%s is odd", v.Raw)
+		}
+	})
 }
 
 // Strings of a line are published as they are written there, where that is what

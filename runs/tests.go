@@ -96,6 +96,14 @@ func (t *testParser) addFailed(by tool, name []byte) {
 	}
 }
 
+// fail counts a failed test of a tool that prints no summary after it.
+func (t *testParser) fail(by tool, name []byte) {
+	if t.tool != by || len(t.tests.FailedTests) < maxFailedTests { // else no more names are listed
+		t.addFailed(by, name)
+	}
+	t.extend(by).Failed++
+}
+
 func addName(names []string, name string) []string {
 	if len(names) >= maxFailedTests || slices.Contains(names, name) {
 		return names

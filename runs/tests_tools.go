@@ -106,8 +106,7 @@ func (t *testParser) parseGo(l []byte) {
 		t.verbose = true
 	case hasPrefix(l, "--- FAIL: "):
 		name, _, _ := bytes.Cut(l[len("--- FAIL: "):], []byte(" ("))
-		t.addFailed(goTest, name)
-		t.extend(goTest).Failed++
+		t.fail(goTest, name)
 		t.failing = true
 	case hasPrefix(l, "ok  \t"):
 		tests := t.extend(goTest)
@@ -118,8 +117,7 @@ func (t *testParser) parseGo(l []byte) {
 	case hasPrefix(l, "FAIL\t"):
 		if !t.failing { // a build error or a crash
 			name, _, _ := bytes.Cut(l[len("FAIL\t"):], []byte("\t"))
-			t.addFailed(goTest, name)
-			t.extend(goTest).Failed++
+			t.fail(goTest, name)
 		}
 		t.verbose, t.failing = false, false
 	}
@@ -148,8 +146,7 @@ func (t *testParser) parseGoJSON(l []byte) {
 		} else if slices.Contains(t.packages, string(prefix(name, 256))) {
 			return // its failed tests are counted
 		}
-		t.addFailed(goJSON, name)
-		t.extend(goJSON).Failed++
+		t.fail(goJSON, name)
 	}
 }
 

@@ -327,11 +327,15 @@ func statusWord(status *scan.Value) string {
 
 // size returns the length of v as compact JSON, or 0 if v is absent or null.
 func size(v scan.Value) int {
-	switch v.Kind {
-	case scan.Absent, scan.Null:
+	switch {
+	case v.Kind <= scan.Null:
 		return 0
-	case scan.String: // Raw has no quotes
+	case v.IsString() && v.Odd: // Raw has no quotes
 		return bounds.StringSize(v.Text())
+	case v.IsString():
+		return len(v.Raw) + len(`""`)
+	case !v.Odd:
+		return len(v.Raw)
 	}
 	n, _ := bounds.ValueSize(v.Raw) // the scanner has validated it
 	return n

@@ -47,7 +47,7 @@ type Scanner struct {
 	depth int  // number of open objects and arrays
 	bad   bool // there was a syntax error
 	first bool // directly after '{': the next member has no comma before it
-	odd   bool // a string since First cleared it has an escape that is not canonical
+	odd   bool // since First cleared it, something was read that serde_json writes in another form
 
 	key     int // offset of the key, after its quote
 	keyEnd  int
@@ -157,9 +157,9 @@ func (s *Scanner) First(v *Value) {
 		return
 	}
 	kind := Number
+	s.odd = false
 	switch s.b[start] {
 	case '"':
-		s.odd = false
 		end, surplus := s.text(start + 1)
 		if s.bad {
 			return
@@ -179,7 +179,7 @@ func (s *Scanner) First(v *Value) {
 		kind = Bool
 	}
 	if s.skip() {
-		v.Kind, v.Raw = kind, s.b[start:s.i:s.i]
+		v.Kind, v.Raw, v.Odd = kind, s.b[start:s.i:s.i], s.odd
 	}
 }
 
@@ -223,6 +223,7 @@ func (s *Scanner) space() {
 }
 
 func (s *Scanner) spaces() {
+	s.odd = true
 	for s.i < len(s.b) {
 		switch s.b[s.i] {
 		case ' ', '\t', '\n', '\r':
@@ -334,12 +335,16 @@ func (s *Scanner) literal(word string) {
 // always in the range of a float64.
 const safeDigits = 308
 
+// plainDigits is the number of digits up to which an integer always fits int64.
+const plainDigits = 18
+
 // number reads a number. A number that is out of the range of float64 is invalid.
 func (s *Scanner) number() {
 	b, i := s.b, s.i
 	start := i
 	if i < len(b) && b[i] == '-' {
 		i++
+		s.odd = true // perhaps -0
 	}
 	switch {
 	case i < len(b) && b[i] == '0':
@@ -351,7 +356,9 @@ func (s *Scanner) number() {
 		return
 	}
 	check := i-start > safeDigits
+	s.odd = s.odd || i-start > plainDigits
 	if i < len(b) && b[i] == '.' {
+		s.odd = true
 		end := digits(b, i+1)
 		if end == i+1 {
 			s.fail()
@@ -370,7 +377,7 @@ func (s *Scanner) number() {
 			return
 		}
 		i = end
-		check = true
+		check, s.odd = true, true
 	}
 	if check {
 		// Safe: the string is only used in this call, and b is not modified.

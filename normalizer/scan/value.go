@@ -27,7 +27,9 @@ type Value struct {
 	Len     int    // of a string: decoded length in bytes
 	Kind    Kind
 	Escaped bool // the string has escapes: Raw is not its text
-	Odd     bool // some of them are unnecessary or not the shortest, as serde_json writes none
+	// Odd reports that serde_json may write the value in another form: with fewer or shorter
+	// escapes, other numbers, no white space.
+	Odd bool
 }
 
 // IsString reports whether v is a string.
