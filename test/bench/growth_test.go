@@ -192,6 +192,7 @@ func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
 	if err := os.CopyFS(killed.dir, os.DirFS(s.dir)); err != nil {
 		b.Fatal(err)
 	}
+	unix.Sync() // else the first writes of a process wait for those of the copy
 	perEvent("rebuild", s.rebuild)
 	s.server.Stop()
 	for name, s := range map[string]*site{"stopped": s, "killed": killed} {
