@@ -25,8 +25,8 @@ const (
 
 // AppendAll stores entries in order, as [RawLog.Append] does, but with several of them
 // in flight if the stream has allow_batched and no other run writes at the same time.
-// After an error, [runs.ErrMoved] too, Mark shows how many of them are stored. The
-// caller limits their total size.
+// After [runs.ErrMoved], Mark shows how many of them are stored; after another error, more
+// may be. The caller limits their total size.
 func (l *RawLog) AppendAll(ctx context.Context, entries []runs.Entry) error {
 	for len(entries) > 0 {
 		n := l.burst(ctx, entries[:min(max(l.window, 1), len(entries))])
@@ -109,7 +109,7 @@ func (l *RawLog) publishAll(ctx context.Context, entries []runs.Entry) (int, err
 		}
 		switch n := answer.Count; {
 		case answer.Type != "":
-		case answer.Error != nil: // the first entry was refused
+		case answer.Error != nil: // the first entry was refused, or RAW is full
 			return 0, answer.Error
 		case n < 1 || n > len(entries) || answer.Seq != l.fence+uint64(n):
 			return 0, fmt.Errorf("answer to a burst: %d entries up to sequence %d", n, answer.Seq)

@@ -23,6 +23,7 @@ import (
 // runtime collects more often, with up to half of the CPU time; a process that needs more
 // continues above it. 0 means nine tenths of the memory limit of the container (Linux
 // cgroups), and none without one. An environment variable GOMEMLIMIT has precedence.
+// AUTOMEMLIMIT, a share from 0 to 1 or "off", applies as in package memlimit.
 func Limit(bytes int64) error {
 	share := memlimit.WithRatio(0.9)
 	from := memlimit.WithProvider(memlimit.FromCgroup)
@@ -39,8 +40,9 @@ func Limit(bytes int64) error {
 	return nil
 }
 
-// Keep keeps the heap small until ctx ends. A process calls it once. A GOGC in the
-// environment that is lower than what Keep would set remains.
+// Keep keeps the heap small until ctx ends. A process calls it once: GOGC is restored only by
+// the next collection after that. A GOGC in the environment that is lower than what Keep
+// would set remains.
 func Keep(ctx context.Context) {
 	highest := debug.SetGCPercent(100)
 	debug.SetGCPercent(highest)

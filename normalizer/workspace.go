@@ -32,6 +32,10 @@ const (
 	maxBody   = 4 << 10  // of a body in an array with others
 	minSpare  = 32 << 10 // of a line that takes the spare memory
 	maxSpare  = 1 << 20  // of spare memory
+
+	// maxSurplus bounds the spare memory that a line takes, in lengths of the line: the limit
+	// of unfinished lines counts their lengths.
+	maxSurplus = 8
 )
 
 // Use makes the fold work in memory that it shares with others, which must belong to the same
@@ -78,9 +82,10 @@ func (w *Workspace) extend(line, b []byte) []byte {
 		return append(line, b...)
 	}
 	longer := w.spare
-	w.spare = nil
-	if cap(longer) < n {
+	if cap(longer) < n || cap(longer) > maxSurplus*n {
 		longer = make([]byte, 0, 2*n)
+	} else {
+		w.spare = nil
 	}
 	longer = append(append(longer, line...), b...)
 	w.giveBack(line)

@@ -179,6 +179,36 @@ func TestOnlyOddValuesAreWrittenInAnotherForm(t *testing.T) {
 	})
 }
 
+// An unfinished line does not take the memory of a line that was much longer, so that many
+// runs with one take a limited amount.
+func TestUnfinishedLinesTakeMemoryByTheirLength(t *testing.T) {
+	const lines, length = 200, 40 << 10
+	inUse := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	var shared normalizer.Workspace
+	var folds []*normalizer.Fold
+	first, rest := bytes.Repeat([]byte{'x'}, 500<<10), append([]byte{'\n'}, bytes.Repeat([]byte{'y'}, length)...)
+	before := inUse()
+	for range lines {
+		f := normalizer.NewFold(codex.Backend{}, "T-local-test", 0)
+		f.Use(&shared)
+		f.Apply(1, runs.Entry{Kind: runs.Out, Time: 1, Body: first}, func(normalizer.Message) {})
+		f.Apply(2, runs.Entry{Kind: runs.Out, Time: 1, Offset: int64(len(first)), Body: rest}, func(normalizer.Message) {})
+		if f.Pending() != length {
+			t.Fatalf("%d bytes are pending", f.Pending())
+		}
+		folds = append(folds, f)
+	}
+	if grown := inUse() - before; grown > 10*lines*length {
+		t.Errorf("%d unfinished lines of %d bytes take %d", lines, length, grown)
+	}
+	runtime.KeepAlive(folds)
+}
+
 // Strings of a line are published as they are written there, where that is what
 // [bounds.AppendString] writes. They are cut like texts.
 func TestStringsAreWrittenAndCutLikeTexts(t *testing.T) {

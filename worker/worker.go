@@ -36,8 +36,8 @@ type Log interface {
 // BurstLog is a [Log] that stores several entries faster than one by one.
 type BurstLog interface {
 	Log
-	// AppendAll appends entries in order, like Append. After an error, a
-	// [runs.ErrMoved] too, Mark shows which of them are stored.
+	// AppendAll appends entries in order, like Append. After [runs.ErrMoved], Mark shows
+	// which of them are stored; after another error, more may be.
 	AppendAll(ctx context.Context, entries []runs.Entry) error
 }
 

@@ -27,30 +27,37 @@ func limitCaches(s *server.Server) {
 
 // withStores calls do with the configuration of the store of each stream of an account;
 // blocks that are opened afterwards follow it. The server gives no access to it, so this
-// reads its private fields, under the locks that guard them. With a version of the
-// server whose fields have other names it calls nothing: the default remains.
+// reads its private fields, each under the lock that guards it. It holds one lock at a time,
+// as the server has an order of its own for them. With a version of the server whose fields
+// have other names it calls nothing: the default remains.
 func withStores(account *server.Account, do func(*server.FileStoreConfig)) {
 	var streams []reflect.Value
-	guarded(reflect.ValueOf(account), func(account reflect.Value) {
-		guarded(field(account, "js"), func(js reflect.Value) {
-			if all := field(js, "streams"); all.Kind() == reflect.Map {
-				for _, name := range all.MapKeys() {
-					streams = append(streams, all.MapIndex(name))
+	guarded(load(reflect.ValueOf(account), "js"), func(js reflect.Value) {
+		if all := field(js, "streams"); all.Kind() == reflect.Map {
+			for _, name := range all.MapKeys() {
+				streams = append(streams, all.MapIndex(name))
+			}
+		}
+	})
+	for _, stream := range streams {
+		guarded(load(stream, "store"), func(store reflect.Value) {
+			if config := field(store, "fcfg"); config.IsValid() {
+				if config, ok := config.Addr().Interface().(*server.FileStoreConfig); ok {
+					do(config)
 				}
 			}
 		})
-	})
-	for _, stream := range streams {
-		guarded(stream, func(stream reflect.Value) {
-			guarded(field(stream, "store"), func(store reflect.Value) {
-				if config := field(store, "fcfg"); config.IsValid() {
-					if config, ok := config.Addr().Interface().(*server.FileStoreConfig); ok {
-						do(config)
-					}
-				}
-			})
-		})
 	}
+}
+
+// load returns a field of the struct that v refers to; none if there is none.
+func load(v reflect.Value, name string) (value reflect.Value) {
+	guarded(v, func(v reflect.Value) {
+		if f := field(v, name); f.IsValid() {
+			value = reflect.ValueOf(f.Interface()) // read now
+		}
+	})
+	return value
 }
 
 // guarded calls do with the struct that v refers to, while its mutex mu is held; not if

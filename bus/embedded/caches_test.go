@@ -1,6 +1,9 @@
 package embedded
 
 import (
+	"reflect"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,4 +40,36 @@ func TestCachesOfTheServerAreShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a restart")
+}
+
+// The server locks an account while it holds the lock of the account's streams, as in a
+// report about them.
+func TestLimitCachesHoldsOneLockAtATime(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	account, err := s.current().LookupAccount(InsideAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu *sync.RWMutex
+	guarded(reflect.ValueOf(account), func(v reflect.Value) {
+		mu = field(field(v, "js").Elem(), "mu").Addr().Interface().(*sync.RWMutex)
+	})
+	var both sync.WaitGroup
+	both.Go(func() {
+		for range 2000 {
+			s.LimitCaches()
+		}
+	})
+	both.Go(func() {
+		for range 20_000 {
+			mu.RLock()
+			runtime.Gosched()
+			account.GetName()
+			mu.RUnlock()
+		}
+	})
+	ended := time.AfterFunc(time.Minute, func() { panic("both wait for each other") })
+	both.Wait()
+	ended.Stop()
 }
