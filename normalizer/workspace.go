@@ -1,11 +1,6 @@
 package normalizer
 
-import (
-	"strings"
-	"unsafe"
-
-	"github.com/linesman/linesman/normalizer/scan"
-)
+import "github.com/linesman/linesman/normalizer/scan"
 
 // Workspace is memory that the folds of one goroutine share, see [Fold.Use]. Nothing of a
 // run is in it between two calls of [Fold.Apply]. The zero value is ready to use. It keeps at
@@ -51,11 +46,11 @@ func (w *Workspace) body(e *Event, agent string) []byte {
 	}
 	n := e.size()
 	if n > maxBody {
-		b := e.appendJSON(uncleared(n), agent)
+		b := e.appendJSON(make([]byte, 0, n), agent)
 		return b[:len(b):len(b)]
 	}
 	if cap(w.bodies)-len(w.bodies) < n {
-		w.bodies = uncleared(maxShared)
+		w.bodies = make([]byte, 0, maxShared)
 	}
 	from := len(w.bodies)
 	b := e.appendJSON(w.bodies[from:from:cap(w.bodies)], agent)
@@ -63,15 +58,6 @@ func (w *Workspace) body(e *Event, agent string) []byte {
 		w.bodies = w.bodies[:from+len(b)]
 	}
 	return b[:len(b):len(b)]
-}
-
-// uncleared returns a slice of length 0 with room for n bytes, n > 0, like make, but without the time
-// to clear them.
-func uncleared(n int) []byte {
-	var b strings.Builder
-	b.Grow(n)
-	b.WriteByte(0)
-	return unsafe.Slice(unsafe.StringData(b.String()), b.Cap())[:0]
 }
 
 // extend appends b to an unfinished line. A long line is copied once, but for its beginning, as
