@@ -1,0 +1,188 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// append stores an entry of the time at, or of that of the entry before if that
+// is later, and the progress up to it. After an ErrMoved the progress is what the
+// log holds now.
+func (r *Run) append(ctx context.Context, at time.Time, kind runs.Kind, offset int64, body []byte) error {
+	return r.appendAll(ctx, []runs.Entry{{Kind: kind, Time: r.notBefore(at.UnixMilli()), Offset: offset, Body: body}})
+}
+
+// appendAll is append for entries of one kind.
+func (r *Run) appendAll(ctx context.Context, entries []runs.Entry) error {
+	kind := entries[0].Kind
+	err := r.supervised(func() error { return store(ctx, r.raw, entries) })
+	if err != nil && !errors.Is(err, runs.ErrMoved) {
+		return fmt.Errorf("append %s entry: %w", kind, err)
+	}
+	r.progress.Log = r.raw.Mark()
+	if err := r.dir.mark.save(); err != nil {
+		return err
+	}
+	if r.progress.Log.Cancelled {
+		r.stop()
+	}
+	if r.progress.Log.Exited && (err != nil || kind != runs.Exited) {
+		r.fenced = true
+		return ErrEnded
+	}
+	return err
+}
+
+// store appends entries in order, several at a time if the log can.
+func store(ctx context.Context, log Log, entries []runs.Entry) error {
+	if all, ok := log.(BurstLog); ok && len(entries) > 1 {
+		return all.AppendAll(ctx, entries)
+	}
+	for _, e := range entries {
+		if err := log.Append(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pumpTime bounds how long continuous output keeps the worker from checking
+// the shim.
+const pumpTime = time.Second
+
+// pump sends the available output: stdout first, and stderr while there is no
+// new stdout. It returns when nothing is left, after pumpTime unless final, or
+// when a cancel makes the rest useless, and reports whether it sent anything.
+func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
+	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
+		if err := ctx.Err(); err != nil {
+			return sent, err
+		}
+		if err := r.cancel(ctx); err != nil {
+			return sent, err
+		}
+		if r.useless() {
+			return sent, nil
+		}
+		n, err := r.sendOut(ctx, final)
+		if n == 0 && err == nil && r.dir.Spec.process() {
+			n, err = r.sendErr(ctx, final)
+		}
+		if n == 0 || err != nil {
+			return sent, err
+		}
+		sent = true
+	}
+	return sent, nil
+}
+
+// useless reports whether the remaining output is not read: the source was
+// stopped, and is no agent.
+func (r *Run) useless() bool { return r.stopped && !r.dir.Spec.process() }
+
+// sendOut sends the next chunk of stdout, or several of a backlog, and returns their
+// size.
+func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
+	s, now := &r.out, time.Now()
+	at := r.progress.Log.Out
+	found, err := r.refresh(s, at, now)
+	if err != nil {
+		return 0, err
+	}
+	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
+		r.backlog.caughtUp(now)
+		return 0, nil
+	}
+	buf, release := r.w.buffers.take(min(r.piece, s.end()-at))
+	defer release()
+	n, at, err := s.read(buf, at)
+	if err != nil {
+		return 0, err
+	}
+	entries, size := r.split(buf[:n], at, now, final)
+	if size == 0 {
+		s.partialEnd = s.end()
+		r.backlog.caughtUp(now)
+		return 0, nil
+	}
+	before := r.progress.Log.At
+	err = r.appendAll(ctx, entries)
+	took := time.Since(now)
+	if r.piece = 2 * int64(size); size < n/2 || took > r.w.slowAppend {
+		r.piece = int64(size) / 2
+	}
+	switch {
+	case errors.Is(err, runs.ErrMoved): // some of the entries may be sent again
+		r.backlog.rewind()
+	case at+int64(size) >= s.end():
+		r.backlog.caughtUp(now)
+	default:
+		r.backlog.sent(time.Duration(r.progress.Log.At-before)*time.Millisecond, took)
+	}
+	return size, err
+}
+
+// split returns the entries of output that was read at the offset at, and their size.
+// The last line of b is left to the next read, unless it ends the output.
+func (r *Run) split(b []byte, at int64, now time.Time, final bool) (entries []runs.Entry, size int) {
+	var last int64
+	for rest := b; len(rest) > 0 && len(entries) < maxEntries; rest = b[size:] {
+		chunk, offset := rest[:min(len(rest), runs.MaxChunk)], at+int64(size)
+		if size > 0 && len(chunk) < runs.MaxChunk && offset+int64(len(chunk)) < r.out.end() {
+			break
+		}
+		n, written := r.outTime(chunk, offset, now, final)
+		if n == 0 {
+			break
+		}
+		last = max(last, r.notBefore(written.UnixMilli()))
+		entries = append(entries, runs.Entry{Kind: runs.Out, Time: last, Offset: offset, Body: chunk[:n]})
+		size += n
+	}
+	return entries, size
+}
+
+// sendErr sends the next chunk of stderr that is kept, and returns its size.
+func (r *Run) sendErr(ctx context.Context, final bool) (int, error) {
+	s, now := &r.err, time.Now()
+	at := r.progress.Log.Err
+	if _, err := r.refresh(s, at, now); err != nil {
+		return 0, err
+	}
+	to := s.end()
+	switch {
+	case at < errHead:
+		to = min(to, errHead)
+	case final:
+		at = max(at, to-errTail)
+	default:
+		return 0, nil
+	}
+	if at >= to {
+		return 0, nil
+	}
+	buf, release := r.w.buffers.take(0)
+	defer release()
+	n, at, err := s.read(buf[:min(int64(len(buf)), to-at)], at)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	return n, r.append(ctx, r.errTime(now), runs.ErrOut, at, buf[:n])
+}
+
+// refresh refreshes s. If that moved its offsets, they are saved before
+// anything is sent with them.
+func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
+	found, err := s.refresh(at, now)
+	if err != nil || found != truncated {
+		return found, err
+	}
+	r.log.Info("output was truncated", zap.Int64("offset", at))
+	return found, r.dir.mark.save()
+}
