@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
@@ -44,6 +45,9 @@ type Normalizer struct {
 	Out bus.Names
 	// Until stops the normalizer at this sequence of RAW; 0: never.
 	Until uint64
+	// take, if set, receives the messages in place of EVENTS under Out, which stays empty. The
+	// messages of one entry of RAW may come again in a later term.
+	take func(ctx context.Context, run string, m normalizer.Message) error
 
 	// CutEvery is the minimum time between cuts, which store records and the
 	// checkpoint; 0: a second. The streams are compared with the checkpoint after five
@@ -357,6 +361,10 @@ func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,
 				err = errDied
 				return
 			}
+			if s.take != nil {
+				err = s.take(ctx, r.Record.ID, msg)
+				return
+			}
 			err = s.events.publish(ctx, r.subject(s.Out, msg.Token), msg)
 		}
 	}
@@ -366,13 +374,19 @@ func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,
 		}
 	}
 	pending := r.Pending()
-	e, ok := bus.DecodeEntry(m.Headers(), m.Data())
+	kind = apply(r.Fold, seq, m.Headers(), m.Data(), emit)
+	return kind, r.Pending() - pending, err
+}
+
+// apply folds the entry at seq of RAW, and returns its kind.
+func apply(f *normalizer.Fold, seq uint64, h nats.Header, body []byte, emit func(normalizer.Message)) runs.Kind {
+	e, ok := bus.DecodeEntry(h, body)
 	if ok {
-		r.Apply(seq, e, emit)
+		f.Apply(seq, e, emit)
 	} else {
-		r.Unreadable(seq, e.Time, emit)
+		f.Unreadable(seq, e.Time, emit)
 	}
-	return e.Kind, r.Pending() - pending, err
+	return e.Kind
 }
 
 // run returns a run: from memory, from its record, or a new one; nil if the record of
@@ -416,12 +430,12 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 	return r, nil
 }
 
-func (s *session) backend(agent string) normalizer.Backend {
-	i := slices.IndexFunc(s.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
+func (n *Normalizer) backend(agent string) normalizer.Backend {
+	i := slices.IndexFunc(n.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
 	if i < 0 {
 		return normalizer.Opaque(agent)
 	}
-	return s.Backends[i]
+	return n.Backends[i]
 }
 
 // have reports whether EVENTS already has the run's message at pos.

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
-
-	"hash/maphash"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
@@ -35,11 +33,23 @@ type Rebuilt struct {
 // stops.
 const maxDifferences = 100
 
-// Rebuild derives EVENTS and RUNS again from RAW, under a temporary prefix, and
-// compares them with the stored ones, for runs that RAW covers from their beginning. It
-// works beside a running normalizer, and removes its temporary streams.
+// maxSuspects is the maximum number of runs that are noted for a comparison of their own: 16 MB.
+// If there are more, all runs are compared so.
+const maxSuspects = 1 << 16
+
+// Rebuild derives EVENTS and RUNS again from RAW, and compares them with the stored ones,
+// for runs that RAW covers from their beginning. It works beside a running normalizer.
+// The records are stored under a temporary prefix, and removed at the end; the events are
+// compared as they are derived. So the memory that it needs is that of a normalizer, plus a
+// few batches of stored events, plus the ids of at most 65,536 runs, whatever the numbers of
+// events and runs are.
 func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
-	log *zap.Logger) (r Rebuilt, err error) {
+	log *zap.Logger) (Rebuilt, error) {
+	return rebuild(ctx, &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log}, maxSuspects)
+}
+
+func rebuild(ctx context.Context, n *Normalizer, limit int) (r Rebuilt, err error) {
+	b := n.Bus
 	raw, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		return r, err
@@ -56,24 +66,142 @@ func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, max
 	if err != nil {
 		return r, err
 	}
-	n := &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log, Out: scratch.Names, Until: state.LastSeq}
-	if err := n.Run(ctx); err != nil {
-		return r, err
+	n.Out, n.Until = scratch.Names, state.LastSeq
+	c := comparison{
+		n: n, raw: raw.CachedInfo(), suspects: map[string]bool{}, limit: limit,
+		stored:  &session{Normalizer: &Normalizer{Bus: b, Out: b.Names}, buckets: map[string]*bucket.Bucket{}},
+		Rebuilt: &r,
 	}
-	if err := ctx.Err(); err != nil {
+	if err := c.derive(ctx); err != nil {
 		return r, err
 	}
 	r.Entries = state.LastSeq - state.FirstSeq + 1
-	c := comparison{b: b, made: scratch, firstRaw: state.FirstSeq, late: time.Now().Add(5 * time.Second), Rebuilt: &r}
-	return r, c.all(ctx)
+	c.late = time.Now().Add(5 * time.Second)
+	return r, c.records(ctx)
 }
 
-// comparison compares the stored runs with the rebuilt ones.
+// comparison compares the stored events and records with derived ones. EVENTS is in the
+// order of RAW, so one pass over both finds the runs whose events may differ. Only those are
+// then compared run by run, which finds out how, and whether the oldest ones have expired.
 type comparison struct {
-	b, made  *bus.Bus
-	firstRaw uint64    // the first sequence in RAW
-	late     time.Time // until then, records of a cut in progress may be stored
+	n      *Normalizer
+	raw    *jetstream.StreamInfo
+	stored *session  // reads the stored records
+	late   time.Time // until then, records of a cut in progress may be stored
+
+	next func() (bus.Stored, error, bool) // of the stored events
+	head bus.Stored                       // the next one
+	more bool                             // there is one
+	at   uint64                           // RAW sequence of the derived event
+	done uint64                           // RAW sequence up to which an earlier term has derived events
+
+	suspects map[string]bool // runs whose events may differ
+	limit    int             // of their number
+	all      bool            // there were more: any run is one
+
 	*Rebuilt
+}
+
+// derive runs the normalizer, and compares the events that it derives with the stored
+// ones.
+func (c *comparison) derive(ctx context.Context) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	// An event is stored after its entry, except for the difference of two servers' clocks. The
+	// event of an entry that RAW received again, after a loss, may be older, and makes its run
+	// a suspect.
+	since := c.raw.State.FirstTime.Add(-time.Minute)
+	var stop func()
+	c.next, stop = iter.Pull2(read(ctx, c.n.Bus, bus.Filter{Since: since}))
+	defer stop()
+	if err := c.advance(); err != nil {
+		return err
+	}
+	c.n.Ready = func() { c.done = c.at }
+	c.n.take = func(_ context.Context, run string, m normalizer.Message) error {
+		err := c.derived(run, m)
+		if err != nil {
+			fail(err) // the stored events cannot be read twice
+		}
+		return err
+	}
+	if err := c.n.Run(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil && c.more {
+		c.suspect(c.head.Run)
+		if err := c.advance(); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// read returns the selected events.
+func read(ctx context.Context, b *bus.Bus, f bus.Filter) iter.Seq2[bus.Stored, error] {
+	return func(yield func(bus.Stored, error) bool) {
+		err := b.Read(ctx, f, func(s bus.Stored) error {
+			if !yield(s, nil) {
+				return reader.ErrStop
+			}
+			return nil
+		})
+		if err != nil {
+			yield(bus.Stored{}, err)
+		}
+	}
+}
+
+// advance reads the next stored event from an entry that is compared.
+func (c *comparison) advance() (err error) {
+	for {
+		c.head, err, c.more = c.next()
+		switch raw := c.head.Pos.Raw; {
+		case err != nil, !c.more:
+			return err
+		case raw > c.n.Until: // new, or wrong
+			c.suspect(c.head.Run)
+		case raw >= c.raw.State.FirstSeq:
+			return nil
+		}
+	}
+}
+
+// derived compares a derived event with the stored one. All events from one entry of RAW are
+// of one run.
+func (c *comparison) derived(run string, m normalizer.Message) error {
+	if m.Raw <= c.done {
+		return nil
+	}
+	c.at = m.Raw
+	for c.more && c.head.Pos.Raw < m.Raw { // not derived
+		c.suspect(c.head.Run)
+		if err := c.advance(); err != nil {
+			return err
+		}
+	}
+	if !c.more || c.head.Pos.Raw > m.Raw { // not stored
+		c.suspect(run)
+		return nil
+	}
+	if c.Events++; c.head.Run != run || !same(c.head, m) {
+		c.suspect(c.head.Run)
+		c.suspect(run)
+	}
+	return c.advance()
+}
+
+func same(s bus.Stored, m normalizer.Message) bool {
+	return s.Pos == m.Pos && s.Token == m.Token && bytes.Equal(s.Body, m.Body)
+}
+
+// suspect notes that the events of a run may differ.
+func (c *comparison) suspect(run string) {
+	if len(c.suspects) < c.limit {
+		c.suspects[run] = true
+	} else if !c.suspects[run] {
+		c.all = true
+	}
 }
 
 func (c *comparison) differ(run, format string, a ...any) {
@@ -82,88 +210,66 @@ func (c *comparison) differ(run, format string, a ...any) {
 	}
 }
 
-func (c *comparison) all(ctx context.Context) error {
-	stream, err := c.made.Stream(ctx, bucket.Stream(c.made.Runs()))
-	if err != nil {
-		return err
-	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucket.Subject(c.made.Runs(), ">")))
-	if err != nil {
-		return err
-	}
-	prefix := bucket.Subject(c.made.Runs(), "")
-	for subject := range info.State.Subjects {
-		if err := c.run(ctx, subject[len(prefix):]); err != nil || len(c.Differences) >= maxDifferences {
+// records compares the records, and the events of suspects.
+func (c *comparison) records(ctx context.Context) error {
+	of := c.n.Out.Runs()
+	r := reader.NewConsumer(c.n.Bus.JetStream(), bucket.Stream(of), bucket.Subject(of, ">"), 256, 1)
+	return r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
+		var want stored
+		if err := json.Unmarshal(m.Data, &want); err != nil {
+			return fmt.Errorf("rebuilt records: %w", err)
+		}
+		if err := c.run(ctx, want.Record); err != nil || len(c.Differences) < maxDifferences {
 			return err
 		}
-	}
-	return nil
+		return reader.ErrStop
+	})
 }
 
-func (c *comparison) run(ctx context.Context, run string) error {
-	want, _, err := c.made.Record(ctx, run)
-	if err != nil || want == nil {
+func (c *comparison) run(ctx context.Context, want *runs.Record) error {
+	stored, removed, err := c.recordUpTo(ctx, want)
+	switch {
+	case err != nil || removed:
 		return err
-	}
-	have, ok, err := c.recordUpTo(ctx, run, want.Seq)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		if e, err := c.b.RunEntry(ctx, run); e.Deleted || err != nil {
-			return err
-		}
-		c.differ(run, "has no record")
+	case stored == nil:
+		c.differ(want.ID, "has no record")
 		return nil
 	}
-	if c.firstRaw > 1 &&
+	have := stored.Record
+	if c.raw.State.FirstSeq > 1 &&
 		(want.Gaps > have.Gaps || want.QueuedAt != have.QueuedAt || want.StartedAt != have.StartedAt && want.QueuedAt == 0) {
 		c.Partial++ // its beginning has expired
 		return nil
 	}
 	c.Runs++
-	ended := have.State.Final() || have.Waits()
-	if !ended && want.Seq < have.Seq {
-		return c.events(ctx, run, false)
-	}
-	older, err := older(ctx, c.b, run)
-	if err != nil {
-		return err
-	}
-	if older {
+	ended := (have.State.Final() || have.Waits()) && have.Seq <= c.n.Until
+	switch {
+	case !ended && want.Seq < have.Seq: // the stored one is newer
+	case stored.Older:
 		c.Older++
-	} else if !bytes.Equal(comparableRecord(have), comparableRecord(want)) {
-		c.differ(run, "the record differs")
+	case !bytes.Equal(comparableRecord(have), comparableRecord(want)):
+		c.differ(want.ID, "the record differs")
 	}
-	return c.events(ctx, run, ended)
+	if c.all || c.suspects[want.ID] {
+		return c.events(ctx, want, ended)
+	}
+	return nil
 }
 
-// recordUpTo returns the record of a run when it covers RAW up to seq, or the current
-// one at the deadline. The checkpoint of a cut is stored before its records.
-func (c *comparison) recordUpTo(ctx context.Context, run string, seq uint64) (*runs.Record, bool, error) {
+// recordUpTo returns what is stored of a run when it covers RAW as far as the derived
+// record, or the current one at the deadline, nil if there is none. The checkpoint of a cut
+// is stored before its records.
+func (c *comparison) recordUpTo(ctx context.Context, want *runs.Record) (have *stored, removed bool, err error) {
 	for {
-		record, ok, err := c.b.Record(ctx, run)
-		if err != nil || ok && record.Seq >= seq || time.Now().After(c.late) {
-			return record, ok, err
-		}
-		if e, err := c.b.RunEntry(ctx, run); e.Deleted || err != nil {
-			return nil, false, err
+		have, revision, err := c.stored.loadRecord(ctx, want.ID)
+		removed := have == nil && revision != 0
+		if err != nil || removed || have != nil && have.Record.Seq >= want.Seq || time.Now().After(c.late) {
+			return have, removed, err
 		}
 		if err := reader.Sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, false, err
 		}
 	}
-}
-
-// older reports whether one of the first releases made the beginning of a run's record.
-func older(ctx context.Context, b *bus.Bus, run string) (bool, error) {
-	e, err := b.RunEntry(ctx, run)
-	if err != nil {
-		return false, err
-	}
-	var v stored
-	err = json.Unmarshal(e.Value, &v)
-	return v.Older || e.Header.Get(bus.HeaderRow) == "", err
 }
 
 // comparableRecord returns a record without what depends on runs that RAW may no longer
@@ -174,52 +280,52 @@ func comparableRecord(r *runs.Record) []byte {
 	return c.JSON()
 }
 
-// events compares the events of a run, in order; the numbers must be equal if the run has
-// ended.
-func (c *comparison) events(ctx context.Context, run string, ended bool) error {
-	var have, want []digest
-	var reading errgroup.Group
-	reading.Go(func() (err error) { have, err = collect(ctx, c.b, run); return err })
-	reading.Go(func() (err error) { want, err = collect(ctx, c.made, run); return err })
-	if err := reading.Wait(); err != nil {
-		return err
-	}
-	if n := len(want) - len(have); n > 0 && len(have) > 0 && (have[0].Pos != want[0].Pos) {
-		want = want[n:] // the oldest events have expired
-	}
-	for i := range min(len(have), len(want)) {
-		c.Events++
-		if h, w := have[i], want[i]; h.Token != w.Token || h.Pos != w.Pos || h.sum != w.sum {
-			c.differ(run, "event %d (stream sequence %d) differs", i+1, h.Seq)
-			return nil
+// events compares the events of one run, in order; ended reports that there must be no
+// later ones.
+func (c *comparison) events(ctx context.Context, want *runs.Record, ended bool) error {
+	next, stop := iter.Pull2(read(ctx, c.n.Bus, bus.Filter{Run: want.ID}))
+	defer stop()
+	have, err, more := next()
+	equal, missing, differs := 0, 0, false
+	compare := func(m normalizer.Message) {
+		switch {
+		case err != nil || differs:
+		case !more, equal == 0 && m.Pos != have.Pos && m.Raw <= have.Pos.Raw: // not stored yet, or expired
+			missing++
+		case !same(have, m):
+			differs = true
+		default:
+			equal, missing = equal+1, 0
+			have, err, more = next()
 		}
 	}
-	switch n := len(have) - len(want); {
-	case n < 0:
-		c.differ(run, "%d events are missing", -n)
-	case n > 0 && ended:
-		c.differ(run, "%d events too many", n)
-	}
-	return nil
-}
-
-// digest is what is kept of an event for a comparison: a checksum instead of its body.
-type digest struct {
-	Seq   uint64
-	Pos   normalizer.Pos
-	Token string
-	sum   uint64
-}
-
-// collect reads the events of a run.
-func collect(ctx context.Context, b *bus.Bus, run string) ([]digest, error) {
-	var all []digest
-	err := b.Read(ctx, bus.Filter{Run: run}, func(s bus.Stored) error {
-		all = append(all, digest{s.Seq, s.Pos, s.Token, maphash.Bytes(seed, s.Body)})
+	fold := normalizer.NewFold(c.n.backend(want.Agent), want.ID, c.n.MaxLine)
+	entries := reader.NewConsumer(c.n.Bus.JetStream(), c.n.Bus.Raw(), c.n.Bus.RawSubject(want.Agent, want.ID), 64,
+		c.raw.State.FirstSeq)
+	if readErr := entries.UpTo(ctx, c.raw, c.n.Until, func(m *jetstream.RawStreamMsg) error {
+		if apply(fold, m.Sequence, m.Header, m.Data, compare); fold.Done() || differs || err != nil {
+			return reader.ErrStop
+		}
 		return nil
-	})
-	return all, err
+	}); err == nil {
+		err = readErr
+	}
+	if more && (differs || equal == 0 && missing > 0 && have.Pos.Raw <= c.n.Until) {
+		c.differ(want.ID, "event %d (stream sequence %d) differs", equal+1, have.Seq)
+		return err
+	}
+	extra := 0
+	for ; err == nil && more; have, err, more = next() {
+		if ended || have.Pos.Raw <= c.n.Until {
+			extra++
+		}
+	}
+	switch {
+	case err != nil:
+	case extra > 0:
+		c.differ(want.ID, "%d events too many", extra)
+	case missing > 0:
+		c.differ(want.ID, "%d events are missing", missing)
+	}
+	return err
 }
-
-// seed makes the checksums of one process comparable.
-var seed = maphash.MakeSeed()
