@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -254,6 +255,25 @@ func (b *Bus) createScratch(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// RemoveScratch removes the streams whose prefix begins with prefix and that were created
+// before a time: those of rebuilds that were killed.
+func (b *Bus) RemoveScratch(ctx context.Context, prefix string, before time.Time) (err error) {
+	for _, js := range []jetstream.JetStream{b.js, b.jsPub} {
+		list := js.ListStreams(ctx)
+		for info := range list.Info() {
+			name := strings.ToLower(strings.TrimPrefix(info.Config.Name, bucket.Stream("")))
+			if !strings.HasPrefix(name, strings.ToLower(prefix)) || !info.Created.Before(before) {
+				continue
+			}
+			if e := js.DeleteStream(ctx, info.Config.Name); !errors.Is(e, jetstream.ErrStreamNotFound) {
+				err = errors.Join(err, e)
+			}
+		}
+		err = errors.Join(err, list.Err())
+	}
+	return err
 }
 
 // removeStreams removes all streams under the bus's names.

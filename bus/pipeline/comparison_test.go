@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -125,8 +126,10 @@ func TestRebuildSaysHowTheEventsOfARunDiffer(t *testing.T) {
 		"one too many": {func(e []*nats.Msg) []*nats.Msg { return append(e, e[a[0]]) }, []string{"run a: 1 events too many"}},
 		"a later one of an ended run": {func(e []*nats.Msg) []*nats.Msg { return append(e, moved(e[a[0]], last+1)) },
 			[]string{"run a: 1 events too many"}},
-		"a later one of the open run":   {func(e []*nats.Msg) []*nats.Msg { return append(e, moved(e[c[1]], last+1)) }, nil},
-		"a later one of an unknown run": {func(e []*nats.Msg) []*nats.Msg { return append(e, bustest.NewEvent(b, "x", 1, nil)) }, nil},
+		"a later one of the open run": {func(e []*nats.Msg) []*nats.Msg { return append(e, moved(e[c[1]], last+1)) }, nil},
+		"one of an unknown run": {func(e []*nats.Msg) []*nats.Msg {
+			return append(e, bustest.NewEvent(b, "x", 1, nil))
+		}, nil},
 		"another order": {func(e []*nats.Msg) []*nats.Msg {
 			e[a[3]], e[a[4]] = e[a[4]], e[a[3]]
 			return e
@@ -207,11 +210,44 @@ func TestRebuildThatIsInterruptedLeavesNothing(t *testing.T) {
 	if _, err := rebuild(ctx, n, maxSuspects); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	if left := temporary(t, b); len(left) > 0 {
+		t.Errorf("%s were left", left)
+	}
+}
+
+// temporary returns the names of the streams of rebuilds.
+func temporary(t *testing.T, b *bus.Bus) (names []string) {
+	t.Helper()
 	for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
 		for name := range js.StreamNames(t.Context()).Name() {
 			if strings.Contains(strings.ToLower(name), "rebuild") {
-				t.Errorf("%s was left", name)
+				names = append(names, name)
 			}
 		}
+	}
+	return names
+}
+
+func TestStreamsOfAKilledRebuildAreRemovedOnALaterDay(t *testing.T) {
+	t.Parallel()
+	b, _ := interleaved(t)
+	if _, _, err := b.Scratch(t.Context(), bus.Names{Prefix: b.Prefix + "_rebuild_killed"}); err != nil {
+		t.Fatal(err)
+	}
+	made := temporary(t, b)
+	if r, err := rebuild(t.Context(), newNormalizer(b), maxSuspects); err != nil || len(r.Differences) > 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if left := temporary(t, b); len(left) == 0 || len(left) != len(made) { // of one that may be running
+		t.Errorf("left %q of %q", left, made)
+	}
+	if err := b.RemoveScratch(t.Context(), b.Prefix+"_rebuild_", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if left := temporary(t, b); len(left) > 0 {
+		t.Errorf("%q were left", left)
+	}
+	if r, err := rebuild(t.Context(), newNormalizer(b), maxSuspects); err != nil || len(r.Differences) > 0 || r.Runs != 3 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

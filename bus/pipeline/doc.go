@@ -12,5 +12,6 @@
 //
 // The package does not interpret lines, starts no processes, and writes no files. It
 // stops with [ErrForeign] if another program wrote to EVENTS. [Rebuild] derives
-// everything again beside the stored streams, and compares.
+// everything again with a session that writes no events, and compares them with EVENTS, which
+// is in the same order.
 package pipeline

@@ -37,10 +37,14 @@ const maxDifferences = 100
 // If there are more, all runs are compared so.
 const maxSuspects = 1 << 16
 
+// scratchAge is the age from which temporary streams count as those of a rebuild that was
+// killed.
+const scratchAge = 24 * time.Hour
+
 // Rebuild derives EVENTS and RUNS again from RAW, and compares them with the stored ones,
 // for runs that RAW covers from their beginning. It works beside a running normalizer.
-// The records are stored under a temporary prefix, and removed at the end; the events are
-// compared as they are derived. So the memory that it needs is that of a normalizer, plus a
+// The records are stored under a temporary prefix, and removed at the end, or by a rebuild on
+// a later day if this one is killed; the events are compared as they are derived. So the memory that it needs is that of a normalizer, plus a
 // few batches of stored events, plus the ids of at most 65,536 runs, whatever the numbers of
 // events and runs are.
 func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
@@ -61,7 +65,11 @@ func rebuild(ctx context.Context, n *Normalizer, limit int) (r Rebuilt, err erro
 	if err := b.Reached(ctx, state.LastSeq); err != nil {
 		return r, err
 	}
-	scratch, remove, err := b.Scratch(ctx, bus.Names{Prefix: b.Prefix + "_rebuild_" + bus.StreamID(time.Now())})
+	prefix := b.Prefix + "_rebuild_"
+	if err := b.RemoveScratch(ctx, prefix, time.Now().Add(-scratchAge)); err != nil {
+		n.Log.Warn("temporary streams of an interrupted rebuild were not removed", zap.String("why", b.Explain(err)))
+	}
+	scratch, remove, err := b.Scratch(ctx, bus.Names{Prefix: prefix + bus.StreamID(time.Now())})
 	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return r, err
