@@ -42,11 +42,11 @@ const maxSuspects = 1 << 16
 const scratchAge = 24 * time.Hour
 
 // Rebuild derives EVENTS and RUNS again from RAW, and compares them with the stored ones,
-// for runs that RAW covers from their beginning. It works beside a running normalizer.
-// The records are stored under a temporary prefix, and removed at the end, or by a rebuild on
-// a later day if this one is killed; the events are compared as they are derived. So the memory that it needs is that of a normalizer, plus a
-// few batches of stored events, plus the ids of at most 65,536 runs, whatever the numbers of
-// events and runs are.
+// for runs that RAW covers from their beginning. It works beside a running normalizer. The
+// records are stored under a temporary prefix, and removed at the end, or by a rebuild on a
+// later day if this one is killed; the events are compared as they are derived. So the
+// memory that it needs is that of a normalizer, plus a few batches of stored events, plus
+// the ids of at most 65,536 runs, whatever the numbers of events and runs are.
 func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
 	log *zap.Logger) (Rebuilt, error) {
 	return rebuild(ctx, &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log}, maxSuspects)
