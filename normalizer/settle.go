@@ -147,10 +147,13 @@ func (f *Fold) settleOutputs() {
 	tests, failed := false, false
 	for i := len(w.outputs) - 1; i >= 0; i-- {
 		o := &w.outputs[i]
-		if tests && !o.Failed && !o.Odd && !runs.MayHaveDiffStat(o.First) && !runs.MayHaveDiffStat(o.Last) {
-			continue
+		parts := runs.Parts{
+			Failed: o.Failed, Message: o.Failed && !failed,
+			Summaries: !tests || o.Odd || runs.MayHaveDiffStat(o.First) || runs.MayHaveDiffStat(o.Last),
 		}
-		w.read(o, failed)
+		if parts.Summaries || parts.Failed {
+			w.read(o, parts)
+		}
 		failed = failed || o.Failed
 		tests = tests || o.found != nil && o.found.Tests != nil
 	}
@@ -166,9 +169,9 @@ func (f *Fold) settleOutputs() {
 	w.outputs = w.outputs[:0]
 }
 
-// read reads an output. Superseded says that a later command failed.
-func (w *Workspace) read(o *Output, superseded bool) {
-	if !o.Failed && !runs.MayHaveFindings(o.First) && !runs.MayHaveFindings(o.Last) {
+// read reads parts of an output.
+func (w *Workspace) read(o *Output, parts runs.Parts) {
+	if !parts.Failed && !runs.MayHaveFindings(o.First) && !runs.MayHaveFindings(o.Last) {
 		return
 	}
 	w.text = slices.Grow(w.text[:0], len(o.First)+len(o.Last)+1)
@@ -178,13 +181,8 @@ func (w *Workspace) read(o *Output, superseded bool) {
 		text = scan.Value{Kind: scan.String, Raw: o.Last, Escaped: o.Escaped}.Append(text)
 	}
 	w.text = text
-	var found runs.Findings
-	if o.Failed && superseded {
-		found = runs.ReadSuperseded(text)
-	} else {
-		found = runs.ReadOutput(text, o.Failed)
-	}
-	if o.Failed || found.Tests != nil || found.LinesChanged != nil {
+	found := runs.ReadParts(text, parts)
+	if parts.Failed || found.Tests != nil || found.LinesChanged != nil {
 		kept := found // a copy, so that found stays on the stack otherwise
 		o.found = &kept
 	}

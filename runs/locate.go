@@ -113,7 +113,10 @@ func colonLocation(text []byte, at int) (Location, bool) {
 	}
 	start := end
 	for start > 0 && end-start <= maxLocationFile {
-		r, n := utf8.DecodeLastRune(text[:start])
+		r, n := rune(text[start-1]), 1
+		if r >= utf8.RuneSelf {
+			r, n = utf8.DecodeLastRune(text[:start])
+		}
 		if !isPathRune(r) {
 			break
 		}
@@ -153,6 +156,9 @@ func isLibraryMethod(text []byte) bool {
 }
 
 func isPathRune(r rune) bool {
+	if r < utf8.RuneSelf && isWordChar(byte(r)) { // often
+		return true
+	}
 	switch r {
 	case '/', '\\', '.', '_', '-', '+', '@', '~', '$':
 		return true

@@ -45,26 +45,32 @@ func MayHaveDiffStat(output []byte) bool {
 	}
 }
 
-// ReadSuperseded is [ReadOutput] of a command that failed, if a later one failed too: without
-// Line and ErrorType.
-func ReadSuperseded(output []byte) Findings { return readOutput(output, true, false) }
-
 // ReadOutput parses the output of a command. It overwrites output and keeps no
 // reference to it. The size of the result is limited for any output. The time is
 // linear, so output should have at most [MaxOutput] bytes.
-func ReadOutput(output []byte, failed bool) Findings { return readOutput(output, failed, failed) }
+func ReadOutput(output []byte, failed bool) Findings {
+	return ReadParts(output, Parts{Failed: failed, Summaries: true, Message: failed})
+}
 
-func readOutput(output []byte, failed, message bool) Findings {
-	f := Findings{Failed: failed}
+// Parts says what [ReadParts] reads.
+type Parts struct {
+	Failed    bool // the command failed: Locations are read
+	Summaries bool // Tests and LinesChanged
+	Message   bool // Line and ErrorType
+}
+
+// ReadParts is [ReadOutput] of parts of the findings.
+func ReadParts(output []byte, parts Parts) Findings {
+	f := Findings{Failed: parts.Failed}
 	text := stripEscapes(output)
-	if MayHaveFindings(text) {
+	if parts.Summaries && MayHaveFindings(text) {
 		f.readSummaries(text)
 	}
-	if message {
+	if parts.Message {
 		f.Line = oneLine(string(prefix(errorLine(text), 1<<10)), maxErrorLine)
 		f.ErrorType = errorType(text)
 	}
-	if failed {
+	if parts.Failed {
 		f.Locations = locations(text)
 	}
 	return f
