@@ -52,8 +52,9 @@ type Out struct {
 	// run record unless a later one makes that unnecessary.
 	Command Output
 
+	agent  string
 	events []Event
-	data   []byte // of the tool events of the line
+	data   []byte // envelopes of the tool events of the line
 	final  finalStep
 	text   string     // of the final step
 	value  scan.Value // string of the line, in place of text

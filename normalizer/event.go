@@ -59,6 +59,7 @@ type Event struct {
 	Data    []byte  // one JSON value, published unchanged
 
 	text scan.Value // of the line, in place of Text; of kind String
+	body []byte     // the envelope, if it is known; Data is a part of it
 }
 
 // The channels in use.
@@ -110,8 +111,14 @@ func ToolEvent(kind Kind, facet Facet) Event {
 // Tool adds the event of a step of a tool call, like [ToolEvent].
 func (o *Out) Tool(kind Kind, facet *Facet) {
 	from := len(o.data)
-	o.data = facet.appendJSON(o.data)
-	o.Event(Event{Kind: kind, Channel: &channelTool, Data: o.data[from:len(o.data):len(o.data)]})
+	o.data = appendHead(o.data, o.agent, kind)
+	o.data = append(o.data, `"tool","text":null,"message":null,"data":`...)
+	data := len(o.data)
+	o.data = append(facet.appendJSON(o.data), '}')
+	end := len(o.data)
+	o.events = append(o.events, Event{Kind: kind, Channel: &channelTool})
+	e := &o.events[len(o.events)-1]
+	e.Data, e.body = o.data[data:end-1:end-1], o.data[from:end:end]
 }
 
 // limit enforces the limits of channel, message and data. It reports whether
@@ -125,7 +132,7 @@ func (e *Event) limit() (dropped bool) {
 		e.Message = &message
 	}
 	if e.Data != nil && len(e.Data) > bounds.MaxData {
-		e.Data = []byte(bounds.Dropped)
+		e.Data, e.body = []byte(bounds.Dropped), nil
 		dropped = true
 	}
 	return dropped
@@ -134,13 +141,10 @@ func (e *Event) limit() (dropped bool) {
 // appendJSON appends the envelope of e: the six keys, in the order of the contract. The name
 // of an agent needs no escapes, see [Backend].
 func (e *Event) appendJSON(dst []byte, agent string) []byte {
-	dst = append(append(append(dst, `{"agent_kind":"`...), agent...), `","kind":"`...)
-	dst = append(append(dst, e.Kind.String()...), `","channel":`...)
-	if e.Channel == &channelTool && e.Text == nil && e.Message == nil && e.Data != nil {
-		dst = append(append(dst, `"tool","text":null,"message":null,"data":`...), e.Data...)
-		return append(dst, '}')
+	if e.body != nil {
+		return append(dst, e.body...)
 	}
-	dst = append(appendOptional(dst, e.Channel), `,"text":`...)
+	dst = append(appendOptional(appendHead(dst, agent, e.Kind), e.Channel), `,"text":`...)
 	switch {
 	case e.text.Kind == scan.Absent:
 		dst = appendOptional(dst, e.Text)
@@ -156,8 +160,17 @@ func (e *Event) appendJSON(dst []byte, agent string) []byte {
 	return append(append(append(dst, `,"data":`...), e.Data...), '}')
 }
 
+// appendHead appends the beginning of an envelope, up to the channel.
+func appendHead(dst []byte, agent string, kind Kind) []byte {
+	dst = append(append(append(dst, `{"agent_kind":"`...), agent...), `","kind":"`...)
+	return append(append(dst, kind.String()...), `","channel":`...)
+}
+
 // size estimates the length of the envelope of e, to allocate only once.
 func (e *Event) size() int {
+	if e.body != nil {
+		return len(e.body)
+	}
 	n := 160 + len(e.Data) + len(e.text.Raw)
 	if e.Text != nil {
 		n += len(*e.Text) + len(*e.Text)/16
@@ -203,8 +216,8 @@ type Facet struct {
 	ThreadID string
 	TurnID   string
 	Kind     string // type of the item
-	Phase    string // start, delta, complete or fail
-	Status   string // pending, running, completed, failed or unknown
+	Phase    string // start, delta, complete or fail; no other, as it is written without escapes
+	Status   string // pending, running, completed, failed or unknown; no other
 	ExitCode *int32
 	Bytes    struct{ Stdout, Stderr, Diff, Result int } // lengths of input and output, in decoded bytes
 	ToolName string
@@ -217,12 +230,12 @@ func (f *Facet) appendJSON(dst []byte) []byte {
 	dst = appendNullable(append(dst, `,"thread_id":`...), f.ThreadID)
 	dst = appendNullable(append(dst, `,"turn_id":`...), f.TurnID)
 	dst = bounds.AppendString(append(dst, `,"kind":`...), f.Kind)
-	dst = bounds.AppendString(append(dst, `,"phase":`...), f.Phase)
-	dst = bounds.AppendString(append(dst, `,"status":`...), f.Status)
+	dst = append(append(dst, `,"phase":"`...), f.Phase...)
+	dst = append(append(dst, `","status":"`...), f.Status...)
 	if f.ExitCode == nil {
-		dst = append(dst, `,"exit_code":null,"bytes":{"stdout":`...)
+		dst = append(dst, `","exit_code":null,"bytes":{"stdout":`...)
 	} else {
-		dst = strconv.AppendInt(append(dst, `,"exit_code":`...), int64(*f.ExitCode), 10)
+		dst = strconv.AppendInt(append(dst, `","exit_code":`...), int64(*f.ExitCode), 10)
 		dst = append(dst, `,"bytes":{"stdout":`...)
 	}
 	dst = strconv.AppendInt(dst, int64(f.Bytes.Stdout), 10)

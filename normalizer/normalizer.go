@@ -257,6 +257,7 @@ func (f *Fold) line(line []byte) {
 	}
 	out := &f.work.out
 	defer out.reset()
+	out.agent = f.agent
 	if fault := f.dialect.Line(line, out); fault != NoFault {
 		if afterGap && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
 			f.Record.Line(runs.Facts{}, f.pos.Time) // the end of a line in the gap, which has its own event

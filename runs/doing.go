@@ -69,7 +69,7 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 
 // setDoing sets what the agent is doing since at, unless it does the same for longer.
 func (r *Record) setDoing(d Doing, at int64) {
-	if d.Tool != "" {
+	if d.Tool != "" && !isShortWord(d.Tool) {
 		d.Tool = oneLine(d.Tool[:bounds.Cut(d.Tool, maxDoingTool)], maxDoingTool)
 		d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
 	}
@@ -77,6 +77,20 @@ func (r *Record) setDoing(d Doing, at int64) {
 		d.Since = at
 	}
 	r.Doing = d
+}
+
+// isShortWord reports whether s has at most eight characters, all of them ASCII letters, as most names
+// of tools: nothing to redact, which is longer or has other characters.
+func isShortWord(s string) bool {
+	if len(s) > 8 {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i] | 0x20; c < 'a' || 'z' < c {
+			return false
+		}
+	}
+	return true
 }
 
 // backToCall sets what the agent is doing after a call or another item has ended.

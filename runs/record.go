@@ -386,21 +386,26 @@ func (r *Record) openCall(c Call, at int64) {
 		return
 	}
 	r.ToolCalls++
-	if len(r.OpenCalls) >= maxOpenCalls || bounds.StringSize(c.ID) > maxCallField {
+	if len(r.OpenCalls) >= maxOpenCalls || longJSON(c.ID, maxCallField) {
 		r.MoreCalls++
 		return
 	}
 	c.At, c.ID = at, strings.Clone(c.ID)
-	if bounds.StringSize(c.Kind) > maxCallField {
+	if longJSON(c.Kind, maxCallField) {
 		c.Kind = ""
 	}
-	if bounds.StringSize(c.Name) > maxCallField {
+	if longJSON(c.Name, maxCallField) {
 		c.Name = ""
 	}
-	if bounds.StringSize(c.Shown) > maxCallShown {
+	if longJSON(c.Shown, maxCallShown) {
 		c.Shown = ""
 	}
 	r.OpenCalls = append(r.OpenCalls, c)
+}
+
+// longJSON reports whether the JSON of s has more than n bytes. A byte has at most six.
+func longJSON(s string, n int) bool {
+	return 6*len(s)+len(`""`) > n && bounds.StringSize(s) > n
 }
 
 func (r *Record) closeCall(id string) {

@@ -13,7 +13,6 @@ package codex
 import (
 	"cmp"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -181,8 +180,8 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 	}
 	it := &l.item
 	typ := it.typ.View()
-	if i := slices.Index(toolKinds[:], typ); i >= 0 {
-		d.tool(s, toolKinds[i], out)
+	if kind := toolKind(typ); kind != "" {
+		d.tool(s, kind, out)
 		return normalizer.NoFault
 	}
 	switch {
@@ -224,8 +223,22 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 	return normalizer.NoFault
 }
 
-// toolKinds are the types of items that are tool calls.
-var toolKinds = [...]string{"command_execution", "file_change", "mcp_tool_call", "web_search", "collab_tool_call"}
+// toolKind returns the type of an item that is a tool call, not in the memory of the line, or "".
+func toolKind(typ string) string {
+	switch typ {
+	case "command_execution":
+		return "command_execution"
+	case "file_change":
+		return "file_change"
+	case "mcp_tool_call":
+		return "mcp_tool_call"
+	case "web_search":
+		return "web_search"
+	case "collab_tool_call":
+		return "collab_tool_call"
+	}
+	return ""
+}
 
 var todoMessages = [...]string{
 	started: "todo list started", updated: "todo list updated", completed: "todo list completed",

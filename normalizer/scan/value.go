@@ -58,10 +58,10 @@ func (v Value) Text() string {
 // View is Text without a copy, unless the string has escapes: the result is only valid as
 // long as the line.
 func (v Value) View() string {
-	if v.Kind != String || v.Escaped || len(v.Raw) == 0 {
+	if v.Kind != String || v.Escaped {
 		return v.Text()
 	}
-	return unsafe.String(&v.Raw[0], len(v.Raw))
+	return unsafe.String(unsafe.SliceData(v.Raw), len(v.Raw))
 }
 
 // Head returns the beginning of a string: at most n undecoded bytes that split no escape and no
