@@ -137,14 +137,14 @@ func workerName(data string) (string, error) {
 		return "", fmt.Errorf("worker's name: %w", err)
 	}
 	name := strings.TrimSpace(string(b))
-	if !validName.MatchString(name) {
+	if len(name) > 64 || !validName.MatchString(name) {
 		return "", fmt.Errorf("%s is damaged; remove it, and a new name is created", path)
 	}
 	return name, nil
 }
 
 var (
-	validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	validName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`) // of at most 64 bytes
 	notInName = regexp.MustCompile(`[^A-Za-z0-9-]+`)
 )
 

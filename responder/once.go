@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"regexp"
 	"slices"
 	"time"
 
@@ -23,8 +22,6 @@ const (
 	cancelLease = 45 * time.Second
 	cloudLease  = 4 * time.Minute // the program has two minutes, and its run's log one
 )
-
-var keyForm = regexp.MustCompile(idempotency.KeyPattern)
 
 // outcome is the stored outcome of a request with a key: everything that its answer
 // contains, so that a later attempt gets the same answer. Entries outlive processes
@@ -64,7 +61,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	if q.Key == "" {
 		return do(run, false)
 	}
-	if !keyForm.MatchString(q.Key) {
+	if !idempotency.KeyForm.MatchString(q.Key) {
 		return done, api.Invalid(api.FieldKey, "must be 16 to 255 letters, digits, '_', '.', ':' and '-'")
 	}
 	if s.cfg.Requests == nil {

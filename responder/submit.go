@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -35,9 +36,11 @@ var taskFields = map[string]string{
 }
 
 // risky are git commands that may lose work.
-var risky = regexp.MustCompile(`(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
+var risky = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(riskyPattern) })
+
+const riskyPattern = `(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
 	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +
-	`restore\b|commit\s+[^\n]*--amend)`)
+	`restore\b|commit\s+[^\n]*--amend)`
 
 // CheckSubmit reports all mistakes of a submission as one [api.Validation] error.
 func (s *Service) CheckSubmit(q api.Submission) error {
@@ -94,7 +97,7 @@ func CheckLabels(labels map[string]string) error {
 
 // checkBoth checks what submissions to a worker and to Codex Cloud have in common.
 func (s *Service) checkBoth(m *mistakes, prompt string, destructive bool, w *api.Webhook) {
-	m.when(s.cfg.GitGate && !destructive && risky.MatchString(prompt), api.FieldGit,
+	m.when(s.cfg.GitGate && !destructive && risky().MatchString(prompt), api.FieldGit,
 		"must be true: the task names a git command that may lose work")
 	if w != nil && s.cfg.Webhooks != nil {
 		m.when(m.fields(s.cfg.Webhooks.Check(registration(w, "")), webhookFields) != nil, api.FieldWebhook,

@@ -49,14 +49,14 @@ func permissions(t runs.Task) []string {
 	return []string{name + `{"edit":"deny","bash":"deny","external_directory":"deny"}`}
 }
 
-var session = regexp.MustCompile(`^ses_[0-9A-Za-z]{1,64}$`)
+var session = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`) // of at most 68 bytes
 
 // check returns an error unless opencode can run t.
 func check(t runs.Task) error {
 	switch {
 	case len(t.Schema) > 0:
 		return &runs.FieldError{Field: "output_schema", Problem: "is not for opencode: it cannot keep to a schema"}
-	case t.Thread != "" && !session.MatchString(t.Thread):
+	case t.Thread != "" && (len(t.Thread) > 68 || !session.MatchString(t.Thread)):
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session: ses_ and letters and digits"}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"sync"
 	"time"
 
@@ -44,6 +45,9 @@ const (
 	KeyPattern = `^[A-Za-z0-9_.:-]{16,255}$`
 	MaxKey     = 255
 )
+
+// KeyForm is KeyPattern, compiled.
+var KeyForm = regexp.MustCompile(KeyPattern)
 
 // Requests makes sure that a request with a key is carried out once, even if it
 // is sent several times and to several responders.

@@ -63,7 +63,7 @@ var parameters = map[string]string{
 }
 
 // KeyForm is the form of an idempotency key.
-var KeyForm = regexp.MustCompile(idempotency.KeyPattern)
+var KeyForm = idempotency.KeyForm
 
 // Parameters of several requests.
 var (

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -224,9 +225,15 @@ func (c *call) listEnvironments(context.Context) (outcome, error) {
 
 // Matching text cannot end a word of a shell or a mark of markdown.
 var (
-	gitHubURL = regexp.MustCompile(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
-	address   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
+	gitHubURL = compiled(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
+	address   = compiled(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
 )
+
+// compiled compiles an expression when it is used for the first time: the counted repetitions would
+// take a millisecond of every start of the program.
+func compiled(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 func (c *call) checkSetup() {
 	c.setup = v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}
@@ -238,7 +245,7 @@ func (c *call) checkSetup() {
 	if strings.HasPrefix(c.setup.Name, "-") {
 		c.args.Refuse("gitUserName", "must not begin with '-': git would take it for an option")
 	}
-	if !address.MatchString(c.setup.Email) {
+	if !address().MatchString(c.setup.Email) {
 		c.args.Refuse("gitUserEmail", "must be an address of mail")
 	}
 }
@@ -250,6 +257,6 @@ func (c *call) gitHubSetup(context.Context) (outcome, error) {
 // repository returns the address of a repository, up to its name.
 func repository(url string) (string, bool) {
 	url = strings.TrimSuffix(strings.TrimSuffix(url, "/"), ".git")
-	m := gitHubURL.FindStringSubmatch(url)
+	m := gitHubURL().FindStringSubmatch(url)
 	return url, m != nil && m[2] != "." && m[2] != ".."
 }

@@ -88,7 +88,7 @@ const (
 	schemeRule = "must be one scheme, Bearer or HMAC-SHA256"
 )
 
-var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,255}$`)
+var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
 
 // check reports every invalid field of a registration, each as a
 // [runs.FieldError].
@@ -126,7 +126,7 @@ func (r *Registration) check(private bool) error {
 
 func (r *Registration) checkAdCP(wrong func(is bool, field, problem string)) {
 	wrong(r.OperationID == "", "operation_id", "is required: every notification carries it")
-	wrong(r.OperationID != "" && !operation.MatchString(r.OperationID), "operation_id",
+	wrong(len(r.OperationID) > 255 || r.OperationID != "" && !operation.MatchString(r.OperationID), "operation_id",
 		"must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
 	n := utf8.RuneCountInString(r.Token)
 	wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
@@ -197,7 +197,7 @@ func checkHost(host string, private bool) string {
 	labels := strings.Split(host, ".")
 	last := labels[len(labels)-1]
 	switch {
-	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return !label.MatchString(l) }):
+	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return len(l) > 63 || !label.MatchString(l) }):
 		return "must name a host, in ASCII"
 	case '0' <= last[0] && last[0] <= '9': // 127.1, 0x7f000001: some resolvers parse them as addresses
 		return "must name a host, or have its address as four decimal numbers"
@@ -207,7 +207,7 @@ func checkHost(host string, private bool) string {
 	return ""
 }
 
-var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$`)
+var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`) // of at most 63 bytes
 
 // visible reports whether s is not empty and consists of visible ASCII.
 func visible(s string) bool {
