@@ -78,12 +78,13 @@ func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 
 // edits sets the facts of file changes.
 func (d *dialect) edits(out *normalizer.Out) {
-	for list := wire.ElementsOf(d.line.item.details); ; {
+	list := wire.ElementsOf(d.line.item.details)
+	for len(out.Facts.Edits) < runs.MaxEdits {
 		path, kind, more := list.NextPair(&d.line.s, "path", "kind")
 		if !more {
-			break
+			return
 		}
-		if len(out.Facts.Edits) >= runs.MaxEdits || path.Len == 0 || path.Len > runs.MaxPath {
+		if path.Len == 0 || path.Len > runs.MaxPath {
 			out.Facts.MoreEdits++
 			continue
 		}
@@ -96,6 +97,7 @@ func (d *dialect) edits(out *normalizer.Out) {
 		}
 		out.Facts.Edits = append(out.Facts.Edits, e)
 	}
+	out.Facts.MoreEdits += list.Objects()
 }
 
 // turnError sets the error message of a failed turn.

@@ -69,7 +69,7 @@ func TestDecodedTextAndLength(t *testing.T) {
 // Special characters at every offset of a word of eight bytes, in keys and values.
 func TestStringsAtEveryOffset(t *testing.T) {
 	for _, special := range []string{
-		``, `\n`, `\"`, `\\`, `\/`, `\u00e9`, `\ud83d\ude80`, `\ud83d`, `\ude80x`, `\q`, `\u12`, `\`, `"`, "\n", "\x00",
+		``, `\n`, `\"`, `\\`, `\/`, `\u001b`, `\u001b[0m`, `\u001B`, `\u001`, `\u00e9`, `\ud83d\ude80`, `\ud83d`, `\ude80x`, `\q`, `\u12`, `\`, `"`, "\n", "\x00",
 		"\x1f", "\x7f", " ", "!#[]",
 		"é", "\u0080", "\u07ff", "\u0800", "\u0fff", "\u1000", "\ud7ff", "\ue000", "\ufeff", "\uffff",
 		"\U00010000", "\U0010ffff",

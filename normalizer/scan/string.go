@@ -78,9 +78,9 @@ func shortString(b []byte) int {
 }
 
 // plain is the fast path for strings. From b[i] on it reads ASCII, escapes of two
-// bytes, which it counts, and characters of two and three bytes. It stops at any
+// bytes, the escape character, and characters of two and three bytes. It stops at any
 // other byte. After inlining it contains no calls.
-func plain(b []byte, i int) (end, escapes int) {
+func plain(b []byte, i int) (end, surplus int) {
 	b = b[:len(b):len(b)]
 	p := b[i:]
 	for len(p) > 8 {
@@ -96,19 +96,22 @@ func plain(b []byte, i int) (end, escapes int) {
 		switch c := p[0]; {
 		case c == '\\' && short[p[1]] != 0:
 			p = p[2:]
-			escapes++
+			surplus++
 		case 0xc2 <= c && c < 0xe0 && p[1]&0xc0 == 0x80:
 			p = p[2:]
 		case 0xe1 <= c && c < 0xf0 && c != 0xed && p[1]&0xc0 == 0x80 && p[2]&0xc0 == 0x80:
 			p = p[3:]
+		case c == '\\' && len(p) > 6 && string(p[1:6]) == "u001b": // of terminals
+			p = p[6:]
+			surplus += 5
 		default:
-			return len(b) - len(p), escapes
+			return len(b) - len(p), surplus
 		}
 	}
 	for len(p) > 0 && ' ' <= p[0] && p[0] < utf8.RuneSelf && p[0] != '"' && p[0] != '\\' {
 		p = p[1:]
 	}
-	return len(b) - len(p), escapes
+	return len(b) - len(p), surplus
 }
 
 // stops sets the highest bit of the first byte of x that is a control character, a

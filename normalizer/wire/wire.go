@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -109,6 +110,46 @@ func (e *Elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
 		v, more := e.Next(s)
 		if !more || v.Kind == scan.Object {
 			return v.Raw, more
+		}
+	}
+}
+
+// Objects returns the number of the other elements that are objects, and ends the iteration.
+func (e *Elements) Objects() (n int) {
+	depth, rest := 0, e.rest
+	e.rest = nil
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '"':
+			i += stringEnd(rest[i:])
+		case '{':
+			if depth == 0 {
+				n++
+			}
+			depth++
+		case '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+	}
+	return n
+}
+
+// stringEnd returns the offset of the last quote of the string at the beginning of b, which is valid.
+func stringEnd(b []byte) int {
+	for end := 1; ; end++ {
+		k := bytes.IndexByte(b[end:], '"')
+		if k < 0 { // impossible
+			return len(b)
+		}
+		end += k
+		from := end // after an even number of backslashes, this quote is not escaped
+		for b[from-1] == '\\' {
+			from--
+		}
+		if (end-from)%2 == 0 {
+			return end
 		}
 	}
 }
