@@ -82,6 +82,9 @@ soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 2
 	$(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
+trickle: ## keep `up` under a trickle for SOAK (8h is a working day), and print what it uses
+	$(GO) test -count 1 -timeout 0 -v -run 'TrickleStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
+
 # Long, and from the network: no part of a check of a commit.
 drift: ## play published versions of the agents and list what linesman does not know; AGENT=claude VERSIONS="2.1.330" restricts it
 	$(GO) run ./test/drift -agent "$(AGENT)" -versions "$(VERSIONS)"

@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/bench/corpus"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // site is a server with a history, on a directory.
@@ -152,17 +153,24 @@ func (s *site) rebuild() time.Duration {
 	return time.Since(began)
 }
 
+// mostRebuilt is the longest history that is derived again: that takes four times as long as
+// to normalize it.
+const mostRebuilt = 1_000_000
+
 // BenchmarkGrowthOfEvents measures a history of ten runs with more and more lines: 10,000, and
 // ten times as many up to GROWTH_LINES, default 100,000. The starts after a stop, and after a
 // kill, of server, normalizer and responder are compared with those of the shortest history;
 // the normalizer's rate, replay and rebuild by the time, and the CPU time of all, per event.
+// With GROWTH_LINES there is also a kill of a server that is idle, until when it may take two
+// and a half minutes for each length. 10 million lines need 16 GB below TMPDIR.
 func BenchmarkGrowthOfEvents(b *testing.B) {
-	most := 100_000
+	most, quiet := 100_000, false
 	if text := os.Getenv("GROWTH_LINES"); text != "" {
 		var err error
 		if most, err = strconv.Atoi(text); err != nil {
 			b.Fatal(err)
 		}
+		quiet = true
 	}
 	for b.Loop() {
 		first := map[string]float64{}
@@ -175,13 +183,13 @@ func BenchmarkGrowthOfEvents(b *testing.B) {
 				}
 				b.ReportMetric(v/first[name], fmt.Sprintf("%s-%dk/10k", name, lines/1000))
 			}
-			grown(b, lines, report)
+			grown(b, lines, quiet, report)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
+func grown(b *testing.B, lines int, quiet bool, report func(name string, seconds float64)) {
 	s := &site{b: b, dir: b.TempDir()}
 	s.start()
 	s.fill(10, lines/10)
@@ -195,23 +203,75 @@ func grown(b *testing.B, lines int, report func(name string, seconds float64)) {
 		b.Logf("%d lines: %s took %v, %v of CPU time", lines, name, took, used)
 	}
 	perEvent("normalize", func() time.Duration { return s.normalizer(true) })
+	s.killed("killed", report)
 	perEvent("replay", func() (took time.Duration) {
 		events, took = s.replay()
 		return took
 	})
-	killed := &site{b: b, dir: filepath.Join(b.TempDir(), "copy")}
-	if err := os.CopyFS(killed.dir, os.DirFS(s.dir)); err != nil {
+	if quiet {
+		fixture.Eventually(b, 10*time.Minute, "the server does not store its indexes", s.indexed)
+		s.killed("killed-idle", report)
+	}
+	if lines <= mostRebuilt {
+		perEvent("rebuild", s.rebuild)
+	}
+	s.server.Stop()
+	s.starts("stopped", report)
+	if err := os.RemoveAll(s.dir); err != nil {
 		b.Fatal(err)
 	}
-	perEvent("rebuild", s.rebuild)
-	s.server.Stop()
-	for name, s := range map[string]*site{"stopped": s, "killed": killed} {
-		report(name+"-server", s.start().Seconds())
-		s.clearLease()
-		report(name+"-normalizer", s.normalizer(false).Seconds())
-		report(name+"-responder", s.responder().Seconds())
-		s.server.Stop()
+}
+
+// killed measures the starts from what a kill would leave now: a copy of the directory.
+func (s *site) killed(name string, report func(name string, seconds float64)) {
+	c := &site{b: s.b, dir: s.dir + "-copy"}
+	if err := os.CopyFS(c.dir, os.DirFS(s.dir)); err != nil {
+		s.b.Fatal(err)
 	}
+	c.starts(name, report)
+	if err := os.RemoveAll(c.dir); err != nil {
+		s.b.Fatal(err)
+	}
+}
+
+// starts measures the starts of server, normalizer and responder, and stops them.
+func (s *site) starts(name string, report func(name string, seconds float64)) {
+	started := func(role string, took time.Duration) {
+		s.b.Logf("%s: the %s started in %v", name, role, took)
+		report(name+"-"+role, took.Seconds())
+	}
+	started("server", s.start())
+	s.clearLease()
+	started("normalizer", s.normalizer(false))
+	started("responder", s.responder())
+	s.server.Stop()
+}
+
+// indexed reports whether the server has stored the indexes of RAW and EVENTS after their
+// last messages. It does so every two to two and a half minutes.
+func (s *site) indexed() bool {
+	for _, stream := range []string{names.Raw(), names.Events()} {
+		found, err := filepath.Glob(filepath.Join(s.server.StoreDir(), "*", "*", "streams", stream, "msgs", "*"))
+		if err != nil || len(found) == 0 {
+			s.b.Fatalf("no files of %s: %v", stream, err)
+		}
+		var index, newest time.Time
+		for _, file := range found {
+			info, err := os.Stat(file)
+			switch {
+			case err != nil:
+				return false // a block may go meanwhile
+			case filepath.Base(file) == "index.db":
+				index = info.ModTime()
+			case filepath.Ext(file) == ".blk" && info.ModTime().After(newest):
+				newest = info.ModTime()
+			}
+		}
+		if !index.After(newest) {
+			return false
+		}
+	}
+	return true
 }
 
 // processorTime returns the CPU time that the process, with its server, has used.
