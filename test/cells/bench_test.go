@@ -25,7 +25,7 @@ import (
 )
 
 // Lines and concurrent runs of one measurement.
-const benchLines, benchRuns = 100_000, 4
+const benchLines, benchRuns = 400_000, 4
 
 // plant is a cell with a normalizer only, on servers of its own, and what it is measured
 // with.
@@ -110,11 +110,13 @@ func (p *plant) completions() int {
 	return len(info.State.Subjects)
 }
 
-// bare publishes messages of 330 bytes by fast ingest, and does nothing else.
+// bare publishes messages of 330 bytes by fast ingest, and does nothing else. Like EVENTS,
+// the stream copies each message to another subject.
 func (p *plant) bare(lines int) time.Duration {
 	p.b.Helper()
 	_, err := p.public.CreateStream(p.b.Context(), jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"},
-		AllowBatchPublish: true, Replicas: len(p.c.nodes)})
+		AllowBatchPublish: true, Replicas: len(p.c.nodes),
+		RePublish: &jetstream.RePublish{Source: "bare.>", Destination: "copy.>"}})
 	if err != nil {
 		p.b.Fatal(err)
 	}
@@ -187,7 +189,7 @@ func BenchmarkCell(b *testing.B) {
 // takes for a line.
 func BenchmarkSubscribers(b *testing.B) {
 	p := newPlant(b, "", 1, 0)
-	files, lines := benchFiles(b, corpus.Small(benchLines/2))
+	files, lines := benchFiles(b, corpus.Small(benchLines/8))
 	counts := []int{0, 1, 10, 100}
 	p.tail(files) // the caches
 	for b.Loop() {
