@@ -31,11 +31,25 @@ func (t Time) String() string {
 	if t == 0 {
 		return ""
 	}
-	return time.UnixMilli(int64(t)).UTC().Format(timeForm)
+	return string(t.append(make([]byte, 0, len(timeForm))))
+}
+
+// append appends the form of a time that is not 0. The layout RFC3339 is formatted four times as fast as others.
+func (t Time) append(b []byte) []byte {
+	at := time.UnixMilli(int64(t)).UTC()
+	b = at.AppendFormat(b, time.RFC3339)
+	ms := at.Nanosecond() / int(time.Millisecond)
+	return append(b[:len(b)-1], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // MarshalJSON writes a string. A zero time is "": leave it out with omitzero.
-func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
+func (t Time) MarshalJSON() ([]byte, error) {
+	b := append(make([]byte, 0, len(timeForm)+2), '"')
+	if t != 0 {
+		b = t.append(b)
+	}
+	return append(b, '"'), nil
+}
 
 // UnmarshalJSON reads a string of RFC 3339, or "".
 func (t *Time) UnmarshalJSON(b []byte) error {

@@ -16,18 +16,10 @@ func Summarize(v View) *api.Run {
 		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
-		EndedAt: api.Time(v.EndedAt),
+		EndedAt: api.Time(v.EndedAt), Tokens: TokensOf(&v.Row), Doing: DoingOf(&v.Row),
 	}
 	if v.State == runs.StateQueued {
 		r.Position = new(v.Position)
-	}
-	if v.Tokens.Known {
-		r.Tokens = &api.Tokens{Input: v.Tokens.Input, Output: v.Tokens.Output}
-	}
-	if d := v.Doing; d.Phase != "" && !v.State.Final() {
-		r.Doing = &api.Doing{
-			Phase: d.Phase, Tool: d.Tool, Attempt: d.Attempt, Of: d.Of, NextAt: api.Time(d.Next), Since: api.Time(d.Since),
-		}
 	}
 	if p := v.Plan; p.Total > 0 {
 		r.Progress = &api.Progress{Completed: p.Done, Total: p.Total}
@@ -36,6 +28,25 @@ func Summarize(v View) *api.Run {
 		}
 	}
 	return r
+}
+
+// TokensOf returns the tokens of a run so far; nil: unknown.
+func TokensOf(r *runs.Row) *api.Tokens {
+	if !r.Tokens.Known {
+		return nil
+	}
+	return &api.Tokens{Input: r.Tokens.Input, Output: r.Tokens.Output}
+}
+
+// DoingOf returns what a run does; nil: unknown, or it has ended.
+func DoingOf(r *runs.Row) *api.Doing {
+	d := r.Doing
+	if d.Phase == "" || r.State.Final() {
+		return nil
+	}
+	return &api.Doing{
+		Phase: d.Phase, Tool: d.Tool, Attempt: d.Attempt, Of: d.Of, NextAt: api.Time(d.Next), Since: api.Time(d.Since),
+	}
 }
 
 // timesOf returns what the times of a run are; "": the run has no agent here.

@@ -230,7 +230,8 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 		if err != nil {
 			return all, nil, err
 		}
-		return Single(v), &v, nil
+		single := []responder.View{v}
+		return snapshotOf(single), &single[0], nil
 	}
 	q, err := a.list()
 	if err != nil {
@@ -269,12 +270,13 @@ func (a *Args) list() (q api.List, err error) {
 }
 
 // Single returns the snapshot of one run.
-func Single(v responder.View) runtable.Snapshot {
-	one := []responder.View{v}
-	switch {
-	case v.State.Final():
+func Single(v responder.View) runtable.Snapshot { return snapshotOf([]responder.View{v}) }
+
+func snapshotOf(one []responder.View) runtable.Snapshot {
+	switch state := one[0].State; {
+	case state.Final():
 		return runtable.Snapshot{Ended: one, Total: 1}
-	case v.State == runs.StateQueued:
+	case state == runs.StateQueued:
 		return runtable.Snapshot{Queued: one}
 	}
 	return runtable.Snapshot{Working: one}

@@ -208,10 +208,10 @@ type envelope struct {
 func (t Tool) encode(e envelope) []byte {
 	e.Version, e.SchemaID, e.Tool, e.Category = version, schemaID(t.Category), t.Name, t.Category
 	e.RequestID, e.TS = uuid.NewString(), api.TimeOf(time.Now())
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
+	b := bytes.NewBuffer(make([]byte, 0, 1024)) // the length of most answers
+	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(e); err != nil { // strings, numbers, and JSON that was read before
+	if err := encoder.Encode(&e); err != nil { // strings, numbers, and JSON that was read before
 		panic("v36: encode an envelope: " + err.Error())
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
@@ -226,7 +226,12 @@ func encode(v any) []byte {
 }
 
 // moment is a time in Unix milliseconds as answers have it: UTC, milliseconds.
-func moment(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+func moment(ms int64) string {
+	if ms == 0 {
+		return "1970-01-01T00:00:00.000Z"
+	}
+	return api.Time(ms).String()
+}
 
 // onlyStream is the extension of an answer that has no other.
 type onlyStream struct {

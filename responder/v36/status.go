@@ -150,9 +150,8 @@ func aimOf(v *responder.View) aimExt {
 	if responder.IsCloud(v.Row) {
 		return x
 	}
-	run := responder.Summarize(*v)
-	x.Agent, x.Version, x.Model, x.Dir = run.Agent, run.Version, run.Model, run.WorkingDir
-	x.Tokens, x.Doing = run.Tokens, run.Doing
+	x.Agent, x.Version, x.Model, x.Dir = v.Agent, v.Version, v.Model, v.Dir
+	x.Tokens, x.Doing = responder.TokensOf(&v.Row), responder.DoingOf(&v.Row)
 	return x
 }
 
