@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -248,6 +249,30 @@ func TestStreamsOfAKilledRebuildAreRemovedOnALaterDay(t *testing.T) {
 		t.Errorf("%q were left", left)
 	}
 	if r, err := rebuild(t.Context(), newNormalizer(b), maxSuspects); err != nil || len(r.Differences) > 0 || r.Runs != 3 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestRunThatEndsDuringARebuildIsNoDifference(t *testing.T) {
+	t.Parallel()
+	b, _ := interleaved(t)
+	log := bustest.CorpusLog(t, "plan", 300)
+	n, once := newNormalizer(b), sync.Once{}
+	n.die = func(uint64) bool {
+		once.Do(func() {
+			l, err := b.OpenLog(t.Context(), "codex", "c", runs.Mark{})
+			if err == nil {
+				err = l.Append(t.Context(), log[len(log)-1])
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			normalize(t, b)
+		})
+		return false
+	}
+	r, err := rebuild(t.Context(), n, maxSuspects)
+	if err != nil || len(r.Differences) > 0 || r.Runs != 3 || !bustest.Recorded(t, b, "c").State.Final() {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
