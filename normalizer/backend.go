@@ -214,7 +214,12 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 		e := &out.events[i]
 		if e.text.IsString() {
 			text := e.text.Text()
-			e.Text, e.text = &text, scan.Value{}
+			if e.Message != nil {
+				e.Message = &text
+			} else {
+				e.Text = &text
+			}
+			e.text = scan.Value{}
 		}
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -58,7 +59,7 @@ type Event struct {
 	Message *string // Status and Error only
 	Data    []byte  // one JSON value, published unchanged
 
-	text scan.Value // of the line, in place of Text; of kind String
+	text scan.Value // of the line, in place of Text, or the whole of Message; of kind String
 	body []byte     // the envelope, if it is known; Data is a part of it
 }
 
@@ -102,6 +103,17 @@ func ErrorMessage(message string) Event {
 	return Event{Kind: Error, Channel: &channelError, Message: &message}
 }
 
+// ErrorMessageOf is ErrorMessage for a string of the line. It also returns the beginning of the
+// message, at least as much of it as an event or a record can have.
+func ErrorMessageOf(message scan.Value) (e Event, head string) {
+	first, rest := message.Cut(bounds.MaxMessage + utf8.UTFMax)
+	head = first.Text()
+	if e = ErrorMessage(head); rest.Len > 0 {
+		e.text = message // for Scrubbed
+	}
+	return e, head
+}
+
 // ToolEvent returns the event of a step of a tool call. Kind is ToolCall or
 // ToolResult.
 func ToolEvent(kind Kind, facet Facet) Event {
@@ -129,7 +141,7 @@ func (e *Event) limit() (dropped bool) {
 	}
 	if e.Message != nil && len(*e.Message) > bounds.MaxMessage {
 		message := bounds.Truncate(*e.Message, bounds.MaxMessage)
-		e.Message = &message
+		e.Message, e.text = &message, scan.Value{}
 	}
 	if e.Data != nil && len(e.Data) > bounds.MaxData {
 		e.Data, e.body = []byte(bounds.Dropped), nil

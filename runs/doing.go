@@ -52,6 +52,7 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 	case said == AwaitingAgent && r.Doing.Phase == RunningTool: // a sub-agent works beside it
 	case said != "":
 		d := f.Doing
+		d.Tool = toolName(d.Tool)
 		if d.Next > 0 {
 			d.Next = at + min(d.Next, maxWait)
 		} else if f.NextAt > at {
@@ -69,14 +70,19 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 
 // setDoing sets what the agent is doing since at, unless it does the same for longer.
 func (r *Record) setDoing(d Doing, at int64) {
-	if d.Tool != "" && !isShortWord(d.Tool) {
-		d.Tool = oneLine(d.Tool[:bounds.Cut(d.Tool, maxDoingTool)], maxDoingTool)
-		d.Tool = d.Tool[:bounds.Cut(d.Tool, maxDoingTool)]
-	}
 	if d.Since = r.Doing.Since; d != r.Doing {
 		d.Since = at
 	}
 	r.Doing = d
+}
+
+// toolName returns the name of a tool for people, redacted.
+func toolName(name string) string {
+	if name == "" || isShortWord(name) {
+		return name
+	}
+	name = oneLine(name[:bounds.Cut(name, maxDoingTool)], maxDoingTool)
+	return name[:bounds.Cut(name, maxDoingTool)]
 }
 
 // isShortWord reports whether s has at most eight characters, all of them ASCII letters, as most names
@@ -111,7 +117,10 @@ func (c *Call) doing() Doing {
 	if c.Phase != "" {
 		return Doing{Phase: c.Phase}
 	}
-	return Doing{Phase: RunningTool, Tool: cmp.Or(c.Shown, c.Name, c.Kind)}
+	if c.Shown != "" && len(c.Shown) <= maxCallShown {
+		return Doing{Phase: RunningTool, Tool: c.Shown}
+	}
+	return Doing{Phase: RunningTool, Tool: toolName(cmp.Or(c.Shown, c.Name, c.Kind))}
 }
 
 // Units of time, in milliseconds.

@@ -98,6 +98,6 @@ type Call struct {
 	Name string `json:"name,omitempty"` // name of the tool, if the agent reports it
 	At   int64  `json:"at"`             // start time, Unix milliseconds
 
-	Shown string `json:"shown,omitempty"` // name of the tool for people, if it is not Name; in Doing
+	Shown string `json:"shown,omitempty"` // fixed name of the tool for people, if it is not Name; in Doing
 	Phase Phase  `json:"phase,omitempty"` // what the agent is doing during the call, if not RunningTool
 }

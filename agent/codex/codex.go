@@ -124,9 +124,9 @@ func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out
 	if !message.IsString() {
 		return normalizer.InvalidPayload
 	}
-	text := message.Text()
-	out.Facts.Error, out.Facts.ErrorSource = text, source
-	out.Event(normalizer.ErrorMessage(text))
+	event, head := normalizer.ErrorMessageOf(message)
+	out.Facts.Error, out.Facts.ErrorSource = head, source
+	out.Event(event)
 	return normalizer.NoFault
 }
 

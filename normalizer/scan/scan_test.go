@@ -3,6 +3,7 @@ package scan
 import (
 	"encoding/json"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -253,4 +254,32 @@ func FuzzLine(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Cut returns the longest beginning within every limit, in texts with any mix of words, escapes and
+// characters of several bytes.
+func TestCutAtEveryLimit(t *testing.T) {
+	pieces := []string{`a`, `word word`, `\n`, `\"\\`, `é`, `中文`, `🚀`, `\u00e9`, `\ud83d\ude80`, `\u001b[0m`, `\ud83d`}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		raw := ""
+		for range 1 + rnd.IntN(20) {
+			raw += pieces[rnd.IntN(len(pieces))]
+		}
+		v, fault := read([]byte(`"` + raw + `"`))
+		if fault != OK {
+			t.Fatalf("%s is not valid", raw)
+		}
+		text := v.Text()
+		for limit := utf8.UTFMax; limit <= len(text)+1; limit++ {
+			want := min(limit, len(text))
+			for want < len(text) && !utf8.RuneStart(text[want]) {
+				want--
+			}
+			head, tail := v.Cut(limit)
+			if head.Text() != text[:want] || head.Len != want || tail.Text() != text[want:] || tail.Len != len(text)-want {
+				t.Fatalf("%s cut at %d: %q and %q, want %q", raw, limit, head.Text(), tail.Text(), text[:want])
+			}
+		}
+	}
 }

@@ -2,6 +2,8 @@ package scan
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 	"unsafe"
@@ -99,7 +101,24 @@ func (v Value) Cut(limit int) (head, tail Value) {
 	if v.Len <= limit {
 		return v, Value{Kind: String}
 	}
-	i, n := 0, 0 // length of head, undecoded and decoded
+	i, n := 0, 0                                        // length of head, undecoded and decoded
+	for v.Escaped && n+8 <= limit && len(v.Raw)-i > 8 { // in words, up to a long escape
+		x := binary.LittleEndian.Uint64(v.Raw[i:]) ^ '\\'*ones
+		stop := (x - ones) &^ x & (0x80 * ones)
+		if stop == 0 {
+			i, n = i+8, n+8
+			continue
+		}
+		k := bits.TrailingZeros64(stop) / 8
+		i, n = i+k, n+k
+		if short[v.Raw[i+1]] == 0 {
+			break
+		}
+		i, n = i+2, n+1
+	}
+	for i > 0 && !utf8.RuneStart(v.Raw[i]) { // a word can end in a code point
+		i, n = i-1, n-1
+	}
 	for {
 		plain := len(v.Raw) - i
 		if k := bytes.IndexByte(v.Raw[i:], '\\'); v.Escaped && k >= 0 {
