@@ -103,6 +103,13 @@ func (s *Scanner) Object() bool {
 // Next moves to the next member of the current object, so that its value is the
 // next value. At the end of the object it leaves the object and returns false.
 func (s *Scanner) Next() bool {
+	if p := s.b[s.i:]; len(p) > 12 && p[0] == ',' && p[1] == '"' && !s.first { // often: a short key, no white space
+		if n := 2 + shortString(p[2:]); n > 1 && p[n+1] == ':' && p[n+2] > ' ' {
+			s.key, s.keyEnd, s.surplus = s.i+2, s.i+n, 0
+			s.i += n + 2
+			return true
+		}
+	}
 	s.space()
 	if s.i >= len(s.b) {
 		return s.fail()
