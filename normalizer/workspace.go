@@ -40,6 +40,9 @@ func (f *Fold) Use(w *Workspace) { f.work = w }
 // body returns the JSON of e. Bodies share arrays of at most maxShared bytes, so that one that
 // is kept keeps no more than that.
 func (w *Workspace) body(e *Event, agent string) []byte {
+	if w.Reuse && e.body != nil {
+		return e.body
+	}
 	if w.Reuse {
 		w.bodies = e.appendJSON(w.bodies[:0], agent)
 		return w.bodies

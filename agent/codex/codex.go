@@ -15,6 +15,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
@@ -360,11 +361,16 @@ func trimmedText(v scan.Value) string {
 	if v.Len == 0 {
 		return ""
 	}
-	return trimmed(v)
+	return trimmed(v.View())
 }
 
 // trimmed is apart, so that trimmedText is inlined: most lines have few of the ids.
-func trimmed(v scan.Value) string { return strings.TrimSpace(v.View()) }
+func trimmed(text string) string {
+	if first, last := text[0], text[len(text)-1]; ' ' < min(first, last) && max(first, last) < utf8.RuneSelf {
+		return text
+	}
+	return strings.TrimSpace(text)
+}
 
 // exitStatus returns the exit status of the item, or nil.
 func (it *item) exitStatus() *int32 {
