@@ -271,10 +271,10 @@ func (l *trickle) compare() {
 		}
 		return last - middle
 	}
-	const slack = 16 << 20
+	const slack, blocks = 16 << 20, 16 << 20 // the server keeps one block of a stream, 8 MiB, more or less
 	kept := 4 << 10 * max(0, grown("runs in RUNS", 1<<40, func(m sample) int64 { return m.runs }))
-	grown("memory of up", slack+kept, func(m sample) int64 { return m.up.resident })
-	grown("heap of up", slack+kept, func(m sample) int64 { return m.up.heap })
+	grown("memory of up", slack+blocks+kept, func(m sample) int64 { return m.up.resident })
+	grown("heap of up", slack+blocks+kept, func(m sample) int64 { return m.up.heap })
 	grown("memory of tail", slack, func(m sample) int64 { return m.tail.resident })
 	grown("heap of tail", slack, func(m sample) int64 { return m.tail.heap })
 	grown("descriptors of up", 50, func(m sample) int64 { return m.up.descriptors })
@@ -284,6 +284,9 @@ func (l *trickle) compare() {
 	for _, m := range l.samples {
 		if m.rawBytes > 64<<20 || m.eventBytes > 128<<20 || m.runBytes > 4<<20 {
 			l.t.Errorf("streams have %d, %d and %d bytes", m.rawBytes, m.eventBytes, m.runBytes)
+		}
+		if m.other > 80<<20 { // the ledger of imports has 64 MiB at most
+			l.t.Errorf("other files have %d bytes", m.other)
 		}
 	}
 }
