@@ -258,6 +258,12 @@ func (d *Dir) Remove() error {
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = os.RemoveAll(gone)
+		for range 10 { // a shim or an agent that is about to exit may add a file meanwhile
+			if !errors.Is(err, unix.ENOTEMPTY) {
+				break
+			}
+			err = os.RemoveAll(gone)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("remove run directory %s: %w", d.Spec.Run, err)
