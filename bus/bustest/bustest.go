@@ -4,6 +4,7 @@
 package bustest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,10 +299,12 @@ func Background(t testing.TB, run func(context.Context) error) {
 }
 
 // ServePlain starts a server as operators have them, with one account and without
-// credentials, and returns its URL.
+// credentials, and returns its URL. Without a limit in o there is none for its store:
+// that of the server depends on the free space of the disk.
 func ServePlain(t testing.TB, o server.Options) string {
 	t.Helper()
 	o.Host, o.Port, o.JetStream, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, t.TempDir(), true, true
+	o.JetStreamMaxStore = cmp.Or(o.JetStreamMaxStore, 1<<50)
 	s, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)

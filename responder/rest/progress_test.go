@@ -20,7 +20,9 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 	const said = `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"Hi."}}` + "\n"
 	for id, out := range map[string]string{"one-line": turn, "some-lines": turn + said + said, "planned": turn + plan} {
 		s.Begin("codex", id, runs.Start{Source: "run"}).OutIn([]byte(out), 1000)
-		s.Await(id, func(v responder.View) bool { return v.Progress != nil })
+		s.Await(id, func(v responder.View) bool {
+			return v.Progress != nil && (id != "planned" || v.Plan.Total == 3 && v.Activity == "Write")
+		})
 	}
 	s.play("ended", "hello", 0)
 	var list api.RunPage
