@@ -23,12 +23,13 @@ import (
 // Server is a NATS server inside this process, with JetStream in a directory. It
 // refuses clients without credentials.
 type Server struct {
-	Credentials Credentials
-	url         string
-	store       string
-	options     func() (*server.Options, error)
-	guard       *readerGuard
-	log         *zap.Logger
+	Credentials   Credentials
+	url           string
+	store         string
+	options       func() (*server.Options, error)
+	guard         *readerGuard
+	stopReleasing func() // of full blocks
+	log           *zap.Logger
 
 	mu      sync.RWMutex
 	server  *server.Server // the current one, or the last one
@@ -102,6 +103,10 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	go s.guard.run()
+	ctx, cancel := context.WithCancel(context.Background())
+	var releasing sync.WaitGroup
+	releasing.Go(func() { s.releaseFull(ctx) })
+	s.stopReleasing = func() { cancel(); releasing.Wait() }
 	return s, nil
 }
 
@@ -189,6 +194,7 @@ func (s *Server) Stop() {
 	s.mu.Unlock()
 	if first {
 		s.guard.stop() // the guard may be about to restart
+		s.stopReleasing()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
