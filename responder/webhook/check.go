@@ -197,7 +197,7 @@ func checkHost(host string, private bool) string {
 	labels := strings.Split(host, ".")
 	last := labels[len(labels)-1]
 	switch {
-	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return len(l) > 63 || !label.MatchString(l) }):
+	case len(host) > 253 || slices.ContainsFunc(labels, func(l string) bool { return !isLabel(l) }):
 		return "must name a host, in ASCII"
 	case '0' <= last[0] && last[0] <= '9': // 127.1, 0x7f000001: some resolvers parse them as addresses
 		return "must name a host, or have its address as four decimal numbers"
@@ -207,7 +207,10 @@ func checkHost(host string, private bool) string {
 	return ""
 }
 
-var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`) // of at most 63 bytes
+var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
+
+// isLabel reports whether s is a part of the name of a host.
+func isLabel(s string) bool { return len(s) <= 63 && label.MatchString(s) }
 
 // visible reports whether s is not empty and consists of visible ASCII.
 func visible(s string) bool {
