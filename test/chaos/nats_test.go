@@ -36,7 +36,7 @@ func startNATS(t *testing.T) *natsServer {
 func (n *natsServer) start() {
 	n.t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: n.port, JetStream: true, StoreDir: n.store,
-		NoSigs: true, NoLog: true})
+		NoSigs: true, NoLog: true, JetStreamMaxStore: 1 << 50}) // not a part of the free space
 	if err != nil {
 		n.t.Fatal(err)
 	}

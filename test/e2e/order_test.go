@@ -26,7 +26,7 @@ func natsAt(t *testing.T, address, store, password string) (stop func()) {
 		t.Fatal(err)
 	}
 	o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true,
-		NoLog: true}
+		NoLog: true, JetStreamMaxStore: 1 << 50} // not a part of the free space
 	if password != "" {
 		o.Username, o.Password = "us", password
 	}

@@ -148,7 +148,8 @@ func startOwn(t *testing.T, how string) *ownServer {
 		s.copyTo(t, s.keys, "ca.pem")
 	}
 	dir := t.TempDir()
-	config := fmt.Sprintf("listen: 127.0.0.1:-1\nports_file_dir: %q\njetstream { store_dir: %q }\ninclude accounts.conf\n",
+	config := fmt.Sprintf("listen: 127.0.0.1:-1\nports_file_dir: %q\n"+
+		"jetstream { store_dir: %q, max_file_store: 1TB }\ninclude accounts.conf\n", // not a part of the free space
 		dir, filepath.Join(dir, "js"))
 	server := fmt.Sprintf("cert_file: %q\n  key_file: %q", filepath.Join(s.ca.dir, "server.pem"),
 		filepath.Join(s.ca.dir, "server-key.pem"))
