@@ -14,7 +14,7 @@ import (
 )
 
 // maxBurst is the maximum number of entries of one run in flight.
-const maxBurst = 64
+const maxBurst = 256
 
 // While other runs write, a burst begins only after a number of entries of the run that
 // directly follow each other. Each burst that fails doubles that number.

@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	maxEntries = 64                         // of a run that are appended at once
+	maxEntries = 256                        // of a run that are appended at once
 	maxPiece   = maxEntries * runs.MaxChunk // bytes of a backlog that are read at once
-	maxPieces  = 4                          // such reads of a worker at a time
+	maxPieces  = 1                          // such reads of a worker at a time
 )
 
 // buffers are for the output of runs that is being sent: one chunk for each run, and in
-// addition at most maxPieces of maxPiece for runs with a backlog, 16 MiB in total.
+// addition at most maxPieces of maxPiece for runs with a backlog, 16 MiB in total. One run gets
+// all of it, as bursts are for a run that writes alone.
 type buffers struct {
 	chunks, pieces *sync.Pool
 	budget         chan struct{} // has an element for each piece in use
