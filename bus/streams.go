@@ -257,14 +257,17 @@ func (b *Bus) createScratch(ctx context.Context) error {
 	return nil
 }
 
-// RemoveScratch removes the streams whose prefix begins with prefix and that were created
-// before a time: those of rebuilds that were killed.
-func (b *Bus) RemoveScratch(ctx context.Context, prefix string, before time.Time) (err error) {
+// RebuildNames returns the names for the temporary streams of a rebuild that begins at a time.
+func (b *Bus) RebuildNames(at time.Time) Names { return Names{b.rebuildPrefix() + StreamID(at)} }
+
+func (b *Bus) rebuildPrefix() string { return b.Prefix + "_rebuild_" }
+
+// RemoveScratch removes the streams of rebuilds that began before a time, and were killed.
+func (b *Bus) RemoveScratch(ctx context.Context, before time.Time) (err error) {
 	for _, js := range []jetstream.JetStream{b.js, b.jsPub} {
 		list := js.ListStreams(ctx)
 		for info := range list.Info() {
-			name := strings.ToLower(strings.TrimPrefix(info.Config.Name, bucket.Stream("")))
-			if !strings.HasPrefix(name, strings.ToLower(prefix)) || !info.Created.Before(before) {
+			if !b.isScratch(info) || !info.Created.Before(before) {
 				continue
 			}
 			if e := js.DeleteStream(ctx, info.Config.Name); !errors.Is(e, jetstream.ErrStreamNotFound) {
@@ -274,6 +277,16 @@ func (b *Bus) RemoveScratch(ctx context.Context, prefix string, before time.Time
 		err = errors.Join(err, list.Err())
 	}
 	return err
+}
+
+// isScratch reports whether a stream is one of [Bus.RebuildNames], and not of a linesman whose
+// prefix only begins so: its name has the time at which it was created, to within an hour.
+func (b *Bus) isScratch(info *jetstream.StreamInfo) bool {
+	name := strings.ToLower(strings.TrimPrefix(info.Config.Name, bucket.Stream("")))
+	rest, ok := strings.CutPrefix(name, strings.ToLower(b.rebuildPrefix()))
+	id, _, _ := strings.Cut(rest, "_")
+	nanoseconds, err := strconv.ParseInt(id, 36, 64)
+	return ok && err == nil && info.Created.Sub(time.Unix(0, nanoseconds)).Abs() < time.Hour
 }
 
 // removeStreams removes all streams under the bus's names.

@@ -232,7 +232,7 @@ func temporary(t *testing.T, b *bus.Bus) (names []string) {
 func TestStreamsOfAKilledRebuildAreRemovedOnALaterDay(t *testing.T) {
 	t.Parallel()
 	b, _ := interleaved(t)
-	if _, _, err := b.Scratch(t.Context(), bus.Names{Prefix: b.Prefix + "_rebuild_killed"}); err != nil {
+	if _, _, err := b.Scratch(t.Context(), b.RebuildNames(time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	made := temporary(t, b)
@@ -242,7 +242,7 @@ func TestStreamsOfAKilledRebuildAreRemovedOnALaterDay(t *testing.T) {
 	if left := temporary(t, b); len(left) == 0 || len(left) != len(made) { // of one that may be running
 		t.Errorf("left %q of %q", left, made)
 	}
-	if err := b.RemoveScratch(t.Context(), b.Prefix+"_rebuild_", time.Now().Add(time.Hour)); err != nil {
+	if err := b.RemoveScratch(t.Context(), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if left := temporary(t, b); len(left) > 0 {
@@ -250,6 +250,22 @@ func TestStreamsOfAKilledRebuildAreRemovedOnALaterDay(t *testing.T) {
 	}
 	if r, err := rebuild(t.Context(), newNormalizer(b), maxSuspects); err != nil || len(r.Differences) > 0 || r.Runs != 3 {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// The streams of a linesman whose prefix looks like that of a rebuild are not temporary.
+func TestStreamsOfAnotherPrefixAreNotRemoved(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	if _, _, err := b.Scratch(t.Context(), bus.Names{Prefix: b.Prefix + "_rebuild_test"}); err != nil {
+		t.Fatal(err)
+	}
+	made := temporary(t, b)
+	if err := b.RemoveScratch(t.Context(), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if left := temporary(t, b); len(left) == 0 || len(left) != len(made) {
+		t.Errorf("left %q of %q", left, made)
 	}
 }
 

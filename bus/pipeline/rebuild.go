@@ -65,11 +65,10 @@ func rebuild(ctx context.Context, n *Normalizer, limit int) (r Rebuilt, err erro
 	if err := b.Reached(ctx, state.LastSeq); err != nil {
 		return r, err
 	}
-	prefix := b.Prefix + "_rebuild_"
-	if err := b.RemoveScratch(ctx, prefix, time.Now().Add(-scratchAge)); err != nil {
+	if err := b.RemoveScratch(ctx, time.Now().Add(-scratchAge)); err != nil {
 		n.Log.Warn("temporary streams of an interrupted rebuild were not removed", zap.String("why", b.Explain(err)))
 	}
-	scratch, remove, err := b.Scratch(ctx, bus.Names{Prefix: prefix + bus.StreamID(time.Now())})
+	scratch, remove, err := b.Scratch(ctx, b.RebuildNames(time.Now()))
 	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx))) }()
 	if err != nil {
 		return r, err
