@@ -114,13 +114,7 @@ func ErrorMessageOf(message scan.Value) (e Event, head string) {
 	return e, head
 }
 
-// ToolEvent returns the event of a step of a tool call. Kind is ToolCall or
-// ToolResult.
-func ToolEvent(kind Kind, facet Facet) Event {
-	return Event{Kind: kind, Channel: &channelTool, Data: facet.appendJSON(make([]byte, 0, 352))}
-}
-
-// Tool adds the event of a step of a tool call, like [ToolEvent].
+// Tool adds the event of a step of a tool call. Kind is ToolCall or ToolResult.
 func (o *Out) Tool(kind Kind, facet *Facet) {
 	from := len(o.data)
 	o.data = appendHead(o.data, o.agent, kind)
