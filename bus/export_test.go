@@ -59,3 +59,9 @@ func (b *Bus) ReplacePublic(js jetstream.JetStream) { b.jsPub = js }
 func (l *RawLog) BurstMsg(entries []runs.Entry, i int, inbox string) *nats.Msg {
 	return l.burstMsg(entries, i, entries[i], inbox)
 }
+
+// Patience returns how many entries must directly follow each other before the next burst.
+func (l *RawLog) Patience() int { return l.patience }
+
+// SetPatience sets it, as bursts that failed do.
+func (l *RawLog) SetPatience(n int) { l.patience, l.window = n, -n }

@@ -17,10 +17,12 @@ import (
 const maxBurst = 256
 
 // While other runs write, a burst begins only after a number of entries of the run that
-// directly follow each other. Each burst that fails doubles that number.
+// directly follow each other. Each burst that fails doubles that number, and each complete one
+// of at least longBurst entries halves it: a slow server never gets one of maxBurst.
 const (
 	minPatience = 4
 	maxPatience = 512
+	longBurst   = 64
 )
 
 // AppendAll stores entries in order, as [RawLog.Append] does, but with several of them
@@ -56,7 +58,7 @@ func (l *RawLog) burst(ctx context.Context, entries []runs.Entry) int {
 	case err != nil:
 		l.patience = min(2*max(l.patience, minPatience), maxPatience)
 		l.window = -l.patience
-	case n == maxBurst:
+	case n >= longBurst:
 		l.patience /= 2
 	}
 	return n

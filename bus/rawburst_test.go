@@ -102,16 +102,34 @@ func openLog(t *testing.T, b *bus.Bus, run string) *bus.RawLog {
 func TestBacklogIsStoredInBursts(t *testing.T) {
 	t.Parallel()
 	s, op := serve(t)
-	l, out := openLog(t, bustest.Connect(t, s, embedded.WorkerUser), "a"), newSpool(300, 1000)
+	l, out := openLog(t, bustest.Connect(t, s, embedded.WorkerUser), "a"), newSpool(600, 1000)
 	if moved, err := out.write(t.Context(), l); err != nil || moved != 0 {
 		t.Fatalf("%d conflicts, %v", moved, err)
 	}
 	got, inBursts := stored(t, op, "a")
-	if got != out.output() || inBursts < 200 {
+	if got != out.output() || inBursts < 500 {
 		t.Errorf("%d of %d bytes, %d entries in bursts", len(got), len(out.output()), inBursts)
 	}
-	if m := l.Mark(); m.Seq != 300 || m.Out != int64(len(got)) || m.At == 0 {
+	if m := l.Mark(); m.Seq != 600 || m.Out != int64(len(got)) || m.At == 0 {
 		t.Errorf("mark %+v", m)
+	}
+}
+
+// On a slow server bursts stay shorter than the longest. A run that writes alone again needs
+// fewer entries before the next burst nevertheless.
+func TestBurstsThatAreNotTheLongestShortenTheWait(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	l, out := openLog(t, bustest.Connect(t, s, embedded.WorkerUser), "a"), newSpool(400, 100)
+	const most = 64 // entries at a time
+	l.SetPatience(32)
+	for entries := out.after(l.Mark()); len(entries) > 0; entries = entries[min(most, len(entries)):] {
+		if err := l.AppendAll(t.Context(), entries[:min(most, len(entries))]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := l.Patience(); got >= 32 {
+		t.Errorf("%d entries before a burst, want fewer than 32", got)
 	}
 }
 
