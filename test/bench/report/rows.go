@@ -136,7 +136,7 @@ var rows = []row{
 type benchmark struct{ name, pkg, times, quick string }
 
 var benchmarks = []benchmark{
-	{"Pipeline", "./bus/pipeline", "3x", "1x"},
+	{"Pipeline", "./bus/pipeline", "5x", "1x"},
 	{"FoldAgainstScan", "./agent/codex", "1s", "300ms"},
 	{"LineLength", "./normalizer", "5x", "2x"},
 	{"Status", "./responder/runtable", "1s", "300ms"},
