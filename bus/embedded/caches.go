@@ -86,7 +86,8 @@ func fullBlocks(account *server.Account) (full []reflect.Value) {
 			}
 			for i := blocks.Len() - 2; i >= 0; i-- {
 				// Only releaseFull changes it, so no lock is needed.
-				if expire := at[time.Duration](field(blocks.Index(i).Elem(), "cexp")); expire == nil || *expire == fullTime {
+				expire := at[time.Duration](field(reflect.Indirect(blocks.Index(i)), "cexp"))
+				if expire == nil || *expire == fullTime {
 					break // and those before
 				}
 				full = append(full, reflect.ValueOf(blocks.Index(i).Interface()))

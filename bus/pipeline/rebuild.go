@@ -26,7 +26,7 @@ type Rebuilt struct {
 	Partial     int      `json:"partial"`     // runs that RAW covers in part, not compared
 	Older       int      `json:"older"`       // compared, but an older linesman made the record, with less content
 	Events      int      `json:"events"`      // events that were compared
-	Differences []string `json:"differences"` // at most MaxDifferences sentences
+	Differences []string `json:"differences"` // at most 100 sentences
 }
 
 // maxDifferences is the maximum number of reported differences, at which a rebuild
