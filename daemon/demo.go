@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,16 @@ import (
 
 	"github.com/linesman/linesman/worker"
 )
+
+// demoRun is what the real Codex printed; see test/corpus/codex.
+//
+//go:embed demo/run.jsonl
+var demoRun string
+
+// DemoEnd is a format for the id of the run: what to try after the demonstration.
+//
+//go:embed demo/end.txt
+var DemoEnd string
 
 // Demo runs `linesman play` as an agent, and calls watch meanwhile, which returns at the end
 // of the run. It returns the id of the run.
@@ -38,9 +49,9 @@ func (d *Daemon) Demo(
 	return dir.Spec.Run, errors.Join(<-driven, err)
 }
 
-// Play prints lines at about the pace of an agent.
-func Play(ctx context.Context, lines string, w io.Writer) error {
-	for line := range strings.Lines(lines) {
+// Play prints the recorded run at about the pace of an agent.
+func Play(ctx context.Context, w io.Writer) error {
+	for line := range strings.Lines(demoRun) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

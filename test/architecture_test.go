@@ -68,6 +68,7 @@ var layers = map[string][]string{
 		"worker/launch"},
 	"doctor": {"agent", "api", "bus", "bus/embedded", "client", "config", "console", "local", "programs",
 		"runs", "worker"},
+	"command":              {"agents", "api", "client", "console", "local", "runs"},
 	"responder/httpserver": {"atomicfile", "filelock"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
@@ -80,7 +81,7 @@ var layers = map[string][]string{
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
-		"agents", "api", "bridge", "client", "config", "console", "daemon", "doctor", "local", "normalizer",
+		"agents", "api", "bridge", "client", "command", "config", "console", "daemon", "doctor", "local", "normalizer",
 		"programs", "responder/httpserver",
 		"runs", "worker",
 	},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
@@ -22,7 +23,8 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		all, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
 		if err != nil {
-			return noRequest(err, fmt.Errorf("no request %s waits for an answer from outside", console.Word(c.Request)))
+			none := fmt.Errorf("no request %s waits for an answer from outside", console.Word(c.Request))
+			return command.NoRequest(err, none)
 		}
 		for _, q := range all.Requests {
 			switch {
@@ -73,7 +75,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 			asked, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
 			var e *api.Error
 			if err != nil && (!errors.As(err, &e) || e.Code != api.NotFound) {
-				return explain(err, nil, "")
+				return command.Explain(err, nil, "")
 			}
 			if err := c.mixedUp(asked.Requests); err != nil {
 				return err
@@ -88,9 +90,10 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		switch {
 		case errors.As(err, &e) && e.Code == api.Ended:
 			state := console.Word(string(e.State))
-			return refused{fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e}
+			return command.Refuse(fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e)
 		case err != nil:
-			return noRequest(err, fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request)))
+			none := fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request))
+			return command.NoRequest(err, none)
 		case c.JSON:
 			return console.PrintJSON(a.stdout, done)
 		}

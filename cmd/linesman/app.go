@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
@@ -71,7 +72,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	a.dialer = &local.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
 
-	err := tellSignal(ctx, call.run(ctx, a))
+	err := command.TellSignal(ctx, call.run(ctx, a))
 	if call.json {
 		err = errors.Join(err, console.Refusal(stdout, err))
 	}
@@ -112,14 +113,14 @@ func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
 }
 
 // withRun calls do with a client and the id of the run that ref names, and explains its error.
-// Flags are as of [explain].
+// Flags are as of [command.Explain].
 func (a *app) withRun(
 	ctx context.Context, ref runRef, flags map[string]string, do func(l *client.Client, run string) error,
 ) error {
 	return a.ask(ctx, func(l *client.Client) error {
-		run, err := ref.id(ctx, l)
+		run, err := command.RunID(ctx, l, string(ref))
 		if err == nil {
-			err = explain(do(l, run), flags, run)
+			err = command.Explain(do(l, run), flags, run)
 		}
 		return err
 	})
@@ -152,8 +153,10 @@ func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
 	return daemon.Scrubbed(a.config, known.Backend)[0], nil
 }
 
-// record is an event as it is printed.
-type record = console.Record
+// printer returns a printer of what runs do.
+func (a *app) printer(asJSON bool) command.Printer {
+	return command.Printer{Out: a.stdout, Err: a.stderr, Getenv: a.getenv, JSON: asJSON}
+}
 
 // shown returns a renderer of what people see on out.
 func (a *app) shown(out io.Writer) *console.Renderer { return console.New(out, a.getenv) }

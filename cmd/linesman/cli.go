@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -38,46 +37,19 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		return call, errors.New("which command?")
 	}
 
-	// kong stops at the first mistake. Remove the argument that it names and parse
-	// again, to find the next one.
-	var mistakes []error
-	for {
-		// A parser keeps what it has parsed, so each attempt needs a new one.
-		k, err := newParser(&grammar{}, stdout, func(int) { call.helped = true })
-		if err != nil {
-			return call, err
-		}
-		kctx, err := k.Parse(args)
-		if call.helped {
-			return call, errors.Join(mistakes...)
-		}
-		if err == nil {
-			call.read(kctx)
-			if node := kctx.Selected(); node != nil {
-				if c, ok := node.Target.Addr().Interface().(checker); ok {
-					call.check = c.check
-				}
-			}
-			return call, errors.Join(mistakes...)
-		}
-		var trace *kong.ParseError
-		if !errors.As(err, &trace) {
-			return call, errors.Join(append(mistakes, err)...)
-		}
-		// Some are consequences of another mistake: an argument that was the value of
-		// an unknown flag, and a missing command.
-		follows := console.IsUnexpected(err) || strings.HasPrefix(err.Error(), "expected one of")
-		if len(mistakes) == 0 || !follows {
-			mistakes = append(mistakes, console.Closer(err))
-		}
-		rest := console.Without(args, k.Model, err)
-		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand &&
-			console.IsUnexpected(err) {
-			call.read(trace.Context)
-			return call, errors.Join(mistakes...)
-		}
-		args = rest
+	kctx, whole, err := console.Parse(args, func() (*kong.Kong, error) {
+		return newParser(&grammar{}, stdout, func(int) { call.helped = true })
+	}, &call.helped)
+	if call.helped {
+		return call, err
 	}
+	call.read(kctx)
+	if whole && kctx.Selected() != nil {
+		if c, ok := kctx.Selected().Target.Addr().Interface().(checker); ok {
+			call.check = c.check
+		}
+	}
+	return call, err
 }
 
 func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/console"
 )
 
@@ -51,7 +52,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 	if c.Since > 0 {
 		f.Since = time.Now().Add(-c.Since)
 	}
-	n, err := a.printer(l, c.JSON, nil)(ctx, f)
+	n, err := a.printer(c.JSON).Events(l, nil)(ctx, f)
 	if errors.Is(err, client.ErrUnreachable) {
 		err = exitWith(exitNATS, err)
 	}
@@ -66,7 +67,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil || known {
 			return err
 		}
-		return errNoRun(run)
+		return command.NoSuchRun(run)
 	})
 }
 
@@ -78,39 +79,10 @@ func (c *eventsCmd) run(ctx context.Context, a *app) (run string, err error) {
 		return run, nil
 	}
 	err = a.ask(ctx, func(l *client.Client) error {
-		run, err = c.Run_.id(ctx, l)
+		run, err = command.RunID(ctx, l, string(c.Run_))
 		return err
 	})
 	return run, err
-}
-
-// printer returns a function that prints the events of a filter, for people or as
-// JSON lines, until there are no more, and returns how many it printed. It calls
-// seen, which may be nil, with each event before it is printed.
-func (a *app) printer(
-	l *client.Client, asJSON bool, seen func(record),
-) func(context.Context, client.Filter) (int, error) {
-	on := a.shown(a.stdout)
-	each := func(e client.Event) error {
-		r := record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
-		if e.Kind == api.Completion {
-			r.Completion = e.Body
-		} else {
-			r.Event = e.Body
-		}
-		if seen != nil {
-			seen(r)
-		}
-		if asJSON {
-			return console.WriteJSON(a.stdout, r)
-		}
-		return on.Write(r)
-	}
-	return func(ctx context.Context, f client.Filter) (int, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		return console.Follow(ctx, on, l.Follow(ctx, f), each)
-	}
 }
 
 type waitCmd struct {
@@ -145,7 +117,7 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 	_ = line.Close()
 	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil && ctx.Err() == nil {
 		if now, err = l.Describe(ctx, run); err != nil {
-			err = explain(err, nil, run)
+			err = command.Explain(err, nil, run)
 			return exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
 		}
 	}
@@ -153,12 +125,12 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 	case ctx.Err() != nil:
 		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
 	case err != nil:
-		return explain(err, nil, run)
+		return command.Explain(err, nil, run)
 	}
 	if err := a.waited(ctx, l, now); err != nil {
 		return err
 	}
-	return completed(now.State)
+	return command.Completed(now.State)
 }
 
 // waited prints a run after a wait, if it has ended, its result.
@@ -176,7 +148,7 @@ func (a *app) waited(ctx context.Context, l *client.Client, run *api.Run) error 
 	}
 	r, err := l.Results(ctx, api.ResultsRequest{Run: run.ID})
 	if err != nil {
-		return explain(err, nil, run.ID)
+		return command.Explain(err, nil, run.ID)
 	}
 	a.seen(ctx, l, run.ID)
 	return a.shown(a.stdout).Result(r, console.ResultOptions{})

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"strings"
 	"syscall"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 )
@@ -14,11 +12,11 @@ import (
 // Exit codes. `run` ends with the agent's own code instead, and with the
 // second group if there was no agent.
 const (
-	exitDone   = 0 // done
-	exitFailed = 1 // failed, or a difference was found
-	exitUsage  = 2 // bad flags or settings; for run, too
-	exitNATS   = 3 // NATS is unreachable, or does not accept and store data
-	exitNoRun  = 4 // there is no such run
+	exitDone   = command.Done
+	exitFailed = command.Failed
+	exitUsage  = command.Usage // for run, too
+	exitNATS   = command.NATS
+	exitNoRun  = command.NoRun
 
 	exitBusy = local.ExitLocked // of `up --background` alone: another one holds the lock of the data directory
 
@@ -26,57 +24,14 @@ const (
 	exitLinesman      = 125 // linesman itself failed
 	exitNotExecutable = 126 // the command exists but cannot be executed
 	exitNotFound      = 127 // there is no such command
-	exitSignal        = 128 // plus N: signal N ended the agent
+	exitSignal        = command.Signal
 )
 
-// exitError ends the program with a code of its own. Without an error nothing
-// is printed: the code is sufficient, as for an agent that has failed.
-type exitError struct {
-	code int
-	err  error
-}
-
 // exitWith gives err, which may be nil, an exit code.
-func exitWith(code int, err error) error { return &exitError{code, err} }
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
+func exitWith(code int, err error) error { return command.Exit(code, err) }
 
 // exitCode is the program's exit code for what a command returned.
-func exitCode(err error) int {
-	var coded *exitError
-	switch {
-	case err == nil:
-		return exitDone
-	case errors.As(err, &coded):
-		return coded.code
-	case errors.Is(err, local.ErrSettings):
-		return exitUsage
-	case errors.Is(err, local.ErrUnavailable):
-		return exitNATS
-	default:
-		return exitFailed
-	}
-}
-
-// signalCode is the exit code for a signal that ended a command.
-func signalCode(by local.Signalled) int { return exitSignal + int(by) }
-
-// tellSignal adds the name and the exit code of the signal to the error of a command
-// whose context the signal has ended.
-func tellSignal(ctx context.Context, err error) error {
-	var by local.Signalled
-	if !errors.Is(err, context.Canceled) || !errors.As(context.Cause(ctx), &by) {
-		return err
-	}
-	return exitWith(signalCode(by), errors.New(strings.ReplaceAll(err.Error(), context.Canceled.Error(), by.Error())))
-}
+func exitCode(err error) int { return command.Code(err) }
 
 // endCode is the exit code for the end of an agent.
 func endCode(x runs.Exit) int {

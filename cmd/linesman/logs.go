@@ -15,6 +15,10 @@ type detailFlags struct {
 	Full  bool `help:"Print texts and outputs as far as they are kept, and all events."`
 }
 
+func (f detailFlags) options() console.TimelineOptions {
+	return console.TimelineOptions{Full: f.Full, Diffs: f.Diffs}
+}
+
 type logsCmd struct {
 	Run_   runRef `arg:"" name:"run" help:"${run}"`
 	Follow bool   `short:"f" help:"Also print what comes, until the run has ended."`
@@ -32,53 +36,12 @@ func (c *logsCmd) check(*app) error {
 
 func (c *logsCmd) Run(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
-		r, err := a.details(ctx, l, run, c.Last, c.Follow, c.detailFlags)
+		r, err := a.printer(a.json).Details(ctx, l, run, c.Last, c.Follow, c.options())
 		if err == nil && r.State.Final() && !a.json {
 			a.seen(ctx, l, run)
 		}
 		return err
 	})
-}
-
-// details prints the details of a run, and returns the run. With follow it waits for the end of the run.
-func (a *app) details(
-	ctx context.Context, l *client.Client, id string, last int, follow bool, f detailFlags,
-) (*api.Run, error) {
-	run, err := l.Describe(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	items := l.FollowDetail(ctx, id, "", last, follow)
-	if a.json {
-		for item, err := range items {
-			if err == nil {
-				err = console.PrintJSON(a.stdout, item)
-			}
-			if err != nil {
-				return run, err
-			}
-		}
-	} else {
-		t := console.NewTimeline(a.stdout, a.getenv, console.TimelineOptions{Full: f.Full, Diffs: f.Diffs})
-		if err := t.Status(run); err != nil {
-			return run, err
-		}
-		if _, err := t.Watch(ctx, items, states(l, run.ID)); err != nil {
-			return run, err
-		}
-	}
-	switch {
-	case ctx.Err() != nil && follow:
-		return run, exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", id))
-	case follow: // the record may follow the last item
-		return l.Wait(ctx, id, nil)
-	}
-	return run, nil
-}
-
-// states passes the states of a run, until it has ended.
-func states(l *client.Client, run string) func(context.Context, func(*api.Run)) {
-	return func(ctx context.Context, set func(*api.Run)) { _, _ = l.Wait(ctx, run, set) }
 }
 
 type attachCmd struct {
@@ -92,7 +55,7 @@ const attachItems = 10
 
 func (c *attachCmd) Run(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
-		r, err := a.details(ctx, l, run, attachItems, true, c.detailFlags)
+		r, err := a.printer(a.json).Details(ctx, l, run, attachItems, true, c.options())
 		if err != nil {
 			return err
 		}

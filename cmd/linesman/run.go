@@ -12,10 +12,10 @@ import (
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/command"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/local"
@@ -89,11 +89,14 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		if d != nil {
 			err = errors.Join(err, d.Remove())
 		}
-		return exitWith(signalCode(by), err)
+		return exitWith(command.SignalCode(by), err)
 	case err != nil:
 		return exitWith(failure(err), err)
 	}
-	exit, err := s.Attend(ctx, d, signals, c.printer(a, s, d.Spec))
+	exit, err := s.Attend(ctx, d, signals, a.printer(c.JSON).Attend(s.Client, api.Run{
+		Key: d.Spec.Run, ID: d.Spec.Run, Agent: d.Spec.Agent, State: runs.StateWorking, Title: d.Spec.Title,
+		WorkingDir: d.Spec.Dir, StartedAt: api.Time(d.Spec.Created), ActiveAt: api.Time(d.Spec.Created),
+	}, c.Command, c.detailed(a)))
 	if err != nil {
 		return exitWith(failure(err), err)
 	}
@@ -112,10 +115,10 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 
 // failure is the exit code for an error of linesman itself.
 func failure(err error) int {
-	var coded *exitError
+	code, given := command.CodeOf(err)
 	switch {
-	case errors.As(err, &coded):
-		return coded.code
+	case given:
+		return code
 	case errors.Is(err, worker.ErrKnown), errors.As(err, new(daemon.NotResumedError)):
 		return exitFailed
 	case errors.Is(err, local.ErrSettings):
@@ -142,7 +145,7 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 		d, err := s.Create(ctx, spec)
 		return s, d, err
 	}
-	task, err := c.Resume.id(ctx, s.Client())
+	task, err := command.RunID(ctx, s.Client(), string(c.Resume))
 	if err != nil {
 		return s, nil, err
 	}
@@ -152,44 +155,3 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 
 // detailed reports whether a person sees what the agent does, not the events.
 func (c *runCmd) detailed(a *app) bool { return !c.JSON && !c.Events && a.shown(a.stdout).Terminal() }
-
-// printer prints the events of the run, or what the agent does. Called again, it continues.
-func (c *runCmd) printer(a *app, s *daemon.Session, spec worker.Spec) func(context.Context) error {
-	f := client.Filter{Run: spec.Run, Agent: string(c.Agent), Follow: true}
-	wrong := console.Misread{Argv: c.Command, Agents: agents.Known}
-	advise := func(r record) {
-		if s := wrong.Advice(r); s != "" {
-			fmt.Fprintf(a.stderr, "linesman: %s\n", s)
-		}
-	}
-	print := a.printer(s.Client(), c.JSON, func(r record) {
-		f.After = r.Seq
-		advise(r)
-	})
-	events := func(ctx context.Context) error {
-		_, err := print(ctx, f)
-		return err
-	}
-	if !c.detailed(a) {
-		return events
-	}
-	t := console.NewTimeline(a.stdout, a.getenv, console.TimelineOptions{})
-	after := ""
-	return func(ctx context.Context) error {
-		l := s.Client()
-		_ = t.Status(&api.Run{
-			Key: spec.Run, ID: spec.Run, Agent: spec.Agent, State: runs.StateWorking, Title: spec.Title,
-			WorkingDir: spec.Dir, StartedAt: api.Time(spec.Created), ActiveAt: api.Time(spec.Created),
-		})
-		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, spec.Run, after), func(item api.DetailItem) {
-			after = item.Pos
-			if len(item.Event) > 0 && item.Kind != api.Completion {
-				advise(record{Agent: spec.Agent, Event: item.Event})
-			}
-		}), states(l, spec.Run))
-		if after == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
-			return events(ctx)
-		}
-		return err
-	}
-}

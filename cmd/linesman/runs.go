@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/runs"
 )
@@ -76,7 +77,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		q.Limit, q.Queue = c.Limit, c.Tasks
 		all, err := l.Overview(ctx, q)
 		if err != nil {
-			return explain(err, map[string]string{"limit": "--limit"}, "")
+			return command.Explain(err, map[string]string{"limit": "--limit"}, "")
 		}
 		return a.print(console.RunsJSON(all), func() error { return a.shown(a.stdout).Overview(all) })
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
@@ -67,7 +68,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 
 // untaken is the error of a submission.
 func untaken(err error) error {
-	said := explain(err, submitNames, "")
+	said := command.Explain(err, submitNames, "")
 	var e *api.Error
 	answered := errors.As(err, &e) && e.Err == nil
 	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {

@@ -79,22 +79,14 @@ func quiet(err error) error {
 	return err
 }
 
-// demoRun is what the real Codex printed; see test/corpus/codex.
-//
-//go:embed demo/run.jsonl
-var demoRun string
-
-//go:embed demo/end.txt
-var demoEnd string
-
 // demo plays the recorded run through the whole path, as an agent of its own.
 func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 	run, err := up.Demo(ctx, a.host(), func(ctx context.Context, s *daemon.Session, run string) error {
-		_, err := a.printer(s.Client(), false, nil)(ctx, client.Filter{Run: run, Follow: true})
+		_, err := a.printer(false).Events(s.Client(), nil)(ctx, client.Filter{Run: run, Follow: true})
 		return err
 	})
 	if err == nil && ctx.Err() == nil {
-		_, err = fmt.Fprintf(a.stdout, demoEnd, run)
+		_, err = fmt.Fprintf(a.stdout, daemon.DemoEnd, run)
 	}
 	return err
 }
@@ -102,4 +94,4 @@ func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 // playCmd prints the recorded run.
 type playCmd struct{}
 
-func (playCmd) Run(ctx context.Context, a *app) error { return daemon.Play(ctx, demoRun, a.stdout) }
+func (playCmd) Run(ctx context.Context, a *app) error { return daemon.Play(ctx, a.stdout) }

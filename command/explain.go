@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -13,39 +13,43 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// refused is a refusal of linesman in the words of the command line.
-type refused struct {
+// Refused is a refusal of linesman in the words of the command line.
+type Refused struct {
 	error
 	of *api.Error
 }
 
-func (r refused) Unwrap() []error { return []error{r.error, r.of} }
+// Refuse says a refusal in other words.
+func Refuse(said error, of *api.Error) error { return Refused{said, of} }
 
-// explain is the error of a request in the words of the command line, with its
+// Unwrap returns both forms.
+func (r Refused) Unwrap() []error { return []error{r.error, r.of} }
+
+// Explain is the error of a request in the words of the command line, with its
 // exit code. Flags are the flags for the fields of the request; run, if any, is
 // the run of the request.
-func explain(err error, flags map[string]string, run string) error {
+func Explain(err error, flags map[string]string, run string) error {
 	var e *api.Error
-	var coded *exitError
+	_, coded := CodeOf(err)
 	switch {
-	case errors.As(err, &coded) || !errors.As(err, &e):
+	case coded || !errors.As(err, &e):
 		return err
 	case e.Err != nil:
 		return unanswered(e)
 	case e.Code == api.NotFound && run != "":
-		return errNoRun(run)
+		return NoSuchRun(run)
 	}
-	says := func(code int, said error) error { return exitWith(code, refused{said, e}) }
+	says := func(code int, said error) error { return Exit(code, Refused{said, e}) }
 	switch e.Code {
 	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict:
 		if e.State != "" { // the command line is valid; the state of the run does not permit it
 			text, _, _ := strings.Cut(e.Message, ": it is ")
-			return says(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
+			return says(Failed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
 		}
 		if e.Code == api.Conflict && e.Issues != nil {
-			return says(exitUsage, console.Ambiguous(run, e))
+			return says(Usage, console.Ambiguous(run, e))
 		}
-		return says(exitUsage, console.Mistakes(e, flags))
+		return says(Usage, console.Mistakes(e, flags))
 	}
 	text := about(run, e.Message)
 	for _, more := range []string{e.Suggestion, e.WebURL} {
@@ -53,13 +57,12 @@ func explain(err error, flags map[string]string, run string) error {
 			text += ": " + console.Safe(more)
 		}
 	}
-	return says(exitFailed, errors.New(text))
+	return says(Failed, errors.New(text))
 }
 
-// id is the id of the run that ref names. One that is a whole id costs no request. A name that
+// RunID is the id of the run that an argument names. One that is a whole id costs no request. A name that
 // no run has may be the id of a run that is about to start, or that only a stream has.
-func (ref runRef) id(ctx context.Context, l *client.Client) (string, error) {
-	run := string(ref)
+func RunID(ctx context.Context, l *client.Client, run string) (string, error) {
 	if strings.HasPrefix(run, "T-") && len(run) >= len(runs.LocalID(0, 0)) {
 		return run, nil
 	}
@@ -68,15 +71,16 @@ func (ref runRef) id(ctx context.Context, l *client.Client) (string, error) {
 	switch {
 	case err == nil:
 		return found, nil
-	case !late && !api.Is(err, api.Conflict) && ref != "last" && runs.CheckID(run) == nil:
+	case !late && !api.Is(err, api.Conflict) && run != "last" && runs.CheckID(run) == nil:
 		return run, nil
 	}
-	return "", explain(err, map[string]string{api.FieldRef: "RUN"}, run)
+	return "", Explain(err, map[string]string{api.FieldRef: "RUN"}, run)
 }
 
-func errNoRun(run string) error {
+// NoSuchRun is the error of a command about a run that does not exist.
+func NoSuchRun(run string) error {
 	e := &api.Error{Code: api.NotFound, Message: "there is no run " + run, Run: run}
-	return exitWith(exitNoRun, refused{e, e})
+	return Exit(NoRun, Refused{e, e})
 }
 
 // unanswered is the error of a request that got no answer.
@@ -84,14 +88,14 @@ func unanswered(e *api.Error) error {
 	switch {
 	case errors.Is(e, client.ErrNoResponder):
 		const hint = "start `linesman up`, or `linesman responder` beside a server of its own"
-		return exitWith(exitNATS, fmt.Errorf("%w: %s", e, hint))
+		return Exit(NATS, fmt.Errorf("%w: %s", e, hint))
 	case errors.Is(e, context.DeadlineExceeded):
-		return exitWith(exitNATS, errors.New(e.Message+": see `linesman doctor`"))
+		return Exit(NATS, errors.New(e.Message+": see `linesman doctor`"))
 	case errors.Is(e, client.ErrDenied):
 		const user = "operator"
-		return exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", e, user, local.Permission(user)))
+		return Exit(NATS, fmt.Errorf("%w: use the keys of %s, %s", e, user, local.Permission(user)))
 	case errors.Is(e, client.ErrUnreachable):
-		return exitWith(exitNATS, e)
+		return Exit(NATS, e)
 	}
 	return e
 }
@@ -104,27 +108,27 @@ func about(run, text string) string {
 	return console.Safe(text)
 }
 
-// noRequest is the error of a command about a request that waits for an answer,
+// NoRequest is the error of a command about a request that waits for an answer,
 // and says what to do next if it was not found.
-func noRequest(err, none error) error {
+func NoRequest(err, none error) error {
 	var e *api.Error
 	switch {
 	case !errors.As(err, &e) || e.Err != nil:
-		return explain(err, nil, "")
+		return Explain(err, nil, "")
 	case e.Code == api.NotFound:
 		const hint = "linesman bridge list: lists those that wait, each by its run and its request id"
-		return exitWith(exitNoRun, refused{errors.Join(none, errors.New(hint)), e})
+		return Exit(NoRun, Refused{errors.Join(none, errors.New(hint)), e})
 	case e.Run != "":
-		return refused{fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error())), e}
+		return Refused{fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error())), e}
 	}
-	return refused{errors.New(console.Safe(e.Error())), e}
+	return Refused{errors.New(console.Safe(e.Error())), e}
 }
 
-// completed returns nil for the state of a completed run; for others an error with
+// Completed returns nil for the state of a completed run; for others an error with
 // an exit code and no text, because the result of the run has it.
-func completed(state runs.State) error {
+func Completed(state runs.State) error {
 	if state == runs.StateCompleted {
 		return nil
 	}
-	return exitWith(exitFailed, nil)
+	return Exit(Failed, nil)
 }
