@@ -1,0 +1,1 @@
+import{t as e}from"./app.js";function t({id:t}){return e(`main`,{class:`page`,children:e(`h1`,{children:[`Run `,t]})})}function n({left:t,right:n}){return e(`main`,{class:`page`,children:e(`h1`,{children:[t,` and `,n]})})}export{t as RunPage,n as SideBySide};
