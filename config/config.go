@@ -53,6 +53,9 @@ type Config struct {
 	// HTTP is the host:port of the HTTP server, for MCP and health checks; port 0
 	// selects a free port.
 	HTTP string
+	// MonitorHTTP is the host:port where a worker or a normalizer serves health checks and
+	// metrics, without a token. Empty: it does not.
+	MonitorHTTP string
 	// LostAfter is the maximum time without a heartbeat before a worker counts as
 	// lost.
 	LostAfter time.Duration

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"net"
@@ -45,6 +46,11 @@ func (c *Config) settings() []Setting {
 			Help: "Address of the embedded server. Port 0 selects a free port."},
 		{Key: "http", target: &c.HTTP, check: listenAddress(&c.HTTP),
 			Help: "Address of the HTTP server, for MCP and health checks. Port 0 selects a free port."},
+		{Key: "monitor_http", target: &c.MonitorHTTP, check: must(func() bool {
+			return c.MonitorHTTP == "" || isListenAddress(c.MonitorHTTP)
+		}, noListenAddress),
+			Help: "Address where a worker or a normalizer serves /healthz, /readyz and /metrics, without a token. Port 0 " +
+				"selects a free port. Empty: none."},
 		{Key: "lost_after", target: &c.LostAfter, check: positive(&c.LostAfter),
 			Help: "Time without a heartbeat after which a worker counts as lost."},
 		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),
@@ -174,10 +180,22 @@ func serverURLs(v *string) func() string {
 }
 
 func listenAddress(v *string) func() string {
-	return must(func() bool {
-		_, port, err := net.SplitHostPort(*v)
-		return err == nil && isPort(port)
-	}, "must be host:port with a port from 0 to 65535")
+	return must(func() bool { return isListenAddress(*v) }, noListenAddress)
+}
+
+const noListenAddress = "must be host:port with a port from 0 to 65535"
+
+func isListenAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	return err == nil && isPort(port)
+}
+
+// CheckListen reports text that is no address to listen on: HOST:PORT.
+func CheckListen(text string) error {
+	if !isListenAddress(text) {
+		return fmt.Errorf("%s, got %q", noListenAddress, text)
+	}
+	return nil
 }
 
 func isPort(s string) bool {

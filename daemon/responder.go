@@ -72,7 +72,8 @@ func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	}
 	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
-		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
+		Ready:   func(ctx context.Context) error { return r.service.Load().ready(ctx) },
+		Metrics: c.metrics(),
 	})
 	if err != nil {
 		return nil, err

@@ -82,6 +82,17 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 	}
 }
 
+// Adopted reports whether Adopt has found the runs of the data directory: Serve takes no
+// task before that.
+func (w *Worker) Adopted() bool {
+	select {
+	case <-w.adopted:
+		return true
+	default:
+		return false
+	}
+}
+
 // retryTask is the redelivery delay of a task that could not be taken.
 const retryTask = 5 * time.Second
 

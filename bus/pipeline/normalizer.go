@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -54,12 +55,27 @@ type Normalizer struct {
 	// times that.
 	CutEvery time.Duration
 
+	state atomic.Int32 // a State
+
 	die       func(next uint64) bool // tests: stop before
 	hold      int                    // bytes; 0: holdBytes
 	stall     time.Duration          // see [reader.Background]
 	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
 	maxStored int                    // tests: the same for their records, bytes
 }
+
+// State is what a normalizer does.
+type State int32
+
+// The states.
+const (
+	Waiting  State = iota // for the server, or for the lease, which another one may hold
+	Starting              // it has the lease, and determines where to resume
+	Active                // it reads RAW
+)
+
+// State returns what the normalizer does.
+func (n *Normalizer) State() State { return State(n.state.Load()) }
 
 var errDied = errors.New("interrupted by a test")
 
@@ -106,6 +122,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 // next term completes what was left.
 func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
 	work := func(ctx context.Context) error {
+		n.state.Store(int32(Starting))
+		defer n.state.Store(int32(Waiting))
 		s, err := n.open(ctx, log)
 		if err != nil {
 			return err
@@ -221,6 +239,7 @@ func (s *session) work(ctx context.Context) error {
 		consumer.Stop()
 	}()
 
+	s.state.Store(int32(Active))
 	every := cmp.Or(s.CutEvery, time.Second)
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()

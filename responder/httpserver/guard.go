@@ -37,12 +37,22 @@ func (s *Server) handler() http.Handler {
 		case "/readyz":
 			s.readyz(w, r)
 			return
+		case "/metrics":
+			if s.config.Metrics != nil {
+				s.metrics(w, r)
+				return
+			}
 		case "/": // it lists the server's patterns
-			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+			if !s.held.Load() && !s.config.Monitor && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 				r.Header.Get("Authorization") == "" {
 				s.front(w)
 				return
 			}
+		}
+		if s.config.Monitor {
+			closeAfter(w, r)
+			refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+			return
 		}
 		if s.held.Load() {
 			closeAfter(w, r)
@@ -55,9 +65,7 @@ func (s *Server) handler() http.Handler {
 		}
 		who := s.authenticate(r)
 		if who.scopes == 0 {
-			closeAfter(w, r)
-			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
-			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+			unauthorized(w, r)
 			return
 		}
 		defer busy(r.Context())()
@@ -71,13 +79,48 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if needed := s.needs[pattern]; needed&^who.scopes != 0 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
-				strings.Join(needed.Names(), " ")+`"`)
-			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, who.scopes))
+			forbidden(w, needed, who.scopes)
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	})
+}
+
+// unauthorized refuses a request without a valid token.
+func unauthorized(w http.ResponseWriter, r *http.Request) {
+	closeAfter(w, r)
+	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
+	refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+}
+
+// forbidden refuses a request whose token lacks scopes.
+func forbidden(w http.ResponseWriter, needed, there Scopes) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
+		strings.Join(needed.Names(), " ")+`"`)
+	refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
+}
+
+// metrics answers /metrics, which does not wait for NATS.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if !s.config.Monitor {
+		who := s.authenticate(r)
+		switch {
+		case who.scopes == 0:
+			unauthorized(w, r)
+			return
+		case who.scopes&Metrics == 0:
+			forbidden(w, Metrics, who.scopes)
+			return
+		}
+		defer busy(r.Context())()
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		closeAfter(w, r)
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		return
+	}
+	s.config.Metrics.ServeHTTP(w, r)
 }
 
 // defaultHeaders are the headers of every response. A handler may override
@@ -154,7 +197,7 @@ func (s *Server) authenticate(r *http.Request) caller {
 	}
 	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	if subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 {
-		return caller{scopes: All}
+		return caller{scopes: All | Metrics}
 	}
 	return s.tokens.of(got)
 }
@@ -169,7 +212,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	line(w, http.StatusOK, "ok")
+	role := "ok"
+	if s.config.Role != nil {
+		role = s.config.Role()
+	}
+	line(w, http.StatusOK, role)
 }
 
 // climbs reports whether a path has a segment "..".

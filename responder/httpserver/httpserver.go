@@ -3,12 +3,13 @@
 // with scopes; on loopback, Host and Origin must be this machine), the limit of
 // connections, the health checks, and the shutdown.
 //
-//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
+//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers; of a monitor /metrics
 //	                                  ├──▶ public handlers
 //	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
 //
 // The one rule: without a token only the two health checks, the page at / and public
-// handlers are reachable, and any other handler needs a token with all its scopes.
+// handlers are reachable, and any other handler needs a token with all its scopes. A monitor,
+// which is the HTTP server of a role without surfaces, has no other handler than /metrics.
 package httpserver
 
 import (
@@ -72,6 +73,17 @@ type Config struct {
 	// return then.
 	Ready func(context.Context) error
 
+	// Role returns what the role does at present, for the 200 of /readyz: "active". nil: it
+	// is "ok". It is as public as Ready.
+	Role func() string
+
+	// Metrics answers GET /metrics, for tokens with the scope metrics; nil: nothing does.
+	Metrics http.Handler
+
+	// Monitor serves the health checks and Metrics only, for everyone who reaches the
+	// address, without a token.
+	Monitor bool
+
 	Log *zap.Logger // nil: no log
 }
 
@@ -101,18 +113,22 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		err = fmt.Errorf("listen: must be host:port, got %q", c.Listen)
 	}
-	if len(c.Token) < minToken {
+	if len(c.Token) < minToken && !c.Monitor {
 		err = errors.Join(err, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
 	}
 	if err != nil {
 		return nil, err
 	}
 	log := cmp.Or(c.Log, zap.NewNop()).Named("web")
+	needs := map[string]Scopes{}
+	if c.Metrics != nil {
+		needs["GET /metrics"] = Metrics
+	}
 	return &Server{
 		config:   c,
 		token:    sha256.Sum256([]byte(c.Token)),
 		tokens:   &tokens{path: c.Tokens, log: log},
-		needs:    map[string]Scopes{},
+		needs:    needs,
 		loopback: isLoopback(host),
 		log:      log,
 		mux:      http.NewServeMux(),
