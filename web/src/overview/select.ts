@@ -5,7 +5,7 @@
 // these. Quotes keep spaces; a minus before a word excludes. Case does not matter.
 
 import type { Run } from '../lib/api';
-import { agentName, ended, lost, ms, phase, stateName } from '../lib/format';
+import { agentName, elapsed, ended, lost, phase, stateName } from '../lib/format';
 
 export const filters = ['all', 'needs', 'running', 'queued', 'new', 'failed', 'lost'] as const;
 export type Filter = (typeof filters)[number];
@@ -84,50 +84,41 @@ function holds(run: Run, { field, text, not }: Term): boolean {
   return found !== not;
 }
 
-type Order = (a: Run, b: Run) => number;
+// What a list is sorted by: a key of each run, and whether the largest comes first. Times are compared
+// as text: all have one form.
+interface Order { key: (run: Run) => string | number; descending?: boolean }
 
-const entered = (run: Run): number => ms(run.queuedAt ?? run.startedAt);
-const byText = (of: (run: Run) => string): Order => (a, b) => {
-  const x = of(a);
-  const y = of(b);
-  return x === y ? 0 : !x ? 1 : !y ? -1 : x < y ? -1 : 1; // those without one last
-};
-const latest: Order = (a, b) => entered(b) - entered(a);
-const lastEnded: Order = (a, b) => ms(b.endedAt ?? b.activeAt) - ms(a.endedAt ?? a.activeAt);
+const entered = (run: Run): string => run.queuedAt ?? run.startedAt ?? '';
+const started: Order = { key: entered, descending: true };
+const endedLast: Order = { key: (run) => run.endedAt ?? run.activeAt ?? '', descending: true };
+const text = (of: (run: Run) => string | undefined): Order => ({ key: (run) => of(run)?.toLowerCase() || '\uffff' }); // those without one last
 
 const inSection: Record<Section, Order> = {
-  needs: (a, b) => ms(a.doing?.since ?? a.activeAt) - ms(b.doing?.since ?? b.activeAt), // those that have waited longest first
-  lost: latest,
-  running: (a, b) => ms(b.startedAt) - ms(a.startedAt),
-  queued: (a, b) => (a.position ?? 0) - (b.position ?? 0) || entered(a) - entered(b),
-  new: lastEnded,
-  earlier: lastEnded,
+  needs: { key: (run) => run.doing?.since ?? run.activeAt ?? '' }, // those that have waited longest first
+  lost: started,
+  running: { key: (run) => run.startedAt ?? '', descending: true },
+  queued: { key: (run) => String(run.position ?? 0).padStart(6, '0') + entered(run) },
+  new: endedLast,
+  earlier: endedLast,
 };
 
 const bySort: Record<Exclude<Sort, 'need'>, (now: number) => Order> = {
-  started: () => latest,
-  active: () => (a, b) => ms(b.activeAt ?? b.startedAt ?? b.queuedAt) - ms(a.activeAt ?? a.startedAt ?? a.queuedAt),
-  elapsed: (now) => {
-    const took = (run: Run): number => (run.startedAt ? (ended(run) ? ms(run.endedAt) || ms(run.activeAt) : now) - ms(run.startedAt) : -1);
-    return (a, b) => took(b) - took(a);
-  },
-  tokens: () => {
-    const sum = (run: Run): number => (run.tokens ? run.tokens.input + run.tokens.output : -1);
-    return (a, b) => sum(b) - sum(a);
-  },
-  state: () => {
-    const rank = new Map(sections.map((s, i) => [s as string, i]));
-    return (a, b) => rank.get(sectionOf(a))! - rank.get(sectionOf(b))! || byText((r) => r.state)(a, b);
-  },
-  title: () => byText((run) => (run.title ?? '').toLowerCase()),
-  directory: () => byText((run) => run.workingDir ?? ''),
-  agent: () => byText((run) => run.agent),
+  started: () => started,
+  active: () => ({ key: (run) => run.endedAt ?? run.activeAt ?? entered(run), descending: true }),
+  elapsed: (now) => ({ key: (run) => elapsed(run, now) ?? -1, descending: true }),
+  tokens: () => ({ key: (run) => (run.tokens ? run.tokens.input + run.tokens.output : -1), descending: true }),
+  state: () => ({ key: (run) => sections.indexOf(sectionOf(run)) + run.state }),
+  title: () => text((run) => run.title),
+  directory: () => text((run) => run.workingDir),
+  agent: () => text((run) => agentName(run.agent)),
 };
 
-/** Sorts in place; runs that are equal in this order are in that of their ids, so that it is always the same. */
-function sort(runs: Run[], order: Order, reverse: boolean): Run[] {
-  const sign = reverse ? -1 : 1;
-  return runs.sort((a, b) => sign * order(a, b) || (a.run < b.run ? 1 : -1));
+/** Runs that are equal in an order are in that of their ids, the newest first, so that it is always the same. */
+function sort(runs: Run[], { key, descending = false }: Order, reverse: boolean): Run[] {
+  const sign = descending !== reverse ? -1 : 1;
+  const keyed = runs.map((run) => ({ key: key(run), run }));
+  keyed.sort((a, b) => (a.key === b.key ? (a.run.run < b.run.run ? 1 : -1) : a.key < b.key ? -sign : sign));
+  return keyed.map((each) => each.run);
 }
 
 export function select(all: Iterable<Run>, { filter, search, sort: by, reverse }: Selection, now: number): View {
