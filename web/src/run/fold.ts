@@ -1,160 +1,7 @@
-import type { Detail, Envelope, FileChange, Item, PlanStep, ToolFacet, Tokens } from './items';
-import { noTokens, plain, tokensOf } from './items';
+import { type Detail, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens, tokensOf } from './items';
+import type { Base, CallRow, EndRow, Row, Summary, TextRow, TurnRow } from './rows';
 
-// The fold makes rows of items: pure, one item at a time, in order. A row may change later
-// (a call ends, a text gets longer): then its `rev` does.
-
-interface Base {
-  /** Unique in a timeline. */
-  key: string;
-  /** Position for links, "" if the row has none. */
-  at: string;
-  time: number;
-  rev: number;
-  /** 0: of the agent, 1: of its sub-agent, and so on. */
-  depth: number;
-}
-
-export interface TurnRow extends Base {
-  kind: 'turn';
-  n: number;
-  /** opencode prints steps of a turn, and no turns. */
-  label: 'Turn' | 'Step';
-  end: number;
-  state: 'running' | 'completed' | 'failed' | 'aborted' | 'unknown';
-  tokens: Tokens | null;
-  calls: number;
-  errors: number;
-}
-
-export interface TextRow extends Base {
-  kind: 'text';
-  channel: 'assistant' | 'reasoning' | 'subagent';
-  parts: string[];
-  length: number;
-}
-
-/** The calls that ran at the same time. Their bars share a time axis. */
-export interface Group {
-  start: number;
-  end: number;
-  members: CallRow[];
-}
-
-export interface CallRow extends Base {
-  kind: 'call';
-  id: string;
-  /** Name of the tool, or the kind of the item. */
-  name: string;
-  item: string;
-  /** 0 if the call began before the rows that are loaded, or prints no start. */
-  start: number;
-  /** 0 while it runs. */
-  end: number;
-  status: 'running' | 'completed' | 'failed' | 'unfinished' | 'unknown';
-  exit: number | null;
-  bytes: { stdout: number; stderr: number; diff: number; result: number };
-  detail: Detail | null;
-  agent: boolean;
-  test: boolean;
-  /** The call of the sub-agent that made this call, if only one works. */
-  parent: string | null;
-  group: Group;
-  lane: number;
-}
-
-export interface PlanRow extends Base {
-  kind: 'plan';
-  /** null without the right to read it. */
-  steps: PlanStep[] | null;
-  more: number;
-}
-
-export interface PromptRow extends Base {
-  kind: 'prompt';
-  text: Detail['prompt'];
-}
-
-export interface ErrorRow extends Base {
-  kind: 'error';
-  message: string;
-  /** How often it came in sequence. */
-  times: number;
-  /** The agent tries again. */
-  retry: boolean;
-}
-
-export interface NoteRow extends Base {
-  kind: 'note';
-  message: string;
-  detail: Detail['text'] | null;
-  /** Of interest to few: hidden unless asked for. */
-  quiet: boolean;
-}
-
-export interface EndRow extends Base {
-  kind: 'end';
-  success: boolean | null;
-  code: number | null;
-  signal: number | null;
-  error: string;
-  /** The last message, if it is not the text above. */
-  finalText: string;
-  detail: Detail | null;
-}
-
-export interface GapRow extends Base {
-  kind: 'gap';
-  /** The first of the collapsed chunks, and the one after the last. */
-  from: number;
-  to: number;
-  count: number;
-}
-
-export type Row = TurnRow | TextRow | CallRow | PlanRow | PromptRow | ErrorRow | NoteRow | EndRow | GapRow;
-
-/** A file that the run changed, over all of its calls. */
-export interface ChangedFile {
-  path: string;
-  kind: FileChange['kind'];
-  added: number;
-  removed: number;
-  edits: number;
-  /** Position of the last change. */
-  at: string;
-}
-
-export interface TestRun {
-  command: string;
-  ok: boolean;
-  at: string;
-}
-
-/** What is known of the whole run, also of items that are no longer loaded. */
-export interface Summary {
-  items: number;
-  turns: number;
-  calls: number;
-  failedCalls: number;
-  texts: number;
-  errors: number;
-  tokens: Tokens;
-  costUsd: number;
-  files: Map<string, ChangedFile>;
-  moreFiles: number;
-  tests: TestRun[];
-  plan: { steps: PlanStep[]; more: number } | null;
-  firstTime: number;
-  lastTime: number;
-  end: EndRow | null;
-}
-
-export function newSummary(): Summary {
-  return {
-    items: 0, turns: 0, calls: 0, failedCalls: 0, texts: 0, errors: 0, tokens: { ...noTokens }, costUsd: 0,
-    files: new Map(), moreFiles: 0, tests: [], plan: null, firstTime: 0, lastTime: 0, end: null,
-  };
-}
+// The fold makes rows of items: pure, one item at a time, in order.
 
 interface Call {
   id: string;
@@ -174,22 +21,24 @@ export interface State {
   since: number;
   label: TurnRow['label'];
   usage: Tokens; // of the thread so far, for agents that print totals
-  calls: Call[]; // the running ones and the last ended ones, oldest first
+  calls: Call[]; // the running ones, oldest first
+  done: Map<string, Call>; // the last ended ones: a call may have a second result
   direct: boolean; // nothing but calls since a sub-agent began
   plan: string;
 }
 
 export function newState(base: Tokens = noTokens): State {
-  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], direct: false, plan: '' };
+  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], done: new Map(), direct: false, plan: '' };
 }
 
 export function cloneState(s: State): State {
-  return { ...s, usage: { ...s.usage }, calls: s.calls.map((c) => ({ ...c, row: null })) };
+  const copy = (c: Call): Call => ({ ...c, row: null });
+  return { ...s, usage: { ...s.usage }, calls: s.calls.map(copy), done: new Map([...s.done].map(([id, c]) => [id, copy(c)])) };
 }
 
 export const maxFiles = 500; // of a summary
 const maxTests = 200;
-const maxCalls = 128; // that a state knows
+const maxCalls = 64; // running ones, and ended ones, that a state knows
 const maxGroup = 64;
 const maxText = 512 * 1024; // characters of a row; the next part is in a row of its own
 const pieceBytes = 65536; // events contain longer texts in pieces of about this size
@@ -390,7 +239,7 @@ export class Fold {
     const e = item.event;
     const success = e?.status?.success ?? null;
     for (const c of this.state.calls) {
-      if (c.ended || !c.row) continue;
+      if (!c.row) continue;
       c.row.status = 'unfinished';
       c.row.rev++;
     }
@@ -418,7 +267,7 @@ export class Fold {
   // Calls.
 
   private agents(): Call[] {
-    return this.state.calls.filter((c) => c.agent && !c.ended);
+    return this.state.calls.filter((c) => c.agent);
   }
 
   /** How deep an item is: events do not name the sub-agent, so it is one that works now. */
@@ -442,9 +291,7 @@ export class Fold {
   }
 
   private known(id: string): Call | undefined {
-    const calls = this.state.calls;
-    for (let i = calls.length - 1; i >= 0; i--) if (calls[i]?.id === id) return calls[i];
-    return undefined;
+    return this.state.calls.findLast((c) => c.id === id) ?? this.state.done.get(id);
   }
 
   private start(item: Item, f: ToolFacet, id: string): void {
@@ -479,7 +326,7 @@ export class Fold {
 
   /** Puts a row into the group of calls that run beside it. */
   private join(row: CallRow, depth: number): void {
-    const beside = this.state.calls.filter((c) => !c.ended && c.row && c.depth === depth).map((c) => c.row!);
+    const beside = this.state.calls.filter((c) => c.row && c.depth === depth).map((c) => c.row!);
     const last = beside[beside.length - 1];
     if (!last || last.group.members.length >= maxGroup) return;
     row.group = last.group;
@@ -491,11 +338,16 @@ export class Fold {
   }
 
   private remember(call: Call): void {
-    const calls = this.state.calls;
-    calls.push(call);
-    if (calls.length <= maxCalls) return;
-    const ended = calls.findIndex((c) => c.ended);
-    calls.splice(Math.max(ended, 0), 1);
+    const { calls, done } = this.state;
+    if (!call.ended) {
+      calls.push(call);
+      if (calls.length > maxCalls) calls.shift();
+      return;
+    }
+    const at = calls.indexOf(call);
+    if (at >= 0) calls.splice(at, 1);
+    done.set(call.id, call);
+    if (done.size > maxCalls) done.delete(done.keys().next().value!);
   }
 
   private update(call: Call, item: Item, f: ToolFacet): void {
@@ -523,8 +375,9 @@ export class Fold {
     }
     const first = !known?.ended;
     if (known) {
-      known.ended = true;
       known.row ??= row;
+      known.ended = true;
+      this.remember(known);
     }
     finish(row, item, f);
     if (this.sum) this.count(this.sum, row, item, first);

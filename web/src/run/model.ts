@@ -1,6 +1,6 @@
-import type { Row, State, Summary } from './fold';
-import { cloneState, Fold, newState, newSummary } from './fold';
+import { cloneState, Fold, newState, type State } from './fold';
 import type { Item, Tokens } from './items';
+import { newSummary, type Row, type Summary } from './rows';
 
 /** Items of a chunk, and their memory: what is collapsed and loaded again together. */
 export const chunkItems = 1000;
@@ -118,7 +118,6 @@ export class Timeline {
     chunk.weight += item.weight;
     this.loaded++;
     this.weight += item.weight;
-    this.cache = this.onlyTail() ? this.cache : null;
   }
 
   private insert(item: Item): void {
@@ -148,6 +147,22 @@ export class Timeline {
     return { after: chunk.after, last: chunk.last, count: chunk.count };
   }
 
+  /** Collapses a chunk again that could not be loaded. */
+  shut(index: number): void {
+    const chunk = this.chunks[index];
+    if (!chunk?.items || index === this.chunks.length - 1) return;
+    this.drop(chunk);
+    this.dirty = true;
+    this.version++;
+  }
+
+  private drop(chunk: Chunk): void {
+    this.loaded -= chunk.items!.length;
+    this.weight -= chunk.weight;
+    chunk.items = null;
+    chunk.weight = 0;
+  }
+
   /** Returns the chunk that contains a line of the output, or -1. */
   chunkOfLine(line: number): number {
     return search(this.chunks, (c) => c.line > line) - 1;
@@ -174,38 +189,22 @@ export class Timeline {
     others.sort((a, b) => b.far - a.far);
     for (const { c } of others) {
       if (this.loaded <= maxItems - chunkItems && this.weight <= maxWeight - chunkWeight) break;
-      this.loaded -= c.items!.length;
-      this.weight -= c.weight;
-      c.items = null;
-      c.weight = 0;
+      this.drop(c);
     }
     this.dirty = true;
     this.version++;
   }
 
-  /** Nothing is collapsed. */
-  private onlyTail(): boolean {
-    return this.cache === this.tail.rows;
-  }
-
-  /** The rows, and for each collapsed range one of the kind "gap". Do not change them. */
+  /** The rows, and for each collapsed range one of the kind "gap". New ones are added to the list. Do not change it. */
   rows(): Row[] {
-    if (this.dirty) this.rebuild();
-    this.cache ??= this.compose();
-    return this.cache;
+    if (this.dirty || !this.cache) this.rebuild();
+    const { cache, tail } = this;
+    if (cache === tail.rows) return cache;
+    while (this.shown < tail.rows.length) cache!.push(tail.rows[this.shown++]!);
+    return cache!;
   }
 
-  private regions: { from: number; to: number; fold: Fold | null }[] = [];
-
-  private compose(): Row[] {
-    if (this.regions.length === 0 || (this.regions.length === 1 && this.regions[0]!.fold === this.tail)) return this.tail.rows;
-    const rows: Row[] = [];
-    for (const r of this.regions) {
-      if (r.fold) for (const row of r.fold.rows) rows.push(row);
-      else rows.push(this.gap(r.from, r.to));
-    }
-    return rows;
-  }
+  private shown = 0; // rows of the tail that are in the cache
 
   private gap(from: number, to: number): Row {
     let count = 0;
@@ -213,22 +212,24 @@ export class Timeline {
     return { kind: 'gap', key: `g${from}`, at: '', time: 0, rev: count, depth: 0, from, to, count };
   }
 
-  /** Folds all loaded chunks again, each region from the state before it. */
+  /** Folds all loaded chunks again, each range of them from the state before it. */
   private rebuild(): void {
     this.dirty = false;
-    this.cache = null;
     this.split();
     const whole = this.chunks.every((c) => c.items !== null);
     if (whole) this.sum = newSummary();
-    this.regions = [];
+    const rows: Row[] = [];
     let i = 0;
     while (i < this.chunks.length) {
       const from = i;
-      const open = this.chunks[i]!.items !== null;
-      while (i < this.chunks.length && (this.chunks[i]!.items !== null) === open) i++;
-      this.regions.push({ from, to: i, fold: open ? this.refold(from, i, whole ? this.sum : null) : null });
+      const loaded = this.chunks[i]!.items !== null;
+      while (i < this.chunks.length && (this.chunks[i]!.items !== null) === loaded) i++;
+      if (!loaded) rows.push(this.gap(from, i));
+      else for (const row of this.refold(from, i, whole ? this.sum : null).rows) rows.push(row);
     }
     this.tail.sum = this.sum;
+    this.cache = whole ? this.tail.rows : rows;
+    this.shown = this.tail.rows.length;
   }
 
   private refold(from: number, to: number, sum: Summary | null): Fold {
