@@ -36,7 +36,11 @@ func SignInLink(ctx context.Context, c Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	token, err := httpserver.TokenFile(tokenFile(c.Settings))
+	file := tokenFile(c.Settings)
+	if _, err := os.Stat(file); err != nil { // else it would be created
+		return "", fmt.Errorf("page: no linesman has served HTTP on this data directory yet: %w", err)
+	}
+	token, err := httpserver.TokenFile(file)
 	if err != nil {
 		return "", err
 	}
