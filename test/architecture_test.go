@@ -70,6 +70,7 @@ var layers = map[string][]string{
 		"runs", "worker"},
 	"command":              {"agents", "api", "client", "console", "local", "runs"},
 	"responder/httpserver": {"atomicfile", "filelock"},
+	"web":                  {},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
 		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
@@ -77,7 +78,7 @@ var layers = map[string][]string{
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
-		"responder/v36", "responder/httpserver", "runs", "worker", "worker/launch",
+		"responder/v36", "responder/httpserver", "runs", "web", "worker", "worker/launch",
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {

@@ -47,6 +47,7 @@ type grammar struct {
 	Normalizer normalizerCmd `cmd:"" logs:"" help:"Run the normalizer of a NATS cluster, or its standby."`
 	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
+	Page       pageCmd       `cmd:"" help:"Print a link that signs a browser in to the page."`
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
