@@ -1,0 +1,85 @@
+package top
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/linesman/linesman/console"
+)
+
+// column is a column of the list. The first ones of [columns] are there on every terminal;
+// each further one if it fits, with room for its widest text.
+type column struct {
+	title    string
+	rank     int // the smaller, the narrower a terminal that has it
+	min, max int // columns of the terminal
+	text     func(c console.Cells) string
+}
+
+// columns in the order of the screen.
+var columns = []column{
+	{"STATE", 0, 9, 9, func(c console.Cells) string { return c.State }},
+	{"TIME", 3, 7, 7, func(c console.Cells) string { return c.Time }},
+	{"AGENT", 4, 8, 8, func(c console.Cells) string { return agentName(c.Agent) }},
+	{"TITLE", 1, 20, 60, func(c console.Cells) string { return c.Title }},
+	{"ACTIVITY", 2, 14, 52, doing},
+	{"PLAN", 6, 5, 5, func(c console.Cells) string { return c.Plan }},
+	{"TOKENS", 5, 9, 11, func(c console.Cells) string { return c.Tokens }},
+	{"DIRECTORY", 7, 14, 32, func(c console.Cells) string { return c.Dir }},
+	{"RUN", 8, 23, 23, func(c console.Cells) string { return c.ID }},
+	{"LABELS", 9, 14, 40, func(c console.Cells) string { return c.Labels }},
+	{"MODEL", 10, 14, 20, func(c console.Cells) string { return c.Model }},
+}
+
+func agentName(kind string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(kind, "_code"), "_cli")
+}
+
+// doing is what a run does, or how it ended and how long ago.
+func doing(c console.Cells) string {
+	switch {
+	case c.Ended == "":
+		return c.Doing
+	case c.Doing == "":
+		return c.Ended
+	}
+	return c.Doing + ", " + c.Ended
+}
+
+// cell is a column on the screen.
+type cell struct {
+	column
+	width int
+}
+
+const columnGap = 2
+
+// layout selects the columns for a number of columns of the terminal, and gives the free room to
+// those that can use it, the most important first.
+func layout(room int) []cell {
+	byRank := slices.Clone(columns)
+	slices.SortFunc(byRank, func(a, b column) int { return a.rank - b.rank })
+	n, free := 0, room+columnGap
+	for _, c := range byRank {
+		if n > 0 && free < c.min+columnGap {
+			break
+		}
+		free -= c.min + columnGap
+		n++
+	}
+	extra := map[int]int{} // by rank
+	for range 4 {          // in shares, so that none gets all of it
+		for _, c := range byRank[:n] {
+			more := min(c.max-c.min-extra[c.rank], free/3+1, max(free, 0))
+			extra[c.rank] += more
+			free -= more
+		}
+	}
+	var cells []cell
+	for _, c := range columns {
+		if c.rank < n {
+			cells = append(cells, cell{c, c.min + extra[c.rank]})
+		}
+	}
+	return cells
+}
