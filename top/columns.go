@@ -21,8 +21,8 @@ var columns = []column{
 	{"STATE", 0, 9, 9, func(c console.Cells) string { return c.State }},
 	{"TIME", 3, 7, 7, func(c console.Cells) string { return c.Time }},
 	{"AGENT", 4, 8, 8, func(c console.Cells) string { return agentName(c.Agent) }},
-	{"TITLE", 1, 20, 60, func(c console.Cells) string { return c.Title }},
-	{"ACTIVITY", 2, 14, 52, doing},
+	{"TITLE", 1, 17, 72, func(c console.Cells) string { return c.Title }},
+	{"ACTIVITY", 2, 18, 64, doing},
 	{"PLAN", 6, 5, 5, func(c console.Cells) string { return c.Plan }},
 	{"TOKENS", 5, 9, 11, func(c console.Cells) string { return c.Tokens }},
 	{"DIRECTORY", 7, 14, 32, func(c console.Cells) string { return c.Dir }},
@@ -35,7 +35,7 @@ func agentName(kind string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(kind, "_code"), "_cli")
 }
 
-// doing is what a run does, or how it ended and how long ago.
+// doing is what a run does, or how long ago it ended and why.
 func doing(c console.Cells) string {
 	switch {
 	case c.Ended == "":
@@ -43,7 +43,7 @@ func doing(c console.Cells) string {
 	case c.Doing == "":
 		return c.Ended
 	}
-	return c.Doing + ", " + c.Ended
+	return c.Ended + ", " + c.Doing
 }
 
 // cell is a column on the screen.

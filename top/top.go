@@ -31,6 +31,7 @@ type Config struct {
 	Stdin, Stdout any // files, or panes of a [console.Screen]
 	Environ       []string
 	Getenv        func(string) string
+	Filter        string // of the list, as it is typed
 }
 
 // redraws is the maximum number of them in a second.
@@ -65,7 +66,9 @@ func Run(ctx context.Context, svc Service, c Config) error {
 	if color { // the sequences are those that every terminal with colours has
 		options = append(options, tea.WithColorProfile(colorprofile.ANSI))
 	}
-	_, err := tea.NewProgram(newModel(ctx, svc, color, time.Now()), options...).Run()
+	m := newModel(ctx, svc, color, time.Now())
+	m.filter(c.Filter)
+	_, err := tea.NewProgram(m, options...).Run()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
