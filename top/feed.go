@@ -54,8 +54,9 @@ type known struct {
 // request, whose answer has the open runs and a few that ended last. Others are read only if
 // these are not enough. It is for one goroutine.
 type feed struct {
-	svc Service
-	now func() time.Time
+	svc  Service
+	now  func() time.Time
+	most int // runs that are kept
 
 	runs   map[string]*known
 	ended  int // of runs, without those of the cloud
@@ -71,7 +72,7 @@ type feed struct {
 }
 
 func newFeed(svc Service, now func() time.Time) *feed {
-	return &feed{svc: svc, now: now, runs: map[string]*known{}}
+	return &feed{svc: svc, now: now, most: maxRuns, runs: map[string]*known{}}
 }
 
 // next looks at the runs.
@@ -104,10 +105,12 @@ func (f *feed) look(ctx context.Context) error {
 	f.looks++
 	complete := len(all.Working) == all.Counts.Working && len(all.Queued) == all.Counts.Queued
 	switch lost := complete && f.lost(listed) || all.Counts.Ended != f.ended && !f.full; {
-	case f.loaded.IsZero(), f.cursor == "" && (f.now().Sub(f.loaded) > reloadEvery || len(f.runs) > 2*maxRuns):
+	case f.loaded.IsZero(), f.cursor == "" && (f.now().Sub(f.loaded) > reloadEvery || len(f.runs) > 2*f.most):
 		return f.reload(ctx)
 	case f.cursor != "":
 		return f.pages(ctx)
+	case !complete && f.looks%openEvery == 1:
+		return f.list(ctx, api.List{States: open}, maxPages, func() bool { return true })
 	case lost || f.looks%newestEvery == 0:
 		err = f.changes(ctx)
 		lost = complete && f.lost(listed) || all.Counts.Ended != f.ended && !f.full
@@ -118,8 +121,6 @@ func (f *feed) look(ctx context.Context) error {
 			err = f.reload(ctx)
 		}
 		return err
-	case !complete && f.looks%openEvery == 0:
-		return f.list(ctx, api.List{States: open}, maxPages, func() bool { return true })
 	}
 	f.wrong = 0
 	return nil
@@ -191,7 +192,7 @@ func (f *feed) pages(ctx context.Context) error {
 			f.put(run)
 		}
 		f.cursor, f.got = page.Next, f.got+len(page.Runs)
-		if f.full = f.cursor != "" && f.got >= maxRuns; f.full {
+		if f.full = f.cursor != "" && f.got >= f.most; f.full {
 			f.cursor = ""
 		}
 		if f.cursor == "" {

@@ -68,8 +68,8 @@ func condition(word string) func(*api.Run) bool {
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), value) }
 	switch key {
 	case "state":
-		if value == "running" {
-			value = groups[working]
+		if value == "running" { // as opposed to lost
+			return func(run *api.Run) bool { return groupOf(run) == working }
 		}
 		return func(run *api.Run) bool {
 			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix(groups[groupOf(run)], value) ||

@@ -15,10 +15,10 @@ var listKeys = []binding{
 	{"/", "filter", "show only some runs: " + filterHelp + "; esc shows all"},
 	{"c", "cancel", "cancel the run, after a confirmation"},
 	{"s", "sort", "sort by need, newest, activity, tokens, title"},
-	{"f", "", "open the run at its end, and follow it"},
-	{"y", "", "show the id of the run, and copy it"},
 	{"?", "help", "explain the keys"},
 	{"q", "quit", "quit; runs continue"},
+	{"f", "", "open the run at its end, and follow it"},
+	{"y", "", "show the id of the run, and copy it"},
 }
 
 var runKeys = []binding{
@@ -35,15 +35,17 @@ var runKeys = []binding{
 	{"y", "", "show the id of the run, and copy it"},
 }
 
-// keys is the line of keys at the bottom, as far as there is room.
-func (m *model) keys(all []binding) string {
-	var words []string
+// keys is the line of keys at the bottom: as many of the first ones as fit.
+func (m *model) keys(all []binding, room int) string {
+	line := ""
 	for _, b := range all {
-		if b.short != "" {
-			words = append(words, m.style.in(bold, b.keys)+" "+m.style.in(console.Dim, b.short))
+		room -= width(b.keys) + len(b.short) + 3
+		if b.short == "" || room < 0 {
+			break
 		}
+		line += m.style.in(bold, b.keys) + " " + m.style.in(console.Dim, b.short) + "  "
 	}
-	return strings.Join(words, "  ")
+	return strings.TrimRight(line, " ")
 }
 
 // helpRows explain the keys, those of the view below first.
@@ -65,5 +67,5 @@ func (m *model) helpRows() []string {
 	}
 	return append(rows,
 		console.Cut("Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest.", m.width-1),
-		m.style.in(console.Dim, "Any key closes this page."))
+		m.style.in(console.Dim, console.Cut("Any key closes this page.", m.width-1)))
 }

@@ -40,6 +40,9 @@ func (m *model) empty() string {
 	return `There are no runs yet. Start one with "linesman submit" or "linesman run".`
 }
 
+// wide is the number of columns of a terminal that has room for the name of the program.
+const wide = 100
+
 // totals counts the runs by group, and tells how current the list is.
 func (m *model) totals() string {
 	state, live := m.connection()
@@ -54,7 +57,10 @@ func (m *model) totals() string {
 		}
 		words = append(words, m.style.in(colors[group(g)], fmt.Sprintf("%d %s", n, strings.ReplaceAll(groups[g], "-", " "))))
 	}
-	left := m.style.in(bold, "linesman") + "  " + strings.Join(words, m.style.in(console.Dim, " · "))
+	left := strings.Join(words, "  ")
+	if m.width >= wide {
+		left = m.style.in(bold, "linesman") + "  " + strings.Join(words, m.style.in(console.Dim, " · "))
+	}
 	switch {
 	case m.loading && m.failing == nil:
 		left += m.style.in(console.Dim, " · loading")
@@ -92,7 +98,7 @@ func (m *model) runRow(run *api.Run, cells []cell, selected bool) string {
 	c.State = stateName(run, g, c.State)
 	line := marks{selected, run.Unseen}.String()
 	for i, one := range cells {
-		text := fill(one.text(c), one.width)
+		text := one.draw(c)
 		if i == 0 && !selected {
 			text = m.style.in(stateColor(run, g), text)
 		} else if g == ended && !selected {
@@ -151,14 +157,21 @@ func (m *model) footer() string {
 		return m.style.in(bold, console.Cut(ask, m.width-1)) + console.Cut(title, m.width-1-len(ask))
 	case m.note != "" && m.now.Sub(m.noted) < noteTime:
 		return console.Cut(m.note, m.width-1)
-	case m.run != nil:
-		return sides(m.keys(runKeys), m.run.position(m.runHeight()), m.width-1)
 	}
-	right := ""
+	keys, right := listKeys, m.place()
+	if m.run != nil {
+		keys, right = runKeys, m.run.position(m.runHeight())
+	}
+	return sides(m.keys(keys, m.width-width(right)-1), right, m.width-1)
+}
+
+// place describes what of the list is visible.
+func (m *model) place() string {
 	if t := m.table.filter.text; t != "" {
-		right = fmt.Sprintf("%s: %d of %d", console.Cut(console.Flat(t), 30), len(m.table.shown), len(m.table.all))
-	} else if _, at := m.selected(); len(m.table.shown) > m.listHeight() {
-		right = fmt.Sprintf("%d of %d", at+1, len(m.table.shown))
+		return fmt.Sprintf("%s: %d of %d", console.Cut(console.Flat(t), 30), len(m.table.shown), len(m.table.all))
 	}
-	return sides(m.keys(listKeys), right, m.width-1)
+	if _, at := m.selected(); len(m.table.shown) > m.listHeight() {
+		return fmt.Sprintf("%d of %d", at+1, len(m.table.shown))
+	}
+	return ""
 }

@@ -57,6 +57,7 @@ type model struct {
 	full    bool
 
 	run    *runView // the run that is open; nil: the list
+	loads  int      // of details so far
 	input  *input   // a line that is being typed
 	asking string   // id of the run whose cancel has to be confirmed
 	help   bool

@@ -52,6 +52,7 @@ type runView struct {
 	items   []api.DetailItem
 	bytes   int
 	dropped bool // older items are not there
+	whole   bool // all items are loaded, not only the newest ones
 	events  bool // the rights do not suffice for details: the items are events
 	after   string
 	seq     uint64 // with events: the sequence of the last one
@@ -83,20 +84,17 @@ type detailsFound struct {
 
 // open opens a run.
 func (m *model) open(run *api.Run) tea.Cmd {
-	load := 0
-	if m.run != nil {
-		load = m.run.load
-	}
-	v := &runView{id: run.ID, run: run, style: m.style, load: load + 1, follow: !run.State.Final(), dropped: false}
+	m.loads++
+	v := &runView{id: run.ID, run: run, style: m.style, load: m.loads, follow: !run.State.Final()}
 	m.run, m.at = v, run.ID
 	v.resize(m.bodyWidth())
-	return tea.Batch(m.read(newestItems, 0), m.see())
+	return tea.Batch(m.read(0), m.see())
 }
 
-// read asks for the next page of the open run after a pause; with last it begins with so many of
-// the newest items.
-func (m *model) read(last int, pause time.Duration) tea.Cmd {
+// read asks for the next page of the open run after a pause.
+func (m *model) read(pause time.Duration) tea.Cmd {
 	v := m.run
+	last := v.newest()
 	id, load, after, seq, events := v.id, v.load, v.after, v.seq, v.events
 	return tea.Tick(pause, func(time.Time) tea.Msg {
 		if events {
@@ -139,7 +137,7 @@ func (m *model) details(f detailsFound) tea.Cmd {
 			v.done = true
 			return nil
 		}
-		return m.read(m.lastOf(v), pollBusy)
+		return m.read(pollBusy)
 	}
 	v.after, v.seq, v.events, v.done = f.next, f.seq, f.events, f.done
 	v.dropped = v.dropped || f.expired
@@ -149,16 +147,16 @@ func (m *model) details(f detailsFound) tea.Cmd {
 	case f.done:
 		return nil
 	case f.events && len(f.items) == 0:
-		return m.read(0, pollBusy)
+		return m.read(pollBusy)
 	case v.after == "" && !f.events: // nothing was printed yet
-		return m.read(newestItems, pollBusy)
+		return m.read(pollBusy)
 	}
-	return m.read(0, restTime)
+	return m.read(restTime)
 }
 
-// lastOf is how many of the newest items a load begins with: none after its first page.
-func (m *model) lastOf(v *runView) int {
-	if v.after != "" || v.events || v.options.Full && !v.dropped {
+// newest is how many of the newest items the next page begins with: 0 after the first page.
+func (v *runView) newest() int {
+	if v.after != "" || v.events || v.whole {
 		return 0
 	}
 	return newestItems
@@ -178,9 +176,9 @@ func (v *runView) add(items []api.DetailItem) {
 	if len(v.items) <= maxItems && v.bytes <= maxBytes {
 		return
 	}
-	n := len(v.items) / 4
-	for _, item := range v.items[:n] {
-		v.bytes -= sizeOf(item)
+	n := 0
+	for ; n < len(v.items)-1 && (n < len(v.items)/4 || v.bytes > maxBytes*3/4); n++ {
+		v.bytes -= sizeOf(v.items[n])
 	}
 	v.items, v.dropped = slices.Clone(v.items[n:]), true
 	v.begins, v.first = v.begins[n:], max(v.first-v.begins[n], 0)

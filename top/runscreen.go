@@ -58,10 +58,11 @@ func (m *model) readAll() tea.Cmd {
 		m.say("all items are loaded")
 		return nil
 	}
-	v.load++
-	v.items, v.bytes, v.after, v.done, v.dropped, v.first = nil, 0, "", false, false, 0
+	m.loads++
+	v.load = m.loads
+	v.items, v.bytes, v.after, v.whole, v.done, v.dropped, v.first = nil, 0, "", true, false, false, 0
 	v.layout()
-	return m.read(0, 0)
+	return m.read(0)
 }
 
 // scroll moves the visible part by some rows. At the end it shows the last rows.
@@ -94,6 +95,8 @@ func (m *model) runRows() []string {
 	if len(all) == 0 {
 		text := "Loading …"
 		switch {
+		case v.failing != nil && v.done:
+			text = "Not available: " + why(v.failing) + "."
 		case v.failing != nil:
 			text = "Waiting: " + why(v.failing) + "."
 		case v.kinds != allKinds && len(v.items) > 0:

@@ -90,4 +90,3 @@ func allowed(ctx context.Context, svc Service) error {
 	}
 	return nil
 }
-
