@@ -24,6 +24,7 @@ type Service interface {
 const (
 	maxRuns     = 20_000           // runs that are kept; of more of them the newest
 	pageSize    = 100              // runs of a page: the largest one that responders allow
+	fewChanges  = 20               // runs of a page of changes, if no change is expected
 	pagesAtOnce = 5                // pages that are loaded between two looks at the open runs
 	maxPages    = 20               // pages of changed runs that are read at once
 	newestEvery = 10               // looks between two pages of the newest changes
@@ -110,9 +111,13 @@ func (f *feed) look(ctx context.Context) error {
 	case f.cursor != "":
 		return f.pages(ctx)
 	case !complete && f.looks%openEvery == 1:
-		return f.list(ctx, api.List{States: open}, maxPages, func() bool { return true })
+		return f.list(ctx, api.List{States: open, Limit: pageSize}, maxPages, func() bool { return true })
 	case lost || f.looks%newestEvery == 0:
-		err = f.changes(ctx)
+		few := fewChanges
+		if lost {
+			few = pageSize
+		}
+		err = f.changes(ctx, few)
 		lost = complete && f.lost(listed) || all.Counts.Ended != f.ended && !f.full
 		if f.wrong++; !lost {
 			f.wrong = 0
@@ -140,9 +145,9 @@ func (f *feed) lost(listed map[string]bool) bool {
 }
 
 // changes reads the runs whose state changed last, until one page has none that is new.
-func (f *feed) changes(ctx context.Context) error {
+func (f *feed) changes(ctx context.Context, atOnce int) error {
 	before := len(f.found.runs)
-	return f.list(ctx, api.List{Order: api.ByChange}, maxPages, func() bool {
+	return f.list(ctx, api.List{Order: api.ByChange, Limit: atOnce}, maxPages, func() bool {
 		more := len(f.found.runs) > before
 		before = len(f.found.runs)
 		return more
@@ -151,7 +156,6 @@ func (f *feed) changes(ctx context.Context) error {
 
 // list puts pages of a list, at most so many, while more returns true.
 func (f *feed) list(ctx context.Context, q api.List, pages int, more func() bool) error {
-	q.Limit = pageSize
 	for range pages {
 		page, err := ask(ctx, func(ctx context.Context) (api.RunPage, error) { return f.svc.List(ctx, q) })
 		if err != nil {

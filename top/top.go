@@ -81,8 +81,10 @@ func Run(ctx context.Context, svc Service, c Config) error {
 // allowed reports whether the credentials permit what this package cannot do without. Any other
 // error is shown on the screen, because it can end.
 func allowed(ctx context.Context, svc Service) error {
-	_, err := ask(ctx, func(ctx context.Context) (*api.Overview, error) {
-		return svc.Overview(ctx, api.OverviewRequest{Limit: 1})
+	_, err := ask(ctx, func(ctx context.Context) (any, error) {
+		_, overview := svc.Overview(ctx, api.OverviewRequest{Limit: 1})
+		_, list := svc.List(ctx, api.List{Limit: 1})
+		return nil, errors.Join(overview, list)
 	})
 	if errors.Is(err, client.ErrDenied) || errors.Is(err, client.ErrRefused) {
 		return fmt.Errorf("linesman top lists runs by requests to a responder, which is for operators; "+
