@@ -64,6 +64,7 @@ var layers = map[string][]string{
 		"responder/v36"},
 	"client":  {"api", "bus", "runs"},
 	"console": {"agent", "api", "bounds", "programs", "runs"},
+	"top":     {"api", "client", "console", "runs"},
 	"local": {"agents", "bus", "bus/embedded", "client", "config", "filelock", "runs", "worker",
 		"worker/launch"},
 	"doctor": {"agent", "api", "bus", "bus/embedded", "client", "config", "console", "local", "programs",
@@ -84,7 +85,7 @@ var layers = map[string][]string{
 	"cmd/linesman": {
 		"agents", "api", "bridge", "client", "command", "config", "console", "daemon", "doctor", "local", "normalizer",
 		"programs", "responder/httpserver",
-		"runs", "worker",
+		"runs", "top", "worker",
 	},
 }
 

@@ -36,6 +36,7 @@ type grammar struct {
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
 	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
 	Ls         statusCmd     `cmd:"" help:"The same as status."`
+	Top        topCmd        `cmd:"" help:"Show runs live in the terminal: the list, and what each one does."`
 	Logs       logsCmd       `cmd:"" help:"Print what a run did, with the output of its commands."`
 	Attach     attachCmd     `cmd:"" help:"Follow a run to its end, and exit with its exit code."`
 	Diff       diffCmd       `cmd:"" help:"Print what changed in the directory of a run."`
