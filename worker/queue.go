@@ -47,6 +47,7 @@ type Tasks struct {
 // leaves running tasks to the next owner of their directories. Adopt must run
 // at the same time: adopted tasks use slots, too.
 func (w *Worker) Serve(ctx context.Context, t Tasks) error {
+	w.slots.Store(int64(t.Slots))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	select {
