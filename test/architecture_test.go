@@ -70,6 +70,7 @@ var layers = map[string][]string{
 		"runs", "worker"},
 	"command":              {"agents", "api", "client", "console", "local", "runs"},
 	"responder/httpserver": {"atomicfile", "filelock"},
+	"watch":                {"api", "atomicfile", "client", "config", "console", "filelock", "responder/webhook", "runs"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
 		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
@@ -83,7 +84,7 @@ var layers = map[string][]string{
 	"cmd/linesman": {
 		"agents", "api", "bridge", "client", "command", "config", "console", "daemon", "doctor", "local", "normalizer",
 		"programs", "responder/httpserver",
-		"runs", "worker",
+		"runs", "worker", "watch",
 	},
 }
 

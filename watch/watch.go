@@ -75,6 +75,19 @@ func New(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
+// Run watches with a new watcher until ctx ends, or looks once.
+func Run(ctx context.Context, cfg Config, once bool) error {
+	w, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	do := w.Run
+	if once {
+		do = w.Once
+	}
+	return errors.Join(do(ctx), w.Close())
+}
+
 // Close releases the state file.
 func (w *Watcher) Close() error { return w.out.close() }
 
