@@ -95,7 +95,7 @@ type Config struct {
 
 // Watch has the settings of `linesman watch`.
 type Watch struct {
-	// On are the kinds of notices that are told.
+	// On are the kinds of notices.
 	On List
 	// StalledAfter is the time without output after which a run counts as stalled.
 	StalledAfter time.Duration

@@ -120,7 +120,7 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
 			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
 		Setting{Key: "watch.on", target: &c.Watch.On,
-			Help: "What `linesman watch` tells: completed, failed, cancelled, lost, stalled, needs-input and budget."},
+			Help: "What `linesman watch` reports: completed, failed, cancelled, lost, stalled, needs-input and budget."},
 		Setting{Key: "watch.stalled_after", target: &c.Watch.StalledAfter, check: positive(&c.Watch.StalledAfter),
 			Help: "Time without output after which a run counts as stalled, unless a tool runs or a person is asked."},
 		Setting{Key: "watch.budget", target: &c.Watch.Budgets,
@@ -135,7 +135,7 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "watch.secret_file", target: &c.Watch.SecretFile,
 			Help: "File with the secret, 32 characters or more, by which notices to the webhook are signed."},
 		Setting{Key: "watch.state", target: &c.Watch.State,
-			Help: "File in which `linesman watch` remembers what it has told, and what is not delivered yet."},
+			Help: "File in which `linesman watch` remembers what it has reported, and what is not delivered yet."},
 	)
 }
 

@@ -83,8 +83,8 @@ func TestDayAddsUpItsRuns(t *testing.T) {
 	d := NewDay(budgets(t, "tokens=1/day", "tokens=100/day/label:team", "time=1s/day", "tokens=1/run"), noon, nil)
 	ended := use("ended", 100, 1, 2, "web")
 	d.Ended(ended, noon)
-	d.Ended(ended, noon)                              // told twice
-	d.Ended(use("yesterday", 1000, -5, -1, ""), noon) // told late
+	d.Ended(ended, noon)                              // a second time
+	d.Ended(use("yesterday", 1000, -5, -1, ""), noon) // its end is read late
 	d.Ended(use("midnight", 10, -1, 1, "db"), noon)   // no longer known what it had used
 	open := []*api.Run{use("open", 5, 11, 0, "web")}
 	want := map[string]int64{
@@ -145,7 +145,7 @@ func TestDayWithAChangeOfTheClock(t *testing.T) {
 	}
 }
 
-func TestBudgetOfARunIsToldOnceItIsUsedUp(t *testing.T) {
+func TestBudgetOfARunIsReportedOnceItIsUsedUp(t *testing.T) {
 	t.Parallel()
 	rules := Rules{On: []Kind{OverBudget}, Budgets: budgets(t, "tokens=100/run", "time=2h/run", "tokens=1/day")}
 	got := rules.Run(use("r", 99, 11, 0, ""), noon, noon)

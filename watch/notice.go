@@ -29,8 +29,8 @@ const (
 // Kinds are all kinds, in the order of the documents.
 var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, OverBudget}
 
-// Notice tells one thing about a run, or about a day. Its id is the same whenever the same
-// thing is told again, so that a receiver can recognize a notice that it has.
+// Notice reports one thing about a run, or about a day. Its id is the same whenever the same
+// thing is reported again, so that a receiver can recognize a notice that it has.
 type Notice struct {
 	ID     string   `json:"id"` // printable ASCII without spaces
 	Kind   Kind     `json:"kind"`
@@ -43,7 +43,7 @@ type Notice struct {
 	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [Rules]
 }
 
-// Rules say what is told. They are pure: all that they know of time is passed to them.
+// Rules say what is reported. They are pure: all that they know of time is passed to them.
 type Rules struct {
 	On           []Kind
 	StalledAfter time.Duration // time without output after which a run counts as stalled

@@ -23,8 +23,8 @@ import (
 
 // Limits of the outbox.
 const (
-	maxPending = 256    // notices that are not delivered; at the limit nothing new is looked for
-	maxTold    = 10_000 // ids that are remembered; beyond, the oldest is forgotten, and may be told again
+	maxPending  = 256    // notices that are not delivered; at the limit nothing new is looked for
+	maxReported = 10_000 // ids that are remembered; beyond, the oldest is forgotten, and may be reported again
 )
 
 // stateFormat is the format of state files.
@@ -32,13 +32,13 @@ const stateFormat = 1
 
 // state is all that a watcher must know after a restart.
 type state struct {
-	Format  int              `json:"format"`
-	After   uint64           `json:"after"`            // sequence of the last completion that was handled; 0: none
-	At      int64            `json:"at"`               // when that was, or the first start; Unix milliseconds
-	Day     string           `json:"day,omitempty"`    // date of Before
-	Before  map[string]int64 `json:"before,omitempty"` // see [Day.Before]
-	Told    []string         `json:"told"`             // ids of notices about open runs and the day, the oldest first
-	Pending []Notice         `json:"pending"`          // the oldest first
+	Format   int              `json:"format"`
+	After    uint64           `json:"after"`            // sequence of the last completion that was handled; 0: none
+	At       int64            `json:"at"`               // when that was, or the first start; Unix milliseconds
+	Day      string           `json:"day,omitempty"`    // date of Before
+	Before   map[string]int64 `json:"before,omitempty"` // see [Day.Before]
+	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
+	Pending  []Notice         `json:"pending"`          // the oldest first
 }
 
 // outbox holds notices until they are delivered, and the state of a watcher.
@@ -104,7 +104,7 @@ func (o *outbox) close() error {
 }
 
 // save is called with mu held. A file that cannot be written is tried again by flush: until
-// then it has an older state, and after a restart more is told again.
+// then it has an older state, and after a restart more is reported again.
 func (o *outbox) save() {
 	err := o.write()
 	o.unsaved = err != nil
@@ -134,7 +134,7 @@ func (o *outbox) flush() {
 	}
 }
 
-// holding adds notices about open runs and the day, unless they were told before. Day and
+// holding adds notices about open runs and the day, unless they were reported before. Day and
 // before are those of the state. It waits while the outbox is full.
 func (o *outbox) holding(ctx context.Context, all []Notice, day string, before map[string]int64) error {
 	if err := o.room(ctx); err != nil {
@@ -144,13 +144,13 @@ func (o *outbox) holding(ctx context.Context, all []Notice, day string, before m
 	defer o.mu.Unlock()
 	if o.state.Day != day || !maps.Equal(o.state.Before, before) {
 		o.state.Day, o.state.Before, o.unsaved = day, maps.Clone(before), true
-		o.state.Told = slices.DeleteFunc(o.state.Told, func(id string) bool {
+		o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool {
 			return isDay(id) && !strings.HasPrefix(id, day+"/")
 		})
 	}
 	added := o.add(all)
-	o.state.Told = append(o.state.Told, added...)
-	o.state.Told = o.state.Told[max(len(o.state.Told)-maxTold, 0):]
+	o.state.Reported = append(o.state.Reported, added...)
+	o.state.Reported = o.state.Reported[max(len(o.state.Reported)-maxReported, 0):]
 	if len(added) == 0 {
 		return nil // saved with the next notice, or by flush
 	}
@@ -167,7 +167,7 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	defer o.mu.Unlock()
 	added := o.add(all)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
-	o.state.Told = slices.DeleteFunc(o.state.Told, func(id string) bool { return strings.HasPrefix(id, run+"/") })
+	o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool { return strings.HasPrefix(id, run+"/") })
 	if len(added) > 0 {
 		o.save()
 	}
@@ -175,18 +175,18 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 }
 
 // isDay reports whether an id is that of a notice about a day. A run whose id looks like a
-// date is told again at most.
+// date is reported again at most.
 func isDay(id string) bool {
 	date, _, _ := strings.Cut(id, "/")
 	_, err := time.Parse(time.DateOnly, date)
 	return err == nil
 }
 
-// add adds notices that are neither told nor pending, and returns their ids.
+// add adds notices that are neither reported nor pending, and returns their ids.
 func (o *outbox) add(all []Notice) (ids []string) {
 	for _, n := range all {
 		pending := slices.ContainsFunc(o.state.Pending, func(p Notice) bool { return p.ID == n.ID })
-		if pending || slices.Contains(o.state.Told, n.ID) || slices.Contains(ids, n.ID) {
+		if pending || slices.Contains(o.state.Reported, n.ID) || slices.Contains(ids, n.ID) {
 			continue
 		}
 		o.state.Pending = append(o.state.Pending, n)

@@ -32,7 +32,7 @@ func Configure(s config.Config, in Surroundings) (Config, error) {
 	c.Rules.CancelOn, errs[2] = ParseKinds(set.CancelOn, OverBudget, Stalled)
 	for _, k := range c.Rules.CancelOn {
 		if !c.Rules.on(k) && errs[2] == nil {
-			errs[2] = fmt.Errorf("needs %s among the notices that are told", k)
+			errs[2] = fmt.Errorf("needs %s among the kinds of notices", k)
 		}
 	}
 	if len(set.Budgets) > 0 && !c.Rules.on(OverBudget) && errs[0] == nil {

@@ -36,7 +36,7 @@ type Config struct {
 	Log    *zap.Logger   // default: none
 }
 
-// Watcher tells what its rules say.
+// Watcher reports what its rules say.
 type Watcher struct {
 	cfg      Config
 	log      *zap.Logger
@@ -205,7 +205,7 @@ func (w *Watcher) poll(ctx context.Context) error {
 	}
 }
 
-// look looks at the open runs and the day, and adds what is to be told.
+// look looks at the open runs and the day, and adds what is to be reported.
 func (w *Watcher) look(ctx context.Context) error {
 	var open []*api.Run
 	q := api.List{States: []runs.State{runs.StateWorking, runs.StateInputRequired}}
@@ -290,7 +290,7 @@ func (w *Watcher) resume(ctx context.Context) (client.Filter, error) {
 		}
 		break
 	}
-	w.log.Warn("the last end that was told is no longer in the stream: later ones are found by their time")
+	w.log.Warn("the last end that was handled is no longer in the stream: later ones are found by their time")
 	return client.Filter{Kinds: f.Kinds, Since: began.Add(-clockSkew)}, nil
 }
 
@@ -311,7 +311,7 @@ func (w *Watcher) ended(ctx context.Context, e client.Event) error {
 		case run.State == runs.StateInputRequired, run.ContinuedBy != "": // another run ends it
 			return w.out.ended(ctx, "", nil, e.Seq, now)
 		case now.After(late):
-			w.log.Warn("a run has a completion, and has not ended: its end is not told", zap.String("run", e.Run))
+			w.log.Warn("a run has a completion, and has not ended: its end is not reported", zap.String("run", e.Run))
 			return w.out.ended(ctx, "", nil, e.Seq, now)
 		}
 		if err := sleep(ctx, minPoll); err != nil {

@@ -118,7 +118,7 @@ func (l *linesman) Follow(ctx context.Context, f client.Filter) iter.Seq2[client
 			case !f.Follow:
 				return
 			default:
-				_ = sleep(ctx, 100*time.Millisecond)
+				_ = sleep(ctx, 2*time.Second)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ type watchCmd struct {
 	Webhook      string `name:"webhook" setting:"watch.webhook" placeholder:"URL" help:"${watch_webhook}"`
 	SecretFile   string `name:"secret-file" setting:"watch.secret_file" placeholder:"FILE" help:"${watch_secret_file}"`
 	State        string `name:"state" setting:"watch.state" placeholder:"FILE" help:"${watch_state}"`
-	Once         bool   `help:"Look once and exit, for a timer: needs --state to tell the ends since the last time."`
+	Once         bool   `help:"Look once and exit, for a timer: needs --state to report the ends since the last time."`
 	jsonFlag
 }
 
