@@ -42,7 +42,7 @@ func (p Printer) Deliver(_ context.Context, n Notice) error {
 	if p.JSON {
 		return console.PrintJSON(p.Out, n)
 	}
-	_, err := fmt.Fprintf(p.Out, "%s %s %s\n", at(n.Time).Format(time.TimeOnly), n.Kind, console.Safe(n.Text))
+	_, err := fmt.Fprintf(p.Out, "%s %s\n", at(n.Time).Format(time.DateTime), console.Safe(n.Text))
 	return err
 }
 

@@ -101,6 +101,7 @@ func (w *Watcher) Run(outer context.Context) error {
 		if err := w.patiently(ctx, w.fill); err != nil {
 			return err
 		}
+		w.log.Info("watching", zap.Time("since", time.UnixMilli(w.out.state.At)))
 		group.Go(func() error { return w.follow(ctx) })
 		return w.poll(ctx)
 	})
