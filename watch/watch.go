@@ -156,9 +156,16 @@ func (w *Watcher) patiently(ctx context.Context, do func(context.Context) error)
 	}
 }
 
-// interval returns the time between two looks at the open runs.
+// interval returns the time between two looks at the open runs: a quarter of the shortest
+// time that the rules name, within bounds.
 func (w *Watcher) interval() time.Duration {
-	return min(max(w.cfg.Rules.StalledAfter/4, minPoll), maxPoll)
+	d := w.cfg.Rules.StalledAfter
+	for _, b := range w.cfg.Rules.Budgets {
+		if b.Unit == Time {
+			d = min(d, time.Duration(b.Limit))
+		}
+	}
+	return min(max(d/4, minPoll), maxPoll)
 }
 
 // fill adds the runs that have ended on this day to the day.
