@@ -125,6 +125,23 @@ func (c *Config) settings() []Setting {
 			Help: "Allow commands that need a server and find none to start `linesman up` in the background."},
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
 			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
+		Setting{Key: "watch.on", target: &c.Watch.On,
+			Help: "What `linesman watch` reports: completed, failed, cancelled, lost, stalled, needs-input and budget."},
+		Setting{Key: "watch.stalled_after", target: &c.Watch.StalledAfter, check: positive(&c.Watch.StalledAfter),
+			Help: "Time without output after which a run counts as stalled, unless a tool runs or a person is asked."},
+		Setting{Key: "watch.budget", target: &c.Watch.Budgets,
+			Help: "Budgets of tokens and time, such as tokens=2M/run, time=10h/day or tokens=10M/day/label:team: see " +
+				"`linesman watch --help`."},
+		Setting{Key: "watch.cancel_on", target: &c.Watch.CancelOn,
+			Help: "Notices, budget or stalled, whose run is cancelled. A notice about a day cancels nothing."},
+		Setting{Key: "watch.exec", target: &c.Watch.Exec,
+			Help: "Command that /bin/sh runs for each notice, with the notice as JSON on its stdin."},
+		Setting{Key: "watch.webhook", target: &c.Watch.Webhook,
+			Help: "URL that each notice is sent to by POST, as JSON."},
+		Setting{Key: "watch.secret_file", target: &c.Watch.SecretFile,
+			Help: "File with the secret, 32 characters or more, by which notices to the webhook are signed."},
+		Setting{Key: "watch.state", target: &c.Watch.State,
+			Help: "File in which `linesman watch` remembers what it has reported, and what is not delivered yet."},
 	)
 }
 

@@ -102,9 +102,6 @@ func Cut(line string, room int) string { return cut(line, room) }
 // Flat is a text of an agent on one line, safe, without what [Grid] removes.
 func Flat(text string) string { return Grid(flat(text)) }
 
-// Number is a number for people: 320, 4.8k, 120k, 1.2M.
-func Number(n int64) string { return shortNumber(n) }
-
 // Elapsed is a duration in whole seconds for people: 40s, 1m02s, 3h05m.
 func Elapsed(d time.Duration) string { return seconds(d.Milliseconds()) }
 

@@ -44,6 +44,7 @@ type grammar struct {
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
+	Notify     watchCmd      `cmd:"" name:"watch" logs:"" help:"Report runs that end, stall, wait or exceed a budget."`
 	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`
 	Normalizer normalizerCmd `cmd:"" logs:"" help:"Run the normalizer of a NATS cluster, or its standby."`
 	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
