@@ -37,6 +37,31 @@ func TestKeysThatOthersCanReadAreRefused(t *testing.T) {
 	}
 }
 
+// A secret that Kubernetes mounts belongs to root, and the group of the process may read it.
+func TestAGroupMayReadKeysThatBelongToAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	path := filepath.Join(t.TempDir(), "worker.creds")
+	for _, c := range []struct {
+		owner, group int
+		mode         os.FileMode
+		taken        bool
+	}{
+		{12345, os.Getegid(), 0o440, true}, {12345, os.Getegid(), 0o640, true}, {12345, os.Getegid(), 0o660, false},
+		{12345, os.Getegid(), 0o444, false}, {12345, 12345, 0o440, false}, {os.Geteuid(), os.Getegid(), 0o440, false},
+	} {
+		err := errors.Join(os.WriteFile(path, []byte("x"), 0o600), os.Chown(path, c.owner, c.group), os.Chmod(path, c.mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := findKeys(filepath.Dir(path), embedded.WorkerUser); (err == nil) != c.taken {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
 // A role that uses both accounts gets no login without the second one: a single
 // account for both is less secure, and must be a decision.
 func TestARoleOfTwoAccountsNeedsBothKeys(t *testing.T) {

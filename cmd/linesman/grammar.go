@@ -58,6 +58,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
 	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
+	Setup      setupCmd      `cmd:"" help:"Write the configuration of the servers that linesman needs."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Help       helpCmd       `cmd:"" settings:"none" help:"Explain a command."`

@@ -166,9 +166,15 @@ func (d *deployment) start(ready, line string, environ ...string) (stop func()) 
 func (d *deployment) node(name, address, config string) {
 	d.t.Helper()
 	d.write(name+".conf", config, 0o600)
-	var log bytes.Buffer
 	host, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(program(d.t, "nats-server"), "-c", name+".conf", "-a", host, "-p", port)
+	d.server(name, "-c", name+".conf", "-a", host, "-p", port)
+}
+
+// server starts a nats-server until the test ends.
+func (d *deployment) server(name string, args ...string) {
+	d.t.Helper()
+	var log bytes.Buffer
+	cmd := exec.Command(program(d.t, "nats-server"), args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, &log, &log
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)

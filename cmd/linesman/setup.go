@@ -1,0 +1,28 @@
+package main
+
+import (
+	"github.com/linesman/linesman/setup"
+)
+
+type setupCmd struct {
+	NATS setupNATSCmd `cmd:"" name:"nats" help:"Write the configuration and the keys of a NATS cluster for linesman."`
+}
+
+type setupNATSCmd struct {
+	Dir   string `arg:"" help:"Directory to write to. With an existing one its keys are kept."`
+	Nodes string `placeholder:"LIST" default:"nats" help:"Servers, one or three: NAME, NAME=HOST or NAME=HOST:PORT, separated by commas (default nats)."`
+	Store string `placeholder:"DIR" default:"/var/lib/nats" help:"Directory of the streams on the servers; each has its own below it (default /var/lib/nats)."`
+	jsonFlag
+}
+
+func (c *setupNATSCmd) Run(a *app) error {
+	nodes, err := setup.ParseNodes(c.Nodes)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	done, err := setup.NATS(setup.Config{Dir: c.Dir, Nodes: nodes, Store: c.Store, Prefix: a.config.Prefix})
+	if err != nil {
+		return err
+	}
+	return a.print(done, func() error { return done.Print(a.stdout) })
+}

@@ -1,0 +1,96 @@
+package setup_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/setup"
+)
+
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	a := setup.Node{Name: "a", Host: "a", Port: 4222}
+	for list, want := range map[string][]setup.Node{
+		"a": {a},
+		"a, b=10.0.0.2,c=nats.example.org:5222": {a, {Name: "b", Host: "10.0.0.2", Port: 4222},
+			{Name: "c", Host: "nats.example.org", Port: 5222}},
+		"a=[::1]:4300": {{Name: "a", Host: "::1", Port: 4300}},
+		"a=127.0.0.1:4222,b=127.0.0.1:4223,c=127.0.0.1:4224": {{Name: "a", Host: "127.0.0.1", Port: 4222},
+			{Name: "b", Host: "127.0.0.1", Port: 4223}, {Name: "c", Host: "127.0.0.1", Port: 4224}},
+
+		"": nil, "a,b": nil, "a,a,b": nil, "a,b=a,c": nil, "a=x:0": nil, "a=x:70000": nil, "a=x:y": nil, "../a": nil, "a b": nil,
+		"a;rm": nil, "a=h\"}": nil, "linesman": nil, ".": nil, "-c": nil, "a=": nil, "=a": nil, "a=x:4222,b=x:6222,c=x:1": nil,
+		strings.Repeat("a", 65): nil, "a,b,c,d": nil,
+	} {
+		got, err := setup.ParseNodes(list)
+		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v", list, got, err, want)
+		}
+	}
+}
+
+// TestEveryConfigurationIsReadAsWritten has the server itself read what any valid list of
+// nodes gives.
+func TestEveryConfigurationIsReadAsWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-z0-9][a-z0-9-_.]{0,9}`)
+		names := rapid.SliceOfNDistinct(name, 3, 3, rapid.ID[string]).Draw(t, "names")
+		nodes, err := setup.ParseNodes(strings.Join(names, ","))
+		if err != nil {
+			t.Skip(err)
+		}
+		store := rapid.SampledFrom([]string{"/var/lib/nats", `/with "quotes" and \`, "/mit Umlaut ü"}).Draw(t, "store")
+		if _, err := setup.NATS(setup.Config{Dir: dir, Nodes: nodes, Store: store, Prefix: "linesman"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			o, err := server.ProcessConfigFile(filepath.Join(dir, "servers", n.Name+".conf"))
+			if err != nil {
+				t.Fatalf("%s: %v", n.Name, err)
+			}
+			if o.ServerName != n.Name || o.StoreDir != filepath.Join(store, n.Name) || len(o.Routes) != 3 ||
+				o.Cluster.Password == "" || o.Port != 4222 || o.Cluster.Port != 6222 || len(o.TrustedOperators) != 1 {
+				t.Fatalf("%s was read as %+v", n.Name, o)
+			}
+		}
+	})
+}
+
+func TestFilesAreForTheirOwnerOnly(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new", "cluster")
+	nodes, err := setup.ParseNodes("nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := setup.NATS(setup.Config{Dir: dir, Nodes: nodes, Store: "/var/lib/nats", Prefix: "linesman"}); err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has the mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, r := range setup.Roles {
+		files, err := os.ReadDir(filepath.Join(dir, r.Name))
+		if err != nil || len(files) != len(r.Users)+1 {
+			t.Errorf("%s has %d files, %v", r.Name, len(files), err)
+		}
+	}
+}
