@@ -74,6 +74,7 @@ var layers = map[string][]string{
 	"command":              {"agents", "api", "client", "console", "local", "runs"},
 	"responder/httpserver": {"atomicfile", "filelock"},
 	"web":                  {},
+	"setup":                {"atomicfile", "bus", "bus/embedded"},
 	"watch":                {"api", "atomicfile", "client", "config", "console", "filelock", "responder/webhook", "runs"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
@@ -88,7 +89,7 @@ var layers = map[string][]string{
 	"cmd/linesman": {
 		"agents", "api", "bridge", "client", "command", "config", "console", "daemon", "doctor", "local", "normalizer",
 		"programs", "responder/httpserver",
-		"runs", "top", "watch", "worker",
+		"runs", "setup", "top", "watch", "worker",
 	},
 }
 

@@ -36,7 +36,7 @@ type grammar struct {
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
 	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
 	Ls         statusCmd     `cmd:"" help:"The same as status."`
-	Top        topCmd        `cmd:"" help:"Show runs live in the terminal: the list, and what each one does."`
+	Top        topCmd        `cmd:"" help:"Show runs live in the terminal."`
 	Logs       logsCmd       `cmd:"" help:"Print what a run did, with the output of its commands."`
 	Attach     attachCmd     `cmd:"" help:"Follow a run to its end, and exit with its exit code."`
 	Diff       diffCmd       `cmd:"" help:"Print what changed in the directory of a run."`
@@ -58,7 +58,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
 	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
-	Setup      setupCmd      `cmd:"" help:"Write the configuration of the servers that linesman needs."`
+	Setup      setupCmd      `cmd:"" help:"Set up NATS servers for linesman."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Help       helpCmd       `cmd:"" settings:"none" help:"Explain a command."`
