@@ -21,10 +21,12 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certifica
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/linesman /usr/local/bin/linesman
 USER 65532:65532
-ENV LINESMAN_DATA_DIR=/data HOME=/data
+# A worker or a normalizer serves health checks and metrics there, for the check below.
+ENV LINESMAN_DATA_DIR=/data HOME=/data LINESMAN_MONITOR_HTTP=127.0.0.1:8423
 VOLUME /data
 EXPOSE 4222
-HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/usr/local/bin/linesman", "health"]
+# It checks whichever role runs here, and needs no keys but those of an up.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["/usr/local/bin/linesman", "health", "--http"]
 ENTRYPOINT ["/usr/local/bin/linesman"]
 # The loopback of a container cannot be reached from outside, so the server
 # listens on all addresses; it always requires credentials. Run with --init,

@@ -77,15 +77,33 @@ func (*downCmd) Run(ctx context.Context, a *app) error {
 	return console.PrintJSON(a.stdout, map[string]any{"data": a.config.DataDir, "running": false})
 }
 
-type healthCmd struct{ jsonFlag }
+type healthCmd struct {
+	HTTP bool   `name:"http" help:"Ask the role on this machine by /readyz, without keys."`
+	URL  string `arg:"" optional:"" name:"url" help:"With --http: where it serves. By default the address of monitor_http or http."`
+	jsonFlag
+}
 
-func (*healthCmd) Run(ctx context.Context, a *app) error {
-	user, unchecked, err := doctor.Health(ctx, a.dialer)
-	if err != nil && exitCode(err) != exitUsage {
+func (c *healthCmd) check(*app) error {
+	if c.URL != "" && !c.HTTP {
+		return errors.New("URL: is for --http")
+	}
+	return nil
+}
+
+func (c *healthCmd) Run(ctx context.Context, a *app) (err error) {
+	var user string
+	var unchecked []string
+	h := map[string]any{}
+	if c.HTTP && (c.URL != "" || !doctor.IsUp(a.config)) {
+		h["url"], h["role"], err = doctor.Ready(ctx, a.config, c.URL)
+	} else {
+		user, unchecked, err = doctor.Health(ctx, a.dialer)
+		h["user"], h["unchecked"] = user, append([]string{}, unchecked...)
+	}
+	if h["healthy"] = err == nil; err != nil && exitCode(err) != exitUsage {
 		err = exitWith(exitNATS, err)
 	}
 	if a.json {
-		h := map[string]any{"healthy": err == nil, "user": user, "unchecked": append([]string{}, unchecked...)}
 		if err != nil {
 			h["message"] = err.Error()
 		}

@@ -275,7 +275,8 @@ func ParseScopes(list string) (Scopes, error) {
 	for _, word := range strings.Split(list, ",") {
 		scope, err := ScopeOf(strings.TrimSpace(word))
 		if err != nil {
-			return 0, errors.New("scope: must be a list of read, submit and raw\nor metrics, for a program that reads /metrics alone")
+			return 0, errors.New("scope: must be a list of read, submit and raw\n" +
+				"or metrics, for a program that reads /metrics alone")
 		}
 		all |= scope
 	}

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ func TestMetricsNeedTheirScope(t *testing.T) {
 	h := newHouse(t)
 	at := fixture.ReadAddress(t, h.data)
 	monitor := exec.Command(program(t, "linesman"), "worker", "--data-dir", h.data, "--http", "127.0.0.1:0")
-	monitor.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "LINESMAN_WORK_ROOTS=" + filepath.Dir(h.data)}
+	monitor.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
 	worker := fixture.Start(t, monitor)
 	serving := regexp.MustCompile(`serving .*"addr": ?"([0-9.:]+)"`)
 	worker.Await(worker.Stderr, `"addr"`)

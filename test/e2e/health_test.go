@@ -1,0 +1,136 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// asked is what `health --http` says of a role.
+type asked struct {
+	Healthy            bool
+	Role, URL, Message string
+	code               int
+}
+
+// overHTTP runs `health --http`, as in a container: without keys and without a data directory.
+func overHTTP(t *testing.T, env []string, args ...string) (a asked) {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"health", "--http", "--json"}, args...)...)
+	cmd.Env = append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, env...)
+	out, stderr, code := fixture.Run(t, cmd)
+	if err := json.Unmarshal([]byte(out), &a); err != nil {
+		t.Fatalf("health: %v: %q %q", err, out, stderr)
+	}
+	a.code = code
+	return a
+}
+
+// The same command checks every role, with no keys, and says what is missing.
+func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
+	t.Parallel()
+	free, store := fixture.FreeAddresses(t, 5), t.TempDir()
+	url := "nats://" + free[0]
+	roles := map[string]*fixture.Process{}
+	at := map[string]string{"worker": free[1], "responder": free[2], "active": free[3], "standby": free[4]}
+	start := func(name, role string) {
+		roles[name] = begin(t, nil, role, "--nats", url, "--data-dir", t.TempDir(), "--http", at[name])
+		roles[name].Await(roles[name].Stderr, "no connection yet")
+	}
+	says := func(name string, healthy bool, text string) {
+		t.Helper()
+		var got asked
+		if !fixture.Poll(30*time.Second, func() bool {
+			got = overHTTP(t, nil, at[name])
+			return got.Healthy == healthy && strings.Contains(got.Role+got.Message, text)
+		}) || (got.code == 0) != healthy || got.URL != "http://"+at[name]+"/readyz" {
+			t.Errorf("%s: %+v, want healthy %v and %q\n%s", name, got, healthy, text, roles[name].Stderr)
+		}
+	}
+	start("worker", "worker")
+	start("responder", "responder")
+	start("active", "normalizer")
+	for name := range roles {
+		says(name, false, "NATS is away")
+	}
+	stop := natsAt(t, free[0], store, "")
+	says("active", true, "active")
+	roles["standby"] = begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir(), "--http", at["standby"])
+	says("standby", true, "standby")
+	says("worker", true, "ok")
+	says("responder", true, "ok")
+	for name, address := range at { // by the settings
+		setting := "LINESMAN_MONITOR_HTTP="
+		if name == "responder" {
+			setting = "LINESMAN_HTTP="
+		}
+		if got := overHTTP(t, []string{setting + strings.Replace(address, "127.0.0.1", "0.0.0.0", 1)}); got.code != 0 {
+			t.Errorf("%s%s: %+v", setting, address, got)
+		}
+		if name == "responder" {
+			continue
+		}
+		code, body := get(t, "http://"+address+"/metrics")
+		for _, metric := range []string{"linesman_build_info{", "go_goroutines ", "process_resident_memory_bytes "} {
+			if code != 200 || !strings.Contains(body, "\n"+metric) {
+				t.Errorf("/metrics of %s: %d, without %s", name, code, metric)
+			}
+		}
+	}
+
+	stop()
+	for name := range roles {
+		says(name, false, "NATS is away")
+	}
+	natsAt(t, free[0], store, "")
+	says("worker", true, "ok")
+	roles["active"].Signal(syscall.SIGTERM)
+	if code := roles["active"].Code(); code != 0 {
+		t.Errorf("the active normalizer ends with %d", code)
+	}
+	if got := overHTTP(t, nil, at["active"]); got.code != 3 || !strings.Contains(got.Message, "refused") {
+		t.Errorf("a role that has ended: %+v", got)
+	}
+	says("standby", true, "active")
+
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = js.DeleteStream(t.Context(), "LINESMAN_WORK")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	says("worker", false, "the work queue is out of reach")
+}
+
+// An up is checked as thoroughly as by its keys.
+func TestUpIsCheckedOverHTTP(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	server := up(t, data)
+	here := []string{"LINESMAN_DATA_DIR=" + data}
+	if got := overHTTP(t, here); got.code != 0 || got.URL != "" { // all of it, by its keys
+		t.Errorf("%+v", got)
+	}
+	if got := overHTTP(t, here, server.HTTP); got.code != 0 || got.Role != "ok" {
+		t.Errorf("%+v", got)
+	}
+	server.Stop()
+	if got := overHTTP(t, append(here, "LINESMAN_HTTP="+strings.TrimPrefix(server.HTTP, "http://"))); got.code != 3 {
+		t.Errorf("after its end: %+v", got)
+	}
+}
