@@ -111,6 +111,7 @@ type Bus struct {
 	denied denials
 	turns  chan struct{} // of readers of raw logs: [reader.Reader.Turns]
 	output chan struct{} // of requests for output: each asks for several messages, one after the other
+	away   atomic.Int32  // how many of the connections are lost
 	since  atomic.Int64  // when the current inside connection was established, Unix nanoseconds
 }
 
@@ -154,19 +155,22 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 	}
 	limiter := LogLimiter{Max: 32}
 	var conn atomic.Pointer[nats.Conn]
+	var lost atomic.Bool
 	opts := []nats.Option{
 		nats.Name(cmp.Or(l.Name, "linesman")), nats.Timeout(timeout),
 		nats.MaxReconnects(-1), nats.CustomReconnectDelay(reconnectPauses(&conn)),
 		nats.ReconnectBufSize(-1), // no buffering: the callers retry
 		nats.PingInterval(10 * time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
+			if err != nil && lost.CompareAndSwap(false, true) && b.away.Add(1) == 1 {
 				b.log.Warn("connection lost", zap.Error(err))
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			b.since.Store(time.Now().UnixNano())
-			b.log.Info("reconnected")
+			if lost.CompareAndSwap(true, false) && b.away.Add(-1) == 0 {
+				b.log.Info("reconnected")
+			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			b.denied.notice(err)

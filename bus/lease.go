@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-	"go.uber.org/zap"
 
 	"encoding/json"
 
@@ -37,8 +36,9 @@ type lease struct {
 	revision uint64
 }
 
-// takeLease waits until the lease of a key is free, and takes it.
-func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
+// takeLease waits until the lease of a key is free, and takes it. It calls standby, which may
+// be nil, once if another holder has it.
+func takeLease(ctx context.Context, b *Bus, key string, standby func()) (*lease, error) {
 	l := &lease{state: bucket.New(b.js, b.State()), key: key, holder: nuid.Next()}
 	for {
 		e, err := l.state.Get(ctx, key)
@@ -54,6 +54,9 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 			if !errors.As(err, &api) { // not because another holder was first
 				return nil, fmt.Errorf("take the lease: %w", err)
 			}
+		} else if standby != nil {
+			standby()
+			standby = nil
 		}
 		if err := reader.Sleep(ctx, leaseRenew/2); err != nil {
 			return nil, err
@@ -63,16 +66,21 @@ func takeLease(ctx context.Context, b *Bus, key string) (*lease, error) {
 
 // AskCloud calls f while it holds the lease for Codex Cloud, like [Push.Lead].
 func (b *Bus) AskCloud(ctx context.Context, f func(context.Context) error) error {
-	return b.lead(ctx, CloudLease, "Codex Cloud is not polled", f)
+	return b.lead(ctx, CloudLease, "Codex Cloud is not polled", "Codex Cloud is polled again", f)
 }
 
 // lead calls f while it holds a lease, repeatedly, until ctx ends; then it returns nil.
-// The context of f ends when the lease is lost. It logs errors as failure.
-func (b *Bus) lead(ctx context.Context, key, failure string, f func(context.Context) error) error {
+// The context of f ends when the lease is lost. It logs errors as failure, each once, and their
+// end as again.
+func (b *Bus) lead(ctx context.Context, key, failure, again string, f func(context.Context) error) error {
+	out := reader.Outage{Log: b.log, Began: failure, Ended: again}
 	for {
-		err := b.WithLease(ctx, key, f)
-		if err != nil && ctx.Err() == nil {
-			b.log.Warn(failure, zap.String("why", b.Explain(err)))
+		err := b.Lead(ctx, key, out.Over, func(ctx context.Context) error {
+			out.Over()
+			return f(ctx)
+		})
+		if err != nil && ctx.Err() == nil && b.Connected() { // else that is logged
+			out.Failed(b.Explain(err))
 		}
 		if reader.Sleep(ctx, leaseTTL) != nil {
 			return nil
@@ -83,9 +91,14 @@ func (b *Bus) lead(ctx context.Context, key, failure string, f func(context.Cont
 // WithLease waits for the lease of a key in the state bucket, and calls f while it
 // holds the lease. The context of f ends when the lease is lost.
 func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context) error) error {
+	return b.Lead(ctx, key, nil, f)
+}
+
+// Lead is [Bus.WithLease] that calls standby once if another holder has the lease.
+func (b *Bus) Lead(ctx context.Context, key string, standby func(), f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	l, err := takeLease(ctx, b, key)
+	l, err := takeLease(ctx, b, key, standby)
 	if err != nil {
 		return err
 	}
@@ -175,6 +188,9 @@ func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current fun
 	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
 	defer tick.Stop()
 	lastStored := time.Now()
+	out := reader.Outage{
+		Log: b.log, Began: "heartbeats of this worker are not stored", Ended: "heartbeats of this worker are stored again",
+	}
 	for {
 		v := current()
 		err := b.beat(ctx, v, ttl)
@@ -183,9 +199,9 @@ func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current fun
 			return
 		case err == nil:
 			lastStored = time.Now()
+			out.Over()
 		case time.Since(lastStored) > ttl:
-			b.log.Warn("heartbeats of this worker are not stored", zap.String("why", b.Explain(err)))
-			lastStored = time.Now()
+			out.Failed(b.Explain(err))
 		}
 		select {
 		case <-ctx.Done():

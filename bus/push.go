@@ -90,7 +90,7 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 // Lead calls f while it holds the lease for creating notifications, repeatedly, until
 // ctx ends; then it returns nil. The context of f ends when the lease is lost.
 func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
-	return p.bus.lead(ctx, PushLease, "webhook notifications are not created", f)
+	return p.bus.lead(ctx, PushLease, "webhook notifications are not created", "webhook notifications are created again", f)
 }
 
 // notice is a notification in the outbox. The alias of an unnamed type lets other
@@ -137,11 +137,10 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
 	free := make(chan struct{}, slots)
-	logged := false
+	out := reader.Outage{Log: p.bus.log, Began: "cannot read the outbox", Ended: "the outbox is read again"}
 	for {
-		err := p.deliver(ctx, free, func(m jetstream.Msg) {
+		err := p.deliver(ctx, free, out.Over, func(m jetstream.Msg) {
 			pause.Reset()
-			logged = false
 			running.Go(func() {
 				defer func() { <-free }()
 				p.handleOne(working, m, handle)
@@ -150,9 +149,8 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !logged {
-			logged = true
-			p.bus.log.Warn("cannot read the outbox", zap.String("why", p.bus.Explain(err)))
+		if p.bus.Connected() && !errors.Is(err, jetstream.ErrNoHeartbeat) { // else that is logged
+			out.Failed(p.bus.Explain(err))
 		}
 		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
@@ -161,8 +159,8 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 }
 
 // deliver fetches messages, each when there is a free slot, and passes them to start,
-// until an error occurs.
-func (p *Push) deliver(ctx context.Context, free chan struct{}, start func(jetstream.Msg)) error {
+// until an error occurs. It calls begun first, once there is a consumer.
+func (p *Push) deliver(ctx context.Context, free chan struct{}, begun func(), start func(jetstream.Msg)) error {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	consumer, err := p.bus.js.CreateOrUpdateConsumer(soon, p.bus.Outbox(), jetstream.ConsumerConfig{
@@ -174,6 +172,7 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, start func(jetst
 	if err != nil {
 		return err
 	}
+	begun()
 	for {
 		select { // slot first, so that AckWait does not run while waiting for one
 		case <-ctx.Done():

@@ -110,22 +110,24 @@ func (b *Bus) await(
 ) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
-	lastLog := ""
+	out := reader.Outage{
+		Log: log, Began: "waiting for a stream", Ended: "the stream answers", Fields: []zap.Field{zap.String("stream", stream)},
+	}
 	for {
 		_, err := reader.Look(ctx, js, stream)
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			out.Over()
 			return
 		}
 		text := b.Explain(err)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			text = "it does not exist yet: a normalizer makes it"
 		}
-		if text != lastLog {
-			lastLog = text
-			log.Warn("waiting for a stream", zap.String("stream", stream), zap.String("why", text))
-			if notify != nil {
-				notify("stream " + stream + ": " + text)
-			}
+		if out.Failed(text) && notify != nil {
+			notify("stream " + stream + ": " + text)
 		}
 		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return

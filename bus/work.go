@@ -144,9 +144,20 @@ type Delivery struct {
 // Next waits for the oldest task, even while NATS is unreachable. The error is that of
 // ctx.
 func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
-	logged := false
+	out := reader.Outage{Log: q.bus.log, Began: "the work queue is out of reach", Ended: "the work queue answers again"}
+	stalled := false
 	for {
-		m, err := q.next(ctx)
+		consumer, err := q.consumer(ctx)
+		var m jetstream.Msg
+		switch {
+		case err != nil:
+			stalled = false
+		case !stalled:
+			out.Over()
+			fallthrough
+		default:
+			m, err = fetchOne(ctx, consumer)
+		}
 		switch {
 		case ctx.Err() != nil:
 			if m != nil {
@@ -158,14 +169,18 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read %s: %w", q.bus.Work(), err)
 			}
+			out.Over()
 			return &Delivery{m, meta}, nil
 		case err == nil:
-			logged = false
+			out.Over()
+			stalled = false
+			continue
+		case errors.Is(err, jetstream.ErrNoHeartbeat) && !stalled: // of a connection that was lost
+			stalled = true
 			continue
 		}
-		if !logged {
-			logged = true
-			q.bus.log.Warn("the work queue is out of reach", zap.String("why", q.bus.Explain(err)))
+		if q.bus.Connected() { // else that is logged
+			out.Failed(q.bus.Explain(err))
 		}
 		if err := reader.Sleep(ctx, time.Second); err != nil {
 			return nil, err
@@ -173,19 +188,11 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 	}
 }
 
-func (q *Queue) next(ctx context.Context) (jetstream.Msg, error) {
-	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	consumer, err := q.consumer(soon)
-	if err != nil {
-		return nil, err
-	}
-	return fetchOne(ctx, consumer)
-}
-
 // consumer returns the consumer of the workers of the queue, which it creates if it is
 // missing.
 func (q *Queue) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	return q.bus.js.CreateOrUpdateConsumer(ctx, q.bus.Work(), jetstream.ConsumerConfig{
 		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
 		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait,

@@ -63,6 +63,11 @@ type Config struct {
 	// Log is the log. Default: none.
 	Log *zap.Logger
 
+	// Reload reads the settings again, at SIGHUP: the roles then change scrub, and Level to
+	// log_level. Level is that of Log. nil: the roles do not listen for signals.
+	Reload func() (config.Config, error)
+	Level  zap.AtomicLevel
+
 	// Registry has the metrics of this process. Default: a new one, with those of Go, of the
 	// process and of the build.
 	Registry *prometheus.Registry
@@ -81,6 +86,8 @@ type Config struct {
 
 	eraser responder.Eraser // of the verb forget; nil: it is not offered
 
+	now *changeable // of Settings
+
 	versions *programs.Versions // default: those of the data directory
 }
 
@@ -94,6 +101,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Registry == nil {
 		c.Registry = newRegistry(c.Version)
+	}
+	if c.now == nil {
+		c.now = newChangeable(c.Settings)
 	}
 	if c.rules == nil {
 		c.rules = c.instanceRules

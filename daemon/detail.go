@@ -22,6 +22,13 @@ func Details(all []normalizer.Backend, maxLine int, prompt func(argv []string) s
 	}
 }
 
+// details are [Details] with the present setting scrub.
+func (c Config) details() func(agent, run string) responder.DetailFold {
+	return func(agent, run string) responder.DetailFold {
+		return Details(c.backends(), int(c.Settings.MaxLineBytes), c.prompt())(agent, run)
+	}
+}
+
 // prompt returns the function that finds the prompt in a command line of a known agent, nil
 // if the table has none.
 func (c Config) prompt() func(argv []string) string {

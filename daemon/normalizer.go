@@ -25,7 +25,11 @@ import (
 // the cloud driver, and requests that are answered from outside. With the setting
 // scrub they replace secrets in texts.
 func (c Config) backends() []normalizer.Backend {
-	return Scrubbed(c.Settings, append(c.Agents.Backends(), cloud.Backend{}, external.Backend{})...)
+	s := c.Settings
+	if c.now != nil {
+		s.Scrub, _ = c.now.scrubs()
+	}
+	return Scrubbed(s, append(c.Agents.Backends(), cloud.Backend{}, external.Backend{})...)
 }
 
 // Scrubbed returns backends that replace secrets in texts, if the setting scrub

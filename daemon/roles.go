@@ -38,6 +38,7 @@ func (c Config) limitMemory(ctx context.Context) (stop func()) {
 func RunWorker(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
+	defer c.obey()()
 	return c.monitored(ctx, func(ctx context.Context, dialed func(connected)) error {
 		b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
 		if err != nil {
@@ -60,6 +61,7 @@ func RunWorker(ctx context.Context, c Config) error {
 func RunNormalizer(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
+	defer c.obey()()
 	return c.monitored(ctx, func(ctx context.Context, dialed func(connected)) error {
 		b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
 		if err != nil {
@@ -72,7 +74,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 		}
 		dialed(single{n})
 		c.Log.Info("normalizer ready")
-		return n.Run(ctx)
+		return c.normalize(ctx, n)
 	})
 }
 
@@ -81,6 +83,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
+	defer c.obey()()
 	if _, _, err := c.Dialer.Logins(embedded.ResponderUser); err != nil { // no waiting repairs it
 		return err
 	}

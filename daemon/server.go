@@ -75,7 +75,7 @@ func (s *Server) run(ctx context.Context) error {
 	n.Ready = sync.OnceFunc(func() { close(s.ready) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.disk.Run(ctx) })
-	group.Go(func() error { return n.Run(ctx) })
+	group.Go(func() error { return s.config.normalize(ctx, n) })
 	return group.Wait()
 }
 

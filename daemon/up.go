@@ -36,7 +36,8 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 		return err
 	}
 	defer p.Close()
-	c.Settings.NATSListen, c.Settings.HTTP, c.Log = p.NATSListen, p.HTTPListen, NewLogger(c.Settings, p.Log)
+	c.Settings.NATSListen, c.Settings.HTTP = p.NATSListen, p.HTTPListen
+	c.Log, c.Level = NewLeveledLogger(c.Settings, p.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err = c.up(ctx, p.Lock, true, func(ctx context.Context, d *Daemon, r *local.Registration) error {
@@ -62,6 +63,7 @@ func (c Config) up(
 ) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
+	defer c.obey()()
 	data := c.Settings.DataDir
 	if err := os.Remove(local.InstanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
 		return fmt.Errorf("data directory: %w", err)
@@ -109,10 +111,13 @@ func (c Config) up(
 // NewLogger returns a log that is written to w, with the level and the format of
 // the settings, which are valid.
 func NewLogger(c config.Config, w io.Writer) *zap.Logger {
-	level, err := zapcore.ParseLevel(c.LogLevel)
-	if err != nil {
-		level = zapcore.InfoLevel
-	}
+	log, _ := NewLeveledLogger(c, w)
+	return log
+}
+
+// NewLeveledLogger is [NewLogger] with a level that can be changed.
+func NewLeveledLogger(c config.Config, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
+	level := zap.NewAtomicLevelAt(levelOf(c.LogLevel))
 	form := zap.NewProductionEncoderConfig()
 	form.TimeKey = "time"
 	form.EncodeTime = func(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
@@ -124,5 +129,13 @@ func NewLogger(c config.Config, w io.Writer) *zap.Logger {
 		form.ConsoleSeparator = " "
 		encoder = zapcore.NewConsoleEncoder(form)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level))
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), level
+}
+
+func levelOf(name string) zapcore.Level {
+	level, err := zapcore.ParseLevel(name)
+	if err != nil {
+		level = zapcore.InfoLevel
+	}
+	return level
 }

@@ -57,7 +57,8 @@ type Normalizer struct {
 	// times that.
 	CutEvery time.Duration
 
-	state atomic.Int32 // a State
+	state  atomic.Int32 // a State
+	outage reader.Outage
 
 	die       func(next uint64) bool // tests: stop before
 	hold      int                    // bytes; 0: holdBytes
@@ -87,8 +88,7 @@ func (n *Normalizer) Run(ctx context.Context) error {
 	log := n.Log.Named("normalizer")
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 2*time.Second
-	const often = 8 // further failures are logged once a minute
-	failures, lastLog := 0, time.Time{}
+	n.outage = reader.Outage{Log: log, Began: "starting over from the streams"} // "reading" ends it, or "standing by"
 	for {
 		began := time.Now()
 		var err error
@@ -111,12 +111,8 @@ func (n *Normalizer) Run(ctx context.Context) error {
 		}
 		if time.Since(began) > time.Minute {
 			pause.Reset()
-			failures = 0
 		}
-		if failures++; failures <= often || time.Since(lastLog) > time.Minute {
-			lastLog = time.Now()
-			log.Warn("starting over from the streams", zap.String("why", n.Bus.Explain(err)))
-		}
+		n.outage.Failed(n.Bus.Explain(err))
 		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
 		}
@@ -140,7 +136,10 @@ func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
 	if n.Out != n.Bus.Names {
 		return work(ctx)
 	}
-	return n.Bus.WithLease(ctx, bus.NormalizerLease, work)
+	return n.Bus.Lead(ctx, bus.NormalizerLease, func() {
+		n.outage.Over()
+		log.Info("standing by: another normalizer has the lease")
+	}, work)
 }
 
 // session is the work of one term.
@@ -258,6 +257,7 @@ func (s *session) work(ctx context.Context) error {
 	}()
 
 	s.state.Store(int32(Active))
+	s.outage.Over()
 	every := cmp.Or(s.CutEvery, time.Second)
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()

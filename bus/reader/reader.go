@@ -119,10 +119,13 @@ func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 // its beginning; a reader of [NewTail] ends with [ErrReplaced].
 func (r *Reader) Follow(ctx context.Context, each Each) error {
 	pause := pauses()
-	lastLog := ""
+	out := Outage{
+		Log: r.Log, Began: "waiting for a stream", Ended: "the stream answers",
+		Fields: []zap.Field{zap.String("stream", r.stream)},
+	}
 	for {
 		var eachErr error // returned by each
-		err := r.attempt(ctx, func(m *jetstream.RawStreamMsg) error {
+		err := r.attempt(ctx, out.Over, func(m *jetstream.RawStreamMsg) error {
 			pause.Reset()
 			eachErr = each(m)
 			return eachErr
@@ -138,9 +141,8 @@ func (r *Reader) Follow(ctx context.Context, each Each) error {
 			return nil
 		case conn.IsClosed(), !r.begun.Load() && !unreachable: // it never worked
 			return err
-		case !r.begun.Load() && conn.IsConnected() && Explain(conn, err) != lastLog:
-			lastLog = Explain(conn, err)
-			r.Log.Warn("waiting for a stream", zap.String("stream", r.stream), zap.String("why", lastLog))
+		case !r.begun.Load() && conn.IsConnected():
+			out.Failed(Explain(conn, err))
 		}
 		if Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
@@ -155,7 +157,7 @@ const gather = 20 * time.Millisecond
 // attempt is one attempt of [Reader.Follow]. A message on the live subject is only a
 // wake-up signal, since others may publish there too. While nothing arrives, the stream
 // is polled at growing intervals.
-func (r *Reader) attempt(ctx context.Context, each Each) error {
+func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
 	s, err := Look(ctx, r.js, r.stream)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", r.stream, err)
@@ -174,6 +176,7 @@ func (r *Reader) attempt(ctx context.Context, each Each) error {
 	}
 	r.known.created = info.Created
 	r.begun.Store(true)
+	begun()
 	awake := make(chan struct{}, 1)
 	sub, err := cmp.Or(r.wake, r.js.Conn()).Subscribe(r.live, func(*nats.Msg) {
 		select {

@@ -33,17 +33,23 @@ func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.Msg
 	begin func(replaced, empty bool)) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	out := Outage{
+		Log: w.Log, Began: "reading again from the beginning", Ended: "the stream is read again",
+		Fields: []zap.Field{zap.String("stream", w.Stream)},
+	}
 	for {
 		began := time.Now()
-		err := w.once(ctx, each, begin)
+		err := w.once(ctx, each, func(replaced, empty bool) {
+			out.Over()
+			begin(replaced, empty)
+		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		if time.Since(began) > time.Minute {
 			pause.Reset()
 		}
-		w.Log.Warn("reading again from the beginning", zap.String("stream", w.Stream),
-			zap.String("why", Explain(w.JS.Conn(), err)))
+		out.Failed(Explain(w.JS.Conn(), err))
 		if Sleep(ctx, pause.NextBackOff()) != nil {
 			return nil
 		}

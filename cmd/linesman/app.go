@@ -25,7 +25,9 @@ import (
 type app struct {
 	config         config.Config // empty for commands that need no settings
 	log            *zap.Logger
-	dialer         *local.Dialer // connects to the server of the settings
+	level          zap.AtomicLevel // of log
+	sources        config.Sources  // of the settings
+	dialer         *local.Dialer   // connects to the server of the settings
 	environ        []string
 	file           string // of --config, if that was given
 	stdin          io.Reader
@@ -48,7 +50,8 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		json: call.json}
 	if call.needsSettings {
 		var err error
-		a.config, err = config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: environ})
+		a.sources = config.Sources{Flags: call.settings, File: call.file, Environ: environ}
+		a.config, err = config.Load(a.sources)
 		if err == nil {
 			err = local.CheckOwner(a.config.DataDir)
 		}
@@ -63,7 +66,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		return exitUsage
 	}
 	if call.needsSettings {
-		a.log = daemon.NewLogger(a.config, stderr)
+		a.log, a.level = daemon.NewLeveledLogger(a.config, stderr)
 		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
 			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
 		if !levelGiven && (!call.logsAll || a.quiet) {
@@ -89,6 +92,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 func (a *app) host() daemon.Config {
 	return daemon.Config{
 		Settings: a.config, Version: daemon.BuildOf(version).Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
+		Level: a.level, Reload: func() (config.Config, error) { return config.Load(a.sources) },
 	}
 }
 

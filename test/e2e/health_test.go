@@ -115,6 +115,36 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	says("worker", false, "the work queue is out of reach")
+	waitsAreLoggedOnce(t, roles)
+}
+
+// waitsAreLoggedOnce looks at what the roles have logged of their start without NATS, of one
+// outage, and of a queue that is missing: that they wait, and that they resume, each once.
+func waitsAreLoggedOnce(t *testing.T, roles map[string]*fixture.Process) {
+	t.Helper()
+	const waits, resumes = "the work queue is out of reach", "the work queue answers again"
+	for name, p := range roles {
+		text := p.Stderr.String()
+		counts := map[string][2]int{ // at least, at most
+			"connection lost": {1, 1}, "reconnected": {1, 1}, "info connected": {1, 1}, "no connection yet": {1, 1},
+			"standing by: another": {0, 2}, "normalizer reading": {0, 2}, "starting over from the streams": {0, 2},
+			"Codex Cloud is not polled": {0, 2}, "webhook notifications are not created": {0, 2},
+			"cannot read the outbox": {0, 2}, waits: {0, 3}, resumes: {0, 2},
+		}
+		if name == "standby" { // it was started later
+			counts["info connected"], counts["no connection yet"] = [2]int{}, [2]int{}
+			counts["standing by: another"], counts["normalizer reading"] = [2]int{1, 2}, [2]int{1, 2}
+		}
+		for what, want := range counts {
+			if n := strings.Count(text, what); n < want[0] || n > want[1] {
+				t.Errorf("%s logs %d times %q, want %v:\n%s", name, n, what, want, text)
+			}
+		}
+		began, ended := strings.Count(text, waits), strings.Count(text, resumes)
+		if began < ended || began > ended+2 { // one may follow, and the last outage lasts
+			t.Errorf("%s: %d outages of the queue begin, %d end:\n%s", name, began, ended, text)
+		}
+	}
 }
 
 // An up is checked as thoroughly as by its keys.

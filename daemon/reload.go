@@ -1,0 +1,143 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/term"
+
+	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/config"
+)
+
+// changeable are the settings that can change while roles run.
+type changeable struct {
+	mu      sync.Mutex
+	level   string // log_level
+	scrub   bool
+	changed chan struct{} // closed when scrub changes
+}
+
+func newChangeable(s config.Config) *changeable {
+	return &changeable{level: s.LogLevel, scrub: s.Scrub, changed: make(chan struct{})}
+}
+
+// scrubs returns the setting scrub, and a channel that is closed when it changes.
+func (n *changeable) scrubs() (bool, <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.scrub, n.changed
+}
+
+// logLevel returns the level of the settings.
+func (n *changeable) logLevel() zapcore.Level {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return levelOf(n.level)
+}
+
+func (n *changeable) set(s config.Config) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.level = s.LogLevel
+	if n.scrub != s.Scrub {
+		n.scrub = s.Scrub
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+}
+
+// obey reacts to signals until stop is called, if the caller can read its settings again.
+// SIGHUP reads log_level and scrub again, SIGUSR1 logs at the level debug, and SIGUSR2 at
+// that of the settings. At a terminal SIGHUP ends the process: the terminal was closed.
+func (c Config) obey() (stop func()) {
+	if c.Reload == nil {
+		return func() {}
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	if !signal.Ignored(syscall.SIGHUP) && !term.IsTerminal(int(os.Stdin.Fd())) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var obeying sync.WaitGroup
+	obeying.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-signals:
+				c.obeyOne(s)
+			}
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		cancel()
+		obeying.Wait()
+	}
+}
+
+func (c Config) obeyOne(s os.Signal) {
+	switch s {
+	case syscall.SIGUSR1:
+		c.setLevel(zapcore.DebugLevel)
+	case syscall.SIGUSR2:
+		c.setLevel(c.now.logLevel())
+	default:
+		set, err := c.Reload()
+		if err != nil { // as at the start, it names the settings
+			c.Log.Error("the settings are not changed", zap.Error(err))
+			return
+		}
+		c.now.set(set)
+		c.setLevel(c.now.logLevel())
+		c.Log.Info("log_level and scrub were read again", zap.String("log_level", set.LogLevel),
+			zap.Bool("scrub", set.Scrub))
+	}
+}
+
+// setLevel changes the level of the log, and logs it if either level permits.
+func (c Config) setLevel(to zapcore.Level) {
+	from := c.Level.Level()
+	c.Level.SetLevel(min(from, to))
+	if from != to {
+		c.Log.Info("the level of the log changes", zap.Stringer("from", from), zap.Stringer("to", to))
+	}
+	c.Level.SetLevel(to)
+}
+
+// normalize runs a normalizer until ctx ends. When scrub changes, it ends and begins again
+// with the new setting, as in a process that is restarted with it.
+func (c Config) normalize(ctx context.Context, n *pipeline.Normalizer) error {
+	for {
+		_, changed := c.now.scrubs()
+		n.Backends = c.backends()
+		if again, err := until(ctx, changed, n.Run); !again {
+			return err
+		}
+	}
+}
+
+// until calls run, whose context ends when changed is closed; again reports that it was.
+func until(ctx context.Context, changed <-chan struct{}, run func(context.Context) error) (again bool, err error) {
+	running, end := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-changed:
+			end()
+		case <-running.Done():
+		}
+	})
+	err = run(running)
+	again = err == nil && running.Err() != nil && ctx.Err() == nil
+	end()
+	waiting.Wait()
+	return again, err
+}
