@@ -37,6 +37,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/worker/launch"
@@ -89,6 +90,8 @@ type Config struct {
 	now *changeable // of Settings
 
 	versions *programs.Versions // default: those of the data directory
+
+	counts *metrics.Worker // of the worker that takes tasks; nil: nothing is counted
 }
 
 func (c Config) withDefaults() Config {

@@ -8,27 +8,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
 // newRegistry returns a registry with the metrics of every Go process, and of this build.
 func newRegistry(version string) *prometheus.Registry {
 	b := BuildOf(version)
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "linesman_build_info", Help: "The build of linesman; the value is always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
-	})
-	build.Set(1)
-	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), build,
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return r
+	return metrics.NewRegistry(b.Version, b.Revision, b.Go)
 }
 
 // Limits of /metrics.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/pipeline"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/external"
@@ -46,8 +47,14 @@ func Scrubbed(s config.Config, all ...normalizer.Backend) []normalizer.Backend {
 // newNormalizer builds a normalizer over the connection of its user. It expects
 // the streams to exist, or its Prepare creates them.
 func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
+	all := c.backends()
+	kinds := make([]string, len(all))
+	for i, backend := range all {
+		kinds[i] = backend.Agent()
+	}
 	return &pipeline.Normalizer{
-		Bus: b, Out: b.Names, Backends: c.backends(), MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
+		Bus: b, Out: b.Names, Backends: all, MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
+		Metrics: metrics.NewNormalizer(c.Registry, kinds),
 	}
 }
 

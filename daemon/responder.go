@@ -126,7 +126,7 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	}
 	if r.http != nil {
 		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
-		r.http.Handle("/mcp", r.called(r.mcp))
+		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 	add := func(scope, pattern string, h http.Handler) {
 		needed, bad := httpserver.ScopeOf(scope)
 		if err = errors.Join(err, bad); bad == nil {
-			r.http.HandleFor(needed, pattern, r.called(h))
+			r.http.HandleFor(needed, pattern, s.calls.HTTP(pattern, r.called(h)))
 		}
 	}
 	for _, route := range rest.New(rest.Config{Service: s.Service, Log: r.config.Log}).Routes() {
@@ -156,7 +156,7 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
 	}).Routes() {
 		if route.Scope == "" {
-			r.http.HandlePublic(route.Pattern, route.Handler)
+			r.http.HandlePublic(route.Pattern, s.calls.HTTP(route.Pattern, route.Handler))
 		} else {
 			add(route.Scope, route.Pattern, route.Handler)
 		}

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -39,13 +41,15 @@ type Service struct {
 	tools     *tools.Set
 	cloud     *codexcloud.Driver
 	push      *webhook.Pusher
+	calls     *metrics.Calls
 	listening chan struct{} // closed once requests over NATS arrive
 }
 
 // newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
 func newService(b *bus.Bus, c Config) (*Service, error) {
-	s := &Service{config: c, bus: b, listening: make(chan struct{})}
+	s := &Service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{})}
+	counts := metrics.NewResponder(c.Registry)
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
@@ -70,7 +74,9 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
 		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service),
 			webhook.A2A: a2a.NewNotices(s.Service)},
+		Attempted: func(o webhook.Outcome, took time.Duration) { counts.Webhook(string(o), took) },
 	})
+	counts.Read(s.counts)
 	return s, nil
 }
 
@@ -132,7 +138,7 @@ func (s *Service) answer(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: s.bus.Inside(), Root: s.bus.API(), Version: s.config.Version, Log: s.config.Log,
 			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List())),
-			Listening: func() { close(s.listening) },
+			Listening: func() { close(s.listening) }, Answered: s.calls.NATS,
 		})
 	})
 	group.Go(func() error {
@@ -140,6 +146,35 @@ func (s *Service) answer(ctx context.Context) error {
 	})
 	group.Go(func() error { return s.push.Run(ctx) })
 	return group.Wait()
+}
+
+// counts returns what the metrics of a responder read, false until the table of runs is read.
+func (s *Service) counts() (m metrics.ResponderState, known bool) {
+	c, known := s.Counts()
+	if !known {
+		return m, false
+	}
+	m = metrics.ResponderState{Runs: map[string]int{metrics.Lost: c.Lost}, Orphans: c.Orphans, Pending: -1}
+	for state, n := range c.States {
+		m.Runs[string(state)] = n
+	}
+	m.Runs[string(runs.StateWorking)] -= c.Lost
+	if !c.Oldest.IsZero() {
+		m.Oldest = max(time.Since(c.Oldest), 0)
+	}
+	for _, w := range s.Workers() {
+		m.Workers++
+		m.Slots += w.Slots
+		m.Busy += w.Busy
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if s.bus.Connected() {
+		if n, err := s.bus.PushStore().Waiting(ctx); err == nil {
+			m.Pending = n
+		}
+	}
+	return m, true
 }
 
 // open waits until requests arrive and can be answered.

@@ -20,6 +20,7 @@ import (
 	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
@@ -41,6 +42,7 @@ type taskWorker struct {
 // newWorker builds a worker over the connection of its user. A task that names no
 // directory runs in the current one.
 func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
+	c.counts = metrics.NewWorker(c.Registry)
 	w, err := driver(b, c)
 	if err != nil {
 		return nil, err
@@ -102,7 +104,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 	return worker.New(worker.Config{
 		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
 		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) }, Version: c.version,
-		Diff: c.Settings.Diff,
+		Diff: c.Settings.Diff, Metrics: c.counts,
 	})
 }
 

@@ -13,7 +13,6 @@ package metrics
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +40,7 @@ type Description struct {
 func Descriptions() []Description {
 	r := prometheus.NewRegistry()
 	all := new([]Description)
-	registerBuild(set{r, RoleEvery, all}, "dev")
+	registerBuild(set{r, RoleEvery, all}, "", "", "")
 	newNormalizer(set{r, RoleNormalizer, all}, nil)
 	newWorker(set{r, RoleWorker, all})
 	newResponder(set{r, RoleResponder, all})
@@ -53,16 +52,18 @@ func Descriptions() []Description {
 	return *all
 }
 
-// Register registers what every role has: the build, and the metrics of the Go runtime and of
-// the process. It panics if r has them.
-func Register(r prometheus.Registerer, version string) {
-	registerBuild(set{reg: r}, version)
+// NewRegistry returns a registry with what every process has: the build, and the metrics of the Go
+// runtime and of the process.
+func NewRegistry(version, revision, goVersion string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	registerBuild(set{reg: r}, version, revision, goVersion)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
 }
 
-func registerBuild(s set, version string) {
-	s.gauges("build_info", "1, with the version of linesman and of Go.", "version", "go").
-		WithLabelValues(version, runtime.Version()).Set(1)
+func registerBuild(s set, version, revision, goVersion string) {
+	s.gauges("build_info", "1, with the version of linesman, the revision of its source, and the version of Go.",
+		"version", "revision", "goversion").WithLabelValues(version, revision, goVersion).Set(1)
 }
 
 // set registers metrics of a role, and describes them.

@@ -13,8 +13,7 @@ type Normalizer struct {
 	versions map[string]*versions // by the label of the agent
 
 	started, ended, turns, calls       *prometheus.CounterVec
-	runTime, turnTime, callTime        *prometheus.HistogramVec
-	wait                               prometheus.Observer
+	runTime, turnTime, callTime, wait  *prometheus.HistogramVec
 	tokens, thought, events            *prometheus.CounterVec
 	lines, malformed, unknown, drift   *prometheus.CounterVec
 	output                             [5]*prometheus.CounterVec
@@ -60,7 +59,7 @@ func (n *Normalizer) runs(s set) {
 		"Runs that ended, by their final state and its reason; the reason is none for completed and cancelled runs.",
 		"agent", "state", "reason")
 	n.runTime = s.histograms("run_duration_seconds", "Time from the start of a run to its end.", hours, "agent", "state")
-	n.wait = s.histograms("task_wait_seconds", "Time from the submission of a task to its start.", hours).WithLabelValues()
+	n.wait = s.histograms("task_wait_seconds", "Time from the submission of a task to its start.", hours)
 	n.turns = s.counters("turns_total",
 		"Turns that ended; unfinished: with their run.", "agent", "status")
 	n.turnTime = s.histograms("turn_duration_seconds",
@@ -124,14 +123,6 @@ func (n *Normalizer) own(s set) {
 	}, entries, behind)
 	for _, stream := range []string{"events", "runs"} {
 		n.refusals.WithLabelValues(stream)
-	}
-}
-
-// count counts things that ended, and how long they took.
-func count(c prometheus.Counter, h prometheus.Observer, e ends) {
-	c.Add(float64(e.n))
-	for _, ms := range e.took {
-		h.Observe(float64(ms) / 1e3)
 	}
 }
 

@@ -127,8 +127,8 @@ func value(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue()
 }
 
-// corpus returns the recorded output of all agents.
-func corpus(t testing.TB) map[string][][]byte {
+// recorded returns the recorded output of all agents.
+func recorded(t testing.TB) map[string][][]byte {
 	t.Helper()
 	all := map[string][][]byte{}
 	for dir, agent := range map[string]string{
@@ -161,7 +161,7 @@ func compare(t *testing.T, what string, have, want map[string]float64) {
 func TestRecordedRunsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := newRecorder()
-	for agent, all := range corpus(t) {
+	for agent, all := range recorded(t) {
 		for _, out := range all {
 			r.run(t, backend(t, agent), out, runs.Start{Source: "queue"})
 		}

@@ -1,8 +1,7 @@
 package metrics
 
 import (
-	"maps"
-	"slices"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -55,6 +54,17 @@ func (e *ends) add(took int64) {
 	e.n++
 	if took >= 0 && len(e.took) < maxTaken {
 		e.took = append(e.took, took)
+	}
+}
+
+// observe adds how long they took to a histogram.
+func (e *ends) observe(v *prometheus.HistogramVec, labels ...string) {
+	if len(e.took) == 0 {
+		return
+	}
+	h := v.WithLabelValues(labels...)
+	for _, ms := range e.took {
+		h.Observe(float64(ms) / 1e3)
 	}
 }
 
@@ -222,25 +232,26 @@ func (a *Agent) store() {
 	n, s := a.n, a.cut
 	for i, status := range turnStatuses {
 		if status != "" {
-			count(n.turns.WithLabelValues(a.name, status), n.turnTime.WithLabelValues(a.name, status), s.turns[i])
+			n.turns.WithLabelValues(a.name, status).Add(float64(s.turns[i].n))
+			s.turns[i].observe(n.turnTime, a.name, status)
 		}
 	}
 	for i, kind := range callKinds {
 		for j, status := range callStatuses {
 			if e := s.calls[i][j]; e.n > 0 {
-				count(n.calls.WithLabelValues(a.name, kind, status), n.callTime.WithLabelValues(a.name, kind, status), e)
+				n.calls.WithLabelValues(a.name, kind, status).Add(float64(e.n))
+				e.observe(n.callTime, a.name, kind, status)
 			}
 		}
 	}
 	for source, started := range s.started {
 		n.started.WithLabelValues(a.name, source).Add(float64(started))
 	}
-	for _, how := range slices.Collect(maps.Keys(s.ended)) {
-		count(n.ended.WithLabelValues(a.name, how[0], how[1]), n.runTime.WithLabelValues(a.name, how[0]), s.ended[how])
+	for how, e := range s.ended {
+		n.ended.WithLabelValues(a.name, how[0], how[1]).Add(float64(e.n))
+		e.observe(n.runTime, a.name, how[0])
 	}
-	for _, ms := range s.waited.took {
-		n.wait.Observe(float64(ms) / 1e3)
-	}
+	s.waited.observe(n.wait)
 	for version, v := range s.versions {
 		n.lines.WithLabelValues(a.name, version).Add(float64(v.lines))
 		n.malformed.WithLabelValues(a.name, version).Add(float64(v.malformed))

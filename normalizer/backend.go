@@ -116,8 +116,10 @@ func (o *Out) reset() {
 	clear(o.Facts.Edits)
 	o.Facts, o.Command, o.Session = runs.Facts{Edits: kept(o.Facts.Edits, runs.MaxEdits)}, Output{}, ""
 	o.final, o.text, o.value, o.end = keepFinal, "", scan.Value{}, false
-	clear(o.ended)
-	o.ended = kept(o.ended, 64)
+	if len(o.ended) > 0 {
+		clear(o.ended)
+		o.ended = kept(o.ended, 64)
+	}
 }
 
 // kept returns b without its elements, or nil if it has room for more than limit of them: so many

@@ -272,10 +272,10 @@ func (f *Fold) line(line []byte) {
 	captured := f.pos.Time
 	f.pos.Time = f.Record.LineTime(out.Facts.At, captured)
 	f.foldLater(out)
-	if out.observed {
+	if turn := out.Facts.Turn; len(out.ended) > 0 || turn != runs.TurnNone {
 		f.observe(out)
+		f.foldTurn(turn)
 	}
-	f.foldTurn(out.Facts.Turn)
 	for _, thing := range f.Record.Fold(&out.Facts, f.pos.Time) {
 		out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}

@@ -26,6 +26,9 @@ type endedCall struct{ kind, name, status string }
 // observe reports what ends in the line that out is of. It must be called before the record
 // folds the line, because the record has the times when calls began.
 func (f *Fold) observe(out *Out) {
+	if f.observer == nil {
+		return
+	}
 	took := int64(-1)
 	if since, open := f.Record.CallSince(out.Facts.Closed); open && len(out.ended) == 1 {
 		took = max(f.pos.Time-since, 0)

@@ -214,6 +214,9 @@ func (s *Service) Snapshot(limit int, keep func(runs.Row) bool) runtable.Snapsho
 	return s.table.Snapshot(limit, keep)
 }
 
+// Counts counts the runs, false until the run table is read.
+func (s *Service) Counts() (c runtable.Counts, known bool) { return s.table.Counts() }
+
 // Standing returns the rows of all runs as they change, and their records.
 func (s *Service) Standing() webhook.Runs { return s.table }
 

@@ -79,7 +79,7 @@ var layers = map[string][]string{
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"daemon": {
 		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
-		"client", "config", "local", "memory", "normalizer", "normalizer/cloud", "programs",
+		"client", "config", "local", "memory", "metrics", "normalizer", "normalizer/cloud", "programs",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
