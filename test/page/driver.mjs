@@ -25,12 +25,14 @@ const browser = await chromium.launch({
 for (let ask = await hear(); ask; ask = await hear()) {
   const open = [];
   try {
-    const result = await scenarios[ask.do]({ browser, call, open, ...ask.args });
+    const faults = []; // of accessibility
+    const result = await scenarios[ask.do]({ browser, call, open, faults, ...ask.args });
     for (const page of open) page.check();
+    if (faults.length > 0) throw new Error(faults.join('\n'));
     say({ result: result ?? null });
   } catch (error) {
     for (const { page } of open) await page.screenshot({ path: `${ask.args.shots}/failed-${ask.do}.png` }).catch(() => {});
-    say({ error: `${error.stack ?? error}` });
+    say({ error: [`${error.stack ?? error}`, ...open.flatMap((page) => page.wrong)].join('\n') });
   }
   for (const { context } of open) await context.close();
 }

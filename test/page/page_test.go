@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -143,10 +146,6 @@ func newStage(t *testing.T) *stage {
 		filepath.Join(s.lab, "agent.sh")))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()
-	t.Cleanup(func() {
-		s.up.Signal(syscall.SIGTERM)
-		s.up.Code()
-	})
 	return s
 }
 
@@ -155,6 +154,13 @@ func (s *stage) start() {
 	s.t.Helper()
 	s.up = fixture.Start(s.t, exec.Command(program, "up", "--data-dir", s.data, "--config", filepath.Join(s.lab, "linesman.toml"),
 		"--nats-listen", s.nats, "--http", s.http))
+	up := s.up
+	s.t.Cleanup(func() {
+		if !up.Over() {
+			up.Signal(syscall.SIGTERM)
+			up.Code()
+		}
+	})
 	s.up.Await(s.up.Stdout, "\n")
 	here := fixture.ReadAddress(s.t, s.data)
 	s.nats, s.http = strings.TrimPrefix(here.NATS, "nats://"), strings.TrimPrefix(here.HTTP, "http://")
@@ -212,13 +218,6 @@ func (s *stage) calls() calls {
 		},
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },
-		"away": func(json.RawMessage) any { // until the test starts it again nothing answers there
-			if answer, err := http.Get("http://" + s.http + "/healthz"); err == nil {
-				_ = answer.Body.Close()
-				s.t.Error("it still answers")
-			}
-			return nil
-		},
 	}
 }
 
@@ -249,19 +248,38 @@ func TestPage(t *testing.T) {
 	b := startBrowser(t)
 	s := newStage(t)
 	reader := s.linesman("token", "create", "reader", "--scope", "read")
-	titles := map[string][2]string{
+	for title, from := range map[string][2]string{
 		"List the files": {"codex", "shell-ok"}, "Plan the work": {"codex", "plan"}, "Change two files": {"codex", "patch"},
 		"Run three commands at once": {"codex", "shell-parallel"}, "Fail for a reason": {"codex", "failed"},
 		"Use tools": {"claude", "tools"}, "Ask a sub-agent": {"claude", "subagent"}, "Edit with Gemini": {"gemini", "edit"},
 		"Work with opencode": {"opencode", "tools"},
-	}
-	var all []string
-	for title, from := range titles {
+	} {
 		s.play(from[0], from[1], title)
-		all = append(all, title)
 	}
-	args := map[string]any{"reader": reader, "titles": all, "shots": s.shots, "lab": s.lab}
-	for _, name := range []string{"signIn", "overview", "liveRun"} {
+	byTitle := s.listed()
+	args := map[string]any{
+		"reader": reader, "runs": byTitle, "titles": slices.Sorted(maps.Keys(byTitle)), "shots": s.shots, "lab": s.lab,
+		"light": []string{"Run three commands at once", "Fail for a reason"}, "lines": 60,
+	}
+	for _, name := range []string{"signIn", "overview", "liveRun", "timelines", "more", "task", "sizes", "restart"} {
 		t.Run(name, func(t *testing.T) { b.do(t, name, args, s.calls()) })
 	}
+	t.Run("hostile", func(t *testing.T) {
+		args["hostile"] = s.attack()
+		b.do(t, "hostile", args, s.calls())
+	})
+	t.Run("many", func(t *testing.T) {
+		s.record(10_000)
+		t.Logf("10,000 runs (milliseconds; frames while scrolling): %s", b.do(t, "many", args, s.calls()))
+	})
+}
+
+// listed returns the ids of all runs by their titles.
+func (s *stage) listed() map[string]string {
+	s.t.Helper()
+	all := map[string]string{}
+	for _, r := range gjson.Get(s.linesman("ls", "--json"), "runs").Array() {
+		all[r.Get("title").String()] = r.Get("run").String()
+	}
+	return all
 }
