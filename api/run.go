@@ -188,6 +188,21 @@ type RunPage struct {
 	Next string `json:"next,omitempty"` // cursor of the next page; "": this is the last page
 }
 
+// RunChange is an element of a stream of runs; one of Run, Gone and Synced is set.
+type RunChange struct {
+	ID     string  // a reader that begins again after it misses nothing; "": there is no such point
+	Run    *Run    // a run as in lists, whole
+	Gone   string  // id of a run that was removed, or does not fit the filter; the reader may not have it
+	Synced *Synced // from now on there are only changes
+}
+
+// Synced reports that a reader of a stream of runs has all of them.
+type Synced struct {
+	// Resumed: the reader has what it had before, with the changes since then. Otherwise it has
+	// only the runs that it got before this.
+	Resumed bool `json:"resumed"`
+}
+
 // Worker is a worker process that takes tasks.
 type Worker struct {
 	ID       string   `json:"id"`

@@ -128,6 +128,7 @@ type Service struct {
 	log   *zap.Logger
 	table *runtable.Table
 	cloud *cloudIndex
+	epoch string // identifies this process in ids of streams of runs
 
 	folds *Slots // a slot for each fold with details
 	// reading has an element for each fold that reads stored entries
@@ -151,7 +152,7 @@ func New(cfg Config) *Service {
 		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside, Log: cfg.Log,
 	})
 	return &Service{
-		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(),
+		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
 		paging: make(chan struct{}, maxPaging),
 	}

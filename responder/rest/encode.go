@@ -76,7 +76,7 @@ func (q *exchange) accept() error {
 		offers = []string{bytesType}
 	case "getDiff":
 		offers = []string{jsonType, patchType}
-	case "getEvents", "listEvents", "getDetail":
+	case "getEvents", "listEvents", "getDetail", "listRuns":
 		offers = append(offers, streamType)
 	}
 	q.form = jsonType // of an error

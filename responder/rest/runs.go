@@ -195,6 +195,9 @@ func listRuns(_ context.Context, q *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.stream {
+		return nil, q.followRuns(list)
+	}
 	page, err := q.Service.List(list)
 	if err != nil {
 		return nil, listed(err)

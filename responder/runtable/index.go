@@ -29,6 +29,7 @@ type index struct {
 	at            time.Time // when the last change arrived
 	news          map[string]map[chan struct{}]bool
 	watchers      map[*watcher]bool
+	changes       changes
 	waitReason    string        // why the table is not filled yet; "" if not known
 	filled        chan struct{} // closed once the initial values were read
 	full          sync.Once
@@ -283,6 +284,7 @@ func (t *index) listen(id string) (news <-chan struct{}, stop func()) {
 }
 
 func (t *index) notify(id string) {
+	t.changes.add(id)
 	for w := range t.watchers {
 		w.notify(id)
 	}

@@ -95,7 +95,7 @@ func (r *Table) Run(outer context.Context) error {
 	})
 	group.Go(func() error { return r.cfg.Streams.WatchHeartbeats(ctx, r.workers.observe) })
 	group.Go(func() error { // without it no run is shown as unseen
-		if err := r.cfg.Streams.WatchSeen(ctx, r.seen.begin, r.seen.mark, r.seen.filled); err != nil && ctx.Err() == nil {
+		if err := r.watchSeen(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot read which runs were opened", zap.Error(err))
 		}
 		return nil

@@ -66,6 +66,20 @@ func (s *seen) has(run string) (marked, known bool) {
 	return marked, s.known
 }
 
+// watchSeen reads the marks until ctx ends.
+func (r *Table) watchSeen(ctx context.Context) error {
+	mark := func(run string, at time.Time) {
+		r.seen.mark(run, at)
+		if _, known := r.seen.has(run); known {
+			r.index.touch(run)
+		}
+	}
+	return r.cfg.Streams.WatchSeen(ctx, r.seen.begin, mark, func() {
+		r.seen.filled()
+		r.unseenChanged()
+	})
+}
+
 // Unseen reports whether a run ended in the last 7 days and its owner has not opened it.
 // It is false for a cancelled run, for a run of a task that a later run continues, and while
 // the marks cannot be read.
@@ -99,6 +113,7 @@ func (r *Table) SetSeen(ctx context.Context, run string) (View, error) {
 		return v, err
 	}
 	r.seen.mark(run, time.Now())
+	r.index.touch(run)
 	v.Unseen = false
 	return v, nil
 }

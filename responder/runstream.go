@@ -1,0 +1,237 @@
+package responder
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/runtable"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of streams of runs.
+const (
+	maxBatch    = 128                   // runs that are given to a reader at once
+	maxAbsent   = 10_000                // runs that a stream remembers as gone
+	mergeTime   = 50 * time.Millisecond // changes within this time are one
+	derivedTime = time.Second           // interval of changes without an entry of the raw log
+)
+
+// RunStream is the list of all runs that fit a filter, and then their changes.
+type RunStream struct {
+	service *Service
+	keep    func(runs.Row) bool
+	filter  bool   // keep refuses some runs
+	from    uint64 // the change after which the stream resumes
+	resumes bool
+
+	absent  map[string]bool     // runs that the reader knows it has not
+	derived map[string]viewOnly // of the open runs that the reader has
+}
+
+// viewOnly is what changes in a view without a change of the row.
+type viewOnly struct {
+	position int
+	lost     bool
+}
+
+// FollowRuns opens the stream of the runs that fit q, without regard to its page. It resumes after the
+// id of a change that this process has sent not too long ago; with any other id it begins
+// again. The error is [api.Validation] for a wrong filter.
+func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
+	keep, err := s.Filter(q)
+	if err != nil {
+		return nil, err
+	}
+	q.Limit, q.Cursor, q.Order = 0, "", ""
+	f := &RunStream{
+		service: s, keep: keep, filter: listID(q) != listID(api.List{}),
+		absent: map[string]bool{}, derived: map[string]viewOnly{},
+	}
+	f.from, f.resumes = s.readChange(after)
+	return f, nil
+}
+
+// Each calls each with all runs of the list, the newest first, or if the stream resumes with
+// those that have changed since; then with [api.RunChange.Synced]; and then with each change of a
+// run, until ctx ends, which is no error, or each returns an error. Several changes of a run
+// within a short time, or while each works, are one. Only what follows Synced, and Synced itself, has an
+// id. If a reader is too slow the error is [api.Unavailable]: it must begin again.
+func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) error {
+	at, err := f.begin(ctx, each)
+	if err == nil && ctx.Err() == nil {
+		err = each([]api.RunChange{{ID: f.service.changeID(at), Synced: &api.Synced{Resumed: f.resumes}}})
+	}
+	due := time.Now().Add(derivedTime)
+	for err == nil && ctx.Err() == nil {
+		pause(ctx, mergeTime)
+		if at, err = f.changes(ctx, at, true, each); err == nil && !time.Now().Before(due) {
+			due = time.Now().Add(derivedTime)
+			err = f.rederive(each)
+		}
+	}
+	if errors.Is(err, runtable.ErrForgotten) {
+		return unavailable("there were too many changes for the reader of this stream; it begins again", err)
+	}
+	return err
+}
+
+// begin sends all that the reader lacks, and returns the last change that this includes.
+func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error) (at uint64, err error) {
+	last := f.service.table.LastChange()
+	if f.resumes && f.from == last {
+		return last, nil
+	}
+	if f.resumes {
+		if at, err = f.changes(ctx, f.from, false, each); !errors.Is(err, runtable.ErrForgotten) {
+			return at, err
+		}
+		f.resumes = false
+	}
+	return last, f.snapshot(ctx, each)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// snapshot sends all runs, without ids.
+func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
+	var list []cursor
+	f.service.table.Snapshot(0, func(r runs.Row) bool {
+		if f.keep(r) {
+			list = append(list, cursorOf("", r))
+		}
+		return false
+	})
+	slices.SortFunc(list, newer)
+	for part := range slices.Chunk(list, maxBatch) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		ids := make([]string, 0, len(part))
+		for _, c := range part {
+			ids = append(ids, c.run)
+		}
+		var batch []api.RunChange
+		for _, v := range f.service.table.Views(ids) {
+			if f.keep(v.Row) { // else it has changed, which follows
+				batch = append(batch, f.shown(v))
+			}
+		}
+		if err := each(batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes sends the runs that have changed after a change, and returns the last change among
+// them. It waits for the first one at most until the derived values are due again. The last one of
+// a batch has an id, if they are to have ids.
+func (f *RunStream) changes(
+	ctx context.Context, at uint64, withID bool, each func([]api.RunChange) error,
+) (uint64, error) {
+	waiting, cancel := context.WithTimeout(ctx, derivedTime)
+	defer cancel()
+	ids, last, err := f.service.table.ChangedAfter(waiting, at)
+	if err != nil {
+		return at, err
+	}
+	for len(ids) > 0 && ctx.Err() == nil {
+		part := ids[:min(len(ids), maxBatch)]
+		ids = ids[len(part):]
+		batch := f.look(part)
+		if len(batch) == 0 {
+			continue
+		}
+		if withID && len(ids) == 0 { // only then all changes up to the last one were sent
+			batch[len(batch)-1].ID = f.service.changeID(last)
+		}
+		if err := each(batch); err != nil {
+			return at, err
+		}
+	}
+	return last, nil
+}
+
+// look returns runs as they are now: with a filter they may be gone, and the reader may know.
+func (f *RunStream) look(ids []string) (batch []api.RunChange) {
+	have := map[string]runtable.View{}
+	for _, v := range f.service.table.Views(ids) {
+		if f.keep(v.Row) {
+			have[v.ID] = v
+		}
+	}
+	for _, id := range ids {
+		if v, ok := have[id]; ok {
+			batch = append(batch, f.shown(v))
+			continue
+		}
+		delete(f.derived, id)
+		if f.absent[id] {
+			continue
+		}
+		if f.filter {
+			if len(f.absent) == maxAbsent {
+				clear(f.absent)
+			}
+			f.absent[id] = true
+		}
+		batch = append(batch, api.RunChange{Gone: id})
+	}
+	return batch
+}
+
+// shown is a run that the reader has from now on.
+func (f *RunStream) shown(v runtable.View) api.RunChange {
+	delete(f.absent, v.ID)
+	if delete(f.derived, v.ID); !v.State.Final() {
+		f.derived[v.ID] = viewOnly{v.Position, v.Lost}
+	}
+	return api.RunChange{Run: Summarize(v)}
+}
+
+// rederive sends the open runs whose position in the queue, or whose worker, has changed.
+func (f *RunStream) rederive(each func([]api.RunChange) error) error {
+	ids := make([]string, 0, len(f.derived))
+	for id := range f.derived {
+		ids = append(ids, id)
+	}
+	var batch []api.RunChange
+	for _, v := range f.service.table.Views(ids) {
+		if known := f.derived[v.ID]; f.keep(v.Row) && !v.State.Final() && known != (viewOnly{v.Position, v.Lost}) {
+			batch = append(batch, f.shown(v))
+		}
+	}
+	for part := range slices.Chunk(batch, maxBatch) {
+		if err := each(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changeID is the id of a change: of this process, because the numbers begin again with each.
+func (s *Service) changeID(n uint64) string { return s.epoch + "-" + strconv.FormatUint(n, 10) }
+
+// readChange reads an id; false if it is not of this process.
+func (s *Service) readChange(id string) (n uint64, ok bool) {
+	epoch, number, _ := strings.Cut(id, "-")
+	n, err := strconv.ParseUint(number, 10, 64)
+	return n, err == nil && epoch == s.epoch
+}
+
+// newEpoch identifies a process among those that have served the same streams.
+func newEpoch() string { return strconv.FormatUint(rand.Uint64N(math.MaxUint64), 36) }

@@ -1,0 +1,300 @@
+// What people do with the page. Roles and names only: no classes.
+
+import { accessible, fits, live, row, same, signedIn, until, visit } from './page.mjs';
+
+/** The link signs in once, a token with its scopes, and the menu signs out. */
+export async function signIn(scene) {
+  const link = await scene.call('link');
+  const page = await visit(scene, link);
+  await live(page);
+  same('the address after the link', new URL(page.url()).pathname + new URL(page.url()).search, '/');
+  const [cookie] = await page.context().cookies();
+  same('the cookie', [cookie.httpOnly, cookie.sameSite, cookie.secure, cookie.name], [true, 'Strict', false, `linesman_${new URL(link).port}`]);
+  same('what scripts see of it', await page.evaluate(() => document.cookie + JSON.stringify([...Object.entries(localStorage), ...Object.entries(sessionStorage)])).then((all) => all.includes(cookie.value)), false);
+  await page.goto(link); // again, in the same browser
+  await live(page);
+
+  const other = await visit({ ...scene, open: [] }, link, { offline: true }).catch((e) => e);
+  same('the link elsewhere', await other.getByText('linesman page').count(), 1);
+  await other.goto(new URL(link).origin);
+  await other.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+  await accessible(scene, other, 'sign-in');
+  await fits(other, 'sign-in');
+  await other.screenshot({ path: `${scene.shots}/signin-dark.png` });
+  await other.getByLabel('Or paste a token').fill('wrong');
+  await other.getByRole('button', { name: 'Sign in' }).click();
+  await other.getByText('This token is not valid').waitFor();
+  await other.getByLabel('Or paste a token').fill(scene.reader);
+  await other.getByRole('button', { name: 'Sign in' }).click();
+  await live(other);
+  same('"New task" for a reader', await other.getByRole('button', { name: 'New task' }).count(), 0);
+  await other.getByRole('button', { name: 'Menu' }).click();
+  await other.getByText('reader', { exact: true }).waitFor();
+  await other.getByRole('button', { name: 'Sign out' }).click();
+  await other.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+  await other.reload();
+  await other.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+  await other.context().close();
+}
+
+/** Recorded runs are there, and can be searched, filtered and opened with the keyboard. */
+export async function overview(scene) {
+  const page = await signedIn(scene);
+  for (const title of scene.titles) await row(page, title).waitFor();
+  await accessible(scene, page, 'overview');
+  const search = page.getByRole('searchbox', { name: 'Search runs' });
+  await page.keyboard.press('/');
+  await page.keyboard.type(scene.titles[0]);
+  await until('one run is found', async () => (await page.getByRole('listitem').count()) === 1 || await page.getByRole('listitem').count());
+  same('the address of a search', new URL(page.url()).searchParams.get('q'), scene.titles[0]);
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('j');
+  await page.keyboard.press('Enter');
+  await until('the run is open', () => new URL(page.url()).pathname.startsWith('/runs/'));
+  await page.goBack();
+  same('the search after going back', await search.inputValue(), scene.titles[0]);
+  await search.fill('no such run at all');
+  await page.getByRole('button', { name: 'Show all runs' }).click();
+  await row(page, scene.titles[0]).waitFor();
+  await page.keyboard.press('?');
+  await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
+  await accessible(scene, page, 'shortcuts');
+  await page.keyboard.press('Escape');
+  await until('the dialog is closed', async () => (await page.getByRole('dialog').count()) === 0);
+}
+
+/** A run appears when it starts, and its end is seen, without a reload. */
+export async function liveRun(scene) {
+  const page = await signedIn(scene);
+  await live(page);
+  const title = await scene.call('begin', { lines: 2 });
+  await row(page, title).getByText('running', { exact: true }).waitFor();
+  await scene.call('end');
+  await row(page, title).getByText('completed', { exact: true }).waitFor();
+}
+
+const feed = (page) => page.getByRole('feed', { name: 'Timeline' });
+const whole = (page) => feed(page).getByText('End of the run').waitFor();
+
+/** Each recorded run has a timeline to its end, without a fault of accessibility, in both themes. */
+export async function timelines(scene) {
+  const page = await signedIn(scene, '/', { offline: true, viewport: { width: 1280, height: 2000 } }); // one run is not there
+  for (const theme of ['dark', 'light']) {
+    await page.emulateMedia({ colorScheme: theme });
+    for (const [title, id] of Object.entries(scene.runs)) {
+      await page.goto(`/runs/${id}`);
+      await whole(page);
+      await page.getByRole('heading', { level: 1, name: title }).waitFor();
+      if (theme === 'dark' || scene.light.includes(title)) await accessible(scene, page, `${title}, ${theme}`);
+      await fits(page, title);
+    }
+    await page.screenshot({ path: `${scene.shots}/run-${theme}.png` });
+  }
+  // What a command was and printed is with its call.
+  await page.goto(`/runs/${scene.runs['List the files']}`);
+  await whole(page);
+  const call = feed(page).getByRole('button', { name: /Command/ }).first();
+  if (await call.getAttribute('aria-expanded') !== 'true') await call.click();
+  await feed(page).getByRole('region', { name: 'Output', exact: true }).first().waitFor();
+  // A link to an event shows that event.
+  const link = feed(page).getByRole('link', { name: /Link to the event/ }).nth(2);
+  await page.goto(await link.getAttribute('href'));
+  await whole(page);
+  await page.getByText('There is no such run').waitFor({ state: 'detached' });
+  // Keys: the first event, the changes, back to the overview.
+  await page.keyboard.press('j');
+  await until('an event has the focus', () => page.evaluate(() => document.activeElement?.tagName === 'ARTICLE'));
+  await page.keyboard.press('d');
+  await page.getByRole('heading', { name: 'No changes are known' }).waitFor();
+  await page.keyboard.press('u');
+  await row(page, 'List the files').waitFor();
+  // What is not there has a page, too.
+  for (const [path, heading] of [['/runs/T-local-0000000000000', 'There is no such run'], ['/runs/a%20b', 'There is no such page']]) {
+    await page.goto(path);
+    await page.getByRole('heading', { name: heading }).waitFor();
+    await accessible(scene, page, path);
+  }
+}
+
+/** Two runs side by side, and what can be saved. */
+export async function more(scene) {
+  const [left, right] = [scene.runs['Plan the work'], scene.runs['Use tools']];
+  const page = await signedIn(scene, `/runs/${left}/with/${right}`, { viewport: { width: 1600, height: 1000 }, acceptDownloads: true });
+  await until('two timelines', async () => (await page.getByText('End of the run').count()) === 2 || await page.getByRole('feed').count());
+  await accessible(scene, page, 'side by side');
+  await page.screenshot({ path: `${scene.shots}/side-by-side.png` });
+  await page.goto(`/runs/${left}`);
+  await page.getByRole('button', { name: 'More about this run' }).click();
+  await accessible(scene, page, 'menu of a run');
+  const saved = page.waitForEvent('download');
+  await page.getByRole('button', { name: /JSONL/ }).click();
+  const lines = (await (await saved).createReadStream()).setEncoding('utf8');
+  let text = '';
+  for await (const part of lines) text += part;
+  const events = text.trim().split('\n').map((line) => JSON.parse(line));
+  same('the saved events end', events.at(-1).kind, 'completion');
+}
+
+/** A task is submitted, followed and cancelled. */
+export async function task(scene) {
+  const page = await signedIn(scene, '/', { offline: true }); // one request is refused
+  await page.keyboard.press('n');
+  const dialog = page.getByRole('dialog', { name: 'New task' });
+  await dialog.waitFor();
+  await accessible(scene, page, 'new task');
+  await page.screenshot({ path: `${scene.shots}/new-task.png` });
+  await dialog.getByRole('button', { name: 'Queue the task' }).click();
+  await until('the mistake is shown', async () => (await dialog.getByRole('alert').count()) > 0);
+  await dialog.getByLabel('What is to be done').fill('Count the files.');
+  await dialog.getByRole('combobox', { name: 'Directory' }).fill('/');
+  await dialog.getByLabel('Title', { exact: true }).fill('A task of the page');
+  await dialog.getByRole('button', { name: 'Queue the task' }).click();
+  await dialog.getByText(scene.lab).waitFor(); // the directories that are allowed
+  await dialog.getByRole('combobox', { name: 'Directory' }).fill(scene.lab);
+  await dialog.getByRole('button', { name: 'Queue the task' }).click();
+  await feed(page).getByText('I am at it.').waitFor();
+  await page.getByRole('heading', { level: 1, name: 'A task of the page' }).waitFor();
+  await accessible(scene, page, 'a run that works');
+  await page.screenshot({ path: `${scene.shots}/live.png` });
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  const sure = page.getByRole('dialog', { name: 'End this run?' });
+  await accessible(scene, page, 'cancel');
+  await sure.getByRole('button', { name: 'Keep it' }).click();
+  await until('the dialog is closed', async () => (await page.getByRole('dialog').count()) === 0);
+  await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+  await sure.getByLabel('Reason').fill('Enough.');
+  await sure.getByRole('button', { name: 'End the run' }).click();
+  await whole(page);
+  await page.goto('/');
+  await row(page, 'A task of the page').getByText('cancelled', { exact: true }).waitFor();
+}
+
+/** Lines that the timeline shows, in order: all of them are on the screen. */
+const shownLines = (page) => feed(page).evaluate((box) => [...box.querySelectorAll('article')].map((a) => /Line number (\d+)\./.exec(a.textContent)?.[1]).filter(Boolean).map(Number));
+
+/** `up` is killed and started again under an open page: nothing is missing or shown twice. */
+export async function restart(scene) {
+  const overview = await signedIn(scene, '/', { offline: true });
+  await live(overview);
+  const title = await scene.call('begin', { lines: scene.lines });
+  await row(overview, title).getByText('running', { exact: true }).waitFor();
+  const page = await signedIn(scene, new URL(await row(overview, title).getByRole('link', { name: title }).getAttribute('href'), overview.url()).pathname,
+    { offline: true, viewport: { width: 1280, height: 12000 } });
+  for (let round = 1; round <= 2; round++) {
+    await feed(page).getByText(`Line number ${round * 20}.`).waitFor();
+    await scene.call('kill');
+    await overview.getByRole('banner').getByText('Disconnected').waitFor();
+    await overview.screenshot({ path: `${scene.shots}/disconnected.png` });
+    await accessible(scene, overview, 'disconnected');
+    await scene.call('start');
+    await live(overview);
+  }
+  await scene.call('end');
+  await whole(page);
+  const want = Array.from({ length: scene.lines }, (_, i) => i + 1);
+  await until('all lines', async () => (await shownLines(page)).length >= scene.lines || await shownLines(page));
+  same('the lines on the screen', await shownLines(page), want);
+  await row(overview, title).getByText('completed', { exact: true }).waitFor();
+  same('the rows of the run', await row(overview, title).count(), 1);
+}
+
+/** What agents write is text: nothing of it runs, loads, or becomes an element. */
+export async function hostile(scene) {
+  const page = await signedIn(scene, '/', { viewport: { width: 1280, height: 3000 } });
+  await page.getByRole('listitem').first().waitFor();
+  const check = async (where) => {
+    const found = await page.evaluate(() => [
+      window.pwned,
+      ...[...document.querySelectorAll('main :is(script, iframe, frame, object, embed, form, img, image, video, audio, source, style, link, base, meta, math, template, marquee, foreignObject, animate, set, use)')].map((e) => e.outerHTML.slice(0, 120)),
+      ...[...document.querySelectorAll('*')].flatMap((e) => [...e.attributes].filter((a) => /^on/i.test(a.name) || (/^(href|src|action|formaction|xlink:href|srcdoc|poster|background|data)$/i.test(a.name) && !/^(https?:\/\/|\/|#|data:image\/)/i.test(a.value))).map((a) => `${e.tagName} ${a.name}=${a.value.slice(0, 80)}`)),
+      ...[...document.querySelectorAll('main a[href^="http"]')].filter((a) => a.origin !== location.origin && !/noopener.*noreferrer|noreferrer.*noopener/.test(a.rel)).map((a) => a.outerHTML.slice(0, 200)),
+      document.title.includes('pwned') && document.title.length > 300 ? document.title : undefined,
+    ].filter(Boolean));
+    same(where, found, []);
+  };
+  await check('overview');
+  for (const id of scene.hostile) {
+    await page.goto(`/runs/${id}`);
+    const box = feed(page);
+    await box.getByRole('article').first().waitFor();
+    await page.keyboard.press('g');
+    await page.keyboard.press('g');
+    let seen = 0;
+    for (let last = ''; ; seen++) { // screen by screen, each call opened
+      await box.evaluate((feed) => {
+        for (const button of feed.querySelectorAll('button[aria-expanded=false]')) button.click();
+      });
+      await check(`${id}, screen ${seen}`);
+      const at = await page.evaluate(() => {
+        const s = [document.scrollingElement, ...document.querySelectorAll('main, main *')].find((e) => e.scrollHeight > e.clientHeight + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowY) && e.querySelector('[role=feed]'));
+        s?.scrollBy(0, s.clientHeight * 0.9);
+        return String(s?.scrollTop ?? 0);
+      });
+      if (at === last || seen > 60) break;
+      last = at;
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    }
+    await page.screenshot({ path: `${scene.shots}/hostile.png`, clip: { x: 0, y: 0, width: 1280, height: 900 } });
+  }
+}
+
+/** From a narrow phone to 4K nothing is cut off, in both themes. */
+export async function sizes(scene) {
+  const run = scene.runs['Run three commands at once'];
+  for (const [name, viewport] of Object.entries({ phone: { width: 320, height: 640 }, tablet: { width: 768, height: 1024 }, '4k': { width: 3840, height: 2160 } })) {
+    for (const theme of ['dark', 'light']) {
+      if (name === 'tablet' && theme === 'light') continue;
+      const page = await signedIn(scene, '/', { viewport, theme, ...(name === 'phone' && { hasTouch: true, isMobile: true }) });
+      await row(page, 'List the files').waitFor();
+      await fits(page, `overview, ${name}`);
+      if (name !== 'tablet') await accessible(scene, page, `overview, ${name}, ${theme}`);
+      await page.screenshot({ path: `${scene.shots}/overview-${name}-${theme}.png` });
+      await page.getByRole('button', { name: 'New task' }).click();
+      await page.getByRole('dialog', { name: 'New task' }).waitFor();
+      await fits(page, `new task, ${name}`);
+      await page.goto(`/runs/${run}`);
+      await whole(page);
+      await fits(page, `run, ${name}`);
+      if (name === 'phone') await accessible(scene, page, `run, ${name}, ${theme}`);
+      await page.screenshot({ path: `${scene.shots}/run-${name}-${theme}.png` });
+      await page.goto(`/runs/${run}/with/${scene.runs['Plan the work']}`);
+      await page.getByText('End of the run').first().waitFor();
+      await fits(page, `side by side, ${name}`);
+    }
+  }
+}
+
+/** Ten thousand runs: only those on the screen are elements. The times are for people to read. */
+export async function many(scene) {
+  const page = await signedIn(scene);
+  const begun = Date.now();
+  await page.reload();
+  await page.getByRole('heading', { name: /10,0\d\d/ }).first().waitFor({ timeout: 60_000 }).catch(() => {});
+  await until('all runs', async () => (await page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('[aria-setsize]')].map((e) => Number(e.getAttribute('aria-setsize')))))) >= 10_000, 60_000);
+  const ready = Date.now() - begun;
+  const nodes = await page.evaluate(() => document.querySelectorAll('*').length);
+  if (nodes > 3000) throw new Error(`${nodes} elements for 10,000 runs`);
+  await page.evaluate(() => {
+    window.frames_ = [];
+    let last = performance.now();
+    requestAnimationFrame(function each(now) {
+      window.frames_.push(now - last);
+      last = now;
+      requestAnimationFrame(each);
+    });
+  });
+  await page.mouse.move(640, 500);
+  for (let i = 0; i < 60; i++) await page.mouse.wheel(0, 700);
+  await page.keyboard.press('End');
+  await page.keyboard.press('Home');
+  const frames = (await page.evaluate(() => window.frames_)).sort((a, b) => a - b);
+  const search = page.getByRole('searchbox', { name: 'Search runs' });
+  const asked = Date.now();
+  await search.fill('number 7777');
+  await page.getByRole('link', { name: 'Recorded run number 7777' }).waitFor();
+  const found = Date.now() - asked;
+  await page.screenshot({ path: `${scene.shots}/many.png` });
+  const heap = await page.evaluate(() => performance.memory?.usedJSHeapSize ?? 0);
+  const at = (q) => Math.round(frames[Math.floor((frames.length - 1) * q)] * 10) / 10;
+  return { ready, nodes, frames: frames.length, p50: at(0.5), p95: at(0.95), max: at(1), search: found, heapMB: Math.round(heap / 1e5) / 10 };
+}
