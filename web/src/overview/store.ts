@@ -6,8 +6,9 @@
 //   synced.value          whether all runs have arrived once
 //   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
 
-import { effect, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import { api, session, type Run } from '../lib/api';
+import { now, serverNow } from '../lib/clock';
 import { openStream, type Message, type Stream } from '../lib/stream';
 
 export const runs = new Map<string, Run>();
@@ -18,6 +19,15 @@ export const stream = signal<Stream | undefined>(undefined);
 export const newVersion = signal('');
 /** Whether this tab is the one that notifies, and that stays connected while it is hidden. */
 export const leader = signal(false);
+
+/** Whether the runs are as they are now: not while the server does not answer. */
+export const fresh = computed(() => {
+  const s = stream.value;
+  return !s || s.state.value === 'live' || (s.state.value === 'connecting' && !s.error.value);
+});
+
+/** The time that ages in the list refer to: now, or when the server was last heard. */
+export const asOf = computed(() => (fresh.value ? now.value : Math.min(now.peek(), (stream.peek()?.heardAt() || Infinity) + serverNow() - Date.now())));
 
 export type Update = (before: Run | undefined, after: Run | undefined) => void;
 export const updates = new Set<Update>();
