@@ -1,4 +1,5 @@
-// All runs, from the stream of GET /v1/runs. The stream is open as long as the session, on every page, for the badge
+// All runs, from the stream of GET /v1/runs: the runs, `synced`, and then changes. A stream that does not resume has
+// all runs again, so those that it lacks are gone. The stream is open as long as the session, on every page, for the badge
 // and the notifications.
 //
 //   runs                  by id; the objects are replaced, never changed
@@ -36,7 +37,7 @@ const interval = 250; // ms between two changes of the list
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let lastBump = 0;
-let sweep: Set<string> | undefined; // the runs of a new snapshot, while it arrives
+const arrived = new Set<string>(); // the runs of this connection, until all have arrived
 
 function bump(): void {
   timer ??= setTimeout(() => {
@@ -57,8 +58,9 @@ export function put(run: Run): void {
 export function apply(batch: Message[]): void {
   for (const { event, data } of batch) {
     if (event === 'synced') {
-      if (sweep) for (const id of runs.keys()) if (!sweep.has(id)) runs.delete(id);
-      sweep = undefined;
+      const { resumed } = JSON.parse(data) as { resumed?: boolean };
+      if (!resumed) for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
+      arrived.clear();
       synced.value = true;
       continue;
     }
@@ -68,22 +70,26 @@ export function apply(batch: Message[]): void {
     if (event === 'gone') runs.delete(run.run);
     else {
       runs.set(run.run, run);
-      sweep?.add(run.run);
+      arrived.add(run.run);
     }
-    if (synced.value && !sweep) for (const update of updates) update(before, event === 'gone' ? undefined : run);
+    if (synced.value) for (const update of updates) update(before, event === 'gone' ? undefined : run);
   }
   bump();
+}
+
+/** A connection was made. */
+export function begin(): void {
+  arrived.clear();
 }
 
 function open(): void {
   runs.clear();
   synced.value = false;
-  sweep = undefined;
   changed.value++;
   const opened = openStream({
     url: '/v1/runs',
     onMessages: apply,
-    onReset: () => (sweep = new Set()),
+    onOpen: begin,
     hidden: () => (leader.value ? 'keep' : 'pause'),
   });
   stream.value = opened;
