@@ -1,5 +1,6 @@
 import { computed, signal, useComputed } from '@preact/signals';
 import { useRef } from 'preact/hooks';
+import { count } from '../lib/format';
 import { useKeys } from '../lib/keys';
 import { serverNow } from '../lib/clock';
 import { navigate, params, runPath, setParams, withPath } from '../lib/router';
@@ -114,7 +115,7 @@ export function Overview() {
               e.preventDefault();
               show(f);
             }}>
-              {names[f]} <span class="num">{synced.value ? counts[f] : ''}</span>
+              {names[f]} <span class="num">{synced.value ? count(counts[f]) : ''}</span>
             </a>
           ))}
         </nav>

@@ -146,7 +146,7 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
         <div class="rows" style={{ height: `${layout.height}px` }}>
           <div class="window" style={{ transform: `translateY(${top}px)` }}>
             {parts.map((part) => (
-              <section key={part.section ?? 'all'} aria-label={part.section ? sectionNames[part.section] : 'Runs'}>
+              <section key={part.section ?? 'all'} data-section={part.section} aria-label={part.section ? sectionNames[part.section] : 'Runs'}>
                 {part.head && (
                   <div class="section-head">
                     <h2>{sectionNames[part.section!]} <span class="faint num">{count(part.size)}</span></h2>

@@ -22,7 +22,7 @@ export function stateOf(run: Run): { text: string; tone: string; hollow: boolean
 
 /** What a run does, waits for, or ended with; `detail` is the command, path or text. */
 export function lineOf(run: Run, at: number): { text: string; detail: string } {
-  const detail = run.activity ?? '';
+  const detail = detailOf(run);
   if (run.workerLost && !ended(run)) return { text: `its worker is silent, ${age(run.activeAt, at)}`, detail };
   switch (run.state) {
     case 'queued': return { text: run.position ? `waits, ${count(run.position)} before it` : 'waits for a worker', detail: '' };
@@ -30,6 +30,14 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
     case 'working': return { text: doing(run, at) || (run.activeAt ? `no output for ${age(run.activeAt, at)}` : 'starting'), detail };
     default: return { text: run.reason ? reasons[run.reason] ?? run.reason : '', detail: '' };
   }
+}
+
+/** The command, path or question: what `activity` adds to what the run does. */
+function detailOf(run: Run): string {
+  const phase = run.doing?.phase;
+  if (!run.activity || (phase && phase !== 'running' && !phase.startsWith('waiting'))) return ''; // of an earlier call
+  if (run.doing?.tool && run.activity.endsWith(` ${run.doing.tool}`)) return '';
+  return run.activity.replace(/^Running /, '');
 }
 
 export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
