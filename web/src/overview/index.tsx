@@ -108,7 +108,7 @@ export function Overview() {
     <main class="overview">
       <h1 class="visually-hidden">Runs</h1>
       <div class="toolbar">
-        <nav class="tabs" aria-label="Show">
+        <nav class="filters" aria-label="Show">
           {filters.map((f) => (
             <a key={f} href={f === 'all' ? '/' : `/?show=${f}`} aria-current={f === filter ? 'true' : undefined} data-tone={tones[f]} data-any={counts[f] > 0} onClick={(e) => {
               if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;

@@ -143,8 +143,8 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
         </div>
       )}
       <div class="scroller" ref={scroller} onScroll={remember} tabIndex={-1}>
-        <div class="rows" style={{ height: `${layout.height}px` }}>
-          <div class="window" style={{ transform: `translateY(${top}px)` }}>
+        <div class="lines" style={{ height: `${layout.height}px` }}>
+          <div class="lines-shown" style={{ transform: `translateY(${top}px)` }}>
             {parts.map((part) => (
               <section key={part.section ?? 'all'} data-section={part.section} aria-label={part.section ? sectionNames[part.section] : 'Runs'}>
                 {part.head && (
