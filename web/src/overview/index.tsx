@@ -6,8 +6,8 @@ import { serverNow } from '../lib/clock';
 import { navigate, params, runPath, setParams, withPath } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
+import { Problem } from '../ui/problem';
 import { clearToast, toast } from '../ui/toast';
-import { Problem } from '../app';
 import { Empty, Loading, NothingFound } from './empty';
 import { List, type ListHandle } from './list';
 import { markSeen } from './seen';
@@ -90,8 +90,8 @@ export function Overview() {
     list.current?.top();
   };
   const sortBy = (s: Sort): void => {
-    const turn = s === sort && s !== 'need' && !reverse;
-    setParams({ sort: s === 'need' && !turn ? undefined : (turn ? '-' : '') + s });
+    const next = s !== sort ? s : reverse ? 'need' : `-${s}`; // again: reversed, and then by need
+    setParams({ sort: next.replace('-need', 'need') === 'need' ? undefined : next });
     list.current?.top();
   };
   const unseen = (): void => {

@@ -139,7 +139,6 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
               ) : c.name}
             </span>
           ))}
-          {sort !== 'need' && <button class="unsort" onClick={() => onSort('need')}>Sections</button>}
         </div>
       )}
       <div class="scroller" ref={scroller} onScroll={remember} tabIndex={-1}>

@@ -2,8 +2,9 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api, allowed, session } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, clock } from '../lib/format';
+import { age, clock, plural } from '../lib/format';
 import type { Stream } from '../lib/stream';
+import { badge } from '../lib/title';
 import { setTheme, theme, type Theme } from '../lib/theme';
 import { notifying, toggleNotifications } from '../overview/notify';
 import { newVersion, stream } from '../overview/store';
@@ -19,6 +20,7 @@ export function Header() {
         <span>linesman</span>
       </a>
       <Connection />
+      <span class="visually-hidden" role="status">{badge.value.needs > 0 && `${plural(badge.value.needs, 'run needs', 'runs need')} an answer`}</span>
       <span class="spring" />
       {allowed('submit') && (
         <button class="button" onClick={() => (submitting.value = true)} title="New task (n)">
@@ -109,6 +111,7 @@ function Menu() {
             ))}
           </fieldset>
           <button class="menu-item" onClick={() => { open.value = false; helping.value = true; }}>Keyboard shortcuts <kbd>?</kbd></button>
+          <a class="menu-item" href="/assets/licenses.txt" target="_blank" rel="noreferrer">Licences</a>
           <button class="menu-item" onClick={() => void api.signOut().catch(() => {}).then(() => (session.value = null))}>Sign out</button>
         </div>
       )}
