@@ -73,7 +73,7 @@ export function Overview() {
     { keys: ['e'], text: 'Mark the run as seen', run: () => (runs.get(at.value)?.unseen ? void markSeen([at.value]) : false) },
     { keys: ['x'], text: 'Compare with another run', run: () => compare(at.value) },
     { keys: ['/'], text: 'Search', run: () => search.current?.select() },
-    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, running, …', run: (e) => show(filters[Number(e.key) - 1]!) },
+    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, …', run: (e) => show(filters[Number(e.key) - 1]!) },
     {
       keys: ['Escape'], text: 'Leave the search, or clear it', typing: true, run: () => {
         if (document.activeElement === search.current) return search.current?.blur();

@@ -42,8 +42,8 @@ function Connection() {
   if (!s) return null;
   switch (s.state.value) {
     case 'live': return <span class="connection" data-tone="ok"><span class="state faint">Live</span></span>;
-    case 'connecting': return <span class="connection"><span class="state faint" data-hollow>Connecting</span></span>;
-    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer for {age(s.heardAt(), Math.max(now.value, Date.now()))}</span></span>;
+    case 'connecting': return <span class="connection"><span class="state faint" data-hollow><span class="wide-only">Connecting</span></span></span>;
+    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer<span class="wide-only"> for {age(s.heardAt(), Math.max(now.value, Date.now()))}</span></span></span>;
     case 'disconnected': return <Disconnected {...s} />;
     default: return <span class="connection" data-tone="bad"><span class="state">Not connected</span></span>;
   }
@@ -54,7 +54,7 @@ function Disconnected({ heardAt, retryAt, retry }: Stream) {
   void now.value; // each second
   return (
     <span class="connection" data-tone="bad">
-      <span class="state">Disconnected</span>
+      <span class="state"><span class="wide-only">Disconnected</span><span class="narrow-only">Offline</span></span>
       <span class="faint wide-only num">{heardAt() > 0 && `as of ${clock(new Date(heardAt()).toISOString())}, `}next attempt in {Math.max(0, seconds)}s</span>
       <button class="link" onClick={retry}>Try now</button>
     </span>
