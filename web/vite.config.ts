@@ -1,5 +1,6 @@
 /// <reference types="vitest/config" />
 import { defineConfig, loadEnv } from 'vite';
+import { licenses } from './licenses.ts';
 
 // The output is checked in and embedded, and must be the same on every machine: names without
 // hashes (the server sends an ETag), no source maps, and nothing inline, so that the page's
@@ -8,6 +9,7 @@ const up = loadEnv('', '.', 'LINESMAN')['LINESMAN'] ?? 'http://127.0.0.1:8422';
 
 export default defineConfig({
   base: '/',
+  plugins: [licenses()],
   build: {
     target: ['chrome123', 'firefox121', 'safari17.5'], // light-dark() in CSS
     outDir: 'dist',

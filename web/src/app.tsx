@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { Component, type ComponentChildren } from 'preact';
-import { api, ApiError, session } from './lib/api';
+import { allowed, api, ApiError, session } from './lib/api';
 import { useKeys } from './lib/keys';
 import { navigate, route } from './lib/router';
 import { setTheme, theme } from './lib/theme';
@@ -10,9 +10,9 @@ import { Submit, submitting } from './overview/submit';
 import { Header } from './ui/header';
 import { Help, helping } from './ui/help';
 import { lazy } from './ui/lazy';
+import { Problem } from './ui/problem';
 import { SignIn } from './ui/signin';
 import { Toasts } from './ui/toast';
-import { allowed } from './lib/api';
 
 const Waiting = () => <main class="page" aria-busy="true" aria-label="Loading" />;
 const Failed = () => <Problem title="This part of the page could not be loaded" detail="linesman does not answer, or was updated." action="Reload" onAction={() => location.reload()} />;
@@ -73,17 +73,6 @@ function Page() {
 function Unknown() {
   usePageTitle('No such page');
   return <Problem title="There is no such page" detail="The address may be incomplete." action="Overview" onAction={() => navigate('/')} />;
-}
-
-/** A whole page that tells one problem. */
-export function Problem({ title, detail, action, onAction }: { title: string; detail: string; action?: string; onAction?: () => void }) {
-  return (
-    <main class="empty page">
-      <h1>{title}</h1>
-      <p>{detail}</p>
-      {action && <p><button class="button" onClick={onAction}>{action}</button></p>}
-    </main>
-  );
 }
 
 class Boundary extends Component<{ children: ComponentChildren }, { error?: Error }> {

@@ -57,9 +57,11 @@ const changed = (): void => {
 
 export function navigate(to: string, { replace = false } = {}): void {
   if (to === here.value) return;
-  if (replace) history.replaceState(history.state, '', to);
-  else history.pushState({ inside: true }, '', to);
-  changed();
+  try {
+    if (replace) history.replaceState(history.state, '', to);
+    else history.pushState({ inside: true }, '', to);
+  } catch { /* browsers limit how often: the address is right after the next change */ }
+  here.value = to;
 }
 
 export function setParams(values: Record<string, string | undefined>): void {
@@ -69,7 +71,7 @@ export function setParams(values: Record<string, string | undefined>): void {
     else next.delete(key);
   }
   const text = next.toString();
-  navigate(location.pathname + (text && '?' + text) + location.hash, { replace: true });
+  navigate(path.value + (text && '?' + text) + hash.value, { replace: true });
 }
 
 /** Goes back to where this page was left from, or to `otherwise` if the visit began here. */

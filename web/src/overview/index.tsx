@@ -1,12 +1,13 @@
 import { computed, signal, useComputed } from '@preact/signals';
 import { useRef } from 'preact/hooks';
+import { count } from '../lib/format';
 import { useKeys } from '../lib/keys';
 import { serverNow } from '../lib/clock';
 import { navigate, params, runPath, setParams, withPath } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
+import { Problem } from '../ui/problem';
 import { clearToast, toast } from '../ui/toast';
-import { Problem } from '../app';
 import { Empty, Loading, NothingFound } from './empty';
 import { List, type ListHandle } from './list';
 import { markSeen } from './seen';
@@ -72,7 +73,7 @@ export function Overview() {
     { keys: ['e'], text: 'Mark the run as seen', run: () => (runs.get(at.value)?.unseen ? void markSeen([at.value]) : false) },
     { keys: ['x'], text: 'Compare with another run', run: () => compare(at.value) },
     { keys: ['/'], text: 'Search', run: () => search.current?.select() },
-    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, running, …', run: (e) => show(filters[Number(e.key) - 1]!) },
+    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, …', run: (e) => show(filters[Number(e.key) - 1]!) },
     {
       keys: ['Escape'], text: 'Leave the search, or clear it', typing: true, run: () => {
         if (document.activeElement === search.current) return search.current?.blur();
@@ -89,8 +90,8 @@ export function Overview() {
     list.current?.top();
   };
   const sortBy = (s: Sort): void => {
-    const turn = s === sort && s !== 'need' && !reverse;
-    setParams({ sort: s === 'need' && !turn ? undefined : (turn ? '-' : '') + s });
+    const next = s !== sort ? s : reverse ? 'need' : `-${s}`; // again: reversed, and then by need
+    setParams({ sort: next.replace('-need', 'need') === 'need' ? undefined : next });
     list.current?.top();
   };
   const unseen = (): void => {
@@ -104,16 +105,17 @@ export function Overview() {
   }
 
   return (
-    <main class="overview" aria-label="Runs">
+    <main class="overview">
+      <h1 class="visually-hidden">Runs</h1>
       <div class="toolbar">
-        <nav class="tabs" aria-label="Show">
+        <nav class="filters" aria-label="Show">
           {filters.map((f) => (
             <a key={f} href={f === 'all' ? '/' : `/?show=${f}`} aria-current={f === filter ? 'true' : undefined} data-tone={tones[f]} data-any={counts[f] > 0} onClick={(e) => {
               if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
               e.preventDefault();
               show(f);
             }}>
-              {names[f]} <span class="num">{synced.value ? counts[f] : ''}</span>
+              {names[f]} <span class="num">{synced.value ? count(counts[f]) : ''}</span>
             </a>
           ))}
         </nav>

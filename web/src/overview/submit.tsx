@@ -207,7 +207,7 @@ function watch(id: string): void {
     if (run?.run !== id || run.state === 'queued') return;
     forget();
     if (run.reason !== 'spawn') return;
-    api.run(id).then((found) => toast(`The task was refused: ${found.exit?.why ?? found.errorContext?.message ?? 'it could not be started'}`, { href: runPath(id), link: 'Open', tone: 'bad' }), () => {});
+    api.run(id).then((found) => toast(`The task was refused: ${found.exit?.why ?? found.errorContext?.message ?? 'it could not be started'}`, { ...(location.pathname === runPath(id) ? {} : { href: runPath(id), link: 'Open' }), tone: 'bad' }), () => {});
   };
   updates.add(see);
   setTimeout(forget, 600_000);

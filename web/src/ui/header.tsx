@@ -2,7 +2,9 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api, allowed, session } from '../lib/api';
 import { now } from '../lib/clock';
-import { age } from '../lib/format';
+import { age, clock, plural } from '../lib/format';
+import type { Stream } from '../lib/stream';
+import { badge } from '../lib/title';
 import { setTheme, theme, type Theme } from '../lib/theme';
 import { notifying, toggleNotifications } from '../overview/notify';
 import { newVersion, stream } from '../overview/store';
@@ -18,6 +20,7 @@ export function Header() {
         <span>linesman</span>
       </a>
       <Connection />
+      <span class="visually-hidden" role="status">{badge.value.needs > 0 && `${plural(badge.value.needs, 'run needs', 'runs need')} an answer`}</span>
       <span class="spring" />
       {allowed('submit') && (
         <button class="button" onClick={() => (submitting.value = true)} title="New task (n)">
@@ -39,17 +42,23 @@ function Connection() {
   if (!s) return null;
   switch (s.state.value) {
     case 'live': return <span class="connection" data-tone="ok"><span class="state faint">Live</span></span>;
-    case 'connecting': return <span class="connection"><span class="state faint" data-hollow>Connecting</span></span>;
-    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer for {age(s.heardAt(), now.value)}</span></span>;
-    case 'disconnected':
-      return (
-        <span class="connection" data-tone="bad">
-          <span class="state">Disconnected<span class="wide-only">, next attempt in {Math.max(0, Math.ceil((s.retryAt.value - Date.now() + 0 * now.value) / 1000))}s</span></span>
-          <button class="link" onClick={s.retry}>Try now</button>
-        </span>
-      );
+    case 'connecting': return <span class="connection"><span class="state faint" data-hollow><span class="wide-only">Connecting</span></span></span>;
+    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer<span class="wide-only"> for {age(s.heardAt(), Math.max(now.value, Date.now()))}</span></span></span>;
+    case 'disconnected': return <Disconnected {...s} />;
     default: return <span class="connection" data-tone="bad"><span class="state">Not connected</span></span>;
   }
+}
+
+function Disconnected({ heardAt, retryAt, retry }: Stream) {
+  const seconds = Math.ceil((retryAt.value - Date.now()) / 1000);
+  void now.value; // each second
+  return (
+    <span class="connection" data-tone="bad">
+      <span class="state"><span class="wide-only">Disconnected</span><span class="narrow-only">Offline</span></span>
+      <span class="faint wide-only num">{heardAt() > 0 && `as of ${clock(new Date(heardAt()).toISOString())}, `}next attempt in {Math.max(0, seconds)}s</span>
+      <button class="link" onClick={retry}>Try now</button>
+    </span>
+  );
 }
 
 function Bell() {
@@ -102,6 +111,7 @@ function Menu() {
             ))}
           </fieldset>
           <button class="menu-item" onClick={() => { open.value = false; helping.value = true; }}>Keyboard shortcuts <kbd>?</kbd></button>
+          <a class="menu-item" href="/assets/licenses.txt" target="_blank" rel="noreferrer">Licences</a>
           <button class="menu-item" onClick={() => void api.signOut().catch(() => {}).then(() => (session.value = null))}>Sign out</button>
         </div>
       )}
