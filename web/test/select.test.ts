@@ -83,22 +83,22 @@ test('positions of rows', () => {
   expect(layout.runAt(2)).toBe(runs[2]);
   expect([layout.runAt(-1), layout.runAt(5), layout.indexOf('x')]).toEqual([undefined, undefined, -1]);
   const shape = (from: number, to: number): unknown => {
-    const { top, lines } = layout.between(from, to);
-    return [top, ...lines.map((l) => ('head' in l ? l.head : l.index))];
+    const { top, parts } = layout.between(from, to);
+    return [top, ...parts.flatMap((p) => [...(p.head ? [p.section] : []), ...p.rows.map((r, i) => (layout.runAt(p.first + i) === r ? p.first + i : 'wrong'))])];
   };
   expect(shape(-5, 5)).toEqual([0, 'needs', 0]);
   expect(shape(15, 30)).toEqual([14, 1, 'running', 2]);
   expect(shape(40, 100)).toEqual([38, 3, 4]);
   expect(shape(0, 1000)).toEqual([0, 'needs', 0, 1, 'running', 2, 3, 4]);
-  expect(new Layout([], 10, 4).between(0, 100)).toEqual({ top: 0, lines: [] });
+  expect(new Layout([], 10, 4).between(0, 100)).toEqual({ top: 0, parts: [] });
 });
 
-test('the lines between two heights are contiguous and cover them, wherever', () => {
+test('what lies between two heights is contiguous and covers them, wherever', () => {
   const groups = [3, 0, 40, 1].map((count, i) => ({ section: i === 1 ? null : ('running' as const), runs: Array.from({ length: count }, () => run({})) }));
   const layout = new Layout(groups, 10, 7);
   for (let from = -20; from < layout.height + 20; from += 3) {
-    const { top, lines } = layout.between(from, from + 55);
-    const bottom = top + lines.reduce((sum, line) => sum + ('head' in line ? 7 : 10), 0);
-    expect(lines.length === 0 || (top <= Math.max(0, from) && bottom >= Math.min(layout.height, from + 55)), `from ${from}`).toBe(true);
+    const { top, parts } = layout.between(from, from + 55);
+    const bottom = top + parts.reduce((sum, p) => sum + (p.head ? 7 : 0) + p.rows.length * 10, 0);
+    expect(parts.length === 0 || (top <= Math.max(0, from) && bottom >= Math.min(layout.height, from + 55)), `from ${from}`).toBe(true);
   }
 });

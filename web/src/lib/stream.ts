@@ -3,6 +3,7 @@
 //   const stream = openStream({
 //     url: '/v1/runs/X/events',
 //     onMessages: (batch) => …,   every message once, in order, in the batches in which they arrive
+//     onOpen: () => …,            a connection was made, from the beginning or resumed
 //     onReset: () => …,           the server's stream was recreated (409): forget all; it begins again
 //     hidden: 'pause',            while the tab is hidden for 20 s, close it (a browser has 6 connections per server)
 //   });
@@ -28,6 +29,7 @@ export interface Message { id: string; event: string; data: string }
 export interface StreamOptions {
   url: string;
   onMessages: (batch: Message[]) => void;
+  onOpen?: () => void;
   onReset?: () => void;
   lastEventId?: string;
   hidden?: 'pause' | 'keep' | (() => 'pause' | 'keep'); // keep
@@ -79,6 +81,7 @@ export function openStream(options: StreamOptions): Stream {
       if (!answer.ok) return refused(await problem(answer));
       if (!answer.body) throw new TypeError('no body');
       heard = Date.now();
+      options.onOpen?.();
       await read(answer.body, mine);
     } catch {
       if (abort !== mine) return; // closed, or replaced

@@ -104,7 +104,8 @@ export function Overview() {
   }
 
   return (
-    <main class="overview" aria-label="Runs">
+    <main class="overview">
+      <h1 class="visually-hidden">Runs</h1>
       <div class="toolbar">
         <nav class="tabs" aria-label="Show">
           {filters.map((f) => (

@@ -3,8 +3,8 @@
 import type { Run } from '../lib/api';
 import type { Group, Section } from './select';
 
-export interface Row { run: Run; index: number } // index: among all runs of the list, from 0
-export type Line = { head: Section; count: number } | Row;
+/** What is rendered of a group: perhaps its heading, and some of its runs, from the index `first` of the list on. */
+export interface Part { section: Section | null; head: boolean; size: number; rows: Run[]; from: number; first: number }
 
 export class Layout {
   readonly height: number;
@@ -68,26 +68,22 @@ export class Layout {
     return this.firsts[g]! + Math.min(Math.max(0, within), Math.max(0, group.runs.length - 1));
   }
 
-  /** The lines between two heights, whole rows, and where the first of them begins. */
-  between(from: number, to: number): { top: number; lines: Line[] } {
-    const lines: Line[] = [];
+  /** What lies between two heights, in whole lines, and where the first of them begins. */
+  between(from: number, to: number): { top: number; parts: Part[] } {
+    const parts: Part[] = [];
     let top = -1;
     this.groups.forEach((group, g) => {
       const head = this.head(group);
       const begin = this.tops[g]!;
       const rows = begin + head;
       if (begin > to || rows + group.runs.length * this.rowHeight < from) return;
-      if (head && rows >= from) {
-        if (top < 0) top = begin;
-        lines.push({ head: group.section!, count: group.runs.length });
-      }
       const first = Math.max(0, Math.floor((from - rows) / this.rowHeight));
       const last = Math.min(group.runs.length, Math.ceil((to - rows) / this.rowHeight));
-      for (let i = first; i < last; i++) {
-        if (top < 0) top = rows + i * this.rowHeight;
-        lines.push({ run: group.runs[i]!, index: this.firsts[g]! + i });
-      }
+      const withHead = head > 0 && rows >= from;
+      if (!withHead && first >= last) return;
+      if (top < 0) top = withHead ? begin : rows + first * this.rowHeight;
+      parts.push({ section: group.section, head: withHead, size: group.runs.length, rows: group.runs.slice(first, last), from: first, first: this.firsts[g]! + first });
     });
-    return { top: Math.max(0, top), lines };
+    return { top: Math.max(0, top), parts };
   }
 }

@@ -5,6 +5,7 @@ import { count } from '../lib/format';
 import { Layout } from './layout';
 import { RunRow } from './row';
 import type { Section, Sort, View } from './select';
+import { fresh } from './store';
 
 /** What the keyboard does with the list. */
 export interface ListHandle {
@@ -125,10 +126,10 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
   };
 
   const from = (first.value - 1) * row * step - height / 2;
-  const { top, lines } = layout.between(from, from + 2 * height + 3 * row * step);
+  const { top, parts } = layout.between(from, from + 2 * height + 3 * row * step);
 
   return (
-    <div class="runs" data-form={form} data-fresh>
+    <div class="runs" data-form={form} data-fresh={fresh.value}>
       {columnar && (
         <div class="columns" role="group" aria-label="Sort">
           {columns.map((c) => (
@@ -142,15 +143,22 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
         </div>
       )}
       <div class="scroller" ref={scroller} onScroll={remember} tabIndex={-1}>
-        <div class="rows" role="list" aria-label={`${count(view.shown)} runs`} style={{ height: `${layout.height}px` }}>
-          <div class="window" role="presentation" style={{ transform: `translateY(${top}px)` }}>
-            {lines.map((line) => 'head' in line ? (
-              <div class="section-head" role="presentation" key={`section ${line.head}`}>
-                <h2>{sectionNames[line.head]} <span class="faint num">{count(line.count)}</span></h2>
-                {line.head === 'new' && <button class="link" onClick={onMarkAll}>Mark all as seen</button>}
-              </div>
-            ) : (
-              <RunRow key={line.run.run} run={line.run} index={line.index} of={layout.count} form={form} at={at} marked={marked} onLabel={onLabel} />
+        <div class="rows" style={{ height: `${layout.height}px` }}>
+          <div class="window" style={{ transform: `translateY(${top}px)` }}>
+            {parts.map((part) => (
+              <section key={part.section ?? 'all'} aria-label={part.section ? sectionNames[part.section] : 'Runs'}>
+                {part.head && (
+                  <div class="section-head">
+                    <h2>{sectionNames[part.section!]} <span class="faint num">{count(part.size)}</span></h2>
+                    {part.section === 'new' && <button class="link" onClick={onMarkAll}>Mark all as seen</button>}
+                  </div>
+                )}
+                <div role="list">
+                  {part.rows.map((run, i) => (
+                    <RunRow key={run.run} run={run} place={part.from + i + 1} of={part.size} first={part.first + i === 0} form={form} at={at} marked={marked} onLabel={onLabel} />
+                  ))}
+                </div>
+              </section>
             ))}
           </div>
         </div>

@@ -1,9 +1,9 @@
 import { type Signal } from '@preact/signals';
 import { type Run } from '../lib/api';
-import { now } from '../lib/clock';
 import { age, agentName, count, doing, duration, elapsed, ended, full, lost, phase, shortPath, stateName, tokens, when } from '../lib/format';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
+import { asOf } from './store';
 
 const tones: Record<Run['state'], string> = { queued: 'idle', working: 'busy', 'input-required': 'needs', completed: 'ok', failed: 'bad', timeout: 'bad', cancelled: 'idle' };
 
@@ -32,8 +32,8 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
   }
 }
 
-export function RunRow({ run, index, of, form, at, marked, onLabel }: {
-  run: Run; index: number; of: number; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
+export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
+  run: Run; place: number; of: number; first: boolean; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
 }) {
   const state = stateOf(run);
   const selected = at.value === run.run;
@@ -41,12 +41,12 @@ export function RunRow({ run, index, of, form, at, marked, onLabel }: {
   const title = run.title || phase(run) || run.run;
   return (
     <div
-      class="row" role="listitem" aria-posinset={index + 1} aria-setsize={of} data-run={run.run} data-tone={state.tone}
+      class="row" role="listitem" aria-posinset={place} aria-setsize={of} data-run={run.run} data-tone={state.tone}
       data-selected={selected || undefined} data-marked={marked.value === run.run || undefined} data-unseen={run.unseen || undefined}
     >
       <span class="c-state"><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
       <span class="c-title">
-        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (index === 0 && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title}>{title}</a>
+        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (first && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title}>{title}</a>
         {labels.length > 0 && (
           <span class="labels" title={labels.map(([k, v]) => `${k}=${v}`).join('\n')}>
             {labels.slice(0, form === 'narrow' ? 1 : 3).map(([k, v]) => <button key={k} class="label cut" tabIndex={-1} onClick={() => onLabel(`${k}=${v}`)}>{v ? `${k}=${v}` : k}</button>)}
@@ -63,7 +63,7 @@ export function RunRow({ run, index, of, form, at, marked, onLabel }: {
         {run.tokens && <>{tokens(run.tokens.input + run.tokens.output)}<span class="unit"> tokens</span></>}
       </span>
       <Elapsed run={run} />
-      <time class="c-started num muted" dateTime={run.startedAt} title={full(run.startedAt)}>{when(run.startedAt, now.peek())}</time>
+      <time class="c-started num muted" dateTime={run.startedAt} title={full(run.startedAt)}>{when(run.startedAt, asOf.peek())}</time>
       <Active run={run} />
     </div>
   );
@@ -72,18 +72,18 @@ export function RunRow({ run, index, of, form, at, marked, onLabel }: {
 // The parts below change each second, alone.
 
 function Doing({ run }: { run: Run }) {
-  const { text, detail } = lineOf(run, now.value);
+  const { text, detail } = lineOf(run, asOf.value);
   return <span class="c-doing cut" title={detail || text}>{text && <span class="num">{text}</span>}{detail && <span class="faint mono"> {detail}</span>}</span>;
 }
 
 function Elapsed({ run }: { run: Run }) {
-  const took = elapsed(run, ended(run) ? 0 : now.value);
+  const took = elapsed(run, ended(run) ? 0 : asOf.value);
   return <span class="c-elapsed num muted" title={run.startedAt && `since ${full(run.startedAt)}`}>{took !== undefined && duration(took)}</span>;
 }
 
 function Active({ run }: { run: Run }) {
   const last = run.endedAt ?? run.activeAt ?? run.startedAt ?? run.queuedAt;
-  return <time class="c-active num faint" dateTime={last} title={full(last)}>{age(last, now.value)}</time>;
+  return <time class="c-active num faint" dateTime={last} title={full(last)}>{age(last, asOf.value)}</time>;
 }
 
 function Plan({ done, total }: { done: number; total: number }) {

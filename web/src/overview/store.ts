@@ -1,4 +1,5 @@
-// All runs, from the stream of GET /v1/runs. The stream is open as long as the session, on every page, for the badge
+// All runs, from the stream of GET /v1/runs: the runs, `synced`, and then changes. A stream that does not resume has
+// all runs again, so those that it lacks are gone. The stream is open as long as the session, on every page, for the badge
 // and the notifications.
 //
 //   runs                  by id; the objects are replaced, never changed
@@ -6,8 +7,9 @@
 //   synced.value          whether all runs have arrived once
 //   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
 
-import { effect, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import { api, session, type Run } from '../lib/api';
+import { now, serverNow } from '../lib/clock';
 import { openStream, type Message, type Stream } from '../lib/stream';
 
 export const runs = new Map<string, Run>();
@@ -19,6 +21,15 @@ export const newVersion = signal('');
 /** Whether this tab is the one that notifies, and that stays connected while it is hidden. */
 export const leader = signal(false);
 
+/** Whether the runs are as they are now: not while the server does not answer. */
+export const fresh = computed(() => {
+  const s = stream.value;
+  return !s || s.state.value === 'live' || (s.state.value === 'connecting' && !s.error.value);
+});
+
+/** The time that ages in the list refer to: now, or when the server was last heard. */
+export const asOf = computed(() => (fresh.value ? now.value : Math.min(now.peek(), (stream.peek()?.heardAt() || Infinity) + serverNow() - Date.now())));
+
 export type Update = (before: Run | undefined, after: Run | undefined) => void;
 export const updates = new Set<Update>();
 
@@ -26,7 +37,7 @@ const interval = 250; // ms between two changes of the list
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let lastBump = 0;
-let sweep: Set<string> | undefined; // the runs of a new snapshot, while it arrives
+const arrived = new Set<string>(); // the runs of this connection, until all have arrived
 
 function bump(): void {
   timer ??= setTimeout(() => {
@@ -47,8 +58,9 @@ export function put(run: Run): void {
 export function apply(batch: Message[]): void {
   for (const { event, data } of batch) {
     if (event === 'synced') {
-      if (sweep) for (const id of runs.keys()) if (!sweep.has(id)) runs.delete(id);
-      sweep = undefined;
+      const { resumed } = JSON.parse(data) as { resumed?: boolean };
+      if (!resumed) for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
+      arrived.clear();
       synced.value = true;
       continue;
     }
@@ -58,22 +70,26 @@ export function apply(batch: Message[]): void {
     if (event === 'gone') runs.delete(run.run);
     else {
       runs.set(run.run, run);
-      sweep?.add(run.run);
+      arrived.add(run.run);
     }
-    if (synced.value && !sweep) for (const update of updates) update(before, event === 'gone' ? undefined : run);
+    if (synced.value) for (const update of updates) update(before, event === 'gone' ? undefined : run);
   }
   bump();
+}
+
+/** A connection was made. */
+export function begin(): void {
+  arrived.clear();
 }
 
 function open(): void {
   runs.clear();
   synced.value = false;
-  sweep = undefined;
   changed.value++;
   const opened = openStream({
     url: '/v1/runs',
     onMessages: apply,
-    onReset: () => (sweep = new Set()),
+    onOpen: begin,
     hidden: () => (leader.value ? 'keep' : 'pause'),
   });
   stream.value = opened;

@@ -2,7 +2,8 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api, allowed, session } from '../lib/api';
 import { now } from '../lib/clock';
-import { age } from '../lib/format';
+import { age, clock } from '../lib/format';
+import type { Stream } from '../lib/stream';
 import { setTheme, theme, type Theme } from '../lib/theme';
 import { notifying, toggleNotifications } from '../overview/notify';
 import { newVersion, stream } from '../overview/store';
@@ -40,16 +41,22 @@ function Connection() {
   switch (s.state.value) {
     case 'live': return <span class="connection" data-tone="ok"><span class="state faint">Live</span></span>;
     case 'connecting': return <span class="connection"><span class="state faint" data-hollow>Connecting</span></span>;
-    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer for {age(s.heardAt(), now.value)}</span></span>;
-    case 'disconnected':
-      return (
-        <span class="connection" data-tone="bad">
-          <span class="state">Disconnected<span class="wide-only">, next attempt in {Math.max(0, Math.ceil((s.retryAt.value - Date.now() + 0 * now.value) / 1000))}s</span></span>
-          <button class="link" onClick={s.retry}>Try now</button>
-        </span>
-      );
+    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer for {age(s.heardAt(), Math.max(now.value, Date.now()))}</span></span>;
+    case 'disconnected': return <Disconnected {...s} />;
     default: return <span class="connection" data-tone="bad"><span class="state">Not connected</span></span>;
   }
+}
+
+function Disconnected({ heardAt, retryAt, retry }: Stream) {
+  const seconds = Math.ceil((retryAt.value - Date.now()) / 1000);
+  void now.value; // each second
+  return (
+    <span class="connection" data-tone="bad">
+      <span class="state">Disconnected</span>
+      <span class="faint wide-only num">{heardAt() > 0 && `as of ${clock(new Date(heardAt()).toISOString())}, `}next attempt in {Math.max(0, seconds)}s</span>
+      <button class="link" onClick={retry}>Try now</button>
+    </span>
+  );
 }
 
 function Bell() {
