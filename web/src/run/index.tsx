@@ -219,7 +219,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   return (
     <>
       <div class="run-bar" role="toolbar" aria-label="Timeline">
-        <fieldset class="segments tabs">
+        <fieldset class="segments run-tabs">
           <legend>View</legend>
           {['timeline', 'changes'].map((t) => <label key={t}><input type="radio" name={`view-${run.run}`} checked={tab.value === t} onChange={() => (tab.value = t)} /><span>{t === 'timeline' ? 'Timeline' : 'Changes'}</span></label>)}
         </fieldset>

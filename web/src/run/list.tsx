@@ -1,7 +1,7 @@
 import { effect, useSignal, type Signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { Positions } from './positions';
-import { RowView, type Shown } from './row';
+import { offset, RowView, type Shown } from './row';
 import type { Row } from './rows';
 
 /** What the page asks of the list. */
@@ -10,6 +10,11 @@ export interface ListHandle {
   reveal: (key: string, near?: boolean) => void;
   toEnd: () => void;
   toStart: () => void;
+}
+
+/** Whether the row above has the same time: it is shown once. */
+function same(above: Row | undefined, row: Row, start: number): boolean {
+  return above !== undefined && above.kind !== 'turn' && offset(above.time - start) === offset(row.time - start);
 }
 
 const bar = 56; // pixels that the bar above the list covers
@@ -164,12 +169,12 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
   }
 
   return (
-    <div ref={box} class="rows" role="feed" aria-label={label} aria-busy={!rows.length} style={{ paddingTop: `${positions.top(from)}px`, paddingBottom: `${Math.max(0, positions.height - positions.top(to))}px` }}>
+    <div ref={box} class="timeline" role="feed" aria-label={label} aria-busy={!rows.length} style={{ paddingTop: `${positions.top(from)}px`, paddingBottom: `${Math.max(0, positions.height - positions.top(to))}px` }}>
       {rows.slice(from, to).map((row, i) => (
         <article
           key={row.key} ref={track(row.key)} data-key={row.key} aria-posinset={from + i + 1} aria-setsize={rows.length}
           tabIndex={active.value === row.key || (!active.value && from + i === 0) ? 0 : -1}
-          data-active={active.value === row.key || undefined} data-marked={marked.value === row.key || undefined}
+          data-active={active.value === row.key || undefined} data-marked={marked.value === row.key || undefined} data-same={same(rows[from + i - 1], row, shown.start) || undefined}
           onFocus={() => (active.value = row.key)}
         >
           <RowView row={row} rev={row.rev} shown={shown} />

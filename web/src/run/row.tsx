@@ -153,7 +153,18 @@ export function subject(d: Detail | null): string {
   if (!d) return '';
   if (d.command) return firstLine(d.command.head);
   if (d.files?.length) return d.files[0]!.path + (d.files.length > 1 ? ` and ${d.files.length - 1} more` : '');
-  return firstLine(plain(d.text ?? d.prompt ?? d.arguments));
+  return firstLine(d.text || d.prompt ? plain(d.text ?? d.prompt) : brief(plain(d.arguments)));
+}
+
+/** Arguments in one line: the value of a single one, else names and values. */
+function brief(text: string): string {
+  try {
+    const args = Object.entries(JSON.parse(text) as Record<string, unknown>);
+    const value = (v: unknown): string => (typeof v === 'string' ? v : JSON.stringify(v)).replace(/\s+/g, ' ');
+    return args.length === 1 ? value(args[0]![1]) : args.map(([k, v]) => `${k}: ${value(v)}`).join(', ');
+  } catch {
+    return text;
+  }
 }
 
 function firstLine(text: string): string {
@@ -202,15 +213,15 @@ function sum(files: NonNullable<Detail['files']>, key: 'added' | 'removed'): num
 
 function Took({ row }: { row: CallRow }) {
   if (row.status === 'running' && row.start) return <span class="took">{duration(now.value - row.start)}</span>;
-  return <span class="took">{row.start && row.end ? fine(row.end - row.start) : ''}</span>;
+  return <span class="took">{row.start && row.end > row.start ? fine(row.end - row.start) : ''}</span>;
 }
 
 /** Where the call lies among those beside it. */
 function Bar({ row }: { row: CallRow }) {
   const g = row.group;
-  if (g.members.length < 2) return <span class="gantt" />;
   const end = g.members.some((m) => m.status === 'running') ? Math.max(g.end, now.value) : g.end;
-  const span = Math.max(1, end - g.start);
+  const span = end - g.start;
+  if (g.members.length < 2 || span <= 0) return <span class="gantt" />;
   const left = (100 * Math.max(0, row.start - g.start)) / span;
   const width = Math.max(4, (100 * ((row.end || end) - row.start)) / span);
   return (
@@ -227,7 +238,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
   const at = (t: number): string => full(new Date(t).toISOString());
   return (
     <>
-      {d?.command && <Block label="Command" text={d.command} />}
+      {d?.command && (d.command.head.length > 80 || d.command.head.trim().includes('\n') || d.command.omittedBytes) && <Block label="Command" text={d.command} wrap />}
       {d?.prompt && <Block label="Prompt" text={d.prompt} wrap />}
       {d?.text && <Block label="Description" text={d.text} wrap />}
       {d?.arguments && <Block label="Arguments" text={pretty(d.arguments)} wrap />}
