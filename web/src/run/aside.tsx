@@ -4,7 +4,7 @@ import { type Run } from '../lib/api';
 import { bytes, cost, count, full, plural, tokens } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta } from './diff';
-import { Steps } from './row';
+import { Steps, within } from './row';
 import type { Summary } from './rows';
 
 /** What came of the run, and what is known of it. */
@@ -25,7 +25,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
             {files.slice(0, 100).map((f) => (
               <li key={f.path}>
                 <button class="file-link" title={plainText(f.path)} onClick={() => goTo(f.at)}>
-                  <span class="mono cut path">{'\u200e' + plainText(f.path)}</span><Delta added={f.added} removed={f.removed} />
+                  <span class="mono cut path">{'\u200e' + plainText(within(f.path, run.workingDir ?? ''))}</span><Delta added={f.added} removed={f.removed} />
                 </button>
               </li>
             ))}
@@ -48,7 +48,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
         <Facts of={[
           ['Turns', sum.turns], ['Calls', sum.failedCalls ? `${count(sum.calls)}, ${count(sum.failedCalls)} failed` : sum.calls], ['Errors', sum.errors], ['Events', sum.items],
           ['Tokens in', run.usage && tokens(run.usage.inputTokens)], ['of them cached', run.usage && tokens(run.usage.cachedInputTokens)], ['Tokens out', run.usage && tokens(run.usage.outputTokens)],
-          ['Cost', run.costUsd !== undefined ? cost(run.costUsd) : undefined],
+          ['Cost', run.costUsd ? cost(run.costUsd) : undefined],
         ]} />
       </Section>
       <Section title="Details">

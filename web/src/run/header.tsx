@@ -29,7 +29,7 @@ export function RunHeader({ run, action, small }: { run: Run; action: Signal<Act
         {run.workingDir && <Fact name="Directory" title={plainText(run.workingDir)}><span class="mono">{plainText(shortPath(run.workingDir))}</span></Fact>}
         <Elapsed run={run} />
         {run.tokens && <Fact name="Tokens" title={`${count(run.tokens.input)} tokens in, ${count(run.tokens.output)} out`}><span class="num">{tokens(run.tokens.input)} in, {tokens(run.tokens.output)} out</span></Fact>}
-        {run.costUsd !== undefined && <Fact name="Cost"><span class="num">{cost(run.costUsd)}</span></Fact>}
+        {Boolean(run.costUsd) && <Fact name="Cost"><span class="num">{cost(run.costUsd!)}</span></Fact>}
         {labels.map(([k, v]) => <Fact key={k} name="Label"><span class="chip cut" title={plainText(`${k}=${v}`)}>{plainText(v ? `${k}=${v}` : k)}</span></Fact>)}
         {run.continues && <Fact name="Continues"><a href={runPath(run.continues)}>↰ continues another run</a></Fact>}
         {run.continuedBy && <Fact name="Continued by"><a href={runPath(run.continuedBy)}>↳ continued by another run</a></Fact>}

@@ -149,7 +149,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   const start = startOf(run) || timeline.summary.firstTime;
 
   const shown = useMemo<Shown>(() => ({
-    id: run.run, agent: run.agent, start, details: view.feed.value === 'detail', open, busy: view.busy,
+    id: run.run, agent: run.agent, start, dir: run.workingDir ?? '', details: view.feed.value === 'detail', open, busy: view.busy,
     toggle: (key) => {
       const row = timeline.rows().find((r) => r.key === key);
       const long = row?.kind === 'text' && row.length > 2400;
@@ -157,7 +157,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
       open.value = new Map(open.value).set(key, !now);
     },
     load: (chunk) => void view.load(chunk),
-  }), [run.run, run.agent, start, view.feed.value, timeline]);
+  }), [run.run, run.agent, run.workingDir, start, view.feed.value, timeline]);
 
   if (follow.value || left.current === 0) left.current = timeline.size;
   const fresh = timeline.size - left.current;

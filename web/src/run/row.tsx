@@ -3,7 +3,7 @@ import { Component } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { agentName, bytes, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
+import { agentName, bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
 import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
@@ -16,6 +16,7 @@ export interface Shown {
   id: string;
   agent: string;
   start: number; // of the run, Unix milliseconds
+  dir: string; // of the run: paths below it are shown without it
   details: boolean;
   open: Signal<ReadonlyMap<string, boolean>>; // rows that were opened or closed
   toggle: (key: string) => void;
@@ -30,13 +31,13 @@ export function opens(row: Row): boolean {
 
 interface RowProps { row: Row; rev: number; shown: Shown }
 
-/** A row. It is drawn again when its `rev` changes. */
+/** A row. It is drawn again when its `rev` changes: as a copy, so that its parts see a change. */
 export class RowView extends Component<RowProps> {
   override shouldComponentUpdate(next: RowProps): boolean {
     return next.rev !== this.props.rev || next.row !== this.props.row || next.shown !== this.props.shown;
   }
   override render({ row, shown }: RowProps) {
-    return <Content row={row} shown={shown} />;
+    return <Content row={{ ...row }} shown={shown} />;
   }
 }
 
@@ -45,7 +46,7 @@ function Content({ row, shown }: { row: Row; shown: Shown }) {
     case 'turn': return <Turn row={row} />;
     case 'text': return <Line row={row} shown={shown} glyph={row.channel === 'reasoning' ? '∴' : '▪'} label={channelName(row, shown.agent)}><Text row={row} shown={shown} /></Line>;
     case 'call': return <Call row={row} shown={shown} />;
-    case 'plan': return <Line row={row} shown={shown} glyph="☰" label="Plan"><Plan row={row} /></Line>;
+    case 'plan': return <Line row={row} shown={shown} glyph="☰" label="Plan"><Plan row={row} shown={shown} /></Line>;
     case 'prompt': return <Line row={row} shown={shown} glyph="›" label="Prompt"><div class="prompt"><Cut text={row.text} wrap /></div></Line>;
     case 'error': return <Fault row={row} shown={shown} />;
     case 'note': return <Note row={row} shown={shown} />;
@@ -149,10 +150,10 @@ export function toolName(row: CallRow): string {
 }
 
 /** What a call is about, in one line; "" if only its owner may know. */
-export function subject(d: Detail | null): string {
+export function subject(d: Detail | null, dir: string): string {
   if (!d) return '';
   if (d.command) return firstLine(d.command.head);
-  if (d.files?.length) return d.files[0]!.path + (d.files.length > 1 ? ` and ${d.files.length - 1} more` : '');
+  if (d.files?.length) return within(d.files[0]!.path, dir) + (d.files.length > 1 ? ` and ${d.files.length - 1} more` : '');
   return firstLine(d.text || d.prompt ? plain(d.text ?? d.prompt) : brief(plain(d.arguments)));
 }
 
@@ -167,6 +168,11 @@ function brief(text: string): string {
   }
 }
 
+/** A path as seen from a directory. */
+export function within(path: string, dir: string): string {
+  return dir && path.startsWith(dir + '/') ? path.slice(dir.length + 1) : path;
+}
+
 function firstLine(text: string): string {
   const line = text.trimStart().split('\n', 1)[0] ?? '';
   return line.slice(0, 400);
@@ -178,7 +184,7 @@ const callWord: Record<CallRow['status'], string> = { running: 'running', comple
 
 function Call({ row, shown }: { row: CallRow; shown: Shown }) {
   const d = row.detail;
-  const about = subject(d);
+  const about = subject(d, shown.dir);
   const open = shown.open.value.get(row.key) ?? opens(row);
   const size = row.bytes.stdout + row.bytes.stderr || row.bytes.result;
   const files = d?.files ?? [];
@@ -235,7 +241,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
   const d = row.detail;
   const b = row.bytes;
   const sizes = [b.stdout && `stdout ${bytes(b.stdout)}`, b.stderr && `stderr ${bytes(b.stderr)}`, b.result && `result ${bytes(b.result)}`].filter(Boolean);
-  const at = (t: number): string => full(new Date(t).toISOString());
+  const at = (t: number): string => clock(new Date(t).toISOString());
   return (
     <>
       {d?.command && (d.command.head.length > 80 || d.command.head.trim().includes('\n') || d.command.omittedBytes) && <Block label="Command" text={d.command} wrap />}
@@ -247,7 +253,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {d?.stderr && <Block label="stderr" text={d.stderr} />}
       {d?.files?.map((f) => (
         <section key={f.path} class="file">
-          <h3><span class="mono path">{plainText(f.path)}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></h3>
+          <h3><span class="mono path" title={plainText(f.path)}>{plainText(within(f.path, shown.dir))}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></h3>
           {f.diff && <><DiffText text={f.diff.head} name={f.path} />{f.diff.omittedBytes ? <Omitted n={f.diff.omittedBytes} /> : null}</>}
         </section>
       ))}
@@ -255,7 +261,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {!shown.details && <p class="faint">{allowed('raw') ? 'The raw log with commands and outputs has expired.' : 'Commands and outputs need the scope raw.'}</p>}
       <p class="faint small num call-meta">
         {[
-          row.name, row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `from ${at(row.start)}` : '', row.end ? `to ${at(row.end)}` : '',
+          row.name, row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `${at(row.start)} to ${row.end ? at(row.end) : 'now'}` : row.end ? `ended ${at(row.end)}` : '',
         ].filter(Boolean).join(' · ')}
       </p>
     </>
@@ -298,10 +304,10 @@ function Omitted({ n }: { n: number }) {
 
 const stepGlyph = { pending: '○', active: '◐', done: '✓' } as const;
 
-export function Steps({ steps, more }: { steps: NonNullable<PlanRow['steps']>; more: number }) {
+export function Steps({ steps, more, only }: { steps: NonNullable<PlanRow['steps']>; more: number; only?: readonly number[] }) {
   return (
     <ol class="steps">
-      {steps.map((s, i) => (
+      {steps.map((s, i) => (!only || only.includes(i)) && (
         <li key={i} data-state={s.state}><span aria-hidden="true">{stepGlyph[s.state]}</span><span><span class="visually-hidden">{s.state}: </span>{plainText(s.text)}</span></li>
       ))}
       {more > 0 && <li class="faint"><span aria-hidden="true" /><span>{plural(more, 'more step')}</span></li>}
@@ -309,10 +315,18 @@ export function Steps({ steps, more }: { steps: NonNullable<PlanRow['steps']>; m
   );
 }
 
-function Plan({ row }: { row: PlanRow }) {
-  if (!row.steps) return <span class="muted">The plan changed. Its steps need the scope raw.</span>;
+function Plan({ row, shown }: { row: PlanRow; shown: Shown }) {
+  if (!row.steps) return <span class="muted">The plan changed{!shown.details && '. Its steps need the scope raw'}.</span>;
   const done = row.steps.filter((s) => s.state === 'done').length;
-  return <><span class="muted num">Plan: {done} of {row.steps.length + row.more} steps done</span><Steps steps={row.steps} more={row.more} /></>;
+  const open = shown.open.value.get(row.key) ?? false;
+  const rest = row.steps.length - row.news.length;
+  return (
+    <>
+      <span class="muted num">Plan: {done} of {row.steps.length + row.more} steps done</span>
+      {rest > 0 && <> <button class="link small" aria-expanded={open} onClick={() => shown.toggle(row.key)}>{open ? 'changes only' : 'all steps'}</button></>}
+      <Steps steps={row.steps} more={open || rest === 0 ? row.more : 0} only={open ? undefined : row.news} />
+    </>
+  );
 }
 
 function Fault({ row, shown }: { row: ErrorRow; shown: Shown }) {
