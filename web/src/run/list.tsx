@@ -143,10 +143,13 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
     },
     toEnd: () => {
       pending.current = null;
+      const last = latest.current.at(-1);
       if (shownWorks.current) follow.value = true;
+      else if (last) pending.current = { key: last.key, near: true };
       const s = scroller.current;
       if (s) s.scrollTop = s.scrollHeight;
       read();
+      measured.value++;
     },
     toStart: () => {
       pending.current = null;

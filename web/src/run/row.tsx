@@ -202,9 +202,9 @@ function Call({ row, shown }: { row: CallRow; shown: Shown }) {
           <span class="call-facts num">
             {row.exit !== null && row.exit !== 0 && <span class="exit">exit {row.exit}</span>}
             {row.status === 'unfinished' && <span>no result</span>}
+            <Bar row={row} />
             {size > 0 && <span class="size faint">{bytes(size)}</span>}
             <Took row={row} />
-            <Bar row={row} />
           </span>
         </button>
         {open && <div class="call-body" id={id}><CallBody row={row} shown={shown} /></div>}
@@ -227,7 +227,7 @@ function Bar({ row }: { row: CallRow }) {
   const g = row.group;
   const end = g.members.some((m) => m.status === 'running') ? Math.max(g.end, now.value) : g.end;
   const span = end - g.start;
-  if (g.members.length < 2 || span <= 0) return <span class="gantt" />;
+  if (g.members.length < 2 || span <= 0) return null;
   const left = (100 * Math.max(0, row.start - g.start)) / span;
   const width = Math.max(4, (100 * ((row.end || end) - row.start)) / span);
   return (
