@@ -1,7 +1,7 @@
 // What can be done with a run: cancel it, continue its thread, compare it, save its output.
 
 import { useSignal } from '@preact/signals';
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useMemo } from 'preact/hooks';
 import { api, ApiError, newKey, type Mode, type Run } from '../lib/api';
 import { agentName, count, when } from '../lib/format';
 import { now } from '../lib/clock';
@@ -17,8 +17,6 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
   const reason = useSignal('');
   const busy = useSignal(false);
   const failure = useSignal('');
-  const keep = useRef<HTMLButtonElement>(null);
-  useEffect(() => keep.current?.focus(), []);
   const cancel = async (e: Event): Promise<void> => {
     e.preventDefault();
     busy.value = true;
@@ -41,7 +39,7 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
           <input id="cancel-reason" maxLength={1024} value={reason.value} placeholder="For the log; may be empty" onInput={(e) => (reason.value = e.currentTarget.value)} />
         </div>
         <div class="dialog-foot">
-          <button type="button" class="button" ref={keep} onClick={onClose}>Keep it</button>
+          <button type="button" class="button" autofocus onClick={onClose}>Keep it</button>
           <button class="button danger primary" disabled={busy.value}>{busy.value ? 'Ending…' : run.state === 'queued' ? 'Remove' : 'End the run'}</button>
         </div>
       </form>
@@ -60,8 +58,6 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
   const busy = useSignal(false);
   const failure = useSignal('');
   const key = useMemo(() => ({ of: '', key: '' }), []);
-  const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => field.current?.focus(), []);
   const submit = async (e?: Event): Promise<void> => {
     e?.preventDefault();
     if (busy.value) return;
@@ -88,7 +84,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
         <p class="muted">A new run of {agentName(run.agent)} continues where this one ended, in the same directory.</p>
         <div class="field">
           <label for="resume-task">What is to be done next</label>
-          <textarea id="resume-task" ref={field} rows={6} maxLength={maxTask} value={task.value} onInput={(e) => (task.value = e.currentTarget.value)} />
+          <textarea id="resume-task" autofocus rows={6} maxLength={maxTask} value={task.value} onInput={(e) => (task.value = e.currentTarget.value)} />
           {task.value.length > maxTask * 0.8 && <p class="hint">{count(task.value.length)} of {count(maxTask)} characters</p>}
         </div>
         <div class="field">
@@ -114,9 +110,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
 export function CompareDialog({ run, onClose }: { run: Run; onClose: () => void }) {
   const list = useSignal<Run[] | undefined>(undefined);
   const text = useSignal('');
-  const field = useRef<HTMLInputElement>(null);
   useEffect(() => {
-    field.current?.focus();
     const abort = new AbortController();
     api.runs({ limit: 100 }, abort.signal).then((page) => (list.value = page.runs), () => (list.value = []));
     return () => abort.abort();
@@ -130,7 +124,7 @@ export function CompareDialog({ run, onClose }: { run: Run; onClose: () => void 
       <div class="dialog-body">
         <div class="field">
           <label for="compare-search">Title, directory, agent or id</label>
-          <input id="compare-search" ref={field} value={text.value} autocomplete="off" spellcheck={false} onInput={(e) => (text.value = e.currentTarget.value)} />
+          <input id="compare-search" autofocus value={text.value} autocomplete="off" spellcheck={false} onInput={(e) => (text.value = e.currentTarget.value)} />
         </div>
         <ul class="choices" aria-busy={list.value === undefined}>
           {found.slice(0, 30).map((r) => {

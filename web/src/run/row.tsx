@@ -316,7 +316,7 @@ export function Steps({ steps, more, only }: { steps: NonNullable<PlanRow['steps
 }
 
 function Plan({ row, shown }: { row: PlanRow; shown: Shown }) {
-  if (!row.steps) return <span class="muted">The plan changed{!shown.details && '. Its steps need the scope raw'}.</span>;
+  if (!row.steps) return <span class="muted">The plan changed.</span>;
   const done = row.steps.filter((s) => s.state === 'done').length;
   const open = shown.open.value.get(row.key) ?? false;
   const rest = row.steps.length - row.news.length;
