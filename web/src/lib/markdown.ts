@@ -69,6 +69,7 @@ const allowed = {
   ],
   ALLOWED_ATTR: ['href', 'title', 'target', 'rel', 'start'],
   ALLOWED_URI_REGEXP: web,
+  ADD_URI_SAFE_ATTR: ['title', 'target', 'rel', 'start'], // they are no addresses
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   ALLOW_UNKNOWN_PROTOCOLS: false,

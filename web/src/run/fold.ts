@@ -24,11 +24,11 @@ export interface State {
   calls: Call[]; // the running ones, oldest first
   done: Map<string, Call>; // the last ended ones: a call may have a second result
   direct: boolean; // nothing but calls since a sub-agent began
-  plan: string;
+  plan: PlanStep[];
 }
 
 export function newState(base: Tokens = noTokens): State {
-  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], done: new Map(), direct: false, plan: '' };
+  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], done: new Map(), direct: false, plan: [] };
 }
 
 export function cloneState(s: State): State {
@@ -185,7 +185,7 @@ export class Fold {
       return;
     }
     if (message.startsWith('todo list') && !item.detail?.plan) {
-      this.rows.push({ ...this.base(item), kind: 'plan', steps: null, more: 0 });
+      this.rows.push({ ...this.base(item), kind: 'plan', steps: null, more: 0, news: [] });
       return;
     }
     if (!prompt) this.note(item, message || 'status', message === '' || quietNote.test(message));
@@ -229,10 +229,11 @@ export class Fold {
 
   private plan(item: Item, steps: PlanStep[], more: number): void {
     if (this.sum) this.sum.plan = { steps, more };
-    const form = JSON.stringify(steps);
-    if (form === this.state.plan) return;
-    this.state.plan = form;
-    this.rows.push({ ...this.base(item), key: `p${item.ord}`, kind: 'plan', steps, more });
+    const before = this.state.plan;
+    const news = steps.flatMap((s, i) => (before[i]?.text === s.text && before[i].state === s.state ? [] : [i]));
+    if (news.length === 0 && before.length === steps.length) return;
+    this.state.plan = steps;
+    this.rows.push({ ...this.base(item), key: `p${item.ord}`, kind: 'plan', steps, more, news });
   }
 
   private completion(item: Item): void {
@@ -437,12 +438,12 @@ function changed(sum: Summary, f: FileChange, at: string): void {
       sum.moreFiles++;
       return;
     }
-    file = { path: f.path, kind: f.kind, added: 0, removed: 0, edits: 0, at };
+    file = { path: f.path, kind: f.kind, added: undefined, removed: undefined, edits: 0, at };
     sum.files.set(f.path, file);
   }
   if (file.kind !== 'added' || f.kind === 'deleted') file.kind = f.kind;
-  file.added += f.added ?? 0;
-  file.removed += f.removed ?? 0;
+  if (f.added !== undefined) file.added = (file.added ?? 0) + f.added;
+  if (f.removed !== undefined) file.removed = (file.removed ?? 0) + f.removed;
   file.edits++;
   file.at = at;
 }

@@ -61,6 +61,9 @@ export class Timeline {
     return this.sum;
   }
 
+  /** The newest line of the output. */
+  lastLine = 0;
+
   /** The number of items that are known, loaded or not. */
   get size(): number {
     let n = 0;
@@ -107,6 +110,7 @@ export class Timeline {
     chunk.line ||= item.line;
     this.tailLast = item.ord;
     this.last = item.cursor;
+    this.lastLine = Math.max(this.lastLine, item.line);
     this.tail.push(item);
     this.keep(chunk, item, chunk.items!.length);
     this.version++;

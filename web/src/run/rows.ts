@@ -67,6 +67,8 @@ export interface PlanRow extends Base {
   /** null without the right to read it. */
   steps: PlanStep[] | null;
   more: number;
+  /** Indices of the steps that are new, or in another state than before. */
+  news: number[];
 }
 
 export interface PromptRow extends Base {
@@ -116,8 +118,9 @@ export type Row = TurnRow | TextRow | CallRow | PlanRow | PromptRow | ErrorRow |
 export interface ChangedFile {
   path: string;
   kind: FileChange['kind'];
-  added: number;
-  removed: number;
+  /** Lines, undefined if no call reports them. */
+  added: number | undefined;
+  removed: number | undefined;
   edits: number;
   /** Position of the last change. */
   at: string;

@@ -1,0 +1,77 @@
+import { type Signal } from '@preact/signals';
+import { type ComponentChildren } from 'preact';
+import { type Run } from '../lib/api';
+import { bytes, cost, count, full, plural, tokens } from '../lib/format';
+import { plainText } from '../lib/plaintext';
+import { Delta } from './diff';
+import { Steps, within } from './row';
+import type { Summary } from './rows';
+
+/** What came of the run, and what is known of it. */
+export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (at: string) => void; tab: Signal<string> }) {
+  const files = [...sum.files.values()];
+  const t = run.testResults;
+  return (
+    <aside class="run-aside" aria-label="About this run">
+      {sum.plan && (
+        <Section title="Plan" note={`${sum.plan.steps.filter((s) => s.state === 'done').length}/${sum.plan.steps.length + sum.plan.more}`}>
+          <Steps steps={sum.plan.steps} more={sum.plan.more} />
+        </Section>
+      )}
+      {!sum.plan && run.progress && <Section title="Plan" note={`${run.progress.completedSteps}/${run.progress.totalSteps}`}><p class="faint">{plainText(run.progress.currentActivity ?? 'Its steps need the scope raw.')}</p></Section>}
+      {files.length > 0 && (
+        <Section title="Files" note={run.changes && !run.changes.reason ? <Delta added={run.changes.added} removed={run.changes.removed} /> : count(files.length + sum.moreFiles)}>
+          <ul class="files">
+            {files.slice(0, 100).map((f) => (
+              <li key={f.path}>
+                <button class="file-link" title={plainText(f.path)} onClick={() => goTo(f.at)}>
+                  <span class="mono cut path">{'\u200e' + plainText(within(f.path, run.workingDir ?? ''))}</span><Delta added={f.added} removed={f.removed} />
+                </button>
+              </li>
+            ))}
+          </ul>
+          {files.length + sum.moreFiles > 100 && <p class="faint small">{plural(files.length + sum.moreFiles - Math.min(files.length, 100), 'more file')}</p>}
+        </Section>
+      )}
+      {run.changes && run.changes.files > 0 && <p><button class="link" onClick={() => (tab.value = 'changes')}>{plural(run.changes.files, 'changed file')} in the directory</button></p>}
+      {(t || sum.tests.length > 0) && (
+        <Section title="Tests" note={t && <span class="num">{t.failed > 0 && <span class="del">{count(t.failed)} failed </span>}<span>{count(t.passed)} passed</span></span>}>
+          {t?.failedTests?.length ? <ul class="small mono">{t.failedTests.slice(0, 20).map((name, i) => <li key={i} class="cut del">{plainText(name)}</li>)}</ul> : null}
+          <ul class="files">
+            {sum.tests.slice(-8).map((x, i) => (
+              <li key={i}><button class="file-link" onClick={() => goTo(x.at)}><span class="mono cut">{plainText(x.command)}</span><span class={x.ok ? 'faint' : 'del'}>{x.ok ? 'passed' : 'failed'}</span></button></li>
+            ))}
+          </ul>
+        </Section>
+      )}
+      <Section title="Counts">
+        <Facts of={[
+          ['Turns', sum.turns], ['Calls', sum.failedCalls ? `${count(sum.calls)}, ${count(sum.failedCalls)} failed` : sum.calls], ['Errors', sum.errors], ['Events', sum.items],
+          ['Tokens in', run.usage && tokens(run.usage.inputTokens)], ['of them cached', run.usage && tokens(run.usage.cachedInputTokens)], ['Tokens out', run.usage && tokens(run.usage.outputTokens)],
+          ['Cost', run.costUsd ? cost(run.costUsd) : undefined],
+        ]} />
+      </Section>
+      <Section title="Details">
+        <Facts of={[
+          ['Run', run.run], ['Thread', run.threadId], ['Directory', run.workingDir], ['Source', run.source], ['Worker', run.worker], ['Queue', run.queue],
+          ['Queued', run.queuedAt && full(run.queuedAt)], ['Started', run.startedAt && full(run.startedAt)], ['Ended', run.endedAt && full(run.endedAt)],
+          ['Exit', run.exit && (run.exit.code !== undefined ? `code ${run.exit.code}` : run.exit.signal ? `signal ${run.exit.signal}` : run.exit.reason)],
+          ['stdout', run.stdoutBytes !== undefined ? `${bytes(run.stdoutBytes)}, ${plural(run.lines ?? 0, 'line')}` : undefined], ['stderr', run.stderrBytes ? bytes(run.stderrBytes) : undefined],
+          ['Unknown lines', run.unknownLines || undefined], ['Malformed lines', run.malformedLines || undefined], ['Dropped data', run.droppedEvents || undefined],
+        ]} />
+      </Section>
+    </aside>
+  );
+}
+
+function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
+  return <section><h2>{title}{note !== undefined && <span class="faint num">{note}</span>}</h2>{children}</section>;
+}
+
+function Facts({ of }: { of: [string, string | number | undefined][] }) {
+  return (
+    <dl class="fact-list num">
+      {of.filter(([, v]) => v !== undefined && v !== '').map(([k, v]) => <div key={k}><dt>{k}</dt><dd title={String(v)}>{typeof v === 'number' ? count(v) : plainText(v!)}</dd></div>)}
+    </dl>
+  );
+}

@@ -1,0 +1,137 @@
+import { useSignal, type Signal } from '@preact/signals';
+import { type ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { allowed, type Run } from '../lib/api';
+import { now } from '../lib/clock';
+import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, lost, shortPath, tokens, when } from '../lib/format';
+import { plainText } from '../lib/plaintext';
+import { runPath } from '../lib/router';
+import { lineOf, stateOf } from '../overview/row';
+import { Command } from '../ui/copy';
+import { saveEvents, saveOutput } from './actions';
+import type { RunView } from './view';
+
+export type Action = 'cancel' | 'resume' | 'compare';
+
+export function RunHeader({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
+  const state = stateOf(run);
+  const labels = Object.entries(run.labels ?? {});
+  return (
+    <header class="run-head">
+      <div class="run-title">
+        <h1 dir="auto">{small ? <a href={runPath(run.run)}>{plainText(run.title ?? run.run)}</a> : plainText(run.title ?? run.run)}</h1>
+        <Actions run={run} action={action} small={small} />
+      </div>
+      <dl class="run-facts">
+        <Fact name="State"><span data-tone={state.tone}><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span> <Doing run={run} /></Fact>
+        <Fact name="Agent" title={run.model}>{agentName(run.agent)}{run.agentVersion && <span class="faint"> {plainText(run.agentVersion)}</span>}</Fact>
+        {run.model && <Fact name="Model">{plainText(run.model)}</Fact>}
+        {run.workingDir && <Fact name="Directory" title={plainText(run.workingDir)}><span class="mono">{plainText(shortPath(run.workingDir))}</span></Fact>}
+        <Elapsed run={run} />
+        {run.tokens && <Fact name="Tokens" title={`${count(run.tokens.input)} tokens in, ${count(run.tokens.output)} out`}><span class="num">{tokens(run.tokens.input)} in, {tokens(run.tokens.output)} out</span></Fact>}
+        {Boolean(run.costUsd) && <Fact name="Cost"><span class="num">{cost(run.costUsd!)}</span></Fact>}
+        {labels.map(([k, v]) => <Fact key={k} name="Label"><span class="chip cut" title={plainText(`${k}=${v}`)}>{plainText(v ? `${k}=${v}` : k)}</span></Fact>)}
+        {run.continues && <Fact name="Continues"><a href={runPath(run.continues)}>↰ continues another run</a></Fact>}
+        {run.continuedBy && <Fact name="Continued by"><a href={runPath(run.continuedBy)}>↳ continued by another run</a></Fact>}
+      </dl>
+    </header>
+  );
+}
+
+function Fact({ name, title, children }: { name: string; title?: string; children: ComponentChildren }) {
+  return <div title={title}><dt class="visually-hidden">{name}</dt><dd>{children}</dd></div>;
+}
+
+function Doing({ run }: { run: Run }) {
+  if (ended(run)) {
+    const { text } = lineOf(run, 0);
+    return <span class="muted">{text && `${text}, `}<time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
+  }
+  const { text, detail } = lineOf(run, now.value);
+  return <span class="muted num">{text}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
+}
+
+function Elapsed({ run }: { run: Run }) {
+  const took = elapsed(run, ended(run) ? 0 : now.value);
+  if (took === undefined) return null;
+  const note = run.times === 'captured' ? ' (times of reading the output)' : '';
+  return <Fact name="Time" title={`started ${full(run.startedAt)}${run.endedAt ? `, ended ${full(run.endedAt)}` : ''}${note}`}><span class="num">{duration(took)}</span> <span class="faint num">{when(run.startedAt, now.peek())}</span></Fact>;
+}
+
+function Actions({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
+  const over = ended(run);
+  const resumable = over && run.threadId && !run.continuedBy && run.agent !== 'codex_cloud' && run.agent !== 'external';
+  return (
+    <div class="run-actions">
+      {!small && allowed('submit') && resumable && <button class="button" title="Continue the thread (r)" onClick={() => (action.value = 'resume')}>Continue</button>}
+      {allowed('submit') && !over && run.agent !== 'codex_cloud' && (
+        <button class="button danger" disabled={run.cancelRequested} title="End the run (x)" onClick={() => (action.value = 'cancel')}>{run.cancelRequested ? 'Cancelling' : 'Cancel'}</button>
+      )}
+      <More run={run} action={action} />
+    </div>
+  );
+}
+
+function More({ run, action }: { run: Run; action: Signal<Action | ''> }) {
+  const open = useSignal(false);
+  const ref = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const outside = (e: Event): void => {
+      if (open.value && !ref.current?.contains(e.target as Node)) open.value = false;
+    };
+    const escape = (e: KeyboardEvent): void => {
+      if (e.key !== 'Escape' || !open.value) return;
+      open.value = false;
+      e.preventDefault();
+      ref.current?.querySelector('button')?.focus();
+    };
+    document.addEventListener('pointerdown', outside);
+    document.addEventListener('focusin', outside);
+    document.addEventListener('keydown', escape, true);
+    return () => {
+      document.removeEventListener('pointerdown', outside);
+      document.removeEventListener('focusin', outside);
+      document.removeEventListener('keydown', escape, true);
+    };
+  }, []);
+  const item = (text: string, run: () => void, note = '') => <button class="menu-item" onClick={() => { open.value = false; run(); }}>{text}{note && <span class="faint num">{note}</span>}</button>;
+  const raw = allowed('raw');
+  return (
+    <div class="menu" ref={ref}>
+      <button class="button quiet icon" aria-expanded={open.value} aria-haspopup="true" aria-label="More about this run" onClick={() => (open.value = !open.value)}>
+        <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true" fill="currentColor"><path d="M3 6.700a1.300 1.300 0 1 0 0 2.600 1.300 1.300 0 0 0 0-2.600Zm5 0a1.300 1.300 0 1 0 0 2.600 1.300 1.300 0 0 0 0-2.600Zm5 0a1.300 1.300 0 1 0 0 2.600 1.300 1.300 0 0 0 0-2.600Z" /></svg>
+      </button>
+      {open.value && (
+        <div class="menu-body">
+          {item('Show beside another run', () => (action.value = 'compare'))}
+          {item('Copy the id', () => void navigator.clipboard?.writeText(run.run).catch(() => {}))}
+          {item('Save the events as JSONL', () => void saveEvents(run.run))}
+          {raw && item('Save stdout', () => void saveOutput(run.run, 'stdout'), run.stdoutBytes === undefined ? '' : bytes(run.stdoutBytes))}
+          {raw && run.stderrBytes !== 0 && item('Save stderr', () => void saveOutput(run.run, 'stderr'), run.stderrBytes === undefined ? '' : bytes(run.stderrBytes))}
+          {!raw && <p class="faint small menu-note">Raw output needs the scope raw.</p>}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** What a reader must know before reading on. */
+export function Notices({ view, run }: { view: RunView; run: Run }) {
+  const stream = view.stream.value;
+  const notices: [string, ComponentChildren][] = [];
+  switch (stream?.state.value) {
+    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), now.value)}. Reconnecting.</>]); break;
+    case 'disconnected':
+      notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. What is here stays, and continues after the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
+      break;
+    case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
+  }
+  if (run.state === 'input-required') notices.push(['needs', <span class="stack"><span>It waits for an answer{run.reason ? ` (${plainText(run.reason)})` : ''}. Answer on the machine of the bridge:</span> <Command text={`linesman bridge answer ${run.run} "…"`} /></span>]);
+  if (run.state === 'queued') notices.push(['idle', run.position ? <>Queued: {run.position === 1 ? 'one task is' : `${count(run.position)} tasks are`} before it.</> : <>Queued: it is the next one. It starts when a worker has a free slot.</>]);
+  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost. The run was ended without its result.</> : <>Its worker has been silent since {age(run.activeAt, now.value)}. The agent may still work; what it wrote comes when the worker is back.</>]);
+  if (run.exit?.spawn || run.exit?.why) notices.push(['bad', <>It was refused: {plainText(run.exit.why ?? run.errorContext?.message ?? run.exit.spawn ?? '')}</>]);
+  if (view.expired.value) notices.push(['idle', <>The raw log of this run has expired. Its events remain; commands, outputs and diffs of calls are gone.</>]);
+  if (!allowed('raw')) notices.push(['idle', <>You see the events of this run. Commands, outputs, diffs and prompts need the scope <code>raw</code>: sign in with a token that has it.</>]);
+  if ((run.gaps ?? 0) > 0) notices.push(['needs', <>{run.gaps === 1 ? 'A part' : `${count(run.gaps!)} parts`} of the output could not be stored and {run.gaps === 1 ? 'is' : 'are'} missing.</>]);
+  return <div class="notices" role="status">{notices.map(([tone, text], i) => <p key={i} class="notice" data-tone={tone}>{text}</p>)}</div>;
+}
