@@ -92,6 +92,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		if m.run != nil {
 			m.run.resize(m.bodyWidth())
+			m.scroll(0)
 		}
 	case updateMsg:
 		return m, m.update(update(msg))

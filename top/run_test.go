@@ -52,6 +52,17 @@ func TestFollowShowsTheEndAndScrollingStopsIt(t *testing.T) {
 	}
 }
 
+// A run that is followed shows its end at each size.
+func TestResizeKeepsTheEnd(t *testing.T) {
+	m := opened(t, 100)
+	for _, height := range []int{50, 12, 24} {
+		m.Update(tea.WindowSizeMsg{Width: 80, Height: height})
+		if rows := strings.Split(screen(m), "\n"); !strings.Contains(rows[height-2], "text 99 of") {
+			t.Errorf("with %d rows the last one is %q", height, rows[height-2])
+		}
+	}
+}
+
 // At another width the same item is at the top.
 func TestResizeKeepsThePlace(t *testing.T) {
 	m := opened(t, 100)

@@ -66,7 +66,7 @@ func TestTopInTmux(t *testing.T) {
 	say("the first words")
 	s := start(t, 80, 24, nil, top(data))
 
-	list := s.shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run .*\*failed .*\*completed .*q quit`)
+	list := s.shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run\s.*\*failed .*\*completed .*q quit`)
 	checkColumns(t, s, list, 80)
 
 	s.keys("/", "agent:claude plain", "Enter")
@@ -103,9 +103,11 @@ func TestTopInTmux(t *testing.T) {
 	s.keys("c")
 	s.shows(`y: cancel it`)
 	s.keys("y")
-	s.shows(`(?s)0 working.*\*cancelled .* a live run`)
+	s.shows(`(?s)0 working.* cancelled .* a live run`)
 
 	s.keys("Enter")
+	s.shows(`1-19 of`)
+	s.keys("G")
 	s.shows(`■ .*took`)
 	s.keys("q")
 	s.shows(`(?s)3 unseen.* cancelled .* a live run`)
@@ -171,13 +173,13 @@ func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
 	fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "a run")
 	for _, c := range []struct{ env, color string }{
-		{"TERM=tmux-256color", "\x1b[31m"}, {"TERM=screen", "\x1b[31m"}, {"NO_COLOR=1", ""},
+		{"TERM=tmux-256color", "\x1b[32m"}, {"TERM=screen", "\x1b[32m"}, {"NO_COLOR=1", ""},
 	} {
 		pid := filepath.Join(t.TempDir(), "pid")
 		script := fmt.Sprintf("echo before; sh -c 'echo $$ >%q; exec %q top --data-dir %q'%s", pid, program, data, after)
 		s := start(t, 80, 12, []string{c.env}, script)
 		s.shows(`(?s)● live.*a run`)
-		if has := strings.Contains(s.screen("-e"), "\x1b[31m"); has != (c.color != "") {
+		if has := strings.Contains(s.screen("-e"), "\x1b[32m"); has != (c.color != "") {
 			t.Errorf("%s: colours: %v", c.env, has)
 		}
 		text, err := os.ReadFile(pid)
