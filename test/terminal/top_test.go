@@ -57,6 +57,7 @@ func live(t *testing.T, data, title string) (say func(text string)) {
 
 // A session of a person, from the list to a cancel, in terminals of several sizes.
 func TestTopInTmux(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	fixture.Up(t, program, data, nil)
 	pipe(t, data, "claude", "tools", "日本語のタイトル é")
@@ -152,6 +153,7 @@ func column(row string, at int) (n int) {
 
 // The list stays while the server is away, and is live again after it is back.
 func TestTopSurvivesItsServer(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	server := fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "before the kill")
@@ -169,6 +171,7 @@ func TestTopSurvivesItsServer(t *testing.T) {
 
 // A signal restores the terminal, in terminals of each type.
 func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "a run")
@@ -198,6 +201,7 @@ func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
 }
 
 func TestTopNeedsATerminal(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	_, stderr, code := fixture.Run(t, exec.Command(program, "top", "--data-dir", data))
 	if code != 2 || !strings.Contains(stderr, "linesman ls") || !strings.Contains(stderr, "linesman logs") {
@@ -239,6 +243,7 @@ func (p *panics) Overview(context.Context, api.OverviewRequest) (*api.Overview, 
 func (p *panics) List(context.Context, api.List) (api.RunPage, error) { return api.RunPage{}, nil }
 
 func TestTopRestoresTheTerminalAfterAPanic(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
