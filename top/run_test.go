@@ -34,7 +34,8 @@ func page(m *model, from, n int) detailsMsg {
 
 func TestFollowShowsTheEndAndScrollingStopsIt(t *testing.T) {
 	m := opened(t, 100)
-	if s := screen(m); !strings.Contains(s, "text 99 of") || strings.Contains(s, "text 50 of") || !strings.Contains(s, "following") {
+	if s := screen(m); !strings.Contains(s, "text 99 of") || strings.Contains(s, "text 50 of") ||
+		!strings.Contains(s, "following") {
 		t.Fatalf("not at the end:\n%s", s)
 	}
 	press(m, "k")
@@ -146,10 +147,11 @@ func TestEventsAreShownWithoutTheRightToDetails(t *testing.T) {
 	f := page(m, 0, 3)
 	f.events, f.seq = true, 7
 	m.Update(f)
-	if s := screen(m); !strings.Contains(s, "text 2 of the run") || !strings.Contains(s, "events only: no right to details") {
+	if s := screen(m); !strings.Contains(s, "text 2 of the run") || !strings.Contains(s, "events only: no right") {
 		t.Errorf("no events:\n%s", s)
 	}
-	m.Update(detailsMsg{id: m.run.id, load: m.run.load, events: true, err: &api.Error{Code: api.Unavailable, Err: client.ErrDenied}})
+	denied := &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+	m.Update(detailsMsg{id: m.run.id, load: m.run.load, events: true, err: denied})
 	if !m.run.done {
 		t.Error("it asks again for what is denied")
 	}

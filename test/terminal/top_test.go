@@ -248,7 +248,8 @@ func TestTopRestoresTheTerminalAfterAPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, 100, 50, []string{broken + "=1"}, fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 mistake%s", self, after))
+	script := fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 mistake%s", self, after)
+	s := start(t, 100, 50, []string{broken + "=1"}, script)
 	s.shows("a mistake in the code")
 	s.restored("0") // of grep
 }
