@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,6 +24,8 @@ type server struct {
 	bytes    int
 	err      error
 	seen     []string
+
+	cancelled []string
 }
 
 func newServer(n int) *server {
@@ -90,6 +94,7 @@ func (s *server) Events(context.Context, api.EventsRequest) (api.EventPage, erro
 }
 
 func (s *server) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error) {
+	s.cancelled = append(s.cancelled, q.Run)
 	return answered(s, api.Cancelled{Run: q.Run})
 }
 
@@ -223,4 +228,17 @@ func TestFailedLookIsRepeated(t *testing.T) {
 	s.err = nil
 	f.look(1)
 	f.check(t, s, "back")
+}
+
+// Without the right to list runs there is nothing to show; whatever else is wrong is shown.
+func TestRightsThatAreRequired(t *testing.T) {
+	s := newServer(1)
+	s.err = &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+	if err := allowed(t.Context(), s); err == nil || !strings.Contains(err.Error(), "linesman events --follow") {
+		t.Errorf("denied: %v", err)
+	}
+	s.err = &api.Error{Code: api.Unavailable, Err: client.ErrNoResponder}
+	if err := allowed(t.Context(), s); err != nil {
+		t.Errorf("no responder: %v", err)
+	}
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -165,5 +166,51 @@ func TestLatePagesAreDropped(t *testing.T) {
 	m.Update(late)
 	if n := len(m.run.items); n != 0 {
 		t.Errorf("%d items of another load", n)
+	}
+}
+
+// denied is a server that allows no details, and has some events.
+type denied struct{ *server }
+
+func (denied) Detail(context.Context, api.DetailRequest) (api.DetailPage, error) {
+	return api.DetailPage{}, &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+}
+
+func (denied) Events(_ context.Context, q api.EventsRequest) (api.EventPage, error) {
+	body := []byte(`{"agent_kind":"codex","kind":"TextOutput","channel":"assistant","text":"an event"}`)
+	return api.EventPage{Next: q.After + 1, Events: []api.Event{{Seq: q.After + 1, Kind: "text_output", Body: body}}}, nil
+}
+
+// A page that is denied is read from the events, and so are all that follow.
+func TestDeniedDetailsAreReadAsEvents(t *testing.T) {
+	m := opened(t, 0)
+	m.svc, m.ctx = denied{newServer(1)}, t.Context
+	m.run.after = ""
+	next := m.read(0)
+	for range 3 {
+		_, next = m.Update(next())
+	}
+	if s := screen(m); strings.Count(s, "│ an event") != 3 || m.run.seq != 3 {
+		t.Errorf("after sequence %d:\n%s", m.run.seq, s)
+	}
+}
+
+// What a key asks for is asked of the service.
+func TestKeysSendRequests(t *testing.T) {
+	s := newServer(0)
+	m := stage(100, 24, false)
+	m.svc, m.ctx = s, t.Context
+	ended := oneRun("T-local-0ended000000001", runs.StateCompleted, func(r *api.Run) { r.Unseen = true })
+	m.Update(found(ended, oneRun("T-local-0work0000000001", runs.StateWorking, nil)))
+	press(m, "c")
+	m.Update(press(m, "y")())
+	if got := strings.Join(s.cancelled, " "); got != "T-local-0work0000000001" {
+		t.Errorf("cancelled %q", got)
+	}
+	press(m, "end", "enter")
+	m.run.seen = false // by the command of the key, which is a batch
+	m.Update(m.see()())
+	if got := strings.Join(s.seen, " "); got != ended.ID || m.table.all[ended.ID].Unseen {
+		t.Errorf("seen %q", got)
 	}
 }
