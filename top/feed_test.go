@@ -20,6 +20,7 @@ import (
 // server answers as a responder does, from memory, and counts the bytes of its answers.
 type server struct {
 	runs     map[string]*api.Run
+	lists    map[string][]*api.Run // by their names
 	requests int
 	bytes    int
 	err      error
@@ -29,7 +30,7 @@ type server struct {
 }
 
 func newServer(n int) *server {
-	s := &server{runs: map[string]*api.Run{}}
+	s := &server{runs: map[string]*api.Run{}, lists: map[string][]*api.Run{}}
 	for i := range n {
 		s.put(oneRun(fmt.Sprintf("T-local-%015d", i), runs.StateCompleted, func(r *api.Run) {
 			r.QueuedAt, r.StartedAt, r.EndedAt = at(-100_000+i), at(-100_000+i), at(-100_000+i+3)
@@ -39,7 +40,15 @@ func newServer(n int) *server {
 	return s
 }
 
-func (s *server) put(run *api.Run) { s.runs[run.ID] = run }
+func (s *server) put(run *api.Run) {
+	s.runs[run.ID] = run
+	clear(s.lists)
+}
+
+func (s *server) remove(id string) {
+	delete(s.runs, id)
+	clear(s.lists)
+}
 
 func answered[T any](s *server, a T) (T, error) {
 	b, err := json.Marshal(a)
@@ -47,7 +56,12 @@ func answered[T any](s *server, a T) (T, error) {
 	return a, cmp.Or(s.err, err)
 }
 
-func (s *server) sorted(by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+// sorted returns the runs that a condition selects, the newest first. Name is that of the list.
+func (s *server) sorted(name string, by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+	if all, ok := s.lists[name]; ok {
+		return all
+	}
+	defer func() { s.lists[name] = all }()
 	for _, run := range s.runs {
 		if is(run) {
 			all = append(all, run)
@@ -61,9 +75,9 @@ const openOfOverview = 400 // runs that fit into a list of it
 
 func (s *server) Overview(_ context.Context, q api.OverviewRequest) (*api.Overview, error) {
 	local := func(r *api.Run, state bool) bool { return state && !isCloud(r) }
-	working := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateWorking) })
-	queued := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateQueued) })
-	ended := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State.Final()) })
+	working := s.sorted("working", changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateWorking) })
+	queued := s.sorted("queued", changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateQueued) })
+	ended := s.sorted("ended", changedAt, func(r *api.Run) bool { return local(r, r.State.Final()) })
 	return answered(s, &api.Overview{
 		Counts:  api.Counts{Working: len(working), Queued: len(queued), Ended: len(ended)},
 		Working: working[:min(len(working), openOfOverview)], Queued: queued[:min(len(queued), openOfOverview)],
@@ -76,7 +90,7 @@ func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
 	if q.Order == api.ByChange {
 		by = changedAt
 	}
-	all := s.sorted(by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
+	all := s.sorted(fmt.Sprint(q.Order, q.States), by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
 	from, _ := strconv.Atoi(q.Cursor)
 	page := api.RunPage{Runs: all[min(from, len(all)):min(from+q.Limit, len(all))]}
 	if from+q.Limit < len(all) {
@@ -177,7 +191,7 @@ func TestChangesArrive(t *testing.T) {
 	s.put(oneRun("T-cloud-1", runs.StateWorking, func(r *api.Run) { r.StartedAt = at(400) }))
 	f.look(newestEvery)
 	f.check(t, s, "a run of the cloud began")
-	delete(s.runs, "T-local-burst0000000007")
+	s.remove("T-local-burst0000000007")
 	f.look(patience + int(reloadAfter/time.Second) + 3)
 	f.check(t, s, "one was removed")
 }

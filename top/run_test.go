@@ -123,13 +123,14 @@ func TestKindsAreShownAlone(t *testing.T) {
 // A run of any length takes bounded memory, and the newest items are there.
 func TestItemsAreBounded(t *testing.T) {
 	m := opened(t, 0)
-	for i := range 3 * maxItems / newestItems {
+	const pages = maxItems/newestItems + 3
+	for i := range pages {
 		m.Update(page(m, i*newestItems, newestItems))
 		if n := len(m.run.items); n > maxItems || len(m.run.begins) != n {
 			t.Fatalf("%d items, %d beginnings", n, len(m.run.begins))
 		}
 	}
-	if s := screen(m); !strings.Contains(s, fmt.Sprintf("text %d of", 3*maxItems-1)) || !m.run.dropped {
+	if s := screen(m); !strings.Contains(s, fmt.Sprintf("text %d of", pages*newestItems-1)) || !m.run.dropped {
 		t.Errorf("the newest item is not there:\n%s", s)
 	}
 	big := page(m, 0, 40)

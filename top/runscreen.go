@@ -157,8 +157,10 @@ func (v *runView) position(height int) string {
 	switch {
 	case v.events:
 		words = append(words, "events only: no right to details")
+	case v.expired:
+		words = append(words, "the beginning is no longer kept")
 	case v.dropped:
-		words = append(words, "older: a")
+		words = append(words, "a: older items")
 	}
 	if v.pattern != "" {
 		words = append(words, "search "+console.Cut(console.Flat(v.pattern), 16))
