@@ -213,7 +213,8 @@ func (v *runView) resize(width int) {
 	}
 }
 
-// layout formats all items again. The item at the top of the screen stays there.
+// layout formats all items again. The item at the top of the screen stays there,
+// unless that is the first row.
 func (v *runView) layout() {
 	top, _ := slices.BinarySearch(v.begins, v.first+1)
 	v.timeline = console.NewRows(v.width-v.gutter(), v.style.color, v.options)
@@ -222,7 +223,7 @@ func (v *runView) layout() {
 	for _, item := range v.items {
 		v.format(item)
 	}
-	if top > 0 && top <= len(v.begins) {
+	if v.first > 0 && top > 0 && top <= len(v.begins) {
 		v.first = v.begins[top-1]
 	}
 }

@@ -157,14 +157,26 @@ func TestTopSurvivesItsServer(t *testing.T) {
 	data := t.TempDir()
 	server := fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "before the kill")
+	say := live(t, data, "a live run")
+	say("the first words")
 	s := start(t, 100, 20, []string{"LINESMAN_BACKGROUND_START=false"}, top(data))
 	s.shows(`(?s)● live.*before the kill`)
 	server.Kill()
 	s.shows(`(?s)○ stale for .* away, retrying.*before the kill`)
-	fixture.Up(t, program, data, nil)
+	server = fixture.Up(t, program, data, nil)
 	s.shows(`(?s)● live.*before the kill`)
 	pipe(t, data, "codex", "failed", "after the kill")
 	s.shows(`after the kill`)
+
+	s.keys("Enter")
+	s.shows(`│ the first words`)
+	server.Kill()
+	say("the second words")
+	s.shows(`○ stale for`)
+	fixture.Up(t, program, data, nil)
+	if screen := s.shows(`│ the second words`); strings.Count(screen, "the first words") != 1 {
+		t.Errorf("the first words are not there once:\n%s", screen)
+	}
 	s.keys("C-c")
 	s.restored("0")
 }
