@@ -8,24 +8,29 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/runs"
 )
 
 // server answers as a responder does, from memory, and counts the bytes of its answers.
 type server struct {
 	runs     map[string]*api.Run
+	lists    map[string][]*api.Run // by their names
 	requests int
 	bytes    int
 	err      error
 	seen     []string
+
+	cancelled []string
 }
 
 func newServer(n int) *server {
-	s := &server{runs: map[string]*api.Run{}}
+	s := &server{runs: map[string]*api.Run{}, lists: map[string][]*api.Run{}}
 	for i := range n {
 		s.put(oneRun(fmt.Sprintf("T-local-%015d", i), runs.StateCompleted, func(r *api.Run) {
 			r.QueuedAt, r.StartedAt, r.EndedAt = at(-100_000+i), at(-100_000+i), at(-100_000+i+3)
@@ -35,7 +40,15 @@ func newServer(n int) *server {
 	return s
 }
 
-func (s *server) put(run *api.Run) { s.runs[run.ID] = run }
+func (s *server) put(run *api.Run) {
+	s.runs[run.ID] = run
+	clear(s.lists)
+}
+
+func (s *server) remove(id string) {
+	delete(s.runs, id)
+	clear(s.lists)
+}
 
 func answered[T any](s *server, a T) (T, error) {
 	b, err := json.Marshal(a)
@@ -43,7 +56,12 @@ func answered[T any](s *server, a T) (T, error) {
 	return a, cmp.Or(s.err, err)
 }
 
-func (s *server) sorted(by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+// sorted returns the runs that a condition selects, the newest first. Name is that of the list.
+func (s *server) sorted(name string, by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+	if all, ok := s.lists[name]; ok {
+		return all
+	}
+	defer func() { s.lists[name] = all }()
 	for _, run := range s.runs {
 		if is(run) {
 			all = append(all, run)
@@ -57,9 +75,9 @@ const openOfOverview = 400 // runs that fit into a list of it
 
 func (s *server) Overview(_ context.Context, q api.OverviewRequest) (*api.Overview, error) {
 	local := func(r *api.Run, state bool) bool { return state && !isCloud(r) }
-	working := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateWorking) })
-	queued := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateQueued) })
-	ended := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State.Final()) })
+	working := s.sorted("working", changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateWorking) })
+	queued := s.sorted("queued", changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateQueued) })
+	ended := s.sorted("ended", changedAt, func(r *api.Run) bool { return local(r, r.State.Final()) })
 	return answered(s, &api.Overview{
 		Counts:  api.Counts{Working: len(working), Queued: len(queued), Ended: len(ended)},
 		Working: working[:min(len(working), openOfOverview)], Queued: queued[:min(len(queued), openOfOverview)],
@@ -72,7 +90,7 @@ func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
 	if q.Order == api.ByChange {
 		by = changedAt
 	}
-	all := s.sorted(by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
+	all := s.sorted(fmt.Sprint(q.Order, q.States), by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
 	from, _ := strconv.Atoi(q.Cursor)
 	page := api.RunPage{Runs: all[min(from, len(all)):min(from+q.Limit, len(all))]}
 	if from+q.Limit < len(all) {
@@ -90,6 +108,7 @@ func (s *server) Events(context.Context, api.EventsRequest) (api.EventPage, erro
 }
 
 func (s *server) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error) {
+	s.cancelled = append(s.cancelled, q.Run)
 	return answered(s, api.Cancelled{Run: q.Run})
 }
 
@@ -172,7 +191,7 @@ func TestChangesArrive(t *testing.T) {
 	s.put(oneRun("T-cloud-1", runs.StateWorking, func(r *api.Run) { r.StartedAt = at(400) }))
 	f.look(newestEvery)
 	f.check(t, s, "a run of the cloud began")
-	delete(s.runs, "T-local-burst0000000007")
+	s.remove("T-local-burst0000000007")
 	f.look(patience + int(reloadAfter/time.Second) + 3)
 	f.check(t, s, "one was removed")
 }
@@ -223,4 +242,17 @@ func TestFailedLookIsRepeated(t *testing.T) {
 	s.err = nil
 	f.look(1)
 	f.check(t, s, "back")
+}
+
+// Without the right to list runs there is nothing to show; whatever else is wrong is shown.
+func TestRightsThatAreRequired(t *testing.T) {
+	s := newServer(1)
+	s.err = &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+	if err := allowed(t.Context(), s); err == nil || !strings.Contains(err.Error(), "linesman events --follow") {
+		t.Errorf("denied: %v", err)
+	}
+	s.err = &api.Error{Code: api.Unavailable, Err: client.ErrNoResponder}
+	if err := allowed(t.Context(), s); err != nil {
+		t.Errorf("no responder: %v", err)
+	}
 }

@@ -65,7 +65,7 @@ func (m *model) helpRows() []string {
 		}
 		rows = append(rows, "")
 	}
-	return append(rows,
-		console.Cut("Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest.", m.width-1),
+	order := "Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest."
+	return append(rows, console.Cut(order, m.width-1),
 		m.style.in(console.Dim, console.Cut("Any key closes this page.", m.width-1)))
 }

@@ -165,13 +165,17 @@ func (m *model) footer() string {
 	return sides(m.keys(keys, m.width-width(right)-1), right, m.width-1)
 }
 
-// place describes what of the list is visible.
+// place describes the order of the list, and what of it is visible.
 func (m *model) place() string {
+	var words []string
+	if m.table.order != byNeed {
+		words = append(words, "by "+m.table.order.String())
+	}
 	if t := m.table.filter.text; t != "" {
-		return fmt.Sprintf("%s: %d of %d", console.Cut(console.Flat(t), 30), len(m.table.shown), len(m.table.all))
+		words = append(words,
+			fmt.Sprintf("%s: %d of %d", console.Cut(console.Flat(t), 30), len(m.table.shown), len(m.table.all)))
+	} else if _, at := m.selected(); len(m.table.shown) > m.listHeight() {
+		words = append(words, fmt.Sprintf("%d of %d", at+1, len(m.table.shown)))
 	}
-	if _, at := m.selected(); len(m.table.shown) > m.listHeight() {
-		return fmt.Sprintf("%d of %d", at+1, len(m.table.shown))
-	}
-	return ""
+	return strings.Join(words, " · ")
 }

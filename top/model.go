@@ -92,6 +92,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		if m.run != nil {
 			m.run.resize(m.bodyWidth())
+			m.scroll(0)
 		}
 	case updateMsg:
 		return m, m.update(update(msg))
@@ -202,11 +203,13 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 // listKey handles a key in the list.
 func (m *model) listKey(name string) tea.Cmd {
 	run, _ := m.selected()
+	if by := steps(name, m.listHeight(), len(m.table.shown)); by != 0 {
+		m.move(by)
+		return nil
+	}
 	switch name {
 	case "q":
 		return tea.Quit
-	case "up", "k", "down", "j", "pgup", "ctrl+b", "pgdown", "ctrl+f", "space", "ctrl+u", "ctrl+d", "home", "g", "end", "G":
-		m.move(steps(name, m.listHeight(), len(m.table.shown)))
 	case "/":
 		m.input = &input{label: "filter: ", hint: filterHelp, text: m.table.filter.text}
 	case "esc":
@@ -235,7 +238,7 @@ func (m *model) listKey(name string) tea.Cmd {
 	return nil
 }
 
-// steps is how far a key moves, on a page of some rows of a list.
+// steps is how far a key moves, on a page of some rows of a list; 0 for another key.
 func steps(name string, page, all int) int {
 	switch name {
 	case "up", "k":
@@ -252,8 +255,10 @@ func steps(name string, page, all int) int {
 		return page / 2
 	case "home", "g":
 		return -all
+	case "end", "G":
+		return all
 	}
-	return all
+	return 0
 }
 
 // filter shows the runs that a filter selects.

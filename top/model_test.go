@@ -37,14 +37,15 @@ func TestRunAtEachWidth(t *testing.T) {
 
 // Every size of a terminal has a screen of that size.
 func TestScreenFitsEverySize(t *testing.T) {
-	for width := 1; width <= 260; width += 7 {
-		for _, height := range []int{1, 2, 3, 5, 24, 60} {
+	items := recorded(t, "codex", "plan")
+	for _, width := range []int{1, 2, 9, 20, 33, 59, 60, 79, 80, 99, 100, 119, 140, 200, 260} {
+		for _, height := range []int{1, 2, 5, 24} {
 			m := stage(width, height, true)
 			m.Update(found(someRuns()...))
 			for _, keys := range []string{"", "?", "?", "/codex", "esc", "c", "n", "enter"} {
 				press(m, keys)
 				if m.run != nil {
-					m.Update(detailsMsg{id: m.run.id, load: m.run.load, items: recorded(t, "codex", "plan"), done: true})
+					m.Update(detailsMsg{id: m.run.id, load: m.run.load, items: items, done: true})
 				}
 				if n := strings.Count(screen(m), "\n") + 1; n != height {
 					t.Fatalf("%dx%d after %q: %d rows", width, height, keys, n)

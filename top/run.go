@@ -52,6 +52,7 @@ type runView struct {
 	items   []api.DetailItem
 	bytes   int
 	dropped bool // older items are not there
+	expired bool // nor in RAW
 	whole   bool // all items are loaded, not only the newest ones
 	events  bool // the rights do not suffice for details: the items are events
 	after   string
@@ -78,7 +79,8 @@ type detailsFound struct {
 	seq      uint64
 	events   bool
 	done     bool
-	expired  bool
+	expired  bool // RAW has lost the beginning
+	more     bool // there may be older items
 	err      error
 }
 
@@ -109,7 +111,7 @@ func (m *model) read(pause time.Duration) tea.Cmd {
 			return detailsMsg(readEvents(m.ctx(), m.svc, id, load, seq))
 		}
 		return detailsMsg{id: id, load: load, items: page.Items, next: page.Next, done: page.Done, err: err,
-			expired: page.Omitted == api.Expired || last > 0 && len(page.Items) >= last}
+			expired: page.Omitted == api.Expired, more: last > 0 && len(page.Items) >= last}
 	})
 }
 
@@ -140,7 +142,7 @@ func (m *model) details(f detailsFound) tea.Cmd {
 		return m.read(pollBusy)
 	}
 	v.after, v.seq, v.events, v.done = f.next, f.seq, f.events, f.done
-	v.dropped = v.dropped || f.expired
+	v.dropped, v.expired = v.dropped || f.more, v.expired || f.expired
 	v.add(f.items)
 	m.scroll(0)
 	switch {
@@ -211,7 +213,8 @@ func (v *runView) resize(width int) {
 	}
 }
 
-// layout formats all items again. The item at the top of the screen stays there.
+// layout formats all items again. The item at the top of the screen stays there,
+// unless that is the first row.
 func (v *runView) layout() {
 	top, _ := slices.BinarySearch(v.begins, v.first+1)
 	v.timeline = console.NewRows(v.width-v.gutter(), v.style.color, v.options)
@@ -220,7 +223,7 @@ func (v *runView) layout() {
 	for _, item := range v.items {
 		v.format(item)
 	}
-	if top > 0 && top <= len(v.begins) {
+	if v.first > 0 && top > 0 && top <= len(v.begins) {
 		v.first = v.begins[top-1]
 	}
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,7 +35,8 @@ func page(m *model, from, n int) detailsMsg {
 
 func TestFollowShowsTheEndAndScrollingStopsIt(t *testing.T) {
 	m := opened(t, 100)
-	if s := screen(m); !strings.Contains(s, "text 99 of") || strings.Contains(s, "text 50 of") || !strings.Contains(s, "following") {
+	if s := screen(m); !strings.Contains(s, "text 99 of") || strings.Contains(s, "text 50 of") ||
+		!strings.Contains(s, "following") {
 		t.Fatalf("not at the end:\n%s", s)
 	}
 	press(m, "k")
@@ -49,6 +51,17 @@ func TestFollowShowsTheEndAndScrollingStopsIt(t *testing.T) {
 	press(m, "g")
 	if s := screen(m); !strings.Contains(s, "text 0 of") {
 		t.Errorf("not at the beginning:\n%s", s)
+	}
+}
+
+// A run that is followed shows its end at each size.
+func TestResizeKeepsTheEnd(t *testing.T) {
+	m := opened(t, 100)
+	for _, height := range []int{50, 12, 24} {
+		m.Update(tea.WindowSizeMsg{Width: 80, Height: height})
+		if rows := strings.Split(screen(m), "\n"); !strings.Contains(rows[height-2], "text 99 of") {
+			t.Errorf("with %d rows the last one is %q", height, rows[height-2])
+		}
 	}
 }
 
@@ -110,13 +123,14 @@ func TestKindsAreShownAlone(t *testing.T) {
 // A run of any length takes bounded memory, and the newest items are there.
 func TestItemsAreBounded(t *testing.T) {
 	m := opened(t, 0)
-	for i := range 3 * maxItems / newestItems {
+	const pages = maxItems/newestItems + 3
+	for i := range pages {
 		m.Update(page(m, i*newestItems, newestItems))
 		if n := len(m.run.items); n > maxItems || len(m.run.begins) != n {
 			t.Fatalf("%d items, %d beginnings", n, len(m.run.begins))
 		}
 	}
-	if s := screen(m); !strings.Contains(s, fmt.Sprintf("text %d of", 3*maxItems-1)) || !m.run.dropped {
+	if s := screen(m); !strings.Contains(s, fmt.Sprintf("text %d of", pages*newestItems-1)) || !m.run.dropped {
 		t.Errorf("the newest item is not there:\n%s", s)
 	}
 	big := page(m, 0, 40)
@@ -135,10 +149,11 @@ func TestEventsAreShownWithoutTheRightToDetails(t *testing.T) {
 	f := page(m, 0, 3)
 	f.events, f.seq = true, 7
 	m.Update(f)
-	if s := screen(m); !strings.Contains(s, "text 2 of the run") || !strings.Contains(s, "events only: no right to details") {
+	if s := screen(m); !strings.Contains(s, "text 2 of the run") || !strings.Contains(s, "events only: no right") {
 		t.Errorf("no events:\n%s", s)
 	}
-	m.Update(detailsMsg{id: m.run.id, load: m.run.load, events: true, err: &api.Error{Code: api.Unavailable, Err: client.ErrDenied}})
+	denied := &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+	m.Update(detailsMsg{id: m.run.id, load: m.run.load, events: true, err: denied})
 	if !m.run.done {
 		t.Error("it asks again for what is denied")
 	}
@@ -152,5 +167,51 @@ func TestLatePagesAreDropped(t *testing.T) {
 	m.Update(late)
 	if n := len(m.run.items); n != 0 {
 		t.Errorf("%d items of another load", n)
+	}
+}
+
+// denied is a server that allows no details, and has some events.
+type denied struct{ *server }
+
+func (denied) Detail(context.Context, api.DetailRequest) (api.DetailPage, error) {
+	return api.DetailPage{}, &api.Error{Code: api.Unavailable, Err: client.ErrDenied}
+}
+
+func (denied) Events(_ context.Context, q api.EventsRequest) (api.EventPage, error) {
+	body := []byte(`{"agent_kind":"codex","kind":"TextOutput","channel":"assistant","text":"an event"}`)
+	return api.EventPage{Next: q.After + 1, Events: []api.Event{{Seq: q.After + 1, Kind: "text_output", Body: body}}}, nil
+}
+
+// A page that is denied is read from the events, and so are all that follow.
+func TestDeniedDetailsAreReadAsEvents(t *testing.T) {
+	m := opened(t, 0)
+	m.svc, m.ctx = denied{newServer(1)}, t.Context
+	m.run.after = ""
+	next := m.read(0)
+	for range 3 {
+		_, next = m.Update(next())
+	}
+	if s := screen(m); strings.Count(s, "│ an event") != 3 || m.run.seq != 3 {
+		t.Errorf("after sequence %d:\n%s", m.run.seq, s)
+	}
+}
+
+// What a key asks for is asked of the service.
+func TestKeysSendRequests(t *testing.T) {
+	s := newServer(0)
+	m := stage(100, 24, false)
+	m.svc, m.ctx = s, t.Context
+	ended := oneRun("T-local-0ended000000001", runs.StateCompleted, func(r *api.Run) { r.Unseen = true })
+	m.Update(found(ended, oneRun("T-local-0work0000000001", runs.StateWorking, nil)))
+	press(m, "c")
+	m.Update(press(m, "y")())
+	if got := strings.Join(s.cancelled, " "); got != "T-local-0work0000000001" {
+		t.Errorf("cancelled %q", got)
+	}
+	press(m, "end", "enter")
+	m.run.seen = false // by the command of the key, which is a batch
+	m.Update(m.see()())
+	if got := strings.Join(s.seen, " "); got != ended.ID || m.table.all[ended.ID].Unseen {
+		t.Errorf("seen %q", got)
 	}
 }

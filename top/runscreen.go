@@ -13,12 +13,14 @@ import (
 // runKey handles a key in a run.
 func (m *model) runKey(name string) tea.Cmd {
 	v := m.run
+	if by := steps(name, m.runHeight(), len(v.rows)); by != 0 {
+		v.follow = false
+		m.scroll(by)
+		return nil
+	}
 	switch name {
 	case "q", "esc", "left", "h", "backspace":
 		m.run = nil
-	case "up", "k", "down", "j", "pgup", "ctrl+b", "pgdown", "ctrl+f", "space", "ctrl+u", "ctrl+d", "home", "g", "end", "G":
-		v.follow = false
-		m.scroll(steps(name, m.runHeight(), len(v.rows)))
 	case "f":
 		v.follow = !v.follow
 		m.scroll(0)
@@ -155,8 +157,10 @@ func (v *runView) position(height int) string {
 	switch {
 	case v.events:
 		words = append(words, "events only: no right to details")
+	case v.expired:
+		words = append(words, "the beginning is no longer kept")
 	case v.dropped:
-		words = append(words, "older: a")
+		words = append(words, "a: older items")
 	}
 	if v.pattern != "" {
 		words = append(words, "search "+console.Cut(console.Flat(v.pattern), 16))

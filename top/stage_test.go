@@ -46,7 +46,9 @@ func oneRun(id string, state runs.State, change func(*api.Run)) *api.Run {
 // someRuns has a run of each group, texts that need care, and all columns.
 func someRuns() []*api.Run {
 	return []*api.Run{
-		oneRun("T-local-0needs000000001", runs.StateInputRequired, func(r *api.Run) { r.Title, r.Agent = "Choose a database", "claude_code" }),
+		oneRun("T-local-0needs000000001", runs.StateInputRequired, func(r *api.Run) {
+			r.Title, r.Agent = "Choose a database", "claude_code"
+		}),
 		oneRun("T-local-0work0000000001", runs.StateWorking, func(r *api.Run) {
 			r.Doing = &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: at(-42)}
 			r.Activity, r.Agent, r.Model = "Running go test ./...", "claude_code", "claude-sonnet-4-5"
@@ -57,12 +59,24 @@ func someRuns() []*api.Run {
 			r.Title, r.StartedAt = "日本語のタイトルは幅が広い 👩‍👩‍👧 und e\u0301 🇩🇪", at(-3900)
 			r.Doing, r.ActiveAt = &api.Doing{Phase: runs.Thinking, Since: at(-300)}, at(-300)
 		}),
-		oneRun("T-local-0queue000000001", runs.StateQueued, func(r *api.Run) { r.Position, r.QueuedAt, r.StartedAt, r.Tokens = new(int), at(-7), 0, nil }),
-		oneRun("T-local-0unseen00000001", runs.StateCompleted, func(r *api.Run) { r.Unseen, r.Progress = true, &api.Progress{Completed: 3, Total: 3} }),
-		oneRun("T-local-0unseen00000002", runs.StateFailed, func(r *api.Run) { r.Unseen, r.Reason, r.EndedAt = true, "exit status", at(-25) }),
-		oneRun("T-local-0failed00000001", runs.StateTimeout, func(r *api.Run) { r.Reason, r.EndedAt = "idle", at(-4000) }),
-		oneRun("T-local-0lost0000000001", runs.StateWorking, func(r *api.Run) { r.WorkerLost, r.Worker = true, "build-7" }),
-		oneRun("T-local-0ended000000001", runs.StateCompleted, func(r *api.Run) { r.Agent, r.EndedAt = "gemini_cli", at(-86_400*4) }),
+		oneRun("T-local-0queue000000001", runs.StateQueued, func(r *api.Run) {
+			r.Position, r.QueuedAt, r.StartedAt, r.Tokens = new(int), at(-7), 0, nil
+		}),
+		oneRun("T-local-0unseen00000001", runs.StateCompleted, func(r *api.Run) {
+			r.Unseen, r.Progress = true, &api.Progress{Completed: 3, Total: 3}
+		}),
+		oneRun("T-local-0unseen00000002", runs.StateFailed, func(r *api.Run) {
+			r.Unseen, r.Reason, r.EndedAt = true, "exit status", at(-25)
+		}),
+		oneRun("T-local-0failed00000001", runs.StateTimeout, func(r *api.Run) {
+			r.Reason, r.EndedAt = "idle", at(-4000)
+		}),
+		oneRun("T-local-0lost0000000001", runs.StateWorking, func(r *api.Run) {
+			r.WorkerLost, r.Worker = true, "build-7"
+		}),
+		oneRun("T-local-0ended000000001", runs.StateCompleted, func(r *api.Run) {
+			r.Agent, r.EndedAt = "gemini_cli", at(-86_400*4)
+		}),
 		oneRun("T-local-0ended000000002", runs.StateCancelled, func(r *api.Run) {
 			r.Agent, r.Title, r.EndedAt = "opencode", "evil \x1b[31m\u202etitle\u0007\nrow", at(-7300)
 		}),

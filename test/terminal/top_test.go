@@ -57,6 +57,7 @@ func live(t *testing.T, data, title string) (say func(text string)) {
 
 // A session of a person, from the list to a cancel, in terminals of several sizes.
 func TestTopInTmux(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	fixture.Up(t, program, data, nil)
 	pipe(t, data, "claude", "tools", "日本語のタイトル é")
@@ -66,7 +67,7 @@ func TestTopInTmux(t *testing.T) {
 	say("the first words")
 	s := start(t, 80, 24, nil, top(data))
 
-	list := s.shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run .*\*failed .*\*completed .*q quit`)
+	list := s.shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run\s.*\*failed .*\*completed .*q quit`)
 	checkColumns(t, s, list, 80)
 
 	s.keys("/", "agent:claude plain", "Enter")
@@ -103,9 +104,11 @@ func TestTopInTmux(t *testing.T) {
 	s.keys("c")
 	s.shows(`y: cancel it`)
 	s.keys("y")
-	s.shows(`(?s)0 working.*\*cancelled .* a live run`)
+	s.shows(`(?s)0 working.* cancelled .* a live run`)
 
 	s.keys("Enter")
+	s.shows(`1-19 of`)
+	s.keys("G")
 	s.shows(`■ .*took`)
 	s.keys("q")
 	s.shows(`(?s)3 unseen.* cancelled .* a live run`)
@@ -150,34 +153,48 @@ func column(row string, at int) (n int) {
 
 // The list stays while the server is away, and is live again after it is back.
 func TestTopSurvivesItsServer(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	server := fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "before the kill")
+	say := live(t, data, "a live run")
+	say("the first words")
 	s := start(t, 100, 20, []string{"LINESMAN_BACKGROUND_START=false"}, top(data))
 	s.shows(`(?s)● live.*before the kill`)
 	server.Kill()
 	s.shows(`(?s)○ stale for .* away, retrying.*before the kill`)
-	fixture.Up(t, program, data, nil)
+	server = fixture.Up(t, program, data, nil)
 	s.shows(`(?s)● live.*before the kill`)
 	pipe(t, data, "codex", "failed", "after the kill")
 	s.shows(`after the kill`)
+
+	s.keys("Enter")
+	s.shows(`│ the first words`)
+	server.Kill()
+	say("the second words")
+	s.shows(`○ stale for`)
+	fixture.Up(t, program, data, nil)
+	if screen := s.shows(`│ the second words`); strings.Count(screen, "the first words") != 1 {
+		t.Errorf("the first words are not there once:\n%s", screen)
+	}
 	s.keys("C-c")
 	s.restored("0")
 }
 
 // A signal restores the terminal, in terminals of each type.
 func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	fixture.Up(t, program, data, nil)
 	pipe(t, data, "codex", "failed", "a run")
 	for _, c := range []struct{ env, color string }{
-		{"TERM=tmux-256color", "\x1b[31m"}, {"TERM=screen", "\x1b[31m"}, {"NO_COLOR=1", ""},
+		{"TERM=tmux-256color", "\x1b[32m"}, {"TERM=screen", "\x1b[32m"}, {"NO_COLOR=1", ""},
 	} {
 		pid := filepath.Join(t.TempDir(), "pid")
 		script := fmt.Sprintf("echo before; sh -c 'echo $$ >%q; exec %q top --data-dir %q'%s", pid, program, data, after)
 		s := start(t, 80, 12, []string{c.env}, script)
 		s.shows(`(?s)● live.*a run`)
-		if has := strings.Contains(s.screen("-e"), "\x1b[31m"); has != (c.color != "") {
+		if has := strings.Contains(s.screen("-e"), "\x1b[32m"); has != (c.color != "") {
 			t.Errorf("%s: colours: %v", c.env, has)
 		}
 		text, err := os.ReadFile(pid)
@@ -196,6 +213,7 @@ func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
 }
 
 func TestTopNeedsATerminal(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	_, stderr, code := fixture.Run(t, exec.Command(program, "top", "--data-dir", data))
 	if code != 2 || !strings.Contains(stderr, "linesman ls") || !strings.Contains(stderr, "linesman logs") {
@@ -237,11 +255,13 @@ func (p *panics) Overview(context.Context, api.OverviewRequest) (*api.Overview, 
 func (p *panics) List(context.Context, api.List) (api.RunPage, error) { return api.RunPage{}, nil }
 
 func TestTopRestoresTheTerminalAfterAPanic(t *testing.T) {
+	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, 100, 50, []string{broken + "=1"}, fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 mistake%s", self, after))
+	script := fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 mistake%s", self, after)
+	s := start(t, 100, 50, []string{broken + "=1"}, script)
 	s.shows("a mistake in the code")
 	s.restored("0") // of grep
 }
