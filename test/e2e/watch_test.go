@@ -42,8 +42,8 @@ func TestWatchReportsStallsAlsoOfADeadWorker(t *testing.T) {
 	responder := begin(t, nil, at("office", "responder", "--http", "127.0.0.1:0")...)
 	responder.Await(responder.Stdout, "ready http=")
 
-	watch := begin(t, nil, at("watcher", "watch", "--stalled-after", "2s", "--budget", "tokens=100/run,tokens=100/day/label:team",
-		"--json")...)
+	watch := begin(t, nil, at("watcher", "watch", "--json", "--stalled-after", "2s", "--budget",
+		"tokens=100/run,tokens=100/day/label:team")...)
 	run := func(id string, body string) *fixture.Process {
 		agent := newScript(t, body)
 		p := begin(t, nil, at(id, "run", "--run", id, "--label", "team=web", "--json", "--", agent.path)...)
