@@ -152,6 +152,31 @@ func TestTypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+// The label is not one of those that a submitter may have.
+func TestTaskNamesTheTokenOfItsSubmitter(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	const most = 16 // labels of a submitter
+	labels := map[string]string{}
+	for i := range most {
+		labels[fmt.Sprint(i)] = "x"
+	}
+	for name, want := range map[string]int{"ci": most + 1, "": most} {
+		ctx := responder.WithCaller(t.Context(), name)
+		done, err := s.Submit(ctx, api.Submission{Prompt: "x", Labels: labels})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, ok := s.Get(done.Run)
+		if !ok || len(run.Labels.Map()) != want || run.Labels.Map()[runs.LabelCaller] != name {
+			t.Errorf("token %q: labels %q", name, run.Labels)
+		}
+	}
+	if len(labels) != most {
+		t.Error("the labels of the request were changed")
+	}
+}
+
 // A caller may choose the id of a run: then the id is the key.
 func TestSubmissionWithAKnownRunIDReturnsThatRun(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -146,6 +147,13 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	t, err := s.placed(s.task(q))
 	if err != nil {
 		return api.Submitted{}, err
+	}
+	if caller := Caller(ctx); caller != local {
+		t.Labels = maps.Clone(t.Labels)
+		if t.Labels == nil {
+			t.Labels = map[string]string{}
+		}
+		t.Labels[runs.LabelCaller] = caller
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q

@@ -92,8 +92,12 @@ const (
 // values are UTF-8 without control characters. The errors never quote a value.
 func CheckLabels(labels map[string]string) error {
 	var errs []error
-	if len(labels) > maxLabels {
-		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, len(labels)))
+	n := len(labels)
+	if labels[LabelCaller] != "" {
+		n--
+	}
+	if n > maxLabels {
+		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, n))
 	}
 	for k, v := range labels {
 		if k == "" || len(k) > maxLabelKey || !printable(k) {

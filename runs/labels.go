@@ -9,6 +9,11 @@ import (
 // labels have equal texts; "" is none.
 type Labels string
 
+// LabelCaller is the label of a task whose submitter has a token of its own. Its value is
+// the name of the token, and only linesman sets it. It does not count as one of the
+// labels of the submitter, see [CheckLabels].
+const LabelCaller = "linesman.caller"
+
 // LabelsOf returns labels as one text.
 func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {

@@ -12,6 +12,7 @@ import (
 func TestTheLargestRecordFits(t *testing.T) {
 	quotes := strings.Repeat(`"`, 100_000) // of two bytes each
 	labels := map[string]string{}
+	labels[runs.LabelCaller] = strings.Repeat("n", 64)
 	for i := range runs.MaxLabels {
 		labels[quotes[:runs.MaxLabelKey-2]+fmt.Sprintf("%02d", i)] = quotes[:runs.MaxLabelValue]
 	}

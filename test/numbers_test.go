@@ -125,6 +125,13 @@ var numbers = []struct{ page, says, file, code string }{
 		"maxTurnPercent = 95"},
 	{"docs/decisions/0007-passwords-and-inbox-prefixes.md", "random passwords (24 bytes)", "bus/embedded/access.go",
 		"var b [24]byte"},
+	{"docs/watch.md", "for `--stalled-after`, 10 minutes by default", "config/config.go", "StalledAfter: 10 * time.Minute"},
+	{"docs/watch.md", "looks at all open runs every five seconds", "watch/watch.go", "maxPoll = 5 * time.Second"},
+	{"docs/watch.md", "The command has 30 s", "watch/deliver.go", "commandTime = 30 * time.Second"},
+	{"docs/watch.md", "Four are delivered at a time", "watch/watch.go", "slots = 4"},
+	{"docs/watch.md", "At most 256 notices wait", "watch/outbox.go", "maxPending = 256"},
+	{"docs/watch.md", "with pauses growing to five minutes", "watch/outbox.go",
+		"a.pause.InitialInterval, a.pause.MaxInterval = time.Second, 5*time.Minute"},
 }
 
 var comment = regexp.MustCompile(`(?m)\s//.*$`)

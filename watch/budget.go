@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/runs"
 )
 
 // Unit is what a budget counts.
@@ -31,14 +32,14 @@ type Budget struct {
 	Unit  Unit
 	Limit int64 // tokens, or nanoseconds
 	Daily bool
-	By    string // of a day: source, agent, dir or label:KEY, which divide it; "": all runs
+	By    string // of a day: caller, source, agent, dir or label:KEY, which divide it; "": all runs
 }
 
 // maxTokens is the largest limit of tokens.
 const maxTokens = 1_000_000_000_000_000
 
 // by are the divisions beside label:KEY.
-var by = []string{"source", "agent", "dir"}
+var by = []string{"caller", "source", "agent", "dir"}
 
 // ParseBudget reads the text of a budget. The error has no prefix.
 func ParseBudget(text string) (b Budget, err error) {
@@ -66,7 +67,7 @@ func ParseBudget(text string) (b Budget, err error) {
 		err = errors.New("must end with /run, /day or /day/BY")
 	case strings.HasSuffix(text, "/"), b.By != "" && !b.Daily, isLabel && label == "",
 		b.By != "" && !isLabel && !slices.Contains(by, b.By):
-		err = errors.New("only a day can be divided: /day/source, /day/agent, /day/dir or /day/label:KEY")
+		err = errors.New("only a day can be divided: /day/caller, /day/source, /day/agent, /day/dir or /day/label:KEY")
 	}
 	if err != nil {
 		return Budget{}, fmt.Errorf("%w, got %q", err, text)
@@ -130,7 +131,7 @@ type Use struct {
 	Limit  int64  `json:"limit"`
 	Used   int64  `json:"used"`
 	Day    string `json:"day,omitempty"`   // of a day: its date
-	Group  string `json:"group,omitempty"` // of a divided day: the source, agent, directory or value of the label
+	Group  string `json:"group,omitempty"` // of a divided day: the caller, source, agent, directory or value of the label
 }
 
 func (b Budget) use(used int64) *Use {
@@ -146,6 +147,8 @@ func (b Budget) group(run *api.Run) string {
 	switch label, isLabel := strings.CutPrefix(b.By, "label:"); {
 	case isLabel:
 		return run.Labels[label]
+	case b.By == "caller":
+		return run.Labels[runs.LabelCaller]
 	case b.By == "source":
 		return run.Source
 	case b.By == "agent":
@@ -290,7 +293,9 @@ func (d *Day) notice(b Budget, group string, used int64, now time.Time) Notice {
 	id, of := d.Date()+"/"+string(OverBudget)+"/"+b.String(), "all runs"
 	if b.By != "" {
 		id += "/" + url.QueryEscape(group)
-		of = fmt.Sprintf("the runs with %s %q", b.By, console.Safe(group))
+		if of = "the runs without " + b.By; group != "" {
+			of = fmt.Sprintf("the runs with %s %q", b.By, console.Safe(group))
+		}
 	}
 	u := b.use(used)
 	u.Day, u.Group = d.Date(), group

@@ -2,6 +2,8 @@ package watch
 
 import (
 	"maps"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ func TestParseBudget(t *testing.T) {
 		"tokens=1.5k/day":              "tokens=1500/day",
 		"tokens=10G/day/source":        "tokens=10000000000/day/source",
 		"tokens=7/day/label:team":      "tokens=7/day/label%3Ateam",
+		"tokens=7/day/caller":          "tokens=7/day/caller",
 		"time=90m/run":                 "time=1h30m0s/run",
 		"time=10h/day/agent":           "time=10h0m0s/day/agent",
 		"tokens=2000000/day/dir":       "tokens=2000000/day/dir",
@@ -128,6 +131,32 @@ func TestTokensAcrossMidnight(t *testing.T) {
 	}
 	if got := look(160, midnight.Add(2*time.Hour), midnight.Add(2*time.Hour)); got[key] != 10 {
 		t.Errorf("active again: %v", got)
+	}
+}
+
+func TestDayIsDivided(t *testing.T) {
+	t.Parallel()
+	of := func(by string) map[string]string {
+		d := NewDay(budgets(t, "tokens=1/day/"+by), noon, nil)
+		named := use("named", 10, 1, 2, "web")
+		named.Labels[runs.LabelCaller], named.WorkingDir, named.Source, named.Agent = "ci", "/a b", "queue", "codex"
+		d.Ended(named, noon)
+		d.Ended(&api.Run{ID: "other", StartedAt: ago(1), Tokens: &api.Tokens{Input: 7}}, noon)
+		all := map[string]string{}
+		for _, n := range d.Look(nil, noon) {
+			all[n.ID] = n.Text
+		}
+		return all
+	}
+	for by, want := range map[string]string{
+		"caller": "/ci", "source": "/queue", "agent": "/codex", "dir": "/%2Fa+b", "label:team": "/web",
+	} {
+		got := of(by)
+		id := "2026-11-23/budget/tokens=1/day/" + url.QueryEscape(by)
+		if len(got) != 2 || !strings.Contains(got[id+want], "have used 10 tokens on 2026-11-23, the budget is 1 tokens") ||
+			!strings.HasPrefix(got[id+"/"], "the runs without "+by+" have used 7 tokens") {
+			t.Errorf("%s: %v", by, got)
+		}
 	}
 }
 

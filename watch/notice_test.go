@@ -38,6 +38,7 @@ func TestWhatHoldsForARun(t *testing.T) {
 	doing := func(p runs.Phase) *api.Doing { return &api.Doing{Phase: p, Since: ago(30 * time.Minute)} }
 	with := func(run *api.Run, change func(*api.Run)) *api.Run { change(run); return run }
 	lost := func(r *api.Run) { r.WorkerLost = true }
+	limited := func(next time.Duration) *api.Doing { return &api.Doing{Phase: runs.RateLimited, NextAt: ago(-next)} }
 	source := func(s string) func(*api.Run) { return func(r *api.Run) { r.Source = s } }
 	ended := func(s runs.State, reason string) *api.Run {
 		return with(working(0, nil), func(r *api.Run) { r.State, r.Reason, r.EndedAt = s, reason, ago(0) })
@@ -53,8 +54,8 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"a long tool call":            {working(50*time.Minute, doing(runs.RunningTool)), ""},
 		"a sub-agent":                 {working(50*time.Minute, doing(runs.AwaitingAgent)), ""},
 		"asks a person":               {working(50*time.Minute, doing(runs.AwaitingInput)), "needs-input"},
-		"waits for the provider":      {working(50*time.Minute, &api.Doing{Phase: runs.RateLimited, NextAt: ago(-time.Minute)}), ""},
-		"waited for the provider":     {working(50*time.Minute, &api.Doing{Phase: runs.RateLimited, NextAt: ago(time.Minute)}), "stalled"},
+		"waits for the provider":      {working(50*time.Minute, limited(time.Minute)), ""},
+		"waited for the provider":     {working(50*time.Minute, limited(-time.Minute)), "stalled"},
 		"nothing is known":            {working(50*time.Minute, nil), "stalled"},
 		"a session between two turns": {with(working(50*time.Minute, nil), source("session")), ""},
 		"a session in a turn":         {with(working(50*time.Minute, doing(runs.Thinking)), source("session")), "stalled"},
@@ -63,7 +64,7 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"worker lost in a call":       {with(working(11*time.Minute, doing(runs.RunningTool)), lost), "lost stalled"},
 		"worker lost in a session":    {with(with(working(11*time.Minute, nil), source("session")), lost), "lost stalled"},
 		"queued":                      {&api.Run{ID: "r", State: runs.StateQueued, QueuedAt: ago(time.Hour)}, ""},
-		"waits outside":               {&api.Run{ID: "r", State: runs.StateInputRequired, StartedAt: ago(time.Hour)}, "needs-input"},
+		"waits outside":               {&api.Run{ID: "r", State: runs.StateInputRequired}, "needs-input"},
 		"completed":                   {ended(runs.StateCompleted, ""), "completed"},
 		"failed":                      {ended(runs.StateFailed, "exit status"), "failed"},
 		"timed out":                   {ended(runs.StateTimeout, "idle"), "failed"},

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,12 +22,35 @@ type Surroundings struct {
 	Log            *zap.Logger
 }
 
-// Configure returns what the settings say, without [Config.Runs]. The error reports all
-// mistakes, by the names of flags and settings.
-func Configure(s config.Config, in Surroundings) (Config, error) {
-	set := s.Watch
+// merged returns settings with flags, which replace them where they are given.
+func merged(set, flags config.Watch) config.Watch {
+	list := func(flag, setting config.List) config.List {
+		if flag != nil {
+			return flag
+		}
+		return setting
+	}
+	w := config.Watch{
+		On: list(flags.On, set.On), Budgets: list(flags.Budgets, set.Budgets), CancelOn: list(flags.CancelOn, set.CancelOn),
+		StalledAfter: cmp.Or(flags.StalledAfter, set.StalledAfter), Exec: cmp.Or(flags.Exec, set.Exec),
+		Webhook: cmp.Or(flags.Webhook, set.Webhook), SecretFile: cmp.Or(flags.SecretFile, set.SecretFile),
+		State: cmp.Or(flags.State, set.State),
+	}
+	switch { // a flag replaces the other sink of the settings, too
+	case flags.Exec != "" && flags.Webhook == "":
+		w.Webhook = ""
+	case flags.Webhook != "" && flags.Exec == "":
+		w.Exec = ""
+	}
+	return w
+}
+
+// Configure returns what the settings and the flags say, without [Config.Runs]. The error
+// reports all mistakes, by the names of flags and settings.
+func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, error) {
+	set := merged(s.Watch, flags)
 	c := Config{Rules: Rules{StalledAfter: set.StalledAfter}, State: set.State, GiveUp: s.Push.GiveUp, Log: in.Log}
-	var errs [5]error
+	var errs [6]error
 	c.Rules.On, errs[0] = ParseKinds(set.On, Kinds...)
 	c.Rules.Budgets, errs[1] = ParseBudgets(set.Budgets)
 	c.Rules.CancelOn, errs[2] = ParseKinds(set.CancelOn, OverBudget, Stalled)
@@ -37,6 +61,9 @@ func Configure(s config.Config, in Surroundings) (Config, error) {
 	}
 	if len(set.Budgets) > 0 && !c.Rules.on(OverBudget) && errs[0] == nil {
 		errs[0] = errors.New("must have budget, because there are budgets")
+	}
+	if set.StalledAfter < 0 {
+		errs[5] = fmt.Errorf("must be positive, got %v", set.StalledAfter)
 	}
 	switch {
 	case set.Exec != "" && set.Webhook != "":
@@ -51,7 +78,7 @@ func Configure(s config.Config, in Surroundings) (Config, error) {
 	var all []error
 	for i, name := range []string{
 		"--on (watch.on)", "--budget (watch.budget)", "--cancel-on (watch.cancel_on)", "--exec (watch.exec)",
-		"--webhook (watch.webhook)",
+		"--webhook (watch.webhook)", "--stalled-after (watch.stalled_after)",
 	} {
 		if errs[i] != nil {
 			for line := range strings.SplitSeq(errs[i].Error(), "\n") {

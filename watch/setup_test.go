@@ -94,12 +94,13 @@ func TestCommandsEnd(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
+	var flags config.Watch
 	load := func(env ...string) (Config, error) {
 		s, err := config.Load(config.Sources{Environ: append(env, "HOME="+t.TempDir())})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Configure(s, Surroundings{})
+		return Configure(s, flags, Surroundings{})
 	}
 	c, err := load("LINESMAN_WATCH_BUDGET=tokens=1k/run,time=1h/day/label:team", "LINESMAN_RUN=x", "LINESMAN_NOTICE_ID=x")
 	if _, printed := c.Sink.(Printer); err != nil || !printed || len(c.Rules.Budgets) != 2 || c.Rules.on(Cancelled) {
@@ -115,9 +116,17 @@ func TestSettings(t *testing.T) {
 	} else if _, is := c.Sink.(Webhook); !is {
 		t.Errorf("the sink is %T", c.Sink)
 	}
-	for _, url := range []string{"http://example.com/", "https://10.0.0.1/", "https://localhost/", "https://u:p@example.com/"} {
+	for _, url := range []string{
+		"http://example.com/", "https://10.0.0.1/", "https://localhost/", "https://u:p@example.com/",
+	} {
 		if _, err := load("LINESMAN_WATCH_WEBHOOK=" + url); err == nil || strings.Contains(err.Error(), url) {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+	flags = config.Watch{Exec: "true", On: config.List{"lost"}, StalledAfter: time.Second}
+	if c, err = load(hook...); err != nil || len(c.Rules.On) != 1 || c.Rules.StalledAfter != time.Second {
+		t.Errorf("flags: %+v, %v", c, err)
+	} else if _, is := c.Sink.(*Command); !is {
+		t.Errorf("the sink is %T", c.Sink)
 	}
 }

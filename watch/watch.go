@@ -403,7 +403,8 @@ func (w *Watcher) cancel(ctx context.Context, n Notice) error {
 	if !n.Cancel {
 		return nil
 	}
-	_, err := w.cfg.Runs.Cancel(ctx, api.Cancel{Run: n.Run, Reason: "linesman watch: " + strings.TrimPrefix(n.ID, n.Run+"/")})
+	reason := "linesman watch: " + strings.TrimPrefix(n.ID, n.Run+"/")
+	_, err := w.cfg.Runs.Cancel(ctx, api.Cancel{Run: n.Run, Reason: reason})
 	if api.Is(err, api.Ended) || api.Is(err, api.NotFound) {
 		return nil
 	}

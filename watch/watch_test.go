@@ -489,11 +489,11 @@ func TestBudgetCancelsItsRun(t *testing.T) {
 		l.set(nowRun("long", nil))
 		pass(t, b, time.Minute, " budget")
 		pass(t, b, 5*time.Minute, "long budget")
-		if want := []string{"long linesman watch: budget/time=5m0s/run"}; !slices.Equal(l.cancelled, want) {
-			t.Errorf("cancelled %q, want %q", l.cancelled, want)
-		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+		if want := []string{"long linesman watch: budget/time=5m0s/run"}; !slices.Equal(l.cancelled, want) {
+			t.Errorf("cancelled %q, want %q", l.cancelled, want)
 		}
 	})
 }

@@ -42,8 +42,8 @@ func TestWatchReportsStallsAlsoOfADeadWorker(t *testing.T) {
 	responder := begin(t, nil, at("office", "responder", "--http", "127.0.0.1:0")...)
 	responder.Await(responder.Stdout, "ready http=")
 
-	watch := begin(t, nil, at("watcher", "watch", "--stalled-after", "2s", "--budget", "tokens=100/run,tokens=100/day/label:team",
-		"--json")...)
+	watch := begin(t, nil, at("watcher", "watch", "--json", "--stalled-after", "2s", "--budget",
+		"tokens=100/run,tokens=100/day/label:team")...)
 	run := func(id string, body string) *fixture.Process {
 		agent := newScript(t, body)
 		p := begin(t, nil, at(id, "run", "--run", id, "--label", "team=web", "--json", "--", agent.path)...)
@@ -159,7 +159,7 @@ func TestWatchThatIsKilledLosesNoNotice(t *testing.T) {
 	write(t, filepath.Join(dir, "secret"), secret+"\n")
 	write(t, filepath.Join(dir, "linesman.toml"), "[push]\nallow_private = true\n")
 	h := newHook(t, secret)
-	up(t, data)
+	server := up(t, data)
 	var running atomic.Pointer[fixture.Process]
 	start := func() *fixture.Process {
 		watch := begin(t, nil, "watch", "--data-dir", data, "--config", filepath.Join(dir, "linesman.toml"), "--state",
@@ -198,6 +198,10 @@ func TestWatchThatIsKilledLosesNoNotice(t *testing.T) {
 	watch.Kill()
 	watch = start()
 	h.await(t, "busy/completed", 3)
+	server.Kill() // the watcher waits for the next one
+	up(t, data)
+	run("later", turnBegins+turnEnds)
+	h.await(t, "later/completed", 1)
 	watch.Signal(syscall.SIGTERM)
 	if code := watch.Code(); code != 0 {
 		t.Errorf("watch: exit %d\n%s", code, watch.Stderr)
@@ -206,7 +210,7 @@ func TestWatchThatIsKilledLosesNoNotice(t *testing.T) {
 	defer h.mu.Unlock()
 	want := []string{
 		"first/completed", "killed/failed", "killed/failed", "away/completed", "busy/completed", "busy/completed",
-		"busy/completed",
+		"busy/completed", "later/completed",
 	}
 	slices.Sort(h.ids)
 	slices.Sort(want)
