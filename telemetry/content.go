@@ -137,6 +137,7 @@ func textOf(event json.RawMessage) string {
 		Text string `json:"text"`
 	}
 	_ = json.Unmarshal(event, &e) // an event of ours
+	e.Text = runs.Redact(e.Text)
 	if len(e.Text) > maxText {
 		return strings.ToValidUTF8(e.Text[:maxText], "")
 	}

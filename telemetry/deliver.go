@@ -17,7 +17,7 @@ import (
 
 // Limits of requests.
 const (
-	maxRequest = 1 << 20          // bytes of spans; one span may be larger
+	maxRequest = 1 << 20 // bytes of spans; one span may be larger
 	retryLeast = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
 	recordWait = 10 * time.Second // for a record that includes the spans
@@ -192,4 +192,3 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 		}
 	}
 }
-

@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
@@ -37,7 +38,7 @@ import (
 // Limits of the exporter.
 const (
 	maxKnown  = 32 << 20 // bytes of open runs
-	maxSpans  = 512      // of a batch
+	maxSpans  = 512      // of a batch, unless OTEL_BSP_MAX_EXPORT_BATCH_SIZE is less
 	maxEvents = 20_000   // read for a batch
 
 	interval  = time.Second     // between two looks at EVENTS
@@ -89,6 +90,7 @@ type Exporter struct {
 	scope    *commonpb.InstrumentationScope
 	names    conventions
 	content  bool // arguments and results of tools, and messages
+	most     int  // spans of a batch
 	counts   counts
 
 	// of the time of a lease
@@ -139,6 +141,13 @@ func New(cfg Config) (*Exporter, error) {
 	}
 	if e.resource, err = resource(cfg.Env, cfg.Version); err != nil {
 		return nil, err
+	}
+	if e.most = maxSpans; cfg.Env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") != "" {
+		n, err := strconv.Atoi(cfg.Env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE"))
+		if err != nil || n < 1 {
+			return nil, errors.New("OTEL_BSP_MAX_EXPORT_BATCH_SIZE: must be 1 or more")
+		}
+		e.most = min(n, maxSpans)
 	}
 	e.names, e.content = conventionsOf(cfg.Env(optIn)), captures(cfg.Env(captureContent))
 	return e, nil
@@ -201,7 +210,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 	b.raw = map[string]uint64{}
 	read := 0
 	err = e.cfg.Events.EachEvent(ctx, "", "", e.position.Seq, false, func(v runs.Event) error {
-		if len(b.spans) >= maxSpans || read >= maxEvents {
+		if len(b.spans) >= e.most || read >= maxEvents {
 			return errFull
 		}
 		read++

@@ -75,6 +75,16 @@ func Override(env, variables []string) []string {
 	return env
 }
 
+// Trace returns the variable by which an agent that traces itself joins the trace of its
+// run, if the submitter of the task began one.
+func Trace(t runs.Task) []string {
+	if t.Labels[runs.LabelTraceparent] == "" {
+		return nil
+	}
+	own, _ := runs.TraceOf(t.Run, t.Labels)
+	return []string{"TRACEPARENT=" + own.String()}
+}
+
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
