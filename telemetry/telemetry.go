@@ -91,6 +91,7 @@ type Exporter struct {
 	names    conventions
 	content  bool // arguments and results of tools, and messages
 	most     int  // spans of a batch
+	memory   int  // bytes of open runs
 	counts   counts
 
 	// of the time of a lease
@@ -124,7 +125,7 @@ func (p position) covers(e runs.Event) bool {
 // New returns an exporter as the standard environment configures it, or nil if that names no
 // receiver. The error names the variable that is wrong.
 func New(cfg Config) (*Exporter, error) {
-	e := &Exporter{cfg: cfg, log: cfg.Log, scope: scope(cfg.Version)}
+	e := &Exporter{cfg: cfg, log: cfg.Log, scope: scope(cfg.Version), memory: maxKnown}
 	if e.log == nil {
 		e.log = zap.NewNop()
 	}
@@ -158,7 +159,7 @@ func (e *Exporter) Run(ctx context.Context) error { return e.cfg.Store.Lead(ctx,
 
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {
-	e.known = newKnown(maxKnown)
+	e.known = newKnown(e.memory)
 	e.meter = newMeter(e.names, e.cfg.Env("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"), now())
 	value, revision, err := e.cfg.Store.Position(ctx)
 	if err != nil {
@@ -255,7 +256,7 @@ func (e *Exporter) locate(ctx context.Context) error {
 	case p.Stream != id:
 		e.log.Warn("EVENTS were recreated: reading from their beginning what is new")
 		p.Stream, p.Seq, p.Again = id, 0, true
-		e.known = newKnown(maxKnown)
+		e.known = newKnown(e.memory)
 	case p.Seq > last:
 		p.Seq, p.Again = last, true
 	case p.Seq+1 < first:
@@ -263,7 +264,7 @@ func (e *Exporter) locate(ctx context.Context) error {
 		e.counts.expired.Add(n)
 		e.log.Warn("events expired before they were exported", zap.Uint64("events", n))
 		p.Seq = first - 1
-		e.known = newKnown(maxKnown)
+		e.known = newKnown(e.memory)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type message struct {
 	tool          tool
 
 	completion bool
+	success    bool   // of a completion: the process ended without an error
 	failure    string // class of the error of a completion
 	exit       *int   // exit code of a completion
 }
@@ -82,6 +83,7 @@ func read(e runs.Event) (m message) {
 	}
 	if m.completion {
 		m.failure, m.exit = failure(b)
+		m.success = b.Status != nil && b.Status.Success
 	}
 	return m
 }

@@ -88,6 +88,7 @@ type Run struct {
 
 	begun  bool
 	start  int64
+	last   int64 // time of the last event
 	begin  Place
 	thread string
 	turn   *turn
@@ -105,6 +106,7 @@ type turn struct {
 	tokens  *Tokens
 	total   bool
 	message *Place
+	settled bool // nothing followed the end of a step
 }
 
 type call struct {
@@ -129,10 +131,17 @@ func (r *Run) Apply(e runs.Event) []Span {
 	if !r.begun {
 		r.begun, r.start, r.begin = true, e.Time, at
 	}
+	e.Time = max(e.Time, r.last)
+	r.last = e.Time
 	var out []Span
-	switch m := read(e); {
+	m := read(e)
+	settled := r.turn != nil && r.turn.settled
+	if r.turn != nil {
+		r.turn.settled = m.text == "step finished"
+	}
+	switch {
 	case m.completion:
-		out = r.complete(e, m)
+		out = r.complete(e, m, settled || m.success)
 	case e.Token == "tool_call":
 		r.open(e)
 		r.called(e, m)
@@ -180,7 +189,7 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 		r.open(e)
 	}
 	if m.usage != nil {
-		r.count(m)
+		r.count(e, m)
 	}
 	if workOfAgent(m.text) {
 		for _, c := range r.calls {
@@ -193,17 +202,19 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 	return out
 }
 
-// count adds a usage to the turn.
-func (r *Run) count(m message) {
+// count adds a usage to the turn, and begins one for tokens outside of any: early versions of
+// Codex log no turns.
+func (r *Run) count(e runs.Event, m message) {
 	used := *m.usage
 	first := false
 	if m.ofThread {
 		used, r.total = m.usage.Minus(r.total), *m.usage
 		first, r.counted = !r.counted, true
 	}
-	if r.turn == nil {
+	if r.turn == nil && used == (Tokens{}) {
 		return
 	}
+	r.open(e)
 	if r.turn.tokens != nil {
 		used = used.plus(1, *r.turn.tokens)
 	}
@@ -322,13 +333,13 @@ func (r *Run) end(e runs.Event, ended bool, failure string) (out []Span) {
 	return append(out, s)
 }
 
-// complete returns the last spans of the run.
-func (r *Run) complete(e runs.Event, m message) (out []Span) {
+// complete returns the last spans of the run. Ended means that its end is that of the turn.
+func (r *Run) complete(e runs.Event, m message, ended bool) (out []Span) {
 	if m.session != "" {
 		r.thread = cut(m.session, maxThread)
 	}
 	if r.turn != nil {
-		out = r.end(e, false, m.failure)
+		out = r.end(e, ended && m.failure == "", m.failure)
 	}
 	s := r.span(Whole, e, runs.SpanID(r.run, "run"), [8]byte{}, r.start, r.begin)
 	s.Error, s.Code = m.failure, m.exit
