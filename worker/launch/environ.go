@@ -88,6 +88,9 @@ func Trace(t runs.Task) []string {
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
+	if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") { // often a key
+		return true
+	}
 	for word := range strings.SplitSeq(strings.ToUpper(name), "_") {
 		if word == "KEY" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {
 			return true
