@@ -70,6 +70,10 @@ type Submission struct {
 	Governance     string            `json:"governanceContext,omitempty"`   // opaque, kept with the run
 	Webhook        *Webhook          `json:"webhook,omitempty"`
 	Once           Once              `json:"once,omitzero"`
+
+	// Traceparent is the span of the caller (W3C Trace Context), which becomes the parent of
+	// that of the run; "", or invalid: that of the request, else none.
+	Traceparent string `json:"traceparent,omitempty"`
 }
 
 // Once makes a request idempotent: the same key is carried out once for each

@@ -269,7 +269,7 @@ func (b *Bus) eachEvent(ctx context.Context, f Filter, each func(runs.Event) err
 	return b.Read(ctx, f, func(s Stored) error {
 		return each(runs.Event{
 			Seq: s.Seq, Agent: s.Agent, Run: s.Run, Token: s.Token, Time: s.Pos.Time, Line: s.Pos.Line, Part: s.Pos.Part,
-			Body: s.Body,
+			Raw: s.Pos.Raw, Body: s.Body,
 		})
 	})
 }

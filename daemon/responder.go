@@ -176,7 +176,8 @@ func (r *Responder) called(h http.Handler) http.Handler {
 		r.requests.Add(1)
 		r.serving.Add(1)
 		defer r.serving.Add(-1)
-		h.ServeHTTP(w, q.WithContext(responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))))
+		ctx := responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))
+		h.ServeHTTP(w, q.WithContext(responder.WithTraceparent(ctx, q.Header.Get(responder.Traceparent))))
 	})
 }
 

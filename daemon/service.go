@@ -129,8 +129,8 @@ func (s *Service) mcpConfig() mcp.Config {
 	}
 }
 
-// answer fills the table of runs, answers requests over NATS, asks Codex Cloud and
-// sends webhooks, until ctx ends.
+// answer fills the table of runs, answers requests over NATS, asks Codex Cloud, sends
+// webhooks and exports traces, until ctx ends.
 func (s *Service) answer(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Service.Run(ctx) })
@@ -145,6 +145,7 @@ func (s *Service) answer(ctx context.Context) error {
 		return s.bus.AskCloud(ctx, func(ctx context.Context) error { return s.cloud.Follow(ctx, s.OpenCloud) })
 	})
 	group.Go(func() error { return s.push.Run(ctx) })
+	group.Go(func() error { return s.export(ctx) })
 	return group.Wait()
 }
 

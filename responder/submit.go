@@ -148,6 +148,7 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	if err != nil {
 		return api.Submitted{}, err
 	}
+	t.Labels = traced(ctx, q, t.Labels)
 	if caller := Caller(ctx); caller != local {
 		t.Labels = maps.Clone(t.Labels)
 		if t.Labels == nil {
@@ -157,7 +158,7 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q
-	hashed.Once, hashed.Webhook = api.Once{}, withoutSecret(q.Webhook)
+	hashed.Once, hashed.Webhook, hashed.Traceparent = api.Once{}, withoutSecret(q.Webhook), "" // differs at each attempt
 	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
 		t.Run = run
 		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")

@@ -20,6 +20,7 @@ type Event struct {
 	Time       int64  // of the line, Unix milliseconds
 	Line       uint64 // of the output, from 1; 0: of no line
 	Part       int    // counts the events of the line, from 1
+	Raw        uint64 // in RAW, of the entry that it came from
 	Body       []byte // JSON
 }
 

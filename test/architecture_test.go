@@ -77,13 +77,15 @@ var layers = map[string][]string{
 	"setup":                {"atomicfile", "bus", "bus/embedded"},
 	"watch":                {"api", "atomicfile", "client", "config", "console", "filelock", "responder/webhook", "runs"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
+	"telemetry/spans":      {"runs"},
+	"telemetry":            {"api", "runs", "telemetry/spans"},
 	"daemon": {
 		"agent", "agent/*", "agents", "api", "atomicfile", "bridge", "bridge/runner", "bus", "bus/embedded", "bus/pipeline",
 		"client", "config", "local", "memory", "metrics", "normalizer", "normalizer/cloud", "programs",
 		"normalizer/external", "responder", "responder/a2a", "responder/adcp", "responder/codexcloud",
 		"responder/idempotency",
 		"responder/mcp", "responder/natsapi", "responder/webhook", "responder/rest", "responder/runtable", "responder/tools",
-		"responder/v36", "responder/httpserver", "runs", "web", "worker", "worker/launch",
+		"responder/v36", "responder/httpserver", "runs", "telemetry", "web", "worker", "worker/launch",
 	},
 	"daemon/daemontest": {"config", "daemon"},
 	"cmd/linesman": {
@@ -97,7 +99,7 @@ var layers = map[string][]string{
 // world is forbidden to them, and so is everything from outside this module.
 var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normalizer/wire", "agent", "agents",
 	"normalizer/cloud",
-	"normalizer/external"}
+	"normalizer/external", "telemetry/spans"}
 
 var impure = []string{
 	"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net",

@@ -235,5 +235,6 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 	if how.Set != nil {
 		spec.Env = launch.Override(spec.Env, how.Set(task))
 	}
+	spec.Env = launch.Override(spec.Env, launch.Trace(task))
 	return spec, nil
 }

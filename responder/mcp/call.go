@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
@@ -37,6 +38,9 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		progress = func(p v36.Progress) { r.report(ctx, req.Session, p) }
 	}
 
+	if trace, ok := req.Params.Meta[responder.Traceparent].(string); ok {
+		ctx = responder.WithTraceparent(ctx, trace)
+	}
 	begun := time.Now()
 	answer, err := s.tools.Call(ctx, tool, args, progress)
 	switch {

@@ -11,6 +11,7 @@
 package natsapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -168,12 +169,19 @@ type job struct {
 }
 
 func (s *service) answer(j job) {
-	a := j.to.Do(s.ctx, j.request.Data)
+	ctx := responder.WithTraceparent(s.ctx, traceparent(j.request.Header))
+	a := j.to.Do(ctx, j.request.Data)
 	if int64(len(a.Body)) > s.Conn.MaxPayload()-1024 {
 		a = Answer{Code: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the answer has %d bytes, more than a "+
 			"message may: ask for less, with max_output_bytes or without events", len(a.Body))}
 	}
 	s.respond(j, a)
+}
+
+// traceparent returns the trace context of a request. Clients write its name as it is, or as
+// HTTP does.
+func traceparent(h nats.Header) string {
+	return cmp.Or(h.Get(responder.Traceparent), http.Header(h).Get(responder.Traceparent))
 }
 
 // respond sends an answer, and counts the request. The statistics get the text of

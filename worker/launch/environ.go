@@ -75,9 +75,22 @@ func Override(env, variables []string) []string {
 	return env
 }
 
+// Trace returns the variable by which an agent that traces itself joins the trace of its
+// run, if the submitter of the task began one.
+func Trace(t runs.Task) []string {
+	if t.Labels[runs.LabelTraceparent] == "" {
+		return nil
+	}
+	own, _ := runs.TraceOf(t.Run, t.Labels)
+	return []string{"TRACEPARENT=" + own.String()}
+}
+
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
+	if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") { // often a key
+		return true
+	}
 	for word := range strings.SplitSeq(strings.ToUpper(name), "_") {
 		if word == "KEY" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {
 			return true

@@ -83,8 +83,10 @@ func TestEnvironmentByPolicy(t *testing.T) {
 // The policy that inherits everything does not include credentials.
 func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD",
-		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY"}
-	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY"}
+		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY",
+		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
+	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY",
+		"OTEL_EXPORTER_OTLP_ENDPOINT"}
 	all := runs.EnvPolicy{Policy: runs.InheritAll}
 	for _, name := range secrets {
 		for _, c := range []struct {

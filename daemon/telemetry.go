@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry"
+)
+
+// export exports traces and metrics until ctx ends, if the environment configures a receiver.
+// If it configures one wrongly, that is logged and nothing is exported: it affects no run.
+func (s *Service) export(ctx context.Context) error {
+	e, err := telemetry.New(telemetry.Config{
+		Events: s.bus, Store: s.bus.TelemetryStore(), Runs: traced{s}, Env: s.config.env, Version: s.config.Version,
+		Log: s.config.Log,
+	})
+	if err != nil {
+		s.config.Log.Warn("traces are not exported", zap.Error(err))
+	}
+	if e == nil {
+		return nil
+	}
+	return e.Run(ctx)
+}
+
+// env returns a variable of the environment.
+func (c Config) env(name string) string {
+	for _, v := range c.Environ {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// traced reads what traces have beside events.
+type traced struct{ *Service }
+
+func (t traced) Record(ctx context.Context, run string) (*runs.Record, error) {
+	_, err := t.Look(ctx, run) // waits for that of a new run
+	var r *runs.Record
+	if err == nil {
+		r, err = t.Service.Record(ctx, run)
+	}
+	if api.Is(err, api.NotFound) {
+		return nil, nil
+	}
+	return r, err
+}
+
+func (t traced) Detail(ctx context.Context, run string, each func(api.DetailItem) error) error {
+	return t.Service.Detail(ctx, run, "", false, each)
+}

@@ -1,0 +1,194 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/linesman/linesman/telemetry/spans"
+)
+
+// Limits of requests.
+const (
+	maxRequest = 1 << 20 // bytes of spans; one span may be larger
+	retryLeast = 500 * time.Millisecond
+	retryMost  = 30 * time.Second
+	recordWait = 10 * time.Second // for a record that includes the spans
+	recordPoll = 100 * time.Millisecond
+)
+
+// counts are what the exporter has done.
+type counts struct{ exported, rejected, expired atomic.Uint64 }
+
+// Counts are what an exporter has done since its process began.
+type Counts struct {
+	Exported uint64 // spans that the receiver has acknowledged
+	Rejected uint64 // spans that the receiver has refused for good
+	Expired  uint64 // events that were removed before they were exported
+}
+
+// Counts returns what the exporter has done.
+func (e *Exporter) Counts() Counts {
+	return Counts{e.counts.exported.Load(), e.counts.rejected.Load(), e.counts.expired.Load()}
+}
+
+// deliver sends the spans of a batch and their metrics, and returns when the receiver has
+// acknowledged them, or refused them for good.
+func (e *Exporter) deliver(ctx context.Context, b batch) error {
+	defer func() {
+		for _, run := range b.ended {
+			e.known.drop(run)
+		}
+	}()
+	if len(b.spans) == 0 {
+		return nil
+	}
+	all := map[string]facts{}
+	for run, raw := range b.raw {
+		f, err := e.factsOf(ctx, run, raw)
+		if err != nil {
+			return err
+		}
+		all[run] = f
+	}
+	if err := e.sendSpans(ctx, b.spans, all); err != nil {
+		return err
+	}
+	if e.metrics == nil {
+		return nil
+	}
+	for _, s := range b.spans {
+		e.meter.record(s, all[s.Run])
+	}
+	m := e.meter.take(now(), e.scope)
+	if m == nil {
+		return nil
+	}
+	_, err := e.sendAll(ctx, e.metrics, &metricspb.MetricsData{ResourceMetrics: []*metricspb.ResourceMetrics{{
+		Resource: e.resource, SchemaUrl: schemaURL, ScopeMetrics: []*metricspb.ScopeMetrics{m},
+	}}})
+	return err
+}
+
+// factsOf returns the facts of a run, by a record that includes an entry of RAW, if there
+// will be one soon.
+func (e *Exporter) factsOf(ctx context.Context, run string, raw uint64) (facts, error) {
+	s := e.known.get(run)
+	if s != nil && s.facts != nil {
+		return *s.facts, nil
+	}
+	late := time.Now().Add(recordWait)
+	for {
+		r, err := e.cfg.Runs.Record(ctx, run)
+		if err != nil {
+			return facts{}, err
+		}
+		if r == nil || r.Seq >= raw || r.State.Final() || time.Now().After(late) {
+			f := factsOf(run, r)
+			if s != nil {
+				s.facts = &f
+			}
+			return f, nil
+		}
+		select {
+		case <-ctx.Done():
+			return facts{}, ctx.Err()
+		case <-time.After(recordPoll):
+		}
+	}
+}
+
+// sendSpans sends spans in requests of a limited size. Spans of a trace that its submitter
+// does not sample are not sent.
+func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[string]facts) error {
+	if e.traces == nil {
+		return nil
+	}
+	contents, err := e.contents(ctx, ended)
+	if err != nil {
+		return err
+	}
+	var part []*tracepb.Span
+	size := 0
+	flush := func() error {
+		if len(part) == 0 {
+			return nil
+		}
+		rejected, err := e.sendAll(ctx, e.traces, &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
+			Resource: e.resource, SchemaUrl: schemaURL,
+			ScopeSpans: []*tracepb.ScopeSpans{{Scope: e.scope, SchemaUrl: schemaURL, Spans: part}},
+		}}})
+		if rejected < 0 {
+			rejected = int64(len(part))
+		}
+		if err == nil {
+			rejected = min(rejected, int64(len(part)))
+			e.counts.rejected.Add(uint64(rejected))
+			e.counts.exported.Add(uint64(int64(len(part)) - rejected))
+		}
+		part, size = nil, 0
+		return err
+	}
+	for i, s := range ended {
+		f := all[s.Run]
+		if !f.own.Sampled {
+			continue
+		}
+		p := encode(s, f, contents[i])
+		n := proto.Size(p)
+		if size+n > maxRequest {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		part, size = append(part, p), size+n
+	}
+	return flush()
+}
+
+// sendAll sends a request until it is acknowledged or refused for good, or ctx ends. It
+// returns how much of it was rejected, -1 for all.
+func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (rejected int64, err error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = retryLeast, retryMost
+	failing := false
+	for {
+		rejected, err = to.send(ctx, m)
+		var answer *refusal
+		refused := errors.As(err, &answer)
+		switch {
+		case ctx.Err() != nil:
+			return 0, ctx.Err()
+		case err == nil:
+			if failing {
+				e.log.Info("the receiver answers again")
+			}
+			if rejected > 0 {
+				e.log.Warn("the receiver rejects a part", zap.Int64("rejected", rejected))
+			}
+			return rejected, nil
+		case refused && answer.final():
+			e.log.Warn("the receiver refuses a request, which is dropped", zap.Error(err))
+			return -1, nil
+		case !failing:
+			failing = true
+			e.log.Warn("waiting for the receiver", zap.Error(err))
+		}
+		wait := pause.NextBackOff()
+		if refused {
+			wait = max(wait, min(answer.after, retryMost))
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,557 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// stage is streams and a receiver in memory.
+type stage struct {
+	t       *testing.T
+	id      string
+	first   uint64
+	events  []runs.Event // from first on
+	reads   int          // of single runs
+	value   []byte
+	rev     uint64
+	records map[string]*runs.Record
+
+	answer  func(n int) (status int, body []byte)
+	asked   int
+	spans   map[string]*tracepb.Span
+	twice   int
+	metrics []*metricspb.MetricsData
+	log     *observer.ObservedLogs
+}
+
+func newStage(t *testing.T) *stage {
+	return &stage{t: t, id: "a", first: 1, records: map[string]*runs.Record{}, spans: map[string]*tracepb.Span{}}
+}
+
+// exporter returns an exporter to the receiver of the stage.
+func (s *stage) exporter(env map[string]string) *Exporter {
+	s.t.Helper()
+	core, log := observer.New(zap.DebugLevel)
+	s.log = log
+	all := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:secret@receiver"}
+	maps.Copy(all, env)
+	e, err := New(Config{
+		Events: s, Store: s, Runs: s, Env: func(k string) string { return all[k] }, Version: "v", Log: zap.New(core),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, to := range []*target{e.traces, e.metrics} {
+		if to != nil {
+			to.client.Transport = s
+		}
+	}
+	return e
+}
+
+// export runs an exporter for a time.
+func (s *stage) export(e *Exporter, d time.Duration) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), d)
+	defer cancel()
+	if err := e.Run(ctx); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *stage) Lead(ctx context.Context, f func(context.Context) error) error {
+	for ctx.Err() == nil {
+		_ = f(ctx)
+		time.Sleep(time.Second)
+	}
+	return nil
+}
+
+func (s *stage) Position(context.Context) ([]byte, uint64, error) { return s.value, s.rev, nil }
+
+func (s *stage) SetPosition(_ context.Context, value []byte, revision uint64) (uint64, error) {
+	if revision != s.rev {
+		return 0, errors.New("moved")
+	}
+	s.value, s.rev = value, s.rev+1
+	return s.rev, nil
+}
+
+func (s *stage) Stored(context.Context) (string, uint64, uint64, error) {
+	return s.id, s.first, s.first + uint64(len(s.events)) - 1, nil
+}
+
+func (s *stage) EachEvent(_ context.Context, _, run string, after uint64, _ bool, each func(runs.Event) error) error {
+	if run != "" {
+		s.reads++
+	}
+	for _, e := range s.events {
+		if e.Seq > after && (run == "" || e.Run == run) {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *stage) Record(_ context.Context, run string) (*runs.Record, error) {
+	return s.records[run], nil
+}
+
+func (s *stage) Detail(context.Context, string, func(api.DetailItem) error) error { return nil }
+
+func (s *stage) RoundTrip(q *http.Request) (*http.Response, error) {
+	body, _ := io.ReadAll(q.Body)
+	s.asked++
+	status, answer := 200, []byte(nil)
+	if s.answer != nil {
+		status, answer = s.answer(s.asked)
+	}
+	if status == 0 {
+		return nil, errors.New("connection refused")
+	}
+	if status == 200 {
+		s.keep(q.URL.Path, body)
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(bytes.NewReader(answer)), Header: http.Header{}}, nil
+}
+
+func (s *stage) keep(path string, body []byte) {
+	if path == "/v1/metrics" {
+		m := &metricspb.MetricsData{}
+		if err := proto.Unmarshal(body, m); err != nil {
+			s.t.Error(err)
+		}
+		s.metrics = append(s.metrics, m)
+		return
+	}
+	d := &tracepb.TracesData{}
+	if err := proto.Unmarshal(body, d); err != nil {
+		s.t.Error(err)
+	}
+	for _, span := range d.ResourceSpans[0].ScopeSpans[0].Spans {
+		id := fmt.Sprintf("%x", span.SpanId)
+		if old := s.spans[id]; old != nil {
+			s.twice++
+			if !proto.Equal(old, span) {
+				s.t.Errorf("%v was %v", span, old)
+			}
+		}
+		s.spans[id] = span
+	}
+}
+
+// say appends an event of a run.
+func (s *stage) say(run, token, body string) {
+	line := uint64(1)
+	for _, e := range s.events {
+		if e.Run == run {
+			line = e.Line + 1
+		}
+	}
+	n := s.first + uint64(len(s.events))
+	s.events = append(s.events, runs.Event{Seq: n, Raw: n, Agent: "codex", Run: run, Token: token, Line: line, Part: 1,
+		Time: int64(1_780_000_000_000 + 100*n), Body: []byte(body)})
+}
+
+func call(phase, key string) string {
+	return fmt.Sprintf(`{"data":{"schema":"agent_api.tools.structured.v1","tool":{"kind":"command_execution","phase":%q,`+
+		`"status":"completed","tool_use_id":%q}}}`, phase, key)
+}
+
+// begin begins a turn with an open call, and finish ends all of it.
+func (s *stage) begin(run string) {
+	s.say(run, "status", `{"message":"turn started"}`)
+	s.say(run, "tool_call", call("start", "x"))
+}
+
+func (s *stage) finish(run string) {
+	s.say(run, "tool_result", call("complete", "x"))
+	s.say(run, "status", `{"message":"turn completed","data":{"schema":"backend.codex.usage.v1","usage":{"input_tokens":9,`+
+		`"cached_input_tokens":4,"output_tokens":2}}}`)
+	s.say(run, "completion", `{"status":{"success":true,"code":0}}`)
+}
+
+func (s *stage) want(n int) {
+	s.t.Helper()
+	if len(s.spans) != n {
+		s.t.Errorf("%d spans, want %d", len(s.spans), n)
+	}
+}
+
+// The first export begins with what ends from then on. A later one continues.
+func TestExportContinuesWhereItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.begin("old")
+		s.finish("old")
+		s.begin("open")
+		e := s.exporter(nil)
+		s.export(e, 10*time.Second)
+		s.want(0)
+		s.finish("open")
+		s.begin("new")
+		s.export(s.exporter(nil), 10*time.Second)
+		s.want(3)
+		s.finish("new")
+		s.export(s.exporter(nil), 10*time.Second)
+		s.want(6)
+		if s.twice != 0 {
+			t.Errorf("%d spans were sent twice", s.twice)
+		}
+	})
+}
+
+// More open runs than fit into memory are read again, and end the same spans.
+func TestRunsThatDoNotFitAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		export := func(memory int) *stage {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			e := s.exporter(map[string]string{"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "3"})
+			e.memory = memory
+			for i := range 200 {
+				s.begin(fmt.Sprint("r", i))
+			}
+			for i := range 200 {
+				s.finish(fmt.Sprint("r", i))
+			}
+			s.export(e, time.Minute)
+			s.want(600)
+			if e.known.size != 0 || e.known.order.Len() != 0 {
+				t.Errorf("%d bytes are kept of no run", e.known.size)
+			}
+			return s
+		}
+		all, few := export(maxKnown), export(4<<10)
+		if all.reads != 0 || few.reads < 150 {
+			t.Errorf("read again: %d and %d runs", all.reads, few.reads)
+		}
+		for id, want := range all.spans {
+			if !proto.Equal(few.spans[id], want) {
+				t.Fatalf("%v, want %v", few.spans[id], want)
+			}
+		}
+	})
+}
+
+// A receiver that is away, or slow, or refuses for a time, gets all; it is asked less and less.
+func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("r")
+		s.finish("r")
+		back := time.Now().Add(time.Hour)
+		s.answer = func(n int) (int, []byte) {
+			if time.Now().Before(back) {
+				return []int{0, 503, 401, 404, 429, 500}[n%6], []byte("the request had sentinel")
+			}
+			return 200, nil
+		}
+		e := s.exporter(nil)
+		s.export(e, 2*time.Hour)
+		s.want(3)
+		if s.asked > 400 {
+			t.Errorf("%d requests in an hour", s.asked)
+		}
+		said := s.log.FilterMessage("waiting for the receiver").Len() + s.log.FilterMessage("the receiver answers again").Len()
+		if said != 2 {
+			t.Errorf("it was logged %d times", said)
+		}
+		for _, line := range s.log.All() {
+			if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "secret") ||
+				strings.Contains(text, "sentinel") {
+				t.Errorf("the log has %s", text)
+			}
+		}
+		if c := e.Counts(); c != (Counts{Exported: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// What a receiver refuses for good is counted, and what follows is sent.
+func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("refused")
+		s.finish("refused")
+		s.answer = func(n int) (int, []byte) {
+			switch n {
+			case 1:
+				return 400, nil
+			case 2:
+				return 200, []byte{10, 2, 8, 2} // partial_success {rejected_spans: 2}
+			}
+			return 200, nil
+		}
+		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 5*time.Second)
+		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+		for _, run := range []string{"partly", "whole"} {
+			s.begin(run)
+			s.finish(run)
+			e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+			s.export(e, 5*time.Second)
+			if c := e.Counts(); run == "partly" && c != (Counts{Exported: 1, Rejected: 2}) ||
+				run == "whole" && c != (Counts{Exported: 3}) {
+				t.Errorf("%s: counts %+v", run, c)
+			}
+		}
+	})
+}
+
+// Events that expired before they were exported are counted. The rest of their runs is sent.
+func TestExpiredEventsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":1}`)
+		s.begin("r")
+		s.finish("r")
+		s.events, s.first = s.events[3:], 4
+		e := s.exporter(nil)
+		s.export(e, 5*time.Second)
+		s.want(2) // without the call
+		if c := e.Counts(); c != (Counts{Exported: 2, Expired: 2}) {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// A stream that was recreated from RAW has the same events: only those that follow are
+// exported. So has one that lost its end.
+func TestRecreatedStreamIsNotExportedAgain(t *testing.T) {
+	for _, id := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			s.begin("one")
+			s.finish("one")
+			s.begin("two")
+			s.export(s.exporter(nil), 5*time.Second)
+			s.want(3)
+			kept := s.events
+			s.events, s.id = kept[:4], id // it is being filled again
+			s.export(s.exporter(nil), 5*time.Second)
+			s.events = kept
+			s.export(s.exporter(nil), 5*time.Second)
+			time.Sleep(time.Second)
+			s.finish("two")
+			s.export(s.exporter(nil), 5*time.Second)
+			s.want(6)
+			if s.twice != 0 {
+				t.Errorf("%d spans were sent twice", s.twice)
+			}
+		})
+	}
+}
+
+// An exporter that was paused while another one worked stores no position.
+func TestFormerExporterIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		e := s.exporter(nil)
+		s.answer = func(int) (int, []byte) {
+			s.value, s.rev = []byte(`{"stream":"a","seq":5}`), s.rev+1 // by another one
+			return 200, nil
+		}
+		s.begin("r")
+		s.finish("r")
+		s.say("other", "status", `{"message":"turn started"}`)
+		if err := e.lead(t.Context()); err == nil || string(s.value) != `{"stream":"a","seq":5}` {
+			t.Errorf("error %v, position %s", err, s.value)
+		}
+	})
+}
+
+// The parent of a run is its submitter. A trace that the submitter does not sample has no
+// spans.
+func TestSubmitterIsTheParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		const context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
+		for run, sampled := range map[string]string{"yes": "1", "no": "0"} {
+			s.records[run] = &runs.Record{State: runs.StateCompleted, Source: "queue", Model: "m", Version: "1.2",
+				Labels: map[string]string{runs.LabelTraceparent: context + sampled}}
+			s.begin(run)
+			s.finish(run)
+		}
+		s.export(s.exporter(nil), 5*time.Second)
+		s.want(3)
+		for _, span := range s.spans {
+			if fmt.Sprintf("%x", span.TraceId) != context[3:35] {
+				t.Errorf("trace %x", span.TraceId)
+			}
+			if span.Name == "run codex" && fmt.Sprintf("%x", span.ParentSpanId) != context[36:52] {
+				t.Errorf("parent %x", span.ParentSpanId)
+			}
+		}
+	})
+}
+
+// Metrics have the names, units and buckets of the conventions, by version and temporality.
+func TestMetricsOfTheConventions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			env  map[string]string
+			want []string
+		}{
+			{nil, []string{"gen_ai.client.operation.duration s 15 2 of 2 cumulative", "gen_ai.client.operation.duration s 15 4 of 2 cumulative",
+				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative", "gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
+			{map[string]string{optIn: "http,gen_ai_latest_experimental", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
+				[]string{"gen_ai.client.token.usage {token} 15 2 of 2 delta", "gen_ai.client.token.usage {token} 15 2 of 2 delta",
+					"gen_ai.execute_tool.duration s 15 1 of 1 delta", "gen_ai.execute_tool.duration s 15 1 of 1 delta",
+					"gen_ai.invoke_agent.duration s 14 1 of 1 delta", "gen_ai.invoke_agent.duration s 14 1 of 1 delta"}},
+		} {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			e := s.exporter(c.env)
+			for _, run := range []string{"one", "two"} {
+				s.begin(run)
+				s.finish(run)
+				time.AfterFunc(3*time.Second, func() {})
+			}
+			e.most = 3 // a batch for each run
+			s.export(e, 10*time.Second)
+			var got []string
+			for _, m := range s.metrics {
+				for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+					h, n := one.GetHistogram(), uint64(0)
+					for _, p := range h.DataPoints {
+						n += p.Count
+					}
+					temporality := strings.ToLower(strings.TrimPrefix(h.AggregationTemporality.String(), "AGGREGATION_TEMPORALITY_"))
+					got = append(got, fmt.Sprintf("%s %s %d %d of %d %s", one.Name, one.Unit, len(h.DataPoints[0].BucketCounts), n,
+						len(h.DataPoints), temporality))
+				}
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		}
+	})
+}
+
+// However many tools there are, a metric has a limited number of points.
+func TestPointsOfAMetricAreBounded(t *testing.T) {
+	m := newMeter(versions[true], "", 1)
+	for i := range 5000 {
+		var a attributes
+		a.text(attrToolName, fmt.Sprint(i))
+		m.observe(m.names.toolDuration, a, 0.01)
+	}
+	points := m.take(2, scope("v")).Metrics[0].GetHistogram().DataPoints
+	more := uint64(0)
+	for _, p := range points {
+		if p.Attributes[0].Key == overflow {
+			more = p.Count
+		}
+		if p.BucketCounts[0] != p.Count { // the bound is included
+			t.Errorf("buckets %v", p.BucketCounts)
+		}
+	}
+	if len(points) != maxPoints || more != 5000-maxPoints+1 {
+		t.Errorf("%d points, of which one has %d", len(points), more)
+	}
+}
+
+func TestTargetsOfTheEnvironment(t *testing.T) {
+	const base = "OTEL_EXPORTER_OTLP_"
+	for _, c := range []struct {
+		env             map[string]string
+		traces, metrics string // URLs; "": none
+		wrong           string // part of the error
+	}{
+		{env: nil},
+		{env: map[string]string{base + "ENDPOINT": "http://h:1/p/"}, traces: "http://h:1/p/v1/traces", metrics: "http://h:1/p/v1/metrics"},
+		{env: map[string]string{base + "TRACES_ENDPOINT": "https://h"}, traces: "https://h/"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_SDK_DISABLED": "TRUE"}},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_TRACES_EXPORTER": "none"}, metrics: "http://h/v1/metrics"},
+		{env: map[string]string{base + "ENDPOINT": "h:4317"}, wrong: "ENDPOINT"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "grpc"}, wrong: "http/protobuf only"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "TIMEOUT": "-1"}, wrong: "TIMEOUT"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "HEADERS": "secretvalue"}, wrong: "HEADERS"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "COMPRESSION": "zip"}, wrong: "COMPRESSION"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "CERTIFICATE": "/nowhere"}, wrong: "CERTIFICATE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x"}, wrong: "RESOURCE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0"}, wrong: "BATCH"},
+	} {
+		e, err := New(Config{Env: func(k string) string { return c.env[k] }})
+		if c.wrong != "" {
+			if err == nil || !strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v: %v, want an error about %s", c.env, err, c.wrong)
+			}
+			continue
+		}
+		traces, metrics := "", ""
+		if e != nil && e.traces != nil {
+			traces = e.traces.url
+		}
+		if e != nil && e.metrics != nil {
+			metrics = e.metrics.url
+		}
+		if err != nil || traces != c.traces || metrics != c.metrics || (e == nil) != (c.traces+c.metrics == "") {
+			t.Errorf("%v: %q, %q, %v", c.env, traces, metrics, err)
+		}
+	}
+}
+
+func TestHeadersAndCompressionAreSent(t *testing.T) {
+	var got http.Header
+	e, err := New(Config{Env: func(k string) string {
+		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
+			"OTEL_EXPORTER_OTLP_HEADERS": "Authorization=Bearer%20x, b = 2 "}[k]
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.traces.client.Transport = roundTrip(func(q *http.Request) { got = q.Header })
+	if _, err := e.traces.send(t.Context(), &tracepb.TracesData{}); err != nil {
+		t.Fatal(err)
+	}
+	if got.Get("Authorization") != "Bearer x" || got.Get("B") != "2" || got.Get("Content-Encoding") != "gzip" {
+		t.Errorf("headers %v", got)
+	}
+}
+
+type roundTrip func(*http.Request)
+
+func (f roundTrip) RoundTrip(q *http.Request) (*http.Response, error) {
+	f(q)
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader("")), Header: http.Header{}}, nil
+}
+
+// The stored position is what documents say.
+func TestPositionIsStoredAsJSON(t *testing.T) {
+	b, err := json.Marshal(position{Stream: "s", Seq: 7, Raw: 3, Line: 2, Part: 1, Time: 9})
+	if want := `{"stream":"s","seq":7,"raw":3,"line":2,"part":1,"time":9}`; err != nil || string(b) != want {
+		t.Errorf("%s, want %s", b, want)
+	}
+}

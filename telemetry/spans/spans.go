@@ -1,0 +1,347 @@
+// Package spans turns the events of a run into the spans of its trace. It is pure: the same
+// events always give the same spans with the same ids.
+//
+//	run ─┬─ turn ─┬─ tool
+//	     │        └─ tool (begins a sub-agent) ── agent ── tool
+//	     └─ turn
+//
+// A span is returned with the event that ends it. A [Run] holds what is open: to recover it,
+// feed the events of the run again, and ignore the spans that end in them. Its size does not
+// grow with the length of the run.
+package spans
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Kind is the kind of a span.
+type Kind uint8
+
+// The kinds of spans.
+const (
+	Whole Kind = iota // a run
+	Turn              // of the agent
+	Tool              // a call of a tool
+	Agent             // a sub-agent, whose parent is the call that began it
+)
+
+// Place is the place of an event in the output of its run.
+type Place struct {
+	Line uint64
+	Part int
+}
+
+// Tokens are the tokens of a turn. Input includes CacheRead and CacheWrite, and Output
+// includes Reasoning.
+type Tokens struct{ Input, CacheRead, CacheWrite, Output, Reasoning int64 }
+
+// plus returns t plus n times u. No count of the result is negative.
+func (t Tokens) plus(n int64, u Tokens) Tokens {
+	return Tokens{
+		max(t.Input+n*u.Input, 0), max(t.CacheRead+n*u.CacheRead, 0), max(t.CacheWrite+n*u.CacheWrite, 0),
+		max(t.Output+n*u.Output, 0), max(t.Reasoning+n*u.Reasoning, 0),
+	}
+}
+
+// Minus returns t less what a thread had used before. No count of the result is negative.
+func (t Tokens) Minus(before Tokens) Tokens { return t.plus(-1, before) }
+
+// Span is a span that has ended.
+type Span struct {
+	Kind       Kind
+	Run, Agent string
+	ID, Parent [8]byte // the parent of a run is the span of its submitter
+	Start, End int64   // Unix milliseconds
+	Begin      Place   // of the first event
+	Last       Place   // of the event that ended it
+	Seq        uint64  // of that event, in EVENTS
+
+	Thread     string // if known
+	Error      string // class of the error; "": none
+	Incomplete bool   // no event said how it ended
+
+	// Only of a turn.
+	Tokens  *Tokens // nil: unknown
+	Total   bool    // Tokens include those of the thread before this run
+	Ended   bool    // the agent ended it
+	Message *Place  // of the last text for the user
+
+	// Only of a call.
+	Tool, ToolKind, Call string
+	Code                 *int // exit code, also of a run
+}
+
+// Limits of what a run keeps.
+const (
+	maxOpen   = 256  // calls; a further one has a span without a duration
+	maxClosed = 64   // ids of calls that have ended
+	maxName   = 256  // bytes
+	maxThread = 1024 // bytes, as in a session handle
+)
+
+// Run folds the events of a run.
+type Run struct {
+	run, agent string
+
+	begun  bool
+	start  int64
+	last   int64 // time of the last event
+	begin  Place
+	thread string
+	turn   *turn
+	calls  []*call
+	closed []string // ids of calls that ended last
+
+	total   Tokens // of the thread, where an agent counts that
+	counted bool   // total is known
+}
+
+type turn struct {
+	start   int64
+	begin   Place
+	id      [8]byte
+	tokens  *Tokens
+	total   bool
+	message *Place
+	settled bool // nothing followed the end of a step
+}
+
+type call struct {
+	key, name, kind string
+	start           int64
+	begin           Place
+	id, parent      [8]byte
+	sub             bool // begins a sub-agent
+	running         bool // the sub-agent works
+}
+
+// New returns a run without events. Agent is its kind.
+func New(run, agent string) *Run { return &Run{run: run, agent: agent} }
+
+// Size is about how many bytes of memory the run takes.
+func (r *Run) Size() int { return 512 + len(r.thread) + 384*len(r.calls) + 64*len(r.closed) }
+
+// Apply folds the next event, and returns the spans that it ends: those of calls, then those
+// of turns, and that of the run after its completion.
+func (r *Run) Apply(e runs.Event) []Span {
+	at := Place{e.Line, e.Part}
+	if !r.begun {
+		r.begun, r.start, r.begin = true, e.Time, at
+	}
+	e.Time = max(e.Time, r.last)
+	r.last = e.Time
+	var out []Span
+	m := read(e)
+	settled := r.turn != nil && r.turn.settled
+	if r.turn != nil {
+		r.turn.settled = m.text == "step finished"
+	}
+	switch {
+	case m.completion:
+		out = r.complete(e, m, settled || m.success)
+	case e.Token == "tool_call":
+		r.open(e)
+		r.called(e, m)
+	case e.Token == "tool_result":
+		r.open(e)
+		out = r.answered(e, m)
+	case e.Token == "text_output":
+		r.open(e)
+		if m.channel == "assistant" {
+			r.turn.message = &at
+		}
+	default:
+		out = r.status(e, m)
+	}
+	return out
+}
+
+// open begins a turn unless one is open.
+func (r *Run) open(e runs.Event) {
+	if r.turn == nil {
+		at := Place{e.Line, e.Part}
+		r.turn = &turn{start: e.Time, begin: at, id: runs.SpanID(r.run, "turn "+place(e))}
+	}
+}
+
+// place identifies an event in its run.
+func place(e runs.Event) string {
+	s := strconv.FormatUint(e.Line, 10) + "." + strconv.Itoa(e.Part)
+	if e.Line == 0 { // counted by entry of the raw log
+		s += "@" + strconv.FormatUint(e.Raw, 10)
+	}
+	return s
+}
+
+// status folds a status or an error.
+func (r *Run) status(e runs.Event, m message) (out []Span) {
+	if m.session != "" {
+		r.thread = cut(m.session, maxThread)
+	}
+	begins, restarts, ends, failure := boundary(e.Token, m)
+	if restarts && r.turn != nil {
+		out = r.end(e, false, "")
+	}
+	if begins {
+		r.open(e)
+	}
+	if m.usage != nil {
+		r.count(e, m)
+	}
+	if workOfAgent(m.text) {
+		for _, c := range r.calls {
+			c.running = c.running || c.sub
+		}
+	}
+	if ends && r.turn != nil {
+		out = append(out, r.end(e, true, failure)...)
+	}
+	return out
+}
+
+// count adds a usage to the turn, and begins one for tokens outside of any: early versions of
+// Codex log no turns.
+func (r *Run) count(e runs.Event, m message) {
+	used := *m.usage
+	first := false
+	if m.ofThread {
+		used, r.total = m.usage.Minus(r.total), *m.usage
+		first, r.counted = !r.counted, true
+	}
+	if r.turn == nil && used == (Tokens{}) {
+		return
+	}
+	r.open(e)
+	if r.turn.tokens != nil {
+		used = used.plus(1, *r.turn.tokens)
+	}
+	r.turn.tokens, r.turn.total = &used, r.turn.total || first
+}
+
+// called folds the begin of a call, or news of it.
+func (r *Run) called(e runs.Event, m message) {
+	key := m.key()
+	if r.find(key) >= 0 || len(r.calls) == maxOpen || m.phase == "delta" && slices.Contains(r.closed, key) {
+		return
+	}
+	r.closed = slices.DeleteFunc(r.closed, func(other string) bool { return other == key })
+	c := r.newCall(e, m)
+	r.calls = append(r.calls, c)
+}
+
+func (r *Run) newCall(e runs.Event, m message) *call {
+	if m.tool.Thread != "" {
+		r.thread = cut(m.tool.Thread, maxThread)
+	}
+	return &call{
+		key: m.key(), name: cut(m.tool.Name, maxName), kind: cut(m.tool.Kind, maxName), start: e.Time,
+		begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "tool "+place(e)), parent: r.parent(),
+		sub: beginsAgent(r.agent, m.tool.Name),
+	}
+}
+
+// parent is the span of the sub-agent that works, if there is exactly one, else of the turn.
+func (r *Run) parent() [8]byte {
+	var found *call
+	for _, c := range r.calls {
+		if !c.running || slices.ContainsFunc(r.calls, func(other *call) bool {
+			return other.running && other.parent == c.agent(r.run)
+		}) {
+			continue
+		}
+		if found != nil {
+			return r.turn.id
+		}
+		found = c
+	}
+	if found == nil {
+		return r.turn.id
+	}
+	return found.agent(r.run)
+}
+
+// agent is the span of the sub-agent that a call began.
+func (c *call) agent(run string) [8]byte { return runs.SpanID(run, "agent of "+string(c.id[:])) }
+
+func (r *Run) find(key string) int {
+	return slices.IndexFunc(r.calls, func(c *call) bool { return c.key == key })
+}
+
+// answered folds the result of a call.
+func (r *Run) answered(e runs.Event, m message) []Span {
+	key := m.key()
+	i := r.find(key)
+	var c *call
+	switch {
+	case i >= 0:
+		c = r.calls[i]
+		r.calls = slices.Delete(r.calls, i, i+1)
+	case key != "" && slices.Contains(r.closed, key):
+		return nil // a second result
+	default:
+		c = r.newCall(e, m) // a result without a call
+	}
+	if key != "" {
+		r.closed = append(r.closed, key)
+		r.closed = r.closed[max(len(r.closed)-maxClosed, 0):]
+	}
+	failure := ""
+	if m.phase == "fail" || m.tool.Status == "failed" {
+		failure = "tool_error"
+	}
+	return r.ended(c, e, failure, m.tool.Code, false)
+}
+
+// ended returns the spans of a call that has ended.
+func (r *Run) ended(c *call, e runs.Event, failure string, code *int, incomplete bool) []Span {
+	s := r.span(Tool, e, c.id, c.parent, c.start, c.begin)
+	s.Tool, s.ToolKind, s.Call, s.Code = c.name, c.kind, c.key, code
+	s.Error, s.Incomplete = failure, incomplete
+	if !c.sub {
+		return []Span{s}
+	}
+	a := r.span(Agent, e, c.agent(r.run), c.id, c.start, c.begin)
+	a.Error, a.Incomplete = failure, incomplete
+	return []Span{a, s}
+}
+
+func (r *Run) span(kind Kind, e runs.Event, id, parent [8]byte, start int64, begin Place) Span {
+	return Span{
+		Kind: kind, Run: r.run, Agent: r.agent, ID: id, Parent: parent, Start: start, End: max(e.Time, start),
+		Begin: begin, Last: Place{e.Line, e.Part}, Seq: e.Seq, Thread: r.thread,
+	}
+}
+
+// end returns the spans of the open calls and of the turn. Ended means that the agent ended
+// the turn.
+func (r *Run) end(e runs.Event, ended bool, failure string) (out []Span) {
+	for _, c := range slices.Backward(r.calls) { // a nested one before its parent
+		out = append(out, r.ended(c, e, "", nil, true)...)
+		if c.key != "" {
+			r.closed = append(r.closed, c.key)
+		}
+	}
+	r.calls, r.closed = nil, r.closed[max(len(r.closed)-maxClosed, 0):]
+	t := r.turn
+	r.turn = nil
+	s := r.span(Turn, e, t.id, runs.SpanID(r.run, "run"), t.start, t.begin)
+	s.Tokens, s.Total, s.Ended, s.Message = t.tokens, t.total, ended, t.message
+	s.Error, s.Incomplete = failure, !ended && failure == ""
+	return append(out, s)
+}
+
+// complete returns the last spans of the run. Ended means that its end is that of the turn.
+func (r *Run) complete(e runs.Event, m message, ended bool) (out []Span) {
+	if m.session != "" {
+		r.thread = cut(m.session, maxThread)
+	}
+	if r.turn != nil {
+		out = r.end(e, ended && m.failure == "", m.failure)
+	}
+	s := r.span(Whole, e, runs.SpanID(r.run, "run"), [8]byte{}, r.start, r.begin)
+	s.Error, s.Code = m.failure, m.exit
+	return append(out, s)
+}

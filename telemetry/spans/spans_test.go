@@ -1,0 +1,251 @@
+package spans_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/spans"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+// recording is the events of a recorded run: a line each 100 ms.
+type recording struct {
+	name, run, agent string
+	events           []runs.Event
+	record           *runs.Record
+}
+
+// recordings returns those of all agents, by name.
+func recordings(t *testing.T) (all []recording) {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir("../../test/corpus", func(path string, _ os.DirEntry, err error) error {
+		if filepath.Ext(path) == ".jsonl" {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) < 90 {
+		t.Fatal(err, len(files))
+	}
+	for _, file := range files {
+		name, _ := filepath.Rel("../../test/corpus", file)
+		dir, _, _ := strings.Cut(name, string(filepath.Separator))
+		a, ok := agents.Known.Find(strings.TrimSuffix(dir, "-sessions"))
+		if !ok {
+			continue
+		}
+		out, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, record(name, a.Backend, out))
+	}
+	return all
+}
+
+func record(name string, b normalizer.Backend, out []byte) recording {
+	r := recording{name: name, run: "r-" + strings.NewReplacer("/", "-", ".", "-").Replace(name), agent: b.Agent()}
+	fold := normalizer.NewFold(b, "r", 0)
+	seq, offset := uint64(0), int64(0)
+	apply := func(e runs.Entry) {
+		seq++
+		e.Time = int64(1_780_000_000_000 + 100*seq)
+		fold.Apply(seq, e, func(m normalizer.Message) {
+			r.events = append(r.events, runs.Event{
+				Seq: uint64(len(r.events) + 1), Agent: r.agent, Run: r.run, Token: m.Token, Time: m.Time, Line: m.Line,
+				Part: m.Part, Raw: m.Raw, Body: bytes.Clone(m.Body),
+			})
+		})
+	}
+	for line := range bytes.Lines(out) {
+		apply(runs.Entry{Kind: runs.Out, Offset: offset, Body: line})
+		offset += int64(len(line))
+	}
+	apply(runs.Entry{Kind: runs.Exited, Body: []byte(`{"reason":"exited","code":0}`)})
+	r.record = fold.Record
+	return r
+}
+
+func fold(r recording) (all []spans.Span) {
+	s := spans.New(r.run, r.agent)
+	for _, e := range r.events {
+		all = append(all, s.Apply(e)...)
+	}
+	return all
+}
+
+// Each recording has the tree in the golden file; in it every span has a parent, which
+// contains it, and an id of its own; and the tokens of its turns are those of the run's record.
+func TestSpansOfEveryRecording(t *testing.T) {
+	var got bytes.Buffer
+	for _, r := range recordings(t) {
+		all := fold(r)
+		fmt.Fprintf(&got, "%s\n", r.name)
+		tree(&got, all, [8]byte{}, 1)
+		byID := map[[8]byte]spans.Span{}
+		var used spans.Tokens
+		for _, s := range all {
+			if _, twice := byID[s.ID]; twice {
+				t.Errorf("%s: two spans have the id %x", r.name, s.ID)
+			}
+			byID[s.ID] = s
+			if s.Tokens != nil {
+				used.Input += s.Tokens.Input
+				used.Output += s.Tokens.Output
+				used.CacheRead += s.Tokens.CacheRead
+				used.CacheWrite += s.Tokens.CacheWrite
+				used.Reasoning += s.Tokens.Reasoning
+			}
+		}
+		for _, s := range all {
+			p, ok := byID[s.Parent]
+			if ok == (s.Kind == spans.Whole) || ok && (s.Start < p.Start || s.End > p.End) || s.End < s.Start {
+				t.Errorf("%s: %+v is not in its parent %+v", r.name, s, p)
+			}
+		}
+		if own := r.record.Own; own != nil {
+			want := spans.Tokens{Input: own.Input, Output: own.Output, CacheRead: own.CachedInput,
+				CacheWrite: own.CacheWriteInput, Reasoning: own.ReasoningOutput}
+			if used != want {
+				t.Errorf("%s: turns used %+v, the run %+v", r.name, used, want)
+			}
+		}
+	}
+	const golden = "testdata/trees.golden"
+	if *update {
+		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("the trees differ from %s; -update rewrites it:\n%s", golden, got.Bytes())
+	}
+}
+
+func tree(w *bytes.Buffer, all []spans.Span, parent [8]byte, depth int) {
+	var of []spans.Span
+	for _, s := range all {
+		if s.Parent == parent {
+			of = append(of, s)
+		}
+	}
+	slices.SortStableFunc(of, func(a, b spans.Span) int { return int(a.Start - b.Start) })
+	for _, s := range of {
+		fmt.Fprintf(w, "%*s%s %s", 2*depth, "", []string{"run", "turn", "tool", "agent"}[s.Kind], cmpOr(s.Tool, s.ToolKind))
+		fmt.Fprintf(w, " %d+%d", (s.Start-1_780_000_000_000)/100, (s.End-s.Start)/100)
+		if s.Error != "" {
+			fmt.Fprintf(w, " %s", s.Error)
+		}
+		if s.Code != nil {
+			fmt.Fprintf(w, " code=%d", *s.Code)
+		}
+		if s.Incomplete {
+			fmt.Fprint(w, " incomplete")
+		}
+		if s.Tokens != nil {
+			fmt.Fprintf(w, " %d/%d", s.Tokens.Input, s.Tokens.Output)
+		}
+		fmt.Fprintln(w)
+		tree(w, all, s.ID, depth+1)
+	}
+}
+
+func cmpOr(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a
+}
+
+// A run that is folded again from any event on ends the same spans.
+func TestRestartAtAnyEventEndsTheSameSpans(t *testing.T) {
+	for _, r := range recordings(t) {
+		want := fold(r)
+		for at := 0; at < len(r.events); at += 1 + len(r.events)/32 {
+			var got []spans.Span
+			first, second := spans.New(r.run, r.agent), spans.New(r.run, r.agent)
+			for _, e := range r.events[:at] {
+				got = append(got, first.Apply(e)...)
+				second.Apply(e)
+			}
+			for _, e := range r.events[at:] {
+				got = append(got, second.Apply(e)...)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s, restarted at %d: %+v, want %+v", r.name, at, got, want)
+			}
+		}
+	}
+}
+
+// Of a run whose beginning has expired the rest has spans, and each has a parent.
+func TestRunWhoseBeginningExpiredHasSpans(t *testing.T) {
+	for _, r := range recordings(t) {
+		r.events = r.events[len(r.events)/2:]
+		ids := map[[8]byte]bool{{}: true}
+		all := fold(r)
+		for _, s := range all {
+			ids[s.ID] = true
+		}
+		for _, s := range all {
+			if !ids[s.Parent] {
+				t.Errorf("%s: %+v has no parent", r.name, s)
+			}
+		}
+		if len(all) == 0 || all[len(all)-1].Kind != spans.Whole {
+			t.Errorf("%s: %+v does not end with the run", r.name, all)
+		}
+	}
+}
+
+// However many calls and turns a run has, it takes little memory.
+func TestSizeOfARunIsBounded(t *testing.T) {
+	r := spans.New("r", "claude_code")
+	most := 0
+	for i := range 20_000 {
+		body := fmt.Sprintf(`{"data":{"schema":"agent_api.tools.structured.v1","tool":{"kind":"tool_use","phase":"start",`+
+			`"status":"running","tool_name":%q,"tool_use_id":"call-%d"}}}`, strings.Repeat("n", 5000), i)
+		r.Apply(runs.Event{Seq: uint64(i + 1), Line: uint64(i + 1), Part: 1, Token: "tool_call", Body: []byte(body)})
+		most = max(most, r.Size())
+	}
+	if most > 256<<10 {
+		t.Errorf("it takes %d bytes", most)
+	}
+	all := r.Apply(runs.Event{Seq: 30_000, Line: 0, Part: 1, Raw: 7, Token: "completion", Body: []byte(`{}`)})
+	if n := len(all); n != 256+2 {
+		t.Errorf("%d spans, want those of 256 calls, of the turn and of the run", n)
+	}
+}
+
+func FuzzEvents(f *testing.F) {
+	f.Add("status", `{"message":"turn started"}`)
+	f.Add("tool_call", `{"data":{"schema":"agent_api.tools.structured.v1","tool":{"tool_name":"Agent","tool_use_id":"1"}}}`)
+	f.Add("completion", `{"status":{"success":false,"code":1,"signal":null}}`)
+	f.Fuzz(func(t *testing.T, token, body string) {
+		r := spans.New("r", "claude_code")
+		for i := range 4 {
+			for _, s := range r.Apply(runs.Event{Seq: uint64(i + 1), Line: uint64(i + 1), Part: 1, Token: token,
+				Body: []byte(body), Time: int64(10 - i)}) {
+				if s.End < s.Start {
+					t.Errorf("it ends before it begins: %+v", s)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package security
+
+import (
+	"testing"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+)
+
+// The lease and the position of the exporter can be written by those who write other leases,
+// and heard by nobody.
+func TestKeysOfTheExporterHaveTheRightsOfALease(t *testing.T) {
+	t.Parallel()
+	p := embeddedServer(t)
+	for _, key := range []string{bus.TelemetryLease, bus.TelemetryPosition} {
+		for _, user := range users {
+			want := p.ask(t, user, bucket.Subject(names.State(), bus.PushLease), nil, "{}").verdict
+			if got := p.ask(t, user, bucket.Subject(names.State(), key), nil, "{}").verdict; got != want {
+				t.Errorf("%s writes %s: %s, want %s", user, key, got, want)
+			}
+		}
+	}
+}
