@@ -66,6 +66,12 @@ func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool)
 	return unchecked, nil
 }
 
+// Reachable returns why a stream gives no answer, nil if it does.
+func (b *Bus) Reachable(ctx context.Context, stream string) error {
+	_, err := b.Stream(ctx, stream)
+	return b.plainly(err)
+}
+
 const healthKey = "health"
 
 // probe writes a key.

@@ -106,6 +106,15 @@ func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context)
 	return err
 }
 
+// LeaseHeld reports whether anyone holds the lease of a key.
+func (b *Bus) LeaseHeld(ctx context.Context, key string) (bool, error) {
+	e, err := bucket.New(b.js, b.State()).Get(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("read the lease: %w", b.plainly(err))
+	}
+	return len(e.Value) > 0, nil
+}
+
 // ClearLease removes the normalizer's lease: on a server that was just started, its
 // holder is a process of the past.
 func (b *Bus) ClearLease(ctx context.Context) error {

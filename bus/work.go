@@ -176,15 +176,29 @@ func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
 func (q *Queue) next(ctx context.Context) (jetstream.Msg, error) {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	consumer, err := q.bus.js.CreateOrUpdateConsumer(soon, q.bus.Work(), jetstream.ConsumerConfig{
-		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
-		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait,
-		MaxAckPending: maxQueued, MaxDeliver: -1,
-	})
+	consumer, err := q.consumer(soon)
 	if err != nil {
 		return nil, err
 	}
 	return fetchOne(ctx, consumer)
+}
+
+// consumer returns the consumer of the workers of the queue, which it creates if it is
+// missing.
+func (q *Queue) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	return q.bus.js.CreateOrUpdateConsumer(ctx, q.bus.Work(), jetstream.ConsumerConfig{
+		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
+		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait,
+		MaxAckPending: maxQueued, MaxDeliver: -1,
+	})
+}
+
+// Ready returns why tasks cannot be taken, nil if they can.
+func (q *Queue) Ready(ctx context.Context) error {
+	if _, err := q.consumer(ctx); err != nil {
+		return fmt.Errorf("the work queue is out of reach: %w", q.bus.plainly(err))
+	}
+	return nil
 }
 
 // fetchOne waits for a message for 20 s; nil: there was none.

@@ -53,6 +53,9 @@ type Config struct {
 	// HTTP is the host:port of the HTTP server, for MCP and health checks; port 0
 	// selects a free port.
 	HTTP string
+	// MonitorHTTP is the host:port where a worker or a normalizer serves health checks and
+	// metrics, without a token. Empty: it does not.
+	MonitorHTTP string
 	// LostAfter is the maximum time without a heartbeat before a worker counts as
 	// lost.
 	LostAfter time.Duration
@@ -90,6 +93,26 @@ type Config struct {
 	Push   Push
 
 	Background Background
+	Watch      Watch
+}
+
+// Watch has the settings of `linesman watch`.
+type Watch struct {
+	// On are the kinds of notices.
+	On List
+	// StalledAfter is the time without output after which a run counts as stalled.
+	StalledAfter time.Duration
+	// Budgets are limits of tokens and of time.
+	Budgets List
+	// CancelOn are the kinds of notices, budget or stalled, whose run is cancelled.
+	CancelOn List
+	// Exec is a command for /bin/sh, Webhook a URL. Without both, notices are printed.
+	Exec, Webhook string
+	// SecretFile is a file with the secret by which notices to the webhook are signed;
+	// empty: they are not. Absolute after [Load].
+	SecretFile string
+	// State is the path of the state file; empty: none. Absolute after [Load].
+	State string
 }
 
 // Background has the settings of a `linesman up` that other commands start in the
@@ -231,6 +254,10 @@ func Default() Config {
 		Push:   Push{GiveUp: 24 * time.Hour},
 
 		Background: Background{Start: true, Idle: 10 * time.Minute},
+		Watch: Watch{
+			On:           List{"completed", "failed", "lost", "stalled", "needs-input", "budget"},
+			StalledAfter: 10 * time.Minute,
+		},
 	}
 }
 

@@ -200,6 +200,10 @@ func (s Setting) text(value any) (string, bool) {
 var kubernetesVariable = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
 	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
 
+// noticeVariable matches the variables that `linesman watch` gives to its command, which may
+// be linesman.
+var noticeVariable = regexp.MustCompile(`^LINESMAN_(RUN|NOTICE(_ID|_TEXT)?)$`)
+
 func (l *loader) environment(env map[string]string) {
 	keys := map[string]string{}
 	for key, s := range l.rows {
@@ -210,7 +214,7 @@ func (l *loader) environment(env map[string]string) {
 		case known:
 			l.set(key, env[name], name)
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
-		case kubernetesVariable.MatchString(name):
+		case kubernetesVariable.MatchString(name), noticeVariable.MatchString(name):
 		default:
 			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
 		}
@@ -233,7 +237,7 @@ func (l *loader) paths(c *Config, env map[string]string) {
 	if c.Environments == "" && env["HOME"] != "" {
 		c.Environments = filepath.Join(env["HOME"], ".config", "mcp-delegator", "environments.json")
 	}
-	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments}
+	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments, &c.Watch.SecretFile, &c.Watch.State}
 	for i := range c.Work.Roots {
 		paths = append(paths, &c.Work.Roots[i])
 	}

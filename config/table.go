@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"net"
@@ -45,6 +46,11 @@ func (c *Config) settings() []Setting {
 			Help: "Address of the embedded server. Port 0 selects a free port."},
 		{Key: "http", target: &c.HTTP, check: listenAddress(&c.HTTP),
 			Help: "Address of the HTTP server, for MCP and health checks. Port 0 selects a free port."},
+		{Key: "monitor_http", target: &c.MonitorHTTP, check: must(func() bool {
+			return c.MonitorHTTP == "" || isListenAddress(c.MonitorHTTP)
+		}, noListenAddress),
+			Help: "Address where a worker or a normalizer serves /healthz, /readyz and /metrics, without a token. Port 0 " +
+				"selects a free port. Empty: none."},
 		{Key: "lost_after", target: &c.LostAfter, check: positive(&c.LostAfter),
 			Help: "Time without a heartbeat after which a worker counts as lost."},
 		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),
@@ -119,6 +125,23 @@ func (c *Config) settings() []Setting {
 			Help: "Allow commands that need a server and find none to start `linesman up` in the background."},
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
 			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
+		Setting{Key: "watch.on", target: &c.Watch.On,
+			Help: "What `linesman watch` reports: completed, failed, cancelled, lost, stalled, needs-input and budget."},
+		Setting{Key: "watch.stalled_after", target: &c.Watch.StalledAfter, check: positive(&c.Watch.StalledAfter),
+			Help: "Time without output after which a run counts as stalled, unless a tool runs or a person is asked."},
+		Setting{Key: "watch.budget", target: &c.Watch.Budgets,
+			Help: "Budgets of tokens and time, such as tokens=2M/run, time=10h/day or tokens=10M/day/label:team: see " +
+				"`linesman watch --help`."},
+		Setting{Key: "watch.cancel_on", target: &c.Watch.CancelOn,
+			Help: "Notices, budget or stalled, whose run is cancelled. A notice about a day cancels nothing."},
+		Setting{Key: "watch.exec", target: &c.Watch.Exec,
+			Help: "Command that /bin/sh runs for each notice, with the notice as JSON on its stdin."},
+		Setting{Key: "watch.webhook", target: &c.Watch.Webhook,
+			Help: "URL that each notice is sent to by POST, as JSON."},
+		Setting{Key: "watch.secret_file", target: &c.Watch.SecretFile,
+			Help: "File with the secret, 32 characters or more, by which notices to the webhook are signed."},
+		Setting{Key: "watch.state", target: &c.Watch.State,
+			Help: "File in which `linesman watch` remembers what it has reported, and what is not delivered yet."},
 	)
 }
 
@@ -174,10 +197,22 @@ func serverURLs(v *string) func() string {
 }
 
 func listenAddress(v *string) func() string {
-	return must(func() bool {
-		_, port, err := net.SplitHostPort(*v)
-		return err == nil && isPort(port)
-	}, "must be host:port with a port from 0 to 65535")
+	return must(func() bool { return isListenAddress(*v) }, noListenAddress)
+}
+
+const noListenAddress = "must be host:port with a port from 0 to 65535"
+
+func isListenAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	return err == nil && isPort(port)
+}
+
+// CheckListen reports text that is no address to listen on: HOST:PORT.
+func CheckListen(text string) error {
+	if !isListenAddress(text) {
+		return fmt.Errorf("%s, got %q", noListenAddress, text)
+	}
+	return nil
 }
 
 func isPort(s string) bool {

@@ -58,5 +58,5 @@ func tokenCounts(n *api.Tokens) string {
 	if n == nil {
 		return "–"
 	}
-	return shortNumber(n.Input) + "/" + shortNumber(n.Output)
+	return ShortNumber(n.Input) + "/" + ShortNumber(n.Output)
 }

@@ -120,11 +120,11 @@ func (c *completion) short() string {
 }
 
 func tokensOf(u usage) string {
-	text := shortNumber(u.Input) + " tokens in"
+	text := ShortNumber(u.Input) + " tokens in"
 	if u.Cached > 0 {
-		text += " (" + shortNumber(u.Cached) + " cached)"
+		text += " (" + ShortNumber(u.Cached) + " cached)"
 	}
-	return text + ", " + shortNumber(u.Output) + " out"
+	return text + ", " + ShortNumber(u.Output) + " out"
 }
 
 // tokenText describes the tokens of a run, – if they are not known.
@@ -132,14 +132,14 @@ func tokenText(n *api.Tokens) string {
 	if n == nil {
 		return "– tokens"
 	}
-	return shortNumber(n.Input) + " tokens in, " + shortNumber(n.Output) + " out"
+	return ShortNumber(n.Input) + " tokens in, " + ShortNumber(n.Output) + " out"
 }
 
 // shortTokens is tokenText for a status line.
 func shortTokens(n *api.Tokens) string { return strings.Replace(tokenText(n), " tokens in", " in", 1) }
 
-// shortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
-func shortNumber(n int64) string {
+// ShortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
+func ShortNumber(n int64) string {
 	switch {
 	case n < 1000:
 		return fmt.Sprint(n)

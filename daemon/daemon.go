@@ -29,6 +29,7 @@ import (
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agents"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -62,6 +63,10 @@ type Config struct {
 	// Log is the log. Default: none.
 	Log *zap.Logger
 
+	// Registry has the metrics of this process. Default: a new one, with those of Go, of the
+	// process and of the build.
+	Registry *prometheus.Registry
+
 	// Dialer connects to the server where the caller gives no connection. Its
 	// settings are Settings.
 	Dialer *local.Dialer
@@ -86,6 +91,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
+	}
+	if c.Registry == nil {
+		c.Registry = newRegistry(c.Version)
 	}
 	if c.rules == nil {
 		c.rules = c.instanceRules

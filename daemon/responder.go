@@ -22,6 +22,7 @@ import (
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/web"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -72,6 +73,7 @@ func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	}
 	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
+		Version: c.Version, Page: web.Page(), Metrics: c.metrics(),
 		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
 	})
 	if err != nil {

@@ -38,17 +38,20 @@ func (c Config) limitMemory(ctx context.Context) (stop func()) {
 func RunWorker(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
-	b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
-	if err != nil {
-		return quiet(err)
-	}
-	defer b.Close()
-	w, err := newWorker(b, c)
-	if err != nil {
-		return err
-	}
-	c.Log.Info("worker ready", zap.String("name", w.worker.Name()), zap.Int("slots", c.Settings.Work.MaxRuns))
-	return w.run(ctx)
+	return c.monitored(ctx, func(ctx context.Context, dialed func(connected)) error {
+		b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
+		if err != nil {
+			return quiet(err)
+		}
+		defer b.Close()
+		w, err := newWorker(b, c)
+		if err != nil {
+			return err
+		}
+		dialed(w)
+		c.Log.Info("worker ready", zap.String("name", w.worker.Name()), zap.Int("slots", c.Settings.Work.MaxRuns))
+		return w.run(ctx)
+	})
 }
 
 // RunNormalizer runs a normalizer at the server of the dialer, until ctx ends. It
@@ -57,17 +60,20 @@ func RunWorker(ctx context.Context, c Config) error {
 func RunNormalizer(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
-	b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
-	if err != nil {
-		return quiet(err)
-	}
-	defer b.Close()
-	n := newNormalizer(b, c)
-	if c.Settings.NATS != "" {
-		n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, b, "") }
-	}
-	c.Log.Info("normalizer ready")
-	return n.Run(ctx)
+	return c.monitored(ctx, func(ctx context.Context, dialed func(connected)) error {
+		b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
+		if err != nil {
+			return quiet(err)
+		}
+		defer b.Close()
+		n := newNormalizer(b, c)
+		if c.Settings.NATS != "" {
+			n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, b, "") }
+		}
+		dialed(single{n})
+		c.Log.Info("normalizer ready")
+		return n.Run(ctx)
+	})
 }
 
 // RunResponder runs a [Responder] at the server of the dialer, until ctx ends. It

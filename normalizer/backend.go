@@ -59,6 +59,9 @@ type Out struct {
 	text   string     // of the final step
 	value  scan.Value // string of the line, in place of text
 	end    bool
+
+	observed bool        // ended is used
+	ended    []endedCall // by the line
 }
 
 // finalStep is what a line does to the final text of a run.
@@ -113,6 +116,8 @@ func (o *Out) reset() {
 	clear(o.Facts.Edits)
 	o.Facts, o.Command, o.Session = runs.Facts{Edits: kept(o.Facts.Edits, runs.MaxEdits)}, Output{}, ""
 	o.final, o.text, o.value, o.end = keepFinal, "", scan.Value{}, false
+	clear(o.ended)
+	o.ended = kept(o.ended, 64)
 }
 
 // kept returns b without its elements, or nil if it has room for more than limit of them: so many

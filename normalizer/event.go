@@ -123,6 +123,9 @@ func (o *Out) Tool(kind Kind, facet *Facet) {
 	o.data = append(facet.appendJSON(o.data), '}')
 	end := len(o.data)
 	o.events = append(o.events, Event{Kind: kind, Channel: &channelTool})
+	if o.observed && kind == ToolResult {
+		o.ended = append(o.ended, endedCall{facet.Kind, facet.ToolName, facet.Status})
+	}
 	e := &o.events[len(o.events)-1]
 	e.Data, e.body = o.data[data:end-1:end-1], o.data[from:end:end]
 }

@@ -14,6 +14,7 @@ func (f *Fold) end(exit runs.Exit) {
 		f.flush()
 	}
 	f.settle()
+	f.observeEnd()
 	f.Record.End(exit, f.pos.Time)
 	if f.Record.WrittenAt > 0 {
 		f.pos.Time = min(f.Record.EndedAt, f.pos.Time) // earlier if the log of a session has ended

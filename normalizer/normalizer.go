@@ -58,6 +58,7 @@ type Fold struct {
 	pos           Pos
 	entryMessages int // messages of this entry that are not from a line
 	work          *Workspace
+	observer      Observer  // nil: none
 	details       *detailer // nil: none
 	emit          func(Message)
 }
@@ -257,7 +258,7 @@ func (f *Fold) line(line []byte) {
 	}
 	out := &f.work.out
 	defer out.reset()
-	out.agent = f.agent
+	out.agent, out.observed = f.agent, f.observer != nil
 	if fault := f.dialect.Line(line, out); fault != NoFault {
 		if afterGap && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
 			f.Record.Line(runs.Facts{}, f.pos.Time) // the end of a line in the gap, which has its own event
@@ -271,6 +272,10 @@ func (f *Fold) line(line []byte) {
 	captured := f.pos.Time
 	f.pos.Time = f.Record.LineTime(out.Facts.At, captured)
 	f.foldLater(out)
+	if out.observed {
+		f.observe(out)
+	}
+	f.foldTurn(out.Facts.Turn)
 	for _, thing := range f.Record.Fold(&out.Facts, f.pos.Time) {
 		out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}

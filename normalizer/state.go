@@ -23,6 +23,7 @@ type saved struct {
 	Missing     int64           `json:"missing,omitempty"`    // bytes of gaps without an event so far
 	SessionDone bool            `json:"handled,omitempty"`    // the session handle was published or omitted
 	Session     string          `json:"session,omitempty"`    // id of the session handle, for the completion
+	TurnAt      int64           `json:"turn_at,omitempty"`    // when the current turn began, Unix milliseconds
 	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
 	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
 	finalText

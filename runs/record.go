@@ -421,6 +421,17 @@ func (r *Record) closeCall(id string) {
 	}
 }
 
+// CallSince returns when the listed open call with an id began, in Unix milliseconds.
+func (r *Record) CallSince(id string) (at int64, open bool) {
+	if id == "" {
+		return 0, false
+	}
+	if i := r.openCallAt(id); i >= 0 {
+		return r.OpenCalls[i].At, true
+	}
+	return 0, false
+}
+
 // openCallAt returns the index of an open call, or -1.
 func (r *Record) openCallAt(id string) int {
 	for i := range r.OpenCalls {

@@ -87,6 +87,8 @@ func (a *adoption) scan(ctx context.Context) {
 		if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
 			a.w.unregister(r)
 			d.Close()
+		} else if failure == nil {
+			a.w.cfg.Metrics.Adopted()
 		}
 	}
 }

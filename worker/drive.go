@@ -25,6 +25,7 @@ type Run struct {
 	err      stream
 	backlog  *backlog // of an agent's output; nil: there is no agent
 	piece    int64    // bytes of stdout to read next, if there is a backlog
+	sent     sent     // for metrics
 
 	retried      bool          // this worker drove it before, and failed
 	cancels      chan string   // reasons of cancel requests; one is enough

@@ -47,6 +47,7 @@ type Tasks struct {
 // leaves running tasks to the next owner of their directories. Adopt must run
 // at the same time: adopted tasks use slots, too.
 func (w *Worker) Serve(ctx context.Context, t Tasks) error {
+	w.slots.Store(int64(t.Slots))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	select {
@@ -79,6 +80,17 @@ func (w *Worker) Serve(ctx context.Context, t Tasks) error {
 		case r != nil:
 			tasks.Go(func() { w.task(ctx, r, d) })
 		}
+	}
+}
+
+// Adopted reports whether Adopt has found the runs of the data directory: Serve takes no
+// task before that.
+func (w *Worker) Adopted() bool {
+	select {
+	case <-w.adopted:
+		return true
+	default:
+		return false
 	}
 }
 

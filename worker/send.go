@@ -21,7 +21,9 @@ func (r *Run) append(ctx context.Context, at time.Time, kind runs.Kind, offset i
 // appendAll is append for entries of one kind.
 func (r *Run) appendAll(ctx context.Context, entries []runs.Entry) error {
 	kind := entries[0].Kind
+	begun := time.Now()
 	err := r.supervised(func() error { return store(ctx, r.raw, entries) })
+	r.count(entries, time.Since(begun), err)
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
 	}
@@ -95,6 +97,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	r.sent.set(s, at)
 	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
 		r.backlog.caughtUp(now)
 		return 0, nil
@@ -113,6 +116,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	}
 	before := r.progress.Log.At
 	err = r.appendAll(ctx, entries)
+	r.sent.set(s, r.progress.Log.Out)
 	took := time.Since(now)
 	if r.piece = 2 * int64(size); size < n/2 || took > r.w.slowAppend {
 		r.piece = int64(size) / 2

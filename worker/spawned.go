@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -24,6 +25,7 @@ type spawned struct {
 	shim     []string
 	program  func() string // path of the file to execute as shim[0]; may be nil
 	log      *zap.Logger
+	metrics  *metrics.Worker
 	out, err *stream
 
 	tries     int           // shims started to start the agent
@@ -322,6 +324,7 @@ func (s *spawned) launch(adopt bool) error {
 		return err
 	}
 	s.child, s.failed = p.Pid, false
+	s.metrics.Shim(adopt)
 	return p.Release() // reaped by process ID
 }
 

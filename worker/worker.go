@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -77,6 +79,8 @@ type Config struct {
 	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
 	Diff    bool          // note what each agent changes in a git work tree
 
+	Metrics *metrics.Worker // nil: nothing is counted
+
 	// Version returns the version of the agent of a run that is about to start, "" if it is
 	// not known, at once. Nil: none is known.
 	Version func(s *Spec) string
@@ -111,6 +115,7 @@ type Worker struct {
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
+	slots        atomic.Int64    // of Serve
 	slotFreed    chan struct{}   // signalled when a task has ended
 	snapshots    chan struct{}   // has an element for each snapshot that is being taken
 	adopted      chan struct{}   // closed after the first scan of Adopt
@@ -155,13 +160,15 @@ func New(cfg Config) (*Worker, error) {
 		cfg.Stores = func(context.Context) ([]string, error) { return nil, nil }
 	}
 	log := cfg.Log.Named("worker")
-	return &Worker{
+	w := &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, tailPause: time.Second,
 		maxSessions: 512, settle: 5 * time.Second,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
-	}, nil
+	}
+	cfg.Metrics.Read(w.state)
+	return w, nil
 }
 
 // Name returns the name of this worker in start entries.
@@ -194,7 +201,7 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.source.(*tailed).idle = s.Idle
 		}
 	default:
-		s := &spawned{dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
+		s := &spawned{metrics: w.cfg.Metrics, dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
 		keys := d.mark.Keys
 		s.keys.Store(&keys)
 		r.source = s

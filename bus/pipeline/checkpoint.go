@@ -141,12 +141,18 @@ func (s *session) beginCut(ctx context.Context) error {
 		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Row().Text(), &r.revision})
 		s.cutRun = append(s.cutRun, r)
 		r.dirty, r.size = false, len(v)
+		if r.tally != nil {
+			r.tally.Record(&r.counted, r.Record)
+		}
 	}
 	usages, err := s.usages()
 	if err != nil {
 		return err
 	}
 	s.dirty, s.urgent = 0, false
+	if s.tally != nil {
+		s.tally.Cut()
+	}
 	s.cut = make(chan error, 1)
 	s.cutAt = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // a started cut completes
@@ -228,6 +234,9 @@ func (s *session) put(ctx context.Context, values []keyed, had uint64) (failed e
 		if failed == nil {
 			time.AfterFunc(time.Second, cancel) // time for answers in transit
 		}
+		if failed == nil && bucket.Moved(err) {
+			s.Metrics.Refused("runs")
+		}
 		if failed == nil || errors.Is(err, errLostEnd) {
 			failed = fmt.Errorf("store %s: %w", v.subject(), err)
 		}
@@ -273,6 +282,7 @@ func (s *session) cutDone(err error) error {
 	if err != nil {
 		return err
 	}
+	s.countCut()
 	for _, r := range s.cutRun {
 		if r.Done() && !r.dirty {
 			delete(s.runs, r.Record.ID)

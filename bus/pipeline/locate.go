@@ -305,6 +305,7 @@ func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
 	if current != s.streams {
 		return nil, reader.ErrReplaced
 	}
+	s.tellStreams(infos)
 	if s.cut != nil { // a checkpoint is being written
 		return raw, nil
 	}

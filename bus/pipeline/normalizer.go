@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -16,6 +17,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -31,6 +33,7 @@ type Normalizer struct {
 	Backends []normalizer.Backend
 	MaxLine  int // bytes; 0: [normalizer.DefaultMaxLine]
 	Log      *zap.Logger
+	Metrics  *metrics.Normalizer // nil: nothing is counted
 
 	// Prepare, if set, is called before each term: it may create missing streams.
 	Prepare func(context.Context) error
@@ -54,12 +57,27 @@ type Normalizer struct {
 	// times that.
 	CutEvery time.Duration
 
+	state atomic.Int32 // a State
+
 	die       func(next uint64) bool // tests: stop before
 	hold      int                    // bytes; 0: holdBytes
 	stall     time.Duration          // see [reader.Background]
 	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
 	maxStored int                    // tests: the same for their records, bytes
 }
+
+// State is what a normalizer does.
+type State int32
+
+// The states.
+const (
+	Waiting  State = iota // for the server, or for the lease, which another one may hold
+	Starting              // it has the lease, and determines where to resume
+	Active                // it reads RAW
+)
+
+// State returns what the normalizer does.
+func (n *Normalizer) State() State { return State(n.state.Load()) }
 
 var errDied = errors.New("interrupted by a test")
 
@@ -85,6 +103,9 @@ func (n *Normalizer) Run(ctx context.Context) error {
 			return nil
 		case err == nil:
 			return nil
+		}
+		n.Metrics.Failed(causeOf(err))
+		switch {
 		case errors.Is(err, errForeign), errors.Is(err, bus.ErrUnfit):
 			return err
 		}
@@ -106,11 +127,14 @@ func (n *Normalizer) Run(ctx context.Context) error {
 // next term completes what was left.
 func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
 	work := func(ctx context.Context) error {
+		n.state.Store(int32(Starting))
+		defer n.state.Store(int32(Waiting))
 		s, err := n.open(ctx, log)
 		if err != nil {
 			return err
 		}
 		defer s.close()
+		defer n.Metrics.Active()()
 		return s.work(ctx)
 	}
 	if n.Out != n.Bus.Names {
@@ -139,10 +163,12 @@ type session struct {
 	canBurst bool // the event stream supports fast ingest
 
 	memory normalizer.Workspace // of all folds
-	raw    uint64               // last folded sequence of RAW
-	held   int                  // bytes of unfinished lines in memory
-	dirty  int                  // runs whose records must be stored
-	urgent bool                 // one of them has ended
+	tally  *metrics.Tally       // nil: nothing is counted
+	lag    lag
+	raw    uint64 // last folded sequence of RAW
+	held   int    // bytes of unfinished lines in memory
+	dirty  int    // runs whose records must be stored
+	urgent bool   // one of them has ended
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
@@ -160,6 +186,9 @@ type run struct {
 	older    bool              // see stored
 	dirty    bool
 	size     int // of the record and state that were stored last, bytes
+
+	tally   *metrics.Agent // nil: nothing is counted
+	counted metrics.Counted
 }
 
 // open starts a session: it determines where to resume.
@@ -172,6 +201,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		ended:      map[string]bool{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
+		tally:      n.Metrics.NewTally(),
 	}
 	if err := s.locate(ctx); err != nil {
 		return nil, err
@@ -181,7 +211,11 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	}
 	var err error
 	s.events, err = newPublisher(n.Bus, s.resume.next, s.canBurst)
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	s.events.metrics = n.Metrics
+	return s, nil
 }
 
 // close waits for pending writes, so that the next term reads streams that do not
@@ -191,6 +225,8 @@ func (s *session) close() {
 	if s.cut != nil {
 		if err := <-s.cut; err != nil {
 			s.log.Debug("the last cut was not stored", zap.Error(err))
+		} else {
+			s.countCut()
 		}
 	}
 }
@@ -221,6 +257,7 @@ func (s *session) work(ctx context.Context) error {
 		consumer.Stop()
 	}()
 
+	s.state.Store(int32(Active))
 	every := cmp.Or(s.CutEvery, time.Second)
 	tick := time.NewTicker(max(every/20, time.Millisecond))
 	defer tick.Stop()
@@ -238,6 +275,7 @@ func (s *session) work(ctx context.Context) error {
 			err = s.cutDone(cut)
 		case <-tick.C:
 			err = s.cutIfDue(ctx, every, messages)
+			s.tellLag()
 		case <-check.C:
 			err = s.upkeep(ctx, consumer)
 		case err = <-consumer.Broken:
@@ -302,6 +340,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		return fmt.Errorf("read %s: %w", s.Bus.Raw(), err)
 	}
 	seq := meta.Sequence.Stream
+	s.lag.unread, s.lag.at = meta.NumPending, meta.Timestamp
 	defer func() { s.raw = max(s.raw, seq) }()
 	agent, id, ok := s.Bus.ParseRaw(m.Subject())
 	if !ok || s.ended[id] {
@@ -374,6 +413,7 @@ func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,
 		}
 	}
 	pending := r.Pending()
+	r.observe()
 	kind = apply(r.Fold, seq, m.Headers(), m.Data(), emit)
 	return kind, r.Pending() - pending, err
 }
@@ -422,6 +462,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		return nil, err
 	}
 	r.Use(&s.memory)
+	s.countFrom(r, agent, stored)
 	if r.Done() {
 		s.hasEnded(id)
 		return r, nil

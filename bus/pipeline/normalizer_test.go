@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -44,6 +46,7 @@ func newNormalizer(b *bus.Bus) *Normalizer {
 		Backends: []normalizer.Backend{codex.Backend{}},
 		Log:      zap.NewNop(),
 		CutEvery: 20 * time.Millisecond,
+		Metrics:  metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}),
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 )
 
@@ -33,10 +35,11 @@ const (
 //
 // Its methods are for one goroutine, except stored.
 type publisher struct {
-	js     jetstream.JetStream
-	next   uint64        // sequence of the next event
-	window chan struct{} // one element per event in flight, except those of a burst
-	broken chan error    // the first failure
+	js      jetstream.JetStream
+	metrics *metrics.Normalizer // nil: nothing is counted
+	next    uint64              // sequence of the next event
+	window  chan struct{}       // one element per event in flight, except those of a burst
+	broken  chan error          // the first failure
 
 	canBurst bool
 	bursting bool
@@ -228,12 +231,22 @@ func (p *publisher) fail(err error) {
 	if p.failure != nil {
 		return
 	}
+	if bucket.Moved(err) {
+		p.metrics.Refused("events")
+	}
 	p.failure = fmt.Errorf("publish events: %w", err)
 	p.broken <- p.failure
 	if p.waiting != nil {
 		close(p.waiting)
 		p.waiting = nil
 	}
+}
+
+// unstored returns the number of events that are not acknowledged yet.
+func (p *publisher) unstored() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.next - 1 - p.acked)
 }
 
 // idle reports whether nothing is in flight.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
@@ -25,6 +28,11 @@ type httpFlag struct {
 	HTTP string `name:"http" setting:"http" placeholder:"HOST:PORT" help:"${http}"`
 }
 
+// monitorFlag is the setting of roles without surfaces for HTTP.
+type monitorFlag struct {
+	HTTP listenAddress `name:"http" placeholder:"HOST:PORT" help:"${monitor_http}"`
+}
+
 type lostFlag struct {
 	LostAfter string `name:"lost-after" setting:"lost_after" placeholder:"DURATION" help:"${lost_after}"`
 }
@@ -32,6 +40,13 @@ type lostFlag struct {
 type workerFlags struct {
 	MaxRuns string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
 	lostFlag
+}
+
+// host is what package daemon builds from, with the flag.
+func (f monitorFlag) host(a *app) daemon.Config {
+	host := a.host()
+	host.Settings.MonitorHTTP = cmp.Or(string(f.HTTP), host.Settings.MonitorHTTP)
+	return host
 }
 
 // startFlags are the flags of commands that start runs.
@@ -70,6 +85,12 @@ func (p *problems) add(is bool, format string, args ...any) {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
 }
+
+// listenAddress is a flag that holds an address to listen on.
+type listenAddress string
+
+// Validate is called by kong.
+func (a listenAddress) Validate() error { return config.CheckListen(string(a)) }
 
 // runID is a flag that holds a run id. kong validates only what was given, so
 // --run "" is a mistake.

@@ -36,6 +36,7 @@ type grammar struct {
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
 	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
 	Ls         statusCmd     `cmd:"" help:"The same as status."`
+	Top        topCmd        `cmd:"" help:"Show runs live in the terminal."`
 	Logs       logsCmd       `cmd:"" help:"Print what a run did, with the output of its commands."`
 	Attach     attachCmd     `cmd:"" help:"Follow a run to its end, and exit with its exit code."`
 	Diff       diffCmd       `cmd:"" help:"Print what changed in the directory of a run."`
@@ -43,10 +44,12 @@ type grammar struct {
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
+	Notify     watchCmd      `cmd:"" name:"watch" logs:"" help:"Report runs that end, stall, wait or exceed a budget."`
 	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`
 	Normalizer normalizerCmd `cmd:"" logs:"" help:"Run the normalizer of a NATS cluster, or its standby."`
 	Responder  responderCmd  `cmd:"" logs:"" help:"Answer requests about runs, for a NATS cluster."`
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Answer an MCP client over stdin and stdout."`
+	Page       pageCmd       `cmd:"" help:"Print a link that signs a browser in to the page."`
 	Bridge     bridgeCmd     `cmd:"" help:"Answer requests that programs leave as files."`
 	Forget     forgetCmd     `cmd:"" help:"Erase a run that has ended."`
 	Rebuild    rebuildCmd    `cmd:"" help:"Derive events and runs again from the raw log, and compare."`
@@ -55,7 +58,7 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
 	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
-	Setup      setupCmd      `cmd:"" help:"Write the configuration of the servers that linesman needs."`
+	Setup      setupCmd      `cmd:"" help:"Set up NATS servers for linesman."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Help       helpCmd       `cmd:"" settings:"none" help:"Explain a command."`

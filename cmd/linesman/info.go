@@ -94,7 +94,7 @@ type tokenCmd struct {
 
 type tokenCreateCmd struct {
 	Name  string `arg:"" help:"Name: 1 to 64 letters, digits, '-' and '_'."`
-	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit and raw, separated by commas (default read)."`
+	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit and raw, separated by commas (default read), or metrics."`
 	jsonFlag
 }
 

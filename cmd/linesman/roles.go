@@ -15,14 +15,17 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-type workerCmd struct{ workerFlags }
+type workerCmd struct {
+	workerFlags
+	monitorFlag
+}
 
-func (*workerCmd) Run(ctx context.Context, a *app) error { return daemon.RunWorker(ctx, a.host()) }
+func (c *workerCmd) Run(ctx context.Context, a *app) error { return daemon.RunWorker(ctx, c.host(a)) }
 
-type normalizerCmd struct{}
+type normalizerCmd struct{ monitorFlag }
 
-func (*normalizerCmd) Run(ctx context.Context, a *app) error {
-	return daemon.RunNormalizer(ctx, a.host())
+func (c *normalizerCmd) Run(ctx context.Context, a *app) error {
+	return daemon.RunNormalizer(ctx, c.host(a))
 }
 
 type responderCmd struct {

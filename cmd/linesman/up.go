@@ -40,6 +40,9 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 	}
 	err = daemon.Up(ctx, a.host(), lock, func(ctx context.Context, d *daemon.Daemon) error {
 		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", d.Server.URL(), d.Responder.URL(), a.config.DataDir)
+		if a.shown(a.stdout).Terminal() && d.Responder.URL() != "" { // a log must not have the link
+			fmt.Fprintf(a.stdout, "page %s\n", d.Responder.SignInLink())
+		}
 		if c.Demo {
 			return quiet(a.demo(ctx, d))
 		}

@@ -30,34 +30,13 @@ func (s *Server) handler() http.Handler {
 			refuse(w, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
 			return
 		}
-		switch r.URL.Path {
-		case "/healthz":
-			line(w, http.StatusOK, "ok")
-			return
-		case "/readyz":
-			s.readyz(w, r)
-			return
-		case "/": // it lists the server's patterns
-			if !s.held.Load() && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
-				r.Header.Get("Authorization") == "" {
-				s.front(w)
-				return
-			}
-		}
-		if s.held.Load() {
-			closeAfter(w, r)
-			refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
-			return
-		}
-		if h, pattern := s.public.Handler(r); pattern != "" {
+		if h := s.open(r); h != nil {
 			h.ServeHTTP(w, r)
 			return
 		}
 		who := s.authenticate(r)
 		if who.scopes == 0 {
-			closeAfter(w, r)
-			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
-			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+			unauthorized(w, r)
 			return
 		}
 		defer busy(r.Context())()
@@ -71,13 +50,93 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if needed := s.needs[pattern]; needed&^who.scopes != 0 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
-				strings.Join(needed.Names(), " ")+`"`)
-			refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, who.scopes))
+			forbidden(w, needed, who.scopes)
 			return
 		}
 		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
 	})
+}
+
+// open returns the handler of a request that needs no token, or checks it itself; nil for others.
+func (s *Server) open(r *http.Request) http.Handler {
+	path := r.URL.Path
+	switch {
+	case path == "/healthz":
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { line(w, http.StatusOK, "ok") })
+	case path == "/readyz":
+		return http.HandlerFunc(s.readyz)
+	case path == "/metrics" && s.config.Metrics != nil:
+		return http.HandlerFunc(s.metrics)
+	case s.config.Monitor:
+		return http.HandlerFunc(nothing)
+	}
+	if s.config.Page != nil && !climbs(path) && (path != "/" || strings.Contains(r.Header.Get("Accept"), "text/html")) {
+		if h, pattern := s.config.Page.Handler(r); pattern != "" {
+			return h
+		}
+	}
+	switch {
+	case s.held.Load():
+		return http.HandlerFunc(unready)
+	case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
+		r.Header.Get("Authorization") == "":
+		return http.HandlerFunc(s.front)
+	case path == "/signin":
+		return http.HandlerFunc(s.signIn)
+	case path == "/session":
+		return http.HandlerFunc(s.session)
+	}
+	if h, pattern := s.public.Handler(r); pattern != "" {
+		return h
+	}
+	return nil
+}
+
+func unready(w http.ResponseWriter, r *http.Request) {
+	closeAfter(w, r)
+	refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
+}
+
+func nothing(w http.ResponseWriter, r *http.Request) {
+	closeAfter(w, r)
+	refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+}
+
+// unauthorized refuses a request without a valid token.
+func unauthorized(w http.ResponseWriter, r *http.Request) {
+	closeAfter(w, r)
+	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
+	refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+}
+
+// forbidden refuses a request whose token lacks scopes.
+func forbidden(w http.ResponseWriter, needed, there Scopes) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
+		strings.Join(needed.Names(), " ")+`"`)
+	refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
+}
+
+// metrics answers /metrics, which does not wait for NATS.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	if !s.config.Monitor {
+		who := s.authenticate(r)
+		switch {
+		case who.scopes == 0:
+			unauthorized(w, r)
+			return
+		case who.scopes&Metrics == 0:
+			forbidden(w, Metrics, who.scopes)
+			return
+		}
+		defer busy(r.Context())()
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		closeAfter(w, r)
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		return
+	}
+	s.config.Metrics.ServeHTTP(w, r)
 }
 
 // defaultHeaders are the headers of every response. A handler may override
@@ -144,19 +203,36 @@ func hostname(host string) string {
 	return host
 }
 
-// authenticate returns the caller whose token the request has, without scopes
-// if the token is missing or invalid. Hashes are compared, so that the time
-// reveals nothing, not even the length.
-func (s *Server) authenticate(r *http.Request) caller {
+// authenticate returns the caller of a request, without scopes if the token is missing or
+// invalid. A session counts for REST and for /session itself, and only without an
+// Authorization header.
+func (s *Server) authenticate(r *http.Request) (who caller) {
+	if r.Header.Get("Authorization") != "" {
+		who, _ = s.bearer(r)
+	} else if r.URL.Path == "/session" || strings.HasPrefix(r.URL.Path, "/v1/") {
+		who, _ = s.inSession(r)
+	}
+	return who
+}
+
+// bearer returns the caller whose token the request has, without scopes if the token is
+// missing or invalid.
+func (s *Server) bearer(r *http.Request) (caller, identity) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return caller{}
+		return caller{}, identity{}
 	}
-	got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return s.ofToken(strings.TrimSpace(token))
+}
+
+// ofToken returns the caller that has a token, without scopes if it is invalid. Hashes are
+// compared, so that the time reveals nothing, not even the length.
+func (s *Server) ofToken(token string) (caller, identity) {
+	got := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 {
-		return caller{scopes: All}
+		return caller{scopes: All | Metrics}, identity{}
 	}
-	return s.tokens.of(got)
+	return s.tokens.of(got), got
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +245,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	line(w, http.StatusOK, "ok")
+	role := "ok"
+	if s.config.Role != nil {
+		role = s.config.Role()
+	}
+	line(w, http.StatusOK, role)
 }
 
 // climbs reports whether a path has a segment "..".

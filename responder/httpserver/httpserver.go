@@ -3,12 +3,15 @@
 // with scopes; on loopback, Host and Origin must be this machine), the limit of
 // connections, the health checks, and the shutdown.
 //
-//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, and / for browsers
+//	conn ──▶ bound ──▶ host, origin ──┬──▶ /healthz /readyz, the files of the page; of a monitor /metrics
+//	                                  ├──▶ /signin /session: a link or a token for a cookie
 //	                                  ├──▶ public handlers
-//	                                  └──▶ token ──▶ scopes ──▶ handler of a surface
+//	                                  └──▶ token, or cookie below /v1 ──▶ scopes ──▶ handler of a surface
 //
-// The one rule: without a token only the two health checks, the page at / and public
-// handlers are reachable, and any other handler needs a token with all its scopes.
+// The one rule: without a token only the two health checks, the page, its sign-in and public
+// handlers are reachable, and any other handler needs a token with all its scopes. A cookie
+// has the scopes of the token that it was issued for. A monitor, which is the HTTP server of a role
+// without surfaces, has no other handler than /metrics.
 package httpserver
 
 import (
@@ -72,23 +75,43 @@ type Config struct {
 	// return then.
 	Ready func(context.Context) error
 
+	// Role returns what the role does at present, for the 200 of /readyz: "active". nil: it
+	// is "ok". It is as public as Ready.
+	Role func() string
+
+	// Metrics answers GET /metrics, for tokens with the scope metrics; nil: nothing does.
+	Metrics http.Handler
+
+	// Monitor serves the health checks and Metrics only, for everyone who reaches the
+	// address, without a token.
+	Monitor bool
+	// Page answers browsers, without a token, whether or not the server is held:
+	// files that reveal nothing about runs. It gets the requests that its patterns
+	// match, and "/" only if the client accepts HTML. Nil: no page.
+	Page *http.ServeMux
+
+	Version string // of linesman, for the page; default "dev"
+
 	Log *zap.Logger // nil: no log
 }
 
 // Server is the HTTP server.
 type Server struct {
-	config   Config
-	token    [sha256.Size]byte
-	tokens   *tokens
-	needs    map[string]Scopes // by pattern
-	loopback bool
-	log      *zap.Logger
-	mux      *http.ServeMux
-	public   *http.ServeMux // handlers that need no token
-	open     []string       // the patterns of public
-	wait     patience
-	maxOpen  int         // connections
-	held     atomic.Bool // only health checks are answered
+	config      Config
+	token       [sha256.Size]byte
+	tokens      *tokens
+	needs       map[string]Scopes // by pattern
+	loopback    bool
+	log         *zap.Logger
+	mux         *http.ServeMux
+	public      *http.ServeMux // handlers that need no token
+	openPaths   []string       // the patterns of public
+	codes       codes
+	sessionKey  []byte
+	crossOrigin *http.CrossOriginProtection
+	wait        patience
+	maxOpen     int         // connections
+	held        atomic.Bool // only health checks are answered
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -101,24 +124,30 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		err = fmt.Errorf("listen: must be host:port, got %q", c.Listen)
 	}
-	if len(c.Token) < minToken {
+	if len(c.Token) < minToken && !c.Monitor {
 		err = errors.Join(err, fmt.Errorf("token: must have at least %d characters, got %d", minToken, len(c.Token)))
 	}
 	if err != nil {
 		return nil, err
 	}
 	log := cmp.Or(c.Log, zap.NewNop()).Named("web")
+	needs := map[string]Scopes{}
+	if c.Metrics != nil {
+		needs["GET /metrics"] = Metrics
+	}
 	return &Server{
-		config:   c,
-		token:    sha256.Sum256([]byte(c.Token)),
-		tokens:   &tokens{path: c.Tokens, log: log},
-		needs:    map[string]Scopes{},
-		loopback: isLoopback(host),
-		log:      log,
-		mux:      http.NewServeMux(),
-		public:   http.NewServeMux(),
-		wait:     patient,
-		maxOpen:  maxConns,
+		config:      c,
+		token:       sha256.Sum256([]byte(c.Token)),
+		tokens:      &tokens{path: c.Tokens, log: log},
+		needs:       needs,
+		loopback:    isLoopback(host),
+		log:         log,
+		mux:         http.NewServeMux(),
+		public:      http.NewServeMux(),
+		wait:        patient,
+		maxOpen:     maxConns,
+		sessionKey:  sessionKey(c.Token),
+		crossOrigin: http.NewCrossOriginProtection(),
 	}, nil
 }
 
@@ -137,7 +166,7 @@ func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {
 // checked.
 func (s *Server) HandlePublic(pattern string, h http.Handler) {
 	s.public.Handle(pattern, h)
-	s.open = append(s.open, pattern)
+	s.openPaths = append(s.openPaths, pattern)
 }
 
 // Hold makes Serve answer 503 to all requests except health checks, until

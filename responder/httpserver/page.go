@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// front answers a browser that requests "/" without a token: what this server
-// is, and where its documentation is. It has no scripts, no styles, and no
-// information that is not in the documentation.
-func (s *Server) front(w http.ResponseWriter) {
+// front answers a program that requests "/" without a token: the paths of this
+// server. It has no scripts, no styles, and no information that is not in the
+// documentation.
+func (s *Server) front(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", defaultHeaders["Content-Security-Policy"]+
 		"; base-uri 'none'; form-action 'none'")
@@ -21,11 +21,11 @@ func (s *Server) front(w http.ResponseWriter) {
 <head><meta charset="utf-8"><title>linesman</title></head>
 <body>
 <h1>linesman</h1>
-<p>This server runs coding agents and answers questions about their runs. It is for programs and has no pages yet.</p>
+<p>This server runs coding agents and answers questions about their runs. A browser gets its page at this address.</p>
 <p>Without a token:</p>
 <ul>
 `)
-	listPaths(&b, append([]string{"/healthz", "/readyz"}, s.open...))
+	listPaths(&b, append([]string{"/healthz", "/readyz", "/session", "/signin"}, s.openPaths...))
 	b.WriteString(`</ul>
 <p>With the header <code>Authorization: Bearer TOKEN</code>:</p>
 <ul>

@@ -254,29 +254,32 @@ type Scopes uint8
 
 // The scopes.
 const (
-	Read   Scopes = 1 << iota // read the state and events of runs, and the workers
-	Submit                    // start, resume and cancel runs
-	raw                       // read the unmodified output of agents
+	Read    Scopes = 1 << iota // read the state and events of runs, and the workers
+	Submit                     // start, resume and cancel runs
+	raw                        // read the unmodified output of agents
+	Metrics                    // read /metrics, and nothing else
 
+	// All are the scopes for all about runs. The token of the token file has Metrics, too.
 	All = Read | Submit | raw
 )
 
 var scopeNames = []struct {
 	scope Scopes
 	name  string
-}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}}
+}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}, {Metrics, "metrics"}}
 
-// ParseScopes parses a list such as "read,submit". Every token needs read.
+// ParseScopes parses a list such as "read,submit". Every token needs read, but for one whose
+// only scope is metrics.
 func ParseScopes(list string) (Scopes, error) {
 	var all Scopes
 	for _, word := range strings.Split(list, ",") {
 		scope, err := ScopeOf(strings.TrimSpace(word))
 		if err != nil {
-			return 0, errors.New("scope: must be a list of read, submit and raw")
+			return 0, errors.New("scope: must be a list of read, submit and raw\nor metrics, for a program that reads /metrics alone")
 		}
 		all |= scope
 	}
-	if all&Read == 0 {
+	if all&Read == 0 && all != Metrics {
 		return 0, errors.New("scope: read must be one of them")
 	}
 	return all, nil
@@ -289,7 +292,7 @@ func ScopeOf(name string) (Scopes, error) {
 			return s.scope, nil
 		}
 	}
-	return 0, errors.New("scope: must be read, submit or raw")
+	return 0, errors.New("scope: must be read, submit, raw or metrics")
 }
 
 // Names returns the names of the scopes in s, read first.

@@ -46,6 +46,10 @@ type Config struct {
 	// Listening is called once requests from any connection reach the service.
 	// It may be nil.
 	Listening func()
+
+	// Answered, if set, is called for each request: its endpoint, the code of its error, 0 if
+	// there is none, and how long it took.
+	Answered func(endpoint string, code int, took time.Duration)
 }
 
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
@@ -191,7 +195,11 @@ func (s *service) respond(j job, a Answer) {
 			failure = "500:the answer was not sent"
 		}
 	}
-	j.to.count(time.Since(j.begun), failure)
+	took := time.Since(j.begun)
+	j.to.count(took, failure)
+	if s.Answered != nil {
+		s.Answered(j.to.Name, a.Code, took)
+	}
 }
 
 // semver returns a version in the form that a service needs.

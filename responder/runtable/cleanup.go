@@ -105,6 +105,9 @@ func (r *Table) exit(
 		}
 		return newEntry(runs.Exited, runs.Encode(runs.Exit{Reason: reason}))
 	})
+	if ended && err == nil && reason == runs.ReasonLost {
+		r.orphans.Add(1)
+	}
 	return ended && err == nil, err
 }
 

@@ -21,9 +21,10 @@ type index struct {
 	queued        map[string]*entry
 	ended         []*entry // by end, except for the last few; includes removed ones
 	unsorted      bool
-	rebuilding    bool // the run bucket was recreated: some entries are stale
-	watching      bool // the initial values were read: changes are new
-	gone          int  // entries of ended that are no longer in rows
+	rebuilding    bool               // the run bucket was recreated: some entries are stale
+	watching      bool               // the initial values were read: changes are new
+	gone          int                // entries of ended that are no longer in rows
+	finals        map[runs.State]int // number of the others by state
 	seq           uint64
 	at            time.Time // when the last change arrived
 	news          map[string]map[chan struct{}]bool
@@ -45,8 +46,8 @@ type entry struct {
 func newIndex() *index {
 	return &index{
 		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
-		queued: map[string]*entry{},
-		news:   map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
+		queued: map[string]*entry{}, finals: map[runs.State]int{},
+		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
 
@@ -131,6 +132,7 @@ func (t *index) show(e *entry) {
 			t.unsorted = true
 		}
 		t.ended = append(t.ended, e)
+		t.finals[e.State]++
 	case e.State == runs.StateQueued:
 		t.queued[e.ID] = e
 	default:
@@ -163,6 +165,7 @@ func (t *index) drop(e *entry) {
 		return
 	}
 	e.gone = true
+	t.finals[e.State]--
 	if t.gone++; t.gone > 1000 && t.gone > len(t.ended)/2 {
 		t.ended = slices.DeleteFunc(t.ended, func(e *entry) bool { return e.gone })
 		t.gone = 0

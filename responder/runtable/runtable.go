@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -76,6 +77,7 @@ type Table struct {
 	index   *index
 	workers *workers
 	seen    *seen
+	orphans atomic.Uint64
 }
 
 // New returns a table. It reads nothing before Run.

@@ -52,9 +52,11 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
 	left := p.cfg.GiveUp - time.Since(n.At)
 	if left <= 0 {
+		p.cfg.Attempted(GivenUp, -1)
 		return giveUp(log, "it is too old")
 	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
+		p.cfg.Attempted(GivenUp, -1)
 		return giveUp(log, "the current settings do not allow its URL")
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
@@ -63,7 +65,11 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	}
 	began := time.Now()
 	got := p.sender.send(ctx, r, of.Type, n.Body)
-	p.hosts.leave(host, time.Since(began), got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
+	took := time.Since(began)
+	p.hosts.leave(host, took, got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
+	if ctx.Err() == nil || got.status != 0 {
+		p.cfg.Attempted(got.is(), took)
+	}
 	switch {
 	case got.err != nil:
 		log.Error("a notification cannot be sent", zap.Error(got.err))
@@ -130,6 +136,17 @@ type outcome struct {
 	why    string        // if there is no answer: a short reason
 	after  time.Duration // delay that the receiver asked for; 0: none
 	err    error         // the request can never be sent
+}
+
+// is returns what a metric calls it.
+func (o outcome) is() Outcome {
+	switch {
+	case o.err == nil && o.status/100 == 2:
+		return Delivered
+	case o.err == nil && o.again():
+		return Failed
+	}
+	return GivenUp
 }
 
 // again reports whether another attempt may succeed.

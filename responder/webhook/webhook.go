@@ -97,7 +97,20 @@ type Config struct {
 	Private bool          // also call receivers on private networks, and ones without TLS
 	GiveUp  time.Duration // a notification this old is given up; at most MaxGiveUp, default 24 h
 	Log     *zap.Logger   // default: none
+
+	// Attempted, if set, is called after each attempt to deliver a notification.
+	Attempted func(Outcome, time.Duration)
 }
+
+// Outcome is the outcome of an attempt to deliver a notification.
+type Outcome string
+
+// The outcomes.
+const (
+	Delivered Outcome = "delivered"
+	Failed    Outcome = "failed" // it will be tried again
+	GivenUp   Outcome = "given_up"
+)
 
 // Pusher creates and delivers notifications.
 type Pusher struct {
@@ -109,6 +122,9 @@ type Pusher struct {
 
 // New returns a pusher. It is idle until Run.
 func New(cfg Config) *Pusher {
+	if cfg.Attempted == nil {
+		cfg.Attempted = func(Outcome, time.Duration) {}
+	}
 	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
 	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
 }

@@ -1,41 +1,99 @@
+import { signal } from '@preact/signals';
 import { Component, type ComponentChildren } from 'preact';
-import { api, session, ApiError } from './lib/api';
-import { navigate, params, route } from './lib/router';
+import { api, ApiError, session } from './lib/api';
+import { useKeys } from './lib/keys';
+import { navigate, route } from './lib/router';
+import { setTheme, theme } from './lib/theme';
+import { usePageTitle } from './lib/title';
+import { Overview } from './overview';
+import { Submit, submitting } from './overview/submit';
+import { Header } from './ui/header';
+import { Help, helping } from './ui/help';
 import { lazy } from './ui/lazy';
+import { SignIn } from './ui/signin';
+import { Toasts } from './ui/toast';
+import { allowed } from './lib/api';
 
-const Waiting = () => <main class="page" aria-busy="true" />;
-const Failed = () => (
-  <main class="empty page">
-    <p>This part of the page could not be loaded.</p>
-    <p><button class="button" onClick={() => location.reload()}>Reload</button></p>
-  </main>
-);
+const Waiting = () => <main class="page" aria-busy="true" aria-label="Loading" />;
+const Failed = () => <Problem title="This part of the page could not be loaded" detail="linesman does not answer, or was updated." action="Reload" onAction={() => location.reload()} />;
 
 const RunPage = lazy<{ id: string }>(() => import('./run').then((m) => m.RunPage), Waiting, Failed);
 const SideBySide = lazy<{ left: string; right: string }>(() => import('./run').then((m) => m.SideBySide), Waiting, Failed);
 
+const unreachable = signal<ApiError | undefined>(undefined);
+
+/** Asks who is signed in; again every few seconds until there is an answer. */
+export async function loadSession(): Promise<void> {
+  try {
+    session.value = await api.session();
+    unreachable.value = undefined;
+  } catch (e) {
+    const error = e instanceof ApiError ? e : new ApiError(-1, 'UNKNOWN', String(e));
+    if (error.status === 401) session.value = null;
+    else {
+      unreachable.value = error;
+      setTimeout(() => void loadSession(), 3000);
+    }
+  }
+}
+
 export function App() {
-  return <Boundary><Page /></Boundary>;
+  if (session.value === null) return <SignIn />;
+  if (session.value === undefined) {
+    const e = unreachable.value;
+    return e ? <Problem title={e.status === 0 ? 'linesman does not answer' : 'linesman cannot answer'} detail={`${e.status > 0 ? e.message + '. ' : ''}This page tries again every three seconds.`} /> : null;
+  }
+  return (
+    <>
+      <Header />
+      <Boundary><Page /></Boundary>
+      <Submit />
+      <Help />
+      <Toasts />
+    </>
+  );
 }
 
 function Page() {
+  useKeys('Everywhere', [
+    { keys: ['?'], text: 'These shortcuts', run: () => void (helping.value = true) },
+    { keys: ['g o'], text: 'Go to the overview', run: () => navigate('/') },
+    { keys: ['n'], text: 'New task', run: () => (allowed('submit') ? void (submitting.value = true) : false) },
+    { keys: ['Shift+T'], text: 'Change the theme', run: () => setTheme(theme.value === 'system' ? 'light' : theme.value === 'light' ? 'dark' : 'system') },
+  ]);
   const at = route.value;
   switch (at.name) {
-    case 'overview': return <main class="page">Overview {params.value.get('q')}</main>;
+    case 'overview': return <Overview />;
     case 'run': return <RunPage id={at.id} key={at.id} />;
     case 'with': return <SideBySide left={at.left} right={at.right} key={`${at.left} ${at.right}`} />;
-    case 'unknown': return <main class="page">No such page. <button onClick={() => navigate('/')}>Overview</button></main>;
+    case 'unknown': return <Unknown />;
   }
+}
+
+function Unknown() {
+  usePageTitle('No such page');
+  return <Problem title="There is no such page" detail="The address may be incomplete." action="Overview" onAction={() => navigate('/')} />;
+}
+
+/** A whole page that tells one problem. */
+export function Problem({ title, detail, action, onAction }: { title: string; detail: string; action?: string; onAction?: () => void }) {
+  return (
+    <main class="empty page">
+      <h1>{title}</h1>
+      <p>{detail}</p>
+      {action && <p><button class="button" onClick={onAction}>{action}</button></p>}
+    </main>
+  );
 }
 
 class Boundary extends Component<{ children: ComponentChildren }, { error?: Error }> {
   override state: { error?: Error } = {};
   static override getDerivedStateFromError(error: Error) {
+    console.error(error);
     return { error };
   }
   override render() {
-    return this.state.error ? <Failed /> : this.props.children;
+    if (!this.state.error) return this.props.children;
+    return <Problem title="This page has a fault" detail={this.state.error.message} action="Reload" onAction={() => location.reload()} />;
   }
 }
-
-api.session().then((s) => (session.value = s), (e: unknown) => (session.value = e instanceof ApiError && e.status === 401 ? null : undefined));

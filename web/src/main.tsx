@@ -1,12 +1,25 @@
 import '@preact/signals';
 import './styles/base.css';
+import './styles/shell.css';
+import './overview/overview.css';
 import { render } from 'preact';
-import { App } from './app';
+import { App, loadSession } from './app';
+import { startClock } from './lib/clock';
 import { startKeys } from './lib/keys';
 import { startRouter } from './lib/router';
 import { applyTheme } from './lib/theme';
+import { startTitle } from './lib/title';
+import { startNotifications } from './overview/notify';
+import { startSeen } from './overview/seen';
+import { startStore } from './overview/store';
 
 applyTheme();
 startRouter();
 startKeys();
+startClock();
+startTitle();
+startStore();
+startNotifications();
+startSeen();
+void loadSession();
 render(<App />, document.getElementById('app')!);

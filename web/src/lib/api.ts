@@ -10,6 +10,7 @@
 // The types are those of openapi.json; fields that are marked optional are absent if unknown.
 
 import { signal } from '@preact/signals';
+import { setServerTime } from './clock';
 
 export type State = 'queued' | 'working' | 'input-required' | 'completed' | 'failed' | 'cancelled' | 'timeout';
 export type Scope = 'read' | 'submit' | 'raw' | 'metrics';
@@ -158,6 +159,7 @@ export async function send(path: string, init: RequestInit = {}): Promise<Respon
     if (init.signal?.aborted) throw cause;
     throw new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
   }
+  setServerTime(answer.headers.get('Date'));
   if (answer.status < 400) return answer;
   const error = await problem(answer);
   if (error.status === 401 && path !== '/session') session.value = null;

@@ -13,6 +13,7 @@ import { useEffect, useRef } from 'preact/hooks';
 export interface Shortcut {
   keys: string[];
   text: string; // for the help; '' is not listed
+  shown?: string; // in place of the keys, in the help
   run: (event: KeyboardEvent) => void | boolean;
   typing?: boolean;
   dialog?: boolean;

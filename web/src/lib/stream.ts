@@ -19,6 +19,7 @@
 
 import { signal, type Signal } from '@preact/signals';
 import { ApiError, problem, session } from './api';
+import { setServerTime } from './clock';
 
 export type StreamState = 'connecting' | 'live' | 'stale' | 'disconnected' | 'ended' | 'failed';
 
@@ -29,7 +30,7 @@ export interface StreamOptions {
   onMessages: (batch: Message[]) => void;
   onReset?: () => void;
   lastEventId?: string;
-  hidden?: 'pause' | 'keep'; // keep
+  hidden?: 'pause' | 'keep' | (() => 'pause' | 'keep'); // keep
 }
 
 export interface Stream {
@@ -73,6 +74,7 @@ export function openStream(options: StreamOptions): Stream {
       const headers: Record<string, string> = { Accept: 'text/event-stream' };
       if (lastId) headers['Last-Event-ID'] = lastId;
       const answer = await fetch(options.url, { headers, credentials: 'same-origin', cache: 'no-store', redirect: 'error', signal: mine.signal });
+      setServerTime(answer.headers.get('Date'));
       if (answer.status === 204) return end('ended');
       if (!answer.ok) return refused(await problem(answer));
       if (!answer.body) throw new TypeError('no body');
@@ -151,7 +153,8 @@ export function openStream(options: StreamOptions): Stream {
   }
 
   function retry(): void {
-    if (closed || paused || state.value === 'live' || state.value === 'connecting') return;
+    if (closed || (!paused && (state.value === 'live' || state.value === 'connecting'))) return;
+    paused = false;
     abort?.abort();
     abort = undefined;
     void connect();
@@ -160,12 +163,10 @@ export function openStream(options: StreamOptions): Stream {
   function visibility(): void {
     clearTimeout(hiding);
     if (document.visibilityState === 'visible') {
-      const resumed = paused;
-      paused = false;
-      if (resumed) void connect();
-      else retry();
-    } else if (options.hidden === 'pause') {
+      retry();
+    } else if (options.hidden) {
       hiding = setTimeout(() => {
+        if ((typeof options.hidden === 'function' ? options.hidden() : options.hidden) === 'keep') return;
         paused = true;
         clearTimeout(timer);
         state.value = 'connecting';

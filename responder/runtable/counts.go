@@ -1,0 +1,57 @@
+package runtable
+
+import (
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Counts says how many runs the table has, and what it did to them.
+type Counts struct {
+	States  map[runs.State]int
+	Lost    int       // of the working ones: see [View]
+	Oldest  time.Time // when the oldest queued task was submitted; zero: none is queued
+	Orphans uint64    // runs that this process ended since it began, as their workers were gone
+}
+
+// Counts counts the runs. It is false until the table was read.
+func (r *Table) Counts() (c Counts, known bool) {
+	select {
+	case <-r.index.filled:
+	default:
+		return c, false
+	}
+	working, oldest := r.index.count(&c)
+	if oldest != 0 {
+		c.Oldest = time.UnixMilli(oldest)
+	}
+	now := time.Now()
+	for _, row := range working {
+		if row.State == runs.StateWorking && r.lost(row, now) {
+			c.Lost++
+		}
+	}
+	c.Orphans = r.orphans.Load()
+	return c, true
+}
+
+// count counts the runs by state. It returns the working ones, and when the oldest queued task was
+// submitted, in Unix milliseconds; 0: none is queued.
+func (t *index) count(c *Counts) (working []runs.Row, oldest int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.States = map[runs.State]int{runs.StateQueued: len(t.queued)}
+	for _, e := range t.working {
+		c.States[e.State]++
+		working = append(working, e.Row)
+	}
+	for state, n := range t.finals {
+		c.States[state] = n
+	}
+	for _, e := range t.queued {
+		if oldest == 0 || e.QueuedAt < oldest {
+			oldest = e.QueuedAt
+		}
+	}
+	return working, oldest
+}

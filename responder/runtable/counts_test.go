@@ -1,0 +1,60 @@
+package runtable
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// away are streams without a connection.
+type away struct{ Streams }
+
+func (away) Since() time.Time { return time.Time{} }
+
+// TestCountsAreThoseOfTheRows changes runs at random, also back, and compares the counts with the
+// rows.
+func TestCountsAreThoseOfTheRows(t *testing.T) {
+	t.Parallel()
+	table := New(Config{Streams: away{}})
+	if _, known := table.Counts(); known {
+		t.Error("the counts are known before the table is read")
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	states := []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired, runs.StateCompleted,
+		runs.StateFailed, runs.StateCancelled, runs.StateTimeout}
+	now := time.Now()
+	for i := range 5_000 {
+		row := runs.Row{
+			ID: fmt.Sprintf("T-local-%d", random.IntN(200)), State: states[random.IntN(len(states))],
+			QueuedAt: int64(1 + random.IntN(1000)), EndedAt: int64(random.IntN(1000)),
+		}
+		if random.IntN(4) == 0 {
+			row.Continues = fmt.Sprintf("T-local-%d", random.IntN(200))
+		}
+		table.index.change(runs.Change{
+			Row: row, Revision: uint64(i + 1), Removed: random.IntN(5) == 0, Last: i == 0,
+		}, now)
+		if i%500 == 0 {
+			table.index.expire(uint64(max(i-300, 0)))
+		}
+		have, known := table.Counts()
+		if !known {
+			t.Fatal("the table was read")
+		}
+		want, oldest := map[runs.State]int{}, int64(0)
+		for _, e := range table.index.rows {
+			want[e.State]++
+			if e.State == runs.StateQueued && (oldest == 0 || e.QueuedAt < oldest) {
+				oldest = e.QueuedAt
+			}
+		}
+		maps.DeleteFunc(have.States, func(_ runs.State, n int) bool { return n == 0 })
+		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != oldest {
+			t.Fatalf("after change %d: %v, oldest %v; want %v, %v", i, have.States, have.Oldest, want, oldest)
+		}
+	}
+}

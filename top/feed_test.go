@@ -1,0 +1,226 @@
+package top
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// server answers as a responder does, from memory, and counts the bytes of its answers.
+type server struct {
+	runs     map[string]*api.Run
+	requests int
+	bytes    int
+	err      error
+	seen     []string
+}
+
+func newServer(n int) *server {
+	s := &server{runs: map[string]*api.Run{}}
+	for i := range n {
+		s.put(oneRun(fmt.Sprintf("T-local-%015d", i), runs.StateCompleted, func(r *api.Run) {
+			r.QueuedAt, r.StartedAt, r.EndedAt = at(-100_000+i), at(-100_000+i), at(-100_000+i+3)
+			r.Model, r.Reason, r.Labels = "gpt-5-codex", "", map[string]string{"ticket": strconv.Itoa(i)}
+		}))
+	}
+	return s
+}
+
+func (s *server) put(run *api.Run) { s.runs[run.ID] = run }
+
+func answered[T any](s *server, a T) (T, error) {
+	b, err := json.Marshal(a)
+	s.requests, s.bytes = s.requests+1, s.bytes+len(b)
+	return a, cmp.Or(s.err, err)
+}
+
+func (s *server) sorted(by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+	for _, run := range s.runs {
+		if is(run) {
+			all = append(all, run)
+		}
+	}
+	slices.SortFunc(all, func(a, b *api.Run) int { return cmp.Or(cmp.Compare(by(b), by(a)), cmp.Compare(b.ID, a.ID)) })
+	return all
+}
+
+const openOfOverview = 400 // runs that fit into a list of it
+
+func (s *server) Overview(_ context.Context, q api.OverviewRequest) (*api.Overview, error) {
+	local := func(r *api.Run, state bool) bool { return state && !isCloud(r) }
+	working := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateWorking) })
+	queued := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State == runs.StateQueued) })
+	ended := s.sorted(changedAt, func(r *api.Run) bool { return local(r, r.State.Final()) })
+	return answered(s, &api.Overview{
+		Counts:  api.Counts{Working: len(working), Queued: len(queued), Ended: len(ended)},
+		Working: working[:min(len(working), openOfOverview)], Queued: queued[:min(len(queued), openOfOverview)],
+		Ended: ended[:min(len(ended), q.Limit)],
+	})
+}
+
+func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
+	by := func(r *api.Run) api.Time { return cmp.Or(r.QueuedAt, r.StartedAt) }
+	if q.Order == api.ByChange {
+		by = changedAt
+	}
+	all := s.sorted(by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
+	from, _ := strconv.Atoi(q.Cursor)
+	page := api.RunPage{Runs: all[min(from, len(all)):min(from+q.Limit, len(all))]}
+	if from+q.Limit < len(all) {
+		page.Next = strconv.Itoa(from + q.Limit)
+	}
+	return answered(s, page)
+}
+
+func (s *server) Detail(context.Context, api.DetailRequest) (api.DetailPage, error) {
+	return answered(s, api.DetailPage{})
+}
+
+func (s *server) Events(context.Context, api.EventsRequest) (api.EventPage, error) {
+	return answered(s, api.EventPage{})
+}
+
+func (s *server) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error) {
+	return answered(s, api.Cancelled{Run: q.Run})
+}
+
+func (s *server) Seen(_ context.Context, run string) error {
+	s.seen = append(s.seen, run)
+	return nil
+}
+
+// follower is a feed with the table that its updates make.
+type follower struct {
+	*feed
+	table table
+	clock time.Time
+}
+
+func follow(s *server) *follower {
+	f := &follower{table: table{all: map[string]*api.Run{}}, clock: time.UnixMilli(noon)}
+	f.feed = newFeed(s, func() time.Time { return f.clock })
+	return f
+}
+
+// look looks so many times, a second apart.
+func (f *follower) look(n int) (u update) {
+	for range n {
+		f.clock = f.clock.Add(time.Second)
+		u = f.next(context.Background())
+		f.table.apply(u)
+	}
+	return u
+}
+
+// check compares the table with the server.
+func (f *follower) check(t *testing.T, s *server, when string) {
+	t.Helper()
+	if len(f.table.all) != len(s.runs) {
+		t.Errorf("%s: %d runs, want %d", when, len(f.table.all), len(s.runs))
+	}
+	for id, run := range s.runs {
+		if f.table.all[id] != run {
+			t.Errorf("%s: run %s is not as the server has it", when, id)
+			return
+		}
+	}
+}
+
+// All runs are loaded once; then a look costs one small request, whatever the number of runs.
+func TestLooksAtManyRunsAreCheap(t *testing.T) {
+	const n = 10_000
+	s := newServer(n)
+	f := follow(s)
+	for u := f.look(1); u.loading; u = f.look(1) {
+	}
+	f.check(t, s, "loaded")
+	t.Logf("loaded %d runs: %d requests, %d bytes", n, s.requests, s.bytes)
+	s.requests, s.bytes = 0, 0
+	const seconds = 60
+	f.look(seconds)
+	t.Logf("idle for %d looks: %d requests, %d bytes each", seconds, s.requests, s.bytes/seconds)
+	if s.requests > seconds+seconds/newestEvery || s.bytes/seconds > 12_000 {
+		t.Errorf("%d requests and %d bytes for %d looks", s.requests, s.bytes, seconds)
+	}
+	f.check(t, s, "idle")
+}
+
+func TestChangesArrive(t *testing.T) {
+	s := newServer(250)
+	f := follow(s)
+	f.look(3)
+	f.check(t, s, "loaded")
+	working := oneRun("T-local-new000000000001", runs.StateWorking, func(r *api.Run) { r.StartedAt = at(1) })
+	s.put(working)
+	f.look(1)
+	f.check(t, s, "a run began")
+	for i := range 300 { // more than an overview lists
+		s.put(oneRun(fmt.Sprintf("T-local-burst%010d", i), runs.StateFailed, func(r *api.Run) { r.EndedAt = at(2 + i) }))
+	}
+	s.put(oneRun(working.ID, runs.StateCompleted, func(r *api.Run) { r.StartedAt, r.EndedAt = at(1), at(1) }))
+	f.look(1)
+	f.check(t, s, "many ended at once")
+	s.put(oneRun("T-cloud-1", runs.StateWorking, func(r *api.Run) { r.StartedAt = at(400) }))
+	f.look(newestEvery)
+	f.check(t, s, "a run of the cloud began")
+	delete(s.runs, "T-local-burst0000000007")
+	f.look(patience + int(reloadAfter/time.Second) + 3)
+	f.check(t, s, "one was removed")
+}
+
+// More open runs than an overview lists are known, too.
+func TestManyOpenRunsAreKnown(t *testing.T) {
+	s := newServer(10)
+	for i := range openOfOverview + 250 {
+		s.put(oneRun(fmt.Sprintf("T-local-work%011d", i), runs.StateWorking, nil))
+	}
+	f := follow(s)
+	f.look(5)
+	f.check(t, s, "loaded")
+	for id, run := range s.runs {
+		if run.State == runs.StateWorking {
+			s.put(oneRun(id, runs.StateWorking, func(r *api.Run) { r.Tokens.Output = 7 }))
+		}
+	}
+	f.look(openEvery)
+	f.check(t, s, "all have news")
+}
+
+// Of more runs than are kept the newest are there, and memory stays bounded.
+func TestRunsAreBounded(t *testing.T) {
+	const most = 1000
+	s := newServer(most + 700)
+	f := follow(s)
+	f.most = most
+	var u update
+	for u = f.look(1); u.loading; u = f.look(1) {
+	}
+	if n := len(f.table.all); !u.full || n < most || n > most+pageSize || len(f.runs) != n {
+		t.Errorf("%d runs are kept, full: %v", n, u.full)
+	}
+	s.requests = 0
+	if f.look(20); s.requests > 25 {
+		t.Errorf("%d requests for 20 looks", s.requests)
+	}
+}
+
+func TestFailedLookIsRepeated(t *testing.T) {
+	s := newServer(5)
+	s.err = errors.New("away")
+	f := follow(s)
+	if u := f.look(1); u.err == nil {
+		t.Error("no error")
+	}
+	s.err = nil
+	f.look(1)
+	f.check(t, s, "back")
+}

@@ -1,0 +1,110 @@
+package top
+
+import (
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// group is what a run needs of its owner; the smaller, the sooner.
+type group int
+
+const (
+	needsYou group = iota // it waits for an answer
+	working
+	queued
+	unseen // it has ended, and its owner has not opened it
+	failed
+	lost
+	ended
+)
+
+// groups names the groups in filters and totals.
+var groups = [...]string{"needs-you", "working", "queued", "unseen", "failed", "lost", "ended"}
+
+// groupOf returns the group of a run.
+func groupOf(run *api.Run) group {
+	switch {
+	case run.State == runs.StateInputRequired, run.Doing != nil && run.Doing.Phase == runs.AwaitingInput:
+		return needsYou
+	case run.WorkerLost:
+		return lost
+	case run.State == runs.StateQueued:
+		return queued
+	case !run.State.Final():
+		return working
+	case run.Unseen:
+		return unseen
+	case run.Reason == string(runs.ReasonLost):
+		return lost
+	case run.State == runs.StateFailed, run.State == runs.StateTimeout:
+		return failed
+	}
+	return ended
+}
+
+// filter selects runs: those with all of its words. Its zero value selects all.
+type filter struct {
+	text string // as it was typed
+	all  []func(*api.Run) bool
+}
+
+// filterHelp explains filters in one line.
+const filterHelp = "words, state:running, agent:claude, label:ticket=42, dir:src"
+
+// parseFilter reads a filter. A word with a prefix of [filterHelp] selects by that property, any
+// other one by title, directory, id, agent, labels and activity. Capitals do not count.
+func parseFilter(text string) filter {
+	f := filter{text: strings.TrimSpace(text)}
+	for _, word := range strings.Fields(strings.ToLower(text)) {
+		f.all = append(f.all, condition(word))
+	}
+	return f
+}
+
+func condition(word string) func(*api.Run) bool {
+	key, value, _ := strings.Cut(word, ":")
+	has := func(s string) bool { return strings.Contains(strings.ToLower(s), value) }
+	switch key {
+	case "state":
+		if value == "running" { // as opposed to lost
+			return func(run *api.Run) bool { return groupOf(run) == working }
+		}
+		return func(run *api.Run) bool {
+			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix(groups[groupOf(run)], value) ||
+				strings.HasPrefix("ended", value) && run.State.Final()
+		}
+	case "agent":
+		return func(run *api.Run) bool { return has(run.Agent) }
+	case "dir":
+		return func(run *api.Run) bool { return has(run.WorkingDir) }
+	case "label":
+		return func(run *api.Run) bool {
+			for k, v := range run.Labels {
+				if strings.HasPrefix(strings.ToLower(k+"="+v), value) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	value = word
+	return func(run *api.Run) bool {
+		for k, v := range run.Labels {
+			if has(k + "=" + v) {
+				return true
+			}
+		}
+		return has(run.Title) || has(run.WorkingDir) || has(run.ID) || has(run.Agent) || has(run.Activity)
+	}
+}
+
+func (f filter) keeps(run *api.Run) bool {
+	for _, is := range f.all {
+		if !is(run) {
+			return false
+		}
+	}
+	return true
+}

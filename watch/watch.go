@@ -1,0 +1,411 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
+)
+
+// Runs is what a watcher asks linesman. A [*client.Client] answers it.
+type Runs interface {
+	List(ctx context.Context, q api.List) (api.RunPage, error)
+	Status(ctx context.Context, run string) (*api.Run, error)
+	Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error)
+	Follow(ctx context.Context, f client.Filter) iter.Seq2[client.Event, error]
+}
+
+// Config configures a [Watcher].
+type Config struct {
+	Runs   Runs
+	Rules  Rules
+	Sink   Sink
+	State  string        // path of the state file; "": none
+	GiveUp time.Duration // a notice this old is not delivered any more; default 24 h
+	Log    *zap.Logger   // default: none
+}
+
+// Watcher reports what its rules say.
+type Watcher struct {
+	cfg      Config
+	log      *zap.Logger
+	out      *outbox
+	activity Activity
+
+	mu  sync.Mutex
+	day *Day
+}
+
+// Times of a watcher.
+const (
+	maxPoll   = 5 * time.Second // between two looks at the open runs
+	minPoll   = 250 * time.Millisecond
+	pageSize  = 100 // runs
+	slots     = 4   // deliveries at a time
+	lastGrace = 5 * time.Second
+	rowLag    = time.Minute // in which the record of a run must follow its completion
+	clockSkew = time.Minute // between this machine and the server
+)
+
+// New returns a watcher. The error is about the state file. Close it after use.
+func New(cfg Config) (*Watcher, error) {
+	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.GiveUp, 24*time.Hour)
+	now := time.Now()
+	log := cfg.Log.Named("watch")
+	out, err := openOutbox(cfg.State, now, log)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watcher{cfg: cfg, log: log, out: out, activity: Activity{}}
+	w.day = NewDay(cfg.Rules.Budgets, now, nil)
+	if out.state.Day == w.day.Date() {
+		w.day = NewDay(cfg.Rules.Budgets, now, out.state.Before)
+	}
+	return w, nil
+}
+
+// Run watches with a new watcher until ctx ends, or looks once.
+func Run(ctx context.Context, cfg Config, once bool) error {
+	w, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	do := w.Run
+	if once {
+		do = w.Once
+	}
+	return errors.Join(do(ctx), w.Close())
+}
+
+// Close releases the state file.
+func (w *Watcher) Close() error { return w.out.close() }
+
+// Run watches until ctx ends; then it returns nil. It waits while linesman is
+// unreachable, and while the state file cannot be written. The error reports that linesman
+// denies the requests, or that the sink is a [Printer] that cannot print.
+func (w *Watcher) Run(outer context.Context) error {
+	group, ctx := errgroup.WithContext(outer)
+	group.Go(func() error { return w.deliver(ctx) })
+	group.Go(func() error {
+		if err := w.patiently(ctx, w.fill); err != nil {
+			return err
+		}
+		w.log.Info("watching", zap.Time("since", time.UnixMilli(w.out.state.At)))
+		group.Go(func() error { return w.follow(ctx) })
+		return w.poll(ctx)
+	})
+	err := group.Wait()
+	if outer.Err() != nil && errors.Is(err, outer.Err()) {
+		return nil
+	}
+	return err
+}
+
+// Once looks once, at the open runs and at the ends since the time in the state file, and
+// makes one attempt to deliver each notice. The error reports what was not delivered.
+func (w *Watcher) Once(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{
+		w.fill, w.look, func(ctx context.Context) error { return w.ends(ctx, false) },
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, n := range w.out.pending() {
+		if err := w.attempt(ctx, n); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// patiently calls do until it succeeds, and waits while linesman is unreachable.
+func (w *Watcher) patiently(ctx context.Context, do func(context.Context) error) error {
+	said := ""
+	for {
+		err := do(ctx)
+		switch {
+		case err == nil:
+			if said != "" {
+				w.log.Info("watching again")
+			}
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, client.ErrDenied), errors.Is(err, client.ErrRefused), !errors.As(err, new(*api.Error)):
+			return err
+		case said == "":
+			said = err.Error()
+			w.log.Warn("linesman does not answer, trying again", zap.String("why", said))
+		}
+		if err := sleep(ctx, w.interval()); err != nil {
+			return err
+		}
+	}
+}
+
+// interval returns the time between two looks at the open runs: a quarter of the shortest
+// time that the rules name, within bounds.
+func (w *Watcher) interval() time.Duration {
+	d := w.cfg.Rules.StalledAfter
+	for _, b := range w.cfg.Rules.Budgets {
+		if b.Unit == Time {
+			d = min(d, time.Duration(b.Limit))
+		}
+	}
+	return min(max(d/4, minPoll), maxPoll)
+}
+
+// fill adds the runs that have ended on this day to the day.
+func (w *Watcher) fill(ctx context.Context) error {
+	if !slices.ContainsFunc(w.cfg.Rules.Budgets, func(b Budget) bool { return b.Daily }) {
+		return nil
+	}
+	q := api.List{Order: api.ByChange, Since: api.Time(w.day.from.UnixMilli()), States: []runs.State{
+		runs.StateCompleted, runs.StateFailed, runs.StateCancelled, runs.StateTimeout,
+	}}
+	return w.each(ctx, q, func(run *api.Run) { w.endedToday(run, time.Now()) })
+}
+
+func (w *Watcher) endedToday(run *api.Run, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.day.Ended(run, now)
+}
+
+// each calls do with the runs of a list.
+func (w *Watcher) each(ctx context.Context, q api.List, do func(*api.Run)) error {
+	for q.Limit = pageSize; ; {
+		page, err := w.cfg.Runs.List(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, run := range page.Runs {
+			do(run)
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// poll looks at the open runs again and again.
+func (w *Watcher) poll(ctx context.Context) error {
+	for {
+		if err := w.patiently(ctx, w.look); err != nil {
+			return err
+		}
+		if err := sleep(ctx, w.interval()); err != nil {
+			return err
+		}
+	}
+}
+
+// look looks at the open runs and the day, and adds what is to be reported.
+func (w *Watcher) look(ctx context.Context) error {
+	var open []*api.Run
+	q := api.List{States: []runs.State{runs.StateWorking, runs.StateInputRequired}}
+	if err := w.each(ctx, q, func(run *api.Run) { open = append(open, run) }); err != nil {
+		return err
+	}
+	var all []Notice
+	now, known := time.Now(), map[string]bool{}
+	for _, run := range open {
+		known[run.ID] = true
+		all = append(all, w.cfg.Rules.Run(run, w.activity.Observe(run, now), now)...)
+	}
+	for run := range w.activity {
+		if !known[run] {
+			delete(w.activity, run)
+		}
+	}
+	w.mu.Lock()
+	today := w.day.Look(open, now)
+	date, before := w.day.Date(), w.day.Before()
+	w.mu.Unlock()
+	if w.cfg.Rules.on(OverBudget) {
+		all = append(all, today...)
+	}
+	if err := w.out.holding(ctx, all, date, before); err != nil {
+		return err
+	}
+	w.out.flush()
+	return nil
+}
+
+// follow reads ends as they come.
+func (w *Watcher) follow(ctx context.Context) error {
+	for {
+		err := w.patiently(ctx, func(ctx context.Context) error { return w.ends(ctx, true) })
+		if err == nil {
+			err = sleep(ctx, time.Second)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// ends reads completions from where the state file is. With follow it continues with new
+// ones.
+func (w *Watcher) ends(ctx context.Context, follow bool) error {
+	f, err := w.resume(ctx)
+	if err != nil {
+		return err
+	}
+	f.Follow = follow
+	for e, err := range w.cfg.Runs.Follow(ctx, f) {
+		if err == nil {
+			err = w.ended(ctx, e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume returns the filter of the completions that were not handled. If the last one that
+// was handled is no longer in the stream, which then is another one or has lost it, all that
+// were stored since that time count.
+func (w *Watcher) resume(ctx context.Context) (client.Filter, error) {
+	f := client.Filter{Kinds: []string{api.Completion}}
+	last, began := w.out.state.After, time.UnixMilli(w.out.state.At)
+	if last == 0 {
+		f.Since = began
+		return f, nil
+	}
+	f.After = last - 1
+	for e, err := range w.cfg.Runs.Follow(ctx, f) {
+		if err != nil {
+			return f, err
+		}
+		if e.Seq == last {
+			f.After = last
+			return f, nil
+		}
+		break
+	}
+	w.log.Warn("the last end that was handled is no longer in the stream: later ones are found by their time")
+	return client.Filter{Kinds: f.Kinds, Since: began.Add(-clockSkew)}, nil
+}
+
+// ended handles the completion of a run: it waits for the record, which follows it.
+func (w *Watcher) ended(ctx context.Context, e client.Event) error {
+	late := time.Now().Add(rowLag)
+	for {
+		run, err := w.cfg.Runs.Status(ctx, e.Run)
+		now := time.Now()
+		switch {
+		case api.Is(err, api.NotFound): // it was removed
+			return w.out.ended(ctx, e.Run, nil, e.Seq, now)
+		case err != nil:
+			return err
+		case run.State.Final():
+			w.endedToday(run, now)
+			return w.out.ended(ctx, run.ID, w.cfg.Rules.Run(run, now, now), e.Seq, now)
+		case run.State == runs.StateInputRequired, run.ContinuedBy != "": // another run ends it
+			return w.out.ended(ctx, "", nil, e.Seq, now)
+		case now.After(late):
+			w.log.Warn("a run has a completion, and has not ended: its end is not reported", zap.String("run", e.Run))
+			return w.out.ended(ctx, "", nil, e.Seq, now)
+		}
+		if err := sleep(ctx, minPoll); err != nil {
+			return err
+		}
+	}
+}
+
+// deliver delivers notices, several at a time, until ctx ends. Deliveries that have begun
+// may end.
+func (w *Watcher) deliver(ctx context.Context) error {
+	busy, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastGrace, cancel) })()
+	group, failed := errgroup.WithContext(ctx)
+	group.SetLimit(slots)
+	if isPrinter(w.cfg.Sink) {
+		group.SetLimit(1) // in their order
+	}
+	for failed.Err() == nil {
+		n, wait, ok := w.out.take(time.Now())
+		if ok {
+			group.Go(func() error {
+				if err := w.attempt(busy, n); err != nil && isPrinter(w.cfg.Sink) {
+					return err
+				}
+				return nil
+			})
+			continue
+		}
+		var next <-chan time.Time // nil: only a change
+		if wait > 0 {
+			next = time.After(wait)
+		}
+		select {
+		case <-failed.Done():
+		case <-w.out.changed:
+		case <-next:
+		}
+	}
+	return cmp.Or(group.Wait(), ctx.Err())
+}
+
+func isPrinter(s Sink) bool {
+	_, is := s.(Printer)
+	return is
+}
+
+// attempt makes one attempt to deliver a notice, after the run is cancelled if the rules
+// want that. The error says why it was not delivered.
+func (w *Watcher) attempt(ctx context.Context, n Notice) error {
+	log := w.log.With(zap.String("run", n.Run), zap.String("kind", string(n.Kind)))
+	err := w.cancel(ctx, n)
+	if err == nil {
+		err = w.cfg.Sink.Deliver(ctx, n)
+	}
+	if err == nil {
+		log.Debug("a notice was delivered")
+		w.out.done(n.ID)
+		return nil
+	}
+	var refusal *Refusal
+	errors.As(err, &refusal)
+	now := time.Now()
+	if refusal != nil && refusal.Final || now.Sub(at(n.Time)) > w.cfg.GiveUp {
+		log.Warn("a notice is given up", zap.String("why", err.Error()))
+		w.out.done(n.ID)
+		return err
+	}
+	log.Warn("a notice was not accepted, trying again", zap.String("why", err.Error()))
+	after := time.Duration(0)
+	if refusal != nil {
+		after = refusal.After
+	}
+	w.out.again(n.ID, now, after)
+	return err
+}
+
+// cancel cancels the run of a notice, if the rules want that.
+func (w *Watcher) cancel(ctx context.Context, n Notice) error {
+	if !n.Cancel {
+		return nil
+	}
+	_, err := w.cfg.Runs.Cancel(ctx, api.Cancel{Run: n.Run, Reason: "linesman watch: " + strings.TrimPrefix(n.ID, n.Run+"/")})
+	if api.Is(err, api.Ended) || api.Is(err, api.NotFound) {
+		return nil
+	}
+	return err
+}

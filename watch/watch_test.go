@@ -1,0 +1,562 @@
+package watch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
+)
+
+// linesman is what a watcher sees of one.
+type linesman struct {
+	mu        sync.Mutex
+	runs      map[string]*api.Run
+	events    []client.Event
+	err       error // of all requests
+	cancelled []string
+}
+
+func newLinesman() *linesman { return &linesman{runs: map[string]*api.Run{}} }
+
+// set stores the state of a run, with its end as an event.
+func (l *linesman) set(run *api.Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[run.ID] = run
+	if run.State.Final() {
+		l.events = append(l.events, client.Event{
+			Seq: uint64(len(l.events)+1) * 10, Time: time.Now(), Run: run.ID, Kind: api.Completion,
+		})
+	}
+}
+
+func (l *linesman) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+func (l *linesman) List(_ context.Context, q api.List) (api.RunPage, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var page api.RunPage
+	for _, run := range l.runs {
+		if slices.Contains(q.States, run.State) && run.ID > q.Cursor {
+			page.Runs = append(page.Runs, new(*run))
+		}
+	}
+	slices.SortFunc(page.Runs, func(a, b *api.Run) int {
+		if a.ID < b.ID {
+			return -1
+		}
+		return 1
+	})
+	if len(page.Runs) > 2 { // so that there are pages
+		page.Runs = page.Runs[:2]
+		page.Next = page.Runs[1].ID
+	}
+	return page, l.err
+}
+
+func (l *linesman) Status(_ context.Context, id string) (*api.Run, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	run := l.runs[id]
+	switch {
+	case l.err != nil:
+		return nil, l.err
+	case run == nil:
+		return nil, &api.Error{Code: api.NotFound}
+	}
+	return new(*run), nil
+}
+
+func (l *linesman) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancelled = append(l.cancelled, q.Run+" "+q.Reason)
+	return api.Cancelled{}, l.err
+}
+
+func (l *linesman) Follow(ctx context.Context, f client.Filter) iter.Seq2[client.Event, error] {
+	next := func(after uint64) (client.Event, bool, error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, e := range l.events {
+			if e.Seq > after && !e.Time.Before(f.Since) {
+				return e, true, l.err
+			}
+		}
+		return client.Event{}, false, l.err
+	}
+	return func(yield func(client.Event, error) bool) {
+		for ctx.Err() == nil {
+			e, ok, err := next(f.After)
+			switch {
+			case err != nil:
+				yield(client.Event{}, err)
+				return
+			case ok:
+				if f.After = e.Seq; !yield(e, nil) {
+					return
+				}
+			case !f.Follow:
+				return
+			default:
+				_ = sleep(ctx, 2*time.Second)
+			}
+		}
+	}
+}
+
+// inbox is a sink. It refuses what refuse, which may be nil, has an error for.
+type inbox struct {
+	mu     sync.Mutex
+	got    []string
+	times  []time.Time
+	refuse func(n Notice, times int) error
+	tries  map[string]int
+}
+
+func (b *inbox) Deliver(_ context.Context, n Notice) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tries == nil {
+		b.tries = map[string]int{}
+	}
+	b.tries[n.ID]++
+	if b.refuse != nil {
+		if err := b.refuse(n, b.tries[n.ID]); err != nil {
+			return err
+		}
+	}
+	b.got = append(b.got, n.Run+" "+string(n.Kind))
+	b.times = append(b.times, time.Now())
+	return nil
+}
+
+func (b *inbox) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.got)
+}
+
+// watching runs a watcher until stop is called.
+func watching(t *testing.T, cfg Config) (stop func() error) {
+	t.Helper()
+	w, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-ended, w.Close())
+	}
+}
+
+// pass lets time pass, and compares what was delivered in it.
+func pass(t *testing.T, b *inbox, d time.Duration, want ...string) {
+	t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.Sort(b.got) // notices about several runs have no order
+	if !slices.Equal(b.got, want) {
+		t.Errorf("after %v: got %q, want %q", d, b.got, want)
+	}
+	b.got = nil
+}
+
+// now is a run as of now.
+func nowRun(id string, change func(*api.Run)) *api.Run {
+	at := api.Time(time.Now().UnixMilli())
+	run := &api.Run{
+		ID: id, Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", StartedAt: at, ActiveAt: at,
+		Seq: uint64(at), Doing: &api.Doing{Phase: runs.Thinking, Since: at},
+	}
+	if change != nil {
+		change(run)
+	}
+	return run
+}
+
+// Only time passes: no event, and no change of a row.
+func TestStallIsNoticedAlthoughNothingHappens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		stop := watching(t, Config{Runs: l, Rules: all(), Sink: b})
+		l.set(nowRun("dead", nil))
+		l.set(nowRun("tool", func(r *api.Run) { r.Doing.Phase = runs.RunningTool }))
+		pass(t, b, 9*time.Minute)
+		pass(t, b, 2*time.Minute, "dead stalled")
+		pass(t, b, 24*time.Hour) // once, and a tool call may take as long as it wants
+		l.set(nowRun("tool", func(r *api.Run) { r.Doing.Phase, r.WorkerLost = runs.RunningTool, true }))
+		pass(t, b, 11*time.Minute, "tool lost", "tool stalled")
+		l.set(nowRun("dead", nil)) // it writes again, and is silent again
+		pass(t, b, 9*time.Minute)
+		pass(t, b, 2*time.Minute, "dead stalled")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestEndsAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		state := filepath.Join(t.TempDir(), "state")
+		l.set(nowRun("before", func(r *api.Run) { r.State = runs.StateCompleted }))
+		time.Sleep(time.Second)
+		cfg := Config{Runs: l, Rules: all(), Sink: b, State: state}
+		stop := watching(t, cfg)
+		pass(t, b, time.Minute)
+		l.set(nowRun("first", func(r *api.Run) { r.State = runs.StateCompleted }))
+		pass(t, b, time.Minute, "first completed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		l.set(nowRun("away", func(r *api.Run) { r.State = runs.StateFailed }))
+		stop = watching(t, cfg)
+		pass(t, b, time.Minute, "away failed")
+		l.fail(&api.Error{Code: api.Unavailable, Retryable: true, Err: client.ErrUnreachable})
+		time.Sleep(time.Hour)
+		l.set(nowRun("outage", func(r *api.Run) { r.State = runs.StateTimeout }))
+		l.fail(nil)
+		pass(t, b, time.Minute, "outage failed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		// The streams were made anew: sequences begin again.
+		l.events = nil
+		l.set(nowRun("other", func(r *api.Run) { r.State = runs.StateCompleted }))
+		stop = watching(t, cfg)
+		pass(t, b, time.Minute, "other completed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The record of a run follows its completion.
+func TestEndWaitsForTheRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		stop := watching(t, Config{Runs: l, Rules: all(), Sink: b})
+		time.Sleep(time.Second)
+		late := nowRun("late", func(r *api.Run) { r.State = runs.StateCompleted })
+		l.set(late)
+		for _, id := range []string{"gone", "continued"} {
+			l.set(nowRun(id, func(r *api.Run) { r.State = runs.StateCompleted }))
+		}
+		l.mu.Lock()
+		delete(l.runs, "gone")
+		l.runs["continued"] = nowRun("continued", func(r *api.Run) { r.ContinuedBy = "other" })
+		l.runs["late"] = nowRun("late", nil)
+		l.mu.Unlock()
+		pass(t, b, 10*time.Second)
+		l.mu.Lock()
+		l.runs["late"] = late
+		l.mu.Unlock()
+		l.set(nowRun("next", func(r *api.Run) { r.State = runs.StateCompleted }))
+		pass(t, b, 10*time.Second, "late completed", "next completed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeliveryIsRetriedAndGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLinesman()
+		b := &inbox{refuse: func(n Notice, times int) error {
+			switch {
+			case n.Run == "never":
+				return &Refusal{Why: "no"}
+			case n.Run == "final":
+				return &Refusal{Why: "no", Final: true}
+			case n.Run == "pause" && times == 1:
+				return &Refusal{Why: "later", After: time.Hour}
+			case n.Run == "again" && times < 5:
+				return &Refusal{Why: "not now"}
+			}
+			return nil
+		}}
+		log, logs := observer.New(zap.WarnLevel)
+		stop := watching(t, Config{Runs: l, Rules: all(), Sink: b, Log: zap.New(log)})
+		time.Sleep(time.Second)
+		for _, id := range []string{"never", "final", "pause", "again", "good"} {
+			l.set(nowRun(id, func(r *api.Run) { r.State, r.Title = runs.StateCompleted, "a secret title" }))
+		}
+		pass(t, b, time.Minute, "again completed", "good completed")
+		pass(t, b, time.Hour, "pause completed")
+		time.Sleep(25 * time.Hour)
+		b.mu.Lock()
+		tries := b.tries["never/completed"]
+		b.mu.Unlock()
+		time.Sleep(25 * time.Hour)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if tries < 100 || tries > 1000 || b.tries["never/completed"] != tries || b.tries["final/completed"] != 1 {
+			t.Errorf("%d attempts, then %v", tries, b.tries)
+		}
+		if n := logs.FilterMessage("a notice is given up").Len(); n != 2 {
+			t.Errorf("%d notices are given up", n)
+		}
+		for _, e := range logs.All() {
+			if text := fmt.Sprint(e.Message, e.ContextMap()); slices.Contains([]string{text}, "secret title") {
+				t.Errorf("the log has %s", text)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Nothing is accepted for an hour: the watcher waits with what comes, and loses nothing.
+func TestOutboxIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, down := newLinesman(), true
+		b := &inbox{refuse: func(Notice, int) error {
+			if down {
+				return &Refusal{Why: "no"}
+			}
+			return nil
+		}}
+		w, err := New(Config{Runs: l, Rules: all(), Sink: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		time.Sleep(time.Second)
+		const many = 3 * maxPending
+		for i := range many {
+			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.State = runs.StateCompleted }))
+		}
+		time.Sleep(time.Hour)
+		if n := len(w.out.pending()); n != maxPending {
+			t.Errorf("%d notices are pending, want %d", n, maxPending)
+		}
+		b.mu.Lock()
+		down = false
+		b.mu.Unlock()
+		time.Sleep(time.Hour)
+		got := b.all()
+		slices.Sort(got)
+		if n := len(slices.Compact(got)); n != many || len(b.all()) != many {
+			t.Errorf("%d notices, %d of them different, want %d", len(b.all()), n, many)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A kill at any moment is a restart with any state file that there was. Each notice is
+// delivered at least once, with the same id.
+func TestRestartWithAnyStateFileLosesNothing(t *testing.T) {
+	t.Parallel()
+	var files [][]byte
+	play := func(l *linesman, each func()) { // a story
+		for _, step := range []func(){
+			func() { l.set(nowRun("stalls", nil)) },
+			func() { l.set(nowRun("ends", func(r *api.Run) { r.State = runs.StateCompleted })) },
+			func() { time.Sleep(11 * time.Minute) },
+			func() { l.set(nowRun("fails", func(r *api.Run) { r.State = runs.StateFailed })) },
+			func() {
+				l.set(nowRun("stalls", func(r *api.Run) {
+					r.StartedAt, r.Tokens, r.State = l.runs["stalls"].StartedAt, &api.Tokens{Input: 100}, runs.StateCompleted
+				}))
+			},
+		} {
+			step()
+			time.Sleep(time.Minute)
+			each()
+		}
+	}
+	want := []string{
+		"ends completed", "fails failed", "stalls budget", "stalls completed", "stalls stalled",
+	}
+	rules := all()
+	rules.Budgets = budgets(t, "tokens=100/run")
+	run := func(kill int) (got []string) {
+		synctest.Test(t, func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "state")
+			l, b := newLinesman(), &inbox{}
+			begin := func() *Watcher {
+				w, err := New(Config{Runs: l, Rules: rules, Sink: b, State: state})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return w
+			}
+			w := begin()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+			keep := func() {
+				if body, err := os.ReadFile(state); err == nil && kill < 0 {
+					files = append(files, body)
+				}
+			}
+			b.refuse = func(Notice, int) error { keep(); return nil }
+			time.Sleep(time.Second)
+			play(l, keep)
+			cancel()
+			if err := errors.Join(<-ended, w.Close()); err != nil {
+				t.Error(err)
+			}
+			got = b.all()
+			if kill < 0 {
+				return
+			}
+			if err := os.WriteFile(state, files[kill], 0o600); err != nil {
+				t.Fatal(err)
+			}
+			b.got = nil
+			w = begin()
+			ctx, cancel = context.WithCancel(t.Context())
+			go func() { ended <- w.Run(ctx) }()
+			time.Sleep(time.Minute)
+			cancel()
+			if err := errors.Join(<-ended, w.Close()); err != nil {
+				t.Error(err)
+			}
+			got = b.all()
+		})
+		return got
+	}
+	got := run(-1)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	for i := range files {
+		var s state
+		if err := json.Unmarshal(files[i], &s); err != nil {
+			t.Fatal(err)
+		}
+		again := run(i)
+		for _, n := range []string{"ends completed", "fails failed", "stalls completed"} {
+			end := slices.Index([]string{"ends completed", "fails failed", "stalls completed"}, n)
+			handled := s.After >= uint64(end+1)*10 && !slices.ContainsFunc(s.Pending, func(p Notice) bool {
+				return p.Run+" "+string(p.Kind) == n
+			})
+			if slices.Contains(again, n) == handled {
+				t.Errorf("state %s: %q, want %s: %v", files[i], again, n, !handled)
+			}
+		}
+	}
+	if len(files) < 10 {
+		t.Errorf("only %d state files", len(files))
+	}
+}
+
+func TestBudgetCancelsItsRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		rules := all()
+		rules.Budgets, rules.CancelOn = budgets(t, "time=5m/run", "time=1s/day"), []Kind{OverBudget}
+		stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
+		l.set(nowRun("long", nil))
+		pass(t, b, time.Minute, " budget")
+		pass(t, b, 5*time.Minute, "long budget")
+		if want := []string{"long linesman watch: budget/time=5m0s/run"}; !slices.Equal(l.cancelled, want) {
+			t.Errorf("cancelled %q, want %q", l.cancelled, want)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDeniedRequestsEndTheWatcher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLinesman()
+		l.fail(&api.Error{Code: api.Unavailable, Err: client.ErrDenied})
+		w, err := New(Config{Runs: l, Rules: all(), Sink: &inbox{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Run(t.Context()); !errors.Is(err, client.ErrDenied) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestOnceDeliversAndReportsFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		cfg := Config{Runs: l, Rules: all(), Sink: b, State: filepath.Join(t.TempDir(), "state")}
+		if err := Run(t.Context(), cfg, true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		l.set(nowRun("a", func(r *api.Run) { r.State = runs.StateCompleted }))
+		b.refuse = func(Notice, int) error { return &Refusal{Why: "no"} }
+		if err := Run(t.Context(), cfg, true); err == nil || err.Error() != "no" {
+			t.Errorf("got %v", err)
+		}
+		b.refuse = nil
+		for range 2 {
+			if err := Run(t.Context(), cfg, true); err != nil {
+				t.Error(err)
+			}
+		}
+		pass(t, b, 0, "a completed")
+	})
+}
+
+func TestStateFileBelongsToOneWatcher(t *testing.T) {
+	t.Parallel()
+	state := filepath.Join(t.TempDir(), "state")
+	cfg := Config{Runs: newLinesman(), Rules: all(), Sink: &inbox{}, State: state}
+	w, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg); err == nil {
+		t.Error("two watchers use one state file")
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, body := range []string{"", "{", `{"format":2}`} {
+		if err := os.WriteFile(state, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(cfg); err == nil {
+			t.Errorf("a state file %q is read", body)
+		}
+	}
+}

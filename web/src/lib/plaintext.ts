@@ -1,0 +1,27 @@
+// Text of agents as it can be shown safely: what it does to a terminal or to the order of
+// characters is removed or made visible. Pure.
+//
+//   plainText('\x1b[31mred')    'red'
+//   plainText('a\u202eb')       'a‹U+202E›b'
+
+// Escape sequences of terminals: CSI, OSC and the like with their end, and other escapes.
+// eslint-disable-next-line no-control-regex
+const escapes = /(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,16}[@-~]|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]{0,4096}(?:\x07|\x1b\\|\x9c)|\x1b[ -/]{0,8}[0-~]/g;
+// Control characters but tab and line feed, embeddings, overrides and isolates of text direction, marks of
+// direction, invisible separators, tags, and halves of surrogate pairs.
+const odd = /\r\n|[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu;
+const suspicious = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]/;
+
+export function plainText(text: string): string {
+  if (!suspicious.test(text)) return text;
+  return text.replace(escapes, '').replace(odd, visible);
+}
+
+function visible(c: string): string {
+  if (c === '\r\n' || c === '\r' || c === '\u2028' || c === '\u2029') return '\n';
+  const code = c.codePointAt(0)!;
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return '\u2421';
+  if (code === 0xfeff || code === 0x200b) return '';
+  return `‹U+${code.toString(16).toUpperCase().padStart(4, '0')}›`;
+}

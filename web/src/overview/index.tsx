@@ -1,0 +1,143 @@
+import { computed, signal, useComputed } from '@preact/signals';
+import { useRef } from 'preact/hooks';
+import { useKeys } from '../lib/keys';
+import { serverNow } from '../lib/clock';
+import { navigate, params, runPath, setParams, withPath } from '../lib/router';
+import { usePageTitle } from '../lib/title';
+import { SearchIcon } from '../ui/icons';
+import { clearToast, toast } from '../ui/toast';
+import { Problem } from '../app';
+import { Empty, Loading, NothingFound } from './empty';
+import { List, type ListHandle } from './list';
+import { markSeen } from './seen';
+import { filters, select, sorts, type Filter, type Selection, type Sort } from './select';
+import { changed, runs, stream, synced } from './store';
+
+const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
+const sortNames: Record<Sort, string> = {
+  need: 'By need', started: 'Newest', active: 'Last active', elapsed: 'Longest', tokens: 'Tokens', state: 'State', title: 'Title', directory: 'Directory', agent: 'Agent',
+};
+
+const selection = computed<Selection>(() => {
+  const p = params.value;
+  const show = p.get('show') as Filter;
+  const by = (p.get('sort') ?? 'need').replace(/^-/, '') as Sort;
+  return {
+    filter: filters.includes(show) ? show : 'all', search: p.get('q') ?? '',
+    sort: sorts.includes(by) ? by : 'need', reverse: (p.get('sort') ?? '').startsWith('-'),
+  };
+});
+
+const view = computed(() => {
+  void changed.value;
+  return select(runs.values(), selection.value, serverNow());
+});
+
+/** The run that the keyboard is at; "" none. It is kept while another page is open. */
+const at = signal('');
+/** The first of two runs to compare. */
+const marked = signal('');
+
+export function Overview() {
+  usePageTitle('');
+  const list = useRef<ListHandle>(null);
+  const search = useRef<HTMLInputElement>(null);
+  const problem = useComputed(() => (stream.value?.state.value === 'failed' ? stream.value.error.value : undefined));
+  const { filter, search: words, sort, reverse } = selection.value;
+  const { counts, total, shown } = view.value;
+
+  const compare = (id: string): boolean | void => {
+    if (!id) return false;
+    if (!marked.value || marked.value === id) {
+      marked.value = marked.value === id ? '' : id;
+      if (marked.value) toast('Press x on another run to see both side by side, Esc to stop.', { sticky: true });
+      else clearToast();
+      return;
+    }
+    const first = marked.value;
+    marked.value = '';
+    clearToast();
+    navigate(withPath(first, id));
+  };
+
+  const move = (by: number) => () => list.current?.move(by);
+  useKeys('Overview', [
+    { keys: ['j', 'ArrowDown'], text: 'Next run', run: move(1) },
+    { keys: ['k', 'ArrowUp'], text: 'Previous run', run: move(-1) },
+    { keys: ['PageDown'], text: '', run: () => list.current?.page(1) },
+    { keys: ['PageUp'], text: '', run: () => list.current?.page(-1) },
+    { keys: ['g g', 'Home'], text: 'First run', run: move(-Infinity) },
+    { keys: ['Shift+G', 'End'], text: 'Last run', run: move(Infinity) },
+    { keys: ['Enter', 'o'], text: 'Open the run', run: () => (at.value ? navigate(runPath(at.value)) : false) },
+    { keys: ['e'], text: 'Mark the run as seen', run: () => (runs.get(at.value)?.unseen ? void markSeen([at.value]) : false) },
+    { keys: ['x'], text: 'Compare with another run', run: () => compare(at.value) },
+    { keys: ['/'], text: 'Search', run: () => search.current?.select() },
+    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, running, …', run: (e) => show(filters[Number(e.key) - 1]!) },
+    {
+      keys: ['Escape'], text: 'Leave the search, or clear it', typing: true, run: () => {
+        if (document.activeElement === search.current) return search.current?.blur();
+        if (marked.value) return void compare(marked.value);
+        if (words || filter !== 'all') return setParams({ q: undefined, show: undefined });
+        return false;
+      },
+    },
+    { keys: ['ArrowDown'], text: '', typing: true, run: () => (document.activeElement === search.current ? list.current?.move(1) : false) },
+  ]);
+
+  const show = (f: Filter): void => {
+    setParams({ show: f === 'all' ? undefined : f });
+    list.current?.top();
+  };
+  const sortBy = (s: Sort): void => {
+    const turn = s === sort && s !== 'need' && !reverse;
+    setParams({ sort: s === 'need' && !turn ? undefined : (turn ? '-' : '') + s });
+    list.current?.top();
+  };
+  const unseen = (): void => {
+    const ids = [...runs.values()].filter((run) => run.unseen).map((run) => run.run);
+    void markSeen(ids).then((failed) => toast(failed ? `${failed} runs could not be marked` : 'All are marked as seen', { tone: failed ? 'bad' : 'ok' }));
+  };
+
+  if (problem.value) {
+    const e = problem.value;
+    return <Problem title={e.status === 403 ? 'This token may not read runs' : 'The runs cannot be read'} detail={e.message} action="Try again" onAction={() => location.reload()} />;
+  }
+
+  return (
+    <main class="overview" aria-label="Runs">
+      <div class="toolbar">
+        <nav class="tabs" aria-label="Show">
+          {filters.map((f) => (
+            <a key={f} href={f === 'all' ? '/' : `/?show=${f}`} aria-current={f === filter ? 'true' : undefined} data-tone={tones[f]} data-any={counts[f] > 0} onClick={(e) => {
+              if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+              e.preventDefault();
+              show(f);
+            }}>
+              {names[f]} <span class="num">{synced.value ? counts[f] : ''}</span>
+            </a>
+          ))}
+        </nav>
+        <div class="search">
+          <SearchIcon />
+          <input
+            ref={search} type="search" placeholder="Search" aria-label="Search runs" value={words} autocomplete="off" spellcheck={false}
+            title="Words, or agent: dir: label: state: worker: model: thread: before one"
+            onInput={(e) => setParams({ q: e.currentTarget.value || undefined })}
+          />
+          <kbd aria-hidden="true">/</kbd>
+        </div>
+        <label class="sort">
+          <span class="visually-hidden">Sort</span>
+          <select value={sort} onChange={(e) => sortBy(e.currentTarget.value as Sort)}>
+            {sorts.map((s) => <option key={s} value={s}>{sortNames[s]}</option>)}
+          </select>
+        </label>
+      </div>
+      {!synced.value ? <Loading /> : total === 0 ? <Empty /> : shown === 0
+        ? <NothingFound filter={filter} search={words} onClear={() => setParams({ q: undefined, show: undefined })} />
+        : <List handle={list} view={view.value} at={at} marked={marked} sort={sort} reverse={reverse} onSort={sortBy} onMarkAll={unseen} onLabel={(l) => setParams({ q: `${words} label:${/\s/.test(l) ? `"${l}"` : l}`.trim() })} />}
+    </main>
+  );
+}
+
+const tones: Partial<Record<Filter, string>> = { needs: 'needs', running: 'busy', new: 'ok', failed: 'bad', lost: 'lost' };

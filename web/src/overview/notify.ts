@@ -1,0 +1,94 @@
+// What a person is told of while they do something else: the badge of the tab, and notifications of the system,
+// which the user switches on. Runs that end together make one notification.
+
+import { effect, signal } from '@preact/signals';
+import type { Run } from '../lib/api';
+import { agentName, ended, lost, plural, shortPath, stateName } from '../lib/format';
+import { navigate, runPath } from '../lib/router';
+import { recall, remember } from '../lib/theme';
+import { badge } from '../lib/title';
+import { changed, leader, runs, updates } from './store';
+
+const key = 'linesman.notify';
+
+/** off | on | denied: by the browser; unsupported: no such thing, or a page that came without TLS from elsewhere. */
+export type Notifying = 'off' | 'on' | 'denied' | 'unsupported';
+
+function current(): Notifying {
+  if (typeof Notification === 'undefined' || !isSecureContext) return 'unsupported';
+  if (Notification.permission === 'denied') return 'denied';
+  return Notification.permission === 'granted' && recall(key) === 'on' ? 'on' : 'off';
+}
+
+export const notifying = signal<Notifying>(current());
+
+/** Switches notifications on or off. The browser asks the user, the first time. */
+export async function toggleNotifications(): Promise<void> {
+  if (notifying.value === 'off' && (await Notification.requestPermission()) === 'granted') remember(key, 'on');
+  else remember(key, null);
+  notifying.value = current();
+}
+
+/** What a change of a run is to a person: it needs an answer, it ended, or nothing. */
+export function newsOf(before: Run | undefined, after: Run | undefined): 'needs' | 'ended' | undefined {
+  if (!after || !before) return undefined;
+  if (after.state === 'input-required' && before.state !== 'input-required') return 'needs';
+  if (ended(after) && !ended(before) && after.state !== 'cancelled') return 'ended';
+  return undefined;
+}
+
+export function message(news: Run[]): { title: string; body: string } {
+  const [run] = news;
+  if (run && news.length === 1) {
+    const how = lost(run) ? 'was lost' : run.state === 'input-required' ? 'needs an answer' : stateName(run.state);
+    return { title: run.title || run.run, body: [`${agentName(run.agent)} ${how}`, run.workingDir && shortPath(run.workingDir)].filter(Boolean).join(' · ') };
+  }
+  const needs = news.filter((r) => r.state === 'input-required').length;
+  const failed = news.filter((r) => r.state === 'failed' || r.state === 'timeout').length;
+  const done = news.length - needs - failed;
+  const parts = [needs && `${needs} need${needs === 1 ? 's' : ''} an answer`, failed && `${failed} failed`, done && `${done} completed`];
+  return { title: plural(news.length, 'run'), body: parts.filter(Boolean).join(', ') };
+}
+
+let pending: Run[] = [];
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+function show(): void {
+  timer = undefined;
+  const news = pending;
+  pending = [];
+  if (notifying.value !== 'on' || !leader.value || document.hasFocus()) return;
+  for (const each of news.length <= 3 ? news.map((run) => [run]) : [news]) {
+    const { title, body } = message(each);
+    const run = each.length === 1 ? each[0] : undefined;
+    const shown = new Notification(title, { body, tag: run ? run.run : 'linesman', icon: '/favicon.svg' });
+    shown.onclick = () => {
+      window.focus();
+      navigate(run ? runPath(run.run) : '/');
+      shown.close();
+    };
+  }
+}
+
+export function startNotifications(): void {
+  updates.add((before, after) => {
+    if (!newsOf(before, after)) return;
+    pending.push(after!);
+    timer ??= setTimeout(show, 800);
+  });
+  effect(() => {
+    void changed.value;
+    let needs = 0;
+    let unseen = 0;
+    let failed = false;
+    for (const run of runs.values()) {
+      if (run.state === 'input-required') needs++;
+      else if (run.unseen) {
+        unseen++;
+        failed ||= run.state !== 'completed';
+      }
+    }
+    const was = badge.peek();
+    if (was.needs !== needs || was.unseen !== unseen || was.failed !== failed) badge.value = { needs, unseen, failed };
+  });
+}

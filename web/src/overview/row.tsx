@@ -1,0 +1,96 @@
+import { type Signal } from '@preact/signals';
+import { type Run } from '../lib/api';
+import { now } from '../lib/clock';
+import { age, agentName, count, doing, duration, elapsed, ended, full, lost, phase, shortPath, stateName, tokens, when } from '../lib/format';
+import { runPath } from '../lib/router';
+import type { Form } from './list';
+
+const tones: Record<Run['state'], string> = { queued: 'idle', working: 'busy', 'input-required': 'needs', completed: 'ok', failed: 'bad', timeout: 'bad', cancelled: 'idle' };
+
+const reasons: Record<string, string> = {
+  spawn: 'could not be started', lost: 'its worker was lost', spool: 'wrote too much', signal: 'ended by a signal', 'exit status': 'exited with an error',
+  'turn failed': 'its turn failed', silent: 'wrote nothing', 'no terminal event': 'stopped in the middle', 'needs agent': 'needs an answer',
+  idle: 'was silent for too long', hard: 'took too long',
+};
+
+/** State and tone of a run, for people. */
+export function stateOf(run: Run): { text: string; tone: string; hollow: boolean } {
+  if (lost(run)) return { text: 'lost', tone: 'lost', hollow: !ended(run) };
+  if (run.cancelRequested && !ended(run)) return { text: 'cancelling', tone: 'idle', hollow: false };
+  return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
+}
+
+/** What a run does, waits for, or ended with; `detail` is the command, path or text. */
+export function lineOf(run: Run, at: number): { text: string; detail: string } {
+  const detail = run.activity ?? '';
+  if (run.workerLost && !ended(run)) return { text: `its worker is silent, ${age(run.activeAt, at)}`, detail };
+  switch (run.state) {
+    case 'queued': return { text: run.position ? `waits, ${count(run.position)} before it` : 'waits for a worker', detail: '' };
+    case 'input-required': return { text: doing(run, at) || `waits for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
+    case 'working': return { text: doing(run, at) || (run.activeAt ? `no output for ${age(run.activeAt, at)}` : 'starting'), detail };
+    default: return { text: run.reason ? reasons[run.reason] ?? run.reason : '', detail: '' };
+  }
+}
+
+export function RunRow({ run, index, of, form, at, marked, onLabel }: {
+  run: Run; index: number; of: number; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
+}) {
+  const state = stateOf(run);
+  const selected = at.value === run.run;
+  const labels = Object.entries(run.labels ?? {});
+  const title = run.title || phase(run) || run.run;
+  return (
+    <div
+      class="row" role="listitem" aria-posinset={index + 1} aria-setsize={of} data-run={run.run} data-tone={state.tone}
+      data-selected={selected || undefined} data-marked={marked.value === run.run || undefined} data-unseen={run.unseen || undefined}
+    >
+      <span class="c-state"><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
+      <span class="c-title">
+        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (index === 0 && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title}>{title}</a>
+        {labels.length > 0 && (
+          <span class="labels" title={labels.map(([k, v]) => `${k}=${v}`).join('\n')}>
+            {labels.slice(0, form === 'narrow' ? 1 : 3).map(([k, v]) => <button key={k} class="label cut" tabIndex={-1} onClick={() => onLabel(`${k}=${v}`)}>{v ? `${k}=${v}` : k}</button>)}
+          </span>
+        )}
+      </span>
+      <Doing run={run} />
+      <span class="c-plan">{run.progress && <Plan done={run.progress.completedSteps} total={run.progress.totalSteps} />}</span>
+      <span class="c-dir cut muted" title={run.workingDir}>{run.workingDir && (form === 'huge' ? run.workingDir : shortPath(run.workingDir))}</span>
+      <span class="c-agent cut muted" title={run.agentVersion && `${agentName(run.agent)} ${run.agentVersion}`}>{agentName(run.agent)}</span>
+      <span class="c-model cut muted" title={run.model}>{run.model}</span>
+      <span class="c-worker cut muted" title={run.worker}>{run.worker}</span>
+      <span class="c-tokens num muted" title={run.tokens && `${count(run.tokens.input)} in, ${count(run.tokens.output)} out`}>
+        {run.tokens && <>{tokens(run.tokens.input + run.tokens.output)}<span class="unit"> tokens</span></>}
+      </span>
+      <Elapsed run={run} />
+      <time class="c-started num muted" dateTime={run.startedAt} title={full(run.startedAt)}>{when(run.startedAt, now.peek())}</time>
+      <Active run={run} />
+    </div>
+  );
+}
+
+// The parts below change each second, alone.
+
+function Doing({ run }: { run: Run }) {
+  const { text, detail } = lineOf(run, now.value);
+  return <span class="c-doing cut" title={detail || text}>{text && <span class="num">{text}</span>}{detail && <span class="faint mono"> {detail}</span>}</span>;
+}
+
+function Elapsed({ run }: { run: Run }) {
+  const took = elapsed(run, ended(run) ? 0 : now.value);
+  return <span class="c-elapsed num muted" title={run.startedAt && `since ${full(run.startedAt)}`}>{took !== undefined && duration(took)}</span>;
+}
+
+function Active({ run }: { run: Run }) {
+  const last = run.endedAt ?? run.activeAt ?? run.startedAt ?? run.queuedAt;
+  return <time class="c-active num faint" dateTime={last} title={full(last)}>{age(last, now.value)}</time>;
+}
+
+function Plan({ done, total }: { done: number; total: number }) {
+  return (
+    <span class="plan" title={`${done} of ${total} steps`}>
+      <span class="bar" aria-hidden="true"><span style={{ width: `${(100 * Math.min(done, total)) / Math.max(1, total)}%` }} /></span>
+      <span class="num small muted">{done}/{total}<span class="visually-hidden"> steps</span></span>
+    </span>
+  );
+}

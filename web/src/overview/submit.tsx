@@ -1,0 +1,214 @@
+import { effect, signal, useSignal } from '@preact/signals';
+import { type ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
+import { agentName, count, plural } from '../lib/format';
+import { navigate, runPath } from '../lib/router';
+import { Dialog } from '../ui/dialog';
+import { toast } from '../ui/toast';
+import { put, runs, updates } from './store';
+import { blank, maxTask, request, type Draft } from './task';
+
+export const submitting = signal(false);
+
+// What was typed stays until it was submitted, also if the dialog is closed.
+const draft = signal<Draft>(blank);
+
+// One key for one content: a request that is repeated, after an answer that was lost, queues no second task.
+let key = newKey();
+effect(() => {
+  void draft.value;
+  key = newKey();
+});
+
+const modes: { mode: Mode; name: string; hint: string }[] = [
+  { mode: 'read-only', name: 'Read only', hint: 'It looks, and changes nothing.' },
+  { mode: 'workspace-write', name: 'Write in the directory', hint: 'It may change files below the directory.' },
+  { mode: 'danger-full-access', name: 'Full access', hint: 'No sandbox. Only workers that allow it accept this.' },
+];
+
+export function Submit() {
+  return submitting.value && allowed('submit') ? <Form /> : null;
+}
+
+function Form() {
+  const workers = useSignal<Worker[] | undefined>(undefined);
+  const errors = useSignal<Record<string, string>>({});
+  const failure = useSignal('');
+  const busy = useSignal(false);
+  const more = useSignal(draft.value.model !== '' || draft.value.timeout !== '' || draft.value.skipGit);
+  const form = useRef<HTMLFormElement>(null);
+  const close = (): void => void (submitting.value = false);
+  const d = draft.value;
+
+  useEffect(() => {
+    const abort = new AbortController();
+    api.workers(abort.signal).then((answer) => (workers.value = answer.workers), () => (workers.value = []));
+    form.current?.querySelector('textarea')?.focus();
+    return () => abort.abort();
+  }, []);
+
+  const set = (values: Partial<Draft>): void => {
+    draft.value = { ...draft.value, ...values };
+    const left = { ...errors.value };
+    for (const field of Object.keys(values)) delete left[field === 'timeout' ? 'timeoutSec' : field];
+    errors.value = left;
+  };
+
+  const submit = async (e?: Event): Promise<void> => {
+    e?.preventDefault();
+    if (busy.value) return;
+    const { task, errors: wrong } = request(draft.value);
+    errors.value = wrong;
+    failure.value = '';
+    if (Object.keys(wrong).length === 0) {
+      busy.value = true;
+      try {
+        const run = await api.submit(task, key);
+        put(run);
+        watch(run.run);
+        draft.value = { ...blank, agent: d.agent, workingDir: d.workingDir };
+        close();
+        return navigate(runPath(run.run));
+      } catch (e) {
+        explain(e);
+      } finally {
+        busy.value = false;
+      }
+    }
+    requestAnimationFrame(() => form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus());
+  };
+
+  const explain = (e: unknown): void => {
+    if (!(e instanceof ApiError)) return void (failure.value = String(e));
+    const known = ['task', 'agent', 'mode', 'confirm', 'workingDir', 'title', 'labels', 'model', 'timeoutSec', 'skipGitRepoCheck'];
+    const found = Object.fromEntries(known.map((field) => [field, e.of(field)]).filter(([, text]) => text)) as Record<string, string>;
+    errors.value = found;
+    if (found['model'] || found['timeoutSec'] || found['skipGitRepoCheck']) more.value = true;
+    const other = e.issues.filter((issue) => !known.some((field) => issue.field === field || issue.field.startsWith(field + '.') || issue.field.startsWith(field + '[')));
+    if (Object.keys(found).length === 0 || other.length > 0) failure.value = other.map((i) => `${i.field}: ${i.problem}`).join('; ') || e.message;
+  };
+
+  return (
+    <Dialog title="New task" onClose={close}>
+      <form
+        ref={form} class="dialog-body" noValidate onSubmit={(e) => void submit(e)}
+        onKeyDown={(e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) void submit(e); }}
+      >
+        {failure.value && <p class="notice" data-tone="bad" role="alert">{failure.value}</p>}
+        <Field name="task" label="What is to be done" error={errors.value['task']} hint={d.task.length > maxTask * 0.8 ? `${count(d.task.length)} of ${count(maxTask)} characters` : undefined}>
+          {(props) => <textarea {...props} rows={6} maxLength={maxTask} value={d.task} onInput={(e) => set({ task: e.currentTarget.value })} />}
+        </Field>
+        <div class="two">
+          <Field name="agent" label="Agent" error={errors.value['agent']} hint={slots(workers.value, d.agent)}>
+            {(props) => (
+              <select {...props} value={d.agent} onChange={(e) => set({ agent: e.currentTarget.value })}>
+                {agentsOf(workers.value, d.agent).map(([kind, text]) => <option key={kind} value={kind}>{text}</option>)}
+              </select>
+            )}
+          </Field>
+          <Field name="workingDir" label="Directory" error={errors.value['workingDir']} hint="On the worker. Empty: the worker’s own.">
+            {(props) => (
+              <>
+                <input {...props} class="mono" value={d.workingDir} list="directories" placeholder="/srv/shop" autocomplete="off" spellcheck={false} onInput={(e) => set({ workingDir: e.currentTarget.value })} />
+                <datalist id="directories">{directories().map((dir) => <option key={dir} value={dir} />)}</datalist>
+              </>
+            )}
+          </Field>
+        </div>
+        <fieldset class="modes" aria-describedby={errors.value['mode'] ? 'mode-error' : undefined}>
+          <legend>The agent may</legend>
+          {modes.map(({ mode, name, hint }) => (
+            <label key={mode}>
+              <input type="radio" name="mode" value={mode} checked={d.mode === mode} onChange={() => set({ mode, confirm: false })} aria-invalid={Boolean(errors.value['mode']) && d.mode === mode} />
+              <span>{name} <span class="faint">{hint}</span></span>
+            </label>
+          ))}
+          {errors.value['mode'] && <p class="error" id="mode-error" role="alert">{errors.value['mode']}</p>}
+          {d.mode !== 'read-only' && (
+            <label class="confirm">
+              <input type="checkbox" checked={d.confirm} aria-invalid={Boolean(errors.value['confirm'])} aria-describedby="confirm-error" onChange={(e) => set({ confirm: e.currentTarget.checked })} />
+              <span>{d.mode === 'workspace-write' ? 'Yes, it may change files' : 'Yes, it may do anything that the worker’s user may do'}</span>
+            </label>
+          )}
+          {errors.value['confirm'] && <p class="error" id="confirm-error" role="alert">{errors.value['confirm']}</p>}
+        </fieldset>
+        <div class="two">
+          <Field name="title" label="Title" error={errors.value['title']} hint="Empty: the first line of the text.">
+            {(props) => <input {...props} maxLength={120} value={d.title} onInput={(e) => set({ title: e.currentTarget.value })} />}
+          </Field>
+          <Field name="labels" label="Labels" error={errors.value['labels']}>
+            {(props) => <input {...props} value={d.labels} placeholder="team=shop ticket=12" autocomplete="off" spellcheck={false} onInput={(e) => set({ labels: e.currentTarget.value })} />}
+          </Field>
+        </div>
+        {more.value ? (
+          <div class="two">
+            <Field name="model" label="Model" error={errors.value['model']} hint="Empty: the agent’s own.">
+              {(props) => <input {...props} value={d.model} autocomplete="off" spellcheck={false} onInput={(e) => set({ model: e.currentTarget.value })} />}
+            </Field>
+            <Field name="timeoutSec" label="Time limit" error={errors.value['timeoutSec']}>
+              {(props) => <input {...props} value={d.timeout} placeholder="30m" autocomplete="off" onInput={(e) => set({ timeout: e.currentTarget.value })} />}
+            </Field>
+            <label class="check"><input type="checkbox" checked={d.skipGit} onChange={(e) => set({ skipGit: e.currentTarget.checked })} /> Outside of a git repository, too</label>
+          </div>
+        ) : <p><button type="button" class="link" onClick={() => (more.value = true)}>Model, time limit and more</button></p>}
+        <div class="dialog-foot">
+          <span class="faint small wide-only"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
+          <button type="button" class="button" onClick={close}>Close</button>
+          <button class="button primary" disabled={busy.value}>{busy.value ? 'Queueing…' : 'Queue the task'}</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function Field({ name, label, error, hint, children }: {
+  name: string; label: string; error?: string; hint?: string;
+  children: (props: { id: string; name: string; 'aria-invalid': boolean; 'aria-describedby': string }) => ComponentChildren;
+}) {
+  const id = `task-${name}`;
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children({ id, name, 'aria-invalid': Boolean(error), 'aria-describedby': `${id}-note` })}
+      <p class={error ? 'error' : 'hint'} id={`${id}-note`} role={error ? 'alert' : undefined}>{error ? error[0]!.toUpperCase() + error.slice(1) : hint}</p>
+    </div>
+  );
+}
+
+/** Agents that a worker can start, and what is selected. */
+function agentsOf(workers: Worker[] | undefined, selected: string): [string, string][] {
+  const kinds = new Map<string, string | undefined>();
+  for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, worker.agentVersions?.[kind] ?? kinds.get(kind));
+  const list = [...kinds].sort(([a], [b]) => (a < b ? -1 : 1)).map(([kind, version]): [string, string] => [kind, version ? `${agentName(kind)} ${version}` : agentName(kind)]);
+  if (selected && !kinds.has(selected)) list.push([selected, agentName(selected)]);
+  return [['', workers === undefined ? 'Loading…' : 'Default'], ...list];
+}
+
+/** Whether the task would start at once. */
+export function slots(workers: Worker[] | undefined, agent: string): string | undefined {
+  if (workers === undefined) return undefined;
+  const able = workers.filter((w) => w.slots > 0 && (!agent || w.agents.includes(agent)));
+  if (able.length === 0) return agent ? `No worker has ${agentName(agent)}. The task would wait.` : 'No worker takes tasks now. The task would wait.';
+  const free = able.reduce((sum, w) => sum + Math.max(0, w.slots - w.busy), 0);
+  return free > 0 ? `${plural(free, 'free slot')}` : 'No slot is free. The task waits in the queue.';
+}
+
+/** The directories of the newest runs. */
+function directories(): string[] {
+  const newest = [...runs.values()].sort((a, b) => (a.queuedAt ?? a.startedAt ?? '') < (b.queuedAt ?? b.startedAt ?? '') ? 1 : -1);
+  return [...new Set(newest.map((run) => run.workingDir).filter((dir) => dir !== undefined))].slice(0, 20);
+}
+
+/** Tells why a worker refused the task, which is known only then. */
+function watch(id: string): void {
+  const forget = (): void => void updates.delete(see);
+  const see = (_: unknown, run: { run: string; state: string; reason?: string } | undefined): void => {
+    if (run?.run !== id || run.state === 'queued') return;
+    forget();
+    if (run.reason !== 'spawn') return;
+    api.run(id).then((found) => toast(`The task was refused: ${found.exit?.why ?? found.errorContext?.message ?? 'it could not be started'}`, { href: runPath(id), link: 'Open', tone: 'bad' }), () => {});
+  };
+  updates.add(see);
+  setTimeout(forget, 600_000);
+}

@@ -1,0 +1,52 @@
+// The form of a task, and the request that it makes. Pure.
+
+import type { Mode, Task } from '../lib/api';
+
+export interface Draft { agent: string; task: string; workingDir: string; mode: Mode; confirm: boolean; title: string; labels: string; model: string; timeout: string; skipGit: boolean }
+
+export const blank: Draft = { agent: '', task: '', workingDir: '', mode: 'read-only', confirm: false, title: '', labels: '', model: '', timeout: '', skipGit: false };
+
+export const maxTask = 10_000; // characters
+
+/** Labels of one text: "team=shop, ticket=12", by commas, spaces or lines. */
+export function parseLabels(text: string): { labels: Record<string, string>; wrong?: string } {
+  const labels: Record<string, string> = {};
+  for (const part of text.split(/[,\s]+/).filter(Boolean)) {
+    const [key = '', ...value] = part.split('=');
+    if (!key || value.length === 0) return { labels, wrong: `“${part}” is not KEY=VALUE` };
+    labels[key] = value.join('=');
+  }
+  return { labels };
+}
+
+/** "90", "90s", "15m", "2h" in seconds; undefined: none, NaN: not a time. */
+export function parseSeconds(text: string): number | undefined {
+  const t = text.trim();
+  if (!t) return undefined;
+  const [, n, unit = 's'] = /^(\d+)\s*([smh])?$/.exec(t) ?? [];
+  return n === undefined ? NaN : Number(n) * { s: 1, m: 60, h: 3600 }[unit as 's' | 'm' | 'h'];
+}
+
+/** The request, or what is wrong by the name of the field, before the server is asked. */
+export function request(draft: Draft): { task: Task; errors: Record<string, string> } {
+  const errors: Record<string, string> = {};
+  const { labels, wrong } = parseLabels(draft.labels);
+  if (wrong) errors['labels'] = wrong;
+  const seconds = parseSeconds(draft.timeout);
+  if (Number.isNaN(seconds)) errors['timeoutSec'] = 'is not a time such as 90s, 15m or 2h';
+  if (!draft.task.trim()) errors['task'] = 'Write what the agent is to do';
+  if (draft.mode !== 'read-only' && !draft.confirm) errors['confirm'] = 'Confirm that the agent may write';
+  const task: Task = { task: draft.task };
+  if (draft.agent) task.agent = draft.agent;
+  if (draft.mode !== 'read-only') {
+    task.mode = draft.mode;
+    task.confirm = draft.confirm;
+  }
+  if (draft.workingDir.trim()) task.workingDir = draft.workingDir.trim();
+  if (draft.title.trim()) task.title = draft.title.trim();
+  if (draft.model.trim()) task.model = draft.model.trim();
+  if (Object.keys(labels).length > 0) task.labels = labels;
+  if (seconds) task.timeoutSec = seconds;
+  if (draft.skipGit) task.skipGitRepoCheck = true;
+  return { task, errors };
+}

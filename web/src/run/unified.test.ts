@@ -1,0 +1,28 @@
+import { expect, it } from 'vitest';
+import { diffLines, patchFiles } from './unified';
+
+const show = (text: string): string[] => diffLines(text).map((l) => `${l.before || '-'} ${l.after || '-'} ${l.kind} ${l.text}`);
+
+it('a hunk has line numbers', () => {
+  expect(show('--- a/x\n+++ b/x\n@@ -10,3 +10,3 @@ func f() {\n one\n-two\n+deux\n+--- x\n three\n\\ No newline at end of file')).toEqual([
+    '- - hunk @@ -10,3 +10,3 @@ func f() {', '10 10 same one', '11 - del two', '- 11 add deux', '- 12 add --- x', '12 13 same three',
+    '- - info \\ No newline at end of file',
+  ]);
+});
+
+it('a diff without hunks has none', () => {
+  expect(show('-two\n+deux\n')).toEqual(['- - del two', '- - add deux']);
+});
+
+it('a header of opencode is left out', () => {
+  expect(show('Index: /a.txt\n=====\n--- /a.txt\n+++ /a.txt\n@@ -1 +1 @@\n-a\n+b\n').slice(1)).toEqual(['1 - del a', '- 1 add b']);
+});
+
+it('a patch has files', () => {
+  const patch = 'diff --git a/x.go b/x.go\nindex 1..2 100644\n--- a/x.go\n+++ b/x.go\n@@ -1 +1 @@\n-diff --git a/no b/no\n+b\n' +
+    'diff --git a/old name b/new name\nsimilarity index 90%\nrename from old name\nrename to new name\n' +
+    'diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n' +
+    'diff --git a/p.png b/p.png\nnew file mode 100644\nBinary files /dev/null and b/p.png differ\n';
+  expect(patchFiles(patch).map((f) => [f.path, f.from, f.lines.length])).toEqual([['x.go', '', 3], ['new name', 'old name', 0], ['gone', '', 2], ['p.png', '', 1]]);
+  expect(patchFiles('')).toEqual([]);
+});

@@ -1,0 +1,78 @@
+// Unified diffs as lines with numbers. Pure. The diffs of tools may be without headers of
+// hunks: then their lines have no numbers.
+
+export interface DiffLine {
+  kind: 'add' | 'del' | 'same' | 'hunk' | 'info';
+  text: string;
+  /** Numbers of the line before and after, 0: none or unknown. */
+  before: number;
+  after: number;
+}
+
+export interface DiffFile { path: string; from: string; lines: DiffLine[] }
+
+const hunk = /^@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@/;
+
+/** Reads a diff of one file. */
+export function diffLines(text: string): DiffLine[] {
+  const lines: DiffLine[] = [];
+  let before = 0;
+  let after = 0;
+  let counted = false;
+  const list = text.split('\n');
+  if (list.at(-1) === '') list.pop();
+  for (const line of list) {
+    const m = hunk.exec(line);
+    const body = line.slice(1);
+    if (m) {
+      before = Number(m[1]);
+      after = Number(m[2]);
+      counted = true;
+      lines.push({ kind: 'hunk', text: line, before: 0, after: 0 });
+    } else if (!counted && /^(---|\+\+\+|===|Index: |diff )/.test(line)) {
+      continue; // the header of a file is shown beside its name
+    } else if (line.startsWith('+')) {
+      lines.push({ kind: 'add', text: body, before: 0, after: counted ? after++ : 0 });
+    } else if (line.startsWith('-')) {
+      lines.push({ kind: 'del', text: body, before: counted ? before++ : 0, after: 0 });
+    } else if (line.startsWith(' ') || line === '') {
+      lines.push({ kind: 'same', text: body, before: counted ? before++ : 0, after: counted ? after++ : 0 });
+    } else {
+      lines.push({ kind: 'info', text: line, before: 0, after: 0 });
+    }
+  }
+  return lines;
+}
+
+/** Splits a patch of git into its files. */
+export function patchFiles(patch: string): DiffFile[] {
+  const files: DiffFile[] = [];
+  let at = patch.startsWith('diff --git ') ? 0 : patch.indexOf('\ndiff --git ') + 1;
+  while (at >= 0 && at < patch.length && patch.startsWith('diff --git ', at)) {
+    const next = patch.indexOf('\ndiff --git ', at);
+    const text = patch.slice(at, next < 0 ? patch.length : next + 1);
+    files.push(fileOf(text));
+    if (next < 0) break;
+    at = next + 1;
+  }
+  return files;
+}
+
+function fileOf(text: string): DiffFile {
+  const body = text.search(/^@@ /m);
+  const head = (body < 0 ? text : text.slice(0, body)).split('\n');
+  const named = (prefix: string): string => unquote(head.find((l) => l.startsWith(prefix))?.slice(prefix.length) ?? '');
+  const [, a = '', b = ''] = /^diff --git (?:"?a\/(.*?)"?) (?:"?b\/(.*?)"?)$/.exec(head[0] ?? '') ?? [];
+  const path = side(named('+++ ')) || named('rename to ') || b || side(named('--- ')) || a;
+  const lines = body < 0 ? [] : diffLines(text.slice(body));
+  if (head.some((l) => l.startsWith('Binary files '))) lines.push({ kind: 'info', text: 'Binary file', before: 0, after: 0 });
+  return { path, from: named('rename from '), lines };
+}
+
+function side(name: string): string {
+  return name === '/dev/null' ? '' : name.replace(/^[ab]\//, '').replace(/\t.*$/, '');
+}
+
+function unquote(name: string): string {
+  return name.startsWith('"') && name.endsWith('"') ? name.slice(1, -1) : name;
+}

@@ -1,0 +1,205 @@
+// The state of the view of one run: its record, its timeline, its stream.
+
+import { computed, effect, signal } from '@preact/signals';
+import { allowed, api, ApiError, type Diff, type Run } from '../lib/api';
+import { ended } from '../lib/format';
+import { openStream, type Message, type Stream } from '../lib/stream';
+import { markSeen } from '../overview/seen';
+import { updates } from '../overview/store';
+import { type DetailItem, type EventItem, fromDetail, fromEvent, type Item } from './items';
+import { Timeline } from './model';
+
+const frame = 100; // ms between two changes of what is shown
+const settle = 400; // ms between a change of a run and the request for its record
+const poll = 15_000; // ms between requests for the record of a run that works, should the overview's stream be away
+
+export class RunView {
+  readonly run = signal<Run | undefined>(undefined);
+  readonly failure = signal<ApiError | undefined>(undefined);
+  /** What the timeline is made from, once it is known. */
+  readonly feed = signal<'events' | 'detail' | undefined>(undefined);
+  /** RAW has lost the beginning of the run: the events are shown instead of its details. */
+  readonly expired = signal(false);
+  readonly stream = signal<Stream | undefined>(undefined);
+  /** Counts the changes of the timeline, at most ten a second. */
+  readonly version = signal(0);
+  readonly diff = signal<Diff | ApiError | undefined>(undefined);
+  readonly busy = signal(false); // a collapsed part is loading
+  timeline = new Timeline();
+
+  /** All that has happened so far is here, or is on its way without a pause. */
+  readonly arrived = computed(() => this.version.value > 0 && (this.timeline.size > 0 || this.stream.value?.state.value === 'ended'));
+
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private refresher: ReturnType<typeof setTimeout> | undefined;
+  private readonly abort = new AbortController();
+  private readonly closers: (() => void)[] = [];
+
+  constructor(readonly id: string) {}
+
+  start(): () => void {
+    const update = (_: Run | undefined, after: Run | undefined): void => {
+      if (after?.run !== this.id) return;
+      const known = this.run.peek();
+      if (known && after.seq >= known.seq) this.run.value = { ...known, ...after };
+      this.refreshSoon(settle);
+    };
+    updates.add(update);
+    const timer = setInterval(() => {
+      const run = this.run.peek();
+      if (document.visibilityState === 'visible' && (!run || !ended(run))) void this.refresh();
+    }, poll);
+    this.closers.push(() => updates.delete(update), () => clearInterval(timer));
+    this.closers.push(effect(() => {
+      const run = this.run.value;
+      if (run?.unseen && ended(run) && document.visibilityState === 'visible') void markSeen([this.id]);
+    }));
+    void this.open();
+    return () => this.close();
+  }
+
+  close(): void {
+    this.abort.abort();
+    clearTimeout(this.timer);
+    clearTimeout(this.refresher);
+    for (const close of this.closers) close();
+    this.stream.peek()?.close();
+  }
+
+  /** Loads the run and opens its feed; also after a failure. */
+  async open(): Promise<void> {
+    this.failure.value = undefined;
+    if (!(await this.refresh(true)) || this.abort.signal.aborted) return;
+    this.reset();
+    this.feed.value = allowed('raw') && (await this.hasDetails()) ? 'detail' : 'events';
+    if (this.abort.signal.aborted) return;
+    const path = `/v1/runs/${encodeURIComponent(this.id)}/detail`;
+    const stream = openStream({
+      url: this.feed.value === 'detail' ? path : `/v1/events?run=${encodeURIComponent(this.id)}`,
+      onMessages: (batch) => this.take(batch),
+      onReset: () => this.reset(),
+      hidden: 'pause',
+    });
+    this.stream.value?.close();
+    this.stream.value = stream;
+    this.closers.push(effect(() => {
+      if (stream.state.value === 'ended') {
+        this.bump();
+        this.refreshSoon(0);
+      }
+    }));
+  }
+
+  private reset(): void {
+    const { usage, threadUsage: thread } = this.run.peek() ?? {};
+    const base = usage && thread && {
+      input: Math.max(0, thread.inputTokens - usage.inputTokens),
+      cached: Math.max(0, thread.cachedInputTokens - usage.cachedInputTokens),
+      output: Math.max(0, thread.outputTokens - usage.outputTokens),
+    };
+    this.timeline = new Timeline(base);
+    const run = this.run.peek();
+    if (run && ended(run)) this.timeline.focus = 0; // it is read from its beginning
+    this.bump();
+  }
+
+  /** Whether the details of the run go back to its beginning. */
+  private async hasDetails(): Promise<boolean> {
+    try {
+      const page = await api.detail(this.id, { limit: 1 }, this.abort.signal);
+      this.expired.value = page.omitted === 'expired';
+      return !this.expired.value;
+    } catch (e) {
+      return e instanceof ApiError && e.status >= 500; // the stream tries again
+    }
+  }
+
+  private take(batch: Message[]): void {
+    const items: Item[] = [];
+    for (const m of batch) {
+      const item = this.item(m.data);
+      if (item) items.push(item);
+    }
+    if (!this.timeline.add(items)) return;
+    if (items.some((i) => i.kind === 'completion')) this.refreshSoon(0);
+    this.bump();
+  }
+
+  private item(data: string): Item | null {
+    try {
+      return this.feed.peek() === 'detail' ? fromDetail(JSON.parse(data) as DetailItem) : fromEvent(JSON.parse(data) as EventItem);
+    } catch {
+      return null;
+    }
+  }
+
+  private bump(): void {
+    this.timer ??= setTimeout(() => {
+      this.timer = undefined;
+      this.version.value++;
+    }, frame);
+  }
+
+  private refreshSoon(after: number): void {
+    if (after === 0) {
+      clearTimeout(this.refresher);
+      this.refresher = undefined;
+    }
+    this.refresher ??= setTimeout(() => {
+      this.refresher = undefined;
+      void this.refresh();
+    }, after);
+  }
+
+  private async refresh(first = false): Promise<boolean> {
+    try {
+      const run = await api.run(this.id, this.abort.signal);
+      const known = this.run.peek();
+      if (!known || run.seq >= known.seq) this.run.value = run;
+      return true;
+    } catch (e) {
+      if (first && e instanceof ApiError) this.failure.value = e;
+      return false;
+    }
+  }
+
+  /** Loads a collapsed chunk of the timeline. */
+  async load(chunk: number): Promise<void> {
+    const timeline = this.timeline;
+    const want = timeline.open(chunk);
+    if (!want) return;
+    this.busy.value = true;
+    try {
+      let after = want.after;
+      for (;;) {
+        const items = await this.page(after);
+        timeline.add(items);
+        const last = items.at(-1);
+        if (!last || last.ord >= want.last) break;
+        after = last.cursor;
+      }
+    } catch {
+      timeline.shut(chunk); // its button is there again
+    } finally {
+      this.busy.value = false;
+      this.version.value++;
+    }
+  }
+
+  private async page(after: string): Promise<Item[]> {
+    if (this.feed.peek() === 'detail') {
+      const { items } = await api.detail(this.id, { after: after || undefined, limit: 1000 }, this.abort.signal);
+      return items.map((d) => fromDetail(d as DetailItem)).filter((i) => i !== null);
+    }
+    const { events } = await api.events(this.id, { after: Number(after) || undefined, limit: 1000 }, this.abort.signal);
+    return events.map((e) => fromEvent(e as unknown as EventItem));
+  }
+
+  async loadDiff(): Promise<void> {
+    try {
+      this.diff.value = await api.diff(this.id, this.abort.signal);
+    } catch (e) {
+      if (e instanceof ApiError) this.diff.value = e;
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest';
+import { label, nameOf } from '../src/lib/keys';
+import { parse, runPath, withPath } from '../src/lib/router';
+import { iconURL, titleText } from '../src/lib/title';
+import { message, newsOf } from '../src/overview/notify';
+import { blank, parseLabels, parseSeconds, request } from '../src/overview/task';
+import type { Run } from '../src/lib/api';
+
+const run = (more: Partial<Run>): Run => ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, ...more });
+
+test('paths', () => {
+  expect(parse('/')).toEqual({ name: 'overview' });
+  expect(parse('/runs/T-local-1')).toEqual({ name: 'run', id: 'T-local-1' });
+  expect(parse('/runs/T-local-1/')).toEqual({ name: 'run', id: 'T-local-1' });
+  expect(parse('/runs/a/with/b')).toEqual({ name: 'with', left: 'a', right: 'b' });
+  for (const path of ['/runs', '/runs/', '/runs/..%2fx', '/runs/<img>', '/runs/a/with', '/runs/a/with/b/c', '/x', '//evil.example', '/runs/%E0%A4%A'])
+    expect(parse(path).name, path).toBe('unknown');
+  expect([runPath('a-b_c'), withPath('a', 'b')]).toEqual(['/runs/a-b_c', '/runs/a/with/b']);
+});
+
+test('names of keys', () => {
+  const key = (key: string, more = {}) => nameOf({ key, ctrlKey: false, metaKey: false, shiftKey: false, altKey: false, ...more });
+  expect([key('j'), key('?', { shiftKey: true }), key('G', { shiftKey: true }), key('Enter', { metaKey: true }), key('Tab', { shiftKey: true })])
+    .toEqual(['j', '?', 'Shift+G', 'Ctrl+Enter', 'Shift+Tab']);
+  expect(['ArrowDown', 'Shift+G', ' '].map(label)).toEqual(['↓', 'Shift+G', 'Space']);
+});
+
+test('the tab counts what needs a person', () => {
+  expect(titleText('Fix it', { needs: 0, unseen: 0, failed: false })).toBe('Fix it · linesman');
+  expect(titleText(undefined, { needs: 1, unseen: 2, failed: false })).toBe('(3) linesman');
+  expect(titleText('', { needs: 0, unseen: 500, failed: true })).toBe('(99+) linesman');
+  expect(iconURL({ needs: 0, unseen: 0, failed: false })).toBe('/favicon.svg');
+  expect(new Set([iconURL({ needs: 1, unseen: 0, failed: true }), iconURL({ needs: 0, unseen: 1, failed: true }), iconURL({ needs: 0, unseen: 1, failed: false })]).size).toBe(3);
+});
+
+test('news are ends and questions, once', () => {
+  expect(newsOf(run({}), run({ state: 'completed' }))).toBe('ended');
+  expect(newsOf(run({}), run({ state: 'input-required' }))).toBe('needs');
+  expect(newsOf(run({ state: 'completed' }), run({ state: 'completed' }))).toBeUndefined();
+  expect(newsOf(run({}), run({ state: 'cancelled' }))).toBeUndefined();
+  expect(newsOf(undefined, run({ state: 'completed' }))).toBeUndefined();
+  expect(newsOf(run({}), undefined)).toBeUndefined();
+  expect(message([run({ state: 'failed', title: 'Fix it', workingDir: '/srv/shop' })])).toEqual({ title: 'Fix it', body: 'Codex failed · /srv/shop' });
+  expect(message([run({ state: 'failed' }), run({ state: 'completed' }), run({ state: 'completed' }), run({ state: 'input-required' })]))
+    .toEqual({ title: '4 runs', body: '1 needs an answer, 1 failed, 2 completed' });
+});
+
+test('labels and times of the form', () => {
+  expect(parseLabels('a=1, b=2\nurl=x=y  c=')).toEqual({ labels: { a: '1', b: '2', url: 'x=y', c: '' } });
+  expect(parseLabels('a=1 nonsense').wrong).toContain('nonsense');
+  expect(parseLabels('=x').wrong).toBeDefined();
+  expect([parseSeconds(''), parseSeconds('90'), parseSeconds('15m'), parseSeconds('2 h')]).toEqual([undefined, 90, 900, 7200]);
+  expect(parseSeconds('soon')).toBeNaN();
+});
+
+test('a request has what was filled in, and a mode that writes is confirmed', () => {
+  expect(request({ ...blank, task: 'Look' })).toEqual({ task: { task: 'Look' }, errors: {} });
+  expect(Object.keys(request({ ...blank, mode: 'workspace-write', labels: 'x', timeout: '?' }).errors).sort()).toEqual(['confirm', 'labels', 'task', 'timeoutSec']);
+  expect(request({ ...blank, task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: ' /srv ', labels: 'a=b', timeout: '1m', skipGit: true }).task)
+    .toEqual({ task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: '/srv', labels: { a: 'b' }, timeoutSec: 60, skipGitRepoCheck: true });
+});

@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/runs"
+)
+
+// sent is how much of the output of a run is in its raw log, for other goroutines.
+type sent struct {
+	known atomic.Bool
+	to    atomic.Int64 // offset in the file
+	end   atomic.Int64 // of the part that is read; 0: the end of the file
+}
+
+// set sets the offset in the raw log up to which it has the output.
+func (t *sent) set(s *stream, at int64) {
+	t.to.Store(at - s.segment.Base)
+	if s.part != nil {
+		t.end.Store(s.part.To)
+	}
+	t.known.Store(true)
+}
+
+// output returns the size of the output, and how much of it the raw log does not have.
+func (r *Run) output() (size, unsent int64) {
+	info, err := os.Stat(r.out.path)
+	if err != nil { // there is none yet, or no more
+		return 0, 0
+	}
+	size = info.Size()
+	to, end := int64(0), size
+	if part := r.sent.end.Load(); part != 0 {
+		end = min(end, part)
+	}
+	if r.sent.known.Load() {
+		to = r.sent.to.Load()
+	} else if !r.dir.Spec.process() { // where it begins is not known yet
+		to = end
+	}
+	return size, max(end-to, 0)
+}
+
+// count counts a write to the raw log.
+func (r *Run) count(entries []runs.Entry, took time.Duration, err error) {
+	m := r.w.cfg.Metrics
+	switch {
+	case errors.Is(err, runs.ErrMoved):
+		m.Refused()
+	case err == nil:
+		size := 0
+		for _, e := range entries {
+			if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+				size += len(e.Body)
+			}
+		}
+		m.Appended(size, took.Seconds())
+	}
+}
+
+// state returns what the worker does.
+func (w *Worker) state() (s metrics.WorkerState) {
+	w.mu.Lock()
+	driven := make([]*Run, 0, len(w.driven))
+	for _, r := range w.driven {
+		driven = append(driven, r)
+	}
+	w.mu.Unlock()
+	s.Runs, s.Slots = len(driven), int(w.slots.Load())
+	for _, r := range driven {
+		if r.dir.Spec.Source == SourceQueue {
+			s.Tasks++
+		}
+		size, unsent := r.output()
+		if r.dir.Spec.File == nil {
+			s.Spool += size
+		}
+		if s.Unsent += unsent; unsent > 0 {
+			s.Waiting++
+		}
+	}
+	return s
+}
