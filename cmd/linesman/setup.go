@@ -5,7 +5,7 @@ import (
 )
 
 type setupCmd struct {
-	NATS setupNATSCmd `cmd:"" name:"nats" help:"Write the configuration and the keys of a NATS cluster for linesman."`
+	NATS setupNATSCmd `cmd:"" name:"nats" help:"Write the files of a NATS cluster for linesman."`
 }
 
 type setupNATSCmd struct {
