@@ -96,7 +96,8 @@ $(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
 	cd test/lab/agents && npm ci && npm install --no-save --no-package-lock $(OPENCODE)
 	@touch $@
 
-# Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.
+# Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1; those that need tmux, unless
+# TEST_REQUIRE_TMUX=1.
 agents-if-npm:
 	@if ! command -v npm >/dev/null; then echo "agents: npm is not installed, tests that run a real agent will say so"; \
 	elif ! $(MAKE) --no-print-directory agents; then \

@@ -90,7 +90,8 @@ func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
 	if q.Order == api.ByChange {
 		by = changedAt
 	}
-	all := s.sorted(fmt.Sprint(q.Order, q.States), by, func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) })
+	is := func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) }
+	all := s.sorted(fmt.Sprint(q.Order, q.States), by, is)
 	from, _ := strconv.Atoi(q.Cursor)
 	page := api.RunPage{Runs: all[min(from, len(all)):min(from+q.Limit, len(all))]}
 	if from+q.Limit < len(all) {

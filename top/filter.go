@@ -51,7 +51,7 @@ type filter struct {
 }
 
 // filterHelp explains filters in one line.
-const filterHelp = "words, state:running, agent:claude, label:ticket=42, dir:src"
+const filterHelp = "words, state:working, agent:claude, label:ticket=42, dir:src"
 
 // parseFilter reads a filter. A word with a prefix of [filterHelp] selects by that property, any
 // other one by title, directory, id, agent, labels and activity. Capitals do not count.

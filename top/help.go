@@ -3,6 +3,8 @@ package top
 import (
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/linesman/linesman/console"
 )
 
@@ -48,24 +50,25 @@ func (m *model) keys(all []binding, room int) string {
 	return strings.TrimRight(line, " ")
 }
 
-// helpRows explain the keys, those of the view below first.
+// helpRows explain the keys of the view below.
 func (m *model) helpRows() []string {
-	rows := []string{m.style.in(bold, "linesman top"), ""}
-	lists := []struct {
-		name string
-		keys []binding
-	}{{"In the list of runs", listKeys}, {"In a run", runKeys}}
+	title, keys := "linesman top: the list of runs", listKeys
+	notes := "Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest."
 	if m.run != nil {
-		lists[0], lists[1] = lists[1], lists[0]
+		title, keys, notes = "linesman top: a run", runKeys, "The times on the left are since the start of the run."
 	}
-	for _, l := range lists {
-		rows = append(rows, m.style.in(bold, l.name))
-		for _, b := range l.keys {
-			rows = append(rows, "  "+fill(b.keys, 5)+console.Cut(b.does, m.width-8))
+	rows := []string{m.style.in(bold, console.Cut(title, m.width-1)), ""}
+	for _, b := range keys {
+		name := fill(b.keys, 5)
+		for line := range strings.SplitSeq(m.wrap(b.does, 8), "\n") {
+			rows, name = append(rows, "  "+name+line), fill("", 5)
 		}
-		rows = append(rows, "")
 	}
-	order := "Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest."
-	return append(rows, console.Cut(order, m.width-1),
-		m.style.in(console.Dim, console.Cut("Any key closes this page.", m.width-1)))
+	rows = append(append(rows, ""), strings.Split(m.wrap(notes, 1), "\n")...)
+	return append(rows, "", m.style.in(console.Dim, console.Cut("Any key closes this page.", m.width-1)))
+}
+
+// wrap cuts a text into lines, beside so many columns that are in use.
+func (m *model) wrap(text string, used int) string {
+	return ansi.WrapWc(text, max(m.width-used, 8), "")
 }

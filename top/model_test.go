@@ -24,6 +24,20 @@ func TestListAtEachWidth(t *testing.T) {
 	}
 }
 
+// Each key is explained on a page that fits into a small terminal.
+func TestHelpFitsTheScreen(t *testing.T) {
+	m := stage(80, 24, false)
+	m.Update(found(someRuns()...))
+	for _, view := range []string{"list", "run"} {
+		press(m, "?")
+		checkGolden(t, "help-"+view, screen(m))
+		if s := screen(m); !strings.Contains(s, "Any key closes") {
+			t.Errorf("the end is missing:\n%s", s)
+		}
+		press(m, "x", "enter")
+	}
+}
+
 func TestRunAtEachWidth(t *testing.T) {
 	for _, width := range []int{40, 80, 120, 250} {
 		m := stage(width, 40, false)
