@@ -38,6 +38,7 @@ type state struct {
 	Day      string           `json:"day,omitempty"`    // date of Before
 	Before   map[string]int64 `json:"before,omitempty"` // see [Day.Before]
 	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
+	Over     []string         `json:"over,omitempty"`   // runs in Reported that have ended
 	Pending  []Notice         `json:"pending"`          // the oldest first
 }
 
@@ -135,8 +136,12 @@ func (o *outbox) flush() {
 }
 
 // holding adds notices about open runs and the day, unless they were reported before. Day and
-// before are those of the state. It waits while the outbox is full.
-func (o *outbox) holding(ctx context.Context, all []Notice, day string, before map[string]int64) error {
+// before are those of the state. It waits while the outbox is full. What was reported about
+// a run is forgotten at the first look at which it has ended and is not open: a look that
+// began before its end must not report it again.
+func (o *outbox) holding(
+	ctx context.Context, all []Notice, open map[string]bool, day string, before map[string]int64,
+) error {
 	if err := o.room(ctx); err != nil {
 		return err
 	}
@@ -148,6 +153,13 @@ func (o *outbox) holding(ctx context.Context, all []Notice, day string, before m
 			return isDay(id) && !strings.HasPrefix(id, day+"/")
 		})
 	}
+	for _, run := range o.state.Over {
+		if !open[run] {
+			o.state.Reported = slices.DeleteFunc(o.state.Reported, about(run))
+			o.unsaved = true
+		}
+	}
+	o.state.Over = slices.DeleteFunc(o.state.Over, func(run string) bool { return !open[run] })
 	added := o.add(all)
 	o.state.Reported = append(o.state.Reported, added...)
 	o.state.Reported = o.state.Reported[max(len(o.state.Reported)-maxReported, 0):]
@@ -167,11 +179,18 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	defer o.mu.Unlock()
 	added := o.add(all)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
-	o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool { return strings.HasPrefix(id, run+"/") })
+	if slices.ContainsFunc(o.state.Reported, about(run)) && !slices.Contains(o.state.Over, run) {
+		o.state.Over = append(o.state.Over, run)
+	}
 	if len(added) > 0 {
 		o.save()
 	}
 	return nil
+}
+
+// about selects the ids of notices about a run.
+func about(run string) func(id string) bool {
+	return func(id string) bool { return strings.HasPrefix(id, run+"/") }
 }
 
 // isDay reports whether an id is that of a notice about a day. A run whose id looks like a

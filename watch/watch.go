@@ -238,7 +238,7 @@ func (w *Watcher) look(ctx context.Context) error {
 	if w.cfg.Rules.on(OverBudget) {
 		all = append(all, today...)
 	}
-	if err := w.out.holding(ctx, all, date, before); err != nil {
+	if err := w.out.holding(ctx, all, known, date, before); err != nil {
 		return err
 	}
 	w.out.flush()
