@@ -39,7 +39,8 @@ func TestLookThatIsOvertakenByAnEndReportsNothingAgain(t *testing.T) {
 	if n := deliver(); n != 1 {
 		t.Errorf("%d notices", n)
 	}
-	if err := o.ended(t.Context(), "r", []Notice{{ID: "r/failed", Run: "r"}, {ID: "r/lost", Run: "r"}}, 7, noon); err != nil {
+	end := []Notice{{ID: "r/failed", Run: "r"}, {ID: "r/lost", Run: "r"}}
+	if err := o.ended(t.Context(), "r", end, 7, noon); err != nil {
 		t.Fatal(err)
 	}
 	look(true)
