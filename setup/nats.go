@@ -19,7 +19,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -91,10 +91,10 @@ func parseNode(text string) (n Node, err error) {
 // plain reports whether a name can be that of a file and a host, and needs no quotes in
 // a configuration.
 func plain(name string) bool {
-	return name != "" && name[0] != '.' && name[0] != '-' && len(name) <= 64 && !strings.ContainsFunc(name, func(r rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)
-	})
+	return plainName.MatchString(name) && len(name) <= 64
 }
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // Config says which cluster is set up.
 type Config struct {
@@ -210,7 +210,7 @@ func (c Config) server(n Node, password string) string {
 	at := func(host string, port int) string {
 		return net.JoinHostPort(cmp.Or(host, "0.0.0.0"), strconv.Itoa(port))
 	}
-	text := fmt.Sprintf(`# The nats-server %s. Every client needs keys; add a block tls {} where the network is not trusted.
+	text := fmt.Sprintf(`# The nats-server %s. Every client has keys. Add a block tls {} where the network is not trusted.
 server_name: %q
 listen: %q
 jetstream { store_dir: %q, max_file_store: 16GB }
@@ -255,7 +255,7 @@ func password(path string) (string, error) {
 		return "", fmt.Errorf("password of the cluster: %w", err)
 	}
 	text := strings.TrimSpace(string(read))
-	if len(text) < 16 || slices.ContainsFunc([]rune(text), func(r rune) bool { return !plain(string(r)) }) {
+	if len(text) < 16 || !plain(text) {
 		return "", fmt.Errorf("password of the cluster: %s is damaged; remove it", path)
 	}
 	return text, nil

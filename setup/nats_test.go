@@ -24,9 +24,10 @@ func TestNodes(t *testing.T) {
 		"a=127.0.0.1:4222,b=127.0.0.1:4223,c=127.0.0.1:4224": {{Name: "a", Host: "127.0.0.1", Port: 4222},
 			{Name: "b", Host: "127.0.0.1", Port: 4223}, {Name: "c", Host: "127.0.0.1", Port: 4224}},
 
-		"": nil, "a,b": nil, "a,a,b": nil, "a,b=a,c": nil, "a=x:0": nil, "a=x:70000": nil, "a=x:y": nil, "../a": nil, "a b": nil,
-		"a;rm": nil, "a=h\"}": nil, "linesman": nil, ".": nil, "-c": nil, "a=": nil, "=a": nil, "a=x:4222,b=x:6222,c=x:1": nil,
-		strings.Repeat("a", 65): nil, "a,b,c,d": nil,
+		"": nil, "a,b": nil, "a,a,b": nil, "a,b=a,c": nil, "a=x:0": nil, "a=x:70000": nil, "a=x:y": nil, "../a": nil,
+		"a b": nil, "a;rm": nil, "a=h\"}": nil, "linesman": nil, ".": nil, "-c": nil, "a=": nil, "=a": nil,
+		"a=x:4222,b=x:6222,c=x:1": nil,
+		strings.Repeat("a", 65):   nil, "a,b,c,d": nil,
 	} {
 		got, err := setup.ParseNodes(list)
 		if (err == nil) != (want != nil) || err == nil && !slices.Equal(got, want) {

@@ -52,7 +52,8 @@ func cell(text string) string {
 
 func commandsPage(b *bytes.Buffer, root *kong.Node) {
 	b.WriteString("# Commands\n\nGenerated from the program: `linesman help COMMAND` prints the same. " +
-		"[Settings](settings.md) can be given to every command that has them, as flags below or as variables of the environment.\n")
+		"[Settings](settings.md) can be given to every command that has them, as flags below or as variables of " +
+		"the environment.\n")
 	flagsTable(b, "Flags of every command", root.Flags)
 	var visit func(n *kong.Node)
 	visit = func(n *kong.Node) {
@@ -60,7 +61,7 @@ func commandsPage(b *bytes.Buffer, root *kong.Node) {
 			if c.Hidden {
 				continue
 			}
-			fmt.Fprintf(b, "\n## %s\n\n    linesman %s\n\n%s\n", strings.TrimSpace(c.Path()), usage(c), c.Help)
+			fmt.Fprintf(b, "\n## %s\n\n`linesman %s`\n\n%s\n", strings.TrimSpace(c.Path()), usage(c), c.Help)
 			if c.Detail != "" {
 				fmt.Fprintf(b, "\n%s\n", c.Detail)
 			}
@@ -116,9 +117,9 @@ func flagsTable(b *bytes.Buffer, title string, flags []*kong.Flag) {
 }
 
 func settingsPage(b *bytes.Buffer) {
-	b.WriteString("# Settings\n\nGenerated from the program. A flag has precedence over a variable of the environment, and " +
-		"that over the TOML file that `--config` or `LINESMAN_CONFIG` names. [linesman.toml](../linesman.toml) is a file with " +
-		"every setting and its default.\n\n| key in the file | variable | default | meaning |\n|---|---|---|---|\n")
+	b.WriteString("# Settings\n\nGenerated from the program. A flag has precedence over a variable of the environment, " +
+		"and that over the TOML file that `--config` or `LINESMAN_CONFIG` names. [linesman.toml](../linesman.toml) is a " +
+		"file with every setting and its default.\n\n| key in the file | variable | default | meaning |\n|---|---|---|---|\n")
 	for _, s := range config.Settings() {
 		value := ""
 		if v := s.Value(); v != "" {
@@ -154,8 +155,8 @@ func restPage(b *bytes.Buffer) {
 	if err := json.Unmarshal(rest.Document, &document); err != nil {
 		panic(err) // it is part of the program
 	}
-	b.WriteString("# REST\n\nGenerated from the [OpenAPI document](../../responder/rest/openapi.json), which has the schemas, too. " +
-		"[REST](../rest.md) explains what it cannot express.\n")
+	b.WriteString("# REST\n\nGenerated from the [OpenAPI document](../../responder/rest/openapi.json), which has the " +
+		"schemas, too. [REST](../rest.md) explains what it cannot express.\n")
 	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
 		for _, method := range []string{"get", "post", "put", "delete"} {
 			raw, is := document.Paths[path][method]

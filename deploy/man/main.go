@@ -54,7 +54,7 @@ func write(dir, version string) error {
 		usage, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		purpose, rest, _ := strings.Cut(strings.TrimSpace(rest), "\n")
 		list += "**linesman " + name + "**\n: " + purpose + "\n\n"
-		body := "# SYNOPSIS\n\n    " + strings.TrimSpace(usage) + "\n\n# DESCRIPTION\n\n" + strings.TrimSpace(rest) + "\n"
+		body := "# SYNOPSIS\n\n    " + strings.Trim(usage, "`") + "\n\n# DESCRIPTION\n\n" + strings.TrimSpace(rest) + "\n"
 		purpose = strings.ToLower(purpose[:1]) + strings.TrimSuffix(purpose[1:], ".")
 		if err := page("linesman-"+strings.ReplaceAll(name, " ", "-"), 1, purpose, body); err != nil {
 			return err

@@ -15,16 +15,16 @@ import (
 // TestClusterFromNothing runs the commands of docs/cluster.md: they differ from the page in
 // the addresses of the nodes, which are on loopback, and in the directory of the streams.
 func TestClusterFromNothing(t *testing.T) {
+	t.Parallel()
 	d := deploy(t)
 	p := &pages{t, documented(t, "cluster.md")}
 	first, ask := p.block("linesman setup nats"), p.block("linesman doctor")
 	if len(p.blocks) > 0 {
 		t.Errorf("not tested: %q", p.blocks)
 	}
-	addresses := spaced(t)
+	nodes := nodesOnLoopback(t)
 	d.change = func(line string) string {
-		return strings.ReplaceAll(line, "--nodes a,b,c", "--nodes a="+addresses[0]+",b="+addresses[1]+",c="+addresses[2]+
-			" --store "+filepath.Join(d.dir, "store"))
+		return strings.ReplaceAll(line, "--nodes a,b,c", "--nodes "+nodes+" --store "+filepath.Join(d.dir, "store"))
 	}
 	commands := strings.Split(strings.TrimSpace(first), "\n")
 	if len(commands) != 5 {
@@ -60,22 +60,23 @@ func TestClusterFromNothing(t *testing.T) {
 	}
 }
 
-// spaced are three free addresses, with free ports 2000 above them for the cluster.
-func spaced(t *testing.T) (all []string) {
+// nodesOnLoopback are three nodes at free addresses, with free ports 2000 above them for the cluster.
+func nodesOnLoopback(t *testing.T) string {
 	t.Helper()
+	var all []string
 	for _, a := range fixture.FreeAddresses(t, 20) {
 		host, port, _ := net.SplitHostPort(a)
 		n, _ := strconv.Atoi(port)
 		if l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(n+2000))); err == nil {
 			_ = l.Close()
-			all = append(all, a)
+			all = append(all, string(rune('a'+len(all)))+"="+a)
 		}
 		if len(all) == 3 {
-			return all
+			return strings.Join(all, ",")
 		}
 	}
 	t.Fatal("no free ports")
-	return nil
+	return ""
 }
 
 // secrets are the keys and the password of a cluster that was set up.

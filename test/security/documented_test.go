@@ -170,8 +170,8 @@ func (d *deployment) node(name, address, config string) {
 	d.server(name, "-c", name+".conf", "-a", host, "-p", port)
 }
 
-// server starts a nats-server until the test ends.
-func (d *deployment) server(name string, args ...string) {
+// server starts a nats-server until the test ends, and returns what kills it before.
+func (d *deployment) server(name string, args ...string) (kill func()) {
 	d.t.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(program(d.t, "nats-server"), args...)
@@ -179,14 +179,18 @@ func (d *deployment) server(name string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
-	d.t.Cleanup(func() {
+	kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill() // in order it would hand on what it leads, which takes time
 		_ = cmd.Wait()
+	})
+	d.t.Cleanup(func() {
+		kill()
 		if d.t.Failed() {
 			text := log.String()
 			d.t.Logf("the last that nats-server %s said:\n%s", name, text[max(len(text)-1<<10, 0):])
 		}
 	})
+	return kill
 }
 
 // The commands of the two pages work as they are written, but for names of hosts
