@@ -90,7 +90,8 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 // Lead calls f while it holds the lease for creating notifications, repeatedly, until
 // ctx ends; then it returns nil. The context of f ends when the lease is lost.
 func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
-	return p.bus.lead(ctx, PushLease, "webhook notifications are not created", "webhook notifications are created again", f)
+	return p.bus.lead(ctx, PushLease, "webhook notifications are not created",
+		"webhook notifications are created again", f)
 }
 
 // notice is a notification in the outbox. The alias of an unnamed type lets other

@@ -111,7 +111,8 @@ func (b *Bus) await(
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	out := reader.Outage{
-		Log: log, Began: "waiting for a stream", Ended: "the stream answers", Fields: []zap.Field{zap.String("stream", stream)},
+		Log: log, Began: "waiting for a stream", Ended: "the stream answers",
+		Fields: []zap.Field{zap.String("stream", stream)},
 	}
 	for {
 		_, err := reader.Look(ctx, js, stream)

@@ -73,6 +73,9 @@ type Config struct {
 	// process and of the build.
 	Registry *prometheus.Registry
 
+	// LocalTools makes [Service.ServeMCP] offer the tools for agents on this machine only.
+	LocalTools bool
+
 	// Dialer connects to the server where the caller gives no connection. Its
 	// settings are Settings.
 	Dialer *local.Dialer

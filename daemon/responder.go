@@ -18,7 +18,6 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
-	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -37,7 +36,7 @@ type Responder struct {
 
 	built   chan struct{}           // closed once there is a service
 	service atomic.Pointer[Service] // nil until then
-	mcp     *mcp.Endpoint           // nil without HTTP
+	mcp     *mcpEndpoints           // nil without HTTP
 
 	requests atomic.Uint64 // over HTTP from callers with a token
 	serving  atomic.Int64  // those of them that are being answered
@@ -125,7 +124,7 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 		return nil, err
 	}
 	if r.http != nil {
-		r.mcp = mcp.Handler(mcp.NewServer(s.mcpConfig()))
+		r.mcp = newMCPEndpoints(s)
 		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err

@@ -117,15 +117,19 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 
 // ServeMCP answers one MCP client until it disconnects. The service must run.
 func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
-	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig()), in, out); err != nil {
+	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig(s.config.LocalTools)), in, out); err != nil {
 		return fmt.Errorf("MCP: %w", err)
 	}
 	return nil
 }
 
-func (s *Service) mcpConfig() mcp.Config {
+func (s *Service) mcpConfig(local bool) mcp.Config {
+	list := s.tools.List()
+	if local {
+		list = s.tools.Local()
+	}
 	return mcp.Config{
-		Tools: s.tools, List: s.tools.List(), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+		Tools: s.tools, List: list, Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
 	}
 }
 

@@ -37,10 +37,14 @@ func (*responderCmd) Run(ctx context.Context, a *app) error {
 	return daemon.RunResponder(ctx, a.host(), func(url string) { fmt.Fprintf(a.stdout, "ready http=%s\n", url) })
 }
 
-type mcpCmd struct{}
+type mcpCmd struct {
+	Tools string `default:"all" enum:"local,all" placeholder:"SET" help:"Tools to offer: local, for tasks on this machine, or all, also for Codex Cloud (default all)."`
+}
 
-func (*mcpCmd) Run(ctx context.Context, a *app) error {
-	return daemon.WithService(ctx, a.host(), func(ctx context.Context, s *daemon.Service) error {
+func (c *mcpCmd) Run(ctx context.Context, a *app) error {
+	host := a.host()
+	host.LocalTools = c.Tools == "local"
+	return daemon.WithService(ctx, host, func(ctx context.Context, s *daemon.Service) error {
 		return s.ServeMCP(ctx, a.stdin, a.stdout)
 	})
 }

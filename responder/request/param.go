@@ -97,8 +97,35 @@ func alias(name string) string {
 // that a host that checks arguments accepts an alias. The call refuses unknown
 // names.
 func Schema(params []Param) json.RawMessage {
+	var known []Param
+	for _, p := range params {
+		if a := alias(p.Name); a != "" {
+			p.About += " Also accepted as " + a + "."
+		}
+		known = append(known, p)
+	}
+	return schema(`"$schema":"https://json-schema.org/draft/2020-12/schema",`, known)
+}
+
+// Brief is [Schema] without what few clients need: other spellings, webhooks, and the
+// parameters and the answers of AdCP. Calls accept them nevertheless.
+func Brief(params []Param) json.RawMessage {
+	var few []Param
+	for _, p := range params {
+		switch p.Name {
+		case keyParam.Name, contextParam.Name, contextIDParam.Name, governanceParam.Name, webhookParam.Name:
+			continue
+		case Format:
+			p = FormatParam
+		}
+		few = append(few, p)
+	}
+	return schema("", few)
+}
+
+func schema(head string, params []Param) json.RawMessage {
 	var b strings.Builder
-	b.WriteString(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{`)
+	b.WriteString("{" + head + `"type":"object","properties":{`)
 	var required []string
 	for i, p := range params {
 		if i > 0 {
@@ -118,10 +145,6 @@ func Schema(params []Param) json.RawMessage {
 }
 
 func (p *Param) schema() []byte {
-	about := p.About
-	if a := alias(p.Name); a != "" {
-		about += " Also accepted as " + a + "."
-	}
 	s := struct {
 		Type        string   `json:"type"`
 		Description string   `json:"description"`
@@ -134,7 +157,7 @@ func (p *Param) schema() []byte {
 		Maximum     *int64   `json:"maximum,omitempty"`
 		MaxItems    int64    `json:"maxItems,omitempty"`
 		Default     any      `json:"default,omitempty"`
-	}{Description: about, Enum: p.Words, Default: p.Default}
+	}{Description: p.About, Enum: p.Words, Default: p.Default}
 	switch p.Kind {
 	case text:
 		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.Max, p.Chars)

@@ -12,6 +12,7 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -50,6 +51,20 @@ func (t *Set) List() []v36.Tool {
 
 // List describes the tools of a service without configured limits.
 func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
+
+// Local describes the tools for agents on this machine, for clients that use no others. Their
+// schemas are brief, see [request.Brief]; calls accept what [Set.List] describes.
+func (t *Set) Local() []v36.Tool {
+	var all []v36.Tool
+	for _, one := range t.list {
+		if strings.HasPrefix(one.Name, "_codex_local_") {
+			tool := one.Tool
+			tool.InputSchema = request.Brief(one.params)
+			all = append(all, tool)
+		}
+	}
+	return all
+}
 
 // Call runs a tool. The only error is [v36.ErrUnknownTool]; any other failure is
 // an answer. Tools that wait call progress, unless it is nil, in the goroutine of

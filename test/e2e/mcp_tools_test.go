@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// bearing adds a token to requests.
+type bearing string
+
+func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// listed is what `tools/list` answers over a transport. It calls one tool of the list.
+func listed(t *testing.T, over sdk.Transport) (names []string, size int, session *sdk.ClientSession) {
+	t.Helper()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	list, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	return names, len(body), session
+}
+
+// A client that drives agents on this machine pays for these tools only, over stdio and over
+// HTTP. Calls accept what the brief list leaves out. docs/mcp.md says how long the lists are.
+func TestLocalToolsAreFewAndBrief(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	server := up(t, data)
+	page, err := os.ReadFile("../../docs/mcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: bearing(server.Token)}
+	stdio := func(args ...string) sdk.Transport {
+		cmd := exec.Command(program, append([]string{"mcp", "--data-dir", data}, args...)...)
+		fixture.Watch(t, cmd)
+		return &sdk.CommandTransport{Command: cmd}
+	}
+	web := func(query string) sdk.Transport {
+		return &sdk.StreamableClientTransport{Endpoint: server.HTTP + "/mcp" + query, HTTPClient: client}
+	}
+	sizes := map[int]int{} // by number of tools
+	for _, tt := range []struct {
+		what  string
+		over  sdk.Transport
+		tools int
+	}{
+		{"stdio", stdio(), 15}, {"stdio all", stdio("--tools", "all"), 15}, {"stdio local", stdio("--tools", "local"), 7},
+		{"http", web(""), 15}, {"http all", web("?tools=all"), 15}, {"http local", web("?tools=local"), 7},
+	} {
+		names, size, session := listed(t, tt.over)
+		cloud := slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "_codex_local_") })
+		if len(names) != tt.tools || cloud != (tt.tools == 15) {
+			t.Errorf("%s: %q", tt.what, names)
+		}
+		if sizes[tt.tools] == 0 {
+			sizes[tt.tools] = size
+		} else if sizes[tt.tools] != size {
+			t.Errorf("%s: %d bytes, and %d by another way", tt.what, size, sizes[tt.tools])
+		}
+		const key = "0123456789abcdef-status"
+		out, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_status", Arguments: map[string]any{
+			"format": "adcp", "idempotency_key": key, "show_all": true,
+		}})
+		if err != nil || out.IsError {
+			t.Errorf("%s: status: %v %+v", tt.what, err, out)
+		}
+		_, err = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_cloud_list_environments"})
+		if (err == nil) != (tt.tools == 15) {
+			t.Errorf("%s: a tool of the cloud: %v", tt.what, err)
+		}
+	}
+	says := fmt.Sprintf("%.1f kB with all tools, %.1f kB with `local`", float64(sizes[15])/1000, float64(sizes[7])/1000)
+	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), says) {
+		t.Errorf("docs/mcp.md does not have %q", says)
+	}
+	if code, body := getWith(t, client, server.HTTP+"/mcp?tools=none"); code != http.StatusBadRequest {
+		t.Errorf("other tools: %d %s", code, body)
+	}
+	if none := begin(t, nil, "mcp", "--data-dir", data, "--tools", "none"); none.Code() != 2 {
+		t.Errorf("other tools: exit %d", none.Code())
+	}
+}
+
+func getWith(t *testing.T, client *http.Client, url string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	return answer.StatusCode, answer.Status
+}
