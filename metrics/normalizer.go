@@ -60,6 +60,7 @@ func (n *Normalizer) runs(s set) {
 		"agent", "state", "reason")
 	n.runTime = s.histograms("run_duration_seconds", "Time from the start of a run to its end.", hours, "agent", "state")
 	n.wait = s.histograms("task_wait_seconds", "Time from the submission of a task to its start.", hours)
+	n.wait.WithLabelValues()
 	n.turns = s.counters("turns_total",
 		"Turns that ended; unfinished: with their run.", "agent", "status")
 	n.turnTime = s.histograms("turn_duration_seconds",

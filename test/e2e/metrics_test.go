@@ -179,11 +179,63 @@ func TestMetricsOfUp(t *testing.T) {
 		if d.Type == "histogram" {
 			name += "_count"
 		}
-		if _, ok := have[name]; !ok && len(d.Labels) == 0 && name != "linesman_task_wait_seconds_count" {
+		if _, ok := have[name]; !ok && len(d.Labels) == 0 {
 			t.Errorf("%s is missing", name)
 		}
 	}
 	if have[`linesman_runs{state="queued"}`] != 0 || have["linesman_normalizer_active"] != 1 {
 		t.Errorf("got\n%s", page)
+	}
+}
+
+// follow.sh is killed again and again while events arrive, also within a line. Its file has each
+// event once, but for lines that were cut short.
+func TestFollowHasEachEventOnce(t *testing.T) {
+	t.Parallel()
+	data, lab := t.TempDir(), t.TempDir()
+	s := up(t, data)
+	bin, file := filepath.Join(lab, "bin"), filepath.Join(lab, "events.jsonl")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, filepath.Join(bin, "linesman")); err != nil {
+		t.Fatal(err)
+	}
+	lines := func() (all []string) {
+		text, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasSuffix(line, "}\n") {
+				all = append(all, strings.TrimSpace(line))
+			}
+		}
+		return all
+	}
+	recorded := fixture.Path(t, "test", "corpus", "codex", "plan.jsonl")
+	for round := range 4 {
+		if _, code := execute(t, "run", "--data-dir", data, "--agent", "codex", "--", "cat", recorded); code != 0 {
+			t.Fatal("the run failed")
+		}
+		cmd := exec.Command(fixture.Path(t, "examples", "observability", "follow.sh"), file, "--data-dir", data)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		follow := fixture.Start(t, cmd)
+		had := len(lines())
+		fixture.Eventually(t, time.Minute, "events arrive", func() bool { return len(lines()) > had })
+		if round == 3 {
+			fixture.Eventually(t, time.Minute, "the last event arrives", func() bool {
+				return strings.Count(strings.Join(lines(), ""), `"final_text"`) == 4
+			})
+		}
+		follow.Kill()
+		if text, err := os.ReadFile(file); err == nil && round < 3 { // as if it was killed within a line
+			if err := os.WriteFile(file, text[:len(text)-20], 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.Stop()
+	for i, line := range lines() {
+		if want := fmt.Sprintf(`{"seq":%d,`, i+1); !strings.HasPrefix(line, want) {
+			t.Fatalf("line %d is %.60s, want %s", i+1, line, want)
+		}
 	}
 }
