@@ -60,10 +60,12 @@ func (n *Normalizer) runs(s set) {
 		"agent", "state", "reason")
 	n.runTime = s.histograms("run_duration_seconds", "Time from the start of a run to its end.", hours, "agent", "state")
 	n.wait = s.histograms("task_wait_seconds", "Time from the submission of a task to its start.", hours)
+	n.wait.WithLabelValues()
 	n.turns = s.counters("turns_total",
 		"Turns that ended; unfinished: with their run.", "agent", "status")
 	n.turnTime = s.histograms("turn_duration_seconds",
-		"Time from the line that began a turn to the one that ended it, or to the end of the run.", seconds, "agent", "status")
+		"Time from the line that began a turn to the one that ended it, or to the end of the run.", seconds,
+		"agent", "status")
 	n.calls = s.counters("tool_calls_total",
 		"Tool calls that ended; unfinished: with their run.", "agent", "kind", "status")
 	n.callTime = s.histograms("tool_call_duration_seconds",

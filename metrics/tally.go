@@ -136,12 +136,12 @@ func (a *Agent) CallEnded(kind, name, status string, took int64) {
 
 // Counted is how much of a run was counted.
 type Counted struct {
-	started, ended                                    bool
-	lines, malformed, unknown, drift                  int64
-	bytes, errBytes, dropped, gaps, unreadable, spent int64
-	thought                                           int64
-	tokens                                            [len(tokenTypes)]int64
-	events                                            [8]int64 // by eventTokens
+	started, ended                             bool
+	lines, malformed, unknown, drift           int64
+	bytes, errBytes, dropped, gaps, unreadable int64
+	thought                                    int64
+	tokens                                     [len(tokenTypes)]int64
+	events                                     [8]int64 // by eventTokens
 }
 
 // eventTokens are the tokens of all kinds of events but the completion.

@@ -201,7 +201,9 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.source.(*tailed).idle = s.Idle
 		}
 	default:
-		s := &spawned{metrics: w.cfg.Metrics, dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, out: &r.out, err: &r.err}
+		s := &spawned{
+			dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics, out: &r.out, err: &r.err,
+		}
 		keys := d.mark.Keys
 		s.keys.Store(&keys)
 		r.source = s

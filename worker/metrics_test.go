@@ -1,0 +1,70 @@
+package worker
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/linesman/linesman/metrics"
+)
+
+// gathered returns the values of metrics by name, with those of a label added to it.
+func gathered(t *testing.T, g prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			all[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+// TestUnsentOutputIsCounted lets an agent write while its raw log is unreachable.
+func TestUnsentOutputIsCounted(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	r := prometheus.NewRegistry()
+	l.w.cfg.Metrics = metrics.NewWorker(r)
+	l.w.cfg.Metrics.Read(l.w.state)
+	dir := t.TempDir()
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done; echo two; touch done; sleep 0.1")
+	spec.Dir = dir
+	expect := func(want map[string]float64) {
+		t.Helper()
+		have := gathered(t, r)
+		for name, n := range want {
+			if is, ok := have[name]; !ok || is != n {
+				t.Errorf("%s: %v, want %v", name, is, n)
+			}
+		}
+	}
+	_, done := l.begun(spec, "one")
+	expect(map[string]float64{
+		"linesman_worker_runs": 1, "linesman_worker_spool_bytes": 4, "linesman_raw_appended_bytes_total": 4,
+		"linesman_shims_started_total start": 1, "linesman_shims_started_total takeover": 0,
+	})
+	waitFor(t, "the output", func() bool { return gathered(t, r)["linesman_worker_unsent_bytes"] == 0 })
+	back := make(chan struct{})
+	l.logs.setBlocked(back)
+	write(t, filepath.Join(dir, "go"), "")
+	waitFor(t, "the agent", func() bool { return exists(filepath.Join(dir, "done")) })
+	expect(map[string]float64{
+		"linesman_worker_spool_bytes": 8, "linesman_worker_unsent_bytes": 4, "linesman_worker_unsent_runs": 1,
+	})
+	close(back)
+	<-done
+	expect(map[string]float64{
+		"linesman_worker_runs": 0, "linesman_worker_unsent_bytes": 0, "linesman_raw_appended_bytes_total": 8,
+		"linesman_raw_appends_total": 4, "linesman_raw_append_duration_seconds": 4, "linesman_raw_refusals_total": 0,
+	})
+}
