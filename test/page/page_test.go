@@ -37,12 +37,13 @@ type browser struct {
 	out *bufio.Scanner
 }
 
+// requireBrowser makes [fixture.Missing] an error if TEST_REQUIRE_BROWSER is 1, and only then.
+func requireBrowser(t *testing.T) { t.Setenv("TEST_REQUIRE_AGENTS", os.Getenv("TEST_REQUIRE_BROWSER")) }
+
 // startBrowser starts a browser until the end of the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	if os.Getenv("TEST_REQUIRE_BROWSER") == "1" {
-		t.Setenv("TEST_REQUIRE_AGENTS", "1") // of [fixture.Missing]
-	}
+	requireBrowser(t)
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		fixture.Missing(t, "chromium is not installed")
