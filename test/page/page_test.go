@@ -139,7 +139,8 @@ func newStage(t *testing.T) *stage {
 	}
 	// The agent of tasks prints a recording, and then waits until the file next to it is written.
 	s.write("agent.sh", "for prompt; do :; done\n"+
-		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' '{"type":"turn.started"}' `+
+		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' `+
+		`'{"type":"turn.started"}' `+
 		`'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"I am at it."}}'`+"\n"+
 		"while [ ! -e '"+s.lab+"/end' ]; do sleep 0.05; done\n"+
 		`echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'`+"\n")
@@ -153,8 +154,8 @@ func newStage(t *testing.T) *stage {
 // start starts the `up`, again at its addresses.
 func (s *stage) start() {
 	s.t.Helper()
-	s.up = fixture.Start(s.t, exec.Command(program, "up", "--data-dir", s.data, "--config", filepath.Join(s.lab, "linesman.toml"),
-		"--nats-listen", s.nats, "--http", s.http))
+	s.up = fixture.Start(s.t, exec.Command(program, "up", "--data-dir", s.data, "--config",
+		filepath.Join(s.lab, "linesman.toml"), "--nats-listen", s.nats, "--http", s.http))
 	up := s.up
 	s.t.Cleanup(func() {
 		if !up.Over() {
@@ -240,8 +241,8 @@ while [ $i -lt %d ] || [ ! -e '%s/next' ]; do
 done
 echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'
 `, s.runs, lines, s.lab))
-	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent", "codex", "--",
-		"/bin/sh", filepath.Join(s.lab, "live.sh")))
+	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent",
+		"codex", "--", "/bin/sh", filepath.Join(s.lab, "live.sh")))
 	return title
 }
 

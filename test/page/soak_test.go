@@ -54,20 +54,21 @@ func TestSoakOfThePage(t *testing.T) {
 // pour starts a run that writes about 200 events a second until end. It returns its title.
 func (s *stage) pour() string {
 	s.t.Helper()
-	s.write("pour.sh", fmt.Sprintf(`echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a77"}'
+	s.write("pour.sh", fmt.Sprintf(`words='Some **words** of a real message, as long as a short one.'
+echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a77"}'
 echo '{"type":"turn.started"}'
 i=0
 while [ ! -e '%s/next' ]; do
 	for n in 1 2 3 4 5 6 7 8 9 10; do
 		i=$((i+1))
-		echo '{"type":"item.completed","item":{"id":"item_'$i'","type":"agent_message","text":"Line number '$i'. Some **words** of a real message, as long as a short one."}}'
+		echo '{"type":"item.completed","item":{"id":"item_'$i'","type":"agent_message","text":"Line number '"$i. $words"'"}}'
 	done
 	sleep 0.045
 done
 echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'
 `, s.lab))
 	const title = "A run that writes much"
-	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent", "codex", "--",
-		"/bin/sh", filepath.Join(s.lab, "pour.sh")))
+	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent",
+		"codex", "--", "/bin/sh", filepath.Join(s.lab, "pour.sh")))
 	return title
 }
