@@ -247,13 +247,28 @@ func TestAttacksOnSessions(t *testing.T) {
 func TestNextStaysHere(t *testing.T) {
 	s := api(t, Config{})
 	for next, want := range map[string]string{
-		"": "/", "/": "/", "/runs/T-local-1": "/runs/T-local-1", "/runs/a/with/b?x=1&y=%20": "/runs/a/with/b?x=1&y=%20",
-		"//evil.example": "/", "///evil.example": "/", `/\evil.example`: "/", `\\evil.example`: "/",
-		"https://evil.example": "/",
-		"http:evil.example":    "/", "javascript:alert(1)": "/", "runs/1": "/", "/\t/evil.example": "/", "/\n/evil.example": "/",
-		"/runs/1\r\nSet-Cookie: a=b": "/", "/ /evil.example": "/", "/@evil.example": "/", "/.evil": "/",
-		"/%2f/evil.example":      "/",
-		"/runs/1#//evil.example": "/", "/é": "/", "/" + strings.Repeat("x", 2000): "/",
+		"":                              "/",
+		"/":                             "/",
+		"/runs/T-local-1":               "/runs/T-local-1",
+		"/runs/a/with/b?x=1&y=%20":      "/runs/a/with/b?x=1&y=%20",
+		"//evil.example":                "/",
+		"///evil.example":               "/",
+		`/\evil.example`:                "/",
+		`\\evil.example`:                "/",
+		"https://evil.example":          "/",
+		"http:evil.example":             "/",
+		"javascript:alert(1)":           "/",
+		"runs/1":                        "/",
+		"/\t/evil.example":              "/",
+		"/\n/evil.example":              "/",
+		"/runs/1\r\nSet-Cookie: a=b":    "/",
+		"/ /evil.example":               "/",
+		"/@evil.example":                "/",
+		"/.evil":                        "/",
+		"/%2f/evil.example":             "/",
+		"/runs/1#//evil.example":        "/",
+		"/é":                            "/",
+		"/" + strings.Repeat("x", 2000): "/",
 	} {
 		r := httptest.NewRequest("GET", s.SignInPath(), nil)
 		q := r.URL.Query()
