@@ -24,10 +24,14 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build check test lint golangci vuln bench bench-go fuzz flaky soak drift agents agents-if-npm docker clean help
+.PHONY: build web check test lint golangci vuln bench bench-go fuzz flaky soak page-soak drift agents agents-if-npm docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
+
+# Test BuiltPageIsThatOfItsSource compares the result with what is checked in.
+web: ## build web/dist, the files of the page, from web/src; needs npm
+	cd web && npm ci && npm run build
 
 # Each test that `go test -short` leaves out says why under -v. Tests wait more
 # than they work, so two packages are tested for each processor, and those that
@@ -83,6 +87,9 @@ soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 2
 	$(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
 	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
+page-soak: ## show the page a run with 200 events a second for SOAK, and compare the memory of the browser
+	$(GO) test -count 1 -timeout 1h -v -run 'SoakOfThePage' ./test/page -page.soak=$(SOAK)
+
 trickle: ## keep `up` under a trickle for SOAK (8h is a working day), and print what it uses
 	$(GO) test -count 1 -timeout 0 -v -run 'TrickleStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
@@ -108,7 +115,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules
+	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules test/page/node_modules web/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile

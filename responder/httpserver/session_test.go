@@ -89,7 +89,8 @@ func TestLinkSignsInOnce(t *testing.T) {
 		}
 	}
 	w = call(s, "GET", "/session", "", use...)
-	if want := `{"scopes":["read","submit","raw"],"name":"","version":"v9"}` + "\n"; w.Code != 200 || w.Body.String() != want {
+	if want := `{"scopes":["read","submit","raw"],"name":"","version":"v9"}` + "\n"; w.Code != 200 ||
+		w.Body.String() != want {
 		t.Errorf("session: %d %s", w.Code, w.Body)
 	}
 	// The same link again: nothing for others, and a redirect for the browser that is signed in.
@@ -171,18 +172,22 @@ func TestAttacksOnSessions(t *testing.T) {
 		header                           []string
 		code                             int
 	}{
-		{"cross-site form", "POST", "/v1/submit", "a=b", valid, []string{"Origin", "http://evil.example", "Content-Type", form}, 403},
+		{"cross-site form", "POST", "/v1/submit", "a=b", valid,
+			[]string{"Origin", "http://evil.example", "Content-Type", form}, 403},
 		{"cross-site GET", "GET", "/v1/read", "", valid, []string{"Sec-Fetch-Site", "cross-site"}, 401},
 		{"cross-site POST", "POST", "/v1/submit", "", valid, []string{"Sec-Fetch-Site", "cross-site"}, 401},
 		{"cross-site PUT", "PUT", "/v1/read", "", valid, []string{"Sec-Fetch-Site", "cross-site"}, 401},
 		{"cross-site DELETE", "DELETE", "/v1/read", "", valid, []string{"Sec-Fetch-Site", "cross-site"}, 401},
 		{"cross-site sign-out", "DELETE", "/session", "", valid, []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{"cross-site sign-in", "POST", "/session", token, "", []string{"Sec-Fetch-Site", "cross-site", "Content-Type", json}, 403},
+		{"cross-site sign-in", "POST", "/session", token, "",
+			[]string{"Sec-Fetch-Site", "cross-site", "Content-Type", json}, 403},
 		{"sign-in by a form", "POST", "/session", token, "", []string{"Content-Type", "text/plain"}, 415},
 		{"page on another port, GET", "GET", "/v1/read", "", valid, []string{"Sec-Fetch-Site", "same-site"}, 401},
 		{"page on another port, POST", "POST", "/v1/submit", "", valid, []string{"Sec-Fetch-Site", "same-site"}, 401},
-		{"page on another port, no Sec-Fetch-Site", "POST", "/v1/submit", "", valid, []string{"Origin", "http://127.0.0.1:3000"}, 401},
-		{"page on another name, no Sec-Fetch-Site", "POST", "/v1/submit", "", valid, []string{"Origin", "http://localhost:8422"}, 401},
+		{"page on another port, no Sec-Fetch-Site", "POST", "/v1/submit", "", valid,
+			[]string{"Origin", "http://127.0.0.1:3000"}, 401},
+		{"page on another name, no Sec-Fetch-Site", "POST", "/v1/submit", "", valid,
+			[]string{"Origin", "http://localhost:8422"}, 401},
 		{"sign-out from another port", "DELETE", "/session", "", valid, []string{"Origin", "http://127.0.0.1:3000"}, 403},
 		{"opaque origin", "POST", "/v1/submit", "", valid, []string{"Origin", "null"}, 403},
 		{"foreign host", "GET", "/v1/read", "", valid, []string{"Host", "evil.example"}, 403},
@@ -197,7 +202,8 @@ func TestAttacksOnSessions(t *testing.T) {
 		{"wrong token", "POST", "/session", `{"token": "0123456789abcdee"}`, "", []string{"Content-Type", json}, 401},
 		{"empty token", "POST", "/session", `{"token": ""}`, "", []string{"Content-Type", json}, 401},
 		{"no JSON", "POST", "/session", `token`, "", []string{"Content-Type", json}, 400},
-		{"huge sign-in", "POST", "/session", `{"token": "` + strings.Repeat("x", maxSignIn) + `"}`, "", []string{"Content-Type", json}, 400},
+		{"huge sign-in", "POST", "/session", `{"token": "` + strings.Repeat("x", maxSignIn) + `"}`, "",
+			[]string{"Content-Type", json}, 400},
 		{"forged: empty", "GET", "/v1/read", "", "", nil, 401},
 		{"forged: zeros", "GET", "/v1/read", "", strings.Repeat("A", len(valid)), nil, 401},
 		{"forged: the token itself", "GET", "/v1/read", "", "0123456789abcdef", nil, 401},
@@ -228,7 +234,9 @@ func TestAttacksOnSessions(t *testing.T) {
 	w := call(s, "GET", "/v1/read", "", "Cookie", "linesman_8423="+valid)
 	wantError(t, w, http.StatusUnauthorized, "UNAUTHORIZED")
 	// The page itself may do all of it.
-	for _, header := range [][]string{{"Sec-Fetch-Site", "same-origin", "Origin", ours}, {"Origin", ours}, {"Sec-Fetch-Site", "none"}} {
+	for _, header := range [][]string{
+		{"Sec-Fetch-Site", "same-origin", "Origin", ours}, {"Origin", ours}, {"Sec-Fetch-Site", "none"},
+	} {
 		w := call(s, "POST", "/v1/submit", "", append(header, "Cookie", "linesman_0="+valid)...)
 		if w.Code != http.StatusOK {
 			t.Errorf("%v: %d %s", header, w.Code, w.Body)
@@ -239,17 +247,35 @@ func TestAttacksOnSessions(t *testing.T) {
 func TestNextStaysHere(t *testing.T) {
 	s := api(t, Config{})
 	for next, want := range map[string]string{
-		"": "/", "/": "/", "/runs/T-local-1": "/runs/T-local-1", "/runs/a/with/b?x=1&y=%20": "/runs/a/with/b?x=1&y=%20",
-		"//evil.example": "/", "///evil.example": "/", `/\evil.example`: "/", `\\evil.example`: "/", "https://evil.example": "/",
-		"http:evil.example": "/", "javascript:alert(1)": "/", "runs/1": "/", "/\t/evil.example": "/", "/\n/evil.example": "/",
-		"/runs/1\r\nSet-Cookie: a=b": "/", "/ /evil.example": "/", "/@evil.example": "/", "/.evil": "/", "/%2f/evil.example": "/",
-		"/runs/1#//evil.example": "/", "/é": "/", "/" + strings.Repeat("x", 2000): "/",
+		"":                              "/",
+		"/":                             "/",
+		"/runs/T-local-1":               "/runs/T-local-1",
+		"/runs/a/with/b?x=1&y=%20":      "/runs/a/with/b?x=1&y=%20",
+		"//evil.example":                "/",
+		"///evil.example":               "/",
+		`/\evil.example`:                "/",
+		`\\evil.example`:                "/",
+		"https://evil.example":          "/",
+		"http:evil.example":             "/",
+		"javascript:alert(1)":           "/",
+		"runs/1":                        "/",
+		"/\t/evil.example":              "/",
+		"/\n/evil.example":              "/",
+		"/runs/1\r\nSet-Cookie: a=b":    "/",
+		"/ /evil.example":               "/",
+		"/@evil.example":                "/",
+		"/.evil":                        "/",
+		"/%2f/evil.example":             "/",
+		"/runs/1#//evil.example":        "/",
+		"/é":                            "/",
+		"/" + strings.Repeat("x", 2000): "/",
 	} {
 		r := httptest.NewRequest("GET", s.SignInPath(), nil)
 		q := r.URL.Query()
 		q.Set("next", next)
 		w := call(s, "GET", "/signin?"+q.Encode(), "")
-		if got := w.Header()["Location"]; w.Code != http.StatusSeeOther || len(got) != 1 || got[0] != want || cookie(w) == nil {
+		if got := w.Header()["Location"]; w.Code != http.StatusSeeOther || len(got) != 1 || got[0] != want ||
+			cookie(w) == nil {
 			t.Errorf("%q: %d %q, want %q", next, w.Code, got, want)
 		}
 	}

@@ -53,7 +53,8 @@ func (s *stage) record(b *testing.B, n int) {
 	}
 	for i := range n {
 		r := runs.NewRecord(fmt.Sprintf("T-local-%015d", i), "codex")
-		r.State, r.Source, r.Queue, r.Work, r.Worker = runs.StateCompleted, "queue", "default", uint64(i), "host-0123456789abcdef"
+		r.State, r.Source, r.Queue, r.Work = runs.StateCompleted, "queue", "default", uint64(i)
+		r.Worker = "host-0123456789abcdef"
 		at := int64(1_790_000_000_000 + i)
 		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt = at, at+1000, at+2000, at+3000
 		r.Dir, r.Thread, r.Seq, r.Title = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1),

@@ -182,7 +182,8 @@ func TestStreamOfRunsIsTheList(t *testing.T) {
 				l.Exit(n % 2)
 				delete(open, id)
 			case n < 12:
-				l.Out([]byte(`{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035` + fmt.Sprintf("%03d", round) + "\"}\n"))
+				l.Out(fmt.Appendf(nil, `{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035%03d"}`+"\n",
+					round))
 			}
 		}
 		switch round {

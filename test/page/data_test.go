@@ -72,8 +72,8 @@ func (s *stage) attack() (ids []string) {
 			}
 		}
 		lines.WriteString(`{"type":"turn.failed","error":{"message":"` + `<img src=x onerror=window.pwned=1>` + `"}}` + "\n")
-		cmd := exec.Command(program, "pipe", "--agent", "codex", "--title", title, "--label", "team=<b onclick=window.pwned=1>",
-			"--data-dir", s.data)
+		cmd := exec.Command(program, "pipe", "--agent", "codex", "--title", title, "--label",
+			"team=<b onclick=window.pwned=1>", "--data-dir", s.data)
 		cmd.Dir, cmd.Stdin = dir, strings.NewReader(lines.String())
 		if _, stderr, code := fixture.Run(s.t, cmd); code > 1 {
 			s.t.Fatalf("pipe: exit %d: %s", code, stderr)

@@ -37,12 +37,13 @@ type browser struct {
 	out *bufio.Scanner
 }
 
+// requireBrowser makes [fixture.Missing] an error if TEST_REQUIRE_BROWSER is 1, and only then.
+func requireBrowser(t *testing.T) { t.Setenv("TEST_REQUIRE_AGENTS", os.Getenv("TEST_REQUIRE_BROWSER")) }
+
 // startBrowser starts a browser until the end of the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	if os.Getenv("TEST_REQUIRE_BROWSER") == "1" {
-		t.Setenv("TEST_REQUIRE_AGENTS", "1") // of [fixture.Missing]
-	}
+	requireBrowser(t)
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		fixture.Missing(t, "chromium is not installed")
@@ -138,7 +139,8 @@ func newStage(t *testing.T) *stage {
 	}
 	// The agent of tasks prints a recording, and then waits until the file next to it is written.
 	s.write("agent.sh", "for prompt; do :; done\n"+
-		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' '{"type":"turn.started"}' `+
+		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' `+
+		`'{"type":"turn.started"}' `+
 		`'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"I am at it."}}'`+"\n"+
 		"while [ ! -e '"+s.lab+"/end' ]; do sleep 0.05; done\n"+
 		`echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'`+"\n")
@@ -152,8 +154,8 @@ func newStage(t *testing.T) *stage {
 // start starts the `up`, again at its addresses.
 func (s *stage) start() {
 	s.t.Helper()
-	s.up = fixture.Start(s.t, exec.Command(program, "up", "--data-dir", s.data, "--config", filepath.Join(s.lab, "linesman.toml"),
-		"--nats-listen", s.nats, "--http", s.http))
+	s.up = fixture.Start(s.t, exec.Command(program, "up", "--data-dir", s.data, "--config",
+		filepath.Join(s.lab, "linesman.toml"), "--nats-listen", s.nats, "--http", s.http))
 	up := s.up
 	s.t.Cleanup(func() {
 		if !up.Over() {
@@ -239,8 +241,8 @@ while [ $i -lt %d ] || [ ! -e '%s/next' ]; do
 done
 echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'
 `, s.runs, lines, s.lab))
-	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent", "codex", "--",
-		"/bin/sh", filepath.Join(s.lab, "live.sh")))
+	s.running = fixture.Start(s.t, exec.Command(program, "run", "--data-dir", s.data, "--title", title, "--agent",
+		"codex", "--", "/bin/sh", filepath.Join(s.lab, "live.sh")))
 	return title
 }
 

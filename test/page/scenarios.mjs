@@ -95,7 +95,7 @@ export async function timelines(scene) {
   await whole(page);
   const call = feed(page).getByRole('button', { name: /Command/ }).first();
   if (await call.getAttribute('aria-expanded') !== 'true') await call.click();
-  await feed(page).getByRole('region', { name: 'Output', exact: true }).first().waitFor();
+  await feed(page).getByText('on-stderr').last().waitFor(); // of its output
   // A link to an event shows that event.
   const link = feed(page).getByRole('link', { name: /Link to the event/ }).nth(2);
   await page.goto(await link.getAttribute('href'));
@@ -213,6 +213,7 @@ export async function hostile(scene) {
     same(where, found, []);
   };
   await check('overview');
+  let texts = '';
   for (const id of scene.hostile) {
     await page.goto(`/runs/${id}`);
     const box = feed(page);
@@ -225,6 +226,7 @@ export async function hostile(scene) {
         for (const button of feed.querySelectorAll('button[aria-expanded=false]')) button.click();
       });
       await check(`${id}, screen ${seen}`);
+      texts += await box.textContent();
       const at = await page.evaluate(() => {
         const s = [document.scrollingElement, ...document.querySelectorAll('main, main *')].find((e) => e.scrollHeight > e.clientHeight + 1 && ['auto', 'scroll'].includes(getComputedStyle(e).overflowY) && e.querySelector('[role=feed]'));
         s?.scrollBy(0, s.clientHeight * 0.9);
@@ -236,6 +238,8 @@ export async function hostile(scene) {
     }
     await page.screenshot({ path: `${scene.shots}/hostile.png`, clip: { x: 0, y: 0, width: 1280, height: 900 } });
   }
+  // They were there, as text: in messages, commands, plans, errors.
+  for (const part of ['<script>window.pwned=1</script>', '<img src=x onerror="window.pwned=1">', 'javascript:window.pwned=1']) same(`${part} as text`, texts.includes(part), true);
 }
 
 /** From a narrow phone to 4K nothing is cut off, in both themes. */
@@ -297,4 +301,29 @@ export async function many(scene) {
   const heap = await page.evaluate(() => performance.memory?.usedJSHeapSize ?? 0);
   const at = (q) => Math.round(frames[Math.floor((frames.length - 1) * q)] * 10) / 10;
   return { ready, nodes, frames: frames.length, p50: at(0.5), p95: at(0.95), max: at(1), search: found, heapMB: Math.round(heap / 1e5) / 10 };
+}
+
+/** A run with hundreds of events a second, shown for long: how much memory and how many elements that takes. */
+export async function soak(scene) {
+  const overview = await signedIn(scene);
+  const title = await scene.call('pour');
+  const href = await row(overview, title).getByRole('link', { name: title }).getAttribute('href');
+  const page = await signedIn(scene, href);
+  const sessions = await Promise.all([overview, page].map((p) => p.context().newCDPSession(p)));
+  const samples = [];
+  for (const begun = Date.now(); Date.now() - begun < scene.seconds * 1000;) {
+    await new Promise((done) => setTimeout(done, 10_000));
+    const sample = { second: Math.round((Date.now() - begun) / 1000) };
+    for (const [i, cdp] of sessions.entries()) {
+      await cdp.send('HeapProfiler.collectGarbage');
+      const { usedSize } = await cdp.send('Runtime.getHeapUsage');
+      const { nodes } = await cdp.send('Memory.getDOMCounters');
+      Object.assign(sample, { [`${['overview', 'run'][i]}MB`]: Math.round(usedSize / 1e5) / 10, [`${['overview', 'run'][i]}Nodes`]: nodes });
+    }
+    sample.line = Math.max(0, ...await shownLines(page));
+    samples.push(sample);
+  }
+  await scene.call('stop');
+  await whole(page);
+  return samples;
 }
