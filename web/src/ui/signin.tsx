@@ -4,17 +4,33 @@ import { api, ApiError, session } from '../lib/api';
 import { usePageTitle } from '../lib/title';
 import { Command } from './copy';
 
+/** The path of a sign-in link of this server that was pasted in place of a token. */
+function linkIn(text: string): string | undefined {
+  const url = URL.parse?.(text.trim());
+  return url && url.host === location.host && url.pathname === '/signin' ? url.pathname + url.search : undefined;
+}
+
 export function SignIn() {
   const token = useSignal('');
   const error = useSignal('');
   const busy = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
   usePageTitle('Sign in');
-  useEffect(() => field.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    field.current?.focus({ preventScroll: true });
+    // The link may have been opened in another tab.
+    const look = (): void => {
+      if (document.visibilityState === 'visible') void api.session().then((s) => (session.value = s), () => {});
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => document.removeEventListener('visibilitychange', look);
+  }, []);
 
   const submit = async (e: Event): Promise<void> => {
     e.preventDefault();
     if (!token.value.trim() || busy.value) return;
+    const link = linkIn(token.value);
+    if (link) return location.assign(link);
     busy.value = true;
     error.value = '';
     try {
