@@ -1,13 +1,14 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { api, ApiError, session } from '../lib/api';
+import { api, ApiError, query, session } from '../lib/api';
 import { usePageTitle } from '../lib/title';
 import { Command } from './copy';
 
-/** The path of a sign-in link of this server that was pasted in place of a token. */
+/** The path of a sign-in link back to this page, if a link of this server was pasted in place of a token. */
 function linkIn(text: string): string | undefined {
   const url = URL.parse?.(text.trim());
-  return url && url.host === location.host && url.pathname === '/signin' ? url.pathname + url.search : undefined;
+  if (url?.host !== location.host || url.pathname !== '/signin') return undefined;
+  return '/signin' + query({ code: url.searchParams.get('code') ?? '', next: location.pathname + location.search });
 }
 
 export function SignIn() {
