@@ -61,6 +61,13 @@ export function Overview() {
     navigate(withPath(first, id));
   };
 
+  const seen = (): boolean | void => {
+    const id = at.value;
+    if (!runs.get(id)?.unseen) return false;
+    list.current?.move(1); // on to the next one: the row of this one moves away
+    void markSeen([id]).then((failed) => failed && toast('The run could not be marked', { tone: 'bad' }));
+  };
+
   const move = (by: number) => () => list.current?.move(by);
   useKeys('Overview', [
     { keys: ['j', 'ArrowDown'], text: 'Next run', run: move(1) },
@@ -70,7 +77,7 @@ export function Overview() {
     { keys: ['g g', 'Home'], text: 'First run', run: move(-Infinity) },
     { keys: ['Shift+G', 'End'], text: 'Last run', run: move(Infinity) },
     { keys: ['Enter', 'o'], text: 'Open the run', run: () => (at.value ? navigate(runPath(at.value)) : false) },
-    { keys: ['e'], text: 'Mark the run as seen', run: () => (runs.get(at.value)?.unseen ? void markSeen([at.value]) : false) },
+    { keys: ['e'], text: 'Mark the run as seen', run: seen },
     { keys: ['x'], text: 'Compare with another run', run: () => compare(at.value) },
     { keys: ['/'], text: 'Search', run: () => search.current?.select() },
     { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, …', run: (e) => show(filters[Number(e.key) - 1]!) },

@@ -1,8 +1,15 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
-import { api, ApiError, session } from '../lib/api';
+import { api, ApiError, query, session } from '../lib/api';
 import { usePageTitle } from '../lib/title';
 import { Command } from './copy';
+
+/** The path of a sign-in link back to this page, if a link of this server was pasted in place of a token. */
+function linkIn(text: string): string | undefined {
+  const url = URL.parse?.(text.trim());
+  if (url?.host !== location.host || url.pathname !== '/signin') return undefined;
+  return '/signin' + query({ code: url.searchParams.get('code') ?? '', next: location.pathname + location.search });
+}
 
 export function SignIn() {
   const token = useSignal('');
@@ -10,11 +17,21 @@ export function SignIn() {
   const busy = useSignal(false);
   const field = useRef<HTMLInputElement>(null);
   usePageTitle('Sign in');
-  useEffect(() => field.current?.focus({ preventScroll: true }), []);
+  useEffect(() => {
+    field.current?.focus({ preventScroll: true });
+    // The link may have been opened in another tab.
+    const look = (): void => {
+      if (document.visibilityState === 'visible') void api.session().then((s) => (session.value = s), () => {});
+    };
+    document.addEventListener('visibilitychange', look);
+    return () => document.removeEventListener('visibilitychange', look);
+  }, []);
 
   const submit = async (e: Event): Promise<void> => {
     e.preventDefault();
     if (!token.value.trim() || busy.value) return;
+    const link = linkIn(token.value);
+    if (link) return location.assign(link);
     busy.value = true;
     error.value = '';
     try {
