@@ -95,7 +95,7 @@ export async function timelines(scene) {
   await whole(page);
   const call = feed(page).getByRole('button', { name: /Command/ }).first();
   if (await call.getAttribute('aria-expanded') !== 'true') await call.click();
-  await feed(page).getByRole('region', { name: 'Output', exact: true }).first().waitFor();
+  await feed(page).getByRole('group', { name: 'Output', exact: true }).first().waitFor();
   // A link to an event shows that event.
   const link = feed(page).getByRole('link', { name: /Link to the event/ }).nth(2);
   await page.goto(await link.getAttribute('href'));
