@@ -9,10 +9,10 @@ function textOf(a: Attack): string {
   return a.text ?? (a.prefix ?? '') + a.repeat![0].repeat(a.repeat![1]) + (a.suffix ?? '');
 }
 
-// All that the first wall may print. An attribute value has neither quotes nor angle brackets.
+// All that the first filter may print. An attribute value has neither quotes nor angle brackets.
 const value = '[^"<>]*';
 const link = `<a href="https?://${value}" title="https?://${value}" target="_blank" rel="noopener noreferrer nofollow">`;
-const tag = new RegExp(`^(?:</?(?:p|em|strong|s|code|pre|ul|ol|li|blockquote|h3|table|thead|tbody|tr|th|td)>|<br>|<hr>|<ol start="\\d{1,9}">|</a>|${link})`, 'i');
+const tag = new RegExp(`^(?:</?(?:p|em|strong|s|code|pre|ul|ol|li|blockquote|h2|table|thead|tbody|tr|th|td)>|<br>|<hr>|<ol start="\\d{1,9}">|</a>|${link})`, 'i');
 
 /** Returns the first piece of HTML that is neither text nor one of those tags. */
 function foreign(html: string): string | null {
@@ -43,7 +43,7 @@ describe('attacks', () => {
 describe('markdown', () => {
   it('is rendered', () => {
     expect(markdownHTML('# A\n\n**b** `c` [d](https://d.test)\n\n- e\n\n```go\nf\n```')).toBe(
-      '<h3>A</h3>\n<p><strong>b</strong> <code>c</code> ' +
+      '<h2>A</h2>\n<p><strong>b</strong> <code>c</code> ' +
       '<a href="https://d.test" title="https://d.test" target="_blank" rel="noopener noreferrer nofollow">d</a></p>\n' +
       '<ul>\n<li>e</li>\n</ul>\n<pre><code>f\n</code></pre>\n');
   });

@@ -1,10 +1,10 @@
-// Markdown of agents, which is hostile: it becomes elements here and nowhere else, behind two
-// walls. markdown-it escapes all HTML and makes links of http and https only; DOMPurify then
+// Markdown of agents, which is hostile: it becomes elements here and nowhere else, after two
+// filters. markdown-it escapes all HTML and makes links of http and https only; DOMPurify then
 // keeps a small list of elements and attributes. Images are links: nothing is loaded.
 //
 //   setMarkdown(element, text)    replaces the children of an element
 //
-// src/lib/attacks.json is what both walls are tested with, here and in a real browser.
+// src/lib/attacks.json is what both filters are tested with, here and in a real browser.
 
 import MarkdownIt from 'markdown-it';
 import DOMPurify from 'dompurify';
@@ -22,7 +22,7 @@ const web = /^https?:\/\/[^\s/\\]/i;
 
 md.core.ruler.push('linesman', (state) => {
   for (const block of state.tokens) {
-    if (block.type === 'heading_open' || block.type === 'heading_close') block.tag = 'h3'; // the page has its own outline
+    if (block.type === 'heading_open' || block.type === 'heading_close') block.tag = 'h2'; // one level, that of turns: no heading before it may be on the screen
     if (block.type === 'th_open' || block.type === 'td_open') block.attrs = null; // style attributes
     if (block.type === 'fence') block.info = '';
     if (!block.children) continue;
@@ -57,14 +57,14 @@ md.renderer.rules['image'] = (tokens, i) => {
   return `<a ${attributes(src).map(([k, v]) => `${k}="${escape(v)}"`).join(' ')}>${text}</a>`;
 };
 
-/** The first wall: HTML of Markdown. Not to be inserted anywhere; exported for its tests. */
+/** The first filter: Markdown as HTML. Not to be inserted anywhere; exported for its tests. */
 export function markdownHTML(text: string): string {
   return md.render(plainText(text));
 }
 
 const allowed = {
   ALLOWED_TAGS: [
-    'p', 'br', 'em', 'strong', 's', 'code', 'pre', 'a', 'ul', 'ol', 'li', 'blockquote', 'h3', 'hr',
+    'p', 'br', 'em', 'strong', 's', 'code', 'pre', 'a', 'ul', 'ol', 'li', 'blockquote', 'h2', 'hr',
     'table', 'thead', 'tbody', 'tr', 'th', 'td', '#text',
   ],
   ALLOWED_ATTR: ['href', 'title', 'target', 'rel', 'start'],

@@ -40,6 +40,8 @@ export function Changes({ view, run }: { view: RunView; run: Run }) {
 
 const sentence = (text: string): string => (text[0]?.toUpperCase() ?? '') + plainText(text).slice(1).replace(/\.$/, '');
 
-export function Nothing({ title, text, action }: { title: string; text: string; action?: () => void }) {
-  return <div class="empty"><h2>{title}</h2><p>{text}</p>{action && <p><button class="button" onClick={action}>Try again</button></p>}</div>;
+/** Why there is nothing to see; `page`: of the whole page. */
+export function Nothing({ title, text, action, page }: { title: string; text: string; action?: () => void; page?: boolean }) {
+  const Title = page ? 'h1' : 'h2';
+  return <div class="empty"><Title>{title}</Title><p>{text}</p>{action && <p><button class="button" onClick={action}>Try again</button></p>}</div>;
 }

@@ -13,7 +13,7 @@ export function DiffText({ text, lines, name }: { text?: string; lines?: DiffLin
   const shown = whole.value ? all : all.slice(0, firstLines);
   const numbered = all.some((l) => l.before > 0 || l.after > 0);
   return (
-    <div class="diff mono" role="region" tabIndex={0} aria-label={`Changes of ${name}`} data-numbered={numbered || undefined}>
+    <div class="diff mono" role="group" tabIndex={0} aria-label={`Changes of ${name}`} data-numbered={numbered || undefined}>
       <div class="diff-lines">
         {shown.map((l, i) => (
           <div key={i} class={`dl dl-${l.kind}`}>

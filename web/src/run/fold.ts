@@ -188,7 +188,7 @@ export class Fold {
       this.rows.push({ ...this.base(item), kind: 'plan', steps: null, more: 0, news: [] });
       return;
     }
-    if (!prompt) this.note(item, message || 'status', message === '' || quietNote.test(message));
+    if (!prompt && !item.detail?.plan) this.note(item, message || 'status', message === '' || quietNote.test(message));
   }
 
   private note(item: Item, message: string, quiet: boolean): void {

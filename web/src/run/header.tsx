@@ -126,10 +126,19 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
       break;
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
-  if (run.state === 'input-required') notices.push(['needs', <span class="stack"><span>It waits for an answer{run.reason ? ` (${plainText(run.reason)})` : ''}. Answer on the machine of the bridge:</span> <Command text={`linesman bridge answer ${run.run} "…"`} /></span>]);
+  if (run.state === 'input-required') {
+    const external = run.agent === 'external';
+    notices.push(['needs', (
+      <span class="stack">
+        <span>It waits for an answer. {external ? 'Give it on a machine of the cluster:' : 'Its program ended and asks to be started again with the answer:'}</span>
+        <Command text={external ? `linesman bridge answer ${run.run} "…"` : `linesman run --resume ${run.run} -- …`} />
+      </span>
+    )]);
+  }
   if (run.state === 'queued') notices.push(['idle', run.position ? <>Queued: {run.position === 1 ? 'one task is' : `${count(run.position)} tasks are`} before it.</> : <>Queued: it is the next one. It starts when a worker has a free slot.</>]);
-  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost. The run was ended without its result.</> : <>Its worker has been silent since {age(run.activeAt, now.value)}. The agent may still work; what it wrote comes when the worker is back.</>]);
-  if (run.exit?.spawn || run.exit?.why) notices.push(['bad', <>It was refused: {plainText(run.exit.why ?? run.errorContext?.message ?? run.exit.spawn ?? '')}</>]);
+  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost. The run was ended without its result.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still work; what it wrote comes when the worker is back.</>]);
+  if (run.exit?.why) notices.push(['bad', <>The worker refused it: {plainText(run.exit.why)}</>]);
+  else if (run.exit?.spawn) notices.push(['bad', <>The agent could not be started: {plainText(run.errorContext?.message ?? run.exit.spawn)}</>]);
   if (view.expired.value) notices.push(['idle', <>The raw log of this run has expired. Its events remain; commands, outputs and diffs of calls are gone.</>]);
   if (!allowed('raw')) notices.push(['idle', <>You see the events of this run. Commands, outputs, diffs and prompts need the scope <code>raw</code>: sign in with a token that has it.</>]);
   if ((run.gaps ?? 0) > 0) notices.push(['needs', <>{run.gaps === 1 ? 'A part' : `${count(run.gaps!)} parts`} of the output could not be stored and {run.gaps === 1 ? 'is' : 'are'} missing.</>]);

@@ -65,8 +65,8 @@ function Pane({ id, as: Root, side }: { id: string; as: 'main' | 'section'; side
   return (
     <Root class={class_} ref={scroller as never} aria-busy={!run && !e} aria-label={side ? `Run: ${name}` : undefined}>
       {Title && <Title name={name} />}
-      {e && !run && e.status === 404 && <Nothing title="There is no such run" text={`No run has the id ${id}, or it was removed.`} action={undefined} />}
-      {e && !run && e.status !== 404 && <Nothing title="The run cannot be read" text={`${e.message}.`} action={() => void view.open()} />}
+      {e && !run && e.status === 404 && <Nothing title="There is no such run" text={`No run has the id ${id}, or it was removed.`} page={!side} />}
+      {e && !run && e.status !== 404 && <Nothing title="The run cannot be read" text={`${e.message}.`} action={() => void view.open()} page={!side} />}
       {!e && !run && <Loading />}
       {run && <Loaded view={view} run={run} scroller={scroller} side={side} />}
     </Root>
@@ -134,7 +134,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   const over = ended(run);
   const hidden = useSignal<ReadonlySet<Part>>(new Set<Part>(['status']));
   const search = useSignal('');
-  const follow = useSignal(!over && !wanted.peek());
+  const follow = useSignal(run.state === 'working' && !wanted.peek());
   const active = useSignal('');
   const marked = useSignal('');
   const open = useSignal<ReadonlyMap<string, boolean>>(new Map());
@@ -162,7 +162,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   if (follow.value || left.current === 0) left.current = timeline.size;
   const fresh = timeline.size - left.current;
 
-  useEffect(() => resolve(view, all, wanted, (row) => {
+  useEffect(() => resolve(view, rows, wanted, (row) => {
     if (partHidden(row, rows)) {
       search.value = '';
       hidden.value = new Set();
@@ -261,7 +261,7 @@ function partHidden(row: Row, rows: readonly Row[]): boolean {
 }
 
 /** Finds the row of a position once it is there; loads it if it is collapsed. */
-function resolve(view: RunView, rows: readonly Row[], wanted: Signal<string>, found: (row: Row) => void): void {
+function resolve(view: RunView, shown: readonly Row[], wanted: Signal<string>, found: (row: Row) => void): void {
   const at = wanted.peek();
   if (!at) return;
   const done = view.stream.value?.state.value === 'ended';
@@ -271,7 +271,7 @@ function resolve(view: RunView, rows: readonly Row[], wanted: Signal<string>, fo
   const chunk = at === 'end' ? timeline.lastChunk : Math.max(0, timeline.chunkOfLine(line));
   if (chunk < 0) return;
   if (!timeline.isLoaded(chunk)) return void view.load(chunk);
-  const row = rowAt(rows, at);
+  const row = shown.find((r) => r.at === at) ?? rowAt(timeline.rows(), at);
   if (!row && !done) return;
   wanted.value = '';
   if (row) found(row);
@@ -298,5 +298,6 @@ function Empty({ view, run, searched }: { view: RunView; run: Run; searched: boo
     return view.arrived.value || stream === 'live' ? <Nothing title="No output yet" text="The timeline begins with the agent’s first line." /> : <Loading />;
   }
   if (!view.arrived.value && stream !== 'ended') return <Loading />;
-  return <Nothing title="No events are left" text={(run.lines ?? 0) > 0 ? 'They have expired. What is known of the run is beside this.' : 'The agent wrote nothing.'} />;
+  if ((run.lines ?? 0) === 0) return <Nothing title="No output" text="The agent wrote nothing." />;
+  return <Nothing title="No events are left" text="They have expired. What is known of the run is under “About this run”, or beside this." />;
 }

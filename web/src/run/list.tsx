@@ -160,7 +160,7 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
   };
 
   const track = (key: string) => (el: HTMLElement | null): void => {
-    if (!el) return;
+    if (!el || elements.get(el) === key) return;
     elements.set(el, key);
     observer.observe(el);
   };

@@ -43,6 +43,10 @@ export class Timeline {
   focus = -1;
   /** Counts the changes. */
   version = 0;
+  /** The newest line of the output. */
+  lastLine = 0;
+  private last = ''; // cursor of the newest item
+  private shown = 0; // rows of the tail that are in the cache
 
   /** `base` are the tokens of the thread before the run, for agents that print totals. */
   constructor(base?: Tokens) {
@@ -54,15 +58,12 @@ export class Timeline {
   get cursor(): string {
     return this.last;
   }
-  private last = '';
 
+  /** What is known of the whole run, loaded or not. */
   get summary(): Summary {
     if (this.dirty) this.rebuild();
     return this.sum;
   }
-
-  /** The newest line of the output. */
-  lastLine = 0;
 
   /** The number of items that are known, loaded or not. */
   get size(): number {
@@ -100,7 +101,7 @@ export class Timeline {
     let chunk = this.chunks[this.chunks.length - 1];
     if (!chunk || chunk.count >= chunkItems || chunk.weight >= chunkWeight) {
       chunk = {
-        first: item.ord, last: item.ord, line: item.line, after: this.last, count: 0, weight: 0,
+        first: item.ord, last: item.ord, line: item.line || this.lastLine, after: this.last, count: 0, weight: 0,
         items: [], state: cloneState(this.tail.state),
       };
       this.chunks.push(chunk);
@@ -207,8 +208,6 @@ export class Timeline {
     while (this.shown < tail.rows.length) cache!.push(tail.rows[this.shown++]!);
     return cache!;
   }
-
-  private shown = 0; // rows of the tail that are in the cache
 
   private gap(from: number, to: number): Row {
     let count = 0;

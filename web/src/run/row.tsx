@@ -253,7 +253,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {d?.stderr && <Block label="stderr" text={d.stderr} />}
       {d?.files?.map((f) => (
         <section key={f.path} class="file">
-          <h3><span class="mono path" title={plainText(f.path)}>{plainText(within(f.path, shown.dir))}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></h3>
+          <p class="block-label"><span class="mono path" title={plainText(f.path)}>{plainText(within(f.path, shown.dir))}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></p>
           {f.diff && <><DiffText text={f.diff.head} name={f.path} />{f.diff.omittedBytes ? <Omitted n={f.diff.omittedBytes} /> : null}</>}
         </section>
       ))}
@@ -278,7 +278,7 @@ function pretty(t: DetailText): DetailText {
 }
 
 function Block({ label, text, wrap, empty }: { label: string; text: DetailText; wrap?: boolean; empty?: string }) {
-  return <section class="block"><h3>{label}</h3><Cut text={text} wrap={wrap} empty={empty} label={label} /></section>;
+  return <section class="block"><p class="block-label">{label}</p><Cut text={text} wrap={wrap} empty={empty} label={label} /></section>;
 }
 
 /** The beginning and the end of a text. */
@@ -290,10 +290,10 @@ function Cut({ text, wrap, empty, label }: { text: DetailText | undefined; wrap?
   const cut = !whole.value && !text.tail && lines.length > 60;
   return (
     <>
-      <pre class={wrap ? 'wrap' : ''} tabIndex={0} role="region" aria-label={label ?? 'Text'} dir="auto">{plainText(cut ? lines.slice(0, 40).join('\n') : text.head)}</pre>
+      <pre class={wrap ? 'wrap' : ''} tabIndex={0} role="group" aria-label={label ?? 'Text'} dir="auto">{plainText(cut ? lines.slice(0, 40).join('\n') : text.head)}</pre>
       {cut && <button class="link more" onClick={() => (whole.value = true)}>Show {count(lines.length - 40)} more lines</button>}
       {text.omittedBytes ? <Omitted n={text.omittedBytes} /> : null}
-      {text.tail && <pre class={wrap ? 'wrap' : ''} tabIndex={0} role="region" aria-label={`End of: ${label ?? 'text'}`} dir="auto">{plainText(text.tail)}</pre>}
+      {text.tail && <pre class={wrap ? 'wrap' : ''} tabIndex={0} role="group" aria-label={`End of: ${label ?? 'text'}`} dir="auto">{plainText(text.tail)}</pre>}
     </>
   );
 }

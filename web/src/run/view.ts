@@ -11,6 +11,7 @@ import { Timeline } from './model';
 
 const frame = 100; // ms between two changes of what is shown
 const settle = 400; // ms between a change of a run and the request for its record
+const again = 3_000; // ms until a run that could not be read is asked for again
 const poll = 15_000; // ms between requests for the record of a run that works, should the overview's stream be away
 
 export class RunView {
@@ -32,6 +33,7 @@ export class RunView {
 
   private timer: ReturnType<typeof setTimeout> | undefined;
   private refresher: ReturnType<typeof setTimeout> | undefined;
+  private retrier: ReturnType<typeof setTimeout> | undefined;
   private readonly abort = new AbortController();
   private readonly closers: (() => void)[] = [];
 
@@ -62,14 +64,16 @@ export class RunView {
     this.abort.abort();
     clearTimeout(this.timer);
     clearTimeout(this.refresher);
+    clearTimeout(this.retrier);
     for (const close of this.closers) close();
     this.stream.peek()?.close();
   }
 
   /** Loads the run and opens its feed; also after a failure. */
   async open(): Promise<void> {
-    this.failure.value = undefined;
+    clearTimeout(this.retrier);
     if (!(await this.refresh(true)) || this.abort.signal.aborted) return;
+    this.failure.value = undefined;
     this.reset();
     this.feed.value = allowed('raw') && (await this.hasDetails()) ? 'detail' : 'events';
     if (this.abort.signal.aborted) return;
@@ -158,7 +162,10 @@ export class RunView {
       if (!known || run.seq >= known.seq) this.run.value = run;
       return true;
     } catch (e) {
-      if (first && e instanceof ApiError) this.failure.value = e;
+      if (first && e instanceof ApiError) {
+        this.failure.value = e;
+        if (e.status === 0 || e.status >= 500) this.retrier = setTimeout(() => void this.open(), again);
+      }
       return false;
     }
   }
