@@ -17,6 +17,9 @@ IMAGE     ?= linesman
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
+OCB       = go.opentelemetry.io/collector/cmd/builder@v0.165.0
+COLLECTOR = bin/collector/otelcol
+
 # A lockfile would have to list its packages for every system, which a registry may not have.
 OPENCODE = opencode-ai@1.18.33
 
@@ -24,7 +27,7 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build check test lint golangci vuln bench bench-go fuzz flaky soak drift agents agents-if-npm docker clean help
+.PHONY: build check test lint golangci vuln bench bench-go fuzz flaky soak drift agents agents-if-npm collector otel docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -103,6 +106,16 @@ agents-if-npm:
 	elif ! $(MAKE) --no-print-directory agents; then \
 	  echo "agents: npm could not install them"; test "$$TEST_REQUIRE_AGENTS" != 1; \
 	fi
+
+# The official collector takes minutes to build, so no other target does it.
+collector: $(COLLECTOR) ## build the OpenTelemetry collector into bin, once, in minutes
+
+$(COLLECTOR): test/lab/collector/builder.yaml
+	$(GO) run $(OCB) --config test/lab/collector/builder.yaml
+	@touch $@
+
+otel: collector ## run the tests of traces and metrics against the OpenTelemetry collector
+	TEST_COLLECTOR=$(abspath $(COLLECTOR)) $(GO) test -count 1 -v -run 'Export|Exported|Traceparent' ./test/e2e
 
 docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .

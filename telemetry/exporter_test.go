@@ -275,7 +275,8 @@ func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
 		if s.asked > 400 {
 			t.Errorf("%d requests in an hour", s.asked)
 		}
-		said := s.log.FilterMessage("waiting for the receiver").Len() + s.log.FilterMessage("the receiver answers again").Len()
+		said := s.log.FilterMessage("waiting for the receiver").Len() +
+			s.log.FilterMessage("the receiver answers again").Len()
 		if said != 2 {
 			t.Errorf("it was logged %d times", said)
 		}
@@ -422,8 +423,10 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			env  map[string]string
 			want []string
 		}{
-			{nil, []string{"gen_ai.client.operation.duration s 15 2 of 2 cumulative", "gen_ai.client.operation.duration s 15 4 of 2 cumulative",
-				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative", "gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
+			{nil, []string{"gen_ai.client.operation.duration s 15 2 of 2 cumulative",
+				"gen_ai.client.operation.duration s 15 4 of 2 cumulative",
+				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative",
+				"gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
 			{map[string]string{optIn: "http,gen_ai_latest_experimental", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
 				[]string{"gen_ai.client.token.usage {token} 15 2 of 2 delta", "gen_ai.client.token.usage {token} 15 2 of 2 delta",
 					"gen_ai.execute_tool.duration s 15 1 of 1 delta", "gen_ai.execute_tool.duration s 15 1 of 1 delta",
@@ -435,7 +438,6 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			for _, run := range []string{"one", "two"} {
 				s.begin(run)
 				s.finish(run)
-				time.AfterFunc(3*time.Second, func() {})
 			}
 			e.most = 3 // a batch for each run
 			s.export(e, 10*time.Second)

@@ -46,7 +46,8 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 	}
 	wrong := func(name string) error { return fmt.Errorf("OTEL_EXPORTER_OTLP_%s: not a value of the standard", name) }
 	exporter := env("OTEL_" + upper + "_EXPORTER")
-	if get("ENDPOINT") == "" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || exporter != "" && exporter != "otlp" {
+	if get("ENDPOINT") == "" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") ||
+		exporter != "" && exporter != "otlp" {
 		return nil, nil
 	}
 	t := &target{headers: http.Header{}, client: &http.Client{Timeout: defaultTimeout}}
