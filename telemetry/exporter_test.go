@@ -118,7 +118,9 @@ func (s *stage) Record(_ context.Context, run string) (*runs.Record, error) {
 	return s.records[run], nil
 }
 
-func (s *stage) Detail(context.Context, string, func(api.DetailItem) error) error { return nil }
+func (s *stage) Detail(context.Context, string, string) (api.DetailPage, error) {
+	return api.DetailPage{}, &api.Error{Code: api.NotFound}
+}
 
 func (s *stage) RoundTrip(q *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(q.Body)

@@ -66,8 +66,8 @@ type Store interface {
 type Runs interface {
 	// Record returns the record of a run; nil if it has none.
 	Record(ctx context.Context, run string) (*runs.Record, error)
-	// Detail calls each with the details of a run that are stored.
-	Detail(ctx context.Context, run string, each func(api.DetailItem) error) error
+	// Detail returns a page of the details of a run after a position, "" being the beginning.
+	Detail(ctx context.Context, run, after string) (api.DetailPage, error)
 }
 
 // Config configures an [Exporter].
