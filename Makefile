@@ -115,7 +115,8 @@ $(COLLECTOR): test/lab/collector/builder.yaml
 	@touch $@
 
 otel: collector ## run the tests of traces and metrics against the OpenTelemetry collector
-	TEST_COLLECTOR=$(abspath $(COLLECTOR)) $(GO) test -count 1 -v -run 'Export|Exported|Traceparent' ./test/e2e
+	for protocol in http grpc; do TEST_COLLECTOR=$(abspath $(COLLECTOR)) TEST_COLLECTOR_PROTOCOL=$$protocol \
+	$(GO) test -count 1 -v -run 'TestExportKilled|IsExported|TestTraceparent' ./test/e2e || exit; done
 
 docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .

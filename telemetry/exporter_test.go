@@ -499,7 +499,7 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_SDK_DISABLED": "TRUE"}},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_TRACES_EXPORTER": "none"}, metrics: "http://h/v1/metrics"},
 		{env: map[string]string{base + "ENDPOINT": "h:4317"}, wrong: "ENDPOINT"},
-		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "grpc"}, wrong: "http/protobuf only"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "http/json"}, wrong: "PROTOCOL"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "TIMEOUT": "-1"}, wrong: "TIMEOUT"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "HEADERS": "secretvalue"}, wrong: "HEADERS"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "COMPRESSION": "zip"}, wrong: "COMPRESSION"},

@@ -155,7 +155,11 @@ func New(cfg Config) (*Exporter, error) {
 }
 
 // Run exports until ctx ends; then it returns nil. Of several exporters one works at a time.
-func (e *Exporter) Run(ctx context.Context) error { return e.cfg.Store.Lead(ctx, e.lead) }
+func (e *Exporter) Run(ctx context.Context) error {
+	defer e.traces.close()
+	defer e.metrics.close()
+	return e.cfg.Store.Lead(ctx, e.lead)
+}
 
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {
