@@ -15,7 +15,12 @@ PKG       ?= ./...
 IMAGE     ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GORELEASER  = github.com/goreleaser/goreleaser/v2@v2.15.4
+NATSCLI     = github.com/nats-io/natscli/nats@v0.5.1
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+OCB       = go.opentelemetry.io/collector/cmd/builder@v0.165.0
+COLLECTOR = bin/collector/otelcol
 
 # A lockfile would have to list its packages for every system, which a registry may not have.
 OPENCODE = opencode-ai@1.18.33
@@ -24,7 +29,8 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build web check test lint golangci vuln bench bench-go fuzz flaky soak page-soak drift agents agents-if-npm docker clean help
+.PHONY: build web check test lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle recovery
+.PHONY: drift agents agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -67,6 +73,21 @@ vuln:
 	esac
 
 # Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
+deploy-check: ## check the units, manifests, compose file and manual pages with the code of those that read them
+	$(GO) -C deploy/check test ./...
+
+recovery: ## carry out docs/recovery.md on one machine and on a cluster, with the nats command line
+	@mkdir -p $(BIN)/tools
+	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(NATSCLI)
+	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery' ./test/security
+
+# It compiles goreleaser, which takes minutes.
+release-check: ## check .goreleaser.yaml, and build a release for this system into bin/dist, without publishing it
+	@mkdir -p $(BIN)/tools
+	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(GORELEASER)
+	$(BIN)/tools/goreleaser check
+	$(BIN)/tools/goreleaser release --snapshot --clean --single-target --skip=publish,homebrew,sbom
+
 bench: ## print the table of all measurements, in 12 minutes, and write it to bin/bench.json; BENCH=regexp selects rows, QUICK=1 takes 3 minutes
 	@mkdir -p $(BIN)
 	$(GO) build -o $(BIN)/report ./test/bench/report
@@ -110,6 +131,17 @@ agents-if-npm:
 	elif ! $(MAKE) --no-print-directory agents; then \
 	  echo "agents: npm could not install them"; test "$$TEST_REQUIRE_AGENTS" != 1; \
 	fi
+
+# The official collector takes minutes to build, so no other target does it.
+collector: $(COLLECTOR) ## build the OpenTelemetry collector into bin, once, in minutes
+
+$(COLLECTOR): test/lab/collector/builder.yaml
+	$(GO) run $(OCB) --config test/lab/collector/builder.yaml
+	@touch $@
+
+otel: collector ## run the tests of traces and metrics against the OpenTelemetry collector
+	for protocol in http grpc; do TEST_COLLECTOR=$(abspath $(COLLECTOR)) TEST_COLLECTOR_PROTOCOL=$$protocol \
+	$(GO) test -count 1 -v -run 'TestExportKilled|IsExported|TestTraceparent' ./test/e2e || exit; done
 
 docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .

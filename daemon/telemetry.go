@@ -52,6 +52,7 @@ func (t traced) Record(ctx context.Context, run string) (*runs.Record, error) {
 	return r, err
 }
 
-func (t traced) Detail(ctx context.Context, run string, each func(api.DetailItem) error) error {
-	return t.Service.Detail(ctx, run, "", false, each)
+func (t traced) Detail(ctx context.Context, run, after string) (api.DetailPage, error) {
+	const most = 1 << 20 // bytes
+	return t.DetailPage(ctx, api.DetailRequest{Run: run, After: after, Limit: api.MaxDetailItems}, most)
 }

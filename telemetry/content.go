@@ -3,8 +3,8 @@ package telemetry
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/linesman/linesman/api"
@@ -16,12 +16,28 @@ import (
 // else.
 const maxText = 16 << 10
 
-// errFound ends the reading of details.
-var errFound = errors.New("all details were found")
+// captured is what the details of a run have shown up to a position, for spans that are open.
+type captured struct {
+	after  string                 // position of the last item
+	calls  map[spans.Place]string // arguments of calls, at most as many as a run keeps
+	prompt string
+	text   string // the last one for the user
+}
+
+// size is about how many bytes of memory it takes.
+func (c *captured) size() int {
+	if c == nil {
+		return 0
+	}
+	n := len(c.prompt) + len(c.text)
+	for _, arguments := range c.calls {
+		n += 64 + len(arguments)
+	}
+	return n
+}
 
 // contents returns the content of spans, by their index: what the owners of the runs see in
-// their details. Without the variable for content it is empty. The details of each run are
-// read once for a batch, from their beginning.
+// their details. Without the variable for content it is empty.
 func (e *Exporter) contents(ctx context.Context, ended []spans.Span) (map[int]content, error) {
 	all := map[int]content{}
 	if !e.content {
@@ -35,73 +51,105 @@ func (e *Exporter) contents(ctx context.Context, ended []spans.Span) (map[int]co
 	}
 	for run, of := range byRun {
 		err := e.contentsOf(ctx, run, ended, of, all)
-		var failure *api.Error
-		switch {
-		case errors.As(err, &failure) && failure.Code == api.NotFound:
-		case err != nil:
+		if err != nil && !api.Is(err, api.NotFound) && !api.Is(err, api.Conflict) {
 			return nil, fmt.Errorf("run %s: read its details: %w", run, err)
 		}
 	}
 	return all, nil
 }
 
+// contentsOf reads the details of a run from where the last reading ended, up to the last of
+// its spans.
 func (e *Exporter) contentsOf(ctx context.Context, run string, ended []spans.Span, of []int, to map[int]content) error {
+	c := &captured{}
+	if s := e.known.get(run); s != nil {
+		if s.captured == nil {
+			s.captured = c
+		}
+		c = s.captured
+	}
 	var last spans.Place
 	for _, i := range of {
-		if later(ended[i].Last, last) {
-			last = ended[i].Last
+		if at := ended[i].Last; at.Line == 0 { // the completion, or an event of no line: to the end
+			last = spans.Place{Line: math.MaxUint64}
+		} else if later(at, last) {
+			last = at
 		}
 	}
-	err := e.cfg.Runs.Detail(ctx, run, func(item api.DetailItem) error {
-		at := spans.Place{Line: item.Line, Part: item.Part}
-		if item.Line > 0 && later(at, last) && last.Line > 0 {
-			return errFound
+	for {
+		page, err := e.cfg.Runs.Detail(ctx, run, c.after)
+		if err != nil {
+			return err
 		}
-		for _, i := range of {
-			c := to[i]
-			add(&c, ended[i], at, item)
-			to[i] = c
+		for _, item := range page.Items {
+			at := spans.Place{Line: item.Line, Part: item.Part}
+			if later(at, last) {
+				return nil
+			}
+			c.after = item.Pos
+			c.begin(at, item)
+			for _, i := range of {
+				if at == ended[i].Last && item.Kind != "detail" {
+					to[i] = c.end(ended[i], item)
+				}
+			}
 		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		return nil
+		if page.Done || len(page.Items) == 0 {
+			return nil
+		}
 	}
-	return err
+}
+
+// begin keeps what an item has for spans that end later, or with it.
+func (c *captured) begin(at spans.Place, item api.DetailItem) {
+	d := item.Detail
+	switch {
+	case item.Kind == "text_output":
+		if text := textOf(item.Event); text != "" {
+			c.text = messages("assistant", text)
+		}
+	case d == nil:
+	case strings.HasPrefix(item.Kind, "tool_"):
+		if c.calls == nil {
+			c.calls = map[spans.Place]string{}
+		}
+		arguments := first(d.Command, d.Arguments, d.Prompt)
+		if arguments == "" {
+			arguments = files(d.Files)
+		}
+		if arguments != "" && len(c.calls) < spans.MaxOpen {
+			c.calls[at] = arguments
+		}
+	case d.Prompt != nil && c.prompt == "": // not those for sub-agents
+		c.prompt = messages("user", excerpt(d.Prompt))
+	}
+}
+
+// end returns the content of a span that ends with an item.
+func (c *captured) end(s spans.Span, item api.DetailItem) (own content) {
+	if s.Kind == spans.Turn {
+		own.input = c.prompt
+		if s.Message != nil {
+			own.output = c.text
+		}
+		*c = captured{after: c.after} // its calls have ended, too
+		return own
+	}
+	own.arguments = c.calls[s.Begin]
+	delete(c.calls, s.Begin)
+	if s.Last != s.Begin {
+		delete(c.calls, s.Last)
+	}
+	if d := item.Detail; d != nil && !s.Incomplete {
+		own.result = first(d.Output, d.Result, d.Stderr)
+		if own.result == "" && s.Last != s.Begin {
+			own.result = files(d.Files)
+		}
+	}
+	return own
 }
 
 func later(a, b spans.Place) bool { return a.Line > b.Line || a.Line == b.Line && a.Part > b.Part }
-
-// add adds what an item has for a span.
-func add(c *content, s spans.Span, at spans.Place, item api.DetailItem) {
-	if s.Kind == spans.Turn {
-		if s.Message != nil && at == *s.Message && item.Kind == "text_output" {
-			c.output = messages("assistant", textOf(item.Event))
-		}
-		// the prompt of a turn is before its first event, or among its events
-		if item.Detail != nil && item.Detail.Prompt != nil && !strings.HasPrefix(item.Kind, "tool_") &&
-			!later(at, s.Last) && (c.input == "" || !later(s.Begin, at)) {
-			c.input = messages("user", excerpt(item.Detail.Prompt))
-		}
-		return
-	}
-	d := item.Detail
-	if d == nil {
-		return
-	}
-	if at == s.Begin {
-		c.arguments = first(d.Command, d.Arguments, d.Prompt)
-		if c.arguments == "" {
-			c.arguments = files(d.Files)
-		}
-	}
-	if at == s.Last {
-		c.result = first(d.Output, d.Result, d.Stderr)
-		if c.result == "" && at != s.Begin {
-			c.result = files(d.Files)
-		}
-	}
-}
 
 func first(texts ...*runs.Excerpted) string {
 	for _, t := range texts {
@@ -131,12 +179,12 @@ func files(all []runs.FileDetail) string {
 	return string(b)
 }
 
-// textOf is the text of an event.
+// textOf is the text of an event for the user.
 func textOf(event json.RawMessage) string {
-	var e struct {
-		Text string `json:"text"`
+	var e struct{ Channel, Text string }
+	if json.Unmarshal(event, &e) != nil || e.Channel != "assistant" {
+		return ""
 	}
-	_ = json.Unmarshal(event, &e) // an event of ours
 	e.Text = runs.Redact(e.Text)
 	if len(e.Text) > maxText {
 		return strings.ToValidUTF8(e.Text[:maxText], "")

@@ -80,7 +80,8 @@ func (a *attributes) list(key string, value string) {
 func encode(s spans.Span, f facts, c content) *tracepb.Span {
 	p := &tracepb.Span{
 		TraceId: f.own.Trace[:], SpanId: s.ID[:], Kind: tracepb.Span_SPAN_KIND_INTERNAL,
-		StartTimeUnixNano: nanos(s.Start), EndTimeUnixNano: nanos(s.End), Flags: 0x100, // whether the parent is remote is known
+		StartTimeUnixNano: nanos(s.Start), EndTimeUnixNano: nanos(s.End),
+		Flags: 0x100, // it is known whether the parent is in another process
 	}
 	parent := s.Parent
 	if s.Kind == spans.Whole {

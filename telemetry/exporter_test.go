@@ -118,7 +118,9 @@ func (s *stage) Record(_ context.Context, run string) (*runs.Record, error) {
 	return s.records[run], nil
 }
 
-func (s *stage) Detail(context.Context, string, func(api.DetailItem) error) error { return nil }
+func (s *stage) Detail(context.Context, string, string) (api.DetailPage, error) {
+	return api.DetailPage{}, &api.Error{Code: api.NotFound}
+}
 
 func (s *stage) RoundTrip(q *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(q.Body)
@@ -275,7 +277,8 @@ func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
 		if s.asked > 400 {
 			t.Errorf("%d requests in an hour", s.asked)
 		}
-		said := s.log.FilterMessage("waiting for the receiver").Len() + s.log.FilterMessage("the receiver answers again").Len()
+		said := s.log.FilterMessage("waiting for the receiver").Len() +
+			s.log.FilterMessage("the receiver answers again").Len()
 		if said != 2 {
 			t.Errorf("it was logged %d times", said)
 		}
@@ -422,8 +425,10 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			env  map[string]string
 			want []string
 		}{
-			{nil, []string{"gen_ai.client.operation.duration s 15 2 of 2 cumulative", "gen_ai.client.operation.duration s 15 4 of 2 cumulative",
-				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative", "gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
+			{nil, []string{"gen_ai.client.operation.duration s 15 2 of 2 cumulative",
+				"gen_ai.client.operation.duration s 15 4 of 2 cumulative",
+				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative",
+				"gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
 			{map[string]string{optIn: "http,gen_ai_latest_experimental", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
 				[]string{"gen_ai.client.token.usage {token} 15 2 of 2 delta", "gen_ai.client.token.usage {token} 15 2 of 2 delta",
 					"gen_ai.execute_tool.duration s 15 1 of 1 delta", "gen_ai.execute_tool.duration s 15 1 of 1 delta",
@@ -435,7 +440,6 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			for _, run := range []string{"one", "two"} {
 				s.begin(run)
 				s.finish(run)
-				time.AfterFunc(3*time.Second, func() {})
 			}
 			e.most = 3 // a batch for each run
 			s.export(e, 10*time.Second)
@@ -495,7 +499,7 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_SDK_DISABLED": "TRUE"}},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_TRACES_EXPORTER": "none"}, metrics: "http://h/v1/metrics"},
 		{env: map[string]string{base + "ENDPOINT": "h:4317"}, wrong: "ENDPOINT"},
-		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "grpc"}, wrong: "http/protobuf only"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "http/json"}, wrong: "PROTOCOL"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "TIMEOUT": "-1"}, wrong: "TIMEOUT"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "HEADERS": "secretvalue"}, wrong: "HEADERS"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "COMPRESSION": "zip"}, wrong: "COMPRESSION"},

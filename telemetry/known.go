@@ -21,6 +21,8 @@ type state struct {
 	fold  *spans.Run
 	size  int
 	facts *facts // nil: not needed so far
+
+	captured *captured // nil: not needed so far
 }
 
 func newKnown(most int) *known { return &known{most: most, runs: map[string]*list.Element{}} }
@@ -46,7 +48,7 @@ func (k *known) add(run string, fold *spans.Run) *state {
 // much memory.
 func (k *known) apply(s *state, e runs.Event) []spans.Span {
 	out := s.fold.Apply(e)
-	size := s.fold.Size() + len(s.run)
+	size := s.fold.Size() + len(s.run) + s.captured.size()
 	k.size += size - s.size
 	s.size = size
 	for k.size > k.most && k.order.Len() > 1 {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -26,12 +27,16 @@ const (
 	maxAnswer      = 64 << 10 // bytes that are read of an answer
 )
 
-// target is a receiver of one signal over OTLP/HTTP.
+// target is a receiver of one signal over OTLP.
 type target struct {
 	url     string
 	headers http.Header
 	gzip    bool
+	tls     *tls.Config // nil: the default
 	client  *http.Client
+
+	conn   *grpc.ClientConn // nil: HTTP
+	method string
 }
 
 // newTarget returns the receiver of a signal, traces or metrics, by the standard variables;
@@ -46,14 +51,20 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 	}
 	wrong := func(name string) error { return fmt.Errorf("OTEL_EXPORTER_OTLP_%s: not a value of the standard", name) }
 	exporter := env("OTEL_" + upper + "_EXPORTER")
-	if get("ENDPOINT") == "" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") || exporter != "" && exporter != "otlp" {
+	if get("ENDPOINT") == "" || strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") ||
+		exporter != "" && exporter != "otlp" {
 		return nil, nil
 	}
 	t := &target{headers: http.Header{}, client: &http.Client{Timeout: defaultTimeout}}
-	if p := get("PROTOCOL"); p != "" && p != "http/protobuf" {
-		return nil, errors.New("OTEL_EXPORTER_OTLP_PROTOCOL: linesman speaks http/protobuf only")
+	protocol := get("PROTOCOL")
+	if protocol != "" && protocol != "http/protobuf" && protocol != "grpc" {
+		return nil, wrong("PROTOCOL")
 	}
-	at, err := url.Parse(get("ENDPOINT"))
+	endpoint := get("ENDPOINT")
+	if protocol == "grpc" && !strings.Contains(endpoint, "://") {
+		endpoint = map[bool]string{false: "https://", true: "http://"}[strings.EqualFold(get("INSECURE"), "true")] + endpoint
+	}
+	at, err := url.Parse(endpoint)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, wrong("ENDPOINT")
 	}
@@ -85,7 +96,14 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 	for _, h := range given {
 		t.headers.Set(h[0], h[1])
 	}
-	return t, t.secure(get("CERTIFICATE"), get("CLIENT_CERTIFICATE"), get("CLIENT_KEY"))
+	if err := t.secure(get("CERTIFICATE"), get("CLIENT_CERTIFICATE"), get("CLIENT_KEY")); err != nil {
+		return nil, err
+	}
+	if protocol == "grpc" {
+		t.method = exports[signal]
+		return t, t.dial(at, at.Scheme == "http")
+	}
+	return t, nil
 }
 
 // pairs parses name=value,name=value with values escaped as in URLs.
@@ -126,7 +144,7 @@ func (t *target) secure(ca, cert, key string) error {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = c
-	t.client.Transport = transport
+	t.client.Transport, t.tls = transport, c.Clone()
 	return nil
 }
 
@@ -153,6 +171,9 @@ func (r *refusal) final() bool {
 // send sends one request, and returns how many spans or data points of it were rejected. The
 // error is a [refusal] if there was an answer.
 func (t *target) send(ctx context.Context, m proto.Message) (rejected int64, err error) {
+	if t.conn != nil {
+		return t.invoke(ctx, m)
+	}
 	body, err := proto.Marshal(m)
 	if err != nil {
 		return 0, err

@@ -66,8 +66,8 @@ type Store interface {
 type Runs interface {
 	// Record returns the record of a run; nil if it has none.
 	Record(ctx context.Context, run string) (*runs.Record, error)
-	// Detail calls each with the details of a run that are stored.
-	Detail(ctx context.Context, run string, each func(api.DetailItem) error) error
+	// Detail returns a page of the details of a run after a position, "" being the beginning.
+	Detail(ctx context.Context, run, after string) (api.DetailPage, error)
 }
 
 // Config configures an [Exporter].
@@ -155,7 +155,11 @@ func New(cfg Config) (*Exporter, error) {
 }
 
 // Run exports until ctx ends; then it returns nil. Of several exporters one works at a time.
-func (e *Exporter) Run(ctx context.Context) error { return e.cfg.Store.Lead(ctx, e.lead) }
+func (e *Exporter) Run(ctx context.Context) error {
+	defer e.traces.close()
+	defer e.metrics.close()
+	return e.cfg.Store.Lead(ctx, e.lead)
+}
 
 // lead exports while the lease is held.
 func (e *Exporter) lead(ctx context.Context) error {

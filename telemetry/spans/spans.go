@@ -74,9 +74,12 @@ type Span struct {
 	Code                 *int // exit code, also of a run
 }
 
+// MaxOpen is the maximum number of open calls of a run. A further one has a span without a
+// duration.
+const MaxOpen = 256
+
 // Limits of what a run keeps.
 const (
-	maxOpen   = 256  // calls; a further one has a span without a duration
 	maxClosed = 64   // ids of calls that have ended
 	maxName   = 256  // bytes
 	maxThread = 1024 // bytes, as in a session handle
@@ -224,7 +227,7 @@ func (r *Run) count(e runs.Event, m message) {
 // called folds the begin of a call, or news of it.
 func (r *Run) called(e runs.Event, m message) {
 	key := m.key()
-	if r.find(key) >= 0 || len(r.calls) == maxOpen || m.phase == "delta" && slices.Contains(r.closed, key) {
+	if r.find(key) >= 0 || len(r.calls) == MaxOpen || m.phase == "delta" && slices.Contains(r.closed, key) {
 		return
 	}
 	r.closed = slices.DeleteFunc(r.closed, func(other string) bool { return other == key })
