@@ -150,4 +150,4 @@ clean: ## remove what was built and installed
 	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules test/page/node_modules web/node_modules
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile
