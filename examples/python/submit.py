@@ -1,0 +1,79 @@
+"""Submits a task over REST, follows its events, and prints how it ended. Needs Python 3.9, and nothing else.
+
+    API_URL=http://127.0.0.1:8422 API_TOKEN=... python3 submit.py DIRECTORY "Explain what this package does."
+
+The token needs the scopes read and submit: `linesman token create example --scope read,submit`.
+"""
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+URL = os.environ["API_URL"].rstrip("/") + "/v1"
+
+
+def request(path, body=None, **headers):
+    headers["Authorization"] = "Bearer " + os.environ["API_TOKEN"]
+    data = None
+    if body is not None:
+        data, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
+    return urllib.request.urlopen(urllib.request.Request(URL + path, data, headers), timeout=60)
+
+
+def submit(directory, prompt):
+    key = str(uuid.uuid4())  # a repeated request with this key starts nothing again
+    for attempt in range(5):
+        try:
+            with request("/runs", {"task": prompt, "workingDir": directory}, **{"Idempotency-Key": key}) as answer:
+                return json.load(answer)["run"]
+        except urllib.error.HTTPError as e:
+            problem = json.load(e)
+            if e.code != 503:
+                sys.exit(f"refused: {problem['detail']}")
+        except OSError as e:  # the connection; the task may have been accepted
+            print(f"trying again: {e}", file=sys.stderr)
+        time.sleep(2**attempt)
+    sys.exit("linesman does not answer")
+
+
+def events(run):
+    """Yields every event once, also if the connection breaks: the server resumes after the last id."""
+    last = None
+    while True:
+        try:
+            headers = {"Accept": "text/event-stream"}
+            if last:
+                headers["Last-Event-ID"] = last
+            with request(f"/runs/{run}/events", **headers) as stream:
+                if stream.status == 204:  # the run has ended, and all its events were read
+                    return
+                kind = None
+                for line in stream:
+                    name, _, value = line.decode().rstrip("\n").partition(": ")
+                    if name == "id":
+                        last = value
+                    elif name == "event":
+                        kind = value
+                    elif name == "data":
+                        yield kind, json.loads(value)
+                        if kind == "completion":
+                            return
+        except OSError as e:
+            print(f"connecting again: {e}", file=sys.stderr)
+            time.sleep(1)
+
+
+def main():
+    run = submit(sys.argv[1], sys.argv[2])
+    for kind, event in events(run):
+        print(kind, event.get("text") or event.get("message") or "")
+    with request(f"/runs/{run}/wait") as answer:
+        done = json.load(answer)
+    print(f"{run}: {done['state']}: {done.get('summary', '')}")
+
+
+main()
