@@ -34,7 +34,7 @@ func (r *run) observe() {
 
 // countCut counts a cut that was stored.
 func (s *session) countCut() {
-	s.lag.recorded = s.cutAt
+	s.lag.to, s.lag.recorded = s.last.CutRaw, s.cutAt
 	if s.tally != nil {
 		s.tally.Store()
 		s.Metrics.Stored()
@@ -46,6 +46,7 @@ type lag struct {
 	unread   uint64    // entries after the last folded one
 	at       time.Time // when that was stored
 	none     time.Time // when unread was last 0
+	to       uint64    // sequence of RAW up to which all is recorded
 	recorded time.Time // when all that was folded was last recorded
 }
 
@@ -58,7 +59,7 @@ func (s *session) tellLag() {
 	if s.lag.unread == 0 {
 		s.lag.none = now
 	}
-	recording := s.raw - min(s.last.CutRaw, s.raw)
+	recording := s.raw - min(s.lag.to, s.raw)
 	if recording == 0 {
 		s.lag.recorded = now
 	}

@@ -213,7 +213,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	if err != nil {
 		return nil, err
 	}
-	s.events.metrics = n.Metrics
+	s.events.metrics, s.lag.to = n.Metrics, s.last.CutRaw
 	return s, nil
 }
 
