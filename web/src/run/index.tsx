@@ -134,7 +134,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   const over = ended(run);
   const hidden = useSignal<ReadonlySet<Part>>(new Set<Part>(['status']));
   const search = useSignal('');
-  const follow = useSignal(run.state === 'working' && !wanted.peek());
+  const follow = useSignal((run.state === 'working' || run.state === 'queued') && !wanted.peek());
   const active = useSignal('');
   const marked = useSignal('');
   const open = useSignal<ReadonlyMap<string, boolean>>(new Map());

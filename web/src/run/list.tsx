@@ -44,6 +44,8 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
 
   const latest = useRef(rows);
   latest.current = rows;
+  const shownWorks = useRef(false);
+  shownWorks.current = works;
   void measured.value;
   useMemo(() => positions.set(rows), [rows, version, rows.length, measured.value]);
   const { top, height } = view.value;
@@ -57,6 +59,7 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
   const read = (): void => {
     const s = scroller.current;
     if (!s) return;
+    if (shownWorks.current && s.scrollHeight - s.clientHeight < 2) follow.value = true; // all of it is on the screen
     const at = s.scrollTop - offsetOfList();
     if (Math.abs(at - view.value.top) > 40 || view.value.height !== s.clientHeight) view.value = { top: at, height: s.clientHeight };
     const i = positions.at(Math.max(0, at));
@@ -125,9 +128,6 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
       observer.disconnect();
     };
   }, []);
-
-  const shownWorks = useRef(false);
-  shownWorks.current = works;
 
   useEffect(() => effect(() => {
     if (follow.value) requestAnimationFrame(settle);
