@@ -177,7 +177,7 @@ func cmpOr(a, b string) string {
 func TestRestartAtAnyEventEndsTheSameSpans(t *testing.T) {
 	for _, r := range recordings(t) {
 		want := fold(r)
-		for at := 0; at < len(r.events); at += 1 + len(r.events)/32 {
+		for at := 0; at < len(r.events); at += 1 + len(r.events)/8 {
 			var got []spans.Span
 			first, second := spans.New(r.run, r.agent), spans.New(r.run, r.agent)
 			for _, e := range r.events[:at] {
