@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -43,6 +45,8 @@ type Service struct {
 	push      *webhook.Pusher
 	calls     *metrics.Calls
 	listening chan struct{} // closed once requests over NATS arrive
+
+	exporter atomic.Pointer[telemetry.Exporter] // nil: none
 }
 
 // newService builds a service over the connection of a responder. Its embedded
@@ -77,6 +81,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Attempted: func(o webhook.Outcome, took time.Duration) { counts.Webhook(string(o), took) },
 	})
 	counts.Read(s.counts)
+	counts.ReadTraces(s.traces)
 	return s, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry"
 )
@@ -24,7 +25,17 @@ func (s *Service) export(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}
+	s.exporter.Store(e)
 	return e.Run(ctx)
+}
+
+// traces returns what the exporter has done.
+func (s *Service) traces() metrics.Traces {
+	e := s.exporter.Load()
+	if e == nil {
+		return metrics.Traces{}
+	}
+	return metrics.Traces(e.Counts())
 }
 
 // env returns a variable of the environment.

@@ -15,6 +15,7 @@ import (
 // Responder has the metrics of a responder, without its calls.
 type Responder struct {
 	state   atomic.Pointer[func() (ResponderState, bool)]
+	traces  atomic.Pointer[func() Traces]
 	sent    *prometheus.CounterVec
 	webhook prometheus.Observer
 }
@@ -29,6 +30,9 @@ type ResponderState struct {
 	Busy    int            // slots
 	Pending int            // notifications in the outbox; -1: unknown
 }
+
+// Traces are what an exporter of traces has done since its process began.
+type Traces struct{ Exported, Rejected, Expired uint64 }
 
 // Lost is the state of working runs whose worker sends no heartbeats.
 const Lost = "lost"
@@ -83,7 +87,33 @@ func newResponder(s set) *Responder {
 			send(pending, float64(v.Pending))
 		}
 	}, table, orphans, oldest, workers, slots, busy, pending)
+	r.readTraces(s)
 	return r
+}
+
+// readTraces registers the metrics of the exporter.
+func (r *Responder) readTraces(s set) {
+	spans := s.desc(prometheus.CounterValue, "telemetry_spans_total",
+		"Spans that the receiver of traces acknowledged, or refused for good.", "outcome")
+	expired := s.desc(prometheus.CounterValue, "telemetry_events_expired_total",
+		"Events that EVENTS removed before they were exported as traces.")
+	s.read(func(send func(*desc, float64, ...string)) {
+		v := Traces{}
+		if traces := r.traces.Load(); traces != nil {
+			v = (*traces)()
+		}
+		send(spans, float64(v.Exported), "exported")
+		send(spans, float64(v.Rejected), "rejected")
+		send(expired, float64(v.Expired))
+	}, spans, expired)
+}
+
+// ReadTraces sets what returns the counts of the exporter. It is called for each collection,
+// from any goroutine.
+func (r *Responder) ReadTraces(traces func() Traces) {
+	if r != nil {
+		r.traces.Store(&traces)
+	}
 }
 
 // Read sets what returns the state, false while it is not known. It is called for each collection,

@@ -1,6 +1,7 @@
 package spans
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -72,6 +73,13 @@ type data struct {
 // it is of a newer version.
 func read(e runs.Event) (m message) {
 	var b body
+	if e.Token == "text_output" { // most of all bytes; the keys of events have an order
+		if head, _, ok := bytes.Cut(e.Body[:min(len(e.Body), 256)], []byte(`,"text":`)); ok &&
+			bytes.HasSuffix(head, []byte(`"channel":"assistant"`)) {
+			m.channel = "assistant"
+		}
+		return m
+	}
 	m.completion = e.Token == "completion"
 	if json.Unmarshal(e.Body, &b) != nil {
 		return m

@@ -123,6 +123,14 @@ func TestTraceparentOfASubmitterBecomesTheParent(t *testing.T) {
 			t.Errorf("%s: the agent has TRACEPARENT %s, want %s", name, got, want)
 		}
 	}
+	own := &site{t, s.url, fixture.ReadAddress(t, d.data).Token}
+	exported := fmt.Sprintf("linesman_telemetry_spans_total{outcome=%q} %d\n", "exported", len(all))
+	if !fixture.Poll(fixture.Patience, func() bool { // they are counted once they are acknowledged
+		_, body := own.want(200, "GET", "/metrics", "")
+		return strings.Contains(string(body), exported)
+	}) {
+		t.Errorf("the metrics do not have %s", exported)
+	}
 	if _, headers := r.Metrics(); headers[0].Get("X-Key") != "otlp" && !r.Collected() {
 		t.Errorf("headers %v", headers[0])
 	}
@@ -182,7 +190,8 @@ func TestWrongEnvironmentExportsNothing(t *testing.T) {
 	t.Parallel()
 	r := otlptest.New(t)
 	data := t.TempDir()
-	server := fixture.Up(t, program, data, append(append(os.Environ(), r.Env()...), "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"))
+	env := append(append(os.Environ(), r.Env()...), "OTEL_EXPORTER_OTLP_PROTOCOL=http/json")
+	server := fixture.Up(t, program, data, env)
 	server.Await(server.Stderr, "traces are not exported")
 	if _, code := execute(t, "run", "--data-dir", data, "--", "true"); code != 0 {
 		t.Errorf("run: exit %d", code)
