@@ -27,8 +27,8 @@ func TestExamplesOfAllLanguages(t *testing.T) {
 	}
 
 	data, home := t.TempDir(), t.TempDir()
-	environ := []string{"PATH=" + agents + ":" + bin + ":" + os.Getenv("PATH"), "HOME=" + home, "LINESMAN_DATA_DIR=" + data,
-		"LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_NATS_LISTEN=127.0.0.1:0"}
+	environ := []string{"PATH=" + agents + ":" + bin + ":" + os.Getenv("PATH"), "HOME=" + home,
+		"LINESMAN_DATA_DIR=" + data, "LINESMAN_HTTP=127.0.0.1:0", "LINESMAN_NATS_LISTEN=127.0.0.1:0"}
 	command := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Env = environ
