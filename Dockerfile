@@ -17,11 +17,17 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}"
 RUN mkdir -p /out/data
 
 FROM ${RUNTIME}
+ARG VERSION=dev
+LABEL org.opencontainers.image.title=linesman \
+      org.opencontainers.image.description="Runs coding agents, and publishes their output on NATS as bounded events." \
+      org.opencontainers.image.source=https://github.com/linesman/linesman \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.version=${VERSION}
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/linesman /usr/local/bin/linesman
 USER 65532:65532
-# A worker or a normalizer serves health checks and metrics there, for the check below.
+# Every role serves health checks and metrics there, for the check below. The root of a container may be read-only.
 ENV LINESMAN_DATA_DIR=/data HOME=/data LINESMAN_MONITOR_HTTP=127.0.0.1:8423
 VOLUME /data
 EXPOSE 4222

@@ -49,8 +49,8 @@ func (c *Config) settings() []Setting {
 		{Key: "monitor_http", target: &c.MonitorHTTP, check: must(func() bool {
 			return c.MonitorHTTP == "" || isListenAddress(c.MonitorHTTP)
 		}, noListenAddress),
-			Help: "Address where a worker or a normalizer serves /healthz, /readyz and /metrics, without a token. Port 0 " +
-				"selects a free port. Empty: none."},
+			Help: "Address where any role serves /healthz, /readyz and /metrics, and nothing else, without a token: --http of " +
+				"worker and normalizer. Port 0 selects a free port. Empty: none."},
 		{Key: "lost_after", target: &c.LostAfter, check: positive(&c.LostAfter),
 			Help: "Time without a heartbeat after which a worker counts as lost."},
 		{Key: "stuck_after", target: &c.StuckAfter, check: positive(&c.StuckAfter),

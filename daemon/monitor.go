@@ -36,16 +36,19 @@ func (c Config) metrics() http.Handler {
 	})
 }
 
-// connected is a role without surfaces that has a connection.
+// connected is a role that has a connection, or connects by itself.
 type connected interface {
 	ready(context.Context) error // why it does not work, nil if it does
 	doing() string               // what it does then
 }
 
-// monitored runs a role without surfaces. If the settings have an address for it, the health
+// monitored runs a role. If the settings have an address for it, the health
 // checks and the metrics are served there meanwhile, without a token. The role calls dialed
-// once it is connected. The error is a [ListenError] if the address is in use.
-func (c Config) monitored(ctx context.Context, role func(_ context.Context, dialed func(connected)) error) error {
+// once it is connected. The error is a
+// [ListenError] with flag if the address is in use.
+func (c Config) monitored(
+	ctx context.Context, flag string, role func(_ context.Context, dialed func(connected)) error,
+) error {
 	var now atomic.Pointer[connected] // nil: none yet
 	dialed := func(r connected) { now.Store(&r) }
 	if c.Settings.MonitorHTTP == "" {
@@ -65,7 +68,7 @@ func (c Config) monitored(ctx context.Context, role func(_ context.Context, dial
 		return err
 	}
 	if _, err := s.Listen(); err != nil {
-		return &ListenError{"--http", err}
+		return &ListenError{flag, err}
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -79,6 +82,11 @@ func (c Config) monitored(ctx context.Context, role func(_ context.Context, dial
 }
 
 var errNoNATS = errors.New("NATS is away")
+
+// ready returns why requests are not answered.
+func (r *Responder) ready(ctx context.Context) error { return r.service.Load().ready(ctx) }
+
+func (*Responder) doing() string { return "ok" }
 
 // ready returns why the worker can neither take tasks nor store output.
 func (w *taskWorker) ready(ctx context.Context) error {

@@ -44,7 +44,7 @@ type Responder struct {
 
 // ListenError reports an address to listen on that is in use.
 type ListenError struct {
-	Flag string // of `linesman up` for the address: "--http" or "--nats-listen"
+	Flag string // the flag or setting of the address: "--http", "--nats-listen" or "monitor_http"
 	Err  error
 }
 
@@ -73,7 +73,7 @@ func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Version: c.Version, Page: web.Page(), Metrics: c.metrics(),
-		Ready: func(ctx context.Context) error { return r.service.Load().ready(ctx) },
+		Ready: r.ready,
 	})
 	if err != nil {
 		return nil, err

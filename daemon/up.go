@@ -90,7 +90,15 @@ func (c Config) up(
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return d.Run(ctx) })
+	group.Go(func() error {
+		if background { // it must not take the address from a role that is meant
+			return d.Run(ctx)
+		}
+		return c.monitored(ctx, "monitor_http", func(ctx context.Context, dialed func(connected)) error {
+			dialed(d.Responder)
+			return d.Run(ctx)
+		})
+	})
 	group.Go(func() error {
 		if d.Ready(ctx) != nil { // ctx ended
 			return nil

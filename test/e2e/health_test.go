@@ -164,3 +164,24 @@ func TestUpIsCheckedOverHTTP(t *testing.T) {
 		t.Errorf("after its end: %+v", got)
 	}
 }
+
+// An up serves health and metrics at an address of their own, too, without a token and without
+// anything else.
+func TestUpIsMonitoredWithoutAToken(t *testing.T) {
+	t.Parallel()
+	monitor := fixture.FreeAddresses(t, 1)[0]
+	p := beginIn(t, append(os.Environ(), "LINESMAN_MONITOR_HTTP="+monitor), nil, "up", "--data-dir", t.TempDir(),
+		"--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	p.Await(p.Stdout, "ready ")
+	for path, want := range map[string]int{
+		"/healthz": 200, "/readyz": 200, "/metrics": 200,
+		"/": 404, "/v1/runs": 404, "/mcp": 404, "/session": 404, "/signin": 404,
+	} {
+		if code, body := get(t, "http://"+monitor+path); code != want {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, body := get(t, "http://"+monitor+"/metrics"); !strings.Contains(body, "\nlinesman_runs{") {
+		t.Errorf("the metrics are %d %.300s", code, body)
+	}
+}
