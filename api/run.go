@@ -215,4 +215,9 @@ type Worker struct {
 	LastSeen Time     `json:"lastSeenAt"`
 
 	AgentVersions map[string]string `json:"agentVersions,omitempty"` // by kind, as far as known
+
+	// Roots are the directories in and below which its tasks may work, and Modes what they may do; none:
+	// unknown, as from an earlier version.
+	Roots []string `json:"roots,omitempty"`
+	Modes []string `json:"modes,omitempty"`
 }

@@ -79,6 +79,10 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(list.Workers) == 1 && maps.Equal(list.Workers[0].AgentVersions, versions) {
+				w, modes := list.Workers[0], []string{"read-only", "workspace-write"}
+				if !slices.Equal(w.Roots, settings.Work.Roots) || !slices.Equal(w.Modes, modes) {
+					t.Errorf("the worker allows %q in %q", w.Modes, w.Roots)
+				}
 				if got := list.Workers[0].Agents; !slices.Equal(got, []string{"codex", "gemini_cli"}) {
 					t.Errorf("the worker finds %q", got)
 				}

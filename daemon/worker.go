@@ -78,7 +78,7 @@ func (w *taskWorker) run(ctx context.Context) error {
 			v.ID, v.Queue, v.Slots, v.Busy = w.worker.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks()
 			found := w.installed.Load()
 			v.Agents, v.AgentVersions = found.kinds, found.versions
-			v.Roots = runs.BoundRoots(w.tasks.Rules.Allowed())
+			v.Roots, v.Modes = runs.BoundRoots(w.tasks.Rules.Allowed()), w.tasks.Rules.Modes()
 			v.Host, _ = os.Hostname() // without it only this process knows the roots
 		}
 		return v

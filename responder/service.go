@@ -256,6 +256,7 @@ func (s *Service) Workers() []api.Worker {
 		all = append(all, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
 			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At), AgentVersions: w.AgentVersions,
+			Roots: w.Roots, Modes: w.Modes,
 		})
 	}
 	return all

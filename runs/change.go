@@ -50,6 +50,8 @@ type Heartbeat struct {
 	// may work, see [BoundRoots]; none: unknown.
 	Host  string   `json:"host,omitempty"`
 	Roots []string `json:"roots,omitempty"`
+
+	Modes []string `json:"modes,omitempty"` // modes of tasks that the worker allows; none: unknown
 }
 
 // Limits of the roots of a heartbeat.

@@ -3,8 +3,8 @@ import { label, nameOf } from '../src/lib/keys';
 import { parse, runPath, withPath } from '../src/lib/router';
 import { iconURL, titleText } from '../src/lib/title';
 import { message, newsOf } from '../src/overview/notify';
-import { blank, parseLabels, parseSeconds, request } from '../src/overview/task';
-import type { Run } from '../src/lib/api';
+import { blank, forbidden, parseLabels, parseSeconds, request } from '../src/overview/task';
+import type { Run, Worker } from '../src/lib/api';
 
 const run = (more: Partial<Run>): Run => ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, ...more });
 
@@ -58,4 +58,18 @@ test('a request has what was filled in, and a mode that writes is confirmed', ()
   expect(Object.keys(request({ ...blank, mode: 'workspace-write', labels: 'x', timeout: '?' }).errors).sort()).toEqual(['confirm', 'labels', 'task', 'timeoutSec']);
   expect(request({ ...blank, task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: ' /srv ', labels: 'a=b', timeout: '1m', skipGit: true }).task)
     .toEqual({ task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: '/srv', labels: { a: 'b' }, timeoutSec: 60, skipGitRepoCheck: true });
+});
+
+test('a mode is forbidden if every worker that takes tasks is known to refuse it', () => {
+  const worker = (slots: number, modes?: Worker['modes']): Worker =>
+    ({ id: 'w', name: 'w', queue: 'default', slots, busy: 0, agents: [], lastSeenAt: '', modes });
+  const careful = worker(2, ['read-only', 'workspace-write']);
+  const bold = worker(1, ['read-only', 'workspace-write', 'danger-full-access']);
+  expect(forbidden(undefined, 'danger-full-access')).toBe(false);
+  expect(forbidden([], 'danger-full-access')).toBe(false);
+  expect(forbidden([careful], 'danger-full-access')).toBe(true);
+  expect(forbidden([careful], 'workspace-write')).toBe(false);
+  expect(forbidden([careful, bold], 'danger-full-access')).toBe(false);
+  expect(forbidden([careful, worker(1)], 'danger-full-access')).toBe(false); // of an earlier version
+  expect(forbidden([careful, worker(0, bold.modes)], 'danger-full-access')).toBe(true);
 });

@@ -28,6 +28,15 @@ type Rules struct {
 	Danger bool
 }
 
+// Modes are the modes that [Rules.Allow] allows.
+func (r Rules) Modes() []string {
+	all := []string{string(runs.ReadOnly), string(runs.WorkspaceWrite)}
+	if r.Danger {
+		all = append(all, string(runs.DangerFull))
+	}
+	return all
+}
+
 // Allow reports, as a [runs.FieldError], why the mode of t is not allowed.
 func (r Rules) Allow(t runs.Task) error {
 	switch t.Mode {

@@ -92,6 +92,7 @@ export interface Usage {
 export interface Worker {
   id: string; name: string; version?: string; queue: string; slots: number; busy: number; agents: string[]; lastSeenAt: Time;
   agentVersions?: Record<string, string>;
+  roots?: string[]; modes?: Mode[]; // absent: unknown
 }
 
 /** An event of EVENTS; `event` is the envelope. */

@@ -27,9 +27,15 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
   switch (run.state) {
     case 'queued': return { text: run.position ? `waits, ${count(run.position)} before it` : 'waits for a worker', detail: '' };
     case 'input-required': return { text: doing(run, at) || `waits for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
-    case 'working': return { text: doing(run, at) || (run.activeAt ? `no output for ${age(run.activeAt, at)}` : 'starting'), detail };
+    case 'working': return { text: doing(run, at) || quiet(run, at), detail };
     default: return { text: run.reason ? reasons[run.reason] ?? run.reason : '', detail: '' };
   }
+}
+
+/** What is known of a working run that does not say what it does. */
+function quiet(run: Run, at: number): string {
+  if (!run.activeAt) return 'starting';
+  return at - Date.parse(run.activeAt) < 5_000 ? 'working' : `no output for ${age(run.activeAt, at)}`;
 }
 
 /** The command, path or question: what `activity` adds to what the run does. */

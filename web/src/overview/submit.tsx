@@ -7,7 +7,7 @@ import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
 import { put, runs, updates } from './store';
-import { blank, maxTask, request, type Draft } from './task';
+import { blank, forbidden, maxTask, request, type Draft } from './task';
 
 export const submitting = signal(false);
 
@@ -107,11 +107,11 @@ function Form() {
               </select>
             )}
           </Field>
-          <Field name="workingDir" label="Directory" error={errors.value['workingDir']} hint="On the worker. Empty: the worker’s own.">
+          <Field name="workingDir" label="Directory" error={errors.value['workingDir']} hint={rootsHint(workers.value)}>
             {(props) => (
               <>
                 <input {...props} class="mono" value={d.workingDir} list="directories" placeholder="/srv/shop" autocomplete="off" spellcheck={false} onInput={(e) => set({ workingDir: e.currentTarget.value })} />
-                <datalist id="directories">{directories().map((dir) => <option key={dir} value={dir} />)}</datalist>
+                <datalist id="directories">{directories(workers.value).map((dir) => <option key={dir} value={dir} />)}</datalist>
               </>
             )}
           </Field>
@@ -120,8 +120,8 @@ function Form() {
           <legend>The agent may</legend>
           {modes.map(({ mode, name, hint }) => (
             <label key={mode}>
-              <input type="radio" name="mode" value={mode} checked={d.mode === mode} onChange={() => set({ mode, confirm: false })} aria-invalid={Boolean(errors.value['mode']) && d.mode === mode} />
-              <span>{name} <span class="faint">{hint}</span></span>
+              <input type="radio" name="mode" value={mode} checked={d.mode === mode} disabled={forbidden(workers.value, mode)} onChange={() => set({ mode, confirm: false })} aria-invalid={Boolean(errors.value['mode']) && d.mode === mode} />
+              <span>{name} <span class="faint">{forbidden(workers.value, mode) ? 'No worker allows it: see the setting work.danger.' : hint}</span></span>
             </label>
           ))}
           {errors.value['mode'] && <p class="error" id="mode-error" role="alert">{errors.value['mode']}</p>}
@@ -194,10 +194,18 @@ export function slots(workers: Worker[] | undefined, agent: string): string | un
   return free > 0 ? `${plural(free, 'free slot')}` : 'No slot is free. The task waits in the queue.';
 }
 
-/** The directories of the newest runs. */
-function directories(): string[] {
+function rootsHint(workers: Worker[] | undefined): string {
+  const able = (workers ?? []).filter((w) => w.slots > 0);
+  const roots = [...new Set(able.flatMap((w) => w.roots ?? []))];
+  if (roots.length === 0 || roots.length > 3 || able.some((w) => !w.roots)) return 'On the worker. Empty: the worker’s own.';
+  return `In or below ${roots.join(', ')}. Empty: the worker’s own.`;
+}
+
+/** The directories of the newest runs, then those that workers allow. */
+function directories(workers: Worker[] | undefined): string[] {
   const newest = [...runs.values()].sort((a, b) => (a.queuedAt ?? a.startedAt ?? '') < (b.queuedAt ?? b.startedAt ?? '') ? 1 : -1);
-  return [...new Set(newest.map((run) => run.workingDir).filter((dir) => dir !== undefined))].slice(0, 20);
+  const recent = newest.map((run) => run.workingDir).filter((dir) => dir !== undefined).slice(0, 200);
+  return [...new Set([...recent, ...(workers ?? []).flatMap((w) => w.roots ?? [])])].slice(0, 20);
 }
 
 /** Tells why a worker refused the task, which is known only then. */

@@ -1,6 +1,6 @@
 // The form of a task, and the request that it makes. Pure.
 
-import type { Mode, Task } from '../lib/api';
+import type { Mode, Task, Worker } from '../lib/api';
 
 export interface Draft { agent: string; task: string; workingDir: string; mode: Mode; confirm: boolean; title: string; labels: string; model: string; timeout: string; skipGit: boolean }
 
@@ -49,4 +49,10 @@ export function request(draft: Draft): { task: Task; errors: Record<string, stri
   if (seconds) task.timeoutSec = seconds;
   if (draft.skipGit) task.skipGitRepoCheck = true;
   return { task, errors };
+}
+
+/** Whether every worker that takes tasks is known to refuse a mode. */
+export function forbidden(workers: Worker[] | undefined, mode: Mode): boolean {
+  const able = (workers ?? []).filter((w) => w.slots > 0);
+  return able.length > 0 && able.every((w) => w.modes !== undefined && !w.modes.includes(mode));
 }
