@@ -16,6 +16,7 @@ IMAGE     ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GORELEASER  = github.com/goreleaser/goreleaser/v2@v2.15.4
+CYCLONEDX   = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
 NATSCLI     = github.com/nats-io/natscli/nats@v0.5.1
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
@@ -85,8 +86,9 @@ recovery: ## carry out docs/recovery.md on one machine and on a cluster, with th
 release-check: ## check .goreleaser.yaml, and build a release for this system into bin/dist, without publishing it
 	@mkdir -p $(BIN)/tools
 	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(GORELEASER)
+	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(CYCLONEDX)
 	$(BIN)/tools/goreleaser check
-	$(BIN)/tools/goreleaser release --snapshot --clean --single-target --skip=publish,homebrew,sbom
+	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" $(BIN)/tools/goreleaser release --snapshot --clean --single-target --skip=publish,homebrew
 
 bench: ## print the table of all measurements, in 12 minutes, and write it to bin/bench.json; BENCH=regexp selects rows, QUICK=1 takes 3 minutes
 	@mkdir -p $(BIN)
