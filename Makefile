@@ -83,12 +83,12 @@ recovery: ## carry out docs/recovery.md on one machine and on a cluster, with th
 	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery' ./test/security
 
 # It compiles goreleaser, which takes minutes.
-release-check: ## check .goreleaser.yaml, and build a release for this system into bin/dist, without publishing it
+release-check: ## check .goreleaser.yaml, and build a release into bin/dist, without publishing it
 	@mkdir -p $(BIN)/tools
 	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(GORELEASER)
 	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(CYCLONEDX)
 	$(BIN)/tools/goreleaser check
-	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" $(BIN)/tools/goreleaser release --snapshot --clean --single-target --skip=publish,homebrew
+	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" $(BIN)/tools/goreleaser release --snapshot --clean --skip=publish,homebrew
 
 bench: ## print the table of all measurements, in 12 minutes, and write it to bin/bench.json; BENCH=regexp selects rows, QUICK=1 takes 3 minutes
 	@mkdir -p $(BIN)
