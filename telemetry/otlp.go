@@ -55,7 +55,10 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 		exporter != "" && exporter != "otlp" {
 		return nil, nil
 	}
-	t := &target{headers: http.Header{}, client: &http.Client{Timeout: defaultTimeout}}
+	t := &target{headers: http.Header{}, client: &http.Client{
+		Timeout:       defaultTimeout, // a redirect may lose the body, and take keys elsewhere
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	protocol := get("PROTOCOL")
 	if protocol != "" && protocol != "http/protobuf" && protocol != "grpc" {
 		return nil, wrong("PROTOCOL")
