@@ -220,7 +220,9 @@ func TestLagOfANewTerm(t *testing.T) {
 	for _, first := range []lag{{unread: 7}, {at: time.Now()}, {unread: 7, at: time.Now()}} {
 		r := prometheus.NewRegistry()
 		m := metrics.NewNormalizer(r, nil)
-		s := &session{Normalizer: &Normalizer{Metrics: m}, tally: m.NewTally(), events: &publisher{next: 1}, lag: first, raw: 3}
+		s := &session{
+			Normalizer: &Normalizer{Metrics: m}, tally: m.NewTally(), events: &publisher{next: 1}, lag: first, raw: 3,
+		}
 		s.tellLag()
 		families, err := r.Gather()
 		if err != nil {
