@@ -507,6 +507,7 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "COMPRESSION": "zip"}, wrong: "COMPRESSION"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "CERTIFICATE": "/nowhere"}, wrong: "CERTIFICATE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x"}, wrong: "RESOURCE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x=%ff"}, wrong: "RESOURCE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0"}, wrong: "BATCH"},
 	} {
 		e, err := New(Config{Env: func(k string) string { return c.env[k] }})

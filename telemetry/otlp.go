@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -118,7 +119,7 @@ func pairs(list string) (all [][2]string, err error) {
 		name, value, ok := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || name == "" {
+		if !ok || err != nil || name == "" || !utf8.ValidString(value) {
 			return nil, errors.New("not a list of pairs")
 		}
 		all = append(all, [2]string{name, value})
