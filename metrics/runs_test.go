@@ -279,7 +279,7 @@ func TestNumbersOfTokensThatNoAgentUses(t *testing.T) {
 	tally := metrics.NewNormalizer(r, []string{"codex"}).NewTally()
 	a := tally.Agent("codex")
 	record := func(c *metrics.Counted, n int64) {
-		a.Record(c, &runs.Record{Own: &runs.Usage{
+		a.Record(c, &runs.Record{Bytes: n, Own: &runs.Usage{
 			Input: n, CachedInput: n, CacheWriteInput: n, Output: n, ReasoningOutput: n,
 		}})
 	}

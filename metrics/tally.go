@@ -213,11 +213,12 @@ func (a *Agent) Record(c *Counted, r *runs.Record) {
 			to.events[token] += n
 		}
 	}
-	to.output[0] += more(&now.bytes, c.bytes)
-	to.output[1] += more(&now.errBytes, c.errBytes)
-	to.output[2] += more(&now.dropped, c.dropped)
-	to.output[3] += more(&now.gaps, c.gaps)
-	to.output[4] += more(&now.unreadable, c.unreadable)
+	for i, n := range [len(to.output)]int64{
+		more(&now.bytes, c.bytes), more(&now.errBytes, c.errBytes), more(&now.dropped, c.dropped), more(&now.gaps, c.gaps),
+		more(&now.unreadable, c.unreadable),
+	} {
+		to.output[i] = plus(to.output[i], n)
+	}
 	*c = now
 }
 
