@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -269,4 +270,24 @@ func TestOneRunOfEachAgent(t *testing.T) {
 			compare(t, test.file+": "+metric, have, want)
 		}
 	}
+}
+
+// Agents may print any number of tokens: a counter never goes back, which would be a panic.
+func TestNumbersOfTokensThatNoAgentUses(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	tally := metrics.NewNormalizer(r, []string{"codex"}).NewTally()
+	a := tally.Agent("codex")
+	record := func(c *metrics.Counted, n int64) {
+		a.Record(c, &runs.Record{Bytes: n, Own: &runs.Usage{
+			Input: n, CachedInput: n, CacheWriteInput: n, Output: n, ReasoningOutput: n,
+		}})
+	}
+	var one, two metrics.Counted
+	record(&one, math.MaxInt64)
+	record(&two, math.MaxInt64)
+	three := metrics.CountedOf(&runs.Record{Own: &runs.Usage{Output: math.MinInt64, ReasoningOutput: math.MinInt64}})
+	record(&three, math.MaxInt64)
+	tally.Cut()
+	tally.Store()
 }

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"math"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/linesman/linesman/normalizer"
@@ -203,29 +205,32 @@ func (a *Agent) Record(c *Counted, r *runs.Record) {
 		}
 	}
 	for i := range tokenTypes {
-		to.tokens[i] += more(&now.tokens[i], c.tokens[i])
+		to.tokens[i] = plus(to.tokens[i], more(&now.tokens[i], c.tokens[i]))
 	}
-	to.thought += more(&now.thought, c.thought)
+	to.thought = plus(to.thought, more(&now.thought, c.thought))
 	for i, token := range eventTokens {
 		if n := more(&now.events[i], c.events[i]); n > 0 {
 			to.events[token] += n
 		}
 	}
-	to.output[0] += more(&now.bytes, c.bytes)
-	to.output[1] += more(&now.errBytes, c.errBytes)
-	to.output[2] += more(&now.dropped, c.dropped)
-	to.output[3] += more(&now.gaps, c.gaps)
-	to.output[4] += more(&now.unreadable, c.unreadable)
+	for i, n := range [len(to.output)]int64{
+		more(&now.bytes, c.bytes), more(&now.errBytes, c.errBytes), more(&now.dropped, c.dropped), more(&now.gaps, c.gaps),
+		more(&now.unreadable, c.unreadable),
+	} {
+		to.output[i] = plus(to.output[i], n)
+	}
 	*c = now
 }
 
 // more returns how much more is than before, at least 0, and keeps the larger one in now.
 func more(now *int64, before int64) int64 {
-	if *now < before {
-		*now = before
-	}
-	return *now - before
+	*now = max(*now, before, 0)
+	return *now - max(before, 0)
 }
+
+// plus returns the sum of numbers that are not negative, or the largest number: an agent may
+// print any number of tokens.
+func plus(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 // store counts the cut of an agent.
 func (a *Agent) store() {

@@ -9,8 +9,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -505,6 +507,7 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "COMPRESSION": "zip"}, wrong: "COMPRESSION"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "CERTIFICATE": "/nowhere"}, wrong: "CERTIFICATE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x"}, wrong: "RESOURCE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x=%ff"}, wrong: "RESOURCE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0"}, wrong: "BATCH"},
 	} {
 		e, err := New(Config{Env: func(k string) string { return c.env[k] }})
@@ -542,6 +545,32 @@ func TestHeadersAndCompressionAreSent(t *testing.T) {
 	}
 	if got.Get("Authorization") != "Bearer x" || got.Get("B") != "2" || got.Get("Content-Encoding") != "gzip" {
 		t.Errorf("headers %v", got)
+	}
+}
+
+// A redirect is no acknowledgement: the client would follow it without the body, and with the
+// keys in the headers.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var elsewhere atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusPermanentRedirect} {
+		receiver := httptest.NewServer(http.RedirectHandler(other.URL, status))
+		defer receiver.Close()
+		e, err := New(Config{Env: func(k string) string {
+			return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL, "OTEL_EXPORTER_OTLP_HEADERS": "key=secret"}[k]
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.traces.send(t.Context(), &tracepb.TracesData{})
+		var answer *refusal
+		if !errors.As(err, &answer) || answer.status != status || answer.final() {
+			t.Errorf("status %d: %v", status, err)
+		}
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("%d requests were sent elsewhere", n)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -55,7 +56,10 @@ func newTarget(env func(string) string, signal string) (*target, error) {
 		exporter != "" && exporter != "otlp" {
 		return nil, nil
 	}
-	t := &target{headers: http.Header{}, client: &http.Client{Timeout: defaultTimeout}}
+	t := &target{headers: http.Header{}, client: &http.Client{
+		Timeout:       defaultTimeout, // a redirect may lose the body, and take keys elsewhere
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 	protocol := get("PROTOCOL")
 	if protocol != "" && protocol != "http/protobuf" && protocol != "grpc" {
 		return nil, wrong("PROTOCOL")
@@ -115,7 +119,7 @@ func pairs(list string) (all [][2]string, err error) {
 		name, value, ok := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || name == "" {
+		if !ok || err != nil || name == "" || !utf8.ValidString(value) {
 			return nil, errors.New("not a list of pairs")
 		}
 		all = append(all, [2]string{name, value})

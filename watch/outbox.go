@@ -23,7 +23,7 @@ import (
 
 // Limits of the outbox.
 const (
-	maxPending  = 256    // notices that are not delivered; at the limit nothing new is looked for
+	maxPending  = 256    // notices that are not delivered; at the limit at most as many are added, then it waits
 	maxReported = 10_000 // ids that are remembered; beyond, the oldest is forgotten, and may be reported again
 )
 
@@ -54,6 +54,8 @@ type outbox struct {
 	failed   error               // why it could not be written last time
 	attempts map[string]*attempt // by id of a pending notice
 	changed  chan struct{}       // has an element after a change
+
+	deliver func(context.Context) error // makes room where nothing else delivers; nil: something does
 }
 
 // attempt is the progress of the delivery of a notice.
@@ -224,19 +226,24 @@ func (o *outbox) wake() {
 	}
 }
 
-// room waits until the outbox is not full.
+// room waits until the outbox is not full, or makes room.
 func (o *outbox) room(ctx context.Context) error {
-	for {
-		o.mu.Lock()
-		full := len(o.state.Pending) >= maxPending
-		o.mu.Unlock()
-		if !full {
-			return nil
+	for o.full() {
+		wait := func(ctx context.Context) error { return sleep(ctx, time.Second) }
+		if o.deliver != nil {
+			wait = o.deliver
 		}
-		if err := sleep(ctx, time.Second); err != nil {
+		if err := wait(ctx); err != nil && (o.deliver == nil || o.full()) {
 			return err
 		}
 	}
+	return nil
+}
+
+func (o *outbox) full() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.state.Pending) >= maxPending
 }
 
 // take returns the oldest notice whose delivery may begin at now. The notices of a run are

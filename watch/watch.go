@@ -113,8 +113,10 @@ func (w *Watcher) Run(outer context.Context) error {
 }
 
 // Once looks once, at the open runs and at the ends since the time in the state file, and
-// makes one attempt to deliver each notice. The error reports what was not delivered.
+// makes one attempt to deliver each notice, or more if the outbox is full. The error reports
+// what was not delivered. If the outbox stays full, it ends, and the next time continues there.
 func (w *Watcher) Once(ctx context.Context) error {
+	w.out.deliver = w.attempts
 	for _, step := range []func(context.Context) error{
 		w.fill, w.look, func(ctx context.Context) error { return w.ends(ctx, false) },
 	} {
@@ -122,6 +124,11 @@ func (w *Watcher) Once(ctx context.Context) error {
 			return err
 		}
 	}
+	return w.attempts(ctx)
+}
+
+// attempts makes one attempt to deliver each notice.
+func (w *Watcher) attempts(ctx context.Context) error {
 	var errs []error
 	for _, n := range w.out.pending() {
 		if err := w.attempt(ctx, n); err != nil {
@@ -238,8 +245,12 @@ func (w *Watcher) look(ctx context.Context) error {
 	if w.cfg.Rules.on(OverBudget) {
 		all = append(all, today...)
 	}
-	if err := w.out.holding(ctx, all, known, date, before); err != nil {
-		return err
+	for more := true; more; more = len(all) > 0 {
+		part := all[:min(len(all), maxPending)]
+		all = all[len(part):]
+		if err := w.out.holding(ctx, part, known, date, before); err != nil {
+			return err
+		}
 	}
 	w.out.flush()
 	return nil

@@ -541,6 +541,81 @@ func TestOnceDeliversAndReportsFailures(t *testing.T) {
 	})
 }
 
+// More is to be reported than the outbox holds: it is delivered in parts, or all ends with an
+// error, and the next time continues there.
+func TestOnceReportsMoreThanTheOutboxHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		cfg := Config{Runs: l, Rules: all(), Sink: b, State: filepath.Join(t.TempDir(), "state")}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := Run(ctx, cfg, true); err != nil {
+			t.Fatal(err)
+		}
+		const many = maxPending + 10
+		for i := range many {
+			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.State = runs.StateCompleted }))
+		}
+		b.refuse = func(Notice, int) error { return &Refusal{Why: "no"} }
+		for range 2 {
+			if err := Run(ctx, cfg, true); err == nil || ctx.Err() != nil {
+				t.Fatalf("got %v", err)
+			}
+		}
+		b.refuse = nil
+		if err := Run(ctx, cfg, true); err != nil {
+			t.Error(err)
+		}
+		got := b.all()
+		slices.Sort(got)
+		if n := len(slices.Compact(got)); n != many || len(b.all()) != many {
+			t.Errorf("%d notices, %d of them different, want %d", len(b.all()), n, many)
+		}
+	})
+}
+
+// Many runs lose their worker at once, while nothing is accepted.
+func TestOutboxIsBoundedForOpenRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 3 * maxPending
+		l, down := newLinesman(), true
+		for i := range many {
+			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.WorkerLost = true }))
+		}
+		b := &inbox{refuse: func(Notice, int) error {
+			if down {
+				return &Refusal{Why: "no"}
+			}
+			return nil
+		}}
+		rules := Rules{On: []Kind{Lost}, StalledAfter: time.Hour}
+		w, err := New(Config{Runs: l, Rules: rules, Sink: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		time.Sleep(2 * time.Second)
+		if n := len(w.out.pending()); n < maxPending || n > 2*maxPending {
+			t.Errorf("%d notices are pending", n)
+		}
+		b.mu.Lock()
+		down = false
+		b.mu.Unlock()
+		time.Sleep(15 * time.Second)
+		if n := len(b.all()); n != many {
+			t.Errorf("%d notices, want %d", n, many)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestStateFileBelongsToOneWatcher(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")

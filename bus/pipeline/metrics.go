@@ -67,8 +67,15 @@ func (s *session) tellLag() {
 	if s.lag.none.After(since) {
 		since = s.lag.none
 	}
+	if since.IsZero() { // of a term that has read nothing yet
+		since = now
+	}
+	recorded := s.lag.recorded
+	if recorded.IsZero() { // of one that has recorded nothing yet
+		recorded = since
+	}
 	s.Metrics.Lag(metrics.Lag{
-		Entries: s.lag.unread, Since: since, Recording: recording, Recorded: s.lag.recorded, Events: s.events.unstored(),
+		Entries: s.lag.unread, Since: since, Recording: recording, Recorded: recorded, Events: s.events.unstored(),
 	})
 }
 

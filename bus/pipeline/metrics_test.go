@@ -213,3 +213,27 @@ func refusals(t *testing.T, g prometheus.Gatherer) (n float64) {
 	}
 	return n
 }
+
+// A term that has not read, or not recorded, anything yet is not behind since the year 1.
+func TestLagOfANewTerm(t *testing.T) {
+	t.Parallel()
+	for _, first := range []lag{{unread: 7}, {at: time.Now()}, {unread: 7, at: time.Now()}} {
+		r := prometheus.NewRegistry()
+		m := metrics.NewNormalizer(r, nil)
+		s := &session{
+			Normalizer: &Normalizer{Metrics: m}, tally: m.NewTally(), events: &publisher{next: 1}, lag: first, raw: 3,
+		}
+		s.tellLag()
+		families, err := r.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, metric := range f.GetMetric() {
+				if v := metric.GetGauge().GetValue(); f.GetName() == "linesman_normalizer_lag_seconds" && v > 60 {
+					t.Errorf("%+v: %v is %v s", first, metric.GetLabel(), v)
+				}
+			}
+		}
+	}
+}

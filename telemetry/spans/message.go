@@ -38,9 +38,9 @@ type tool struct {
 // key is the same in a call and its result; "": unknown.
 func (m message) key() string {
 	if m.tool.Use != "" {
-		return m.tool.Use
+		return cut(m.tool.Use, maxName)
 	}
-	return m.tool.Item
+	return cut(m.tool.Item, maxName)
 }
 
 // body is an event or a completion.
@@ -107,6 +107,7 @@ func tokens(n map[string]int64) *Tokens {
 	t.Input = n["input_tokens"] + n["input"] + n["cache_read_input_tokens"] + n["cache_creation_input_tokens"] +
 		n["cache_read"] + n["cache_write"]
 	t.Output = n["output_tokens"] + n["output"] + n["reasoning"]
+	*t = t.plus(0, Tokens{}) // none is negative
 	return t
 }
 

@@ -250,9 +250,11 @@ func (r *Run) newCall(e runs.Event, m message) *call {
 func (r *Run) parent() [8]byte {
 	var found *call
 	for _, c := range r.calls {
-		if !c.running || slices.ContainsFunc(r.calls, func(other *call) bool {
-			return other.running && other.parent == c.agent(r.run)
-		}) {
+		if !c.running {
+			continue
+		}
+		own := c.agent(r.run)
+		if slices.ContainsFunc(r.calls, func(other *call) bool { return other.running && other.parent == own }) {
 			continue
 		}
 		if found != nil {

@@ -249,3 +249,19 @@ func FuzzEvents(f *testing.F) {
 		}
 	})
 }
+
+// What an open run keeps is bounded, whatever an agent prints.
+func TestLongIDsAndNegativeTokens(t *testing.T) {
+	t.Parallel()
+	r := spans.New("r", "claude_code")
+	id := strings.Repeat("x", 1<<20)
+	event := func(token, body string) []spans.Span {
+		return r.Apply(runs.Event{Token: token, Line: 1, Part: 1, Body: []byte(body)})
+	}
+	event("tool_call", `{"data":{"tool":{"tool_name":"Bash","tool_use_id":"`+id+`"}}}`)
+	event("status", `{"data":{"schema":"x.usage.v1","usage":{"output_tokens":-5}}}`)
+	ended := event("completion", `{"status":{"success":true}}`)
+	if len(ended) != 3 || len(ended[0].Call) > 256 || ended[1].Tokens.Output != 0 {
+		t.Errorf("%d spans", len(ended))
+	}
+}

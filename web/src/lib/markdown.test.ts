@@ -72,4 +72,9 @@ describe('plain text', () => {
     ['‹U+E0041›', '\u{e0041}'],
     ['👩‍💻', '👩‍💻'],
   ])('%s', (want, text) => expect(plainText(text)).toBe(want));
+
+  // Each of these begins an escape sequence that has no end: to look for one from each start takes too long.
+  it.each(['\x9d', '\x90', '\x9e', '\x9d[a'])('a megabyte of %j', (begin) => {
+    expect(plainText(begin.repeat(1e6 / begin.length))).toContain('‹');
+  });
 });
