@@ -69,7 +69,9 @@ func (e *Exporter) contentsOf(ctx context.Context, run string, ended []spans.Spa
 		c = s.captured
 	}
 	var last spans.Place
+	before := map[spans.Place]bool{} // events that ended the turns before, which have no span here after a restart
 	for _, i := range of {
+		before[ended[i].After] = true
 		if at := ended[i].Last; at.Line == 0 { // the completion, or an event of no line: to the end
 			last = spans.Place{Line: math.MaxUint64}
 		} else if later(at, last) {
@@ -92,6 +94,9 @@ func (e *Exporter) contentsOf(ctx context.Context, run string, ended []spans.Spa
 				if at == ended[i].Last && item.Kind != "detail" {
 					to[i] = c.end(ended[i], item)
 				}
+			}
+			if before[at] && item.Kind != "detail" {
+				*c = captured{after: c.after} // the content of the turn before is not that of the next one
 			}
 		}
 		if page.Done || len(page.Items) == 0 {

@@ -68,6 +68,7 @@ type Span struct {
 	Total   bool    // Tokens include those of the thread before this run
 	Ended   bool    // the agent ended it
 	Message *Place  // of the last text for the user
+	After   Place   // of the event that ended the turn before; zero: there was none
 
 	// Only of a call.
 	Tool, ToolKind, Call string
@@ -95,6 +96,7 @@ type Run struct {
 	begin  Place
 	thread string
 	turn   *turn
+	before Place // of the event that ended the turn before
 	calls  []*call
 	closed []string // ids of calls that ended last
 
@@ -335,6 +337,7 @@ func (r *Run) end(e runs.Event, ended bool, failure string) (out []Span) {
 	s := r.span(Turn, e, t.id, runs.SpanID(r.run, "run"), t.start, t.begin)
 	s.Tokens, s.Total, s.Ended, s.Message = t.tokens, t.total, ended, t.message
 	s.Error, s.Incomplete = failure, !ended && failure == ""
+	s.After, r.before = r.before, s.Last
 	return append(out, s)
 }
 

@@ -109,7 +109,14 @@ func TestSpansOfEveryRecording(t *testing.T) {
 				used.Reasoning += s.Tokens.Reasoning
 			}
 		}
+		var before spans.Place
 		for _, s := range all {
+			if s.Kind == spans.Turn {
+				if s.After != before {
+					t.Errorf("%s: the turn at %v follows %v, not %v", r.name, s.Begin, s.After, before)
+				}
+				before = s.Last
+			}
 			p, ok := byID[s.Parent]
 			if ok == (s.Kind == spans.Whole) || ok && (s.Start < p.Start || s.End > p.End) || s.End < s.Start {
 				t.Errorf("%s: %+v is not in its parent %+v", r.name, s, p)
