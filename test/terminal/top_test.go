@@ -261,8 +261,9 @@ func TestTopRestoresTheTerminalAfterAPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 -o -E 'a mistake in the code|experienced a panic'%s", self, after)
+	const either = "a mistake in the code|experienced a panic"
+	script := fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 -o -E '%s'%s", self, either, after)
 	s := start(t, 100, 50, []string{broken + "=1"}, script)
-	s.shows("a mistake in the code|experienced a panic")
+	s.shows(either)
 	s.restored("0")
 }
