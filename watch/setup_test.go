@@ -16,7 +16,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// asked notes what is asked. A [client.Client] has many more methods: a watcher has the
+// asked records the requests. A [client.Client] has many more methods: a watcher has the
 // four of [Runs] only.
 type asked struct {
 	*linesman

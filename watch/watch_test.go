@@ -247,7 +247,7 @@ func TestEndsAreReportedOnce(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		// The streams were made anew: sequences begin again.
+		// The streams were created again: sequences begin at 1.
 		l.events = nil
 		l.set(nowRun("other", func(r *api.Run) { r.State = runs.StateCompleted }))
 		stop = watching(t, cfg)

@@ -120,7 +120,8 @@ func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, value string,
 	})
 }
 
-// session answers requests for /session: who is signed in, sign in with a token, sign out.
+// session answers requests for /session: GET returns who is signed in, POST signs in with a token,
+// DELETE signs out.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	if s.crossOrigin.Check(r) != nil {
 		refuse(w, http.StatusForbidden, "FORBIDDEN", "a page of another origin made the request")

@@ -54,7 +54,7 @@ func TestReceiverIsPostedTo(t *testing.T) {
 	}
 	server.Close()
 	if got := post(server.URL, ""); got.Delivered || got.Final || got.Why != "no answer" {
-		t.Errorf("nobody listens: %+v", got)
+		t.Errorf("without a receiver: %+v", got)
 	}
 	if _, err := webhook.NewReceiver("http://169.254.169.254/", "", true); err == nil {
 		t.Error("the metadata of a cloud can be called")

@@ -7,8 +7,8 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 )
 
-// The lease and the position of the exporter can be written by those who write other leases,
-// and heard by nobody.
+// The lease and the position of the exporter can be written by the users who can write other
+// leases, and by no other user.
 func TestKeysOfTheExporterHaveTheRightsOfALease(t *testing.T) {
 	t.Parallel()
 	p := embeddedServer(t)

@@ -1,4 +1,4 @@
-// What a person is told of while they do something else: the badge of the tab, and notifications of the system,
+// What tells a person of news while they do something else: the badge of the tab, and notifications of the system,
 // which the user switches on. Runs that end together make one notification.
 
 import { effect, signal } from '@preact/signals';

@@ -1,6 +1,5 @@
-import { useSignal, type Signal } from '@preact/signals';
+import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
 import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, lost, shortPath, tokens, when } from '../lib/format';
@@ -8,6 +7,7 @@ import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
 import { Command } from '../ui/copy';
+import { useMenu } from '../ui/menu';
 import { saveEvents, saveOutput } from './actions';
 import type { RunView } from './view';
 
@@ -73,27 +73,7 @@ function Actions({ run, action, small }: { run: Run; action: Signal<Action | ''>
 }
 
 function More({ run, action }: { run: Run; action: Signal<Action | ''> }) {
-  const open = useSignal(false);
-  const ref = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const outside = (e: Event): void => {
-      if (open.value && !ref.current?.contains(e.target as Node)) open.value = false;
-    };
-    const escape = (e: KeyboardEvent): void => {
-      if (e.key !== 'Escape' || !open.value) return;
-      open.value = false;
-      e.preventDefault();
-      ref.current?.querySelector('button')?.focus();
-    };
-    document.addEventListener('pointerdown', outside);
-    document.addEventListener('focusin', outside);
-    document.addEventListener('keydown', escape, true);
-    return () => {
-      document.removeEventListener('pointerdown', outside);
-      document.removeEventListener('focusin', outside);
-      document.removeEventListener('keydown', escape, true);
-    };
-  }, []);
+  const { open, ref } = useMenu();
   const item = (text: string, run: () => void, note = '') => <button class="menu-item" onClick={() => { open.value = false; run(); }}>{text}{note && <span class="faint num">{note}</span>}</button>;
   const raw = allowed('raw');
   return (

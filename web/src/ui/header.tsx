@@ -1,5 +1,3 @@
-import { useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
 import { api, allowed, session } from '../lib/api';
 import { now } from '../lib/clock';
 import { age, clock, plural } from '../lib/format';
@@ -11,6 +9,7 @@ import { newVersion, stream } from '../overview/store';
 import { submitting } from '../overview/submit';
 import { helping } from './help';
 import { BellIcon, BellOffIcon, MenuIcon, PlusIcon } from './icons';
+import { useMenu } from './menu';
 
 export function Header() {
   return (
@@ -72,27 +71,7 @@ function Bell() {
 }
 
 function Menu() {
-  const open = useSignal(false);
-  const ref = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const outside = (e: Event): void => {
-      if (open.value && !ref.current?.contains(e.target as Node)) open.value = false;
-    };
-    const escape = (e: KeyboardEvent): void => {
-      if (e.key !== 'Escape' || !open.value) return;
-      open.value = false;
-      e.preventDefault();
-      ref.current?.querySelector('button')?.focus();
-    };
-    document.addEventListener('pointerdown', outside);
-    document.addEventListener('focusin', outside);
-    document.addEventListener('keydown', escape, true);
-    return () => {
-      document.removeEventListener('pointerdown', outside);
-      document.removeEventListener('focusin', outside);
-      document.removeEventListener('keydown', escape, true);
-    };
-  }, []);
+  const { open, ref } = useMenu();
   const s = session.value;
   return (
     <div class="menu" ref={ref}>
