@@ -145,13 +145,23 @@ func NATS(c Config) (Done, error) {
 	}
 	d := Done{Dir: dir, NATS: c.urls()}
 	for _, n := range c.Nodes {
-		d.Commands = append(d.Commands, "nats-server -c "+filepath.Join(c.Dir, "servers", n.Name+".conf"))
+		d.Commands = append(d.Commands, "nats-server -c "+quoted(filepath.Join(c.Dir, "servers", n.Name+".conf")))
 	}
 	for _, r := range Roles[:3] {
-		d.Commands = append(d.Commands, "linesman "+r.Name+" --config "+filepath.Join(c.Dir, r.Name, "linesman.toml"))
+		d.Commands = append(d.Commands, "linesman "+r.Name+" --config "+quoted(filepath.Join(c.Dir, r.Name, "linesman.toml")))
 	}
 	return d, nil
 }
+
+// quoted returns a path as a word of a shell.
+func quoted(path string) string {
+	if plainPath.MatchString(path) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+var plainPath = regexp.MustCompile(`^[A-Za-z0-9_./+@%][A-Za-z0-9_./+@%-]*$`)
 
 func (c Config) write(dir string) error {
 	keys, servers := filepath.Join(dir, "keys"), filepath.Join(dir, "servers")

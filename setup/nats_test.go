@@ -2,6 +2,7 @@ package setup_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -92,6 +93,28 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 		files, err := os.ReadDir(filepath.Join(dir, r.Name))
 		if err != nil || len(files) != len(r.Users)+1 {
 			t.Errorf("%s has %d files, %v", r.Name, len(files), err)
+		}
+	}
+}
+
+// TestPrintedCommandsAreWordsOfAShell has a shell read them.
+func TestPrintedCommandsAreWordsOfAShell(t *testing.T) {
+	t.Parallel()
+	nodes, err := setup.ParseNodes("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cluster", "two words", "it's", "$(touch x)", "-c"} {
+		dir := filepath.Join(t.TempDir(), name)
+		done, err := setup.NATS(setup.Config{Dir: dir, Nodes: nodes, Store: "/var/lib/nats", Prefix: "linesman"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range done.Commands {
+			last := "set -- " + command + `; for last; do :; done; [ -f "$last" ]`
+			if out, err := exec.Command("sh", "-c", last).CombinedOutput(); err != nil {
+				t.Errorf("%s: its last word is no file: %v\n%s", command, err, out)
+			}
 		}
 	}
 }
