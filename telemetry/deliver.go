@@ -20,8 +20,9 @@ const (
 	maxRequest = 1 << 20 // bytes of spans; one span may be larger
 	retryLeast = 500 * time.Millisecond
 	retryMost  = 30 * time.Second
-	recordWait = 10 * time.Second // for a record that includes the spans
+	recordWait = 10 * time.Second // after an event, for a record that includes it
 	recordPoll = 100 * time.Millisecond
+	faultsMost = time.Hour // of answers that the receiver failed on a request, until it counts as refused
 )
 
 // counts are what the exporter has done.
@@ -78,21 +79,23 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 }
 
 // factsOf returns the facts of a run, by a record that includes an entry of RAW, if there
-// will be one soon.
+// will be one soon. Of old events it is either stored, or was removed.
 func (e *Exporter) factsOf(ctx context.Context, run string, raw uint64) (facts, error) {
 	s := e.known.get(run)
 	if s != nil && s.facts != nil {
 		return *s.facts, nil
 	}
-	late := time.Now().Add(recordWait)
+	wait := min(time.Until(time.UnixMilli(e.position.Time)), 0) + recordWait
+	late := time.Now().Add(wait)
 	for {
 		r, err := e.cfg.Runs.Record(ctx, run)
 		if err != nil {
 			return facts{}, err
 		}
-		if r == nil || r.Seq >= raw || r.State.Final() || time.Now().After(late) {
+		includes := r != nil && (r.Seq >= raw || r.State.Final())
+		if includes || time.Now().After(late) {
 			f := factsOf(run, r)
-			if s != nil {
+			if s != nil && includes {
 				s.facts = &f
 			}
 			return f, nil
@@ -159,10 +162,16 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = retryLeast, retryMost
 	failing := false
+	var fault time.Time // when the present row of faults began
 	for {
 		rejected, err = to.send(ctx, m)
 		var answer *refusal
 		refused := errors.As(err, &answer)
+		if !refused || !answer.fault() {
+			fault = time.Time{}
+		} else if fault.IsZero() {
+			fault = time.Now()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return 0, ctx.Err()
@@ -174,7 +183,7 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 				e.log.Warn("the receiver rejects a part", zap.Int64("rejected", rejected))
 			}
 			return rejected, nil
-		case refused && answer.final():
+		case refused && (answer.final() || !fault.IsZero() && time.Since(fault) >= faultsMost):
 			e.log.Warn("the receiver refuses a request, which is dropped", zap.Error(err))
 			return -1, nil
 		case !failing:

@@ -25,6 +25,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/spans"
 )
 
 // stage is streams and a receiver in memory.
@@ -175,7 +176,7 @@ func (s *stage) say(run, token, body string) {
 	}
 	n := s.first + uint64(len(s.events))
 	s.events = append(s.events, runs.Event{Seq: n, Raw: n, Agent: "codex", Run: run, Token: token, Line: line, Part: 1,
-		Time: int64(1_780_000_000_000 + 100*n), Body: []byte(body)})
+		Time: int64(900_000_000_000 + 100*n), Body: []byte(body)})
 }
 
 func call(phase, key string) string {
@@ -292,6 +293,72 @@ func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
 		}
 		if c := e.Counts(); c != (Counts{Exported: 3}) {
 			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// A request on which a receiver fails again and again is dropped after an hour. What follows is
+// sent.
+func TestRequestThatAReceiverFailsOnIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("r")
+		s.finish("r")
+		end := time.Now().Add(time.Hour)
+		s.answer = func(int) (int, []byte) {
+			if time.Now().Before(end) {
+				return 500, nil
+			}
+			s.answer = nil
+			return 500, nil
+		}
+		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 59*time.Minute)
+		if c := e.Counts(); c != (Counts{}) {
+			t.Errorf("counts %+v before the hour", c)
+		}
+		end = time.Now().Add(time.Hour)
+		e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 2*time.Hour)
+		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+		s.begin("next")
+		s.finish("next")
+		s.export(s.exporter(nil), time.Minute)
+		s.want(3)
+	})
+}
+
+// The facts of a run come from a record that includes the event, if there will be one soon. A
+// record that is late is not kept.
+func TestFactsWaitForTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		e := s.exporter(nil)
+		e.known = newKnown(maxKnown)
+		e.known.add("r", spans.New("r", "codex"))
+		for _, c := range []struct {
+			name   string
+			age    time.Duration // of the event
+			record *runs.Record
+			wait   time.Duration
+			model  string
+		}{
+			{"an old event without a record", time.Hour, nil, 0, ""},
+			{"a new event without a record", time.Second, nil, 9 * time.Second, ""},
+			{"an event of a clock that is ahead", -time.Hour, nil, 10 * time.Second, ""},
+			{"a record that is late", 0, &runs.Record{Seq: 4, Model: "late"}, 10 * time.Second, "late"},
+			{"a record that includes it", 0, &runs.Record{Seq: 5, Model: "m"}, 0, "m"},
+			{"the same later", 0, &runs.Record{Seq: 6, Model: "other"}, 0, "m"},
+		} {
+			s.records["r"], e.position.Time = c.record, time.Now().Add(-c.age).UnixMilli()
+			began := time.Now()
+			f, err := e.factsOf(t.Context(), "r", 5)
+			if took := time.Since(began); err != nil || f.model != c.model || took < c.wait || took > c.wait+2*recordPoll {
+				t.Errorf("%s: %q after %v, %v", c.name, f.model, took, err)
+			}
 		}
 	})
 }

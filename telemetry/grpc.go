@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -42,8 +43,11 @@ func (t *target) close() {
 
 // invoke is send over gRPC.
 func (t *target) invoke(ctx context.Context, m proto.Message) (rejected int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, t.client.Timeout)
-	defer cancel()
+	if t.client.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, t.client.Timeout)
+		defer cancel()
+	}
 	for name, values := range t.headers {
 		for _, value := range values {
 			ctx = metadata.AppendToOutgoingContext(ctx, name, value)
@@ -55,9 +59,25 @@ func (t *target) invoke(ctx context.Context, m proto.Message) (rejected int64, e
 	}
 	answer := &emptypb.Empty{} // its one field is unknown
 	if err = t.conn.Invoke(ctx, t.method, m, answer, options...); err != nil {
-		return 0, &refusal{status: statusOf(status.Code(err))}
+		return 0, refusalOf(status.Convert(err))
 	}
 	return rejectedIn(answer.ProtoReflect().GetUnknown()), nil
+}
+
+// refusalOf translates a status of gRPC. Resources that are exhausted are a reason to wait only
+// if the receiver names a time: the request may be larger than it accepts.
+func refusalOf(s *status.Status) *refusal {
+	r := &refusal{status: statusOf(s.Code())}
+	for _, d := range s.Details() {
+		if retry, ok := d.(*errdetails.RetryInfo); ok {
+			r.after = retry.GetRetryDelay().AsDuration()
+			return r
+		}
+	}
+	if s.Code() == codes.ResourceExhausted {
+		r.status = http.StatusInternalServerError
+	}
+	return r
 }
 
 // statusOf is the status of HTTP for a code of gRPC.
@@ -75,6 +95,8 @@ func statusOf(code codes.Code) int {
 		return http.StatusNotFound
 	case codes.ResourceExhausted:
 		return http.StatusTooManyRequests
+	case codes.Internal, codes.Unknown:
+		return http.StatusInternalServerError
 	}
 	return http.StatusServiceUnavailable
 }

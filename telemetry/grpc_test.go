@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -66,5 +69,59 @@ func TestSpansAreSentOverGRPC(t *testing.T) {
 	}
 	if len(got) != 4 {
 		t.Errorf("%d requests, want 4", len(got))
+	}
+}
+
+// A receiver that is out of resources is asked again only if it names a time, or for a limited
+// time.
+func TestStatusOfGRPC(t *testing.T) {
+	exhausted := status.New(codes.ResourceExhausted, "sentinel")
+	later, err := exhausted.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(7 * time.Second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		s            *status.Status
+		final, fault bool
+		after        time.Duration
+	}{
+		{s: status.New(codes.Unavailable, "")},
+		{s: status.New(codes.Unauthenticated, "")},
+		{s: status.New(codes.InvalidArgument, ""), final: true},
+		{s: status.New(codes.Internal, ""), fault: true},
+		{s: exhausted, fault: true},
+		{s: later, after: 7 * time.Second},
+	} {
+		if r := refusalOf(c.s); r.final() != c.final || r.fault() != c.fault || r.after != c.after {
+			t.Errorf("%v: %+v", c.s, r)
+		}
+	}
+}
+
+// Without a limit of time a request waits for its answer.
+func TestNoTimeoutIsNoLimit(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(&tracepb.TracesData{}); err != nil {
+			return err
+		}
+		return s.SendMsg(&emptypb.Empty{})
+	}))
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	e, err := New(Config{Env: func(k string) string {
+		return map[string]string{
+			"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + listener.Addr().String(), "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+			"OTEL_EXPORTER_OTLP_TIMEOUT": "0",
+		}[k]
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.traces.send(t.Context(), &tracepb.TracesData{}); err != nil {
+		t.Error(err)
 	}
 }

@@ -172,6 +172,10 @@ func (r *refusal) final() bool {
 	return false
 }
 
+// fault reports whether the receiver failed on the request. The request may be the reason, or
+// something that passes.
+func (r *refusal) fault() bool { return r.status == http.StatusInternalServerError }
+
 // send sends one request, and returns how many spans or data points of it were rejected. The
 // error is a [refusal] if there was an answer.
 func (t *target) send(ctx context.Context, m proto.Message) (rejected int64, err error) {
