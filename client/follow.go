@@ -17,6 +17,7 @@ type Event struct {
 	Seq        uint64    // in the stream
 	Time       time.Time // when the line was written; for a tail or a pipe when it was read
 	Agent, Run string
+	Raw        uint64 // in the raw log, of the entry that made it; the same in a stream that is created again
 	Line       uint64 // of the run's output, from 1; 0 when no line made it
 	Part       int    // counts the events of that line, from 1
 	Kind       string // as subjects spell it; [api.Completion] for the last one of a run
@@ -129,8 +130,8 @@ func events(ctx context.Context, err error) error {
 
 func event(s bus.Stored) Event {
 	return Event{
-		Seq: s.Seq, Time: time.UnixMilli(s.Pos.Time), Agent: s.Agent, Run: s.Run, Line: s.Pos.Line, Part: s.Pos.Part,
-		Kind: s.Token, Body: s.Body,
+		Seq: s.Seq, Time: time.UnixMilli(s.Pos.Time), Agent: s.Agent, Run: s.Run, Raw: s.Pos.Raw, Line: s.Pos.Line,
+		Part: s.Pos.Part, Kind: s.Token, Body: s.Body,
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	maxAbsent   = 10_000                // runs that a stream remembers as gone
 	mergeTime   = 50 * time.Millisecond // changes within this time are one
 	derivedTime = time.Second           // interval of changes without an entry of the raw log
+	derivedRuns = 1000                  // such changes at once; after more of them the interval is as much longer
 )
 
 // RunStream is the list of all runs that fit a filter, and then their changes.
@@ -28,33 +29,41 @@ type RunStream struct {
 	service *Service
 	keep    func(runs.Row) bool
 	filter  bool   // keep refuses some runs
+	prefix  string // of ids: this process and the filter
 	from    uint64 // the change after which the stream resumes
 	resumes bool
 
 	absent  map[string]bool     // runs that the reader knows it has not
 	derived map[string]viewOnly // of the open runs that the reader has
+	moves   uint64              // of the queues when derived was compared with the table
 }
 
 // viewOnly is what changes in a view without a change of the row.
 type viewOnly struct {
+	queued   bool
 	position int
 	lost     bool
 }
 
+func viewOnlyOf(v runtable.View) viewOnly {
+	return viewOnly{v.State == runs.StateQueued, v.Position, v.Lost}
+}
+
 // FollowRuns opens the stream of the runs that fit q, without regard to its page. It resumes after the
-// id of a change that this process has sent not too long ago; with any other id it begins
-// again. The error is [api.Validation] for a wrong filter.
+// id of a change that this process has sent not too long ago for the same filter; with any other
+// id it begins again. The error is [api.Validation] for a wrong filter.
 func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 	keep, err := s.Filter(q)
 	if err != nil {
 		return nil, err
 	}
 	q.Limit, q.Cursor, q.Order = 0, "", ""
+	list := listID(q)
 	f := &RunStream{
-		service: s, keep: keep, filter: listID(q) != listID(api.List{}),
+		service: s, keep: keep, filter: list != listID(api.List{}), prefix: s.epoch + "." + list,
 		absent: map[string]bool{}, derived: map[string]viewOnly{},
 	}
-	f.from, f.resumes = s.readChange(after)
+	f.from, f.resumes = f.readChange(after)
 	return f, nil
 }
 
@@ -66,14 +75,15 @@ func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) error {
 	at, err := f.begin(ctx, each)
 	if err == nil && ctx.Err() == nil {
-		err = each([]api.RunChange{{ID: f.service.changeID(at), Synced: &api.Synced{Resumed: f.resumes}}})
+		err = each([]api.RunChange{{ID: f.changeID(at), Synced: &api.Synced{Resumed: f.resumes}}})
 	}
 	due := time.Now().Add(derivedTime)
 	for err == nil && ctx.Err() == nil {
 		pause(ctx, mergeTime)
 		if at, err = f.changes(ctx, at, true, each); err == nil && !time.Now().Before(due) {
-			due = time.Now().Add(derivedTime)
-			err = f.rederive(each)
+			var sent int
+			sent, err = f.rederive(each)
+			due = time.Now().Add(derivedTime * time.Duration(1+sent/derivedRuns))
 		}
 	}
 	if errors.Is(err, runtable.ErrForgotten) {
@@ -157,7 +167,7 @@ func (f *RunStream) changes(
 			continue
 		}
 		if withID && len(ids) == 0 { // only then all changes up to the last one were sent
-			batch[len(batch)-1].ID = f.service.changeID(last)
+			batch[len(batch)-1].ID = f.changeID(last)
 		}
 		if err := each(batch); err != nil {
 			return at, err
@@ -198,39 +208,45 @@ func (f *RunStream) look(ids []string) (batch []api.RunChange) {
 func (f *RunStream) shown(v runtable.View) api.RunChange {
 	delete(f.absent, v.ID)
 	if delete(f.derived, v.ID); !v.State.Final() {
-		f.derived[v.ID] = viewOnly{v.Position, v.Lost}
+		f.derived[v.ID] = viewOnlyOf(v)
 	}
 	return api.RunChange{Run: Summarize(v)}
 }
 
-// rederive sends the open runs whose position in the queue, or whose worker, has changed.
-func (f *RunStream) rederive(each func([]api.RunChange) error) error {
-	ids := make([]string, 0, len(f.derived))
-	for id := range f.derived {
-		ids = append(ids, id)
+// rederive sends the open runs whose position in the queue, or whose worker, has changed, and
+// returns their number. Positions are compared only if a queue has changed.
+func (f *RunStream) rederive(each func([]api.RunChange) error) (sent int, err error) {
+	moves := f.service.table.Moves()
+	var ids []string
+	for id, known := range f.derived {
+		if !known.queued || moves != f.moves {
+			ids = append(ids, id)
+		}
 	}
+	f.moves = moves
 	var batch []api.RunChange
 	for _, v := range f.service.table.Views(ids) {
-		if known := f.derived[v.ID]; f.keep(v.Row) && !v.State.Final() && known != (viewOnly{v.Position, v.Lost}) {
+		if f.keep(v.Row) && !v.State.Final() && f.derived[v.ID] != viewOnlyOf(v) {
 			batch = append(batch, f.shown(v))
 		}
 	}
 	for part := range slices.Chunk(batch, maxBatch) {
 		if err := each(part); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return len(batch), nil
 }
 
-// changeID is the id of a change: of this process, because the numbers begin again with each.
-func (s *Service) changeID(n uint64) string { return s.epoch + "-" + strconv.FormatUint(n, 10) }
+// changeID is the id of a change: of this process, because the numbers begin again with each, and
+// of this filter, because with another one the reader lacks other runs.
+func (f *RunStream) changeID(n uint64) string { return f.prefix + "-" + strconv.FormatUint(n, 10) }
 
-// readChange reads an id; false if it is not of this process.
-func (s *Service) readChange(id string) (n uint64, ok bool) {
-	epoch, number, _ := strings.Cut(id, "-")
+// readChange reads an id; false if it is not of this process and this filter.
+func (f *RunStream) readChange(id string) (n uint64, ok bool) {
+	prefix, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
-	return n, err == nil && epoch == s.epoch
+	return n, err == nil && prefix == f.prefix
 }
 
 // newEpoch identifies a process among those that have served the same streams.

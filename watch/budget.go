@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -226,9 +227,18 @@ func (d *Day) add(sums map[part]int64, run *api.Run, now time.Time) {
 			n = int64(d.time(run, now))
 		}
 		if n > 0 {
-			sums[part{i, b.group(run)}] += n
+			p := part{i, b.group(run)}
+			sums[p] = plus(sums[p], n)
 		}
 	}
+}
+
+// plus is the sum of two numbers of which agents report one, at most the largest number.
+func plus(a, b int64) int64 {
+	if a, b = max(a, 0), max(b, 0); a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // tokens returns the tokens of a run that were reported on the day.

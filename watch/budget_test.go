@@ -2,6 +2,7 @@ package watch
 
 import (
 	"maps"
+	"math"
 	"net/url"
 	"strings"
 	"testing"
@@ -97,6 +98,19 @@ func TestDayAddsUpItsRuns(t *testing.T) {
 		if got := used(d.Look(open, noon)); !maps.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
+	}
+}
+
+// An agent that reports any number of tokens does not make the sum of a day small.
+func TestSumsDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	d := NewDay(budgets(t, "tokens=1G/day"), noon, nil)
+	d.Ended(use("one", math.MaxInt64, 1, 2, ""), noon)
+	many := use("two", math.MaxInt64, 1, 2, "")
+	many.Tokens.Output = math.MaxInt64
+	got := used(d.Look([]*api.Run{many}, noon))
+	if want := map[string]int64{"tokens=1000000000/day ": math.MaxInt64}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

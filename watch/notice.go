@@ -216,7 +216,7 @@ func tokens(run *api.Run) int64 {
 	if run.Tokens == nil {
 		return 0
 	}
-	return run.Tokens.Input + run.Tokens.Output
+	return plus(run.Tokens.Input, run.Tokens.Output)
 }
 
 // ParseKinds reads names of kinds.

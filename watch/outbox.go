@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/filelock"
 )
 
@@ -34,13 +35,26 @@ const stateFormat = 1
 type state struct {
 	Format   int              `json:"format"`
 	After    uint64           `json:"after"`            // sequence of the last completion that was handled; 0: none
-	At       int64            `json:"at"`               // when that was, or the first start; Unix milliseconds
+	Raw      uint64           `json:"raw"`              // its sequence in the raw log
+	Time     int64            `json:"time"`             // of it; Unix milliseconds
+	At       int64            `json:"at"`               // when it was handled, or the first start; Unix milliseconds
 	Day      string           `json:"day,omitempty"`    // date of Before
 	Before   map[string]int64 `json:"before,omitempty"` // see [Day.Before]
 	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
 	Over     []string         `json:"over,omitempty"`   // runs in Reported that have ended
 	Pending  []Notice         `json:"pending"`          // the oldest first
 }
+
+// end is a completion in EVENTS.
+type end struct {
+	seq, raw uint64
+	time     int64 // Unix milliseconds
+}
+
+func endOf(e client.Event) end { return end{e.Seq, e.Raw, e.Time.UnixMilli()} }
+
+// covers reports whether an event is not after the end, which may be one of another stream.
+func (e end) covers(v client.Event) bool { return v.Raw <= e.raw && v.Time.UnixMilli() <= e.time }
 
 // outbox holds notices until they are delivered, and the state of a watcher.
 type outbox struct {
@@ -50,6 +64,7 @@ type outbox struct {
 
 	mu       sync.Mutex
 	state    state
+	reading  end                 // the completion that is being handled
 	unsaved  bool                // the file is older than the state
 	failed   error               // why it could not be written last time
 	attempts map[string]*attempt // by id of a pending notice
@@ -172,6 +187,20 @@ func (o *outbox) holding(
 	return nil
 }
 
+// last returns the last completion that was handled.
+func (o *outbox) last() end {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return end{o.state.After, o.state.Raw, o.state.Time}
+}
+
+// reads says which completion is handled next.
+func (o *outbox) reads(e client.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reading = endOf(e)
+}
+
 // ended adds the notices about the end of a run, whose completion has the sequence seq.
 func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64, now time.Time) error {
 	if err := o.room(ctx); err != nil {
@@ -181,6 +210,7 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	defer o.mu.Unlock()
 	added := o.add(all)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
+	o.state.Raw, o.state.Time = o.reading.raw, o.reading.time
 	if slices.ContainsFunc(o.state.Reported, about(run)) && !slices.Contains(o.state.Over, run) {
 		o.state.Over = append(o.state.Over, run)
 	}

@@ -42,6 +42,7 @@ type Watcher struct {
 	log      *zap.Logger
 	out      *outbox
 	activity Activity
+	again    end // of a stream that was recreated: up to it all ends were handled
 
 	mu  sync.Mutex
 	day *Day
@@ -55,7 +56,6 @@ const (
 	slots     = 4   // deliveries at a time
 	lastGrace = 5 * time.Second
 	rowLag    = time.Minute // in which the record of a run must follow its completion
-	clockSkew = time.Minute // between this machine and the server
 )
 
 // New returns a watcher. The error is about the state file. Close it after use.
@@ -278,7 +278,8 @@ func (w *Watcher) ends(ctx context.Context, follow bool) error {
 	}
 	f.Follow = follow
 	for e, err := range w.cfg.Runs.Follow(ctx, f) {
-		if err == nil {
+		if err == nil && !w.again.covers(e) {
+			w.out.reads(e)
 			err = w.ended(ctx, e)
 		}
 		if err != nil {
@@ -289,28 +290,29 @@ func (w *Watcher) ends(ctx context.Context, follow bool) error {
 }
 
 // resume returns the filter of the completions that were not handled. If the last one that
-// was handled is no longer in the stream, which then is another one or has lost it, all that
-// were stored since that time count.
+// was handled is no longer in the stream, which then is another one or has lost it, all count
+// that are later, in the raw log or by their time.
 func (w *Watcher) resume(ctx context.Context) (client.Filter, error) {
 	f := client.Filter{Kinds: []string{api.Completion}}
-	last, began := w.out.state.After, time.UnixMilli(w.out.state.At)
-	if last == 0 {
-		f.Since = began
+	last := w.out.last()
+	if w.again = (end{}); last.seq == 0 {
+		f.Since = time.UnixMilli(w.out.state.At)
 		return f, nil
 	}
-	f.After = last - 1
+	f.After = last.seq - 1
 	for e, err := range w.cfg.Runs.Follow(ctx, f) {
 		if err != nil {
 			return f, err
 		}
-		if e.Seq == last {
-			f.After = last
+		if endOf(e) == last {
+			f.After = last.seq
 			return f, nil
 		}
 		break
 	}
 	w.log.Warn("the last end that was handled is no longer in the stream: later ones are found by their time")
-	return client.Filter{Kinds: f.Kinds, Since: began.Add(-clockSkew)}, nil
+	w.again, f.After = last, 0
+	return f, nil
 }
 
 // ended handles the completion of a run: it waits for the record, which follows it.

@@ -258,6 +258,41 @@ func TestEndsAreReportedOnce(t *testing.T) {
 	})
 }
 
+// EVENTS are made again from the raw log: no end is missed where another one has the sequence of
+// the last one, and none that was handled is reported again.
+func TestEndsOfARecreatedStreamAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	for _, expired := range []int{0, 1, 2} { // which the new stream lacks
+		synctest.Test(t, func(t *testing.T) {
+			l, b := newLinesman(), &inbox{}
+			cfg := Config{Runs: l, Rules: all(), Sink: b, State: filepath.Join(t.TempDir(), "state")}
+			stop := watching(t, cfg)
+			end := func(run string) {
+				time.Sleep(time.Minute)
+				l.set(nowRun(run, func(r *api.Run) { r.State = runs.StateCompleted }))
+				l.events[len(l.events)-1].Raw = uint64(len(l.events)) * 100
+			}
+			end("a")
+			end("b")
+			pass(t, b, time.Minute, "a completed", "b completed")
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			end("c")
+			end("d")
+			l.events = l.events[expired:]
+			for i := range l.events {
+				l.events[i].Seq = uint64(i+1) * 10
+			}
+			stop = watching(t, cfg)
+			pass(t, b, time.Minute, "c completed", "d completed")
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // The record of a run follows its completion.
 func TestEndWaitsForTheRecord(t *testing.T) {
 	t.Parallel()

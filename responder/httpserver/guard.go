@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 )
@@ -34,7 +35,7 @@ func (s *Server) handler() http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		who := s.authenticate(r)
+		who, of := s.authenticate(r)
 		if who.scopes == 0 {
 			unauthorized(w, r)
 			return
@@ -53,8 +54,32 @@ func (s *Server) handler() http.Handler {
 			forbidden(w, needed, who.scopes)
 			return
 		}
-		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
+		ctx, end := s.whileValid(r.Context(), of)
+		defer end()
+		s.mux.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, who)))
 	})
+}
+
+// whileValid returns a context for a request. It ends soon after the token of the request was
+// removed, which ends streams; end releases it.
+func (s *Server) whileValid(ctx context.Context, of identity) (_ context.Context, end context.CancelFunc) {
+	ctx, end = context.WithCancel(ctx)
+	if of == (identity{}) { // the token file is read at the start only
+		return ctx, end
+	}
+	go func() {
+		defer end()
+		tick := time.NewTicker(s.wait.token)
+		defer tick.Stop()
+		for s.owner(of).scopes != 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return ctx, end
 }
 
 // open returns the handler of a request that needs no token, or checks it itself; nil for others.
@@ -119,7 +144,7 @@ func forbidden(w http.ResponseWriter, needed, there Scopes) {
 // metrics answers /metrics, which does not wait for NATS.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if !s.config.Monitor {
-		who := s.authenticate(r)
+		who, _ := s.authenticate(r)
 		switch {
 		case who.scopes == 0:
 			unauthorized(w, r)
@@ -203,16 +228,17 @@ func hostname(host string) string {
 	return host
 }
 
-// authenticate returns the caller of a request, without scopes if the token is missing or
-// invalid. A session counts for REST and for /session itself, and only without an
+// authenticate returns the caller of a request and the token, without scopes if that is missing
+// or invalid. A session counts for REST and for /session itself, and only without an
 // Authorization header.
-func (s *Server) authenticate(r *http.Request) (who caller) {
+func (s *Server) authenticate(r *http.Request) (caller, identity) {
 	if r.Header.Get("Authorization") != "" {
-		who, _ = s.bearer(r)
-	} else if r.URL.Path == "/session" || strings.HasPrefix(r.URL.Path, "/v1/") {
-		who, _ = s.inSession(r)
+		return s.bearer(r)
 	}
-	return who
+	if r.URL.Path == "/session" || strings.HasPrefix(r.URL.Path, "/v1/") {
+		return s.inSession(r)
+	}
+	return caller{}, identity{}
 }
 
 // bearer returns the caller whose token the request has, without scopes if the token is

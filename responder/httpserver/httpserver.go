@@ -45,6 +45,7 @@ const (
 type patience struct {
 	header  time.Duration // for the header of a request
 	request time.Duration // for the whole request; the response may take longer
+	token   time.Duration // between two looks whether the token of a request in progress was removed
 
 	// When Serve's context ends, requests have the time polite to complete.
 	// Then their contexts end, which ends streams; after stop their connections
@@ -52,7 +53,9 @@ type patience struct {
 	polite, stop time.Duration
 }
 
-var patient = patience{header: 5 * time.Second, request: 30 * time.Second, polite: time.Second, stop: 5 * time.Second}
+var patient = patience{
+	header: 5 * time.Second, request: 30 * time.Second, token: 2 * time.Second, polite: time.Second, stop: 5 * time.Second,
+}
 
 // Config configures the address, the tokens and the health checks.
 type Config struct {

@@ -30,7 +30,7 @@ func TestMetricsHaveAScopeOfTheirOwn(t *testing.T) {
 		}
 	}
 	s.Release()
-	for _, c := range [][2]string{{"GET", "/read"}, {"POST", "/all"}} {
+	for _, c := range [][2]string{{"GET", "/read"}, {"POST", "/all"}, {"POST", "/signin"}} {
 		wantError(t, ask(s, c[0], c[1], "Authorization", "Bearer "+scraper), http.StatusForbidden, "FORBIDDEN")
 	}
 	wantError(t, ask(s, "POST", "/metrics", "Authorization", "Bearer "+scraper), http.StatusMethodNotAllowed,

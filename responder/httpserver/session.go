@@ -129,7 +129,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		if who := s.authenticate(r); who.scopes != 0 {
+		if who, _ := s.authenticate(r); who.scopes != 0 {
 			s.answerSession(w, who)
 			return
 		}

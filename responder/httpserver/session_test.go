@@ -359,6 +359,24 @@ func TestCodesAreBoundedAndRandom(t *testing.T) {
 	}
 }
 
+// A token that asks for many codes revokes its own ones only.
+func TestCodesOfATokenRevokeNoOthers(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	s := api(t, Config{Tokens: tokens})
+	link, reader := s.SignInPath(), create(t, tokens, "reader", Read)
+	for range 2 * maxCodes {
+		if w := call(s, "POST", "/signin", "", "Authorization", "Bearer "+reader); w.Code != http.StatusCreated {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if n := len(s.codes.all); n != maxCodes+1 {
+		t.Errorf("%d codes, want %d", n, maxCodes+1)
+	}
+	if w := call(s, "GET", link, ""); w.Code != http.StatusSeeOther {
+		t.Errorf("the link of another token: %d", w.Code)
+	}
+}
+
 func TestSigningInIsNotLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	s := api(t, Config{Log: zap.New(core)})

@@ -15,7 +15,7 @@ import (
 // Limits of the codes of sign-in links.
 const (
 	codeTime = 10 * time.Minute
-	maxCodes = 16 // beyond it the oldest one is revoked
+	maxCodes = 16 // of a token; beyond it its oldest one is revoked
 )
 
 // codes are the valid codes of sign-in links, the oldest first. Only their hashes are kept.
@@ -39,7 +39,16 @@ func (c *codes) create(of identity) (code string, until time.Time) {
 	defer c.mu.Unlock()
 	c.expire()
 	c.all = append(c.all, signInCode{sha256.Sum256([]byte(code)), of, until})
-	c.all = c.all[max(len(c.all)-maxCodes, 0):]
+	more := -maxCodes
+	for _, one := range c.all {
+		if one.of == of {
+			more++
+		}
+	}
+	if more > 0 {
+		oldest := slices.IndexFunc(c.all, func(one signInCode) bool { return one.of == of })
+		c.all = slices.Delete(c.all, oldest, oldest+1)
+	}
 	return code, until
 }
 
@@ -87,9 +96,13 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		s.exchange(w, r)
 	case http.MethodPost:
 		who, of := s.bearer(r) // not a cookie: a stolen one must not renew itself
-		if who.scopes == 0 {
-			closeAfter(w, r)
+		switch {
+		case who.scopes == 0:
 			unauthorized(w, r)
+			return
+		case who.scopes&Read == 0: // a session is for the page alone
+			closeAfter(w, r)
+			forbidden(w, Read, who.scopes)
 			return
 		}
 		code, until := s.codes.create(of)

@@ -1,14 +1,17 @@
 package httpserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -107,6 +110,44 @@ func TestTokenCountsFromItsCreationToItsRemoval(t *testing.T) {
 	if got := status(token); got != http.StatusUnauthorized {
 		t.Errorf("the file is gone: %d", got)
 	}
+}
+
+// Streams of a token end when it is removed, those of a session of it too, and no others.
+func TestRemovedTokenEndsItsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens.json")
+		s := server(t, Config{Tokens: path})
+		ended := make(chan string, 3)
+		s.HandleFor(Read, "GET /v1/stream", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			ended <- Caller(r.Context())
+		}))
+		ci, other := create(t, path, "ci", Read), create(t, path, "other", Read)
+		session := cookie(call(s, "POST", "/session", `{"token":"`+ci+`"}`, "Content-Type", "application/json"))
+		ctx, leave := context.WithCancel(t.Context())
+		for _, header := range [][2]string{
+			{"Authorization", "Bearer " + ci}, {"Cookie", session.String()}, {"Authorization", "Bearer " + other},
+		} {
+			r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/v1/stream", nil)
+			r.Header.Set(header[0], header[1])
+			go s.handler().ServeHTTP(httptest.NewRecorder(), r)
+		}
+		time.Sleep(time.Minute)
+		if len(ended) != 0 {
+			t.Fatalf("a stream of %q ended", <-ended)
+		}
+		if err := RemoveToken(path, "ci"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * patient.token)
+		if len(ended) != 2 || <-ended != "ci" || <-ended != "ci" {
+			t.Errorf("%d streams of the removed token did not end, or others did", 2-len(ended))
+		}
+		leave()
+		if got := <-ended; got != "other" {
+			t.Errorf("the last one to end is of %q", got)
+		}
+	})
 }
 
 func TestDamagedTokensLetNobodyInAndAreKept(t *testing.T) {

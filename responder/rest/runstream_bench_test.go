@@ -18,13 +18,16 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// BenchmarkStreamOfRuns measures the time and the bytes until a stream of so many ended runs is
-// synced, over loopback, and the ratio to the time of the same list by pages of 100.
+// BenchmarkStreamOfRuns measures the time and the bytes until a stream of so many runs, all ended or
+// all queued, is synced, over loopback, and the ratio to the time of the same list by pages of 100.
 func BenchmarkStreamOfRuns(b *testing.B) {
-	for _, n := range []int{10_000, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			s := newStage(b, nil)
-			s.record(b, n)
+	for _, c := range []struct {
+		runs  int
+		state runs.State
+	}{{10_000, runs.StateCompleted}, {100_000, runs.StateCompleted}, {10_000, runs.StateQueued}} {
+		b.Run(fmt.Sprintf("%d %s", c.runs, c.state), func(b *testing.B) {
+			s, n := newStage(b, nil), c.runs
+			s.record(b, n, c.state)
 			var streamed, paged time.Duration
 			size := 0
 			for b.Loop() {
@@ -44,8 +47,8 @@ func BenchmarkStreamOfRuns(b *testing.B) {
 	}
 }
 
-// record stores the records of n ended runs, and waits until the service has them.
-func (s *stage) record(b *testing.B, n int) {
+// record stores the records of n runs, and waits until the service has them.
+func (s *stage) record(b *testing.B, n int, state runs.State) {
 	b.Helper()
 	js, err := jetstream.New(s.Operator.Inside(), jetstream.WithPublishAsyncMaxPending(1024))
 	if err != nil {
@@ -53,7 +56,7 @@ func (s *stage) record(b *testing.B, n int) {
 	}
 	for i := range n {
 		r := runs.NewRecord(fmt.Sprintf("T-local-%015d", i), "codex")
-		r.State, r.Source, r.Queue, r.Work = runs.StateCompleted, "queue", "default", uint64(i)
+		r.State, r.Source, r.Queue, r.Work = state, "queue", "default", uint64(i)
 		r.Worker = "host-0123456789abcdef"
 		at := int64(1_790_000_000_000 + i)
 		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt = at, at+1000, at+2000, at+3000

@@ -253,6 +253,28 @@ func TestStreamOfRunsFollowsARun(t *testing.T) {
 	s.want(200, "HEAD", "/v1/runs", "", "Accept", "text/event-stream")
 }
 
+// The id of a stream with one filter does not resume a stream with another one.
+func TestStreamOfRunsWithAnotherFilterBeginsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	for _, agent := range []string{"codex", "claude_code"} {
+		s.Begin(agent, "T-"+agent, runs.Start{Source: "run"})
+		s.Await("T-"+agent, servicetest.Working)
+	}
+	synced := func(x frame) bool { return x.event == "synced" }
+	f := s.follow("agent=codex")
+	f.read(synced)
+	for _, query := range []string{"agent=claude_code", "", "agent=codex"} {
+		f.query = query
+		if f.read(synced); !f.same() {
+			t.Errorf("%q: %v", query, f.have)
+		}
+	}
+	if f.read(synced); f.whole != 4 {
+		t.Errorf("%d streams began with all runs, want 4 of 5", f.whole)
+	}
+}
+
 // What a run gets without an entry of its log is sent, too: its place in the queue.
 func TestStreamOfRunsHasPlacesInTheQueue(t *testing.T) {
 	t.Parallel()

@@ -3,9 +3,6 @@ package runtable
 import (
 	"context"
 	"errors"
-	"time"
-
-	"github.com/linesman/linesman/runs"
 )
 
 // maxChanges is how many changes of runs a table remembers at least, once there were as many.
@@ -92,40 +89,22 @@ func (r *Table) ChangedAfter(ctx context.Context, n uint64) (ids []string, last 
 	}
 }
 
+// Moves returns a number that differs whenever the position of a queued run may differ.
+func (r *Table) Moves() uint64 {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	return r.index.moves
+}
+
 // Views returns the views of runs, without those that do not exist.
 func (r *Table) Views(ids []string) []View {
 	all := make([]View, 0, len(ids))
-	var before map[string]int
-	now := time.Now()
 	for _, id := range ids {
-		e, ok := r.index.get(id)
-		if !ok {
-			continue
+		if v, ok := r.Get(id); ok {
+			all = append(all, v)
 		}
-		v := View{Row: e.Row, Unseen: r.Unseen(e.Row)}
-		switch e.State {
-		case runs.StateWorking:
-			v.Lost = r.lost(e.Row, now)
-		case runs.StateQueued:
-			if before == nil { // one look at the queue for all of them
-				before = r.positions()
-			}
-			v.Position = before[id]
-		}
-		all = append(all, v)
 	}
 	return all
-}
-
-// positions returns the number of runs before each queued run.
-func (r *Table) positions() map[string]int {
-	_, queued := r.index.open()
-	at, before := make(map[string]int, len(queued)), map[string]int{} // by run, and by queue
-	for _, row := range queued {
-		at[row.ID] = before[row.Queue]
-		before[row.Queue]++
-	}
-	return at
 }
 
 // unseenChanged marks the runs as changed that are shown as unseen once the marks are known.

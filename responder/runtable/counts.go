@@ -40,7 +40,7 @@ func (r *Table) Counts() (c Counts, known bool) {
 func (t *index) count(c *Counts) (working []runs.Row, oldest int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.States = map[runs.State]int{runs.StateQueued: len(t.queued)}
+	c.States = map[runs.State]int{runs.StateQueued: t.waiting()}
 	for _, e := range t.working {
 		c.States[e.State]++
 		working = append(working, e.Row)
@@ -48,9 +48,11 @@ func (t *index) count(c *Counts) (working []runs.Row, oldest int64) {
 	for state, n := range t.finals {
 		c.States[state] = n
 	}
-	for _, e := range t.queued {
-		if oldest == 0 || e.QueuedAt < oldest {
-			oldest = e.QueuedAt
+	for _, queue := range t.queues {
+		for _, e := range queue {
+			if oldest == 0 || e.QueuedAt < oldest {
+				oldest = e.QueuedAt
+			}
 		}
 	}
 	return working, oldest

@@ -15,8 +15,8 @@ type away struct{ Streams }
 
 func (away) Since() time.Time { return time.Time{} }
 
-// TestCountsAreThoseOfTheRows changes runs at random, also back, and compares the counts with the
-// rows.
+// TestCountsAreThoseOfTheRows changes runs at random, also back, and compares the counts and the places
+// in the queues with the rows.
 func TestCountsAreThoseOfTheRows(t *testing.T) {
 	t.Parallel()
 	table := New(Config{Streams: away{}})
@@ -31,6 +31,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		row := runs.Row{
 			ID: fmt.Sprintf("T-local-%d", random.IntN(200)), State: states[random.IntN(len(states))],
 			QueuedAt: int64(1 + random.IntN(1000)), EndedAt: int64(random.IntN(1000)),
+			Queue: "ab"[random.IntN(2):][:1], Work: uint64(random.IntN(1000)),
 		}
 		if random.IntN(4) == 0 {
 			row.Continues = fmt.Sprintf("T-local-%d", random.IntN(200))
@@ -56,5 +57,24 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != oldest {
 			t.Fatalf("after change %d: %v, oldest %v; want %v, %v", i, have.States, have.Oldest, want, oldest)
 		}
+		checkPlace(t, table, row.ID)
+	}
+}
+
+// checkPlace compares the position of a run with the rows.
+func checkPlace(t *testing.T, table *Table, id string) {
+	t.Helper()
+	e := table.index.rows[id]
+	if e == nil || e.State != runs.StateQueued {
+		return
+	}
+	want := 0
+	for _, other := range table.index.rows {
+		if other.State == runs.StateQueued && other.Queue == e.Queue && byPlace(other, e) < 0 {
+			want++
+		}
+	}
+	if v, _ := table.Get(id); v.Position != want {
+		t.Fatalf("%s is at %d, want %d", id, v.Position, want)
 	}
 }

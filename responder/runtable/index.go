@@ -18,8 +18,9 @@ type index struct {
 	rows          map[string]*entry
 	continuations map[string][]string // by task: the runs that continue it
 	working       map[string]*entry
-	queued        map[string]*entry
-	ended         []*entry // by end, except for the last few; includes removed ones
+	queues        map[string][]*entry // the queued ones, by queue and place
+	moves         uint64              // changes of queues
+	ended         []*entry            // by end, except for the last few; includes removed ones
 	unsorted      bool
 	rebuilding    bool               // the run bucket was recreated: some entries are stale
 	watching      bool               // the initial values were read: changes are new
@@ -47,7 +48,7 @@ type entry struct {
 func newIndex() *index {
 	return &index{
 		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
-		queued: map[string]*entry{}, finals: map[runs.State]int{},
+		queues: map[string][]*entry{}, finals: map[runs.State]int{},
 		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
@@ -135,7 +136,9 @@ func (t *index) show(e *entry) {
 		t.ended = append(t.ended, e)
 		t.finals[e.State]++
 	case e.State == runs.StateQueued:
-		t.queued[e.ID] = e
+		queue := t.queues[e.Queue]
+		t.queues[e.Queue] = slices.Insert(queue, place(queue, e), e)
+		t.moves++
 	default:
 		t.working[e.ID] = e
 	}
@@ -160,8 +163,14 @@ func (t *index) remove(id string) {
 
 // drop removes an entry from the lists by state.
 func (t *index) drop(e *entry) {
-	if !e.State.Final() {
-		delete(t.queued, e.ID)
+	switch {
+	case e.State == runs.StateQueued:
+		queue := t.queues[e.Queue]
+		at := place(queue, e)
+		t.queues[e.Queue] = slices.Delete(queue, at, at+1)
+		t.moves++
+		return
+	case !e.State.Final():
 		delete(t.working, e.ID)
 		return
 	}
@@ -213,15 +222,28 @@ func (t *index) ofThread(thread string, told bool) (newest runs.Row, ok bool) {
 	return newest, ok
 }
 
-// position counts the runs of the same queue that are before this one.
+// byPlace is the order of a queue.
+func byPlace(a, b *entry) int {
+	return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
+}
+
+// place returns the number of entries of a queue that are before e.
+func place(queue []*entry, e *entry) int {
+	n, _ := slices.BinarySearchFunc(queue, e, byPlace)
+	return n
+}
+
+// position returns the number of runs of the same queue that are before this one.
 func (t *index) position(r runs.Row) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	for _, e := range t.queued {
-		if e.Queue == r.Queue && e.Work < r.Work {
-			n++
-		}
+	return place(t.queues[r.Queue], &entry{Row: r})
+}
+
+// waiting is the number of queued runs. It is called with mu held.
+func (t *index) waiting() (n int) {
+	for _, queue := range t.queues {
+		n += len(queue)
 	}
 	return n
 }
@@ -234,15 +256,21 @@ func (t *index) open() (working, queued []runs.Row) {
 	for _, e := range t.working {
 		working = append(working, e.Row)
 	}
-	for _, e := range t.queued {
-		queued = append(queued, e.Row)
-	}
 	slices.SortFunc(working, func(a, b runs.Row) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
-	slices.SortFunc(queued, func(a, b runs.Row) int {
-		return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
-	})
+	waiting := slices.SortedFunc(func(yield func(*entry) bool) {
+		for _, queue := range t.queues {
+			for _, e := range queue {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}, byPlace)
+	for _, e := range waiting {
+		queued = append(queued, e.Row)
+	}
 	return working, queued
 }
 
@@ -262,7 +290,7 @@ func (t *index) recent(each func(e *entry) bool) (total int) {
 			break
 		}
 	}
-	return len(t.rows) - len(t.working) - len(t.queued)
+	return len(t.rows) - len(t.working) - t.waiting()
 }
 
 // listen returns a channel that gets a value when a run changes.
