@@ -62,12 +62,12 @@ func (n *Normalizer) runs(s set) {
 	n.wait = s.histograms("task_wait_seconds", "Time from the submission of a task to its start.", hours)
 	n.wait.WithLabelValues()
 	n.turns = s.counters("turns_total",
-		"Turns that ended; unfinished: with their run.", "agent", "status")
+		"Turns that ended; unfinished: the run ended first.", "agent", "status")
 	n.turnTime = s.histograms("turn_duration_seconds",
 		"Time from the line that began a turn to the one that ended it, or to the end of the run.", seconds,
 		"agent", "status")
 	n.calls = s.counters("tool_calls_total",
-		"Tool calls that ended; unfinished: with their run.", "agent", "kind", "status")
+		"Tool calls that ended; unfinished: the run ended first.", "agent", "kind", "status")
 	n.callTime = s.histograms("tool_call_duration_seconds",
 		"Time from the line that began a tool call to the one with its result, where the agent prints both.", seconds,
 		"agent", "kind", "status")
@@ -86,8 +86,8 @@ func (n *Normalizer) contents(s set) {
 	n.drift = s.counters("unknown_things_total",
 		"Types, items, fields and statuses in lines that this linesman does not know.", "agent", "version")
 	for i, m := range [len(n.output)][2]string{
-		{"output_bytes_total", "Bytes of stdout."},
-		{"stderr_bytes_total", "Bytes of stderr."},
+		{"output_bytes_total", "Bytes of stdout of the runs."},
+		{"stderr_bytes_total", "Bytes of stderr of the runs."},
 		{"dropped_data_total", "Events without their data, because it was too long."},
 		{"output_gaps_total", "Gaps in the output of runs: bytes that are not in RAW."},
 		{"unreadable_entries_total", "Entries of RAW that could not be decoded."},
@@ -99,9 +99,10 @@ func (n *Normalizer) contents(s set) {
 // own are the metrics of the normalizer itself.
 func (n *Normalizer) own(s set) {
 	n.active = s.gauge("normalizer_active", "1 while this normalizer has the lease, 0 on a standby.")
-	n.terms = s.counter("normalizer_terms_total", "Terms that began: times that this normalizer became the active one.")
-	n.failures = s.counters("normalizer_failures_total", "Terms that an error ended.", "cause")
-	n.cuts = s.counter("normalizer_cuts_total", "Cuts that were stored: records and the checkpoint.")
+	n.terms = s.counter("normalizer_terms_total", "Times that this normalizer became the active one.")
+	n.failures = s.counters("normalizer_failures_total",
+		"Times that an error interrupted this normalizer while it was the active one.", "cause")
+	n.cuts = s.counter("normalizer_cuts_total", "Checkpoints that were stored, with the changed run records.")
 	n.refusals = s.counters("publish_refusals_total",
 		"Writes of the normalizer that a stream refused, because another one had written.", "stream")
 	n.streamMessages = s.gauges("stream_messages", "Messages in a stream, as the active normalizer sees it.", "stream")
@@ -109,9 +110,10 @@ func (n *Normalizer) own(s set) {
 	n.limit = s.gauges("stream_limit_bytes", "Bytes that a stream may have; 0: no limit.", "stream")
 	n.lagEvents = s.gauge("normalizer_unstored_events", "Events that were published and are not acknowledged yet.")
 	entries := s.desc(prometheus.GaugeValue, "normalizer_lag_entries",
-		"Entries of RAW that the active normalizer has not folded yet, or whose results are not in RUNS yet.", "stage")
+		"Entries of RAW that the active normalizer has not processed yet; stage record: whose results RUNS does not have.",
+		"stage")
 	behind := s.desc(prometheus.GaugeValue, "normalizer_lag_seconds",
-		"How long ago the oldest of these entries was stored, at most.", "stage")
+		"How long ago the oldest entry of RAW was stored that the stage has not processed: an upper bound.", "stage")
 	s.read(func(send func(*desc, float64, ...string)) {
 		now := time.Now().UnixMilli()
 		for stage, l := range map[string]*lag{"fold": &n.folding, "record": &n.recording} {

@@ -49,7 +49,7 @@ func NewResponder(r prometheus.Registerer) *Responder { return newResponder(set{
 func newResponder(s set) *Responder {
 	r := &Responder{
 		sent: s.counters("webhook_attempts_total",
-			"Attempts to deliver a notification: delivered, failed and tried again later, or given up.", "outcome"),
+			"Attempts to deliver a notification; failed: it is retried later; given_up: it is not.", "outcome"),
 		webhook: s.histograms("webhook_duration_seconds", "Time until a webhook answered, or the attempt failed.", calls).
 			WithLabelValues(),
 	}
@@ -63,8 +63,8 @@ func newResponder(s set) *Responder {
 	oldest := s.desc(prometheus.GaugeValue, "queue_oldest_seconds",
 		"How long ago the oldest task that waits was submitted; 0: none waits.")
 	workers := s.desc(prometheus.GaugeValue, "workers", "Workers that take tasks and send heartbeats.")
-	slots := s.desc(prometheus.GaugeValue, "slots", "Tasks that these may run at a time.")
-	busy := s.desc(prometheus.GaugeValue, "slots_busy", "Tasks that they run.")
+	slots := s.desc(prometheus.GaugeValue, "slots", "Maximum number of tasks that all workers together run at a time.")
+	busy := s.desc(prometheus.GaugeValue, "slots_busy", "Slots of all workers that are in use.")
 	pending := s.desc(prometheus.GaugeValue, "webhooks_pending", "Notifications that are not delivered yet.")
 	s.read(func(send func(*desc, float64, ...string)) {
 		state := r.state.Load()
@@ -94,7 +94,7 @@ func newResponder(s set) *Responder {
 // readTraces registers the metrics of the exporter.
 func (r *Responder) readTraces(s set) {
 	spans := s.desc(prometheus.CounterValue, "telemetry_spans_total",
-		"Spans that the receiver of traces acknowledged, or refused for good.", "outcome")
+		"Spans that the receiver of traces acknowledged, or rejected: these are not sent again.", "outcome")
 	expired := s.desc(prometheus.CounterValue, "telemetry_events_expired_total",
 		"Events that EVENTS removed before they were exported as traces.")
 	s.read(func(send func(*desc, float64, ...string)) {

@@ -28,7 +28,7 @@ func NewWorker(r prometheus.Registerer) *Worker { return newWorker(set{reg: r}) 
 func newWorker(s set) *Worker {
 	w := &Worker{
 		appends:  s.counter("raw_appends_total", "Writes to RAW that were acknowledged; a burst is one."),
-		appended: s.counter("raw_appended_bytes_total", "Bytes of the output in them."),
+		appended: s.counter("raw_appended_bytes_total", "Bytes of output that RAW acknowledged."),
 		refused: s.counter("raw_refusals_total",
 			"Writes to RAW that were refused, because another one had written to the log of the run, as a cancel does."),
 		appendTime: s.histograms("raw_append_duration_seconds", "Time of a write to RAW, outages included.", calls).
@@ -41,10 +41,11 @@ func newWorker(s set) *Worker {
 		w.shims.WithLabelValues(reason)
 	}
 	runs := s.desc(prometheus.GaugeValue, "worker_runs", "Runs that the worker drives.")
-	tasks := s.desc(prometheus.GaugeValue, "worker_tasks", "Those of them that are tasks of the queue.")
-	slots := s.desc(prometheus.GaugeValue, "worker_slots", "Tasks that may run at a time.")
-	spool := s.desc(prometheus.GaugeValue, "worker_spool_bytes", "Output in the run directories of the runs.")
-	unsent := s.desc(prometheus.GaugeValue, "worker_unsent_bytes", "Output that RAW does not have yet.")
+	tasks := s.desc(prometheus.GaugeValue, "worker_tasks", "Runs that the worker drives and that are tasks of the queue.")
+	slots := s.desc(prometheus.GaugeValue, "worker_slots", "Maximum number of tasks that the worker runs at a time.")
+	spool := s.desc(prometheus.GaugeValue, "worker_spool_bytes",
+		"Bytes of output in the directories of the runs that the worker drives.")
+	unsent := s.desc(prometheus.GaugeValue, "worker_unsent_bytes", "Bytes of output that RAW does not have yet.")
 	waiting := s.desc(prometheus.GaugeValue, "worker_unsent_runs", "Runs with output that RAW does not have yet.")
 	s.read(func(send func(*desc, float64, ...string)) {
 		state := w.state.Load()

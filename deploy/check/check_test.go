@@ -147,7 +147,7 @@ func TestManualPagesAreMade(t *testing.T) {
 	}
 	for _, path := range pages {
 		out, err := exec.Command("man", "--warnings=all", "-l", path).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "NAME") {
+		if err != nil || !strings.Contains(string(out), "NAME") || strings.Contains(string(out), "warning:") {
 			t.Errorf("%s: %v\n%s", filepath.Base(path), err, out)
 		}
 	}

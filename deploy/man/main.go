@@ -10,12 +10,41 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
 
 const reference = "../../docs/reference"
+
+// heads are the first lines of tables, and rows the others: a flag and its meaning, or a key, its variable, its
+// default and its meaning.
+var (
+	heads = strings.NewReplacer(
+		"| flag | meaning |\n|---|---|", "# FLAGS\n",
+		"| argument | meaning |\n|---|---|", "# ARGUMENTS\n",
+		"| key in the file | variable | default | meaning |\n|---|---|---|---|", "# SETTINGS\n",
+	)
+	rows    = regexp.MustCompile(`(?m)^\| (.+?) \| (.+) \|$`)
+	setting = regexp.MustCompile("(?m)^\\| `(.+?)` \\| `(LINESMAN_\\w+)` \\| (.*?) \\| (.+) \\|$")
+)
+
+// lists returns the text with lists in place of its tables, which a terminal may be too narrow for.
+func lists(text string) string {
+	text = setting.ReplaceAllStringFunc(heads.Replace(text), func(row string) string {
+		m := setting.FindStringSubmatch(row)
+		of := "$" + m[2]
+		if m[3] != "" {
+			of += ", default " + m[3]
+		}
+		return "**" + m[1] + "**\n: " + m[4] + " (" + of + ")\n"
+	})
+	return rows.ReplaceAllStringFunc(text, func(row string) string {
+		m := rows.FindStringSubmatch(row)
+		return strings.NewReplacer("`", "**", "<", `\<`).Replace(m[1]) + "\n: " + m[2] + "\n"
+	})
+}
 
 func main() {
 	if len(os.Args) != 3 {
@@ -44,7 +73,7 @@ func write(dir, version string) error {
 		title := fmt.Sprintf("%% %s %d \"\" \"linesman %s\" \"linesman\"\n# NAME\n\n%s \\- %s\n\n", strings.ToUpper(name), section,
 			version, name, purpose)
 		file := filepath.Join(dir, fmt.Sprintf("%s.%d", name, section))
-		return os.WriteFile(file, md2man.Render([]byte(title+text)), 0o644)
+		return os.WriteFile(file, md2man.Render([]byte(title+lists(text))), 0o644)
 	}
 
 	sections := strings.Split(string(commands), "\n## ")[1:]
@@ -62,7 +91,7 @@ func write(dir, version string) error {
 	}
 	_, flags, _ := strings.Cut(sections[0], "\n")
 	err = page("linesman", 1, "run coding agents, and publish their output on NATS",
-		"# SYNOPSIS\n\n    linesman COMMAND [FLAGS]\n\n"+list+"# FLAGS OF EVERY COMMAND\n\n"+flags+"\n# SEE ALSO\n\nlinesman.toml(5)\n")
+		"# SYNOPSIS\n\n    linesman COMMAND [FLAGS]\n\n"+list+"The following flags are those of every command.\n\n"+flags+"\n# SEE ALSO\n\nlinesman.toml(5)\n")
 	if err != nil {
 		return err
 	}

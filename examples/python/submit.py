@@ -5,6 +5,7 @@
 The token needs the scopes read and submit: `linesman token create example --scope read,submit`.
 """
 
+import http.client
 import json
 import os
 import sys
@@ -24,20 +25,24 @@ def request(path, body=None, **headers):
     return urllib.request.urlopen(urllib.request.Request(URL + path, data, headers), timeout=60)
 
 
-def submit(directory, prompt):
-    key = str(uuid.uuid4())  # a repeated request with this key starts nothing again
+def answer(path, body=None, **headers):
+    """Returns the JSON of an answer, and repeats the request if there is none."""
     for attempt in range(5):
         try:
-            with request("/runs", {"task": prompt, "workingDir": directory}, **{"Idempotency-Key": key}) as answer:
-                return json.load(answer)["run"]
+            with request(path, body, **headers) as response:
+                return json.load(response)
         except urllib.error.HTTPError as e:
-            problem = json.load(e)
             if e.code != 503:
-                sys.exit(f"refused: {problem['detail']}")
-        except OSError as e:  # the connection; the task may have been accepted
+                sys.exit(f"refused: {json.load(e)['detail']}")
+        except (OSError, http.client.HTTPException) as e:  # the connection
             print(f"trying again: {e}", file=sys.stderr)
         time.sleep(2**attempt)
     sys.exit("linesman does not answer")
+
+
+def submit(directory, prompt):
+    # Without an answer the task may have been accepted: a repeated request with the same key starts nothing again.
+    return answer("/runs", {"task": prompt, "workingDir": directory}, **{"Idempotency-Key": str(uuid.uuid4())})["run"]
 
 
 def events(run):
@@ -51,29 +56,33 @@ def events(run):
             with request(f"/runs/{run}/events", **headers) as stream:
                 if stream.status == 204:  # the run has ended, and all its events were read
                     return
-                kind = None
+                position = kind = None
                 for line in stream:
                     name, _, value = line.decode().rstrip("\n").partition(": ")
                     if name == "id":
-                        last = value
+                        position = value
                     elif name == "event":
                         kind = value
-                    elif name == "data":
+                    elif name == "data" and line.endswith(b"\n"):  # else the connection broke within the line
+                        last = position
                         yield kind, json.loads(value)
                         if kind == "completion":
                             return
-        except OSError as e:
+        except urllib.error.HTTPError as e:
+            if e.code != 503:
+                sys.exit(f"refused: {json.load(e)['detail']}")
+        except (OSError, http.client.HTTPException) as e:
             print(f"connecting again: {e}", file=sys.stderr)
-            time.sleep(1)
+        time.sleep(1)
 
 
 def main():
     run = submit(sys.argv[1], sys.argv[2])
     for kind, event in events(run):
         print(kind, event.get("text") or event.get("message") or "")
-    with request(f"/runs/{run}/wait") as answer:
-        done = json.load(answer)
+    done = answer(f"/runs/{run}/wait")
     print(f"{run}: {done['state']}: {done.get('summary', '')}")
+    sys.exit(done["state"] != "completed")
 
 
 main()

@@ -1,5 +1,5 @@
-// Submits a task over REST, follows its events, and prints how it ended. Needs Node 20 or newer, and nothing
-// else: it has no type that would need a compiler, so Node 20 runs it as submit.mjs.
+// Submits a task over REST, follows its events, and prints how it ended. Needs Node 22.18 or newer, and nothing
+// else. Older versions do not read files that end with .ts: for Node 20, copy it to submit.mjs.
 //
 //	API_URL=http://127.0.0.1:8422 API_TOKEN=... node submit.ts DIRECTORY "Explain what this package does."
 //
@@ -15,25 +15,31 @@ function request(path, init = {}) {
   });
 }
 
-async function submit(directory, prompt) {
-  const key = crypto.randomUUID(); // a repeated request with this key starts nothing again
+// Returns the JSON of an answer, and repeats the request if there is none. A TypeError is the connection.
+async function answer(path, init) {
   for (let attempt = 0; attempt < 5; attempt++) {
     try {
-      const answer = await request("/runs", {
-        method: "POST",
-        headers: { "Content-Type": "application/json", "Idempotency-Key": key },
-        body: JSON.stringify({ task: prompt, workingDir: directory }),
-      });
-      const body = await answer.json();
-      if (answer.ok) return body.run;
-      if (answer.status !== 503) throw new Error(`refused: ${body.detail}`);
+      const response = await request(path, init);
+      const body = await response.json();
+      if (response.ok) return body;
+      if (response.status !== 503) throw new Error(`refused: ${body.detail}`);
     } catch (e) {
-      if (!(e instanceof TypeError)) throw e; // a TypeError is the connection; the task may have been accepted
+      if (!(e instanceof TypeError)) throw e;
       console.error(`trying again: ${e.message}`);
     }
     await sleep(1000 * 2 ** attempt);
   }
   throw new Error("linesman does not answer");
+}
+
+async function submit(directory, prompt) {
+  // Without an answer the task may have been accepted: a repeated request with the same key starts nothing again.
+  const { run } = await answer("/runs", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() },
+    body: JSON.stringify({ task: prompt, workingDir: directory }),
+  });
+  return run;
 }
 
 // Yields every event once, also if the connection breaks: the server resumes after the last id.
@@ -42,11 +48,12 @@ async function* events(run) {
   for (;;) {
     try {
       const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
-      const answer = await request(`/runs/${run}/events`, { headers });
-      if (answer.status === 204) return; // the run has ended, and all its events were read
-      if (!answer.ok) throw new Error(`refused: ${(await answer.json()).detail}`);
+      const response = await request(`/runs/${run}/events`, { headers });
+      if (response.status === 204) return; // the run has ended, and all its events were read
+      if (response.status === 503) throw new TypeError("not available");
+      if (!response.ok) throw new Error(`refused: ${(await response.json()).detail}`);
       let rest = "", id = "", kind = "";
-      for await (const chunk of answer.body.pipeThrough(new TextDecoderStream())) {
+      for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
         const lines = (rest + chunk).split("\n");
         rest = lines.pop();
         for (const line of lines) {
@@ -72,5 +79,6 @@ const run = await submit(process.argv[2], process.argv[3]);
 for await (const [kind, event] of events(run)) {
   console.log(kind, event.text ?? event.message ?? "");
 }
-const done = await (await request(`/runs/${run}/wait`)).json();
+const done = await answer(`/runs/${run}/wait`);
 console.log(`${run}: ${done.state}: ${done.summary ?? ""}`);
+process.exitCode = done.state === "completed" ? 0 : 1;
