@@ -33,7 +33,7 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
     <Dialog title={run.state === 'queued' ? 'Remove this task from the queue?' : 'End this run?'} onClose={onClose}>
       <form class="dialog-body" onSubmit={(e) => void cancel(e)}>
         {failure.value && <p class="notice" data-tone="bad" role="alert">{failure.value}</p>}
-        <p>{run.state === 'queued' ? 'It has not started.' : `${agentName(run.agent)} and the commands that it runs are ended. What it has changed stays.`}</p>
+        <p>{run.state === 'queued' ? 'It has not started.' : `${agentName(run.agent)} and its commands are terminated. Its changes to files are kept.`}</p>
         <div class="field">
           <label for="cancel-reason">Reason</label>
           <input id="cancel-reason" maxLength={1024} value={reason.value} placeholder="For the log; may be empty" onInput={(e) => (reason.value = e.currentTarget.value)} />
