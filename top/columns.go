@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -24,7 +25,7 @@ var columns = []column{
 	{"STATE", 0, 9, 9, func(c console.Cells) string { return c.State }, false},
 	{"TIME", 3, 7, 7, func(c console.Cells) string { return c.Time }, false},
 	{"AGENT", 4, 8, 8, func(c console.Cells) string { return agentName(c.Agent) }, false},
-	{"TITLE", 1, 22, 72, func(c console.Cells) string { return c.Title }, false},
+	{"TITLE", 1, 22, 72, func(c console.Cells) string { return cmp.Or(c.Title, c.ID) }, false},
 	{"ACTIVITY", 2, 22, 64, doing, false},
 	{"PLAN", 6, 5, 5, func(c console.Cells) string { return c.Plan }, false},
 	{"TOKENS", 5, 9, 11, func(c console.Cells) string { return c.Tokens }, false},

@@ -259,3 +259,11 @@ func TestNothingIsDrawnWithoutNews(t *testing.T) {
 		t.Errorf("the screen has changed:\n%s\n%s", before.Content, got.Content)
 	}
 }
+
+func TestRunWithoutATitleShowsItsID(t *testing.T) {
+	m := stage(80, 10, false)
+	m.Update(found(oneRun("T-local-0untitled001", runs.StateCompleted, func(r *api.Run) { r.Title = "" })))
+	if got := screen(m); !strings.Contains(got, "T-local-0untitled001") {
+		t.Errorf("no id:\n%s", got)
+	}
+}

@@ -114,6 +114,24 @@ func (s *Server) open(r *http.Request) http.Handler {
 	if h, pattern := s.public.Handler(r); pattern != "" {
 		return h
 	}
+	return s.unknownPage(r)
+}
+
+// unknownPage returns the handler of "/" if a browser opens a path that does not exist: the
+// page then says so, to a person who may not be signed in. Nil for other requests.
+func (s *Server) unknownPage(r *http.Request) http.Handler {
+	if s.config.Page == nil || r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Mode") != "navigate" ||
+		r.Header.Get("Authorization") != "" || climbs(r.URL.Path) {
+		return nil
+	}
+	if _, pattern := s.mux.Handler(r); pattern != "" {
+		return nil
+	}
+	front := r.Clone(r.Context())
+	front.URL.Path, front.URL.RawPath = "/", ""
+	if h, pattern := s.config.Page.Handler(front); pattern != "" {
+		return h
+	}
 	return nil
 }
 

@@ -435,3 +435,21 @@ func TestPageIsForBrowsers(t *testing.T) {
 	}
 	wantError(t, call(s, "POST", "/", "", "Accept", html), http.StatusUnauthorized, "UNAUTHORIZED")
 }
+
+// A person who opens a wrong address gets the page, which says so; what exists is refused as before.
+func TestBrowserAtAnUnknownPathGetsThePage(t *testing.T) {
+	pages := http.NewServeMux()
+	pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })
+	s := server(t, Config{Page: pages})
+	s.Handle("GET /v1/runs", ok)
+	for _, path := range []string{"/nothing/here", "/runs", "/v1", "/a%2Fb?x=1"} {
+		if w := call(s, "GET", path, "", "Sec-Fetch-Mode", "navigate"); w.Code != 200 || w.Body.String() != "page" {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		wantError(t, call(s, "GET", path, "", "Sec-Fetch-Mode", "cors"), http.StatusUnauthorized, "UNAUTHORIZED")
+		wantError(t, call(s, "POST", path, "", "Sec-Fetch-Mode", "navigate"), http.StatusUnauthorized, "UNAUTHORIZED")
+	}
+	for _, path := range []string{"/v1/runs", "/x/../v1/runs"} {
+		wantError(t, call(s, "GET", path, "", "Sec-Fetch-Mode", "navigate"), http.StatusUnauthorized, "UNAUTHORIZED")
+	}
+}

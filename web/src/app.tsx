@@ -83,6 +83,6 @@ class Boundary extends Component<{ children: ComponentChildren }, { error?: Erro
   }
   override render() {
     if (!this.state.error) return this.props.children;
-    return <Problem title="This page has a fault" detail={this.state.error.message} action="Reload" onAction={() => location.reload()} />;
+    return <Problem title="This page has failed" detail={this.state.error.message} action="Reload" onAction={() => location.reload()} />;
   }
 }

@@ -36,6 +36,9 @@ test('the tab counts what needs a person', () => {
 test('news are ends and questions, once', () => {
   expect(newsOf(run({}), run({ state: 'completed' }))).toBe('ended');
   expect(newsOf(run({}), run({ state: 'input-required' }))).toBe('needs');
+  const asks = run({ doing: { phase: 'waiting-for-answer', since: '2026-11-23T12:00:00Z' } });
+  expect([newsOf(run({}), asks), newsOf(asks, asks)]).toEqual(['needs', undefined]);
+  expect(message([asks]).body).toBe('Codex needs an answer');
   expect(newsOf(run({ state: 'completed' }), run({ state: 'completed' }))).toBeUndefined();
   expect(newsOf(run({}), run({ state: 'cancelled' }))).toBeUndefined();
   expect(newsOf(undefined, run({ state: 'completed' }))).toBeUndefined();

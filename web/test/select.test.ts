@@ -54,6 +54,13 @@ test('searches', () => {
   expect(found('http://x')).toEqual([]);
 });
 
+test('an agent that asks its user needs you, until its worker is lost', () => {
+  const asks = run({ doing: { phase: 'waiting-for-answer', since: ago(9) } });
+  expect([sectionOf(asks), sectionOf({ ...asks, workerLost: true }), sectionOf({ ...asks, state: 'completed' })]).toEqual(['needs', 'lost', 'earlier']);
+  const { counts, shown } = select([asks], { ...all, search: 'state:"needs you"' }, at);
+  expect([shown, counts.needs, counts.running]).toEqual([1, 1, 0]);
+});
+
 test('sorts, and turns round', () => {
   const first = (s: Partial<Selection>): string | undefined => select(some, { ...all, ...s }, at).groups[0]!.runs[0]!.title;
   expect([first({ sort: 'tokens' }), first({ sort: 'elapsed' }), first({ sort: 'title' }), first({ sort: 'title', reverse: true }), first({ sort: 'agent' }), first({ sort: 'directory' })])

@@ -110,6 +110,10 @@ const states: Record<State, string> = {
 
 export const stateName = (state: State): string => states[state] ?? state;
 
+/** Whether a person is needed: the agent asks its user, or the run waits for an answer from outside. As in `top` and `watch`. */
+export const needsYou = (run: Run): boolean =>
+  run.state === 'input-required' || (run.state === 'working' && run.doing?.phase === 'waiting-for-answer' && !run.workerLost);
+
 export const ended = (run: Run): boolean => !['queued', 'working', 'input-required'].includes(run.state);
 
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */

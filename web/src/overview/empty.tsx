@@ -38,14 +38,14 @@ export function Empty() {
 }
 
 const nothing: Record<Filter, string> = {
-  all: 'No run fits the search', needs: 'No run needs you', running: 'Nothing is running', queued: 'The queue is empty', new: 'You have seen all that ended', failed: 'No run has failed', lost: 'No run is lost',
+  all: 'No matching runs', needs: 'No run needs you', running: 'Nothing is running', queued: 'The queue is empty', new: 'You have seen all ended runs', failed: 'No run has failed', lost: 'No run is lost',
 };
 
 export function NothingFound({ filter, search, onClear }: { filter: Filter; search: string; onClear: () => void }) {
   return (
     <div class="empty">
-      <h2>{search ? 'No run fits the search' : nothing[filter]}</h2>
-      {search && filter !== 'all' && <p>Only some of the runs are searched.</p>}
+      <h2>{search ? 'No matching runs' : nothing[filter]}</h2>
+      {search && filter !== 'all' && <p>The search is limited to the selected filter.</p>}
       <p><button class="button" onClick={onClear}>Show all runs</button></p>
     </div>
   );

@@ -3,7 +3,7 @@
 
 import { effect, signal } from '@preact/signals';
 import type { Run } from '../lib/api';
-import { agentName, ended, lost, plural, shortPath, stateName } from '../lib/format';
+import { agentName, ended, lost, needsYou, plural, shortPath, stateName } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';
@@ -32,7 +32,7 @@ export async function toggleNotifications(): Promise<void> {
 /** What a change of a run is to a person: it needs an answer, it ended, or nothing. */
 export function newsOf(before: Run | undefined, after: Run | undefined): 'needs' | 'ended' | undefined {
   if (!after || !before) return undefined;
-  if (after.state === 'input-required' && before.state !== 'input-required') return 'needs';
+  if (needsYou(after) && !needsYou(before)) return 'needs';
   if (ended(after) && !ended(before) && after.state !== 'cancelled') return 'ended';
   return undefined;
 }
@@ -40,10 +40,10 @@ export function newsOf(before: Run | undefined, after: Run | undefined): 'needs'
 export function message(news: Run[]): { title: string; body: string } {
   const [run] = news;
   if (run && news.length === 1) {
-    const how = lost(run) ? 'was lost' : run.state === 'input-required' ? 'needs an answer' : stateName(run.state);
+    const how = lost(run) ? 'was lost' : needsYou(run) ? 'needs an answer' : stateName(run.state);
     return { title: run.title || run.run, body: [`${agentName(run.agent)} ${how}`, run.workingDir && shortPath(run.workingDir)].filter(Boolean).join(' · ') };
   }
-  const needs = news.filter((r) => r.state === 'input-required').length;
+  const needs = news.filter(needsYou).length;
   const failed = news.filter((r) => r.state === 'failed' || r.state === 'timeout').length;
   const done = news.length - needs - failed;
   const parts = [needs && `${needs} need${needs === 1 ? 's' : ''} an answer`, failed && `${failed} failed`, done && `${done} completed`];
@@ -82,7 +82,7 @@ export function startNotifications(): void {
     let unseen = 0;
     let failed = false;
     for (const run of runs.values()) {
-      if (run.state === 'input-required') needs++;
+      if (needsYou(run)) needs++;
       else if (run.unseen) {
         unseen++;
         failed ||= run.state !== 'completed';

@@ -1,6 +1,6 @@
 import { type Signal } from '@preact/signals';
 import { type Run } from '../lib/api';
-import { age, agentName, count, doing, duration, elapsed, ended, full, lost, phase, shortPath, stateName, tokens, when } from '../lib/format';
+import { age, agentName, count, doing, duration, elapsed, ended, full, lost, needsYou, phase, shortPath, stateName, tokens, when } from '../lib/format';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
 import { asOf } from './store';
@@ -9,7 +9,7 @@ const tones: Record<Run['state'], string> = { queued: 'idle', working: 'busy', '
 
 const reasons: Record<string, string> = {
   spawn: 'could not be started', lost: 'its worker was lost', spool: 'wrote too much', signal: 'ended by a signal', 'exit status': 'exited with an error',
-  'turn failed': 'its turn failed', silent: 'wrote nothing', 'no terminal event': 'stopped in the middle', 'needs agent': 'needs an answer',
+  'turn failed': 'the turn failed', silent: 'wrote nothing', 'no terminal event': 'ended during a turn', 'needs agent': 'needs an answer',
   idle: 'was silent for too long', hard: 'took too long',
 };
 
@@ -17,6 +17,7 @@ const reasons: Record<string, string> = {
 export function stateOf(run: Run): { text: string; tone: string; hollow: boolean } {
   if (lost(run)) return { text: 'lost', tone: 'lost', hollow: !ended(run) };
   if (run.cancelRequested && !ended(run)) return { text: 'cancelling', tone: 'idle', hollow: false };
+  if (needsYou(run)) return { text: stateName('input-required'), tone: 'needs', hollow: false };
   return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
 }
 
@@ -25,8 +26,8 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
   const detail = detailOf(run);
   if (run.workerLost && !ended(run)) return { text: `its worker is silent, ${age(run.activeAt, at)}`, detail };
   switch (run.state) {
-    case 'queued': return { text: run.position ? `waits, ${count(run.position)} before it` : 'waits for a worker', detail: '' };
-    case 'input-required': return { text: doing(run, at) || `waits for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
+    case 'queued': return { text: run.position ? `waiting, ${count(run.position)} ahead of it` : 'waiting for a worker', detail: '' };
+    case 'input-required': return { text: doing(run, at) || `waiting for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
     case 'working': return { text: doing(run, at) || quiet(run, at), detail };
     default: return { text: run.reason ? reasons[run.reason] ?? run.reason : '', detail: '' };
   }

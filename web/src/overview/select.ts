@@ -5,7 +5,7 @@
 // these. Quotes keep spaces; a minus before a word excludes. Case does not matter.
 
 import type { Run } from '../lib/api';
-import { agentName, elapsed, ended, lost, phase, stateName } from '../lib/format';
+import { agentName, elapsed, ended, lost, needsYou, phase, stateName } from '../lib/format';
 
 export const filters = ['all', 'needs', 'running', 'queued', 'new', 'failed', 'lost'] as const;
 export type Filter = (typeof filters)[number];
@@ -25,8 +25,8 @@ export interface View { groups: Group[]; total: number; shown: number; counts: R
 export function fits(run: Run, filter: Filter): boolean {
   switch (filter) {
     case 'all': return true;
-    case 'needs': return run.state === 'input-required';
-    case 'running': return run.state === 'working' && !run.workerLost;
+    case 'needs': return needsYou(run);
+    case 'running': return run.state === 'working' && !run.workerLost && !needsYou(run);
     case 'queued': return run.state === 'queued';
     case 'new': return Boolean(run.unseen);
     case 'failed': return (run.state === 'failed' || run.state === 'timeout') && !lost(run);
@@ -35,7 +35,7 @@ export function fits(run: Run, filter: Filter): boolean {
 }
 
 export function sectionOf(run: Run): Section {
-  if (run.state === 'input-required') return 'needs';
+  if (needsYou(run)) return 'needs';
   if (run.workerLost && !ended(run)) return 'lost';
   if (run.state === 'working') return 'running';
   if (run.state === 'queued') return 'queued';
@@ -53,13 +53,15 @@ export function parseSearch(search: string): Term[] {
   return terms;
 }
 
+const wordOf = (run: Run): string => stateName(needsYou(run) ? 'input-required' : run.state);
+
 const texts = new WeakMap<Run, string>();
 
 function allText(run: Run): string {
   let text = texts.get(run);
   if (text === undefined) {
     const labels = Object.entries(run.labels ?? {}).map(([k, v]) => `${k}=${v}`);
-    text = [run.title, run.workingDir, run.agent, agentName(run.agent), run.run, run.threadId, run.worker, run.model, stateName(run.state), run.state, run.activity, phase(run), ...labels]
+    text = [run.title, run.workingDir, run.agent, agentName(run.agent), run.run, run.threadId, run.worker, run.model, wordOf(run), run.state, run.activity, phase(run), ...labels]
       .join('\n').toLowerCase();
     texts.set(run, text);
   }
@@ -74,7 +76,7 @@ function holds(run: Run, { field, text, not }: Term): boolean {
     case 'agent': found = has(run.agent) || has(agentName(run.agent)); break;
     case 'dir': found = has(run.workingDir); break;
     case 'label': found = Object.entries(run.labels ?? {}).some(([k, v]) => has(`${k}=${v}`)); break;
-    case 'state': found = has(run.state) || has(stateName(run.state)); break;
+    case 'state': found = has(run.state) || has(wordOf(run)); break;
     case 'worker': found = has(run.worker); break;
     case 'model': found = has(run.model); break;
     case 'thread': found = has(run.threadId); break;

@@ -22,7 +22,7 @@ effect(() => {
 });
 
 const modes: { mode: Mode; name: string; hint: string }[] = [
-  { mode: 'read-only', name: 'Read only', hint: 'It looks, and changes nothing.' },
+  { mode: 'read-only', name: 'Read only', hint: 'It changes nothing.' },
   { mode: 'workspace-write', name: 'Write in the directory', hint: 'It may change files below the directory.' },
   { mode: 'danger-full-access', name: 'Full access', hint: 'No sandbox. Only workers that allow it accept this.' },
 ];
@@ -149,7 +149,7 @@ function Form() {
             <Field name="timeoutSec" label="Time limit" error={errors.value['timeoutSec']}>
               {(props) => <input {...props} value={d.timeout} placeholder="30m" autocomplete="off" onInput={(e) => set({ timeout: e.currentTarget.value })} />}
             </Field>
-            <label class="check"><input type="checkbox" checked={d.skipGit} onChange={(e) => set({ skipGit: e.currentTarget.checked })} /> Outside of a git repository, too</label>
+            <label class="check"><input type="checkbox" checked={d.skipGit} onChange={(e) => set({ skipGit: e.currentTarget.checked })} /> Allow a directory outside of a git repository</label>
           </div>
         ) : <p><button type="button" class="link" onClick={() => (more.value = true)}>Model, time limit and more</button></p>}
         <div class="dialog-foot">
@@ -182,7 +182,7 @@ function agentsOf(workers: Worker[] | undefined, selected: string): [string, str
   for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, worker.agentVersions?.[kind] ?? kinds.get(kind));
   const list = [...kinds].sort(([a], [b]) => (a < b ? -1 : 1)).map(([kind, version]): [string, string] => [kind, version ? `${agentName(kind)} ${version}` : agentName(kind)]);
   if (selected && !kinds.has(selected)) list.push([selected, agentName(selected)]);
-  return [['', workers === undefined ? 'Loading…' : 'Default'], ...list];
+  return [['', workers === undefined ? 'Loading…' : 'Default (Codex)'], ...list];
 }
 
 /** Whether the task would start at once. */
@@ -191,14 +191,14 @@ export function slots(workers: Worker[] | undefined, agent: string): string | un
   const able = workers.filter((w) => w.slots > 0 && (!agent || w.agents.includes(agent)));
   if (able.length === 0) return agent ? `No worker has ${agentName(agent)}. The task would wait.` : 'No worker takes tasks now. The task would wait.';
   const free = able.reduce((sum, w) => sum + Math.max(0, w.slots - w.busy), 0);
-  return free > 0 ? `${plural(free, 'free slot')}` : 'No slot is free. The task waits in the queue.';
+  return free > 0 ? `${plural(free, 'free slot')}` : 'No slot is free: the task waits in the queue.';
 }
 
 function rootsHint(workers: Worker[] | undefined): string {
   const able = (workers ?? []).filter((w) => w.slots > 0);
   const roots = [...new Set(able.flatMap((w) => w.roots ?? []))];
-  if (roots.length === 0 || roots.length > 3 || able.some((w) => !w.roots)) return 'On the worker. Empty: the worker’s own.';
-  return `In or below ${roots.join(', ')}. Empty: the worker’s own.`;
+  if (roots.length === 0 || roots.length > 3 || able.some((w) => !w.roots)) return 'On the worker. Empty: its own directory.';
+  return `In or below ${roots.join(', ')}. Empty: the worker’s own directory.`;
 }
 
 /** The directories of the newest runs, then those that workers allow. */

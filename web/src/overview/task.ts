@@ -33,7 +33,7 @@ export function request(draft: Draft): { task: Task; errors: Record<string, stri
   const { labels, wrong } = parseLabels(draft.labels);
   if (wrong) errors['labels'] = wrong;
   const seconds = parseSeconds(draft.timeout);
-  if (Number.isNaN(seconds)) errors['timeoutSec'] = 'is not a time such as 90s, 15m or 2h';
+  if (Number.isNaN(seconds)) errors['timeoutSec'] = 'must be a duration such as 90s, 15m or 2h';
   if (!draft.task.trim()) errors['task'] = 'Write what the agent is to do';
   if (draft.mode !== 'read-only' && !draft.confirm) errors['confirm'] = 'Confirm that the agent may write';
   const task: Task = { task: draft.task };

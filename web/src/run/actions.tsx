@@ -22,7 +22,7 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
     busy.value = true;
     try {
       await api.cancel(run.run, reason.value.trim() || undefined);
-      toast(run.state === 'queued' ? 'Cancelled' : 'The agent is being ended');
+      toast(run.state === 'queued' ? 'Cancelled' : 'Cancelling the run');
       onClose();
     } catch (e) {
       failure.value = message(e);
@@ -33,7 +33,7 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
     <Dialog title={run.state === 'queued' ? 'Remove this task from the queue?' : 'End this run?'} onClose={onClose}>
       <form class="dialog-body" onSubmit={(e) => void cancel(e)}>
         {failure.value && <p class="notice" data-tone="bad" role="alert">{failure.value}</p>}
-        <p>{run.state === 'queued' ? 'It has not started.' : `${agentName(run.agent)} and the commands that it runs are ended. What it has changed stays.`}</p>
+        <p>{run.state === 'queued' ? 'It has not started.' : `${agentName(run.agent)} and its commands are terminated. Its changes to files are kept.`}</p>
         <div class="field">
           <label for="cancel-reason">Reason</label>
           <input id="cancel-reason" maxLength={1024} value={reason.value} placeholder="For the log; may be empty" onInput={(e) => (reason.value = e.currentTarget.value)} />
@@ -140,7 +140,7 @@ export function CompareDialog({ run, onClose }: { run: Run; onClose: () => void 
             );
           })}
         </ul>
-        {list.value && found.length === 0 && <p class="muted">No other run fits.</p>}
+        {list.value && found.length === 0 && <p class="muted">No matching runs.</p>}
       </div>
     </Dialog>
   );
@@ -188,6 +188,7 @@ async function saving(name: string, type: string, fill: (add: (part: BlobPart) =
   } catch (e) {
     return toast(`Could not be saved: ${message(e)}`, { tone: 'bad' });
   }
+  if (size === 0) return toast('There is nothing to save yet');
   const url = URL.createObjectURL(new Blob(parts, { type }));
   parts = [];
   const a = document.createElement('a');

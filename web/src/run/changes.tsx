@@ -19,16 +19,16 @@ export function Changes({ view, run }: { view: RunView; run: Run }) {
   if (!diff) return <div class="changes" aria-busy="true"><p class="skeleton block-skeleton" /><p class="skeleton block-skeleton" /></div>;
   if (diff instanceof ApiError) return <Nothing title="The changes cannot be read" text={diff.message} action={() => { view.diff.value = undefined; void view.loadDiff(); }} />;
   if (diff.reason) return <Nothing title="No changes are known" text={`${sentence(diff.why ?? diff.reason)}.`} />;
-  if (diff.files.length === 0) return <Nothing title="Nothing changed" text="The run left its directory as it was." />;
+  if (diff.files.length === 0) return <Nothing title="Nothing changed" text="The files in the directory are the same as before the run." />;
   return (
     <div class="changes">
-      <p class="muted">{plural(diff.changes?.files ?? diff.files.length, 'file')} <Delta added={diff.changes?.added} removed={diff.changes?.removed} />{diff.truncated && ' · the patch lacks some of the changes'}</p>
+      <p class="muted">{plural(diff.changes?.files ?? diff.files.length, 'file')} <Delta added={diff.changes?.added} removed={diff.changes?.removed} />{diff.truncated && ' · the patch is incomplete'}</p>
       {diff.files.map((f) => {
         const lines = patches.find((p) => p.path === f.path)?.lines;
         return (
           <details key={f.path} class="file panel" open={(lines?.length ?? 0) < 400}>
             <summary><span class="mono path">{f.from ? `${plainText(f.from)} → ` : ''}{plainText(f.path)}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></summary>
-            {lines?.length ? <DiffText lines={lines} name={f.path} /> : <p class="faint pad">{f.binary ? 'A binary file.' : 'Its lines are not in the patch.'}</p>}
+            {lines?.length ? <DiffText lines={lines} name={f.path} /> : <p class="faint pad">{f.binary ? 'A binary file.' : 'The patch does not contain its lines.'}</p>}
             {f.truncated && <p class="faint pad">Some of its changes are left out.</p>}
           </details>
         );

@@ -2,10 +2,11 @@ import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, lost, shortPath, tokens, when } from '../lib/format';
+import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, lost, needsYou, shortPath, tokens, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
+import { asOf } from '../overview/store';
 import { Command } from '../ui/copy';
 import { useMenu } from '../ui/menu';
 import { saveEvents, saveOutput } from './actions';
@@ -47,15 +48,15 @@ function Doing({ run }: { run: Run }) {
     const { text } = lineOf(run, 0);
     return <span class="muted">{text && `${text}, `}<time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
   }
-  const { text, detail } = lineOf(run, now.value);
-  return <span class="muted num">{text}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
+  const { text, detail } = lineOf(run, asOf.value);
+  return <span class="muted num">{text.replace(/^running /, '')}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
 }
 
 function Elapsed({ run }: { run: Run }) {
-  const took = elapsed(run, ended(run) ? 0 : now.value);
+  const took = elapsed(run, ended(run) ? 0 : asOf.value);
   if (took === undefined) return null;
   const note = run.times === 'captured' ? ' (times of reading the output)' : '';
-  return <Fact name="Time" title={`started ${full(run.startedAt)}${run.endedAt ? `, ended ${full(run.endedAt)}` : ''}${note}`}><span class="num">{duration(took)}</span> <span class="faint num">{when(run.startedAt, now.peek())}</span></Fact>;
+  return <Fact name="Time" title={`started ${full(run.startedAt)}${run.endedAt ? `, ended ${full(run.endedAt)}` : ''}${note}`}><span class="num">{ended(run) && 'took '}{duration(took)}</span> <span class="faint num">started {when(run.startedAt, now.peek())}</span></Fact>;
 }
 
 function Actions({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
@@ -102,7 +103,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
   switch (stream?.state.value) {
     case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), now.value)}. Reconnecting.</>]); break;
     case 'disconnected':
-      notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. What is here stays, and continues after the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
+      notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. The page continues when the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
       break;
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
@@ -115,9 +116,10 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
       </span>
     )]);
   }
-  if (run.state === 'queued') notices.push(['idle', run.position ? <>Queued: {run.position === 1 ? 'one task is' : `${count(run.position)} tasks are`} before it.</> : <>Queued: it is the next one. It starts when a worker has a free slot.</>]);
-  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost. The run was ended without its result.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still work; what it wrote comes when the worker is back.</>]);
-  if (run.exit?.why) notices.push(['bad', <>The worker refused it: {plainText(run.exit.why)}</>]);
+  else if (needsYou(run) && run.source === 'session') notices.push(['needs', <>The agent asks a question. Answer it in the terminal of the session.</>]);
+  if (run.state === 'queued') notices.push(['idle', run.position ? <>{run.position === 1 ? 'One task is' : `${count(run.position)} tasks are`} ahead of it in the queue.</> : <>It is the next in the queue, and starts when a worker has a free slot.</>]);
+  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost, so the result of the run is unknown.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still be working: its output arrives when the worker is back.</>]);
+  if (run.exit?.why) notices.push(['bad', <>The worker refused the task: {plainText(run.exit.why)}</>]);
   else if (run.exit?.spawn) notices.push(['bad', <>The agent could not be started: {plainText(run.errorContext?.message ?? run.exit.spawn)}</>]);
   if (view.expired.value) notices.push(['idle', <>The raw log of this run has expired. Its events remain; commands, outputs and diffs of calls are gone.</>]);
   if (!allowed('raw')) notices.push(['idle', <>You see the events of this run. Commands, outputs, diffs and prompts need the scope <code>raw</code>: sign in with a token that has it.</>]);

@@ -1,12 +1,13 @@
 import { useSignal, type Signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
-import { count, ended, plural } from '../lib/format';
+import { count, ended, needsYou, plural } from '../lib/format';
 import { useKeys, type Shortcut } from '../lib/keys';
 import { plainText } from '../lib/plaintext';
 import { navigate, params, runPath, setParams } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
+import { fresh } from '../overview/store';
 import { toast } from '../ui/toast';
 import { CancelDialog, CompareDialog, ResumeDialog } from './actions';
 import { Aside } from './aside';
@@ -275,7 +276,7 @@ function resolve(view: RunView, shown: readonly Row[], wanted: Signal<string>, f
   if (!row && !done) return;
   wanted.value = '';
   if (row) found(row);
-  else toast('The event of the link is not there: it may have expired');
+  else toast('The event of this link was not found: it may have expired');
 }
 
 function copyLink(id: string, row: Row | undefined): void {
@@ -285,12 +286,12 @@ function copyLink(id: string, row: Row | undefined): void {
 }
 
 function Working({ run }: { run: Run }) {
-  if (run.state !== 'working' || run.workerLost) return null;
-  return <p class="working faint"><span class="pulse" aria-hidden="true" />{run.doing?.phase === 'thinking' ? 'Thinking…' : 'Working…'}</p>;
+  if (run.state !== 'working' || run.workerLost || !fresh.value) return null;
+  return <p class="working faint"><span class="pulse" aria-hidden="true" />{needsYou(run) ? 'Waiting for an answer…' : run.doing?.phase === 'thinking' ? 'Thinking…' : 'Working…'}</p>;
 }
 
 function Empty({ view, run, searched }: { view: RunView; run: Run; searched: boolean }) {
-  if (searched && view.arrived.value) return <Nothing title="Nothing fits" text="Show more parts of the run, or search for something else." />;
+  if (searched && view.arrived.value) return <Nothing title="No matching events" text="Show more parts of the run, or change the search." />;
   const stream = view.stream.value?.state.value;
   if (stream === 'failed' || stream === 'disconnected') return null; // a notice tells it
   if (!ended(run)) {
@@ -299,5 +300,5 @@ function Empty({ view, run, searched }: { view: RunView; run: Run; searched: boo
   }
   if (!view.arrived.value && stream !== 'ended') return <Loading />;
   if ((run.lines ?? 0) === 0) return <Nothing title="No output" text="The agent wrote nothing." />;
-  return <Nothing title="No events are left" text="They have expired. What is known of the run is under “About this run”, or beside this." />;
+  return <Nothing title="The events have expired" text="What is still known is under “About this run”, or at the right." />;
 }

@@ -2,11 +2,11 @@ import { useSignal, type Signal } from '@preact/signals';
 import { Component } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
-import { now } from '../lib/clock';
 import { agentName, bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
 import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
+import { asOf } from '../overview/store';
 import { Delta, DiffText } from './diff';
 import { type Detail, type DetailText, plain } from './items';
 import type { CallRow, EndRow, ErrorRow, GapRow, NoteRow, PlanRow, Row, TextRow, TurnRow } from './rows';
@@ -118,7 +118,7 @@ function Text({ row, shown }: { row: TextRow; shown: Shown }) {
   const ref = useRef<HTMLDivElement>(null);
   const text = row.parts.join('');
   const long = text.length > clampAt || lineCount(text) > clampLines;
-  const short = row.channel === 'reasoning' && (text.length > 400 || lineCount(text) > 5);
+  const short = row.channel === 'reasoning' && (text.length > 400 || text.split(/\n+/).length > 5);
   const open = shown.open.value.get(row.key) ?? (!long && !short);
   const draw = open || short ? text : text.slice(0, 2 * clampAt);
   useLayoutEffect(() => {
@@ -161,12 +161,18 @@ export function subject(d: Detail | null, dir: string): string {
 function brief(text: string): string {
   try {
     const args = Object.entries(JSON.parse(text) as Record<string, unknown>);
-    const value = (v: unknown): string => (typeof v === 'string' ? v : JSON.stringify(v)).replace(/\s+/g, ' ');
+    const value = (v: unknown): string => (typeof v === 'string' ? v : question(v) ?? JSON.stringify(v)).replace(/\s+/g, ' ');
     return args.length === 1 ? value(args[0]![1]) : args.map(([k, v]) => `${k}: ${value(v)}`).join(', ');
   } catch {
     return text;
   }
 }
+
+/** The first question of a tool that asks its user. */
+const question = (v: unknown): string | undefined => {
+  const text: unknown = Array.isArray(v) ? v[0]?.question : undefined;
+  return typeof text === 'string' ? text : undefined;
+};
 
 /** A path as seen from a directory. */
 export function within(path: string, dir: string): string {
@@ -218,14 +224,14 @@ function sum(files: NonNullable<Detail['files']>, key: 'added' | 'removed'): num
 }
 
 function Took({ row }: { row: CallRow }) {
-  if (row.status === 'running' && row.start) return <span class="took">{duration(now.value - row.start)}</span>;
+  if (row.status === 'running' && row.start) return <span class="took">{duration(asOf.value - row.start)}</span>;
   return <span class="took">{row.start && row.end > row.start ? fine(row.end - row.start) : ''}</span>;
 }
 
 /** Where the call lies among those beside it. */
 function Bar({ row }: { row: CallRow }) {
   const g = row.group;
-  const end = g.members.some((m) => m.status === 'running') ? Math.max(g.end, now.value) : g.end;
+  const end = g.members.some((m) => m.status === 'running') ? Math.max(g.end, asOf.value) : g.end;
   const span = end - g.start;
   if (g.members.length < 2 || span <= 0) return null;
   const left = (100 * Math.max(0, row.start - g.start)) / span;
@@ -346,7 +352,7 @@ function Note({ row, shown }: { row: NoteRow; shown: Shown }) {
 }
 
 function End({ row, shown }: { row: EndRow; shown: Shown }) {
-  const bad = row.success === false || row.error !== '';
+  const bad = row.error ? row.error !== 'cancelled' : row.success === false;
   const how = row.error || (row.signal ? `ended by signal ${row.signal}` : row.code !== null ? `exited with code ${row.code}` : 'the output ended');
   return (
     <Line row={row} shown={shown} glyph="■" label="End" tone={bad ? 'bad' : undefined}>

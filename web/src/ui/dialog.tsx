@@ -7,8 +7,12 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    ref.current?.showModal();
-    return () => before?.focus?.({ preventScroll: true });
+    const dialog = ref.current;
+    dialog?.showModal();
+    return () => {
+      const at = document.activeElement; // elsewhere if the user was faster
+      if (!at || at === document.body || dialog?.contains(at)) before?.focus?.({ preventScroll: true });
+    };
   }, []);
   return (
     <dialog

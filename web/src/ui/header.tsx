@@ -80,8 +80,8 @@ function Menu() {
         <div class="menu-body">
           <dl>
             <dt>Signed in as</dt><dd class="cut">{s.name || 'owner'}</dd>
-            <dt>May</dt><dd>{s.scopes.join(', ')}</dd>
-            <dt>Version</dt><dd class="cut mono">{s.version}</dd>
+            <dt>Scopes</dt><dd>{s.scopes.join(', ')}</dd>
+            <dt>Version</dt><dd class="cut mono" title={s.version}>{s.version}</dd>
           </dl>
           <fieldset class="segments">
             <legend>Theme</legend>
