@@ -38,6 +38,8 @@ type target struct {
 
 	conn   *grpc.ClientConn // nil: HTTP
 	method string
+
+	refused bool // the last request
 }
 
 // newTarget returns the receiver of a signal, traces or metrics, by the standard variables;
@@ -167,6 +169,15 @@ func (r *refusal) final() bool {
 	switch r.status {
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusUnprocessableEntity, http.StatusNotImplemented:
+		return true
+	}
+	return false
+}
+
+// again reports whether OTLP asks for another attempt.
+func (r *refusal) again() bool {
+	switch r.status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false
