@@ -88,13 +88,9 @@ func (b *Bus) lead(ctx context.Context, key, failure, again string, f func(conte
 	}
 }
 
-// WithLease waits for the lease of a key in the state bucket, and calls f while it
-// holds the lease. The context of f ends when the lease is lost.
-func (b *Bus) WithLease(ctx context.Context, key string, f func(context.Context) error) error {
-	return b.Lead(ctx, key, nil, f)
-}
-
-// Lead is [Bus.WithLease] that calls standby once if another holder has the lease.
+// Lead waits for the lease of a key in the state bucket, and calls f while it holds the
+// lease. The context of f ends when the lease is lost. It calls standby, which may be nil, once if
+// another holder has it.
 func (b *Bus) Lead(ctx context.Context, key string, standby func(), f func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

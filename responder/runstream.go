@@ -96,15 +96,28 @@ func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) 
 func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error) (at uint64, err error) {
 	last := f.service.table.LastChange()
 	if f.resumes && f.from == last {
+		f.doubt()
 		return last, nil
 	}
 	if f.resumes {
 		if at, err = f.changes(ctx, f.from, false, each); !errors.Is(err, runtable.ErrForgotten) {
+			f.doubt()
 			return at, err
 		}
 		f.resumes = false
 	}
 	return last, f.snapshot(ctx, each)
+}
+
+// doubt makes rederive send the open runs that were not sent yet: the reader has them from before,
+// perhaps with another position or worker.
+func (f *RunStream) doubt() {
+	f.service.table.Snapshot(0, func(r runs.Row) bool {
+		if _, sent := f.derived[r.ID]; !sent && !r.State.Final() && f.keep(r) {
+			f.derived[r.ID] = viewOnly{position: -1}
+		}
+		return false
+	})
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -157,7 +157,8 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 }
 
 // sendAll sends a request until it is acknowledged or refused for good, or ctx ends. It
-// returns how much of it was rejected, -1 for all.
+// returns how much of it was rejected, -1 for all. Traces do not wait for a receiver that takes no
+// metrics: it may answer 404.
 func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (rejected int64, err error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = retryLeast, retryMost
@@ -182,9 +183,14 @@ func (e *Exporter) sendAll(ctx context.Context, to *target, m proto.Message) (re
 			if rejected > 0 {
 				e.log.Warn("the receiver rejects a part", zap.Int64("rejected", rejected))
 			}
+			to.refused = false
 			return rejected, nil
-		case refused && (answer.final() || !fault.IsZero() && time.Since(fault) >= faultsMost):
-			e.log.Warn("the receiver refuses a request, which is dropped", zap.Error(err))
+		case refused && (answer.final() || to == e.metrics && e.traces != nil && !answer.again() ||
+			!fault.IsZero() && time.Since(fault) >= faultsMost):
+			if !to.refused {
+				e.log.Warn("the receiver refuses a request, which is dropped", zap.Error(err))
+			}
+			to.refused = true
 			return -1, nil
 		case !failing:
 			failing = true

@@ -363,6 +363,35 @@ func TestFactsWaitForTheRecord(t *testing.T) {
 	})
 }
 
+// Many receivers of traces take no metrics: they answer 404 there. Traces do not wait for them.
+func TestReceiverWithoutMetricsGetsAllTraces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		e := s.exporter(nil)
+		asked := 0
+		e.metrics.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+		})
+		for i := range 4 {
+			s.begin(fmt.Sprint(i))
+			s.finish(fmt.Sprint(i))
+		}
+		e.most = 3 // a batch for each run
+		s.export(e, time.Minute)
+		s.want(12)
+		if asked != 4 || s.log.FilterMessage("the receiver refuses a request, which is dropped").Len() != 1 {
+			t.Errorf("%d requests, %v", asked, s.log.All())
+		}
+	})
+}
+
+// transport is an [http.RoundTripper].
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
+
 // What a receiver refuses for good is counted, and what follows is sent.
 func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

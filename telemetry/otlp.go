@@ -38,6 +38,8 @@ type target struct {
 
 	conn   *grpc.ClientConn // nil: HTTP
 	method string
+
+	refused bool // the last request
 }
 
 // newTarget returns the receiver of a signal, traces or metrics, by the standard variables;
@@ -175,6 +177,15 @@ func (r *refusal) final() bool {
 // fault reports whether the receiver failed on the request. The request may be the reason, or
 // something that passes.
 func (r *refusal) fault() bool { return r.status == http.StatusInternalServerError }
+
+// again reports whether OTLP asks for another attempt.
+func (r *refusal) again() bool {
+	switch r.status {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
 
 // send sends one request, and returns how many spans or data points of it were rejected. The
 // error is a [refusal] if there was an answer.

@@ -69,20 +69,22 @@ type feed struct {
 	loaded time.Time // when the last load began
 	wrong  int       // looks in a row that counted other runs than ours
 
-	found update
+	found update // since the last look that did not fail
 }
 
 func newFeed(svc Service, now func() time.Time) *feed {
 	return &feed{svc: svc, now: now, most: maxRuns, runs: map[string]*known{}}
 }
 
-// next looks at the runs.
+// next looks at the runs. What a look found before it failed is in the next update.
 func (f *feed) next(ctx context.Context) update {
+	if err := f.look(ctx); err != nil {
+		return update{at: f.now(), err: err}
+	}
+	found := f.found
 	f.found = update{}
-	err := f.look(ctx)
-	f.found.at, f.found.err = f.now(), err
-	f.found.loading, f.found.full = f.cursor != "", f.full
-	return f.found
+	found.at, found.loading, found.full = f.now(), f.cursor != "", f.full
+	return found
 }
 
 func (f *feed) look(ctx context.Context) error {

@@ -245,6 +245,42 @@ func TestFailedLookIsRepeated(t *testing.T) {
 	f.check(t, s, "back")
 }
 
+// without answers an overview, and no list.
+type without struct {
+	*server
+	lists bool
+}
+
+func (s *without) List(ctx context.Context, q api.List) (api.RunPage, error) {
+	if !s.lists {
+		return api.RunPage{}, errors.New("away")
+	}
+	return s.server.List(ctx, q)
+}
+
+// What a look found before it failed is shown after the next one.
+func TestLookThatFailsHalfwayLosesNothing(t *testing.T) {
+	s := &without{server: newServer(5), lists: true}
+	m := stage(100, 24, false)
+	m.feed = newFeed(s, func() time.Time { return time.UnixMilli(noon) })
+	look := func() { m.Update(updateMsg(m.feed.next(t.Context()))) }
+	s.put(oneRun("T-local-0work0000000001", runs.StateWorking, nil))
+	for m.feed.looks < newestEvery-1 {
+		look()
+	}
+	s.put(oneRun("T-local-0work0000000001", runs.StateCompleted, nil))
+	s.lists = false
+	look()
+	if m.failing == nil {
+		t.Fatal("the look did not fail")
+	}
+	s.lists = true
+	look()
+	if run := m.table.all["T-local-0work0000000001"]; run.State != runs.StateCompleted {
+		t.Errorf("the run is %s", run.State)
+	}
+}
+
 // Without the right to list runs there is nothing to show; whatever else is wrong is shown.
 func TestRightsThatAreRequired(t *testing.T) {
 	s := newServer(1)

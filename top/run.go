@@ -183,7 +183,11 @@ func (v *runView) add(items []api.DetailItem) {
 		v.bytes -= sizeOf(v.items[n])
 	}
 	v.items, v.dropped = slices.Clone(v.items[n:]), true
-	v.begins, v.first = v.begins[n:], max(v.first-v.begins[n], 0)
+	rows := v.begins[n]
+	v.begins, v.first = v.begins[n:], max(v.first-rows, 0)
+	for i := range v.begins {
+		v.begins[i] -= rows
+	}
 	v.layout()
 }
 

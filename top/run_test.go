@@ -143,6 +143,21 @@ func TestItemsAreBounded(t *testing.T) {
 	}
 }
 
+// What is read stays on the screen while older items are dropped.
+func TestDroppedItemsKeepThePlace(t *testing.T) {
+	m := opened(t, 0)
+	for n := 0; n < maxItems; n += newestItems {
+		m.Update(page(m, n, newestItems))
+	}
+	press(m, "k")
+	row := func() string { return strings.Split(screen(m), "\n")[4] }
+	want := row()
+	m.Update(page(m, maxItems, 1))
+	if got := row(); !m.run.dropped || got != want {
+		t.Errorf("the first row is %q, and was %q", got, want)
+	}
+}
+
 // Without the right to details a run shows its events.
 func TestEventsAreShownWithoutTheRightToDetails(t *testing.T) {
 	m := opened(t, 0)

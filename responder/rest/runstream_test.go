@@ -323,3 +323,27 @@ func TestStreamsOfRunsAreLimited(t *testing.T) {
 		}
 	}
 }
+
+// A stream that resumes sends them, too, of runs that have not changed since.
+func TestResumedStreamOfRunsHasPlacesInTheQueue(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	for i := range 3 {
+		s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"%d","workingDir":"/srv"}`, i))
+	}
+	later := s.Begin("codex", "T-later", runs.Start{Source: "run"})
+	s.Await("T-later", servicetest.Working)
+	later.Exit(0)
+	s.Await("T-later", servicetest.Ended) // the records of the three were stored before
+	f := s.follow("state=queued")
+	f.read(func(x frame) bool { return x.event == "synced" })
+	for id, run := range f.have {
+		if strings.Contains(run, `"position":0`) {
+			s.want(200, "POST", "/v1/runs/"+id+"/cancel", "")
+		}
+	}
+	f.read(func(frame) bool { return len(f.have) == 2 && f.same() })
+	if f.whole != 1 {
+		t.Errorf("%d streams began with all runs", f.whole)
+	}
+}

@@ -16,4 +16,3 @@ export const MenuIcon = icon('M3 4.500h10M3 8h10M3 11.500h10');
 export const CloseIcon = icon('M4 4l8 8M12 4l-8 8');
 export const CopyIcon = icon('M5.500 5.500h8v8h-8zM10.500 5.500v-3h-8v8h3');
 export const CheckIcon = icon('M3 8.500l3.200 3L13 4.500');
-export const FolderIcon = icon('M2 4.500V12a1 1 0 0 0 1 1h10a1 1 0 0 0 1-1V6a1 1 0 0 0-1-1H8L6.500 3.500H3a1 1 0 0 0-1 1Z');
