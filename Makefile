@@ -1,5 +1,6 @@
 # All tasks of this repository. `make help` lists them.
 
+MODULE    := github.com/linesman/linesman
 GO        ?= go
 BIN       ?= bin
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -31,7 +32,7 @@ AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
 .PHONY: build web check test lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle recovery
-.PHONY: drift agents agents-if-npm collector otel release-check docker clean help
+.PHONY: test-core test-race drift agents agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -49,33 +50,22 @@ check: ## check format, vet and lint, and run the quick tests, in a minute and a
 	$(MAKE) --no-print-directory golangci
 	$(GO) test -short -vet=off -parallel 8 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
 
+# The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore), so the race detector, which takes its tests five times as
+# long, would find nothing there.
+PURE := agent bounds normalizer runs
+
 # A program with the race detector sleeps for a second at its exit; GORACE turns that off. Vet is part of lint.
 # Test binaries have no debug information: linking them takes a third less.
 # Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.
-test: export GORACE ?= atexit_sleep_ms=0
-test: agents-if-npm ## run all tests with the race detector, with the real agents if npm is installed
-	$(GO) test -race -vet=off -ldflags=-w -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) ./test/... ./worker/... ./...
+test: test-core test-race ## run all tests, with the race detector, and with the real agents if npm is installed
 
-lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities
+test-core: agents-if-npm
+	$(GO) test -vet=off $(PURE:%=./%/...)
 
-golangci:
-	$(GO) run $(GOLANGCI) run ./...
-
-# govulncheck exits with 3 if it found something and with 1 if it could not run, for example without network.
-# Only 3 is a failure. `go run` would hide the exit code.
-vuln:
-	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
-	GOBIN=$$tools $(GO) install $(GOVULNCHECK) || { echo "govulncheck: skipped, cannot be installed"; exit 0; }; \
-	"$$tools/govulncheck" ./...; status=$$?; \
-	case $$status in \
-	0) ;; \
-	3) exit 1 ;; \
-	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
-	esac
-
-# Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
-deploy-check: ## check the units, manifests, compose file and manual pages with the code of those that read them
-	$(GO) -C deploy/check test ./...
+test-race: export GORACE ?= atexit_sleep_ms=0
+test-race: agents-if-npm
+	$(GO) test -race -vet=off -ldflags=-w -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
+		$$($(GO) list ./test/... ./worker/... ./... | grep -vE '^$(MODULE)/($(shell echo $(PURE) | tr ' ' '|'))(/|$$)')
 
 recovery: ## carry out docs/recovery.md on one machine and on a cluster, with the nats command line
 	@mkdir -p $(BIN)/tools

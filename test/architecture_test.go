@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -104,7 +109,7 @@ var pure = []string{"bounds", "runs", "normalizer", "normalizer/scan", "normaliz
 var impure = []string{
 	"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand", "math/rand/v2", "net",
 	"net/http", "os",
-	"os/exec", "os/signal", "os/user", "path/filepath", "plugin", "runtime", "sync", "syscall", "time",
+	"os/exec", "os/signal", "os/user", "path/filepath", "plugin", "runtime", "sync", "sync/atomic", "syscall", "time",
 }
 
 // useNATS are the packages that may speak to NATS.
@@ -185,6 +190,49 @@ func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
 			if slices.Contains(impure, imported) || external {
 				t.Errorf("%s imports %s", name, imported)
 			}
+		}
+	}
+}
+
+// Packages that `make test` tests without the race detector, which takes five times as long with their tables and
+// random inputs, cannot have a race: no goroutine, no channel, and by the test above no lock.
+func TestNothingRunsConcurrentlyInTheCore(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^PURE := (.*)$`).FindSubmatch(makefile)
+	if names == nil {
+		t.Fatal("the Makefile has no PURE")
+	}
+	args := []string{"list", "-f", "{{.ImportPath}}{{range .GoFiles}} {{$.Dir}}/{{.}}{{end}}"}
+	for name := range strings.FieldsSeq(string(names[1])) {
+		args = append(args, "./"+name+"/...")
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(fields[0], module+"/")
+		if !slices.Contains(pure, name) && !strings.HasPrefix(name, "agent/") {
+			t.Errorf("%s is not pure, and tested without the race detector", name)
+		}
+		for _, file := range fields[1:] {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				switch n.(type) {
+				case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt:
+					t.Errorf("%s: a %T", file, n)
+				}
+				return true
+			})
 		}
 	}
 }
