@@ -77,7 +77,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 				}
 			}
 			on := renderTo(&out, terminal, false, 80)
-			err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended))
+			err := errors.Join(on.Result(result, ResultOptions{}), on.Overview(all), on.Run(working), on.Run(ended),
+				on.Run(result.Run))
 			if err != nil {
 				t.Fatal(err)
 			}

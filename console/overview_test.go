@@ -112,3 +112,17 @@ func TestListsDoNotCutIDs(t *testing.T) {
 		}
 	}
 }
+
+// A failed run shows why, also without its results.
+func TestStatusOfAFailedRunHasItsError(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	why := &api.ErrorContext{Message: "no such directory", Suggestions: []string{"Name another one"}}
+	failed := &api.Run{ID: "T-1", State: runs.StateFailed, Reason: "spawn", Detail: &api.Detail{Error: why}}
+	if err := renderTo(&out, false, false, 80).Run(failed); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "error      no such directory\ntry        Name another one\n") {
+		t.Errorf("it prints\n%s", &out)
+	}
+}

@@ -120,8 +120,12 @@ func (r *Renderer) Run(run *api.Run) error {
 	if run.Unseen {
 		all.add("opened", "not yet")
 	}
-	if run.Detail != nil {
-		all.add("unknown", unknown(run.Drift))
+	if d := run.Detail; d != nil {
+		all.add("unknown", unknown(d.Drift))
+		if d.Error != nil {
+			all.add("error", Safe(d.Error.Message))
+			all.each("try", d.Error.Suggestions)
+		}
 	}
 	r.facts(&b, all)
 	_, err := io.WriteString(r.out, b.String())
