@@ -181,28 +181,26 @@ const CloudLease = "cloud"
 // SendHeartbeats sends a worker's heartbeats until ctx ends; current returns the content of each.
 // A worker whose heartbeats are missing for ttl may be considered lost.
 func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current func() runs.Heartbeat) {
-	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
-	defer tick.Stop()
+	interval := min(max(ttl/6, 100*time.Millisecond), 10*time.Second)
+	again := min(interval, time.Second) // after a failure, such as before the streams exist
 	lastStored := time.Now()
 	out := reader.Outage{
 		Log: b.log, Began: "heartbeats of this worker are not stored", Ended: "heartbeats of this worker are stored again",
 	}
 	for {
-		v := current()
+		v, wait := current(), again
 		err := b.beat(ctx, v, ttl)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			lastStored = time.Now()
+			lastStored, wait = time.Now(), interval
 			out.Over()
 		case time.Since(lastStored) > ttl:
 			out.Failed(b.Explain(err))
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, wait) != nil {
 			return
-		case <-tick.C:
 		}
 	}
 }
