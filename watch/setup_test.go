@@ -130,7 +130,7 @@ func TestSettings(t *testing.T) {
 		t.Errorf("the sink is %T", c.Sink)
 	}
 	flags = config.Watch{CancelOn: config.List{"budget"}}
-	if _, err = load(); err == nil || !strings.Contains(err.Error(), "--cancel-on (watch.cancel_on): budget needs a --budget") {
+	if _, err = load(); err == nil || !strings.Contains(err.Error(), "budget needs a --budget (watch.budget)") {
 		t.Errorf("no budget to cancel on: %v", err)
 	}
 }
