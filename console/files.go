@@ -29,7 +29,7 @@ func (f *Files) Began(run, path string) {
 // Open prints that runs stay open until the same command is started again.
 func (f *Files) Open() {
 	if f.began > 0 {
-		f.say(f.Err, "linesman: runs whose sessions go on stay open until this command is started again\n")
+		f.say(f.Err, "linesman: the runs of open sessions stay open until this command is started again\n")
 	}
 }
 

@@ -74,7 +74,7 @@ func (c *Command) Deliver(ctx context.Context, n Notice) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", c.Line)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(body), c.Stdout, c.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(append(body, '\n')), c.Stdout, c.Stderr
 	cmd.Env = append(slices.Clone(c.Environ),
 		"LINESMAN_NOTICE="+string(n.Kind), "LINESMAN_NOTICE_ID="+n.ID, "LINESMAN_NOTICE_TEXT="+n.Text, "LINESMAN_RUN="+n.Run)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what the command starts is ended with it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -61,6 +62,9 @@ func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, er
 	}
 	if len(set.Budgets) > 0 && !c.Rules.on(OverBudget) && errs[0] == nil {
 		errs[0] = errors.New("must have budget, because there are budgets")
+	}
+	if len(set.Budgets) == 0 && slices.Contains(c.Rules.CancelOn, OverBudget) && errs[2] == nil {
+		errs[2] = errors.New("budget needs a --budget (watch.budget)")
 	}
 	if set.StalledAfter < 0 {
 		errs[5] = fmt.Errorf("must be positive, got %v", set.StalledAfter)

@@ -129,4 +129,22 @@ func TestSettings(t *testing.T) {
 	} else if _, is := c.Sink.(*Command); !is {
 		t.Errorf("the sink is %T", c.Sink)
 	}
+	flags = config.Watch{CancelOn: config.List{"budget"}}
+	if _, err = load(); err == nil || !strings.Contains(err.Error(), "budget needs a --budget (watch.budget)") {
+		t.Errorf("no budget to cancel on: %v", err)
+	}
+}
+
+func TestNoticesOfACommandAreLines(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "notices")
+	c := Command{Line: "cat >> '" + file + "'", Environ: os.Environ()}
+	for range 2 {
+		if err := c.Deliver(t.Context(), Notice{Text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(file); err != nil || strings.Count(string(b), "\n") != 2 {
+		t.Errorf("%q, %v", b, err)
+	}
 }

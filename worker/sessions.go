@@ -81,6 +81,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	for _, p := range spec.Places {
 		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[inode]*imported)}
 		s.places = append(s.places, &sessionPlace{Place: p, ledger: ledger, files: make(map[string]*sessionFile)})
+		w.log.Info("watching for sessions", zap.String("agent", p.Agent), zap.String("dir", p.Dir))
 	}
 	defer func() {
 		for _, p := range s.places {

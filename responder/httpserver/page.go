@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"html"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -38,6 +39,23 @@ further tokens.</p>
 </html>
 `)
 	_, _ = w.Write([]byte(b.String()))
+}
+
+// expired answers a browser whose link does not sign in.
+func expired(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = io.WriteString(w, `<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>linesman</title></head>
+<body>
+<h1>This link does not sign in</h1>
+<p>It was used before, or is older than ten minutes. <code>linesman page</code> prints a new one.</p>
+<p><a href="/">Sign in with a token</a></p>
+</body>
+</html>
+`)
 }
 
 // listPaths writes the paths of patterns as list items, each as a user types

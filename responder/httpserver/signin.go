@@ -123,8 +123,7 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	if ok && s.owner(of).scopes != 0 {
 		s.setCookie(w, r, s.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	} else if who, _ := s.inSession(r); who.scopes == 0 {
-		line(w, http.StatusForbidden, "This link was used before, or is older than ten minutes. "+
-			"`linesman page` prints a new one.")
+		expired(w)
 		return
 	}
 	http.Redirect(w, r, localPath(query.Get("next")), http.StatusSeeOther)

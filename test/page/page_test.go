@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -250,15 +251,20 @@ func TestPage(t *testing.T) {
 	b := startBrowser(t)
 	s := newStage(t)
 	reader := s.linesman("token", "create", "reader", "--scope", "read")
-	for title, from := range map[string][2]string{
+	plays := map[string][2]string{
 		"List the files": {"codex", "shell-ok"}, "Plan the work": {"codex", "plan"}, "Change two files": {"codex", "patch"},
 		"Run three commands at once": {"codex", "shell-parallel"}, "Fail for a reason": {"codex", "failed"},
 		"Use tools": {"claude", "tools"}, "Ask a sub-agent": {"claude", "subagent"}, "Edit with Gemini": {"gemini", "edit"},
 		"Work with opencode": {"opencode", "tools"},
-	} {
+	}
+	for title, from := range plays {
 		s.play(from[0], from[1], title)
 	}
-	byTitle := s.listed()
+	var byTitle map[string]string // the last ones are listed a moment after they are stored
+	fixture.Eventually(t, time.Minute, "all runs are listed", func() bool {
+		byTitle = s.listed()
+		return len(byTitle) == len(plays)
+	})
 	args := map[string]any{
 		"reader": reader, "runs": byTitle, "titles": slices.Sorted(maps.Keys(byTitle)), "shots": s.shots, "lab": s.lab,
 		"light": []string{"Run three commands at once", "Fail for a reason"}, "lines": 60,

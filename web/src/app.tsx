@@ -56,7 +56,7 @@ export function App() {
 
 function Page() {
   useKeys('Everywhere', [
-    { keys: ['?'], text: 'These shortcuts', run: () => void (helping.value = true) },
+    { keys: ['?'], text: 'Show these shortcuts', run: () => void (helping.value = true) },
     { keys: ['g o'], text: 'Go to the overview', run: () => navigate('/') },
     { keys: ['n'], text: 'New task', run: () => (allowed('submit') ? void (submitting.value = true) : false) },
     { keys: ['Shift+T'], text: 'Change the theme', run: () => setTheme(theme.value === 'system' ? 'light' : theme.value === 'light' ? 'dark' : 'system') },

@@ -80,7 +80,7 @@ export function Overview() {
     { keys: ['e'], text: 'Mark the run as seen', run: seen },
     { keys: ['x'], text: 'Compare with another run', run: () => compare(at.value) },
     { keys: ['/'], text: 'Search', run: () => search.current?.select() },
-    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Show all, needs you, …', run: (e) => show(filters[Number(e.key) - 1]!) },
+    { keys: filters.map((_, i) => String(i + 1)), shown: `1 – ${filters.length}`, text: 'Choose a filter', run: (e) => show(filters[Number(e.key) - 1]!) },
     {
       keys: ['Escape'], text: 'Leave the search, or clear it', typing: true, run: () => {
         if (document.activeElement === search.current) return search.current?.blur();
@@ -130,7 +130,7 @@ export function Overview() {
           <SearchIcon />
           <input
             ref={search} type="search" placeholder="Search" aria-label="Search runs" value={words} autocomplete="off" spellcheck={false}
-            title="Words, or agent: dir: label: state: worker: model: thread: before one"
+            title="Words that a run has. Prefixes select where: agent: dir: label: state: worker: model: thread:"
             onInput={(e) => setParams({ q: e.currentTarget.value || undefined })}
           />
           <kbd aria-hidden="true">/</kbd>

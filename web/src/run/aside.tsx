@@ -55,7 +55,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
         <Facts of={[
           ['Run', run.run], ['Thread', run.threadId], ['Directory', run.workingDir], ['Source', run.source], ['Worker', run.worker], ['Queue', run.queue],
           ['Queued', run.queuedAt && full(run.queuedAt)], ['Started', run.startedAt && full(run.startedAt)], ['Ended', run.endedAt && full(run.endedAt)],
-          ['Exit', run.exit && (run.exit.code !== undefined ? `code ${run.exit.code}` : run.exit.signal ? `signal ${run.exit.signal}` : run.exit.reason)],
+          ['Exit', run.exit && (run.exit.code !== undefined ? `code ${run.exit.code}` : run.exit.signal ? `signal ${run.exit.signal}` : run.exit.reason === 'eof' ? 'end of input' : run.exit.reason)],
           ['stdout', run.stdoutBytes !== undefined ? `${bytes(run.stdoutBytes)}, ${plural(run.lines ?? 0, 'line')}` : undefined], ['stderr', run.stderrBytes ? bytes(run.stderrBytes) : undefined],
           ['Unknown lines', run.unknownLines || undefined], ['Malformed lines', run.malformedLines || undefined], ['Dropped data', run.droppedEvents || undefined],
         ]} />

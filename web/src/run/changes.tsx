@@ -15,7 +15,7 @@ export function Changes({ view, run }: { view: RunView; run: Run }) {
   }, [over]);
   const patches = useMemo(() => (diff && !(diff instanceof ApiError) && diff.patch ? patchFiles(diff.patch) : []), [diff]);
   if (!allowed('raw')) return <Nothing title="Changes need the scope raw" text="Sign in with a token that has it to see what this run changed in its directory." />;
-  if (!over) return <Nothing title="The run has not ended" text="What it changed in its directory is known when it has ended. The changes of each call are in the timeline." />;
+  if (!over) return <Nothing title="The run has not ended" text="Its changes in the directory are listed when it has ended. The timeline shows the changes of each call." />;
   if (!diff) return <div class="changes" aria-busy="true"><p class="skeleton block-skeleton" /><p class="skeleton block-skeleton" /></div>;
   if (diff instanceof ApiError) return <Nothing title="The changes cannot be read" text={diff.message} action={() => { view.diff.value = undefined; void view.loadDiff(); }} />;
   if (diff.reason) return <Nothing title="No changes are known" text={`${sentence(diff.why ?? diff.reason)}.`} />;

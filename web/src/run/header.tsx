@@ -46,10 +46,10 @@ function Fact({ name, title, children }: { name: string; title?: string; childre
 function Doing({ run }: { run: Run }) {
   if (ended(run)) {
     const { text } = lineOf(run, 0);
-    return <span class="muted">{text && `${text}, `}<time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
+    return <span class="muted">{text && `· ${text}, `}<time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
   }
   const { text, detail } = lineOf(run, asOf.value);
-  return <span class="muted num">{text.replace(/^running /, '')}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
+  return <span class="muted num">{text.startsWith('running ') ? text.slice(8) : text && `· ${text}`}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
 }
 
 function Elapsed({ run }: { run: Run }) {

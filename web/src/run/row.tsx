@@ -353,7 +353,7 @@ function Note({ row, shown }: { row: NoteRow; shown: Shown }) {
 
 function End({ row, shown }: { row: EndRow; shown: Shown }) {
   const bad = row.error ? row.error !== 'cancelled' : row.success === false;
-  const how = row.error || (row.signal ? `ended by signal ${row.signal}` : row.code !== null ? `exited with code ${row.code}` : 'the output ended');
+  const how = row.error || (row.signal ? `ended by signal ${row.signal}` : row.code !== null ? `exited with code ${row.code}` : 'end of input');
   return (
     <Line row={row} shown={shown} glyph="■" label="End" tone={bad ? 'bad' : undefined}>
       <p class={bad ? 'fault' : 'muted'}>End of the run: {plainText(how)}</p>
