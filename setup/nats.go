@@ -153,8 +153,11 @@ func NATS(c Config) (Done, error) {
 	return d, nil
 }
 
-// quoted returns a path as a word of a shell.
+// quoted returns a path as a word of a shell, which is no flag.
 func quoted(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
 	if plainPath.MatchString(path) {
 		return path
 	}
@@ -223,9 +226,9 @@ func (c Config) server(n Node, password string) string {
 	text := fmt.Sprintf(`# The nats-server %s. Every client has keys. Add a block tls {} where the network is not trusted.
 server_name: %q
 listen: %q
-jetstream { store_dir: %q, max_file_store: 16GB }
+jetstream { store_dir: %s, max_file_store: 16GB }
 max_pending: 16MB
-`, n.Name, n.Name, at(listen, n.Port), filepath.Join(c.Store, n.Name))
+`, n.Name, n.Name, at(listen, n.Port), confText(filepath.Join(c.Store, n.Name)))
 	if len(c.Nodes) > 1 {
 		var routes []string
 		for _, other := range c.Nodes {
@@ -235,6 +238,11 @@ max_pending: 16MB
 			"  routes: [%s]\n}\n", at(listen, n.Port+clusterPort), password, strings.Join(routes, ", "))
 	}
 	return text + "include linesman.conf\n"
+}
+
+// confText returns a text for the configuration of a nats-server, which knows few escapes.
+func confText(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`).Replace(s) + `"`
 }
 
 // settings returns the settings of a role whose directory is dir.

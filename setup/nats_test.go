@@ -44,6 +44,7 @@ func TestEveryConfigurationIsReadAsWritten(t *testing.T) {
 		"nats-0,nats_1,2.x.y":  `/with "quotes" and \`,
 		"0,true,include":       "/mit Umlaut ü",
 		"size=10mb,b=1e9,c=::": "/with $variable and # and {",
+		"a,bidi,c":             "/\u202e\a\t\n\r\x1b\xff\\u",
 	} {
 		dir := t.TempDir()
 		nodes, err := setup.ParseNodes(strings.Replace(list, "=::", "=[::1]:4222", 1))
@@ -115,6 +116,25 @@ func TestPrintedCommandsAreWordsOfAShell(t *testing.T) {
 			if out, err := exec.Command("sh", "-c", last).CombinedOutput(); err != nil {
 				t.Errorf("%s: its last word is no file: %v\n%s", command, err, out)
 			}
+		}
+	}
+}
+
+// TestPrintedPathsAreNoFlags has a directory in the current one whose name begins as a flag does.
+func TestPrintedPathsAreNoFlags(t *testing.T) {
+	t.Chdir(t.TempDir())
+	nodes, err := setup.ParseNodes("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := setup.NATS(setup.Config{Dir: "-x", Nodes: nodes, Store: "/var/lib/nats", Prefix: "linesman"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range done.Commands {
+		words := strings.Fields(command)
+		if last := words[len(words)-1]; !strings.HasPrefix(last, "./-x/") {
+			t.Errorf("%s: %s is read as a flag", command, last)
 		}
 	}
 }

@@ -304,7 +304,7 @@ func (d *Day) notice(b Budget, group string, used int64, now time.Time) Notice {
 	if b.By != "" {
 		id += "/" + url.QueryEscape(group)
 		if of = "the runs without " + b.By; group != "" {
-			of = fmt.Sprintf("the runs with %s %q", b.By, console.Safe(group))
+			of = fmt.Sprintf("the runs with %s %q", b.By, group)
 		}
 	}
 	u := b.use(used)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ import (
 // Limits of the outbox.
 const (
 	maxPending  = 256    // notices that are not delivered; at the limit at most as many are added, then it waits
-	maxReported = 10_000 // ids that are remembered; beyond, the oldest is forgotten, and may be reported again
+	maxReported = 10_000 // ids that are remembered; at the limit nothing more about open runs and the day is reported
 )
 
 // stateFormat is the format of state files.
@@ -177,9 +178,17 @@ func (o *outbox) holding(
 		}
 	}
 	o.state.Over = slices.DeleteFunc(o.state.Over, func(run string) bool { return !open[run] })
-	added := o.add(all)
+	if len(o.state.Reported)+len(all) > maxReported { // runs whose end was not read
+		o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool {
+			run, _, _ := strings.Cut(id, "/")
+			return !isDay(id) && !open[run]
+		})
+	}
+	added := o.add(all, maxReported-len(o.state.Reported))
 	o.state.Reported = append(o.state.Reported, added...)
-	o.state.Reported = o.state.Reported[max(len(o.state.Reported)-maxReported, 0):]
+	if len(added) > 0 && len(o.state.Reported) == maxReported {
+		o.log.Warn("too many conditions hold: further ones of open runs and of the day are not reported")
+	}
 	if len(added) == 0 {
 		return nil // saved with the next notice, or by flush
 	}
@@ -208,7 +217,7 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	added := o.add(all)
+	added := o.add(all, math.MaxInt)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
 	o.state.Raw, o.state.Time = o.reading.raw, o.reading.time
 	if slices.ContainsFunc(o.state.Reported, about(run)) && !slices.Contains(o.state.Over, run) {
@@ -233,9 +242,12 @@ func isDay(id string) bool {
 	return err == nil
 }
 
-// add adds notices that are neither reported nor pending, and returns their ids.
-func (o *outbox) add(all []Notice) (ids []string) {
+// add adds notices that are neither reported nor pending, at most so many, and returns their ids.
+func (o *outbox) add(all []Notice, most int) (ids []string) {
 	for _, n := range all {
+		if len(ids) >= most {
+			break
+		}
 		pending := slices.ContainsFunc(o.state.Pending, func(p Notice) bool { return p.ID == n.ID })
 		if pending || slices.Contains(o.state.Reported, n.ID) || slices.Contains(ids, n.ID) {
 			continue

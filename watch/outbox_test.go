@@ -1,6 +1,8 @@
 package watch
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,5 +52,43 @@ func TestLookThatIsOvertakenByAnEndReportsNothingAgain(t *testing.T) {
 	look(false)
 	if n := deliver(); n != 0 || len(o.state.Reported)+len(o.state.Over) != 0 {
 		t.Errorf("%d notices, still known: %q %q", n, o.state.Reported, o.state.Over)
+	}
+}
+
+// More conditions hold than can be remembered: each is reported once at most, and again nothing when
+// those before have ended.
+func TestReportedConditionsAreBounded(t *testing.T) {
+	t.Parallel()
+	o, err := openOutbox("", noon, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(from, to int) (delivered int) {
+		t.Helper()
+		open := map[string]bool{}
+		var all []Notice
+		for i := from; i < to; i++ {
+			run := fmt.Sprint("r", i)
+			open[run] = true
+			all = append(all, Notice{ID: run + "/lost", Run: run})
+		}
+		for part := range slices.Chunk(all, maxPending) {
+			if err := o.holding(t.Context(), part, open, "", nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range o.pending() {
+				o.done(n.ID)
+				delivered++
+			}
+		}
+		return delivered
+	}
+	for i, want := range []int{maxReported, 0, 0} {
+		if got := look(0, maxReported+500); got != want {
+			t.Errorf("look %d: %d notices, want %d", i, got, want)
+		}
+	}
+	if got := look(maxReported, maxReported+500); got != 500 { // the others have ended, unread
+		t.Errorf("%d notices about others", got)
 	}
 }

@@ -71,11 +71,14 @@ func (s *Server) whileValid(ctx context.Context, of identity) (_ context.Context
 		defer end()
 		tick := time.NewTicker(s.wait.token)
 		defer tick.Stop()
-		for s.owner(of).scopes != 0 {
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				if s.owner(of).scopes == 0 {
+					return
+				}
 			}
 		}
 	}()
