@@ -45,8 +45,10 @@ func IsUnexpected(err error) bool { return unexpected.MatchString(err.Error()) }
 // with its value, if the grammar has a flag of that name that takes one.
 func Without(args []string, model *kong.Application, err error) []string {
 	if m := unexpected.FindStringSubmatch(err.Error()); m != nil {
-		if i := slices.Index(args, m[1]); i >= 0 {
-			return slices.Delete(slices.Clone(args), i, i+1)
+		for i, arg := range args {
+			if arg == m[1] && (i == 0 || !takesValue(model.Node, args[i-1])) { // else it is a value
+				return slices.Delete(slices.Clone(args), i, i+1)
+			}
 		}
 		return args
 	}

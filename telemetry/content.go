@@ -54,6 +54,9 @@ func (e *Exporter) contents(ctx context.Context, ended []spans.Span) (map[int]co
 		if err != nil && !api.Is(err, api.NotFound) && !api.Is(err, api.Conflict) {
 			return nil, fmt.Errorf("run %s: read its details: %w", run, err)
 		}
+		if s := e.known.get(run); s != nil {
+			e.known.weigh(s)
+		}
 	}
 	return all, nil
 }

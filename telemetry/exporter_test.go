@@ -260,6 +260,45 @@ func TestRunsThatDoNotFitAreReadAgain(t *testing.T) {
 	})
 }
 
+// detailed has the details of runs: their calls have long arguments.
+type detailed struct{ *stage }
+
+func (d detailed) Detail(_ context.Context, run, _ string) (page api.DetailPage, _ error) {
+	for _, e := range d.events {
+		if e.Run == run && e.Token == "tool_call" {
+			page.Items = append(page.Items, api.DetailItem{Pos: fmt.Sprint(e.Seq), Line: e.Line, Part: e.Part, Kind: e.Token,
+				Detail: &runs.Detail{Arguments: runs.Whole(strings.Repeat("x", 16<<10))}})
+		}
+	}
+	page.Done = true
+	return page, nil
+}
+
+// What is kept of the content of open calls is in the limit, too, though nothing more happens in their runs.
+func TestContentOfOpenCallsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		e := s.exporter(map[string]string{captureContent: "true"})
+		e.cfg.Runs, e.memory = detailed{s}, 100<<10
+		for i := range 20 {
+			run := fmt.Sprint("r", i)
+			s.begin(run)
+			s.say(run, "tool_call", call("start", "y"))
+			s.say(run, "tool_result", call("complete", "y"))
+		}
+		s.export(e, time.Minute)
+		s.want(20)
+		kept := 0
+		for el := e.known.order.Front(); el != nil; el = el.Next() {
+			kept += el.Value.(*state).captured.size()
+		}
+		if kept == 0 || kept > e.memory {
+			t.Errorf("%d bytes are kept, the limit is %d", kept, e.memory)
+		}
+	})
+}
+
 // A receiver that is away, or slow, or refuses for a time, gets all; it is asked less and less.
 func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

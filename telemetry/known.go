@@ -44,17 +44,22 @@ func (k *known) add(run string, fold *spans.Run) *state {
 	return s
 }
 
-// apply folds an event, and drops the runs that were not used for longest if all take too
-// much memory.
+// apply folds an event.
 func (k *known) apply(s *state, e runs.Event) []spans.Span {
 	out := s.fold.Apply(e)
+	k.weigh(s)
+	return out
+}
+
+// weigh notes the size of a run, and drops the runs that were not used for longest if all take
+// too much memory.
+func (k *known) weigh(s *state) {
 	size := s.fold.Size() + len(s.run) + s.captured.size()
 	k.size += size - s.size
 	s.size = size
 	for k.size > k.most && k.order.Len() > 1 {
 		k.drop(k.order.Back().Value.(*state).run)
 	}
-	return out
 }
 
 // drop forgets a run.

@@ -217,10 +217,14 @@ func (v *runView) resize(width int) {
 	}
 }
 
-// layout formats all items again. The item at the top of the screen stays there,
-// unless that is the first row.
+// layout formats all items again. What is at the top of the screen stays there, unless that
+// is the first row.
 func (v *runView) layout() {
 	top, _ := slices.BinarySearch(v.begins, v.first+1)
+	within := 0 // rows of the item at the top that are above the screen
+	if top > 0 {
+		within = v.first - v.begins[top-1]
+	}
 	v.timeline = console.NewRows(v.width-v.gutter(), v.style.color, v.options)
 	v.timeline.Know(v.run)
 	v.rows, v.begins = nil, nil
@@ -228,7 +232,11 @@ func (v *runView) layout() {
 		v.format(item)
 	}
 	if v.first > 0 && top > 0 && top <= len(v.begins) {
-		v.first = v.begins[top-1]
+		end := len(v.rows)
+		if top < len(v.begins) {
+			end = v.begins[top]
+		}
+		v.first = max(min(v.begins[top-1]+within, end-1), v.begins[top-1])
 	}
 }
 

@@ -151,10 +151,18 @@ func TestDroppedItemsKeepThePlace(t *testing.T) {
 	}
 	press(m, "k")
 	row := func() string { return strings.Split(screen(m), "\n")[4] }
-	want := row()
-	m.Update(page(m, maxItems, 1))
-	if got := row(); !m.run.dropped || got != want {
-		t.Errorf("the first row is %q, and was %q", got, want)
+	for i := range 2 {
+		want := row()
+		m.Update(page(m, maxItems, 1+i*newestItems*2))
+		if got := row(); !m.run.dropped || got != want {
+			t.Errorf("the first row is %q, and was %q", got, want)
+		}
+		long := page(m, 2*maxItems, 1) // the next time within an item
+		long.items[0].Event = []byte(`{"agent_kind":"codex","kind":"TextOutput","channel":"assistant","text":"` +
+			strings.Repeat(`a line\n`, 40) + `the last line"}`)
+		m.Update(long)
+		press(m, "end")
+		press(m, "k", "k", "k")
 	}
 }
 

@@ -31,6 +31,7 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 			"--run and --resume: the id of a run that continues a task derives from the task's id",
 		}},
 		{"run -- ", nil, []string{"the agent's command line begins with an empty word"}},
+		{"up --http 127.0.0.1:0 --nats-listen 127.0.0.1:0 --foo 127.0.0.1:0", nil, []string{"unknown flag --foo"}},
 		{"pipe --agent nobody", []string{"LINESMAN_FOO=1"}, []string{
 			"LINESMAN_FOO: no such setting",
 			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
