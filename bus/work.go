@@ -194,15 +194,20 @@ func (q *Queue) consumer(ctx context.Context) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return q.bus.js.CreateOrUpdateConsumer(ctx, q.bus.Work(), jetstream.ConsumerConfig{
-		Durable: "worker_" + q.name, Description: "the workers of queue " + q.name,
+		Durable: q.durable(), Description: "the workers of queue " + q.name,
 		FilterSubject: q.bus.WorkSubject(q.name, "*"), AckPolicy: jetstream.AckExplicitPolicy, AckWait: q.AckWait,
 		MaxAckPending: maxQueued, MaxDeliver: -1,
 	})
 }
 
-// Ready returns why tasks cannot be taken, nil if they can.
+func (q *Queue) durable() string { return "worker_" + q.name }
+
+// Ready returns why tasks cannot be taken, nil if they can. It changes nothing: a health check
+// may be reached by anybody.
 func (q *Queue) Ready(ctx context.Context) error {
-	if _, err := q.consumer(ctx); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if _, err := q.bus.js.Consumer(ctx, q.bus.Work(), q.durable()); err != nil {
 		return fmt.Errorf("the work queue is out of reach: %w", q.bus.plainly(err))
 	}
 	return nil

@@ -211,6 +211,31 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 	}
 }
 
+// Health checks ask whether a queue is ready, and create nothing.
+func TestReadyQueueHasAConsumerAndCreatesNone(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	w := bustest.Connect(t, s, embedded.WorkerUser)
+	queue := w.Queue("default")
+	for range 2 {
+		if err := queue.Ready(t.Context()); err == nil {
+			t.Fatal("it is ready before a worker waits for tasks")
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, _ = queue.Next(ctx) })
+	bustest.Until(t, "the queue is ready", func() bool { return queue.Ready(t.Context()) == nil })
+	cancel()
+	waiting.Wait()
+	if err := b.JetStream().DeleteConsumer(t.Context(), b.Work(), "worker_default"); err != nil {
+		t.Fatal(err)
+	}
+	if queue.Ready(t.Context()) == nil {
+		t.Error("it is ready without a consumer")
+	}
+}
+
 func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
