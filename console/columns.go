@@ -36,10 +36,13 @@ func shortDir(dir string) string {
 	return cut("…/"+safeLine(parent+"/"+base), 40)
 }
 
-// labels are labels as KEY=VALUE, sorted.
+// labels are labels as KEY=VALUE, sorted, without the trace context, which is for machines.
 func labels(all map[string]string) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if key == runs.LabelTraceparent {
+			continue
+		}
 		words = append(words, flat(key)+"="+flat(all[key]))
 	}
 	return strings.Join(words, " ")

@@ -98,6 +98,9 @@ export const bytes = (n: number): string => scaled(n, 1000, [' B', ' kB', ' MB',
 /** US dollars. */
 export const cost = (usd: number): string => (usd > 0 && usd < 0.01 ? '<$0.01' : `$${usd.toFixed(2)}`);
 
+/** The labels of a run, without its trace context, which is for machines. */
+export const labelsOf = (run: Run): [string, string][] => Object.entries(run.labels ?? {}).filter(([key]) => key !== 'linesman.traceparent');
+
 const agents: Record<string, string> = {
   codex: 'Codex', claude_code: 'Claude Code', gemini: 'Gemini', gemini_cli: 'Gemini', opencode: 'OpenCode', codex_cloud: 'Codex Cloud', external: 'External',
 };

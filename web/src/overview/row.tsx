@@ -1,6 +1,6 @@
 import { type Signal } from '@preact/signals';
 import { type Run } from '../lib/api';
-import { age, agentName, count, doing, duration, elapsed, ended, full, lost, needsYou, phase, shortPath, stateName, tokens, when } from '../lib/format';
+import { age, agentName, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, shortPath, stateName, tokens, when } from '../lib/format';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
 import { asOf } from './store';
@@ -52,7 +52,7 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
 }) {
   const state = stateOf(run);
   const selected = at.value === run.run;
-  const labels = Object.entries(run.labels ?? {});
+  const labels = labelsOf(run);
   const title = run.title || phase(run) || run.run;
   return (
     <div

@@ -1,6 +1,6 @@
 import { effect, signal, useSignal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
 import { agentName, count, plural } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
@@ -40,6 +40,7 @@ function Form() {
   const form = useRef<HTMLFormElement>(null);
   const close = (): void => void (submitting.value = false);
   const d = draft.value;
+  const places = useMemo(() => directories(workers.value), [workers.value]);
 
   useEffect(() => {
     const abort = new AbortController();
@@ -111,7 +112,7 @@ function Form() {
             {(props) => (
               <>
                 <input {...props} class="mono" value={d.workingDir} list="directories" placeholder="/srv/shop" autocomplete="off" spellcheck={false} onInput={(e) => set({ workingDir: e.currentTarget.value })} />
-                <datalist id="directories">{directories(workers.value).map((dir) => <option key={dir} value={dir} />)}</datalist>
+                <datalist id="directories">{places.map((dir) => <option key={dir} value={dir} />)}</datalist>
               </>
             )}
           </Field>

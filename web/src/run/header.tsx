@@ -2,7 +2,7 @@ import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, lost, needsYou, shortPath, tokens, when } from '../lib/format';
+import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, needsYou, shortPath, tokens, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
@@ -16,7 +16,7 @@ export type Action = 'cancel' | 'resume' | 'compare';
 
 export function RunHeader({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
   const state = stateOf(run);
-  const labels = Object.entries(run.labels ?? {});
+  const labels = labelsOf(run);
   return (
     <header class="run-head">
       <div class="run-title">
