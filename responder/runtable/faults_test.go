@@ -415,18 +415,21 @@ func TestTableFollowsATruncatedRunTable(t *testing.T) {
 	s := newSite(t, nil)
 	lose := s.sync()
 	s.work("w", 1, done)
-	for i := range 8 {
-		if _, err := s.table.Wait(s.soon(), s.submit(fmt.Sprint(i)).Run, nil); err != nil {
+	submit := func() (ticket runtable.Ticket) { // a request may be lost where the server has just come back
+		s.until("a submission", func() (ok bool) {
+			var err error
+			ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
+			return err == nil
+		})
+		return ticket
+	}
+	for range 8 {
+		if _, err := s.table.Wait(s.soon(), submit().Run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	lose()
-	var ticket runtable.Ticket
-	s.until("a submission", func() bool {
-		var err error
-		ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
-		return err == nil
-	})
+	ticket := submit()
 	s.until("the record says that it ended", func() bool {
 		r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 		return err == nil && ok && r.State == runs.StateCompleted
