@@ -33,6 +33,8 @@ func TestMetricsHaveAScopeOfTheirOwn(t *testing.T) {
 	for _, c := range [][2]string{{"GET", "/read"}, {"POST", "/all"}, {"POST", "/signin"}} {
 		wantError(t, ask(s, c[0], c[1], "Authorization", "Bearer "+scraper), http.StatusForbidden, "FORBIDDEN")
 	}
+	wantError(t, call(s, "POST", "/session", `{"token":"`+scraper+`"}`, "Content-Type", "application/json"),
+		http.StatusForbidden, "FORBIDDEN")
 	wantError(t, ask(s, "POST", "/metrics", "Authorization", "Bearer "+scraper), http.StatusMethodNotAllowed,
 		"METHOD_NOT_ALLOWED")
 	wantError(t, ask(s, "GET", "/metrics", "Host", "evil.example"), http.StatusForbidden, "FORBIDDEN")

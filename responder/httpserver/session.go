@@ -159,8 +159,12 @@ func (s *Server) beginSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	who, of := s.ofToken(body.Token)
-	if who.scopes == 0 {
+	switch {
+	case who.scopes == 0:
 		unauthorized(w, r)
+		return
+	case who.scopes&Read == 0: // its session could do nothing
+		forbidden(w, Read, who.scopes)
 		return
 	}
 	s.setCookie(w, r, s.seal(of, time.Now().Add(sessionTime)), sessionTime)
