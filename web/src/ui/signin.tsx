@@ -39,7 +39,7 @@ export function SignIn() {
       session.value = answer?.scopes ? answer : await api.session();
     } catch (e) {
       const status = e instanceof ApiError ? e.status : -1;
-      error.value = status === 401 || status === 403 ? 'This token is not valid. It may have been removed.' : e instanceof Error ? e.message : String(e);
+      error.value = status === 401 ? 'This token is not valid. It may have been removed.' : e instanceof Error ? e.message : String(e);
       field.current?.select();
     }
     busy.value = false;
