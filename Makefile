@@ -60,12 +60,33 @@ PURE := agent bounds normalizer runs
 test: test-core test-race ## run all tests, with the race detector, and with the real agents if npm is installed
 
 test-core: agents-if-npm
-	$(GO) test -vet=off $(PURE:%=./%/...)
+	$(GO) test -vet=off -ldflags=-w $(PURE:%=./%/...)
 
 test-race: export GORACE ?= atexit_sleep_ms=0
 test-race: agents-if-npm
 	$(GO) test -race -vet=off -ldflags=-w -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
 		$$($(GO) list ./test/... ./worker/... ./... | grep -vE '^$(MODULE)/($(shell echo $(PURE) | tr ' ' '|'))(/|$$)')
+
+lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities
+
+golangci:
+	$(GO) run $(GOLANGCI) run ./...
+
+# govulncheck exits with 3 if it found something and with 1 if it could not run, for example without network.
+# Only 3 is a failure. `go run` would hide the exit code.
+vuln:
+	@tools=$$(mktemp -d); trap 'rm -rf "$$tools"' EXIT; \
+	GOBIN=$$tools $(GO) install $(GOVULNCHECK) || { echo "govulncheck: skipped, cannot be installed"; exit 0; }; \
+	"$$tools/govulncheck" ./...; status=$$?; \
+	case $$status in \
+	0) ;; \
+	3) exit 1 ;; \
+	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
+	esac
+
+# Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
+deploy-check: ## check the units, manifests, compose file and manual pages with the code of those that read them
+	$(GO) -C deploy/check test ./...
 
 recovery: ## carry out docs/recovery.md on one machine and on a cluster, with the nats command line
 	@mkdir -p $(BIN)/tools

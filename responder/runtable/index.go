@@ -166,8 +166,12 @@ func (t *index) drop(e *entry) {
 	switch {
 	case e.State == runs.StateQueued:
 		queue := t.queues[e.Queue]
-		at := place(queue, e)
-		t.queues[e.Queue] = slices.Delete(queue, at, at+1)
+		if at := place(queue, e); at < len(queue) && queue[at] == e {
+			queue = slices.Delete(queue, at, at+1)
+		}
+		if t.queues[e.Queue] = queue; len(queue) == 0 {
+			delete(t.queues, e.Queue)
+		}
 		t.moves++
 		return
 	case !e.State.Final():
