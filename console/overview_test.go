@@ -20,7 +20,7 @@ func someRuns(now time.Time) *api.Overview {
 			{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
 				WorkingDir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &api.Tokens{Input: 4800, Output: 320},
 				Progress: &api.Progress{Completed: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
-				Labels: map[string]string{"ticket": "42", "team": "core", runs.LabelTraceparent: "00-0af7651916cd43dd8448eb211c80319c"},
+				Labels: map[string]string{"ticket": "42", "team": "core", runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"},
 				Doing:  &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}},
 			{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
 				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
