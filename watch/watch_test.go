@@ -40,7 +40,8 @@ func (l *linesman) set(run *api.Run) {
 	l.runs[run.ID] = run
 	if run.State.Final() {
 		l.events = append(l.events, client.Event{
-			Seq: uint64(len(l.events)+1) * 10, Time: time.Now(), Run: run.ID, Kind: api.Completion,
+			Seq: uint64(len(l.events)+1) * 10, Raw: uint64(len(l.events)+1) * 100, Time: time.Now(), Run: run.ID,
+			Kind: api.Completion,
 		})
 	}
 }
@@ -270,7 +271,6 @@ func TestEndsOfARecreatedStreamAreReportedOnce(t *testing.T) {
 			end := func(run string) {
 				time.Sleep(time.Minute)
 				l.set(nowRun(run, func(r *api.Run) { r.State = runs.StateCompleted }))
-				l.events[len(l.events)-1].Raw = uint64(len(l.events)) * 100
 			}
 			end("a")
 			end("b")

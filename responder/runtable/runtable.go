@@ -446,6 +446,9 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	case !m.Cancelled:
 		c.Before = runs.StateWorking
 		err := r.cfg.Streams.AskCancel(ctx, run, reason)
+		if err == nil {
+			return r.cancelling(ctx, c, run)
+		}
 		if errors.Is(err, runs.ErrNoOwner) { // it was removed meanwhile
 			_, err = r.cfg.Streams.AppendIf(ctx, v.Agent, run, m, func(m runs.Mark) *runs.Entry {
 				return cancelEntry(m, reason)
@@ -455,7 +458,19 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 			return c, err
 		}
 	}
+	r.askAgain(ctx, run, reason)
 	return r.cancelling(ctx, c, run)
+}
+
+// askAgain asks the owner of a run whose log says that it is cancelled. A worker that takes a run
+// over listens first, and then reads the log: it either read that, or hears this. Nobody may listen.
+func (r *Table) askAgain(ctx context.Context, run, reason string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := r.cfg.Streams.AskCancel(ctx, run, reason)
+	if err != nil && !errors.Is(err, runs.ErrNoOwner) {
+		r.log.Warn("the owner did not answer about the cancel entry", zap.String("run", run), zap.Error(err))
+	}
 }
 
 // cancelEnded cancels the task of a run that has just ended, if the task awaits
