@@ -181,26 +181,28 @@ const CloudLease = "cloud"
 // SendHeartbeats sends a worker's heartbeats until ctx ends; current returns the content of each.
 // A worker whose heartbeats are missing for ttl may be considered lost.
 func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current func() runs.Heartbeat) {
-	interval := min(max(ttl/6, 100*time.Millisecond), 10*time.Second)
-	again := min(interval, time.Second) // after a failure, such as before the streams exist
+	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
+	defer tick.Stop()
 	lastStored := time.Now()
 	out := reader.Outage{
 		Log: b.log, Began: "heartbeats of this worker are not stored", Ended: "heartbeats of this worker are stored again",
 	}
 	for {
-		v, wait := current(), again
+		v := current()
 		err := b.beat(ctx, v, ttl)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			lastStored, wait = time.Now(), interval
+			lastStored = time.Now()
 			out.Over()
 		case time.Since(lastStored) > ttl:
 			out.Failed(b.Explain(err))
 		}
-		if reader.Sleep(ctx, wait) != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-tick.C:
 		}
 	}
 }
