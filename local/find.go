@@ -21,7 +21,7 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 	if d.Config.NATS != "" {
 		return d.Dial(ctx, user)
 	}
-	const interval, quiet = 10 * time.Millisecond, 3 * time.Second
+	const interval, quiet = 10 * time.Millisecond, 5 * time.Second
 	data := d.Config.DataDir
 	begun := time.Now()
 	told, inAgent := false, worker.InAgent(d.Environ)

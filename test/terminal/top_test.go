@@ -166,7 +166,7 @@ func TestTopSurvivesItsServer(t *testing.T) {
 	server = fixture.Up(t, program, data, nil)
 	s.shows(`(?s)● live.*before the kill`)
 	pipe(t, data, "codex", "failed", "after the kill")
-	s.shows(`after the kill`)
+	s.shows(`(?s)> working [^\n]* a live run.*\*failed [^\n]* after the kill`)
 
 	s.keys("Enter")
 	s.shows(`│ the first words`)
