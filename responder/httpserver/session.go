@@ -120,7 +120,7 @@ func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, value string,
 	})
 }
 
-// session answers requests for /session: GET returns who is signed in, POST signs in with a token,
+// session answers requests for /session: GET returns the caller, POST signs in with a token,
 // DELETE signs out.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	if s.crossOrigin.Check(r) != nil {

@@ -1,0 +1,179 @@
+package telemetry
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/spans"
+)
+
+// A receiver that is away, or slow, or refuses for a time, gets all; it is asked less and less.
+func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("r")
+		s.finish("r")
+		back := time.Now().Add(time.Hour)
+		s.answer = func(n int) (int, []byte) {
+			if time.Now().Before(back) {
+				return []int{0, 503, 401, 404, 429, 500}[n%6], []byte("the request had sentinel")
+			}
+			return 200, nil
+		}
+		e := s.exporter(nil)
+		s.export(e, 2*time.Hour)
+		s.want(3)
+		if s.asked > 400 {
+			t.Errorf("%d requests in an hour", s.asked)
+		}
+		said := s.log.FilterMessage("waiting for the receiver").Len() +
+			s.log.FilterMessage("the receiver answers again").Len()
+		if said != 2 {
+			t.Errorf("it was logged %d times", said)
+		}
+		for _, line := range s.log.All() {
+			if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "secret") ||
+				strings.Contains(text, "sentinel") {
+				t.Errorf("the log has %s", text)
+			}
+		}
+		if c := e.Counts(); c != (Counts{Exported: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}
+
+// A request on which a receiver fails again and again is dropped after an hour. What follows is
+// sent.
+func TestRequestThatAReceiverFailsOnIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("r")
+		s.finish("r")
+		end := time.Now().Add(time.Hour)
+		s.answer = func(int) (int, []byte) {
+			if time.Now().Before(end) {
+				return 500, nil
+			}
+			s.answer = nil
+			return 500, nil
+		}
+		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 59*time.Minute)
+		if c := e.Counts(); c != (Counts{}) {
+			t.Errorf("counts %+v before the hour", c)
+		}
+		end = time.Now().Add(time.Hour)
+		e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 2*time.Hour)
+		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+		s.begin("next")
+		s.finish("next")
+		s.export(s.exporter(nil), time.Minute)
+		s.want(3)
+	})
+}
+
+// The facts of a run come from a record that includes the event, if there will be one soon. A
+// record that is late is not kept.
+func TestFactsWaitForTheRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		e := s.exporter(nil)
+		e.known = newKnown(maxKnown)
+		e.known.add("r", spans.New("r", "codex"))
+		for _, c := range []struct {
+			name   string
+			age    time.Duration // of the event
+			record *runs.Record
+			wait   time.Duration
+			model  string
+		}{
+			{"an old event without a record", time.Hour, nil, 0, ""},
+			{"a new event without a record", time.Second, nil, 9 * time.Second, ""},
+			{"an event of a clock that is ahead", -time.Hour, nil, 10 * time.Second, ""},
+			{"a record that is late", 0, &runs.Record{Seq: 4, Model: "late"}, 10 * time.Second, "late"},
+			{"a record that includes it", 0, &runs.Record{Seq: 5, Model: "m"}, 0, "m"},
+			{"the same later", 0, &runs.Record{Seq: 6, Model: "other"}, 0, "m"},
+		} {
+			s.records["r"], e.position.Time = c.record, time.Now().Add(-c.age).UnixMilli()
+			began := time.Now()
+			f, err := e.factsOf(t.Context(), "r", 5)
+			if took := time.Since(began); err != nil || f.model != c.model || took < c.wait || took > c.wait+2*recordPoll {
+				t.Errorf("%s: %q after %v, %v", c.name, f.model, took, err)
+			}
+		}
+	})
+}
+
+// Many receivers of traces take no metrics: they answer 404 there. Traces do not wait for them.
+func TestReceiverWithoutMetricsGetsAllTraces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		e := s.exporter(nil)
+		asked := 0
+		e.metrics.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody}, nil
+		})
+		for i := range 4 {
+			s.begin(fmt.Sprint(i))
+			s.finish(fmt.Sprint(i))
+		}
+		e.most = 3 // a batch for each run
+		s.export(e, time.Minute)
+		s.want(12)
+		if asked != 4 || s.log.FilterMessage("the receiver refuses a request, which is dropped").Len() != 1 {
+			t.Errorf("%d requests, %v", asked, s.log.All())
+		}
+	})
+}
+
+// What a receiver refuses for good is counted, and what follows is sent.
+func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.value = []byte(`{"stream":"a","seq":0}`)
+		s.begin("refused")
+		s.finish("refused")
+		s.answer = func(n int) (int, []byte) {
+			switch n {
+			case 1:
+				return 400, nil
+			case 2:
+				return 200, []byte{10, 2, 8, 2} // partial_success {rejected_spans: 2}
+			}
+			return 200, nil
+		}
+		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+		s.export(e, 5*time.Second)
+		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+			t.Errorf("counts %+v", c)
+		}
+		for _, run := range []string{"partly", "whole"} {
+			s.begin(run)
+			s.finish(run)
+			e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
+			s.export(e, 5*time.Second)
+			if c := e.Counts(); run == "partly" && c != (Counts{Exported: 1, Rejected: 2}) ||
+				run == "whole" && c != (Counts{Exported: 3}) {
+				t.Errorf("%s: counts %+v", run, c)
+			}
+		}
+	})
+}
+
+// transport is an [http.RoundTripper].
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
