@@ -218,7 +218,6 @@ export const api = {
   runs: (filter: Record<string, string | number | undefined>, signal?: AbortSignal) => get<{ runs: Run[]; next?: string }>('/v1/runs' + query(filter), signal),
   run: (id: string, signal?: AbortSignal) => get<Run>(of(id), signal),
   /** Waits up to `timeout` seconds for the end of the run. */
-  wait: (id: string, timeout: number, signal?: AbortSignal) => get<Run>(of(id) + '/wait' + query({ timeout }), signal),
   events: (id: string, page: { after?: number; limit?: number } = {}, signal?: AbortSignal) =>
     get<{ events: Event[]; next: number; done: boolean }>(of(id) + '/events' + query(page), signal),
   detail: (id: string, page: { after?: string; last?: number; limit?: number } = {}, signal?: AbortSignal) =>
