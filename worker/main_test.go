@@ -96,12 +96,14 @@ type fileLogs struct {
 
 	mu      sync.Mutex
 	count   int
+	opened  int
 	blocked chan struct{}                             // Open and Append wait until it is closed
 	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
 
 func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, error) {
 	l.mu.Lock()
+	l.opened++
 	blocked := l.blocked
 	l.mu.Unlock()
 	if err := wait(ctx, blocked); err != nil {
@@ -117,6 +119,13 @@ func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, e
 		log.mark = log.mark.After(e, m.Seq+uint64(i)+1)
 	}
 	return log, nil
+}
+
+// opens returns how often a log was opened.
+func (l *fileLogs) opens() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.opened
 }
 
 func (l *fileLogs) setBlocked(c chan struct{}) {

@@ -141,17 +141,23 @@ func (w *Worker) task(ctx context.Context, r *Run, d Delivery) {
 	}
 }
 
-// maxUnqueuedTries is the number of deliveries, about one per second, after
-// which a task without a queued entry is dropped: its submission failed long
-// ago.
-const maxUnqueuedTries = 30
+// maxUnqueuedTries is the number of deliveries, in 36 s, after which a task without
+// a queued entry is dropped: its submission failed long ago.
+const maxUnqueuedTries = 12
+
+// unqueuedDelay is the redelivery delay of a task without a queued entry.
+func unqueuedDelay(times int) time.Duration {
+	const first, longest = 100 * time.Millisecond, 5 * time.Second
+	return min(first<<min(times-1, 10), longest)
+}
 
 // runnable reports whether the raw log allows the task to be started: it is
 // queued, and neither started nor cancelled. Otherwise the task is
-// acknowledged, or redelivered later.
+// acknowledged, or redelivered later. It waits for the queued entry only at the
+// first delivery: the tasks behind this one wait, too.
 func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool, error) {
-	const looks, pause = 10, 20 * time.Millisecond
-	for range looks {
+	const soon, pause = 200 * time.Millisecond, 20 * time.Millisecond
+	for began := time.Now(); ; {
 		log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
 		if err != nil {
 			return false, err
@@ -162,6 +168,9 @@ func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool
 		case m.Seq != 0:
 			return true, nil
 		}
+		if d.Times() > 1 || time.Since(began) > soon {
+			break
+		}
 		if err := sleep(ctx, pause); err != nil { // the queued entry is stored right after the task
 			return false, err
 		}
@@ -170,7 +179,7 @@ func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool
 		w.log.Warn("dropped a task whose submission failed", zap.String("run", task.Run))
 		return false, d.Done()
 	}
-	return false, d.Later(time.Second)
+	return false, d.Later(unqueuedDelay(d.Times()))
 }
 
 // refuse ends the run of a task that the rules of this worker do not allow. Text says why

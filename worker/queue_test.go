@@ -97,9 +97,7 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	s := l.serve("/bin/true")
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
 	s.tasks <- task
-	if got := <-s.later; got != "r" {
-		t.Fatalf("later: %q", got)
-	}
+	<-s.later
 	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another task with the same id
 	s.tasks <- task
 	if got := <-s.done; got != "r" {
@@ -110,17 +108,45 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	}
 }
 
+// A responder that is killed leaves tasks whose submissions nobody completes. Each is
+// looked at for some time, at its first delivery alone: the tasks behind it wait
+// meanwhile. It is dropped once no submission can be under way any more.
+func TestTaskWhoseSubmissionFailedHoldsNothingBack(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	s := l.serve("/bin/true")
+	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	var waited time.Duration
+	for s.times = 1; ; s.times++ {
+		before := l.logs.opens()
+		s.tasks <- task
+		select {
+		case after := <-s.later:
+			waited += after
+		case <-s.done:
+			if waited < 30*time.Second || waited > time.Minute || s.times > 15 {
+				t.Errorf("dropped after %d deliveries in %v, want at most 15, in half a minute to a minute", s.times, waited)
+			}
+			return
+		}
+		if looks := l.logs.opens() - before; s.times > 1 && looks > 1 {
+			t.Fatalf("its log was opened %d times at delivery %d, want once", looks, s.times)
+		}
+	}
+}
+
 // memoryQueue is a queue of tasks in memory, and records what happens to them.
 type memoryQueue struct {
+	times int // that each task was delivered
 	tasks chan runs.Task
 	done  chan string
-	later chan string
+	later chan time.Duration
 }
 
 func (s *memoryQueue) Next(ctx context.Context) (Delivery, error) {
 	select {
 	case t := <-s.tasks:
-		return &slipTask{t, s}, nil
+		return &slipTask{t, s, s.times}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -129,14 +155,16 @@ func (s *memoryQueue) Next(ctx context.Context) (Delivery, error) {
 type slipTask struct {
 	task runs.Task
 	s    *memoryQueue
+
+	times int
 }
 
 func (d *slipTask) Task() (runs.Task, error) { return d.task, d.task.Check() }
 func (d *slipTask) Work() uint64             { return 1 }
-func (d *slipTask) Times() int               { return 1 }
+func (d *slipTask) Times() int               { return d.times }
 func (d *slipTask) Done() error              { d.s.done <- d.task.Run; return nil }
-func (d *slipTask) Later(time.Duration) error {
-	d.s.later <- d.task.Run
+func (d *slipTask) Later(after time.Duration) error {
+	d.s.later <- after
 	return nil
 }
 
@@ -149,7 +177,8 @@ func launches(command []string) map[string]agent.Launch {
 
 func (l *fixture) serve(command ...string) *memoryQueue {
 	l.t.Helper()
-	s := &memoryQueue{tasks: make(chan runs.Task), done: make(chan string, 16), later: make(chan string, 16)}
+	s := &memoryQueue{times: 1, tasks: make(chan runs.Task), done: make(chan string, 16),
+		later: make(chan time.Duration, 16)}
 	dir := l.t.TempDir()
 	l.adopt()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -194,9 +223,7 @@ func TestATaskWithADirectoryIsRedeliveredLater(t *testing.T) {
 	defer d.Close()
 	s := l.serve("/bin/true")
 	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
-	if got := <-s.later; got != "r" {
-		t.Fatalf("later: %q", got)
-	}
+	<-s.later
 }
 
 func TestSchemaFileIsRemovedWithTheRun(t *testing.T) {
