@@ -38,7 +38,7 @@ build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
 
 # Test BuiltPageIsThatOfItsSource compares the result with what is checked in.
-web: ## build web/dist, the files of the page, from web/src; needs npm
+web: ## build the files of the page, web/dist, and its unit tests, web/testdata, from web/src; needs npm
 	cd web && npm ci && npm run build
 
 # Each test that `go test -short` leaves out says why under -v. Tests wait more
@@ -59,8 +59,9 @@ PURE := agent bounds normalizer runs
 # Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.
 test: test-core test-race ## run all tests, with the race detector, and with the real agents if npm is installed
 
+# The unit tests of the page run in a JavaScript engine, which is eight times slower with the race detector.
 test-core: agents-if-npm
-	$(GO) test -vet=off -ldflags=-w $(PURE:%=./%/...)
+	$(GO) test -vet=off -ldflags=-w $(PURE:%=./%/...) ./web
 
 test-race: export GORACE ?= atexit_sleep_ms=0
 test-race: agents-if-npm

@@ -12,20 +12,27 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// The checked-in files of the page are those that `make web` builds from its source.
+// The checked-in files of the page, and the bundle of its unit tests, are those that `make web` builds from their source.
 func TestBuiltPageIsThatOfItsSource(t *testing.T) {
 	requireBrowser(t)
 	dir := fixture.Install(t, "web")
-	out := t.TempDir()
 	npm(t, dir, "exec", "--", "tsc")
-	npm(t, dir, "exec", "--", "vite", "build", "--outDir", out, "--emptyOutDir")
-	want, got := files(t, filepath.Join(dir, "dist")), files(t, out)
+	for name, config := range map[string]string{"dist": "vite.config.ts", "testdata": "units.config.ts"} {
+		out := t.TempDir()
+		npm(t, dir, "exec", "--", "vite", "build", "--config", config, "--outDir", out, "--emptyOutDir")
+		compare(t, "web/"+name, files(t, filepath.Join(dir, name)), files(t, out))
+	}
+}
+
+// compare compares the checked-in files of a directory with those that were built.
+func compare(t *testing.T, dir string, want, got map[string]string) {
+	t.Helper()
 	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, slices.Sorted(maps.Keys(got))) {
-		t.Errorf("web/dist has %q, its source makes %q: run `make web`", names, slices.Sorted(maps.Keys(got)))
+		t.Errorf("%s has %q, its source makes %q: run `make web`", dir, names, slices.Sorted(maps.Keys(got)))
 	}
 	for name, content := range want {
 		if got[name] != content {
-			t.Errorf("web/dist/%s is not that of its source: run `make web`", name)
+			t.Errorf("%s/%s is not that of its source: run `make web`", dir, name)
 		}
 	}
 }

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Run } from '../src/lib/api';
 import { Layout } from '../src/overview/layout';
 import { parseSearch, sectionOf, select, type Selection, type View } from '../src/overview/select';
+import { size } from './size';
 
 const at = Date.parse('2026-11-23T12:00:00.000Z');
 const ago = (s: number): string => new Date(at - s * 1000).toISOString();
@@ -70,7 +71,7 @@ test('sorts, and turns round', () => {
 const ids = (view: View): string => view.groups.map((g) => `${g.section}: ${g.runs.map((r) => r.run).join()}`).join();
 
 test('ten thousand runs are the same in any order of arrival', () => {
-  const many = Array.from({ length: 10_000 }, (_, i) => run({ state: i % 3 ? 'completed' : 'working', startedAt: ago(i % 100), endedAt: ago(i % 50), title: `t ${i % 7}` }));
+  const many = Array.from({ length: size(10_000) }, (_, i) => run({ state: i % 3 ? 'completed' : 'working', startedAt: ago(i % 100), endedAt: ago(i % 50), title: `t ${i % 7}` }));
   const mixed = many.map((r, i) => [r, (i * 7919) % 10_007] as const).sort((a, b) => a[1] - b[1]).map(([r]) => r);
   for (const sort of ['need', 'started', 'title', 'tokens'] as const)
     expect(ids(select(mixed, { ...all, sort }, at))).toEqual(ids(select(many, { ...all, sort }, at)));

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { size } from '../../test/size';
 import attacks from './attacks.json';
 import { markdownHTML, maxMarkdown } from './markdown';
 import { plainText } from './plaintext';
@@ -25,7 +26,7 @@ function foreign(html: string): string | null {
 
 describe('attacks', () => {
   it.each(attacks as unknown as Attack[])('$name', (attack) => {
-    const html = markdownHTML(textOf(attack).slice(0, maxMarkdown));
+    const html = markdownHTML(textOf(attack).slice(0, size(maxMarkdown)));
     expect(foreign(html)).toBeNull();
     // eslint-disable-next-line no-control-regex
     expect(html).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/);
@@ -75,6 +76,6 @@ describe('plain text', () => {
 
   // Each of these begins an escape sequence that has no end: to look for one from each start takes too long.
   it.each(['\x9d', '\x90', '\x9e', '\x9d[a'])('a megabyte of %j', (begin) => {
-    expect(plainText(begin.repeat(1e6 / begin.length))).toContain('‹');
+    expect(plainText(begin.repeat(size(1e6) / begin.length))).toContain('‹');
   });
 });

@@ -1,9 +1,8 @@
 // Recordings of real agents for tests: the golden files of the Go packages, which contain the
 // events and the details of each recording in test/corpus.
 
+import { golden } from './golden';
 import type { Detail, DetailItem, Envelope, EventItem, Kind } from './items';
-
-const golden = import.meta.glob<string>('../../../agent/*/testdata/golden/*.golden', { query: '?raw', import: 'default' });
 
 export interface Recording { events: EventItem[]; details: DetailItem[] }
 
@@ -38,7 +37,7 @@ function place(pos: string): { line: number; part: number; time: string } {
 }
 
 async function read<T>(path: string): Promise<{ pos: string; kind: Kind; value: T }[]> {
-  const text = (await golden[path]?.()) ?? '';
+  const text = await golden(path);
   return text.split('\n').filter((line) => /^\d/.test(line)).map((line) => {
     const [pos = '', kind = '', ...rest] = line.split(' ');
     return { pos, kind: kind as Kind, value: JSON.parse(rest.join(' ')) as T };
