@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	testfixture "github.com/linesman/linesman/test/fixture"
+
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -107,7 +109,10 @@ func (r *fileRunner) Expire(ctx context.Context, run string) error {
 }
 
 func (r *fileRunner) Overtaken(_ context.Context, run string, o Outcome) error {
-	return os.WriteFile(filepath.Join(r.dir, run+".overtaken"), []byte(o.Status+" "+o.Text+o.Message), 0o600)
+	name := run + ".overtaken" // a test that sees it reads it at once
+	whole := filepath.Join(filepath.Dir(r.dir), name)
+	err := os.WriteFile(whole, []byte(o.Status+" "+o.Text+o.Message), 0o600)
+	return errors.Join(err, os.Rename(whole, filepath.Join(r.dir, name)))
 }
 
 // fixture is a directory with a bridge.
@@ -258,7 +263,7 @@ func (l *fixture) names(dir string) []string {
 	return all
 }
 
-const deadline = 20 * time.Second
+const deadline = testfixture.Patience
 
 // until waits until a condition holds, and checks it after each change of a
 // file.

@@ -14,6 +14,7 @@ import (
 	"github.com/linesman/linesman/bridge/runner"
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // lastMoment hides the end of its run from the bridge until the request times out.
@@ -80,7 +81,7 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 			}()
 			tick := time.NewTicker(10 * time.Millisecond)
 			defer tick.Stop()
-			late := time.After(30 * time.Second)
+			late := time.After(fixture.Patience)
 			var got []byte
 			for got == nil {
 				select {
