@@ -12,7 +12,8 @@ ROUNDS    ?= 100
 SOAK      ?= 8m
 SEED      ?= 0
 TIMES     ?= 20
-PKG       ?= ./...
+PKG       ?=
+COUNT     ?=
 IMAGE     ?= linesman
 
 GOLANGCI    = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -31,8 +32,8 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build web check test lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle recovery
-.PHONY: test-core test-race drift agents agents-if-npm collector otel release-check docker clean help
+.PHONY: build web check test test-all lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle
+.PHONY: recovery drift agents agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -41,32 +42,17 @@ build: ## build bin/linesman, static
 web: ## build the files of the page, web/dist, and its unit tests, web/testdata, from web/src; needs npm
 	cd web && npm ci && npm run build
 
-# Each test that `go test -short` leaves out says why under -v. Tests wait more
-# than they work, so two packages are tested for each processor, and those that
-# wait longest begin first.
-check: ## check format, vet and lint, and run the quick tests, in a minute and a half at most
+check: ## before each commit: check format, vet and lint, then make test
 	@unformatted=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); test -z "$$unformatted" || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
-	$(MAKE) --no-print-directory golangci
-	$(GO) test -short -vet=off -parallel 8 -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) ./worker/... ./bus/... ./cmd/... ./...
+	$(MAKE) --no-print-directory golangci test
 
-# The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore), so the race detector, which takes its tests five times as
-# long, would find nothing there.
-PURE := agent bounds normalizer runs
+# Package test/run says how it tests.
+test: ## run the tests that need only Go, in five minutes at most; with COUNT=1 also those that passed before
+	@$(GO) run ./test/run $(COUNT:%=-count %) $(PKG)
 
-# A program with the race detector sleeps for a second at its exit; GORACE turns that off. Vet is part of lint.
-# Test binaries have no debug information: linking them takes a third less.
-# Packages mostly wait, so one more than the number of processors is tested at a time, the slowest ones first.
-test: test-core test-race ## run all tests, with the race detector, and with the real agents if npm is installed
-
-# The unit tests of the page run in a JavaScript engine, which is eight times slower with the race detector.
-test-core: agents-if-npm
-	$(GO) test -vet=off -ldflags=-w $(PURE:%=./%/...) ./web
-
-test-race: export GORACE ?= atexit_sleep_ms=0
-test-race: agents-if-npm
-	$(GO) test -race -vet=off -ldflags=-w -timeout 20m -parallel 4 -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) \
-		$$($(GO) list ./test/... ./worker/... ./... | grep -vE '^$(MODULE)/($(shell echo $(PURE) | tr ' ' '|'))(/|$$)')
+test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector everywhere
+	@$(GO) run ./test/run -all $(COUNT:%=-count %) $(PKG)
 
 lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities
 
@@ -92,7 +78,7 @@ deploy-check: ## check the units, manifests, compose file and manual pages with 
 recovery: ## carry out docs/recovery.md on one machine and on a cluster, with the nats command line
 	@mkdir -p $(BIN)/tools
 	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(NATSCLI)
-	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery' ./test/security
+	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_ALL=1 TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery' ./test/security
 
 # It compiles goreleaser, which takes minutes.
 release-check: ## check .goreleaser.yaml, and build a release into bin/dist, without publishing it
@@ -114,19 +100,19 @@ bench-go: ## run the Go benchmarks of the packages; BENCH=regexp selects some
 fuzz: ## run each fuzz target for FUZZTIME; with FUZZSPANS=10 up to ten times, until it reaches no new statement
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
-flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops, and on one processor
-	test/flaky.sh $(TIMES) $(PKG)
+flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops and on one processor
+	test/flaky.sh $(TIMES) $(or $(PKG),./...)
 
 soak: ## inject ROUNDS faults in each test of test/chaos, about 3 s each, then 200 concurrent runs for SOAK; SEED=N repeats a schedule
-	$(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
-	$(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
-	$(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
+	TEST_ALL=1 $(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+	TEST_ALL=1 $(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
+	TEST_ALL=1 $(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
 page-soak: ## show the page a run with 200 events a second for SOAK, and compare the memory of the browser
-	$(GO) test -count 1 -timeout 1h -v -run 'SoakOfThePage' ./test/page -page.soak=$(SOAK)
+	TEST_ALL=1 $(GO) test -count 1 -timeout 1h -v -run 'SoakOfThePage' ./test/page -page.soak=$(SOAK)
 
 trickle: ## keep `up` under a trickle for SOAK (8h is a working day), and print what it uses
-	$(GO) test -count 1 -timeout 0 -v -run 'TrickleStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
+	TEST_ALL=1 $(GO) test -count 1 -timeout 0 -v -run 'TrickleStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
 # Long, and from the network: no part of a check of a commit.
 drift: ## play published versions of the agents and list what linesman does not know; AGENT=claude VERSIONS="2.1.330" restricts it
@@ -138,8 +124,7 @@ $(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
 	cd test/lab/agents && npm ci && npm install --no-save --no-package-lock $(OPENCODE)
 	@touch $@
 
-# Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1; those that need tmux, unless
-# TEST_REQUIRE_TMUX=1.
+# Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.
 agents-if-npm:
 	@if ! command -v npm >/dev/null; then echo "agents: npm is not installed, tests that run a real agent will say so"; \
 	elif ! $(MAKE) --no-print-directory agents; then \
@@ -154,7 +139,7 @@ $(COLLECTOR): test/lab/collector/builder.yaml
 	@touch $@
 
 otel: collector ## run the tests of traces and metrics against the OpenTelemetry collector
-	for protocol in http grpc; do TEST_COLLECTOR=$(abspath $(COLLECTOR)) TEST_COLLECTOR_PROTOCOL=$$protocol \
+	for protocol in http grpc; do TEST_ALL=1 TEST_COLLECTOR=$(abspath $(COLLECTOR)) TEST_COLLECTOR_PROTOCOL=$$protocol \
 	$(GO) test -count 1 -v -run 'TestExportKilled|IsExported|TestTraceparent' ./test/e2e || exit; done
 
 docker: ## build the container image

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // texts are entries as text, to compare them.
@@ -102,7 +104,7 @@ func TestEntriesFollowALogToItsExit(t *testing.T) {
 		select {
 		case g := <-got:
 			bustest.Diff(t, "entry", texts([]runs.Entry{g}), texts([]runs.Entry{e}))
-		case <-time.After(time.Minute):
+		case <-time.After(fixture.Patience):
 			t.Fatalf("entry %d does not arrive", i)
 		}
 	}
@@ -163,7 +165,7 @@ func TestFollowerOfEntriesEnds(t *testing.T) {
 		if !errors.Is(err, reader.ErrReplaced) {
 			t.Errorf("got %v, want that the stream was recreated", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		t.Error("it follows a stream that is gone")
 	}
 }
@@ -171,6 +173,7 @@ func TestFollowerOfEntriesEnds(t *testing.T) {
 // Many readers of a long log do not request more than the server buffers for a connection,
 // which would end it.
 func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
+	fixture.All(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	const entries = 48
@@ -198,11 +201,15 @@ func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			responder := bustest.Connect(t, s, embedded.ResponderUser)
+			responder, canary := bustest.Connect(t, s, embedded.ResponderUser), fixture.StartCanary(t)
 			var all sync.WaitGroup
+			var late atomic.Int32
 			for range 128 {
 				all.Go(func() {
-					if got, err := read(responder); err != nil || got != entries*runs.MaxChunk {
+					switch got, err := read(responder); {
+					case errors.Is(err, context.DeadlineExceeded):
+						late.Add(1)
+					case err != nil || got != entries*runs.MaxChunk:
 						t.Errorf("got %d of %d bytes, %v", got, entries*runs.MaxChunk, err)
 					}
 				})
@@ -210,6 +217,9 @@ func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
 			all.Wait()
 			if n := responder.JetStream().Conn().Stats().Reconnects; n > 0 {
 				t.Errorf("the connection was lost %d times", n)
+			}
+			if n := late.Load(); n > 0 {
+				canary.Errorf("%d of 128 readers got no answer in time", n)
 			}
 		})
 	}

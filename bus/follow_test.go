@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A reader that starts to follow while the server is unreachable waits for it.
@@ -60,7 +60,7 @@ func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 		bustest.Fill(t, client, 1)
 		b.arm("$JS.API.STREAM.INFO."+client.Names.Events(), true)
 		enough := errors.New("enough")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 		if err := client.Read(
 			ctx,
 			bus.Filter{Follow: follow},
@@ -83,7 +83,7 @@ func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 	s, b := serve(t)
 	bustest.Fill(t, b, 1)
 	stranger := bustest.Connect(t, s, embedded.WorkerUser)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	if err := stranger.Read(
 		ctx,

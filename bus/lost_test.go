@@ -8,7 +8,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // breaker is a proxy in front of a server. Once armed it drops the next chunk that
@@ -253,7 +253,7 @@ func TestRequestLostWithItsConnectionIsAskedAgainSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.arm("$JS.API.STREAM.MSG.GET."+bustest.Names.Raw(), true)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	l, err := client.OpenLog(ctx, "codex", "a", runs.Mark{})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestTasksComeInTheOrderOfSubmission(t *testing.T) {
@@ -283,7 +284,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	go func() { watched <- r.WatchRuns(ctx, func(c runs.Change) { news <- c }) }()
 	wait := func(what string, is func(runs.Change) bool) runs.Change {
 		t.Helper()
-		late := time.After(time.Minute)
+		late := time.After(fixture.Patience)
 		for {
 			select {
 			case c := <-news:

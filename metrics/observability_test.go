@@ -11,24 +11,16 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // observability is the directory of the examples for Prometheus and Grafana.
 var observability = filepath.Join("..", "examples", "observability")
 
-// promtool runs promtool in a directory. The test is skipped if there is none, unless
-// TEST_REQUIRE_PROMTOOL is set.
+// promtool runs promtool, which Debian has in its package prometheus, in a directory.
 func promtool(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	switch {
-	case err == nil:
-	case os.Getenv("TEST_REQUIRE_PROMTOOL") != "":
-		t.Fatal("there is no promtool, which TEST_REQUIRE_PROMTOOL demands: install the Debian package prometheus")
-	default:
-		t.Skip("there is no promtool: install the Debian package prometheus")
-	}
-	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd := exec.CommandContext(t.Context(), fixture.Need(t, "PROMTOOL", "promtool"), args...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/programs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // script writes a program, and returns the PATH of its directory and of the system.
@@ -49,7 +50,7 @@ func TestVersionIsTheFirstThatIsPrinted(t *testing.T) {
 		{strings.Repeat("x ", 4000) + "1.2.3", ""}, // only the beginning is read
 	} {
 		environ := script(t, dir, "codex", "echo '"+tt.prints+"'")
-		got, err := find(t, dir, environ, "codex").Version(t.Context(), 20*time.Second)
+		got, err := find(t, dir, environ, "codex").Version(t.Context(), fixture.Patience)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%.40q: got %q, %v, want %q", tt.prints, got, err, tt.want)
 		}
@@ -71,10 +72,10 @@ func TestProgramThatDoesNotSayItsVersionIsEnded(t *testing.T) {
 	environ := script(t, dir, "codex", "exec 3>"+path+"; sleep 600 & wait")
 	begun := time.Now()
 	_, err = find(t, dir, environ, "codex").Version(t.Context(), 500*time.Millisecond)
-	if took := time.Since(begun); err == nil || took > 20*time.Second {
+	if took := time.Since(begun); err == nil || took > fixture.Patience {
 		t.Errorf("got %v after %v; want an error at once", err, took)
 	}
-	if err := alive.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := alive.SetReadDeadline(time.Now().Add(fixture.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := alive.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -87,7 +88,7 @@ func TestProgramGetsTheEnvironmentOfAnAgent(t *testing.T) {
 	environ := script(t, dir, "codex", `read line && exit 1 # stdin is empty
 env | sed 's/=.*//' | sort | tr '\n' ' ' >seen; echo "$*" >>seen; echo 1.2.3`)
 	t.Chdir(dir)
-	if v, err := find(t, dir, environ, "codex", "--profile", "p").Version(t.Context(), 20*time.Second); v != "1.2.3" {
+	if v, err := find(t, dir, environ, "codex", "--profile", "p").Version(t.Context(), fixture.Patience); v != "1.2.3" {
 		t.Fatalf("got %q, %v", v, err)
 	}
 	seen, err := os.ReadFile("seen")

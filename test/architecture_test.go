@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -43,7 +42,7 @@ var layers = map[string][]string{
 	"bus/bucket":   {"bus/reader"},
 	"bus/reader":   {},
 	"bus":          {"bounds", "runs", "normalizer", "bus/bucket", "bus/reader"},
-	"bus/bustest":  {"bus", "normalizer", "runs"},
+	"bus/bustest":  {"bus", "normalizer", "runs", "test/fixture"},
 	"bus/embedded": {"atomicfile", "bus", "bus/bucket", "bus/reader"},
 	"bus/pipeline": {"bounds", "runs", "metrics", "normalizer", "bus", "bus/bucket", "bus/reader"},
 	"metrics":      {"normalizer", "runs"},
@@ -197,16 +196,12 @@ func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
 // Packages that `make test` tests without the race detector, which takes five times as long with their tables and
 // random inputs, cannot have a race: no goroutine, no channel, and by the test above no lock.
 func TestNothingRunsConcurrentlyInTheCore(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := regexp.MustCompile(`(?m)^PURE := (.*)$`).FindSubmatch(makefile)
+	names := regexp.MustCompile(`(?m)^var core = \[\]string\{"(.*)"\}$`).FindStringSubmatch(text(t, "test/run/main.go"))
 	if names == nil {
-		t.Fatal("the Makefile has no PURE")
+		t.Fatal("test/run has no core")
 	}
 	args := []string{"list", "-f", "{{.ImportPath}}{{range .GoFiles}} {{$.Dir}}/{{.}}{{end}}"}
-	for name := range strings.FieldsSeq(string(names[1])) {
+	for name := range strings.SplitSeq(names[1], `", "`) {
 		args = append(args, "./"+name+"/...")
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)

@@ -15,15 +15,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 const imageTag = "linesman-test"
 
 // With an engine the image is built and run as it will be.
 func TestImageRuns(t *testing.T) {
-	if testing.Short() {
-		t.Skip("an image takes minutes to build")
-	}
+	fixture.All(t, "builds an image")
 	engine, build := containerEngine(t)
 	command(t, "..", nil, engine, append(build, "--build-arg", "VERSION=v0.0.0-test", "-t", imageTag, ".")...)
 	t.Cleanup(func() { _ = exec.Command(engine, "rmi", imageTag).Run() })
@@ -53,9 +53,7 @@ func TestImageStepsWorkWithoutAnEngine(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the image is for Linux")
 	}
-	if testing.Short() {
-		t.Skip("the program of the image takes a minute to build")
-	}
+	fixture.All(t, "builds the program of the image")
 	d := readDockerfile(t)
 	out := t.TempDir()
 
@@ -139,7 +137,7 @@ func containerEngine(t *testing.T) (name string, build []string) {
 		}
 		reasons = append(reasons, try.name+": "+err.Error())
 	}
-	t.Skipf("no container engine works here (%s); TestImageStepsWorkWithoutAnEngine does the steps by hand",
+	t.Skipf("no container engine works here (%s); the steps of the image are done by hand",
 		strings.Join(reasons, "; "))
 	return "", nil
 }

@@ -54,9 +54,7 @@ func TestExamplesOfAllLanguages(t *testing.T) {
 		"TypeScript": {"node", node},
 	} {
 		t.Run(language, func(t *testing.T) {
-			if _, err := exec.LookPath(program[0]); err != nil {
-				fixture.Missing(t, err.Error())
-			}
+			fixture.Need(t, "AGENTS", program[0])
 			out, err := command(program[0], append(program[1:], home, "Go.")...).Output()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)

@@ -6,15 +6,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // The model of the append protocol holds within its bounds, and each fence that
 // is left out breaks it.
 func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 	for _, program := range []string{"spin", "gcc"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%v: Debian has it as a package of that name", err)
-		}
+		fixture.Need(t, "SPIN", program)
 	}
 	model, err := filepath.Abs(filepath.Join("..", "docs", "model", "append.pml"))
 	if err != nil {

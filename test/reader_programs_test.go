@@ -3,7 +3,6 @@ package test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,13 +16,6 @@ import (
 // silence is how long no event comes: longer than any program of the page waits
 // for one at a time.
 const silence = 65 * time.Second
-
-func skipSilence(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skipf("the programs have to bear a silence of %v", silence)
-	}
-}
 
 // programs are those of a language on the page, in their order.
 func programs(t *testing.T, language string) (all []string) {
@@ -55,12 +47,8 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 // Both programs of the page, as they are there, with the oldest and the newest
 // client that it names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
-	skipSilence(t)
+	python := fixture.Need(t, "PYTHON", "python3")
 	t.Parallel()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not installed")
-	}
 	page := programs(t, "python")
 	if len(page) != 2 {
 		t.Fatalf("the page has %d programs in Python, want one that publishes and one that reads", len(page))
@@ -97,7 +85,7 @@ func natsPy(t *testing.T, python, version string) string {
 	pip := exec.CommandContext(ctx, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries",
 		"0", "--timeout", "10",
 		"--target", dir, "nats-py=="+version)
-	said, err := pip.CombinedOutput()
+	err := pip.Run()
 	if err == nil {
 		return dir
 	}
@@ -106,22 +94,18 @@ func natsPy(t *testing.T, python, version string) string {
 		t.Logf("nats-py %s cannot be installed; it is tried with %s, which is there", version, bytes.TrimSpace(have))
 		return ""
 	}
-	t.Skipf("nats-py %s cannot be installed: %v\n%.300s", version, err, said)
+	fixture.Missing(t, "PYTHON", fmt.Sprintf("nats-py %s cannot be installed: %v", version, err))
 	return ""
 }
 
 // The program of the page, as it is there, with the oldest and the newest
 // client that the page names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
-	skipSilence(t)
+	node := fixture.Need(t, "AGENTS", "node")
 	t.Parallel()
 	page := programs(t, "typescript")
 	if len(page) != 1 {
 		t.Fatalf("the page has %d programs in TypeScript, want 1", len(page))
-	}
-	node, err := exec.LookPath("node")
-	if _, npm := exec.LookPath("npm"); err != nil || npm != nil {
-		fixture.Missing(t, fmt.Sprint("Node.js: ", errors.Join(err, npm)))
 	}
 	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
 	for _, client := range []string{"oldest", "newest"} {
@@ -137,11 +121,11 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			npm := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
+			npm := exec.CommandContext(t.Context(), fixture.Need(t, "AGENTS", "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund",
 				"--prefer-offline")
 			npm.Dir = dir
 			if said, err := npm.CombinedOutput(); err != nil {
-				fixture.Missing(t, fmt.Sprintf("npm ci: %v\n%s", err, said))
+				fixture.Missing(t, "AGENTS", fmt.Sprintf("npm ci: %v\n%s", err, said))
 			}
 			i := up(t, linesman, t.TempDir())
 			recording := []byte(text(t, "test/corpus/codex/shell-ok.jsonl"))

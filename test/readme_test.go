@@ -32,6 +32,29 @@ var masks = []struct {
 	{regexp.MustCompile(`(?m)^ready nats=nats://127\.0\.0\.1:\d+ http=http://127\.0\.0\.1:\d+ data=/\S+$`), "READY"},
 }
 
+// The first commands of the page show what linesman does, and test it; the
+// check of a commit tests first what a reader tests.
+func TestFirstCommandsShowAndTestLinesman(t *testing.T) {
+	var commands []string
+	for line := range strings.Lines(text(t, "README.md")) {
+		command, ok := strings.CutPrefix(line, "    ")
+		if ok {
+			command, _, _ = strings.Cut(command, "#")
+			commands = append(commands, strings.TrimSpace(command))
+		} else if len(commands) > 0 {
+			break
+		}
+	}
+	want := []string{"go run ./cmd/linesman up --demo", "go run ./cmd/linesman page", "make test"}
+	if !slices.Equal(commands, want) {
+		t.Errorf("got %q, want %q", commands, want)
+	}
+	check := regexp.MustCompile(`(?m)^[^#\n]*\bmake [a-z-].*$`).FindString(text(t, ".ci/run"))
+	if !strings.HasSuffix(check, " make test") {
+		t.Errorf("the check of a commit begins with %q", check)
+	}
+}
+
 func TestTranscriptIsWhatTheDemoPrints(t *testing.T) {
 	want, _, ok := fence(text(t, "README.md"), "transcript")
 	if !ok {

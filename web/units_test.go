@@ -153,9 +153,6 @@ func (e *engine) run(t *testing.T, u units, file string) {
 	}
 	for _, test := range tests {
 		t.Run(test.Name, func(t *testing.T) {
-			if testing.Short() && strings.HasPrefix(test.Name, "a long run > ") {
-				t.Skip("takes up to five seconds")
-			}
 			if _, err := e.await(test.Run()); err != nil {
 				t.Error(err)
 			}

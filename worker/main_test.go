@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	testfixture "github.com/linesman/linesman/test/fixture"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -423,7 +425,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(testfixture.Patience)
 	for !ok() {
 		select {
 		case <-tick.C:

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Names are the names that all tests use.
@@ -50,6 +52,28 @@ func Serve[S Server](t testing.TB,
 	b := Connect(t, s, "operator")
 	EnsureSmall(t, b)
 	return s, b
+}
+
+// Subscribe calls f with each message of a subject, one at a time. At the end
+// of the test, and when stop is called, it returns from the last call: then what
+// f has written may be read.
+func Subscribe(t testing.TB, conn *nats.Conn, subject string, f nats.MsgHandler) (stop func()) {
+	t.Helper()
+	sub, err := conn.Subscribe(subject, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	sub.SetClosedHandler(func(string) { close(ended) })
+	stop = sync.OnceFunc(func() {
+		_ = sub.Unsubscribe() // fails where the connection has ended, and this with it
+		<-ended
+	})
+	t.Cleanup(stop)
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return stop
 }
 
 // Connect connects to a server as one of its users.
@@ -189,7 +213,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(time.Minute)
+	deadline := time.After(fixture.Patience)
 	for !holds() {
 		select {
 		case <-deadline:
@@ -251,7 +275,7 @@ func Submit(t testing.TB, b *bus.Bus, run string) uint64 {
 // Take returns the next task of the default queue.
 func Take(t testing.TB, b *bus.Bus) *bus.Delivery {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	d, err := b.Queue(bus.DefaultQueue).Next(ctx)
 	if err != nil {
@@ -311,7 +335,7 @@ func ServePlain(t testing.TB, o server.Options) string {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(fixture.Patience) {
 		t.Fatal("the server does not start")
 	}
 	return s.ClientURL()

@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // serve starts a server of the test's own, with its streams.
@@ -200,10 +201,12 @@ func TestCauseOfAFullDiskIsReported(t *testing.T) {
 	r := NewDiskGuard(s)
 	r.block()
 	defer r.unblock()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the writer waits to append the entry to RAW
-	defer cancel()
-	_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
-	if err == nil || !strings.HasPrefix(bus.Cause(err), "there is no room: the disk of the server is full") {
+	if !fixture.Poll(fixture.Patience, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the writer waits to append the entry to RAW
+		defer cancel()
+		_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
+		return err == nil || strings.HasPrefix(bus.Cause(err), "there is no room: the disk of the server is full")
+	}) || err == nil {
 		t.Errorf("%v: %q", err, bus.Cause(err))
 	}
 	if text := b.Explain(err); !strings.Contains(text, "there is no room") || strings.Contains(text, "err_code") {

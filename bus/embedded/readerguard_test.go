@@ -18,6 +18,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // subscribe connects like a program that reads events.
@@ -87,6 +88,7 @@ func limited(t *testing.T, s *Server, why string) {
 }
 
 func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
+	fixture.All(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	bustest.Fill(t, b, 1)
@@ -118,7 +120,7 @@ func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
 		return err == nil
 	})
 	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 		if _, err := b.PublicJetStream().Stream(ctx, bustest.Names.Events()); err != nil {
 			t.Errorf("the operator is not answered: %v", err)
 		}
@@ -169,6 +171,7 @@ func TestConnectionsOfReadersAreBounded(t *testing.T) {
 }
 
 func TestReadersThatDoNotReadAreClosed(t *testing.T) {
+	fixture.All(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	s.guard.set(func() { s.guard.maxUnread, s.guard.period = 1<<20, time.Second })

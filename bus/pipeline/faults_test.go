@@ -20,6 +20,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestRawRecreatedAndKilledWhileCatchingUpDuplicatesNothing(t *testing.T) {
@@ -191,7 +192,7 @@ func TestRefusedEventEndsACutAtOnce(t *testing.T) {
 		if err == nil {
 			t.Error("a refused event counts as stored")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(fixture.Patience):
 		t.Error("it continues to wait after the refusal")
 	}
 }
@@ -273,7 +274,7 @@ func TestUnfinishedLineOfOneRunDoesNotFillRaw(t *testing.T) {
 	}
 	line := []byte(strings.Repeat(" ", 4<<10) + "\n")
 	for i := range 500 {
-		limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		limited, stop := context.WithTimeout(t.Context(), fixture.Patience)
 		err := l.Append(limited, runs.Entry{Kind: runs.Out, Time: 2, Offset: int64(i * len(line)), Body: line})
 		stop()
 		if err != nil {
@@ -308,7 +309,7 @@ func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "hello", 700)}, "a")
 	bustest.Ended(t, b, "a")
 	last := bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events())
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	var got []uint64
 	read := make(chan error, 1)
@@ -449,7 +450,7 @@ func TestTermThatFailsWithABacklogEnds(t *testing.T) {
 		if !errors.Is(err, errDied) {
 			t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		t.Fatal("the term does not end")
 	}
 	normalize(t, b)

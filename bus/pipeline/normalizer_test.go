@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // serve starts a server for the test, with its streams.
@@ -154,7 +155,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 		}
 	}
 	raw := bustest.LastSeq(t, b.JetStream(), b.Raw())
-	for k := range want {
+	for k := 0; k < len(want); k += fixture.Every(4) {
 		event := uint64(k + 1)
 		t.Run(fmt.Sprintf("recorded, then killed before event %d", event), func(t *testing.T) {
 			for until := uint64(1); until <= raw; until++ {
@@ -204,7 +205,7 @@ func TestRawRecreated(t *testing.T) {
 	bustest.Interleave(t, unbroken, logs, "a", "b")
 	normalize(t, unbroken)
 	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events())
-	for event := uint64(1); event <= uint64(len(want)); event += 3 {
+	for event := uint64(1); event <= uint64(len(want)); event += 3 * uint64(fixture.Every(3)) {
 		_, b := serve(t)
 		bustest.Interleave(t, b, logs, "a", "b")
 		stopAt(t, b, event)

@@ -11,6 +11,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A burst reuses its message, and single events do not: each event is stored with its
@@ -115,7 +116,7 @@ func TestBurstOfANormalizerThatWasPausedIsRefused(t *testing.T) {
 		if err == nil {
 			t.Error("refused without an error")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(fixture.Patience):
 		t.Error("the rest of the burst is not refused")
 	}
 	if last := bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events()); last != 4 {

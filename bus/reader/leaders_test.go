@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 const testStream = "EVENTS"
@@ -125,7 +127,7 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 			l := startLeaders(t, 7, 10, heard, stopped)
 			l.without.Store(1)
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
 			each := func(m *jetstream.RawStreamMsg) error {
 				if m.Sequence != 7 {
@@ -152,7 +154,7 @@ func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := startLeaders(t, 0, 10, heard, other)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
 			if err := d.UpTo(

@@ -7,6 +7,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Who gives both ids of a request, as they are listed, has not said an answer.
@@ -21,7 +22,7 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 	var asked []api.Question
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.After(30 * time.Second); ; {
+	for late := time.After(fixture.Patience); ; {
 		if all, err := d.Questions(t.Context(), run); err == nil {
 			asked = all
 			break

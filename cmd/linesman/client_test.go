@@ -16,9 +16,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // serve starts a server with its streams and nobody at work, as if an `up` had
@@ -60,7 +62,7 @@ func as(t *testing.T, server *embedded.Server, user string) *bus.Bus {
 func linesman(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	code = run(ctx, args, []string{"HOME=" + t.TempDir(), "LINESMAN_BACKGROUND_START=false"}, strings.NewReader(""), &out,
 		&errs)
@@ -98,16 +100,9 @@ func answers(t *testing.T, server *embedded.Server, code, body string) {
 		header = nats.Header{micro.ErrorHeader: {"said in the body"}, micro.ErrorCodeHeader: {code}}
 	}
 	nc := as(t, server, embedded.OperatorUser).Inside()
-	sub, err := nc.Subscribe("linesman.api.>", func(m *nats.Msg) {
+	bustest.Subscribe(t, nc, "linesman.api.>", func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: header, Data: []byte(body)})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sub.Unsubscribe() })
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
@@ -235,7 +230,7 @@ func TestContextLetsItsUserIn(t *testing.T) {
 				if !errors.Is(err, nats.ErrPermissionViolation) {
 					t.Errorf("publish on %s: got %v, want a permission violation", tt.denied, err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(fixture.Patience):
 				t.Errorf("publish on %s was let through", tt.denied)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/linesman/linesman/test/fixture"
 	quietly "github.com/linesman/linesman/test/fixture"
 )
 
@@ -192,7 +193,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // deadline is for what takes a moment, on a busy machine.
-const deadline = 30 * time.Second
+const deadline = fixture.Patience
 
 // await waits until a file has a match for a pattern.
 func await(ts *testscript.TestScript, neg bool, args []string) {

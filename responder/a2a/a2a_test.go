@@ -26,6 +26,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
@@ -748,7 +749,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	cancel()
 	group.Wait()
-	end := time.After(time.Minute)
+	end := time.After(fixture.Patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for next(t.Context()) != nil { // the place is free once the server has seen that the client left
@@ -797,7 +798,7 @@ func TestSlowClientIsLeft(t *testing.T) {
 		if _, err := io.ReadFull(c, first); err != nil || string(first) != "HTTP/1.1 200 OK" {
 			t.Fatalf("%s: %q, %v", s.name, first, err)
 		}
-		end := time.After(time.Minute)
+		end := time.After(fixture.Patience)
 		tick := time.NewTicker(10 * time.Millisecond)
 		for free := false; !free; {
 			for _, err := range d.client(surfaces[0], token).SubscribeToTask(t.Context(),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Whatever comes as a body, in whatever version, is answered with JSON or a
@@ -46,7 +47,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		}
 		for _, path := range []string{"/a2a", "/a2a/v1/message:send", "/a2a/v1/message:stream", "/a2a/v1/tasks/x:subscribe",
 			"/a2a/v1/tasks/x/pushNotificationConfigs"} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			r := httptest.NewRequestWithContext(ctx, "POST", path, bytes.NewReader(body))
 			r.Header.Set("A2A-Version", version)
 			r.Header.Set("A2A-Extensions", extension)
@@ -54,7 +55,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 			begun := time.Now()
 			mux.ServeHTTP(w, r)
 			cancel()
-			if took := time.Since(begun); took > 5*time.Second {
+			if took := time.Since(begun); took > fixture.Patience/2 {
 				t.Errorf("%s: took %v", path, took)
 			}
 			got := w.Body.Bytes()

@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -94,7 +95,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 			}
 		}
 	}
-	soon, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	soon, stop := context.WithTimeout(t.Context(), fixture.Patience)
 	defer stop()
 	if answer := open(soon, token, "GET", "/v1/runs/working", ""); answer.StatusCode != http.StatusOK {
 		t.Errorf("another request: %s", answer.Status)

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -146,7 +147,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 		}}})
 	d.work(string(task.ID)).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
 	var states []string
-	for end := time.After(time.Minute); !slices.Contains(states, "TASK_STATE_COMPLETED"); {
+	for end := time.After(fixture.Patience); !slices.Contains(states, "TASK_STATE_COMPLETED"); {
 		select {
 		case n := <-came:
 			if n.header.Get("X-A2A-Notification-Token") != secretToken ||

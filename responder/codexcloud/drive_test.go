@@ -27,6 +27,7 @@ import (
 	backend "github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/lab/agents"
 	standin "github.com/linesman/linesman/test/lab/cloud"
 )
@@ -213,7 +214,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(time.Minute)
+	late := time.After(fixture.Patience)
 	for !ok() {
 		select {
 		case <-tick.C:

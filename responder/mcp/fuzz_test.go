@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // seen is the part of the seeds that must not be logged.
@@ -47,7 +49,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		if strings.ContainsAny(version+session+method, "\r\n\x00") {
 			t.Skip("no header")
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, "POST", "/mcp", bytes.NewReader(body))
 		for name, value := range map[string]string{
@@ -61,7 +63,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 		w := httptest.NewRecorder()
 		sent := time.Now()
 		e.ServeHTTP(w, r)
-		if took := time.Since(sent); took > 10*time.Second {
+		if took := time.Since(sent); took > fixture.Patience/2 {
 			t.Errorf("it took %v", took)
 		}
 		got := w.Body.Bytes()
@@ -97,7 +99,7 @@ func FuzzLinesAreAnswered(f *testing.F) {
 		core, logs := observer.New(zap.DebugLevel)
 		c := config(tools{"echo": echo})
 		c.Log = zap.New(core)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 		defer cancel()
 		var out bytes.Buffer
 		if err := ServeStdio(ctx, NewServer(c), bytes.NewReader(input), &out); err != nil || ctx.Err() != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestBodyOverTheBoundIsRefused(t *testing.T) {
@@ -117,7 +118,7 @@ func TestSessionEndsAfterItsIdleTimeout(t *testing.T) {
 	server := NewServer(config(nil))
 	url := serve(t, newEndpoint(server, 2, 10*time.Millisecond))
 	open(t, url)
-	deadline, tick := time.After(time.Minute), time.NewTicker(5*time.Millisecond)
+	deadline, tick := time.After(fixture.Patience), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for {
 		left := 0

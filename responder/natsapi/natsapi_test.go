@@ -27,6 +27,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,7 +111,7 @@ func (l *lab) serve() (stop func()) {
 	}
 	select {
 	case <-listening:
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		l.Fatal("the service does not listen")
 	}
 	// From here on every request is answered, whichever connection it comes by.

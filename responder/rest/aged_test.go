@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,6 +14,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -86,7 +86,7 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 		if len(page.Events) != 0 || !page.Done {
 			t.Errorf("gone on with: %v: %+v", works, page)
 		}
-		ctx, leave := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, leave := context.WithTimeout(t.Context(), fixture.Patience)
 		answer := s.stream(ctx, "T-local-task", "", false)
 		frames(t, answer.Body, func(frame) bool { return true })
 		if ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -132,7 +133,7 @@ func TestALeftStreamOfDetailsGivesItsSlotBack(t *testing.T) {
 	answer := s.streamOf(ctx, "long/detail", "", false)
 	leave()
 	_ = answer.Body.Close()
-	end := time.After(time.Minute)
+	end := time.After(fixture.Patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for status := 0; status != http.StatusOK; {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestAcceptChoosesWhatItLikesBest(t *testing.T) {
@@ -83,7 +84,7 @@ func TestStreamEndsForAClientThatReadsNothing(t *testing.T) {
 		if err == nil {
 			t.Error("it ends without an error")
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		t.Error("it waits for ever")
 	}
 	_ = conn.Close()

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // FuzzRequests sends each operation whatever a caller may: the answer is one
@@ -75,7 +76,7 @@ func FuzzRequests(f *testing.F) {
 			t.Skip("no header line")
 		}
 		route := routes[int(n)%len(routes)]
-		patience := 20 * time.Second
+		patience := fixture.Patience
 		if id == "working" { // whose events and end do not come
 			patience = 200 * time.Millisecond
 		}
@@ -89,7 +90,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		sent := time.Now()
 		aborted := serveHTTP(route.Handler, w, r)
-		if took := time.Since(sent); took > 10*time.Second {
+		if took := time.Since(sent); took > fixture.Patience/2 {
 			t.Errorf("%s took %v", route.Pattern, took)
 		}
 		switch stream := strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"); {

@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // legs writes the logs of runs by hand.
@@ -254,7 +255,7 @@ func TestRemovedContinuationIsDropped(t *testing.T) {
 			t.Errorf("%s is still shown as %s", run, v.State)
 		}
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), fixture.Patience)
 	defer cancel()
 	if _, err := l.table.Record(ctx, "T-local-a"); !errors.Is(err, runs.ErrNoRun) {
 		t.Errorf("record: %v", err)

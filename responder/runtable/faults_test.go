@@ -28,6 +28,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -205,7 +206,7 @@ func TestTableFollowsARecreatedRunTable(t *testing.T) {
 				r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 				return err == nil && ok && r.State == runs.StateCompleted
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
 			if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 				t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)
@@ -434,7 +435,7 @@ func TestTableFollowsATruncatedRunTable(t *testing.T) {
 		r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 		return err == nil && ok && r.State == runs.StateCompleted
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	if v, err := s.table.Wait(ctx, ticket.Run, nil); err != nil || v.State != runs.StateCompleted {
 		t.Errorf("20 s after the record says completed the responder says %s (%v)", v.State, err)

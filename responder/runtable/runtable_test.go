@@ -14,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/test/fixture"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -97,7 +98,7 @@ func (l *lab) start(f func(context.Context) error) (stop func()) {
 }
 
 func (l *lab) soon() context.Context {
-	ctx, cancel := context.WithTimeout(l.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), fixture.Patience)
 	l.Cleanup(cancel)
 	return ctx
 }
@@ -181,7 +182,7 @@ func (l *lab) submit(prompt string) runtable.Ticket {
 // reaches waits until a run is as is wants it.
 func (l *lab) reaches(run string, is func(runtable.View) bool) runtable.View {
 	l.Helper()
-	ctx, cancel := context.WithTimeout(l.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(l.Context(), fixture.Patience)
 	defer cancel()
 	v, err := l.table.Wait(ctx, run, func(v runtable.View) {
 		if is(v) {

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 	standin "github.com/linesman/linesman/test/lab/cloud"
 )
@@ -123,7 +124,7 @@ func (c *cloudStage) end(t testing.TB, run, how string) {
 // awaitCloud waits until the record of a run names its task.
 func (c *cloudStage) awaitCloud(t testing.TB, run string) {
 	t.Helper()
-	late := time.After(time.Minute)
+	late := time.After(fixture.Patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -147,15 +148,17 @@ func TestErrorsNameWhatTheTableWaitsFor(t *testing.T) {
 	r := responder.New(responder.Config{Streams: b, Queue: bus.DefaultQueue, Cause: b.Cause})
 	servicetest.During(t, "responder", r.Run)
 	d := tools.New(r)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
 	for _, tool := range []string{"_codex_local_status", "_codex_local_run"} {
-		a := start(ctx, t, d, tool, args(good[tool]...), nil)()
-		if a.Error.Code != "INTERNAL" || !a.Error.Retryable ||
-			a.Error.Message != "the run table is not read yet: stream KV_linesman_runs: it does not exist yet: a "+
-				"normalizer makes it" {
-			t.Errorf("%s: %s", tool, a.Envelope)
-		}
+		fixture.Eventually(t, fixture.Patience, tool+" does not name it", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			a := start(ctx, t, d, tool, args(good[tool]...), nil)()
+			if a.Error.Code != "INTERNAL" || !a.Error.Retryable {
+				t.Fatalf("%s: %s", tool, a.Envelope)
+			}
+			return a.Error.Message == "the run table is not read yet: stream KV_linesman_runs: it does not exist yet: a "+
+				"normalizer makes it"
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/test/chaos"
@@ -185,10 +186,13 @@ type subscriber struct {
 	t  testing.TB
 	js jetstream.JetStream
 
+	stop func() // of live messages
+
 	mu    sync.Mutex
 	all   []chaos.Message
 	ended map[string]bool // runs whose completion was read
-	live  map[string]bool // header and body of what live subjects have delivered
+
+	live map[string]bool // subject and position of what was delivered, read after stop
 }
 
 // source creates the stream of all cells as the page does.
@@ -207,13 +211,9 @@ func (c *cluster) subscribe() *subscriber {
 	t := c.t
 	t.Helper()
 	s := &subscriber{t: t, js: c.connect("", embedded.SubscriberUser), ended: map[string]bool{}, live: map[string]bool{}}
-	if _, err := s.js.Conn().Subscribe("*.live.>", func(m *nats.Msg) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+	s.stop = bustest.Subscribe(t, s.js.Conn(), "*.live.>", func(m *nats.Msg) {
 		s.live[m.Header.Get("Nats-Subject")+" "+m.Header.Get(bus.HeaderPos)] = true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -361,7 +361,10 @@ func TestOneSubscriberReadsAllCellsWhateverIsKilled(t *testing.T) {
 		c.start(n)
 		c.healthy()
 	}
-	for _, s := range []*cell{alpha, beta} {
-		sub.compare(s.prefix, s.check())
+	cells := []*cell{alpha, beta}
+	events := [][]chaos.Message{alpha.check(), beta.check()}
+	sub.stop()
+	for i, c := range cells {
+		sub.compare(c.prefix, events[i])
 	}
 }

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	fixture.RunGuard()
 	_ = os.Setenv("LINESMAN_BACKGROUND_START", "false") // a server that is away stays away
 	flag.Parse()
-	if testing.Short() {
+	if !fixture.Extended() {
 		os.Exit(fixture.SkipAll(m, "sieges, outages and full disks take minutes"))
 	}
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
@@ -104,8 +104,8 @@ func drawn(t *testing.T, n uint64) *rand.Rand {
 const patience = 150 * time.Second
 
 // eventually waits until a condition holds. After the patience it fails with
-// what the condition said last.
-func eventually(t *testing.T, what string, holds func() (bool, string)) {
+// what the condition said last, and with what else is to be known then.
+func eventually(t *testing.T, what string, holds func() (bool, string), more ...func() string) {
 	t.Helper()
 	const long = 20 * time.Second
 	began, told, why := time.Now(), false, ""
@@ -116,6 +116,9 @@ func eventually(t *testing.T, what string, holds func() (bool, string)) {
 		}
 		return ok
 	}) {
+		for _, tell := range more {
+			t.Log(tell())
+		}
 		t.Fatalf("%s after %v: %s", what, patience, why)
 	}
 }

@@ -295,7 +295,7 @@ func (s *site) settle() Server {
 			why = err.Error()
 		}
 		return why == "", why
-	})
+	}, s.standing)
 	return server
 }
 
@@ -305,7 +305,12 @@ func (s *site) open(server Server, final map[string]bool) (string, error) {
 	defer cancel()
 	tasks, err := server.Waiting(ctx)
 	if err != nil || len(tasks) > 0 {
-		return fmt.Sprintf("%d tasks wait", len(tasks)), err
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		taken := slices.DeleteFunc(slices.Clone(tasks), func(subject string) bool {
+			return !slices.Contains(s.accepted, subject[strings.LastIndexByte(subject, '.')+1:])
+		})
+		return fmt.Sprintf("%d tasks wait, of them acknowledged: %q", len(tasks), taken), err
 	}
 	begun, err := server.Begun(ctx)
 	if err != nil {
@@ -415,9 +420,6 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 
 // close ends what is left of a site, whatever the test came to.
 func (s *site) close() {
-	if s.t.Failed() {
-		s.t.Log(s.standing())
-	}
 	s.mu.Lock()
 	if s.conn != nil {
 		s.conn.Close()

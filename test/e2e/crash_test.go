@@ -25,7 +25,7 @@ exit 3
 
 func TestAgentOfAKilledRunGoesOnAndIsAdopted(t *testing.T) {
 	t.Parallel()
-	data, agent := t.TempDir(), newScript(t, halves)
+	data, agent, canary := t.TempDir(), newScript(t, halves), fixture.StartCanary(t)
 	up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "orphan", "--json", "--", agent.path)
 	run.Await(run.Stdout, `"text":"one"`)
@@ -33,11 +33,10 @@ func TestAgentOfAKilledRunGoesOnAndIsAdopted(t *testing.T) {
 	killed := time.Now()
 	agent.touch("go")
 	got := events(t, data, "orphan")
-	if took := time.Since(killed); took > 5*time.Second {
-		t.Errorf("complete %v after the kill, want 5s at most", took)
-	}
+	took := time.Since(killed)
 	same(t, "events", printed(got), expected(t, said("one", "two"), 3))
 	noDirectories(t, data)
+	canary.Within("the events were complete", took, 5*time.Second)
 }
 
 func TestRunOutlivesItsServer(t *testing.T) {
@@ -92,6 +91,7 @@ func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 }
 
 func TestServerThatStaysAwayLeavesTheOutputToTheNext(t *testing.T) {
+	fixture.All(t, "waits for a minute")
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)

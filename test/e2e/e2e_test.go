@@ -30,7 +30,7 @@ import (
 var program string // the linesman under test
 
 func TestMain(m *testing.M) {
-	os.Exit(fixture.Main(m, "real agents and restarted servers take minutes", func(dir string) error {
+	os.Exit(fixture.Main(m, "", func(dir string) error {
 		program = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))

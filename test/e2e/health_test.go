@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -49,7 +48,7 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 	says := func(name string, healthy bool, text string) {
 		t.Helper()
 		var got asked
-		if !fixture.Poll(30*time.Second, func() bool {
+		if !fixture.Poll(fixture.Patience, func() bool {
 			got = overHTTP(t, nil, at[name])
 			return got.Healthy == healthy && strings.Contains(got.Role+got.Message, text)
 		}) || (got.code == 0) != healthy || got.URL != "http://"+at[name]+"/readyz" {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/linesman/linesman/test/bench/corpus"
 	"github.com/linesman/linesman/test/fixture"
@@ -33,9 +32,7 @@ func TestMemoryOfAnImportIsReturned(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc")
 	}
-	if testing.Short() {
-		t.Skip("imports 130 MB")
-	}
+	fixture.All(t, "imports 130 MB")
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "output.jsonl")
 	const copies = 2
@@ -52,7 +49,7 @@ func TestMemoryOfAnImportIsReturned(t *testing.T) {
 	if peak < limit {
 		t.Errorf("the import took %d bytes at most: too little to show anything", peak)
 	}
-	fixture.Eventually(t, 2*time.Minute, "the memory of the import was not returned", func() bool {
+	fixture.Eventually(t, fixture.Patience, "the memory of the import was not returned", func() bool {
 		now, _ := resident(t, s.Cmd.Process.Pid)
 		return now < limit
 	})

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/test/fixture"
@@ -62,22 +61,16 @@ func scrape(t *testing.T, url, token string) (text string, values map[string]flo
 	return string(body), values
 }
 
-// checkMetrics checks metrics with promtool, unless there is none and it is not demanded.
+// checkMetrics checks metrics with promtool.
 func checkMetrics(t *testing.T, text string) {
 	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("TEST_REQUIRE_PROMTOOL") != "" {
-			t.Error("there is no promtool, which TEST_REQUIRE_PROMTOOL demands: install the Debian package prometheus")
+	t.Run("promtool", func(t *testing.T) {
+		cmd := exec.CommandContext(t.Context(), fixture.Need(t, "PROMTOOL", "promtool"), "check", "metrics")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool check metrics: %v\n%s", err, out)
 		}
-		t.Log("there is no promtool: the metrics are not checked")
-		return
-	}
-	cmd := exec.CommandContext(t.Context(), path, "check", "metrics")
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("promtool check metrics: %v\n%s", err, out)
-	}
+	})
 }
 
 // A task of each agent, which plays a recording, is in the metrics of the roles with the numbers
@@ -146,7 +139,7 @@ func TestMetricsOfEachRole(t *testing.T) {
 		}
 		var page string
 		var different []string
-		if !fixture.Poll(time.Minute, func() bool { // records are stored, and counted, soon after the events
+		if !fixture.Poll(fixture.Patience, func() bool { // records are stored, and counted, soon after the events
 			var have map[string]float64
 			page, have = scrape(t, role, scraper)
 			different = nil
@@ -219,9 +212,9 @@ func TestFollowHasEachEventOnce(t *testing.T) {
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		follow := fixture.Start(t, cmd)
 		had := len(lines())
-		fixture.Eventually(t, time.Minute, "events arrive", func() bool { return len(lines()) > had })
+		fixture.Eventually(t, fixture.Patience, "events arrive", func() bool { return len(lines()) > had })
 		if round == 3 {
-			fixture.Eventually(t, time.Minute, "the last event arrives", func() bool {
+			fixture.Eventually(t, fixture.Patience, "the last event arrives", func() bool {
 				return strings.Count(strings.Join(lines(), ""), `"final_text"`) == 4
 			})
 		}

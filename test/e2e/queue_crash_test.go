@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -16,6 +15,7 @@ import (
 // Workers are killed again and again while they take tasks, and come back:
 // every task is done, and no agent is started twice.
 func TestTasksSurviveTheirWorkers(t *testing.T) {
+	fixture.All(t, "kills processes again and again")
 	t.Parallel()
 	url, lab := startNATS(t), secretDir(t)
 	journal := filepath.Join(lab, "journal")
@@ -63,7 +63,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1}}'
 		return strings.Fields(string(raw))
 	}
 	for i, names := 1, []string{"a", "b"}; i <= 8; i++ { // a kill after every sixth agent or so
-		fixture.Eventually(t, time.Minute, fmt.Sprintf("fewer than %d of %d agents were started", i*6, tasks),
+		fixture.Eventually(t, fixture.Patience, fmt.Sprintf("fewer than %d of %d agents were started", i*6, tasks),
 			func() bool { return len(done()) >= i*6 })
 		name := names[i%2]
 		workers[name].Kill()

@@ -132,7 +132,7 @@ func (d *daemon) submit(prompt string, more map[string]any) string {
 func (d *daemon) until(run, what string, is func(status, entry gjson.Result) bool) gjson.Result {
 	d.t.Helper()
 	var status, entry gjson.Result
-	if !fixture.Poll(time.Minute, func() bool {
+	if !fixture.Poll(fixture.Patience, func() bool {
 		status, entry = d.ask("_codex_local_status", map[string]any{"verbose": true}), gjson.Result{}
 		for _, list := range []string{"tasks", "queue", "recently_completed"} {
 			status.Get("data." + list).ForEach(func(_, v gjson.Result) bool {

@@ -19,6 +19,7 @@ func quietEnv(t *testing.T) []string {
 // A role that runs reads log_level and scrub again, and only valid ones. Its runs continue,
 // with each event once.
 func TestUpReadsLogLevelAndScrubAgain(t *testing.T) {
+	fixture.NeedSignal(t, syscall.SIGHUP)
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "linesman.toml")
 	write := func(settings string) {
@@ -75,6 +76,7 @@ func TestUpReadsLogLevelAndScrubAgain(t *testing.T) {
 
 // The signals do not end a role, even one that waits for NATS.
 func TestEveryRoleChangesItsLogLevel(t *testing.T) {
+	fixture.NeedSignal(t, syscall.SIGHUP)
 	t.Parallel()
 	url := "nats://" + fixture.FreeAddresses(t, 1)[0]
 	for _, role := range []string{"worker", "normalizer", "responder"} {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -72,7 +71,7 @@ func (w *webhook) told(run, status string) {
 	w.t.Helper()
 	want := fmt.Sprintf("%q %q ", run, status)
 	var said []string
-	if !fixture.Poll(90*time.Second, func() bool {
+	if !fixture.Poll(fixture.Patience, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		said = slices.Clone(w.said)

@@ -14,8 +14,7 @@ import (
 
 // The checked-in files of the page, and the bundle of its unit tests, are those that `make web` builds from their source.
 func TestBuiltPageIsThatOfItsSource(t *testing.T) {
-	requireBrowser(t)
-	dir := fixture.Install(t, "web")
+	dir := fixture.Install(t, kind, "web")
 	npm(t, dir, "exec", "--", "tsc")
 	for name, config := range map[string]string{"dist": "vite.config.ts", "testdata": "units.config.ts"} {
 		out := t.TempDir()
@@ -38,8 +37,7 @@ func compare(t *testing.T, dir string, want, got map[string]string) {
 }
 
 func TestUnitsOfThePage(t *testing.T) {
-	requireBrowser(t)
-	npm(t, fixture.Install(t, "web"), "test")
+	npm(t, fixture.Install(t, kind, "web"), "test")
 }
 
 func npm(t *testing.T, dir string, args ...string) {

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -23,6 +22,9 @@ import (
 )
 
 var program string
+
+// kind is what the tests lack without a browser, Node.js or npm.
+const kind = "BROWSER"
 
 func TestMain(m *testing.M) {
 	os.Exit(fixture.Main(m, "a browser takes most of a minute", func(dir string) error {
@@ -38,23 +40,12 @@ type browser struct {
 	out *bufio.Scanner
 }
 
-// requireBrowser makes [fixture.Missing] an error if TEST_REQUIRE_BROWSER is 1, and only then.
-func requireBrowser(t *testing.T) { t.Setenv("TEST_REQUIRE_AGENTS", os.Getenv("TEST_REQUIRE_BROWSER")) }
-
 // startBrowser starts a browser until the end of the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
-	requireBrowser(t)
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		fixture.Missing(t, "chromium is not installed")
-	}
-	node, err := exec.LookPath("node")
-	if err != nil {
-		fixture.Missing(t, "node is not installed")
-	}
+	chromium, node := fixture.Need(t, kind, "chromium"), fixture.Need(t, kind, "node")
 	cmd := exec.Command(node, "driver.mjs")
-	cmd.Dir = fixture.Install(t, "test", "page")
+	cmd.Dir = fixture.Install(t, kind, "test", "page")
 	cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -261,7 +252,7 @@ func TestPage(t *testing.T) {
 		s.play(from[0], from[1], title)
 	}
 	var byTitle map[string]string // the last ones are listed a moment after they are stored
-	fixture.Eventually(t, time.Minute, "all runs are listed", func() bool {
+	fixture.Eventually(t, fixture.Patience, "all runs are listed", func() bool {
 		byTitle = s.listed()
 		return len(byTitle) == len(plays)
 	})

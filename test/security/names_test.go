@@ -414,7 +414,7 @@ func TestNothingInTheDataDirectoryIsForOthers(t *testing.T) {
 	}
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		t.Fatal("the run does not end")
 	}
 	private()

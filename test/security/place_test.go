@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -38,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take that has to come.
-const patience = 10 * time.Second
+const patience = fixture.Patience
 
 var names = bus.Names{Prefix: bus.DefaultPrefix}
 

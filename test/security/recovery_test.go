@@ -2,7 +2,6 @@ package security
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -69,12 +68,7 @@ func TestRecoveryOfAnUp(t *testing.T) {
 
 func TestRecoveryOfACluster(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("nats"); err != nil {
-		if os.Getenv("TEST_REQUIRE_NATS_CLI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("the nats command line is not installed: `make recovery` installs it")
-	}
+	fixture.Need(t, "NATS_CLI", "nats") // `make recovery` installs it
 	d := deploy(t)
 	s := steps(t, contexts, backUpAll, bringAll, compareIt, node, removed)
 	d.run("linesman setup nats cluster --store store --nodes " + nodesOnLoopback(t))

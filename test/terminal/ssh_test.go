@@ -15,13 +15,7 @@ import (
 // command line that logs in.
 func sshd(t *testing.T) (login string) {
 	t.Helper()
-	server, err := exec.LookPath("/usr/sbin/sshd")
-	if err != nil {
-		if os.Getenv("TEST_REQUIRE_SSHD") != "" {
-			t.Fatal("no sshd: install openssh-server with apt-get")
-		}
-		t.Skip("no sshd: the terminal view is not tested over ssh")
-	}
+	server := fixture.Need(t, "SSHD", "/usr/sbin/sshd")
 	if os.Geteuid() == 0 { // as root it wants this directory
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil {
 			t.Fatal(err)

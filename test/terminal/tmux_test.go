@@ -21,14 +21,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(broken) != "" {
 		os.Exit(runBroken())
 	}
-	os.Exit(fixture.Main(m, "", func(dir string) error {
+	os.Exit(fixture.Main(m, "the terminal view is shown in tmux", func(dir string) error {
 		program = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))
 }
-
-// required makes a missing tmux an error.
-const required = "TEST_REQUIRE_TMUX"
 
 // tmux is a server of its own, with one window.
 type tmux struct {
@@ -40,12 +37,7 @@ type tmux struct {
 // emulates. TMUX_TMPDIR has the socket, so no other server is touched.
 func start(t *testing.T, width, height int, env []string, script string) *tmux {
 	t.Helper()
-	if _, err := exec.LookPath("tmux"); err != nil {
-		if os.Getenv(required) != "" {
-			t.Fatal("no tmux: install it with apt-get")
-		}
-		t.Skip("no tmux: the terminal view is not tested in a terminal")
-	}
+	fixture.Need(t, "TMUX", "tmux")
 	dir, err := os.MkdirTemp("", "tmux") // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)

@@ -27,11 +27,7 @@ const commandTime = 2 * time.Minute
 // the test when the client fails.
 func Story(tb testing.TB, args ...string) []byte {
 	tb.Helper()
-	dir := fixture.Install(tb, "test", "clients", "a2a")
-	node, err := exec.LookPath("node")
-	if err != nil {
-		fixture.Missing(tb, "a2a: "+"Node.js is not installed")
-	}
+	node, dir := fixture.Need(tb, "AGENTS", "node"), fixture.Install(tb, "AGENTS", "test", "clients", "a2a")
 	home := tb.TempDir()
 	ctx, cancel := context.WithTimeout(tb.Context(), commandTime)
 	defer cancel()
@@ -49,6 +45,7 @@ func Story(tb testing.TB, args ...string) []byte {
 // needs cannot be had the test is skipped, or fails when TEST_REQUIRE_AGENTS is 1.
 func BuildCLI(tb testing.TB) string {
 	tb.Helper()
+	fixture.All(tb, "builds the command line of a2a-go")
 	ctx, cancel := context.WithTimeout(tb.Context(), 5*time.Minute)
 	defer cancel()
 	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library).Output()
@@ -62,7 +59,7 @@ func BuildCLI(tb testing.TB) string {
 	cmd.Dir = strings.TrimSpace(string(dir))
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		fixture.Missing(tb, "a2a: "+fmt.Sprintf("go build of %s/cmd/a2a: %v\n%s", library, err, out))
+		fixture.Missing(tb, "AGENTS", fmt.Sprintf("a2a: go build of %s/cmd/a2a: %v\n%s", library, err, out))
 	}
 	return program
 }

@@ -25,12 +25,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestStoryboard(t *testing.T) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		fixture.Missing(t, "adcp: node is not installed")
-	}
-	runner := filepath.Join(fixture.Install(t, "test", "clients", "adcp"), "node_modules", "@adcp", "sdk", "bin",
-		"adcp.js")
+	node := fixture.Need(t, "AGENTS", "node")
+	runner := filepath.Join(fixture.Install(t, "AGENTS", "test", "clients", "adcp"), "node_modules", "@adcp", "sdk",
+		"bin", "adcp.js")
 	up := fixture.Up(t, program, t.TempDir(), append(os.Environ(), "HOME="+t.TempDir(), "LINESMAN_WORK_MAX_RUNS=0"))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

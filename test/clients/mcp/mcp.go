@@ -231,7 +231,7 @@ func run(tb testing.TB, node string, args ...string) (stdout []byte, exit int) {
 // directory and the path of Node.js.
 func install(tb testing.TB) (dir, node string) {
 	tb.Helper()
-	dir = fixture.Install(tb, "test", "clients", "mcp")
+	dir = fixture.Install(tb, "AGENTS", "test", "clients", "mcp")
 	return dir, nodeJS(tb, dir)
 }
 
@@ -249,7 +249,7 @@ func nodeJS(tb testing.TB, dir string) string {
 	}
 	const newEnough = `const [a, b] = process.versions.node.split("."); process.exit(a > 22 || (a == 22 && b >= 19) ? 0 : 1)`
 	if exec.CommandContext(tb.Context(), "node", "-e", newEnough).Run() != nil {
-		fixture.Missing(tb, "mcp: "+"Node.js 22.19 or later is not installed")
+		fixture.Missing(tb, "AGENTS", "mcp: Node.js 22.19 or later is not installed")
 	}
 	path, err := exec.LookPath("node")
 	if err != nil {

@@ -235,7 +235,7 @@ func (r *receiver) next(t *testing.T, secret string) string {
 			t.Errorf("the notification came with %q, want %q", got[0], secret)
 		}
 		return got[1]
-	case <-time.After(time.Minute):
+	case <-time.After(fixture.Patience):
 		t.Fatal("no notification comes")
 		return ""
 	}

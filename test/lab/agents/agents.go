@@ -200,7 +200,7 @@ func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl")
 
 // Codex is the path of the codex command line: $CODEX_BIN, else the one that
 // `make agents` installs, else the one on the PATH. Without one the test is
-// [fixture.Missing] it. With -short the test is skipped.
+// [fixture.Missing] it. The test is part of `make test-all`.
 func Codex(tb testing.TB) string {
 	tb.Helper()
 	return installed(tb, "codex")
@@ -220,9 +220,7 @@ func Claude(tb testing.TB) string {
 
 func installed(tb testing.TB, name string) string {
 	tb.Helper()
-	if testing.Short() {
-		tb.Skip("a real agent takes seconds to start")
-	}
+	fixture.All(tb, "starts a real agent")
 	variable := strings.ToUpper(name) + "_BIN"
 	if given := os.Getenv(variable); given != "" {
 		path, err := exec.LookPath(given)
@@ -236,7 +234,7 @@ func installed(tb testing.TB, name string) string {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		fixture.Missing(tb, "agents: "+name+" is not installed: run `make agents`, or set "+variable)
+		fixture.Missing(tb, "AGENTS", "agents: "+name+" is not installed: run `make agents`, or set "+variable)
 	}
 	return absolute(tb, path)
 }
@@ -245,11 +243,7 @@ func installed(tb testing.TB, name string) string {
 // TEST_REQUIRE_AGENTS is 1.
 func Node(tb testing.TB) string {
 	tb.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		fixture.Missing(tb, "agents: "+"node is not installed: the scripted model needs Node.js 20 or later")
-	}
-	return absolute(tb, path)
+	return absolute(tb, fixture.Need(tb, "AGENTS", "node")) // 20 or later
 }
 
 // scenarioFile is the part of a scenario that this side reads; the model

@@ -109,7 +109,7 @@ func TestMissingToolSkipsUnlessItIsRequired(t *testing.T) {
 	}
 	for require, want := range map[string]string{"": "--- SKIP", "1": "--- FAIL"} {
 		cmd := exec.Command(self, "-test.v", "-test.run", "^"+t.Name()+"$")
-		cmd.Env = []string{"AGENTS_TEST_CHILD=1", "PATH=", "TEST_REQUIRE_AGENTS=" + require}
+		cmd.Env = []string{"AGENTS_TEST_CHILD=1", "PATH=", "TEST_ALL=1", "TEST_REQUIRE_AGENTS=" + require}
 		out, _ := cmd.CombinedOutput() // fails in one case; the output says how
 		if !bytes.Contains(out, []byte(want)) || !bytes.Contains(out, []byte("node is not installed")) {
 			t.Errorf("TEST_REQUIRE_AGENTS=%q: got %s, want %s", require, out, want)

@@ -1,0 +1,234 @@
+// Command run runs the tests of this module: it starts go test, prints a line
+// for each package as it ends, and at the end what was tested, what was not,
+// and why.
+//
+//	go run ./test/run [-all] [-count N] [-p N] [PACKAGE…]
+//
+// Without -all these are the tests that need only Go and depend on no timing,
+// with the race detector where that is cheap; -all sets TEST_ALL, and adds what
+// needs other programs or minutes, and the race detector everywhere. Without a
+// C compiler there is no race detector, and the last line says so.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const module = "github.com/linesman/linesman/"
+
+// The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore).
+var core = []string{"agent", "bounds", "normalizer", "runs"}
+
+// The race detector makes tests of packages that have one of these five to ten
+// times as long, and doubles the time of a first build: only -all uses it there.
+var dear = []string{"github.com/nats-io/nats-server/v2/server"}
+
+// The race detector is of no use in a JavaScript engine, which has one goroutine.
+const engine = "github.com/dop251/goja"
+
+// Packages that wait longest begin first.
+var slowest = []string{"./test/e2e/...", "./test/...", "./worker/...", "./bus/..."}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	code, err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "test/run:", err)
+	}
+	os.Exit(code)
+}
+
+// run returns the exit code: 1 if a test failed, 2 if the tests could not be
+// started.
+func run(ctx context.Context, args []string, out io.Writer) (int, error) {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	all := flags.Bool("all", false, "also what needs other programs or minutes")
+	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
+	processors := runtime.NumCPU()
+	p := flags.Int("p", processors+1, "packages at a time; most of them wait")
+	if err := flags.Parse(args); err != nil {
+		return 2, nil // it was printed
+	}
+	packages, err := list(ctx, flags.Args(), *all)
+	if err != nil {
+		return 2, err
+	}
+	race, err := canRace(ctx)
+	if err != nil {
+		return 2, err
+	}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", "-parallel=8", fmt.Sprintf("-p=%d", *p)}
+	if *count > 0 {
+		common = append(common, fmt.Sprintf("-count=%d", *count))
+	}
+	began, r := time.Now(), newReport(out)
+	var running errgroup.Group
+	for _, pass := range passes(packages, race) { // both at once: the tests of each wait now and then
+		running.Go(func() error { return pass.run(ctx, common, *all, r) })
+	}
+	if err := running.Wait(); err != nil {
+		return 2, err
+	}
+	r.summary(time.Since(began), sayRace(race, *all))
+	if r.failed() {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+func sayRace(race, all bool) string {
+	switch {
+	case !race:
+		return "without the race detector: there is no C compiler"
+	case all:
+		return "with the race detector"
+	}
+	return "with the race detector, but for the core and what starts a NATS server"
+}
+
+// tested is a package.
+type tested struct {
+	path  string
+	plain bool // the race detector has no use, or is too dear
+}
+
+// list returns packages, the slowest ones first.
+func list(ctx context.Context, patterns []string, all bool) ([]tested, error) {
+	if len(patterns) == 0 {
+		patterns = append(slices.Clone(slowest), "./...")
+	}
+	out, err := command(ctx, append([]string{"list"}, patterns...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", explain(err))
+	}
+	packages := strings.Fields(string(out))
+	// What the test binary of a package has, a line each.
+	const form = `{{.ImportPath}} {{join .Deps " "}}`
+	out, err = command(ctx, append([]string{"list", "-test", "-f", form}, packages...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", explain(err))
+	}
+	plain := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		path, binary := strings.CutSuffix(words[0], ".test")
+		if !binary {
+			continue
+		}
+		has := func(dep string) bool { return slices.Contains(words, dep) }
+		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
+		plain[path] = has(engine) || !all && (slices.ContainsFunc(dear, has) || slices.Contains(core, room))
+	}
+	list := make([]tested, len(packages))
+	for i, path := range packages {
+		list[i] = tested{path, plain[path]}
+	}
+	return list, nil
+}
+
+// canRace reports whether programs can be built with the race detector, which
+// needs cgo.
+func canRace(ctx context.Context) (bool, error) {
+	out, err := command(ctx, "env", "CC", "CGO_ENABLED").Output()
+	if err != nil {
+		return false, fmt.Errorf("go env: %w", explain(err))
+	}
+	cc, enabled, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	words := strings.Fields(cc)
+	if len(words) == 0 || enabled == "0" {
+		return false, nil
+	}
+	_, err = exec.LookPath(words[0])
+	return err == nil, nil
+}
+
+// pass is one go test.
+type pass struct {
+	packages []string
+	race     bool
+}
+
+func passes(packages []tested, race bool) []pass {
+	plain, racing := pass{race: false}, pass{race: true}
+	for _, p := range packages {
+		if p.plain || !race {
+			plain.packages = append(plain.packages, p.path)
+		} else {
+			racing.packages = append(racing.packages, p.path)
+		}
+	}
+	return slices.DeleteFunc([]pass{plain, racing}, func(p pass) bool { return len(p.packages) == 0 })
+}
+
+// run runs a go test. The error is that it could not be started.
+func (p pass) run(ctx context.Context, flags []string, all bool, r *report) error {
+	if p.race {
+		flags = append(slices.Clone(flags), "-race")
+	}
+	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
+	// A program with the race detector sleeps for a second at its exit.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), fmt.Sprintf("TEST_ALL=%s", on(all)))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("go test: %w", err)
+	}
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			r.line(bytes.TrimSuffix(line, []byte("\n")))
+		}
+		if err != nil {
+			break // what it is, Wait says
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		r.broke(fmt.Sprintf("go test -race=%v: %v", p.race, err)) // if no package failed, this says why it ended
+	}
+	return nil
+}
+
+func on(all bool) string {
+	if all {
+		return "1"
+	}
+	return ""
+}
+
+// command is a go command that ends with this one: its tests clean up when they
+// are interrupted.
+func command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+// explain adds what a command wrote to stderr.
+func explain(err error) error {
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return fmt.Errorf("%w\n%s", err, exit.Stderr)
+	}
+	return err
+}

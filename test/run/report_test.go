@@ -1,0 +1,171 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// play gives lines of go test -json to a report, and returns what it prints.
+func play(t *testing.T, lines ...string) (string, *report) {
+	t.Helper()
+	var out strings.Builder
+	r := newReport(&out)
+	for _, line := range lines {
+		r.line([]byte(line))
+	}
+	r.summary(61500*time.Millisecond, "with the race detector")
+	return out.String(), r
+}
+
+func in(pkg string, rest string) string {
+	return `{"Time":"2026-01-01T00:00:00Z","Package":"github.com/linesman/linesman/` + pkg + `",` + rest + `}`
+}
+
+func TestReportTellsWhatWasTestedAndWhatWasNot(t *testing.T) {
+	got, r := play(t,
+		in("bus", `"Action":"start"`),
+		in("bus", `"Action":"run","Test":"TestA"`),
+		in("worker", `"Action":"start"`),
+		in("bus", `"Action":"output","Test":"TestA","Output":"    a_test.go:1: some log\n"`),
+		in("bus", `"Action":"pass","Test":"TestA","Elapsed":1.5`),
+		in("bus", `"Action":"output","Test":"TestB/sub","Output":"    b_test.go:12: only make test-all: needs tmux\n"`),
+		in("bus", `"Action":"output","Test":"TestB/sub","Output":"    --- SKIP: TestB/sub (0.00s)\n"`),
+		in("bus", `"Action":"skip","Test":"TestB/sub","Elapsed":0`),
+		in("bus", `"Action":"output","Output":"PASS\n"`),
+		in("bus", `"Action":"pass","Elapsed":12.34`),
+		in("bounds", `"Action":"pass","Test":"TestC","Elapsed":0`),
+		in("bounds", `"Action":"output","Output":"ok  \tgithub.com/linesman/linesman/bounds\t(cached)\n"`),
+		in("bounds", `"Action":"pass","Elapsed":0`),
+		in("worker", `"Action":"output","Test":"TestT","Output":"    t_test.go:9: inconclusive on this machine: the end after 9s, the limit is 2s; timers up to 1s late\n"`),
+		in("worker", `"Action":"skip","Test":"TestT","Elapsed":0`),
+		in("worker", `"Action":"pass","Elapsed":3`),
+		in("test/chaos", `"Action":"output","Output":"not tested: only make test-all: sieges take minutes\n"`),
+		in("test/chaos", `"Action":"pass","Elapsed":0.1`),
+		in("web/dist", `"Action":"output","Output":"?   \tweb/dist\t[no test files]\n"`),
+		in("web/dist", `"Action":"skip","Elapsed":0`),
+	)
+	const want = `ok    bus                            12.3 s  1 tests, 1 not run
+ok    bounds                         cached  1 tests
+ok    worker                          3.0 s  0 tests, 1 not run
+ok    test/chaos                      0.1 s  0 tests, 1 not run
+
+inconclusive on this machine (docs/build.md#time):
+    1  worker TestT: the end after 9s, the limit is 2s; timers up to 1s late
+
+not run:
+    1  only make test-all: needs tmux
+    1  package test/chaos: only make test-all: sieges take minutes
+
+4 packages in 1m2s, with the race detector: 2 tests passed, 0 packages failed, 1 tests were inconclusive, 2 were not run
+`
+	if got != want || r.failed() {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestReportPrintsWhatFailed(t *testing.T) {
+	got, r := play(t,
+		in("bus", `"Action":"run","Test":"TestA"`),
+		in("bus", `"Action":"output","Test":"TestA","Output":"    a_test.go:1: it is wrong\n"`),
+		in("bus", `"Action":"output","Test":"TestOK","Output":"    a_test.go:2: never printed\n"`),
+		in("bus", `"Action":"pass","Test":"TestOK","Elapsed":0`),
+		in("bus", `"Action":"fail","Test":"TestA","Elapsed":0`),
+		in("bus", `"Action":"output","Test":"TestHangs","Output":"    a_test.go:3: begun\n"`),
+		in("bus", `"Action":"output","Output":"panic: test timed out\n"`),
+		in("bus", `"Action":"fail","Elapsed":1`),
+		`{"ImportPath":"x","Action":"build-output","Output":"# x\n"}`,
+		`{"ImportPath":"x","Action":"build-output","Output":"x.go:1:1: syntax error\n"}`,
+		`{"ImportPath":"x","Action":"build-fail"}`,
+		in("api", `"Action":"fail","Elapsed":0,"FailedBuild":"x"`),
+		`go: downloading something`,
+	)
+	const want = `FAIL  bus                             1.0 s  2 tests
+    a_test.go:1: it is wrong
+--- not ended: TestHangs
+    a_test.go:3: begun
+panic: test timed out
+FAIL  api                             0.0 s  0 tests
+# x
+x.go:1:1: syntax error
+go: downloading something
+
+2 packages in 1m2s, with the race detector: 1 tests passed, 2 packages failed, 0 tests were inconclusive, 0 were not run
+FAIL  bus
+FAIL  api
+`
+	if got != want || !r.failed() {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A test that prints without end fills no memory.
+func TestKeptOutputIsBounded(t *testing.T) {
+	var k kept
+	k.add("first\n")
+	for i := range 100_000 {
+		k.add(fmt.Sprintf("line %d\n", i))
+	}
+	s := k.String()
+	if len(s) > 2*maxKept || !strings.HasPrefix(s, "first\n") || !strings.HasSuffix(s, "line 99999\n") ||
+		!strings.Contains(s, "\n[…]\n") {
+		t.Errorf("%d bytes: %.40q…%q", len(s), s, s[max(0, len(s)-40):])
+	}
+	k = kept{}
+	for i := range 6000 { // as much as is kept
+		k.add(fmt.Sprintf("%09d\n", i))
+	}
+	for i := range 6000 {
+		if !strings.Contains(k.String(), fmt.Sprintf("%09d\n", i)) {
+			t.Fatalf("line %d of 6000 is missing", i)
+		}
+	}
+}
+
+// The race detector tests what it is of use for; with -all it is left out only
+// where it is of none.
+func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
+	t.Chdir("../..")
+	patterns := []string{"./runs", "./bus", "./agent/codex", "./web", "./worker", "./test/run"}
+	for _, c := range []struct {
+		race, all bool
+		want      string
+	}{
+		{true, false, "[{[runs bus agent/codex web] false} {[worker test/run] true}]"},
+		{true, true, "[{[web] false} {[runs bus agent/codex worker test/run] true}]"},
+		{false, false, "[{[runs bus agent/codex web worker test/run] false}]"},
+		{false, true, "[{[runs bus agent/codex web worker test/run] false}]"},
+	} {
+		packages, err := list(t.Context(), patterns, c.all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race)), module, ""); got != c.want {
+			t.Errorf("%+v: got %s", c, got)
+		}
+	}
+}
+
+// Without a C compiler there is no race detector.
+func TestRaceDetectorNeedsACompiler(t *testing.T) {
+	for _, c := range []struct {
+		name, cc, cgo string
+		want          bool
+	}{
+		{"no such compiler", "/no/such/compiler", "1", false},
+		{"cgo is off", "go", "0", false},
+		{"with flags", "go -m64", "1", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("CC", c.cc)
+			t.Setenv("CGO_ENABLED", c.cgo)
+			if got, err := canRace(t.Context()); got != c.want || err != nil {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+	if said := sayRace(false, false); !strings.Contains(said, "without the race detector: there is no C compiler") {
+		t.Error(said)
+	}
+}
