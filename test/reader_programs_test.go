@@ -121,8 +121,8 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			npm := exec.CommandContext(t.Context(), fixture.Need(t, "AGENTS", "npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund",
-				"--prefer-offline")
+			npm := exec.CommandContext(t.Context(), fixture.Need(t, "AGENTS", "npm"), "ci", "--ignore-scripts", "--no-audit",
+				"--no-fund", "--prefer-offline")
 			npm.Dir = dir
 			if said, err := npm.CombinedOutput(); err != nil {
 				fixture.Missing(t, "AGENTS", fmt.Sprintf("npm ci: %v\n%s", err, said))

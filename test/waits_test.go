@@ -33,8 +33,8 @@ func TestTestsWaitForStates(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && slices.Contains([]string{"node_modules", ".git", "bin", "chaos"}, d.Name()): // chaos: its faults last
-			return fs.SkipDir
+		case d.IsDir() && slices.Contains([]string{"node_modules", ".git", "bin", "chaos"}, d.Name()):
+			return fs.SkipDir // the faults of test/chaos last for some time
 		case !strings.HasSuffix(path, "_test.go") || slices.Contains(excused, d.Name()):
 			return nil
 		}

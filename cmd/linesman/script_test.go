@@ -17,7 +17,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/linesman/linesman/test/fixture"
 	quietly "github.com/linesman/linesman/test/fixture"
 )
 
@@ -193,7 +192,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // deadline is for what takes a moment, on a busy machine.
-const deadline = fixture.Patience
+const deadline = quietly.Patience
 
 // await waits until a file has a match for a pattern.
 func await(ts *testscript.TestScript, neg bool, args []string) {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // mostTakeover is how long a standby may take from the moment that the
@@ -18,7 +20,7 @@ const mostTakeover = 5 * time.Second
 // fences must refuse what it has in its hands.
 func TestPausedNormalizerIsRefusedWhenItComesBack(t *testing.T) {
 	t.Parallel()
-	s := newRoles(t, drawn(t, 0), startNATS(t).url)
+	s, canary := newRoles(t, drawn(t, 0), startNATS(t).url), fixture.StartCanary(t)
 	s.begin("standby")
 	var agents []string
 	for range 4 {
@@ -51,15 +53,12 @@ func TestPausedNormalizerIsRefusedWhenItComesBack(t *testing.T) {
 		s.roles[active].await(mine, "starting over from the streams") // it was refused
 		grow("with the " + active + " back")
 	}
-	t.Logf("taken over after %v", took)
-	if slices.Min(took) > mostTakeover { // the others count what else the machine did
-		t.Errorf("taken over after %v, want %v at most", took, mostTakeover)
-	}
 	for _, key := range agents {
 		s.touch(key, "stop")
 	}
 	e := s.check()
-	t.Logf("%d entries, %d events", len(e.Raw), len(e.Events))
+	t.Logf("%d entries, %d events; taken over after %v", len(e.Raw), len(e.Events), took)
+	canary.Within("a standby took over", slices.Min(took), mostTakeover) // the others count what else the machine did
 }
 
 // atWork says which of two normalizers began last: the fence may have refused
