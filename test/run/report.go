@@ -48,7 +48,8 @@ type result struct {
 	failed []string         // in the order in which they ended
 	other  kept             // beside the tests
 	passed int
-	left   int // skipped
+	left   int     // skipped
+	why    reasons // of them, what is not by intent
 	cached bool
 }
 
@@ -86,7 +87,7 @@ func (r *report) line(b []byte) {
 	default:
 		p := r.packages[e.Package]
 		if p == nil {
-			p = &result{tests: map[string]*kept{}}
+			p = &result{tests: map[string]*kept{}, why: reasons{}}
 			r.packages[e.Package] = p
 		}
 		if e.Test != "" {
@@ -110,7 +111,7 @@ func (r *report) test(p *result, e event) {
 		p.passed++
 	case "skip":
 		p.left++
-		r.reason(e.Package, e.Test, p.tests[e.Test].String())
+		r.reason(p, e.Package, e.Test, p.tests[e.Test].String())
 	case "fail":
 		p.failed = append(p.failed, e.Test)
 		return
@@ -120,28 +121,33 @@ func (r *report) test(p *result, e event) {
 	delete(p.tests, e.Test)
 }
 
-// Marks of tests that were not run, and of a package whose tests were not.
+// Marks of tests that were not run, and of a package whose tests were not: see
+// package fixture.
 const (
 	inconclusive = "inconclusive on this machine: "
 	notTested    = "not tested: "
+	intended     = "only make test-all: "
 )
 
 var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
 // reason notes why a test was skipped: the line that t.Skip wrote.
-func (r *report) reason(pkg, test, output string) {
+func (r *report) reason(p *result, pkg, test, output string) {
 	why := "no reason given"
 	for line := range strings.Lines(output) {
 		if at := place.FindString(line); at != "" {
 			why = strings.TrimSpace(line[len(at):])
 		}
 	}
-	if strings.HasPrefix(why, "[rapid] ") { // the last value that it drew
-		why = "a seed of a fuzz target is too short for a case"
-	}
-	if figures, ok := strings.CutPrefix(why, inconclusive); ok {
+	switch figures, unclear := strings.CutPrefix(why, inconclusive); {
+	case unclear:
+		p.why.add(why)
 		r.unclear.add(short(pkg) + " " + test + ": " + figures)
 		return
+	case strings.HasPrefix(why, "[rapid] "): // the last value that it drew
+		why = "a seed of a fuzz target is too short for a case"
+	case !strings.HasPrefix(why, intended):
+		p.why.add(why)
 	}
 	r.skipped.add(why)
 }
@@ -181,6 +187,9 @@ func (r *report) whole(p *result, e event) {
 		left = fmt.Sprintf(", %d not run", p.left)
 	}
 	fmt.Fprintf(r.out, "%-4s  %-28s %8s  %d tests%s\n", word, short(e.Package), took, p.passed+len(p.failed), left)
+	for _, why := range p.why.lines() {
+		fmt.Fprintln(r.out, "     ", why)
+	}
 	if e.Action == "fail" {
 		r.failure(p, e)
 	}
@@ -205,10 +214,10 @@ func (r *report) failure(p *result, e event) {
 func (r *report) summary(took time.Duration, how string) {
 	unclear, skipped := r.unclear.sum(), r.skipped.sum()
 	if unclear > 0 {
-		fmt.Fprint(r.out, "\ninconclusive on this machine (docs/build.md#time):\n", r.unclear)
+		fmt.Fprintf(r.out, "\ninconclusive on this machine (docs/build.md#time):\n%s\n", strings.Join(r.unclear.lines(), "\n"))
 	}
 	if skipped > 0 {
-		fmt.Fprint(r.out, "\nnot run:\n", r.skipped)
+		fmt.Fprintf(r.out, "\nnot run:\n%s\n", strings.Join(r.skipped.lines(), "\n"))
 	}
 	fmt.Fprintf(r.out, "\n%d packages in %v, %s: %d tests passed, %d packages failed, %d tests were inconclusive, "+
 		"%d were not run\n", r.ended, took.Round(time.Second), how, r.passed, len(r.broken), unclear, skipped)
@@ -234,15 +243,14 @@ func (r reasons) sum() (n int) {
 	return n
 }
 
-// String has a line for each text, the most frequent ones first.
-func (r reasons) String() string {
-	var b strings.Builder
+// lines has a line for each text, the most frequent ones first.
+func (r reasons) lines() (lines []string) {
 	for _, why := range slices.SortedFunc(maps.Keys(r), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a, b))
 	}) {
-		fmt.Fprintf(&b, "%5d  %s\n", r[why], why)
+		lines = append(lines, fmt.Sprintf("%5d  %s", r[why], why))
 	}
-	return b.String()
+	return lines
 }
 
 // kept is an output without its middle part where it is long.

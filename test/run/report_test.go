@@ -41,6 +41,9 @@ func TestReportTellsWhatWasTestedAndWhatWasNot(t *testing.T) {
 		in("worker", `"Action":"output","Test":"TestT","Output":"    t_test.go:9: inconclusive on this machine: the end after 9s, the limit is 2s; timers up to 1s late\n"`),
 		in("worker", `"Action":"skip","Test":"TestT","Elapsed":0`),
 		in("worker", `"Action":"pass","Elapsed":3`),
+		in("top", `"Action":"output","Test":"TestT","Output":"    t_test.go:9: tmux is not installed\n"`),
+		in("top", `"Action":"skip","Test":"TestT","Elapsed":0`),
+		in("top", `"Action":"pass","Elapsed":3`),
 		in("test/chaos", `"Action":"output","Output":"not tested: only make test-all: sieges take minutes\n"`),
 		in("test/chaos", `"Action":"pass","Elapsed":0.1`),
 		in("web/dist", `"Action":"output","Output":"?   \tweb/dist\t[no test files]\n"`),
@@ -49,6 +52,9 @@ func TestReportTellsWhatWasTestedAndWhatWasNot(t *testing.T) {
 	const want = `ok    bus                            12.3 s  1 tests, 1 not run
 ok    bounds                         cached  1 tests
 ok    worker                          3.0 s  0 tests, 1 not run
+          1  inconclusive on this machine: the end after 9s, the limit is 2s; timers up to 1s late
+ok    top                             3.0 s  0 tests, 1 not run
+          1  tmux is not installed
 ok    test/chaos                      0.1 s  0 tests, 1 not run
 
 inconclusive on this machine (docs/build.md#time):
@@ -57,8 +63,9 @@ inconclusive on this machine (docs/build.md#time):
 not run:
     1  only make test-all: needs tmux
     1  package test/chaos: only make test-all: sieges take minutes
+    1  tmux is not installed
 
-4 packages in 1m2s, with the race detector: 2 tests passed, 0 packages failed, 1 tests were inconclusive, 2 were not run
+5 packages in 1m2s, with the race detector: 2 tests passed, 0 packages failed, 1 tests were inconclusive, 3 were not run
 `
 	if got != want || r.failed() {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
