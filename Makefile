@@ -97,7 +97,8 @@ bench: ## print the table of all measurements, in 12 minutes, and write it to bi
 bench-go: ## run the Go benchmarks of the packages; BENCH=regexp selects some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
-fuzz: ## run each fuzz target for FUZZTIME; with FUZZSPANS=10 up to ten times, until it reaches no new statement
+fuzz: ## try new random cases, then each fuzz target for FUZZTIME; FUZZSPANS=10: up to ten times, until it reaches nothing new
+	RAPID_CHECKS=500 $(GO) test -count 1 ./agent/... ./agents ./bounds ./config ./console ./normalizer/... ./runs
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
 flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops and on one processor

@@ -13,6 +13,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -183,8 +184,9 @@ func (p pass) run(ctx context.Context, flags []string, all bool, r *report) erro
 		flags = append(slices.Clone(flags), "-race")
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
-	// A program with the race detector sleeps for a second at its exit.
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"), fmt.Sprintf("TEST_ALL=%s", on(all)))
+	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
+		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
+		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
