@@ -108,9 +108,9 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	}
 }
 
-// A responder that is killed leaves tasks whose submissions nobody completes. Each is
-// looked at for some time, at its first delivery alone: the tasks behind it wait
-// meanwhile. It is dropped once no submission can be under way any more.
+// A responder that was killed can leave a task without a queued entry. A worker waits
+// for the entry at the first delivery only, because other tasks wait meanwhile. After
+// half a minute it drops the task.
 func TestTaskWhoseSubmissionFailedHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)

@@ -36,9 +36,9 @@ const module = "github.com/linesman/linesman/"
 // The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore).
 var core = []string{"agent", "bounds", "normalizer", "runs"}
 
-// The race detector makes tests of packages that have one of these five to ten
-// times as long, and doubles the time of a first build: only -all uses it there.
-var dear = []string{"github.com/nats-io/nats-server/v2/server"}
+// The race detector makes tests that start a NATS server five to ten times as
+// long, and doubles the time of a first build: only -all uses it there.
+const natsServer = "github.com/nats-io/nats-server/v2/server"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -107,7 +107,7 @@ func sayRace(race, all bool) string {
 // tested is a package.
 type tested struct {
 	path  string
-	plain bool // the race detector has no use, or is too dear
+	plain bool // without the race detector
 }
 
 // list returns packages, the slowest ones first.
@@ -135,7 +135,7 @@ func list(ctx context.Context, patterns []string, all bool) ([]tested, error) {
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		plain[path] = has(engine) || !all && (slices.ContainsFunc(dear, has) || slices.Contains(core, room))
+		plain[path] = has(engine) || !all && (has(natsServer) || slices.Contains(core, room))
 	}
 	list := make([]tested, len(packages))
 	for i, path := range packages {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // event is a line of go test -json; see go doc test2json and go help buildjson.
@@ -121,14 +123,6 @@ func (r *report) test(p *result, e event) {
 	delete(p.tests, e.Test)
 }
 
-// Marks of tests that were not run, and of a package whose tests were not: see
-// package fixture.
-const (
-	inconclusive = "inconclusive on this machine: "
-	notTested    = "not tested: "
-	intended     = "only make test-all: "
-)
-
 var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
 // reason notes why a test was skipped: the line that t.Skip wrote.
@@ -139,14 +133,14 @@ func (r *report) reason(p *result, pkg, test, output string) {
 			why = strings.TrimSpace(line[len(at):])
 		}
 	}
-	switch figures, unclear := strings.CutPrefix(why, inconclusive); {
+	switch figures, unclear := strings.CutPrefix(why, fixture.Inconclusive); {
 	case unclear:
 		p.why.add(why)
 		r.unclear.add(short(pkg) + " " + test + ": " + figures)
 		return
 	case strings.HasPrefix(why, "[rapid] "): // the last value that it drew
 		why = "a seed of a fuzz target is too short for a case"
-	case !strings.HasPrefix(why, intended):
+	case !strings.HasPrefix(why, fixture.Intended):
 		p.why.add(why)
 	}
 	r.skipped.add(why)
@@ -157,7 +151,7 @@ func (r *report) whole(p *result, e event) {
 	switch e.Action {
 	case "output":
 		p.cached = p.cached || strings.HasSuffix(e.Output, "\t(cached)\n")
-		if why, ok := strings.CutPrefix(e.Output, notTested); ok {
+		if why, ok := strings.CutPrefix(e.Output, fixture.NotTested); ok {
 			r.skipped.add("package " + short(e.Package) + ": " + strings.TrimSpace(why))
 			p.left++
 		}

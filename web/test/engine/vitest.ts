@@ -162,7 +162,7 @@ export const expect = Object.assign(
   { fail: (message: string): never => { throw new Error(message); } },
 );
 
-// Time stands still until a test advances it.
+// Only the test advances this clock.
 interface Timer { id: number; at: number; interval: number | undefined; run: () => void }
 
 let now = Date.now();
