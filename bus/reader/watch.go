@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +21,36 @@ type Watch struct {
 	HeadersOnly bool
 	Log         *zap.Logger
 
-	created time.Time     // when the stream was created
-	seen    atomic.Uint64 // the newest sequence received
-	stall   time.Duration // see [Background]
+	created time.Time            // when the stream was created
+	last    atomic.Pointer[edge] // the newest message received; nil: none
+	lost    bool                 // the stream lost its end, though it is longer than before
+	stall   time.Duration        // see [Background]
+}
+
+// edge is the last message that a consumer delivered. If it is replaced, by the client library
+// or because its server was away, the next one begins after that. A stream that lost its end
+// meanwhile, and grew again, has newer messages before the edge, which nobody delivers.
+type edge struct {
+	seq  uint64
+	time time.Time
+}
+
+// lostBefore reports whether the stream has such messages before e.
+func (w *Watch) lostBefore(ctx context.Context, e edge) (bool, error) {
+	ask := fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, e.time.Add(1).UTC().Format(time.RFC3339Nano), w.Subject)
+	seq, _, err := AskLeader(ctx, w.JS.Conn(), w.Stream, ask)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil && seq <= e.seq, err
+}
+
+// seen returns the sequence of the newest message received; 0: none.
+func (w *Watch) seen() uint64 {
+	if e := w.last.Load(); e != nil {
+		return e.seq
+	}
+	return 0
 }
 
 // Run calls each with the messages until ctx ends; then it returns nil. If the consumer
@@ -63,35 +91,63 @@ func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.Ms
 		return err
 	}
 	info := s.CachedInfo()
-	replaced := !w.created.IsZero() && (identity{w.created, w.seen.Load()}).replacedBy(info)
-	w.created = info.Created
-	w.seen.Store(0)
+	replaced := w.lost || !w.created.IsZero() && (identity{w.created, w.seen()}).replacedBy(info)
+	w.created, w.lost = info.Created, false
+	w.last.Store(nil)
 	begin(replaced, info.State.Msgs == 0)
 	from := Background{
 		JS: w.JS, Stream: w.Stream, Subject: w.Subject, Policy: jetstream.DeliverLastPerSubjectPolicy,
 		Headers: w.HeadersOnly, Limit: jetstream.PullMaxMessages(1024), Stall: w.stall,
 	}
+	var delivered uint64 // by the current consumer
+	edges := make(chan *edge, 1)
+	reading, stop := context.WithCancel(ctx)
+	connections := w.JS.Conn().Stats().Reconnects
 	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
-		if meta, err := m.Metadata(); err == nil {
-			w.seen.Store(meta.Sequence.Stream)
-			each(m, meta)
+		meta, err := m.Metadata()
+		if err != nil {
+			return
 		}
+		if meta.Sequence.Consumer <= delivered {
+			select {
+			case edges <- w.last.Load():
+			case <-reading.Done():
+			}
+		}
+		delivered = meta.Sequence.Consumer
+		w.last.Store(&edge{meta.Sequence.Stream, meta.Timestamp})
+		each(m, meta)
 	})
 	if err != nil {
+		stop()
 		return err
 	}
 	defer consumer.Stop()
+	defer stop()
 	tick := time.NewTicker(min(2*time.Second, cmp.Or(w.stall, time.Hour)))
 	defer tick.Stop()
+	var before *edge // to be looked at
 	for {
+		var another *edge
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-consumer.Broken:
 			return err
+		case another = <-edges:
 		case <-tick.C:
+			if n := w.JS.Conn().Stats().Reconnects; n != connections {
+				connections, another = n, w.last.Load()
+			}
 		}
-		seen, asked := w.seen.Load(), time.Now()
+		switch {
+		case before == nil:
+			before = another
+		case another != nil && another.seq != before.seq: // a stream may lose its end twice
+			w.lost = true
+			return ErrReplaced
+		}
+		seen, asked := w.seen(), time.Now()
 		s, err := w.JS.Stream(ctx, w.Stream)
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound),
@@ -100,6 +156,15 @@ func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.Ms
 		case err != nil:
 			consumer.progress = progress{}
 			continue
+		}
+		if before != nil {
+			switch lost, err := w.lostBefore(ctx, *before); {
+			case lost:
+				w.lost = true
+				return ErrReplaced
+			case err == nil:
+				before = nil
+			}
 		}
 		if _, err := consumer.Check(ctx, s.CachedInfo(), asked, seen); errors.Is(err, ErrStalled) {
 			return err

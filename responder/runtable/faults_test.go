@@ -102,16 +102,9 @@ func (s *site) age() {
 	}
 }
 
-// until polls what holds.
 func (s *site) until(what string, holds func() bool) {
 	s.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !holds(); <-tick.C {
-		if time.Now().After(end) {
-			s.Fatalf("never: %s", what)
-		}
-	}
+	fixture.Eventually(s, fixture.Patience, "not yet: "+what, holds)
 }
 
 func (s *site) has(name string) bool {
@@ -387,8 +380,8 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 		return err == nil && !waits
 	})
 	s.lab.open("go")
-	if _, err := s.table.Wait(s.soon(), second.Run, nil); err != nil {
-		t.Logf("the second task: %v", err)
+	if v, err := s.table.Wait(s.soon(), second.Run, nil); err != nil || v.State != runs.StateCompleted {
+		t.Errorf("the second task: %s, %v", v.State, err)
 	}
 	record, err := s.table.Record(s.soon(), ticket.Run)
 	if err != nil {
