@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -73,7 +74,7 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+		for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 			list, err := x.Workers(ctx)
 			if err != nil {
 				t.Fatal(err)

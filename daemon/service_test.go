@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -57,7 +58,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(30 * time.Second); len(d.Workers()) < n; <-tick.C {
+		for end := time.Now().Add(fixture.Patience); len(d.Workers()) < n; <-tick.C {
 			if time.Now().After(end) {
 				t.Fatalf("%d workers are not heard", n)
 			}

@@ -13,6 +13,7 @@ import (
 // The model of the append protocol holds within its bounds, and each fence that
 // is left out breaks it.
 func TestModelHoldsAndNeedsEachFence(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"spin", "gcc"} {
 		fixture.Need(t, "SPIN", program)
 	}
@@ -56,7 +57,7 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 				args = append(args, "-D"+d)
 			}
 			run("spin", append(args, model)...)
-			build, check := []string{"-w", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
+			build, check := []string{"-O1", "-w", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
 			if c.live {
 				check = append(check, "-a", "-f")
 			} else {

@@ -21,6 +21,8 @@ var rules = []struct {
 		"a machine may be slow: judge a time with fixture.StartCanary"},
 	{"<-time.After(", regexp.MustCompile(`case .*<-time\.After\((\d+ ?\* ?)?time\.(Second|Minute)\)`),
 		[]string{"func Benchmark"}, "wait for a state, for fixture.Patience at most"},
+	{"time.Now().Add(", regexp.MustCompile(`(for end :=|Deadline\().*time\.Now\(\)\.Add\((\d+ ?\* ?)?time\.(Second|Minute)\)`),
+		[]string{"func Benchmark"}, "wait for a state, for fixture.Patience at most"},
 	{".Subscribe(", regexp.MustCompile(`\.Subscribe\([^,]*, func\(`), []string{"func Benchmark"},
 		"a callback may still run when what it writes is read: use bustest.Subscribe"},
 	{"testing.Short(", regexp.MustCompile(`testing\.Short\(\)`), nil,

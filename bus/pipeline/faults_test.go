@@ -211,7 +211,7 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 			defer p.close()
 			p.bursting = burst
 			body := []byte(strings.Repeat("x", 500<<10))
-			const events = 150
+			events := 150 / fixture.Every(3)
 			for i := range events {
 				if err := p.publish(
 					t.Context(),
@@ -229,7 +229,7 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 			if err := p.quiet(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.stored(t.Context(), events); err != nil {
+			if err := p.stored(t.Context(), uint64(events)); err != nil {
 				select {
 				case err = <-p.broken:
 				default:

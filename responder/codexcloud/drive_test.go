@@ -417,7 +417,7 @@ func follower() error {
 func TestDriverIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	long := diff + strings.Repeat("+\\ \x01é\n", 40_000)
+	long := diff + strings.Repeat("+\\ \x01é\n", 40_000/fixture.Every(4))
 	s.change(t, func(st *standin.State) {
 		st.Next.Plan, st.Next.Diff, st.Next.Files = []string{"PENDING", "PENDING", "READY"}, long, 1
 	})

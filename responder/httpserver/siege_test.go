@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestConnectionsAreBoundedAndIdleOnesAreClosed(t *testing.T) {
@@ -137,7 +139,7 @@ func TestDrippersKeepNobodyOutAndCutNobodyOff(t *testing.T) {
 
 func answer(t *testing.T, c net.Conn) string {
 	t.Helper()
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(fixture.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)

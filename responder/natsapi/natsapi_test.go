@@ -285,7 +285,7 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api",
 			Endpoints: natsapi.ToolEndpoints(large{}, tools.List()), Log: zap.NewNop()})
 	})
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(fixture.Patience); ; {
 		m, err := l.asker.Request("linesman.api._codex_local_status", nil, time.Second)
 		if err == nil {
 			if got := m.Header.Get(micro.ErrorCodeHeader); got != "413" {
@@ -366,7 +366,7 @@ func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
 			Log: zap.NewNop()})
 	})
 	c := client.New(l.bus(embedded.OperatorUser))
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(fixture.Patience); ; {
 		_, err := c.Status(t.Context(), "T-x")
 		var said *api.Error
 		if !errors.As(err, &said) {

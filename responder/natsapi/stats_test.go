@@ -16,13 +16,14 @@ import (
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // stats requests the statistics until an endpoint has counted so many requests:
 // a request is counted when its answer has been sent.
 func (l *lab) stats(endpoint string, requests int) *micro.EndpointStats {
 	l.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(fixture.Patience); time.Now().Before(end); {
 		m, err := l.asker.Request("$SRV.STATS.linesman", nil, 10*time.Second)
 		if errors.Is(err, nats.ErrNoResponders) {
 			continue // it is not there yet

@@ -328,7 +328,7 @@ func (l *lab) appears(name string) {
 	l.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 		if b, err := os.ReadFile(filepath.Join(l.dir, name)); err == nil && len(b) > 0 {
 			return
 		} else if time.Now().After(end) {
@@ -385,7 +385,7 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 		if v, _ := l.table.Get(ticket.Run); v.Lost {
 			break
 		} else if time.Now().After(end) {
@@ -409,7 +409,7 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 	}
 	l.work("w", 1, done) // it is back
 	pid := strings.TrimSpace(l.read("pid"))
-	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 		state, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err != nil || strings.Contains(string(state), ") Z ") {
 			break
@@ -440,7 +440,7 @@ func TestOldRunsAreRemovedOnce(t *testing.T) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 		if _, ok := other.Get(ticket.Run); !ok {
 			return
 		} else if time.Now().After(end) {

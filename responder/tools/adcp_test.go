@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -309,7 +310,7 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 	call := func() {
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		for end := time.Now().Add(fixture.Patience); ; <-tick.C {
 			a, err := s.tools.Call(t.Context(), "_codex_local_run", request, nil)
 			if err != nil {
 				t.Error(err)

@@ -30,6 +30,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Secrets that only receivers may see.
@@ -245,7 +246,7 @@ func (s *stage) until(what string, ok func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
+	for end := time.Now().Add(fixture.Patience); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			s.t.Fatalf("%s: it does not come to that\n%s", what, s.log())
 		}

@@ -64,16 +64,22 @@ func (s *site) killRole(role string) bool {
 }
 
 // killOne kills one of those that live, once there is one. What is allowed then
-// is noted first: the end may come before the kill returns.
+// is noted first: the end may come before the kill returns. All that was
+// submitted may have ended before, so more is, until one is met.
 func (s *site) killOne(who func() []stranger, note func(stranger)) (fired bool) {
+	const lives = 3 * time.Second
+	more := time.Now().Add(lives)
 	eventually(s.t, "there is nobody to kill", func() (bool, string) {
 		if all := who(); len(all) > 0 {
 			victim := all[s.rng.IntN(len(all))]
 			note(victim)
 			fired = victim.kill(s.t)
+		} else if time.Now().After(more) {
+			more = time.Now().Add(2 * lives)
+			s.submit("talk", "lines=60", fmt.Sprintf("pace=%d", lives.Milliseconds()/60))
 		}
 		return fired, ""
-	})
+	}, s.standing)
 	return fired
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -109,12 +110,14 @@ func TestRealAgentsDoTasks(t *testing.T) {
 func (s *story) tell() {
 	s.t.Helper()
 	files := map[string]string{"new.txt": "one\n", "a.txt": "one\ndeux\n"}
+	began := time.Now()
 	thread := s.doesAll()
+	slow := max(30*time.Second, 3*time.Since(began)) // enough for its first words
 	s.has(files)
 	limit := map[string][]string{
 		"claude":   {"--idle-timeout", "20s"}, // less than the 30 s after which it says that a command still runs
 		"gemini":   {"--idle-timeout", "30s"},
-		"opencode": {"--timeout", "60s"}, // it waits without end for a command that a signal has ended
+		"opencode": {"--timeout", slow.String()}, // it waits without end for a command that a signal has ended
 	}[s.short]
 	limited := s.submit("Task four", append(s.in(runs.DangerFull), limit...)...)
 	s.resumes(thread)
