@@ -51,7 +51,7 @@ check: ## before each commit: check format, vet and lint, then make test
 test: ## run the tests that need only Go, in five minutes; with COUNT=1 also those that passed before
 	@$(GO) run ./test/run $(COUNT:%=-count %) $(PKG)
 
-test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector everywhere
+test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector
 	@$(GO) run ./test/run -all $(COUNT:%=-count %) $(PKG)
 
 lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities

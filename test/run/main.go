@@ -6,8 +6,9 @@
 //
 // Without -all these are the tests that need only Go and depend on no timing,
 // with the race detector where that is cheap; -all sets TEST_ALL, and adds what
-// needs other programs or minutes, and the race detector everywhere. Without a
-// C compiler there is no race detector, and the last line says so.
+// needs other programs or minutes, and the race detector wherever there are
+// goroutines. Without a C compiler there is no race detector, and the last line
+// says so.
 package main
 
 import (
@@ -62,10 +63,16 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
-	processors := runtime.NumCPU()
-	p := flags.Int("p", processors+1, "packages at a time; most of them wait")
+	processors := runtime.GOMAXPROCS(0) // a container may have fewer than its machine
+	p := flags.Int("p", 0, "packages at a time in each go test; 0: as many as there are processors, and without -all one more")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
+	}
+	if *p == 0 {
+		*p = processors + 1 // most of them wait now and then
+		if *all {
+			*p = processors
+		}
 	}
 	packages, err := list(ctx, flags.Args(), *all)
 	if err != nil {
@@ -75,13 +82,13 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", "-parallel=8", fmt.Sprintf("-p=%d", *p)}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", fmt.Sprintf("-p=%d", *p)}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
 	began, r := time.Now(), newReport(out)
 	var running errgroup.Group
-	for _, pass := range passes(packages, race) { // both at once: the tests of each wait now and then
+	for _, pass := range passes(packages, race, *all) { // at once: the tests of each wait now and then
 		running.Go(func() error { return pass.run(ctx, common, *all, r) })
 	}
 	if err := running.Wait(); err != nil {
@@ -99,7 +106,7 @@ func sayRace(race, all bool) string {
 	case !race:
 		return "without the race detector: there is no C compiler"
 	case all:
-		return "with the race detector"
+		return "with the race detector, but for the core"
 	}
 	return "with the race detector, but for the core and what starts a NATS server"
 }
@@ -135,7 +142,7 @@ func list(ctx context.Context, patterns []string, all bool) ([]tested, error) {
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		plain[path] = has(engine) || !all && (has(natsServer) || slices.Contains(core, room))
+		plain[path] = has(engine) || slices.Contains(core, room) || has(natsServer) && !all
 	}
 	list := make([]tested, len(packages))
 	for i, path := range packages {
@@ -164,27 +171,37 @@ func canRace(ctx context.Context) (bool, error) {
 type pass struct {
 	packages []string
 	race     bool
+	system   bool // one package at a time: its tests start agents, browsers and clusters
 }
 
-func passes(packages []tested, race bool) []pass {
-	plain, racing := pass{race: false}, pass{race: true}
+// passes divides packages. With all, those below test/ have a pass of their own.
+func passes(packages []tested, race, all bool) []pass {
+	plain, racing, system := pass{}, pass{race: true}, pass{race: race, system: true}
 	for _, p := range packages {
-		if p.plain || !race {
-			plain.packages = append(plain.packages, p.path)
-		} else {
-			racing.packages = append(racing.packages, p.path)
+		to := &racing
+		switch {
+		case all && strings.HasPrefix(p.path+"/", module+"test/"):
+			to = &system
+		case p.plain || !race:
+			to = &plain
 		}
+		to.packages = append(to.packages, p.path)
 	}
-	return slices.DeleteFunc([]pass{plain, racing}, func(p pass) bool { return len(p.packages) == 0 })
+	return slices.DeleteFunc([]pass{plain, racing, system}, func(p pass) bool { return len(p.packages) == 0 })
 }
 
 // run runs a go test. The error is that it could not be started.
 func (p pass) run(ctx context.Context, flags []string, all bool, r *report) error {
+	flags = append(slices.Clone(flags), "-parallel=8")
 	if p.race {
-		flags = append(slices.Clone(flags), "-race")
+		flags = append(flags, "-race")
+	}
+	if p.system {
+		flags = append(flags, "-p=1", "-parallel=4")
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
+		"GOGC="+cmp.Or(os.Getenv("GOGC"), "200"),           // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
 		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
 	cmd.Stderr = os.Stderr

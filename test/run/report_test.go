@@ -139,16 +139,16 @@ func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
 		race, all bool
 		want      string
 	}{
-		{true, false, "[{[runs bus agent/codex web] false} {[worker test/run] true}]"},
-		{true, true, "[{[web] false} {[runs bus agent/codex worker test/run] true}]"},
-		{false, false, "[{[runs bus agent/codex web worker test/run] false}]"},
-		{false, true, "[{[runs bus agent/codex web worker test/run] false}]"},
+		{true, false, "[{[runs bus agent/codex web] false false} {[worker test/run] true false}]"},
+		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/run] true true}]"},
+		{false, false, "[{[runs bus agent/codex web worker test/run] false false}]"},
+		{false, true, "[{[runs bus agent/codex web worker] false false} {[test/run] false true}]"},
 	} {
 		packages, err := list(t.Context(), patterns, c.all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race)), module, ""); got != c.want {
+		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race, c.all)), module, ""); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
 		}
 	}
