@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,7 +88,7 @@ func (s *stage) hasten() {
 	if config.AckWait != 30*time.Second {
 		s.t.Errorf("the server waits for %v", config.AckWait)
 	}
-	config.AckWait = 500 * time.Millisecond
+	config.AckWait = 2 * time.Second
 	if _, err := js.UpdateConsumer(s.t.Context(), names.Outbox(), config); err != nil {
 		s.t.Fatal(err)
 	}
@@ -140,12 +141,18 @@ func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	s.node(nil)
 	s.hasten()
 	s.end(raw, 0)
+	// A machine that is late by what hasten has left may deliver one again, as it was.
 	s.until("all are delivered", func() bool {
-		return len(r.taken()[run+" working"]) == 1 && len(r.taken()[run+" completed"]) == 1 && s.waiting() == 0
+		return len(r.taken()[run+" working"]) > 0 && len(r.taken()[run+" completed"]) > 0 && s.waiting() == 0
 	})
 	for _, q := range r.requests() {
 		if q.status != 200 && !bytes.Equal(q.body, []byte(r.taken()[run+" working"][0])) {
 			t.Errorf("what was cut off was another body: %s", q.body)
+		}
+	}
+	for what, bodies := range r.taken() {
+		if slices.Sort(bodies); len(slices.Compact(bodies)) != 1 {
+			t.Errorf("%s: different bodies %q", what, bodies)
 		}
 	}
 	s.quiet()

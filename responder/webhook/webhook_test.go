@@ -241,7 +241,7 @@ func TestAReceiverThatIsAwayForTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	r := receive(t, func(int, http.ResponseWriter, []byte, <-chan struct{}) int { return 500 })
-	n := s.node(func(c *webhook.Config) { c.GiveUp = 500 * time.Millisecond })
+	n := s.node(func(c *webhook.Config) { c.GiveUp = 5 * time.Second })
 	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
 	s.end(s.start(run), 0)
 	s.until("it is given up", func() bool { return notifiedOfEnd(t, n, run) && s.waiting() == 0 })
