@@ -40,7 +40,7 @@ func TestAWatchReadsAgainAStreamThatLostItsEndAndGrewAgain(t *testing.T) {
 	}
 	s := start("127.0.0.1:0")
 	b := bustest.Connect(t, s, embedded.OperatorUser)
-	config := jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, AllowDirect: true, MaxMsgsPerSubject: 1}
+	config := jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, MaxMsgsPerSubject: 1}
 	if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}

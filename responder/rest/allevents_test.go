@@ -96,14 +96,15 @@ func TestEventsOfAllRunsAreCompleteWhereverTheStreamIsCut(t *testing.T) {
 		s.talk("T-later-a", "a", 5)
 		s.talk("T-later-b", "b", 5)
 	}
-	got := s.followAll("label="+url.QueryEscape("team=b"), len(ofB)+6, later)
-	if _, want := s.stored("b"); !slices.Equal(got, want) {
-		t.Errorf("with a label: %d events, want %d", len(got), len(want))
+	labelled := s.followAll("label="+url.QueryEscape("team=b"), len(ofB)+6, later)
+	if _, want := s.stored("b"); !slices.Equal(labelled, want) {
+		t.Errorf("with a label: %d events, want %d", len(labelled), len(want))
 	}
 	if got := s.pagesOfAll("label=team%3Db&kind=completion"); len(got) != 11 || got[10].Run != "T-later-b" {
 		t.Errorf("%d completions, the last of %s", len(got), got[len(got)-1].Run)
 	}
-	if got := s.pagesOfAll("run=T-1&kind=text_output&agent=codex"); len(got) != lines || got[lines-1].Line != uint64(lines) {
+	got := s.pagesOfAll("run=T-1&kind=text_output&agent=codex")
+	if len(got) != lines || got[lines-1].Line != uint64(lines) {
 		t.Errorf("%d texts of a run", len(got))
 	}
 	if got := s.pagesOfAll("agent=claude_code"); len(got) != 0 {
