@@ -64,9 +64,15 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
 	processors := runtime.GOMAXPROCS(0) // a container may have fewer than its machine
-	p := flags.Int("p", 0, "packages at a time in each go test; 0: as fit this machine")
+	p := flags.Int("p", 0, "packages at a time in each go test; 0: as many as processors, and without -all one more")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
+	}
+	if *p == 0 {
+		*p = processors
+		if !*all { // agents and clusters have the other packages beside them
+			*p++
+		}
 	}
 	packages, err := list(ctx, flags.Args(), *all)
 	if err != nil {
@@ -76,15 +82,14 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m"}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", fmt.Sprintf("-p=%d", *p)}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
 	began, r := time.Now(), newReport(out)
 	var running errgroup.Group
 	for _, pass := range passes(packages, race, *all) { // at once: the tests of each wait now and then
-		at := cmp.Or(*p, pass.atOnce(processors, *all))
-		running.Go(func() error { return pass.run(ctx, append(slices.Clone(common), fmt.Sprintf("-p=%d", at)), *all, r) })
+		running.Go(func() error { return pass.run(ctx, common, *all, r) })
 	}
 	if err := running.Wait(); err != nil {
 		return 2, err
@@ -166,19 +171,7 @@ func canRace(ctx context.Context) (bool, error) {
 type pass struct {
 	packages []string
 	race     bool
-	system   bool // its tests start agents, browsers and clusters
-}
-
-// atOnce is how many packages are tested at a time. Most tests wait now and then;
-// agents and clusters need a processor, or run into limits that are not ours.
-func (p pass) atOnce(processors int, all bool) int {
-	switch {
-	case !all:
-		return processors + 1
-	case p.system:
-		return processors
-	}
-	return (processors + 1) / 2
+	system   bool // one package at a time: its tests start agents, browsers and clusters
 }
 
 // passes divides packages. With all, those below test/ have a pass of their own.
@@ -204,7 +197,7 @@ func (p pass) run(ctx context.Context, flags []string, all bool, r *report) erro
 		flags = append(flags, "-race")
 	}
 	if p.system {
-		flags = append(flags, "-parallel=4")
+		flags = append(flags, "-p=1", "-parallel=4")
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
