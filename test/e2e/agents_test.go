@@ -94,7 +94,11 @@ func TestRealAgentsDoTasks(t *testing.T) {
 		}
 	})
 	// doctor finds the same programs, and nothing in their output that is not known.
-	doctor, _ := execute(t, "doctor", "--data-dir", data, "--config", filepath.Join(lab, "linesman.toml"), "--json")
+	var doctor string
+	fixture.Eventually(t, fixture.Patience, "a program does not say its version", func() bool {
+		doctor, _ = execute(t, "doctor", "--data-dir", data, "--config", filepath.Join(lab, "linesman.toml"), "--json")
+		return !strings.Contains(doctor, "no answer in")
+	})
 	for _, name := range slices.Concat(newAgents, []string{"drift"}) {
 		c := gjson.Get(doctor, fmt.Sprintf(`checks.#(name=="%s")`, name))
 		version := "" // of drift
@@ -112,7 +116,8 @@ func (s *story) tell() {
 	files := map[string]string{"new.txt": "one\n", "a.txt": "one\ndeux\n"}
 	began := time.Now()
 	thread := s.doesAll()
-	slow := max(30*time.Second, 3*time.Since(began)) // enough for its first words
+	// Enough for its first words, and less than the 120 s after which opencode ends a command.
+	slow := min(max(30*time.Second, 3*time.Since(began)), 100*time.Second)
 	s.has(files)
 	limit := map[string][]string{
 		"claude":   {"--idle-timeout", "20s"}, // less than the 30 s after which it says that a command still runs

@@ -64,15 +64,9 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
 	processors := runtime.GOMAXPROCS(0) // a container may have fewer than its machine
-	p := flags.Int("p", 0, "packages at a time in each go test; 0: as many as processors, and without -all one more")
+	p := flags.Int("p", processors+1, "packages at a time in each go test; most of them wait")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
-	}
-	if *p == 0 {
-		*p = processors
-		if !*all { // agents and clusters have the other packages beside them
-			*p++
-		}
 	}
 	packages, err := list(ctx, flags.Args(), *all)
 	if err != nil {
@@ -87,12 +81,16 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
 	began, r := time.Now(), newReport(out)
-	var running errgroup.Group
-	for _, pass := range passes(packages, race, *all) { // at once: the tests of each wait now and then
-		running.Go(func() error { return pass.run(ctx, common, *all, r) })
-	}
-	if err := running.Wait(); err != nil {
-		return 2, err
+	for _, system := range []bool{false, true} {
+		var running errgroup.Group
+		for _, pass := range passes(packages, race, *all) {
+			if pass.system == system { // the others at once: the tests of each wait now and then
+				running.Go(func() error { return pass.run(ctx, common, *all, r) })
+			}
+		}
+		if err := running.Wait(); err != nil {
+			return 2, err
+		}
 	}
 	r.summary(time.Since(began), sayRace(race, *all))
 	if r.failed() {
@@ -171,7 +169,7 @@ func canRace(ctx context.Context) (bool, error) {
 type pass struct {
 	packages []string
 	race     bool
-	system   bool // one package at a time: its tests start agents, browsers and clusters
+	system   bool // comes last, with fewer tests at a time: they start agents, browsers and clusters
 }
 
 // passes divides packages. With all, those below test/ have a pass of their own.
@@ -197,7 +195,7 @@ func (p pass) run(ctx context.Context, flags []string, all bool, r *report) erro
 		flags = append(flags, "-race")
 	}
 	if p.system {
-		flags = append(flags, "-p=1", "-parallel=4")
+		flags = append(flags, "-p=2", "-parallel=4")
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
