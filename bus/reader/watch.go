@@ -23,19 +23,21 @@ type Watch struct {
 
 	created time.Time            // when the stream was created
 	last    atomic.Pointer[edge] // the newest message received; nil: none
-	lost    bool                 // the stream lost its end, though it is longer than before
+	lost    bool                 // the stream lost its end and grew again: the next start reports it
 	stall   time.Duration        // see [Background]
 }
 
-// edge is the last message that a consumer delivered. If it is replaced, by the client library
-// or because its server was away, the next one begins after that. A stream that lost its end
-// meanwhile, and grew again, has newer messages before the edge, which nobody delivers.
+// edge is the last message that a consumer delivered before it was replaced, by the client
+// library or by [Watch.Run]. The next consumer starts at the next sequence. If the stream lost
+// its end in between and grew again, new messages have sequences up to that of the edge: the
+// next consumer does not deliver them.
 type edge struct {
 	seq  uint64
 	time time.Time
 }
 
-// lostBefore reports whether the stream has such messages before e.
+// lostBefore reports whether the stream has such messages: stored after e, at its sequence or
+// a lower one. The server finds the first message after a time (start_time, NATS 2.11).
 func (w *Watch) lostBefore(ctx context.Context, e edge) (bool, error) {
 	ask := fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, e.time.Add(1).UTC().Format(time.RFC3339Nano), w.Subject)
 	seq, _, err := AskLeader(ctx, w.JS.Conn(), w.Stream, ask)

@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
 	processors := runtime.GOMAXPROCS(0) // a container may have fewer than its machine
-	p := flags.Int("p", processors+1, "packages at a time in each go test; most of them wait")
+	p := flags.Int("p", processors+1, "packages at a time in each go test; with -all at most two of those below test/")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", fmt.Sprintf("-p=%d", *p)}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		var running errgroup.Group
 		for _, pass := range passes(packages, race, *all) {
 			if pass.system == system { // the others at once: the tests of each wait now and then
-				running.Go(func() error { return pass.run(ctx, common, *all, r) })
+				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, r) })
 			}
 		}
 		if err := running.Wait(); err != nil {
@@ -188,14 +188,19 @@ func passes(packages []tested, race, all bool) []pass {
 	return slices.DeleteFunc([]pass{plain, racing, system}, func(p pass) bool { return len(p.packages) == 0 })
 }
 
+// atOnce returns the flags for how many packages, and tests of each, run at a time.
+func (p pass) atOnce(packages int) []string {
+	tests := 8
+	if p.system {
+		packages, tests = min(packages, 2), 4
+	}
+	return []string{fmt.Sprintf("-p=%d", packages), fmt.Sprintf("-parallel=%d", tests)}
+}
+
 // run runs a go test. The error is that it could not be started.
 func (p pass) run(ctx context.Context, flags []string, all bool, r *report) error {
-	flags = append(slices.Clone(flags), "-parallel=8")
 	if p.race {
 		flags = append(flags, "-race")
-	}
-	if p.system {
-		flags = append(flags, "-p=2", "-parallel=4")
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
