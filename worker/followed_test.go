@@ -58,7 +58,8 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 				stop()
 			}
 			stuck := make(chan struct{})
-			other, err := New(Config{Root: l.root, Logs: &fileLogs{dir: l.logs.dir, blocked: stuck}, Name: "here"})
+			logs := &fileLogs{dir: l.logs.dir, blocked: stuck}
+			other, err := New(Config{Root: l.root, Logs: logs, Name: "here"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,11 +70,7 @@ func TestImportSaysOnceThatItWaitsForAnother(t *testing.T) {
 					Paths: paths, Agent: "codex", Once: true, Began: func(string, string) { begun.Add(1) },
 				})
 			}()
-			waitFor(t, "the other import", func() bool {
-				owned, _ := filepath.Glob(filepath.Join(l.root, importPrefix+"*"))
-				made, _ := filepath.Glob(filepath.Join(l.root, "T-*"))
-				return len(owned) == len(paths) && len(made) == len(paths)
-			})
+			waitFor(t, "the other import", func() bool { return logs.opens() == len(paths) })
 			go func() {
 				done <- l.w.Tail(t.Context(), TailSpec{
 					Paths: paths, Agent: "codex", Once: true, Waiting: func(string) { waits.Add(1) },
