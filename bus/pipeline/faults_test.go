@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -447,7 +448,7 @@ func TestTermThatFailsWithABacklogEnds(t *testing.T) {
 	go func() { ended <- n.term(ctx, n.Log) }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, errDied) {
+		if !errors.Is(err, errDied) && !errors.Is(err, reader.ErrStalled) { // on a machine that is too busy
 			t.Fatal(err)
 		}
 	case <-time.After(fixture.Patience):
