@@ -76,7 +76,8 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m"}
+	// -trimpath: what was compiled in one clone serves another.
+	common := []string{"-json", "-vet=off", "-trimpath", "-ldflags=-w", "-timeout=20m"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
