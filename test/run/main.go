@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
-	packages, err := list(ctx, flags.Args(), *all)
+	packages, left, err := list(ctx, flags.Args(), *all)
 	if err != nil {
 		return 2, err
 	}
@@ -82,6 +83,9 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
 	began, r := time.Now(), newReport(out)
+	for path, why := range left {
+		r.left(path, why)
+	}
 	for _, system := range []bool{false, true} {
 		var running errgroup.Group
 		for _, pass := range passes(packages, race, *all) {
@@ -116,21 +120,40 @@ type tested struct {
 	plain bool // without the race detector
 }
 
-// list returns packages, the slowest ones first.
-func list(ctx context.Context, patterns []string, all bool) ([]tested, error) {
+// list returns packages, the slowest ones first. Without all, those of which no test
+// would run are left out, with the reason of each, and need not be compiled.
+func list(ctx context.Context, patterns []string, all bool) (packages []tested, left map[string]string, err error) {
 	if len(patterns) == 0 {
 		patterns = append(slices.Clone(slowest), "./...")
 	}
-	out, err := command(ctx, append([]string{"list"}, patterns...)...).Output()
+	const files = `{{.ImportPath}}{{range .TestGoFiles}}{{"\t"}}{{$.Dir}}/{{.}}{{end}}` +
+		`{{range .XTestGoFiles}}{{"\t"}}{{$.Dir}}/{{.}}{{end}}`
+	out, err := command(ctx, append([]string{"list", "-f", files}, patterns...)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w", explain(err))
+		return nil, nil, fmt.Errorf("go list: %w", explain(err))
 	}
-	packages := strings.Fields(string(out))
+	left = map[string]string{}
+	var paths []string
+	for line := range strings.Lines(string(out)) {
+		words := strings.Split(strings.TrimSpace(line), "\t")
+		why, err := leftOut(words[1:])
+		if err != nil {
+			return nil, nil, err
+		}
+		if why != "" && !all {
+			left[words[0]] = why
+		} else {
+			paths = append(paths, words[0])
+		}
+	}
+	if len(paths) == 0 {
+		return nil, left, nil
+	}
 	// What the test binary of a package has, a line each.
 	const form = `{{.ImportPath}} {{join .Deps " "}}`
-	out, err = command(ctx, append([]string{"list", "-test", "-f", form}, packages...)...).Output()
+	out, err = command(ctx, append([]string{"list", "-test", "-f", form}, paths...)...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w", explain(err))
+		return nil, nil, fmt.Errorf("go list: %w", explain(err))
 	}
 	plain := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
@@ -143,11 +166,27 @@ func list(ctx context.Context, patterns []string, all bool) ([]tested, error) {
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
 		plain[path] = has(engine) || slices.Contains(core, room) || has(natsServer) && !all
 	}
-	list := make([]tested, len(packages))
-	for i, path := range packages {
-		list[i] = tested{path, plain[path]}
+	for _, path := range paths {
+		packages = append(packages, tested{path, plain[path]})
 	}
-	return list, nil
+	return packages, left, nil
+}
+
+var whole = regexp.MustCompile(`fixture\.(?:Main|SkipAll)\(m, "([^"]+)"`)
+
+// leftOut returns why only -all runs any test of these files, which their TestMain says; ""
+// if others do, too.
+func leftOut(files []string) (string, error) {
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		if found := whole.FindSubmatch(text); found != nil {
+			return string(found[1]), nil
+		}
+	}
+	return "", nil
 }
 
 // canRace reports whether programs can be built with the race detector, which

@@ -70,6 +70,11 @@ func (r *report) broke(why string) {
 	r.causes = append(r.causes, why)
 }
 
+// left notes a package of which no test is run.
+func (r *report) left(pkg, why string) {
+	r.skipped.add("package " + short(pkg) + ": " + fixture.Intended + why)
+}
+
 // line takes the next line of go test -json.
 func (r *report) line(b []byte) {
 	r.mu.Lock()
@@ -151,10 +156,6 @@ func (r *report) whole(p *result, e event) {
 	switch e.Action {
 	case "output":
 		p.cached = p.cached || strings.HasSuffix(e.Output, "\t(cached)\n")
-		if why, ok := strings.CutPrefix(e.Output, fixture.NotTested); ok {
-			r.skipped.add("package " + short(e.Package) + ": " + strings.TrimSpace(why))
-			p.left++
-		}
 		p.other.add(e.Output)
 		return
 	case "pass", "fail":

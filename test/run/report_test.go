@@ -12,6 +12,7 @@ func play(t *testing.T, lines ...string) (string, *report) {
 	t.Helper()
 	var out strings.Builder
 	r := newReport(&out)
+	r.left(module+"test/chaos", "sieges take minutes")
 	for _, line := range lines {
 		r.line([]byte(line))
 	}
@@ -44,8 +45,6 @@ func TestReportTellsWhatWasTestedAndWhatWasNot(t *testing.T) {
 		in("top", `"Action":"output","Test":"TestT","Output":"    t_test.go:9: tmux is not installed\n"`),
 		in("top", `"Action":"skip","Test":"TestT","Elapsed":0`),
 		in("top", `"Action":"pass","Elapsed":3`),
-		in("test/chaos", `"Action":"output","Output":"not tested: only make test-all: sieges take minutes\n"`),
-		in("test/chaos", `"Action":"pass","Elapsed":0.1`),
 		in("web/dist", `"Action":"output","Output":"?   \tweb/dist\t[no test files]\n"`),
 		in("web/dist", `"Action":"skip","Elapsed":0`),
 	)
@@ -55,7 +54,6 @@ ok    worker                          3.0 s  0 tests, 1 not run
           1  inconclusive on this machine: the end after 9s, the limit is 2s; timers up to 1s late
 ok    top                             3.0 s  0 tests, 1 not run
           1  tmux is not installed
-ok    test/chaos                      0.1 s  0 tests, 1 not run
 
 inconclusive on this machine (docs/build.md#time):
     1  worker TestT: the end after 9s, the limit is 2s; timers up to 1s late
@@ -65,7 +63,7 @@ not run:
     1  package test/chaos: only make test-all: sieges take minutes
     1  tmux is not installed
 
-5 packages in 1m2s, with the race detector: 2 tests passed, 0 packages failed, 1 tests were inconclusive, 3 were not run
+4 packages in 1m2s, with the race detector: 2 tests passed, 0 packages failed, 1 tests were inconclusive, 3 were not run
 `
 	if got != want || r.failed() {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -98,7 +96,10 @@ FAIL  api                             0.0 s  0 tests
 x.go:1:1: syntax error
 go: downloading something
 
-2 packages in 1m2s, with the race detector: 1 tests passed, 2 packages failed, 0 tests were inconclusive, 0 were not run
+not run:
+    1  package test/chaos: only make test-all: sieges take minutes
+
+2 packages in 1m2s, with the race detector: 1 tests passed, 2 packages failed, 0 tests were inconclusive, 1 were not run
 FAIL  bus
 FAIL  api
 `
@@ -134,19 +135,22 @@ func TestKeptOutputIsBounded(t *testing.T) {
 // where it is of none.
 func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
 	t.Chdir("../..")
-	patterns := []string{"./runs", "./bus", "./agent/codex", "./web", "./worker", "./test/run"}
+	patterns := []string{"./runs", "./bus", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells"}
 	for _, c := range []struct {
 		race, all bool
 		want      string
 	}{
 		{true, false, "[{[runs bus agent/codex web] false false} {[worker test/run] true false}]"},
-		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/run] true true}]"},
+		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/run test/cells] true true}]"},
 		{false, false, "[{[runs bus agent/codex web worker test/run] false false}]"},
-		{false, true, "[{[runs bus agent/codex web worker] false false} {[test/run] false true}]"},
+		{false, true, "[{[runs bus agent/codex web worker] false false} {[test/run test/cells] false true}]"},
 	} {
-		packages, err := list(t.Context(), patterns, c.all)
+		packages, left, err := list(t.Context(), patterns, c.all)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if why := left[module+"test/cells"]; (why == "") != c.all || len(left) > 1 {
+			t.Errorf("%+v: left out: %q", c, left)
 		}
 		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race, c.all)), module, ""); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
