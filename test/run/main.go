@@ -137,12 +137,12 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 	for line := range strings.Lines(string(out)) {
 		words := strings.Split(strings.TrimSpace(line), "\t")
 		why, err := leftOut(words[1:])
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, nil, err
-		}
-		if why != "" && !all {
+		case why != "" && !all:
 			left[words[0]] = why
-		} else {
+		case len(words) > 1: // go test would also compile what has no tests
 			paths = append(paths, words[0])
 		}
 	}
