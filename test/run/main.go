@@ -38,9 +38,12 @@ const module = "github.com/linesman/linesman/"
 // The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore).
 var core = []string{"agent", "bounds", "normalizer", "runs"}
 
-// The race detector makes tests that start a NATS server five to ten times as
-// long, and doubles the time of a first build: only -all uses it there.
-const natsServer = "github.com/nats-io/nats-server/v2/server"
+// The race detector makes tests that start a NATS server five to ten times as long, and takes
+// long to compile a server and large libraries: only -all uses it there.
+var heavy = []string{
+	"github.com/nats-io/nats-server/v2/server", "google.golang.org/grpc",
+	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
+}
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -77,8 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	// -trimpath: what was compiled in one clone serves another.
-	common := []string{"-json", "-vet=off", "-trimpath", "-ldflags=-w", "-timeout=20m"}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
@@ -111,7 +113,7 @@ func sayRace(race, all bool) string {
 	case all:
 		return "with the race detector, but for the core"
 	}
-	return "with the race detector, but for the core and what starts a NATS server"
+	return "with the race detector, but for the core, servers and large libraries"
 }
 
 // tested is a package.
@@ -164,7 +166,7 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		plain[path] = has(engine) || slices.Contains(core, room) || has(natsServer) && !all
+		plain[path] = has(engine) || slices.Contains(core, room) || slices.ContainsFunc(heavy, has) && !all
 	}
 	for _, path := range paths {
 		packages = append(packages, tested{path, plain[path]})
