@@ -84,6 +84,7 @@ func TestRolesStartInAnyOrder(t *testing.T) {
 	responder.Await(responder.Stderr, `waiting for a stream {"stream": "KV_linesman_runs", "why": "it does not exist yet: a normalizer makes it"}`)
 	worker.Await(worker.Stderr, "the work queue is out of reach")
 	normalizer := at("normalizer")
+	normalizer.Await(normalizer.Stderr, "normalizer reading") // there are all streams
 	worker.Await(worker.Stderr, "worker ready")
 	responder.Await(responder.Stdout, "ready http=")
 
@@ -168,9 +169,8 @@ func TestFollowingEventsEndsWhereTheCredentialsAreRefused(t *testing.T) {
 	address, store := fixture.FreeAddresses(t, 1)[0], t.TempDir()
 	url := "nats://" + address
 	stop := natsAt(t, address, store, "")
-	begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
-	responder := begin(t, nil, "responder", "--nats", url, "--data-dir", t.TempDir(), "--http", "127.0.0.1:0")
-	responder.Await(responder.Stdout, "ready http=") // there are streams
+	normalizer := begin(t, nil, "normalizer", "--nats", url, "--data-dir", t.TempDir())
+	normalizer.Await(normalizer.Stderr, "normalizer reading") // there are all streams
 	if out, code := execute(t, "run", "--nats", url, "--data-dir", t.TempDir(), "--run", "T-1", "--", "echo",
 		"{}"); code != 0 {
 		t.Fatalf("run: exit %d: %s", code, out)

@@ -14,7 +14,8 @@ import (
 func TestResponderServesThePage(t *testing.T) {
 	t.Parallel()
 	nats, data := startNATS(t), t.TempDir()
-	begin(t, nil, "normalizer", "--nats", nats, "--data-dir", t.TempDir())
+	normalizer := begin(t, nil, "normalizer", "--nats", nats, "--data-dir", t.TempDir())
+	normalizer.Await(normalizer.Stderr, "normalizer reading")
 	serve := func(data, http string) (address string, stop func()) {
 		r := begin(t, nil, "responder", "--nats", nats, "--data-dir", data, "--http", http)
 		r.Await(r.Stdout, "ready http=")
