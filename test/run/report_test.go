@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +158,29 @@ func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
 		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race, c.all)), module, ""); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
 		}
+	}
+}
+
+// The reason why a package is left out is read from its source: each is written so that it
+// is found.
+func TestReasonsOfPackagesAreFound(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == filepath.Join("..", "run") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		calls := strings.Count(string(text), "fixture.Main(") + strings.Count(string(text), "fixture.SkipAll(")
+		none := strings.Count(string(text), `fixture.Main(m, ""`)
+		if n := len(whole.FindAll(text, -1)); n != calls-none {
+			t.Errorf("%s: %d of %d reasons are found", path, n, calls-none)
+		} else {
+			found += n
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d reasons, error %v", found, err)
 	}
 }
 
