@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
-	began, r := time.Now(), newReport(out)
+	began, r, temporary := time.Now(), newReport(out), inMemory()
 	for path, why := range left {
 		r.left(path, why)
 	}
@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		var running errgroup.Group
 		for _, pass := range passes(packages, race, *all) {
 			if pass.system == system { // the others at once: the tests of each wait now and then
-				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, r) })
+				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, temporary, r) })
 			}
 		}
 		if err := running.Wait(); err != nil {
@@ -239,8 +239,9 @@ func (p pass) atOnce(packages int) []string {
 	return []string{fmt.Sprintf("-p=%d", packages), fmt.Sprintf("-parallel=%d", tests)}
 }
 
-// run runs a go test. The error is that it could not be started.
-func (p pass) run(ctx context.Context, flags []string, all bool, r *report) error {
+// run runs a go test, whose temporary files are in the given directory, if any: those of the system
+// tests are always on the disk. The error is that it could not be started.
+func (p pass) run(ctx context.Context, flags []string, all bool, temporary string, r *report) error {
 	if p.race {
 		flags = append(flags, "-race")
 	}
@@ -249,6 +250,9 @@ func (p pass) run(ctx context.Context, flags []string, all bool, r *report) erro
 		"GOGC="+cmp.Or(os.Getenv("GOGC"), "200"),           // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
 		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
+	if temporary != "" && !p.system {
+		cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
