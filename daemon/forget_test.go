@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/daemontest"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A run that has ended is erased over NATS; an open one is not, nor one whose
@@ -48,6 +50,10 @@ func TestForgetErasesARunThatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(data, "runs", task.Run)
+	fixture.Eventually(t, fixture.Patience, "the worker still has its directory of the run", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func Keep(ctx context.Context) {
 	debug.SetGCPercent(highest)
 	if highest > 0 {
 		t := tuner{highest: highest, current: highest}
-		t.arm(ctx)
+		defer t.ended.Store(true)
+		t.arm()
 	}
 	tick := time.NewTicker(idleTime)
 	defer tick.Stop()

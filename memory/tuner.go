@@ -1,9 +1,9 @@
 package memory
 
 import (
-	"context"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 )
 
 const (
@@ -29,20 +29,21 @@ func percent(live uint64) int {
 type tuner struct {
 	highest int // GOGC of the process without a tuner
 	current int
+	ended   atomic.Bool
 }
 
 // arm adapts GOGC after the next collection, and after each one that follows, until
-// ctx ends.
-func (t *tuner) arm(ctx context.Context) {
-	next := t.highest
-	if ctx.Err() == nil {
+// the tuner has ended. The runtime calls it on a goroutine of its own.
+func (t *tuner) arm() {
+	next, ended := t.highest, t.ended.Load()
+	if !ended {
 		next = min(percent(measure().live), t.highest)
 	}
 	if next != t.current {
 		t.current = next
 		debug.SetGCPercent(next)
 	}
-	if ctx.Err() == nil {
-		runtime.AddCleanup(&struct{ garbage *byte }{}, func(*tuner) { t.arm(ctx) }, t)
+	if !ended {
+		runtime.AddCleanup(&struct{ garbage *byte }{}, (*tuner).arm, t)
 	}
 }

@@ -44,7 +44,7 @@ const (
 	drainTime      = 500 * time.Millisecond // for answers to closed connections
 	maxDrainTime   = 10 * time.Second
 	limitedFor     = time.Minute     // by default
-	connectTime    = 2 * time.Second // within which a client must authenticate
+	connectTime    = 5 * time.Second // within which a client must authenticate, on a busy machine, too
 
 	limitedFile = "readers.json"
 	whyRequests = "requests to the JetStream API"

@@ -86,6 +86,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		opts.JetStreamMaxStore = 1 << 50 // each stream has its own limit
 		opts.JetStreamMaxMemory = 64 << 20
 		opts.MaxPending, opts.WriteDeadline = maxPending, writeTime
+		opts.AuthTimeout = connectTime.Seconds()
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))
 		}
