@@ -30,6 +30,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -67,8 +68,11 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
-	processors := runtime.GOMAXPROCS(0) // a container may have fewer than its machine
-	p := flags.Int("p", processors+1, "packages at a time in each go test; with -all at most two of those below test/")
+	atOnce := runtime.GOMAXPROCS(0) + 1 // a container may have fewer processors than its machine
+	if isSmall() {
+		atOnce = 1
+	}
+	p := flags.Int("p", atOnce, "packages at a time in each go test; with -all at most two of those below test/")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
@@ -90,8 +94,11 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	for _, system := range []bool{false, true} {
 		var running errgroup.Group
+		if isSmall() {
+			running.SetLimit(1)
+		}
 		for _, pass := range passes(packages, race, *all) {
-			if pass.system == system { // the others at once: the tests of each wait now and then
+			if pass.system == system { // the others at once, if there is room: the tests of each wait now and then
 				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, temporary, r) })
 			}
 		}
@@ -104,6 +111,19 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		return 1, nil
 	}
 	return 0, nil
+}
+
+// enough memory, in bytes, to compile and test several packages at once.
+const enough = 4 << 30
+
+// isSmall reports whether this machine, or container, has less memory than enough.
+func isSmall() bool {
+	for _, of := range []memlimit.Provider{memlimit.FromCgroup, memlimit.FromSystem} {
+		if bytes, err := of(); err == nil && bytes < enough {
+			return true
+		}
+	}
+	return false
 }
 
 func sayRace(race, all bool) string {

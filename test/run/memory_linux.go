@@ -9,19 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where a Linux system has a file system in memory, and how much of it must be free; tests use a
-// tenth of that.
-const (
-	memory  = "/dev/shm"
-	minFree = 4 << 30
-)
+// Where a Linux system has a file system in memory. As much as [enough] must be free there; tests
+// use a tenth of that.
+const memory = "/dev/shm"
 
 // inMemory returns a directory in memory for the temporary files of tests, which takes a fifth off
 // their time: most of them create and sync many small files. "" if there is none of that size, or
 // TMPDIR is set. The directory is the same each time, because go test runs a test again whose
 // TMPDIR has changed.
 func inMemory() string {
-	if os.Getenv("TMPDIR") != "" {
+	if os.Getenv("TMPDIR") != "" || isSmall() {
 		return ""
 	}
 	dir := filepath.Join(memory, fmt.Sprintf("linesman-%d", os.Getuid()))
@@ -39,7 +36,7 @@ func inMemory() string {
 func suits(dir string) bool {
 	var of unix.Statfs_t
 	return unix.Statfs(dir, &of) == nil && of.Type == unix.TMPFS_MAGIC && of.Flags&unix.ST_NOEXEC == 0 &&
-		of.Bavail*uint64(of.Bsize) >= minFree
+		of.Bavail*uint64(of.Bsize) >= enough
 }
 
 // removeOld removes what runs have left that were killed.
