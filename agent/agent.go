@@ -157,12 +157,14 @@ func (t Table) Detect(lines [][]byte) (best Agent, ok bool) {
 	most := 0
 	for _, a := range t {
 		d, understood := a.Backend.Dialect(), 0
-		for _, line := range lines {
-			var out normalizer.Out
-			if d.Line(line, &out) == normalizer.NoFault && !out.Facts.Unknown {
-				understood++
-				if out.Session != "" { // only one of them finds the session
+		for i, line := range lines {
+			for _, record := range recordsOf(line, i == 0) {
+				var out normalizer.Out
+				if d.Line(record, &out) == normalizer.NoFault && !out.Facts.Unknown {
 					understood++
+					if out.Session != "" { // only one of them finds the session
+						understood++
+					}
 				}
 			}
 		}
@@ -174,6 +176,15 @@ func (t Table) Detect(lines [][]byte) (best Agent, ok bool) {
 		}
 	}
 	return best, ok
+}
+
+// recordsOf returns the records in a line, which may be damaged.
+func recordsOf(line []byte, first bool) [][]byte {
+	line = normalizer.Trim(line, first)
+	if records, _ := normalizer.Salvage(line); len(records) > 0 {
+		return records
+	}
+	return [][]byte{line}
 }
 
 // Names returns the short names, in the order of the table.

@@ -73,7 +73,7 @@ func TestUnknownThingsBecomeOneNoticeEach(t *testing.T) {
 		{"codex", runs.DriftField, "usage.audio_tokens", `{"type":"turn.completed","usage":{"audio_tokens":1}}`},
 		{"claude", runs.DriftType, "goal", `{"type":"goal","session_id":"s"}`},
 		{"claude", runs.DriftType, "system/goal_state", `{"type":"system","subtype":"goal_state","session_id":"s"}`},
-		{"claude", runs.DriftField, "goal", `{"type":"system","subtype":"init","goal":"SECRET"}`},
+		{"claude", runs.DriftField, "init.goal", `{"type":"system","subtype":"init","goal":"SECRET"}`},
 		{"claude", runs.DriftField, "message.mood", `{"type":"assistant","message":{"content":[],"mood":"SECRET"}}`},
 		{"claude", runs.DriftItem, "assistant/video",
 			`{"type":"assistant","message":{"content":[{"type":"video"},{"type":"video"}]}}`},

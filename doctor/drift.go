@@ -63,18 +63,22 @@ func drifted(ctx context.Context, b *bus.Bus) (records []*runs.Record, looked in
 		switch {
 		case err != nil:
 			return nil, 0, err
-		case ok && r.Drift != nil:
+		case ok && len(thingsOf(r)) > 0:
 			records = append(records, r)
 		}
 	}
 	return records, len(page.Runs), nil
 }
 
-// thingsOf names the unknown things of a record.
-func thingsOf(r *runs.Record) []string {
-	names := make([]string, len(r.Drift.Things))
-	for i, t := range r.Drift.Things {
-		names[i] = string(t.What) + " " + cmp.Or(t.Name, t.Hash)
+// thingsOf names the unknown things of a record, but for new settings.
+func thingsOf(r *runs.Record) (names []string) {
+	if r.Drift == nil {
+		return nil
+	}
+	for _, t := range r.Drift.Things {
+		if !strings.HasPrefix(t.Name, runs.FirstLine) {
+			names = append(names, string(t.What)+" "+cmp.Or(t.Name, t.Hash))
+		}
 	}
 	return names
 }

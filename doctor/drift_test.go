@@ -17,6 +17,7 @@ func TestDriftIsNamedByAgentAndVersion(t *testing.T) {
 	got := driftOf([]*runs.Record{
 		record("gemini_cli", "", "b"), record("codex", "0.170.0", "a", "b", "c", "d"),
 		record("codex", "0.170.0", "a", "e", "f", "g"), record("codex", "0.171.0", ""),
+		record("claude_code", "2.1.332", "init.new_setting"),
 	})
 	const want = "codex 0.170.0: field a, field b, field c, field d, field e and 2 more; " +
 		"codex 0.171.0: field 1f0c2f3b9a77; gemini_cli: field b"

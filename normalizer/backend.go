@@ -2,6 +2,8 @@ package normalizer
 
 import (
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
@@ -79,12 +81,27 @@ const (
 // Event adds an event.
 func (o *Out) Event(e Event) { o.events = append(o.events, e) }
 
-// Final sets the final text of the run so far. Of one line, only the last call of
-// Final, Draft, More, Confirm and NoFinal counts.
-func (o *Out) Final(text string) { o.final, o.text, o.value = setFinal, text, scan.Value{} }
+// Final sets the final text of the run so far, unless the text is blank. Of one line, only
+// the last call of Final, Draft, More, Confirm and NoFinal counts.
+func (o *Out) Final(text string) {
+	if strings.TrimSpace(text) != "" {
+		o.final, o.text, o.value = setFinal, text, scan.Value{}
+	}
+}
 
 // FinalOf is Final for a string of the line.
-func (o *Out) FinalOf(text scan.Value) { o.final, o.text, o.value = setFinal, "", text }
+func (o *Out) FinalOf(text scan.Value) {
+	if !isBlank(text) {
+		o.final, o.text, o.value = setFinal, "", text
+	}
+}
+
+func isBlank(text scan.Value) bool {
+	if text.Len > 0 && ' ' < text.Raw[0] && text.Raw[0] < utf8.RuneSelf && text.Raw[0] != '\\' {
+		return false // as most
+	}
+	return strings.TrimSpace(text.Text()) == ""
+}
 
 // Draft sets a text that becomes the final text only when a later line confirms it.
 // Until then the run has no final text.

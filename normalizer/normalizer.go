@@ -240,7 +240,7 @@ func (f *Fold) flush() {
 	f.partial = nil
 }
 
-// line folds a line without its newline.
+// line folds a line without its newline: usually one record.
 func (f *Fold) line(line []byte) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
@@ -249,6 +249,8 @@ func (f *Fold) line(line []byte) {
 		f.tooLong(int64(len(line)))
 		return
 	}
+	line = Trim(line, f.Record.Lines == 0)
+	f.pos.Part = 0
 	afterGap := f.state.AfterGap
 	f.state.AfterGap = false
 	if len(line) == 0 || line[0] != '{' && len(bytes.TrimSpace(line)) == 0 {
@@ -256,16 +258,52 @@ func (f *Fold) line(line []byte) {
 		f.Record.Line(runs.Facts{}, f.pos.Time)
 		return
 	}
+	switch fault := f.record(line); {
+	case fault == InvalidJSON || fault == InvalidUTF8:
+		f.damaged(line, fault, afterGap)
+	case fault == MissingType && afterGap:
+		f.lost()
+	case fault != NoFault:
+		f.publishFault(fault.message(f.agent, len(line)))
+	}
+}
+
+// damaged folds what can be read of a line that is not valid JSON. All of it is one line.
+func (f *Fold) damaged(line []byte, fault Fault, afterGap bool) {
+	records, torn := Salvage(line)
+	switch {
+	case len(records) == 0 && afterGap:
+		f.lost()
+	case len(records) == 0:
+		f.publishFault(fault.message(f.agent, len(line)))
+	case torn > 0 && afterGap:
+		f.lost()
+	case torn > 0:
+		f.publishFault(fault.message(f.agent, torn))
+	}
+	for i, record := range records {
+		if i > 0 || torn > 0 {
+			f.Record.Lines--
+		}
+		if fault := f.record(record); fault != NoFault {
+			f.publishFault(fault.message(f.agent, len(record)))
+		}
+		if f.ended {
+			return
+		}
+	}
+}
+
+// lost folds the end of a line that began in a gap, which has its own event.
+func (f *Fold) lost() { f.Record.Line(runs.Facts{}, f.pos.Time) }
+
+// record folds a record, unless it has a fault.
+func (f *Fold) record(line []byte) Fault {
 	out := &f.work.out
 	defer out.reset()
 	out.agent, out.observed = f.agent, f.observer != nil
 	if fault := f.dialect.Line(line, out); fault != NoFault {
-		if afterGap && (fault == InvalidJSON || fault == InvalidUTF8 || fault == MissingType) {
-			f.Record.Line(runs.Facts{}, f.pos.Time) // the end of a line in the gap, which has its own event
-			return
-		}
-		f.publishFault(fault.message(f.agent, len(line)))
-		return
+		return fault
 	}
 	f.addSessionHandle()
 	f.foldFinal(out)
@@ -286,10 +324,11 @@ func (f *Fold) line(line []byte) {
 		f.publishDetailed(line)
 	}
 	f.pos.Time = captured
+	return NoFault
 }
 
 func (f *Fold) tooLong(n int64) {
-	f.state.AfterGap = false
+	f.pos.Part, f.state.AfterGap = 0, false
 	f.publishFault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
 		" max_line_bytes=" + strconv.Itoa(f.maxLine))
 }
@@ -338,7 +377,7 @@ func (f *Fold) publish(events []Event) {
 	if f.Record.Cancel {
 		return
 	}
-	f.pos.Line, f.pos.Part = uint64(f.Record.Lines), 0
+	f.pos.Line = uint64(f.Record.Lines)
 	for i := range events {
 		e := &events[i]
 		if e.limit() {

@@ -63,7 +63,7 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 		r.Doing = Doing{}
 	case f.Opened.ID != "":
 		r.setDoing(f.Opened.doing(), at)
-	case f.Closed != "", f.Step:
+	case f.Closed != "", f.Step, f.Resumed && r.Doing.Phase == AwaitingInput:
 		r.backToCall(at)
 	}
 }

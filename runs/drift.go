@@ -39,6 +39,10 @@ const (
 	DriftProtocol What = "protocol" // the form of all lines
 )
 
+// FirstLine begins the names of fields of an agent's first line, which has its settings. A new one
+// says nothing about the work of a run.
+const FirstLine = "init."
+
 // MaxThings is the number of unknown things that a run lists.
 const MaxThings = 12
 

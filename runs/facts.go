@@ -29,6 +29,7 @@ type Facts struct {
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task
 
+	Resumed   bool      // what the agent waited for has come: it goes on with what it did before
 	Step      bool      // an item ended that is not a tool call or a to-do list
 	Todo      *Todo     // the current to-do list, or nil
 	Activity  string    // current activity, for people; truncated
@@ -58,6 +59,19 @@ type Usage struct {
 	CacheWriteInput int64 `json:"cache_write_input_tokens"` // of Input, written to a cache
 	Output          int64 `json:"output_tokens"`
 	ReasoningOutput int64 `json:"reasoning_output_tokens"`
+}
+
+// maxTokens is the largest count that enters a total: JSON has numbers up to it without loss.
+const maxTokens = 1 << 53
+
+// plausible returns u without counts that cannot be: they are 0.
+func (u Usage) plausible() Usage {
+	for _, n := range []*int64{&u.Input, &u.CachedInput, &u.CacheWriteInput, &u.Output, &u.ReasoningOutput} {
+		if *n < 0 || *n > maxTokens {
+			*n = 0
+		}
+	}
+	return u
 }
 
 // minus returns u minus v. No count of the result is negative.

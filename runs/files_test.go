@@ -159,8 +159,8 @@ func largest() *runs.Record {
 			Thread: strings.Repeat("x", 1024), Turn: runs.TurnFailed,
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
-			Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62,
-				ReasoningOutput: 1 << 62},
+			Usage: &runs.Usage{Input: 1 << 53, CachedInput: 1 << 53, CacheWriteInput: 1 << 53, Output: 1 << 53,
+				ReasoningOutput: 1 << 53},
 			Drift: []runs.Unknown{
 				{What: runs.DriftProtocol, Name: fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)},
 			},

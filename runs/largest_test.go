@@ -37,7 +37,7 @@ func TestTheLargestRecordFits(t *testing.T) {
 			Thread: quotes[:511], Command: &findings, Models: largestModels(), Version: long(i)[:40],
 			Drift: []runs.Unknown{{What: runs.DriftProtocol, Name: long(i)}},
 			Usage: &runs.Usage{
-				Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62, ReasoningOutput: 1 << 62,
+				Input: 1 << 53, CachedInput: 1 << 53, CacheWriteInput: 1 << 53, Output: 1 << 53, ReasoningOutput: 1 << 53,
 			},
 			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30, Next: 1 << 62},
 		}

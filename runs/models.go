@@ -24,6 +24,7 @@ func (r *Record) foldModels(models []Model) {
 	r.Models = make([]Model, min(len(models), MaxModels))
 	for i := range r.Models {
 		r.Models[i] = models[i]
+		r.Models[i].Usage = models[i].plausible()
 		name := &r.Models[i].Name
 		if len(*name) > maxThing || !modelName.MatchString(*name) {
 			*name = ""

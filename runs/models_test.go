@@ -11,7 +11,7 @@ import (
 
 // largestModels returns more models than a record lists, with the longest names and counts.
 func largestModels() (all []runs.Model) {
-	most := int64(-1 << 62)
+	most := int64(1 << 53)
 	for i := range runs.MaxModels + 2 {
 		all = append(all, runs.Model{
 			Name:  fmt.Sprint(i) + strings.Repeat("x", 63-i/10),

@@ -290,11 +290,11 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.Cloud = r.Cloud.Merge(f.Cloud)
 	}
 	if f.Usage != nil {
-		r.Usage = new(*f.Usage)
+		r.Usage = new(f.Usage.plausible())
 		r.updateOwnUsage()
 	}
 	if f.Spent != nil {
-		own := f.Spent.plus(r.Own)
+		own := f.Spent.plausible().plus(r.Own)
 		r.Own = &own
 	}
 	if f.Cost != nil || f.SpentCost != nil {
@@ -371,6 +371,8 @@ func (r *Record) updateOwnUsage() {
 func (r *Record) foldCost(f *Facts) {
 	var cost float64
 	switch {
+	case f.Cost != nil && r.Cost != nil:
+		cost = max(*f.Cost, *r.Cost) // an error after the answer can tell 0
 	case f.Cost != nil:
 		cost = *f.Cost
 	case r.Cost != nil:

@@ -507,3 +507,18 @@ func TestLargestRecord(t *testing.T) {
 		t.Errorf("%d bytes, %d labels, %d calls", n, len(r.Labels), len(r.OpenCalls))
 	}
 }
+
+// Counts that cannot be are not added to those that can.
+func TestImpossibleTokenCountsDoNotEnterTotals(t *testing.T) {
+	r := runs.NewRecord("T-local-x", "claude_code")
+	r.Line(runs.Facts{Spent: &runs.Usage{Input: 5, Output: 1 << 53}}, 1)
+	r.Line(runs.Facts{Spent: &runs.Usage{Input: -3, Output: 1<<53 + 1, CachedInput: 2}}, 1)
+	if *r.Own != (runs.Usage{Input: 5, CachedInput: 2, Output: 1 << 53}) {
+		t.Errorf("sums: %+v", r.Own)
+	}
+	r = runs.NewRecord("T-local-x", "codex")
+	r.Line(runs.Facts{Usage: &runs.Usage{Input: -1, Output: 7, ReasoningOutput: 1 << 62}}, 1)
+	if *r.Usage != (runs.Usage{Output: 7}) || *r.Own != *r.Usage {
+		t.Errorf("totals: %+v, own %+v", r.Usage, r.Own)
+	}
+}

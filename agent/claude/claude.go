@@ -95,23 +95,22 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	case "rate_limit_event":
 		d.limited(out)
 		out.Event(normalizer.StatusMessage(typ, nil))
-	case "tool_progress", "auth_status", "tool_use_summary", "prompt_suggestion":
+	case "control_request":
+		d.asked(out)
 		out.Event(normalizer.StatusMessage(typ, nil))
+	case "control_cancel_request":
+		out.Facts.Resumed = true
+		out.Event(normalizer.StatusMessage(typ, nil))
+	case "keep_alive":
 	default:
-		d.line.drift.Unknown(l.typ, "", out)
+		if types[typ] {
+			out.Event(normalizer.StatusMessage(strings.Clone(typ), nil))
+		} else {
+			d.line.drift.Unknown(l.typ, "", out)
+		}
 	}
 	out.Facts.Drift = l.drift
 	return normalizer.NoFault
-}
-
-// subtypes are the known ones of system lines.
-var subtypes = map[string]bool{
-	"init": true, "status": true, "thinking_tokens": true, "api_retry": true, "task_started": true,
-	"task_progress": true, "task_updated": true, "task_notification": true, "background_tasks_changed": true,
-	"permission_denied": true,
-	// Declared by the program, and not in a recording.
-	"compact_boundary": true, "hook_started": true, "hook_progress": true, "hook_response": true,
-	"session_state_changed": true, "files_persisted": true, "local_command_output": true, "elicitation_complete": true,
 }
 
 func (d *dialect) system(out *normalizer.Out) {
@@ -124,9 +123,46 @@ func (d *dialect) system(out *normalizer.Out) {
 		d.Turns++
 		out.Facts.Version, out.Facts.Model = wire.ID(d.line.version), wire.ID(d.line.doing.model)
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
+		for i := range d.line.drift { // a setting that is new
+			d.line.drift[i].Name = runs.FirstLine + d.line.drift[i].Name
+		}
 	}
+	d.session(subtype, out)
 	d.systemDoing(subtype, out)
 	out.Event(normalizer.StatusMessage("system "+subtype, nil))
+}
+
+// asked sets the facts of a request to the host of the agent, which may be for a permission.
+func (d *dialect) asked(out *normalizer.Out) {
+	l := &d.line
+	if l.request.Kind != scan.Object {
+		return
+	}
+	if what, _ := wire.Pair(&l.s, l.request.Raw, "subtype", ""); what.Equal("can_use_tool") {
+		out.Facts.Doing.Phase = runs.AwaitingInput
+	}
+}
+
+// session sets the facts of a system line about the session.
+func (d *dialect) session(subtype string, out *normalizer.Out) {
+	l := &d.line
+	switch subtype {
+	case "model_fallback", "model_refusal_fallback", "model_consent_fallback":
+		switch {
+		case l.scope.Equal("local"): // of a sub-agent
+		case l.direction.Equal("revert"):
+			out.Facts.Model = wire.ID(l.original)
+		default:
+			out.Facts.Model = wire.ID(l.fallback)
+		}
+	case "session_title_changed":
+		out.Facts.Title, out.Facts.Named = l.title.Text(), true
+	case "session_state_changed":
+		if l.state.Equal("requires_action") {
+			out.Facts.Doing.Phase = runs.AwaitingInput
+		}
+		out.Facts.Resumed = l.state.Equal("running")
+	}
 }
 
 // maxBlocks is the maximum number of blocks of one message with an event of their own. A
@@ -183,10 +219,16 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 			d.text(typ, out)
 		case b.typ.Equal("thinking") && typ == "assistant":
 			out.Event(l.says(normalizer.ReasoningTextOf(b.thinking), out))
+		case b.typ.Equal("redacted_thinking") && typ == "assistant": // only the provider can read it
+			out.Event(normalizer.StatusMessage("redacted thinking", nil))
 		case b.typ.Equal("tool_use") && typ == "assistant":
-			d.toolUse(out)
+			d.toolUse("tool_use", out)
+		case typ == "assistant" && serverCalls[b.typ.View()]:
+			d.toolUse(b.typ.Text(), out)
+		case typ == "assistant" && serverResults[b.typ.View()]:
+			d.toolResult(b.typ.Text(), false, out)
 		case b.typ.Equal("tool_result") && typ == "user":
-			d.toolResult(results == 1, out)
+			d.toolResult("tool_result", results == 1, out)
 		default:
 			l.drift.UnknownItem(b.typ, typ+"/", out)
 		}
@@ -252,9 +294,9 @@ func (d *dialect) facet(kind string) normalizer.Facet {
 	return f
 }
 
-func (d *dialect) toolUse(out *normalizer.Out) {
+func (d *dialect) toolUse(kind string, out *normalizer.Out) {
 	b := &d.block
-	f := d.facet("tool_use")
+	f := d.facet(kind)
 	f.ToolName, f.UseID, f.Phase, f.Status = wire.ID(b.name), wire.ID(b.id), "start", "running"
 	d.Calls.Add(wire.Call{ID: f.UseID, Name: f.ToolName})
 	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)}
@@ -264,12 +306,12 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 
 // toolResult maps the result of a tool. Alone in its line, it is what the line's
 // tool_use_result tells more of.
-func (d *dialect) toolResult(alone bool, out *normalizer.Out) {
+func (d *dialect) toolResult(kind string, alone bool, out *normalizer.Out) {
 	l, b := &d.line, &d.block
-	f := d.facet("tool_result")
+	f := d.facet(kind)
 	f.UseID, f.Phase, f.Status = wire.ID(b.useID), "complete", "completed"
 	f.ToolName = d.Calls.Take(f.UseID).Name
-	failed := wire.True(b.isError)
+	failed := wire.True(b.isError) || kind != "tool_result" && b.content.Kind == scan.Object && b.failed(&l.s)
 	if failed {
 		f.Phase, f.Status = "fail", "failed"
 	}
@@ -312,11 +354,7 @@ func (d *dialect) result(out *normalizer.Out) {
 	d.spent(out)
 	text := l.result.Text()
 	if l.subtype.Equal("success") && !wire.True(l.isError) {
-		if !wire.Blank(text) {
-			out.Final(text)
-		}
-		out.Facts.Turn = runs.TurnCompleted
-		out.Event(normalizer.StatusMessage("result success", data))
+		d.succeeded(text, data, out)
 		return
 	}
 	l.drift.Status(l.subtype, "result/", "success", "error_max_turns", "error_max_budget_usd", "error_during_execution",
@@ -327,11 +365,34 @@ func (d *dialect) result(out *normalizer.Out) {
 	if wire.Blank(text) {
 		text = "result error"
 	}
-	out.NoFinal()
+	if n, ok := l.turns.Int(); !ok || n > 0 { // else it has no answer of its own, and one before it stays
+		out.NoFinal()
+	}
+	turnFailed(text, data, out)
+}
+
+func turnFailed(text string, data []byte, out *normalizer.Out) {
 	out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, text, runs.ErrorTurn
 	e := normalizer.ErrorMessage(text)
 	e.Data = data
 	out.Event(e)
+}
+
+// succeeded maps a result that says that it is a success. It is none where the model still wanted
+// to call a tool, or was cut off, and said nothing.
+func (d *dialect) succeeded(text string, data []byte, out *normalizer.Out) {
+	cut := d.line.terminal.Equal("aborted_streaming")
+	if wire.Blank(text) && (cut || d.line.stopReason.Equal("tool_use")) {
+		out.NoFinal()
+		turnFailed("the agent did not finish its turn", data, out)
+		return
+	}
+	out.Final(text)
+	out.Facts.Turn = runs.TurnCompleted
+	out.Event(normalizer.StatusMessage("result success", data))
+	if cut {
+		out.Event(normalizer.ErrorMessage("the answer may lack its end: the agent was interrupted"))
+	}
 }
 
 // errors returns the strings of the errors of a result, a line each: at most as much as

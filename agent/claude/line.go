@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"strings"
+
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
 )
@@ -18,13 +20,17 @@ type fields struct {
 	apiError, error, version            scan.Value
 
 	// Of a result.
-	result, errors, isError, cost, models scan.Value
-	usage                                 wire.Counters
+	result, errors, isError, cost, models, turns, stopReason, terminal scan.Value
+	usage                                                              wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
 
 	sawMessage, sawUsage, sawToolResult bool
+
+	// Of system lines about the session.
+	original, fallback, scope, direction, title, state scan.Value
+	request                                            scan.Value // of a control_request
 
 	drift wire.Drift
 
@@ -37,32 +43,8 @@ var counters = []string{
 	"input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
 }
 
-// The known members that are not read.
+// The known members that are not read, beside those of a line.
 var (
-	ignored = wire.FieldsOf(
-		"additional_directories", "agent_id", "agents", "analytics_disabled", "apiKeySource", "api_error_status",
-		"api_error_type", "api_message_id", "begun_message_ids", "capabilities", "compact_result", "cwd", "description",
-		"duration_api_ms", "duration_ms", "estimated_tokens", "estimated_tokens_delta",
-		"fast_mode_disabled_reason", "fast_mode_state", "first_content_frame_ms", "isReplay", "isSynthetic",
-		"is_backgrounded", "last_tool_name", "local_command", "logical_parent_uuid", "mcp_servers", "memory_paths",
-		"messaging_socket_path",
-		"model_usage_since_last_result", "num_turns", "origin", "original_cwd", "output_file",
-		"output_style", "patch", "per_turn_effort_active", "permissionMode", "permission_denials", "plugins",
-		"product_feedback_disabled", "prompt", "queued_turn_count", "result_index", "run_id",
-		"safety_stops", "served_by_anthropic", "skills", "slash_commands", "spawn_depth", "stop_reason",
-		"structured_output", "subagent_stats", "subagent_type", "summary", "summary_is_report", "task_description",
-		"task_id", "task_type", "tasks", "terminal_reason", "terminal_slash_commands", "thinking_display",
-		"thinking_duration_ms", "time_to_request_ms", "tool_result_meta", "tool_use_id", "tool_use_meta",
-		"tools", "ttft_ms", "ttft_stream_ms", "ultrathink_available", "ultrathink_typed_raises", "view_mode",
-		// Of session logs, where fields are not compared.
-		"attributionSkill", "entrypoint", "gitBranch", "interruptedMessageId", "leafUuid", "level",
-		"logicalParentUuid", "promptId", "requestId", "slug", "sourceToolAssistantUUID", "userType",
-		// Of lines that no recording has.
-		"compact_metadata", "decision_reason", "decision_reason_type", "elapsed_time_seconds", "elicitation_id",
-		"exit_code", "failed", "files", "hook_event", "hook_id", "hook_name", "isAuthenticating", "mcp_server_name",
-		"outcome", "output", "preceding_tool_use_ids", "processed_at", "request_id", "state",
-		"stderr", "stdout", "suggestion", "tool_input", "tool_name",
-	)
 	ignoredMessage = wire.FieldsOf("container", "context_management", "diagnostics", "id", "role",
 		"stop_details", "stop_reason", "stop_sequence", "type", "usage")
 	ignoredUsage = wire.FieldsOf("cache_creation", "duration_ms", "fallback_credit", "inference_geo", "iterations",
@@ -105,6 +87,26 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.isError)
 		case "total_cost_usd":
 			s.First(&l.cost)
+		case "num_turns":
+			s.First(&l.turns)
+		case "stop_reason":
+			s.First(&l.stopReason)
+		case "terminal_reason":
+			s.First(&l.terminal)
+		case "original_model":
+			s.First(&l.original)
+		case "fallback_model":
+			s.First(&l.fallback)
+		case "scope":
+			s.First(&l.scope)
+		case "direction":
+			s.First(&l.direction)
+		case "title":
+			s.First(&l.title)
+		case "state":
+			s.First(&l.state)
+		case "request":
+			s.First(&l.request)
 		case "claude_code_version":
 			s.First(&l.version)
 		case "modelUsage":
@@ -195,6 +197,12 @@ func (b *block) scan(s *scan.Scanner, v scan.Value, drift *wire.Drift) {
 			s.Skip()
 		}
 	}
+}
+
+// failed reports whether the content of a result, an object, is an error.
+func (b *block) failed(s *scan.Scanner) bool {
+	typ, _ := wire.Pair(s, b.content.Raw, "type", "")
+	return strings.HasSuffix(typ.View(), "_error")
 }
 
 // reset clears the values and releases the line.

@@ -113,7 +113,8 @@ var silent = map[string]bool{
 	"content-replacement": true, "attribution-snapshot": true,
 }
 
-// logSystem are the known subtypes of system lines, and whether they become events.
+// logSystem are subtypes of system lines, and whether they become events; the others in subtypes do
+// not.
 var logSystem = map[string]bool{
 	"api_error": true, "compact_boundary": true,
 	"turn_duration": false, "local_command": false, "stop_hook_summary": false, "informational": false,
@@ -140,7 +141,8 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 	case "user":
 		d.told(out)
 	case "system":
-		if shown, known := logSystem[l.subtype.View()]; !known {
+		d.session(l.subtype.View(), out)
+		if shown, known := logSystem[l.subtype.View()]; !known && !subtypes[l.subtype.View()] {
 			l.drift.Unknown(l.subtype, "system/", out)
 		} else if shown {
 			d.systemDoing(l.subtype.View(), out)
@@ -253,7 +255,7 @@ func (d *dialect) told(out *normalizer.Out) {
 				continue
 			}
 			if d.block.scan(&l.s, v, nil); d.block.typ.Equal("tool_result") {
-				d.toolResult(results == 1, out)
+				d.toolResult("tool_result", results == 1, out)
 			}
 		}
 		return

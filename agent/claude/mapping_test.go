@@ -114,7 +114,7 @@ func TestMessages(t *testing.T) {
 	backendtest.Map(t, backend, []backendtest.Case{
 		// Content.
 		{"one event per block, in order", lines{assistant(hello, bash, `{"type":"thinking","thinking":"hm"}`,
-			`{"type":"server_tool_use"}`, `{"type":"text","text":""}`)}, events{text("assistant", "hello"),
+			`{"type":"SECRET"}`, `{"type":"text","text":""}`)}, events{text("assistant", "hello"),
 			call(`"tool_name":"Bash","tool_use_id":"t1"`), text("reasoning", "hm"), unknown, text("assistant", "")}},
 		{"a string is a text", lines{message("assistant", `"hello"`), message("user", `"SECRET"`)},
 			events{text("assistant", "hello"), status("user message")}},

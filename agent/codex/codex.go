@@ -12,6 +12,8 @@ package codex
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -80,6 +82,7 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		// Codex 0.94 to 0.110 prints the lines of a sub-agent among those of its parent. It
 		// begins a turn, and no line ends that.
 		if d.Nested = d.Working; !d.Nested {
+			d.Told = 0
 			out.Facts.Turn, out.Facts.Doing.Phase = runs.TurnStarted, runs.Thinking
 		}
 		d.Working = true
@@ -95,8 +98,13 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		out.Facts.Turn = runs.TurnFailed
 		turnError(l.errorMessage, out)
 		out.Event(normalizer.StatusMessage("turn failed", nil))
+		if l.errorMessage.IsString() && !d.told(l.errorMessage) {
+			event, _ := normalizer.ErrorMessageOf(l.errorMessage)
+			out.Event(event)
+		}
 	case "error":
 		retry(l.message, out)
+		d.Told = hash(l.message)
 		return errorEvent(l.message, runs.ErrorTop, out)
 	case "item.started", "item.created":
 		return d.item(started, out)
@@ -118,6 +126,16 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 func (d *dialect) endTurn(out *normalizer.Out) {
 	d.updateThread(out)
 	d.Turn, d.TurnLong, d.Working, d.Nested = "", false, false, false
+}
+
+// told reports whether the newest error line of this turn had the message: that of a failed turn
+// usually repeats it.
+func (d *dialect) told(message scan.Value) bool { return d.Told == hash(message) }
+
+func hash(text scan.Value) uint64 {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, text.View()) // never fails
+	return h.Sum64()
 }
 
 // errorEvent maps an error message of the agent.
@@ -199,10 +217,11 @@ func (d *dialect) item(s step, out *normalizer.Out) normalizer.Fault {
 		out.Event(normalizer.AssistantTextOf(it.text))
 		if s == completed {
 			out.Facts.Step = true
-			if d.Nested { // perhaps of the sub-agent: the last one counts once the turn has ended
-				out.Draft(it.text.Text())
-			} else {
+			switch {
+			case !d.Nested:
 				out.FinalOf(it.text)
+			case !wire.Blank(it.text.View()): // perhaps of the sub-agent: the last one counts once the turn has ended
+				out.Draft(it.text.Text())
 			}
 		} else {
 			out.Facts.Doing.Phase = runs.Writing
@@ -393,6 +412,8 @@ type state struct {
 	Working    bool   `json:"working,omitempty"` // a turn has started and not ended
 	Nested     bool   `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
 	Foreign    bool   `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
+
+	Told uint64 `json:"told,omitempty"` // hash of the message of the newest error line in this turn
 
 	// Of a session log: the calls without a result, and the ids of those with one.
 	Calls wire.Memory `json:"calls,omitzero"`

@@ -13,11 +13,11 @@ func TestContract(t *testing.T) {
 		Corpus:  "../../test/corpus/codex",
 		Golden:  "testdata/golden",
 		Shown: []string{
-			"type", "thread_id", "message",
+			"type", "thread_id", "message", "error.message",
 			"item.type", "item.id", "item.status", "item.text", "item.message", "item.tool",
 		},
 		Recorded: []string{
-			"error.message", "item.command", "item.aggregated_output", "item.items[].text", "item.changes[].path",
+			"item.command", "item.aggregated_output", "item.items[].text", "item.changes[].path",
 			"item.changes[].kind",
 		},
 	})

@@ -171,7 +171,7 @@ func TestFinalTextIsTheLastCompletedMessage(t *testing.T) {
 {"type":"item.updated","item":{"type":"agent_message","text":"c"}}
 {"type":"item.completed","item":{"type":"reasoning","text":"d"}}`, `"b"`},
 		{`{"type":"item.completed","item":{"type":"agent_message","text":"a"}}
-{"type":"item.completed","item":{"type":"agent_message","text":""}}`, `""`},
+{"type":"item.completed","item":{"type":"agent_message","text":" "}}`, `"a"`},
 		{`{"type":"item.started","item":{"type":"agent_message","text":"a"}}`, `null`},
 		{`{"type":"item.completed","item":{"type":"agent_message","text":7}}`, `null`},
 		{`{"type":"item.completed","item":{"type":"agent_message","text":"` +

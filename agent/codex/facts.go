@@ -105,7 +105,7 @@ func turnError(v scan.Value, out *normalizer.Out) {
 	out.Facts.Error, out.Facts.ErrorSource = string(wire.Head(nil, v, maxError)), runs.ErrorTurn
 }
 
-// LastMessage returns the text of the last agent message in an agent's output.
+// LastMessage returns the text of the last agent message in an agent's output that is not blank.
 // The first line of the output may be the end of a line.
 func LastMessage(output []byte) (text string, ok bool) {
 	for len(output) > 0 {
@@ -125,7 +125,8 @@ func LastMessage(output []byte) (text string, ok bool) {
 				Text string `json:"text"`
 			} `json:"item"`
 		}
-		if json.Unmarshal(line, &l) == nil && l.Type == "item.completed" && l.Item.Type == "agent_message" {
+		if json.Unmarshal(line, &l) == nil && l.Type == "item.completed" && l.Item.Type == "agent_message" &&
+			!wire.Blank(l.Item.Text) {
 			return l.Item.Text, true
 		}
 	}

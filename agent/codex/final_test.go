@@ -11,6 +11,7 @@ func TestLastMessageIsTheLastWholeAnswer(t *testing.T) {
 	}{
 		"nothing":            {"", "", false},
 		"the last of two":    {one + "\n" + two + "\n{\"type\":\"turn.completed\"}\n", "two", true},
+		"a blank one":        {one + "\n" + `{"type":"item.completed","item":{"type":"agent_message","text":" \n"}}`, "one", true},
 		"without a newline":  {one + "\n" + two, "two", true},
 		"behind half a line": {one[10:] + "\n" + two + "\n", "two", true},
 		"half a line":        {one[10:] + "\n", "", false},

@@ -106,7 +106,7 @@ func TestLineBecomes(t *testing.T) {
 			events{status("turn failed"), status("turn failed")}},
 		{"blanks give nothing", "\n \t\v\f\r\n\u0085\u00a0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000\n\r", nil},
 		{"no white space: zero width", "\u200b", events{parseError("invalid JSON", 3)}},
-		{"no white space: byte order mark", "\ufeff", events{parseError("invalid JSON", 3)}},
+		{"a byte order mark is only at the beginning", "\ufeff\n\ufeff", events{parseError("invalid JSON", 3)}},
 		{"white space around", " \t{\"type\" : \"turn.failed\"}\t ", events{status("turn failed")}},
 		{"other separators do not end a line", "{\"type\":\"error\",\"message\":\"a\u2028b\u0085c\"}",
 			events{failure("a\u2028b\u0085c")}},
@@ -128,8 +128,16 @@ func TestLineBecomes(t *testing.T) {
 			events{normalizeError("missing thread_id", 43)}},
 		{"turn", `{"type":"turn.started"}`, events{status("turn started")}},
 		{"turn completed", `{"type":"turn.completed"}`, events{status("turn completed")}},
-		{"turn failed, its reason is not copied", `{"type":"turn.failed","error":{"message":"why"}}`,
-			events{status("turn failed")}},
+		{"turn failed, and why", `{"type":"turn.failed","error":{"message":"why"}}`,
+			events{status("turn failed"), failure("why")}},
+		{"the newest error line told it", `{"type":"error","message":"a"}` + "\n" + `{"type":"error","message":"why"}` + "\n" +
+			`{"type":"turn.failed","error":{"message":"why"}}` + "\n" + `{"type":"turn.failed","error":{"message":"a"}}`,
+			events{failure("a"), failure("why"), status("turn failed"), status("turn failed"), failure("a")}},
+		{"an error line of the turn before", `{"type":"error","message":"why"}` + "\n" + `{"type":"turn.started"}` + "\n" +
+			`{"type":"turn.failed","error":{"message":"why"}}`,
+			events{failure("why"), status("turn started"), status("turn failed"), failure("why")}},
+		{"no text is no reason", `{"type":"turn.failed","error":{"message":7}}` + "\n" + `{"type":"turn.failed","error":"why"}`,
+			events{status("turn failed"), status("turn failed")}},
 		{"usage", `{"type":"turn.completed","usage":{"input_tokens":123,"cached_input_tokens":0,"output_tokens":45}}`,
 			events{statusData("turn completed", `{"schema":"backend.codex.usage.v1","usage":{"input_tokens":123,`+
 				`"cached_input_tokens":0,"output_tokens":45}}`)}},
