@@ -51,6 +51,7 @@ func TestAWatchReadsAgainAStreamThatLostItsEndAndGrewAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := strings.TrimPrefix(s.URL(), "nats://")
+	bustest.Until(t, "the loss of the connection is not seen", func() bool { return !b.Connected() })
 	s = start(address)
 	bustest.Until(t, "no connection", b.Connected)
 	for i := range 5 {

@@ -450,15 +450,20 @@ func (s *site) sync() (lose func()) {
 		}
 		s.until("the connection", s.operator.Connected)
 	}
+	stop := func() {
+		s.Helper()
+		s.server.Stop()
+		s.until("the loss of the connection", func() bool { return !s.operator.Connected() }) // its client may be late
+	}
 	store, synced := filepath.Join(s.store, "jetstream"), filepath.Join(s.TempDir(), "synced")
-	s.server.Stop()
+	stop()
 	if err := os.CopyFS(synced, os.DirFS(store)); err != nil {
 		s.Fatal(err)
 	}
 	back()
 	return func() {
 		s.Helper()
-		s.server.Stop()
+		stop()
 		err := os.RemoveAll(store)
 		if err == nil {
 			err = os.CopyFS(store, os.DirFS(synced))
