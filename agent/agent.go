@@ -11,7 +11,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -39,6 +38,8 @@ type Agent struct {
 	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
 	// the command line that people type for them.
 	JSONFlag, JSONCall string
+	// JSONWords are the words that such a command line has: one of each list.
+	JSONWords [][]string
 	// Sandbox says what keeps a task of mode workspace-write in its directory, for people.
 	Sandbox string
 	// Install is the command that installs the program.
@@ -129,19 +130,6 @@ func (t Table) Named(name string) (Agent, error) {
 		return a, fmt.Errorf("%q is not known; there is: %s", name, strings.Join(t.Names(), ", "))
 	}
 	return a, nil
-}
-
-// OfCommand returns the agent whose program a command line starts, false if there is none.
-func (t Table) OfCommand(argv []string) (Agent, bool) {
-	return t.find(func(a Agent) bool { return a.Program == ProgramOf(argv) })
-}
-
-// ProgramOf returns the base name of the program that a command line starts, also by way of
-// env and npx.
-func ProgramOf(argv []string) string {
-	argv = program(argv)
-	name, _, _ := strings.Cut(path.Base(argv[0]), "@") // npx has versions
-	return cmp.Or(name, argv[0])
 }
 
 func (t Table) find(match func(Agent) bool) (Agent, bool) {

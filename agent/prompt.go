@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"path"
 	"slices"
 	"strings"
 )
@@ -85,18 +84,6 @@ func (a Arguments) Positional() string {
 	return strings.Join(append(slices.Clip(a.Words), a.Rest...), " ")
 }
 
-// program returns a command line from the program on that it starts, also by way of env and
-// npx.
-func program(argv []string) []string {
-	for len(argv) > 1 && slices.Contains([]string{"env", "npx"}, path.Base(argv[0])) {
-		argv = argv[1:]
-		for len(argv) > 1 && (strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], "=")) {
-			argv = argv[1:]
-		}
-	}
-	return argv
-}
-
 // arguments returns the arguments after the program.
 func arguments(argv []string) []string {
 	if argv = program(argv); len(argv) == 0 {
@@ -111,7 +98,7 @@ func (t Table) Prompt(argv []string) string {
 	if len(argv) == 0 {
 		return ""
 	}
-	a, ok := t.OfCommand(argv)
+	a, ok := t.named(program(argv)[0])
 	if !ok || a.Launch.Prompt == nil {
 		return ""
 	}

@@ -80,7 +80,7 @@ func TestFullDiskHoldsUpNoKill(t *testing.T) {
 	fill, _ := l.smallRoot()
 	spec := shell("r", `sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 0.05; done' &
 trap 'exit 3' TERM; while ! [ -s child ]; do sleep 0.01; done; echo ready; while :; do sleep 0.01; done`)
-	spec.Dir, spec.Limits.Grace = t.TempDir(), 200*time.Millisecond
+	spec.Dir, spec.Limits.Grace = t.TempDir(), 3*time.Second // enough for the agent on a busy machine
 	killAtEnd(t, filepath.Join(spec.Dir, "child"))
 	r, done := l.begun(spec, "ready")
 	fill()

@@ -51,6 +51,7 @@ type state struct {
 	Calls   wire.Memory `json:"calls"`
 	Counted string      `json:"counted,omitempty"` // in a session log: the last message whose end was told
 	Named   bool        `json:"named,omitempty"`   // in a session log: its user gave it a name
+	Foreign bool        `json:"foreign,omitempty"` // the lines are of Qwen Code, which has others under the same names
 }
 
 // State implements [normalizer.Dialect].
@@ -72,6 +73,11 @@ func (d *dialect) Line(raw []byte, out *normalizer.Out) normalizer.Fault {
 
 func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 	l := &d.line
+	if d.Foreign || l.qwen.IsString() {
+		d.Foreign, out.Facts.Unknown = true, true
+		out.Facts.Drift = []runs.Unknown{{What: runs.DriftProtocol, Name: "qwen"}} // one event says it for all lines
+		return normalizer.NoFault
+	}
 	if !l.typ.IsString() {
 		return normalizer.MissingType
 	}

@@ -1,8 +1,10 @@
 package claude_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/claude"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/backendtest"
@@ -27,7 +29,8 @@ func TestDeclaredLines(t *testing.T) {
 	backendtest.Map(t, backend, []backendtest.Case{
 		{"requests of a host", lines{request("can_use_tool"), `{"type":"control_response","response":{"x":"SECRET"}}`,
 			request("SECRET"), `{"type":"control_cancel_request","request_id":"SECRET"}`, `{"type":"keep_alive"}`},
-			events{status("control_request"), status("control_response"), status("control_request"), status("control_cancel_request")}},
+			events{status("control_request"), status("control_response"), status("control_request"),
+				status("control_cancel_request")}},
 		{"reasoning that only the provider can read", lines{assistant(`{"type":"redacted_thinking","data":"SECRET"}`)},
 			events{status("redacted thinking")}},
 		{"tools of the provider", lines{assistant(search, found)},
@@ -135,4 +138,19 @@ func TestAQuestionToTheHostIsOpenUntilItHasAnAnswer(t *testing.T) {
 		{"other requests", []string{begin, `{"type":"control_request","request":{"subtype":"mcp_message"}}`,
 			`{"type":"control_request","request":"can_use_tool"}`, state("running"), drop}, []string{"thinking"}},
 	})
+}
+
+// Qwen Code prints lines under the names of Claude Code, and they say other things.
+func TestLinesOfQwenCodeAreNotThoseOfClaudeCode(t *testing.T) {
+	qwen := `{"type":"system","subtype":"init","session_id":"s","qwen_code_version":"0.24.4"}`
+	lines := []string{qwen, assistant(hello), success}
+	messages, fold := backendtest.Fold(backend, backendtest.Output([]byte(strings.Join(lines, "\n")+"\n")))
+	if r := fold.Record; len(messages) != 1 || r.Unknown != 3 || r.Drift == nil || r.Drift.Things[0].Name != "qwen" {
+		t.Errorf("%d events, record %s; want one notice of drift", len(messages), r.JSON())
+	}
+	backendtest.Saved(t, backend, lines...)
+	table := agent.Table{claude.Agent}
+	if a, ok := table.Detect([][]byte{[]byte(qwen), []byte(assistant(hello)), []byte(success)}); ok {
+		t.Errorf("its lines are taken for those of %s", a.Name)
+	}
 }

@@ -9,7 +9,8 @@ import (
 var Agent = agent.Agent{
 	Name: "Claude Code", Short: "claude", Backend: Backend{},
 	Program: "claude", JSONFlag: "stream-json", JSONCall: "claude -p --output-format stream-json --verbose",
-	Install: "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
+	JSONWords: [][]string{{"-p", "--print"}, {"stream-json"}},
+	Install:   "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
 	Sessions: agent.Sessions{
 		Env: "CLAUDE_CONFIG_DIR", Home: ".claude", Dir: "projects",
 		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Origin: origin,

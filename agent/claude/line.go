@@ -17,7 +17,7 @@ type line struct {
 type fields struct {
 	typ, subtype, session, uuid, parent scan.Value
 	content                             scan.Value // of the message
-	apiError, error, version            scan.Value
+	apiError, error, version, qwen      scan.Value
 
 	// Of a result.
 	result, errors, isError, cost, models, turns, stopReason, terminal scan.Value
@@ -107,6 +107,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.state)
 		case "request":
 			s.First(&l.request)
+		case "qwen_code_version":
+			s.First(&l.qwen)
 		case "claude_code_version":
 			s.First(&l.version)
 		case "modelUsage":

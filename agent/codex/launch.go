@@ -11,7 +11,8 @@ import (
 var Agent = agent.Agent{
 	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: LastMessage,
 	Program: "codex", JSONFlag: "--json", JSONCall: "codex exec --json",
-	Install: "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
+	JSONWords: [][]string{{"exec", "e", "review"}, {"--json", "--experimental-json"}},
+	Install:   "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
 	Sessions: agent.Sessions{
 		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Origin: origin,
 	},

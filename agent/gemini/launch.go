@@ -11,7 +11,8 @@ import (
 var Agent = agent.Agent{
 	Name: "Gemini CLI", Short: "gemini", Backend: Backend{},
 	Program: "gemini", JSONFlag: "stream-json", JSONCall: "gemini --output-format stream-json -p",
-	Install: "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,
+	JSONWords: [][]string{{"stream-json"}},
+	Install:   "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check, Prompt: prompt,
 		// Without its launcher, the program that is started is the one that signals reach.

@@ -11,7 +11,8 @@ import (
 var Agent = agent.Agent{
 	Name: "opencode", Short: "opencode", Backend: Backend{},
 	Program: "opencode", JSONFlag: "json", JSONCall: "opencode run --format json",
-	Install: "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
+	JSONWords: [][]string{{"run"}, {"json"}},
+	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check, Prompt: prompt, Set: permissions,
 		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},

@@ -44,13 +44,19 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 }
 
 func (c *runCmd) check(a *app) error {
-	if c.Agent == "" {
+	var err error
+	if c.Agent == "" || c.Agent == auto {
 		c.Agent = api.DefaultAgent
-		if a, known := agents.Known.OfCommand(c.Command); known {
-			c.Agent = agentKind(a.Kind())
+		if found, known := agents.Known.OfCommand(c.Command); known {
+			c.Agent = agentKind(found.Kind())
+			if !found.PrintsJSON(c.Command) {
+				err = fmt.Errorf("this command line of %s prints no JSON lines, so nothing of it could be read: type `%s`, "+
+					"or start it all the same with --agent %s", found.Name, found.JSONCall, found.Short)
+			}
 		}
 	}
-	_, err := a.backend(c.Agent)
+	_, unknown := a.backend(c.Agent)
+	err = errors.Join(err, unknown)
 	switch {
 	case !c.dashes: // without them, linesman would parse flags of the agent as its own
 		err = errors.Join(err, errors.New("the agent's command line must come after --"))
