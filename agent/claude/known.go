@@ -5,5 +5,5 @@ package claude
 // known are the versions of which linesman understands all that test/drift plays.
 var known = []string{
 	"2.1.321", "2.1.322", "2.1.323", "2.1.324", "2.1.325", "2.1.326", "2.1.327", "2.1.328",
-	"2.1.329",
+	"2.1.329", "2.1.331", "2.1.332",
 }

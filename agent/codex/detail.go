@@ -125,7 +125,7 @@ var shells = map[string]bool{"exec_command": true, "shell": true, "shell_command
 // responseDetail adds the detail of a response_item of a session log: a call, or its result.
 func responseDetail(at map[string]scan.Value, out *normalizer.Details) {
 	id := cmp.Or(trimmedText(at["call_id"]), trimmedText(at["id"]))
-	if at["type"].Equal("web_search_call") {
+	if typ := at["type"]; typ.Equal("web_search_call") || typ.Equal("image_generation_call") {
 		id = trimmedText(at["id"])
 	}
 	tool, ok := out.Tool(id)
@@ -136,6 +136,8 @@ func responseDetail(at map[string]scan.Value, out *normalizer.Details) {
 	switch at["type"].Text() {
 	case "web_search_call":
 		d.Arguments = wire.Excerpt(wire.Either(wire.At(at["action"], "query"), wire.At(at["action"], "url")))
+	case "image_generation_call":
+		d.Arguments = wire.Excerpt(at["revised_prompt"])
 	case "function_call", "custom_tool_call", "local_shell_call", "tool_search_call":
 		if server, ok := strings.CutPrefix(at["namespace"].Text(), "mcp__"); ok {
 			d.Server = server

@@ -159,7 +159,9 @@ var (
 		"AgentMessage", "Reasoning", "WebSearch", "HookPrompt", "Plan", "ImageView", "ContextCompaction",
 		"SubAgentActivity", "EnteredReviewMode", "ExitedReviewMode",
 	}
-	silentResponses = []string{"additional_tools", "ghost_snapshot", "compaction", "context_compaction"}
+	silentResponses = []string{
+		"additional_tools", "ghost_snapshot", "compaction", "context_compaction", "agent_message", // of another agent
+	}
 )
 
 // isOneOf reports whether v is one of the texts.
@@ -299,9 +301,8 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 		d.logCall(p, out)
 	case typ.Equal("function_call_output"), typ.Equal("custom_tool_call_output"), typ.Equal("tool_search_output"):
 		d.logOutput(p, out)
-	case typ.Equal("web_search_call"):
-		f := d.logFacet(trimmedText(p.id), typ.Text())
-		f.Kind = "web_search"
+	case typ.Equal("web_search_call"), typ.Equal("image_generation_call"): // the provider carries them out
+		f := d.logFacet(trimmedText(p.id), strings.TrimSuffix(typ.Text(), "_call"))
 		f.Phase, f.Status = phase(completed, statusWord(&p.status))
 		out.Facts.Closed = f.ItemID
 		out.Tool(normalizer.ToolResult, &f)

@@ -107,6 +107,11 @@ func TestSessionLogMapping(t *testing.T) {
 			eventMsg(`{"type":"item_completed","item":{"type":"WebSearch","id":"w","query":"SECRET"}}`)},
 			[]string{backendtest.Tool("ToolResult", `"backend_item_id":"w","kind":"web_search","phase":"complete",`+
 				`"status":"completed"`)}},
+		{"an image, and a message of another agent", []string{
+			responseItem(`{"type":"image_generation_call","id":"g","status":"completed","revised_prompt":"SECRET","result":"SECRET"}`),
+			responseItem(`{"type":"agent_message","author":"SECRET","content":[{"type":"input_text","text":"SECRET"}]}`)},
+			[]string{backendtest.Tool("ToolResult", `"backend_item_id":"g","kind":"image_generation","phase":"complete",`+
+				`"status":"completed"`)}},
 		{"what a subscriber does not need", []string{
 			rolloutLine("turn_context", `{"cwd":"SECRET"}`), rolloutLine("world_state", `{"state":"SECRET"}`),
 			rolloutLine("token_usage_record", `{"usage":{"input_tokens":7}}`),
