@@ -48,7 +48,7 @@ check: ## before each commit: check format, vet and lint, then make test
 	$(MAKE) --no-print-directory golangci test
 
 # Package test/run says how it tests.
-test: ## run the tests that need only Go, in seven minutes; with COUNT=1 also those that passed before
+test: ## run the tests that need only Go, in five to seven minutes; with COUNT=1 also those that passed before
 	@$(GO) run ./test/run $(COUNT:%=-count %) $(PKG)
 
 test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector
