@@ -35,10 +35,9 @@ type Agent struct {
 
 	// Program is the program's name on the PATH, and the default of its setting.
 	Program string
-	// JSONFlag is the flag with which the program prints JSON lines, and JSONCall
-	// the command line that people type for them.
-	JSONFlag, JSONCall string
-	// JSONWords are the words that such a command line has: one of each list.
+	// JSONCall is the command line that people type for JSON lines. JSONWords are the words
+	// that such a command line has: one of each list.
+	JSONCall  string
 	JSONWords [][]string
 	// Sandbox says what keeps a task of mode workspace-write in its directory, for people.
 	Sandbox string

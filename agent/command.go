@@ -71,10 +71,7 @@ func unversioned(name string) string {
 // named returns the agent with a program, which may have a path, or the npm package of one.
 func (t Table) named(word string) (Agent, bool) {
 	base, pkg := unversioned(path.Base(word)), unversioned(word)
-	return t.find(func(a Agent) bool {
-		_, installed, _ := strings.Cut(a.Install, "npm install -g ")
-		return base == a.Program || pkg == installed && installed != ""
-	})
+	return t.find(func(a Agent) bool { return base == a.Program || a.Install == "npm install -g "+pkg })
 }
 
 var (

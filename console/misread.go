@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/agent"
@@ -14,11 +13,6 @@ type Misread struct {
 	Agents agent.Table // that are known
 
 	decided bool
-}
-
-// has reports whether an argument is a flag or its value: "--json", "--format=json".
-func (m *Misread) has(flag string) bool {
-	return slices.ContainsFunc(m.Argv, func(arg string) bool { return arg == flag || strings.HasSuffix(arg, "="+flag) })
 }
 
 // Advice returns what to say about the first event that tells, and "" for all others.
@@ -35,7 +29,7 @@ func (m *Misread) Advice(r Record) string {
 	a, known := m.Agents.OfCommand(m.Argv)
 	program := Word(agent.ProgramOf(m.Argv))
 	switch {
-	case noJSON && known && !m.has(a.JSONFlag):
+	case noJSON && known && !a.PrintsJSON(m.Argv):
 		return fmt.Sprintf("%s does not print JSON lines: use `%s`", program, a.JSONCall)
 	case noJSON && known:
 		return fmt.Sprintf("%s does not print JSON lines: each line is an event of kind \"error\"", program)

@@ -76,7 +76,7 @@ func thingsOf(r *runs.Record) (names []string) {
 		return nil
 	}
 	for _, t := range r.Drift.Things {
-		if !strings.HasPrefix(t.Name, runs.FirstLine) {
+		if !strings.HasPrefix(t.Name, runs.DriftSetting) {
 			names = append(names, string(t.What)+" "+cmp.Or(t.Name, t.Hash))
 		}
 	}

@@ -2,6 +2,7 @@ package normalizer
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/linesman/linesman/normalizer/scan"
 )
@@ -91,16 +92,17 @@ func lastRecord(line []byte) int {
 	if len(line) == 0 || line[0] != '{' {
 		return 0
 	}
-	end := len(line)
+	last := make([]int, len(recordStarts)) // of each start, so that the line is searched once
+	for i, start := range recordStarts {
+		last[i] = bytes.LastIndex(line, start)
+	}
 	for range maxPlaces {
-		at := 0
-		for _, start := range recordStarts {
-			at = max(at, bytes.LastIndex(line[:end], start))
-		}
+		at := slices.Max(last)
 		if at <= 0 || isRecord(line[at:]) {
 			return max(at, 0)
 		}
-		end = at
+		i := slices.Index(last, at)
+		last[i] = bytes.LastIndex(line[:at], recordStarts[i])
 	}
 	return 0
 }

@@ -96,3 +96,21 @@ func TestSalvagedRecordsArePartsOfTheLine(t *testing.T) {
 		}
 	})
 }
+
+// The longest lines, with as many places as possible that look like records.
+func BenchmarkSalvage(b *testing.B) {
+	const size = normalizer.DefaultMaxLine
+	fill := func(unit string) string { return strings.Repeat(unit, size/len(unit)) }
+	for name, line := range map[string]string{
+		"torn": `{"type":"x","text":"` + fill("a"), "starts": fill(`{"type":`), "glue": fill(`{"a":1}`),
+		"glue at the end":         `{"a":"` + fill("b") + strings.Repeat(`}{`, 40),
+		"starts at the beginning": strings.Repeat(`{"type":"`, 40) + fill("b"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(line)))
+			for b.Loop() {
+				normalizer.Salvage([]byte(line))
+			}
+		})
+	}
+}

@@ -39,9 +39,9 @@ const (
 	DriftProtocol What = "protocol" // the form of all lines
 )
 
-// FirstLine begins the names of fields of an agent's first line, which has its settings. A new one
-// says nothing about the work of a run.
-const FirstLine = "init."
+// DriftSetting begins the names of fields in the line with which an agent tells its settings. A new
+// one says nothing about the work of a run.
+const DriftSetting = "init."
 
 // MaxThings is the number of unknown things that a run lists.
 const MaxThings = 12

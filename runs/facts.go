@@ -29,7 +29,7 @@ type Facts struct {
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task
 
-	Resumed   bool      // what the agent waited for has come: it goes on with what it did before
+	Resumed   bool      // the agent does not wait for an answer any more, and goes on with the call that is open
 	Step      bool      // an item ended that is not a tool call or a to-do list
 	Todo      *Todo     // the current to-do list, or nil
 	Activity  string    // current activity, for people; truncated

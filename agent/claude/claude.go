@@ -130,7 +130,7 @@ func (d *dialect) system(out *normalizer.Out) {
 		out.Facts.Version, out.Facts.Model = wire.ID(d.line.version), wire.ID(d.line.doing.model)
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 		for i := range d.line.drift { // a setting that is new
-			d.line.drift[i].Name = runs.FirstLine + d.line.drift[i].Name
+			d.line.drift[i].Name = runs.DriftSetting + d.line.drift[i].Name
 		}
 	}
 	d.session(subtype, out)
@@ -388,7 +388,8 @@ func turnFailed(text string, data []byte, out *normalizer.Out) {
 // to call a tool, or was cut off, and said nothing.
 func (d *dialect) succeeded(text string, data []byte, out *normalizer.Out) {
 	cut := d.line.terminal.Equal("aborted_streaming")
-	if wire.Blank(text) && (cut || d.line.stopReason.Equal("tool_use")) {
+	unanswered := wire.Blank(text) && d.line.structured.Kind <= scan.Null
+	if unanswered && (cut || d.line.stopReason.Equal("tool_use")) {
 		out.NoFinal()
 		turnFailed("the agent did not finish its turn", data, out)
 		return

@@ -61,6 +61,8 @@ func TestResultsThatDoNotSayAll(t *testing.T) {
 			[]string{failure(unfinished)}, runs.StateFailed, ""},
 		{"a call at the end, and an answer", []string{result(`"result":"x","stop_reason":"tool_use"`)},
 			[]string{status("result success")}, runs.StateCompleted, "x"},
+		{"a structured answer", []string{result(`"result":"","stop_reason":"tool_use","structured_output":{"SECRET":1}`)},
+			[]string{status("result success")}, runs.StateCompleted, ""},
 		{"an interrupted answer", []string{result(`"result":"x","terminal_reason":"aborted_streaming"`)},
 			[]string{status("result success"), failure(cut)}, runs.StateCompleted, "x"},
 		{"interrupted before the answer", []string{result(`"result":" ","terminal_reason":"aborted_streaming"`)},

@@ -20,7 +20,8 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 	case "assistant":
 		wire.Each(content, func(block scan.Value) {
 			id := wire.ID(wire.At(block, "id"))
-			if tool, ok := out.Tool(id); ok && wire.At(block, "type").Equal("tool_use") {
+			typ := wire.At(block, "type")
+			if tool, ok := out.Tool(id); ok && (typ.Equal("tool_use") || serverCalls[typ.Text()]) {
 				callDetail(out.Call(id), tool, wire.At(block, "input"))
 			}
 		})
@@ -133,7 +134,7 @@ func callDetail(d *runs.Detail, tool string, input scan.Value) {
 		wire.Plan(d, at["todos"], "content")
 	case "Task", "Agent":
 		d.Prompt, d.Text = wire.Excerpt(at["prompt"]), wire.Excerpt(at["description"])
-	case "WebSearch":
+	case "WebSearch", "web_search": // of the provider
 		d.Arguments = wire.Excerpt(at["query"])
 	case "WebFetch":
 		d.Arguments = wire.Excerpt(at["url"])

@@ -20,8 +20,8 @@ type fields struct {
 	apiError, error, version, qwen      scan.Value
 
 	// Of a result.
-	result, errors, isError, cost, models, turns, stopReason, terminal scan.Value
-	usage                                                              wire.Counters
+	result, errors, isError, cost, models, turns, stopReason, terminal, structured scan.Value
+	usage                                                                          wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
@@ -93,6 +93,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.stopReason)
 		case "terminal_reason":
 			s.First(&l.terminal)
+		case "structured_output":
+			s.First(&l.structured)
 		case "original_model":
 			s.First(&l.original)
 		case "fallback_model":

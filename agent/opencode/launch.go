@@ -10,7 +10,7 @@ import (
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
 	Name: "opencode", Short: "opencode", Backend: Backend{},
-	Program: "opencode", JSONFlag: "json", JSONCall: "opencode run --format json",
+	Program: "opencode", JSONCall: "opencode run --format json",
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{

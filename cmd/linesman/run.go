@@ -55,8 +55,8 @@ func (c *runCmd) check(a *app) error {
 			}
 		}
 	}
-	_, unknown := a.backend(c.Agent)
-	err = errors.Join(err, unknown)
+	_, invalid := a.backend(c.Agent)
+	err = errors.Join(err, invalid)
 	switch {
 	case !c.dashes: // without them, linesman would parse flags of the agent as its own
 		err = errors.Join(err, errors.New("the agent's command line must come after --"))
