@@ -57,7 +57,11 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 			}
 			return nil, err
 		}
-		if err != nil && waited > quiet && !told {
+		patience := quiet
+		if up != nil {
+			patience = MaxOutage / 2 // it is starting, and finished says if it cannot
+		}
+		if err != nil && waited > patience && !told {
 			told = true
 			fmt.Fprintf(d.Stderr, "linesman: %s, %v at most\n", notice, MaxOutage)
 		}

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -83,7 +85,14 @@ type members struct {
 	// kept. A process that cannot be read, for example of another user, is not
 	// included: it may change its user, so each find tries again.
 	unrelated map[int]uint64
+
+	// The last find met a young process without an environment. That of a member
+	// is empty for a moment during exec, too, so it may be one.
+	unclear bool
 }
+
+// errNoEnvironment: a process shows none.
+var errNoEnvironment = errors.New("no environment")
 
 // find returns the running members.
 func (m *members) find() []process {
@@ -106,6 +115,7 @@ func (m *members) find() []process {
 func (m *members) scan(sameBoot bool) (all []process, found map[int]process) {
 	found = make(map[int]process)
 	unrelated := make(map[int]uint64, len(m.unrelated))
+	m.unclear = false
 	for p := range processes() {
 		if p.dead || p.kernel || p.pid == os.Getpid() {
 			continue
@@ -123,11 +133,14 @@ func (m *members) scan(sameBoot bool) (all []process, found map[int]process) {
 			unrelated[p.pid] = p.start
 			continue
 		}
-		switch member, sure := m.examine(p.pid); {
+		const young = time.Second // an exec takes milliseconds, but on a busy machine
+		switch member, err := m.examine(p.pid); {
 		case member:
 			found[p.pid] = p
-		case sure:
+		case err == nil:
 			unrelated[p.pid] = p.start
+		case errors.Is(err, errNoEnvironment) && p.age() < young:
+			m.unclear = true
 		}
 	}
 	m.unrelated = unrelated
@@ -159,16 +172,15 @@ func (m *members) addRelatives(found map[int]process, all []process, sameBoot bo
 }
 
 // examine reports whether the environment or the open files of a process are
-// evidence. The result is not sure while they cannot be read.
-func (m *members) examine(pid int) (member, sure bool) {
-	sure = true
+// evidence. If they cannot be read, it returns the error.
+func (m *members) examine(pid int) (member bool, err error) {
 	if m.id.Mark != "" {
-		if member, sure = hasVariable(pid, markVariable+"="+m.id.Mark); member {
-			return true, true
+		if member, err = hasVariable(pid, markVariable+"="+m.id.Mark); member {
+			return true, nil
 		}
 	}
-	member, listed := writesOutput(pid, m.dir)
-	return member, sure && listed
+	member, errFiles := writesOutput(pid, m.dir)
+	return member, cmp.Or(err, errFiles)
 }
 
 // group returns the processes of list in the process group of the agent, or

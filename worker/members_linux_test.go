@@ -2,6 +2,7 @@ package worker
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -23,4 +24,20 @@ func TestKernelThreadsAreIgnored(t *testing.T) {
 	if p, ok := lookup(os.Getpid()); seen == 0 || !ok || p.kernel {
 		t.Errorf("%d kernel threads, and this process: %t", seen, p.kernel)
 	}
+}
+
+// A member that is in the middle of an exec shows no environment, so a young
+// process without one may be a member. An old one has none at all.
+func TestYoungProcessWithoutEnvironmentMayBeAMember(t *testing.T) {
+	m := &members{id: identity{Mark: "of this run"}, dir: t.TempDir()}
+	waitFor(t, "an unclear result", func() bool {
+		bare := exec.Command("sleep", "60")
+		bare.Env = []string{}
+		if err := bare.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = bare.Process.Kill(); _ = bare.Wait() })
+		return len(m.find()) == 0 && m.unclear
+	})
+	waitFor(t, "a clear result", func() bool { return len(m.find()) == 0 && !m.unclear })
 }

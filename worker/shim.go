@@ -446,8 +446,8 @@ var errLeft = fmt.Errorf("processes of the run may be left: not all had ended %v
 func (s *shim) sweep() error {
 	const pause = 20 * time.Millisecond
 	// The kernel tells when our own agent has no descendants left. The members of
-	// an adopted run are not our children, and one scan can miss a process, for
-	// example during exec: several scans in a row must find none.
+	// an adopted run are not our children, and one scan can miss a process that
+	// forks all the time: several scans in a row must find none.
 	done, needed := 0, 1
 	if s.adopted != nil {
 		needed = 5
@@ -468,7 +468,7 @@ func (s *shim) sweep() error {
 }
 
 // killAll kills all processes of the run that can be found. It reports whether
-// some are left.
+// some are left, or may be.
 func (s *shim) killAll() bool {
 	if s.adopted == nil {
 		killChildren()
@@ -479,7 +479,7 @@ func (s *shim) killAll() bool {
 	for _, p := range found {
 		p.signal(unix.SIGKILL)
 	}
-	return len(found) > 0 || !s.ended()
+	return len(found) > 0 || s.adopted.unclear || !s.ended()
 }
 
 // listen returns the commands from the FIFO at path, and a function that stops

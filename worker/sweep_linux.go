@@ -142,26 +142,28 @@ func bootID() string {
 }
 
 // hasVariable reports whether the initial environment of the process has a
-// variable that starts with prefix (NAME= or NAME=value), and whether it could
-// be read: some processes hide their environment, and during exec it is empty
-// for a moment.
-func hasVariable(pid int, prefix string) (has, read bool) {
+// variable that starts with prefix (NAME= or NAME=value). The error is that it
+// cannot be read, or errNoEnvironment.
+func hasVariable(pid int, prefix string) (bool, error) {
 	const limit = 8 << 20 // the kernel allows no more
 	environ, err := readBounded("/proc/"+strconv.Itoa(pid)+"/environ", limit)
-	if err != nil || len(environ) == 0 {
-		return false, false
+	if err != nil {
+		return false, err
 	}
-	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+prefix)), true
+	if len(environ) == 0 {
+		return false, errNoEnvironment
+	}
+	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+prefix)), nil
 }
 
 // writesOutput reports whether the process has the output of the run directory
-// open for writing, and whether its open files could be listed. Any process
-// may read the output, so readers do not count.
-func writesOutput(pid int, dir string) (does, listed bool) {
+// open for writing. Any process may read the output, so readers do not count.
+// The error is that its open files cannot be listed.
+func writesOutput(pid int, dir string) (bool, error) {
 	base := "/proc/" + strconv.Itoa(pid)
 	fds, err := os.ReadDir(base + "/fd")
 	if err != nil {
-		return false, false
+		return false, err
 	}
 	for _, fd := range fds {
 		path, err := os.Readlink(base + "/fd/" + fd.Name())
@@ -178,10 +180,10 @@ func writesOutput(pid int, dir string) (does, listed bool) {
 		}
 		ours, err := os.Stat(filepath.Join(dir, name))
 		if err == nil && os.SameFile(opened, ours) && writable(base+"/fdinfo/"+fd.Name()) {
-			return true, true
+			return true, nil
 		}
 	}
-	return false, true
+	return false, nil
 }
 
 // writable reports whether a file of /proc/PID/fdinfo shows a writable access
