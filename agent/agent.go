@@ -12,7 +12,6 @@ package agent
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,27 +51,6 @@ type Agent struct {
 	Sessions Sessions
 
 	Launch
-}
-
-// Sessions is where an agent keeps logs of its sessions, a file each.
-type Sessions struct {
-	// Env is the variable with the agent's directory, and Home its default below the home
-	// directory. Dir is the directory of the logs in it.
-	Env, Home, Dir string
-	// Files are patterns as of [path.Match], relative to Dir.
-	Files []string
-	// Origin returns the id of a session, as the agent prints it on stdout, and whether its
-	// program has no user interface, as those that linesman starts. Known is false if this
-	// line of the log does not tell it; the first line that tells it counts.
-	Origin func(line []byte) (session string, headless, known bool)
-}
-
-// Has reports whether the file at a path, relative to Dir, is the log of a session.
-func (s Sessions) Has(file string) bool {
-	return slices.ContainsFunc(s.Files, func(pattern string) bool {
-		match, err := path.Match(pattern, file)
-		return match && err == nil
-	})
 }
 
 // Launch is how an agent is started for a task.

@@ -1,6 +1,10 @@
 package api
 
-import "github.com/linesman/linesman/runs"
+import (
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
 
 // Run is the state of a run. Lists leave Detail out.
 type Run struct {
@@ -43,11 +47,20 @@ type Run struct {
 // Doing is what an agent is doing, as far as its lines say so.
 type Doing struct {
 	Phase   runs.Phase `json:"phase"`
-	Tool    string     `json:"tool,omitempty"`    // with the phase running
+	Tool    string     `json:"tool,omitempty"`    // with the phases running and running-or-waiting
 	Attempt int        `json:"attempt,omitempty"` // with the phase retrying: number of the attempt
 	Of      int        `json:"of,omitempty"`      // and most attempts
 	NextAt  Time       `json:"nextAt,omitzero"`   // next attempt, if known
 	Since   Time       `json:"since,omitzero"`
+}
+
+// Need returns whether the run needs a person at now.
+func (r *Run) Need(now time.Time) runs.Need {
+	var d runs.Doing
+	if r.Doing != nil {
+		d.Phase, d.Since = r.Doing.Phase, int64(r.Doing.Since)
+	}
+	return d.Need(r.State, now.UnixMilli())
 }
 
 // Tokens are the tokens of a run so far.

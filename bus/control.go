@@ -16,7 +16,7 @@ import (
 
 // command is a request to the owner of a run.
 type command struct {
-	Do     string `json:"do"` // cancel
+	Do     string `json:"do"` // cancel or unfollow
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -25,22 +25,28 @@ type reply struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Listen receives requests to cancel a run, for the owner of the run, and calls cancel,
-// with a timeout of ten seconds. Stop ends that.
-func (b *Bus) Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error) {
+// Listen receives requests to cancel a run, or to follow it no longer, for the owner of the
+// run, and calls cancel or unfollow, with a timeout of ten seconds. Stop ends that.
+func (b *Bus) Listen(
+	run string, cancel func(ctx context.Context, reason string) error, unfollow func(ctx context.Context) error,
+) (stop func(), err error) {
 	sub, err := b.inside.Subscribe(b.ControlSubject(run), func(m *nats.Msg) {
 		go func() { // do not block the next request
 			var c command
 			r := reply{}
-			if json.Unmarshal(m.Data, &c) != nil || c.Do != "cancel" {
+			ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
+			defer done()
+			err := json.Unmarshal(m.Data, &c)
+			switch {
+			case err != nil || c.Do != doCancel && c.Do != doUnfollow:
 				r.Error = "unknown command"
-			} else {
-				ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
-				defer done()
-				err := cancel(ctx, c.Reason)
-				if r.Done = err == nil; err != nil {
-					r.Error = "failed"
-				}
+			case c.Do == doCancel:
+				err = cancel(ctx, c.Reason)
+			default:
+				err = unfollow(ctx)
+			}
+			if r.Done = err == nil && r.Error == ""; err != nil && r.Error == "" {
+				r.Error = "failed"
 			}
 			body, err := json.Marshal(r)
 			if err == nil {
@@ -54,10 +60,26 @@ func (b *Bus) Listen(run string, cancel func(ctx context.Context, reason string)
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
+// The commands.
+const (
+	doCancel   = "cancel"
+	doUnfollow = "unfollow"
+)
+
 // AskCancel asks the owner of a run to cancel it, and returns when the log contains
 // that. The error is [runs.ErrNoOwner] if no owner answers.
 func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
-	body, err := json.Marshal(command{"cancel", reason})
+	return b.askOwner(ctx, run, command{doCancel, reason})
+}
+
+// AskUnfollow asks the owner of the run of a session to follow it no longer, and returns when
+// the run has ended. The error is [runs.ErrNoOwner] if no owner answers.
+func (b *Bus) AskUnfollow(ctx context.Context, run string) error {
+	return b.askOwner(ctx, run, command{Do: doUnfollow})
+}
+
+func (b *Bus) askOwner(ctx context.Context, run string, c command) error {
+	body, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
@@ -68,11 +90,11 @@ func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return runs.ErrNoOwner
 	case err != nil:
-		return fmt.Errorf("run %s: ask its owner to cancel it: %w", run, err)
+		return fmt.Errorf("run %s: ask its owner to %s it: %w", run, c.Do, err)
 	}
 	var r reply
 	if json.Unmarshal(m.Data, &r) != nil || !r.Done {
-		return fmt.Errorf("run %s: its owner did not cancel it", run)
+		return fmt.Errorf("run %s: its owner did not %s it", run, c.Do)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type row struct {
 
 // rowOf describes the state of a run.
 func rowOf(run *api.Run, now time.Time) row {
-	r := row{state: "working", run: Word(run.ID)}
+	r := row{state: workingWord(run, now), run: Word(run.ID)}
 	switch {
 	case run.State.Final():
 		r.ended(run, now)
@@ -43,6 +43,21 @@ func rowOf(run *api.Run, now time.Time) row {
 		r.facts.add("web page", Safe(run.Cloud.URL))
 	}
 	return r
+}
+
+// workingWord is the state of a run that has begun and not ended, for people.
+func workingWord(run *api.Run, now time.Time) string {
+	need := run.Need(now)
+	switch {
+	case need == runs.Answer:
+		return "needs you"
+	case run.WorkerLost:
+	case need == runs.Perhaps:
+		return "may need you"
+	case need == runs.Prompt:
+		return "your turn"
+	}
+	return "working"
 }
 
 func (r *row) working(run *api.Run, now time.Time) {

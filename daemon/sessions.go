@@ -1,16 +1,16 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"go.uber.org/zap"
-
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -22,14 +22,40 @@ func (s *Session) WatchSessions(ctx context.Context, spec worker.SessionsSpec) e
 	return s.withWorker(ctx, func(w *worker.Worker) error { return quiet(w.Sessions(ctx, spec)) })
 }
 
-// ofRun reports whether the stdout of a session is a run. Without an answer it is none.
-func (s *Session) ofRun(ctx context.Context, session string) bool {
+// Unfollow ends the run of a session that is followed, and returns the run then. The agent goes
+// on. Its error is an [api.Error].
+func (s *Session) Unfollow(ctx context.Context, run string) (*api.Run, error) {
+	record, ok, err := s.bus.Record(ctx, run)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, &api.Error{Code: api.NotFound, Message: "there is no run " + run, Run: run}
+	case record.Source != runs.SourceSession:
+		return nil, &api.Error{Code: api.Unsupported, Run: run, State: record.State,
+			Message: "the run is not that of a session that linesman follows"}
+	case record.State.Final():
+		return nil, &api.Error{Code: api.Ended, Run: run, State: record.State,
+			Message: "the run has ended: it is " + string(record.State)}
+	}
+	err = s.bus.AskUnfollow(ctx, run)
+	if errors.Is(err, runs.ErrNoOwner) {
+		return nil, &api.Error{Code: api.Unsupported, Run: run, State: record.State,
+			Message: "no `linesman watch-sessions` that runs follows this session"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.Client().Wait(ctx, run, nil)
+}
+
+// ofRun reports whether the stdout of a session is a run.
+func (s *Session) ofRun(ctx context.Context, session string) (bool, error) {
 	page, err := s.Client().List(ctx, api.List{Thread: session, Limit: 10})
 	if err != nil {
-		s.config.Log.Warn("it is not known whether a session is a run already", zap.Error(err))
-		return false
+		return false, err
 	}
-	return slices.ContainsFunc(page.Runs, func(r *api.Run) bool { return r.Source != runs.SourceSession })
+	return slices.ContainsFunc(page.Runs, func(r *api.Run) bool { return r.Source != runs.SourceSession }), nil
 }
 
 // Sessions adds the directories where agents of this user keep logs of their sessions to
@@ -44,19 +70,19 @@ func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.Sessions
 	var names []string
 	for _, a := range c.withDefaults().Agents {
 		at := a.Sessions
-		if at.Dir == "" {
+		if len(at.Files) == 0 {
 			continue
 		}
 		names = append(names, a.Short)
 		if kind != "" && kind != a.Kind() {
 			continue
 		}
-		dir := cmp.Or(c.getenv(at.Env), filepath.Join(c.getenv("HOME"), at.Home))
-		if !filepath.IsAbs(dir) {
-			return spec, fmt.Errorf("%s: %s or HOME must be an absolute path", a.Name, at.Env)
+		dir, err := at.Root(c.getenv)
+		if err != nil {
+			return spec, fmt.Errorf("%s: %w", a.Name, err)
 		}
 		spec.Places = append(spec.Places, worker.Place{
-			Agent: a.Kind(), Dir: filepath.Join(dir, at.Dir), Has: at.Has, Origin: at.Origin,
+			Agent: a.Kind(), Dir: dir, Logs: at, Statuses: c.statuses(dir, a),
 		})
 	}
 	if len(spec.Places) == 0 {
@@ -64,6 +90,14 @@ func (c Config) Sessions(kind string, spec worker.SessionsSpec) (worker.Sessions
 			strings.Join(names, ", "))
 	}
 	return spec, nil
+}
+
+// statuses returns where the programs of an agent, and the hooks in them, say what they do.
+func (c Config) statuses(dir string, a agent.Agent) (all []worker.Statuses) {
+	if at := a.Sessions; at.Status != nil {
+		all = append(all, worker.Statuses{Dir: filepath.Join(dir, at.Statuses), Read: at.Status, All: true})
+	}
+	return append(all, worker.Statuses{Dir: local.HookDir(c.Settings.DataDir, a.Kind()), Read: agent.HookStatus})
 }
 
 func (c Config) getenv(name string) (value string) {

@@ -62,6 +62,9 @@ func TokensFile(data string) string { return filepath.Join(data, "tokens.json") 
 // directory.
 func VersionsFile(data string) string { return filepath.Join(data, "versions.json") }
 
+// HookDir is where the hooks of an agent leave files about its sessions.
+func HookDir(data, kind string) string { return filepath.Join(data, "hooks", kind) }
+
 // Write replaces the instance file of i.Data atomically.
 func (i Instance) Write() error {
 	b, err := json.MarshalIndent(i, "", "  ")

@@ -269,7 +269,8 @@ func Lasted(r runs.Row) int64 {
 
 // Cancel cancels a run; with a key, once. The error is [api.Ended] for a run that has
 // ended, and [api.NotFound] for an unknown run; with a key the outcome for a removed
-// run may still be stored. For a task of Codex Cloud it is [api.Unsupported].
+// run may still be stored. For a task of Codex Cloud, and for a session that linesman
+// did not start, it is [api.Unsupported].
 func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
 	v, missing := s.Look(ctx, q.Run)
 	if e, ok := errors.AsType[*api.Error](missing); ok && (e.Code != api.NotFound || q.Once.Key == "") {
@@ -277,6 +278,13 @@ func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, erro
 	}
 	if missing == nil && IsCloud(v.Row) {
 		return api.Cancelled{}, s.cloudCancel(ctx, v)
+	}
+	if missing == nil && v.Source == runs.SourceSession && !v.State.Final() {
+		return api.Cancelled{}, &api.Error{
+			Code: api.Unsupported, Run: q.Run, State: v.State,
+			Message:    "linesman did not start this agent, and cannot end it: end it where it runs",
+			Suggestion: "`linesman unfollow " + q.Run + "` ends its run",
+		}
 	}
 	hashed := q
 	hashed.Once = api.Once{}

@@ -146,7 +146,7 @@ func (c Changes) checked() Changes {
 	return c
 }
 
-// foldNote folds a note: the first part of a diff has its numbers.
+// foldNote folds a note: what an agent does, or a diff, whose first part has its numbers.
 func (r *Record) foldNote(e Entry) {
 	var n struct {
 		Reason string
@@ -154,8 +154,15 @@ func (r *Record) foldNote(e Entry) {
 			Part int
 			Changes
 		}
+		Presence *Presence
 	}
-	if json.Unmarshal(e.Body, &n) != nil || n.Reason != NoteDiff || n.Diff == nil || n.Diff.Part != 1 {
+	switch {
+	case json.Unmarshal(e.Body, &n) != nil:
+		return
+	case n.Reason == NotePresence && n.Presence != nil:
+		r.foldPresence(*n.Presence, e.Time)
+		return
+	case n.Reason != NoteDiff || n.Diff == nil || n.Diff.Part != 1:
 		return
 	}
 	c := n.Diff.checked()

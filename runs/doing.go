@@ -21,7 +21,14 @@ const (
 	Compacting    Phase = "compacting"         // the agent shortens its context
 	AwaitingAgent Phase = "waiting-for-agent"  // a sub-agent works
 	AwaitingInput Phase = "waiting-for-answer" // the agent asked its user, or waits for a permission
+
+	// Of a session that linesman follows only.
+	YourTurn        Phase = "your-turn"          // a turn has ended: the agent waits for the next prompt
+	RunningOrAsking Phase = "running-or-waiting" // a tool runs, or the agent waits for a permission: the log does not tell
 )
+
+// RunsTool reports whether a tool runs, or may.
+func (p Phase) RunsTool() bool { return p == RunningTool || p == RunningOrAsking }
 
 // maxDoingTool is the maximum length of the name of a tool, in bytes.
 const maxDoingTool = 64
@@ -29,7 +36,7 @@ const maxDoingTool = 64
 // Doing is what an agent is doing, and since when.
 type Doing struct {
 	Phase   Phase  `json:"phase"`
-	Tool    string `json:"tool,omitempty"`    // with RunningTool: name of the tool, at most 64 bytes
+	Tool    string `json:"tool,omitempty"`    // if a tool runs: its name, at most 64 bytes
 	Attempt int    `json:"attempt,omitempty"` // with Retrying and RateLimited: number of the attempt; 0: unknown
 	Of      int    `json:"of,omitempty"`      // with Retrying and RateLimited: most attempts; 0: unknown
 	Next    int64  `json:"next,omitempty"`    // with Retrying and RateLimited: next attempt, Unix ms; 0: unknown
@@ -42,14 +49,17 @@ const maxWait = 30 * 24 * 3600 * 1000
 // foldDoing folds what a line, which was written at at, says about it. What a line says
 // of itself comes first. A call that starts is what the agent does. When a call or another
 // item has ended, the agent is back at the newest call of this turn that is open, or else
-// asks the model. At the end of a turn it is unknown.
+// asks the model. At the end of a turn it waits for the next prompt of the person, if there
+// is one.
 func (r *Record) foldDoing(f *Facts, at int64) {
 	ended := f.Turn == TurnCompleted || f.Turn == TurnFailed
 	if f.Turn != TurnNone {
 		r.OldCalls = len(r.OpenCalls)
 	}
-	switch said := f.Doing.Phase; {
-	case said == AwaitingAgent && r.Doing.Phase == RunningTool: // a sub-agent works beside it
+	switch said, told := f.Doing.Phase, r.told(at); {
+	case told != "":
+		r.setDoing(Doing{Phase: told}, r.Presence.Since)
+	case said == AwaitingAgent && r.Doing.Phase.RunsTool(): // a sub-agent works beside it
 	case said != "":
 		d := f.Doing
 		d.Tool = toolName(d.Tool)
@@ -59,6 +69,8 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 			d.Next = min(f.NextAt, at+maxWait)
 		}
 		r.setDoing(d, at)
+	case ended && r.Person:
+		r.setDoing(Doing{Phase: YourTurn}, at)
 	case ended:
 		r.Doing = Doing{}
 	case f.Opened.ID != "":
@@ -70,6 +82,9 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 
 // setDoing sets what the agent is doing since at, unless it does the same for longer.
 func (r *Record) setDoing(d Doing, at int64) {
+	if d.Phase == RunningTool && r.Person && !r.Unasked && r.Presence == nil {
+		d.Phase = RunningOrAsking
+	}
 	if d.Since = r.Doing.Since; d != r.Doing {
 		d.Since = at
 	}
@@ -135,7 +150,7 @@ const (
 var words = map[Phase]string{
 	Starting: "starting", Thinking: "thinking", Writing: "writing", Retrying: "retrying the model",
 	RateLimited: "rate-limited", Compacting: "compacting", AwaitingAgent: "waiting for a sub-agent",
-	AwaitingInput: "waiting for an answer",
+	AwaitingInput: "waiting for an answer", YourTurn: "your turn",
 }
 
 // Text returns what the agent is doing at now, in Unix milliseconds, for people: "thinking",
@@ -146,6 +161,8 @@ func (d Doing) Text(now int64) string {
 	switch d.Phase {
 	case RunningTool:
 		s = "running " + cmp.Or(d.Tool, "a tool")
+	case RunningOrAsking:
+		s = "running " + cmp.Or(d.Tool, "a tool") + " or waiting for permission"
 	case Retrying, RateLimited:
 		if more := d.attempts(now); more != "" {
 			return s + more
@@ -204,17 +221,46 @@ const minSilence = minute
 
 // Silence returns for how many milliseconds a working run has printed nothing, at now, in
 // Unix milliseconds. It is 0 for less than a minute, and while a tool runs, a sub-agent
-// works, the agent waits for an answer, or until the next attempt to ask the model.
+// works, the agent waits for an answer or a prompt, or until the next attempt to ask the model.
 func (r Row) Silence(now int64) int64 {
 	silent := now - max(r.ActiveAt, r.StartedAt)
 	switch r.Doing.Phase {
-	case RunningTool, AwaitingAgent, AwaitingInput:
+	case RunningTool, RunningOrAsking, AwaitingAgent, AwaitingInput, YourTurn:
 		return 0
 	}
 	if r.State != StateWorking || silent < minSilence || r.Doing.Next > now {
 		return 0
 	}
 	return silent
+}
+
+// Need is whether a person is needed.
+type Need uint8
+
+// The needs, the most urgent last.
+const (
+	NoNeed  Need = iota
+	Prompt       // the agent waits for the next prompt
+	Perhaps      // it has run a tool, or waited for a permission, for MayNeed or longer
+	Answer       // it waits for an answer
+)
+
+// MayNeed is how long a tool runs, or the agent waits for a permission, until that counts as
+// [Perhaps], in milliseconds.
+const MayNeed = 30 * second
+
+// Need returns whether the run needs a person at now, in Unix milliseconds.
+func (d Doing) Need(s State, now int64) Need {
+	switch {
+	case s == StateInputRequired, s == StateWorking && d.Phase == AwaitingInput:
+		return Answer
+	case s != StateWorking:
+	case d.Phase == YourTurn:
+		return Prompt
+	case d.Phase == RunningOrAsking && now-d.Since >= MayNeed:
+		return Perhaps
+	}
+	return NoNeed
 }
 
 // DoingText returns [Doing.Text] of a run that has begun and not ended, and its silence:

@@ -58,6 +58,8 @@ type Start struct {
 	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
 
+	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
+
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
@@ -67,6 +69,8 @@ type Start struct {
 type Remark struct {
 	Reason string    `json:"reason,omitempty"` // at most MaxReason bytes
 	Diff   *DiffPart `json:"diff,omitempty"`   // of a note with the reason NoteDiff
+
+	Presence *Presence `json:"presence,omitempty"` // of a note with the reason NotePresence
 }
 
 // maxWorker is the maximum length of a worker name, in bytes.

@@ -9,6 +9,7 @@ type Facts struct {
 	Unknown   bool      // the line was parsed, but its type is unknown
 	Drift     []Unknown // what in the line is unknown, its type too
 	Log       bool      // the line is of the log of a session, which has a person's prompts
+	Asks      Asks      // whether the agent asks for permissions, if the line tells it
 	Dir       string    // working directory of the session, if the line tells it
 	Version   string    // version of the agent, if the line tells it
 	Model     string    // model of the agent, if the line tells it; of any form
@@ -40,6 +41,16 @@ type Facts struct {
 	Error       string // error message; truncated
 	ErrorSource ErrorSource
 }
+
+// Asks is whether an agent asks its user for permissions.
+type Asks uint8
+
+// The values of Asks.
+const (
+	AsksUnknown Asks = iota
+	AsksNever        // what is not allowed is refused, or all is allowed
+	AsksPerhaps
+)
 
 // Turn is a state change of a turn.
 type Turn uint8

@@ -140,7 +140,12 @@ type Record struct {
 	Link string `json:"-"`
 
 	// Log reports that the output is the log of a session, which has a person's prompts.
-	Log bool `json:"session_log,omitempty"`
+	// Person is that of its [Start]. Unasked is set if the agent asks for no permissions.
+	// Presence is what it tells beside the log, nil if it tells nothing.
+	Log      bool      `json:"session_log,omitempty"`
+	Person   bool      `json:"person,omitempty"`
+	Unasked  bool      `json:"unasked,omitempty"`
+	Presence *Presence `json:"presence,omitempty"`
 
 	// WrittenAt is the time in the newest line of a session log that has one. If it is not
 	// 0, the times of the run are those in the log: when it began, was last written, and
@@ -226,6 +231,7 @@ func (r *Record) foldStart(e Entry) {
 		r.Resumes = start.Thread
 	}
 	r.setVersion(start.Version)
+	r.Person = r.Person || start.Person
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
 	}
@@ -259,6 +265,9 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at)
 func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log
+	if f.Asks != AsksUnknown {
+		r.Unasked = f.Asks == AsksNever
+	}
 	if r.Dir == "" {
 		r.setDir(f.Dir)
 	}

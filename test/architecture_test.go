@@ -78,7 +78,7 @@ var layers = map[string][]string{
 	"command":              {"agents", "api", "client", "console", "local", "runs"},
 	"responder/httpserver": {"atomicfile", "filelock"},
 	"web":                  {},
-	"setup":                {"atomicfile", "bus", "bus/embedded"},
+	"setup":                {"agent", "atomicfile", "bus", "bus/embedded"},
 	"watch":                {"api", "atomicfile", "client", "config", "console", "filelock", "responder/webhook", "runs"},
 	"bridge/runner":        {"api", "bridge", "responder", "runs"},
 	"telemetry/spans":      {"runs"},

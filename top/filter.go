@@ -2,6 +2,7 @@ package top
 
 import (
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -12,6 +13,8 @@ type group int
 
 const (
 	needsYou group = iota // it waits for an answer
+	mayNeed               // it may wait for a permission
+	yourTurn              // it waits for the next prompt
 	working
 	queued
 	unseen // it has ended, and its owner has not opened it
@@ -21,15 +24,22 @@ const (
 )
 
 // groups names the groups in filters and totals.
-var groups = [...]string{"needs-you", "working", "queued", "unseen", "failed", "lost", "ended"}
+var groups = [...]string{
+	"needs-you", "may-need-you", "your-turn", "working", "queued", "unseen", "failed", "lost", "ended",
+}
 
-// groupOf returns the group of a run.
-func groupOf(run *api.Run) group {
+// groupOf returns the group of a run at now.
+func groupOf(run *api.Run, now time.Time) group {
+	need := run.Need(now)
 	switch {
-	case run.State == runs.StateInputRequired, run.Doing != nil && run.Doing.Phase == runs.AwaitingInput:
+	case need == runs.Answer:
 		return needsYou
 	case run.WorkerLost:
 		return lost
+	case need == runs.Perhaps:
+		return mayNeed
+	case need == runs.Prompt:
+		return yourTurn
 	case run.State == runs.StateQueued:
 		return queued
 	case !run.State.Final():
@@ -47,7 +57,7 @@ func groupOf(run *api.Run) group {
 // filter selects runs: those with all of its words. Its zero value selects all.
 type filter struct {
 	text string // as it was typed
-	all  []func(*api.Run) bool
+	all  []func(*api.Run, group) bool
 }
 
 // filterHelp explains filters in one line.
@@ -63,24 +73,24 @@ func parseFilter(text string) filter {
 	return f
 }
 
-func condition(word string) func(*api.Run) bool {
+func condition(word string) func(*api.Run, group) bool {
 	key, value, _ := strings.Cut(word, ":")
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), value) }
 	switch key {
 	case "state":
 		if value == "running" { // as opposed to lost
-			return func(run *api.Run) bool { return groupOf(run) == working }
+			return func(_ *api.Run, g group) bool { return g == working }
 		}
-		return func(run *api.Run) bool {
-			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix(groups[groupOf(run)], value) ||
+		return func(run *api.Run, g group) bool {
+			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix(groups[g], value) ||
 				strings.HasPrefix("ended", value) && run.State.Final()
 		}
 	case "agent":
-		return func(run *api.Run) bool { return has(run.Agent) }
+		return func(run *api.Run, _ group) bool { return has(run.Agent) }
 	case "dir":
-		return func(run *api.Run) bool { return has(run.WorkingDir) }
+		return func(run *api.Run, _ group) bool { return has(run.WorkingDir) }
 	case "label":
-		return func(run *api.Run) bool {
+		return func(run *api.Run, _ group) bool {
 			for k, v := range run.Labels {
 				if strings.HasPrefix(strings.ToLower(k+"="+v), value) {
 					return true
@@ -90,7 +100,7 @@ func condition(word string) func(*api.Run) bool {
 		}
 	}
 	value = word
-	return func(run *api.Run) bool {
+	return func(run *api.Run, _ group) bool {
 		for k, v := range run.Labels {
 			if has(k + "=" + v) {
 				return true
@@ -100,9 +110,9 @@ func condition(word string) func(*api.Run) bool {
 	}
 }
 
-func (f filter) keeps(run *api.Run) bool {
+func (f filter) keeps(run *api.Run, g group) bool {
 	for _, is := range f.all {
-		if !is(run) {
+		if !is(run, g) {
 			return false
 		}
 	}

@@ -94,7 +94,7 @@ func (m marks) String() string {
 
 // runRow draws a run.
 func (m *model) runRow(run *api.Run, cells []cell, selected bool) string {
-	c, g := console.CellsOf(run, m.now), groupOf(run)
+	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
 	c.State = stateName(run, g, c.State)
 	line := marks{selected, run.Unseen}.String()
 	for i, one := range cells {
@@ -117,10 +117,7 @@ func (m *model) runRow(run *api.Run, cells []cell, selected bool) string {
 
 // stateName is the state of a run, unless its group tells more.
 func stateName(run *api.Run, g group, state string) string {
-	switch {
-	case g == needsYou:
-		return "needs you"
-	case g == lost && !run.State.Final():
+	if g == lost && !run.State.Final() {
 		return "lost"
 	}
 	return state

@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/runs"
 )
 
 // Messages of the model beside those of the terminal. Each has the time at which it was made.
@@ -134,7 +135,7 @@ func (m *model) update(u update) tea.Cmd {
 	switch {
 	case u.loading:
 		pause = 0
-	case m.table.totals[working]+m.table.totals[queued]+m.table.totals[needsYou] > 0:
+	case m.table.totals[working]+m.table.totals[queued]+m.table.totals[needsYou]+m.table.totals[mayNeed] > 0:
 		pause = pollBusy
 	}
 	return tea.Batch(m.poll(pause), m.see())
@@ -300,6 +301,8 @@ func (m *model) askCancel(run *api.Run) {
 	case run == nil:
 	case run.State.Final():
 		m.say("the run has ended: it is " + console.Word(string(run.State)))
+	case run.Source == runs.SourceSession:
+		m.say("linesman did not start this agent: end it where it runs")
 	default:
 		m.asking = run.ID
 	}

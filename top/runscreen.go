@@ -114,7 +114,7 @@ func (m *model) runRows() []string {
 // runHead are the three lines above the timeline.
 func (m *model) runHead() []string {
 	v, run := m.run, m.run.run
-	c, g := console.CellsOf(run, m.now), groupOf(run)
+	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
 	title := c.Title
 	if title == "" {
 		title = c.ID

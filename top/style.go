@@ -29,7 +29,8 @@ func (s style) in(sequence, text string) string {
 
 // colors are those of the groups.
 var colors = map[group]string{
-	needsYou: console.Yellow, working: cyan, unseen: bold, failed: console.Red, lost: console.Red,
+	needsYou: console.Yellow, mayNeed: console.Yellow, yourTurn: bold, working: cyan,
+	unseen: bold, failed: console.Red, lost: console.Red,
 }
 
 // width is the number of columns of a text.

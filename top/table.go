@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -31,11 +32,16 @@ type table struct {
 	totals [len(groups)]int // of all runs, by group
 	filter filter
 	order  order
+	now    time.Time // of the server, at the last update
+	moves  bool      // runs can come to another group as time passes
 }
 
 // apply takes over what a feed has found.
 func (t *table) apply(u update) {
-	if len(u.runs) == 0 && len(u.gone) == 0 {
+	if u.at.After(t.now) {
+		t.now = u.at
+	}
+	if len(u.runs) == 0 && len(u.gone) == 0 && !t.moves {
 		return
 	}
 	for _, run := range u.runs {
@@ -59,10 +65,12 @@ func (t *table) seen(id string) {
 
 // arrange counts, filters and sorts.
 func (t *table) arrange() {
-	t.shown, t.totals = t.shown[:0], [len(groups)]int{}
+	t.shown, t.totals, t.moves = t.shown[:0], [len(groups)]int{}, false
 	for _, run := range t.all {
-		t.totals[groupOf(run)]++
-		if t.filter.keeps(run) {
+		g := groupOf(run, t.now)
+		t.totals[g]++
+		t.moves = t.moves || run.Doing != nil && run.Doing.Phase == runs.RunningOrAsking
+		if t.filter.keeps(run, g) {
 			t.shown = append(t.shown, run)
 		}
 	}
@@ -73,7 +81,8 @@ func (t *table) compare(a, b *api.Run) int {
 	c := 0
 	switch t.order {
 	case byNeed:
-		if c = cmp.Compare(groupOf(a), groupOf(b)); c == 0 && groupOf(a) == queued {
+		g := groupOf(a, t.now)
+		if c = cmp.Compare(g, groupOf(b, t.now)); c == 0 && g == queued {
 			c = cmp.Compare(position(a), position(b))
 		}
 	case byActivity:

@@ -23,11 +23,14 @@ const (
 	Lost       Kind = "lost"        // the worker of the run sends no heartbeats, or the run ended as lost
 	Stalled    Kind = "stalled"     // the run has no output, and nothing explains that
 	NeedsInput Kind = "needs-input" // the run waits for a person
-	OverBudget Kind = "budget"      // a budget is used up
+
+	// MayNeedInput is for a session whose log does not tell a tool that runs from a question.
+	MayNeedInput Kind = "may-need-input"
+	OverBudget   Kind = "budget" // a budget is used up
 )
 
 // Kinds are all kinds, in the order of the documents.
-var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, OverBudget}
+var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, MayNeedInput, OverBudget}
 
 // Notice reports one thing about a run, or about a day. Its id is the same whenever the same
 // thing is reported again, so that a receiver can recognize a notice that it has.
@@ -87,7 +90,10 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	if run.Doing != nil {
 		since = run.Doing.Since
 	}
-	add(NeedsInput, waits(run), stamp(since, run.ActiveAt, run.StartedAt), "run "+name(run)+" waits for an answer")
+	episode := stamp(since, run.ActiveAt, run.StartedAt)
+	need := run.Need(now)
+	add(NeedsInput, need == runs.Answer, episode, "run "+name(run)+" waits for an answer")
+	add(MayNeedInput, need == runs.Perhaps, episode, "run "+name(run)+" runs a tool, or waits for a permission")
 	if r.on(OverBudget) {
 		all = append(all, r.budgets(run, now)...)
 	}
@@ -106,7 +112,7 @@ func (r *Rules) notice(k Kind, run *api.Run, episode, text string, now time.Time
 	}
 	return Notice{
 		ID: id, Kind: k, Time: api.Time(now.UnixMilli()), Run: run.ID, Text: text, Status: run,
-		Cancel: slices.Contains(r.CancelOn, k) && !run.State.Final(),
+		Cancel: slices.Contains(r.CancelOn, k) && !run.State.Final() && run.Source != runs.SourceSession,
 	}
 }
 
@@ -131,12 +137,6 @@ func (r *Rules) budgets(run *api.Run, now time.Time) (all []Notice) {
 	return all
 }
 
-// waits reports whether a run that has not ended waits for a person.
-func waits(run *api.Run) bool {
-	return run.State == runs.StateInputRequired ||
-		run.State == runs.StateWorking && run.Doing != nil && run.Doing.Phase == runs.AwaitingInput
-}
-
 // mustWrite reports whether a run without output is a stalled one. What the agent does
 // explains silence: a tool call or a sub-agent that takes long, a question to a person, an
 // announced pause until the next request to the model. It does so only while the worker is
@@ -153,7 +153,7 @@ func mustWrite(run *api.Run, now time.Time) bool {
 		return run.Source == "run" || run.Source == "queue"
 	}
 	switch run.Doing.Phase {
-	case runs.RunningTool, runs.AwaitingAgent, runs.AwaitingInput:
+	case runs.RunningTool, runs.RunningOrAsking, runs.AwaitingAgent, runs.AwaitingInput, runs.YourTurn:
 		return false
 	}
 	return !at(run.Doing.NextAt).After(now)

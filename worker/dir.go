@@ -451,6 +451,7 @@ type progress struct {
 	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
 	Out   segment   `json:"out"`
 	Err   segment   `json:"err"`
+	Seen  bool      `json:"seen,omitempty"` // the program of the session was seen to run
 	Keys  [][]byte  `json:"keys,omitempty"` // public keys of the last shims, that may sign the exit; at most maxKeys
 }
 

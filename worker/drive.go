@@ -29,6 +29,8 @@ type Run struct {
 
 	retried      bool          // this worker drove it before, and failed
 	cancels      chan string   // reasons of cancel requests; one is enough
+	unfollow     chan struct{} // requests to follow no longer; one is enough
+	unfollowed   bool
 	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
 	cancelStored chan struct{} // closed once the raw log has a cancel entry
 	onStarted    func()        // called once the raw log has our start entry; may be nil
@@ -66,7 +68,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	r.w.register(r)
 	defer r.w.unregister(r)
 	if r.w.cfg.Control != nil {
-		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r.Cancel)
+		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r.Cancel, r.Unfollow)
 		if err != nil {
 			return runs.Exit{}, err
 		}
@@ -178,6 +180,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Title: r.dir.Spec.Title, Model: r.dir.Spec.Model,
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
+			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err
@@ -243,6 +246,9 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		if err == nil {
 			err = r.noteIdle(ctx)
 		}
+		if err == nil {
+			err = r.notePresence(ctx)
+		}
 		if errors.Is(err, runs.ErrMoved) {
 			if err := r.recheckOwnership(ctx); err != nil {
 				return nil, err
@@ -272,6 +278,9 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			return nil, ctx.Err()
 		case reason := <-r.cancels:
 			r.cancelReason = &reason
+		case <-r.unfollow:
+			r.unfollowed = true
+			r.stop()
 		case <-watch.C:
 		case <-timer.C:
 		}
@@ -358,6 +367,24 @@ func (r *Run) Cancel(ctx context.Context, reason string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(2 * superviseInterval):
+	}
+	return nil
+}
+
+// Unfollow ends the run of a followed session, whose agent goes on. It returns when the run has
+// ended.
+func (r *Run) Unfollow(ctx context.Context) error {
+	if r.dir.Spec.Session == nil {
+		return errNotFollowed
+	}
+	select {
+	case r.unfollow <- struct{}{}:
+	default: // already requested
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return nil
 }

@@ -116,7 +116,11 @@ func (i *importing) next(ctx context.Context) (*Dir, error) {
 		if missing != nil {
 			return nil, missing
 		}
-		spec, err := i.plan(f, file, size)
+		err := refuseCompressed(f)
+		var spec *Spec
+		if err == nil {
+			spec, err = i.plan(f, file, size)
+		}
 		f.Close()
 		if err != nil || spec == nil {
 			return nil, err
@@ -239,10 +243,10 @@ func importID(c content) string {
 // ledgerOf returns the index for the files at paths.
 func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*ledgerIndex, error) {
 	stores, err := w.cfg.Stores(ctx)
-	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[inode]*imported, len(paths))}
+	x := &ledgerIndex{ledger: &w.ledger, agent: spec.Agent, stores: stores, files: make(map[wanted]*imported, len(paths))}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil { // else the import reports the error
-			x.files[fileOf(path, info).inode] = nil
+			x.files[wanted{file: fileOf(path, info).inode}] = nil
 		}
 	}
 	return x, err
@@ -258,12 +262,12 @@ func (r *Run) record(ctx context.Context) error {
 	}
 	f := r.out.f
 	if f == nil || r.out.replaced {
-		file, now, _, err := openRegular(spec.File.Path)
+		file, now, _, err := openRegular(r.out.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		defer file.Close() // file may be nil
-		if err != nil || now != *spec.File {
+		if err != nil || now.inode != spec.File.inode {
 			r.out.replaced = true
 			return nil
 		}
@@ -312,9 +316,11 @@ func (r *Run) enter(ctx context.Context, f *os.File, size int64) error {
 			return err
 		}
 	}
-	err = r.w.ledger.add(imported{
-		Agent: spec.Agent, Stores: stores, inode: spec.File.inode, Size: size, Sum: sum, Run: spec.Run,
-	})
+	entry := imported{Agent: spec.Agent, Stores: stores, inode: spec.File.inode, Size: size, Sum: sum, Run: spec.Run}
+	if spec.Session != nil {
+		entry.Log = spec.Session.Log
+	}
+	err = r.w.ledger.add(entry)
 	r.recorded = err == nil
 	return err
 }

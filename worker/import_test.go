@@ -538,12 +538,13 @@ func TestLedgerIsBoundedAndKeepsTheNewest(t *testing.T) {
 			t.Fatalf("the ledger has %d bytes, error %v", info.Size(), err)
 		}
 	}
-	index := ledgerIndex{ledger: &l, files: map[inode]*imported{{1, 1 << 20}: nil}}
+	index := ledgerIndex{ledger: &l, files: map[wanted]*imported{{file: inode{1, 1 << 20}}: nil}}
 	for i := range uint64(20) {
-		index.files[inode{1, files - i}] = nil
+		index.files[wanted{file: inode{1, files - i}}] = nil
 	}
 	defer index.close()
-	for file := range index.files {
+	for w := range index.files {
+		file := w.file
 		if last, err := index.last(file); err != nil || last == nil || file.Inode == 1<<20 && last.Size != files-1 {
 			t.Errorf("inode %d: %+v, error %v", file.Inode, last, err)
 		}

@@ -29,9 +29,10 @@ type imported struct {
 	Agent  string   `json:"agent"`  // agent kind of the run
 	Stores []string `json:"stores"` // that know the run, see Config.Stores
 	inode
-	Size int64  `json:"size"` // bytes of the file that were imported
-	Sum  string `json:"sum"`  // checksum of these bytes, see sumOf
-	Run  string `json:"run"`  // the last run of the file
+	Size int64  `json:"size"`          // bytes of the file that were imported
+	Sum  string `json:"sum"`           // checksum of these bytes, see sumOf
+	Run  string `json:"run"`           // the last run of the file
+	Log  string `json:"log,omitempty"` // of the log of a session: which one, wherever the file is
 }
 
 // knownTo reports whether one of the stores knows the run.
@@ -110,6 +111,12 @@ func (l *ledger) appendLine(e imported) error {
 	return nil
 }
 
+// wanted is a file, or the log of a session, wherever its file is.
+type wanted struct {
+	file inode
+	log  string
+}
+
 // ledgerIndex holds the last line of each wanted file for one agent kind and
 // one set of stores. A look-up reads only what was appended since the previous
 // one, or all of the ledger after a compaction. It may be used from several
@@ -120,32 +127,47 @@ type ledgerIndex struct {
 	stores []string
 
 	mu    sync.Mutex
-	files map[inode]*imported // nil: wanted, but without a line
-	f     *os.File            // the ledger; nil: there was none
-	read  int64               // bytes of f
+	files map[wanted]*imported // nil: wanted, but without a line
+	f     *os.File             // the ledger; nil: there was none
+	read  int64                // bytes of f
 }
 
 // last returns the last line of a file, or nil. Invalid lines are skipped.
 func (x *ledgerIndex) last(file inode) (*imported, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.add(file) // it may have replaced another one
+	w := wanted{file: file}
+	x.add(w) // it may have replaced another one
 	if err := x.update(); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	return x.files[file], nil
+	return x.files[w], nil
 }
 
-// want adds a file, so that the next look-up reads the lines of all added files at once.
-func (x *ledgerIndex) want(file inode) {
+// lastOfLog returns the last line of the log of a session, or else of its file.
+func (x *ledgerIndex) lastOfLog(log string, file inode) (*imported, error) {
+	x.want(log, file)
+	last, err := x.last(file)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.add(file)
+	if of := x.files[wanted{log: log}]; of != nil {
+		last = of
+	}
+	return last, err
 }
 
-func (x *ledgerIndex) add(file inode) {
-	if _, wanted := x.files[file]; !wanted {
-		x.files[file] = nil
+// want adds the log of a session and its file, so that the next look-up reads the lines of all
+// that were added at once.
+func (x *ledgerIndex) want(log string, file inode) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.add(wanted{file: file})
+	x.add(wanted{log: log})
+}
+
+func (x *ledgerIndex) add(w wanted) {
+	if _, known := x.files[w]; !known {
+		x.files[w] = nil
 		x.close()
 	}
 }
@@ -171,8 +193,13 @@ func (x *ledgerIndex) update() error {
 		x.f, x.read = f, 0
 	}
 	n, err := eachImport(io.NewSectionReader(x.f, x.read, 1<<62), func(e *imported, _ int64) {
-		if _, wanted := x.files[e.inode]; wanted && e.Agent == x.agent && e.knownTo(x.stores) {
-			x.files[e.inode] = e
+		if e.Agent != x.agent || !e.knownTo(x.stores) {
+			return
+		}
+		for _, w := range []wanted{{file: e.inode}, {log: e.Log}} {
+			if _, known := x.files[w]; known {
+				x.files[w] = e
+			}
 		}
 	})
 	x.read += n

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -32,8 +34,9 @@ type SessionsSpec struct {
 
 	// Own reports whether a session without a user interface is published already: it is
 	// that of an agent whose stdout is a run. Nil: none is. It is asked a few seconds after
-	// the log is found, because the run may know its session later.
-	Own func(ctx context.Context, session string) bool
+	// the log is found, because the run may know its session later, and after an error again:
+	// until it is known, the session is not published.
+	Own func(ctx context.Context, session string) (bool, error)
 
 	// Began is called with each run that is started or resumed. It is called from
 	// several goroutines, and may be nil.
@@ -44,9 +47,10 @@ type SessionsSpec struct {
 type Place struct {
 	Agent string // agent kind
 	Dir   string // absolute; it may be missing
-	// Has and Origin are those of [agent.Sessions].
-	Has    func(file string) bool
-	Origin func(line []byte) (session string, headless, known bool)
+	// Logs are the files in it.
+	Logs agent.Sessions
+	// Statuses are the directories with files about its programs.
+	Statuses []Statuses
 }
 
 // maxSessionHead is how much of a log is read to see which session it is of, in bytes.
@@ -54,9 +58,10 @@ const maxSessionHead = 4 << 20
 
 // Sessions follows the logs of sessions that agents keep by themselves, and those to come.
 // It only reads them. A file is followed once it changes, from its beginning, and its run
-// ends when it is silent. If it grows afterwards, the next run of it begins there; the
-// ledger says where. The id of a run says which session and which of its runs it is, so the
-// next call resumes the same runs.
+// ends when it is silent, or a few seconds after its program has ended, as far as that can be
+// known. If it grows afterwards, the next run of it begins there; the ledger says where. The
+// id of a run says which session and which of its runs it is, so the next call resumes the
+// same runs. A log that the agent moves, or copies to go on in the copy, stays the same one.
 //
 // Symbolic links below a place are not followed. Sessions returns nil when ctx ends; the
 // runs stay open.
@@ -79,8 +84,10 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	s.limit = int(max(1, min(slots, int64(w.maxSessions))))
 	s.group.SetLimit(s.limit)
 	for _, p := range spec.Places {
-		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[inode]*imported)}
-		s.places = append(s.places, &sessionPlace{Place: p, ledger: ledger, files: make(map[string]*sessionFile)})
+		ledger := &ledgerIndex{ledger: &w.ledger, agent: p.Agent, stores: stores, files: make(map[wanted]*imported)}
+		s.places = append(s.places, &sessionPlace{
+			Place: p, ledger: ledger, files: make(map[string]*sessionFile), presence: presence{place: p, settle: w.settle},
+		})
 		w.log.Info("watching for sessions", zap.String("agent", p.Agent), zap.String("dir", p.Dir))
 	}
 	defer func() {
@@ -92,6 +99,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 		began := time.Now()
 		for _, p := range s.places {
 			s.scan(ctx, p)
+			p.presence.refresh(time.Now())
 		}
 		// A scan takes little of the time, also with many files.
 		if sleep(ctx, max(w.tailPause, 50*time.Since(began))) != nil {
@@ -115,63 +123,109 @@ type sessionFollower struct {
 
 type sessionPlace struct {
 	Place
-	ledger *ledgerIndex
-	files  map[string]*sessionFile // of the last scan, by path
-	logged bool                    // the error of the last scans
+	ledger   *ledgerIndex
+	presence presence
+	files    map[string]*sessionFile // of the last scan, by the name of the log
+	logged   bool                    // the error of the last scans
 }
 
-// sessionFile is a file of a place.
+// name returns the name of the log at a path, which it keeps where it is moved.
+func (p *sessionPlace) name(root, path string) string {
+	file, _ := filepath.Rel(root, path)
+	if file = filepath.ToSlash(file); p.Logs.Name != nil {
+		return p.Logs.Name(file)
+	}
+	return file
+}
+
+// sessionFile is the log of a session.
 type sessionFile struct {
+	path    string // of the newest file with its name
 	size    int64
 	mod     time.Time
 	changed bool // and not seen by a run yet
 
 	mu      sync.Mutex
-	busy    bool // a goroutine follows it
-	ignored bool // it is published already, or its run was cancelled
+	at      string // path, for the run
+	busy    bool   // a goroutine follows it
+	ignored bool   // it is published already, or its run was cancelled
+}
+
+// where returns the path of the newest file of the log.
+func (f *sessionFile) where() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+// is updates the file, and reports whether it has changed.
+func (f *sessionFile) is(path string, info fs.FileInfo) bool {
+	if f.path == path && f.size == info.Size() && f.mod.Equal(info.ModTime()) {
+		return false
+	}
+	f.path, f.size, f.mod = path, info.Size(), info.ModTime()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at = path
+	return true
 }
 
 // scan finds changed files, and follows them.
 func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	root, err := filepath.EvalSymlinks(p.Dir)
-	seen := make(map[string]*sessionFile, len(p.files))
-	var changed []*sessionLog
-	var unread error // of a directory below it
+	type file struct {
+		path string
+		info fs.FileInfo
+	}
+	found := make(map[string]file, len(p.files)) // the newest one of each name
+	var unread error                             // of a directory below it
 	if err == nil {
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil && path == root {
 				return err
 			}
-			file, _ := filepath.Rel(root, path)
 			if err != nil {
 				if !errors.Is(err, fs.ErrNotExist) {
 					unread = err // it may be readable later
 				}
 				return nil
 			}
-			if !e.Type().IsRegular() || !p.Has(filepath.ToSlash(file)) {
+			rel, _ := filepath.Rel(root, path)
+			if rel = filepath.ToSlash(rel); e.IsDir() && path != root && !p.Logs.Below(rel) {
+				return fs.SkipDir
+			}
+			if !e.Type().IsRegular() || !p.Logs.Has(rel) {
 				return nil
 			}
 			info, err := e.Info()
 			if err != nil || ctx.Err() != nil {
 				return ctx.Err()
 			}
-			f := p.files[path]
-			if f == nil {
-				f = &sessionFile{changed: !info.ModTime().Before(s.from) || len(s.open[path]) > 0}
-			} else if f.size != info.Size() || !f.mod.Equal(info.ModTime()) {
-				f.changed = true
-			}
-			f.size, f.mod, seen[path] = info.Size(), info.ModTime(), f
-			if f.changed {
-				changed = append(changed, &sessionLog{s: s, p: p, f: f, path: path, file: filepath.ToSlash(file)})
-				p.ledger.want(fileOf(path, info).inode)
+			name := p.name(root, path)
+			if other, twice := found[name]; !twice || other.info.ModTime().Before(info.ModTime()) {
+				found[name] = file{path, info}
 			}
 			return nil
 		})
 	}
 	if ctx.Err() != nil {
 		return
+	}
+	open := s.openBelow(root, p)
+	seen := make(map[string]*sessionFile, len(found))
+	var changed []*sessionLog
+	for name, at := range found {
+		f := p.files[name]
+		if f == nil {
+			f = new(sessionFile)
+			f.changed = f.is(at.path, at.info) && (!at.info.ModTime().Before(s.from) || len(open[name]) > 0)
+		} else if f.is(at.path, at.info) {
+			f.changed = true
+		}
+		if seen[name] = f; f.changed {
+			changed = append(changed, &sessionLog{s: s, p: p, f: f, name: name, open: open[name]})
+			p.ledger.want(name, fileOf(at.path, at.info).inode)
+		}
 	}
 	slices.SortStableFunc(changed, func(a, b *sessionLog) int { return b.f.mod.Compare(a.f.mod) })
 	waiting := 0
@@ -200,6 +254,17 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 	}
 }
 
+// openBelow returns the run directories to resume of the logs of a place, by their names.
+func (s *sessionFollower) openBelow(root string, p *sessionPlace) map[string][]string {
+	open := make(map[string][]string)
+	for path, dirs := range s.open {
+		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) && p.Logs.Has(filepath.ToSlash(rel)) {
+			open[p.name(root, path)] = append(open[p.name(root, path)], dirs...)
+		}
+	}
+	return open
+}
+
 // follow follows a changed file, unless too many are followed already: then it returns false,
 // and the next scan tries again.
 func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) bool {
@@ -209,7 +274,7 @@ func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) bool {
 	if f.busy || f.ignored {
 		return true
 	}
-	t.open = s.open[t.path]
+	resumed := t.open
 	f.busy = s.group.TryGo(func() error {
 		ignore := t.tail(ctx)
 		f.mu.Lock()
@@ -219,19 +284,19 @@ func (s *sessionFollower) follow(ctx context.Context, t *sessionLog) bool {
 	})
 	if f.busy {
 		f.changed = false
-		delete(s.open, t.path)
+		maps.DeleteFunc(s.open, func(_ string, dirs []string) bool { return slices.Contains(resumed, dirs[0]) })
 	}
 	return f.busy
 }
 
 // sessionLog is the log of a session, and its runs, one after the other.
 type sessionLog struct {
-	s          *sessionFollower
-	p          *sessionPlace
-	f          *sessionFile
-	path, file string   // file is relative to the place
-	open       []string // run directories to resume, oldest first
-	found      time.Time
+	s     *sessionFollower
+	p     *sessionPlace
+	f     *sessionFile
+	name  string   // which log it is, wherever its file is
+	open  []string // run directories to resume, oldest first
+	found time.Time
 }
 
 // errSilent reports that the whole log is already published.
@@ -240,7 +305,7 @@ var errSilent = errors.New("nothing new in the log of a session")
 // tail drives the runs of the log until it is silent. It reports whether the file must not
 // be followed again.
 func (t *sessionLog) tail(ctx context.Context) (ignore bool) {
-	log := t.s.w.log.With(zap.String("path", t.path))
+	log := t.s.w.log.With(zap.String("path", t.f.where()))
 	t.found = time.Now()
 	for pause := time.Duration(0); ; {
 		ignore, err := t.one(ctx)
@@ -277,8 +342,10 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		return ignore, err
 	}
 	r := t.s.w.Run(d)
+	r.out.path = t.f.where() // it may have been moved since the run began
+	r.source.(*tailed).attend = t.attendance()
 	if t.s.spec.Began != nil {
-		r.onStarted = func() { t.s.spec.Began(d.Spec.Run, t.path) }
+		r.onStarted = func() { t.s.spec.Began(d.Spec.Run, r.out.path) }
 	}
 	ex, err := r.Drive(ctx)
 	known := errors.Is(err, ErrKnown) || errors.Is(err, ErrEnded)
@@ -286,7 +353,37 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		t.open = append(t.open, d.Path())
 		return false, err
 	}
+	if err == nil && r.unfollowed {
+		return false, t.skipTurn(ctx, d.Spec.Run)
+	}
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
+}
+
+// skipTurn waits for the end of the turn in progress, whose lines are in no run: the next prompt
+// begins the next run.
+func (t *sessionLog) skipTurn(ctx context.Context, run string) error {
+	a := attendance{log: t}
+	for {
+		f, file, size, err := openRegular(t.f.where())
+		if err != nil {
+			return err
+		}
+		rests := a.resting(f, size)
+		sum, err := sumOf(f, size)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		if rests || t.p.Logs.Rests == nil {
+			entry := imported{
+				Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: file.inode, Size: size, Sum: sum, Run: run, Log: t.name,
+			}
+			return t.s.w.ledger.add(entry)
+		}
+		if err := sleep(ctx, t.s.w.tailPause); err != nil {
+			return err
+		}
+	}
 }
 
 // next returns the directory of a run to resume, or of a new run. The file is ignored if its
@@ -302,16 +399,17 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 			return d, false, nil
 		}
 	}
-	info, err := os.Lstat(t.path)
+	path := t.f.where()
+	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, false, err
 	}
-	f, file, size, err := openRegular(t.path)
+	f, file, size, err := openRegular(path)
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
-	if fileOf(t.path, info) != file { // a symbolic link has taken its place
+	if fileOf(path, info) != file { // a symbolic link has taken its place
 		return nil, false, errSilent
 	}
 	spec, err := t.plan(f, file, size)
@@ -336,33 +434,61 @@ func (t *sessionLog) own(ctx context.Context, f *os.File) (bool, error) {
 	if t.s.spec.Own == nil {
 		return false, nil
 	}
-	session, headless, err := t.origin(f)
-	if err != nil || !headless || session == "" {
+	o, err := t.origin(f)
+	if err != nil || !o.Headless || o.Session == "" {
 		return false, err
 	}
 	if err := sleep(ctx, time.Until(t.found.Add(t.s.w.settle))); err != nil {
 		return false, err
 	}
-	return t.s.spec.Own(ctx, session), nil
+	if t.s.w.prints(t.p.Agent, o.Session) {
+		return true, nil
+	}
+	own, err := t.s.spec.Own(ctx, o.Session)
+	if err != nil { // whoever was away may have its own backlog
+		t.found = time.Now()
+		return false, fmt.Errorf("it is not known yet whether the session is that of a run: %w", err)
+	}
+	return own, nil
 }
 
-// origin returns the session of a log, and whether it is headless. The error is errSilent if
-// the log does not tell it yet. A long log that does not tell it is not headless.
-func (t *sessionLog) origin(f *os.File) (session string, headless bool, err error) {
+// prints reports whether an agent whose output a worker of this directory reads has printed the
+// id of a session among its first lines.
+func (w *Worker) prints(kind, session string) bool {
+	const head = 64 << 10
+	names, _, _ := runDirs(w.cfg.Root)
+	return slices.ContainsFunc(names, func(name string) bool {
+		dir := filepath.Join(w.cfg.Root, name)
+		if spec, err := readSpec(dir); err != nil || !spec.process() || spec.Agent != kind {
+			return false
+		}
+		f, err := os.Open(filepath.Join(dir, outFile))
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		text, _ := io.ReadAll(io.LimitReader(f, head)) // what was read counts
+		return bytes.Contains(text, []byte(session))
+	})
+}
+
+// origin returns what a log tells about its session. The error is errSilent if it does not tell
+// it yet. A long log that does not tell it has no session.
+func (t *sessionLog) origin(f *os.File) (agent.Origin, error) {
 	lines := bufio.NewReader(io.NewSectionReader(f, 0, maxSessionHead))
 	for read := 0; ; {
 		line, err := lines.ReadBytes('\n')
 		if read += len(line); errors.Is(err, io.EOF) {
 			if read < maxSessionHead {
-				return "", false, errSilent // its next lines will tell
+				return agent.Origin{}, errSilent // its next lines will tell
 			}
-			return "", false, nil
+			return agent.Origin{}, nil
 		}
 		if err != nil {
-			return "", false, err
+			return agent.Origin{}, err
 		}
-		if session, headless, known := t.p.Origin(line); known {
-			return session, headless, nil
+		if o, known := t.p.Logs.Origin(line); known {
+			return o, nil
 		}
 	}
 }
@@ -370,12 +496,16 @@ func (t *sessionLog) origin(f *os.File) (session string, headless bool, err erro
 // plan returns the next run of the log.
 func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	w := t.s.w
-	last, err := t.p.ledger.last(file.inode)
+	last, err := t.p.ledger.lastOfLog(t.name, file.inode)
 	if err != nil {
 		return nil, err
 	}
-	session := &Session{Idle: t.s.spec.Idle}
-	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, File: file.inode, Sum: t.file}
+	o, err := t.origin(f)
+	if err != nil && !errors.Is(err, errSilent) {
+		return nil, err
+	}
+	session := &Session{Idle: t.s.spec.Idle, Log: t.name, Person: o.Person()}
+	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.name}
 	task := importID(which)
 	spec := &Spec{
 		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,

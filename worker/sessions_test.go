@@ -1,11 +1,11 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -27,13 +28,19 @@ func sessionsSpec(dir string) SessionsSpec {
 		Idle: time.Hour,
 		Places: []Place{{
 			Agent: "codex", Dir: dir,
-			Has: func(file string) bool { return strings.HasSuffix(file, ".jsonl") },
-			Origin: func(line []byte) (session string, headless, known bool) {
-				session, headless = strings.CutPrefix(strings.TrimSpace(string(line)), "headless ")
-				return session, headless, headless || bytes.HasPrefix(line, []byte("shown"))
+			Logs: agent.Sessions{
+				Files: []string{"*.jsonl", "*/*.jsonl", "*/*/*.jsonl"},
+				Name:  path.Base,
+				Origin: func(line []byte) (o agent.Origin, known bool) {
+					text := strings.TrimSpace(string(line))
+					if o.Session, o.Headless = strings.CutPrefix(text, "headless "); !o.Headless {
+						o.Session, known = strings.CutPrefix(text, "shown ")
+					}
+					return o, known || o.Headless || text == "shown"
+				},
 			},
 		}},
-		Own: func(_ context.Context, session string) bool { return session == "own" },
+		Own: func(_ context.Context, session string) (bool, error) { return session == "own", nil },
 	}
 }
 
@@ -285,6 +292,7 @@ func TestUnreadableDirectoryOfSessionsIsReported(t *testing.T) {
 	}
 	spec := sessionsSpec(dir)
 	spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
+	spec.Places[0].Logs.Files = append(spec.Places[0].Logs.Files, strings.Repeat("*/", unix.PathMax)+"*.jsonl")
 	begun, stop := l.sessions(spec)
 	waitFor(t, "the run", func() bool { return l.text(begun(filepath.Join(dir, "s.jsonl"))) == "shown\n" && l.empty() })
 	stop()

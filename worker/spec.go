@@ -89,8 +89,10 @@ type Part struct {
 
 // Session is the part of the log of a session that a run holds.
 type Session struct {
-	From int64         `json:"from"`    // offset in the file where the run begins
-	Idle time.Duration `json:"idle_ns"` // the run ends when the file has not changed for this time
+	From   int64         `json:"from"`             // offset in the file where the run begins
+	Idle   time.Duration `json:"idle_ns"`          // the run ends when the file has not changed for this time
+	Log    string        `json:"log,omitempty"`    // which log it is, wherever the file is
+	Person bool          `json:"person,omitempty"` // a person sits at the agent
 }
 
 // shownSource is the [runs.Start.Source] of the run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -253,6 +254,9 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 	defer tick.Stop()
 	for {
 		f, file, _, err := openRegular(t.path)
+		if err == nil {
+			err = refuseCompressed(f)
+		}
 		f.Close() // f may be nil
 		if err == nil && (t.last == nil || *t.last != file) {
 			t.logged, t.last = false, nil
@@ -288,6 +292,18 @@ func openRegular(path string) (*os.File, File, int64, error) {
 	return f, fileOf(path, info), info.Size(), nil
 }
 
+// refuseCompressed returns an error for a file that is compressed, whose bytes are no lines.
+func refuseCompressed(f io.ReaderAt) error {
+	var magic [4]byte
+	_, _ = f.ReadAt(magic[:], 0) // a shorter file is not compressed
+	for name, begin := range map[string]string{"zstd": "\x28\xb5\x2f\xfd", "gzip": "\x1f\x8b"} {
+		if strings.HasPrefix(string(magic[:]), begin) {
+			return fmt.Errorf("the file is compressed (%s): decompress it, and name the result", name)
+		}
+	}
+	return nil
+}
+
 // OpenLog opens a file that an agent or the user keeps. Anything but a regular file is an
 // error; a FIFO does not block it.
 func OpenLog(path string) (*os.File, error) {
@@ -314,6 +330,7 @@ type tailed struct {
 	out     *stream
 	once    bool
 	idle    time.Duration // the log of a session ends when it has not changed for this time; 0: other files
+	attend  *attendance   // who sits at the session; nil: not known
 	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
@@ -327,11 +344,17 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	if t.out.f == nil {
 		return nil, nil
 	}
+	if at := t.attend.path(); at != "" && at != t.out.path {
+		if moved, err := sameFile(t.out.f, at); err != nil || !moved {
+			return eof, err // the agent goes on in a copy
+		}
+		t.out.path = at
+	}
 	current, err := sameFile(t.out.f, t.out.path)
 	switch {
 	case err != nil:
 		return nil, err
-	case current && t.idle > 0 && now.Sub(t.out.grown) >= t.idle:
+	case current && t.idle > 0 && (now.Sub(t.out.grown) >= t.idle || t.attend.left(now, t.out)):
 		return eof, nil
 	case current:
 		t.gone = time.Time{}

@@ -173,9 +173,11 @@ func TestLateWorkerKnowsWhenOutputWasWrittenAndTheAgentEnded(t *testing.T) {
 			}
 			l.adopt()
 			waitFor(t, "the end of the run", func() bool { return l.ended("r") && l.empty() })
-			if after := l.after(); after < 900*time.Millisecond || after > most {
-				t.Errorf("the log says that the agent took %v, want 1 s, at most %v", after, most)
+			after := l.after()
+			if after > most {
+				t.Errorf("the log says that the agent took %v, want at most %v", after, most)
 			}
+			canary.Within("the agent took a second, in the log less by", time.Second-after, 100*time.Millisecond)
 			l.checkTimes(canary, "r", test.exact)
 		})
 	}

@@ -51,14 +51,18 @@ var (
 	// another writer or by this one right before a kill. The agent was stopped and
 	// the directory removed.
 	ErrEnded = errors.New("the raw log of the run already has an exit entry")
+	// errNotFollowed reports that a run is not that of a session that is followed.
+	errNotFollowed = errors.New("the run does not follow a session")
 	// errNoAgent reports that no agent is running that could get a signal.
 	errNoAgent = errors.New("the run has no running agent")
 )
 
 // Control receives the requests to end a run, for its owner.
 type Control interface {
-	// Listen passes on cancel requests until stop is called.
-	Listen(run string, cancel func(ctx context.Context, reason string) error) (stop func(), err error)
+	// Listen passes on requests to cancel the run, and to follow it no longer, until stop is
+	// called.
+	Listen(run string, cancel func(ctx context.Context, reason string) error, unfollow func(ctx context.Context) error) (
+		stop func(), err error)
 }
 
 // Stores returns the IDs of the stores that know the ended runs of Logs. The
@@ -181,6 +185,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		dir:          d,
 		log:          w.log.With(zap.String("run", d.Spec.Run), zap.String("agent", d.Spec.Agent)),
 		cancels:      make(chan string, 1),
+		unfollow:     make(chan struct{}, 1),
 		cancelStored: make(chan struct{}),
 		done:         make(chan struct{}),
 		progress:     &d.mark.progress,

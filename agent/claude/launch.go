@@ -12,8 +12,14 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"-p", "--print"}, {"stream-json"}},
 	Install:   "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
 	Sessions: agent.Sessions{
-		Env: "CLAUDE_CONFIG_DIR", Home: ".claude", Dir: "projects",
-		Files: []string{"*/*.jsonl", "*/*/subagents/agent-*.jsonl"}, Origin: origin,
+		Env: "CLAUDE_CONFIG_DIR", Home: ".claude",
+		Files: []string{"projects/*/*.jsonl", "projects/*/*/subagents/agent-*.jsonl"},
+		Origin: origin, Rests: rests, Name: logName,
+		Statuses: "sessions", Status: status,
+		Hooks: agent.Hooks{
+			File:   "settings.json",
+			Events: []string{agent.HookStart, agent.HookPermission, agent.HookNotice},
+		},
 	},
 	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CLAUDE_CONFIG_DIR"}},
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
@@ -16,19 +17,21 @@ import (
 
 // origin implements [agent.Sessions]. The lines of messages say how the program was
 // started; those of old versions do not. A sub-agent has the session of its parent.
-func origin(line []byte) (session string, headless, known bool) {
-	var typ, entry, id scan.Value
-	fields := map[string]*scan.Value{"type": &typ, "entrypoint": &entry, "sessionId": &id}
+func origin(line []byte) (o agent.Origin, known bool) {
+	var typ, entry, id, sub scan.Value
+	fields := map[string]*scan.Value{"type": &typ, "entrypoint": &entry, "sessionId": &id, "agentId": &sub}
 	if scan.Fields(line, fields) != scan.OK || !typ.Equal("user") && !typ.Equal("assistant") {
-		return "", false, false
+		return o, false
 	}
-	return strings.Clone(wire.ID(id)), entry.Equal("sdk-cli"), true
+	return agent.Origin{
+		Session: strings.Clone(wire.ID(id)), Headless: entry.Equal("sdk-cli"), Sub: wire.ID(sub) != "",
+	}, true
 }
 
 // logFields are the values of a line of a session log.
 type logFields struct {
 	session, previous, agentID, sidechain, meta, prompt, version, cwd scan.Value
-	timestamp, compacted, customTitle, aiTitle                        scan.Value
+	timestamp, compacted, customTitle, aiTitle, permission            scan.Value
 	id, stop                                                          scan.Value // of the message
 	cost                                                              scan.Value // of cost-state
 
@@ -58,6 +61,8 @@ func (l *line) logMember(key []byte) bool {
 		s.First(&f.cwd)
 	case "timestamp":
 		s.First(&f.timestamp)
+	case "permissionMode":
+		s.First(&f.permission)
 	case "isCompactSummary":
 		s.First(&f.compacted)
 	case "customTitle":
@@ -131,6 +136,12 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 	d.logSession(out)
 	d.named(typ, out)
 	out.Facts.Version = l.log.version.View()
+	switch mode := l.log.permission; {
+	case mode.Equal("bypassPermissions"), mode.Equal("dontAsk"):
+		out.Facts.Asks = runs.AsksNever
+	case mode.IsString():
+		out.Facts.Asks = runs.AsksPerhaps
+	}
 	switch typ {
 	case "assistant":
 		if model := l.doing.model; !model.Equal("<synthetic>") && !l.nested() {

@@ -155,11 +155,12 @@ func TestOriginOfSessions(t *testing.T) {
 		}
 		told := false
 		for line := range bytes.Lines(text) {
-			if session, headless, known := claude.Agent.Sessions.Origin(line); known && !told {
+			if o, known := claude.Agent.Sessions.Origin(line); known && !told {
 				told = true
-				if headless != c.want || len(session) != 36 || strings.HasPrefix(filepath.Base(files[0]), session) ==
-					strings.Contains(c.folder, "subagents") {
-					t.Errorf("%s: session %s, headless %t", c.folder, session, headless)
+				sub := strings.Contains(c.folder, "subagents")
+				if o.Headless != c.want || o.Sub != sub || len(o.Session) != 36 ||
+					strings.HasPrefix(filepath.Base(files[0]), o.Session) == sub {
+					t.Errorf("%s: %+v", c.folder, o)
 				}
 			}
 		}
@@ -168,8 +169,9 @@ func TestOriginOfSessions(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]bool{
-		"-home-dev/3e3aa6c6.jsonl": true, "-home-dev/3e3aa6c6/subagents/agent-a1.jsonl": true,
-		"-home-dev/3e3aa6c6/other/agent-a1.jsonl": false, "history.jsonl": false, "-home-dev/3e3aa6c6.json": false,
+		"projects/-home-dev/3e3aa6c6.jsonl": true, "projects/-home-dev/3e3aa6c6/subagents/agent-a1.jsonl": true,
+		"projects/-home-dev/3e3aa6c6/other/agent-a1.jsonl": false, "history.jsonl": false,
+		"projects/-home-dev/3e3aa6c6.json": false, "-home-dev/3e3aa6c6.jsonl": false,
 	} {
 		if claude.Agent.Sessions.Has(path) != want {
 			t.Errorf("%s: want %t", path, want)

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"path"
 	"slices"
 
 	"github.com/linesman/linesman/agent"
@@ -14,7 +15,13 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"exec", "e", "review"}, {"--json", "--experimental-json"}},
 	Install:   "npm install -g @openai/codex", Tested: "0.169.0", Known: known,
 	Sessions: agent.Sessions{
-		Env: "CODEX_HOME", Home: ".codex", Dir: "sessions", Files: []string{"*/*/*/rollout-*.jsonl"}, Origin: origin,
+		Env: "CODEX_HOME", Home: ".codex", Origin: origin,
+		Files: []string{"sessions/*/*/*/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl"},
+		Name:  path.Base, Rests: rests, Open: true,
+		Hooks: agent.Hooks{
+			File: "hooks.json", Events: []string{agent.HookStart, agent.HookPermission},
+			After: "Codex starts a new hook once you trust it: type /hooks in codex.",
+		},
 	},
 	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CODEX_HOME"}},
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -23,21 +24,42 @@ import (
 
 // origin implements [agent.Sessions]. The first line says which program wrote it. A
 // sub-agent has the session of its parent, where the version tells it.
-func origin(line []byte) (session string, headless, known bool) {
-	var typ, payload, originator, id, root scan.Value
+func origin(line []byte) (o agent.Origin, known bool) {
+	var typ, payload, originator, id, root, source scan.Value
 	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "payload": &payload}) != scan.OK ||
 		!typ.Equal("session_meta") || payload.Kind != scan.Object {
-		return "", false, false
+		return o, false
 	}
-	fields := map[string]*scan.Value{"originator": &originator, "id": &id, "session_id": &root}
+	fields := map[string]*scan.Value{"originator": &originator, "id": &id, "session_id": &root, "source": &source}
 	_ = scan.Fields(payload.Raw, fields) // was scanned before
-	return strings.Clone(cmp.Or(wire.ID(root), wire.ID(id))), originator.Equal("codex_exec"), true
+	return agent.Origin{
+		Session:  strings.Clone(cmp.Or(wire.ID(root), wire.ID(id))),
+		Headless: originator.Equal("codex_exec"),
+		Sub:      source.Kind == scan.Object, // {"subagent":…}
+	}, true
+}
+
+// rests implements [agent.Sessions].
+func rests(line []byte) (rests, known bool) {
+	var typ, payload scan.Value
+	if scan.Fields(line, map[string]*scan.Value{"type": &typ, "payload": &payload}) != scan.OK ||
+		!typ.Equal("event_msg") || payload.Kind != scan.Object {
+		return false, false
+	}
+	var s scan.Scanner
+	switch kind, _ := wire.Pair(&s, payload.Raw, "type", ""); {
+	case isOneOf(kind, []string{"task_complete", "turn_complete", "turn_aborted"}):
+		return true, true
+	case isOneOf(kind, []string{"task_started", "turn_started"}):
+		return false, true
+	}
+	return false, false
 }
 
 // payload has the values of the payload of a line.
 type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID, cwd scan.Value
-	message, error, item, success, changes, arguments, model, threadName                          scan.Value
+	message, error, item, success, changes, arguments, model, threadName, approval                scan.Value
 
 	usage   usage // the total of the thread
 	sawInfo bool
@@ -80,6 +102,8 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.message)
 		case "model":
 			s.First(&p.model)
+		case "approval_policy":
+			s.First(&p.approval)
 		case "thread_name":
 			s.First(&p.threadName)
 		case "error":
@@ -129,6 +153,9 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		return d.responseItem(&p, out)
 	case l.typ.Equal("turn_context"):
 		out.Facts.Model = p.model.View()
+		if out.Facts.Asks = runs.AsksPerhaps; p.approval.Equal("never") {
+			out.Facts.Asks = runs.AsksNever
+		}
 	case l.typ.Equal("compacted"):
 		out.Event(normalizer.StatusMessage("context compacted", nil))
 	}

@@ -155,24 +155,26 @@ func TestOriginOfSessions(t *testing.T) {
 		"interactive": false, "shell-ok": true, "subagent": true, "0.63-shell-ok": true,
 	} {
 		for line := range firstLines(t, "../../test/corpus/codex-sessions/"+file+"/*.jsonl") {
-			session, headless, known := codex.Agent.Sessions.Origin(line)
-			if !known || headless != want || len(session) != 36 {
-				t.Errorf("%s: %q, %t, %t, want %t", file, session, headless, known, want)
+			o, known := codex.Agent.Sessions.Origin(line)
+			if !known || o.Headless != want || len(o.Session) != 36 {
+				t.Errorf("%s: %q, %t, %t, want %t", file, o.Session, o.Headless, known, want)
 			}
-			sessions[file] = append(sessions[file], session)
+			sessions[file] = append(sessions[file], o.Session)
 		}
 	}
 	if two := sessions["subagent"]; len(two) != 2 || two[0] != two[1] {
 		t.Errorf("a sub-agent has another session than its parent: %q", two)
 	}
 	for _, line := range []string{"", "{", `{"type":"session_meta","payload":7}`, rolloutLine("event_msg", `{}`)} {
-		if _, _, known := codex.Agent.Sessions.Origin([]byte(line)); known {
+		if _, known := codex.Agent.Sessions.Origin([]byte(line)); known {
 			t.Errorf("%q tells it", line)
 		}
 	}
 	for path, want := range map[string]bool{
-		"2026/11/21/rollout-2026-11-21T09-42-15-01a1fd7c-2962-7480-bee8-860dd513208c.jsonl": true,
-		"2026/11/21/other.jsonl": false, "rollout-x.jsonl": false, "2026/11/21/x/rollout-x.jsonl": false,
+		"sessions/2026/11/21/rollout-2026-11-21T09-42-15-01a1fd7c-2962-7480-bee8-860dd513208c.jsonl": true,
+		"archived_sessions/rollout-x.jsonl": true, "archived_sessions/rollout-x.jsonl.zst": false,
+		"packages/rollout-x.jsonl":        false,
+		"sessions/2026/11/21/other.jsonl": false, "rollout-x.jsonl": false, "sessions/2026/11/21/x/rollout-x.jsonl": false,
 	} {
 		if codex.Agent.Sessions.Has(path) != want {
 			t.Errorf("%s: want %t", path, want)
@@ -246,5 +248,21 @@ func TestDriftOfASessionLog(t *testing.T) {
 	if want := []string{"item event_msg/new_message", "item response_item/new_response", "item "}; !slices.Equal(
 		got, want) {
 		t.Errorf("drift %q, want %q", got, want)
+	}
+}
+
+func TestLogRestsAfterItsLastTurn(t *testing.T) {
+	for line, want := range map[string][2]bool{ // rests, known
+		rolloutLine("event_msg", `{"type":"task_started"}`):      {false, true},
+		rolloutLine("event_msg", `{"type":"task_complete"}`):     {true, true},
+		rolloutLine("event_msg", `{"type":"turn_aborted"}`):      {true, true},
+		rolloutLine("event_msg", `{"type":"token_count"}`):       {false, false},
+		rolloutLine("response_item", `{"type":"task_complete"}`): {false, false},
+		rolloutLine("event_msg", `7`):                            {false, false},
+		"{":                                                      {false, false},
+	} {
+		if rests, known := codex.Agent.Sessions.Rests([]byte(line)); rests != want[0] || known != want[1] {
+			t.Errorf("%s: rests %t, known %t; want %v", line, rests, known, want)
+		}
 	}
 }

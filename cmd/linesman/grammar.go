@@ -43,6 +43,7 @@ type grammar struct {
 	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
+	Unfollow   unfollowCmd   `cmd:"" help:"Follow a session no longer, whose agent goes on."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
 	Notify     watchCmd      `cmd:"" name:"watch" logs:"" help:"Report runs that end, stall, wait or exceed a budget."`
 	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`
@@ -58,13 +59,14 @@ type grammar struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
 	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
-	Setup      setupCmd      `cmd:"" help:"Set up NATS servers for linesman."`
+	Setup      setupCmd      `cmd:"" help:"Set up agents, or NATS servers, for linesman."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`
 	Version    versionCmd    `cmd:"" settings:"none" help:"Print the version."`
 	Help       helpCmd       `cmd:"" settings:"none" help:"Explain a command."`
 	Completion completionCmd `cmd:"" settings:"none" help:"Print a completion script for a shell."`
 
 	Complete completeCmd `cmd:"" settings:"none" hidden:"" help:"Print completions of a command line."`
+	Hook     hookCmd     `cmd:"" hidden:"" help:"Note what an event of an agent says about its session."`
 	Shim     shimCmd     `cmd:"" settings:"none" hidden:"" help:"Own one agent process."`
 	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
 }

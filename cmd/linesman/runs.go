@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/command"
 	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -109,6 +110,28 @@ func (c *resultsCmd) Run(ctx context.Context, a *app) error {
 		return a.print(r, func() error {
 			a.seen(ctx, l, run)
 			return a.shown(a.stdout).Result(r, console.ResultOptions{Ended: true, WholeText: c.Output})
+		})
+	})
+}
+
+type unfollowCmd struct {
+	Run_ runRef `arg:"" name:"run" help:"${run}"`
+	jsonFlag
+}
+
+func (c *unfollowCmd) Run(ctx context.Context, a *app) error {
+	return a.session(ctx, func(s *daemon.Session) error {
+		run, err := command.RunID(ctx, s.Client(), string(c.Run_))
+		if err != nil {
+			return err
+		}
+		r, err := s.Unfollow(ctx, run)
+		if err != nil {
+			return command.Explain(err, nil, run)
+		}
+		return a.print(r, func() error {
+			_, err := fmt.Fprintf(a.stdout, "%s is followed no longer; its agent goes on\n", run)
+			return err
 		})
 	})
 }

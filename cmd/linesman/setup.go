@@ -5,7 +5,8 @@ import (
 )
 
 type setupCmd struct {
-	NATS setupNATSCmd `cmd:"" name:"nats" help:"Write the files of a NATS cluster for linesman."`
+	NATS     setupNATSCmd     `cmd:"" name:"nats" help:"Write the files of a NATS cluster for linesman."`
+	Sessions setupSessionsCmd `cmd:"" help:"Have agents tell linesman when one of their sessions waits for you."`
 }
 
 type setupNATSCmd struct {

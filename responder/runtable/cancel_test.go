@@ -41,7 +41,7 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 		stop, err := owner.Listen("T-silent", func(_ context.Context, reason string) error {
 			asked <- reason
 			return nil
-		})
+		}, nil)
 		if err != nil {
 			t.Error(err)
 			return

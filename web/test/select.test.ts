@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Run } from '../src/lib/api';
+import { phase } from '../src/lib/format';
 import { Layout } from '../src/overview/layout';
 import { parseSearch, sectionOf, select, type Selection, type View } from '../src/overview/select';
 import { size } from './size';
@@ -37,8 +38,8 @@ test('sections come in the order of need', () => {
 test('filters overlap, and count what the search leaves', () => {
   expect(titles({ filter: 'failed' })).toEqual([[null, 'broken']]);
   expect(titles({ filter: 'lost' })).toEqual([['lost', 'silent'], ['earlier', 'gone']]);
-  expect(select(some, all, at).counts).toEqual({ all: 11, needs: 2, running: 2, queued: 2, new: 2, failed: 1, lost: 2 });
-  expect(select(some, { ...all, search: 'shop' }, at).counts).toEqual({ all: 2, needs: 0, running: 1, queued: 0, new: 1, failed: 1, lost: 0 });
+  expect(select(some, all, at).counts).toEqual({ all: 11, needs: 2, may: 0, turn: 0, running: 2, queued: 2, new: 2, failed: 1, lost: 2 });
+  expect(select(some, { ...all, search: 'shop' }, at).counts).toEqual({ all: 2, needs: 0, may: 0, turn: 0, running: 1, queued: 0, new: 1, failed: 1, lost: 0 });
 });
 
 test('searches', () => {
@@ -57,7 +58,7 @@ test('searches', () => {
 
 test('an agent that asks its user needs you, until its worker is lost', () => {
   const asks = run({ doing: { phase: 'waiting-for-answer', since: ago(9) } });
-  expect([sectionOf(asks), sectionOf({ ...asks, workerLost: true }), sectionOf({ ...asks, state: 'completed' })]).toEqual(['needs', 'lost', 'earlier']);
+  expect([sectionOf(asks, at), sectionOf({ ...asks, workerLost: true }, at), sectionOf({ ...asks, state: 'completed' }, at)]).toEqual(['needs', 'lost', 'earlier']);
   const { counts, shown } = select([asks], { ...all, search: 'state:"needs you"' }, at);
   expect([shown, counts.needs, counts.running]).toEqual([1, 1, 0]);
 });
@@ -77,8 +78,21 @@ test('ten thousand runs are the same in any order of arrival', () => {
     expect(ids(select(mixed, { ...all, sort }, at))).toEqual(ids(select(many, { ...all, sort }, at)));
 });
 
+test('a session may need you once its tool has run for long, and it is your turn after a turn', () => {
+  const since = new Date(at - 30_000).toISOString();
+  const unsure = run({ doing: { phase: 'running-or-waiting', tool: 'Bash', since } });
+  expect([sectionOf(unsure, at - 1), sectionOf(unsure, at), sectionOf({ ...unsure, workerLost: true }, at)]).toEqual(['running', 'may', 'lost']);
+  expect([select([unsure], all, at - 1).moves, select([unsure], all, at).moves]).toEqual([true, false]);
+  expect(phase(unsure)).toBe('running a command or waiting for permission');
+  const turn = run({ doing: { phase: 'your-turn', since } });
+  expect([sectionOf(turn, at), sectionOf({ ...turn, state: 'completed' }, at)]).toEqual(['turn', 'earlier']);
+  const { counts } = select([turn, unsure], all, at);
+  expect([counts.needs, counts.may, counts.turn, counts.running]).toEqual([0, 1, 1, 1]);
+  expect(select([turn, unsure], { ...all, search: 'state:"your turn"' }, at).shown).toBe(1);
+});
+
 test('every run has a section', () => {
-  for (const state of ['queued', 'working', 'input-required', 'completed', 'failed', 'cancelled', 'timeout'] as const) expect(sectionOf(run({ state }))).toBeTruthy();
+  for (const state of ['queued', 'working', 'input-required', 'completed', 'failed', 'cancelled', 'timeout'] as const) expect(sectionOf(run({ state }), at)).toBeTruthy();
 });
 
 test('positions of rows', () => {

@@ -17,7 +17,7 @@ export type Scope = 'read' | 'submit' | 'raw' | 'metrics';
 export type Mode = 'read-only' | 'workspace-write' | 'danger-full-access';
 export type Phase =
   | 'starting' | 'thinking' | 'running' | 'writing' | 'retrying' | 'rate-limited' | 'compacting'
-  | 'waiting-for-agent' | 'waiting-for-answer';
+  | 'waiting-for-agent' | 'waiting-for-answer' | 'your-turn' | 'running-or-waiting';
 /** RFC 3339 in UTC with milliseconds. */
 export type Time = string;
 

@@ -117,6 +117,18 @@ export const stateName = (state: State): string => states[state] ?? state;
 export const needsYou = (run: Run): boolean =>
   run.state === 'input-required' || (run.state === 'working' && run.doing?.phase === 'waiting-for-answer' && !run.workerLost);
 
+/** How long a tool of a session runs, or its agent waits for a permission, until it may need a person, in ms: the log does not tell them apart. */
+export const mayNeed = 30_000;
+
+/** Whether the agent runs a tool or waits for a permission. */
+export const unsure = (run: Run): boolean => run.state === 'working' && run.doing?.phase === 'running-or-waiting' && !run.workerLost;
+
+/** Whether a person may be needed. */
+export const mayNeedYou = (run: Run, now: number): boolean => unsure(run) && now - ms(run.doing?.since) >= mayNeed;
+
+/** Whether the agent waits for the next prompt. */
+export const yourTurn = (run: Run): boolean => run.state === 'working' && run.doing?.phase === 'your-turn' && !run.workerLost;
+
 export const ended = (run: Run): boolean => !['queued', 'working', 'input-required'].includes(run.state);
 
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */
@@ -125,13 +137,17 @@ export const lost = (run: Run): boolean => Boolean(run.workerLost) || (ended(run
 const phases: Record<Phase, string> = {
   starting: 'starting', thinking: 'thinking', running: 'running a tool', writing: 'writing', retrying: 'retrying', 'rate-limited': 'rate-limited',
   compacting: 'compacting', 'waiting-for-agent': 'waiting for a sub-agent', 'waiting-for-answer': 'waiting for an answer',
+  'your-turn': 'your turn', 'running-or-waiting': 'running a tool or waiting for permission',
 };
 
 /** What the agent of a run does, without its age; "" if unknown. */
 export function phase(run: Run): string {
   const d = run.doing;
   if (!d) return '';
-  if (d.phase === 'running' && d.tool) return /^(bash|shell|command|command_execution|run_shell_command|exec)$/i.test(d.tool) ? 'running a command' : `running ${d.tool}`;
+  if ((d.phase === 'running' || d.phase === 'running-or-waiting') && d.tool) {
+    const what = /^(bash|shell|command|command_execution|run_shell_command|exec)$/i.test(d.tool) ? 'running a command' : `running ${d.tool}`;
+    return d.phase === 'running' ? what : `${what} or waiting for permission`;
+  }
   const text = phases[d.phase] ?? d.phase;
   return d.attempt ? `${text} ${d.attempt}${d.of ? `/${d.of}` : ''}` : text;
 }

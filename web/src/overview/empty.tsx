@@ -38,7 +38,7 @@ export function Empty() {
 }
 
 const nothing: Record<Filter, string> = {
-  all: 'No matching runs', needs: 'No run needs you', running: 'Nothing is running', queued: 'The queue is empty', new: 'You have seen all ended runs', failed: 'No run has failed', lost: 'No run is lost',
+  all: 'No matching runs', needs: 'No run needs you', may: 'No run may need you', turn: 'No session waits for your next prompt', running: 'Nothing is running', queued: 'The queue is empty', new: 'You have seen all ended runs', failed: 'No run has failed', lost: 'No run is lost',
 };
 
 export function NothingFound({ filter, search, onClear }: { filter: Filter; search: string; onClear: () => void }) {

@@ -2,7 +2,7 @@ import { computed, signal, useComputed } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { count } from '../lib/format';
 import { useKeys } from '../lib/keys';
-import { serverNow } from '../lib/clock';
+import { now, serverNow } from '../lib/clock';
 import { navigate, params, runPath, setParams, withPath } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
@@ -14,7 +14,7 @@ import { markSeen } from './seen';
 import { filters, select, sorts, type Filter, type Selection, type Sort } from './select';
 import { changed, runs, stream, synced } from './store';
 
-const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
+const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', may: 'May need you', turn: 'Your turn', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
 const sortNames: Record<Sort, string> = {
   need: 'By need', started: 'Newest', active: 'Last active', elapsed: 'Longest', tokens: 'Tokens', state: 'State', title: 'Title', directory: 'Directory', agent: 'Agent',
 };
@@ -31,7 +31,9 @@ const selection = computed<Selection>(() => {
 
 const view = computed(() => {
   void changed.value;
-  return select(runs.values(), selection.value, serverNow());
+  const found = select(runs.values(), selection.value, serverNow());
+  if (found.moves) void now.value; // look again in a second
+  return found;
 });
 
 /** The run that the keyboard is at; "" none. It is kept while another page is open. */
@@ -149,4 +151,4 @@ export function Overview() {
   );
 }
 
-const tones: Partial<Record<Filter, string>> = { needs: 'needs', running: 'busy', new: 'ok', failed: 'bad', lost: 'lost' };
+const tones: Partial<Record<Filter, string>> = { needs: 'needs', may: 'needs', turn: 'ok', running: 'busy', new: 'ok', failed: 'bad', lost: 'lost' };

@@ -17,7 +17,7 @@ export interface ListHandle {
 /** Widths at which a row changes its form. */
 export type Form = 'huge' | 'wide' | 'medium' | 'narrow';
 
-const sectionNames: Record<Section, string> = { needs: 'Needs you', lost: 'Lost', running: 'Running', queued: 'Queued', new: 'Ended, not seen', earlier: 'Earlier' };
+const sectionNames: Record<Section, string> = { needs: 'Needs you', may: 'May need you', lost: 'Lost', turn: 'Your turn', running: 'Running', queued: 'Queued', new: 'Ended, not seen', earlier: 'Earlier' };
 
 const columns: { sort?: Sort; name: string; class: string; title?: string }[] = [
   { sort: 'state', name: 'State', class: 'c-state' },

@@ -1,6 +1,6 @@
 import { type Signal } from '@preact/signals';
 import { type Run } from '../lib/api';
-import { age, agentName, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, shortPath, stateName, tokens, when } from '../lib/format';
+import { age, agentName, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
 import { asOf } from './store';
@@ -18,6 +18,7 @@ export function stateOf(run: Run): { text: string; tone: string; hollow: boolean
   if (lost(run)) return { text: 'lost', tone: 'lost', hollow: !ended(run) };
   if (run.cancelRequested && !ended(run)) return { text: 'cancelling', tone: 'idle', hollow: false };
   if (needsYou(run)) return { text: stateName('input-required'), tone: 'needs', hollow: false };
+  if (yourTurn(run)) return { text: 'your turn', tone: 'ok', hollow: false };
   return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
 }
 

@@ -5,12 +5,12 @@
 // these. Quotes keep spaces; a minus before a word excludes. Case does not matter.
 
 import type { Run } from '../lib/api';
-import { agentName, elapsed, ended, lost, needsYou, phase, stateName } from '../lib/format';
+import { agentName, elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unsure, yourTurn } from '../lib/format';
 
-export const filters = ['all', 'needs', 'running', 'queued', 'new', 'failed', 'lost'] as const;
+export const filters = ['all', 'needs', 'may', 'turn', 'running', 'queued', 'new', 'failed', 'lost'] as const;
 export type Filter = (typeof filters)[number];
 
-export const sections = ['needs', 'lost', 'running', 'queued', 'new', 'earlier'] as const;
+export const sections = ['needs', 'may', 'lost', 'turn', 'running', 'queued', 'new', 'earlier'] as const;
 export type Section = (typeof sections)[number];
 
 export const sorts = ['need', 'started', 'active', 'elapsed', 'tokens', 'state', 'title', 'directory', 'agent'] as const;
@@ -20,13 +20,16 @@ export interface Selection { filter: Filter; search: string; sort: Sort; reverse
 
 export interface Group { section: Section | null; runs: Run[] } // null: one list without sections
 
-export interface View { groups: Group[]; total: number; shown: number; counts: Record<Filter, number> }
+/** `moves`: a run comes to another section as time passes. */
+export interface View { groups: Group[]; total: number; shown: number; counts: Record<Filter, number>; moves: boolean }
 
-export function fits(run: Run, filter: Filter): boolean {
+export function fits(run: Run, filter: Filter, now: number): boolean {
   switch (filter) {
     case 'all': return true;
     case 'needs': return needsYou(run);
-    case 'running': return run.state === 'working' && !run.workerLost && !needsYou(run);
+    case 'may': return mayNeedYou(run, now);
+    case 'turn': return yourTurn(run);
+    case 'running': return run.state === 'working' && !run.workerLost && !needsYou(run) && !yourTurn(run);
     case 'queued': return run.state === 'queued';
     case 'new': return Boolean(run.unseen);
     case 'failed': return (run.state === 'failed' || run.state === 'timeout') && !lost(run);
@@ -34,9 +37,11 @@ export function fits(run: Run, filter: Filter): boolean {
   }
 }
 
-export function sectionOf(run: Run): Section {
+export function sectionOf(run: Run, now: number): Section {
   if (needsYou(run)) return 'needs';
+  if (mayNeedYou(run, now)) return 'may';
   if (run.workerLost && !ended(run)) return 'lost';
+  if (yourTurn(run)) return 'turn';
   if (run.state === 'working') return 'running';
   if (run.state === 'queued') return 'queued';
   return run.unseen ? 'new' : 'earlier';
@@ -53,7 +58,7 @@ export function parseSearch(search: string): Term[] {
   return terms;
 }
 
-const wordOf = (run: Run): string => stateName(needsYou(run) ? 'input-required' : run.state);
+const wordOf = (run: Run): string => yourTurn(run) ? 'your turn' : stateName(needsYou(run) ? 'input-required' : run.state);
 
 const texts = new WeakMap<Run, string>();
 
@@ -95,8 +100,12 @@ const started: Order = { key: entered, descending: true };
 const endedLast: Order = { key: (run) => run.endedAt ?? run.activeAt ?? '', descending: true };
 const text = (of: (run: Run) => string | undefined): Order => ({ key: (run) => of(run)?.toLowerCase() || '\uffff' }); // those without one last
 
+const waiting: Order = { key: (run) => run.doing?.since ?? run.activeAt ?? '' }; // those that have waited longest first
+
 const inSection: Record<Section, Order> = {
-  needs: { key: (run) => run.doing?.since ?? run.activeAt ?? '' }, // those that have waited longest first
+  needs: waiting,
+  may: waiting,
+  turn: { key: (run) => run.doing?.since ?? run.activeAt ?? '', descending: true },
   lost: started,
   running: { key: (run) => run.startedAt ?? '', descending: true },
   queued: { key: (run) => String(run.position ?? 0).padStart(6, '0') + entered(run) },
@@ -109,7 +118,7 @@ const bySort: Record<Exclude<Sort, 'need'>, (now: number) => Order> = {
   active: () => ({ key: (run) => run.endedAt ?? run.activeAt ?? entered(run), descending: true }),
   elapsed: (now) => ({ key: (run) => elapsed(run, now) ?? -1, descending: true }),
   tokens: () => ({ key: (run) => (run.tokens ? run.tokens.input + run.tokens.output : -1), descending: true }),
-  state: () => ({ key: (run) => sections.indexOf(sectionOf(run)) + run.state }),
+  state: (now) => ({ key: (run) => sections.indexOf(sectionOf(run, now)) + run.state }),
   title: () => text((run) => run.title),
   directory: () => text((run) => run.workingDir),
   agent: () => text((run) => agentName(run.agent)),
@@ -128,17 +137,19 @@ export function select(all: Iterable<Run>, { filter, search, sort: by, reverse }
   const counts = Object.fromEntries(filters.map((f) => [f, 0])) as Record<Filter, number>;
   const found: Run[] = [];
   let total = 0;
+  let moves = false;
   for (const run of all) {
     total++;
     if (!terms.every((term) => holds(run, term))) continue;
-    for (const f of filters) if (fits(run, f)) counts[f]++;
-    if (fits(run, filter)) found.push(run);
+    for (const f of filters) if (fits(run, f, now)) counts[f]++;
+    if (fits(run, filter, now)) found.push(run);
+    moves ||= unsure(run) && !mayNeedYou(run, now);
   }
-  if (by !== 'need') return { groups: [{ section: null, runs: sort(found, bySort[by](now), reverse) }], total, shown: found.length, counts };
+  if (by !== 'need') return { groups: [{ section: null, runs: sort(found, bySort[by](now), reverse) }], total, shown: found.length, counts, moves };
 
   const bySection = new Map<Section, Run[]>();
   for (const run of found) {
-    const section = sectionOf(run);
+    const section = sectionOf(run, now);
     const list = bySection.get(section);
     if (list) list.push(run);
     else bySection.set(section, [run]);
@@ -146,5 +157,5 @@ export function select(all: Iterable<Run>, { filter, search, sort: by, reverse }
   let groups: Group[] = sections.filter((s) => bySection.has(s)).map((s) => ({ section: s, runs: sort(bySection.get(s)!, inSection[s], reverse) }));
   if (reverse) groups = groups.reverse();
   if (filter !== 'all' && groups.length === 1) groups[0]!.section = null;
-  return { groups, total, shown: found.length, counts };
+  return { groups, total, shown: found.length, counts, moves };
 }

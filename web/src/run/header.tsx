@@ -2,7 +2,7 @@ import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, needsYou, shortPath, tokens, when } from '../lib/format';
+import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
@@ -65,7 +65,7 @@ function Actions({ run, action, small }: { run: Run; action: Signal<Action | ''>
   return (
     <div class="run-actions">
       {!small && allowed('submit') && resumable && <button class="button" title="Continue the thread (r)" onClick={() => (action.value = 'resume')}>Continue</button>}
-      {allowed('submit') && !over && run.agent !== 'codex_cloud' && (
+      {allowed('submit') && !over && run.agent !== 'codex_cloud' && run.source !== 'session' && (
         <button class="button danger" disabled={run.cancelRequested} title="End the run (x)" onClick={() => (action.value = 'cancel')}>{run.cancelRequested ? 'Cancelling' : 'Cancel'}</button>
       )}
       <More run={run} action={action} />
@@ -117,6 +117,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
     )]);
   }
   else if (needsYou(run) && run.source === 'session') notices.push(['needs', <>The agent asks a question. Answer it in the terminal of the session.</>]);
+  else if (mayNeedYou(run, now.value)) notices.push(['needs', <>A tool runs, or the agent waits for a permission: its log does not tell. With <code>linesman setup sessions</code> it does.</>]);
   if (run.state === 'queued') notices.push(['idle', run.position ? <>{run.position === 1 ? 'One task is' : `${count(run.position)} tasks are`} ahead of it in the queue.</> : <>It is the next in the queue, and starts when a worker has a free slot.</>]);
   if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost, so the result of the run is unknown.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still be working: its output arrives when the worker is back.</>]);
   if (run.exit?.why) notices.push(['bad', <>The worker refused the task: {plainText(run.exit.why)}</>]);

@@ -1,7 +1,7 @@
 import { useSignal, type Signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
-import { count, ended, needsYou, plural } from '../lib/format';
+import { count, ended, needsYou, plural, yourTurn } from '../lib/format';
 import { useKeys, type Shortcut } from '../lib/keys';
 import { plainText } from '../lib/plaintext';
 import { navigate, params, runPath, setParams } from '../lib/router';
@@ -211,7 +211,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
     { keys: ['y'], text: 'Copy a link to the event', run: () => copyLink(run.run, current()) },
     { keys: ['d'], text: 'Timeline or changes', run: () => void (tab.value = tab.value === 'changes' ? 'timeline' : 'changes') },
     { keys: ['r'], text: 'Continue the thread', run: () => (over && run.threadId && allowed('submit') ? void (action.value = 'resume') : false) },
-    { keys: ['x'], text: 'Cancel', run: () => (!over && allowed('submit') ? void (action.value = 'cancel') : false) },
+    { keys: ['x'], text: 'Cancel', run: () => (!over && run.source !== 'session' && allowed('submit') ? void (action.value = 'cancel') : false) },
     { keys: ['w'], text: 'Show beside another run', run: () => void (action.value = 'compare') },
     { keys: ['u'], text: 'Back to the overview', run: () => navigate('/') },
   ];
@@ -287,6 +287,7 @@ function copyLink(id: string, row: Row | undefined): void {
 
 function Working({ run }: { run: Run }) {
   if (run.state !== 'working' || run.workerLost || !fresh.value) return null;
+  if (yourTurn(run)) return <p class="working faint">Your turn.</p>;
   return <p class="working faint"><span class="pulse" aria-hidden="true" />{needsYou(run) ? 'Waiting for an answer…' : run.doing?.phase === 'thinking' ? 'Thinking…' : 'Working…'}</p>;
 }
 
