@@ -13,7 +13,7 @@ var Agent = agent.Agent{
 	Install:   "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,
 	Sessions: agent.Sessions{
 		Env: "CLAUDE_CONFIG_DIR", Home: ".claude",
-		Files: []string{"projects/*/*.jsonl", "projects/*/*/subagents/agent-*.jsonl"},
+		Files:  []string{"projects/*/*.jsonl", "projects/*/*/subagents/agent-*.jsonl"},
 		Origin: origin, Rests: rests, Name: logName,
 		Statuses: "sessions", Status: status,
 		Hooks: agent.Hooks{
