@@ -115,6 +115,15 @@ func TestPresence(t *testing.T) {
 	if late.Doing.Phase != runs.Thinking {
 		t.Errorf("after the answer: %+v", late.Doing)
 	}
+	for _, does := range []runs.Does{runs.Works, runs.Waits} { // a note that comes after a line that is newer
+		old := followed(true)
+		old.Line(begins, 3*second)
+		old.Line(ends, 4*second)
+		told(old, 9*second, runs.Presence{Does: does, Since: 2 * second})
+		if old.Doing.Phase != runs.YourTurn {
+			t.Errorf("after an old note that it %s: %+v", does, old.Doing)
+		}
+	}
 	for _, body := range []string{"", "7", `{"reason":"presence"}`, `{"reason":"presence","presence":7}`} {
 		r := followed(true)
 		r.Entry(runs.Entry{Kind: runs.Note, Time: second, Body: []byte(body)})
