@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -40,8 +39,8 @@ type Sessions struct {
 
 // Root returns the directory of the agent, as the environment says.
 func (s Sessions) Root(getenv func(name string) string) (string, error) {
-	dir := cmp.Or(getenv(s.Env), filepath.Join(getenv("HOME"), s.Home))
-	if !filepath.IsAbs(dir) {
+	dir := cmp.Or(getenv(s.Env), path.Join(getenv("HOME"), s.Home))
+	if !path.IsAbs(dir) {
 		return "", fmt.Errorf("%s or HOME must be an absolute path", s.Env)
 	}
 	return dir, nil

@@ -12,9 +12,9 @@ import (
 func TestPlacesOfSessionsFollowTheEnvironment(t *testing.T) {
 	c := daemon.Config{Environ: []string{"HOME=/home/dev", "CODEX_HOME=/srv/codex"}}
 	for kind, want := range map[string][]string{
-		"":            {"/srv/codex/sessions", "/home/dev/.claude/projects"},
-		"codex":       {"/srv/codex/sessions"},
-		"claude_code": {"/home/dev/.claude/projects"},
+		"":            {"/srv/codex", "/home/dev/.claude"},
+		"codex":       {"/srv/codex"},
+		"claude_code": {"/home/dev/.claude"},
 		"gemini_cli":  nil,
 	} {
 		spec, err := c.Sessions(kind, worker.SessionsSpec{Idle: time.Minute})

@@ -33,6 +33,8 @@ type imported struct {
 	Sum  string `json:"sum"`           // checksum of these bytes, see sumOf
 	Run  string `json:"run"`           // the last run of the file
 	Log  string `json:"log,omitempty"` // of the log of a session: which one, wherever the file is
+
+	line int // counts the lines that a ledgerIndex has read
 }
 
 // knownTo reports whether one of the stores knows the run.
@@ -130,6 +132,7 @@ type ledgerIndex struct {
 	files map[wanted]*imported // nil: wanted, but without a line
 	f     *os.File             // the ledger; nil: there was none
 	read  int64                // bytes of f
+	lines int                  // that were read so far
 }
 
 // last returns the last line of a file, or nil. Invalid lines are skipped.
@@ -144,13 +147,13 @@ func (x *ledgerIndex) last(file inode) (*imported, error) {
 	return x.files[w], nil
 }
 
-// lastOfLog returns the last line of the log of a session, or else of its file.
+// lastOfLog returns the last line of the log of a session, or of its file.
 func (x *ledgerIndex) lastOfLog(log string, file inode) (*imported, error) {
 	x.want(log, file)
 	last, err := x.last(file)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if of := x.files[wanted{log: log}]; of != nil {
+	if of := x.files[wanted{log: log}]; of != nil && (last == nil || of.line > last.line) {
 		last = of
 	}
 	return last, err
@@ -196,6 +199,8 @@ func (x *ledgerIndex) update() error {
 		if e.Agent != x.agent || !e.knownTo(x.stores) {
 			return
 		}
+		x.lines++
+		e.line = x.lines
 		for _, w := range []wanted{{file: e.inode}, {log: e.Log}} {
 			if _, known := x.files[w]; known {
 				x.files[w] = e

@@ -123,7 +123,7 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 			"working    T-\\x1b[2J1  1h01m  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
 		{"no steps that anybody counted", "",
 			`{"counts":{"working":2},"working":[{"id":"T-1","state":"working","startedAt":"STARTED"},{"id":"T-2","state":"input-required","startedAt":"STARTED","progress":{"completedSteps":0,"totalSteps":0}}]}`,
-			[]string{"status"}, exitDone, "working    T-1  1h01m\nworking    T-2  1h01m\n2 working, 0 queued, 0 ended\n", ""},
+			[]string{"status"}, exitDone, "working    T-1  1h01m\nneeds you  T-2  1h01m\n2 working, 0 queued, 0 ended\n", ""},
 		{"escapes in a message", "500", `{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}`,
 			[]string{"status"}, exitFailed, "", "linesman: bad\\x1b[2J\\nlinesman: x\n"},
 		{"a field under its flag's name", "400",

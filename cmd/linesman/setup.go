@@ -6,7 +6,7 @@ import (
 
 type setupCmd struct {
 	NATS     setupNATSCmd     `cmd:"" name:"nats" help:"Write the files of a NATS cluster for linesman."`
-	Sessions setupSessionsCmd `cmd:"" help:"Have agents tell linesman when one of their sessions waits for you."`
+	Sessions setupSessionsCmd `cmd:"" help:"Have agents tell when a session needs you."`
 }
 
 type setupNATSCmd struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	lab "github.com/linesman/linesman/test/lab/agents"
 )
 
@@ -99,5 +100,60 @@ func TestSessionsOfRunsAreNotFollowed(t *testing.T) {
 	}
 	if len(found) != 2 || found["T-own"] == 0 {
 		t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
+	}
+}
+
+// The log of an agent that linesman runs is no second run of it either if the server is killed
+// before it knows the session of the run.
+func TestSessionsOfRunsAreNotFollowedWhenTheServerIsKilled(t *testing.T) {
+	for _, short := range []string{"codex", "claude"} {
+		t.Run(short, func(t *testing.T) {
+			t.Parallel()
+			data, dir := t.TempDir(), t.TempDir()
+			scenario, logs := "codex-shell-slow", ".codex/sessions/*/*/*/*.jsonl"
+			if short == "claude" {
+				scenario, logs = "claude-tools", ".claude/projects/*/*.jsonl"
+			}
+			env, argv, cwd := lab.Setup(t, scenario, dir)
+			server := func() *fixture.Process {
+				s := begin(t, nil, "up", "--data-dir", data, "--nats-listen", "127.0.0.1:0",
+					"--http", "127.0.0.1:0")
+				s.Await(s.Stdout, "ready")
+				return s
+			}
+			first := server()
+			watch := beginIn(t, env, nil, "watch-sessions", "--data-dir", data, "--no-daemon", "--agent", short)
+			watch.Await(watch.Stderr, "watching for sessions")
+			run := beginAt(t, cwd, env, nil, append([]string{"run", "--data-dir", data, "--no-daemon", "--run", "T-own", "--"},
+				argv[0]...)...)
+			fixture.Eventually(t, fixture.Patience, "the log of the agent", func() bool {
+				files, err := filepath.Glob(filepath.Join(dir, "home", logs))
+				return len(files) == 1 && err == nil
+			})
+			first.Kill()
+			server()
+			if run.Code() != 0 {
+				t.Fatalf("linesman run: %s", run.Stderr)
+			}
+			// The same log of another session is found later, and followed later.
+			recorded, session := "../corpus/codex-sessions/shell-ok", "01a1fd7c-3234-7431-a730-2b1ea25bc865"
+			to := filepath.Join(dir, "home", ".codex/sessions/2026/01/01")
+			if short == "claude" {
+				recorded, session = "../corpus/claude-sessions/tools", "8484184b-2a90-44c2-b8f0-38e6d9070ce3"
+				to = filepath.Join(dir, "home", ".claude/projects/-other")
+			}
+			if err := os.CopyFS(to, os.DirFS(recorded)); err != nil {
+				t.Fatal(err)
+			}
+			follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
+			follow.Await(follow.Stdout, session)
+			found := map[string]int{}
+			for _, r := range parse(t, follow.Stdout.String()) {
+				found[r.Run]++
+			}
+			if len(found) != 2 || found["T-own"] == 0 {
+				t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
+			}
+		})
 	}
 }
