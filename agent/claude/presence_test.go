@@ -22,7 +22,7 @@ func TestStatusOfAProgram(t *testing.T) {
 		"busy": {`,"status":"busy","statusUpdatedAt":7}`, runs.Presence{Does: runs.Works, Since: 7}},
 		"a permission": {`,"status":"waiting","statusUpdatedAt":7,"waitingFor":"permission prompt"}`,
 			runs.Presence{Does: runs.Waits, Since: 7}},
-		"a question":     {`,"status":"waiting","statusUpdatedAt":7,"waitingFor":"input needed"}`,
+		"a question": {`,"status":"waiting","statusUpdatedAt":7,"waitingFor":"input needed"}`,
 			runs.Presence{Does: runs.Waits, Since: 7}},
 		"a menu is open": {`,"status":"waiting","statusUpdatedAt":7,"waitingFor":"dialog open"}`, runs.Presence{Since: 7}},
 		"an old version": {`}`, runs.Presence{}},
