@@ -49,12 +49,12 @@ func rowOf(run *api.Run, now time.Time) row {
 func workingWord(run *api.Run, now time.Time) string {
 	need := run.Need(now)
 	switch {
-	case need == runs.Answer:
+	case need == runs.NeedsAnswer:
 		return "needs you"
 	case run.WorkerLost:
-	case need == runs.Perhaps:
+	case need == runs.MayNeedAnswer:
 		return "may need you"
-	case need == runs.Prompt:
+	case need == runs.NeedsPrompt:
 		return "your turn"
 	}
 	return "working"

@@ -239,26 +239,26 @@ type Need uint8
 
 // The needs, the most urgent last.
 const (
-	NoNeed  Need = iota
-	Prompt       // the agent waits for the next prompt
-	Perhaps      // it has run a tool, or waited for a permission, for MayNeed or longer
-	Answer       // it waits for an answer
+	NoNeed        Need = iota
+	NeedsPrompt        // the agent waits for the next prompt
+	MayNeedAnswer      // it has run a tool, or waited for a permission, for MayNeedAfter or longer
+	NeedsAnswer        // it waits for an answer
 )
 
-// MayNeed is how long a tool runs, or the agent waits for a permission, until that counts as
-// [Perhaps], in milliseconds.
-const MayNeed = 30 * second
+// MayNeedAfter is how long a tool runs, or the agent waits for a permission, until that counts as
+// [MayNeedAnswer], in milliseconds.
+const MayNeedAfter = 30 * second
 
 // Need returns whether the run needs a person at now, in Unix milliseconds.
 func (d Doing) Need(s State, now int64) Need {
 	switch {
 	case s == StateInputRequired, s == StateWorking && d.Phase == AwaitingInput:
-		return Answer
+		return NeedsAnswer
 	case s != StateWorking:
 	case d.Phase == YourTurn:
-		return Prompt
-	case d.Phase == RunningOrAsking && now-d.Since >= MayNeed:
-		return Perhaps
+		return NeedsPrompt
+	case d.Phase == RunningOrAsking && now-d.Since >= MayNeedAfter:
+		return MayNeedAnswer
 	}
 	return NoNeed
 }

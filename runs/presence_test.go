@@ -34,13 +34,13 @@ func TestOpenCallOfAPersonsSessionMayWaitForAPermission(t *testing.T) {
 		want   string
 		need   runs.Need
 	}{
-		"a person's": {true, with(calls), "running Bash or waiting for permission for 1m", runs.Perhaps},
+		"a person's": {true, with(calls), "running Bash or waiting for permission for 1m", runs.MayNeedAnswer},
 		"nobody's":   {false, with(calls), "running Bash for 1m", runs.NoNeed},
 		"never asks": {true, with(runs.Facts{Asks: runs.AsksNever}, calls), "running Bash for 1m", runs.NoNeed},
 		"asks again": {true, with(runs.Facts{Asks: runs.AsksNever}, runs.Facts{Asks: runs.AsksPerhaps}, calls),
-			"running Bash or waiting for permission for 1m", runs.Perhaps},
+			"running Bash or waiting for permission for 1m", runs.MayNeedAnswer},
 		"it has ended":  {true, with(calls, closes), "thinking for 1m", runs.NoNeed},
-		"a turn's end":  {true, with(calls, closes, ends), "your turn for 1m", runs.Prompt},
+		"a turn's end":  {true, with(calls, closes, ends), "your turn for 1m", runs.NeedsPrompt},
 		"nobody's turn": {false, with(ends), "", runs.NoNeed},
 	} {
 		r := followed(c.person)
@@ -61,7 +61,7 @@ func TestOpenCallOfAPersonsSessionMayWaitForAPermission(t *testing.T) {
 	r := followed(true)
 	r.Line(begins, second)
 	r.Line(calls, second)
-	if got := r.Doing.Need(r.State, second+runs.MayNeed-1); got != runs.NoNeed {
+	if got := r.Doing.Need(r.State, second+runs.MayNeedAfter-1); got != runs.NoNeed {
 		t.Errorf("a call of less than the limit: need %d", got)
 	}
 }
@@ -78,19 +78,19 @@ func TestPresence(t *testing.T) {
 		need runs.Need
 	}{
 		{func() { told(r, 9*second, runs.Presence{Does: runs.Waits, Since: 4 * second}) },
-			runs.Doing{Phase: runs.AwaitingInput, Since: 4 * second}, runs.Answer},
+			runs.Doing{Phase: runs.AwaitingInput, Since: 4 * second}, runs.NeedsAnswer},
 		{func() { told(r, 9*second, runs.Presence{Does: runs.Works, Since: 8 * second}) },
 			runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: 3 * second}, runs.NoNeed},
 		{func() { told(r, 10*second, runs.Presence{Does: "of a later version"}) },
 			runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: 3 * second}, runs.NoNeed},
 		{func() { r.Line(closes, 11*second) }, runs.Doing{Phase: runs.Thinking, Since: 11 * second}, runs.NoNeed},
-		{func() { r.Line(ends, 12*second) }, runs.Doing{Phase: runs.YourTurn, Since: 12 * second}, runs.Prompt},
+		{func() { r.Line(ends, 12*second) }, runs.Doing{Phase: runs.YourTurn, Since: 12 * second}, runs.NeedsPrompt},
 		{func() { told(r, 14*second, runs.Presence{Does: runs.Rests, Since: 13 * second}) },
-			runs.Doing{Phase: runs.YourTurn, Since: 12 * second}, runs.Prompt},
+			runs.Doing{Phase: runs.YourTurn, Since: 12 * second}, runs.NeedsPrompt},
 		{func() { told(r, 15*second, runs.Presence{Does: runs.Works, Since: 15 * second}) },
 			runs.Doing{Phase: runs.Thinking, Since: 15 * second}, runs.NoNeed},
 		{func() { told(r, 16*second, runs.Presence{Does: runs.Rests, Since: 99 * second}) }, // a clock that is ahead
-			runs.Doing{Phase: runs.YourTurn, Since: 16 * second}, runs.Prompt},
+			runs.Doing{Phase: runs.YourTurn, Since: 16 * second}, runs.NeedsPrompt},
 		{func() {
 			r.End(runs.Exit{Reason: runs.ReasonEOF}, 17*second)
 			told(r, 18*second, runs.Presence{Does: runs.Waits})

@@ -32,13 +32,13 @@ var groups = [...]string{
 func groupOf(run *api.Run, now time.Time) group {
 	need := run.Need(now)
 	switch {
-	case need == runs.Answer:
+	case need == runs.NeedsAnswer:
 		return needsYou
 	case run.WorkerLost:
 		return lost
-	case need == runs.Perhaps:
+	case need == runs.MayNeedAnswer:
 		return mayNeed
-	case need == runs.Prompt:
+	case need == runs.NeedsPrompt:
 		return yourTurn
 	case run.State == runs.StateQueued:
 		return queued

@@ -92,8 +92,8 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	}
 	episode := stamp(since, run.ActiveAt, run.StartedAt)
 	need := run.Need(now)
-	add(NeedsInput, need == runs.Answer, episode, "run "+name(run)+" waits for an answer")
-	add(MayNeedInput, need == runs.Perhaps, episode, "run "+name(run)+" runs a tool, or waits for a permission")
+	add(NeedsInput, need == runs.NeedsAnswer, episode, "run "+name(run)+" waits for an answer")
+	add(MayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
 	if r.on(OverBudget) {
 		all = append(all, r.budgets(run, now)...)
 	}

@@ -147,16 +147,19 @@ func (x *ledgerIndex) last(file inode) (*imported, error) {
 	return x.files[w], nil
 }
 
-// lastOfLog returns the last line of the log of a session, or of its file.
-func (x *ledgerIndex) lastOfLog(log string, file inode) (*imported, error) {
+// lastOfLog returns the last lines of the log of a session and of its file, the newest first.
+func (x *ledgerIndex) lastOfLog(log string, file inode) (all []*imported, err error) {
 	x.want(log, file)
 	last, err := x.last(file)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if of := x.files[wanted{log: log}]; of != nil && (last == nil || of.line > last.line) {
-		last = of
+	for _, e := range []*imported{x.files[wanted{log: log}], last} {
+		if e != nil && !slices.Contains(all, e) {
+			all = append(all, e)
+		}
 	}
-	return last, err
+	slices.SortFunc(all, func(a, b *imported) int { return b.line - a.line })
+	return all, err
 }
 
 // want adds the log of a session and its file, so that the next look-up reads the lines of all

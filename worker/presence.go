@@ -200,6 +200,20 @@ func (a *attendance) path() string {
 	return a.log.f.where()
 }
 
+// runs tells whether the program runs, of a log at a path.
+func (a *attendance) runs(path string) running {
+	if a == nil || a.origin.Session == "" {
+		return perhaps
+	}
+	return a.log.p.presence.runs(a.origin.Session, path)
+}
+
+// busy reports whether the program runs, and is in the middle of a turn: it may wait for its
+// person, or run a tool, for hours.
+func (a *attendance) busy(out *stream) bool {
+	return a.runs(out.path) == does && !a.resting(out.f, out.size)
+}
+
 // left reports whether the log will not grow, as far as that can be known: for a while its
 // program has not run, or it is that of a sub-agent, or of a program that has no user and is
 // perhaps gone, and has ended its turn.
@@ -207,7 +221,7 @@ func (a *attendance) left(now time.Time, out *stream) bool {
 	if a == nil || a.origin.Session == "" {
 		return false
 	}
-	runs := a.log.p.presence.runs(a.origin.Session, out.path)
+	runs := a.runs(out.path)
 	switch {
 	case runs == does:
 		a.seen = true
@@ -267,7 +281,8 @@ func (r *Run) notePresence(ctx context.Context) error {
 		from = max(from, r.dir.Spec.Created)
 	}
 	says, ok := a.log.p.presence.says(a.origin.Session, from)
-	if !ok || says == a.noted {
+	again := says.Does == a.noted.Does && says.Does != runs.Waits // programs repeat what they say
+	if !ok || again || says == a.noted {
 		return nil
 	}
 	before := a.noted

@@ -338,3 +338,64 @@ func TestCompressedFileIsRefused(t *testing.T) {
 		t.Errorf("runs %q", ids)
 	}
 }
+
+// A session whose program is in the middle of a turn does not end because it is silent: its person
+// may think for hours. After the turn it does.
+func TestSilentSessionInATurnDoesNotEndWhileItsProgramRuns(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("processes cannot be told here")
+	}
+	l := newFixture(t)
+	dir, statuses := place(t), t.TempDir()
+	path, other := filepath.Join(dir, "s.jsonl"), filepath.Join(dir, "other.jsonl")
+	program := sleeper(t, "sleep", "600")
+	status(t, filepath.Join(statuses, "1.json"), fmt.Sprintf("ID asks 1 %d", program.Process.Pid))
+	write(t, path, "shown ID\nturn\n")
+	spec := presenceSpec(dir, statuses)
+	spec.Idle = 300 * time.Millisecond
+	begun, _ := l.sessions(spec)
+	waitFor(t, "the run", func() bool { return len(begun(path)) == 1 })
+	for range 3 { // silent runs that begin later end meanwhile
+		write(t, other, "shown other\nturn\n")
+		n := len(begun(other))
+		waitFor(t, "the end of another one", func() bool {
+			ids := begun(other)
+			return len(ids) > n && l.ended(ids[len(ids)-1])
+		})
+	}
+	if l.ended(begun(path)[0]) {
+		t.Error("it has ended in the middle of a turn, with its program still there")
+	}
+	write(t, path, "done\n")
+	waitFor(t, "the end", func() bool { return l.ended(begun(path)[0]) })
+}
+
+// Two files of one name that go different ways are both published, each line once, however often
+// they change in turn.
+func TestTwoFilesOfOneLogArePublishedOnce(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	one, two := filepath.Join(dir, "a", "s.jsonl"), filepath.Join(dir, "b", "s.jsonl")
+	if err := errors.Join(os.Mkdir(filepath.Dir(one), 0o700), os.Mkdir(filepath.Dir(two), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	l.sessions(presenceSpec(dir, filepath.Join(dir, "none")))
+	write(t, one, "shown ID\n")
+	want := []string{"shown ID\n"}
+	for i := range 3 {
+		for j, path := range []string{one, two} {
+			line := fmt.Sprintf("%d of %d\n", i, j)
+			write(t, path, line)
+			want = append(want, line)
+			waitFor(t, line, func() bool { return strings.Contains(l.text(l.runIDs()), line) })
+		}
+	}
+	all := l.text(l.runIDs())
+	for _, line := range want {
+		if n := strings.Count(all, line); n != 1 {
+			t.Errorf("%q is published %d times", line, n)
+		}
+	}
+}

@@ -129,10 +129,9 @@ type sessionPlace struct {
 	logged   bool                    // the error of the last scans
 }
 
-// name returns the name of the log at a path, which it keeps where it is moved.
-func (p *sessionPlace) name(root, path string) string {
-	file, _ := filepath.Rel(root, path)
-	if file = filepath.ToSlash(file); p.Logs.Name != nil {
+// name returns the name of the log at a relative path, which it keeps when it is moved.
+func (p *sessionPlace) name(file string) string {
+	if p.Logs.Name != nil {
 		return p.Logs.Name(file)
 	}
 	return file
@@ -140,13 +139,12 @@ func (p *sessionPlace) name(root, path string) string {
 
 // sessionFile is the log of a session.
 type sessionFile struct {
-	path    string // of the newest file with its name
 	size    int64
 	mod     time.Time
 	changed bool // and not seen by a run yet
 
 	mu      sync.Mutex
-	at      string // path, for the run
+	path    string // of the newest file with its name
 	busy    bool   // a goroutine follows it
 	ignored bool   // it is published already, or its run was cancelled
 }
@@ -155,18 +153,17 @@ type sessionFile struct {
 func (f *sessionFile) where() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.at
+	return f.path
 }
 
-// is updates the file, and reports whether it has changed.
-func (f *sessionFile) is(path string, info fs.FileInfo) bool {
+// update sets what a scan has found, and reports whether that is new.
+func (f *sessionFile) update(path string, info fs.FileInfo) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.path == path && f.size == info.Size() && f.mod.Equal(info.ModTime()) {
 		return false
 	}
 	f.path, f.size, f.mod = path, info.Size(), info.ModTime()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at = path
 	return true
 }
 
@@ -201,7 +198,7 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 			if err != nil || ctx.Err() != nil {
 				return ctx.Err()
 			}
-			name := p.name(root, path)
+			name := p.name(rel)
 			if other, twice := found[name]; !twice || other.info.ModTime().Before(info.ModTime()) {
 				found[name] = file{path, info}
 			}
@@ -218,8 +215,8 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 		f := p.files[name]
 		if f == nil {
 			f = new(sessionFile)
-			f.changed = f.is(at.path, at.info) && (!at.info.ModTime().Before(s.from) || len(open[name]) > 0)
-		} else if f.is(at.path, at.info) {
+			f.changed = f.update(at.path, at.info) && (!at.info.ModTime().Before(s.from) || len(open[name]) > 0)
+		} else if f.update(at.path, at.info) {
 			f.changed = true
 		}
 		if seen[name] = f; f.changed {
@@ -259,7 +256,8 @@ func (s *sessionFollower) openBelow(root string, p *sessionPlace) map[string][]s
 	open := make(map[string][]string)
 	for path, dirs := range s.open {
 		if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) && p.Logs.Has(filepath.ToSlash(rel)) {
-			open[p.name(root, path)] = append(open[p.name(root, path)], dirs...)
+			name := p.name(filepath.ToSlash(rel))
+			open[name] = append(open[name], dirs...)
 		}
 	}
 	return open
@@ -359,22 +357,22 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
 
-// skipTurn waits for the end of the turn in progress, whose lines are in no run: the next prompt
-// begins the next run.
+// skipTurn waits for the end of the turn in progress, or of the program, and then puts what is
+// in the log into the ledger: the next prompt begins the next run.
 func (t *sessionLog) skipTurn(ctx context.Context, run string) error {
-	a := attendance{log: t}
+	a := t.attendance()
 	for {
 		f, file, size, err := openRegular(t.f.where())
 		if err != nil {
 			return err
 		}
-		rests := a.resting(f, size)
+		over := a.resting(f, size) || a.runs(t.f.where()) == doesNot || t.p.Logs.Rests == nil
 		sum, err := sumOf(f, size)
 		f.Close()
 		if err != nil {
 			return err
 		}
-		if rests || t.p.Logs.Rests == nil {
+		if over {
 			entry := imported{
 				Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: file.inode, Size: size, Sum: sum, Run: run, Log: t.name,
 			}
@@ -496,7 +494,7 @@ func (t *sessionLog) origin(f *os.File) (agent.Origin, error) {
 // plan returns the next run of the log.
 func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	w := t.s.w
-	last, err := t.p.ledger.lastOfLog(t.name, file.inode)
+	known, err := t.p.ledger.lastOfLog(t.name, file.inode)
 	if err != nil {
 		return nil, err
 	}
@@ -511,19 +509,24 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
 	}
 	before := ""
-	if last != nil {
-		before = last.Run
+	if len(known) > 0 {
+		before = known[0].Run
+	}
+	for _, last := range known { // a log can have two files with different content
 		sum, err := sumOf(f, last.Size)
 		switch {
 		case err == nil && sum == last.Sum && last.Size == size:
 			return nil, errSilent
 		case err == nil && sum == last.Sum:
-			if session.From, err = lineBefore(f, last.Size); err != nil {
-				return nil, err
-			}
-		case err == nil, errors.Is(err, io.ErrUnexpectedEOF): // other content
-		default:
+			session.From, err = lineBefore(f, last.Size)
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			err = nil
+		}
+		if err != nil {
 			return nil, err
+		}
+		if session.From > 0 {
+			break
 		}
 	}
 	if size == 0 {

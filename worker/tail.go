@@ -354,7 +354,7 @@ func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case current && t.idle > 0 && (now.Sub(t.out.grown) >= t.idle || t.attend.left(now, t.out)):
+	case current && t.idle > 0 && (t.attend.left(now, t.out) || now.Sub(t.out.grown) >= t.idle && !t.attend.busy(t.out)):
 		return eof, nil
 	case current:
 		t.gone = time.Time{}
