@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Hooks is where an agent is told to start a program when something happens.
+// Hooks says in which file an agent reads which programs to start at which events.
 type Hooks struct {
 	// File is the settings file, in the directory of the agent. It has an object "hooks" with a
 	// list for each event.

@@ -22,8 +22,8 @@ func (s *Session) WatchSessions(ctx context.Context, spec worker.SessionsSpec) e
 	return s.withWorker(ctx, func(w *worker.Worker) error { return quiet(w.Sessions(ctx, spec)) })
 }
 
-// Unfollow ends the run of a session that is followed, and returns the run then. The agent goes
-// on. Its error is an [api.Error].
+// Unfollow ends the run of a session that is followed, and returns the run then. The agent
+// keeps running. Its error is an [api.Error].
 func (s *Session) Unfollow(ctx context.Context, run string) (*api.Run, error) {
 	record, ok, err := s.bus.Record(ctx, run)
 	switch {

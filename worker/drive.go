@@ -371,8 +371,8 @@ func (r *Run) Cancel(ctx context.Context, reason string) error {
 	return nil
 }
 
-// Unfollow ends the run of a followed session, whose agent goes on. It returns when the run has
-// ended.
+// Unfollow ends the run of a followed session, and returns when it has ended. The agent keeps
+// running.
 func (r *Run) Unfollow(ctx context.Context) error {
 	if r.dir.Spec.Session == nil {
 		return errNotFollowed

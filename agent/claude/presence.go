@@ -18,7 +18,7 @@ func logName(file string) string {
 }
 
 // rests implements [agent.Sessions]. A turn ends with a message that calls no tool, or with an
-// interruption, which is told as a message of the user.
+// interruption, which the log has as a message of the user.
 func rests(line []byte) (rests, known bool) {
 	var typ, sub, message, content, stop scan.Value
 	fields := map[string]*scan.Value{"type": &typ, "subtype": &sub, "message": &message}

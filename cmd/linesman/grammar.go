@@ -43,7 +43,7 @@ type grammar struct {
 	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
-	Unfollow   unfollowCmd   `cmd:"" help:"Follow a session no longer, whose agent goes on."`
+	Unfollow   unfollowCmd   `cmd:"" help:"Stop following a session; its agent keeps running."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
 	Notify     watchCmd      `cmd:"" name:"watch" logs:"" help:"Report runs that end, stall, wait or exceed a budget."`
 	Worker     workerCmd     `cmd:"" logs:"" help:"Run a worker for a NATS cluster: take tasks and run them."`

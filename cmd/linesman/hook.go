@@ -99,7 +99,7 @@ func (c *hookCmd) Run(a *app) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Without a note linesman knows less, and the agent goes on.
+		// An error must not reach the agent: without a note, linesman only knows less.
 		_ = setup.LeaveNote(os.Stdin, local.HookDir(a.config.DataDir, one.Kind()), time.Now())
 	}()
 	select {

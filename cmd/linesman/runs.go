@@ -130,7 +130,7 @@ func (c *unfollowCmd) Run(ctx context.Context, a *app) error {
 			return command.Explain(err, nil, run)
 		}
 		return a.print(r, func() error {
-			_, err := fmt.Fprintf(a.stdout, "%s is followed no longer; its agent goes on\n", run)
+			_, err := fmt.Fprintf(a.stdout, "%s ended: its session is not followed any more, and its agent keeps running\n", run)
 			return err
 		})
 	})

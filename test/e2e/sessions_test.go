@@ -92,15 +92,7 @@ func TestSessionsOfRunsAreNotFollowed(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(logs, "2026/01/01"), os.DirFS(recorded)); err != nil {
 		t.Fatal(err)
 	}
-	follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
-	follow.Await(follow.Stdout, session)
-	found := map[string]int{}
-	for _, r := range parse(t, follow.Stdout.String()) {
-		found[r.Run]++
-	}
-	if len(found) != 2 || found["T-own"] == 0 {
-		t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
-	}
+	onlyOwnAndRecorded(t, data, session)
 }
 
 // The log of an agent that linesman runs is no second run of it either if the server is killed
@@ -145,15 +137,22 @@ func TestSessionsOfRunsAreNotFollowedWhenTheServerIsKilled(t *testing.T) {
 			if err := os.CopyFS(to, os.DirFS(recorded)); err != nil {
 				t.Fatal(err)
 			}
-			follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
-			follow.Await(follow.Stdout, session)
-			found := map[string]int{}
-			for _, r := range parse(t, follow.Stdout.String()) {
-				found[r.Run]++
-			}
-			if len(found) != 2 || found["T-own"] == 0 {
-				t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
-			}
+			onlyOwnAndRecorded(t, data, session)
 		})
+	}
+}
+
+// onlyOwnAndRecorded fails the test unless the events are those of the run T-own, and of another
+// run with a session, for which it waits.
+func onlyOwnAndRecorded(t *testing.T, data, session string) {
+	t.Helper()
+	follow := begin(t, nil, "events", "--data-dir", data, "--follow", "--json")
+	follow.Await(follow.Stdout, session)
+	found := map[string]int{}
+	for _, r := range parse(t, follow.Stdout.String()) {
+		found[r.Run]++
+	}
+	if len(found) != 2 || found["T-own"] == 0 {
+		t.Errorf("events by run %v; want those of T-own, and of the recorded session", found)
 	}
 }
