@@ -41,7 +41,8 @@ func rests(line []byte) (rests, known bool) {
 }
 
 // status implements [agent.Sessions]. Each program that runs has a file with its process, its
-// session, and what it does; older versions have none, or one that does not tell the latter. A program that was killed leaves its file.
+// session, and what it does; older versions have none, or one that does not tell the latter.
+// A program that was killed leaves its file.
 func status(file []byte) (agent.Status, bool) {
 	var pid, session, start, does, since, waits, domain scan.Value
 	fault := scan.Fields(file, map[string]*scan.Value{
