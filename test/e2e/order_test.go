@@ -34,6 +34,7 @@ func natsAt(t *testing.T, address, store, password string) (stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.SetLogger(natsLog{t}, false, false)
 	s.Start()
 	stop = func() {
 		s.Shutdown()
@@ -45,6 +46,16 @@ func natsAt(t *testing.T, address, store, password string) (stop func()) {
 	}
 	return stop
 }
+
+// natsLog prints what keeps a server from starting.
+type natsLog struct{ t *testing.T }
+
+func (l natsLog) Fatalf(format string, v ...any) { l.t.Logf("NATS: "+format, v...) }
+func (l natsLog) Errorf(format string, v ...any) { l.t.Logf("NATS: "+format, v...) }
+func (natsLog) Warnf(string, ...any)             {}
+func (natsLog) Noticef(string, ...any)           {}
+func (natsLog) Debugf(string, ...any)            {}
+func (natsLog) Tracef(string, ...any)            {}
 
 // startNATS starts a NATS server of somebody else: one account, no streams.
 func startNATS(t *testing.T) (url string) {
