@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/daemontest"
+	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/test/fixture"
 )
 
@@ -54,12 +55,26 @@ func TestForgetErasesARunThatHasEnded(t *testing.T) {
 		_, err := os.Stat(dir)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	occupy(t, dir)
 	forget(task.Run, api.Conflict)
-	if err := os.Remove(dir); err != nil {
+	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
 	forget(task.Run, "")
+}
+
+// occupy makes the directory of a run that somebody drives: its owner file is locked. It
+// appears with the lock, so that the worker does not take it for one that a killed
+// process left.
+func occupy(t *testing.T, dir string) {
+	t.Helper()
+	made := t.TempDir()
+	owner, err := os.Create(filepath.Join(made, "owner"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { owner.Close() })
+	if err := errors.Join(filelock.TryLock(owner), os.MkdirAll(filepath.Dir(dir), 0o700), os.Rename(made, dir)); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// clock says ten times in a second what the time is, and ends.
+// clock says ten times in a second what the time is, and ends. The file said has the times
+// after it has said so.
 const clock = `
 say begun
 await go
-for i in 1 2 3 4 5 6 7 8 9 10; do say "$(date +%s%3N)"; sleep 0.1; done
+for i in 1 2 3 4 5 6 7 8 9 10; do say "$(date +%s%3N)"; date +%s%3N >> said; sleep 0.1; done
 `
 
 // away is how long nothing follows an agent after its end.
@@ -28,7 +29,7 @@ const away = 3 * time.Second
 // wantTimes checks that each event of a run of clock has the time when its line
 // was printed, and that the run ended when the agent did. Own is the number of
 // lines that have their own times; the others may have that of the last line.
-func wantTimes(t *testing.T, canary *fixture.Canary, data, run string, own int) {
+func wantTimes(t *testing.T, canary *fixture.Canary, agent *script, data, run string, own int) {
 	t.Helper()
 	out, code := execute(t, "events", "--data-dir", data, "--run", run, "--follow", "--json")
 	if code != 0 {
@@ -57,12 +58,16 @@ func wantTimes(t *testing.T, canary *fixture.Canary, data, run string, own int) 
 	if len(printed) != 10 {
 		t.Fatalf("%d lines", len(printed))
 	}
-	last := printed[9]
+	said := agent.times("said")
+	if len(said) != 10 {
+		t.Fatalf("%d times in the file said", len(said))
+	}
+	last := said[9]
 	var late, early time.Duration
 	for i, at := range stamped {
 		early = max(early, printed[i].Sub(at))
 		if i < own {
-			late = max(late, at.Sub(printed[i]))
+			late = max(late, at.Sub(said[i]))
 		} else {
 			late = max(late, at.Sub(last))
 		}
@@ -80,10 +85,27 @@ func wantTimes(t *testing.T, canary *fixture.Canary, data, run string, own int) 
 	})
 	end := time.UnixMilli(record.EndedAt).Sub(last)
 	// The clock of file times advances with the timer interrupts of the machine.
-	canary.Within("a line was printed", max(early, -end), 20*time.Millisecond)
+	canary.Within("a line was printed", max(early, printed[9].Sub(time.UnixMilli(record.EndedAt))), 20*time.Millisecond)
 	canary.Within("the time of an event is", late, 300*time.Millisecond) // the index has one per 50 ms
 	canary.Within("the run ended", end, time.Second)
 	canary.Within("the time of the completion is", before.Sub(last), time.Second)
+}
+
+// times returns the times, in Unix milliseconds, in a file of the agent.
+func (s *script) times(name string) (all []time.Time) {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for word := range strings.FieldsSeq(string(b)) {
+		ms, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, time.UnixMilli(ms))
+	}
+	return all
 }
 
 // Nothing follows the agent: the command that started it was killed, and the
@@ -142,7 +164,7 @@ func TestRunThatIsTakenOverLateHasItsOwnTimes(t *testing.T) {
 			<-time.After(away)
 			up(t, data)
 			noDirectories(t, data)
-			wantTimes(t, canary, data, "late", test.own)
+			wantTimes(t, canary, agent, data, "late", test.own)
 		})
 	}
 }
@@ -163,7 +185,7 @@ func TestRunWhoseServerWasAwayHasItsOwnTimes(t *testing.T) {
 	if code := run.Code(); code != 0 {
 		t.Errorf("exit %d\n%s", code, run.Stderr)
 	}
-	wantTimes(t, canary, data, "away", 10)
+	wantTimes(t, canary, agent, data, "away", 10)
 }
 
 // The shim is killed as well. The next one continues the index, and the end of
@@ -200,5 +222,5 @@ func TestRunWhoseShimWasKilledHasItsOwnTimes(t *testing.T) {
 	fixture.Eventually(t, fixture.Patience, "the agent has not said all", lines(10))
 	<-time.After(away)
 	up(t, data)
-	wantTimes(t, canary, data, "shimless", 4)
+	wantTimes(t, canary, agent, data, "shimless", 4)
 }
