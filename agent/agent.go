@@ -74,6 +74,9 @@ type Launch struct {
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
 	// person: "" if there is none, or if it is not certain. Nil: not known.
 	Prompt func(argv []string) string
+	// Thread returns the thread in a command line of this agent that resumes or forks it: "" if
+	// there is none, or if it is not certain. Nil: not known.
+	Thread func(argv []string) string
 	// Command is the program and its first arguments, as configured.
 	Command []string
 }

@@ -20,6 +20,7 @@ type Arguments struct {
 	Rest     []string // after "--"
 	Prompt   string   // value of a flag of the prompt
 	Switches []string // names of the switches in use
+	Values   []string // names of the flags with a value in use, each followed by its value
 	// Unsure: a word may be the value of a flag that is not known.
 	Unsure bool
 }
@@ -50,9 +51,11 @@ func (f Flags) Of(argv []string) (a Arguments) {
 			}
 			a.Prompt = value
 		case has(f.Values, name):
-			if !joined {
+			if !joined && next {
 				i++
+				value = args[i]
 			}
+			a.Values = append(a.Values, name, value)
 		case has(f.Lists, name):
 			for !joined && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 				i++
@@ -64,6 +67,16 @@ func (f Flags) Of(argv []string) (a Arguments) {
 		}
 	}
 	return a
+}
+
+// Value returns the value of a flag with one of the names, or "".
+func (a Arguments) Value(names ...string) string {
+	for i := 0; i+1 < len(a.Values); i += 2 {
+		if slices.Contains(names, a.Values[i]) {
+			return a.Values[i+1]
+		}
+	}
+	return ""
 }
 
 func (f Flags) all() string {
@@ -103,4 +116,13 @@ func (t Table) Prompt(argv []string) string {
 		return ""
 	}
 	return a.Launch.Prompt(argv)
+}
+
+// Continues returns the thread in a command line of this agent that resumes or forks it: "" if
+// there is none, or if it is not certain.
+func (l Launch) Continues(argv []string) string {
+	if l.Thread == nil || len(argv) == 0 {
+		return ""
+	}
+	return l.Thread(argv)
 }

@@ -28,6 +28,8 @@ type Sessions struct {
 	Rests func(line []byte) (rests, known bool)
 	// Open says that the program has the log open while it uses the session.
 	Open bool
+	// Complete says that the logs have all requests to the model.
+	Complete bool
 	// Statuses is the directory, in that of the agent, with a file for each of its programs
 	// that run, named .json. Status reads one. Nil: there are none.
 	Statuses string

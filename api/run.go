@@ -63,7 +63,7 @@ func (r *Run) Need(now time.Time) runs.Need {
 	return d.Need(r.State, now.UnixMilli())
 }
 
-// Tokens are the tokens of a run so far.
+// Tokens are the tokens of a run so far, with those of its sub-agents: [RunUsage.Total].
 type Tokens struct {
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`
@@ -104,10 +104,11 @@ type Detail struct {
 	Gaps        int64             `json:"gaps"`
 	ToolCalls   int64             `json:"toolCalls"`
 	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
-	Usage       *Usage            `json:"usage,omitempty"`       // of this run
-	ThreadUsage *Usage            `json:"threadUsage,omitempty"` // of all runs of the thread
-	Cost        *float64          `json:"costUsd,omitempty"`     // US dollars, of the session or of the run; nil: not told
-	Models      []ModelUsage      `json:"models,omitempty"`      // what each model used for the session, at most 8
+	Usage       *RunUsage         `json:"usage,omitempty"`         // of this run; nil: unknown
+	ThreadUsage *Usage            `json:"threadUsage,omitempty"`   // of all runs of the thread, as the agent tells it
+	Cost        *float64          `json:"costUsd,omitempty"`       // US dollars, of this run with its sub-agents; nil: unknown
+	ThreadCost  *float64          `json:"threadCostUsd,omitempty"` // the same of all runs of the thread
+	Models      []ModelUsage      `json:"models,omitempty"`        // what each model used for the run, at most 8
 	Files       *Files            `json:"fileOperations,omitempty"`
 	Changes     *Changes          `json:"changes,omitempty"` // nil: the directory is in no git work tree
 	Tests       *Tests            `json:"testResults,omitempty"`
@@ -138,6 +139,16 @@ type OpenCall struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	At   Time   `json:"at"`
+}
+
+// RunUsage is what a run has used: what the model served for it. Lists of runs, budgets, metrics
+// and sums of days count Total.
+type RunUsage struct {
+	Own       *Usage `json:"own,omitempty"`       // of the run without its sub-agents; nil: unknown
+	Subagents *Usage `json:"subagents,omitempty"` // of its sub-agents; nil: there were none, or unknown
+	Total     *Usage `json:"total,omitempty"`     // of both; nil: unknown
+	Partial   bool   `json:"partial,omitempty"`   // requests are missing in Total: it is a lower bound
+	Earlier   bool   `json:"earlier,omitempty"`   // Total may count what the thread used before: it is an upper bound
 }
 
 // Usage counts tokens.

@@ -86,12 +86,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	if run.ThreadID != "" {
 		all.add("thread", Word(run.ThreadID))
 	}
-	if u := cmp.Or(d.ThreadUsage, d.Usage); u != nil {
-		all.add("tokens", tokens(*u))
-	}
-	if d.Cost != nil {
-		all.add("cost", dollars(*d.Cost))
-	}
+	all.used(d)
 	for _, m := range d.Models {
 		used := Word(m.Name) + ": " + tokens(m.Usage)
 		if m.Cost != nil {
@@ -125,6 +120,32 @@ func (f *facts) add(name, value string) {
 // agent adds the kind and the version of the agent of a run.
 func (f *facts) agent(run *api.Run) {
 	f.add("agent", agentOf(run))
+}
+
+// used adds what a run has used, and its thread, if that is more.
+func (f *facts) used(d *api.Detail) {
+	if u := d.Usage; u != nil && u.Total != nil {
+		text := tokens(*u.Total)
+		switch {
+		case u.Partial:
+			text = "at least " + text
+		case u.Earlier:
+			text = "at most " + text
+		}
+		f.add("tokens", text)
+		if u.Subagents != nil {
+			f.add("sub-agents", tokens(*u.Subagents))
+		}
+	}
+	if u := d.ThreadUsage; u != nil && (d.Usage == nil || d.Usage.Total == nil || u.Input > d.Usage.Total.Input) {
+		f.add("thread used", tokens(*u))
+	}
+	if d.Cost != nil {
+		f.add("cost", dollars(*d.Cost))
+	}
+	if c := d.ThreadCost; c != nil && (d.Cost == nil || *c > *d.Cost) {
+		f.add("thread cost", dollars(*c))
+	}
 }
 
 func tokens(u api.Usage) string {

@@ -22,20 +22,28 @@ func TestFactsOfAnAgent(t *testing.T) {
 	}{
 		{"nothing told", "codex", api.Detail{}, "agent      codex\n", ""},
 		{"a total of the thread", "codex", api.Detail{
-			Version: "0.169.0", Usage: &api.Usage{Input: 1}, ThreadUsage: &api.Usage{Input: 5, Cached: 2, Output: 3},
+			Version: "0.169.0", ThreadUsage: &api.Usage{Input: 5, Cached: 2, Output: 3},
+			Usage: &api.RunUsage{Own: &api.Usage{Input: 1}, Total: &api.Usage{Input: 1}},
 			Drift: &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
 		}, "agent      codex 0.169.0\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
-			"tokens     5 in (2 cached), 3 out\n"},
+			"tokens     1 in (0 cached), 0 out\nthread used  5 in (2 cached), 3 out\n"},
+		{"sub-agents that are not counted", "codex", api.Detail{
+			ThreadUsage: &api.Usage{Input: 5}, Usage: &api.RunUsage{Total: &api.Usage{Input: 5}, Partial: true},
+		}, "agent      codex\n", "tokens     at least 5 in (0 cached), 0 out\n"},
+		{"a thread whose earlier turns are not known, with sub-agents", "codex", api.Detail{Usage: &api.RunUsage{
+			Subagents: &api.Usage{Output: 2}, Total: &api.Usage{Input: 5}, Earlier: true,
+		}}, "agent      codex\n", "tokens     at most 5 in (0 cached), 0 out\nsub-agents  0 in (0 cached), 2 out\n"},
 		{"unknown names that are no identifiers", "codex", api.Detail{
 			Drift: &runs.Drift{Things: []runs.Thing{thing("x"), {What: runs.DriftItem, Hash: "6a6dc5032f50"}}},
 		}, "unknown    the output has 2 things that linesman does not know: field x, item 6a6dc5032f50\n", ""},
 		{"a cost, and models", "claude_code", api.Detail{
-			Usage: &api.Usage{Input: 7, Cached: 6, Output: 5}, Cost: new(1.25), Models: []api.ModelUsage{
+			Usage: &api.RunUsage{Total: &api.Usage{Input: 7, Cached: 6, Output: 5}}, Cost: new(1.25), ThreadCost: new(2.0),
+			Models: []api.ModelUsage{
 				{Name: "claude-a", Usage: api.Usage{Input: 4, Output: 2}, Cost: new(1.2)}, {Name: "claude-b"}},
 			Drift: &runs.Drift{Things: seven, Others: true},
 		}, "agent      claude_code\nunknown    the output has more than 7 things that linesman does not know: " +
 			"field a, field b, field c, field d, field e, …\n",
-			"tokens     7 in (6 cached), 5 out\ncost       1.2500 USD\n" +
+			"tokens     7 in (6 cached), 5 out\ncost       1.2500 USD\nthread cost  2.0000 USD\n" +
 				"model      claude-a: 4 in (0 cached), 2 out, 1.2000 USD\nmodel      claude-b: 0 in (0 cached), 0 out\n"},
 	} {
 		run := &api.Run{ID: "T-1", Agent: c.agent, State: runs.StateCompleted, Detail: &c.detail}

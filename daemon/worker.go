@@ -104,7 +104,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 	return worker.New(worker.Config{
 		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
 		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) }, Version: c.version,
-		Diff: c.Settings.Diff, Metrics: c.counts,
+		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents,
 	})
 }
 

@@ -190,7 +190,7 @@ func TestRecordedRunsAreCounted(t *testing.T) {
 		output[record.Agent] += float64(record.Bytes)
 		ended[string(record.State)]++
 		open[record.Agent] += float64(len(record.OpenCalls))
-		if u := record.Own; u != nil {
+		if u := record.Spent().Total; u != nil {
 			used[record.Agent] += float64(u.Input + u.Output)
 		}
 	}

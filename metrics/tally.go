@@ -155,10 +155,9 @@ func CountedOf(r *runs.Record) Counted {
 		started: r.StartedAt != 0, ended: r.State.Final(),
 		lines: r.Lines, malformed: r.Malformed, unknown: r.Unknown,
 		bytes: r.Bytes, errBytes: r.ErrBytes, dropped: r.Dropped, gaps: r.Gaps, unreadable: r.Bad,
-		tokens: tokens(r.Own),
 	}
-	if r.Own != nil {
-		c.thought = r.Own.ReasoningOutput
+	if s := r.Spent(); s.Total != nil && !s.Earlier {
+		c.tokens, c.thought = tokens(s.Total), s.Total.ReasoningOutput
 	}
 	if r.Drift != nil {
 		c.drift = r.Drift.Count

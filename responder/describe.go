@@ -80,13 +80,21 @@ func Describe(v View, record *runs.Record) *api.Run {
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
-		Usage: usage(record.Own), ThreadUsage: usage(record.Usage), Cost: record.Cost, Drift: record.Drift,
+		ThreadUsage: usage(record.Usage), ThreadCost: record.Cost, Drift: record.Drift,
 		Changes: changes(record.Changes), FinalText: record.FinalText, FinalBytes: record.FinalTextBytes,
 	}
 	if x := record.Exit; x != nil {
 		r.Exit = &api.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn, Why: x.Why}
 	}
-	for _, m := range record.Models {
+	spent := record.Spent()
+	r.Cost = spent.Cost
+	if spent.Total != nil {
+		r.Usage = &api.RunUsage{
+			Own: usage(spent.Own), Subagents: usage(spent.Subagents), Total: usage(spent.Total),
+			Partial: spent.Partial, Earlier: spent.Earlier,
+		}
+	}
+	for _, m := range spent.Models {
 		r.Models = append(r.Models, api.ModelUsage{Name: m.Name, Usage: *usage(&m.Usage), Cost: m.Cost})
 	}
 	for _, c := range record.OpenCalls {

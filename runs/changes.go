@@ -146,7 +146,7 @@ func (c Changes) checked() Changes {
 	return c
 }
 
-// foldNote folds a note: what an agent does, or a diff, whose first part has its numbers.
+// foldNote folds a note: what an agent does, what the logs of its session tell, or a diff, whose first part has its numbers.
 func (r *Record) foldNote(e Entry) {
 	var n struct {
 		Reason string
@@ -155,12 +155,16 @@ func (r *Record) foldNote(e Entry) {
 			Changes
 		}
 		Presence *Presence
+		Logged   *Logged
 	}
 	switch {
 	case json.Unmarshal(e.Body, &n) != nil:
 		return
 	case n.Reason == NotePresence && n.Presence != nil:
 		r.foldPresence(*n.Presence, e.Time)
+		return
+	case n.Reason == NoteUsage && n.Logged != nil:
+		r.foldLogged(*n.Logged)
 		return
 	case n.Reason != NoteDiff || n.Diff == nil || n.Diff.Part != 1:
 		return

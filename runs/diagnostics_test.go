@@ -185,7 +185,7 @@ func TestCacheHitRate(t *testing.T) {
 		known         bool
 	}{{0, 0, 0, false}, {0, 5, 0, false}, {-1, 0, 0, false}, {100, 93, 0.93, true}, {100, 0, 0, true},
 		{100, 200, 1, true}, {100, -1, 0, true}} {
-		r.Line(runs.Facts{Usage: &runs.Usage{Input: c.input, CachedInput: c.cached}}, 1)
+		r.Line(runs.Facts{Used: &runs.Account{Usage: runs.Usage{Input: c.input, CachedInput: c.cached}}}, 1)
 		if rate, known := r.CacheHitRate(); rate != c.rate || known != c.known {
 			t.Errorf("%d of %d: %v, %v", c.cached, c.input, rate, known)
 		}

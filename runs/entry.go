@@ -58,6 +58,9 @@ type Start struct {
 	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
 
+	// Before is what Thread had used when the run started, if its log tells it.
+	Before *Account `json:"before,omitempty"`
+
 	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
 
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
@@ -71,6 +74,7 @@ type Remark struct {
 	Diff   *DiffPart `json:"diff,omitempty"`   // of a note with the reason NoteDiff
 
 	Presence *Presence `json:"presence,omitempty"` // of a note with the reason NotePresence
+	Logged   *Logged   `json:"logged,omitempty"`   // of a note with the reason NoteUsage
 }
 
 // maxWorker is the maximum length of a worker name, in bytes.

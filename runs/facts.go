@@ -1,7 +1,5 @@
 package runs
 
-import "math"
-
 // Facts is the information in one line of output for the run record. It does
 // not include the events. A backend fills it in; [Record.Line] folds it.
 type Facts struct {
@@ -21,11 +19,13 @@ type Facts struct {
 	Thread    string    // thread id in the line, or ""
 	Turn      Turn      // state change of a turn
 	MustEnd   bool      // with TurnStarted: the agent always prints a line that ends the turn
-	Usage     *Usage    // total usage of the thread so far
-	Spent     *Usage    // usage since the last line with one, where the agent tells no total of the thread
-	Cost      *float64  // cost of the thread so far, as the agent tells it, in US dollars
-	SpentCost *float64  // cost since the last line with one, where the agent tells no total
-	Models    []Model   // parts of the models in the usage and the cost of the thread; names of any form
+	Used      *Account  // what the thread has used so far, as the agent tells it
+	Before    *Account  // with Used: what it had used when this part of it began, if the lines tell it
+	Counts    Counts    // what Used counts
+	Spent     *Usage    // usage since the last line with one, without that of sub-agents
+	SpentAll  *Usage    // the same with that of sub-agents
+	SpentCost *float64  // cost since the last line with one, in US dollars
+	Delegates bool      // a sub-agent was started
 	Opened    Call      // tool call that started; none if its ID is ""
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task
@@ -62,59 +62,6 @@ const (
 	TurnCompleted
 	TurnFailed
 )
-
-// Usage counts tokens.
-type Usage struct {
-	Input           int64 `json:"input_tokens"`             // all, also those from and to a cache
-	CachedInput     int64 `json:"cached_input_tokens"`      // of Input, read from a cache
-	CacheWriteInput int64 `json:"cache_write_input_tokens"` // of Input, written to a cache
-	Output          int64 `json:"output_tokens"`
-	ReasoningOutput int64 `json:"reasoning_output_tokens"`
-}
-
-// maxTokens is the largest count that enters a total: JSON has numbers up to it without loss.
-const maxTokens = 1 << 53
-
-// plausible returns u without counts that cannot be: they are 0.
-func (u Usage) plausible() Usage {
-	for _, n := range []*int64{&u.Input, &u.CachedInput, &u.CacheWriteInput, &u.Output, &u.ReasoningOutput} {
-		if *n < 0 || *n > maxTokens {
-			*n = 0
-		}
-	}
-	return u
-}
-
-// minus returns u minus v. No count of the result is negative.
-func (u Usage) minus(v Usage) Usage {
-	return Usage{
-		Input:           max(u.Input-v.Input, 0),
-		CachedInput:     max(u.CachedInput-v.CachedInput, 0),
-		CacheWriteInput: max(u.CacheWriteInput-v.CacheWriteInput, 0),
-		Output:          max(u.Output-v.Output, 0),
-		ReasoningOutput: max(u.ReasoningOutput-v.ReasoningOutput, 0),
-	}
-}
-
-// plus returns the sum of u and v. A sum that overflows is the largest value.
-func (u Usage) plus(v *Usage) Usage {
-	if v == nil {
-		return u
-	}
-	add := func(a, b int64) int64 {
-		if sum := a + b; a < 0 || b < 0 || sum >= a {
-			return sum
-		}
-		return math.MaxInt64
-	}
-	return Usage{
-		Input:           add(u.Input, v.Input),
-		CachedInput:     add(u.CachedInput, v.CachedInput),
-		CacheWriteInput: add(u.CacheWriteInput, v.CacheWriteInput),
-		Output:          add(u.Output, v.Output),
-		ReasoningOutput: add(u.ReasoningOutput, v.ReasoningOutput),
-	}
-}
 
 // Call is a tool call in progress.
 type Call struct {

@@ -159,8 +159,6 @@ func largest() *runs.Record {
 			Thread: strings.Repeat("x", 1024), Turn: runs.TurnFailed,
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
-			Usage: &runs.Usage{Input: 1 << 53, CachedInput: 1 << 53, CacheWriteInput: 1 << 53, Output: 1 << 53,
-				ReasoningOutput: 1 << 53},
 			Drift: []runs.Unknown{
 				{What: runs.DriftProtocol, Name: fmt.Sprintf("%s%02d", strings.Repeat("x", 62), i)},
 			},
@@ -168,11 +166,13 @@ func largest() *runs.Record {
 			Cloud: &runs.Cloud{ID: strings.Repeat("c", runs.MaxCloudTask), URL: "https://" + text[8:],
 				Environment: text, Status: runs.CloudApplied,
 				Attempts: 1 << 62, FilesChanged: 1 << 62, Added: 1 << 62, Removed: 1 << 62},
-			Models: largestModels(), Cost: new(1e9 / 3),
+			Used: largestAccount(), SpentAll: &largestAccount().Usage, Delegates: true, Counts: runs.CountsMore,
 		}, 1<<62)
 	}
-	r.Resumed(runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: 1 << 62, Output: 1 << 62,
-		ReasoningOutput: 1 << 62})
+	r.Resumed(*largestAccount())
+	r.Entry(runs.Entry{Kind: runs.Note, Body: runs.Encode(runs.Remark{Reason: runs.NoteUsage, Logged: &runs.Logged{
+		Own: &largestAccount().Usage, Subagents: &largestAccount().Usage, All: true, Partial: true,
+	}})})
 	r.Final(strings.Repeat(`"x`, 1<<20))
 	for _, token := range []string{"unknown", "text_output", "tool_call", "tool_result", "status", "error"} {
 		r.Events[token] = 1 << 62

@@ -34,11 +34,10 @@ func TestTheLargestRecordFits(t *testing.T) {
 	for i := range 60 {
 		f := runs.Facts{
 			Opened: runs.Call{ID: long(i), Kind: long(i), Name: long(i), Shown: long(i), Phase: runs.AwaitingInput},
-			Thread: quotes[:511], Command: &findings, Models: largestModels(), Version: long(i)[:40],
+			Thread: quotes[:511], Command: &findings, Version: long(i)[:40],
 			Drift: []runs.Unknown{{What: runs.DriftProtocol, Name: long(i)}},
-			Usage: &runs.Usage{
-				Input: 1 << 53, CachedInput: 1 << 53, CacheWriteInput: 1 << 53, Output: 1 << 53, ReasoningOutput: 1 << 53,
-			},
+			Used:  largestAccount(), Before: largestAccount(), SpentAll: &largestAccount().Usage,
+			Counts: runs.CountsMore, Delegates: true,
 			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30, Next: 1 << 62},
 		}
 		for j := range 20 {
@@ -49,6 +48,11 @@ func TestTheLargestRecordFits(t *testing.T) {
 	r.Entry(runs.Entry{Kind: runs.Note, Time: 1 << 62, Body: []byte(
 		`{"reason":"diff","diff":{"part":1,"files":4611686018427387904,"added":4611686018427387904,` +
 			`"removed":4611686018427387904}}`)})
+	r.Entry(runs.Entry{Kind: runs.Note, Time: 1 << 62, Body: runs.Encode(runs.Remark{
+		Reason: runs.NoteUsage, Logged: &runs.Logged{
+			Own: &largestAccount().Usage, Subagents: &largestAccount().Usage, All: true, Partial: true,
+		},
+	})})
 	r.Final(quotes)
 	for _, token := range []string{"unknown", "text_output", "tool_call", "tool_result", "status", "error"} {
 		r.Events[token] = 1 << 62

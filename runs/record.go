@@ -42,7 +42,7 @@ func (s State) Final() bool {
 const (
 	MaxRecord    = 64 << 10 // bytes of JSON
 	maxFinalText = 16 << 10 // bytes of the stored final text
-	maxOpenCalls = 32       // listed tool calls; more are only counted
+	maxOpenCalls = 24       // listed tool calls; more are only counted
 
 	maxDir         = 4 << 10  // bytes of JSON of the working directory
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
@@ -84,7 +84,7 @@ type Record struct {
 	Cancel bool `json:"cancel_requested,omitempty"`
 
 	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes of JSON; a longer id is omitted
-	Resumes   string `json:"resumes,omitempty"`   // thread to resume; empty once Thread is set
+	Resumes   string `json:"resumes,omitempty"`   // thread that the run was started to resume, or to fork
 	TurnsDone int64  `json:"turns_completed"`
 	TurnsBad  int64  `json:"turns_failed"`
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
@@ -102,16 +102,19 @@ type Record struct {
 	Gaps      int64            `json:"gaps"`             // gaps in the output
 	Bad       int64            `json:"unreadable_records"`
 
-	// Usage is the total of the thread, as reported by the agent. Before is the
-	// total when the run started. Own is Usage minus Before.
-	Usage  *Usage `json:"usage,omitempty"`
-	Before *Usage `json:"usage_before,omitempty"`
-	Own    *Usage `json:"usage_own,omitempty"`
-	// Cost is what the agent says that the thread, or where it tells no total, the run
-	// has cost, in US dollars.
-	Cost *float64 `json:"cost_usd,omitempty"`
-	// Models are the parts of the models in it, at most MaxModels, where the agent tells them.
-	Models []Model `json:"models,omitempty"`
+	// What the agent tells about tokens and costs; [Record.Spent] is what the run has used.
+	// Usage, Cost and Models are the [Account] of the thread, or where it tells no total, of the
+	// run; Before is that when the run started. Own is what its lines tell of the run without
+	// its sub-agents, All with them, and Logged what its logs tell.
+	Usage     *Usage   `json:"usage,omitempty"`
+	Counts    Counts   `json:"usage_counts,omitempty"`
+	Before    *Account `json:"usage_before,omitempty"`
+	Own       *Usage   `json:"usage_own,omitempty"`
+	All       *Usage   `json:"usage_all,omitempty"`
+	Logged    *Logged  `json:"usage_logged,omitempty"`
+	Delegates bool     `json:"delegates,omitempty"` // it has started sub-agents
+	Cost      *float64 `json:"cost_usd,omitempty"`
+	Models    []Model  `json:"models,omitempty"`
 
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
@@ -231,6 +234,9 @@ func (r *Record) foldStart(e Entry) {
 		r.Resumes = start.Thread
 	}
 	r.setVersion(start.Version)
+	if start.Before != nil {
+		r.Resumed(*start.Before)
+	}
 	r.Person = r.Person || start.Person
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
@@ -282,7 +288,7 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.Unknown++
 	}
 	if f.Thread != "" && bounds.StringSize(f.Thread) <= maxThread+len(`""`) {
-		r.Thread, r.Resumes = f.Thread, ""
+		r.Thread = f.Thread
 	}
 	if f.Turn != TurnNone {
 		r.InTurn = f.MustEnd
@@ -298,18 +304,7 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	if f.Cloud != nil {
 		r.Cloud = r.Cloud.Merge(f.Cloud)
 	}
-	if f.Usage != nil {
-		r.Usage = new(f.Usage.plausible())
-		r.updateOwnUsage()
-	}
-	if f.Spent != nil {
-		own := f.Spent.plausible().plus(r.Own)
-		r.Own = &own
-	}
-	if f.Cost != nil || f.SpentCost != nil {
-		r.foldCost(f)
-	}
-	r.foldModels(f.Models)
+	r.foldUsage(f)
 	if f.Opened.ID != "" {
 		f.Opened.Name = strings.Clone(f.Opened.Name)
 		r.openCall(f.Opened, at)
@@ -357,40 +352,6 @@ const maxThread = 1024
 // Context returns the thread of the run: the thread that the agent reported or,
 // before that, the thread to resume. It is "" if neither is known.
 func (r *Record) Context() string { return cmp.Or(r.Thread, r.Resumes) }
-
-// Resumed sets the total usage of the thread when the run started.
-func (r *Record) Resumed(before Usage) {
-	r.Before = &before
-	r.updateOwnUsage()
-}
-
-func (r *Record) updateOwnUsage() {
-	if r.Usage == nil {
-		return
-	}
-	own := *r.Usage
-	// Codex up to 0.77 counts only its own process. A total of the thread is never less
-	// than the one before.
-	if r.Before != nil && own.Input >= r.Before.Input && own.Output >= r.Before.Output {
-		own = own.minus(*r.Before)
-	}
-	r.Own = &own
-}
-
-func (r *Record) foldCost(f *Facts) {
-	var cost float64
-	switch {
-	case f.Cost != nil && r.Cost != nil:
-		cost = max(*f.Cost, *r.Cost) // an error after the answer can tell 0
-	case f.Cost != nil:
-		cost = *f.Cost
-	case r.Cost != nil:
-		cost = *r.Cost + *f.SpentCost
-	default:
-		cost = *f.SpentCost
-	}
-	r.Cost = &cost
-}
 
 func (r *Record) openCall(c Call, at int64) {
 	if r.openCallAt(c.ID) >= 0 { // a repeated start, or an update

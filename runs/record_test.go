@@ -255,30 +255,30 @@ func TestOwnUsage(t *testing.T) {
 	if r.Line(runs.Facts{}, 1); r.Usage != nil || r.Own != nil {
 		t.Errorf("no usage: %s", r.JSON())
 	}
-	r.Line(runs.Facts{Usage: usage(10)}, 1)
+	r.Line(runs.Facts{Used: &runs.Account{Usage: *usage(10)}}, 1)
 	if *r.Usage != *usage(10) || *r.Own != *usage(10) || r.Before != nil {
 		t.Errorf("first usage: %s", r.JSON())
 	}
-	r.Resumed(*usage(4))
+	r.Resumed(runs.Account{Usage: *usage(4)})
 	if *r.Usage != *usage(10) || *r.Own != (runs.Usage{Input: 6, CachedInput: 6, CacheWriteInput: 6, Output: 6,
 		ReasoningOutput: 6}) {
 		t.Errorf("of a resumed thread: %s", r.JSON())
 	}
-	r.Line(runs.Facts{Usage: usage(11)}, 1)
-	if *r.Usage != *usage(11) || r.Own.Input != 7 || *r.Before != *usage(4) {
+	r.Line(runs.Facts{Used: &runs.Account{Usage: *usage(11)}}, 1)
+	if *r.Usage != *usage(11) || r.Own.Input != 7 || r.Before.Usage != *usage(4) {
 		t.Errorf("next usage: %s", r.JSON())
 	}
-	r.Line(runs.Facts{Usage: &runs.Usage{Input: 1, Output: 100}}, 1) // of the process alone
+	r.Line(runs.Facts{Used: &runs.Account{Usage: runs.Usage{Input: 1, Output: 100}}}, 1) // of the process alone
 	if *r.Own != (runs.Usage{Input: 1, Output: 100}) {
 		t.Errorf("less than before: %s", r.JSON())
 	}
 
 	r = runs.NewRecord("T-local-x", "codex")
-	if r.Resumed(*usage(4)); r.Own != nil {
+	if r.Resumed(runs.Account{Usage: *usage(4)}); r.Own != nil {
 		t.Errorf("resumed, no usage yet: %s", r.JSON())
 	}
-	given := usage(5)
-	r.Line(runs.Facts{Usage: given}, 1)
+	given := &runs.Account{Usage: *usage(5)}
+	r.Line(runs.Facts{Used: given}, 1)
 	if given.Input = 999; r.Usage.Input != 5 || r.Own.Input != 1 {
 		t.Errorf("the record shares the line's usage: %s", r.JSON())
 	}
@@ -444,16 +444,18 @@ func TestRecordIsBounded(t *testing.T) {
 					ID:   fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "opened")) + hostile(60).Draw(t, "id"),
 					Kind: hostile(62).Draw(t, "kind"), Name: hostile(62).Draw(t, "name"),
 				},
-				Usage: &runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62,
-					ReasoningOutput: 1 << 62},
-				Models: largestModels()[:rapid.IntRange(0, runs.MaxModels+2).Draw(t, "models")],
+				Used: &runs.Account{
+					Usage: runs.Usage{Input: 1 << 62, CachedInput: 1 << 62, CacheWriteInput: -1 << 62, Output: 1 << 62,
+						ReasoningOutput: 1 << 62},
+					Models: largestModels()[:rapid.IntRange(0, runs.MaxModels+2).Draw(t, "models")],
+				},
 			}
 			if rapid.Bool().Draw(t, "closes") {
 				f.Closed = fmt.Sprint(rapid.IntRange(0, 50).Draw(t, "closed"))
 			}
 			r.Line(f, 1<<62)
 		}
-		r.Resumed(runs.Usage{Input: 1 << 62, Output: -1 << 62})
+		r.Resumed(runs.Account{Usage: runs.Usage{Input: 1 << 62, Output: -1 << 62}, Models: largestModels()})
 		r.Final(hostile(70_000).Draw(t, "final text"))
 		for _, token := range []string{"unknown", "text_output", "tool_call", "tool_result", "status", "error"} {
 			r.Events[token] = 1 << 62
@@ -498,7 +500,7 @@ func TestLargestRecord(t *testing.T) {
 			Version: "12345678.12345678.12345678",
 			Opened: runs.Call{ID: fmt.Sprintf("%02d", i) + strings.Repeat("\x00", 10), Kind: strings.Repeat("\x00", 10),
 				Name: strings.Repeat("\x00", 10)},
-			Models: largestModels(),
+			Used: &runs.Account{Models: largestModels()},
 		}, 1<<62)
 	}
 	r.Final(strings.Repeat("\x01", 1<<20))
@@ -517,7 +519,7 @@ func TestImpossibleTokenCountsDoNotEnterTotals(t *testing.T) {
 		t.Errorf("sums: %+v", r.Own)
 	}
 	r = runs.NewRecord("T-local-x", "codex")
-	r.Line(runs.Facts{Usage: &runs.Usage{Input: -1, Output: 7, ReasoningOutput: 1 << 62}}, 1)
+	r.Line(runs.Facts{Used: &runs.Account{Usage: runs.Usage{Input: -1, Output: 7, ReasoningOutput: 1 << 62}}}, 1)
 	if *r.Usage != (runs.Usage{Output: 7}) || *r.Own != *r.Usage {
 		t.Errorf("totals: %+v, own %+v", r.Usage, r.Own)
 	}

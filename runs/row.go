@@ -45,7 +45,7 @@ type Row struct {
 	Labels  Labels
 	Version string // of the agent
 	Model   string
-	Tokens  Tokens // of this run so far
+	Tokens  Tokens // the total of this run so far, see [Spent]
 
 	Seq uint64 // sequence number in RAW of the last folded entry
 
@@ -65,8 +65,8 @@ func (r *Record) Row() Row {
 		Written: r.WrittenAt > 0, Activity: r.Activity, Seq: r.Seq,
 		Doing: r.Doing, Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
 	}
-	if r.Own != nil {
-		row.Tokens = Tokens{Input: r.Own.Input, Output: r.Own.Output, Known: true}
+	if s := r.Spent(); s.Total != nil && !s.Earlier {
+		row.Tokens = Tokens{Input: s.Total.Input, Output: s.Total.Output, Known: true}
 	}
 	if r.Progress != nil {
 		row.Progress = new(*r.Progress)

@@ -63,14 +63,21 @@ func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 		return nil
 	}
 	for _, body := range d.Notes(rand.Text()) {
-		for moved := true; moved; {
-			err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Note, 0, body)
-			if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
-				return err
-			}
+		if err := r.noteEnd(ctx, ex, body); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// noteEnd adds a note with the time of the exit.
+func (r *Run) noteEnd(ctx context.Context, ex runs.Exit, body []byte) error {
+	for {
+		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Note, 0, body)
+		if !errors.Is(err, runs.ErrMoved) {
+			return err
+		}
+	}
 }
 
 // pathless returns an error for the log, which has no paths of a work tree.

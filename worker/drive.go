@@ -170,6 +170,7 @@ func (r *Run) begin(ctx context.Context) error {
 		if m.Started && !(ours && m.Gone) { // else the mark was torn, and did not show that RAW was lost
 			return r.dir.mark.save()
 		}
+		thread, before := r.continues()
 		// Saved first: after a kill, a start entry in the log is ours.
 		r.progress.Begun, r.progress.As = true, r.w.cfg.Name
 		if err := r.dir.mark.save(); err != nil {
@@ -181,6 +182,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
+			Thread:  thread, Before: before,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err
@@ -297,7 +299,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		}
 	}
 	ex.Torn = r.out.torn()
-	if err := r.noteChanges(ctx, ex); err != nil {
+	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
 		return ex, err
 	}
 	for moved := true; moved; {

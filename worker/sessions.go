@@ -472,7 +472,9 @@ func (w *Worker) prints(kind, session string) bool {
 
 // origin returns what a log tells about its session. The error is errSilent if it does not tell
 // it yet. A long log that does not tell it has no session.
-func (t *sessionLog) origin(f *os.File) (agent.Origin, error) {
+func (t *sessionLog) origin(f *os.File) (agent.Origin, error) { return originOf(t.p.Logs, f) }
+
+func originOf(logs agent.Sessions, f *os.File) (agent.Origin, error) {
 	lines := bufio.NewReader(io.NewSectionReader(f, 0, maxSessionHead))
 	for read := 0; ; {
 		line, err := lines.ReadBytes('\n')
@@ -485,7 +487,7 @@ func (t *sessionLog) origin(f *os.File) (agent.Origin, error) {
 		if err != nil {
 			return agent.Origin{}, err
 		}
-		if o, known := t.p.Logs.Origin(line); known {
+		if o, known := logs.Origin(line); known {
 			return o, nil
 		}
 	}

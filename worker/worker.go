@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
 )
@@ -88,6 +89,8 @@ type Config struct {
 	// Version returns the version of the agent of a run that is about to start, "" if it is
 	// not known, at once. Nil: none is known.
 	Version func(s *Spec) string
+	// Agents are the agents whose session logs tell what a run has used. Nil: none is read.
+	Agents agent.Table
 
 	Log *zap.Logger // default: none
 }

@@ -52,6 +52,9 @@ type state struct {
 	Counted string      `json:"counted,omitempty"` // in a session log: the last message whose end was told
 	Named   bool        `json:"named,omitempty"`   // in a session log: its user gave it a name
 	Foreign bool        `json:"foreign,omitempty"` // the lines are of Qwen Code, which has others under the same names
+
+	// A result has told what the session had used before this run.
+	Accounted bool `json:"accounted,omitempty"`
 }
 
 // State implements [normalizer.Dialect].
@@ -206,7 +209,7 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 		results = d.results()
 	}
 	if l.nested() {
-		out.Facts.Doing.Phase = runs.AwaitingAgent
+		out.Facts.Doing.Phase, out.Facts.Delegates = runs.AwaitingAgent, true
 	}
 	more := true
 	for blocks := wire.ElementsOf(l.content); ; n++ {

@@ -91,7 +91,7 @@ var ignored = wire.FieldsOf(
 	"mcp_server_name", "mcp_servers", "mcp_task", "memories", "memory_check_detail", "memory_paths",
 	"message_count", "message_normalization_detail", "message_undelivered", "message_uuid",
 	"messaging_socket_path", "metadata", "missing", "mode", "model_restriction",
-	"model_usage_since_last_result", "name", "narration_block_indexes", "narration_hint", "needs_action",
+	"name", "narration_block_indexes", "narration_hint", "needs_action",
 	"new_conversation_id", "no_query_first", "no_response", "notice_class", "offset", "origin", "original_cwd",
 	"original_model_name", "outcome", "output", "output_file", "output_style", "owed_rows", "parent_task_id",
 	"patch", "pending_background_agent_count", "pending_workflow_count", "per_turn_effort_active",

@@ -15,6 +15,7 @@ var doings = map[string]wire.Doing{
 
 // begins sets the facts of a call of a tool, from its input.
 func (d *dialect) begins(tool string, out *normalizer.Out) {
+	out.Facts.Delegates = out.Facts.Delegates || tool == "Agent" || tool == "Task"
 	var command, path, todos scan.Value
 	s := &d.line.s
 	s.Reset(d.block.input.Raw)
@@ -50,17 +51,35 @@ func (d *dialect) done(tool string, failed bool, out *normalizer.Out) {
 	}
 }
 
-// spent sets the facts of the usage and the cost in a result. The usage is that of the
-// turns since the last result; the cost, and the parts of the models, are those of the session.
+// spent sets the facts of the usage and the cost in a result. The usage is that of the turns
+// since the last result, without sub-agents. The account is that of the session so far, with
+// sub-agents, compactions, and the processes before a resumed one; newer versions tell what of
+// it is new since the last result.
 func (d *dialect) spent(out *normalizer.Out) {
 	l := &d.line
 	if l.usage.Any() {
 		out.Facts.Spent = spent(&l.usage.N)
 	}
-	if amount, ok := wire.Cost(l.cost); ok {
-		out.Facts.Cost = &amount
+	d.account(l.cost, out)
+	if l.since.Kind != scan.Object || out.Facts.Used == nil {
+		return
 	}
-	out.Facts.Models = d.models()
+	since := d.models(l.since)
+	out.Facts.SpentAll, out.Facts.Counts = &since.Usage, runs.CountsMore
+	if !d.Accounted && out.Facts.Used.Usage != (runs.Usage{}) {
+		d.Accounted, out.Facts.Before = true, new(out.Facts.Used.Since(&since))
+	}
+}
+
+// account sets the facts of what the session has used so far.
+func (d *dialect) account(cost scan.Value, out *normalizer.Out) {
+	used := d.models(d.line.models)
+	if amount, ok := wire.Cost(cost); ok {
+		used.Cost = &amount
+	}
+	if used.Cost != nil || len(used.Models) > 0 {
+		out.Facts.Used, out.Facts.Counts = &used, runs.CountsAll
+	}
 }
 
 // spent returns the usage in counters. The agent counts cached tokens apart.
@@ -75,15 +94,13 @@ var modelCounters = []string{
 	"inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens", "thinkingTokens",
 }
 
-// models returns what each model has used. An object without a known key is none.
-func (d *dialect) models() (all []runs.Model) {
+// models returns what models have used, and their sum. An object without a known key is none. The
+// cost is nil if that of a model is not told.
+func (d *dialect) models(v scan.Value) (all runs.Account) {
 	s := &d.line.s
-	s.Reset(d.line.models.Raw)
-	for ok := d.line.models.Kind == scan.Object && s.Object(); ok && s.Next(); {
-		if len(all) == runs.MaxModels {
-			s.Skip()
-			continue
-		}
+	s.Reset(v.Raw)
+	sum, priced := 0.0, true
+	for ok := v.Kind == scan.Object && s.Object(); ok && s.Next(); {
 		name, seen := string(s.Key()), false
 		used, cost := wire.Counters{Names: modelCounters}, scan.Value{}
 		wire.Members(s, &seen, func(key []byte) bool {
@@ -97,14 +114,20 @@ func (d *dialect) models() (all []runs.Model) {
 		if !used.Any() && !hasCost {
 			continue
 		}
-		n := &used.N
-		m := runs.Model{Name: name, Usage: runs.Usage{
-			Input: wire.Sum(n[0], n[2], n[3]), Output: n[1], CachedInput: n[2], CacheWriteInput: n[3], ReasoningOutput: n[4],
-		}}
-		if hasCost {
+		m := runs.Model{Name: name, Usage: *spent(&used.N)}
+		m.ReasoningOutput = used.N[4]
+		all.Usage = m.Plus(&all.Usage)
+		if sum += amount; hasCost {
 			m.Cost = &amount
+		} else {
+			priced = false
 		}
-		all = append(all, m)
+		if len(all.Models) < runs.MaxModels {
+			all.Models = append(all.Models, m)
+		}
+	}
+	if priced {
+		all.Cost = &sum
 	}
 	return all
 }

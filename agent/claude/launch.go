@@ -21,7 +21,7 @@ var Agent = agent.Agent{
 			Events: []string{agent.HookStart, agent.HookPermission, agent.HookNotice},
 		},
 	},
-	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CLAUDE_CONFIG_DIR"}},
+	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"}},
 
 	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",
 }
@@ -86,4 +86,13 @@ func prompt(argv []string) string {
 	}
 	a.Rest = a.Rest[:min(len(a.Rest), 1)]
 	return a.Positional()
+}
+
+// thread implements [agent.Launch]. Any other text than an id is a search.
+func thread(argv []string) string {
+	id := flags.Of(argv).Value("-r", "--resume")
+	if !agent.IsUUID(id) {
+		return ""
+	}
+	return id
 }

@@ -20,8 +20,8 @@ type fields struct {
 	apiError, error, version, qwen      scan.Value
 
 	// Of a result.
-	result, errors, isError, cost, models, turns, stopReason, terminal, structured scan.Value
-	usage                                                                          wire.Counters
+	result, errors, isError, cost, models, since, turns, stopReason, terminal, structured scan.Value
+	usage                                                                                 wire.Counters
 
 	// Of tool_use_result; resultType and path are for the run record only.
 	stdout, stderr, resultType, path scan.Value
@@ -115,6 +115,8 @@ func (l *line) scan(raw []byte) scan.Fault {
 			s.First(&l.version)
 		case "modelUsage":
 			s.First(&l.models)
+		case "model_usage_since_last_result":
+			s.First(&l.since)
 		case "usage":
 			wire.Members(s, &l.sawUsage, l.counter)
 		case "tool_use_result":

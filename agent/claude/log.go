@@ -160,9 +160,7 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 			out.Event(normalizer.StatusMessage("system "+l.subtype.View(), nil))
 		}
 	case costState:
-		if amount, ok := wire.Cost(l.log.cost); ok {
-			out.Facts.Cost = &amount
-		}
+		d.account(l.log.cost, out)
 		out.Event(normalizer.StatusMessage("cost", wire.Usage(kind, &l.usage, "total_cost_usd", l.log.cost)))
 	default:
 		if !silent[typ] {

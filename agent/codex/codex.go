@@ -91,7 +91,7 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		d.endTurn(out)
 		out.Confirm()
 		out.Facts.Turn = runs.TurnCompleted
-		out.Facts.Usage = l.usage.totals()
+		out.Facts.Used = l.usage.account()
 		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
 	case "turn.failed":
 		d.endTurn(out)
@@ -282,6 +282,7 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	if s != failed {
 		setSizes(&f, it)
 	}
+	out.Facts.Delegates = kind == "collab_tool_call"
 	event := normalizer.ToolCall
 	switch s {
 	case started:
@@ -418,6 +419,11 @@ type state struct {
 	// Of a session log: the calls without a result, and the ids of those with one.
 	Calls wire.Memory `json:"calls,omitzero"`
 	Done  []string    `json:"done,omitempty"`
+	// What the log of a fork begins with.
+	Fork fork `json:"fork,omitzero"`
+	// The model has answered; a line has told what the thread had used before.
+	Answered bool `json:"answered,omitempty"`
+	Counted  bool `json:"counted,omitempty"`
 }
 
 // bounded returns id and false, or "" and true if id has more than limit bytes of

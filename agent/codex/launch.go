@@ -17,13 +17,13 @@ var Agent = agent.Agent{
 	Sessions: agent.Sessions{
 		Env: "CODEX_HOME", Home: ".codex", Origin: origin,
 		Files: []string{"sessions/*/*/*/rollout-*.jsonl", "archived_sessions/rollout-*.jsonl"},
-		Name:  path.Base, Rests: rests, Open: true,
+		Name:  path.Base, Rests: rests, Open: true, Complete: true,
 		Hooks: agent.Hooks{
 			File: "hooks.json", Events: []string{agent.HookStart, agent.HookPermission},
 			After: "Codex starts a new hook once you trust it: type /hooks in codex.",
 		},
 	},
-	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Env: []string{"CODEX_HOME"}},
+	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"}},
 
 	Sandbox: "its own: commands and edits stay in the directory",
 }
@@ -87,21 +87,7 @@ var flags = agent.Flags{
 
 // prompt implements [agent.Launch]. A lone "-" is stdin.
 func prompt(argv []string) string {
-	a := flags.Of(argv)
-	at := slices.IndexFunc(a.Words, func(word string) bool { return word == "exec" || word == "e" })
-	if at < 0 {
-		return ""
-	}
-	if a.Words = a.Words[at+1:]; len(a.Words) > 0 && (a.Words[0] == "resume" || a.Words[0] == "fork") {
-		a.Words = a.Words[1:]
-		switch { // the id of the thread comes first
-		case slices.Contains(a.Switches, "--last"):
-		case len(a.Words) > 0:
-			a.Words = a.Words[1:]
-		case len(a.Rest) > 0:
-			a.Rest = a.Rest[1:]
-		}
-	}
+	a, _ := arguments(argv)
 	switch text := a.Positional(); text {
 	case "-":
 		return ""
@@ -110,4 +96,33 @@ func prompt(argv []string) string {
 	default:
 		return text
 	}
+}
+
+// thread implements [agent.Launch].
+func thread(argv []string) string {
+	a, id := arguments(argv)
+	if a.Unsure || !agent.IsUUID(id) {
+		return ""
+	}
+	return id
+}
+
+// arguments returns those of the prompt of `codex exec`, and the thread to resume or to fork.
+func arguments(argv []string) (a agent.Arguments, thread string) {
+	a = flags.Of(argv)
+	at := slices.IndexFunc(a.Words, func(word string) bool { return word == "exec" || word == "e" })
+	if at < 0 {
+		return agent.Arguments{}, ""
+	}
+	if a.Words = a.Words[at+1:]; len(a.Words) > 0 && (a.Words[0] == "resume" || a.Words[0] == "fork") {
+		a.Words = a.Words[1:]
+		switch { // the id of the thread comes first
+		case slices.Contains(a.Switches, "--last"):
+		case len(a.Words) > 0:
+			thread, a.Words = a.Words[0], a.Words[1:]
+		case len(a.Rest) > 0:
+			thread, a.Rest = a.Rest[0], a.Rest[1:]
+		}
+	}
+	return a, thread
 }

@@ -23,7 +23,7 @@ type fields struct {
 	typ, threadID, conversationID, turnID, id, message, errorMessage scan.Value
 	sessionID                                                        scan.Value // of session.created, in Codex 0.42
 	msg, approval                                                    scan.Value // of the protocol before 0.44
-	payload, timestamp                                               scan.Value // of a session log, see rollout.go
+	payload, timestamp, ordinal                                      scan.Value // of a session log, see rollout.go
 
 	usage            usage
 	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
@@ -102,9 +102,13 @@ func (l *line) scan(raw []byte) scan.Fault {
 				l.topLevel = true
 				break
 			}
-			if string(s.Key()) == "timestamp" { // only in session logs
+			switch string(s.Key()) { // only in session logs
+			case "timestamp":
 				s.First(&l.timestamp)
-				break
+				continue
+			case "ordinal":
+				s.First(&l.ordinal)
+				continue
 			}
 			l.drift.Field(nil, "", s.Key())
 			s.Skip()
@@ -281,12 +285,12 @@ func (u *usage) data() []byte {
 	return append(b, "}}"...)
 }
 
-// totals returns the usage for the run record, or nil if there are no counts.
-func (u *usage) totals() *runs.Usage {
+// account returns the usage for the run record, or nil if there are no counts.
+func (u *usage) account() *runs.Account {
 	if !u.present {
 		return nil
 	}
-	return &runs.Usage{
+	return &runs.Account{Usage: runs.Usage{
 		Input: u.n[0], CachedInput: u.n[1], CacheWriteInput: u.n[2], Output: u.n[3], ReasoningOutput: u.n[4],
-	}
+	}}
 }

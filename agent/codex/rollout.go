@@ -33,10 +33,22 @@ func origin(line []byte) (o agent.Origin, known bool) {
 	fields := map[string]*scan.Value{"originator": &originator, "id": &id, "session_id": &root, "source": &source}
 	_ = scan.Fields(payload.Raw, fields) // was scanned before
 	return agent.Origin{
-		Session:  strings.Clone(cmp.Or(wire.ID(root), wire.ID(id))),
+		Session:  strings.Clone(cmp.Or(wire.ID(root), spawner(source), wire.ID(id))),
 		Headless: originator.Equal("codex_exec"),
 		Sub:      source.Kind == scan.Object, // {"subagent":…}
 	}, true
+}
+
+// spawner returns the thread that has spawned a sub-agent, for versions that tell no session_id.
+func spawner(source scan.Value) string {
+	for _, key := range []string{"subagent", "thread_spawn", "parent_thread_id"} {
+		if source.Kind != scan.Object {
+			return ""
+		}
+		var s scan.Scanner
+		source, _ = wire.Pair(&s, source.Raw, key, "")
+	}
+	return wire.ID(source)
 }
 
 // rests implements [agent.Sessions].
@@ -61,8 +73,10 @@ type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID, cwd scan.Value
 	message, error, item, success, changes, arguments, model, threadName, approval                scan.Value
 
-	usage   usage // the total of the thread
-	sawInfo bool
+	forkedFrom, historyStart scan.Value
+
+	usage, last usage // the total of the thread, and the part of the last answer
+	sawInfo     bool
 }
 
 // scan reads v, an object that was scanned before.
@@ -114,12 +128,20 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.success)
 		case "changes":
 			s.First(&p.changes)
+		case "forked_from_id":
+			s.First(&p.forkedFrom)
+		case "subagent_history_start_ordinal":
+			s.First(&p.historyStart)
 		case "info":
 			wire.Members(s, &p.sawInfo, func(key []byte) bool {
-				if string(key) != "total_token_usage" {
+				switch string(key) {
+				case "total_token_usage":
+					p.usage.scan(s, new(wire.Drift))
+				case "last_token_usage":
+					p.last.scan(s, new(wire.Drift))
+				default:
 					return false
 				}
-				p.usage.scan(s, new(wire.Drift))
 				return true
 			})
 		default:
@@ -139,11 +161,15 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	}
 	var p payload
 	p.scan(&l.s, l.payload)
+	if d.copied(&p) {
+		out.Facts.At = 0
+		return normalizer.NoFault
+	}
 	l.turnID = p.turnID
 	switch {
 	case l.typ.Equal("session_meta"):
 		out.Facts.Version, out.Facts.Dir = p.version.View(), p.cwd.View()
-		if d.logThread(p.id, out) { // else it is of the thread that this one was forked from
+		if d.logThread(p.id, out) { // else it is told again
 			out.Event(normalizer.StatusMessage("thread started", nil))
 		}
 	case l.typ.Equal("event_msg"):
@@ -156,14 +182,15 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		if out.Facts.Asks = runs.AsksPerhaps; p.approval.Equal("never") {
 			out.Facts.Asks = runs.AsksNever
 		}
+	case l.typ.Equal("token_usage_record"):
+		d.Answered = true
 	case l.typ.Equal("compacted"):
 		out.Event(normalizer.StatusMessage("context compacted", nil))
 	}
 	return normalizer.NoFault
 }
 
-// logThread sets the thread to that of the line, if there is none yet: the log of a fork
-// begins with a copy of its parent's.
+// logThread sets the thread to that of the line, if there is none yet.
 func (d *dialect) logThread(v scan.Value, out *normalizer.Out) bool {
 	id := trimmedText(v)
 	if id == "" || d.Thread != "" || d.ThreadLong {
@@ -176,8 +203,8 @@ func (d *dialect) logThread(v scan.Value, out *normalizer.Out) bool {
 // Types of messages and items that say what another line says, or nothing about the
 // agent's work.
 var (
+	answers        = []string{"agent_message", "agent_reasoning", "agent_reasoning_raw_content"}
 	silentMessages = []string{
-		"agent_message", "agent_reasoning", "agent_reasoning_raw_content",
 		"agent_reasoning_section_break", "thread_settings_applied", "context_compacted",
 		"thread_rolled_back", "undo_completed", "entered_review_mode", "exited_review_mode",
 		"exec_command_end", "mcp_tool_call_end", "web_search_end", "view_image_tool_call", "image_generation_end",
@@ -211,10 +238,10 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 		if p.usage.n == [len(counters)]int64{} { // as after a failure
 			p.usage = usage{}
 		}
-		out.Facts.Usage = p.usage.totals()
+		d.tokenCount(p, out)
 		out.Event(normalizer.StatusMessage("token count", p.usage.data()))
 	case typ.Equal("item_completed"):
-		return d.itemCompleted(p.item, out)
+		return d.itemCompleted(p, out)
 	case typ.Equal("patch_apply_end"): // up to 0.140; the answer to the call is the event
 		if wire.True(p.success) {
 			d.logEdits(p.changes, out)
@@ -226,6 +253,8 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("error"), typ.Equal("stream_error"):
 		retry(p.message, out)
 		return errorEvent(p.message, runs.ErrorTop, out)
+	case isOneOf(typ, answers):
+		d.Answered = true
 	case !isOneOf(typ, silentMessages):
 		d.line.drift.UnknownItem(typ, "event_msg/", out)
 	}
@@ -255,8 +284,8 @@ var itemKinds = map[string]string{
 
 // itemCompleted maps what came of a call. Calls that a script of the model makes are in no
 // response_item. A command that runs on after its call was answered ends here.
-func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fault {
-	l := &d.line
+func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Fault {
+	l, v := &d.line, p.item
 	if v.Kind != scan.Object {
 		return normalizer.InvalidPayload
 	}
@@ -275,6 +304,9 @@ func (d *dialect) itemCompleted(v scan.Value, out *normalizer.Out) normalizer.Fa
 		if !isOneOf(l.item.typ, silentItems) {
 			l.drift.UnknownItem(l.item.typ, "item/", out)
 		}
+		return normalizer.NoFault
+	}
+	if thread := trimmedText(p.threadID); thread != "" && d.Thread != "" && thread != d.Thread { // of a review, which has a log of its own
 		return normalizer.NoFault
 	}
 	d.done(trimmedText(l.item.id))
@@ -303,8 +335,26 @@ func (d *dialect) done(id string) wire.Call {
 	return call
 }
 
+// tokenCount sets the facts of the total of the thread. It is told before the first answer, too,
+// as it was: then nothing of it is of this part of the log.
+func (d *dialect) tokenCount(p *payload, out *normalizer.Out) {
+	out.Facts.Used = p.usage.account()
+	if out.Facts.Used == nil || d.Counted {
+		return
+	}
+	d.Counted = true
+	before := out.Facts.Used.Usage
+	if last := p.last.account(); d.Answered && last != nil {
+		before = before.Minus(last.Usage)
+	}
+	if before != (runs.Usage{}) {
+		out.Facts.Before = &runs.Account{Usage: before}
+	}
+}
+
 // responseItem maps what the model was told or answered.
 func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault {
+	d.Answered = d.Answered || !p.role.IsString() || p.role.Equal("assistant")
 	switch typ := p.typ; {
 	case typ.Equal("message") && p.role.Equal("assistant"):
 		text, ok := d.texts(p.content, "output_text", "")

@@ -137,6 +137,7 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
 	out.Facts.Opened = runs.Call{ID: call.ID, Kind: "tool_use", Name: call.Name, Phase: during[call.Name]}
+	out.Facts.Delegates = call.Name == "invoke_agent"
 	wire.Activity(out, activities[call.Name], call.Name, l.command, l.path)
 	out.Tool(normalizer.ToolCall, &f)
 }
@@ -190,7 +191,7 @@ func (d *dialect) result(out *normalizer.Out) {
 	data := wire.Usage(kind, &l.usage, "", l.none)
 	if l.usage.Any() {
 		n := &l.usage.N
-		out.Facts.Spent = &runs.Usage{Input: n[1], Output: n[2], CachedInput: n[3]}
+		out.Facts.SpentAll = &runs.Usage{Input: n[1], Output: n[2], CachedInput: n[3]}
 	}
 	if l.status.Equal("success") {
 		out.Confirm()

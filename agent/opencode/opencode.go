@@ -172,6 +172,8 @@ func (d *dialect) tool(out *normalizer.Out) {
 		if ok {
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
 		}
+	case "task":
+		out.Facts.Delegates = true
 	case "todowrite":
 		wire.Todo(out, &l.s, l.todos, "content")
 	}

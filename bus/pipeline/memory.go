@@ -33,13 +33,13 @@ func (s *session) hasEnded(id string) {
 // threadUsage is the usage of a thread so far, and of which run: agents report the
 // total of the thread, even if a later process resumes it.
 type threadUsage struct {
-	Events string     `json:"event_stream"` // as in a run's record: invalid for another one
-	Runs   string     `json:"run_stream"`   // the same for RUNS
-	Run    string     `json:"run"`          // the last run that added to it
-	Named  uint64     `json:"raw_seq"`      // where that run first named the thread
-	Total  runs.Usage `json:"total"`        // after the run
-	Before runs.Usage `json:"before"`       // when the run started
-	dirty  bool       // must be stored
+	Events string       `json:"event_stream"` // as in a run's record: invalid for another one
+	Runs   string       `json:"run_stream"`   // the same for RUNS
+	Run    string       `json:"run"`          // the last run that added to it
+	Named  uint64       `json:"raw_seq"`      // where that run first named the thread
+	Total  runs.Account `json:"total"`        // after the run
+	Before runs.Account `json:"before"`       // when the run started
+	dirty  bool         // must be stored
 }
 
 // maxThreads is the maximum number of stored threads' usage in memory.
@@ -51,27 +51,44 @@ func threadKey(thread string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// thread determines what the run's thread had used before the run.
+// thread determines what the run's thread had used before the run. A fork begins with what the
+// thread had used that it was started from.
 func (s *session) thread(ctx context.Context, r *run) error {
-	id := r.Record.Thread
-	u, ok := s.threads[id]
-	if !ok {
-		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(id), &u); err != nil {
+	u, err := s.usageOf(ctx, r.Record.Thread)
+	if err != nil {
+		return err
+	}
+	r.named = r.Seen()
+	if from := r.Record.Resumes; u.Run == "" && from != "" && r.Record.Before == nil {
+		if u, err = s.usageOf(ctx, from); err != nil {
 			return err
 		}
 	}
-	r.named = r.Seen()
 	switch {
-	case u.Events != s.streams.events || u.Runs != s.streams.runs: // none, or of streams that are being derived again
 	case u.Run == r.Record.ID:
-		r.named = u.Named
-		if u.Before != (runs.Usage{}) {
-			r.Record.Resumed(u.Before)
-		}
-	case u.Named < r.named && u.Total != (runs.Usage{}):
+		r.named, u.Total = u.Named, u.Before
+	case u.Named >= r.named: // a later run has added to it
+		return nil
+	}
+	if u.Total.Usage != (runs.Usage{}) {
 		r.Record.Resumed(u.Total)
 	}
 	return nil
+}
+
+// usageOf returns the usage of a thread. It is the zero value if there is none, or if it is of
+// streams that are being derived again.
+func (s *session) usageOf(ctx context.Context, thread string) (u threadUsage, err error) {
+	u, ok := s.threads[thread]
+	if !ok {
+		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(thread), &u); err != nil {
+			return threadUsage{}, err
+		}
+	}
+	if u.Events != s.streams.events || u.Runs != s.streams.runs {
+		return threadUsage{}, nil
+	}
+	return u, nil
 }
 
 // used updates the usage of the run's thread.
@@ -81,7 +98,7 @@ func (s *session) used(r *run) {
 		Runs:   s.streams.runs,
 		Run:    r.Record.ID,
 		Named:  r.named,
-		Total:  *r.Record.Usage,
+		Total:  r.Record.Account(),
 		dirty:  true,
 	}
 	if r.Record.Before != nil {

@@ -95,12 +95,12 @@ func TestResultHasWhatTheAgentTells(t *testing.T) {
 	d := newLab(t).endpoint(nil)
 	d.begin("claude_code", "T-claude", runs.Start{Source: "run", Worker: "w1", Version: "2.1.330"}).
 		out(`{"type":"result","subtype":"success","is_error":false,"result":"Done.","total_cost_usd":0.5,`+
-			`"usage":{"input_tokens":1,"output_tokens":2},"modelUsage":{"claude-a":{"inputTokens":3,"costUSD":0.5}}}`).
+			`"usage":{"input_tokens":1,"output_tokens":2},"modelUsage":{"claude-a":{"inputTokens":3,"outputTokens":4,"costUSD":0.5}}}`).
 		exit(runs.ReasonExited, 0)
 	_, task := d.ask("GET", "/a2a/v1/tasks/T-claude", "", "A2A-Version", "1.0")
 	data := task.Get("artifacts.0.parts.@reverse.0.data")
 	for name, want := range map[string]string{
-		"agent": `"claude_code"`, "agent_version": `"2.1.330"`, "cost_usd": "0.5", "usage.output_tokens": "2",
+		"agent": `"claude_code"`, "agent_version": `"2.1.330"`, "cost_usd": "0.5", "usage.total.output_tokens": "4",
 		"models.#": "1", "models.0.name": `"claude-a"`, "models.0.input_tokens": "3", "ext.final_text": `"Done."`,
 	} {
 		if got := data.Get(name).Raw; got != want {

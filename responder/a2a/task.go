@@ -258,19 +258,20 @@ func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 }
 
 // bodyOf returns the result of a run that has ended, as the tools answer it and with what
-// their contract has no place for: the agent, its version, its tokens and its cost.
+// their contract has no place for: the agent, its version, and the tokens and the cost of the run.
 func bodyOf(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *adcp.Error, error) {
 	body, failed, err := adcp.Result(ctx, s, record)
 	if err != nil {
 		return nil, nil, err
 	}
+	spent := record.Spent()
 	more := runs.Encode(struct {
 		Agent   string       `json:"agent"`
 		Version string       `json:"agent_version,omitempty"`
-		Usage   *runs.Usage  `json:"usage,omitempty"` // of the run
+		Usage   runs.Spent   `json:"usage,omitzero"`
 		Cost    *float64     `json:"cost_usd,omitempty"`
 		Models  []runs.Model `json:"models,omitempty"`
-	}{record.Agent, record.Version, record.Own, record.Cost, record.Models})
+	}{record.Agent, record.Version, spent, spent.Cost, spent.Models})
 	return slices.Concat(body[:len(body)-1], []byte{','}, more[1:]), failed, nil
 }
 

@@ -77,12 +77,12 @@ func TestRunHasWhatItsAgentTells(t *testing.T) {
 	s := newStage(t, nil)
 	s.Begin("claude_code", "T-claude", runs.Start{Source: "run", Worker: "w1", Version: "2.1.330"}).
 		Out([]byte(`{"type":"result","subtype":"success","is_error":false,"result":"Done.","total_cost_usd":0.5,` +
-			`"usage":{"input_tokens":1,"output_tokens":2},"modelUsage":{"claude-a":{"inputTokens":3,"costUSD":0.5}}}` + "\n")).
+			`"usage":{"input_tokens":1,"output_tokens":2},"modelUsage":{"claude-a":{"inputTokens":3,"outputTokens":4,"costUSD":0.5}}}` + "\n")).
 		Exit(0)
 	var run api.Run
 	s.want(200, "GET", "/v1/runs/T-claude", "").read(t, &run)
 	if run.Agent != "claude_code" || run.Version != "2.1.330" || run.Cost == nil || *run.Cost != 0.5 ||
-		len(run.Models) != 1 || run.Models[0].Name != "claude-a" || run.Models[0].Input != 3 || run.Usage.Output != 2 ||
+		len(run.Models) != 1 || run.Models[0].Name != "claude-a" || run.Models[0].Input != 3 || run.Usage.Total.Output != 4 ||
 		*run.FinalText != "Done." {
 		b, _ := json.Marshal(run)
 		t.Errorf("%s", b)

@@ -407,7 +407,7 @@ func (c *checker) records() {
 // plain is a record as text, without what other runs of its thread had used.
 func plain(r *runs.Record) []byte {
 	c := *r
-	c.Before, c.Own = nil, nil
+	c.Before, c.Own, c.All = nil, nil, nil
 	return c.JSON()
 }
 

@@ -229,8 +229,8 @@ func (s *story) completed(r *runs.Record, text string, usage runs.Usage) {
 	if r.FinalText == nil || *r.FinalText != text {
 		s.t.Errorf("final text %v, want %s", r.FinalText, text)
 	}
-	if r.Own == nil || *r.Own != usage {
-		s.t.Errorf("usage %+v, want %+v", r.Own, usage)
+	if total := r.Spent().Total; total == nil || *total != usage {
+		s.t.Errorf("usage %+v, want %+v", total, usage)
 	}
 	if r.Unknown+r.Malformed+r.Gaps+r.Dropped > 0 || r.Drift != nil || r.TurnsDone != 1 {
 		s.t.Errorf("record %+v, drift %+v", r, r.Drift)

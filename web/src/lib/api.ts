@@ -69,9 +69,10 @@ export interface Run {
   gaps?: number;
   toolCalls?: number;
   openCalls?: { id: string; kind: string; name?: string; at: Time }[];
-  usage?: Usage;
+  usage?: RunUsage;
   threadUsage?: Usage;
   costUsd?: number;
+  threadCostUsd?: number;
   models?: (Usage & { name: string; costUsd?: number })[];
   fileOperations?: { modified: string[]; added: string[]; deleted: string[]; unlisted?: number; linesChanged?: number };
   changes?: { files: number; added: number; removed: number; reason?: string };
@@ -84,6 +85,9 @@ export interface Run {
   finalTextBytes?: number;
   cloud?: { id?: string; url?: string; environment?: string; status?: string; attempts?: number; applied?: boolean };
 }
+
+/** What a run has used: `own` without its sub-agents. `partial`: at least; `earlier`: at most. */
+export interface RunUsage { own?: Usage; subagents?: Usage; total?: Usage; partial?: boolean; earlier?: boolean }
 
 export interface Usage {
   inputTokens: number; cachedInputTokens: number; cacheWriteInputTokens: number; outputTokens: number; reasoningOutputTokens: number;

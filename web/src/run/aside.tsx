@@ -1,6 +1,6 @@
 import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
-import { type Run } from '../lib/api';
+import { type Run, type RunUsage } from '../lib/api';
 import { bytes, cost, count, full, plural, tokens } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta } from './diff';
@@ -47,7 +47,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
       <Section title="Counts">
         <Facts of={[
           ['Turns', sum.turns], ['Calls', sum.failedCalls ? `${count(sum.calls)}, ${count(sum.failedCalls)} failed` : sum.calls], ['Errors', sum.errors], ['Events', sum.items],
-          ['Tokens in', run.usage && tokens(run.usage.inputTokens)], ['of them cached', run.usage && tokens(run.usage.cachedInputTokens)], ['Tokens out', run.usage && tokens(run.usage.outputTokens)],
+          ...used(run.usage),
           ['Cost', run.costUsd ? cost(run.costUsd) : undefined],
         ]} />
       </Section>
@@ -66,6 +66,17 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
 
 function Section({ title, note, children }: { title: string; note?: ComponentChildren; children: ComponentChildren }) {
   return <section><h2>{title}{note !== undefined && <span class="faint num">{note}</span>}</h2>{children}</section>;
+}
+
+/** What the run has used with its sub-agents, and they alone. */
+function used(usage?: RunUsage): [string, string | undefined][] {
+  const { total, subagents } = usage ?? {};
+  if (!total) return [];
+  const bound = usage!.partial ? 'at least ' : usage!.earlier ? 'at most ' : '';
+  return [
+    ['Tokens in', bound + tokens(total.inputTokens)], ['of them cached', tokens(total.cachedInputTokens)], ['Tokens out', bound + tokens(total.outputTokens)],
+    ['Sub-agents', subagents && `${tokens(subagents.inputTokens)} in, ${tokens(subagents.outputTokens)} out`],
+  ];
 }
 
 function Facts({ of }: { of: [string, string | number | undefined][] }) {

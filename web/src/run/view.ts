@@ -96,10 +96,11 @@ export class RunView {
 
   private reset(): void {
     const { usage, threadUsage: thread } = this.run.peek() ?? {};
-    const base = usage && thread && {
-      input: Math.max(0, thread.inputTokens - usage.inputTokens),
-      cached: Math.max(0, thread.cachedInputTokens - usage.cachedInputTokens),
-      output: Math.max(0, thread.outputTokens - usage.outputTokens),
+    const own = usage?.own;
+    const base = own && thread && {
+      input: Math.max(0, thread.inputTokens - own.inputTokens),
+      cached: Math.max(0, thread.cachedInputTokens - own.cachedInputTokens),
+      output: Math.max(0, thread.outputTokens - own.outputTokens),
     };
     this.timeline = new Timeline(base);
     const run = this.run.peek();
