@@ -26,6 +26,13 @@ type Sessions struct {
 	// Rests reports whether no turn is in progress after a line of the log; known is false
 	// if the line does not tell it. The last line that does counts.
 	Rests func(line []byte) (rests, known bool)
+	// Message returns the id of the model's message in a line of the log, which is the same in all
+	// logs that have it, and whether the line says itself that it is a copy; "": there is none.
+	// Nil: the dialect knows the copies.
+	Message func(line []byte) (id string, copied bool)
+	// Parent returns the relative path of the log whose messages that of a sub-agent may repeat; ""
+	// if the log at a relative path is of no sub-agent. Nil: there is none.
+	Parent func(file string) string
 	// Open says that the program has the log open while it uses the session.
 	Open bool
 	// Complete says that the logs have all requests to the model.

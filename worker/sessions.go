@@ -418,6 +418,9 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 		if own, err := t.own(ctx, f); own || err != nil {
 			return nil, own, err
 		}
+		if spec.Session.From, err = t.copied(ctx, f, path); err != nil {
+			return nil, false, err
+		}
 	}
 	d, err = Create(t.s.w.cfg.Root, *spec)
 	if errors.Is(err, fs.ErrExist) { // another process follows the file, or did
@@ -489,6 +492,88 @@ func originOf(logs agent.Sessions, f *os.File) (agent.Origin, error) {
 		}
 		if o, known := logs.Origin(line); known {
 			return o, nil
+		}
+	}
+}
+
+// copied returns where the log begins that follows the messages that other logs have, too: the log
+// of a fork begins with those of the other session, and that of a sub-agent can begin with its
+// parent's. The error is errSilent if there is nothing else.
+func (t *sessionLog) copied(ctx context.Context, f *os.File, path string) (end int64, err error) {
+	if t.p.Logs.Message == nil {
+		return 0, nil
+	}
+	known := make(map[string]bool)
+	if parent := t.p.parent(path); parent != "" {
+		if err := messagesOf(t.p.Logs, parent, known); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		size := int64(0)
+		lines := bufio.NewReader(io.NewSectionReader(f, 0, maxLogs))
+		for end, size = 0, 0; ; {
+			line, err := lines.ReadBytes('\n')
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return 0, err
+			}
+			size += int64(len(line))
+			id, is := t.p.Logs.Message(line)
+			if is || known[id] {
+				end = size
+			} else if id != "" { // its first own one
+				break
+			}
+		}
+		switch settled := time.Since(t.found) >= t.s.w.settle; {
+		case end == 0, settled && end < size:
+			return end, nil
+		case settled:
+			return 0, errSilent
+		}
+		// The copy may not be complete.
+		if err := sleep(ctx, time.Until(t.found.Add(t.s.w.settle))); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// parent returns the path of the log whose messages that of a sub-agent may repeat, or "".
+func (p *sessionPlace) parent(path string) string {
+	root, err := filepath.EvalSymlinks(p.Dir)
+	rel, relErr := filepath.Rel(root, path)
+	if p.Logs.Parent == nil || err != nil || relErr != nil {
+		return ""
+	}
+	if rel = p.Logs.Parent(filepath.ToSlash(rel)); rel == "" {
+		return ""
+	}
+	return filepath.Join(root, filepath.FromSlash(rel))
+}
+
+// messagesOf adds the ids of the messages in a log, if there is one.
+func messagesOf(logs agent.Sessions, path string, ids map[string]bool) error {
+	f, _, _, err := openRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for lines := bufio.NewReader(io.LimitReader(f, maxLogs)); ; {
+		line, err := lines.ReadBytes('\n')
+		if id, _ := logs.Message(line); id != "" {
+			ids[id] = true
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -426,3 +426,50 @@ func TestSessionWhoseLedgerFailsForAMomentIsPublishedOnce(t *testing.T) {
 		t.Errorf("output %q", got)
 	}
 }
+
+// The log of a fork begins with the messages of the other one, and that of a sub-agent can begin
+// with its parent's: they are published once.
+func TestMessagesOfAnotherLogAreNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	spec := sessionsSpec(dir)
+	logs := &spec.Places[0].Logs
+	logs.Message = func(line []byte) (id string, copied bool) {
+		text := strings.TrimSpace(string(line))
+		if id, is := strings.CutPrefix(text, "answer "); is {
+			return id, false
+		}
+		if id, is := strings.CutPrefix(text, "copy "); is {
+			return id, true
+		}
+		return "", false
+	}
+	logs.Parent = func(file string) string {
+		if session, name := path.Split(file); session != "" && name != "" {
+			return strings.TrimSuffix(session, "/") + ".jsonl"
+		}
+		return ""
+	}
+	if err := os.Mkdir(filepath.Join(dir, "parent"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(dir, name+".jsonl") }
+	begun, _ := l.sessions(spec)
+	write(t, file("parent"), "shown\nprompt\nanswer 1\nanswer 2\n")
+	write(t, file("fork"), "shown\nprompt\ncopy 1\ncopy 2\nprompt 2\nanswer 3\ncopy 3\n")
+	write(t, file("nothing new"), "shown\nprompt\ncopy 1\n")
+	write(t, file("parent/sub"), "shown\nprompt\nanswer 1\ntask\nanswer 4\n")
+	write(t, file("parent/own"), "shown\ntask\nanswer 5\nanswer 1\n")
+	for name, want := range map[string]string{
+		"parent": "shown\nprompt\nanswer 1\nanswer 2\n", "fork": "prompt 2\nanswer 3\ncopy 3\n",
+		"parent/sub": "task\nanswer 4\n", "parent/own": "shown\ntask\nanswer 5\nanswer 1\n",
+	} {
+		waitFor(t, name, func() bool { return l.text(begun(file(name))) == want })
+	}
+	write(t, file("nothing new"), "copy 2\nprompt 3\n")
+	waitFor(t, "the new prompt", func() bool { return l.text(begun(file("nothing new"))) == "prompt 3\n" })
+	if got := len(l.runIDs()); got != 5 {
+		t.Errorf("%d runs: %q", got, l.summary())
+	}
+}

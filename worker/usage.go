@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -174,7 +175,7 @@ func (l sessionLogs) account(thread string) (*runs.Account, error) {
 		}
 		from := max(size-maxLogTail, 0)
 		// The first line may be the end of one: then it is an error in a record that nobody sees.
-		record, err := l.fold(ctx, io.NewSectionReader(f, from, size-from), time.Time{})
+		record, err := l.fold(ctx, io.NewSectionReader(f, from, size-from), time.Time{}, nil)
 		if a := record.Account(); err == nil && a.Usage != (runs.Usage{}) {
 			account, newest = &a, info.ModTime()
 		}
@@ -186,41 +187,62 @@ func (l sessionLogs) account(thread string) (*runs.Account, error) {
 // logged returns the sum of what the logs of a session tell that was used since a time, and
 // whether there is one. The sum is what was read before an error.
 func (l sessionLogs) logged(ctx context.Context, session string, since time.Time) (sum runs.Logged, found bool, err error) {
-	left := int64(maxLogs)
+	var own, subs []string
 	err = l.each(ctx, since.Add(-time.Second), func(path string) error {
+		f, _, _, err := openRegular(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		switch o, err := originOf(l.agent.Sessions, f); {
+		case err != nil && !errors.Is(err, errSilent):
+			return err
+		case o.Session != session:
+		case o.Sub:
+			subs = append(subs, path)
+		default:
+			own = append(own, path)
+		}
+		return nil
+	})
+	left, counted := int64(maxLogs), make(map[string]bool)
+	add := func(part **runs.Usage, path string) error {
 		f, _, size, err := openRegular(path)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		o, err := originOf(l.agent.Sessions, f)
-		if err != nil && !errors.Is(err, errSilent) || o.Session != session {
-			return err
-		}
-		found = true
 		if left -= size; left < 0 {
 			return errManyLogs
 		}
-		record, err := l.fold(ctx, f, since)
-		part := &sum.Own
-		if o.Sub {
-			part = &sum.Subagents
-		}
+		record, err := l.fold(ctx, f, since, counted)
 		if used := record.Spent().Total; used != nil {
 			*part = new(used.Plus(*part))
-		} else if *part == nil && !o.Sub {
-			*part = new(runs.Usage)
 		}
 		return err
-	})
+	}
+	for _, path := range own {
+		if sum.Own == nil {
+			sum.Own = new(runs.Usage)
+		}
+		err = errors.Join(err, add(&sum.Own, path))
+	}
+	for _, path := range subs { // they may repeat messages of the others
+		err = errors.Join(err, add(&sum.Subagents, path))
+	}
+	found = len(own)+len(subs) > 0
 	sum.All = l.agent.Sessions.Complete && sum.Own != nil && err == nil
 	return sum, found, err
 }
 
 var errManyLogs = errors.New("the logs of the session are too long")
 
-// fold returns the record of the lines of a log that were written since a time.
-func (l sessionLogs) fold(ctx context.Context, log io.Reader, since time.Time) (*runs.Record, error) {
+// fold returns the record of the lines of a log that were written since a time, without messages
+// that were counted in another log.
+func (l sessionLogs) fold(ctx context.Context, log io.Reader, since time.Time, counted map[string]bool) (
+	*runs.Record, error) {
+	here := make(map[string]bool)
+	defer func() { maps.Copy(counted, here) }()
 	fold := normalizer.NewFold(l.agent.Backend, "T-log", maxLogLine)
 	lines := bufio.NewScanner(log)
 	lines.Buffer(make([]byte, 64<<10), maxLogLine)
@@ -230,6 +252,13 @@ func (l sessionLogs) fold(ctx context.Context, log io.Reader, since time.Time) (
 		at, err := time.Parse(time.RFC3339, gjson.GetBytes(line, "timestamp").Str)
 		if err == nil && at.Before(since) {
 			continue
+		}
+		if message := l.agent.Sessions.Message; message != nil && counted != nil {
+			id, _ := message(line)
+			if counted[id] {
+				continue
+			}
+			here[id] = id != ""
 		}
 		line = append(line, '\n')
 		fold.Apply(seq, runs.Entry{Kind: runs.Out, Offset: offset, Body: line}, func(normalizer.Message) {})

@@ -53,6 +53,9 @@ type state struct {
 	Named   bool        `json:"named,omitempty"`   // in a session log: its user gave it a name
 	Foreign bool        `json:"foreign,omitempty"` // the lines are of Qwen Code, which has others under the same names
 
+	// In a session log: the time of the newest line, Unix milliseconds; the session has an answer.
+	Newest   int64 `json:"newest,omitempty"`
+	Answered bool  `json:"answered,omitempty"`
 	// A result has told what the session had used before this run.
 	Accounted bool `json:"accounted,omitempty"`
 }

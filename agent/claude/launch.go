@@ -14,7 +14,7 @@ var Agent = agent.Agent{
 	Sessions: agent.Sessions{
 		Env: "CLAUDE_CONFIG_DIR", Home: ".claude",
 		Files:  []string{"projects/*/*.jsonl", "projects/*/*/subagents/agent-*.jsonl"},
-		Origin: origin, Rests: rests, Name: logName,
+		Origin: origin, Rests: rests, Name: logName, Message: message, Parent: parentLog,
 		Statuses: "sessions", Status: status,
 		Hooks: agent.Hooks{
 			File:   "settings.json",

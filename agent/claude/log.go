@@ -2,6 +2,7 @@ package claude
 
 import (
 	"cmp"
+	"path"
 	"strings"
 
 	"github.com/linesman/linesman/agent"
@@ -28,12 +29,55 @@ func origin(line []byte) (o agent.Origin, known bool) {
 	}, true
 }
 
+// message implements [agent.Sessions]. A forked session begins with a copy of the log of the other
+// one, under its own id; the answers in it were requested in the other session.
+func message(line []byte) (id string, copied bool) {
+	var typ, session, requested, body scan.Value
+	fields := map[string]*scan.Value{
+		"type": &typ, "sessionId": &session, "requestSessionId": &requested, "message": &body,
+	}
+	if scan.Fields(line, fields) != scan.OK || !typ.Equal("assistant") || body.Kind != scan.Object {
+		return "", false
+	}
+	var s scan.Scanner
+	v, _ := wire.Pair(&s, body.Raw, "id", "")
+	return strings.Clone(wire.ID(v)), copiedFrom(requested, session)
+}
+
+// copiedFrom reports whether an answer that was requested in a session is a copy in that of a line.
+func copiedFrom(requested, session scan.Value) bool {
+	return wire.ID(requested) != "" && wire.ID(requested) != wire.ID(session)
+}
+
+// copied reports whether a line, written at a time, is a copy in the log of a fork. An answer says it;
+// what the agent was told, if the log has an older line before the first answer of its own.
+func (d *dialect) copied(typ string, at int64) bool {
+	const late = 1000 // lines that are this late are not copied
+	switch f := &d.line.log; {
+	case typ == "assistant" && copiedFrom(f.requested, f.session), typ == "user" && !d.Answered && 0 < at && at < d.Newest-late:
+		return true
+	case typ == "assistant":
+		d.Answered = true
+	}
+	d.Newest = max(d.Newest, at)
+	return false
+}
+
+// parentLog implements [agent.Sessions].
+func parentLog(file string) string {
+	dir, name := path.Split(path.Clean(file))
+	if session, sub := strings.CutSuffix(dir, "/subagents/"); sub && name != "" {
+		return session + ".jsonl"
+	}
+	return ""
+}
+
 // logFields are the values of a line of a session log.
 type logFields struct {
-	session, previous, agentID, sidechain, meta, prompt, version, cwd scan.Value
-	timestamp, compacted, customTitle, aiTitle, permission            scan.Value
-	id, stop                                                          scan.Value // of the message
-	cost                                                              scan.Value // of cost-state
+	session, requested, previous, agentID, sidechain, meta, prompt, version, cwd scan.Value
+	timestamp, compacted, customTitle, aiTitle, permission                       scan.Value
+	id, stop                                                                     scan.Value // of the message
+	cost                                                                         scan.Value // of cost-state
 
 	usage    wire.Counters // of the message
 	sawUsage bool
@@ -45,6 +89,8 @@ func (l *line) logMember(key []byte) bool {
 	switch string(key) {
 	case "sessionId":
 		s.First(&f.session)
+	case "requestSessionId":
+		s.First(&f.requested)
 	case "parentUuid":
 		s.First(&f.previous)
 	case "agentId":
@@ -132,7 +178,11 @@ func (d *dialect) logLine(typ string, out *normalizer.Out) normalizer.Fault {
 		return normalizer.InvalidPayload
 	}
 	l.drift = nil // the fields of a log are not compared
-	out.Facts.Log, out.Facts.Dir, out.Facts.At = true, l.log.cwd.View(), wire.Time(l.log.timestamp)
+	at := wire.Time(l.log.timestamp)
+	if out.Facts.Log = true; d.copied(typ, at) {
+		return normalizer.NoFault // it is in the other log
+	}
+	out.Facts.Dir, out.Facts.At = l.log.cwd.View(), at
 	d.logSession(out)
 	d.named(typ, out)
 	out.Facts.Version = l.log.version.View()

@@ -35,6 +35,33 @@ func TestSessionLogContract(t *testing.T) {
 	}
 }
 
+// The log of a fork begins with a copy of the messages of the other session.
+func TestForkHasItsOwnMessages(t *testing.T) {
+	for file, want := range map[string]struct {
+		text  string
+		turns int64
+	}{
+		"forks/claude-fork.jsonl": {"Third.", 1},
+		"claude-sessions/2.1.330-fork/c18aa021-1fc6-4782-acf7-f706f71172eb.jsonl": {"42 again.", 1},
+	} {
+		log, err := os.ReadFile(filepath.Join("../../test/corpus", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages, fold := backendtest.Fold(claude.Backend{}, backendtest.Output(log))
+		var all []byte
+		for _, m := range messages {
+			all = append(all, m.Body...)
+		}
+		r := fold.Record
+		if s := r.Spent(); s.Own == nil || s.Own.Input != 1200 || s.Own.Output != 80 || *s.Total != *s.Own || r.TurnsDone != want.turns ||
+			r.ToolCalls != 0 || r.InTurn || bytes.Count(all, []byte("TextOutput")) != 1 || !bytes.Contains(all, []byte(want.text)) ||
+			bytes.Count(all, []byte("turn started")) != 1 {
+			t.Errorf("%s: %s\n%s", file, r.JSON(), all)
+		}
+	}
+}
+
 // logged returns a line of a session log.
 func logged(members string) string {
 	return `{"parentUuid":"p","isSidechain":false,` + members + `,"uuid":"u","timestamp":"2026-11-21T09:41:55.996Z",` +
