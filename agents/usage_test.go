@@ -21,7 +21,7 @@ func TestTokensMeanTheSame(t *testing.T) {
 	} {
 		a, _ := agents.Known.Find(short)
 		_, fold := backendtest.Fold(a.Backend, backendtest.Output([]byte(line+"\n")))
-		if got := fold.Record.Own; got == nil || *got != (runs.Usage{Input: 10, CachedInput: 6, Output: 3}) {
+		if got := fold.Record.Spent().Total; got == nil || *got != (runs.Usage{Input: 10, CachedInput: 6, Output: 3}) {
 			t.Errorf("%s: %+v", short, got)
 		}
 	}

@@ -26,6 +26,7 @@ type Facts struct {
 	SpentAll  *Usage    // the same with that of sub-agents
 	SpentCost *float64  // cost since the last line with one, in US dollars
 	Delegates bool      // a sub-agent was started
+	Untold    bool      // the agent makes requests to the model that no line tells
 	Opened    Call      // tool call that started; none if its ID is ""
 	Closed    string    // id of the tool call that ended, or ""
 	Cloud     *Cloud    // update of a cloud task

@@ -113,6 +113,7 @@ type Record struct {
 	All       *Usage   `json:"usage_all,omitempty"`
 	Logged    *Logged  `json:"usage_logged,omitempty"`
 	Delegates bool     `json:"delegates,omitempty"` // it has started sub-agents
+	Untold    bool     `json:"untold,omitempty"`    // it makes requests to the model that no line tells
 	Cost      *float64 `json:"cost_usd,omitempty"`
 	Models    []Model  `json:"models,omitempty"`
 

@@ -188,7 +188,7 @@ func (r *Record) Resumed(before Account) {
 
 // foldUsage folds the usage and the costs in a line.
 func (r *Record) foldUsage(f *Facts) {
-	r.Delegates = r.Delegates || f.Delegates
+	r.Delegates, r.Untold = r.Delegates || f.Delegates, r.Untold || f.Untold
 	if f.Before != nil {
 		r.Resumed(*f.Before)
 	}
@@ -266,7 +266,7 @@ func (r *Record) Spent() Spent {
 			s.Own = logs.Own
 		}
 		s.Subagents = logs.Subagents
-		s.Partial = logs.Partial || r.Delegates && s.Subagents == nil
+		s.Partial = logs.Partial || r.Untold || r.Delegates && s.Subagents == nil
 		if s.Own != nil {
 			s.Total = new(s.Own.Plus(s.Subagents))
 		}

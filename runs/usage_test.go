@@ -105,6 +105,7 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 			1, unknown, 1, false, false},
 
 		{"parts", []any{spent(1), spent(2)}, 3, unknown, 3, false, false},
+		{"parts, and requests that no line tells", []any{runs.Facts{Untold: true, Spent: usage(1)}}, 1, unknown, 1, true, false},
 		{"parts, and a sub-agent that they do not count", []any{spent(1), delegates}, 1, unknown, 1, true, false},
 		{"a whole without sub-agents has compactions", []any{spent(1), whole(2)}, 2, unknown, 2, false, false},
 		{"a whole with sub-agents", []any{delegates, spent(3), whole(5)}, 3, 2, 5, false, false},

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/sessionlog"
 )
 
 // SessionsSpec configures Sessions.
@@ -52,9 +52,6 @@ type Place struct {
 	// Statuses are the directories with files about its programs.
 	Statuses []Statuses
 }
-
-// maxSessionHead is how much of a log is read to see which session it is of, in bytes.
-const maxSessionHead = 4 << 20
 
 // Sessions follows the logs of sessions that agents keep by themselves, and those to come.
 // It only reads them. A file is followed once it changes, from its beginning, and its run
@@ -473,27 +470,13 @@ func (w *Worker) prints(kind, session string) bool {
 	})
 }
 
-// origin returns what a log tells about its session. The error is errSilent if it does not tell
-// it yet. A long log that does not tell it has no session.
-func (t *sessionLog) origin(f *os.File) (agent.Origin, error) { return originOf(t.p.Logs, f) }
-
-func originOf(logs agent.Sessions, f *os.File) (agent.Origin, error) {
-	lines := bufio.NewReader(io.NewSectionReader(f, 0, maxSessionHead))
-	for read := 0; ; {
-		line, err := lines.ReadBytes('\n')
-		if read += len(line); errors.Is(err, io.EOF) {
-			if read < maxSessionHead {
-				return agent.Origin{}, errSilent // its next lines will tell
-			}
-			return agent.Origin{}, nil
-		}
-		if err != nil {
-			return agent.Origin{}, err
-		}
-		if o, known := logs.Origin(line); known {
-			return o, nil
-		}
+// origin returns what the log tells about its session.
+func (t *sessionLog) origin(f *os.File) (agent.Origin, error) {
+	o, err := sessionlog.Origin(t.p.Logs, f)
+	if errors.Is(err, sessionlog.ErrUntold) {
+		err = errSilent
 	}
+	return o, err
 }
 
 // copied returns where the log begins that follows the messages that other logs have, too: the log
@@ -503,33 +486,19 @@ func (t *sessionLog) copied(ctx context.Context, f *os.File, path string) (end i
 	if t.p.Logs.Message == nil {
 		return 0, nil
 	}
-	known := make(map[string]bool)
+	var known map[string]bool
 	if parent := t.p.parent(path); parent != "" {
-		if err := messagesOf(t.p.Logs, parent, known); err != nil {
+		if known, err = sessionlog.Messages(t.p.Logs, parent); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		size := int64(0)
-		lines := bufio.NewReader(io.NewSectionReader(f, 0, maxLogs))
-		for end, size = 0, 0; ; {
-			line, err := lines.ReadBytes('\n')
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return 0, err
-			}
-			size += int64(len(line))
-			id, is := t.p.Logs.Message(line)
-			if is || known[id] {
-				end = size
-			} else if id != "" { // its first own one
-				break
-			}
+		end, read, err := sessionlog.Copied(t.p.Logs, f, known)
+		if err != nil {
+			return 0, err
 		}
 		switch settled := time.Since(t.found) >= t.s.w.settle; {
-		case end == 0, settled && end < size:
+		case end == 0, settled && end < read:
 			return end, nil
 		case settled:
 			return 0, errSilent
@@ -552,30 +521,6 @@ func (p *sessionPlace) parent(path string) string {
 		return ""
 	}
 	return filepath.Join(root, filepath.FromSlash(rel))
-}
-
-// messagesOf adds the ids of the messages in a log, if there is one.
-func messagesOf(logs agent.Sessions, path string, ids map[string]bool) error {
-	f, _, _, err := openRegular(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for lines := bufio.NewReader(io.LimitReader(f, maxLogs)); ; {
-		line, err := lines.ReadBytes('\n')
-		if id, _ := logs.Message(line); id != "" {
-			ids[id] = true
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // plan returns the next run of the log.

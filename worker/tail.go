@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/sessionlog"
 )
 
 // TailSpec configures Tail.
@@ -278,16 +279,9 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 // openRegular opens the regular file at path, and returns its identity and
 // size.
 func openRegular(path string) (*os.File, File, int64, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: opening a FIFO must not block
+	f, info, err := sessionlog.Open(path)
 	if err != nil {
 		return nil, File{}, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
-	}
-	if err != nil {
-		return nil, File{}, 0, errors.Join(err, f.Close())
 	}
 	return f, fileOf(path, info), info.Size(), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/sessionlog"
 )
 
 const (
@@ -92,7 +93,7 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 				text, long := strings.CutSuffix(text, "LONG")
 				write(t, path, text)
 				if long {
-					if err := os.Truncate(path, maxLogs+1); err != nil {
+					if err := os.Truncate(path, sessionlog.MaxBytes+1); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -172,8 +172,6 @@ func (d *dialect) tool(out *normalizer.Out) {
 		if ok {
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
 		}
-	case "task":
-		out.Facts.Delegates = true
 	case "todowrite":
 		wire.Todo(out, &l.s, l.todos, "content")
 	}
@@ -191,6 +189,7 @@ func (d *dialect) stepFinish(out *normalizer.Out) {
 		out.NoFinal()
 		d.Texts = false
 	}
+	out.Facts.Untold = true // the title of the session, and sub-agents
 	if l.usage.Any() {
 		n := &l.usage.N
 		out.Facts.Spent = &runs.Usage{

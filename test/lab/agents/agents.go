@@ -284,6 +284,9 @@ func parse(raw []byte) (*scenarioFile, error) {
 	}
 	for i, each := range s.Runs {
 		run := process{Prompt: &prompt}
+		if run.Prompt != nil { // the text of each process is its own
+			run.Prompt = new(*run.Prompt)
+		}
 		if err := json.Unmarshal(each, &run); err != nil {
 			return nil, fmt.Errorf("process %d: %w", i+1, err)
 		}
