@@ -224,6 +224,11 @@ type Limits struct {
 	Idle time.Duration
 	// Hard is the maximum duration of a run; 0: no limit.
 	Hard time.Duration
+	// AfterResult is the maximum time without output after an agent's result before it is ended;
+	// 0: no limit.
+	AfterResult time.Duration
+	// KeepLeft lets processes run that an agent has left.
+	KeepLeft bool
 }
 
 // Default returns the default settings.
@@ -240,7 +245,7 @@ func Default() Config {
 		Events:       Retention{MaxAge: 720 * time.Hour},
 		Runs:         Retention{MaxAge: 720 * time.Hour},
 		Spool:        Spool{MaxBytes: 1 << 30},
-		Limits:       Limits{Grace: 5 * time.Second},
+		Limits:       Limits{Grace: 5 * time.Second, AfterResult: time.Minute},
 		HTTP:         "127.0.0.1:8422",
 		LostAfter:    2 * time.Minute,
 		StuckAfter:   time.Hour,

@@ -92,6 +92,12 @@ func (c *Config) settings() []Setting {
 			Help: "Time without output after which a run is ended. 0: no limit."},
 		Setting{Key: "limits.hard", target: &c.Limits.Hard, check: notNegative(&c.Limits.Hard),
 			Help: "Maximum duration of a run. 0: no limit."},
+		Setting{Key: "limits.after_result", target: &c.Limits.AfterResult, check: notNegative(&c.Limits.AfterResult),
+			Help: "Time without output after the agent's final result after which it is ended, if it does not exit. The " +
+				"run is completed. 0: no limit."},
+		Setting{Key: "limits.keep_left", target: &c.Limits.KeepLeft,
+			Help: "Processes that an agent leaves, such as a server in the background, are not ended with it, unless they " +
+				"hold its stdout."},
 		Setting{Key: "work.queue", target: &c.Work.Queue, check: subjectToken(&c.Work.Queue),
 			Help: "Name of the work queue, for submitted tasks and for workers."},
 		Setting{Key: "work.max_runs", target: &c.Work.MaxRuns,

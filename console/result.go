@@ -290,10 +290,11 @@ func Ended(x runs.Exit, program, task string) string {
 		return Safe(program) + ": could not be started"
 	}
 	return map[runs.Reason]string{
-		runs.ReasonIdle:  "the agent printed nothing until the idle timeout (--idle-timeout)",
-		runs.ReasonHard:  "the agent ran until its time limit (--timeout)",
-		runs.ReasonSpool: "the agent printed more than the limit (spool.max_bytes)",
-		runs.ReasonLost:  "it is not known how the agent ended: the process that supervised it is gone",
+		runs.ReasonFinished: "the agent printed its result and did not exit: it was ended (limits.after_result)",
+		runs.ReasonIdle:     "the agent printed nothing until the idle timeout (--idle-timeout)",
+		runs.ReasonHard:     "the agent ran until its time limit (--timeout)",
+		runs.ReasonSpool:    "the agent printed more than the limit (spool.max_bytes)",
+		runs.ReasonLost:     "it is not known how the agent ended: the process that supervised it is gone",
 	}[x.Reason]
 }
 

@@ -74,7 +74,8 @@ func occupy(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { owner.Close() })
-	if err := errors.Join(filelock.TryLock(owner), os.MkdirAll(filepath.Dir(dir), 0o700), os.Rename(made, dir)); err != nil {
+	err = errors.Join(filelock.TryLock(owner), os.MkdirAll(filepath.Dir(dir), 0o700), os.Rename(made, dir))
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -86,7 +86,7 @@ func (s *Session) checkUnknown(ctx context.Context, run string) error {
 // create is [Session.Create] without a request to the server.
 func (c Config) create(spec worker.Spec) (*worker.Dir, error) {
 	l := c.Settings.Limits
-	spec.Limits = worker.Limits{Idle: l.Idle, Hard: l.Hard, Grace: l.Grace, Spool: int64(c.Settings.Spool.MaxBytes)}
+	spec.Limits = c.limits(l.Idle, l.Hard)
 	d, err := worker.Create(local.RunsDir(c.Settings.DataDir), spec)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, errKnown(spec.Run)

@@ -57,13 +57,22 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		Agents:  s.Launches(c.Agents),
 		Rules:   launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
-		Limits: worker.Limits{Idle: s.Work.Idle, Hard: s.Work.Hard, Grace: s.Limits.Grace, Spool: int64(s.Spool.MaxBytes)},
+		Limits: c.limits(s.Work.Idle, s.Work.Hard),
 	}
 	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks, lookEvery: 10 * time.Second}
 	if t.tasks.Slots > 0 {
 		t.look(func(programs.Program) {})
 	}
 	return t, nil
+}
+
+// limits returns the limits of a run, as configured but for two of them.
+func (c Config) limits(idle, hard time.Duration) worker.Limits {
+	l := c.Settings.Limits
+	return worker.Limits{
+		Idle: idle, Hard: hard, Grace: l.Grace, Finish: l.AfterResult, Keep: l.KeepLeft,
+		Spool: int64(c.Settings.Spool.MaxBytes),
+	}
 }
 
 // rules are the rules for tasks, false if it takes none.

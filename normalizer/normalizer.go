@@ -13,6 +13,7 @@ package normalizer
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"strconv"
 
@@ -118,7 +119,9 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 		f.Record.Entry(e)
 	}
 	switch e.Kind {
-	case runs.Queued, runs.Note: // folded by the record
+	case runs.Queued: // folded by the record
+	case runs.Note: // folded by the record
+		f.left(e.Body)
 	case runs.Started: // folded by the record
 		if f.details != nil && queued {
 			f.publishPrompt(e)
@@ -187,6 +190,9 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 	}
 	f.state.Offset += int64(len(b))
 	f.Record.Bytes = f.state.Offset
+	if f.state.Left {
+		return
+	}
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
@@ -208,6 +214,20 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 		}
 		b = b[end+1:]
 	}
+}
+
+// left folds a note: if the agent has ended with its turn, further output is of processes that it
+// left, and makes no events. Else they do its work.
+func (f *Fold) left(note []byte) {
+	var n runs.Remark
+	if json.Unmarshal(note, &n) != nil || n.Reason != runs.NoteLeft || f.state.Left {
+		return
+	}
+	if len(f.partial) > 0 || f.state.Oversize > 0 {
+		f.flush()
+		f.settle()
+	}
+	f.state.Left = f.Record.Rests()
 }
 
 // buffer stores the beginning of a line, or only its length if it is too long. The

@@ -24,6 +24,7 @@ type saved struct {
 	SessionDone bool            `json:"handled,omitempty"`    // the session handle was published or omitted
 	Session     string          `json:"session,omitempty"`    // id of the session handle, for the completion
 	TurnAt      int64           `json:"turn_at,omitempty"`    // when the current turn began, Unix milliseconds
+	Left        bool            `json:"left,omitempty"`       // further output is of processes that the agent left
 	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
 	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
 	finalText

@@ -146,7 +146,8 @@ func (c Changes) checked() Changes {
 	return c
 }
 
-// foldNote folds a note: what an agent does, what the logs of its session tell, or a diff, whose first part has its numbers.
+// foldNote folds a note: what an agent does, what the logs of its session tell, or a diff, whose
+// first part has its numbers.
 func (r *Record) foldNote(e Entry) {
 	var n struct {
 		Reason string

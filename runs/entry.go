@@ -94,12 +94,14 @@ const (
 	ReasonIdle      Reason = "idle"      // no output for longer than the idle limit
 	ReasonHard      Reason = "hard"      // ran for longer than the hard limit
 	ReasonSpool     Reason = "spool"     // the output exceeded the spool limit
+	ReasonFinished  Reason = "finished"  // ended some time after its final result, because it did not exit
 	ReasonSpawn     Reason = "spawn"     // the agent could not be started
 	ReasonLost      Reason = "lost"      // the exit status is unknown
 )
 
 var reasons = []Reason{
 	ReasonExited, ReasonEOF, ReasonCancelled, ReasonIdle, ReasonHard, ReasonSpool, ReasonSpawn, ReasonLost,
+	ReasonFinished,
 }
 
 // The reasons why an agent could not be started, in [Exit.Spawn].
@@ -124,7 +126,14 @@ type Exit struct {
 	// the time of the entry. [EncodeExit] writes it. It is not in the JSON of a record, which
 	// has EndedAt: see [Record.End].
 	At int64 `json:"-"`
+
+	// Out is how many bytes of stdout there were when the agent ended; nil: not known. What
+	// follows is of processes that it left. It is in no entry.
+	Out *int64 `json:"-"`
 }
+
+// NoteLeft is the reason of a note before output of processes that an agent left when it ended.
+const NoteLeft = "left"
 
 // Encode returns the body of an entry as JSON.
 func Encode(body any) []byte {

@@ -48,7 +48,7 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, string(x.Reason)
 	case ReasonCancelled:
 		return StateCancelled, ""
-	case ReasonIdle, ReasonHard, ReasonSpool, ReasonEOF:
+	case ReasonIdle, ReasonHard, ReasonSpool, ReasonEOF, ReasonFinished:
 	case ReasonExited:
 		if x.Code == nil && x.Signal == 0 {
 			return StateFailed, string(ReasonLost)
@@ -56,7 +56,7 @@ func (r *Record) outcome(x Exit) (State, string) {
 	default:
 		return StateFailed, string(ReasonLost)
 	}
-	if r.Cancel { // takes precedence over the reasons below
+	if r.Cancel && !r.endedBefore(x) { // takes precedence over the reasons below
 		return StateCancelled, ""
 	}
 	switch {
@@ -82,6 +82,17 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, "silent"
 	}
 	return StateCompleted, ""
+}
+
+// endedBefore reports whether the agent had ended with its turn before the cancel: then only processes
+// that it left were cancelled.
+func (r *Record) endedBefore(x Exit) bool {
+	return x.Reason == ReasonExited && x.At > 0 && x.At < r.CancelAt && r.Rests()
+}
+
+// Rests reports whether the last turn has ended, and no other has begun.
+func (r *Record) Rests() bool {
+	return r.LastTurn != TurnNone && !r.Begun && len(r.OpenCalls)+int(r.MoreCalls) == 0
 }
 
 // Unowned reports whether no worker owns the run: it is queued or awaiting

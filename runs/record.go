@@ -81,7 +81,8 @@ type Record struct {
 
 	Continues string `json:"continues,omitempty"` // id of the task that this run resumes, see [LabelContinues]
 
-	Cancel bool `json:"cancel_requested,omitempty"`
+	Cancel   bool  `json:"cancel_requested,omitempty"`
+	CancelAt int64 `json:"cancel_at,omitempty"` // time of the first request
 
 	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes of JSON; a longer id is omitted
 	Resumes   string `json:"resumes,omitempty"`   // thread that the run was started to resume, or to fork
@@ -89,6 +90,8 @@ type Record struct {
 	TurnsBad  int64  `json:"turns_failed"`
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
 	InTurn    bool   `json:"in_turn,omitempty"`   // a turn has started that a line must end, and has not; false at the end
+
+	Begun bool `json:"turn_begun,omitempty"` // a turn has begun since LastTurn
 
 	Lines     int64            `json:"lines"` // blank lines included
 	Blank     int64            `json:"blank_lines"`
@@ -188,7 +191,9 @@ func (r *Record) Entry(e Entry) {
 	case Note:
 		r.foldNote(e)
 	case Cancelled:
-		r.Cancel = true
+		if r.Cancel = true; r.CancelAt == 0 {
+			r.CancelAt = e.Time
+		}
 	}
 }
 
@@ -292,7 +297,7 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.Thread = f.Thread
 	}
 	if f.Turn != TurnNone {
-		r.InTurn = f.MustEnd
+		r.InTurn, r.Begun = f.MustEnd, f.Turn == TurnStarted
 	}
 	switch f.Turn {
 	case TurnCompleted:

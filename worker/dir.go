@@ -41,6 +41,7 @@ const (
 const (
 	ctlInterrupt = 'i' // send SIGINT to the process group of the agent
 	ctlCancel    = 'c' // terminate the agent
+	ctlFinish    = 'f' // terminate an agent that has printed its result, or what it left
 	ctlQuit      = 'q' // from the shim to itself: stop listening
 )
 

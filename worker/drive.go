@@ -31,6 +31,10 @@ type Run struct {
 	cancels      chan string   // reasons of cancel requests; one is enough
 	unfollow     chan struct{} // requests to follow no longer; one is enough
 	unfollowed   bool
+	leftNoted    bool          // the raw log says that further output is of processes that the agent left
+	judged       int64         // bytes of stdout, plus one, of which it is known whether they end with a result
+	rests        bool          // they do
+	finishing    bool          // the agent is ended because of that
 	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
 	cancelStored chan struct{} // closed once the raw log has a cancel entry
 	onStarted    func()        // called once the raw log has our start entry; may be nil
@@ -251,6 +255,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		if err == nil {
 			err = r.notePresence(ctx)
 		}
+		r.finishAgent(time.Now())
 		if errors.Is(err, runs.ErrMoved) {
 			if err := r.recheckOwnership(ctx); err != nil {
 				return nil, err
@@ -298,12 +303,12 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 			return ex, err
 		}
 	}
-	ex.Torn = r.out.torn()
+	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
 	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
 		return ex, err
 	}
 	for moved := true; moved; {
-		if r.progress.Log.Cancelled {
+		if r.progress.Log.Cancelled && !(ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)) {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
 		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Exited, 0, runs.EncodeExit(ex))

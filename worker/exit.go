@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -26,12 +27,20 @@ type sealedExit struct {
 	runs.Exit
 	At   int64  `json:"at,omitempty"`   // as in the Exit
 	Seal []byte `json:"seal,omitempty"` // signature of the encoded Exit
+
+	Out     *int64 `json:"out,omitempty"`      // as in the Exit
+	OutSeal []byte `json:"out_seal,omitempty"` // signature of Out with the encoded Exit
+}
+
+// signedOut is what the signature of Out is of.
+func signedOut(ex runs.Exit) []byte {
+	return fmt.Appendf(nil, "%d bytes of stdout, %s", *ex.Out, runs.EncodeExit(ex))
 }
 
 // exit returns the exit with its time.
 func (s sealedExit) exit() *runs.Exit {
 	ex := s.Exit
-	ex.At = s.At
+	ex.At, ex.Out = s.At, s.Out
 	return &ex
 }
 
@@ -46,9 +55,13 @@ type shimConfig struct {
 
 // sealed encodes ex, signed with the key of seed if there is one.
 func sealed(ex runs.Exit, seed []byte) []byte {
-	s := sealedExit{Exit: ex, At: ex.At}
+	s := sealedExit{Exit: ex, At: ex.At, Out: ex.Out}
 	if len(seed) == ed25519.SeedSize {
-		s.Seal = ed25519.Sign(ed25519.NewKeyFromSeed(seed), runs.EncodeExit(ex))
+		key := ed25519.NewKeyFromSeed(seed)
+		s.Seal = ed25519.Sign(key, runs.EncodeExit(ex))
+		if ex.Out != nil {
+			s.OutSeal = ed25519.Sign(key, signedOut(ex))
+		}
 	}
 	return runs.Encode(s)
 }
@@ -66,9 +79,14 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 		return s.exit()
 	}
 	for _, key := range keys {
-		if err == nil && len(key) == ed25519.PublicKeySize && ed25519.Verify(key, runs.EncodeExit(*s.exit()), s.Seal) {
-			return s.exit()
+		ex := s.exit()
+		if err != nil || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, runs.EncodeExit(*ex), s.Seal) {
+			continue
 		}
+		if ex.Out != nil && !ed25519.Verify(key, signedOut(*ex), s.OutSeal) {
+			ex.Out = nil
+		}
+		return ex
 	}
 	return nil
 }

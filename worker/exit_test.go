@@ -69,7 +69,7 @@ func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 			dir := t.TempDir()
 			at := filepath.Join(l.root, "r")
 			spec := shell("r", recordPIDs+"echo one; while ! [ -e go ]; do sleep 0.01; done; cd "+at+"; "+test.script+"\nexit 9")
-			spec.Dir = dir
+			spec.Dir, spec.Limits.Keep = dir, true
 			l.create(spec).Close()
 			worker := l.process(nil, nil, "adopt")
 			l.await("r", "one")

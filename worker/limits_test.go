@@ -138,13 +138,25 @@ echo ready; sleep 60`)
 	}
 }
 
-func TestServerWithoutStdoutOutlivesItsAgent(t *testing.T) {
+// A server that an agent has left is ended with it, also one in a session of its own, or kept if
+// the setting says so.
+func TestServerWithoutStdoutIsEndedWithItsAgentUnlessItIsKept(t *testing.T) {
 	t.Parallel()
+	for _, session := range []string{"", "setsid "} {
+		l, dir := newFixture(t), t.TempDir()
+		spec := shell("r", session+"sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & "+
+			"while ! [ -s server ]; do sleep 0.01; done; echo up")
+		spec.Dir = dir
+		if ex := l.drive(spec); !sameExit(ex, runs.Exit{Reason: runs.ReasonExited, Code: code(0)}) {
+			t.Errorf("exit %s", runs.Encode(ex))
+		}
+		waitFor(t, "the end of the server", func() bool { return gone(t, filepath.Join(dir, "server")) })
+	}
 	l := newFixture(t)
 	dir := t.TempDir()
 	spec := shell("r", "sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & "+
 		"while ! [ -s server ]; do sleep 0.01; done; echo up")
-	spec.Dir = dir
+	spec.Dir, spec.Limits.Keep = dir, true
 	l.drive(spec)
 	waitFor(t, "the shim", func() bool { l.w.reap(); return len(l.w.exitingShims) == 0 })
 	if gone(t, filepath.Join(dir, "server")) {

@@ -108,7 +108,11 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	entries, size := r.split(buf[:n], at, now, final)
+	n, others, err := r.beforeLeft(ctx, at, n)
+	if err != nil {
+		return 0, err
+	}
+	entries, size := r.split(buf[:n], at, now, final || others)
 	if size == 0 {
 		s.partialEnd = s.end()
 		r.backlog.caughtUp(now)

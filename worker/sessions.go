@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 		path string
 		info fs.FileInfo
 	}
-	found := make(map[string]file, len(p.files)) // the newest one of each name
+	found := make(map[string]file, len(p.files)) // the newest one of each name, of several the longest
 	var unread error                             // of a directory below it
 	if err == nil {
 		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -196,7 +197,8 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 				return ctx.Err()
 			}
 			name := p.name(rel)
-			if other, twice := found[name]; !twice || other.info.ModTime().Before(info.ModTime()) {
+			if other, twice := found[name]; !twice || cmp.Or(other.info.ModTime().Compare(info.ModTime()),
+				cmp.Compare(other.info.Size(), info.Size())) < 0 {
 				found[name] = file{path, info}
 			}
 			return nil

@@ -97,6 +97,7 @@ type shim struct {
 
 	status     *unix.WaitStatus // of the agent, once it was reaped
 	endedAt    time.Time        // when that was; of an adopted agent that was gone, the last sign of it
+	outAt      int64            // bytes of stdout then
 	exitRecord []byte           // for exit.json, once the agent has ended
 	tries      int              // attempts to write exitRecord
 	retryAt    time.Time        // no attempt before
@@ -150,6 +151,8 @@ func (s *shim) run(config shimConfig) error {
 				s.signal(unix.SIGINT)
 			case ctlCancel:
 				s.end(runs.ReasonCancelled)
+			case ctlFinish:
+				s.end(runs.ReasonFinished)
 			}
 		}
 		next, err := s.step(time.Now())
@@ -273,6 +276,9 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	if ended && s.killAt.IsZero() {
 		busy, err := filelock.Held(s.dir + "/" + outFile)
 		switch {
+		case !busy && err == nil && !s.spec.Limits.Keep && s.adopted == nil && s.reap(): // a server without stdout
+			s.recordExitRetrying()
+			s.end("")
 		case err != nil, !busy: // if the directory is gone, the run has ended
 			s.recordExitRetrying()
 			return 0, err
@@ -287,7 +293,8 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		}
 		return next, nil
 	}
-	if s.groupAlive() && now.Before(s.killAt) {
+	left := s.reason == "" && s.adopted == nil && s.reap() // perhaps in other groups
+	if (left || s.groupAlive()) && now.Before(s.killAt) {
 		return min(s.killAt.Sub(now), 50*time.Millisecond) + 1, nil
 	}
 	s.signal(unix.SIGKILL)
@@ -308,6 +315,9 @@ func (s *shim) exit() runs.Exit {
 	}
 	if s.reason != "" {
 		ex.Reason = s.reason
+	}
+	if s.status != nil {
+		ex.Out = &s.outAt
 	}
 	switch {
 	case s.status == nil:
@@ -407,6 +417,9 @@ func (s *shim) signal(sig unix.Signal) {
 	if s.status == nil || groupAlive(s.pid) {
 		_ = unix.Kill(-s.pid, sig) // fails when all have ended
 	}
+	if s.status != nil {
+		signalChildren(sig)
+	}
 }
 
 func (s *shim) groupAlive() bool {
@@ -429,7 +442,7 @@ func (s *shim) reap() (others bool) {
 			return err == nil
 		}
 		if pid == s.pid && (status.Exited() || status.Signaled()) {
-			s.status, s.endedAt = &status, time.Now()
+			s.status, s.endedAt, s.outAt = &status, time.Now(), s.sizes()[0]
 		}
 	}
 }
@@ -471,7 +484,7 @@ func (s *shim) sweep() error {
 // some are left, or may be.
 func (s *shim) killAll() bool {
 	if s.adopted == nil {
-		killChildren()
+		signalChildren(unix.SIGKILL)
 		return s.reap()
 	}
 	s.reap()

@@ -92,7 +92,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 // because the run was cancelled or passed a limit: then the run has not ended
 // yet.
 func (s *spawned) killing(now time.Time) bool {
-	limits := []runs.Reason{runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool}
+	limits := []runs.Reason{runs.ReasonIdle, runs.ReasonHard, runs.ReasonSpool, runs.ReasonFinished}
 	return (s.stopped || slices.Contains(limits, s.exit.Reason)) && now.Sub(s.exitAt) < s.dir.Spec.Limits.Grace+sweepFor
 }
 
@@ -141,6 +141,18 @@ func (s *spawned) lastActivity() time.Time {
 	return slices.MaxFunc([]time.Time{s.started, s.out.grown, s.err.grown, s.exitAt}, time.Time.Compare)
 }
 
+// left returns how many bytes of stdout there were when the agent ended; false: it has not, or it is
+// not known. Bytes that were read before the call and follow these are of others.
+func (s *spawned) left() (int64, bool) {
+	if s.exit == nil {
+		_ = s.readExit(time.Now()) // the next check of the source reports the error
+	}
+	if s.exit == nil || s.exit.Out == nil {
+		return 0, false
+	}
+	return *s.exit.Out, true
+}
+
 // hasShim reports whether a shim supervises the run, and reads how the agent
 // ended, once that is recorded.
 func (s *spawned) hasShim(now time.Time) (bool, error) {
@@ -152,16 +164,8 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 		return false, err
 	}
 	if s.exit == nil {
-		ex := s.readExitPipe()
-		if ex == nil {
-			ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
-		}
-		if err != nil {
+		if err := s.readExit(now); err != nil {
 			return false, err
-		}
-		if ex != nil {
-			s.exit, s.exitAt = ex, now
-			s.logShimFailure()
 		}
 	}
 	if !alive && !ours {
@@ -326,6 +330,19 @@ func (s *spawned) launch(adopt bool) error {
 	s.child, s.failed = p.Pid, false
 	s.metrics.Shim(adopt)
 	return p.Release() // reaped by process ID
+}
+
+// readExit reads how the agent ended, if that is recorded.
+func (s *spawned) readExit(now time.Time) (err error) {
+	ex := s.readExitPipe()
+	if ex == nil {
+		ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
+	}
+	if ex != nil && err == nil {
+		s.exit, s.exitAt = ex, now
+		s.logShimFailure()
+	}
+	return err
 }
 
 // readExitPipe returns the exit from the pipe of our shim, or nil.

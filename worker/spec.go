@@ -125,6 +125,11 @@ type Limits struct {
 	// Linger is how long processes that the agent left may hold its stdout without
 	// writing to it. Default 60 s.
 	Linger time.Duration `json:"linger_ns"`
+	// Finish is how long an agent may print nothing after its final result before it is ended; 0:
+	// no limit. Where the dialect is not known, there is none.
+	Finish time.Duration `json:"finish_ns,omitempty"`
+	// Keep lets processes run that the agent left and that do not hold its stdout.
+	Keep bool `json:"keep,omitempty"`
 	// Spool is how many bytes a run may write. Default 1 GiB.
 	Spool int64 `json:"spool"`
 }

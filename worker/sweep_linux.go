@@ -42,12 +42,12 @@ func groupAlive(group int) bool {
 	return false
 }
 
-// killChildren kills the children of this process together with their process
+// signalChildren signals the children of this process together with their process
 // groups. A process that forks and exits continuously changes its process ID
 // before it can be signalled, but a signal to its group also reaches a process
 // that is being forked. A zombie works too: its group ID is not reused until
 // it is reaped.
-func killChildren() {
+func signalChildren(sig unix.Signal) {
 	self, own := os.Getpid(), unix.Getpgrp()
 	session, err := unix.Getsid(0)
 	for p := range processes() {
@@ -57,10 +57,10 @@ func killChildren() {
 		// A session that this process does not lead may contain unrelated groups.
 		descendants := err == nil && (p.session != session || session == self)
 		if descendants && p.group > 1 && p.group != own {
-			_ = unix.Kill(-p.group, unix.SIGKILL)
+			_ = unix.Kill(-p.group, sig)
 		}
 		if !p.dead {
-			p.signal(unix.SIGKILL)
+			p.signal(sig)
 		}
 	}
 }

@@ -10,9 +10,9 @@ func becomeReaper() error { return nil }
 
 func groupAlive(group int) bool { return unix.Kill(-group, 0) == nil }
 
-// killChildren does nothing on this system: the only child is the agent, which
+// signalChildren does nothing on this system: the only child is the agent, which
 // is signalled with its group.
-func killChildren() {}
+func signalChildren(unix.Signal) {}
 
 // Start times are absolute on this system.
 func bootID() string { return "" }

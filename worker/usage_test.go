@@ -72,7 +72,9 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 		{"of another session", map[string]string{"27/x": codexLog(fmt.Sprintf(`"id":%q`, otherThread), future, 1)}, nil},
 		{"its log", map[string]string{"27/x": codexLog(root, future, 2)}, &runs.Logged{Own: requests(2), All: true}},
 		{"its log, and those of sub-agents",
-			map[string]string{"27/x": codexLog(root, future, 2), "27/y": codexLog(sub, future, 1), "28/z": codexLog(older, future, 3)},
+			map[string]string{
+				"27/x": codexLog(root, future, 2), "27/y": codexLog(sub, future, 1), "28/z": codexLog(older, future, 3),
+			},
 			&runs.Logged{Own: requests(2), Subagents: requests(4), All: true}},
 		{"the sub-agent alone", map[string]string{"27/x": codexLog(sub, future, 1)}, &runs.Logged{Subagents: requests(1)}},
 		{"lines from before the run", map[string]string{"27/x": codexLog(root, past, 3) + codexLog(root, future, 0)},
@@ -175,8 +177,8 @@ func TestMessageInTwoLogsIsCountedOnce(t *testing.T) {
 	spec.Agent, spec.Env = "claude_code", append(spec.Env, "CLAUDE_CONFIG_DIR="+home)
 	l.drive(spec)
 	got := l.logged("run")
-	if got == nil || got.Own == nil || *got.Own != *requests(2) || got.Subagents == nil || *got.Subagents != *requests(1) ||
-		got.All || got.Partial {
+	if got == nil || got.Own == nil || *got.Own != *requests(2) || got.All || got.Partial ||
+		got.Subagents == nil || *got.Subagents != *requests(1) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -54,7 +54,9 @@ func copiedFrom(requested, session scan.Value) bool {
 func (d *dialect) copied(typ string, at int64) bool {
 	const late = 1000 // lines that are this late are not copied
 	switch f := &d.line.log; {
-	case typ == "assistant" && copiedFrom(f.requested, f.session), typ == "user" && !d.Answered && 0 < at && at < d.Newest-late:
+	case typ == "assistant" && copiedFrom(f.requested, f.session):
+		return true
+	case typ == "user" && !d.Answered && 0 < at && at < d.Newest-late:
 		return true
 	case typ == "assistant":
 		d.Answered = true

@@ -306,8 +306,8 @@ func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Faul
 		}
 		return normalizer.NoFault
 	}
-	if thread := trimmedText(p.threadID); thread != "" && d.Thread != "" && thread != d.Thread { // of a review, which has a log of its own
-		return normalizer.NoFault
+	if thread := trimmedText(p.threadID); thread != "" && d.Thread != "" && thread != d.Thread {
+		return normalizer.NoFault // of a review, which has a log of its own
 	}
 	d.done(trimmedText(l.item.id))
 	d.tool(completed, kind, out)

@@ -44,6 +44,8 @@ func endCode(x runs.Exit) int {
 		return exitNotExecutable
 	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
 		return exitLinesman
+	case x.Reason == runs.ReasonFinished:
+		return exitDone
 	case x.Signal != 0:
 		return exitSignal + x.Signal
 	case x.Code != nil:

@@ -136,6 +136,14 @@ func (l Logs) Printed(head []byte) string {
 	return ""
 }
 
+// Rests reports whether the end of an agent's output says that no turn is in progress. The first line
+// may be the end of one. Unless the agent has ended, so may be the last one.
+func Rests(b normalizer.Backend, tail []byte, ended bool) bool {
+	fold := normalizer.NewFold(b, "T-tail", maxLine)
+	fold.Apply(1, runs.Entry{Kind: runs.Out, Body: tail}, func(normalizer.Message) {})
+	return (ended || fold.Pending() == 0) && fold.Record.Rests()
+}
+
 // each calls f with each log that changed since a time, until it returns an error.
 func (l Logs) each(ctx context.Context, since time.Time, f func(path string) error) error {
 	return filepath.WalkDir(l.Root, func(path string, entry fs.DirEntry, err error) error {

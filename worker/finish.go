@@ -1,0 +1,81 @@
+package worker
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/sessionlog"
+)
+
+// maxOutTail is how much of the output is read to see whether it ends with a result, in bytes.
+const maxOutTail = 256 << 10
+
+// finishAgent ends an agent that does not exit after its final result, and what an agent has left that
+// has ended with one: that could print for ever.
+func (r *Run) finishAgent(now time.Time) {
+	agent, ok := r.source.(*spawned)
+	limits := r.dir.Spec.Limits
+	if !ok || r.stopped {
+		return
+	}
+	switch {
+	case agent.agentAlive():
+		if limits.Finish == 0 || now.Sub(agent.lastActivity()) < limits.Finish || !r.endsWithResult(nil) {
+			return
+		}
+		if !r.finishing {
+			r.finishing = true
+			r.log.Info("the agent does not exit after its result: it is ended", zap.Duration("silence", limits.Finish))
+		}
+	case agent.exit == nil, now.Sub(agent.exitAt) < limits.Linger, !r.endsWithResult(agent.exit.Out):
+		return
+	}
+	_ = r.dir.sendCommand(ctlFinish) // if no shim is listening, the next check repeats it
+}
+
+// endsWithResult reports whether the first bytes of stdout, nil for all, end with the last line of a
+// turn, as far as the dialect of the agent is known.
+func (r *Run) endsWithResult(bytes *int64) bool {
+	a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
+	f, info, err := sessionlog.Open(r.out.path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	size := info.Size()
+	if bytes != nil {
+		size = min(size, *bytes)
+	}
+	if r.judged != size+1 || bytes != nil {
+		from := max(size-maxOutTail, 0)
+		tail, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+		r.judged, r.rests = size+1, known && err == nil && sessionlog.Rests(a.Backend, tail, bytes != nil)
+	}
+	return r.rests
+}
+
+// beforeLeft returns how many of n bytes at an offset, which were read, are of the agent, and whether
+// those of others follow. Before bytes of others it adds a note to the raw log.
+func (r *Run) beforeLeft(ctx context.Context, at int64, n int) (own int, others bool, err error) {
+	agent, ok := r.source.(*spawned)
+	if !ok || r.leftNoted {
+		return n, false, nil
+	}
+	end, known := agent.left()
+	end += r.out.segment.Base
+	switch {
+	case !known || at+int64(n) <= end:
+		return n, false, nil
+	case at < end:
+		return int(end - at), true, nil
+	}
+	if err := r.append(ctx, time.Now(), runs.Note, 0, runs.Encode(runs.Remark{Reason: runs.NoteLeft})); err != nil {
+		return 0, false, err
+	}
+	r.leftNoted = true
+	return n, false, nil
+}
