@@ -71,6 +71,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	all.add("summary", Safe(d.Summary))
 	all.add("reason", Safe(run.Reason))
 	all.add("took", seconds(lasted(run)))
+	all.finished(d)
 	if o.Ended {
 		all.add("ended", run.EndedAt.String())
 	}
@@ -125,14 +126,7 @@ func (f *facts) agent(run *api.Run) {
 // used adds what a run has used, and its thread, if that is more.
 func (f *facts) used(d *api.Detail) {
 	if u := d.Usage; u != nil && u.Total != nil {
-		text := tokens(*u.Total)
-		switch {
-		case u.Partial:
-			text = "at least " + text
-		case u.Earlier:
-			text = "at most " + text
-		}
-		f.add("tokens", text)
+		f.add("tokens", bound(u)+tokens(*u.Total))
 		if u.Subagents != nil {
 			f.add("sub-agents", tokens(*u.Subagents))
 		}
@@ -145,6 +139,24 @@ func (f *facts) used(d *api.Detail) {
 	}
 	if c := d.ThreadCost; c != nil && (d.Cost == nil || *c > *d.Cost) {
 		f.add("thread cost", dollars(*c))
+	}
+}
+
+// bound says what a total is, if it is only a bound.
+func bound(u *api.RunUsage) string {
+	switch {
+	case u.Partial:
+		return "at least "
+	case u.Earlier:
+		return "at most "
+	}
+	return ""
+}
+
+// finished says that an agent was ended after its result.
+func (f *facts) finished(d *api.Detail) {
+	if d.Exit != nil && d.Exit.Reason == runs.ReasonFinished {
+		f.add("exit", "the agent did not exit after its result, and was ended (limits.after_result)")
 	}
 }
 

@@ -27,6 +27,8 @@ func TestFactsOfAnAgent(t *testing.T) {
 			Drift: &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
 		}, "agent      codex 0.169.0\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
 			"tokens     1 in (0 cached), 0 out\nthread used  5 in (2 cached), 3 out\n"},
+		{"an agent that did not exit", "codex", api.Detail{Exit: &api.Exit{Reason: runs.ReasonFinished, Signal: 15}},
+			"exit       the agent did not exit after its result, and was ended (limits.after_result)\n", ""},
 		{"sub-agents that are not counted", "codex", api.Detail{
 			ThreadUsage: &api.Usage{Input: 5}, Usage: &api.RunUsage{Total: &api.Usage{Input: 5}, Partial: true},
 		}, "agent      codex\n", "tokens     at least 5 in (0 cached), 0 out\n"},

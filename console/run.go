@@ -124,9 +124,13 @@ func (r *Renderer) Run(run *api.Run) error {
 	all.about(run)
 	all.add("directory", Safe(run.WorkingDir))
 	all = append(all, one.facts...)
-	if run.Tokens == nil {
+	switch {
+	case run.Detail != nil && run.Usage != nil && run.Usage.Total != nil:
+		total := run.Usage.Total
+		all.add("tokens", bound(run.Usage)+shortTokens(&api.Tokens{Input: total.Input, Output: total.Output}))
+	case run.Tokens == nil:
 		all.add("tokens", "–")
-	} else {
+	default:
 		all.add("tokens", shortTokens(run.Tokens))
 	}
 	if run.Times == api.Captured {
@@ -136,6 +140,7 @@ func (r *Renderer) Run(run *api.Run) error {
 		all.add("opened", "not yet")
 	}
 	if d := run.Detail; d != nil {
+		all.finished(d)
 		all.add("unknown", unknown(d.Drift))
 		if d.Error != nil {
 			all.add("error", Safe(d.Error.Message))

@@ -1,6 +1,8 @@
 package opencode
 
 import (
+	"cmp"
+
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
@@ -11,7 +13,7 @@ import (
 // it has ended.
 func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 	part := wire.Object(wire.At(wire.Root(raw), "part"))
-	id := wire.ID(part["id"])
+	id := cmp.Or(wire.ID(part["partID"]), wire.ID(part["id"]))
 	tool, ok := out.Tool(id)
 	if !ok {
 		return
@@ -20,7 +22,7 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 	output := wire.Excerpt(wire.Either(state["error"], state["output"]))
 	input := wire.Object(state["input"])
 	switch tool {
-	case "bash":
+	case "bash", "shell":
 		detail.Command, detail.Output = wire.Command(input["command"]), output
 	case "write", "edit", "patch", "multiedit", "apply_patch":
 		detail.Result = output
@@ -30,7 +32,7 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 		}
 	case "todowrite":
 		wire.Plan(detail, wire.Either(wire.At(state["metadata"], "todos"), input["todos"]), "content")
-	case "task":
+	case "task", "subagent":
 		detail.Prompt, detail.Text = wire.Excerpt(input["prompt"]), wire.Excerpt(input["description"])
 		detail.Result = output
 	case "webfetch":
@@ -46,7 +48,16 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 func editDetail(d *runs.Detail, tool string, state map[string]scan.Value) {
 	metadata := wire.Object(state["metadata"])
 	input := wire.Object(state["input"])
-	path := wire.Either(wire.At(metadata["filediff"], "file"), metadata["filepath"], input["filePath"])
+	if files := wire.At(metadata["metadata"], "files"); files.Kind == scan.Array { // since version 2
+		wire.Each(files, func(file scan.Value) {
+			one := wire.Object(file)
+			f := runs.FileDetail{Path: wire.Text(one["file"], runs.DetailWindow), Kind: wire.Text(one["status"], 16)}
+			wire.Diff(&f, one["patch"])
+			d.AddFile(f)
+		})
+		return
+	}
+	path := wire.Either(wire.At(metadata["filediff"], "file"), metadata["filepath"], input["filePath"], input["path"])
 	f := runs.FileDetail{Path: wire.Text(path, runs.DetailWindow), Kind: "modified"}
 	switch {
 	case tool == "write":

@@ -15,17 +15,19 @@ type line struct {
 type fields struct {
 	typ, session            scan.Value
 	errorName, errorMessage scan.Value
+	errorType, errorText    scan.Value
 
-	// Of the part.
-	id, message, text, tool, call, reason, cost scan.Value
-	usage                                       wire.Counters
-	hasPart                                     bool
+	// Of the part. In a tool call of version 2, partID is its id, and id that of the call.
+	id, partID, message, text, tool, call, reason, cost scan.Value
+	usage                                               wire.Counters
+	hasPart                                             bool
 
 	// Of the state of a tool call.
 	status, output, exit, diff   scan.Value
+	files                        scan.Value // of version 2: with their diffs
 	command, path, exists, todos scan.Value // for the run record only
 
-	sawPart, sawError, sawData, sawState, sawInput, sawMetadata, sawTokens, sawCache bool
+	sawPart, sawError, sawData, sawState, sawInput, sawMetadata, sawInner, sawTokens, sawCache bool
 
 	drift wire.Drift
 }
@@ -72,6 +74,10 @@ func (l *line) error(key []byte) bool {
 	switch string(key) {
 	case "name":
 		l.s.First(&l.errorName)
+	case "type": // in place of the name since version 2, and the message beside it
+		l.s.First(&l.errorType)
+	case "message":
+		l.s.First(&l.errorText)
 	case "data":
 		wire.Members(&l.s, &l.sawData, func(key []byte) bool { return l.read(key, "message", &l.errorMessage) })
 	default:
@@ -86,6 +92,8 @@ func (l *line) part(key []byte) bool {
 	switch string(key) {
 	case "id":
 		s.First(&l.id)
+	case "partID":
+		s.First(&l.partID)
 	case "messageID":
 		s.First(&l.message)
 	case "text":
@@ -138,18 +146,27 @@ func (l *line) state(key []byte) bool {
 		s.First(&l.output)
 	case "input":
 		wire.Members(s, &l.sawInput, func(key []byte) bool {
-			return l.read(key, "command", &l.command) || l.read(key, "filePath", &l.path)
+			return l.read(key, "command", &l.command) || l.read(key, "filePath", &l.path) || l.read(key, "path", &l.path)
 		})
 	case "metadata":
 		wire.Members(s, &l.sawMetadata, func(key []byte) bool {
-			return l.read(key, "exit", &l.exit) || l.read(key, "diff", &l.diff) || l.read(key, "exists", &l.exists) ||
-				l.read(key, "todos", &l.todos)
+			if string(key) == "metadata" { // since version 2
+				wire.Members(s, &l.sawInner, l.metadata)
+				return true
+			}
+			return l.metadata(key)
 		})
 	default:
 		l.drift.Field(ignoredState, "part.state.", key)
 		return false
 	}
 	return true
+}
+
+// metadata reads the value of a key of what a tool tells beside its output.
+func (l *line) metadata(key []byte) bool {
+	return l.read(key, "exit", &l.exit) || l.read(key, "diff", &l.diff) || l.read(key, "exists", &l.exists) ||
+		l.read(key, "todos", &l.todos) || l.read(key, "files", &l.files)
 }
 
 // read reads the value of key into v if the key has this name.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
 	"github.com/linesman/linesman/runs"
 )
@@ -130,7 +131,11 @@ func (l *line) check(typ string) normalizer.Fault {
 
 // failure returns the message of an error line, or "".
 func (l *line) failure() string {
-	for _, text := range []string{l.errorMessage.Text(), l.errorName.Text()} {
+	texts := []string{l.errorMessage.Text(), l.errorName.Text()}
+	if l.errorType.IsString() && l.errorName.Kind == scan.Absent {
+		texts = []string{l.errorText.Text(), l.errorType.Text()}
+	}
+	for _, text := range texts {
 		if !wire.Blank(text) {
 			return text
 		}
@@ -146,6 +151,9 @@ func (d *dialect) tool(out *normalizer.Out) {
 		Kind:     "tool_use",
 		ToolName: wire.ID(l.tool), UseID: wire.ID(l.call), Phase: "complete", Status: "unknown",
 	}
+	if part := wire.ID(l.partID); part != "" {
+		f.ItemID, f.UseID = part, cmp.Or(f.UseID, f.ItemID)
+	}
 	switch {
 	case f.ToolName == "invalid", l.status.Equal("error"):
 		f.Phase, f.Status = "fail", "failed"
@@ -157,7 +165,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 	ok := f.Status == "completed"
 	f.Bytes.Diff = l.diff.Len
 	switch f.ToolName {
-	case "bash":
+	case "bash", "shell":
 		if n, isInt := l.exit.Int(); isInt && math.MinInt32 <= n && n <= math.MaxInt32 {
 			code := int32(n)
 			f.ExitCode, ok = &code, code == 0
@@ -169,7 +177,10 @@ func (d *dialect) tool(out *normalizer.Out) {
 	}
 	switch f.ToolName {
 	case "write", "edit", "patch", "multiedit":
-		if ok {
+		switch {
+		case ok && l.files.Kind == scan.Array:
+			d.edits(&f, out)
+		case ok:
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
 		}
 	case "todowrite":
@@ -177,6 +188,28 @@ func (d *dialect) tool(out *normalizer.Out) {
 	}
 	out.Facts.Closed = f.UseID
 	out.Tool(normalizer.ToolResult, &f)
+}
+
+// edits sets the facts of changed files with their diffs, and the bytes of these.
+func (d *dialect) edits(f *normalizer.Facet, out *normalizer.Out) {
+	l := &d.line
+	for list := wire.ElementsOf(l.files); ; {
+		raw, more := list.NextObject(&l.s)
+		if !more {
+			return
+		}
+		file, status := wire.Pair(&l.s, raw, "file", "status")
+		patch, _ := wire.Pair(&l.s, raw, "patch", "")
+		f.Bytes.Diff += patch.Len
+		edits, unlisted := wire.Edit(file, status.Equal("added"))
+		if len(edits) > 0 && status.Equal("deleted") {
+			edits[0].Kind = runs.Deleted
+		}
+		if len(out.Facts.Edits) >= runs.MaxEdits {
+			edits, unlisted = nil, 1
+		}
+		out.Facts.Edits, out.Facts.MoreEdits = append(out.Facts.Edits, edits...), out.Facts.MoreEdits+unlisted
+	}
 }
 
 func (d *dialect) stepFinish(out *normalizer.Out) {
