@@ -163,6 +163,20 @@ type Record struct {
 	Seq uint64 `json:"raw_seq"`
 }
 
+// Comparable returns a copy of the record without what depends on runs that a raw log may no longer
+// have, and without what earlier versions have not stored.
+func (r *Record) Comparable() *Record {
+	c := *r
+	c.Before, c.Own, c.All, c.CancelAt, c.Begun, c.Delegates, c.Untold = nil, nil, nil, 0, false, false, false
+	if c.Thread != "" {
+		c.Resumes = ""
+	}
+	if c.Counts != CountsOwn || c.Usage != nil && *c.Usage == (Usage{}) {
+		c.Usage, c.Counts = nil, CountsOwn
+	}
+	return &c
+}
+
 // NewRecord returns the record of a run without entries.
 func NewRecord(id, agent string) *Record {
 	return &Record{ID: id, Agent: agent, State: StateQueued, Events: map[string]int64{}}

@@ -256,6 +256,9 @@ func (r *Record) Spent() Spent {
 	switch {
 	case r.Log:
 		s.Total = s.Own
+		if s.Own == nil || account.Usage != *s.Own && !r.Delegates { // perhaps of the session that it was forked from
+			s.Cost, s.Models = nil, nil
+		}
 	case logs.All && logs.Own != nil:
 		s.Own, s.Subagents = logs.Own, logs.Subagents
 		s.Total = new(s.Own.Plus(s.Subagents))

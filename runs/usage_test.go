@@ -167,6 +167,15 @@ func TestCostIsThatOfTheRun(t *testing.T) {
 		!reflect.DeepEqual(s.Models, []runs.Model{model("a", 1), model("c", 2)}) {
 		t.Errorf("cost %v of %v, models %+v", s.Cost, r.Cost, s.Models)
 	}
+	log := runs.NewRecord("T-local-x", "claude_code") // whose messages before were not read
+	log.Line(runs.Facts{Log: true, Spent: usage(1)}, 1)
+	log.Line(runs.Facts{Log: true, Counts: runs.CountsAll, Used: used(3)}, 1)
+	if s := log.Spent(); s.Cost != nil || *log.Cost != 3 {
+		t.Errorf("cost of a fork %v", *s.Cost)
+	}
+	if log.Resumed(*used(2)); *log.Spent().Cost != 1 {
+		t.Errorf("cost of the next run of a session %v", *log.Spent().Cost)
+	}
 	r.Resumed(runs.Account{Usage: *usage(5)}) // without a cost
 	if s := r.Spent(); s.Cost != nil {
 		t.Errorf("cost %v", *s.Cost)

@@ -254,7 +254,7 @@ func (c *comparison) run(ctx context.Context, want *runs.Record) error {
 	case !ended && want.Seq < have.Seq: // the stored one is newer
 	case stored.Older:
 		c.Older++
-	case !bytes.Equal(comparableRecord(have), comparableRecord(want)):
+	case !bytes.Equal(have.Comparable().JSON(), want.Comparable().JSON()):
 		c.differ(want.ID, "the record differs")
 	}
 	if c.all || c.suspects[want.ID] {
@@ -277,14 +277,6 @@ func (c *comparison) recordUpTo(ctx context.Context, want *runs.Record) (have *s
 			return nil, false, err
 		}
 	}
-}
-
-// comparableRecord returns a record without what depends on runs that RAW may no longer
-// have.
-func comparableRecord(r *runs.Record) []byte {
-	c := *r
-	c.Before, c.Own, c.All = nil, nil, nil
-	return c.JSON()
 }
 
 // events compares the events of one run, in order; ended reports that there must be no
