@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -14,6 +15,7 @@ import (
 // detours are ways to have the server do what one may not do oneself: it asks
 // nobody whether an answer may go where it is wanted, or a consumer's messages.
 func (p *place) detours(t *testing.T) {
+	p.undo = func() {}
 	type way struct {
 		row string
 		try func(t *testing.T, user string) bool
@@ -56,6 +58,7 @@ func (p *place) detours(t *testing.T) {
 		{"have a consumer purge EVENTS by the API", func(t *testing.T, user string) bool {
 			before := p.state(t, streams()[1]).FirstSeq
 			p.deliver(t, user, "$JS.API.STREAM.PURGE."+names.Events())
+			p.undo()
 			gone := p.state(t, streams()[1]).FirstSeq != before
 			p.repair(t)
 			return gone
@@ -74,7 +77,9 @@ func (p *place) detours(t *testing.T) {
 	}
 	p.compare(t, "Detour", users, rows, func(t *testing.T, row, user string) string {
 		p.freshen(t, consumes(user)) // so that there is something to deliver
-		if by[row].try(t, user) {
+		ok := by[row].try(t, user)
+		p.undo()
+		if ok {
 			return string(yes)
 		}
 		return string(no)
@@ -125,14 +130,15 @@ func (p *place) settle(t *testing.T, user string) {
 }
 
 // deliver makes a consumer of what the user may have one of, with headers alone, that
-// delivers to a subject.
+// delivers to a subject, again and again until p.undo: what it sends at once can be before a
+// subscription of another account counts.
 func (p *place) deliver(t *testing.T, user, to string) {
 	t.Helper()
 	s, name := consumes(user), "detour"
 	filter := s.subject("mine")
 	body, err := json.Marshal(map[string]any{"stream_name": s.name, "config": map[string]any{
 		"name": name, "deliver_subject": to, "ack_policy": "explicit", "headers_only": true, "filter_subject": filter,
-		"deliver_policy": "all",
+		"deliver_policy": "all", "ack_wait": time.Second,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -144,8 +150,11 @@ func (p *place) deliver(t *testing.T, user, to string) {
 			c, err := p.of(s).Consumer(t.Context(), s.name, name)
 			return err != nil || c.CachedInfo().Delivered.Consumer > 0
 		})
-		if err := p.of(s).DeleteConsumer(t.Context(), s.name, name); err != nil {
-			t.Error(err)
+		p.undo = func() {
+			p.undo = func() {}
+			if err := p.of(s).DeleteConsumer(t.Context(), s.name, name); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

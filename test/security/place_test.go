@@ -51,7 +51,8 @@ type place struct {
 	watch          map[string]*nats.Conn // one connection of each user
 	repair         func(t *testing.T)
 
-	expected bool // the page says that what is tried now comes true
+	expected bool   // the page says that what is tried now comes true
+	undo     func() // ends what deliver began
 }
 
 // embeddedServer is the server of `linesman up`.
