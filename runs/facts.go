@@ -3,33 +3,35 @@ package runs
 // Facts is the information in one line of output for the run record. It does
 // not include the events. A backend fills it in; [Record.Line] folds it.
 type Facts struct {
-	Malformed bool      // the line could not be parsed
-	Unknown   bool      // the line was parsed, but its type is unknown
-	Drift     []Unknown // what in the line is unknown, its type too
-	Log       bool      // the line is of the log of a session, which has a person's prompts
-	Asks      Asks      // whether the agent asks for permissions, if the line tells it
-	Dir       string    // working directory of the session, if the line tells it
-	Version   string    // version of the agent, if the line tells it
-	Model     string    // model of the agent, if the line tells it; of any form
-	Title     string    // what the session is for, or a prompt of its user, if the line has one; truncated
-	Named     bool      // Title is a name that the session got: it replaces an earlier title
-	At        int64     // when the line was written, Unix milliseconds, if the line of a session log tells it
-	Doing     Doing     // what the agent is doing since this line; Next is relative to it; Phase "": see foldDoing
-	NextAt    int64     // with Doing, in place of its Next: next attempt, Unix milliseconds
-	Thread    string    // thread id in the line, or ""
-	Turn      Turn      // state change of a turn
-	MustEnd   bool      // with TurnStarted: the agent always prints a line that ends the turn
-	Used      *Account  // what the thread has used so far, as the agent tells it
-	Before    *Account  // with Used: what it had used when this part of it began, if the lines tell it
-	Counts    Counts    // what Used counts
-	Spent     *Usage    // usage since the last line with one, without that of sub-agents
-	SpentAll  *Usage    // the same with that of sub-agents
-	SpentCost *float64  // cost since the last line with one, in US dollars
-	Delegates bool      // a sub-agent was started
-	Untold    bool      // the agent makes requests to the model that no line tells
-	Opened    Call      // tool call that started; none if its ID is ""
-	Closed    string    // id of the tool call that ended, or ""
-	Cloud     *Cloud    // update of a cloud task
+	Malformed  bool      // the line could not be parsed
+	Unknown    bool      // the line was parsed, but its type is unknown
+	Drift      []Unknown // what in the line is unknown, its type too
+	Log        bool      // the line is of the log of a session, which has a person's prompts
+	Asks       Asks      // whether the agent asks for permissions, if the line tells it
+	Dir        string    // working directory of the session, if the line tells it
+	Version    string    // version of the agent, if the line tells it
+	Model      string    // model of the agent, if the line tells it; of any form
+	Title      string    // what the session is for, or a prompt of its user, if the line has one; truncated
+	Named      bool      // Title is a name that the session got: it replaces an earlier title
+	At         int64     // when the line was written, Unix milliseconds, if the line of a session log tells it
+	Doing      Doing     // what the agent is doing since this line; Next is relative to it; Phase "": see foldDoing
+	NextAt     int64     // with Doing, in place of its Next: next attempt, Unix milliseconds
+	Thread     string    // thread id in the line, or ""
+	Turn       Turn      // state change of a turn
+	MustEnd    bool      // with TurnStarted: the agent always prints a line that ends the turn
+	Used       *Account  // what the thread has used so far, as the agent tells it
+	Before     *Account  // with Used: what it had used when this part of it began, if the lines tell it
+	Counts     Counts    // what Used counts
+	Spent      *Usage    // usage since the last line with one, without that of sub-agents
+	SpentAll   *Usage    // the same with that of sub-agents
+	SpentCost  *float64  // cost since the last line with one, in US dollars
+	Tasks      *int      // number of tasks in the background, if the line tells it
+	TasksBegun int       // how many more of them there are since the line
+	Delegates  bool      // a sub-agent was started
+	Untold     bool      // the agent makes requests to the model that no line tells
+	Opened     Call      // tool call that started; none if its ID is ""
+	Closed     string    // id of the tool call that ended, or ""
+	Cloud      *Cloud    // update of a cloud task
 
 	Resumed   bool      // the agent does not wait for an answer any more, and goes on with the call that is open
 	Step      bool      // an item ended that is not a tool call or a to-do list

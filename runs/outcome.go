@@ -38,7 +38,7 @@ func (r *Record) End(x Exit, at int64) {
 		r.EndedAt = x.At
 	}
 	r.State, r.Reason = r.outcome(x)
-	r.InTurn = false
+	r.InTurn, r.Tasks = false, 0
 	r.endProgress()
 }
 
@@ -90,9 +90,10 @@ func (r *Record) endedBefore(x Exit) bool {
 	return x.Reason == ReasonExited && x.At > 0 && x.At < r.CancelAt && r.Rests()
 }
 
-// Rests reports whether the last turn has ended, and no other has begun.
+// Rests reports whether the last turn has ended, no other has begun, and no task goes on in the
+// background.
 func (r *Record) Rests() bool {
-	return r.LastTurn != TurnNone && !r.Begun && len(r.OpenCalls)+int(r.MoreCalls) == 0
+	return r.LastTurn != TurnNone && !r.Begun && r.Tasks == 0 && len(r.OpenCalls)+int(r.MoreCalls) == 0
 }
 
 // Unowned reports whether no worker owns the run: it is queued or awaiting

@@ -91,7 +91,8 @@ type Record struct {
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
 	InTurn    bool   `json:"in_turn,omitempty"`   // a turn has started that a line must end, and has not; false at the end
 
-	Begun bool `json:"turn_begun,omitempty"` // a turn has begun since LastTurn
+	Begun bool `json:"turn_begun,omitempty"`       // a turn has begun since LastTurn
+	Tasks int  `json:"background_tasks,omitempty"` // that go on after a result; 0 at the end
 
 	Lines     int64            `json:"lines"` // blank lines included
 	Blank     int64            `json:"blank_lines"`
@@ -168,6 +169,7 @@ type Record struct {
 func (r *Record) Comparable() *Record {
 	c := *r
 	c.Before, c.Own, c.All, c.CancelAt, c.Begun, c.Delegates, c.Untold = nil, nil, nil, 0, false, false, false
+	c.Tasks = 0
 	if c.Thread != "" {
 		c.Resumes = ""
 	}
@@ -323,6 +325,9 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	}
 	if f.Cloud != nil {
 		r.Cloud = r.Cloud.Merge(f.Cloud)
+	}
+	if r.Tasks = max(r.Tasks+f.TasksBegun, 0); f.Tasks != nil {
+		r.Tasks = *f.Tasks
 	}
 	r.foldUsage(f)
 	if f.Opened.ID != "" {

@@ -12,7 +12,7 @@ import (
 )
 
 // maxOutTail is how much of the output is read to see whether it ends with a result, in bytes.
-const maxOutTail = 256 << 10
+const maxOutTail = 4 << 20
 
 // finishAgent ends an agent that does not exit after its final result, and what an agent has left that
 // has ended with one: that could print for ever.

@@ -28,13 +28,23 @@ func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 		"the next turn":      {turnBegins + turnEnds + turnBegins + "sleep 1", runs.ReasonExited},
 		"no result":          {turnBegins + "sleep 1", runs.ReasonExited},
 		"half a line":        {turnBegins + turnEnds + "printf '{'; sleep 1", runs.ReasonExited},
-		"no limit":           {turnBegins + turnEnds + "sleep 1", runs.ReasonExited},
+		"a task in the background": {`echo '{"type":"system","subtype":"init","session_id":"s"}'; ` +
+			`echo '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"t"}]}'; ` +
+			`echo '{"type":"result","subtype":"success","result":"Started."}'; sleep 1`, runs.ReasonExited},
+		"a task that has ended": {`echo '{"type":"system","subtype":"init","session_id":"s"}'; ` +
+			`echo '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"t"}]}'; ` +
+			`echo '{"type":"result","subtype":"success","result":"Started."}'; ` +
+			`echo '{"type":"system","subtype":"background_tasks_changed","tasks":[]}'; exec sleep 60`, runs.ReasonFinished},
+		"no limit": {turnBegins + turnEnds + "sleep 1", runs.ReasonExited},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newFixture(t)
 			l.w.cfg.Agents = agents.Known
 			spec := shell("r", c.script)
+			if strings.Contains(name, "task") {
+				spec.Agent = "claude_code"
+			}
 			if spec.Limits.Grace = 300 * time.Millisecond; name != "no limit" {
 				spec.Limits.Finish = 200 * time.Millisecond
 			}

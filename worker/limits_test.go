@@ -388,3 +388,19 @@ func (l *fixture) foreign(run string, kind runs.Kind, body any) {
 		}
 	}
 }
+
+// The shim that started the agent is gone: its successor knows what the agent leaves by its mark.
+func TestServerIsEndedWithAnAgentWhoseShimDied(t *testing.T) {
+	t.Parallel()
+	l, dir := newFixture(t), t.TempDir()
+	spec := shell("r", recordPIDs+"setsid sh -c 'echo $$ > server; exec sleep 60' >/dev/null 2>&1 & "+
+		"while ! [ -s server ]; do sleep 0.01; done; echo up; while ! [ -e go ]; do sleep 0.01; done")
+	spec.Dir, spec.Limits.Grace = dir, 100*time.Millisecond
+	_, done := l.begun(spec, "up\n")
+	killAtEnd(t, filepath.Join(dir, "server"))
+	killShim(t, dir)
+	l.takenOver("r")
+	write(t, filepath.Join(dir, "go"), "")
+	<-done
+	waitFor(t, "the end of the server", func() bool { return gone(t, filepath.Join(dir, "server")) })
+}

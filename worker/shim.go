@@ -276,7 +276,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	if ended && s.killAt.IsZero() {
 		busy, err := filelock.Held(s.dir + "/" + outFile)
 		switch {
-		case !busy && err == nil && !s.spec.Limits.Keep && s.adopted == nil && s.reap(): // a server without stdout
+		case !busy && s.leaves():
 			s.recordExitRetrying()
 			s.end("")
 		case err != nil, !busy: // if the directory is gone, the run has ended
@@ -301,6 +301,18 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	err := s.sweep()
 	s.recordExitRetrying() // the sweep may have reaped the agent, or not even SIGKILL ends it
 	return 0, err
+}
+
+// leaves reports whether the agent has left processes that end with it, such as a server without
+// stdout. It needs no directory: the worker may have removed it.
+func (s *shim) leaves() bool {
+	if s.spec.Limits.Keep {
+		return false
+	}
+	if s.adopted == nil {
+		return s.reap()
+	}
+	return len(s.adopted.find()) > 0
 }
 
 // exit is how and when the agent ended. An adopted agent that ended by itself did

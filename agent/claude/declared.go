@@ -120,7 +120,7 @@ var ignored = wire.FieldsOf(
 	"status_detail", "statuses", "stderr", "stdout", "stopped_by_permission_check", "structured_output",
 	"subagent_retry", "subagent_stats", "subagent_type", "suggestion", "summarize_metadata", "summarizes_uuid",
 	"summary", "summary_is_report", "supersedes", "synced_skills_path", "tag", "takes_late_allow",
-	"task_description", "task_id", "task_type", "tasks", "team_count", "terminal_slash_commands", "text",
+	"task_description", "task_id", "task_type", "team_count", "terminal_slash_commands", "text",
 	"textNotTyped", "text_not_typed", "text_post_count", "text_post_flush_timer_max_late_ms",
 	"text_post_gap_over_500ms_count", "text_runs_joined", "thinking_display", "thinking_duration_ms",
 	"time_origin_ms", "time_to_request_cpu_ms", "time_to_request_from_spawn_ms", "time_to_request_loop_lag_ms",

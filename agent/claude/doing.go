@@ -11,7 +11,7 @@ import (
 type doingFields struct {
 	model, status               scan.Value
 	attempt, of, delay, refused scan.Value // of api_retry: refused is the HTTP status
-	event, limit                scan.Value
+	event, limit, tasks         scan.Value
 }
 
 // doingMember reads the value of a key that says what the agent is doing.
@@ -30,6 +30,8 @@ func (l *line) doingMember(key []byte) bool {
 		s.First(&f.delay)
 	case "error_status":
 		s.First(&f.refused)
+	case "tasks":
+		s.First(&f.tasks)
 	case "event":
 		s.First(&f.event)
 	case "rate_limit_info":
@@ -48,6 +50,18 @@ func (d *dialect) systemDoing(subtype string, out *normalizer.Out) {
 	f := &d.line.doing
 	doing := &out.Facts.Doing
 	switch subtype {
+	case "task_started": // a sub-agent, or a command in the background: it can go on after a result
+		out.Facts.TasksBegun = 1
+	case "task_notification":
+		out.Facts.TasksBegun = -1
+	case "background_tasks_changed":
+		n := 0
+		for list := wire.ElementsOf(f.tasks); ; n++ {
+			if _, more := list.Next(&d.line.s); !more {
+				break
+			}
+		}
+		out.Facts.Tasks = &n
 	case "init", "thinking_tokens":
 		doing.Phase = runs.Thinking
 	case "compact_boundary": // a compaction has ended; in a log, perhaps outside of a turn
