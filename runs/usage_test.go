@@ -86,7 +86,7 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 		own, subagents, total int64
 		partial, earlier      bool
 	}{
-		{"nothing is told", nil, unknown, unknown, unknown, false, false},
+		{"nothing is reported", nil, unknown, unknown, unknown, false, false},
 		{"the total of a new thread", []any{total(2), total(3)}, 3, unknown, 3, false, false},
 		{"of a resumed thread, whose log tells what it was", []any{after(2), total(3)}, 1, unknown, 1, false, false},
 		{"of a resumed thread that is not known", []any{resumes, total(3)}, 3, unknown, 3, false, true},

@@ -52,7 +52,7 @@ func TestCopyInTheLogOfAForkIsOfTheOtherThread(t *testing.T) {
 	turn := func(at, id, prompt, text string, totals ...int) (all []string) {
 		all = append(all, line(at, "event_msg", fmt.Sprintf(`{"type":"task_started","turn_id":%q}`, id)),
 			line(at, "event_msg", fmt.Sprintf(`{"type":"user_message","message":%q}`, prompt)))
-		if len(totals) > 1 { // it is told before the first answer, too
+		if len(totals) > 1 { // the old total is repeated before the first answer
 			all = append(all, counted(at, totals[0]))
 		}
 		return append(all,

@@ -169,7 +169,7 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	switch {
 	case l.typ.Equal("session_meta"):
 		out.Facts.Version, out.Facts.Dir = p.version.View(), p.cwd.View()
-		if d.logThread(p.id, out) { // else it is told again
+		if d.logThread(p.id, out) { // else it is repeated
 			out.Event(normalizer.StatusMessage("thread started", nil))
 		}
 	case l.typ.Equal("event_msg"):
@@ -335,8 +335,8 @@ func (d *dialect) done(id string) wire.Call {
 	return call
 }
 
-// tokenCount sets the facts of the total of the thread. It is told before the first answer, too,
-// as it was: then nothing of it is of this part of the log.
+// tokenCount sets the facts of the total of the thread. Codex also repeats the old total before the
+// first answer of a turn: then none of it was used in this part of the log.
 func (d *dialect) tokenCount(p *payload, out *normalizer.Out) {
 	out.Facts.Used = p.usage.account()
 	if out.Facts.Used == nil || d.Counted {

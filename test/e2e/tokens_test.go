@@ -30,7 +30,7 @@ var tokenScenarios = []struct {
 	{name: "codex-subagent-fork", what: "a sub-agent that begins with the history of its parent"},
 	{name: "codex-review", what: "a review: a sub-agent, and a last line with zeros"},
 	{name: "codex-compact", what: "two runs with compactions",
-		differs: "it counts a total again that is told twice around a compaction"},
+		differs: "it counts a total twice that Codex repeats around a compaction"},
 	{name: "claude-tools", what: "one turn"},
 	{name: "claude-resume-id", what: "a run, one that resumes it, one that forks it"},
 	{name: "claude-subagent", what: "a sub-agent"},
@@ -38,8 +38,8 @@ var tokenScenarios = []struct {
 		differs: "the request of a compaction is in no log; the last line has it"},
 	{name: "gemini-shell-ok", what: "one turn"},
 	{name: "gemini-subagent", what: "a sub-agent: its tokens are in the total alone"},
-	{name: "opencode-shell-ok", what: "one turn, and a title, which is told nowhere", partial: true},
-	{name: "opencode-subagent", what: "a sub-agent and a title, which are told nowhere", partial: true},
+	{name: "opencode-shell-ok", what: "one turn, and a title, which opencode does not report", partial: true},
+	{name: "opencode-subagent", what: "a sub-agent and a title, which opencode does not report", partial: true},
 }
 
 // What a run has used is what the model served for it, and what docs/agents.md says. UPDATE_DOCS=1

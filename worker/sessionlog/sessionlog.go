@@ -144,30 +144,48 @@ func Rests(b normalizer.Backend, tail []byte, ended bool) bool {
 	return (ended || fold.Pending() == 0) && fold.Record.Rests()
 }
 
-// each calls f with each log that changed since a time, until it returns an error.
-func (l Logs) each(ctx context.Context, since time.Time, f func(path string) error) error {
+// quiet is how long nothing was added to a directory whose logs are of no run of today, unless their
+// names say otherwise: an agent can have a hundred thousand.
+const quiet = 7 * 24 * time.Hour
+
+// each calls f with each log that changed since a time and can be of a session, until it returns an
+// error: one that has the id of the session in its path, or that is in a directory that is in use.
+// The zero time: only the former.
+func (l Logs) each(ctx context.Context, session string, since time.Time, f func(path string) error) error {
+	used := make(map[string]bool) // directories
 	return filepath.WalkDir(l.Root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		rel, relErr := filepath.Rel(l.Root, path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() && !used[filepath.Dir(path)] && !strings.Contains(path, session) {
+			return nil
+		}
+		rel, err := filepath.Rel(l.Root, path)
+		if err != nil {
+			return err
+		}
 		rel = filepath.ToSlash(rel)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
-			return nil
-		case err != nil || relErr != nil:
-			return errors.Join(err, relErr)
-		case entry.IsDir():
-			if rel != "." && !l.Agent.Sessions.Below(rel) {
-				return fs.SkipDir
-			}
-			return nil
-		case !entry.Type().IsRegular() || !l.Agent.Sessions.Has(rel):
+		case entry.IsDir() && rel != "." && !l.Agent.Sessions.Below(rel):
+			return fs.SkipDir
+		case !entry.IsDir() && (!entry.Type().IsRegular() || !l.Agent.Sessions.Has(rel)):
 			return nil
 		}
 		info, err := entry.Info()
-		if err != nil || info.ModTime().Before(since) {
+		switch {
+		case err != nil:
 			return nil //nolint:nilerr // it has gone
+		case entry.IsDir():
+			used[path] = !since.IsZero() && info.ModTime().After(since.Add(-quiet))
+			return nil
+		case info.ModTime().Before(since):
+			return nil
 		}
 		return f(path)
 	})
@@ -177,7 +195,7 @@ func (l Logs) each(ctx context.Context, since time.Time, f func(path string) err
 func (l Logs) Account(ctx context.Context, thread string) (*runs.Account, error) {
 	var account *runs.Account
 	var newest time.Time
-	err := l.each(ctx, time.Time{}, func(path string) error {
+	err := l.each(ctx, thread, time.Time{}, func(path string) error {
 		if !strings.Contains(filepath.Base(path), thread) {
 			return nil
 		}
@@ -205,7 +223,7 @@ func (l Logs) Account(ctx context.Context, thread string) (*runs.Account, error)
 // whether there is one. The sum is what was read before an error.
 func (l Logs) Used(ctx context.Context, session string, since time.Time) (sum runs.Logged, found bool, err error) {
 	var own, subs []string
-	err = l.each(ctx, since.Add(-time.Second), func(path string) error {
+	err = l.each(ctx, session, since.Add(-time.Second), func(path string) error {
 		f, _, err := Open(path)
 		if err != nil {
 			return err
