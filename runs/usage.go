@@ -255,7 +255,7 @@ func (r *Record) Spent() Spent {
 	logs := cmp.Or(r.Logged, new(Logged))
 	switch {
 	case r.Log:
-		s.Total = s.Own
+		s.Total, s.Partial = s.Own, r.Untold && s.Own != nil
 		if s.Own == nil || account.Usage != *s.Own && !r.Delegates { // perhaps of the session that it was forked from
 			s.Cost, s.Models = nil, nil
 		}

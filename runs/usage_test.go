@@ -122,6 +122,8 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 		{"a whole whose parts are not told", []any{delegates, runs.Facts{SpentAll: usage(4)}}, unknown, unknown, 4, false, false},
 		{"a followed session, whose sub-agents are runs of their own",
 			[]any{runs.Facts{Log: true, Spent: usage(2), Delegates: true}, whole(5)}, 2, unknown, 2, false, false},
+		{"a followed session with requests that its log does not tell",
+			[]any{runs.Facts{Log: true, Spent: usage(2)}, runs.Facts{Log: true, Untold: true}}, 2, unknown, 2, true, false},
 	} {
 		r := runs.NewRecord("T-local-x", "codex")
 		for _, one := range c.log {

@@ -65,7 +65,9 @@ func (d *dialect) systemDoing(subtype string, out *normalizer.Out) {
 	case "init", "thinking_tokens":
 		doing.Phase = runs.Thinking
 	case "compact_boundary": // a compaction has ended; in a log, perhaps outside of a turn
-		if !out.Facts.Log {
+		if out.Facts.Log {
+			out.Facts.Untold = true // its requests are in no log
+		} else {
 			doing.Phase = runs.Thinking
 		}
 	case "status":

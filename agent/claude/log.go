@@ -157,13 +157,20 @@ func (l *line) logged(typ string) bool {
 const costState = "cost-state"
 
 // silent are the types of lines that produce no event: lines with words of the user, files,
-// or requests to the model, and lines without facts about the agent's work.
+// or requests to the model, and lines without facts about the agent's work. They are those of
+// the program of 2.1.330.
 var silent = map[string]bool{
 	"summary": true, "file-history-snapshot": true, "file-history-delta": true, "queue-operation": true,
 	"attachment": true, "last-prompt": true, "mode": true, "permission-mode": true, "atis-latch": true,
-	"api-request": true, "api-request-shape": true, "api-request-blob": true, "tools-used": true,
-	"custom-title": true, "ai-title": true, "agent-name": true, "tag": true, "pr-link": true, "worktree-state": true,
-	"content-replacement": true, "attribution-snapshot": true,
+	"api-request": true, "api-request-resumed": true, "api-request-shape": true, "api-request-blob": true,
+	"tools-used": true, "custom-title": true, "ai-title": true, "agent-name": true, "agent-color": true,
+	"agent-setting": true, "tag": true, "pr-link": true, "worktree-state": true, "relocated": true,
+	"content-replacement": true, "attribution-snapshot": true, "artifact-comment-monitor": true,
+	"artifact-autoreact-ledger": true, "bridge-session": true, "continued-in": true, "data-flow-incomplete": true,
+	"data-flow-records": true, "derived-from": true, "dev-mods": true, "ended-by-model": true,
+	"fork-context-ref": true, "frame-link": true, "history-suppression": true, "host-row": true,
+	"hybrid-organization": true, "isolation-latch": true, "memory-mode": true, "observer-ref": true,
+	"repl-mode": true, "resume-head-vouch": true, "session-owner": true,
 }
 
 // logSystem are subtypes of system lines, and whether they become events; the others in subtypes do

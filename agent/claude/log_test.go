@@ -129,6 +129,7 @@ func TestSessionLogMapping(t *testing.T) {
 			`{"type":"file-history-delta","trackingPath":"SECRET"}`,
 			`{"type":"queue-operation","sessionId":"s","content":"SECRET"}`,
 			`{"type":"last-prompt","sessionId":"s","lastPrompt":"SECRET"}`,
+			`{"type":"relocated","sessionId":"s","relocatedCwd":"SECRET"}`,
 			`{"type":"api-request-blob","sessionId":"s","message":{"content":[` + text("SECRET") + `]}}`,
 			`{"type":"attachment","sessionId":"s","attachment":{"content":"SECRET"}}`}, handled()},
 		{"unknown", []string{logged(`"type":"SECRET"`), logged(`"type":"system","subtype":"SECRET"`),

@@ -73,7 +73,7 @@ type payload struct {
 	typ, id, role, content, summary, name, callID, output, status, version, threadID, turnID, cwd scan.Value
 	message, error, item, success, changes, arguments, model, threadName, approval                scan.Value
 
-	forkedFrom, historyStart scan.Value
+	forkedFrom, historyStart, originator, source scan.Value
 
 	usage, last usage // the total of the thread, and the part of the last answer
 	sawInfo     bool
@@ -132,6 +132,10 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			s.First(&p.forkedFrom)
 		case "subagent_history_start_ordinal":
 			s.First(&p.historyStart)
+		case "originator":
+			s.First(&p.originator)
+		case "source":
+			s.First(&p.source)
 		case "info":
 			wire.Members(s, &p.sawInfo, func(key []byte) bool {
 				switch string(key) {
@@ -169,6 +173,8 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 	switch {
 	case l.typ.Equal("session_meta"):
 		out.Facts.Version, out.Facts.Dir = p.version.View(), p.cwd.View()
+		// The title of a session in a terminal is asked in a thread without a log.
+		out.Facts.Untold = p.originator.Equal("codex-tui") && p.source.Kind != scan.Object
 		if d.logThread(p.id, out) { // else it is repeated
 			out.Event(normalizer.StatusMessage("thread started", nil))
 		}
