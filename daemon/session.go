@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
@@ -130,6 +132,19 @@ func (s *Session) Stderr(ctx context.Context, d *worker.Dir, limit int) ([]byte,
 	defer cancel()
 	_, text, err := s.bus.Output(ctx, d.Spec.Agent, d.Spec.Run, limit, true)
 	return append(text.Head, text.Tail...), err
+}
+
+// Printed returns the agent that printed the output of a run, by its first lines. It reports false
+// if they are not of one agent alone.
+func (s *Session) Printed(ctx context.Context, d *worker.Dir, table agent.Table) (agent.Agent, bool) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	text, _, err := s.bus.Output(ctx, d.Spec.Agent, d.Spec.Run, 2*maxDetectLine, false)
+	if err != nil {
+		return agent.Agent{}, false
+	}
+	found, _, err := detect(bytes.NewReader(text.Head), table)
+	return found, err == nil
 }
 
 // Rebuild derives events and run records again, as [pipeline.Rebuild] does.

@@ -34,7 +34,8 @@ type runCmd struct {
 	JSON        bool     `name:"json" help:"Print the events as JSON lines, not for people."`
 	Command     []string `arg:"" name:"cmd" help:"The agent's command line, after --."`
 
-	dashes bool
+	dashes  bool
+	assumed bool // neither a flag nor the command line tells the agent
 }
 
 // Validate is called by kong, which knows whether there were dashes.
@@ -46,9 +47,9 @@ func (c *runCmd) Validate(kctx *kong.Context) error {
 func (c *runCmd) check(a *app) error {
 	var err error
 	if c.Agent == "" || c.Agent == auto {
-		c.Agent = api.DefaultAgent
+		c.Agent, c.assumed = api.DefaultAgent, true
 		if found, known := agents.Known.OfCommand(c.Command); known {
-			c.Agent = agentKind(found.Kind())
+			c.Agent, c.assumed = agentKind(found.Kind()), false
 			if !found.PrintsJSON(c.Command) {
 				err = fmt.Errorf("this command line of %s prints no JSON lines, so nothing of it could be read: type `%s`, "+
 					"or start it all the same with --agent %s", found.Name, found.JSONCall, found.Short)
@@ -105,6 +106,13 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	}, c.Command, c.detailed(a)))
 	if err != nil {
 		return exitWith(failure(err), err)
+	}
+	if c.assumed {
+		if found, known := s.Printed(ctx, d, agents.Known); known && found.Kind() != string(c.Agent) {
+			// What was not understood was said before.
+			fmt.Fprintf(a.stderr, "its output looks like that of %s: type `linesman run --agent %s -- …`\n", found.Name,
+				found.Short)
+		}
 	}
 	if c.detailed(a) { // a person has watched it
 		_ = s.Client().SeenSoon(ctx, d.Spec.Run)

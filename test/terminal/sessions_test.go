@@ -97,8 +97,9 @@ func follow(t *testing.T, agent string) *session {
 	s := &session{dir: dir, data: filepath.Join(dir, "data"), env: env}
 	trust, text := ".codex/config.toml", fmt.Sprintf("[projects.%q]\ntrust_level = \"trusted\"\n", cwd)
 	if agent == "claude" {
-		trust, text = ".claude/.claude.json", fmt.Sprintf(`{"hasCompletedOnboarding":true,"theme":"dark","customApiKeyResponses":`+
-			`{"approved":["unused"],"rejected":[]},"projects":{%q:{"hasTrustDialogAccepted":true}}}`, cwd)
+		trust, text = ".claude/.claude.json", fmt.Sprintf(`{"hasCompletedOnboarding":true,"theme":"dark",`+
+			`"customApiKeyResponses":{"approved":["unused"],"rejected":[]},`+
+			`"projects":{%q:{"hasTrustDialogAccepted":true}}}`, cwd)
 	}
 	appendTo(t, filepath.Join(dir, "home", trust), text)
 	for _, args := range [][]string{{"init", "-q"},
@@ -110,7 +111,7 @@ func follow(t *testing.T, agent string) *session {
 	cmd := exec.Command(program, "watch-sessions", "--data-dir", s.data, "--agent", agent)
 	cmd.Env, cmd.Dir = s.env, cwd
 	w := fixture.Start(t, cmd)
-	t.Cleanup(func() { _ = s.linesman("down").Run() }) // the server that watch-sessions has started
+	t.Cleanup(func() { s.linesman("down") }) // the server that watch-sessions has started
 	w.AwaitEither("watching for sessions")
 	s.tmux = start(t, 110, 50, s.env, "exec cat")
 	s.do("set-option", "remain-on-exit", "on")
@@ -125,10 +126,16 @@ func (s *session) starts(command, ready string) {
 	s.shows(ready)
 }
 
-func (s *session) linesman(args ...string) *exec.Cmd {
+// linesman runs a command of linesman, and returns what it printed.
+func (s *session) linesman(args ...string) string {
+	s.t.Helper()
 	cmd := exec.Command(program, append(args, "--data-dir", s.data)...)
 	cmd.Env = s.env
-	return cmd
+	out, errs, code := fixture.Run(s.t, cmd)
+	if code != 0 {
+		s.t.Fatalf("linesman %s: exit %d\n%s", args, code, errs)
+	}
+	return out
 }
 
 // types types a line. An agent takes an Enter that comes with its text for a line break.
@@ -159,13 +166,9 @@ func (s *session) presses(key, expression string) {
 // list returns the runs, the oldest first.
 func (s *session) list() []*api.Run {
 	s.t.Helper()
-	out, err := s.linesman("ls", "--json").Output()
 	var page api.RunPage
-	if err == nil {
-		err = json.Unmarshal(out, &page)
-	}
-	if err != nil {
-		s.t.Fatalf("linesman ls: %v\n%s", err, out)
+	if err := json.Unmarshal([]byte(s.linesman("ls", "--json")), &page); err != nil {
+		s.t.Fatal(err)
 	}
 	slices.SortFunc(page.Runs, func(a, b *api.Run) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	return page.Runs
@@ -217,16 +220,13 @@ func (s *session) compare(answers []string, untold string) {
 	if input != int64(served)*oneInput || output != int64(served)*oneOutput {
 		s.t.Errorf("tokens %d/%d, want those of %d requests", input, output, served)
 	}
-	events, err := s.linesman("events", "--json", "--kind", "text_output").Output()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	events := s.linesman("events", "--json", "--kind", "text_output")
 	for _, a := range append(answers, "") {
 		want := 1
 		if a = "Answer " + a; a == "Answer " {
 			want = len(answers)
 		}
-		if n := strings.Count(string(events), a); n != want {
+		if n := strings.Count(events, a); n != want {
 			s.t.Errorf("%q is in %d events, want %d:\n%s", a, n, want, events)
 		}
 	}
