@@ -244,7 +244,8 @@ func ReadBacklog(root string) (b Backlog, err error) {
 		if !begun || supervised || err != nil || werr != nil {
 			continue
 		}
-		m := &members{id: readIdentity(dir), dir: dir}
+		id, _ := readIdentity(dir)
+		m := &members{id: id, dir: dir}
 		if _, running := m.agent(); writing || running {
 			b.Unsupervised = append(b.Unsupervised, name)
 		}

@@ -309,23 +309,30 @@ func addIdentity(dir string, id identity) error {
 	if err != nil {
 		return err
 	}
+	if info, err := f.Stat(); err == nil {
+		id.File = new(fileOf("", info).inode)
+	}
 	_, err = f.Write(append(runs.Encode(id), '\n'))
 	return errors.Join(err, f.Close())
 }
 
 // readIdentity returns the content of the started file. It is empty if the shim
 // could not write it. If a kill cut the last value off, the values before it
-// count.
-func readIdentity(dir string) (id identity) {
-	body, err := readBounded(filepath.Join(dir, startedFile), 4096)
+// count. In a copy of the directory of a run it says whose processes they are
+// not: copied is true, and nothing is known of processes.
+func readIdentity(dir string) (id identity, copied bool) {
+	path := filepath.Join(dir, startedFile)
+	body, err := readBounded(path, 4096)
 	if err != nil {
-		return id
+		return identity{}, false
 	}
-	for d := json.NewDecoder(bytes.NewReader(body)); ; {
-		if err := d.Decode(&id); err != nil {
-			return id
-		}
+	for d := json.NewDecoder(bytes.NewReader(body)); err == nil; {
+		err = d.Decode(&id)
 	}
+	if info, err := os.Stat(path); err == nil && id.File != nil && *id.File != fileOf("", info).inode {
+		return identity{}, true
+	}
+	return id, false
 }
 
 func readSpec(dir string) (Spec, error) {

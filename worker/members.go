@@ -44,6 +44,7 @@ type identity struct {
 	Session int    `json:"session,omitempty"` // session of the shim; 0: the shim has no session of its own
 	Agent   int    `json:"agent,omitempty"`   // process ID of the agent, and ID of its process group
 	Start   uint64 `json:"start,omitempty"`   // start time of the agent, in the unit of the system
+	File    *inode `json:"file,omitempty"`    // the started file itself: that of a copied directory is another one
 }
 
 // process is an entry of the process table.

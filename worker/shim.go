@@ -234,7 +234,8 @@ func (s *shim) takeOver(o shimConfig) error {
 		}
 		s.recorded = ex != nil
 	}
-	s.adopted = &members{id: readIdentity(s.dir), dir: s.dir}
+	id, _ := readIdentity(s.dir)
+	s.adopted = &members{id: id, dir: s.dir}
 	now := time.Now()
 	s.watchdog = newWatchdog(s.spec.Limits, now)
 	if agent, ok := s.adopted.agent(); ok {

@@ -183,7 +183,10 @@ func (s *spawned) takeOver(now time.Time) {
 	if s.running() || now.Before(s.retryAt) {
 		return
 	}
-	if s.takeovers < maxTries {
+	switch _, copied := readIdentity(s.dir.path); {
+	case copied && s.takeovers == 0:
+		s.log.Warn("this is a copy of the directory of a run: its agent may still work for the original, and is not touched")
+	case s.takeovers < maxTries:
 		s.log.Warn("shim is gone, starting another one", zap.String("shim", s.shimLogTail()))
 	}
 	if now.Sub(s.retryAt) > maxRetryDelay { // the last one ran for longer than any delay

@@ -173,6 +173,48 @@ echo ready; while :; do echo agent; sleep 0.02; done`)
 	}
 }
 
+// A data directory is copied while an agent works, or restored beside the original. The run of the copy
+// ends, and the agent does not notice, whatever is asked of the copy.
+func TestCopyOfARunLeavesTheAgentAlone(t *testing.T) {
+	t.Parallel()
+	for _, cancel := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cancel %t", cancel), func(t *testing.T) {
+			t.Parallel()
+			l, restored := newFixture(t), newFixture(t)
+			spec := shell("r", recordPIDs+`trap "touch asked" TERM; echo one; while ! [ -e go ]; do sleep 0.01; done; echo two`)
+			spec.Dir, spec.Limits.Idle = t.TempDir(), 30*time.Second
+			killAtEnd(t, filepath.Join(spec.Dir, "agent"))
+			_, done := l.begun(spec, "one")
+			for from, to := range map[string]string{l.root: restored.root, l.logs.dir: restored.logs.dir} {
+				_ = os.Remove(to)
+				if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			if cancel {
+				restored.foreign("r", runs.Cancelled, runs.Remark{})
+			}
+			restored.adopt()
+			waitFor(t, "the end of the copy", func() bool { return restored.ended("r") })
+			want := runs.ReasonLost
+			if cancel {
+				want = runs.ReasonCancelled
+			}
+			if ex := restored.exit("r"); ex.Reason != want {
+				t.Errorf("the copy: exit %s, want %s", runs.Encode(ex), want)
+			}
+			if !restored.has("this is a copy") {
+				t.Error("the worker of the copy does not say what it found")
+			}
+			write(t, filepath.Join(spec.Dir, "go"), "")
+			if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonExited, Code: code(0)}) ||
+				l.output("r") != "one\ntwo\n" || exists(filepath.Join(spec.Dir, "asked")) {
+				t.Errorf("exit %s, output %q; want an agent that nobody disturbs", runs.Encode(res.Exit), l.output("r"))
+			}
+		})
+	}
+}
+
 // Without a limit or a cancel the agent runs to its end. Its exit code is
 // unknown.
 func TestAgentOutlivesItsShim(t *testing.T) {
