@@ -98,6 +98,45 @@ func TestLimitsEndTheAgent(t *testing.T) {
 	}
 }
 
+// An agent adds terabytes to its output without writing them. It is ended, and what it wrote is published,
+// also behind a hole, but no hole and not much more than the limit allows.
+func TestHolesInTheOutputAreNotPublished(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, script string
+		limits       Limits
+		want         string // the output, without the zeros to the end of a block
+		reason       runs.Reason
+	}{
+		{"beyond the limit", "echo one; truncate -s 4T out; echo two; sleep 60", Limits{}, "one\n", runs.ReasonSpool},
+		{"below the limit", "echo one; truncate -s 900M out; echo two", Limits{}, "one\ntwo\n", runs.ReasonExited},
+		{"at the end", "echo one; truncate -s 900M out", Limits{}, "one\n", runs.ReasonExited},
+		{"too much at once", "head -c 64M /dev/zero | tr '\\0' x; echo; sleep 60", Limits{Spool: 1 << 20},
+			strings.Repeat("x", 1<<20+overshoot), runs.ReasonSpool},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; "+test.script)
+			spec.Limits.Spool = test.limits.Spool
+			if ex := l.drive(spec); ex.Reason != test.reason {
+				t.Errorf("exit %s, want the reason %s", runs.Encode(ex), test.reason)
+			}
+			var all strings.Builder
+			for _, e := range l.entries("r") {
+				if e.Kind == runs.Out {
+					all.Write(e.Body)
+				}
+			}
+			got := strings.ReplaceAll(all.String(), "\x00", "")
+			if zeros := all.Len() - len(got); got != test.want || zeros > 2*64<<10 {
+				t.Errorf("output of %d bytes %.20q, and %d zeros; want %d bytes %.20q", len(got), got, zeros, len(test.want),
+					test.want)
+			}
+		})
+	}
+}
+
 // gone reports whether the process whose ID is in the file has ended.
 func gone(t *testing.T, path string) bool {
 	t.Helper()

@@ -130,9 +130,13 @@ type Limits struct {
 	Finish time.Duration `json:"finish_ns,omitempty"`
 	// Keep lets processes run that the agent left and that do not hold its stdout.
 	Keep bool `json:"keep,omitempty"`
-	// Spool is how many bytes a run may write. Default 1 GiB.
+	// Spool is how many bytes a run may write. Default 1 GiB. Of what it writes beyond
+	// that until it is ended, overshoot bytes of stdout are published.
 	Spool int64 `json:"spool"`
 }
+
+// overshoot is more than most agents write before the shim has noticed.
+const overshoot = 16 << 20
 
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }

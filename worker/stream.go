@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,7 @@ type stream struct {
 	segment *segment // stored in the mark of the run
 	only    *File    // if set: read only this file, not one that replaces it
 	part    *Part    // if set: read only this part
+	most    int64    // if set: read at most so many bytes of the file, and no holes in it
 	f       *os.File
 
 	size       int64     // at the last refresh
@@ -39,6 +41,7 @@ type stream struct {
 	live       bool      // refreshed by this process before
 	grown      time.Time // when the file last changed
 	partialEnd int64     // the end of the file, when only an unfinished line was left
+	sparse     bool      // the file may have holes
 
 	replaced bool // only is set, and its content is gone
 }
@@ -90,6 +93,11 @@ func (s *stream) refresh(at int64, now time.Time) (change, error) {
 	size := info.Size()
 	if s.part != nil {
 		size = min(size, s.part.To)
+	}
+	if s.most > 0 {
+		st, ok := info.Sys().(*syscall.Stat_t)
+		s.sparse = !ok || st.Blocks*512 < size
+		size = min(size, s.most)
 	}
 	if s.live && size == s.size && info.ModTime().Equal(s.mod) {
 		return unchanged, nil
@@ -147,7 +155,7 @@ func (s *stream) isHead(head []byte) bool {
 func (s *stream) end() int64 { return s.segment.Base + s.size }
 
 // read reads into buf from the offset at, or from the first offset behind it
-// that the file still has. It returns the number of bytes and that offset.
+// that the file has. It returns the number of bytes and that offset.
 func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 	if s.f == nil {
 		return 0, at, nil
@@ -156,11 +164,40 @@ func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 	if s.part != nil {
 		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
 	}
-	n, err := s.f.ReadAt(buf, at-s.segment.Base)
+	from := at - s.segment.Base
+	if s.most > 0 {
+		buf = buf[:max(0, min(int64(len(buf)), s.size-from))]
+	}
+	if s.sparse {
+		var err error
+		if from, buf, err = s.skipHole(from, buf); err != nil {
+			return 0, at, err
+		}
+	}
+	n, err := s.f.ReadAt(buf, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return 0, at, fmt.Errorf("read output: %w", err)
 	}
-	return n, at, nil
+	return n, s.segment.Base + from, nil
+}
+
+// skipHole returns where the next data of the file begins at or after from, and the part of buf for
+// it. What an agent skips, or adds to the size of its output, is no output.
+func (s *stream) skipHole(from int64, buf []byte) (int64, []byte, error) {
+	data, err := s.f.Seek(from, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.EINVAL): // this file system does not know holes
+		return from, buf, nil
+	case errors.Is(err, unix.ENXIO), err == nil && data >= s.size:
+		return from, nil, nil
+	case err != nil:
+		return from, nil, fmt.Errorf("holes of the output: %w", err)
+	}
+	hole, err := s.f.Seek(data, unix.SEEK_HOLE)
+	if err != nil {
+		return data, nil, fmt.Errorf("holes of the output: %w", err)
+	}
+	return data, buf[:min(int64(len(buf)), hole-data, s.size-data)], nil
 }
 
 // torn reports whether the file ends in the middle of a line.

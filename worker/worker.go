@@ -209,6 +209,7 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.source.(*tailed).idle = s.Idle
 		}
 	default:
+		r.out.most = d.Spec.Limits.Spool + overshoot
 		s := &spawned{
 			dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics, out: &r.out, err: &r.err,
 		}
