@@ -50,6 +50,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	}{
 		{"record", "", "", nil},
 		{"raw", b.Raw(), b.RawSubject("*", run), &f.Entries},
+		{"rebuilds", "", "", nil},
 		{"events", b.Names.Events(), b.EventSubject("*", run, "*"), &f.Events},
 		{"task", b.Work(), b.WorkSubject("*", run), &others}, // that was cancelled before it started
 		{"requests", "", "", nil},
@@ -63,6 +64,8 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		case err != nil:
 		case s.name == "record":
 			f.Record, err = b.mark(ctx, run)
+		case s.name == "rebuilds": // killed or not: they may have its record
+			err = b.RemoveScratch(ctx, time.Time{})
 		case s.name == "requests":
 			f.Requests, err = b.forgetRequests(ctx, run)
 		default:

@@ -25,7 +25,7 @@ import (
 func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	const secret = "sentinel-of-the-forgotten"
-	for _, broken := range []string{"", "record", "raw", "events", "task", "requests", "registrations", "notices"} {
+	for _, broken := range []string{"", "record", "raw", "rebuilds", "events", "task", "requests", "registrations", "notices"} {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
 			ctx := t.Context()
@@ -69,6 +69,15 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 			remembered("other", `{"run":"stays","hash":%q}`)
 			if ok, err := b.PushStore().Put(ctx, "gone", []byte(`[]`), 0, time.Hour, 0); err != nil || !ok {
 				t.Fatal(ok, err)
+			}
+
+			scratch, _, err := b.Scratch(ctx, b.RebuildNames(time.Now())) // of a rebuild that is killed
+			if err != nil {
+				t.Fatal(err)
+			}
+			record := fmt.Appendf(nil, `{"id":"gone","title":%q}`, secret)
+			if _, err := b.JetStream().Publish(ctx, bucket.Subject(scratch.Runs(), "gone"), record); err != nil {
+				t.Fatal(err)
 			}
 
 			if _, err := b.Forget(ctx, "stays"); !errors.Is(err, runs.ErrOpen) {

@@ -262,12 +262,13 @@ func (b *Bus) RebuildNames(at time.Time) Names { return Names{b.rebuildPrefix() 
 
 func (b *Bus) rebuildPrefix() string { return b.Prefix + "_rebuild_" }
 
-// RemoveScratch removes the streams of rebuilds that began before a time, and were killed.
+// RemoveScratch removes the streams of rebuilds that began before a time; zero: of all. A rebuild that
+// still works ends with an error.
 func (b *Bus) RemoveScratch(ctx context.Context, before time.Time) (err error) {
 	for _, js := range []jetstream.JetStream{b.js, b.jsPub} {
 		list := js.ListStreams(ctx)
 		for info := range list.Info() {
-			if !b.isScratch(info) || !info.Created.Before(before) {
+			if !b.isScratch(info) || !before.IsZero() && !info.Created.Before(before) {
 				continue
 			}
 			if e := js.DeleteStream(ctx, info.Config.Name); !errors.Is(e, jetstream.ErrStreamNotFound) {

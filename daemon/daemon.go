@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agents"
@@ -156,6 +157,9 @@ func (d *Daemon) addRoles(ctx context.Context, c Config) error {
 	}
 	if b, err = d.Server.Connect(ctx, embedded.ResponderUser); err != nil {
 		return err
+	}
+	if err := d.Server.operator.RemoveScratch(ctx, time.Time{}); err != nil {
+		c.Log.Warn("streams of a killed rebuild were not removed", zap.String("why", b.Explain(err)))
 	}
 	c.rules = d.worker.rules
 	c.eraser = eraser{&Session{c, d.Server.operator}}

@@ -217,6 +217,22 @@ func TestRebuildThatIsInterruptedLeavesNothing(t *testing.T) {
 	}
 }
 
+// Another command removes its streams, because a run is forgotten.
+func TestRebuildWhoseStreamsAreRemovedSaysSo(t *testing.T) {
+	t.Parallel()
+	b, _ := interleaved(t)
+	n := newNormalizer(b)
+	n.die = func(uint64) bool {
+		if err := b.RemoveScratch(t.Context(), time.Time{}); err != nil {
+			t.Error(err)
+		}
+		return false
+	}
+	if _, err := rebuild(t.Context(), n, maxSuspects); !errors.Is(err, ErrRemoved) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // temporary returns the names of the streams of rebuilds.
 func temporary(t *testing.T, b *bus.Bus) (names []string) {
 	t.Helper()

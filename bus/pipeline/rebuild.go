@@ -19,6 +19,10 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// ErrRemoved reports that the temporary streams of a rebuild are gone.
+var ErrRemoved = errors.New("the temporary streams of this rebuild were removed: a run was forgotten, or an `up` was " +
+	"started; start it again")
+
 // Rebuilt is the result of a rebuild.
 type Rebuilt struct {
 	Entries     uint64   `json:"entries"`     // entries of RAW that were read
@@ -43,10 +47,12 @@ const scratchAge = 24 * time.Hour
 
 // Rebuild derives EVENTS and RUNS again from RAW, and compares them with the stored ones,
 // for runs that RAW covers from their beginning. It works beside a running normalizer. The
-// records are stored under a temporary prefix, and removed at the end, or by a rebuild on a
-// later day if this one is killed; the events are compared as they are derived. So the
-// memory that it needs is that of a normalizer, plus a few batches of stored events, plus
-// the ids of at most 65,536 runs, whatever the numbers of events and runs are.
+// records are stored under a temporary prefix, and removed at the end; if this one is
+// killed, at the next start of an `up`, when a run is forgotten, or by a rebuild on a later
+// day. The events are compared as they are derived. So the memory that it needs is that of
+// a normalizer, plus a few batches of stored events, plus the ids of at most 65,536 runs,
+// whatever the numbers of events and runs are. The error is [ErrRemoved] if its streams
+// were removed meanwhile.
 func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
 	log *zap.Logger) (Rebuilt, error) {
 	return rebuild(ctx, &Normalizer{Bus: b, Backends: backends, MaxLine: maxLine, Log: log}, maxSuspects)
@@ -125,6 +131,13 @@ func (c *comparison) derive(ctx context.Context) error {
 		return err
 	}
 	c.n.Ready = func() { c.done = c.at }
+	c.n.Prepare = func(ctx context.Context) error { // after an error, too
+		_, err := c.n.Bus.Stream(ctx, bucket.Stream(c.n.Out.Runs()))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			fail(ErrRemoved)
+		}
+		return err
+	}
 	c.n.take = func(_ context.Context, run string, m normalizer.Message) error {
 		err := c.derived(run, m)
 		if err != nil {
