@@ -24,6 +24,7 @@ import (
 type interactive struct {
 	start, resume, fork, quit string // what is typed; resume and fork end with the id of the session
 	ready                     string // what it shows when it takes prompts
+	ended                     string // its last words; it may still have something to do then
 	allow                     string // the key that allows a command
 	asking                    runs.Phase
 	answers                   []string
@@ -34,12 +35,13 @@ var interactives = map[string]interactive{
 	"claude": {
 		start: "claude --model claude-sonnet-4-5", resume: "claude --model claude-sonnet-4-5 --resume ",
 		fork: "claude --model claude-sonnet-4-5 --fork-session --resume ", quit: "/exit", ready: `\? for shortcuts`,
-		allow: "1", asking: runs.AwaitingInput, untold: "followed by a <summary> block",
+		ended: "Resume this session with", allow: "1", asking: runs.AwaitingInput, untold: "followed by a <summary> block",
 		answers: []string{"one", "two", "three", "four", "five", "six", "seven"}, // four: its sub-agent has ended
 	},
 	"codex": {
 		start: "codex --no-daemon", resume: "codex --no-daemon resume ", fork: "codex --no-daemon fork ", quit: "/quit",
-		ready: "Ask Codex to do anything", allow: "y", asking: runs.RunningOrAsking, untold: "Do not answer the request",
+		ready: "Ask Codex to do anything", ended: "To continue this session, run", allow: "y",
+		asking: runs.RunningOrAsking, untold: "Do not answer the request",
 		answers: []string{"one", "two", "three", "five", "six", "seven"},
 	},
 }
@@ -54,27 +56,31 @@ func TestSessionsInATerminal(t *testing.T) {
 			s := follow(t, name)
 			s.starts(c.start, c.ready)
 			s.asks("One.", "Answer one")
-			s.is(runs.YourTurn)
+			s.rests("Answer one")
 			s.asks("Two.", `1\. Yes`)
 			s.is(c.asking)
 			s.presses(c.allow, "Answer two")
-			s.is(runs.YourTurn)
+			s.rests("Answer two")
 			s.killServer()
 			s.asks("Three.", "Answer three")
+			s.rests("Answer three")
 			if slices.Contains(c.answers, "four") {
-				s.shows("Answer four")
+				s.rests("Answer four")
 			}
-			s.is(runs.YourTurn)
 			s.asks("/compact", "(?i)compacted")
 			s.asks("Five.", "Answer five")
-			s.is(runs.YourTurn)
+			s.rests("Answer five")
 			session := s.list()[0].ThreadID
-			for i, command := range []string{c.resume, c.fork} {
-				s.asks(c.quit, "Pane is dead")
-				s.starts(command+session, c.ready)
-				s.asks([]string{"Six.", "Seven."}[i], []string{"Answer six", "Answer seven"}[i])
-			}
-			s.asks(c.quit, "Pane is dead")
+			s.asks(c.quit, c.ended)
+			s.starts(c.resume+session, c.ready)
+			s.asks("Six.", "Answer six")
+			s.rests("Answer six")
+			s.asks(c.quit, c.ended)
+			s.starts(c.fork+session, c.ready)
+			s.asks("Seven.", "Answer seven")
+			s.rests("Answer seven")
+			s.asks(c.quit, c.ended)
+			s.do("respawn-pane", "-k", "cat")
 			s.compare(c.answers, c.untold)
 		})
 	}
@@ -114,7 +120,7 @@ func follow(t *testing.T, agent string) *session {
 	t.Cleanup(func() { s.linesman("down") }) // the server that watch-sessions has started
 	w.AwaitEither("watching for sessions")
 	s.tmux = start(t, 110, 50, s.env, "exec cat")
-	s.do("set-option", "remain-on-exit", "on")
+	s.do("set-option", "remain-on-exit", "on") // to show what an agent says at its end
 	s.path, s.cwd = filepath.Dir(argv[0][0]), cwd
 	return s
 }
@@ -180,6 +186,15 @@ func (s *session) is(phase runs.Phase) {
 	fixture.Eventually(s.t, fixture.Patience, "the session is "+string(phase), func() bool {
 		list := s.list()
 		return len(list) > 0 && list[0].Doing != nil && list[0].Doing.Phase == phase
+	})
+}
+
+// rests waits until linesman has an answer, and no session works.
+func (s *session) rests(answer string) {
+	s.t.Helper()
+	fixture.Eventually(s.t, fixture.Patience, answer+" is stored, and its turn has ended", func() bool {
+		return strings.Contains(s.linesman("events", "--json", "--kind", "text_output"), answer) &&
+			!slices.ContainsFunc(s.list(), func(r *api.Run) bool { return r.Doing != nil && r.Doing.Phase != runs.YourTurn })
 	})
 }
 
