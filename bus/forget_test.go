@@ -25,7 +25,9 @@ import (
 func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	const secret = "sentinel-of-the-forgotten"
-	for _, broken := range []string{"", "record", "raw", "rebuilds", "events", "task", "requests", "registrations", "notices"} {
+	for _, broken := range []string{
+		"", "record", "raw", "rebuilds", "events", "task", "requests", "registrations", "notices",
+	} {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
 			ctx := t.Context()

@@ -25,8 +25,8 @@ func TestJSONOnATerminalMovesNoCursor(t *testing.T) {
 	if err := WriteJSON(&piped, raw); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Contains(piped.Bytes(), quoted) {
-		t.Errorf("a pipe gets %s, want the event's own bytes", piped.Bytes())
+	if line := bytes.ReplaceAll(quoted, []byte("\u0085"), []byte(`\u0085`)); !bytes.Contains(piped.Bytes(), line) {
+		t.Errorf("a pipe gets %s, want the event's own bytes, without what may be a line break", piped.Bytes())
 	}
 	if err := WriteJSON(&pane{new(Screen), f}, raw); err != nil {
 		t.Fatal(err)

@@ -73,12 +73,13 @@ func PrintJSON(w io.Writer, v any) error {
 
 // JSONFor is JSON as it is printed to w. On a terminal all that does not show
 // as itself is escaped, as by [Safe]: control characters, bidirectional
-// overrides and the like. The value is the same.
+// overrides and the like. Elsewhere it is one line for every reader. The value is the
+// same.
 func JSONFor(w io.Writer, body []byte) []byte {
 	if _, terminal := w.(*pane); terminal {
 		return escapeJSON(body)
 	}
-	return body
+	return api.OneLine(body)
 }
 
 func escapeJSON(body []byte) []byte {

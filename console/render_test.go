@@ -64,6 +64,7 @@ func TestJSONLineIsTheContract(t *testing.T) {
 	}
 }
 
+// All bytes but those of characters that may be a line break.
 func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 	event := "{\"kind\":\"TextOutput\",\"text\":\"<a&b>\u2028 \\u0041 1.0\",\"data\":1.50}"
 	rec := Record{Seq: 7, Time: time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.FixedZone("", 3600)), Agent: "codex",
@@ -72,8 +73,8 @@ func TestJSONLineKeepsTheEventsBytes(t *testing.T) {
 	if err := WriteJSON(&out, rec); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"seq":7,"time":"2026-01-02T02:04:05.006Z","agent":"codex","run":"r","line":2,"part":1,"event":` + event +
-		"}\n"
+	want := `{"seq":7,"time":"2026-01-02T02:04:05.006Z","agent":"codex","run":"r","line":2,"part":1,"event":` +
+		strings.Replace(event, "\u2028", `\u2028`, 1) + "}\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}

@@ -43,7 +43,7 @@ func (a *reply) encode(form string) ([]byte, error) {
 		return envelop(a)
 	}
 	if raw, ok := a.Body.(json.RawMessage); ok {
-		return raw, nil
+		return api.OneLine(raw), nil
 	}
 	body := a.Body
 	if a.Problem != nil {
@@ -53,7 +53,7 @@ func (a *reply) encode(form string) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(body)
-	return b.Bytes(), err
+	return api.OneLine(b.Bytes()), err
 }
 
 // Media types: a [reply] is encoded as JSON or [adcpType]; the others are

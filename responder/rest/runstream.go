@@ -46,11 +46,13 @@ func writeChange(b *bytes.Buffer, c api.RunChange) error {
 		kind, data = "gone", map[string]string{"run": c.Gone}
 	}
 	b.WriteString("event: " + kind + "\ndata: ")
-	e := json.NewEncoder(b) // one line, which it ends
+	line := new(bytes.Buffer)
+	e := json.NewEncoder(line) // one line, which it ends
 	e.SetEscapeHTML(false)
 	if err := e.Encode(data); err != nil {
 		return err
 	}
+	b.Write(api.OneLine(line.Bytes()))
 	b.WriteByte('\n')
 	return nil
 }

@@ -90,7 +90,7 @@ func frame(e api.Event) []byte { return frameOf(strconv.FormatUint(e.Seq, 10), e
 // each line would still be data.
 func frameOf(id, kind string, body []byte) []byte {
 	b := fmt.Appendf(nil, "id: %s\nevent: %s\n", id, kind)
-	for line := range bytes.SplitSeq(body, []byte("\n")) {
+	for line := range bytes.SplitSeq(api.OneLine(body), []byte("\n")) {
 		b = append(append(append(b, "data: "...), line...), '\n')
 	}
 	return append(b, '\n')
