@@ -33,10 +33,11 @@ func Close(f *os.File) error { return errors.Join(flock(f, unix.LOCK_UN), f.Clos
 
 // Held reports whether the lock of the file at path is taken. It takes a shared
 // lock for a moment, so concurrent calls do not see each other, but a [TryLock]
-// at that moment fails. A missing file is not locked.
+// at that moment fails. A missing file is not locked, nor is a socket or a link to
+// itself. It does not block, whatever kind of file it is.
 func Held(path string) (bool, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ELOOP) {
 		return false, nil
 	}
 	if err != nil {

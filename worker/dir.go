@@ -194,7 +194,7 @@ func open(path string) (_ *Dir, err error) {
 			err = fmt.Errorf("open run directory %s: %w", filepath.Base(path), err)
 		}
 	}()
-	d.owner, err = os.OpenFile(d.file(ownerFile), os.O_RDWR, 0)
+	d.owner, err = openOwn(d.file(ownerFile), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, serr := os.Lstat(path); serr == nil {
 			return nil, fmt.Errorf("%w: no owner file", errBad)
@@ -305,7 +305,7 @@ func claimStart(dir string) (bool, error) {
 // addIdentity appends what is known about the processes of the run to the
 // started file, with one write.
 func addIdentity(dir string, id identity) error {
-	f, err := os.OpenFile(filepath.Join(dir, startedFile), os.O_WRONLY|os.O_APPEND, 0)
+	f, err := openOwn(filepath.Join(dir, startedFile), os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -356,8 +356,37 @@ func readSpec(dir string) (Spec, error) {
 	return spec, nil
 }
 
+// openOwn opens a file of a run directory. An agent can replace each of them, by a FIFO or a link,
+// so it does not block, follows no link, and opens a regular file only. The error of another kind of
+// file is [errBad]; with O_CREATE it is replaced.
+func openOwn(path string, flags int) (*os.File, error) {
+	for removed := false; ; removed = true {
+		f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		switch info, serr := statOf(f); {
+		case err == nil && serr == nil && info.Mode().IsRegular():
+			return f, unix.SetNonblock(int(f.Fd()), false) // an agent inherits it
+		case err == nil:
+			err = errors.Join(serr, f.Close(), fmt.Errorf("%w: %s is not a regular file", errBad, filepath.Base(path)))
+		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR): // link, FIFO, directory
+			err = fmt.Errorf("%w: %s is not a regular file", errBad, filepath.Base(path))
+		default:
+			return nil, err
+		}
+		if flags&os.O_CREATE == 0 || removed || os.Remove(path) != nil {
+			return nil, err
+		}
+	}
+}
+
+func statOf(f *os.File) (fs.FileInfo, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return f.Stat()
+}
+
 func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openOwn(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -486,7 +515,7 @@ type mark struct {
 // openMark reads or creates the mark at path. If it is invalid, the run resumes
 // at the beginning of its log.
 func openMark(path string) (*mark, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openOwn(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

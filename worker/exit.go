@@ -109,21 +109,18 @@ func writeExit(dir string, body []byte) error {
 // unseal accepts. Only a regular file is a record.
 func readExit(dir string, keys ...[]byte) (*runs.Exit, error) {
 	path := filepath.Join(dir, exitFile)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openOwn(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrPermission) {
 		_ = os.Chmod(path, 0o600)
-		f, err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		f, err = openOwn(path, os.O_RDONLY)
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
-		return nil, nil // includes symbolic links and sockets
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBad) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, err
-	}
 	body, err := io.ReadAll(io.LimitReader(f, maxExit))
 	if err != nil {
 		return nil, err

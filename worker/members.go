@@ -53,6 +53,7 @@ type process struct {
 
 	start  uint64 // together with pid it identifies a process since boot
 	dead   bool   // exited, not reaped
+	halted bool   // stopped by a signal
 	kernel bool   // a kernel thread, without environment and open files
 }
 

@@ -30,10 +30,10 @@ func lookup(pid int) (process, bool) {
 }
 
 func fromKinfo(k *unix.KinfoProc) process {
-	const zombie = 5 // SZOMB
+	const stop, zombie = 4, 5 // SSTOP, SZOMB
 	return process{
 		pid: int(k.Proc.P_pid), parent: int(k.Eproc.Ppid), group: int(k.Eproc.Pgid),
-		start: uint64(k.Proc.P_starttime.Nano()), dead: k.Proc.P_stat == zombie,
+		start: uint64(k.Proc.P_starttime.Nano()), dead: k.Proc.P_stat == zombie, halted: k.Proc.P_stat == stop,
 	}
 }
 

@@ -462,7 +462,7 @@ func (w *Worker) prints(kind, session string) bool {
 		if spec, err := readSpec(dir); err != nil || !spec.process() || spec.Agent != kind {
 			return false
 		}
-		f, err := os.Open(filepath.Join(dir, outFile))
+		f, err := openOwn(filepath.Join(dir, outFile), os.O_RDONLY)
 		if err != nil {
 			return false
 		}

@@ -65,13 +65,16 @@ func shimRun(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
-	own, err := os.OpenFile(dir+"/"+shimFile, os.O_RDWR|os.O_CREATE, 0o600)
+	own, err := openOwn(dir+"/"+shimFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
 	defer own.Close()
 	if err := lockWithin(own, time.Second); err != nil {
 		return err
+	}
+	if own.Truncate(0) == nil { // else nobody knows who this is, if it is halted
+		_, _ = own.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
 	}
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
 	case begun && !config.Adopt:
@@ -240,7 +243,7 @@ func (s *shim) takeOver(o shimConfig) error {
 	s.watchdog = newWatchdog(s.spec.Limits, now)
 	if agent, ok := s.adopted.agent(); ok {
 		s.watchdog.began = now.Add(-agent.age())
-	} else if info, err := os.Stat(s.dir + "/" + startedFile); err == nil {
+	} else if info, err := os.Lstat(s.dir + "/" + startedFile); err == nil {
 		s.watchdog.began = changeTime(now, info.ModTime())
 	}
 	if _, running := s.adopted.agent(); !running {
@@ -392,7 +395,7 @@ func (s *shim) sizes() (sizes [2]int64) {
 }
 
 func openSpool(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	return openOwn(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 }
 
 // lockWithin locks f, and retries while other processes check the lock.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -171,10 +172,27 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	if !alive && !ours {
 		return false, nil
 	}
+	s.endHalted()
 	if s.stopped {
 		_ = s.dir.sendCommand(ctlCancel)
 	}
 	return true, nil
+}
+
+// endHalted ends a shim that was stopped by a signal, as an agent can: it enforces no limit and takes no
+// command. Once it is gone another one takes over.
+func (s *spawned) endHalted() {
+	pid := s.child
+	if pid == 0 {
+		text, _ := readBounded(s.dir.file(shimFile), 32)
+		if pid, _ = strconv.Atoi(string(text)); pid == 0 || !isShim(pid, s.dir.path) {
+			return
+		}
+	}
+	if p, ok := lookup(pid); ok && p.halted {
+		s.log.Warn("shim was stopped by a signal, ending it")
+		p.signal(unix.SIGKILL)
+	}
 }
 
 // takeOver starts a shim to replace one that is gone. It retries with growing
@@ -204,7 +222,7 @@ func (s *spawned) takeOver(now time.Time) {
 // start it, start launches a shim or ends the run without an agent.
 func (s *spawned) start() (bool, error) {
 	running := s.running() // first: a shim that has exited can no longer start the agent
-	if info, err := os.Stat(s.dir.file(startedFile)); err == nil {
+	if info, err := os.Lstat(s.dir.file(startedFile)); err == nil {
 		s.started = changeTime(time.Now(), info.ModTime())
 		return true, nil
 	}
@@ -285,7 +303,7 @@ func (s *spawned) launch(adopt bool) error {
 	if len(s.shim) == 0 {
 		return errors.New("no command configured")
 	}
-	log, err := os.OpenFile(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	log, err := openOwn(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return err
 	}

@@ -55,13 +55,22 @@ const (
 	truncated               // the previous content was replaced or truncated
 )
 
+// openOther opens a file of another program, without blocking if it is a FIFO.
+func openOther(path string, flags int) (*os.File, error) {
+	return os.OpenFile(path, flags|unix.O_NONBLOCK, 0)
+}
+
 // open opens the file, if it exists.
 func (s *stream) open() error {
 	if s.f != nil || s.replaced {
 		return nil
 	}
-	f, err := os.OpenFile(s.path, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: opening a FIFO must not block
-	if errors.Is(err, fs.ErrNotExist) {
+	open := openOwn
+	if s.only != nil {
+		open = openOther
+	}
+	f, err := open(s.path, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBad) {
 		s.replaced = s.only != nil
 		return nil
 	}

@@ -115,7 +115,8 @@ func lookup(pid int) (process, bool) {
 	if len(fields) < 20 {
 		return process{}, false
 	}
-	p := process{pid: pid, dead: fields[0][0] == 'Z' || fields[0][0] == 'X'}
+	state := fields[0][0]
+	p := process{pid: pid, dead: state == 'Z' || state == 'X', halted: state == 'T'}
 	p.parent, _ = strconv.Atoi(string(fields[1]))
 	p.group, _ = strconv.Atoi(string(fields[2]))
 	p.session, _ = strconv.Atoi(string(fields[3]))
@@ -154,6 +155,13 @@ func hasVariable(pid int, prefix string) (bool, error) {
 		return false, errNoEnvironment
 	}
 	return bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+prefix)), nil
+}
+
+// isShim reports whether the process is a shim of the run directory.
+func isShim(pid int, dir string) bool {
+	const limit = 64 << 10
+	line, err := readBounded("/proc/"+strconv.Itoa(pid)+"/cmdline", limit)
+	return err == nil && bytes.HasSuffix(line, []byte("\x00"+dir+"\x00"))
 }
 
 // writesOutput reports whether the process has the output of the run directory

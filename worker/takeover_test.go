@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -212,6 +214,93 @@ func TestCopyOfARunLeavesTheAgentAlone(t *testing.T) {
 				t.Errorf("exit %s, output %q; want an agent that nobody disturbs", runs.Encode(res.Exit), l.output("r"))
 			}
 		})
+	}
+}
+
+// An agent stops its shim, which then enforces no limit and takes no command, also that of the next worker.
+func TestShimThatIsStoppedIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name            string
+		limits          Limits
+		restart, cancel bool
+		want            runs.Reason
+	}{
+		{"a limit", Limits{Hard: time.Second}, false, false, runs.ReasonHard},
+		{"a cancel", Limits{}, false, true, runs.ReasonCancelled},
+		{"a cancel by the next worker", Limits{}, true, true, runs.ReasonCancelled},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if test.restart && runtime.GOOS != "linux" {
+				t.Skip("only the worker that started it knows the shim on this system")
+			}
+			l := newFixture(t)
+			spec := shell("r", recordPIDs+
+				"echo one; while ! [ -e go ]; do sleep 0.01; done; kill -STOP $PPID; echo two; exec sleep 600")
+			spec.Dir, spec.Limits = t.TempDir(), test.limits
+			killAtEnd(t, filepath.Join(spec.Dir, "agent"))
+			killAtEnd(t, filepath.Join(spec.Dir, "shim"))
+			if test.restart { // the next one finds it stopped
+				l.create(spec).Close()
+				worker := l.process(nil, nil, "adopt")
+				l.await("r", "one")
+				kill(worker)
+				write(t, filepath.Join(spec.Dir, "go"), "")
+				waitFor(t, "the shim to be stopped", func() bool {
+					p, _ := lookup(readPID(t, filepath.Join(spec.Dir, "shim")))
+					return p.halted
+				})
+				l.adopt()
+			} else {
+				r, _ := l.driven(t.Context(), l.create(spec))
+				write(t, filepath.Join(spec.Dir, "go"), "")
+				l.await("r", "two")
+				if test.cancel {
+					if err := r.Cancel(t.Context(), "enough"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if test.cancel && test.restart {
+				l.foreign("r", runs.Cancelled, runs.Remark{})
+			}
+			waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+			if ex := l.exit("r"); ex.Reason != test.want {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), test.want)
+			}
+			waitFor(t, "the end of the agent", func() bool { return gone(t, filepath.Join(spec.Dir, "agent")) })
+		})
+	}
+}
+
+// An agent replaces files of its run's directory by something that blocks who opens it. The worker and the
+// next one end the run, or set the directory aside, and stop when they are told to.
+func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		outFile, errFile, exitFile, shimFile, shimLogFile, ctlFile, timesFile, startedFile, markFile, ownerFile, specFile,
+	} {
+		for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
+			t.Run(name+" by "+by, func(t *testing.T) {
+				t.Parallel()
+				l := newFixture(t)
+				replaced := filepath.Join(t.TempDir(), "replaced")
+				path := filepath.Join(l.root, "r", name)
+				spec := shell("r", "echo one; rm -f "+path+"; "+fmt.Sprintf(by, path)+"; touch "+replaced+"; exec sleep 60")
+				spec.Limits.Hard, spec.Limits.Linger = 500*time.Millisecond, 100*time.Millisecond
+				ctx, stop := context.WithCancel(t.Context())
+				_, done := l.driven(ctx, l.create(spec))
+				waitFor(t, "the replacement", func() bool { return exists(replaced) })
+				stop()
+				<-done
+				l.adopt()
+				waitFor(t, "the end of the run, or of its directory", func() bool {
+					entries, _ := os.ReadDir(l.root)
+					return l.ended("r") || len(entries) == 1 && strings.HasPrefix(entries[0].Name(), badPrefix)
+				})
+			})
+		}
 	}
 }
 

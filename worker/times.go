@@ -3,13 +3,10 @@ package worker
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"io"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -46,19 +43,6 @@ func parseGrowth(b []byte) (growth, bool) {
 // follows reports whether g can be the record after last: both numbers grow.
 func (g growth) follows(last growth) bool { return g.size > last.size && g.at >= last.at }
 
-// openTimes opens the index of the run directory dir. Only a regular file is
-// one: opening does not follow links and does not block.
-func openTimes(dir string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(dir+"/"+timesFile, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errBad, f.Close())
-	}
-	return f, nil
-}
-
 // backlog assigns times to the output of an agent that is read late: because
 // no worker was running, the raw log was unreachable, or reading is slow.
 type backlog struct {
@@ -78,7 +62,7 @@ func (b *backlog) late(now time.Time) bool { return now.Sub(b.caught) > timesEve
 // load reads new records of the index, up to those of output beyond size, the
 // current size of out. Without a usable index there are none.
 func (b *backlog) load(size int64, now time.Time) {
-	f, err := openTimes(b.dir, os.O_RDONLY)
+	f, err := openOwn(b.dir+"/"+timesFile, os.O_RDONLY)
 	if err != nil {
 		return
 	}

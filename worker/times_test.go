@@ -214,16 +214,17 @@ func TestFailedStartHasATime(t *testing.T) {
 	}
 }
 
-// A process that the agent left writes for half a second after its end.
+// A process that the agent left writes half a second after its end.
 func TestExitIsNotBeforeOutput(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
-	l.drive(shell("r", "echo one; (sleep 0.5; echo two) & exit 0"))
+	end := filepath.Join(l.root, "r", exitFile)
+	l.drive(shell("r", "echo one; (while ! [ -e "+end+" ]; do sleep 0.01; done; sleep 0.5; echo two) & exit 0"))
 	entries := l.entries("r")
 	exit := entries[len(entries)-1]
 	ex := runs.DecodeExit(exit.Body)
 	out := entries[len(entries)-2]
-	if out.Kind != runs.Out || out.Time-ex.At < 300 || exit.Time < out.Time {
+	if out.Kind != runs.Out || out.Time-ex.At < 500 || exit.Time < out.Time {
 		t.Errorf("ended at %d, last output at %d, exit entry at %d", ex.At, out.Time, exit.Time)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // every timesEvery; without notifications it polls, less often while out does
 // not grow. No error of the index matters to the run.
 func recordTimes(dir string) (stop func()) {
-	f, err := openTimes(dir, os.O_RDWR|os.O_CREATE)
+	f, err := openOwn(dir+"/"+timesFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return func() {}
 	}
