@@ -275,11 +275,17 @@ func (d *Dir) Remove() error {
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
 
 // sendCommand sends one command to the shim. The error is ENXIO if no shim is
-// listening.
+// listening, or the FIFO was replaced.
 func (d *Dir) sendCommand(command byte) error {
-	fd, err := unix.Open(d.file(ctlFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(d.file(ctlFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err == nil {
-		_, err = unix.Write(fd, []byte{command})
+		var info unix.Stat_t
+		if err = unix.Fstat(fd, &info); err == nil && info.Mode&unix.S_IFMT != unix.S_IFIFO {
+			err = unix.ENXIO
+		}
+		if err == nil {
+			_, err = unix.Write(fd, []byte{command})
+		}
 		_ = unix.Close(fd)
 	}
 	if err != nil && !errors.Is(err, unix.EAGAIN) { // a full FIFO already holds the command many times

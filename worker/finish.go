@@ -34,7 +34,7 @@ func (r *Run) finishAgent(now time.Time) {
 	case agent.exit == nil, now.Sub(agent.exitAt) < limits.Linger, !r.endsWithResult(agent.exit.Out):
 		return
 	}
-	_ = r.dir.sendCommand(ctlFinish) // if no shim is listening, the next check repeats it
+	agent.command(now, ctlFinish) // if no shim is listening, the next check repeats it
 }
 
 // endsWithResult reports whether the first bytes of stdout, nil for all, end with the last line of a

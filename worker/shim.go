@@ -511,10 +511,32 @@ func (s *shim) killAll() bool {
 	return len(found) > 0 || s.adopted.unclear || !s.ended()
 }
 
+// openFIFO opens the FIFO at path for reading and writing. If there is none, or another kind of file, it
+// makes one.
+func openFIFO(path string) (*os.File, error) {
+	for made := false; ; made = true {
+		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+		info, serr := statOf(f)
+		if err == nil && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+			return f, nil
+		}
+		if err == nil {
+			err = errors.Join(serr, f.Close(), fmt.Errorf("%s is not a FIFO", ctlFile))
+		}
+		if made {
+			return nil, err
+		}
+		_ = os.Remove(path) // it may be missing
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // listen returns the commands from the FIFO at path, and a function that stops
 // listening. The FIFO is also open for writing, so reads never return EOF.
 func listen(path string) (<-chan byte, func(), error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := openFIFO(path)
 	if err != nil {
 		return nil, nil, err
 	}

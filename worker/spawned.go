@@ -40,6 +40,7 @@ type spawned struct {
 	exit      *runs.Exit
 	exitAt    time.Time // when exit was first seen
 	stopped   bool
+	deaf      time.Time // since when the shim takes no commands; zero: it does, as far as known
 
 	keys atomic.Pointer[[][]byte] // copy of the mark's keys for other goroutines
 }
@@ -118,7 +119,7 @@ func (s *spawned) supervise(now time.Time) {
 func (s *spawned) stop() {
 	s.stopped = true
 	s.retryAt = time.Time{}          // a cancel must not wait
-	_ = s.dir.sendCommand(ctlCancel) // if no shim is listening yet, ended repeats it
+	s.command(time.Now(), ctlCancel) // if no shim is listening yet, ended repeats it
 }
 
 func (s *spawned) pollInterval() time.Duration {
@@ -174,25 +175,50 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	}
 	s.endHalted()
 	if s.stopped {
-		_ = s.dir.sendCommand(ctlCancel)
+		s.command(now, ctlCancel)
 	}
 	return true, nil
+}
+
+// answerTime is how long a shim may take no command.
+const answerTime = 2 * time.Second
+
+// command sends a command to the shim. One that takes none is ended, and another one takes over: an agent
+// can remove the FIFO.
+func (s *spawned) command(now time.Time, command byte) {
+	switch err := s.dir.sendCommand(command); {
+	case err == nil:
+		s.deaf = time.Time{}
+	case s.deaf.IsZero(): // it may have just started
+		s.deaf = now
+	case now.Sub(s.deaf) >= answerTime:
+		if p, ok := s.shimProcess(); ok {
+			s.log.Warn("shim takes no commands, ending it", zap.Error(err))
+			p.signal(unix.SIGKILL)
+			s.deaf = time.Time{}
+		}
+	}
 }
 
 // endHalted ends a shim that was stopped by a signal, as an agent can: it enforces no limit and takes no
 // command. Once it is gone another one takes over.
 func (s *spawned) endHalted() {
+	if p, ok := s.shimProcess(); ok && p.halted {
+		s.log.Warn("shim was stopped by a signal, ending it")
+		p.signal(unix.SIGKILL)
+	}
+}
+
+// shimProcess returns the process of the shim, if it is known.
+func (s *spawned) shimProcess() (process, bool) {
 	pid := s.child
 	if pid == 0 {
 		text, _ := readBounded(s.dir.file(shimFile), 32)
 		if pid, _ = strconv.Atoi(string(text)); pid == 0 || !isShim(pid, s.dir.path) {
-			return
+			return process{}, false
 		}
 	}
-	if p, ok := lookup(pid); ok && p.halted {
-		s.log.Warn("shim was stopped by a signal, ending it")
-		p.signal(unix.SIGKILL)
-	}
+	return lookup(pid)
 }
 
 // takeOver starts a shim to replace one that is gone. It retries with growing

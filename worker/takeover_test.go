@@ -274,6 +274,25 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 	}
 }
 
+// An agent removes the FIFO for commands. A cancel reaches its run all the same.
+func TestCancelNeedsNoFIFO(t *testing.T) {
+	t.Parallel()
+	for _, by := range []string{"true", "mkfifo ctl", "touch ctl", "ln -s /dev/null ctl", "mkdir ctl"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; rm ctl; "+by+"; echo one; exec sleep 600")
+			r, done := l.begun(spec, "one")
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Error(err)
+			}
+			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonCancelled}) {
+				t.Errorf("exit %s, %v", runs.Encode(res.Exit), res.err)
+			}
+		})
+	}
+}
+
 // An agent replaces files of its run's directory by something that blocks who opens it. The worker and the
 // next one end the run, or set the directory aside, and stop when they are told to.
 func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
