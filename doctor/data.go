@@ -21,6 +21,9 @@ const (
 	tooLittleDisk = 512 << 20
 )
 
+// tooFewFiles is how many more files it can have below which the check fails: `up` stores nothing soon.
+const tooFewFiles = 2048
+
 func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 	dir := x.Settings.DataDir
 	if err := brokenLink(dir, local.RunsDir(dir), filepath.Join(dir, "jetstream")); err != nil {
@@ -51,6 +54,8 @@ func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 	free := int64(disk.Bavail) * int64(disk.Bsize)
 	space := fmt.Sprintf("%s, %s free", dir, gibibytes(free))
 	switch {
+	case disk.Files > 0 && int64(disk.Ffree) < tooFewFiles:
+		return Fail, fmt.Sprintf("%s: its disk has room for %d more files", dir, disk.Ffree), "remove files: see df -i"
 	case free < tooLittleDisk:
 		return Fail, space, "make room: what agents print can soon not be stored"
 	case free < littleDisk:

@@ -22,6 +22,9 @@ const (
 	// maxReserve is the maximum free space to reserve; otherwise a twentieth of the
 	// disk. It must exceed what is written between two checks.
 	maxReserve = 64 << 20
+
+	// maxFiles is the same for files, of disks that can have only so many.
+	maxFiles = 1024
 )
 
 // DiskGuard blocks writes to the streams of a server while its disk is nearly full.
@@ -48,7 +51,8 @@ func (g *DiskGuard) Check() error {
 	}
 	if free < reserve {
 		return fmt.Errorf(
-			"the disk of the data directory is nearly full, or read-only: %d bytes are free, and %d are needed", free, reserve)
+			"the disk of the data directory is nearly full, has no room for files, or is read-only: %d bytes are free, "+
+				"and %d are needed", free, reserve)
 	}
 	return nil
 }
@@ -91,7 +95,8 @@ func (g *DiskGuard) act(now time.Time, free, reserve uint64) error {
 	switch blocked := g.limits != nil; {
 	case !blocked && free < reserve:
 		g.block()
-		g.log.Error("the disk of the data directory is nearly full, or read-only: nothing is stored until there is room",
+		g.log.Error("the disk of the data directory is nearly full, has no room for files, or is read-only: nothing is "+
+			"stored until there is room",
 			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
 	case blocked && free < reserve*3/2:
 		if g.server.current() != g.blocked {
@@ -173,8 +178,8 @@ func (g *DiskGuard) repair(now time.Time) error {
 // on macOS.
 const readOnly = 1
 
-// space returns how many bytes of a disk are free, and how many should be. A read-only
-// file system has none free.
+// space returns how many bytes of a disk are free, and how many should be. A file system that
+// is read-only, or has no room for files, has none free.
 func space(dir string) (free, reserve uint64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Clean(dir), &st); err != nil {
@@ -182,8 +187,12 @@ func space(dir string) (free, reserve uint64, err error) {
 	}
 	size := uint64(st.Bsize)
 	reserve = min(maxReserve, st.Blocks*size/20)
-	if st.Flags&readOnly != 0 {
+	files, all := uint64(st.Ffree), uint64(st.Files) // signed on FreeBSD; all is 0 where there is no limit
+	switch needed := min(maxFiles, all/20); {
+	case st.Flags&readOnly != 0, all > 0 && files < needed:
 		return 0, reserve, nil
+	case all > 0 && files < needed*3/2: // as act does it with bytes
+		return min(reserve, uint64(st.Bavail)*size), reserve, nil
 	}
-	return uint64(st.Bavail) * size, reserve, nil // signed on FreeBSD
+	return uint64(st.Bavail) * size, reserve, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,6 +56,9 @@ func mounted(t *testing.T) bool {
 	return false
 }
 
+// maxFiles is how many files a disk can have.
+const maxFiles = 4000
+
 // disk is a small file system.
 type disk struct {
 	t    *testing.T
@@ -67,7 +71,8 @@ func newDisk(t *testing.T, path string, size int) *disk {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", path, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=0700", size, maxFiles)
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, options); err != nil {
 		t.Skipf("a small file system cannot be mounted: %v", err)
 	}
 	t.Cleanup(func() {
@@ -100,6 +105,22 @@ func (d *disk) fill(pause time.Duration) {
 	}
 }
 
+// fillFiles leaves no room for another file, though for bytes.
+func (d *disk) fillFiles() {
+	d.t.Helper()
+	if err := os.Mkdir(d.ballast(), 0o700); err != nil {
+		d.t.Fatal(err)
+	}
+	for n := 0; ; n++ {
+		switch err := os.WriteFile(filepath.Join(d.ballast(), strconv.Itoa(n)), nil, 0o600); {
+		case errors.Is(err, unix.ENOSPC):
+			return
+		case err != nil:
+			d.t.Fatal(err)
+		}
+	}
+}
+
 // free is how much room there is.
 func (d *disk) free() uint64 {
 	d.t.Helper()
@@ -113,7 +134,7 @@ func (d *disk) free() uint64 {
 // empty makes room again.
 func (d *disk) empty() {
 	d.t.Helper()
-	if err := os.Remove(d.ballast()); err != nil {
+	if err := os.RemoveAll(d.ballast()); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -200,6 +221,32 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	}
 	t.Logf("%d of %d agents got an error of their own; %d entries, %d events", full, len(agents), len(e.Raw),
 		len(e.Events))
+}
+
+// The disk that has all of `up` on it can take no more files, although it has room for bytes.
+func TestDiskWithoutRoomForFilesOnlyCostsTime(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	s := newSite(t, drawn(t, 0), "")
+	s.data = []string{filepath.Join(s.dir, "disk", "data")}
+	d := newDisk(t, filepath.Join(s.dir, "disk"), 256<<20)
+	s.begin("up")
+	key := s.run("endless", nil, "pace=20")
+	s.may(key) // what becomes of its files is its own affair
+	s.talked([]string{key}, 5_000)
+	before := len(s.roles["up"].said())
+	d.fillFiles()
+	s.roles["up"].await(before, sayFull)
+	<-time.After(25 * time.Second) // how long it lasts
+	if words := s.roles["up"].said()[before:]; strings.Count(words, sayFull) != 1 || strings.Count(words, "\n") > 40 {
+		t.Errorf("in 25 s `up` says:\n%s", words)
+	}
+	d.empty()
+	s.roles["up"].await(before, "there is room again")
+	s.direct[s.run("talk", nil, "lines=5")].code()
+	s.touch(key, "stop")
+	s.check()
 }
 
 // The file system of the server's store is full from one moment to the next,
