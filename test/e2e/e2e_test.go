@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -142,7 +143,7 @@ func printed(records []record) []string {
 	return out
 }
 
-// expected is what a recording of Codex must become.
+// expected is what a recording of Codex must become, as it is printed.
 func expected(t *testing.T, out []byte, code int) []string {
 	t.Helper()
 	return expectedOf(t, codex.Backend{}, out, code)
@@ -156,7 +157,9 @@ func expectedOf(t *testing.T, b normalizer.Backend, out []byte, code int) []stri
 	}
 	var want []string
 	f := normalizer.NewFold(b, "x", 0)
-	take := func(m normalizer.Message) { want = append(want, mask(fmt.Sprintf("%d.%d %s", m.Line, m.Part, m.Body))) }
+	take := func(m normalizer.Message) {
+		want = append(want, mask(fmt.Sprintf("%d.%d %s", m.Line, m.Part, api.OneLine(m.Body))))
+	}
 	f.Apply(1, runs.Entry{Kind: runs.Out, Body: out}, take)
 	f.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)}, take)
 	return want
