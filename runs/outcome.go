@@ -90,8 +90,8 @@ func (r *Record) endedBefore(x Exit) bool {
 	return x.Reason == ReasonExited && x.At > 0 && x.At < r.CancelAt && r.Rests()
 }
 
-// Rests reports whether the last turn has ended, no other has begun, and no task goes on in the
-// background.
+// Rests reports whether a turn has ended, no other one has begun since, and no task is running in
+// the background.
 func (r *Record) Rests() bool {
 	return r.LastTurn != TurnNone && !r.Begun && r.Tasks == 0 && len(r.OpenCalls)+int(r.MoreCalls) == 0
 }

@@ -73,7 +73,8 @@ func shimRun(dir string) error {
 	if err := lockWithin(own, time.Second); err != nil {
 		return err
 	}
-	if own.Truncate(0) == nil { // else nobody knows who this is, if it is halted
+	// By this process ID a worker finds a shim that was stopped; without it, only the one that started it does.
+	if own.Truncate(0) == nil {
 		_, _ = own.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
 	}
 	switch begun := exists(dir+"/"+startedFile) || exists(dir+"/"+exitFile); {
@@ -509,28 +510,6 @@ func (s *shim) killAll() bool {
 		p.signal(unix.SIGKILL)
 	}
 	return len(found) > 0 || s.adopted.unclear || !s.ended()
-}
-
-// openFIFO opens the FIFO at path for reading and writing. If there is none, or another kind of file, it
-// makes one.
-func openFIFO(path string) (*os.File, error) {
-	for made := false; ; made = true {
-		f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
-		info, serr := statOf(f)
-		if err == nil && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
-			return f, nil
-		}
-		if err == nil {
-			err = errors.Join(serr, f.Close(), fmt.Errorf("%s is not a FIFO", ctlFile))
-		}
-		if made {
-			return nil, err
-		}
-		_ = os.Remove(path) // it may be missing
-		if err := unix.Mkfifo(path, 0o600); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // listen returns the commands from the FIFO at path, and a function that stops

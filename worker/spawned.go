@@ -170,6 +170,9 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 			return false, err
 		}
 	}
+	if !alive {
+		s.deaf = time.Time{} // it takes its lock right before it listens
+	}
 	if !alive && !ours {
 		return false, nil
 	}
@@ -180,7 +183,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	return true, nil
 }
 
-// answerTime is how long a shim may take no command.
+// answerTime is how long a shim that has its lock may take no command.
 const answerTime = 2 * time.Second
 
 // command sends a command to the shim. One that takes none is ended, and another one takes over: an agent
@@ -189,7 +192,7 @@ func (s *spawned) command(now time.Time, command byte) {
 	switch err := s.dir.sendCommand(command); {
 	case err == nil:
 		s.deaf = time.Time{}
-	case s.deaf.IsZero(): // it may have just started
+	case s.deaf.IsZero():
 		s.deaf = now
 	case now.Sub(s.deaf) >= answerTime:
 		if p, ok := s.shimProcess(); ok {

@@ -55,11 +55,6 @@ const (
 	truncated               // the previous content was replaced or truncated
 )
 
-// openOther opens a file of another program, without blocking if it is a FIFO.
-func openOther(path string, flags int) (*os.File, error) {
-	return os.OpenFile(path, flags|unix.O_NONBLOCK, 0)
-}
-
 // open opens the file, if it exists.
 func (s *stream) open() error {
 	if s.f != nil || s.replaced {

@@ -211,7 +211,7 @@ func TestCopyOfARunLeavesTheAgentAlone(t *testing.T) {
 			write(t, filepath.Join(spec.Dir, "go"), "")
 			if res := <-done; !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonExited, Code: code(0)}) ||
 				l.output("r") != "one\ntwo\n" || exists(filepath.Join(spec.Dir, "asked")) {
-				t.Errorf("exit %s, output %q; want an agent that nobody disturbs", runs.Encode(res.Exit), l.output("r"))
+				t.Errorf("exit %s, output %q; want an agent that ends by itself", runs.Encode(res.Exit), l.output("r"))
 			}
 		})
 	}
@@ -251,6 +251,7 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 					p, _ := lookup(readPID(t, filepath.Join(spec.Dir, "shim")))
 					return p.halted
 				})
+				l.foreign("r", runs.Cancelled, runs.Remark{})
 				l.adopt()
 			} else {
 				r, _ := l.driven(t.Context(), l.create(spec))
@@ -261,9 +262,6 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 						t.Error(err)
 					}
 				}
-			}
-			if test.cancel && test.restart {
-				l.foreign("r", runs.Cancelled, runs.Remark{})
 			}
 			waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
 			if ex := l.exit("r"); ex.Reason != test.want {
@@ -293,8 +291,25 @@ func TestCancelNeedsNoFIFO(t *testing.T) {
 	}
 }
 
-// An agent replaces files of its run's directory by something that blocks who opens it. The worker and the
-// next one end the run, or set the directory aside, and stop when they are told to.
+// A shim that starts slowly does not listen for a while. That it took no commands before it had its lock does
+// not count.
+func TestShimThatStartsSlowlyIsNotEnded(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	d := l.create(shell("r", ""))
+	defer d.Close()
+	s := l.w.Run(d).source.(*spawned)
+	now := time.Now()
+	if s.command(now, ctlCancel); s.deaf != now {
+		t.Fatalf("no shim takes commands since %v, want %v", s.deaf, now)
+	}
+	if alive, err := s.hasShim(now.Add(answerTime)); alive || err != nil || !s.deaf.IsZero() {
+		t.Errorf("a shim: %t, %v; since %v", alive, err, s.deaf)
+	}
+}
+
+// An agent replaces a file of its run's directory by one whose opening would block. The next worker still
+// ends the run, or renames a directory that is none of a run any more, and stops when its context ends.
 func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
