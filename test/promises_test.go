@@ -1,4 +1,4 @@
-package chaos
+package test
 
 import (
 	"io/fs"
@@ -18,13 +18,13 @@ var (
 
 // Every test that docs/promises.md names is there, and every promise has one.
 func TestPromisesHaveTheirProofs(t *testing.T) {
-	b, err := os.ReadFile("../../docs/promises.md")
+	b, err := os.ReadFile("../docs/promises.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page, _, _ := strings.Cut(string(b), "## Not promised")
 	have := map[string]bool{}
-	err = filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
