@@ -6,9 +6,9 @@
 //
 // Without -all these are the tests that need only Go and depend on no timing,
 // with the race detector where that is cheap; -all sets TEST_ALL, and adds what
-// needs other programs or minutes, and the race detector wherever there are
-// goroutines. Without a C compiler there is no race detector, and the last line
-// says so.
+// needs other programs or minutes, and the race detector for all packages of
+// linesman that have goroutines. Without a C compiler there is no race detector,
+// and the last line says so.
 package main
 
 import (
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if isSmall() {
 		atOnce = 1
 	}
-	p := flags.Int("p", atOnce, "packages at a time in each go test; with -all at most two of those below test/")
+	p := flags.Int("p", atOnce, "packages at a time in each go test; with -all one of those below test/")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
@@ -131,7 +131,7 @@ func sayRace(race, all bool) string {
 	case !race:
 		return "without the race detector: there is no C compiler"
 	case all:
-		return "with the race detector, but for the core"
+		return "with the race detector, but for the core, and servers and large libraries in tests of programs"
 	}
 	return "with the race detector, but for the core, servers and large libraries"
 }
@@ -141,6 +141,9 @@ type tested struct {
 	path  string
 	plain bool // without the race detector
 }
+
+// below is whether it is below test/: such tests start agents, browsers and clusters.
+func (t tested) below() bool { return strings.HasPrefix(t.path+"/", module+"test/") }
 
 // list returns packages, the slowest ones first. Without all, those of which no test
 // would run are left out, with the reason of each, and need not be compiled.
@@ -186,7 +189,8 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		plain[path] = has(engine) || slices.Contains(core, room) || slices.ContainsFunc(heavy, has) && !all
+		plain[path] = has(engine) || slices.Contains(core, room) ||
+			slices.ContainsFunc(heavy, has) && (!all || room == "test")
 	}
 	for _, path := range paths {
 		packages = append(packages, tested{path, plain[path]})
@@ -231,30 +235,30 @@ func canRace(ctx context.Context) (bool, error) {
 type pass struct {
 	packages []string
 	race     bool
-	system   bool // comes last, with fewer tests at a time: they start agents, browsers and clusters
+	system   bool // comes last, with fewer tests at a time
 }
 
-// passes divides packages. With all, those below test/ have a pass of their own.
+// passes divides packages. With all, those below test/ have passes of their own.
 func passes(packages []tested, race, all bool) []pass {
-	plain, racing, system := pass{}, pass{race: true}, pass{race: race, system: true}
+	ps := []pass{{}, {race: true}, {system: true}, {race: true, system: true}}
 	for _, p := range packages {
-		to := &racing
-		switch {
-		case all && strings.HasPrefix(p.path+"/", module+"test/"):
-			to = &system
-		case p.plain || !race:
-			to = &plain
+		at := 0
+		if race && !p.plain {
+			at++
 		}
-		to.packages = append(to.packages, p.path)
+		if all && p.below() {
+			at += 2
+		}
+		ps[at].packages = append(ps[at].packages, p.path)
 	}
-	return slices.DeleteFunc([]pass{plain, racing, system}, func(p pass) bool { return len(p.packages) == 0 })
+	return slices.DeleteFunc(ps, func(p pass) bool { return len(p.packages) == 0 })
 }
 
 // atOnce returns the flags for how many packages, and tests of each, run at a time.
 func (p pass) atOnce(packages int) []string {
 	tests := 8
 	if p.system {
-		packages, tests = min(packages, 2), 4
+		packages, tests = 1, 4 // there are two such passes
 	}
 	return []string{fmt.Sprintf("-p=%d", packages), fmt.Sprintf("-parallel=%d", tests)}
 }
@@ -263,7 +267,7 @@ func (p pass) atOnce(packages int) []string {
 // tests are always on the disk. The error is that it could not be started.
 func (p pass) run(ctx context.Context, flags []string, all bool, temporary string, r *report) error {
 	if p.race {
-		flags = append(flags, "-race")
+		flags = append(flags, "-race", "-gcflags=all=-d=checkptr=0") // checks of unsafe pointers take a tenth of the time
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),

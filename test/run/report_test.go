@@ -135,7 +135,7 @@ func TestKeptOutputIsBounded(t *testing.T) {
 }
 
 // The race detector tests what it is of use for; with -all it is left out only
-// where it is of none.
+// where it is of none, and in what starts both servers and programs.
 func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
 	t.Chdir("../..")
 	patterns := []string{"./runs", "./bus", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells"}
@@ -144,7 +144,7 @@ func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
 		want      string
 	}{
 		{true, false, "[{[runs bus agent/codex web] false false} {[worker test/run] true false}]"},
-		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/run test/cells] true true}]"},
+		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/cells] false true} {[test/run] true true}]"},
 		{false, false, "[{[runs bus agent/codex web worker test/run] false false}]"},
 		{false, true, "[{[runs bus agent/codex web worker] false false} {[test/run test/cells] false true}]"},
 	} {
