@@ -96,6 +96,8 @@ type Config struct {
 	versions *programs.Versions // default: those of the data directory
 
 	counts *metrics.Worker // of the worker that takes tasks; nil: nothing is counted
+
+	stages *stages // what this process waits for
 }
 
 func (c Config) withDefaults() Config {
@@ -111,6 +113,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.now == nil {
 		c.now = newChangeable(c.Settings)
+	}
+	if c.stages == nil {
+		c.stages = &stages{}
 	}
 	if c.rules == nil {
 		c.rules = c.instanceRules

@@ -115,6 +115,7 @@ func (c Config) setLevel(to zapcore.Level) {
 // normalize runs a normalizer until ctx ends. When scrub changes, it ends and begins again
 // with the new setting, as in a process that is restarted with it.
 func (c Config) normalize(ctx context.Context, n *pipeline.Normalizer) error {
+	defer c.stages.enter("the normalizer")()
 	for {
 		_, changed := c.now.scrubs()
 		n.Backends = c.backends()

@@ -90,6 +90,7 @@ func tokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token"
 
 // run answers requests until ctx ends, and then returns nil.
 func (r *Responder) run(ctx context.Context) error {
+	defer r.config.stages.enter("the responder")()
 	var b *bus.Bus
 	defer func() {
 		if b != nil {

@@ -39,7 +39,7 @@ func RunWorker(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
 	defer c.obey()()
-	return c.monitored(ctx, "--http", func(ctx context.Context, dialed func(connected)) error {
+	return c.boundedRole(ctx, "--http", func(ctx context.Context, dialed func(connected)) error {
 		b, err := c.Dialer.DialWithRetry(ctx, embedded.WorkerUser)
 		if err != nil {
 			return quiet(err)
@@ -62,7 +62,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
 	defer c.obey()()
-	return c.monitored(ctx, "--http", func(ctx context.Context, dialed func(connected)) error {
+	return c.boundedRole(ctx, "--http", func(ctx context.Context, dialed func(connected)) error {
 		b, err := c.Dialer.DialWithRetry(ctx, embedded.NormalizerUser)
 		if err != nil {
 			return quiet(err)
@@ -93,7 +93,7 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	if err != nil {
 		return err
 	}
-	return c.monitored(ctx, "monitor_http", func(ctx context.Context, dialed func(connected)) error {
+	return c.boundedRole(ctx, "monitor_http", func(ctx context.Context, dialed func(connected)) error {
 		dialed(r)
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return r.run(ctx) })

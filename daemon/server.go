@@ -32,7 +32,9 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	left := c.stages.enter("the start of the NATS server, which reads its streams")
 	server, err := embedded.StartServer(c.Settings.DataDir, c.Settings.NATSListen, c.names(), c.Log)
+	left()
 	if errors.Is(err, embedded.ErrListen) {
 		return nil, &ListenError{"--nats-listen", err}
 	}
@@ -48,6 +50,7 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	if err := s.disk.Check(); err != nil {
 		return nil, err
 	}
+	defer c.stages.enter("the streams of the NATS server")()
 	if s.operator, err = s.Connect(ctx, embedded.OperatorUser); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,7 @@ func (s *Server) clients() bool {
 
 // close closes the connections of this process and stops the server.
 func (s *Server) close() {
+	defer s.config.stages.enter("the end of the NATS server")()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.buses {

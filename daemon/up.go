@@ -21,7 +21,7 @@ import (
 // caller holds, until ctx ends, `linesman down` stops it, or something breaks that
 // waiting does not repair. It calls ready, beside the roles, once all of them work
 // and the instance file is written.
-func Up(ctx context.Context, c Config, lock *os.File, ready func(context.Context, *Daemon) error) error {
+func Up(ctx context.Context, c Config, lock *local.Lock, ready func(context.Context, *Daemon) error) error {
 	return c.up(ctx, lock, false, func(ctx context.Context, d *Daemon, _ *local.Registration) error {
 		return ready(ctx, d)
 	})
@@ -58,7 +58,7 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 }
 
 func (c Config) up(
-	ctx context.Context, lock *os.File, background bool,
+	ctx context.Context, lock *local.Lock, background bool,
 	ready func(context.Context, *Daemon, *local.Registration) error,
 ) error {
 	c = c.withDefaults()
@@ -72,26 +72,36 @@ func (c Config) up(
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	here := local.Instance{
+		TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(), Version: c.Version, Program: self,
+		Background: background,
+	}
+	return c.bounded(ctx, func(ctx context.Context, end func()) error {
+		return c.serve(ctx, end, here, lock, ready)
+	})
+}
+
+// serve starts a daemon and runs it until ctx ends; it calls end once anything else ends it.
+func (c Config) serve(
+	ctx context.Context, end func(), here local.Instance, lock *local.Lock,
+	ready func(context.Context, *Daemon, *local.Registration) error,
+) error {
 	d, err := New(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	here := local.Instance{
-		NATS: d.Server.URL(), HTTP: d.Responder.URL(), TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(),
-		Version: c.Version, Program: self, Background: background,
-	}
+	here.NATS, here.HTTP = d.Server.URL(), d.Responder.URL()
 	if rules, takes := d.worker.rules(); takes {
 		here.Dir, here.Roots = rules.Dir, rules.Allowed()
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	if err := d.Server.operator.ListenStop(os.Getpid(), stop); err != nil {
+	if err := d.Server.operator.ListenStop(os.Getpid(), end); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, end)()
 	group.Go(func() error {
-		if background { // it must not take the address from a role that is meant
+		if here.Background { // it must not take the address from a role that is meant
 			return d.Run(ctx)
 		}
 		return c.monitored(ctx, "monitor_http", func(ctx context.Context, dialed func(connected)) error {
@@ -103,6 +113,7 @@ func (c Config) up(
 		if d.Ready(ctx) != nil { // ctx ended
 			return nil
 		}
+		c.stages.started()
 		r, err := local.Register(here, lock)
 		if err != nil {
 			return err

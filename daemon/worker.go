@@ -81,6 +81,7 @@ func (w *taskWorker) rules() (launch.Rules, bool) { return w.tasks.Rules, w.task
 // run works until ctx ends, and then returns nil. Agents continue; the next worker
 // of the data directory finds them.
 func (w *taskWorker) run(ctx context.Context) error {
+	defer w.config.stages.enter("the worker")()
 	defer beat(ctx, w.bus, w.config, func() runs.Heartbeat {
 		v := w.config.beat(w.worker)
 		if w.tasks.Slots > 0 {

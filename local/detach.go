@@ -19,10 +19,9 @@ import (
 // started with [Dialer.DialOrStart]. That command reads the stdout and stderr of
 // the process until it is ready.
 type Detached struct {
-	// Lock is the lock of the data directory, nil without one. Keep the file open
-	// until the process ends, so that nothing of the process is left when another
-	// one takes the lock.
-	Lock *os.File
+	// Lock is the lock of the data directory, nil without one. Keep it until the
+	// process ends, so that nothing of the process is left when another one takes it.
+	Lock *Lock
 	// Log is the log of the process.
 	Log *Log
 	// NATSListen and HTTPListen are the addresses to listen on. Those that no

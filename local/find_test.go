@@ -94,3 +94,39 @@ func TestCommandInsideAnAgentStartsNoUpAndWaitsForOne(t *testing.T) {
 		t.Errorf("in the data directory: %v, %v", left, err)
 	}
 }
+
+// The streams themselves are locked: another process would damage them.
+func TestLockFileThatIsRemovedLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	up, err := takeLock(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	for _, makeOther := range []bool{false, true} {
+		if err := os.Remove(lockFile(data)); err != nil {
+			t.Fatal(err)
+		}
+		if makeOther {
+			if err := os.WriteFile(lockFile(data), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !isLocked(data) {
+			t.Error("it counts as free")
+		}
+		if other, err := takeLock(data); !errors.Is(err, ErrLocked) {
+			t.Errorf("got %v, %v; want ErrLocked", other, err)
+		}
+		if up.isLost() || isReplaced(up.file) {
+			t.Error("the one that serves does not restore its lock file")
+		}
+	}
+	if err := os.Rename(storeDir(data), storeDir(data)+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if !up.isLost() {
+		t.Error("its streams were replaced, and it does not see it")
+	}
+}

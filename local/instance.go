@@ -4,10 +4,11 @@
 // command needs, starts it if none is running, stops it, and selects the
 // credentials for it.
 //
-// The lock of the data directory alone decides which process may serve it. The
-// kernel releases the lock when that process ends, so a kill at any moment
-// leaves a state that the next process can start from. The instance file is a
-// hint: a killed process leaves it behind.
+// The lock of the data directory alone decides which process may serve it: that of
+// the lock file, and of the directory of the streams, which nobody removes by
+// mistake. The kernel releases the lock when that process ends, so a kill at any
+// moment leaves a state that the next process can start from. The instance file is
+// a hint: a killed process leaves it behind.
 //
 //	command ──▶ Dialer.Connect ─┬─▶ instance file ──▶ NATS server of the `up`
 //	                            └─▶ start ──▶ `up --background` ──▶ Detach ──▶ Ready
@@ -138,7 +139,7 @@ func (i Instance) unresponsive() string {
 // of the data directory. Its methods may be called from several goroutines.
 type Registration struct {
 	instance Instance
-	lock     *os.File
+	lock     *Lock
 
 	mu        sync.Mutex
 	withdrawn bool // the file must not exist
@@ -146,7 +147,7 @@ type Registration struct {
 
 // Register writes the instance file. The caller holds the lock of i.Data, and
 // calls Withdraw at its end.
-func Register(i Instance, lock *os.File) (*Registration, error) {
+func Register(i Instance, lock *Lock) (*Registration, error) {
 	if err := i.Write(); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -159,7 +160,7 @@ func (r *Registration) Withdraw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.withdrawn = true
-	if !isReplaced(r.lock) {
+	if !r.lock.isLost() {
 		_ = os.Remove(InstanceFile(r.instance.Data))
 	}
 }
@@ -184,10 +185,11 @@ func (r *Registration) Keep(ctx context.Context, log *zap.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		if isReplaced(r.lock) {
+		r.mu.Lock()
+		if r.lock.isLost() {
+			r.mu.Unlock()
 			return fmt.Errorf("%s was removed or replaced, and this `linesman up` ends", r.instance.Data)
 		}
-		r.mu.Lock()
 		if now, err := ReadInstance(r.instance.Data); !r.withdrawn && (err != nil || !reflect.DeepEqual(now, r.instance)) {
 			if err := r.instance.Write(); err != nil {
 				log.Warn("linesman.json cannot be written", zap.Error(err))

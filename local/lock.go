@@ -19,13 +19,48 @@ var ErrLocked = errors.New("another linesman works on this data directory")
 
 func lockFile(data string) string { return filepath.Join(data, "lock") }
 
+// storeDir is where the server of a data directory has its streams.
+func storeDir(data string) string { return filepath.Join(data, "jetstream") }
+
+// Lock is the right to serve a data directory. It holds two locks: of the lock
+// file, and of the directory of the streams itself. A file can be removed while it
+// is locked, and the next process would lock another one; a directory with streams
+// cannot. The kernel releases both when the process ends, in whatever way.
+type Lock struct {
+	data  string
+	file  *os.File
+	store *os.File // nil on a file system that locks no directories
+}
+
 // takeLock creates the data directory if it is missing, and takes its lock. The
-// kernel releases the lock when the process ends, in whatever way. The error is
-// [ErrLocked] if another process holds it.
-func takeLock(data string) (*os.File, error) {
+// error is [ErrLocked] if another process holds it.
+func takeLock(data string) (*Lock, error) {
 	if err := worker.MakeDir(data); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	file, err := openLocked(data)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lock{data: data, file: file}
+	if err := worker.MakeDir(storeDir(data)); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory: %w", err), l.Close())
+	}
+	if l.store, err = os.Open(storeDir(data)); err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory: %w", err), l.Close())
+	}
+	switch err := tryLock(l.store); {
+	case errors.Is(err, ErrLocked):
+		return nil, errors.Join(err, l.Close())
+	case err != nil: // such as NFS
+		_ = l.store.Close()
+		l.store = nil
+	}
+	return l, nil
+}
+
+// openLocked opens the lock file and locks it.
+func openLocked(data string) (*os.File, error) {
 	f, err := os.OpenFile(lockFile(data), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -37,7 +72,33 @@ func takeLock(data string) (*os.File, error) {
 	return f, nil
 }
 
-// tryLock locks the lock file of a data directory. It returns ErrLocked only if
+// Close releases the lock.
+func (l *Lock) Close() error {
+	err := filelock.Close(l.file)
+	if l.store != nil {
+		err = errors.Join(err, filelock.Close(l.store))
+	}
+	return err
+}
+
+// isLost reports whether the data directory was removed or replaced. Another
+// process may serve the one that exists now. A lock file that alone was removed or
+// replaced is restored, because no other process can serve the same streams.
+func (l *Lock) isLost() bool {
+	if !isReplaced(l.file) {
+		return l.store != nil && isReplaced(l.store)
+	}
+	if l.store == nil || isReplaced(l.store) {
+		return true
+	}
+	if file, err := openLocked(l.data); err == nil {
+		_ = filelock.Close(l.file)
+		l.file = file
+	} // else another process holds it for a moment, until it sees that the streams are locked
+	return false
+}
+
+// tryLock locks a file or directory of a data directory. It returns ErrLocked only if
 // another process has the lock. Other errors, such as those of file systems
 // without locks, are permanent: retrying does not help.
 func tryLock(f *os.File) error {
@@ -50,27 +111,30 @@ func tryLock(f *os.File) error {
 	return nil
 }
 
-// isReplaced reports whether the data directory of a lock was removed or
-// replaced. Another process may hold the lock of the one that exists now.
-func isReplaced(lock *os.File) bool {
-	own, err := lock.Stat()
+// isReplaced reports whether an open file or directory is no longer the one at its path.
+func isReplaced(open *os.File) bool {
+	own, err := open.Stat()
 	if err != nil {
 		return false
 	}
-	now, err := os.Stat(lock.Name())
+	now, err := os.Stat(open.Name())
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
-// isLocked reports whether a process holds the lock of the data directory.
+// isLocked reports whether a process serves the data directory.
 func isLocked(data string) bool {
-	busy, err := filelock.Held(lockFile(data))
-	return busy && err == nil
+	for _, path := range []string{lockFile(data), storeDir(data)} {
+		if busy, err := filelock.Held(path); busy && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // lockWhileWanted is [takeLock] for an `up` in the background. It retries for
 // staleLock, and takes no lock once isWanted returns false: another `up` has
 // served the command by then, and if `down` ended that one, none must be left.
-func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*os.File, error) {
+func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*Lock, error) {
 	for deadline := time.Now().Add(staleLock); ; {
 		if !isWanted() { // before the directory is created
 			return nil, ErrLocked
@@ -78,7 +142,7 @@ func lockWhileWanted(ctx context.Context, data string, isWanted func() bool) (*o
 		f, err := takeLock(data)
 		switch {
 		case err == nil && !isWanted():
-			return nil, errors.Join(ErrLocked, filelock.Close(f))
+			return nil, errors.Join(ErrLocked, f.Close())
 		case !errors.Is(err, ErrLocked) || time.Now().After(deadline):
 			return f, err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,7 +40,7 @@ func (d *Dialer) Stop(ctx context.Context) error {
 // TakeOver takes the lock of the data directory. It stops an `up` in the
 // background that holds it, whose clients reconnect to the caller. The error is
 // [ErrLocked] if another `up` holds it, or the one in the background does not end.
-func (d *Dialer) TakeOver(ctx context.Context) (*os.File, error) {
+func (d *Dialer) TakeOver(ctx context.Context) (*Lock, error) {
 	data := d.Config.DataDir
 	begun, asked := time.Now(), 0
 	for {
