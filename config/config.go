@@ -297,6 +297,8 @@ type Setting struct {
 	Help string
 	// Choices are the allowed values, or nil.
 	Choices []string
+	// Origin is where the value comes from; only of [Effective].
+	Origin Origin
 
 	target any           // *string, *int, *bool, *List, *Size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""

@@ -289,7 +289,7 @@ func FuzzFile(f *testing.F) {
 		first, second := newLoader(&got), newLoader(&again)
 		first.text(text, "fuzz.toml")
 		for _, s := range got.settings() {
-			second.set(s.Key, s.Value(), "")
+			second.set(s.Key, s.Value(), Origin{})
 		}
 		if len(second.errs) > 0 || !reflect.DeepEqual(again, got) {
 			t.Errorf("got %+v, read back %+v, %v", got, again, second.errs)

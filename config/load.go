@@ -45,6 +45,11 @@ type Flag struct {
 // and variables, values that cannot be parsed, and values out of range, each with
 // its source. The paths in the result are absolute.
 func Load(from Sources) (Config, error) {
+	c, _, err := load(from)
+	return *c, err
+}
+
+func load(from Sources) (*Config, *loader, error) {
 	c := Default()
 	l := newLoader(&c)
 	env := environment(from.Environ)
@@ -53,38 +58,63 @@ func Load(from Sources) (Config, error) {
 
 	for _, s := range c.settings() {
 		if !l.bad[s.Key] {
-			l.errs = append(l.errs, s.verify(l.origin[s.Key]))
+			l.errs = append(l.errs, s.verify(l.origin[s.Key].Name))
 		}
 	}
-	return c, errors.Join(l.errs...)
+	return &c, l, errors.Join(l.errs...)
 }
 
-// Given reports whether any source sets the setting with this key.
-func Given(from Sources, key string) bool {
-	c := Default()
-	l := newLoader(&c)
-	l.read(from, environment(from.Environ))
-	return l.origin[key] != ""
+// Origin is where the value of a setting comes from.
+type Origin struct {
+	// Source is one of the constants below.
+	Source string
+	// Name is the path of the file, the variable or the flag; "" for a default.
+	Name string
 }
+
+// The sources of values, in ascending order of precedence.
+const (
+	SourceDefault     = "default"
+	SourceFile        = "file"
+	SourceEnvironment = "environment"
+	SourceFlag        = "flag"
+)
+
+// Effective returns all settings with their values and the origins of these. The error is
+// that of [Load].
+func Effective(from Sources) ([]Setting, error) {
+	c, l, err := load(from)
+	rows := c.settings()
+	for i := range rows {
+		rows[i].Origin = Origin{Source: SourceDefault}
+		if o, given := l.origin[rows[i].Key]; given {
+			rows[i].Origin = o
+		}
+	}
+	return rows, err
+}
+
+// NamedFile returns the path of the TOML file that the sources name, or "".
+func NamedFile(from Sources) string { return cmp.Or(from.File, environment(from.Environ)[envFile]) }
 
 func (l *loader) read(from Sources, env map[string]string) {
-	l.file(cmp.Or(from.File, env[envFile]))
+	l.file(NamedFile(from))
 	l.environment(env)
 	for _, f := range from.Flags {
-		l.set(f.Key, f.Value, f.Name)
+		l.set(f.Key, f.Value, Origin{SourceFlag, f.Name})
 	}
 }
 
 // loader has the state of one Load.
 type loader struct {
 	rows   map[string]Setting
-	origin map[string]string // by key: source of the value
+	origin map[string]Origin // by key; none: the default
 	bad    map[string]bool   // by key: already has an error
 	errs   []error
 }
 
 func newLoader(c *Config) *loader {
-	l := &loader{rows: map[string]Setting{}, origin: map[string]string{}, bad: map[string]bool{}}
+	l := &loader{rows: map[string]Setting{}, origin: map[string]Origin{}, bad: map[string]bool{}}
 	for _, s := range c.settings() {
 		l.rows[s.Key] = s
 	}
@@ -93,14 +123,14 @@ func newLoader(c *Config) *loader {
 
 // set sets the value of a setting. A value that cannot be parsed is an error and
 // does not change the setting.
-func (l *loader) set(key, value, origin string) {
+func (l *loader) set(key, value string, origin Origin) {
 	s, known := l.rows[key]
 	if !known {
-		l.errs = append(l.errs, fmt.Errorf("%s: no such setting (%s)", key, origin))
+		l.errs = append(l.errs, fmt.Errorf("%s: no such setting (%s)", key, origin.Name))
 		return
 	}
 	if problem := s.parse(value); problem != "" {
-		l.errs = append(l.errs, s.invalid(problem, strconv.Quote(value), origin))
+		l.errs = append(l.errs, s.invalid(problem, strconv.Quote(value), origin.Name))
 		l.bad[key] = true
 		return
 	}
@@ -171,7 +201,7 @@ func (l *loader) table(prefix string, tree map[string]any, path string) {
 		} else if text, fits := s.text(tree[name]); known && !fits {
 			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, tree[name], path))
 		} else {
-			l.set(key, text, path)
+			l.set(key, text, Origin{SourceFile, path})
 		}
 	}
 }
@@ -212,7 +242,7 @@ func (l *loader) environment(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch key, known := keys[name]; {
 		case known:
-			l.set(key, env[name], name)
+			l.set(key, env[name], Origin{SourceEnvironment, name})
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
 		case kubernetesVariable.MatchString(name), noticeVariable.MatchString(name):
 		default:

@@ -52,6 +52,9 @@ type Config struct {
 	// connections are made by the caller.
 	Settings config.Config
 
+	// Sources are where Settings come from, for the next `linesman up` of the data directory.
+	Sources config.Sources
+
 	// Agents are the known agents. Default: [agents.Known].
 	Agents agent.Table
 

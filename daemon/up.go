@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/url"
 	"os"
 	"time"
 
@@ -22,7 +24,7 @@ import (
 // waiting does not repair. It calls ready, beside the roles, once all of them work
 // and the instance file is written.
 func Up(ctx context.Context, c Config, lock *local.Lock, ready func(context.Context, *Daemon) error) error {
-	return c.up(ctx, lock, false, func(ctx context.Context, d *Daemon, _ *local.Registration) error {
+	return c.up(ctx, lock, nil, func(ctx context.Context, d *Daemon, _ *local.Registration) error {
 		return ready(ctx, d)
 	})
 }
@@ -40,7 +42,7 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 	c.Log, c.Level = NewLeveledLogger(c.Settings, p.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = c.up(ctx, p.Lock, true, func(ctx context.Context, d *Daemon, r *local.Registration) error {
+	err = c.up(ctx, p.Lock, p, func(ctx context.Context, d *Daemon, r *local.Registration) error {
 		c.Log.Info("ready", zap.String("nats", d.Server.URL()), zap.String("http", d.Responder.URL()))
 		if err := p.Ready(d.Server.URL()); err != nil {
 			return err
@@ -57,8 +59,9 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 	return err
 }
 
+// up is [Up], or [UpInBackground] if the process is detached.
 func (c Config) up(
-	ctx context.Context, lock *local.Lock, background bool,
+	ctx context.Context, lock *local.Lock, detached *local.Detached,
 	ready func(context.Context, *Daemon, *local.Registration) error,
 ) error {
 	c = c.withDefaults()
@@ -74,16 +77,16 @@ func (c Config) up(
 	}
 	here := local.Instance{
 		TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(), Version: c.Version, Program: self,
-		Background: background,
+		Background: detached != nil,
 	}
 	return c.bounded(ctx, func(ctx context.Context, end func()) error {
-		return c.serve(ctx, end, here, lock, ready)
+		return c.serve(ctx, end, here, lock, detached, ready)
 	})
 }
 
 // serve starts a daemon and runs it until ctx ends; it calls end once anything else ends it.
 func (c Config) serve(
-	ctx context.Context, end func(), here local.Instance, lock *local.Lock,
+	ctx context.Context, end func(), here local.Instance, lock *local.Lock, detached *local.Detached,
 	ready func(context.Context, *Daemon, *local.Registration) error,
 ) error {
 	d, err := New(ctx, c)
@@ -92,6 +95,13 @@ func (c Config) serve(
 	}
 	defer d.Close()
 	here.NATS, here.HTTP = d.Server.URL(), d.Responder.URL()
+	if detached != nil {
+		for _, note := range detached.Notes {
+			here.Notes = append(here.Notes, fmt.Sprintf("%s; the one in the background serves at %s and %s", note, here.NATS,
+				here.HTTP))
+			c.Log.Warn(note)
+		}
+	}
 	if rules, takes := d.worker.rules(); takes {
 		here.Dir, here.Roots = rules.Dir, rules.Allowed()
 	}
@@ -101,7 +111,7 @@ func (c Config) serve(
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, end)()
 	group.Go(func() error {
-		if here.Background { // it must not take the address from a role that is meant
+		if detached != nil { // it must not take the address from a role that is meant
 			return d.Run(ctx)
 		}
 		return c.monitored(ctx, "monitor_http", func(ctx context.Context, dialed func(connected)) error {
@@ -114,6 +124,9 @@ func (c Config) serve(
 			return nil
 		}
 		c.stages.started()
+		if err := c.describe(d, detached).Write(here.Data); err != nil {
+			c.Log.Warn("the next `linesman up` in the background will not have the settings of this one", zap.Error(err))
+		}
 		r, err := local.Register(here, lock)
 		if err != nil {
 			return err
@@ -125,6 +138,25 @@ func (c Config) serve(
 		return beside.Wait()
 	})
 	return group.Wait()
+}
+
+// describe returns what the next `up` in the background takes over from this one.
+func (c Config) describe(d *Daemon, detached *local.Detached) local.Previous {
+	listens := func(address, served string) string {
+		u, err := url.Parse(served)
+		host, _, bad := net.SplitHostPort(address)
+		if err != nil || bad != nil {
+			return ""
+		}
+		return net.JoinHostPort(host, u.Port())
+	}
+	nats, http := listens(c.Settings.NATSListen, d.Server.URL()), listens(c.Settings.HTTP, d.Responder.URL())
+	if detached != nil {
+		return detached.Previous(nats, http)
+	}
+	p := local.Describe(c.Sources, c.Settings)
+	p.NATSListen, p.HTTP = nats, http
+	return p
 }
 
 // NewLogger returns a log that is written to w, with the level and the format of

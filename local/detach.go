@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,8 +26,12 @@ type Detached struct {
 	// Log is the log of the process.
 	Log *Log
 	// NATSListen and HTTPListen are the addresses to listen on. Those that no
-	// setting names are free ports, so that the process blocks no other one.
+	// setting names are those of the `up` before, if they are free.
 	NATSListen, HTTPListen string
+	// Notes are as in [Instance], without the new addresses.
+	Notes []string
+
+	previous Previous
 
 	starter io.Writer // stdout, read by the command that started the process
 	sigpipe chan os.Signal
@@ -34,7 +39,8 @@ type Detached struct {
 
 // Detach takes the lock of the data directory, and makes this process independent
 // of the command that started it: of its files, its directory and its umask. It
-// sets cfg.Work.Roots if that is empty. The result is never nil: close it after
+// works in the directory of the `up` before, if that exists. It sets
+// cfg.Work.Roots if that is empty. The result is never nil: close it after
 // an error, too. The error is [ErrLocked] if the process is not needed.
 func Detach(ctx context.Context, cfg *config.Config, from config.Sources, stdout io.Writer) (*Detached, error) {
 	d := &Detached{starter: stdout, sigpipe: make(chan os.Signal, 1)}
@@ -46,13 +52,31 @@ func Detach(ctx context.Context, cfg *config.Config, from config.Sources, stdout
 	}
 	closeInherited()
 	// Before the directory is changed: the path of the configuration file may be relative.
-	d.NATSListen = listenAddress(from, "nats_listen", cfg.NATSListen)
-	d.HTTPListen = listenAddress(from, "http", cfg.HTTP)
-	if err := leaveDirectory(cfg, from.Environ); err != nil {
+	if d.previous, err = readPrevious(cfg.DataDir); err != nil {
+		return d, err
+	}
+	var notes [2]string
+	d.NATSListen, notes[0] = address(from, "nats_listen", cfg.NATSListen, d.previous.NATSListen)
+	d.HTTPListen, notes[1] = address(from, "http", cfg.HTTP, d.previous.HTTP)
+	d.Notes = slices.DeleteFunc(notes[:], func(note string) bool { return note == "" })
+	if err := leaveDirectory(cfg, from.Environ, d.previous.Dir); err != nil {
 		return d, err
 	}
 	d.Log, err = openLog(logFile(cfg.DataDir))
 	return d, err
+}
+
+// Previous returns what the next `up` in the background takes over: what this one did, and
+// where it listens. An address of the `up` before that is in use is kept for the next one.
+func (d *Detached) Previous(natsListen, http string) Previous {
+	p := d.previous
+	if p.NATSListen == "" || p.NATSListen == d.NATSListen {
+		p.NATSListen = natsListen
+	}
+	if p.HTTP == "" || p.HTTP == d.HTTPListen {
+		p.HTTP = http
+	}
+	return p
 }
 
 // Ready tells the command that this process is ready, and closes the pipe to it.
@@ -75,31 +99,30 @@ func hasReader(fd int) bool {
 	return err != nil || n == 0 || fds[0].Revents&(unix.POLLERR|unix.POLLHUP) == 0
 }
 
-// listenAddress returns the address of a setting if it was set, else a free port.
-func listenAddress(from config.Sources, key, address string) string {
-	if config.Given(from, key) {
-		return address
-	}
-	return "127.0.0.1:0"
-}
-
-// leaveDirectory changes to the user's home directory, because the working
-// directory of the command may be removed, and is no place for the tasks of
-// others. Tasks may still work there, as with an `up` that was started in it. It
-// also removes write permission for others from the umask.
-func leaveDirectory(cfg *config.Config, environ []string) error {
+// leaveDirectory changes to the directory of the `up` before, or to the user's
+// home directory, because the working directory of the command may be removed,
+// and is no place for the tasks of others. Tasks may still work there, as with an
+// `up` that was started in it. It also removes write permission for others from
+// the umask.
+func leaveDirectory(cfg *config.Config, environ []string, before string) error {
 	began, _ := os.Getwd() // "" if it was removed
 	home := homeDir(environ)
 	if !isDir(home) {
 		home = cfg.DataDir
 	}
-	if err := os.Chdir(home); err != nil {
+	if !isDir(before) {
+		before = home
+	}
+	if err := os.Chdir(before); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	if len(cfg.Work.Roots) == 0 {
 		cfg.Work.Roots = config.List{home}
-		if began != "" && began != "/" { // a service without a working directory has the root
-			cfg.Work.Roots = append(cfg.Work.Roots, began)
+		for _, dir := range []string{before, began} {
+			// A service without a working directory has the root.
+			if dir != "" && dir != "/" && !slices.Contains(cfg.Work.Roots, dir) {
+				cfg.Work.Roots = append(cfg.Work.Roots, dir)
+			}
 		}
 	}
 	syscall.Umask(syscall.Umask(0o022) | 0o022)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 	data := d.Config.DataDir
 	begun := time.Now()
 	told, inAgent := false, worker.InAgent(d.Environ)
-	var up *startup
+	var up, last *startup // up is nil once it has started or failed
 	defer func() { up.leave() }()
 	for {
 		var err error
@@ -34,6 +35,7 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 		case isLocked(data):
 			var b *bus.Bus
 			if b, err = d.dialInstance(ctx, user); err == nil {
+				d.tellNotes(last)
 				return b, nil
 			} else if !errors.Is(err, ErrUnavailable) {
 				return nil, err
@@ -48,6 +50,7 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 			if up, err = d.start(); err != nil {
 				return nil, unavailable(err)
 			}
+			last = up
 		}
 		waited := time.Since(begun)
 		if waited > MaxOutage {
@@ -76,6 +79,23 @@ func (d *Dialer) DialOrStart(ctx context.Context, user string) (*bus.Bus, error)
 			}
 			up = nil
 		case <-time.After(interval):
+		}
+	}
+}
+
+// tellNotes says what an `up` that the command has started lacks of the one before. It does
+// not if another one was faster.
+func (d *Dialer) tellNotes(up *startup) {
+	if up == nil {
+		return
+	}
+	here, err := ReadInstance(d.Config.DataDir)
+	if err != nil || here.PID != up.pid {
+		return
+	}
+	for _, note := range slices.Concat([]string{up.note}, here.Notes) {
+		if note != "" {
+			fmt.Fprintf(d.Stderr, "linesman: %s\n", note)
 		}
 	}
 }
@@ -148,6 +168,8 @@ func (d *Dialer) revive() {
 	if d.starting, err = d.start(); err != nil {
 		d.Log.Warn("no server can be started: " + firstLine(err))
 		d.starting, d.retryAt = nil, now.Add(retry)
+	} else if d.starting.note != "" {
+		d.Log.Warn(d.starting.note)
 	}
 }
 

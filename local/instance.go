@@ -47,6 +47,8 @@ type Instance struct {
 
 	// Background reports that another command started the process, which ends when idle.
 	Background bool `json:"background,omitempty"`
+	// Notes say what an `up` in the background could not take over from the one before.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // InstanceFile returns the path of the instance file of a data directory.

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/linesman/linesman/agents"
-
+	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -27,6 +27,8 @@ const ready = "ready "
 // startup is a `linesman up` that is starting in the background.
 type startup struct {
 	output *os.File      // its stdout and stderr, until it is ready
+	pid    int           // its process ID
+	note   string        // what it lacks; "": nothing
 	done   chan struct{} // closed once it is ready, or has ended
 	err    error         // valid after done: why it ended; [ErrLocked] if another process holds the lock
 }
@@ -51,8 +53,18 @@ func (s *startup) leave() {
 // start starts `linesman up` in the background, in a session of its own. It
 // inherits nothing from this process except the settings and the environment
 // that every program needs, because it serves other commands, too, and outlives
-// this process.
+// this process. What the command does not set itself is as in the `up` before.
 func (d *Dialer) start() (*startup, error) {
+	previous, err := readPrevious(d.Config.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	from := previous.sources(d.File, d.Environ, d.Config.DataDir)
+	settings, err := config.Load(from)
+	if err != nil {
+		return nil, fmt.Errorf("`linesman up` cannot start in the background with the settings of the one before, which are "+
+			"in %s; start `linesman up` with others:\n%w", previousFile(d.Config.DataDir), err)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -62,12 +74,12 @@ func (d *Dialer) start() (*startup, error) {
 		return nil, fmt.Errorf("start `linesman up` in the background: %w", err)
 	}
 	args := []string{"up", "--background", "--nats=", "--data-dir", d.Config.DataDir}
-	if d.File != "" {
-		args = append(args, "--config", d.File)
+	if from.File != "" {
+		args = append(args, "--config", from.File)
 	}
 	cmd := exec.Command(nextProgram(self), args...)
 	cmd.Args[0] = self
-	cmd.Env = d.backgroundEnviron()
+	cmd.Env = backgroundEnviron(settings, from.Environ)
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -76,7 +88,7 @@ func (d *Dialer) start() (*startup, error) {
 		_ = read.Close()
 		return nil, fmt.Errorf("start `linesman up` in the background: %w", err)
 	}
-	s := &startup{output: read, done: make(chan struct{})}
+	s := &startup{output: read, pid: cmd.Process.Pid, note: previous.missing(cmd.Env), done: make(chan struct{})}
 	go func() { // until the `up` ends, or this process
 		s.follow(cmd, logFile(d.Config.DataDir))
 		close(s.done)
@@ -112,17 +124,17 @@ func (s *startup) follow(cmd *exec.Cmd, log string) {
 // variables of linesman and of the Go runtime, what every program needs, and what
 // the settings pass to tasks. Other variables of the command that happens to
 // start it, including secrets, would reach the tasks of all other commands.
-func (d *Dialer) backgroundEnviron() []string {
+func backgroundEnviron(settings config.Config, environ []string) []string {
 	own := []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"}
-	for _, variable := range d.Environ {
+	for _, variable := range environ {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "LINESMAN_") {
 			own = append(own, name)
 		}
 	}
-	for _, how := range d.Config.Launches(agents.Known) {
+	for _, how := range settings.Launches(agents.Known) {
 		own = append(own, how.Env...)
 	}
-	return launch.Environ(runs.EnvPolicy{}, own, d.Environ)
+	return launch.Environ(runs.EnvPolicy{}, own, environ)
 }
 
 // logFile returns the path of the log of an `up` in the background.

@@ -72,7 +72,7 @@ var layers = map[string][]string{
 	"client":  {"api", "bus", "runs"},
 	"console": {"agent", "api", "bounds", "programs", "runs"},
 	"top":     {"api", "client", "console", "runs"},
-	"local": {"agents", "bus", "bus/embedded", "client", "config", "filelock", "runs", "worker",
+	"local": {"agents", "atomicfile", "bus", "bus/embedded", "client", "config", "filelock", "runs", "worker",
 		"worker/launch"},
 	"doctor": {"agent", "api", "bus", "bus/embedded", "client", "config", "console", "local", "programs",
 		"runs", "worker"},

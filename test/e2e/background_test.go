@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,4 +128,82 @@ func TestDirectoryOfATaskIsDecidedAtItsSubmission(t *testing.T) {
 		t.Errorf("up: exit %d", code)
 	}
 	works(project)
+}
+
+// An `up` in a terminal is killed, and a command from elsewhere, without its settings, starts
+// the next one in the background: it serves where the one before did, and as that did.
+func TestUpInTheBackgroundContinuesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	lab, data, home := secretDir(t), t.TempDir(), t.TempDir()
+	const key = fixture.Sentinel + "of-the-up-before"
+	write(t, filepath.Join(lab, "agent.sh"),
+		`echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"in '"$(pwd)"'"}}'`)
+	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[work]\nhard = '37m'\n[agents.codex]\n"+
+		"command = ['/bin/sh', %q]\nenv = ['EXTRA_KEY']\n", filepath.Join(lab, "agent.sh")))
+	environ := append(os.Environ(), "HOME="+home)
+	before := beginAt(t, lab, append(environ, "EXTRA_KEY="+key, "LINESMAN_WORK_IDLE=7m"), nil, "up", "--data-dir", data,
+		"--config", "linesman.toml", "--max-runs", "5", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+	before.Await(before.Stdout, "ready ")
+	was := fixture.ReadAddress(t, data)
+	before.Kill()
+
+	elsewhere := t.TempDir()
+	command := func(args ...string) (stdout, stderr string) {
+		t.Helper()
+		cmd := exec.Command(program, append(args, "--data-dir", data)...)
+		cmd.Dir, cmd.Env = elsewhere, background(t, data, environ)
+		stdout, stderr, code := fixture.Run(t, cmd)
+		if code != 0 {
+			t.Fatalf("%q: exit %d\n%s", args, code, stderr)
+		}
+		return stdout, stderr
+	}
+	_, said := command("status")
+	now := fixture.ReadAddress(t, data)
+	if now.PID == was.PID || now.NATS != was.NATS || now.HTTP != was.HTTP {
+		t.Errorf("it serves at %s and %s, want another process at %s and %s", now.NATS, now.HTTP, was.NATS, was.HTTP)
+	}
+	if !strings.Contains(said, "EXTRA_KEY") || strings.Contains(said, key) {
+		t.Errorf("the key that it does not have is not named: %q", said)
+	}
+	shown, _ := command("submit", "--dir", lab, "--skip-git-repo-check", "--wait", "--json", "Go.")
+	if got := gjson.Get(shown, "summary").String(); got != "in "+lab {
+		t.Errorf("a task in the directory of the one before: %s", shown)
+	}
+	if _, values := scrape(t, now.HTTP, now.Token); values["linesman_worker_slots"] != 5 {
+		t.Errorf("%v slots, want those of the one before", values["linesman_worker_slots"])
+	}
+
+	kept := filepath.Join(data, "up.json")
+	info, err := os.Stat(kept)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v: want only its owner to read it", info, err)
+	}
+	if text, err := os.ReadFile(kept); err != nil || strings.Contains(string(text), key) ||
+		!strings.Contains(string(text), `"work.idle": "7m"`) {
+		t.Errorf("it keeps %s, %v", text, err)
+	}
+
+	// Its port is taken by somebody else: the next one has another one, says so, and leaves it
+	// to the one after that.
+	command("down")
+	taken, err := net.Listen("tcp", strings.TrimPrefix(was.HTTP, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said = command("status")
+	now = fixture.ReadAddress(t, data)
+	if now.NATS != was.NATS || now.HTTP == was.HTTP || !strings.Contains(said, "in use") ||
+		!strings.Contains(said, strings.TrimPrefix(was.HTTP, "http://")) || !strings.Contains(said, now.HTTP) {
+		t.Errorf("it serves at %s and %s, and says %q", now.NATS, now.HTTP, said)
+	}
+	command("down")
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	command("status")
+	if now = fixture.ReadAddress(t, data); now.NATS != was.NATS || now.HTTP != was.HTTP {
+		t.Errorf("it serves at %s and %s, want at %s and %s again", now.NATS, now.HTTP, was.NATS, was.HTTP)
+	}
+	command("down")
 }
