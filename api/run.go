@@ -37,6 +37,8 @@ type Run struct {
 	Version         string     `json:"agentVersion,omitempty"` // of the agent; "": unknown
 	Times           Times      `json:"times,omitempty"`        // what the times of the run are
 
+	Changed *runs.Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
+
 	Labels map[string]string `json:"labels,omitempty"`
 
 	Seq uint64 `json:"seq"`

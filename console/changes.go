@@ -7,54 +7,40 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// changes are the files that a run has changed.
-type changes struct {
-	paths          map[string]bool // at most maxPaths
-	more           bool            // than paths has
-	added, removed int             // lines, as far as known
-}
+// changes counts the lines that the tools of a run have changed, as far as their lines tell it.
+type changes struct{ added, removed int64 }
 
-// Limits of what is printed of changes unless all is requested, and of [changes].
+// Limits of what is printed of changes unless all is requested.
 const (
 	filesShown = 10
 	diffShown  = 40 // lines of a diff
 	stepsShown = 12
-	maxPaths   = 1000
 )
 
 func (c *changes) add(f runs.FileDetail) {
-	if c.paths == nil {
-		c.paths = map[string]bool{}
-	}
-	if len(c.paths) < maxPaths {
-		c.paths[f.Path] = true
-	} else if !c.paths[f.Path] {
-		c.more = true
-	}
-	if f.Added != nil {
-		c.added += *f.Added
-	}
-	if f.Removed != nil {
-		c.removed += *f.Removed
-	}
+	c.added += int64(number(f.Added))
+	c.removed += int64(number(f.Removed))
 }
 
-func (c *changes) facts() []string {
-	if len(c.paths) == 0 {
-		return nil
+// changedText says how many files a run has changed, and what counts as changed; "": that is unknown.
+func changedText(c *runs.Changed) string {
+	if c == nil {
+		return ""
 	}
-	n, files := fmt.Sprint(len(c.paths)), "files"
-	switch {
-	case c.more:
-		n = "more than " + n
-	case len(c.paths) == 1:
-		files = "file"
+	files := " files"
+	if c.Files == 1 {
+		files = " file"
 	}
-	text := n + " " + files + " changed"
-	if c.added+c.removed > 0 {
-		text += fmt.Sprintf(" +%d -%d", c.added, c.removed)
+	text := fmt.Sprint(c.Files) + files + " changed" + changedIn[c.In]
+	if c.Added+c.Removed > 0 {
+		text += fmt.Sprintf(" +%d -%d", c.Added, c.Removed)
 	}
-	return []string{text}
+	return text
+}
+
+// changedIn says what a number of changed files counts.
+var changedIn = map[runs.ChangedIn]string{
+	runs.InDirectory: " in the directory", runs.ByTools: " by its tools", runs.InCloud: " in the cloud",
 }
 
 // files writes changed files, and their diffs if requested. Facts are those of the change, which

@@ -26,7 +26,13 @@ func (r *Renderer) Diff(d *api.Diff) error {
 		if d.Unlisted > 0 {
 			fmt.Fprintf(&b, "and %d more\n", d.Unlisted)
 		}
-		b.WriteString(changesText(d.Changes) + "\n")
+		c := d.Changes
+		text := changedText(&runs.Changed{Files: c.Files, Added: c.Added, Removed: c.Removed, In: runs.InDirectory})
+		if r.terminal {
+			r.row(&b, "", "", text)
+		} else {
+			b.WriteString(text + "\n")
+		}
 		r.patch(&b, d.Patch)
 		if d.Truncated {
 			b.WriteString("\n(the patch lacks some of the changes: it has at most 256 KiB, and 64 KiB of each file)\n")

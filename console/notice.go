@@ -107,7 +107,14 @@ func (t *Timeline) completion(b *strings.Builder, v view, d *runs.Detail) {
 	if t.run != nil && t.run.Tokens != nil {
 		facts = append(facts, tokenText(t.run.Tokens))
 	}
-	t.row(b, color, mark, strings.Join(append(facts, t.changes.facts()...), ", "))
+	if c := d.Changed; c != nil {
+		shown := *c
+		if c.In == runs.ByTools {
+			shown.Added, shown.Removed = t.changes.added, t.changes.removed
+		}
+		facts = append(facts, changedText(&shown))
+	}
+	t.row(b, color, mark, strings.Join(facts, ", "))
 }
 
 // short is the outcome for the owner, who sees the stderr: without the words of the contract

@@ -120,7 +120,9 @@ func session() *script {
 	s.usage(4800, 4000, 320)
 	s.add("completion", `{"agent_kind":"codex","status":{"success":false,"code":1,"signal":null},"final_text":null,`+
 		`"error":{"kind":"x","message":"codex backend error: exited non-zero: exit_code=1 (stderr redacted)"}}`,
-		&runs.Detail{Stderr: whole("warning: something\nfatal: it is over\n")})
+		&runs.Detail{
+			Stderr: whole("warning: something\nfatal: it is over\n"), Changed: &runs.Changed{Files: 5, In: runs.ByTools},
+		})
 	return s
 }
 

@@ -239,12 +239,14 @@ func (d *detailer) completion(r *runs.Record, reason runs.Reason) *runs.Detail {
 			why = runs.Whole(r.Why())
 		}
 	}
+	all := &runs.Detail{Text: why, Changed: r.Changed()}
 	if len(d.stderr) == 0 {
-		return d.limited(&runs.Detail{Text: why})
+		return d.limited(all)
 	}
 	stderr := runs.Whole(string(d.stderr))
 	if omitted := d.stderrEnd - int64(len(d.stderr)); omitted > 0 {
 		stderr = &runs.Excerpted{Tail: stderr.Head, Omitted: int(omitted)}
 	}
-	return d.limited(&runs.Detail{Stderr: stderr, Text: why})
+	all.Stderr = stderr
+	return d.limited(all)
 }

@@ -17,6 +17,7 @@ func Summarize(v View) *api.Run {
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
 		EndedAt: api.Time(v.EndedAt), Tokens: TokensOf(&v.Row), Doing: DoingOf(&v.Row),
+		Changed: v.Changed,
 	}
 	if v.State == runs.StateQueued {
 		r.Position = new(v.Position)

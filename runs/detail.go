@@ -23,7 +23,8 @@ type Detail struct {
 	MoreFiles int          `json:"moreFiles,omitempty"` // changed files beyond those
 	Plan      []PlanStep   `json:"plan,omitempty"`      // the whole to-do list, at most 50 steps
 	MoreSteps int          `json:"moreSteps,omitempty"`
-	Text      *Excerpted   `json:"text,omitempty"` // what the line shows beside an event, such as a summary
+	Text      *Excerpted   `json:"text,omitempty"`    // what the line shows beside an event, such as a summary
+	Changed   *Changed     `json:"changed,omitempty"` // at the end of the run, see [Record.Changed]
 }
 
 // FileDetail is one changed file.

@@ -47,6 +47,8 @@ type Row struct {
 	Model   string
 	Tokens  Tokens // the total of this run so far, see [Spent]
 
+	Changed *Changed // see [Record.Changed]
+
 	Seq uint64 // sequence number in RAW of the last folded entry
 
 	// Governance is the governance token of a run without a record. It is not part
@@ -64,6 +66,7 @@ func (r *Record) Row() Row {
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Written: r.WrittenAt > 0, Activity: r.Activity, Seq: r.Seq,
 		Doing: r.Doing, Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
+		Changed: r.Changed(),
 	}
 	if s := r.Spent(); s.Total != nil && !s.Earlier {
 		row.Tokens = Tokens{Input: s.Total.Input, Output: s.Total.Output, Known: true}
@@ -142,6 +145,9 @@ func (r *Row) optional() (fields [optionalFields]string) {
 	if r.Written {
 		fields[10] = written
 	}
+	if c := r.Changed; c != nil {
+		fields[11] = fmt.Sprintf("%s/%d/%d/%d", c.In, c.Files, c.Added, c.Removed)
+	}
 	return fields
 }
 
@@ -149,7 +155,7 @@ func (r *Row) optional() (fields [optionalFields]string) {
 const written = "written"
 
 // optionalFields is the number of optional fields.
-const optionalFields = 11
+const optionalFields = 12
 
 func appendField(b []byte, field any) []byte {
 	switch v := field.(type) {
@@ -233,6 +239,22 @@ func (r *Row) parseOptional(s string) {
 		r.parseDoing(strings.Split(doing, "/"))
 	}
 	r.Written = fields[10] == written
+	r.Changed = parseChanged(strings.Split(fields[11], "/"))
+}
+
+func parseChanged(part []string) *Changed {
+	if len(part) != 4 || part[0] == "" {
+		return nil
+	}
+	c := &Changed{In: ChangedIn(part[0])}
+	var bad [3]error
+	c.Files, bad[0] = strconv.ParseInt(part[1], 10, 64)
+	c.Added, bad[1] = strconv.ParseInt(part[2], 10, 64)
+	c.Removed, bad[2] = strconv.ParseInt(part[3], 10, 64)
+	if bad != [3]error{} {
+		return nil
+	}
+	return c
 }
 
 func (r *Row) parseDoing(part []string) {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Run } from '../src/lib/api';
-import { age, bytes, cost, count, doing, duration, elapsed, fine, labelsOf, lost, plural, shortPath, tokens } from '../src/lib/format';
+import { age, bytes, changedText, cost, count, doing, duration, elapsed, fine, labelsOf, lost, plural, shortPath, tokens } from '../src/lib/format';
 
 const at = Date.parse('2026-11-23T12:00:00.000Z');
 const ago = (s: number): string => new Date(at - s * 1000).toISOString();
@@ -9,6 +9,11 @@ const run = (more: Partial<Run>): Run => ({ run: 'r', agent: 'codex', state: 'wo
 test('durations have at most two units', () => {
   expect([0, 999, 59_999, 60_000, 73_000, 3_600_000, 5_400_000, 90_000_000, -5].map(duration)).toEqual(['0s', '0s', '59s', '1m', '1m 13s', '1h', '1h 30m', '1d 1h', '0s']);
   expect([0, 950, 1000, 9_949, 9_950, 61_000].map(fine)).toEqual(['0ms', '950ms', '1.0s', '9.9s', '9s', '1m 1s']);
+});
+
+test('a number of changed files says what it counts', () => {
+  expect([undefined, { files: 1, in: 'tools' as const }, { files: 2, in: 'directory' as const, added: 3 }, { files: 0, in: 'directory' as const }].map(changedText))
+    .toEqual(['', '1 file changed by its tools', '2 files changed in the directory', '0 files changed in the directory']);
 });
 
 test('the trace context of a run is no label for people', () => {

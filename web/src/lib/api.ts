@@ -52,6 +52,7 @@ export interface Run {
   model?: string;
   agentVersion?: string;
   times?: 'written' | 'captured';
+  changed?: Changed;
   labels?: Record<string, string>;
   seq: number;
 
@@ -85,6 +86,9 @@ export interface Run {
   finalTextBytes?: number;
   cloud?: { id?: string; url?: string; environment?: string; status?: string; attempts?: number; applied?: boolean };
 }
+
+/** How many files a run changed, and which are counted: those that differ in its directory, those that its tools report, or those of a cloud task. */
+export interface Changed { files: number; in: 'directory' | 'tools' | 'cloud'; added?: number; removed?: number }
 
 /** What a run has used: `own` without its sub-agents. `partial`: at least; `earlier`: at most. */
 export interface RunUsage { own?: Usage; subagents?: Usage; total?: Usage; partial?: boolean; earlier?: boolean }

@@ -6,7 +6,7 @@
 //   agentName('claude_code') "Claude Code"         stateName('input-required') "needs you"
 //   doing(run, now)   "running a command, 12s"     elapsed(run, now)   milliseconds or undefined
 
-import type { Phase, Run, State, Time } from './api';
+import type { Changed, Phase, Run, State, Time } from './api';
 
 export const ms = (at: Time | undefined): number => (at ? Date.parse(at) : 0);
 
@@ -80,6 +80,13 @@ export function count(n: number): string {
 /** "1 file", "3 files". */
 export function plural(n: number, one: string, many = one + 's'): string {
   return `${count(n)} ${n === 1 ? one : many}`;
+}
+
+const changedIn: Record<Changed['in'], string> = { directory: 'in the directory', tools: 'by its tools', cloud: 'in the cloud' };
+
+/** How many files a run changed, and what is counted: "2 files changed in the directory"; "" if it is unknown. */
+export function changedText(c: Changed | undefined): string {
+  return c ? `${plural(c.files, 'file')} changed ${changedIn[c.in] ?? ''}`.trimEnd() : '';
 }
 
 function scaled(n: number, step: number, units: string[]): string {

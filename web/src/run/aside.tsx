@@ -1,7 +1,7 @@
 import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { type Run, type RunUsage } from '../lib/api';
-import { bytes, cost, count, full, plural, tokens } from '../lib/format';
+import { bytes, changedText, cost, count, ended, full, plural, tokens } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta } from './diff';
 import { Steps, within } from './row';
@@ -19,21 +19,26 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
         </Section>
       )}
       {!sum.plan && run.progress && <Section title="Plan" note={`${run.progress.completedSteps}/${run.progress.totalSteps}`}><p class="faint">{plainText(run.progress.currentActivity ?? 'Its steps need the scope raw.')}</p></Section>}
-      {files.length > 0 && (
-        <Section title="Files" note={run.changes && !run.changes.reason ? <Delta added={run.changes.added} removed={run.changes.removed} /> : count(files.length + sum.moreFiles)}>
-          <ul class="files">
-            {files.slice(0, 100).map((f) => (
-              <li key={f.path}>
-                <button class="file-link" title={plainText(f.path)} onClick={() => goTo(f.at)}>
-                  <span class="mono cut path">{'\u200e' + plainText(within(f.path, run.workingDir ?? ''))}</span><Delta added={f.added} removed={f.removed} />
-                </button>
-              </li>
-            ))}
-          </ul>
-          {files.length + sum.moreFiles > 100 && <p class="faint small">{plural(files.length + sum.moreFiles - Math.min(files.length, 100), 'more file')}</p>}
+      {(run.changed || files.length > 0) && (
+        <Section title="Files" note={<Delta added={run.changed?.added} removed={run.changed?.removed} />}>
+          {run.changed && <p>{run.changed.in === 'directory' && run.changed.files > 0 && ended(run) ? <button class="link" onClick={() => (tab.value = 'changes')}>{changedText(run.changed)}</button> : changedText(run.changed)}</p>}
+          {files.length > 0 && (
+            <>
+              {run.changed?.in === 'directory' && <h3>Edited by its tools</h3>}
+              <ul class="files">
+                {files.slice(0, 100).map((f) => (
+                  <li key={f.path}>
+                    <button class="file-link" title={plainText(f.path)} onClick={() => goTo(f.at)}>
+                      <span class="mono cut path">{'\u200e' + plainText(within(f.path, run.workingDir ?? ''))}</span><Delta added={f.added} removed={f.removed} />
+                    </button>
+                  </li>
+                ))}
+              </ul>
+              {files.length + sum.moreFiles > 100 && <p class="faint small">and more</p>}
+            </>
+          )}
         </Section>
       )}
-      {run.changes && run.changes.files > 0 && <p><button class="link" onClick={() => (tab.value = 'changes')}>{plural(run.changes.files, 'changed file')} in the directory</button></p>}
       {(t || sum.tests.length > 0) && (
         <Section title="Tests" note={t && <span class="num">{t.failed > 0 && <span class="del">{count(t.failed)} failed </span>}<span>{count(t.passed)} passed</span></span>}>
           {t?.failedTests?.length ? <ul class="small mono">{t.failedTests.slice(0, 20).map((name, i) => <li key={i} class="cut del">{plainText(name)}</li>)}</ul> : null}

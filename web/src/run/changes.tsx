@@ -1,6 +1,6 @@
 import { useEffect, useMemo } from 'preact/hooks';
 import { allowed, ApiError, type Run } from '../lib/api';
-import { ended, plural } from '../lib/format';
+import { changedText, ended, plural } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta, DiffText } from './diff';
 import { patchFiles } from './unified';
@@ -22,7 +22,7 @@ export function Changes({ view, run }: { view: RunView; run: Run }) {
   if (diff.files.length === 0) return <Nothing title="Nothing changed" text="The files in the directory are the same as before the run." />;
   return (
     <div class="changes">
-      <p class="muted">{plural(diff.changes?.files ?? diff.files.length, 'file')} <Delta added={diff.changes?.added} removed={diff.changes?.removed} />{diff.truncated && ' · the patch is incomplete'}</p>
+      <p class="muted">{changedText({ files: diff.changes?.files ?? diff.files.length, in: 'directory' })} <Delta added={diff.changes?.added} removed={diff.changes?.removed} />{diff.truncated && ' · the patch is incomplete'}</p>
       {diff.files.map((f) => {
         const lines = patches.find((p) => p.path === f.path)?.lines;
         return (

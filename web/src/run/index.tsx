@@ -1,7 +1,7 @@
 import { useSignal, type Signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
-import { count, ended, needsYou, plural, yourTurn } from '../lib/format';
+import { changedText, count, ended, needsYou, plural, yourTurn } from '../lib/format';
 import { useKeys, type Shortcut } from '../lib/keys';
 import { plainText } from '../lib/plaintext';
 import { navigate, params, runPath, setParams } from '../lib/router';
@@ -115,7 +115,7 @@ function Loaded({ view, run, scroller, side }: { view: RunView; run: Run; scroll
     <>
       <RunHeader run={run} action={action} small={Boolean(side)} />
       <Notices view={view} run={run} />
-      {!wide && <details class="about"><summary>About this run<span class="faint num"> · {plural(sum.calls, 'call')}, {plural(sum.files.size + sum.moreFiles, 'file')}{sum.errors > 0 && `, ${plural(sum.errors, 'error')}`}</span></summary>{about}</details>}
+      {!wide && <details class="about"><summary>About this run<span class="faint num"> · {plural(sum.calls, 'call')}{run.changed && `, ${changedText(run.changed)}`}{sum.errors > 0 && `, ${plural(sum.errors, 'error')}`}</span></summary>{about}</details>}
       <div class="run-body">
         <div class="run-main"><Timeline view={view} run={run} scroller={scroller} tab={tab} wanted={wanted} list={list} action={action} main={!side} /></div>
         {wide && about}

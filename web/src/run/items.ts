@@ -1,3 +1,5 @@
+import type { Changed } from '../lib/api';
+
 // Items are what a run consists of: its events, or with the scope `raw` its details, which
 // contain the events. A timeline is made from one of the two feeds, never from both: their
 // positions cannot be compared, and after RAW has lost the beginning of a run they count
@@ -49,6 +51,7 @@ export interface Detail {
   plan?: PlanStep[];
   moreSteps?: number;
   text?: DetailText;
+  changed?: Changed;
 }
 
 export interface ToolFacet {
