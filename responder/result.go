@@ -203,21 +203,21 @@ func (s *Service) partial(ctx context.Context, r *runs.Record, limit int) (*api.
 		}
 		text = ending(text, limit-len(stderr)) + stderr
 	}
-	p := &api.Partial{Output: ending(text, limit), Events: []json.RawMessage{}}
 	items, err := s.lastEvents(ctx, r, maxPartialBytes)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range items {
-		p.Events = append(p.Events, typed(e))
-	}
-	return p, nil
+	return &api.Partial{Output: ending(text, limit), Events: typed(items)}, nil
 }
 
-// typed returns an event with its type as the first member, as in last_events of
-// the contract.
-func typed(event json.RawMessage) json.RawMessage {
-	return append([]byte(`{"type":"`+typeOf(event)+`",`), bytes.TrimPrefix(event, []byte("{"))...)
+// typed returns events with their types as the first members, as in last_events of
+// the contract. The result is not nil.
+func typed(events []json.RawMessage) []json.RawMessage {
+	all := make([]json.RawMessage, len(events))
+	for i, e := range events {
+		all[i] = append([]byte(`{"type":"`+typeOf(e)+`",`), bytes.TrimPrefix(e, []byte("{"))...)
+	}
+	return all
 }
 
 // typeOf returns the type of the agent's line that an event came from, as far as the
@@ -258,7 +258,7 @@ func (s *Service) recentEvents(ctx context.Context, r *runs.Record, wanted bool)
 		return d, nil
 	}
 	items, err := s.lastEvents(ctx, r, maxEventBytes)
-	d.Items = append([]json.RawMessage{}, items...)
+	d.Items = typed(items)
 	return d, err
 }
 

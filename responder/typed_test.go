@@ -23,7 +23,7 @@ func TestLastEventsHaveTheTypesOfTheirLines(t *testing.T) {
 		{`{"status":null,"error":{"kind":"backend"}}`, "completion"},
 	} {
 		var e struct{ Type string }
-		if err := json.Unmarshal(typed(json.RawMessage(c.event)), &e); err != nil || e.Type != c.want {
+		if err := json.Unmarshal(typed([]json.RawMessage{json.RawMessage(c.event)})[0], &e); err != nil || e.Type != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.event, e.Type, err, c.want)
 		}
 	}

@@ -112,6 +112,15 @@ func TestEventsAreTheLastFifty(t *testing.T) {
 	if !strings.Contains(string(last), "message 79") { // the completion holds the final text
 		t.Errorf("the last one is %s", last)
 	}
+	for i, e := range items { // as in last_events
+		want := "item.completed"
+		if i == 49 {
+			want = "completion"
+		}
+		if got := e.(map[string]any)["type"]; got != want {
+			t.Errorf("event %d has the type %v, want %s", i, got, want)
+		}
+	}
 	// Large ones: fewer are shown.
 	out = nil
 	for i := range 30 {
