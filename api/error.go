@@ -64,11 +64,12 @@ type Error struct {
 	Unlisted int     `json:"issuesUnlisted,omitempty"` // issues beyond the listed ones
 
 	Run    string     `json:"run,omitempty"`    // also as runId
+	Thread string     `json:"thread,omitempty"` // of a run that failed
 	State  runs.State `json:"state,omitempty"`  // of the run
 	Reason string     `json:"reason,omitempty"` // one word
 
 	Limit   string        `json:"limit,omitempty"`   // of [Timeout]: idle, hard, spool or [LimitWait]
-	Elapsed time.Duration `json:"elapsed,omitempty"` // of [Timeout]: nanoseconds
+	Elapsed time.Duration `json:"elapsed,omitempty"` // of [Timeout], or how long a program worked: nanoseconds
 	Partial *Partial      `json:"partial,omitempty"` // of [Timeout]: the end of the output
 
 	ExitCode *int   `json:"exitCode,omitempty"` // of [ProgramFailed]

@@ -26,8 +26,8 @@ const (
 // Environments lists the environments of Codex Cloud in the configured file; a
 // missing file has none. The error is [api.ProgramFailed].
 func (s *Service) Environments() (api.Environments, error) {
-	list := api.Environments{File: s.cfg.Environments, All: []api.Environment{}}
-	body, err := readFile(list.File)
+	list := api.Environments{File: homeless(s.cfg.Environments), All: []api.Environment{}}
+	body, err := readFile(s.cfg.Environments)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil
 	}
@@ -46,6 +46,19 @@ func (s *Service) Environments() (api.Environments, error) {
 		return api.Environments{}, e
 	}
 	return list, nil
+}
+
+// homeless is a path for callers: below the home directory it begins with "~", so that it does
+// not tell whose it is.
+func homeless(path string) string {
+	home, err := os.UserHomeDir()
+	if err != nil || home == "" || home == "/" {
+		return path
+	}
+	if below, ok := strings.CutPrefix(path, strings.TrimSuffix(home, "/")+"/"); ok {
+		return "~/" + below
+	}
+	return path
 }
 
 // brokenFile reports invalid content of a file, and where it is.

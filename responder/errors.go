@@ -119,7 +119,7 @@ func (s *Service) explain(what string, err error) error {
 func programFailed(f *codexcloud.Failure) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: "the Codex CLI failed: " + f.Reason,
-		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Err: f,
+		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Elapsed: f.Elapsed, Err: f,
 	}
 	if f.Exit >= 0 {
 		e.ExitCode = new(f.Exit)

@@ -109,6 +109,31 @@ func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error 
 	return e
 }
 
+// maxStderrTail is the maximum length of the stderr in an error, in bytes.
+const maxStderrTail = 1000
+
+// Failed is the error of a run that failed, with the end of its stderr if that can be read.
+func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
+	e := &api.Error{
+		Code: api.ProgramFailed, Message: record.Summary(), Run: record.ID, Thread: record.Thread, State: record.State,
+		Reason: record.Reason, Elapsed: milliseconds(Lasted(record.Row())),
+	}
+	if record.Exit != nil {
+		e.ExitCode = record.Exit.Code
+	}
+	if c := record.ErrorContext(); c != nil && len(c.Suggestions) > 0 {
+		e.Suggestion = c.Suggestions[0]
+	}
+	// A secret that is cut at the beginning of what is read is not in its last bytes.
+	_, errs, err := s.table.Output(ctx, record, 16*maxStderrTail)
+	if err != nil { // the failure itself counts
+		_ = s.explain("read a stderr", err)
+		return e
+	}
+	e.Stderr = ending(runs.Redact(end(errs)), maxStderrTail)
+	return e
+}
+
 // output returns the output of a run. For one that failed or timed out it is the default, but
 // not for the log of a person's session, with prompts in it.
 func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultRequest) (api.Output, error) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/linesman/linesman/bounds"
@@ -16,11 +17,12 @@ import (
 // Failure reports a call of the program without a usable answer. Its text
 // describes the failure; Stderr is the program's own text, for the client.
 type Failure struct {
-	Command    string // exec, status, list or diff
-	Exit       int    // exit status; -1: none
-	Stderr     string // the end of stderr, at most maxFailureText bytes: no warnings, no backtrace, no secrets
-	Reason     string // one of the Reason constants
-	Suggestion string // how to solve the problem, for people
+	Command    string        // exec, status, list or diff
+	Exit       int           // exit status; -1: none
+	Stderr     string        // the end of stderr, at most maxFailureText bytes: no warnings, no backtrace, no secrets
+	Reason     string        // one of the Reason constants
+	Suggestion string        // how to solve the problem, for people
+	Elapsed    time.Duration // of the call; 0: nothing ran
 }
 
 // maxFailureText limits the stderr of a [Failure], in bytes.
@@ -84,7 +86,7 @@ func (c call) failed(o output) *Failure {
 	if over := len(stderr) - maxFailureText; over > 0 {
 		stderr = strings.ToValidUTF8(stderr[over:], "") // cut at a character boundary
 	}
-	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: stderr, Reason: ReasonExit}
+	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: stderr, Reason: ReasonExit, Elapsed: o.took}
 	if o.exit == 0 {
 		f.Reason, f.Suggestion = ReasonUnreadable, "Check the version of the Codex CLI: its answer is not of the known form"
 		return f

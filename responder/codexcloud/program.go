@@ -38,6 +38,7 @@ type output struct {
 	stdout []byte
 	cut    bool // stdout exceeded its limit
 	stderr []byte
+	took   time.Duration
 }
 
 // program runs `codex cloud`.
@@ -83,6 +84,7 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	if c.stdin != nil {
 		cmd.Stdin = strings.NewReader(*c.stdin)
 	}
+	begun := time.Now()
 	if err := cmd.Start(); err != nil {
 		if ctx.Err() != nil {
 			return output{}, ctx.Err()
@@ -95,12 +97,14 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	if errors.Is(err, exec.ErrWaitDelay) {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
-	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
+	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b, took: time.Since(begun)}
 	switch {
 	case ctx.Err() != nil:
 		return o, ctx.Err()
 	case limited.Err() != nil:
-		return o, c.failure(reasonTimeout, nil)
+		f := c.failure(reasonTimeout, nil)
+		f.Elapsed = o.took
+		return o, f
 	}
 	return o, nil
 }

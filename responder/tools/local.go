@@ -59,8 +59,11 @@ func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if record.State == runs.StateTimeout {
+	switch record.State {
+	case runs.StateTimeout:
 		return outcome{}, c.service.TimedOut(ctx, record)
+	case runs.StateFailed:
+		return outcome{}, c.service.Failed(ctx, record)
 	}
 	const most = 20_000 // bytes of output on the page
 	r, err := c.service.ResultOf(ctx, record, api.ResultRequest{Output: true, MaxBytes: most})

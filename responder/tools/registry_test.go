@@ -45,6 +45,25 @@ func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 	}
 }
 
+func TestTheHomeDirectoryIsNotTold(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	s := newStage(t, func(c *responder.Config) { c.Environments = filepath.Join(home, "dir", "environments.json") })
+	const want = "~/dir/environments.json"
+	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.Meta["source"] != want {
+		t.Errorf("source %v, want %s", a.Meta["source"], want)
+	}
+	if err := os.Mkdir(filepath.Join(home, "dir"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "dir", "environments.json"), []byte("nope"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.Error.Details["file"] != want {
+		t.Errorf("an error about the file %v, want %s", a.Error.Details["file"], want)
+	}
+}
+
 func TestBrokenEnvironmentsSayWhere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -133,6 +133,36 @@ func TestEventsAreTheLastFifty(t *testing.T) {
 	}
 }
 
+// Clients of v3.6 read the counts of tests of each completed task, without looking whether they are there.
+func TestCompletedTasksHaveCountsOfTests(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.play(t, "T-none", "hello", 0)
+	s.play(t, "T-bad", "failed", 1)
+	s.Begin("codex", "T-tested", runs.Start{Source: "run"}).Out([]byte(`{"type":"turn.started"}
+{"type":"item.completed","item":{"id":"item_0","type":"command_execution","command":"pytest","aggregated_output":"=== 2 passed in 0.03s ===\n","exit_code":0,"status":"completed"}}
+{"type":"turn.completed"}
+`)).Exit(0)
+	for id, want := range map[string]string{
+		"T-none":   `{"failed":0,"failed_tests":[],"passed":0,"skipped":0} {"tests_recognised":false}`,
+		"T-tested": `{"failed":0,"failed_tests":[],"passed":2,"skipped":0} null`,
+		"T-bad":    `null null`,
+	} {
+		for _, tool := range []string{"_codex_local_results", "_codex_local_wait"} {
+			a := ask(t, s.tools, tool, args("task_id", id))
+			m := a.Data["metadata"].(map[string]any)
+			tests, _ := json.Marshal(m["test_results"])
+			ext, _ := json.Marshal(m["ext"])
+			if got := string(tests) + " " + string(ext); got != want {
+				t.Errorf("%s of %s: %s, want %s", tool, id, got, want)
+			}
+			if shown := strings.Contains(a.Text(), "**Tests**"); shown != (id == "T-tested") {
+				t.Errorf("the page of %s: %s", id, a.Text())
+			}
+		}
+	}
+}
+
 // TestOutputIsCutWithinItsBudget has characters at all borders.
 func TestOutputIsCutWithinItsBudget(t *testing.T) {
 	t.Parallel()

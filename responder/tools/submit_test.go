@@ -236,6 +236,33 @@ func TestForegroundTimeoutIsAnErrorAndBackgroundTimeoutAState(t *testing.T) {
 	}
 }
 
+func TestForegroundFailureIsAnErrorAndBackgroundFailureAState(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	out, _ := recording(t, "failed")
+	stderr := strings.Repeat("x", 5000) + "password=hunter2secret\nthe end\n"
+	for _, format := range []string{"json", "markdown"} {
+		end := start(t.Context(), t, s.tools, "_codex_local_run", args("task", "Fail.", "format", format), nil)
+		id := s.take(t).Run
+		s.Begin("codex", id, runs.Start{Source: "queue", Worker: "w1"}).OutIn(out, 20).Err([]byte(stderr)).Exit(1)
+		a := end()
+		d := a.Error.Details
+		tail, _ := d["stderr_tail"].(string)
+		if a.Error.Code != "TOOL_ERROR" || a.Error.Retryable || a.Error.Duration < 20 || d["task_id"] != id ||
+			d["thread_id"] == nil || d["state"] != "failed" || d["exit_code"] != 1.0 {
+			t.Errorf("%.900s", a.Envelope)
+		}
+		if len(tail) != 1000 || !strings.HasSuffix(tail, "\nthe end\n") || strings.Contains(tail, "hunter2") {
+			t.Errorf("stderr of %d bytes: %s", len(tail), tail)
+		}
+		for _, tool := range []string{"_codex_local_results", "_codex_local_wait"} {
+			if r := ask(t, s.tools, tool, args("task_id", id)); r.IsError || r.Data["state"] != "failed" {
+				t.Errorf("%s: %.500s", tool, r.Envelope)
+			}
+		}
+	}
+}
+
 func TestCallerWhoLeavesEndsTheWaitAndNotTheTask(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

@@ -25,6 +25,7 @@ type details struct {
 	Unlisted int     `json:"issues_unlisted,omitempty"`
 
 	TaskID      string          `json:"task_id,omitempty"`
+	ThreadID    string          `json:"thread_id,omitempty"`
 	State       string          `json:"state,omitempty"`
 	TimeoutType string          `json:"timeout_type,omitempty"` // idle, hard, spool or wait
 	Elapsed     *int64          `json:"elapsed_seconds,omitempty"`
@@ -93,7 +94,7 @@ func ErrorOf(e *api.Error) *Error {
 	w := &Error{
 		Code: kind.code, Message: e.Message, Retryable: e.Retryable || kind.again, Duration: e.Elapsed.Milliseconds(),
 		Details: details{
-			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, State: string(e.State), TimeoutType: e.Limit,
+			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State), TimeoutType: e.Limit,
 			Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr, Reason: e.Reason,
 			Suggestion: e.Suggestion, File: e.File, Line: e.Line, CloudID: e.CloudID, WebURL: e.WebURL,
 		},
@@ -144,7 +145,7 @@ func (e *Error) markdown() string {
 	if d.Elapsed != nil {
 		elapsed = seconds(*d.Elapsed)
 	}
-	p.facts("Task", code(d.TaskID), "State", code(d.State), "Time limit", code(d.TimeoutType), "Elapsed", elapsed,
+	p.facts("Task", code(d.TaskID), "Thread", code(d.ThreadID), "State", code(d.State), "Time limit", code(d.TimeoutType), "Elapsed", elapsed,
 		"Exit code", optional(d.ExitCode), "Reason", code(d.Reason), "Suggestion", plain(d.Suggestion),
 		"File", code(d.File), "Line", count(d.Line), "Cloud task", code(d.CloudID), "Web page", link(d.WebURL),
 		"Retryable", yesNo(e.Retryable))

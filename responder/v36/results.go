@@ -79,6 +79,13 @@ type metadata struct {
 	Thread     *threadData `json:"thread_info,omitempty"`
 	Error      *errorData  `json:"error_context,omitempty"`
 	TaskStatus string      `json:"task_status,omitempty"` // always, except on AdCP, which forbids the name
+	Ext        metadataExt `json:"ext,omitzero"`
+}
+
+type metadataExt struct {
+	// TestsRecognised is false for a completed task whose output had no summary of tests: the
+	// counts are then zeros. Otherwise it is nil.
+	TestsRecognised *bool `json:"tests_recognised,omitempty"`
 }
 
 type threadData struct {
@@ -119,6 +126,9 @@ func result(x *responder.Result) *resultData {
 	}
 	if r.Exit != nil {
 		d.exit = r.Exit.Code
+	}
+	if r.Tests == nil && r.State == runs.StateCompleted {
+		d.Metadata.Tests, d.Metadata.Ext.TestsRecognised = &runs.Tests{FailedTests: []string{}}, new(bool)
 	}
 	d.files(r)
 	d.thread(r)
@@ -195,7 +205,7 @@ func (d *resultData) body(p *page) {
 	p.facts("State", d.State, "Summary", plain(d.Summary), "Duration", seconds(d.Metadata.Duration),
 		"Ended at", completed, "Exit code", optional(d.exit), "Reason", code(d.Ext.Reason))
 	d.Ext.cloudExt.facts(p)
-	if t := d.Metadata.Tests; t != nil {
+	if t := d.Metadata.Tests; t != nil && d.Metadata.Ext.TestsRecognised == nil {
 		p.facts("Tests", fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped))
 		for _, name := range t.FailedTests {
 			p.line("  - failed: " + code(name))
