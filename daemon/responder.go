@@ -73,7 +73,7 @@ func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Version: c.Version, Page: web.Page(), Metrics: c.metrics(),
-		Ready: r.ready,
+		Ready: r.ready, Refuse: rest.Refuse,
 	})
 	if err != nil {
 		return nil, err

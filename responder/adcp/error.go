@@ -23,9 +23,10 @@ const (
 	ValidationError    Code = "VALIDATION_ERROR" // a field of it is wrong
 	NotFound           Code = "REFERENCE_NOT_FOUND"
 	Unsupported        Code = "UNSUPPORTED_FEATURE"
-	authRequiredError  Code = "AUTH_REQUIRED"
+	AuthRequiredError  Code = "AUTH_REQUIRED"
 	Unavailable        Code = "SERVICE_UNAVAILABLE"
 	RateLimited        Code = "RATE_LIMITED"
+	PermissionDenied   Code = "PERMISSION_DENIED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
 	toolError          Code = "TOOL_ERROR"      // ours
 	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out is not known
@@ -119,7 +120,7 @@ var kinds = map[api.Code]kind{
 	api.Timeout:        {code: TaskTimeout, status: Failed},
 	api.Unsupported:    {code: Unsupported, status: Rejected, recovery: Correctable},
 	api.ProgramFailed:  {code: toolError, status: Failed},
-	api.NotSignedIn:    {code: authRequiredError, status: AuthRequired, recovery: terminal},
+	api.NotSignedIn:    {code: AuthRequiredError, status: AuthRequired, recovery: terminal},
 	api.QueueFull:      {code: Unavailable, status: Rejected, recovery: Transient},
 	api.TooMany:        {code: Unavailable, status: Failed, recovery: Transient},
 	api.KeyConflict:    {code: idempotencyClash, status: Rejected, recovery: Correctable, own: true},
@@ -167,7 +168,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 
 var httpCodes = map[Code]int{
 	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
-	authRequiredError: http.StatusUnauthorized, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
+	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
 	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
 	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, toolError: http.StatusBadGateway,
 	Unavailable: http.StatusServiceUnavailable,

@@ -28,7 +28,7 @@ func (s *Server) handler() http.Handler {
 		}
 		if s.foreign(r) {
 			closeAfter(w, r)
-			refuse(w, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
+			s.refuse(w, r, http.StatusForbidden, "FORBIDDEN", "the Host or Origin header names another machine")
 			return
 		}
 		if h := s.open(r); h != nil {
@@ -37,12 +37,12 @@ func (s *Server) handler() http.Handler {
 		}
 		who, of := s.authenticate(r)
 		if who.scopes == 0 {
-			unauthorized(w, r)
+			s.unauthorized(w, r)
 			return
 		}
 		defer busy(r.Context())()
 		if climbs(r.URL.Path) { // the mux would redirect: /v1/runs/../events is not the path of a run
-			refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+			s.refuse(w, r, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 			return
 		}
 		h, pattern := s.mux.Handler(r)
@@ -51,7 +51,7 @@ func (s *Server) handler() http.Handler {
 			return
 		}
 		if needed := s.needs[pattern]; needed&^who.scopes != 0 {
-			forbidden(w, needed, who.scopes)
+			s.forbidden(w, r, needed, who.scopes)
 			return
 		}
 		ctx, end := s.whileValid(r.Context(), of)
@@ -96,7 +96,7 @@ func (s *Server) open(r *http.Request) http.Handler {
 	case path == "/metrics" && s.config.Metrics != nil:
 		return http.HandlerFunc(s.metrics)
 	case s.config.Monitor:
-		return http.HandlerFunc(nothing)
+		return http.HandlerFunc(s.nothing)
 	}
 	if s.config.Page != nil && !climbs(path) && (path != "/" || strings.Contains(r.Header.Get("Accept"), "text/html")) {
 		if h, pattern := s.config.Page.Handler(r); pattern != "" {
@@ -105,7 +105,7 @@ func (s *Server) open(r *http.Request) http.Handler {
 	}
 	switch {
 	case s.held.Load():
-		return http.HandlerFunc(unready)
+		return http.HandlerFunc(s.unready)
 	case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		r.Header.Get("Authorization") == "":
 		return http.HandlerFunc(s.front)
@@ -138,28 +138,28 @@ func (s *Server) unknownPage(r *http.Request) http.Handler {
 	return nil
 }
 
-func unready(w http.ResponseWriter, r *http.Request) {
+func (s *Server) unready(w http.ResponseWriter, r *http.Request) {
 	closeAfter(w, r)
-	refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
+	s.refuse(w, r, http.StatusServiceUnavailable, "UNAVAILABLE", "not ready yet: /readyz says what is missing")
 }
 
-func nothing(w http.ResponseWriter, r *http.Request) {
+func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	closeAfter(w, r)
-	refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+	s.refuse(w, r, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
 // unauthorized refuses a request without a valid token.
-func unauthorized(w http.ResponseWriter, r *http.Request) {
+func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request) {
 	closeAfter(w, r)
 	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
-	refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+	s.refuse(w, r, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
 }
 
 // forbidden refuses a request whose token lacks scopes.
-func forbidden(w http.ResponseWriter, needed, there Scopes) {
+func (s *Server) forbidden(w http.ResponseWriter, r *http.Request, needed, there Scopes) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman", error="insufficient_scope", scope="`+
 		strings.Join(needed.Names(), " ")+`"`)
-	refuse(w, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
+	s.refuse(w, r, http.StatusForbidden, "FORBIDDEN", missingScopes(needed, there))
 }
 
 // metrics answers /metrics, which does not wait for NATS.
@@ -168,10 +168,10 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		who, _ := s.authenticate(r)
 		switch {
 		case who.scopes == 0:
-			unauthorized(w, r)
+			s.unauthorized(w, r)
 			return
 		case who.scopes&Metrics == 0:
-			forbidden(w, Metrics, who.scopes)
+			s.forbidden(w, r, Metrics, who.scopes)
 			return
 		}
 		defer busy(r.Context())()
@@ -179,7 +179,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		closeAfter(w, r)
 		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		s.refuse(w, r, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
 		return
 	}
 	s.config.Metrics.ServeHTTP(w, r)
@@ -308,10 +308,10 @@ func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handle
 	verdict := &status{header: w.Header()}
 	h.ServeHTTP(verdict, r)
 	if verdict.code == http.StatusMethodNotAllowed {
-		refuse(w, verdict.code, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		s.refuse(w, r, verdict.code, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
 		return
 	}
-	refuse(w, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
+	s.refuse(w, r, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
 // recoverPanic answers for a handler that panicked. The value of a panic may
@@ -326,11 +326,14 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	}
 	s.log.Error("panic", zap.String("pattern", r.Pattern), zap.String("type", fmt.Sprintf("%T", p)),
 		zap.ByteString("stack", debug.Stack()))
-	refuse(w, http.StatusInternalServerError, "INTERNAL", "internal error; see the log of linesman")
+	s.refuse(w, r, http.StatusInternalServerError, "INTERNAL", "internal error; see the log of linesman")
 }
 
-// refuse responds with an error: the problem details of RFC 9457.
-func refuse(w http.ResponseWriter, code int, name, message string) {
+// refuse responds with an error: the problem details of RFC 9457, or what the config writes.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, code int, name, message string) {
+	if s.config.Refuse != nil && s.config.Refuse(w, r, code, name, message) {
+		return
+	}
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`

@@ -93,6 +93,11 @@ type Config struct {
 	// match, and "/" only if the client accepts HTML. Nil: no page.
 	Page *http.ServeMux
 
+	// Refuse writes an error, and returns true; or it writes nothing and returns false: the
+	// answer is then problem details. Code is a word. It is called after the headers of the
+	// answer are set. Nil: all are problem details.
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, code, detail string) bool
+
 	Version string // of linesman, for the page; default "dev"
 
 	Log *zap.Logger // nil: no log

@@ -124,7 +124,7 @@ func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, value string,
 // DELETE signs out.
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	if s.crossOrigin.Check(r) != nil {
-		refuse(w, http.StatusForbidden, "FORBIDDEN", "a page of another origin made the request")
+		s.refuse(w, r, http.StatusForbidden, "FORBIDDEN", "a page of another origin made the request")
 		return
 	}
 	switch r.Method {
@@ -133,7 +133,7 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 			s.answerSession(w, who)
 			return
 		}
-		unauthorized(w, r)
+		s.unauthorized(w, r)
 	case http.MethodPost:
 		s.beginSession(w, r)
 	case http.MethodDelete:
@@ -141,30 +141,30 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST, DELETE")
-		refuse(w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		s.refuse(w, r, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
 	}
 }
 
 func (s *Server) beginSession(w http.ResponseWriter, r *http.Request) {
 	// A form of another page cannot send JSON.
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		refuse(w, http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json")
+		s.refuse(w, r, http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE", "the body must be application/json")
 		return
 	}
 	var body struct {
 		Token string `json:"token"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxSignIn)).Decode(&body); err != nil {
-		refuse(w, http.StatusBadRequest, "VALIDATION", "the body must be a JSON object with a token")
+		s.refuse(w, r, http.StatusBadRequest, "VALIDATION", "the body must be a JSON object with a token")
 		return
 	}
 	who, of := s.ofToken(body.Token)
 	switch {
 	case who.scopes == 0:
-		unauthorized(w, r)
+		s.unauthorized(w, r)
 		return
 	case who.scopes&Read == 0: // its session could do nothing
-		forbidden(w, Read, who.scopes)
+		s.forbidden(w, r, Read, who.scopes)
 		return
 	}
 	s.setCookie(w, r, s.seal(of, time.Now().Add(sessionTime)), sessionTime)

@@ -98,11 +98,11 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		who, of := s.bearer(r) // not a cookie: a stolen one must not renew itself
 		switch {
 		case who.scopes == 0:
-			unauthorized(w, r)
+			s.unauthorized(w, r)
 			return
 		case who.scopes&Read == 0: // a session is for the page alone
 			closeAfter(w, r)
-			forbidden(w, Read, who.scopes)
+			s.forbidden(w, r, Read, who.scopes)
 			return
 		}
 		code, until := s.codes.create(of)
@@ -112,7 +112,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		}{code, until.UTC().Truncate(time.Millisecond)})
 	default:
 		w.Header().Set("Allow", "GET, POST")
-		refuse(w, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
+		s.refuse(w, r, http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED", "this path does not take "+r.Method)
 	}
 }
 

@@ -2,12 +2,18 @@ package rest_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
 // enveloped is an answer in the envelope of AdCP.
@@ -139,6 +145,63 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	if e := s.adcp(404, "unknown", "POST", "/v1/runs/none/resume", `{"context":{"a": 2}}`); string(
 		e.Context) != `{"a": 2}` {
 		t.Errorf("the context of a request about no run is %s", e.Context)
+	}
+}
+
+// A reader of AdCP would take the integer status of problem details for the state of a task.
+func TestErrorsOfTheServerAreAdCPToo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	reader, err := httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), "reader", httpserver.Read, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const adcp, plain = "application/adcp+json", "application/problem+json"
+	for _, c := range []struct {
+		accept, method, path, media, auth string
+		status                            int
+		stands, code, recovery            string
+	}{
+		{adcp, "GET", "/v1/runs", adcp, "Bearer wrong", 401, "auth-required", "AUTH_REQUIRED", "correctable"},
+		{adcp, "POST", "/v1/runs", adcp, "Bearer " + reader, 403, "rejected", "PERMISSION_DENIED", "correctable"},
+		{adcp, "GET", "/v1/none", adcp, "Bearer " + token, 404, "rejected", "INVALID_REQUEST", "correctable"},
+		{adcp, "DELETE", "/v1/runs", adcp, "Bearer " + token, 405, "rejected", "INVALID_REQUEST", "correctable"},
+		{adcp, "POST", "/v1/runs", adcp, "Bearer " + token, 415, "rejected", "INVALID_REQUEST", "correctable"},
+		{adcp, "GET", "/v1/openapi.json", adcp, "Bearer " + token, 406, "rejected", "INVALID_REQUEST", "correctable"},
+		{adcp, "GET", "/v1/runs/none/output", adcp, "Bearer " + token, 406, "rejected", "INVALID_REQUEST", "correctable"},
+		{adcp + ";q=0.9, */*;q=0.1", "GET", "/v1/none", adcp, "Bearer " + token, 404, "rejected", "INVALID_REQUEST",
+			"correctable"},
+		{"application/json, " + adcp, "GET", "/v1/none", plain, "Bearer " + token, 404, "", "", ""},
+		{"application/json", "GET", "/v1/none", plain, "", 401, "", "", ""},
+		{"", "GET", "/v1/none", plain, "Bearer " + token, 404, "", "", ""},
+	} {
+		r := s.open(t.Context(), c.method, c.path, "{}", "Accept", c.accept, "Authorization", c.auth, "Content-Type",
+			"text/plain")
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("%s %s as %q", c.method, c.path, c.accept)
+		if media := r.Header.Get("Content-Type"); r.StatusCode != c.status || media != c.media {
+			t.Errorf("%s: %d as %q, want %d as %q: %s", name, r.StatusCode, media, c.status, c.media, body)
+			continue
+		}
+		if (r.Header.Get("WWW-Authenticate") != "") != (c.status == 401 || c.status == 403) ||
+			(r.Header.Get("Allow") != "") != (c.status == 405) {
+			t.Errorf("%s: headers %v", name, r.Header)
+		}
+		if c.media == plain {
+			continue
+		}
+		adcptest.Envelope(t, body)
+		var e struct {
+			Status string
+			Error  struct{ Code, Recovery string } `json:"adcp_error"`
+		}
+		if err := json.Unmarshal(body, &e); err != nil || e.Status != c.stands || e.Error.Code != c.code ||
+			e.Error.Recovery != c.recovery {
+			t.Errorf("%s: %v, %s", name, err, body)
+		}
 	}
 }
 

@@ -79,8 +79,9 @@ func (q *exchange) accept() error {
 	case "getEvents", "listEvents", "getDetail", "listRuns":
 		offers = append(offers, streamType)
 	}
-	q.form = jsonType // of an error
-	got, ok := choose(strings.Join(q.r.Header.Values("Accept"), ","), offers)
+	accept := strings.Join(q.r.Header.Values("Accept"), ",")
+	q.form, q.errors = jsonType, formOfErrors(accept)
+	got, ok := choose(accept, offers)
 	if !ok {
 		return &Problem{Status: http.StatusNotAcceptable, Code: "NOT_ACCEPTABLE", Detail: "this is given as " +
 			strings.Join(offers, " or ")}
@@ -90,6 +91,13 @@ func (q *exchange) accept() error {
 	}
 	q.stream, q.patch = got == streamType, got == patchType
 	return nil
+}
+
+// formOfErrors is the form of an error: the AdCP envelope for a client that prefers it to JSON,
+// also where nothing else is given in it.
+func formOfErrors(accept string) string {
+	form, _ := choose(accept, []string{jsonType, adcpType})
+	return cmp.Or(form, jsonType)
 }
 
 // choose returns the offer that an Accept header prefers, the first of equal
@@ -134,11 +142,15 @@ func quality(accept, offer string) (likes float64) {
 // write writes an answer.
 func (q *exchange) write(a *reply) {
 	a.request = q.body
-	media := q.form
+	form := q.form
+	if a.Problem != nil {
+		form = cmp.Or(q.errors, jsonType)
+	}
+	media := form
 	if a.Problem != nil && media == jsonType {
 		media = "application/problem+json"
 	}
-	body, err := a.encode(q.form)
+	body, err := a.encode(form)
 	if err != nil {
 		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media),
 			zap.Error(err))
@@ -227,6 +239,25 @@ func envelop(a *reply) ([]byte, error) {
 	return r.Encode(), nil
 }
 
+// Refuse writes an error of the server in front of the API as an AdCP envelope, for a client that
+// prefers that, and returns true; for others it does nothing and returns false. It is the Refuse of
+// a server's configuration.
+func Refuse(w http.ResponseWriter, r *http.Request, status int, code, detail string) bool {
+	if formOfErrors(strings.Join(r.Header.Values("Accept"), ",")) != adcpType {
+		return false
+	}
+	e := refusal(&Problem{Status: status, Code: code, Detail: detail})
+	if status == http.StatusNotFound { // of a path, not of a run
+		e.Status, e.Error.Code = adcp.Rejected, adcp.InvalidRequest
+	}
+	e.At = api.TimeOf(time.Now())
+	w.Header().Set("Content-Type", adcpType)
+	w.Header().Add("Vary", "Accept")
+	w.WriteHeader(status)
+	_, _ = w.Write(e.Encode())
+	return true
+}
+
 // refusal converts a problem to AdCP.
 func refusal(p *Problem) adcp.Response {
 	e := &adcp.Error{Code: adcp.InvalidRequest, Message: p.Detail, Field: p.Field, Recovery: adcp.Correctable}
@@ -238,6 +269,10 @@ func refusal(p *Problem) adcp.Response {
 	}
 	r := adcp.Response{Status: adcp.Rejected, Message: p.Detail, Error: e}
 	switch {
+	case p.Status == http.StatusUnauthorized:
+		r.Status, e.Code = adcp.AuthRequired, adcp.AuthRequiredError
+	case p.Status == http.StatusForbidden:
+		e.Code = adcp.PermissionDenied
 	case p.Status == http.StatusNotFound:
 		r.Status, e.Code = adcp.Unknown, adcp.NotFound
 	case p.Status == http.StatusNotImplemented:

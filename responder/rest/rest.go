@@ -105,6 +105,7 @@ type exchange struct {
 	operation string
 	query     *query
 	form      string          // of the answer: jsonType or adcpType
+	errors    string          // form of an error
 	stream    bool            // server-sent events are requested
 	patch     bool            // only the patch of a diff is requested
 	body      json.RawMessage // of a POST

@@ -80,7 +80,7 @@ func (s *stage) serve(cfg rest.Config) {
 	s.T.Helper()
 	s.api = rest.New(cfg)
 	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: filepath.Join(s.Dir,
-		"tokens.json")})
+		"tokens.json"), Refuse: rest.Refuse})
 	if err != nil {
 		s.T.Fatal(err)
 	}
