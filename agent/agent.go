@@ -32,6 +32,10 @@ type Agent struct {
 	// its output, whose first line may be the end of a line. Nil: not known.
 	LastMessage func(output []byte) (text string, ok bool)
 
+	// Models begins the names of the models that only this agent offers, as in requests that name a
+	// model and no agent. "": none.
+	Models string
+
 	// Program is the program's name on the PATH, and the default of its setting.
 	Program string
 	// JSONCall is the command line that people type for JSON lines. JSONWords are the words
@@ -110,6 +114,11 @@ func (t Table) Named(name string) (Agent, error) {
 		return a, fmt.Errorf("%q is not known; there is: %s", name, strings.Join(t.Names(), ", "))
 	}
 	return a, nil
+}
+
+// OfModel returns the agent that a model tells by its name, false if none does.
+func (t Table) OfModel(model string) (Agent, bool) {
+	return t.find(func(a Agent) bool { return a.Models != "" && strings.HasPrefix(model, a.Models) })
 }
 
 func (t Table) find(match func(Agent) bool) (Agent, bool) {

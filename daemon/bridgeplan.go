@@ -21,6 +21,7 @@ type BridgePlan struct {
 	MaxTimeout time.Duration // 0: the setting
 	AtOnce     int
 
+	Agent      string // kind; "": that of the model of a request, else the default
 	WorkingDir string // of the agents; "": the current directory
 	Mode       runs.Mode
 	Model      string
@@ -52,10 +53,10 @@ func (c Config) PlanBridge(p BridgePlan) (dirs []bridge.Dir, q *api.Submission, 
 		}
 		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
 	}
-	add(p.External && (p.Mode != runs.ReadOnly || p.WorkingDir != "" || p.Model != "" || p.SkipGit ||
+	add(p.External && (p.Agent != "" || p.Mode != runs.ReadOnly || p.WorkingDir != "" || p.Model != "" || p.SkipGit ||
 		p.Env.Policy != runs.InheritNone), "--external: not with flags for agents, which it does not start")
 	task := runs.Task{
-		Run: "T-local-unnamed", Prompt: "x", Agent: api.DefaultAgent, Mode: p.Mode, Model: p.Model, SkipGit: p.SkipGit,
+		Run: "T-local-unnamed", Prompt: "x", Agent: cmp.Or(p.Agent, api.DefaultAgent), Mode: p.Mode, Model: p.Model, SkipGit: p.SkipGit,
 		Env: p.Env,
 	}
 	task.Dir, err = filepath.Abs(p.WorkingDir) // "" is the current one
@@ -79,7 +80,7 @@ func (c Config) PlanBridge(p BridgePlan) (dirs []bridge.Dir, q *api.Submission, 
 	}
 	return dirs, &api.Submission{
 		// the owner of the directories has chosen the mode
-		Agent: task.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true,
+		Agent: p.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true,
 		Dir: task.Dir, Model: task.Model, SkipGit: task.SkipGit, Env: task.Env,
 	}, errors.Join(wrong...)
 }

@@ -20,7 +20,9 @@ import (
 // [bridge.Runner].
 type Agents struct {
 	Service *responder.Service
-	Task    api.Submission // what all tasks have in common
+	// Task is what all tasks have in common. Without an agent each has the agent that its model
+	// tells, or else [api.DefaultAgent].
+	Task api.Submission
 }
 
 // External lets no agent work: its runs wait for an answer from outside. It is a
@@ -36,6 +38,12 @@ func (r *Agents) Submit(ctx context.Context, j bridge.Job) error {
 	q.Run, q.Prompt, q.Labels = j.Run, j.Prompt, j.Labels
 	q.Hard = max(int64((j.Timeout+time.Second-1)/time.Second), 1) // rounded up
 	q.Model = cmp.Or(q.Model, j.Model)
+	if q.Agent == "" {
+		q.Agent = api.DefaultAgent
+		if a, known := r.Service.Agents().OfModel(q.Model); known {
+			q.Agent = a.Kind()
+		}
+	}
 	_, err := r.Service.Submit(ctx, q)
 	return refused(err)
 }
@@ -120,6 +128,12 @@ func wait(ctx context.Context, s *responder.Service, run string) (*runs.Record, 
 	}
 	if record.StartedAt > 0 {
 		o.Took = time.Duration(max(record.EndedAt-record.StartedAt, 1)) * time.Millisecond
+	}
+	if x := record.Exit; x != nil && x.Spawn == runs.SpawnNotFound {
+		if a, known := s.Agents().Find(record.Agent); known {
+			o.Message += ": " + a.Program + " of " + a.Name + "; install it on the worker's machine, or name another " +
+				"agent with --agent"
+		}
 	}
 	switch record.State {
 	case runs.StateTimeout:

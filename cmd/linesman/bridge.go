@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/bridge"
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
@@ -22,17 +23,25 @@ type bridgeCmd struct {
 }
 
 type bridgeWatchCmd struct {
-	Dir        []string `sep:"none" placeholder:"DIR" help:"Directory to watch; can be repeated. By default ~/.agentecflow/state and the current one."`
-	External   bool     `help:"Start no agents: requests wait for an answer from outside."`
-	WorkingDir string   `placeholder:"DIR" help:"Working directory of the agents, on the worker's machine. By default the current one."`
+	Dir        []string  `sep:"none" placeholder:"DIR" help:"Directory to watch; can be repeated. By default ~/.agentecflow/state and the current one."`
+	External   bool      `help:"Start no agents: requests wait for an answer from outside."`
+	Agent      agentKind `default:"auto" placeholder:"NAME" help:"Agent of the tasks: codex, claude, gemini or opencode. By default auto: that of the model of a request if its name tells it, such as claude-…, else codex."`
+	WorkingDir string    `placeholder:"DIR" help:"Working directory of the agents, on the worker's machine. By default the current one."`
 	taskFlags
 	MaxTimeout time.Duration `placeholder:"DURATION" help:"Maximum time limit of a request. By default work.hard."`
 	AtOnce     int           `default:"16" placeholder:"N" help:"Maximum number of requests of one directory that wait for answers at the same time, 1 to 256 (default 16)."`
 }
 
 func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
+	kind := c.Agent
+	if _, err := agents.Known.Named(string(kind)); kind != auto && err != nil {
+		return exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
+	}
+	if kind == auto {
+		kind = ""
+	}
 	dirs, task, err := a.host().PlanBridge(daemon.BridgePlan{
-		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, WorkingDir: c.WorkingDir,
+		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Agent: string(kind), WorkingDir: c.WorkingDir,
 		Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: c.env(),
 	})
 	if err != nil {

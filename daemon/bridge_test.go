@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/bridge/runner"
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// The requests of GuardKit name models of Claude Code. No agent is installed here, so each response
+// names the program that is missing.
+func TestTheModelTellsTheAgent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	settings := config.Default()
+	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
+	settings.Work.Roots = config.List{dir}
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	host := Config{Settings: settings, Environ: []string{"PATH=" + dir}}
+	d, err := New(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if err := d.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct{ agent, own, model, want, names string }{
+		{"", "", "", "codex", "codex of Codex"},
+		{"", "", "gpt-5", "codex", "codex of Codex"},
+		{"", "", "claude-sonnet-4-20250514", "claude_code", "claude of Claude Code"},
+		{"", "", "gemini-2.5-pro", "gemini_cli", "gemini of Gemini CLI"},
+		{"", "", "my-claude-model", "codex", "codex of Codex"},
+		{"", "gpt-5", "claude-sonnet-4-20250514", "codex", "codex of Codex"}, // --model overrides the request's
+		{"opencode", "", "a/claude-sonnet", "opencode", "opencode of opencode"},
+	} {
+		_, task, err := host.PlanBridge(BridgePlan{
+			Dirs: []string{dir}, AtOnce: 1, Agent: c.agent, Model: c.own, WorkingDir: dir, Mode: runs.ReadOnly, SkipGit: true,
+			Env: runs.EnvPolicy{Policy: runs.InheritNone},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &runner.Agents{Service: d.Responder.Service().Service, Task: *task}
+		run := runs.NewID(time.Now().UnixMilli(), uint64(i))
+		if err := r.Submit(ctx, bridge.Job{Run: run, Prompt: "x", Model: c.model, Timeout: time.Minute}); err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		o, err := r.Wait(ctx, run)
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		if o.Status != bridge.StatusError || o.Meta["agent"] != c.want || !strings.Contains(o.Message, c.names) {
+			t.Errorf("%+v: %+v", c, o)
+		}
+	}
+}
