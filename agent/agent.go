@@ -83,6 +83,9 @@ type Launch struct {
 	Thread func(argv []string) string
 	// Command is the program and its first arguments, as configured.
 	Command []string
+	// Logs is where Command keeps the logs of its sessions. The zero value: nowhere, or not
+	// known, for example because it is a program of the user.
+	Logs Sessions
 }
 
 // Argv returns the command line for a task.

@@ -63,6 +63,20 @@ func (s Sessions) Has(file string) bool {
 	})
 }
 
+// Of returns patterns, relative to the directory of the agent, of which one matches each file
+// of a session, whose id is a UUID: its log, and others with the id in their names.
+func (s Sessions) Of(id string) (patterns []string) {
+	for _, name := range []string{id, strings.ToLower(id)} {
+		for _, file := range s.Files {
+			pattern := path.Join(path.Dir(file), "*"+name+"*")
+			if !slices.Contains(patterns, pattern) {
+				patterns = append(patterns, pattern)
+			}
+		}
+	}
+	return patterns
+}
+
 // Below reports whether there can be logs below the directory at a relative path.
 func (s Sessions) Below(dir string) bool {
 	depth := strings.Count(dir, "/") + 1

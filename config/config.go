@@ -11,6 +11,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -283,6 +284,9 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 		how.Command = []string{a.Program}
 		if set := c.Agents[a.Short]; set != nil {
 			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
+		}
+		if len(how.Command) == 1 && filepath.Base(how.Command[0]) == a.Program {
+			how.Logs = a.Sessions
 		}
 		all[a.Kind()] = how
 	}

@@ -41,6 +41,9 @@ func (f *Fold) end(exit runs.Exit) {
 		} else if *exit.Code != 0 {
 			failure = f.agent + " exited non-zero: exit_code=" + strconv.Itoa(*exit.Code) + " (stderr redacted)"
 		}
+	case exit.Reason == runs.ReasonSpawn && exit.Spawn == runs.SpawnNoSession:
+		failure = runs.NoSession
+		c.Error = &completionError{"backend", failure}
 	case exit.Reason == runs.ReasonEOF, exit.Reason == runs.ReasonFinished:
 	default:
 		failure = f.agent + " backend error: " + backendError(exit.Reason)

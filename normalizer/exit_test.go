@@ -97,6 +97,8 @@ func TestExit(t *testing.T) {
 			last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
 		{"hard limit, but exit code 0", completeLine, false, `{"reason":"hard","code":0}`,
 			last{completeEvent, failure(timeout), backendError(timeout)}, runs.StateTimeout, "timeout (hard)"},
+		{"no session", "", false, `{"reason":"spawn","spawn":"no_session"}`,
+			last{failure("session not found"), backendError("session not found")}, runs.StateFailed, "failed (spawn)"},
 		{"spool full", messageLine, false, `{"reason":"spool","signal":15}`,
 			last{messageEvent, failure(spool), backendError(spool)}, runs.StateFailed, "failed (spool)"},
 		{"not started", "", false, `{"reason":"spawn","spawn":"not_found"}`, last{failure(spawn), backendError(spawn)},

@@ -162,12 +162,17 @@ func (r *Record) ErrorContext() *ErrorContext {
 	return c
 }
 
+// NoSession is the text about a thread to resume of which the agent has no session. It is used for
+// nothing else.
+const NoSession = "session not found"
+
 // spawnTexts and reasonTexts describe the reasons of final states, for people.
 var (
 	spawnTexts = map[string]string{
 		SpawnNotFound:      "the agent's program was not found",
 		SpawnNotExecutable: "the agent's program cannot be executed",
 		SpawnRefused:       "the worker's rules do not allow the run",
+		SpawnNoSession:     NoSession,
 		SpawnNoDir: "the working directory does not exist on the worker's machine, or is outside of the directories " +
 			"of its setting work.roots",
 	}
@@ -206,7 +211,7 @@ func (c *ErrorContext) suggest(r *Record) {
 	}
 	refused := ""
 	if r.Reason == string(ReasonSpawn) && r.Exit != nil &&
-		(r.Exit.Spawn == SpawnNoDir || r.Exit.Spawn == SpawnRefused) {
+		(r.Exit.Spawn == SpawnNoDir || r.Exit.Spawn == SpawnRefused || r.Exit.Spawn == SpawnNoSession) {
 		refused = r.Exit.Spawn
 	}
 	add(r.State == StateTimeout, "Split the task into smaller ones")
@@ -215,6 +220,7 @@ func (c *ErrorContext) suggest(r *Record) {
 	add(refused == SpawnNoDir, "Name another directory, or add it to work.roots of the worker; `linesman doctor` "+
 		"there shows which are allowed, and its log why")
 	add(refused == SpawnRefused && r.Exit.Why == "", "Look at the worker's log, which says what it refused")
+	add(refused == SpawnNoSession, "Start a new thread, or resume it on the machine that has its session")
 	add(r.Reason == string(ReasonSpawn) && refused == "",
 		"Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")

@@ -110,6 +110,7 @@ const (
 	SpawnNotExecutable = "not_executable"
 	SpawnRefused       = "refused"      // forbidden by the rules of the worker
 	SpawnNoDir         = "no_directory" // the working directory does not exist, or is not in work.roots
+	SpawnNoSession     = "no_session"   // the thread to resume has no session of the agent on the worker's machine
 	SpawnOther         = "other"
 )
 

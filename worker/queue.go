@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/linesman/linesman/agent"
-
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -191,8 +194,11 @@ func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why err
 	}
 	ex := runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnRefused, Why: text}
 	var field *runs.FieldError
-	if errors.As(why, &field) && field.Field == "workingDir" {
+	switch {
+	case errors.As(why, &field) && field.Field == "workingDir":
 		ex.Spawn = runs.SpawnNoDir
+	case errors.Is(why, errNoSession):
+		ex.Spawn = runs.SpawnNoSession
 	}
 	for m := log.Mark(); !m.Started && !m.Cancelled && !m.Exited; m = log.Mark() {
 		err := log.Append(ctx, runs.Entry{Kind: runs.Exited, Time: time.Now().UnixMilli(), Body: runs.Encode(ex)})
@@ -202,6 +208,31 @@ func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why err
 	}
 	return d.Done()
 }
+
+// errNoSession reports a thread to resume of which the agent has no session here.
+var errNoSession = errors.New(runs.NoSession)
+
+// hasSession reports whether an agent with an environment has a session of a thread, by the names of
+// its files. It is true if that is not certain: the agent itself looks again.
+func hasSession(s agent.Sessions, thread string, env []string) bool {
+	if len(s.Files) == 0 || !agent.IsUUID(thread) {
+		return true
+	}
+	root, err := s.Root(func(name string) string { return launch.Value(env, name) })
+	if err != nil {
+		return true
+	}
+	if _, err := os.ReadDir(root); err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return slices.ContainsFunc(s.Of(thread), func(pattern string) bool {
+		found, err := filepath.Glob(filepath.Join(globbed.Replace(root), pattern))
+		return err != nil || len(found) > 0
+	})
+}
+
+// globbed quotes a path for patterns.
+var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
 // spec returns the Spec of a task.
 func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
@@ -239,6 +270,9 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		if err := how.Check(task); err != nil {
 			return Spec{}, err
 		}
+	}
+	if !hasSession(how.Logs, task.Thread, spec.Env) {
+		return Spec{}, errNoSession
 	}
 	spec.Argv = how.Argv(task, schema)
 	if how.Set != nil {

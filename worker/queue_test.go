@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/claude"
 	"github.com/linesman/linesman/agent/codex"
-
+	"github.com/linesman/linesman/agent/opencode"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -177,6 +179,11 @@ func launches(command []string) map[string]agent.Launch {
 
 func (l *fixture) serve(command ...string) *memoryQueue {
 	l.t.Helper()
+	return l.serving(launches(command), os.Environ()...)
+}
+
+func (l *fixture) serving(how map[string]agent.Launch, environ ...string) *memoryQueue {
+	l.t.Helper()
 	s := &memoryQueue{times: 1, tasks: make(chan runs.Task), done: make(chan string, 16),
 		later: make(chan time.Duration, 16)}
 	dir := l.t.TempDir()
@@ -185,8 +192,8 @@ func (l *fixture) serve(command ...string) *memoryQueue {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- l.w.Serve(ctx, Tasks{
-			Queue: s, Name: "q", Slots: 1, Agents: launches(command),
-			Rules: launch.Rules{Dir: dir, Roots: []string{dir}}, Environ: os.Environ(), MaxLimit: time.Hour,
+			Queue: s, Name: "q", Slots: 1, Agents: how,
+			Rules: launch.Rules{Dir: dir, Roots: []string{dir}}, Environ: environ, MaxLimit: time.Hour,
 		})
 	}()
 	l.t.Cleanup(func() {
@@ -259,5 +266,79 @@ func TestARedeliveredCancelledTaskIsNotStarted(t *testing.T) {
 	waitFor(t, "the directory", l.empty)
 	if got := l.kinds("r"); got != "queued cancel" || exists(ran) {
 		t.Errorf("log %q, ran %v", got, exists(ran))
+	}
+}
+
+// A thread to resume of which the agent has no session here is not started as a new one, or with an
+// error of the agent that is not understood. Where that is not certain the agent is started.
+func TestATaskIsNotStartedOnASessionThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	const id, other = "01a1fd7c-2962-7480-bee8-860dd513208c", "01a1fd7c-2962-7480-bee8-860dd513208d"
+	root, missing := filepath.Join(t.TempDir(), "[a]*"), filepath.Join(t.TempDir(), "none")
+	for _, name := range []string{
+		"sessions/2026/11/21/rollout-2026-11-21T09-42-15-" + id + ".jsonl", "projects/-src-shop/" + id + ".jsonl",
+		"sessions/2026/11/21/rollout-2026-11-21T09-42-15.jsonl", "projects/-src-shop/" + other + ".txt/x", "other/" + other,
+	} {
+		path := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := filepath.Join(t.TempDir(), "closed")
+	if err := os.WriteFile(closed, nil, 0o600); err != nil { // no directory: nothing is certain
+		t.Fatal(err)
+	}
+	codexEnv, claudeEnv := []string{"CODEX_HOME=" + root}, []string{"HOME=/none", "CLAUDE_CONFIG_DIR=" + root}
+	for _, c := range []struct {
+		name   string
+		of     agent.Sessions
+		thread string
+		env    []string
+		want   bool
+	}{
+		{"codex", codex.Agent.Sessions, id, codexEnv, true},
+		{"codex, upper case", codex.Agent.Sessions, strings.ToUpper(id), codexEnv, true},
+		{"codex, another", codex.Agent.Sessions, strings.Replace(other, "8d", "8e", 1), codexEnv, false},
+		{"codex, a file elsewhere", codex.Agent.Sessions, other, codexEnv, false},
+		{"claude", claude.Agent.Sessions, id, claudeEnv, true},
+		{"claude, another", claude.Agent.Sessions, strings.Replace(other, "8d", "8e", 1), claudeEnv, false},
+		{"no directory of the agent", codex.Agent.Sessions, id, []string{"CODEX_HOME=" + missing}, false},
+		{"a directory that cannot be read", codex.Agent.Sessions, id, []string{"CODEX_HOME=" + closed}, true},
+		{"a home that is not told", codex.Agent.Sessions, id, nil, true},
+		{"a new thread", codex.Agent.Sessions, "", codexEnv, true},
+		{"no UUID", codex.Agent.Sessions, "*", codexEnv, true},
+		{"logs that are not known", opencode.Agent.Sessions, "ses_1", codexEnv, true},
+		{"a program of the user", agent.Sessions{}, id, codexEnv, true},
+	} {
+		if got := hasSession(c.of, c.thread, c.env); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+
+	l := newFixture(t)
+	dir := t.TempDir()
+	program := filepath.Join(dir, "codex")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n: >>\"$CODEX_HOME/ran\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	how := launches([]string{program})
+	one := how["codex"]
+	one.Logs = codex.Agent.Sessions
+	how["codex"] = one
+	l.submitted("known")
+	l.submitted("unknown")
+	s := l.serving(how, "CODEX_HOME="+root, "PATH=/usr/bin:/bin")
+	for run, thread := range map[string]string{"known": id, "unknown": other} {
+		s.tasks <- runs.Task{Run: run, Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Thread: thread}
+		if got := <-s.done; got != run {
+			t.Fatalf("done with %q, want %q", got, run)
+		}
+	}
+	waitFor(t, "the end", func() bool { return l.ended("known") && l.ended("unknown") && l.empty() })
+	if got := l.kinds("known"); got != "queued start exit" || !exists(filepath.Join(root, "ran")) {
+		t.Errorf("the log of the one that is known: %q", got)
+	}
+	if got, x := l.kinds("unknown"), l.exit("unknown"); got != "queued exit" || x.Spawn != runs.SpawnNoSession {
+		t.Errorf("the log of the one that is not known: %q, %+v", got, x)
 	}
 }

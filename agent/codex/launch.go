@@ -63,9 +63,8 @@ func args(t runs.Task, schemaFile string) []string {
 }
 
 // check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any
-// other text for the name of a
-// thread and, if no thread has that name, silently starts a new one. For an
-// unknown UUID codex itself reports an error.
+// other text for the name of a thread and, if no thread has that name, silently starts a new one. For
+// an unknown UUID codex itself reports an error.
 func check(t runs.Task) error {
 	if t.Thread != "" && !agent.IsUUID(t.Thread) {
 		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}

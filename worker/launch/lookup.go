@@ -27,7 +27,7 @@ func LookPath(name, dir string, env []string) (path, failure string) {
 		return name, executable(name)
 	}
 	failure = runs.SpawnNotFound
-	for _, entry := range filepath.SplitList(lastValue(env, "PATH")) {
+	for _, entry := range filepath.SplitList(Value(env, "PATH")) {
 		if !filepath.IsAbs(entry) {
 			continue
 		}
@@ -65,7 +65,8 @@ func SpawnFailure(err error) string {
 	return runs.SpawnOther
 }
 
-func lastValue(env []string, key string) string {
+// Value returns the value of a variable in an environment: of several the last one; "" without one.
+func Value(env []string, key string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(env[i], key+"="); ok {
 			return value
