@@ -126,7 +126,7 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 		}
 		rejected, err := e.sendAll(ctx, e.traces, &tracepb.TracesData{ResourceSpans: []*tracepb.ResourceSpans{{
 			Resource: e.resource, SchemaUrl: schemaURL,
-			ScopeSpans: []*tracepb.ScopeSpans{{Scope: e.scope, SchemaUrl: schemaURL, Spans: part}},
+			ScopeSpans: []*tracepb.ScopeSpans{{Scope: e.scope, SchemaUrl: e.names.schema, Spans: part}},
 		}}})
 		if rejected < 0 {
 			rejected = int64(len(part))
@@ -144,7 +144,7 @@ func (e *Exporter) sendSpans(ctx context.Context, ended []spans.Span, all map[st
 		if !f.own.Sampled {
 			continue
 		}
-		p := encode(s, f, contents[i])
+		p := encode(s, f, contents[i], e.names)
 		n := proto.Size(p)
 		if size+n > maxRequest {
 			if err := flush(); err != nil {

@@ -76,8 +76,8 @@ func (a *attributes) list(key string, value string) {
 	}})
 }
 
-// encode returns a span for a receiver.
-func encode(s spans.Span, f facts, c content) *tracepb.Span {
+// encode returns a span for a receiver, by a version of the conventions.
+func encode(s spans.Span, f facts, c content, names conventions) *tracepb.Span {
 	p := &tracepb.Span{
 		TraceId: f.own.Trace[:], SpanId: s.ID[:], Kind: tracepb.Span_SPAN_KIND_INTERNAL,
 		StartTimeUnixNano: nanos(s.Start), EndTimeUnixNano: nanos(s.End),
@@ -103,14 +103,18 @@ func encode(s spans.Span, f facts, c content) *tracepb.Span {
 	case spans.Turn, spans.Agent:
 		p.Name = opInvokeAgent
 		a.text(attrOperation, opInvokeAgent)
-		a.text(attrProvider, provider(s.Agent, f.model))
+		if names.whole {
+			a.text(attrProvider, provider(s.Agent, f.model))
+		}
 		if s.Kind == spans.Turn { // the name of a sub-agent is not in the events
 			p.Name += " " + s.Agent
 			a.text(attrAgentName, s.Agent)
-			a.text(attrAgentVersion, f.version)
+			if names.whole {
+				a.text(attrAgentVersion, f.version)
+			}
 			a.text(attrModel, f.model)
 		}
-		turn(&a, s, f, c)
+		turn(&a, s, f, c, names)
 	case spans.Tool:
 		name := toolName(s)
 		p.Name = opExecuteTool + " " + name
@@ -137,13 +141,15 @@ func encode(s spans.Span, f facts, c content) *tracepb.Span {
 }
 
 // turn adds the attributes of a turn.
-func turn(a *attributes, s spans.Span, f facts, c content) {
+func turn(a *attributes, s spans.Span, f facts, c content, names conventions) {
 	if t := used(s, f); t != nil {
 		a.number(attrInputTokens, t.Input)
 		a.number(attrOutputTokens, t.Output)
-		a.number(attrCacheReadTokens, t.CacheRead)
-		a.number(attrCacheWriteTokens, t.CacheWrite)
-		a.number(attrReasoningTokens, t.Reasoning)
+		if names.whole {
+			a.number(attrCacheReadTokens, t.CacheRead)
+			a.number(attrCacheWriteTokens, t.CacheWrite)
+			a.number(attrReasoningTokens, t.Reasoning)
+		}
 	}
 	switch {
 	case s.Ended && s.Error == "":

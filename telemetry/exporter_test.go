@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/zap"
@@ -400,7 +401,17 @@ func TestMetricsOfTheConventions(t *testing.T) {
 				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative",
 				"gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
 			{map[string]string{optIn: "http,gen_ai_latest_experimental", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
-				[]string{"gen_ai.client.token.usage {token} 15 2 of 2 delta", "gen_ai.client.token.usage {token} 15 2 of 2 delta",
+				[]string{
+					"gen_ai.client.inference.usage.cache_read.input_tokens {token} 4 of 1 delta",
+					"gen_ai.client.inference.usage.cache_read.input_tokens {token} 4 of 1 delta",
+					"gen_ai.client.inference.usage.cache_write.input_tokens {token} 0 of 1 delta",
+					"gen_ai.client.inference.usage.cache_write.input_tokens {token} 0 of 1 delta",
+					"gen_ai.client.inference.usage.input_tokens {token} 9 of 1 delta",
+					"gen_ai.client.inference.usage.input_tokens {token} 9 of 1 delta",
+					"gen_ai.client.inference.usage.output_tokens {token} 2 of 1 delta",
+					"gen_ai.client.inference.usage.output_tokens {token} 2 of 1 delta",
+					"gen_ai.client.inference.usage.reasoning.output_tokens {token} 0 of 1 delta",
+					"gen_ai.client.inference.usage.reasoning.output_tokens {token} 0 of 1 delta",
 					"gen_ai.execute_tool.duration s 15 1 of 1 delta", "gen_ai.execute_tool.duration s 15 1 of 1 delta",
 					"gen_ai.invoke_agent.duration s 14 1 of 1 delta", "gen_ai.invoke_agent.duration s 14 1 of 1 delta"}},
 		} {
@@ -416,6 +427,18 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			var got []string
 			for _, m := range s.metrics {
 				for _, one := range m.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+					if sum := one.GetSum(); sum != nil {
+						total := int64(0)
+						for _, p := range sum.DataPoints {
+							total += p.GetAsInt()
+						}
+						if !sum.IsMonotonic {
+							t.Errorf("%s is no counter", one.Name)
+						}
+						got = append(got, fmt.Sprintf("%s %s %d of %d %s", one.Name, one.Unit, total, len(sum.DataPoints),
+							strings.ToLower(strings.TrimPrefix(sum.AggregationTemporality.String(), "AGGREGATION_TEMPORALITY_"))))
+						continue
+					}
 					h, n := one.GetHistogram(), uint64(0)
 					for _, p := range h.DataPoints {
 						n += p.Count
@@ -428,6 +451,84 @@ func TestMetricsOfTheConventions(t *testing.T) {
 			slices.Sort(got)
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		}
+	})
+}
+
+// Which attributes of the conventions spans and metrics have, by version: an internal span of an agent
+// has no provider, no version, and no parts of the tokens since 0.1.0, and the tokens written to a cache
+// have another name.
+func TestAttributesOfTheConventions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for value, want := range map[string]map[string]string{
+			"": {
+				"schema": "https://opentelemetry.io/schemas/1.41.0",
+				"invoke_agent codex": "gen_ai.agent.name gen_ai.agent.version gen_ai.operation.name gen_ai.provider.name " +
+					"gen_ai.request.model gen_ai.response.finish_reasons gen_ai.usage.cache_creation.input_tokens " +
+					"gen_ai.usage.cache_read.input_tokens gen_ai.usage.input_tokens gen_ai.usage.output_tokens " +
+					"gen_ai.usage.reasoning.output_tokens",
+				"gen_ai.client.token.usage": "gen_ai.operation.name=invoke_agent gen_ai.provider.name=openai " +
+					"gen_ai.request.model=gpt-5 gen_ai.token.type=input",
+				"gen_ai.client.operation.duration": "gen_ai.operation.name=execute_tool gen_ai.provider.name=openai",
+			},
+			"gen_ai_latest_experimental": {
+				"schema": "",
+				"invoke_agent codex": "gen_ai.agent.name gen_ai.operation.name gen_ai.request.model " +
+					"gen_ai.response.finish_reasons gen_ai.usage.input_tokens gen_ai.usage.output_tokens",
+				"gen_ai.client.inference.usage.cache_write.input_tokens": "gen_ai.operation.name=chat " +
+					"gen_ai.provider.name=openai gen_ai.request.model=gpt-5 gen_ai.token.modality=unknown",
+				"gen_ai.invoke_agent.duration": "gen_ai.agent.name=codex gen_ai.operation.name=invoke_agent " +
+					"gen_ai.request.model=gpt-5",
+				"gen_ai.execute_tool.duration": "gen_ai.agent.name=codex gen_ai.tool.name=command_execution " +
+					"gen_ai.tool.type=function",
+			},
+		} {
+			s := newStage(t)
+			s.value = []byte(`{"stream":"a","seq":0}`)
+			s.records["one"] = &runs.Record{ID: "one", Agent: "codex", Model: "gpt-5", Version: "0.169.0"}
+			s.begin("one")
+			s.finish("one")
+			s.export(s.exporter(map[string]string{optIn: value}), 10*time.Second)
+			got := map[string]string{"schema": s.metrics[0].ResourceMetrics[0].ScopeMetrics[0].SchemaUrl}
+			for _, span := range s.spans {
+				var keys []string
+				for _, kv := range span.Attributes {
+					if strings.HasPrefix(kv.Key, "gen_ai.") {
+						keys = append(keys, kv.Key)
+					}
+				}
+				slices.Sort(keys)
+				got[span.Name] = strings.Join(keys, " ")
+			}
+			for _, one := range s.metrics[0].ResourceMetrics[0].ScopeMetrics[0].Metrics {
+				var all []string
+				of := func(a []*commonpb.KeyValue) {
+					var pairs []string
+					for _, kv := range a {
+						pairs = append(pairs, kv.Key+"="+kv.Value.GetStringValue())
+					}
+					slices.Sort(pairs)
+					all = append(all, strings.Join(pairs, " "))
+				}
+				for _, p := range one.GetHistogram().GetDataPoints() {
+					of(p.Attributes)
+				}
+				for _, p := range one.GetSum().GetDataPoints() {
+					of(p.Attributes)
+				}
+				got[one.Name] = slices.Min(all)
+			}
+			for name, of := range want {
+				if got[name] != of {
+					t.Errorf("%q: %s has %q, want %q", value, name, got[name], of)
+				}
+			}
+			for name := range got {
+				if value != "" && strings.HasPrefix(name, "gen_ai.client.") && !strings.HasPrefix(name,
+					"gen_ai.client.inference.usage.") {
+					t.Errorf("%s is not of the newest conventions", name)
+				}
 			}
 		}
 	})
@@ -453,6 +554,18 @@ func TestPointsOfAMetricAreBounded(t *testing.T) {
 	}
 	if len(points) != maxPoints || more != 5000-maxPoints+1 {
 		t.Errorf("%d points, of which one has %d", len(points), more)
+	}
+	for i := range 5000 {
+		var a attributes
+		a.text(attrModel, fmt.Sprint(i))
+		m.add(m.names.tokens[0].metric, a, 2)
+	}
+	counts, total := m.take(3, scope("v")).Metrics[1].GetSum().DataPoints, int64(0)
+	for _, p := range counts {
+		total += p.GetAsInt()
+	}
+	if len(counts) != maxPoints || total != 10_000 {
+		t.Errorf("%d points of a counter with %d", len(counts), total)
 	}
 }
 

@@ -17,17 +17,19 @@ const (
 	overflow  = "otel.metric.overflow"
 )
 
-// meter keeps the histograms of the conventions.
+// meter keeps the metrics of the conventions.
 type meter struct {
 	names   conventions
 	delta   bool   // each request has what is new, else all since start
 	start   uint64 // Unix nanoseconds
-	metrics []*histogram
+	metrics []*instrument
 }
 
-type histogram struct {
+// instrument has the points of a metric, by their attributes: of a histogram, or of a counter.
+type instrument struct {
 	metric
 	points map[string]*metricspb.HistogramDataPoint
+	counts map[string]*metricspb.NumberDataPoint
 }
 
 // newMeter returns a meter from a time on. Preference is the value of the variable for the
@@ -41,17 +43,16 @@ func newMeter(names conventions, preference string, start uint64) *meter {
 func (m *meter) record(s spans.Span, f facts) {
 	var of attributes
 	seconds := float64(s.End-s.Start) / 1000
-	agent := attributes{}
-	agent.text(attrOperation, opInvokeAgent)
-	agent.text(attrProvider, provider(s.Agent, f.model))
-	agent.text(attrModel, f.model)
 	switch s.Kind {
 	case spans.Turn, spans.Agent:
 		d := m.names.agentDuration
+		of.text(attrOperation, opInvokeAgent)
 		if d.operation {
-			of = slices.Clone(agent)
+			of.text(attrProvider, provider(s.Agent, f.model))
+			of.text(attrModel, f.model)
 		} else if s.Kind == spans.Turn {
 			of.text(attrAgentName, s.Agent)
+			of.text(attrModel, f.model)
 		}
 		of.text(attrErrorType, s.Error)
 		m.observe(d, of, seconds)
@@ -68,32 +69,53 @@ func (m *meter) record(s spans.Span, f facts) {
 		of.text(attrErrorType, s.Error)
 		m.observe(d, of, seconds)
 	}
-	if t := used(s, f); t != nil {
-		for _, n := range []struct {
-			kind  string
-			count int64
-		}{{"input", t.Input}, {"output", t.Output}} {
-			with := slices.Clone(agent)
-			with.text(attrTokenType, n.kind)
-			m.observe(m.names.tokens, with, float64(n.count))
+	t := used(s, f)
+	if t == nil {
+		return
+	}
+	for _, one := range m.names.tokens {
+		var of attributes
+		of.text(attrOperation, one.operation)
+		of.text(attrProvider, provider(s.Agent, f.model))
+		of.text(attrModel, f.model)
+		of.text(attrTokenType, one.kind)
+		of.text(attrModality, one.modality)
+		if one.buckets != nil {
+			m.observe(one.metric, of, float64(one.of(*t)))
+		} else {
+			m.add(one.metric, of, one.of(*t))
 		}
 	}
 }
 
-// observe adds a value to a histogram.
-func (m *meter) observe(of metric, a attributes, value float64) {
-	i := slices.IndexFunc(m.metrics, func(h *histogram) bool { return h.name == of.name })
+// of returns the instrument of a metric.
+func (m *meter) of(one metric) *instrument {
+	i := slices.IndexFunc(m.metrics, func(h *instrument) bool { return h.name == one.name })
 	if i < 0 {
 		i = len(m.metrics)
-		m.metrics = append(m.metrics, &histogram{of, map[string]*metricspb.HistogramDataPoint{}})
+		m.metrics = append(m.metrics, &instrument{
+			one, map[string]*metricspb.HistogramDataPoint{}, map[string]*metricspb.NumberDataPoint{},
+		})
 	}
-	h := m.metrics[i]
+	return m.metrics[i]
+}
+
+// bounded returns the attributes of a point and its key: those of the overflow if there are too many
+// points already.
+func bounded[P any](points map[string]P, a attributes) (attributes, string) {
 	key := keyOf(a)
-	if h.points[key] == nil && len(h.points) >= maxPoints-1 {
+	if _, known := points[key]; !known && len(points) >= maxPoints-1 {
 		a = nil
 		a.flag(overflow, true)
 		key = keyOf(a)
 	}
+	return a, key
+}
+
+// observe adds a value to a histogram.
+func (m *meter) observe(of metric, a attributes, value float64) {
+	h := m.of(of)
+	a, key := bounded(h.points, a)
 	p := h.points[key]
 	if p == nil {
 		p = &metricspb.HistogramDataPoint{
@@ -109,6 +131,19 @@ func (m *meter) observe(of metric, a attributes, value float64) {
 	*p.Min, *p.Max = min(*p.Min, value), max(*p.Max, value)
 }
 
+// add adds a value to a counter.
+func (m *meter) add(of metric, a attributes, value int64) {
+	h := m.of(of)
+	a, key := bounded(h.counts, a)
+	sum := int64(0)
+	if p := h.counts[key]; p != nil {
+		sum = p.GetAsInt()
+	}
+	h.counts[key] = &metricspb.NumberDataPoint{
+		Attributes: a, Value: &metricspb.NumberDataPoint_AsInt{AsInt: sum + value},
+	}
+}
+
 func keyOf(a attributes) string {
 	var b strings.Builder
 	for _, kv := range a {
@@ -119,20 +154,29 @@ func keyOf(a attributes) string {
 
 // take returns the metrics up to a time; nil: there are none.
 func (m *meter) take(now uint64, by *commonpb.InstrumentationScope) *metricspb.ScopeMetrics {
-	all := &metricspb.ScopeMetrics{Scope: by, SchemaUrl: schemaURL}
+	all := &metricspb.ScopeMetrics{Scope: by, SchemaUrl: m.names.schema}
 	temporality := metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 	if m.delta {
 		temporality = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_DELTA
 	}
 	for _, h := range m.metrics {
-		data := &metricspb.Histogram{AggregationTemporality: temporality}
-		for _, p := range h.points {
-			p.StartTimeUnixNano, p.TimeUnixNano = m.start, now
-			data.DataPoints = append(data.DataPoints, p)
+		one := &metricspb.Metric{Name: h.name, Unit: h.unit, Description: h.description}
+		if h.buckets != nil {
+			data := &metricspb.Histogram{AggregationTemporality: temporality}
+			for _, p := range h.points {
+				p.StartTimeUnixNano, p.TimeUnixNano = m.start, now
+				data.DataPoints = append(data.DataPoints, p)
+			}
+			one.Data = &metricspb.Metric_Histogram{Histogram: data}
+		} else {
+			data := &metricspb.Sum{AggregationTemporality: temporality, IsMonotonic: true}
+			for _, p := range h.counts {
+				p.StartTimeUnixNano, p.TimeUnixNano = m.start, now
+				data.DataPoints = append(data.DataPoints, p)
+			}
+			one.Data = &metricspb.Metric_Sum{Sum: data}
 		}
-		all.Metrics = append(all.Metrics, &metricspb.Metric{
-			Name: h.name, Unit: h.unit, Description: h.description, Data: &metricspb.Metric_Histogram{Histogram: data},
-		})
+		all.Metrics = append(all.Metrics, one)
 	}
 	if m.delta {
 		m.metrics, m.start = nil, now

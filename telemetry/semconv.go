@@ -3,15 +3,17 @@ package telemetry
 import (
 	"slices"
 	"strings"
+
+	"github.com/linesman/linesman/telemetry/spans"
 )
 
 // All names of the conventions are in this file. The defaults are those of the GenAI semantic
 // conventions 1.41.0, the last version in the common repository of conventions (package
-// go.opentelemetry.io/otel/semconv/v1.41.0). They continue in a repository of their own, which
-// has no version yet: OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental selects what
-// linesman knows of it.
+// go.opentelemetry.io/otel/semconv/v1.41.0). They continue in a repository of their own:
+// OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental selects what linesman knows of its
+// first version, 0.1.0.
 const (
-	schemaURL = "https://opentelemetry.io/schemas/1.41.0"
+	schemaURL = "https://opentelemetry.io/schemas/1.41.0" // of the resource, and of the defaults
 
 	optIn       = "OTEL_SEMCONV_STABILITY_OPT_IN"
 	optInLatest = "gen_ai_latest_experimental"
@@ -25,6 +27,7 @@ const (
 const (
 	opInvokeAgent = "invoke_agent"
 	opExecuteTool = "execute_tool"
+	opChat        = "chat" // a request to a model
 )
 
 // Attributes.
@@ -43,6 +46,7 @@ const (
 	attrCacheWriteTokens = "gen_ai.usage.cache_creation.input_tokens"
 	attrReasoningTokens  = "gen_ai.usage.reasoning.output_tokens"
 	attrTokenType        = "gen_ai.token.type"
+	attrModality         = "gen_ai.token.modality"
 
 	attrToolName      = "gen_ai.tool.name"
 	attrToolType      = "gen_ai.tool.type"
@@ -63,15 +67,30 @@ const (
 
 // conventions are what differs between the versions of the conventions.
 type conventions struct {
-	tokens, agentDuration, toolDuration metric
+	schema string // of spans and metrics; "": none is published
+
+	// Whole means that spans of agents have the provider, the version of the agent, and the parts
+	// of the tokens. Since 0.1.0 internal ones do not: an agent may use several models.
+	whole bool
+
+	tokens                      []tokenMetric
+	agentDuration, toolDuration metric
 }
 
-// metric is a histogram. Operation reports whether the operation and the provider are
-// attributes.
+// metric is a histogram with buckets, or a counter without. Operation reports whether the
+// operation and the provider are attributes.
 type metric struct {
 	name, unit, description string
 	buckets                 []float64
 	operation               bool
+}
+
+// tokenMetric is a metric of tokens, with the values of its attributes; "": it has not this one.
+type tokenMetric struct {
+	metric
+	operation, kind, modality string
+
+	of func(spans.Tokens) int64 // its value for a turn
 }
 
 var tokenUsage = metric{"gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.",
@@ -80,10 +99,36 @@ var tokenUsage = metric{"gen_ai.client.token.usage", "{token}", "Number of input
 var operationDuration = metric{"gen_ai.client.operation.duration", "s", "GenAI operation duration.",
 	[]float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}, true}
 
+// counter is a counter of the tokens that requests to models used.
+func counter(name, description string, of func(spans.Tokens) int64) tokenMetric {
+	return tokenMetric{
+		metric:    metric{name: "gen_ai.client.inference.usage." + name, unit: "{token}", description: description},
+		operation: opChat, modality: "unknown", of: of,
+	}
+}
+
+func inputTokens(t spans.Tokens) int64  { return t.Input }
+func outputTokens(t spans.Tokens) int64 { return t.Output }
+
 var versions = map[bool]conventions{
-	false: {tokens: tokenUsage, agentDuration: operationDuration, toolDuration: operationDuration},
-	true: { // the latest
-		tokens: tokenUsage,
+	false: { // 1.41.0
+		schema: schemaURL, whole: true,
+		tokens: []tokenMetric{
+			{tokenUsage, opInvokeAgent, "input", "", inputTokens}, {tokenUsage, opInvokeAgent, "output", "", outputTokens},
+		},
+		agentDuration: operationDuration, toolDuration: operationDuration,
+	},
+	true: { // 0.1.0 of the conventions' own repository
+		tokens: []tokenMetric{
+			counter("input_tokens", "The number of input tokens used, including cached tokens.", inputTokens),
+			counter("output_tokens", "The number of output tokens used, including reasoning tokens.", outputTokens),
+			counter("cache_read.input_tokens", "The number of input tokens read from a cache of the provider.",
+				func(t spans.Tokens) int64 { return t.CacheRead }),
+			counter("cache_write.input_tokens", "The number of input tokens written to a cache of the provider.",
+				func(t spans.Tokens) int64 { return t.CacheWrite }),
+			counter("reasoning.output_tokens", "The number of output tokens used for reasoning.",
+				func(t spans.Tokens) int64 { return t.Reasoning }),
+		},
 		agentDuration: metric{"gen_ai.invoke_agent.duration", "s", "The end-to-end duration of a single agent invocation.",
 			[]float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6}, false},
 		toolDuration: metric{"gen_ai.execute_tool.duration", "s", "The duration of a single tool execution.",
