@@ -30,6 +30,10 @@ var Agent = agent.Agent{
 // question. Where the system has no sandbox, only commands that it knows as harmless run.
 const sandboxed = `{"sandbox":{"enabled":true,"autoAllowBashIfSandboxed":true,"allowUnsandboxedCommands":false}}`
 
+// denied are the tools that change something. Each is one that the tested version knows: it warns of any
+// other in every run. What it does not name is asked for, and so denied with -p.
+const denied = "Bash,Edit,NotebookEdit,Write"
+
 // args returns the arguments for t. With -p Claude Code cannot ask for a permission: a tool
 // that needs one is denied, and the agent continues without it.
 func args(t runs.Task, _ string) []string {
@@ -40,7 +44,7 @@ func args(t runs.Task, _ string) []string {
 	case runs.WorkspaceWrite:
 		argv = append(argv, "--permission-mode=acceptEdits", "--settings="+sandboxed)
 	default:
-		argv = append(argv, "--permission-mode=default", "--disallowedTools=Bash,Edit,MultiEdit,NotebookEdit,Write")
+		argv = append(argv, "--permission-mode=default", "--disallowedTools="+denied)
 	}
 	if t.Model != "" {
 		argv = append(argv, "--model="+t.Model)

@@ -329,3 +329,27 @@ func TestRealGeminiEndsInTheMiddleOfALine(t *testing.T) {
 		t.Errorf("state %s (%s), %d malformed lines; want it failed, with half a line", r.State, r.Reason, r.Malformed)
 	}
 }
+
+// Claude Code knows each tool that the arguments of tasks name: it warns of any other one in every run.
+func TestRealClaudeKnowsTheToolsOfTasks(t *testing.T) {
+	t.Parallel()
+	a, _ := known.Known.Find("claude")
+	for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite} {
+		dir := t.TempDir()
+		env, argv, cwd := agents.Setup(t, "claude-hello", dir)
+		log := filepath.Join(dir, "debug")
+		args := append([]string{"--debug-file=" + log}, a.Args(runs.Task{Mode: mode, Prompt: "Say hello."}, cwd)...)
+		cmd := exec.Command(argv[0][0], args...)
+		cmd.Env, cmd.Dir = env, cwd
+		_, stderr, code := fixture.Run(t, cmd)
+		b, err := os.ReadFile(log)
+		if code != 0 || err != nil || len(b) == 0 {
+			t.Fatalf("%s: exit %d, %s, a log of %d bytes: %v", mode, code, stderr, len(b), err)
+		}
+		for line := range strings.Lines(string(b) + stderr) {
+			if strings.Contains(line, "no known tool") {
+				t.Errorf("%s: %s", mode, line)
+			}
+		}
+	}
+}
