@@ -72,6 +72,13 @@ type Launch struct {
 	// Env has the environment variables that the agent needs, beside those that
 	// every program needs: they pass under every policy.
 	Env []string
+	// Keys are the variables with the credentials of the agent's own vendor, and what belongs
+	// to them, such as the address that they are for. They pass as Env does, unless the setting
+	// agents.SHORT.keys is off.
+	Keys []string
+	// Others are variables with credentials of other vendors that the agent uses. They do not
+	// pass by themselves; linesman says so where one is set.
+	Others []string
 	// Set returns variables for a task, as NAME=value, which are stronger than others. Nil:
 	// none.
 	Set func(t runs.Task) []string
@@ -86,6 +93,25 @@ type Launch struct {
 	// Logs is where Command keeps the logs of its sessions. The zero value: nowhere, or not
 	// known, for example because it is a program of the user.
 	Logs Sessions
+	// Setting is the name of the setting that passes further variables.
+	Setting string
+}
+
+// Withheld returns the credentials that are set in environ, that the agent would use, and that a
+// task does not get: passed is its environment. Both are as of [os.Environ]. Nil: there are none.
+func (l Launch) Withheld(environ, passed []string) *runs.Withheld {
+	var names []string
+	for _, name := range slices.Concat(l.Keys, l.Others) {
+		set := slices.ContainsFunc(environ, func(v string) bool { return len(v) > len(name)+1 && strings.HasPrefix(v, name+"=") })
+		passes := slices.ContainsFunc(passed, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		if set && !passes {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return &runs.Withheld{Names: names[:min(len(names), runs.MaxWithheld)], Setting: l.Setting}
 }
 
 // Argv returns the command line for a task.

@@ -165,6 +165,8 @@ type Agent struct {
 	Command List
 	// Env has the names of environment variables that are passed to every task.
 	Env List
+	// Keys passes the credentials of the agent's own vendor to every task, if they are set.
+	Keys bool
 }
 
 // List is a list of strings: an array in a TOML file; in flags and in the
@@ -270,7 +272,7 @@ func Default() Config {
 func agentDefaults() map[string]*Agent {
 	all := map[string]*Agent{}
 	for _, a := range agents.Known {
-		all[a.Short] = &Agent{Command: List{a.Program}}
+		all[a.Short] = &Agent{Command: List{a.Program}, Keys: true}
 	}
 	return all
 }
@@ -281,9 +283,16 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 	all := map[string]agent.Launch{}
 	for _, a := range t {
 		how := a.Launch
-		how.Command = []string{a.Program}
+		how.Command, how.Setting = []string{a.Program}, "agents."+a.Short+".env"
 		if set := c.Agents[a.Short]; set != nil {
 			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
+			if set.Keys {
+				for _, key := range how.Keys {
+					if !slices.Contains(how.Env, key) {
+						how.Env = append(how.Env, key)
+					}
+				}
+			}
 		}
 		if len(how.Command) == 1 && filepath.Base(how.Command[0]) == a.Program {
 			how.Logs = a.Sessions

@@ -296,9 +296,9 @@ func shortDuration(d time.Duration) string {
 // agentSettings returns the settings of each kind of agent.
 func (c *Config) agentSettings() (rows []Setting) {
 	for _, short := range slices.Sorted(maps.Keys(c.Agents)) {
-		name, set := short, c.Agents[short]
+		name, set, keys := short, c.Agents[short], ""
 		if a, known := agents.Known.Find(short); known {
-			name = a.Name
+			name, keys = a.Name, strings.Join(a.Keys, ", ")
 		}
 		rows = append(rows,
 			Setting{Key: "agents." + short + ".command", target: &set.Command,
@@ -306,7 +306,9 @@ func (c *Config) agentSettings() (rows []Setting) {
 				Help:  "Command of " + name + " for tasks: a program on the worker's PATH, and its first arguments."},
 			Setting{Key: "agents." + short + ".env", target: &set.Env,
 				Help: "Environment variables that every task of " + name + " gets, in addition to those that every program " +
-					"needs: its API key, for example."},
+					"needs and to its keys."},
+			Setting{Key: "agents." + short + ".keys", target: &set.Keys,
+				Help: "Every task of " + name + " gets the keys of its vendor, if they are set for the worker: " + keys + "."},
 		)
 	}
 	return rows

@@ -82,6 +82,7 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 		}
 		all.add("variable", Safe(v.Name)+", "+set)
 	}
+	all.add("withheld", a.Withheld)
 	all.add("login", "in the home of its user, or with a variable that "+a.Setting+" names")
 	all.add("sandbox", a.Sandbox)
 	r.facts(b, all)

@@ -62,8 +62,20 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks, lookEvery: 10 * time.Second}
 	if t.tasks.Slots > 0 {
 		t.look(func(programs.Program) {})
+		t.sayWithheld()
 	}
 	return t, nil
+}
+
+// sayWithheld logs which credentials are set that tasks of an installed agent do not get.
+func (w *taskWorker) sayWithheld() {
+	for _, kind := range w.installed.Load().kinds {
+		how := w.tasks.Agents[kind]
+		passed := launch.Environ(runs.EnvPolicy{}, how.Env, w.tasks.Environ)
+		if withheld := how.Withheld(w.tasks.Environ, passed); withheld != nil {
+			w.config.Log.Info(withheld.String())
+		}
+	}
 }
 
 // limits returns the limits of a run, as configured but for two of them.

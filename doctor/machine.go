@@ -30,7 +30,11 @@ func (x *examination) agents(ctx context.Context) {
 		all = slices.DeleteFunc(all, func(a programs.Agent) bool { return a.Default })
 	}
 	for _, a := range all {
-		switch version := a.Path + ", version " + a.Version; {
+		version := a.Path + ", version " + a.Version
+		if a.Withheld != "" {
+			version += "; " + a.Withheld
+		}
+		switch {
 		case a.Path == "" && a.Default:
 			x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
 		case a.Problem != "":

@@ -65,10 +65,10 @@ func Describe(from config.Sources, cfg config.Config) Previous {
 	return p
 }
 
-// agentVariables returns the names of the variables in environ that settings pass to agents.
+// agentVariables returns the names of the variables in environ that pass to agents of tasks.
 func agentVariables(cfg config.Config, environ []string) (names []string) {
 	for _, how := range cfg.Launches(agents.Known) {
-		for _, name := range how.Env {
+		for _, name := range slices.Concat(how.Env, how.Keys) {
 			if hasVariable(environ, name) {
 				names = append(names, name)
 			}

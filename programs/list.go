@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // AskTime is how long a program may take to say its version. Some take seconds on a busy
@@ -37,8 +38,11 @@ type Agent struct {
 	Prints    string     `json:"prints"` // the command line that prints JSON lines
 	Variables []Variable `json:"variables"`
 	Setting   string     `json:"setting"` // that names further variables to pass
-	Sandbox   string     `json:"sandbox"`
-	Modes     []Mode     `json:"modes"`
+	// Withheld says which credentials are set here that a task does not get; "": none. The environment of
+	// a worker may be another one.
+	Withheld string `json:"withheld,omitempty"`
+	Sandbox  string `json:"sandbox"`
+	Modes    []Mode `json:"modes"`
 
 	// Drift is what recent runs printed that linesman does not know, if a linesman can be
 	// reached that has them.
@@ -113,6 +117,9 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		Default: slices.Equal(how.Command, []string{a.Program}),
 		Known:   append([]string{}, a.Known...), Prints: a.JSONCall, Sandbox: a.Sandbox, Setting: setting + ".env",
 		Variables: variables(how.Env, h.Environ), Modes: modes(how, h.Danger),
+	}
+	if w := how.Withheld(h.Environ, launch.Environ(runs.EnvPolicy{}, how.Env, h.Environ)); w != nil {
+		l.Withheld = w.String()
 	}
 	dir, err := os.Getwd()
 	if err != nil {

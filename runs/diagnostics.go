@@ -159,12 +159,29 @@ func (r *Record) ErrorContext() *ErrorContext {
 		}
 	}
 	c.suggest(r)
+	if r.Withheld != nil && (c.mentionsLogin() || r.unserved()) {
+		c.Message += "; " + r.Withheld.String()
+	}
 	return c
 }
 
 // NoSession is the text about a thread to resume of which the agent has no session. It is used for
 // nothing else.
 const NoSession = "session not found"
+
+// mentionsLogin reports whether the failure is one of credentials.
+func (c *ErrorContext) mentionsLogin() bool {
+	return c.mentions("401", "Unauthorized", "API key", "ot signed in", "ot logged in", "log in", "login")
+}
+
+func (c *ErrorContext) mentions(words ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.Message, word) })
+}
+
+// unserved reports whether an agent that was started ended without an answer of a model.
+func (r *Record) unserved() bool {
+	return r.Reason != string(ReasonSpawn) && r.Usage == nil && r.Own == nil && r.All == nil
+}
 
 // spawnTexts and reasonTexts describe the reasons of final states, for people.
 var (
@@ -225,13 +242,9 @@ func (c *ErrorContext) suggest(r *Record) {
 		"Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")
 
-	mentions := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(c.Message, word) })
-	}
-	add(mentions("401", "Unauthorized", "API key", "Not signed in", "log in", "login"),
-		"Sign the agent in, or check its API key")
-	add(mentions("429", "ate limit", "Too Many Requests", "quota"), "Wait until the rate limit allows more requests")
-	add(mentions("ECONNREFUSED", "ENOTFOUND", "onnection refused", "waiting for network", "dns error"),
+	add(c.mentionsLogin(), "Sign the agent in, or check its API key")
+	add(c.mentions("429", "ate limit", "Too Many Requests", "quota"), "Wait until the rate limit allows more requests")
+	add(c.mentions("ECONNREFUSED", "ENOTFOUND", "onnection refused", "waiting for network", "dns error"),
 		"Check the network connection")
 
 	if len(c.Locations) > 0 {

@@ -58,6 +58,8 @@ type Start struct {
 	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
 
+	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
+
 	// Before is what Thread had used when the run started, if its log tells it.
 	Before *Account `json:"before,omitempty"`
 

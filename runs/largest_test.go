@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,10 @@ func TestTheLargestRecordFits(t *testing.T) {
 		Source: "queue", Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040], Labels: labels,
 		Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q", 60), Model: quotes[:63],
 		Governance: strings.Repeat("g", runs.MaxGovernance),
+		Withheld: &runs.Withheld{
+			Names:   slices.Repeat([]string{strings.Repeat("N", 40)}, runs.MaxWithheld),
+			Setting: "agents." + strings.Repeat("a", 32) + ".env",
+		},
 	})})
 	findings := runs.Findings{
 		Failed: true, Line: quotes[:300], ErrorType: quotes[:80],

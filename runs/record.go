@@ -76,6 +76,8 @@ type Record struct {
 	EndedAt   int64 `json:"ended_at,omitempty"`  // see [Record.End]
 	Due       int64 `json:"due_at,omitempty"`    // see [Start]
 
+	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
+
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`
 
@@ -258,6 +260,9 @@ func (r *Record) foldStart(e Entry) {
 	r.setVersion(start.Version)
 	if start.Before != nil {
 		r.Resumed(*start.Before)
+	}
+	if start.Withheld != nil && start.Withheld.valid() {
+		r.Withheld = start.Withheld
 	}
 	r.Person = r.Person || start.Person
 	if CheckGovernance(start.Governance) == nil {

@@ -91,6 +91,7 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 	if err := spec.check(); err != nil {
 		return nil, err
 	}
+	spec.hideCredentials()
 	body, err := json.Marshal(spec)
 	if err == nil && len(body) > maxSpec {
 		err = fmt.Errorf("run.json has %d bytes, at most %d", len(body), maxSpec)

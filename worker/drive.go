@@ -186,7 +186,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
-			Thread:  thread, Before: before,
+			Thread:  thread, Before: before, Withheld: r.dir.Spec.Withheld,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

@@ -260,8 +260,10 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 	spec := Spec{
 		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Title: task.TitleOf(), Model: task.Model,
 		Labels: task.Labels, Dir: dir,
-		Env: launch.Environ(task.Env, how.Env, t.Environ), Limits: limits, Schema: task.Schema,
+		Limits: limits, Schema: task.Schema,
 	}
+	spec.Env = launch.Environ(task.Env, how.Env, t.Environ)
+	spec.Withheld = how.Withheld(t.Environ, spec.Env)
 	schema := ""
 	if len(task.Schema) > 0 {
 		schema = SchemaFile(root, task.Run)

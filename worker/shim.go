@@ -192,6 +192,11 @@ func (s *shim) start() (bool, error) {
 	if env == nil {
 		env = os.Environ()
 	}
+	for _, name := range s.spec.Keys {
+		if value, set := os.LookupEnv(name); set {
+			env = launch.Override(env, []string{name + "=" + value})
+		}
+	}
 	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
 	path, failure := launch.LookPath(s.spec.Argv[0], s.spec.Dir, env)
 

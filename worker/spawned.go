@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/filelock"
 	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // spawned is an agent with a shim. Its state comes from locks and files only,
@@ -371,6 +372,7 @@ func (s *spawned) launch(adopt bool) error {
 	}
 	p, err := os.StartProcess(file, argv, &os.ProcAttr{
 		Dir:   "/",
+		Env:   launch.Override(os.Environ(), s.dir.Spec.credentials), // Override copies
 		Files: []*os.File{in, out, log},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

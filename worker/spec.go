@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // Values of [Spec.Source]: where the output of a run comes from.
@@ -43,6 +45,13 @@ type Spec struct {
 	Argv []string `json:"argv,omitempty"`
 	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env"`
+	// Keys are names of variables with credentials that Create takes out of Env: their values are in
+	// no file. The agent gets those of Env if the process that created the run starts it, else those
+	// of the environment of the worker that does.
+	Keys        []string `json:"keys,omitempty"`
+	credentials []string // as NAME=value
+	// Withheld are credentials that the agent does not get, although they are set; nil: none.
+	Withheld *runs.Withheld `json:"withheld,omitempty"`
 
 	// The queue of a SourceQueue, and the position of the task in it.
 	Queue string `json:"queue,omitempty"`
@@ -137,6 +146,18 @@ type Limits struct {
 
 // overshoot is more than most agents write before the shim has noticed.
 const overshoot = 16 << 20
+
+// hideCredentials moves variables with credentials from Env to Keys.
+func (s *Spec) hideCredentials() {
+	if s.Env == nil {
+		return
+	}
+	s.credentials, s.Env = launch.Credentials(s.Env)
+	for _, v := range s.credentials {
+		name, _, _ := strings.Cut(v, "=")
+		s.Keys = append(s.Keys, name)
+	}
+}
 
 // process reports whether the run has an agent process.
 func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }

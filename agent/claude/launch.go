@@ -21,7 +21,17 @@ var Agent = agent.Agent{
 			Events: []string{agent.HookStart, agent.HookPermission, agent.HookNotice},
 		},
 	},
-	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"}},
+	Launch: agent.Launch{
+		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"},
+		Keys: []string{
+			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL",
+			"ANTHROPIC_CUSTOM_HEADERS",
+		},
+		Others: []string{
+			"CLAUDE_CODE_USE_BEDROCK", "AWS_BEARER_TOKEN_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+			"ANTHROPIC_FOUNDRY_API_KEY",
+		},
+	},
 
 	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",
 }

@@ -23,7 +23,11 @@ var Agent = agent.Agent{
 			After: "Codex starts a new hook once you trust it: type /hooks in codex.",
 		},
 	},
-	Launch: agent.Launch{Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"}},
+	Launch: agent.Launch{
+		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
+		Keys:   []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "OPENAI_BASE_URL"},
+		Others: []string{"AZURE_OPENAI_API_KEY"},
+	},
 
 	Sandbox: "its own: commands and edits stay in the directory",
 }

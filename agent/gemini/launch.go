@@ -15,6 +15,11 @@ var Agent = agent.Agent{
 	Install:   "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check, Prompt: prompt,
+		Keys: []string{
+			"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL",
+			"GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION",
+		},
+		Others: []string{"GOOGLE_APPLICATION_CREDENTIALS"}, // of everything in the cloud account
 		// Without its launcher, the program that is started is the one that signals reach.
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},

@@ -15,7 +15,13 @@ var Agent = agent.Agent{
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
 		Args: args, Check: check, Prompt: prompt, Set: permissions,
-		Env: []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
+		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
+		Keys: []string{"OPENCODE_API_KEY"},
+		Others: []string{
+			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
+			"XAI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "TOGETHER_API_KEY", "CEREBRAS_API_KEY",
+			"MOONSHOT_API_KEY", "AZURE_API_KEY", "AI_GATEWAY_API_KEY",
+		},
 	},
 
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",

@@ -85,10 +85,24 @@ func Trace(t runs.Task) []string {
 	return []string{"TRACEPARENT=" + own.String()}
 }
 
+// Credentials splits an environment by the names of its variables: those of credentials, and
+// the others.
+func Credentials(env []string) (credentials, others []string) {
+	others = []string{}
+	for _, v := range env {
+		if name, _, _ := strings.Cut(v, "="); isSecret(name) {
+			credentials = append(credentials, v)
+		} else {
+			others = append(others, v)
+		}
+	}
+	return credentials, others
+}
+
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
-	if strings.HasPrefix(name, "OTEL_EXPORTER_OTLP_") && strings.HasSuffix(name, "HEADERS") { // often a key
+	if strings.HasSuffix(name, "_HEADERS") { // of HTTP requests: often a key
 		return true
 	}
 	for word := range strings.SplitSeq(strings.ToUpper(name), "_") {

@@ -84,7 +84,8 @@ func TestEnvironmentByPolicy(t *testing.T) {
 func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD",
 		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY",
-		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"}
+		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+		"ANTHROPIC_CUSTOM_HEADERS"}
 	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY",
 		"OTEL_EXPORTER_OTLP_ENDPOINT"}
 	all := runs.EnvPolicy{Policy: runs.InheritAll}
@@ -155,4 +156,14 @@ func TestOwnVariablesPassOnlyWhenNamed(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestCredentialsAreSplitFromTheOthers(t *testing.T) {
+	keys, others := launch.Credentials([]string{"A=1", "X_API_KEY=k=v", "B=", "Y_TOKEN="})
+	if !slices.Equal(keys, []string{"X_API_KEY=k=v", "Y_TOKEN="}) || !slices.Equal(others, []string{"A=1", "B="}) {
+		t.Errorf("got %q and %q", keys, others)
+	}
+	if _, others := launch.Credentials(nil); others == nil {
+		t.Error("an environment of nil: nothing is everything")
+	}
 }
