@@ -57,8 +57,16 @@ func (n Names) State() string { return n.Prefix + "_state" }
 // Threads is the bucket of the usage of each thread.
 func (n Names) Threads() string { return n.Prefix + "_threads" }
 
-// Requests is the bucket of requests with idempotency keys: see [Requests].
+// Requests is the bucket of requests with idempotency keys: see [Bus.RequestStore].
 func (n Names) Requests() string { return n.Prefix + "_requests" }
+
+// Access is the bucket of what the responders share about callers over HTTP: tokens, codes
+// of sign-in links, and the key of the page's sessions.
+func (n Names) Access() string { return n.Prefix + "_access" }
+
+// AccessOfResponders are the keys of that bucket which a responder changes. It only reads
+// the other one, the tokens.
+var AccessOfResponders = []string{"codes", "key"}
 
 // Seen is the bucket of the runs that their owners have opened, by run id.
 func (n Names) Seen() string { return n.Prefix + "_seen" }

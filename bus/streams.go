@@ -146,6 +146,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		queue(b.Work(), "what waits for a worker", b.WorkSubjects(), 0, 256<<20, maxQueued),
 		values(b.Threads(), "what each thread has used", ">", l.RunsAge, 64<<20),
 		values(b.Requests(), "requests that carry an idempotency key, and what came of them", "*", 0, maxRequestBytes),
+		values(b.Access(), "tokens and sign-in codes of callers over HTTP, and the key of sessions", "*", 0, maxAccessBytes),
 		seen,
 		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
 		outbox, runs, events, raw,

@@ -30,12 +30,20 @@ func (r *Responder) SignInLink() string {
 
 // SignInLink is [Responder.SignInLink] of the process that serves the page: the `linesman up`
 // of the data directory, which is started in the background if necessary, or, with a server
-// of one's own, the responder on the data directory at the address of the setting `http`.
+// of one's own, a responder at the address of the setting `http`.
 func SignInLink(ctx context.Context, c Config) (string, error) {
 	base, err := c.pageURL(ctx)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case c.Settings.NATS != "":
+		return c.sharedLink(ctx, base)
 	}
+	return c.askedLink(ctx, base)
+}
+
+// askedLink asks the server at base for a link, with the token of the data directory.
+func (c Config) askedLink(ctx context.Context, base string) (string, error) {
 	file := tokenFile(c.Settings)
 	if _, err := os.Stat(file); err != nil { // else it would be created
 		return "", fmt.Errorf("page: no linesman has served HTTP on this data directory yet: %w", err)
@@ -51,10 +59,9 @@ func SignInLink(ctx context.Context, c Config) (string, error) {
 		return "", err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // no proxy: the request has the token
-	answer, err := client.Do(r)
+	answer, err := direct.Do(r)
 	if err != nil {
-		return "", fmt.Errorf("page: %s does not answer: is `linesman up` or `linesman responder` running there?", base)
+		return "", silent(base)
 	}
 	defer answer.Body.Close()
 	var made struct {
@@ -71,6 +78,32 @@ func SignInLink(ctx context.Context, c Config) (string, error) {
 		return "", fmt.Errorf("page: %s answered with status %d", base, answer.StatusCode)
 	}
 	return base + httpserver.SignInPath(made.Code), nil
+}
+
+// direct uses no proxy: requests have a token.
+var direct = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func silent(base string) error {
+	return fmt.Errorf("page: %s does not answer: is `linesman up` or `linesman responder` running there?", base)
+}
+
+// answers checks that a linesman serves HTTP at base.
+func answers(ctx context.Context, base string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := direct.Do(r)
+	if err != nil {
+		return silent(base)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("page: %s answered with status %d", base, answer.StatusCode)
+	}
+	return nil
 }
 
 // pageURL returns where the page of the data directory is served.

@@ -105,7 +105,7 @@ func (r *Responder) run(ctx context.Context) error {
 		if b, err = r.connect(ctx); err != nil {
 			return quiet(err)
 		}
-		s, err := r.build(b)
+		s, err := r.build(ctx, b)
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (r *Responder) run(ctx context.Context) error {
 }
 
 // build makes the service, and adds its surfaces to the HTTP server.
-func (r *Responder) build(b *bus.Bus) (*Service, error) {
+func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	s, err := newService(b, r.config)
 	if err != nil {
 		return nil, err
@@ -134,6 +134,9 @@ func (r *Responder) build(b *bus.Bus) (*Service, error) {
 	r.service.Store(s)
 	close(r.built)
 	if r.http != nil {
+		if r.config.Settings.NATS != "" { // there may be other responders
+			r.http.Share(ctx, b.AccessStore())
+		}
 		r.http.Release()
 	}
 	return s, nil

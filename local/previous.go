@@ -68,7 +68,7 @@ func Describe(from config.Sources, cfg config.Config) Previous {
 // agentVariables returns the names of the variables in environ that pass to agents of tasks.
 func agentVariables(cfg config.Config, environ []string) (names []string) {
 	for _, how := range cfg.Launches(agents.Known) {
-		for _, name := range slices.Concat(how.Env, how.Keys) {
+		for _, name := range how.Env {
 			if hasVariable(environ, name) {
 				names = append(names, name)
 			}

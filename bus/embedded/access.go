@@ -65,7 +65,7 @@ func grants(n bus.Names) []grant {
 	raw, events, work, outbox := n.Raw(), n.Events(), n.Work(), n.Outbox()
 	kv := func(name string) string { return bucket.Stream(name) }
 	runs, state, threads, requests, push := kv(n.Runs()), kv(n.State()), kv(n.Threads()), kv(n.Requests()), kv(n.Push())
-	seen := kv(n.Seen())
+	seen, access := kv(n.Seen()), kv(n.Access())
 	may := func(requests []string, streams ...string) (all []string) {
 		for _, stream := range streams {
 			for _, r := range requests {
@@ -76,6 +76,10 @@ func grants(n bus.Names) []grant {
 	}
 	key := func(name, key string) string { return bucket.Subject(name, key) }
 	acks := func(stream string) string { return "$JS.ACK." + stream + ".>" }
+	var sharedAccess []string
+	for _, one := range bus.AccessOfResponders {
+		sharedAccess = append(sharedAccess, key(n.Access(), one))
+	}
 	control, live := n.ControlSubject("*"), []string{n.LiveSubjects()}
 	// Users that answer requests may publish to the inboxes of the requesters. The
 	// server's own mechanism, allow_responses, keeps track of every delivered message
@@ -89,7 +93,7 @@ func grants(n bus.Names) []grant {
 		{InsideAccount, NormalizerUser, slices.Concat(
 			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*")},
 			may(get, raw, runs, state, threads), may(consume, raw), may(purge, raw),
-			may(build, raw, work, outbox, runs, state, threads, requests, push, seen),
+			may(build, raw, work, outbox, runs, state, threads, requests, push, seen, access),
 		), nil},
 		{PublicAccount, NormalizerUser + publicSuffix, slices.Concat(
 			[]string{accountInfo, n.EventSubjects(), directGet + events, directGet + events + ".>"},
@@ -101,7 +105,8 @@ func grants(n bus.Names) []grant {
 			[]string{key(n.State(), bus.CloudLease), key(n.State(), bus.PushLease), key(n.Requests(), "*")},
 			[]string{key(n.State(), bus.TelemetryLease), key(n.State(), bus.TelemetryPosition)},
 			[]string{key(n.Push(), "*"), key(n.Seen(), "*"), key(n.Runs(), "*")}, // the last one only to remove ended runs
-			may(get, raw, runs, state, requests, push, seen, work), may(consume, raw, runs, state, push, seen),
+			sharedAccess,
+			may(get, raw, runs, state, requests, push, seen, access, work), may(consume, raw, runs, state, push, seen),
 			may(info, outbox), may(share, outbox), may(purge, work),
 		), []string{n.API() + ".>", "$SRV.>"}},
 		{readersAccount, ResponderUser + publicSuffix, reads(n), live},

@@ -18,7 +18,6 @@ import (
 	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/doctor"
-	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
@@ -98,7 +97,7 @@ type tokenCreateCmd struct {
 	jsonFlag
 }
 
-func (c *tokenCreateCmd) Run(a *app) error {
+func (c *tokenCreateCmd) Run(ctx context.Context, a *app) error {
 	scopes, err := httpserver.ParseScopes(string(c.Scope))
 	if err != nil {
 		return err
@@ -106,7 +105,12 @@ func (c *tokenCreateCmd) Run(a *app) error {
 	if err := os.MkdirAll(a.config.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
-	token, err := httpserver.CreateToken(local.TokensFile(a.config.DataDir), c.Name, scopes, time.Now())
+	tokens, err := daemon.OpenTokens(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	defer tokens.Close()
+	token, err := tokens.Create(ctx, c.Name, scopes)
 	if err != nil {
 		return err
 	}
@@ -118,8 +122,13 @@ func (c *tokenCreateCmd) Run(a *app) error {
 
 type tokenListCmd struct{ jsonFlag }
 
-func (c *tokenListCmd) Run(a *app) error {
-	list, err := httpserver.ListTokens(local.TokensFile(a.config.DataDir))
+func (c *tokenListCmd) Run(ctx context.Context, a *app) error {
+	tokens, err := daemon.OpenTokens(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	defer tokens.Close()
+	list, err := tokens.List(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,8 +153,13 @@ type tokenRemoveCmd struct {
 	jsonFlag
 }
 
-func (c *tokenRemoveCmd) Run(a *app) error {
-	err := httpserver.RemoveToken(local.TokensFile(a.config.DataDir), c.Name)
+func (c *tokenRemoveCmd) Run(ctx context.Context, a *app) error {
+	tokens, err := daemon.OpenTokens(ctx, a.host())
+	if err != nil {
+		return err
+	}
+	defer tokens.Close()
+	err = tokens.Remove(ctx, c.Name)
 	if err != nil || !a.json {
 		return err
 	}

@@ -37,7 +37,7 @@ func (s *Server) handler() http.Handler {
 		}
 		who, of := s.authenticate(r)
 		if who.scopes == 0 {
-			s.unauthorized(w, r)
+			s.unauthorized(w, r, who)
 			return
 		}
 		defer busy(r.Context())()
@@ -76,7 +76,7 @@ func (s *Server) whileValid(ctx context.Context, of identity) (_ context.Context
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if s.owner(of).scopes == 0 {
+				if who := s.owner(ctx, of); who.scopes == 0 && !who.unsure { // an outage ends no stream
 					return
 				}
 			}
@@ -148,11 +148,24 @@ func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusNotFound, "NOT_FOUND", "there is nothing at this path")
 }
 
-// unauthorized refuses a request without a valid token.
-func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request) {
+// unauthorized refuses a request whose caller has no scopes: there is no valid token, or it
+// cannot be known whether it is valid.
+func (s *Server) unauthorized(w http.ResponseWriter, r *http.Request, who caller) {
+	if who.unsure {
+		s.unsure(w, r)
+		return
+	}
 	closeAfter(w, r)
 	w.Header().Set("WWW-Authenticate", `Bearer realm="linesman"`)
 	s.refuse(w, r, http.StatusUnauthorized, "UNAUTHORIZED", "a bearer token is missing or wrong")
+}
+
+// unsure refuses a request for which the shared store would be needed.
+func (s *Server) unsure(w http.ResponseWriter, r *http.Request) {
+	closeAfter(w, r)
+	w.Header().Set("Retry-After", "5")
+	s.refuse(w, r, http.StatusServiceUnavailable, "UNAVAILABLE",
+		"tokens and sessions cannot be checked, because NATS does not answer; try again")
 }
 
 // forbidden refuses a request whose token lacks scopes.
@@ -168,7 +181,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		who, _ := s.authenticate(r)
 		switch {
 		case who.scopes == 0:
-			s.unauthorized(w, r)
+			s.unauthorized(w, r, who)
 			return
 		case who.scopes&Metrics == 0:
 			s.forbidden(w, r, Metrics, who.scopes)
@@ -269,17 +282,17 @@ func (s *Server) bearer(r *http.Request) (caller, identity) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return caller{}, identity{}
 	}
-	return s.ofToken(strings.TrimSpace(token))
+	return s.ofToken(r.Context(), strings.TrimSpace(token))
 }
 
 // ofToken returns the caller that has a token, without scopes if it is invalid. Hashes are
 // compared, so that the time reveals nothing, not even the length.
-func (s *Server) ofToken(token string) (caller, identity) {
+func (s *Server) ofToken(ctx context.Context, token string) (caller, identity) {
 	got := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 {
 		return caller{scopes: All | Metrics}, identity{}
 	}
-	return s.tokens.of(got), got
+	return s.owner(ctx, got), got
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {

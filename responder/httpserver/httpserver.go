@@ -114,7 +114,9 @@ type Server struct {
 	mux         *http.ServeMux
 	public      *http.ServeMux // handlers that need no token
 	openPaths   []string       // the patterns of public
-	codes       codes
+	codes       codes          // of a server that shares none
+	redeeming   chan struct{}  // slots for codes that are being redeemed
+	access      *access
 	sessionKey  []byte
 	crossOrigin *http.CrossOriginProtection
 	wait        patience
@@ -147,6 +149,8 @@ func New(c Config) (*Server, error) {
 		config:      c,
 		token:       sha256.Sum256([]byte(c.Token)),
 		tokens:      &tokens{path: c.Tokens, log: log},
+		redeeming:   make(chan struct{}, 4),
+		access:      &access{log: log},
 		needs:       needs,
 		loopback:    isLoopback(host),
 		log:         log,
@@ -176,6 +180,11 @@ func (s *Server) HandlePublic(pattern string, h http.Handler) {
 	s.public.Handle(pattern, h)
 	s.openPaths = append(s.openPaths, pattern)
 }
+
+// Share makes tokens, sign-in links and sessions count at all servers with the same store. The
+// tokens of the file of [Config] count at this server, too, but links and sessions are those of
+// the store from then on. It returns after a first try to read the store, at most two seconds.
+func (s *Server) Share(ctx context.Context, store Shared) { s.access.use(ctx, store) }
 
 // Hold makes Serve answer 503 to all requests except health checks, until
 // Release. Meanwhile handlers may be registered even after Serve was called.

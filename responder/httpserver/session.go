@@ -2,15 +2,19 @@ package httpserver
 
 import (
 	"cmp"
+	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -23,6 +27,21 @@ const (
 // identity says which token a session belongs to: the SHA-256 of an additional token, and zero
 // for the token of the token file, whose hash may reveal it if a person chose it.
 type identity [sha256.Size]byte
+
+// MarshalText returns i in hex.
+func (i identity) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(i[:])), nil }
+
+// UnmarshalText reads what MarshalText returned.
+func (i *identity) UnmarshalText(text []byte) error {
+	b, err := hex.DecodeString(string(text))
+	if err == nil && len(b) != len(i) {
+		err = errors.New("a hash has 64 digits")
+	}
+	if err == nil {
+		*i = identity(b)
+	}
+	return err
+}
 
 // sealed is the size of a cookie's value before encoding: when it expires, in Unix seconds, its
 // identity, and a MAC.
@@ -38,9 +57,27 @@ func sessionKey(token string) []byte {
 	return key
 }
 
-// cookieName is the name of the cookie: browsers send a cookie to all ports of a host, so
-// servers on several ports need several names.
-func (s *Server) cookieName() string {
+// sealer seals cookies.
+type sealer struct {
+	key  []byte
+	name string // of the cookie
+	sure bool   // the key could be read lately, or need not be
+}
+
+// sealer returns the sealer of all servers, or that of this one if they share nothing. Browsers
+// send a cookie to all ports of a host, so servers that do not share their sessions need several
+// names: that of one server contains its port, that of several a hash of their key.
+func (s *Server) sealer(ctx context.Context) sealer {
+	key, sure := s.access.sealing(ctx)
+	if len(key) == 0 { // what they share was never read
+		return s.ownSealer()
+	}
+	name := hmac.New(sha256.New, key)
+	_, _ = name.Write([]byte("linesman cookie")) // a hash takes everything
+	return sealer{key, "linesman_" + hex.EncodeToString(name.Sum(nil)[:8]), sure}
+}
+
+func (s *Server) ownSealer() sealer {
 	address := s.config.Listen
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,26 +85,26 @@ func (s *Server) cookieName() string {
 		address = s.listener.Addr().String()
 	}
 	_, port, _ := net.SplitHostPort(address) // New has parsed it
-	return "linesman_" + port
+	return sealer{s.sessionKey, "linesman_" + port, true}
 }
 
 // seal is the value of a cookie for an identity.
-func (s *Server) seal(of identity, until time.Time) string {
+func (s sealer) seal(of identity, until time.Time) string {
 	value := binary.BigEndian.AppendUint64(nil, uint64(until.Unix()))
 	value = append(value, of[:]...)
 	return base64.RawURLEncoding.EncodeToString(append(value, s.mac(value)...))
 }
 
-func (s *Server) mac(value []byte) []byte {
-	h := hmac.New(sha256.New, s.sessionKey)
-	_, _ = h.Write([]byte(s.cookieName() + "\x00")) // a hash takes everything
+func (s sealer) mac(value []byte) []byte {
+	h := hmac.New(sha256.New, s.key)
+	_, _ = h.Write([]byte(s.name + "\x00")) // a hash takes everything
 	_, _ = h.Write(value)
 	return h.Sum(nil)
 }
 
-// unseal returns the identity of a cookie's value; false if this server has not sealed it for
-// this address, or if it has expired.
-func (s *Server) unseal(text string) (of identity, ok bool) {
+// unseal returns the identity of a cookie's value; false if it was not sealed with this key and
+// name, or if it has expired.
+func (s sealer) unseal(text string) (of identity, ok bool) {
 	value, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(value) != sealed {
 		return of, false
@@ -80,41 +117,59 @@ func (s *Server) unseal(text string) (of identity, ok bool) {
 }
 
 // inSession returns the caller of a request with a valid cookie, without scopes if the request
-// has none, or if another origin caused it: that includes pages on other ports of this host, to
-// which browsers apply neither SameSite nor the name of the host.
-func (s *Server) inSession(r *http.Request) (caller, identity) {
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-	default:
+// has none, or if another origin caused it.
+func (s *Server) inSession(r *http.Request) (last caller, of identity) {
+	if !s.ownOrigin(r) {
 		return caller{}, identity{}
 	}
-	if s.crossOrigin.Check(r) != nil {
-		return caller{}, identity{}
-	}
-	for _, c := range r.CookiesNamed(s.cookieName()) {
-		if of, ok := s.unseal(c.Value); ok {
-			if who := s.owner(of); who.scopes != 0 {
-				return who, of
+	seals := s.sealer(r.Context())
+	for _, c := range r.CookiesNamed(seals.name) {
+		if of, ok := seals.unseal(c.Value); ok {
+			if !seals.sure {
+				return caller{unsure: true}, identity{}
+			}
+			if last = s.owner(r.Context(), of); last.scopes != 0 {
+				return last, of
 			}
 		}
 	}
-	return caller{}, identity{}
+	return last, identity{}
+}
+
+// ownOrigin reports whether the page itself made a request, with any method. Pages on other
+// ports of this host did not: browsers apply neither SameSite nor the name of the host to them.
+// Older browsers send no Sec-Fetch-Site, so each Origin must be the Host.
+func (s *Server) ownOrigin(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+	default:
+		return false
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		if u, err := url.Parse(origin); err != nil || !strings.EqualFold(u.Host, r.Host) {
+			return false
+		}
+	}
+	return s.crossOrigin.Check(r) == nil
 }
 
 // owner returns the caller whose token an identity names, without scopes if the token was
 // removed.
-func (s *Server) owner(of identity) caller {
+func (s *Server) owner(ctx context.Context, of identity) caller {
 	if of == (identity{}) {
 		return caller{scopes: All}
 	}
-	return s.tokens.of(of)
+	if who := s.tokens.of(of); who.scopes != 0 {
+		return who
+	}
+	return s.access.of(ctx, of)
 }
 
 // setCookie begins a session, or ends it if age is negative.
-func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, value string, age time.Duration) {
+func (s *Server) setCookie(w http.ResponseWriter, r *http.Request, seals sealer, value string, age time.Duration) {
 	forwarded, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Proto"), ",") // by a reverse proxy with TLS
 	http.SetCookie(w, &http.Cookie{
-		Name: s.cookieName(), Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		Name: seals.name, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
 		SameSite: http.SameSiteStrictMode,
 		Secure:   r.TLS != nil || strings.EqualFold(strings.TrimSpace(forwarded), "https"),
 	})
@@ -129,15 +184,16 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		if who, _ := s.authenticate(r); who.scopes != 0 {
-			s.answerSession(w, who)
+		who, _ := s.authenticate(r)
+		if who.scopes == 0 {
+			s.unauthorized(w, r, who)
 			return
 		}
-		s.unauthorized(w, r)
+		s.answerSession(w, who)
 	case http.MethodPost:
 		s.beginSession(w, r)
 	case http.MethodDelete:
-		s.setCookie(w, r, "", -time.Second)
+		s.setCookie(w, r, s.sealer(r.Context()), "", -time.Second)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST, DELETE")
@@ -158,16 +214,17 @@ func (s *Server) beginSession(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, http.StatusBadRequest, "VALIDATION", "the body must be a JSON object with a token")
 		return
 	}
-	who, of := s.ofToken(body.Token)
+	who, of := s.ofToken(r.Context(), body.Token)
 	switch {
 	case who.scopes == 0:
-		s.unauthorized(w, r)
+		s.unauthorized(w, r, who)
 		return
 	case who.scopes&Read == 0: // its session could do nothing
 		s.forbidden(w, r, Read, who.scopes)
 		return
 	}
-	s.setCookie(w, r, s.seal(of, time.Now().Add(sessionTime)), sessionTime)
+	seals := s.sealer(r.Context())
+	s.setCookie(w, r, seals, seals.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	s.answerSession(w, who)
 }
 

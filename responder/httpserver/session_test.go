@@ -188,6 +188,13 @@ func TestAttacksOnSessions(t *testing.T) {
 			[]string{"Origin", "http://127.0.0.1:3000"}, 401},
 		{"page on another name, no Sec-Fetch-Site", "POST", "/v1/submit", "", valid,
 			[]string{"Origin", "http://localhost:8422"}, 401},
+		{"page on another port reads, no Sec-Fetch-Site", "GET", "/v1/read", "", valid,
+			[]string{"Origin", "http://127.0.0.1:3000"}, 401},
+		{"page on another name reads, no Sec-Fetch-Site", "HEAD", "/v1/read", "", valid,
+			[]string{"Origin", "http://localhost:8422"}, 401},
+		{"page on another port reads the session", "GET", "/session", "", valid,
+			[]string{"Origin", "http://127.0.0.1:3000"}, 401},
+		{"two origins", "GET", "/v1/read", "", valid, []string{"Origin", ours, "Origin", "http://127.0.0.1:3000"}, 401},
 		{"sign-out from another port", "DELETE", "/session", "", valid, []string{"Origin", "http://127.0.0.1:3000"}, 403},
 		{"opaque origin", "POST", "/v1/submit", "", valid, []string{"Origin", "null"}, 403},
 		{"foreign host", "GET", "/v1/read", "", valid, []string{"Host", "evil.example"}, 403},
@@ -212,11 +219,11 @@ func TestAttacksOnSessions(t *testing.T) {
 		{"altered: MAC", "GET", "/v1/read", "", altered(sealed - 1), nil, 401},
 		{"cut", "GET", "/v1/read", "", valid[:len(valid)-4], nil, 401},
 		{"longer", "GET", "/v1/read", "", valid + "AAAA", nil, 401},
-		{"of another data directory", "GET", "/v1/read", "", elsewhere.seal(identity{}, time.Now().Add(time.Hour)), nil, 401},
-		{"of another port", "GET", "/v1/read", "", port.seal(identity{}, time.Now().Add(time.Hour)), nil, 401},
-		{"of no token", "GET", "/v1/read", "", s.seal(identity{1}, time.Now().Add(time.Hour)), nil, 401},
-		{"of the hash of the token", "GET", "/v1/read", "", s.seal(s.token, time.Now().Add(time.Hour)), nil, 401},
-		{"expired", "GET", "/v1/read", "", s.seal(identity{}, time.Now()), nil, 401},
+		{"of another data directory", "GET", "/v1/read", "", elsewhere.ownSealer().seal(identity{}, time.Now().Add(time.Hour)), nil, 401},
+		{"of another port", "GET", "/v1/read", "", port.ownSealer().seal(identity{}, time.Now().Add(time.Hour)), nil, 401},
+		{"of no token", "GET", "/v1/read", "", s.ownSealer().seal(identity{1}, time.Now().Add(time.Hour)), nil, 401},
+		{"of the hash of the token", "GET", "/v1/read", "", s.ownSealer().seal(s.token, time.Now().Add(time.Hour)), nil, 401},
+		{"expired", "GET", "/v1/read", "", s.ownSealer().seal(identity{}, time.Now()), nil, 401},
 		{"MCP", "POST", "/mcp", "", valid, nil, 401},
 		{"A2A", "POST", "/a2a", "", valid, nil, 401},
 		{"beside a wrong token", "GET", "/v1/read", "", valid, []string{"Authorization", "Bearer wrong"}, 401},
@@ -349,7 +356,7 @@ func TestCodesAreBoundedAndRandom(t *testing.T) {
 		}
 		seen[path], all = true, append(all, path)
 	}
-	if n := len(s.codes.all); n != maxCodes {
+	if n := len(s.codes.all.Codes); n != maxCodes {
 		t.Errorf("%d codes, want %d", n, maxCodes)
 	}
 	for i, path := range all {
@@ -369,7 +376,7 @@ func TestCodesOfATokenRevokeNoOthers(t *testing.T) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	if n := len(s.codes.all); n != maxCodes+1 {
+	if n := len(s.codes.all.Codes); n != maxCodes+1 {
 		t.Errorf("%d codes, want %d", n, maxCodes+1)
 	}
 	if w := call(s, "GET", link, ""); w.Code != http.StatusSeeOther {

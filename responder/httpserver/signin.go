@@ -1,88 +1,155 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // Limits of the codes of sign-in links.
 const (
-	codeTime = 10 * time.Minute
-	maxCodes = 16 // of a token; beyond it its oldest one is revoked
+	codeTime    = 10 * time.Minute
+	codeLength  = 26   // characters, of 5 random bits
+	maxCodes    = 16   // of a token; beyond it its oldest one is revoked
+	maxAllCodes = 2000 // of all tokens; beyond it a further one is refused
 )
 
-// codes are the valid codes of sign-in links, the oldest first. Only their hashes are kept.
-type codes struct {
-	mu  sync.Mutex
-	all []signInCode
+var (
+	errNoCode       = errors.New("there is no such code")
+	errTooManyCodes = errors.New("too many sign-in links are valid; they expire within ten minutes")
+)
+
+// codeList are the valid codes of sign-in links, the oldest first. Only their hashes are kept.
+type codeList struct {
+	Codes []signInCode `json:"codes"`
 }
 
 type signInCode struct {
-	hash  [sha256.Size]byte
-	of    identity // the token that the session will belong to
-	until time.Time
+	Hash  identity  `json:"sha256"`
+	Of    identity  `json:"of"` // the token that the session will belong to
+	Until time.Time `json:"until"`
 }
 
-// create returns a code of at least 128 random bits for a session of an identity, and when it
-// expires.
-func (c *codes) create(of identity) (code string, until time.Time) {
-	code = rand.Text()
-	until = time.Now().Add(codeTime)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expire()
-	c.all = append(c.all, signInCode{sha256.Sum256([]byte(code)), of, until})
-	more := -maxCodes
-	for _, one := range c.all {
-		if one.of == of {
+func (l *codeList) add(code signInCode, now time.Time) error {
+	l.expire(now)
+	more := 1 - maxCodes
+	for _, one := range l.Codes {
+		if one.Of == code.Of {
 			more++
 		}
 	}
 	if more > 0 {
-		oldest := slices.IndexFunc(c.all, func(one signInCode) bool { return one.of == of })
-		c.all = slices.Delete(c.all, oldest, oldest+1)
+		oldest := slices.IndexFunc(l.Codes, func(one signInCode) bool { return one.Of == code.Of })
+		l.Codes = slices.Delete(l.Codes, oldest, oldest+1)
 	}
-	return code, until
+	if len(l.Codes) >= maxAllCodes {
+		return errTooManyCodes
+	}
+	l.Codes = append(l.Codes, code)
+	return nil
 }
 
-// redeem removes a code, and returns its identity. Hashes are compared, all of them, so that
-// the time reveals nothing.
-func (c *codes) redeem(code string) (of identity, ok bool) {
-	hash := sha256.Sum256([]byte(code))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expire()
+// take removes a code, and returns its identity. Hashes are compared, all of them, so that the
+// time reveals nothing.
+func (l *codeList) take(hash identity, now time.Time) (identity, error) {
+	l.expire(now)
 	found := -1
-	for i := range c.all {
-		if subtle.ConstantTimeCompare(hash[:], c.all[i].hash[:]) == 1 {
+	for i := range l.Codes {
+		if subtle.ConstantTimeCompare(hash[:], l.Codes[i].Hash[:]) == 1 {
 			found = i
 		}
 	}
 	if found < 0 {
-		return of, false
+		return identity{}, errNoCode
 	}
-	of = c.all[found].of
-	c.all = slices.Delete(c.all, found, found+1)
-	return of, true
+	of := l.Codes[found].Of
+	l.Codes = slices.Delete(l.Codes, found, found+1)
+	return of, nil
 }
 
-func (c *codes) expire() {
-	now := time.Now()
-	c.all = slices.DeleteFunc(c.all, func(one signInCode) bool { return !now.Before(one.until) })
+func (l *codeList) expire(now time.Time) {
+	l.Codes = slices.DeleteFunc(l.Codes, func(one signInCode) bool { return !now.Before(one.Until) })
+}
+
+// codes are the codes of a server that shares none.
+type codes struct {
+	mu  sync.Mutex
+	all codeList
+}
+
+// changeCodes changes the codes of the server, or those of all servers.
+func (s *Server) changeCodes(ctx context.Context, change func(*codeList) error) error {
+	if store := s.access.shared(); store != nil {
+		return changeCodes(ctx, store, change)
+	}
+	s.codes.mu.Lock()
+	defer s.codes.mu.Unlock()
+	return change(&s.codes.all)
+}
+
+func changeCodes(ctx context.Context, store Shared, change func(*codeList) error) error {
+	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+	defer cancel()
+	return changeShared(ctx, store, sharedCodes, codeTime, change)
+}
+
+// newCode adds a code of 130 random bits for a session of an identity, and returns when it
+// expires.
+func newCode(of identity, add func(func(*codeList) error) error) (code string, until time.Time, err error) {
+	code, now := rand.Text(), time.Now()
+	until = now.Add(codeTime)
+	err = add(func(l *codeList) error {
+		return l.add(signInCode{sha256.Sum256([]byte(code)), of, until.UTC()}, now)
+	})
+	return code, until, err
+}
+
+// redeem removes a code, and returns its identity. The error is errNoCode if there is none.
+func (s *Server) redeem(ctx context.Context, code string) (of identity, err error) {
+	if len(code) != codeLength { // no reason to ask a store
+		return of, errNoCode
+	}
+	select {
+	case s.redeeming <- struct{}{}:
+	case <-ctx.Done():
+		return of, ctx.Err()
+	}
+	defer func() { <-s.redeeming }()
+	err = s.changeCodes(ctx, func(l *codeList) (err error) {
+		of, err = l.take(sha256.Sum256([]byte(code)), time.Now())
+		return err
+	})
+	return of, err
 }
 
 // SignInPath returns the path and query of a link that signs a browser in once, within ten
-// minutes, with all scopes. It is a secret.
+// minutes, with all scopes. It is a secret. If no code can be made, it is the path of the page,
+// which asks for a token.
 func (s *Server) SignInPath() string {
-	code, _ := s.codes.create(identity{})
+	code, _, err := newCode(identity{}, func(add func(*codeList) error) error {
+		return s.changeCodes(context.Background(), add)
+	})
+	if err != nil {
+		s.log.Warn("a sign-in link cannot be made", zap.Error(err))
+		return "/"
+	}
 	return SignInPath(code)
+}
+
+// SharedSignInPath is [Server.SignInPath] for all servers with the same store.
+func SharedSignInPath(ctx context.Context, store Shared) (string, error) {
+	code, _, err := newCode(identity{}, func(add func(*codeList) error) error { return changeCodes(ctx, store, add) })
+	return SignInPath(code), err
 }
 
 // SignInPath is the path and query of the link with a code that POST /signin returned.
@@ -98,14 +165,23 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 		who, of := s.bearer(r) // not a cookie: a stolen one must not renew itself
 		switch {
 		case who.scopes == 0:
-			s.unauthorized(w, r)
+			s.unauthorized(w, r, who)
 			return
 		case who.scopes&Read == 0: // a session is for the page alone
 			closeAfter(w, r)
 			s.forbidden(w, r, Read, who.scopes)
 			return
 		}
-		code, until := s.codes.create(of)
+		code, until, err := newCode(of, func(add func(*codeList) error) error { return s.changeCodes(r.Context(), add) })
+		switch {
+		case errors.Is(err, errTooManyCodes):
+			s.refuse(w, r, http.StatusTooManyRequests, "TOO_MANY_REQUESTS", err.Error())
+			return
+		case err != nil:
+			s.log.Warn("a sign-in link cannot be made", zap.Error(err))
+			s.unsure(w, r)
+			return
+		}
 		respond(w, http.StatusCreated, struct {
 			Code      string    `json:"code"`
 			ExpiresAt time.Time `json:"expiresAt"`
@@ -119,10 +195,16 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 // exchange signs in and redirects. A link that is opened again in the same browser redirects, too.
 func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	of, ok := s.codes.redeem(query.Get("code"))
-	if ok && s.owner(of).scopes != 0 {
-		s.setCookie(w, r, s.seal(of, time.Now().Add(sessionTime)), sessionTime)
+	of, err := s.redeem(r.Context(), query.Get("code"))
+	if err == nil && s.owner(r.Context(), of).scopes != 0 {
+		seals := s.sealer(r.Context())
+		s.setCookie(w, r, seals, seals.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	} else if who, _ := s.inSession(r); who.scopes == 0 {
+		if err != nil && !errors.Is(err, errNoCode) {
+			s.log.Warn("a sign-in link cannot be checked", zap.Error(err))
+			s.unsure(w, r)
+			return
+		}
 		expired(w)
 		return
 	}

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,12 +109,24 @@ var (
 // creates if necessary, and returns it. The error is [errKnownToken] if the
 // name is in use.
 func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error) {
+	return createToken(name, scopes, now, func(change func(*tokensFile) error) error { return changeTokens(path, change) })
+}
+
+// CreateSharedToken is [CreateToken] for all servers with the same store.
+func CreateSharedToken(ctx context.Context, store Shared, name string, scopes Scopes, now time.Time) (string, error) {
+	return createToken(name, scopes, now, func(change func(*tokensFile) error) error {
+		return changeShared(ctx, store, sharedTokens, 0, change)
+	})
+}
+
+func createToken(name string, scopes Scopes, now time.Time, store func(change func(*tokensFile) error) error) (string,
+	error) {
 	if !tokenName.MatchString(name) {
 		return "", errors.New("token: a name has 1 to 64 letters, digits, '-' and '_'")
 	}
 	token := newToken()
 	sum := sha256.Sum256([]byte(token))
-	err := changeTokens(path, func(f *tokensFile) error {
+	err := store(func(f *tokensFile) error {
 		if slices.ContainsFunc(f.Tokens, func(n Named) bool { return n.Name == name }) {
 			return errKnownToken
 		}
@@ -133,14 +146,25 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 // refuse it from then on. The error is [errNoToken] if there is no token of
 // that name.
 func RemoveToken(path, name string) error {
-	err := changeTokens(path, func(f *tokensFile) error {
-		before := len(f.Tokens)
-		f.Tokens = slices.DeleteFunc(f.Tokens, func(n Named) bool { return n.Name == name })
-		if len(f.Tokens) == before {
-			return errNoToken
-		}
-		return nil
-	})
+	return removed(changeTokens(path, func(f *tokensFile) error { return f.remove(name) }))
+}
+
+// RemoveSharedToken is [RemoveToken] for all servers with the same store: they refuse the token
+// within a second, and one that cannot read the store within 15 s.
+func RemoveSharedToken(ctx context.Context, store Shared, name string) error {
+	return removed(changeShared(ctx, store, sharedTokens, 0, func(f *tokensFile) error { return f.remove(name) }))
+}
+
+func (f *tokensFile) remove(name string) error {
+	before := len(f.Tokens)
+	f.Tokens = slices.DeleteFunc(f.Tokens, func(n Named) bool { return n.Name == name })
+	if len(f.Tokens) == before {
+		return errNoToken
+	}
+	return nil
+}
+
+func removed(err error) error {
 	if errors.Is(err, errNoToken) {
 		return fmt.Errorf("token: %w", err) // what was asked for may be a token, and not a name
 	}
@@ -150,6 +174,12 @@ func RemoveToken(path, name string) error {
 // ListTokens reads the additional tokens, in order of creation.
 func ListTokens(path string) ([]Named, error) {
 	f, _, _, err := readTokens(path)
+	return f.Tokens, err
+}
+
+// ListSharedTokens is [ListTokens] for the tokens of a store.
+func ListSharedTokens(ctx context.Context, store Shared) ([]Named, error) {
+	f, _, err := readShared[tokensFile](ctx, store, sharedTokens)
 	return f.Tokens, err
 }
 
@@ -191,19 +221,28 @@ func readTokens(path string) (f tokensFile, byHash map[[sha256.Size]byte]caller,
 	if err != nil {
 		return f, nil, info, fmt.Errorf("tokens: %w", err)
 	}
-	valid := len(b) <= maxTokensFile && json.Unmarshal(b, &f) == nil && len(f.Tokens) <= maxTokens
-	byHash = map[[sha256.Size]byte]caller{}
-	for _, n := range f.Tokens {
-		sum, sumErr := hex.DecodeString(n.SHA256)
-		scopes, scopeErr := ParseScopes(strings.Join(n.Scopes, ","))
-		if valid = valid && sumErr == nil && scopeErr == nil && len(sum) == sha256.Size; valid {
-			byHash[[sha256.Size]byte(sum)] = caller{n.Name, scopes}
-		}
+	valid := len(b) <= maxTokensFile && json.Unmarshal(b, &f) == nil
+	if valid {
+		byHash, valid = f.callers()
 	}
 	if !valid {
 		return tokensFile{}, nil, info, fmt.Errorf("tokens: %s is damaged; remove it, and create its tokens again", path)
 	}
 	return f, byHash, info, nil
+}
+
+// callers returns the callers by the hashes of their tokens; false if f is damaged.
+func (f tokensFile) callers() (byHash map[[sha256.Size]byte]caller, valid bool) {
+	byHash = map[[sha256.Size]byte]caller{}
+	for _, n := range f.Tokens {
+		sum, sumErr := hex.DecodeString(n.SHA256)
+		scopes, scopeErr := ParseScopes(strings.Join(n.Scopes, ","))
+		if sumErr != nil || scopeErr != nil || len(sum) != sha256.Size {
+			return nil, false
+		}
+		byHash[[sha256.Size]byte(sum)] = caller{name: n.Name, scopes: scopes}
+	}
+	return byHash, len(f.Tokens) <= maxTokens
 }
 
 // tokens is a server's cache of the additional tokens. It checks the file for
@@ -223,6 +262,7 @@ type tokens struct {
 type caller struct {
 	name   string // name of the token; "": the one in the token file
 	scopes Scopes
+	unsure bool // without scopes: the token may be valid, but what the servers share cannot be read
 }
 
 // of returns the caller whose token has this hash, without scopes if there is

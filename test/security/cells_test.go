@@ -78,6 +78,9 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.Requests() + ".*":       func(u string) string { return "$KV." + names.Requests() + "." + pos(u) },
 		"$KV." + names.Push() + ".*":           func(u string) string { return "$KV." + names.Push() + "." + pos(u) },
 		"$KV." + names.Seen() + ".*":           func(u string) string { return "$KV." + names.Seen() + "." + pos(u) },
+		"$KV." + names.Access() + ".codes":     func(string) string { return "$KV." + names.Access() + ".codes" },
+		"$KV." + names.Access() + ".key":       func(string) string { return "$KV." + names.Access() + ".key" },
+		"$KV." + names.Access() + ".tokens":    func(string) string { return "$KV." + names.Access() + ".tokens" },
 	}
 	said := map[string]struct { // what nobody keeps, and whom it is for
 		to      string
@@ -98,6 +101,7 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.State() + ".push",
 		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Requests() + ".*",
 		"$KV." + names.Push() + ".*", "$KV." + names.Seen() + ".*", "$SRV.>",
+		"$KV." + names.Access() + ".codes", "$KV." + names.Access() + ".key", "$KV." + names.Access() + ".tokens",
 	}
 	p.compare(t, "Publish", users, order, func(t *testing.T, row, user string) string {
 		if subject := kept[row]; subject != nil {

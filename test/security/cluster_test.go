@@ -18,13 +18,14 @@ func TestClusterFromNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	p := &pages{t, documented(t, "cluster.md")}
-	first, ask := p.block("linesman setup nats"), p.block("linesman doctor")
+	first, ask, callers := p.block("linesman setup nats"), p.block("linesman doctor"), p.block("linesman token create")
 	if len(p.blocks) > 0 {
 		t.Errorf("not tested: %q", p.blocks)
 	}
-	nodes := nodesOnLoopback(t)
+	nodes, http := nodesOnLoopback(t), fixture.FreeAddresses(t, 1)[0]
 	d.change = func(line string) string {
-		return strings.ReplaceAll(line, "--nodes a,b,c", "--nodes "+nodes+" --store "+filepath.Join(d.dir, "store"))
+		return strings.NewReplacer("--nodes a,b,c", "--nodes "+nodes+" --store "+filepath.Join(d.dir, "store"),
+			"127.0.0.1:8422", http).Replace(line)
 	}
 	commands := strings.Split(strings.TrimSpace(first), "\n")
 	if len(commands) != 5 {
@@ -47,7 +48,7 @@ func TestClusterFromNothing(t *testing.T) {
 		if !strings.Contains(said, commands[2+i]+"\n") {
 			t.Errorf("it printed %q, without %s", said, commands[2+i])
 		}
-		d.start(ready, commands[2+i])
+		d.start(ready, commands[2+i], "LINESMAN_HTTP="+http)
 	}
 	for line := range strings.Lines(ask) {
 		out := d.run(line)
@@ -55,6 +56,14 @@ func TestClusterFromNothing(t *testing.T) {
 		case strings.Contains(line, "events") && !strings.Contains(out, "completion exit 0"):
 			t.Errorf("%s: it printed %q", line, out)
 		case strings.Contains(line, "doctor") && strings.Contains(out, "one account"):
+			t.Errorf("%s: it printed %q", line, out)
+		}
+	}
+	for line := range strings.Lines(callers) {
+		out := strings.TrimSpace(d.run(line))
+		switch {
+		case strings.Contains(line, "create") && len(out) != 64,
+			strings.Contains(line, "page") && !strings.HasPrefix(out, "http://"+http+"/signin?code="):
 			t.Errorf("%s: it printed %q", line, out)
 		}
 	}

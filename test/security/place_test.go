@@ -173,6 +173,7 @@ func streams() []stream {
 		{"KV_" + names.Requests(), false, key(names.Requests())},
 		{"KV_" + names.Push(), false, key(names.Push())},
 		{"KV_" + names.Seen(), false, key(names.Seen())},
+		{"KV_" + names.Access(), false, key(names.Access())},
 	}
 }
 

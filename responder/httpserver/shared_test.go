@@ -1,0 +1,330 @@
+package httpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// values is a store in memory, with the revisions and the expiry of a bucket.
+type values struct {
+	mu    sync.Mutex
+	all   map[string]value
+	last  uint64
+	reads int
+	away  bool
+}
+
+type value struct {
+	text     []byte
+	revision uint64
+	until    time.Time
+}
+
+func (v *values) Get(_ context.Context, key string) ([]byte, uint64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.reads++
+	if v.away {
+		return nil, 0, errors.New("away")
+	}
+	one := v.present(key)
+	return one.text, one.revision, nil
+}
+
+func (v *values) Put(_ context.Context, key string, text []byte, ttl time.Duration, revision uint64) (uint64, bool,
+	error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.away {
+		return 0, false, errors.New("away")
+	}
+	if v.present(key).revision != revision {
+		return 0, false, nil
+	}
+	v.last++
+	one := value{text: text, revision: v.last}
+	if ttl > 0 {
+		one.until = time.Now().Add(ttl)
+	}
+	if v.all == nil {
+		v.all = map[string]value{}
+	}
+	v.all[key] = one
+	return v.last, true, nil
+}
+
+func (v *values) present(key string) value {
+	one := v.all[key]
+	if !one.until.IsZero() && !time.Now().Before(one.until) {
+		return value{}
+	}
+	return one
+}
+
+func (v *values) set(away bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.away = away
+}
+
+func (v *values) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.reads
+}
+
+// sharing are two servers with the same store, and with tokens and ports of their own.
+func sharing(t *testing.T, store Shared) (a, b *Server) {
+	t.Helper()
+	a, b = api(t, Config{Listen: "127.0.0.1:8422"}), api(t, Config{Listen: "127.0.0.1:8423", Token: "fedcba9876543210"})
+	for _, s := range []*Server{a, b} {
+		s.Share(t.Context(), store)
+	}
+	return a, b
+}
+
+func shareToken(t *testing.T, store Shared, name string, scopes Scopes) string {
+	t.Helper()
+	token, err := CreateSharedToken(t.Context(), store, name, scopes, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// What one server accepts the other accepts, and a removed token is refused by both within a second.
+func TestServersShareTokensLinksAndSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, b := sharing(t, store)
+		token := shareToken(t, store, "ci", Read)
+		bearer := []string{"Authorization", "Bearer " + token}
+		c := cookie(call(a, "POST", "/session", `{"token": "`+token+`"}`, "Content-Type", "application/json"))
+		if c == nil {
+			t.Fatal("no session")
+		}
+		var made struct{ Code string }
+		w := call(a, "POST", "/signin", "", bearer...)
+		if err := json.Unmarshal(w.Body.Bytes(), &made); w.Code != http.StatusCreated || err != nil {
+			t.Fatalf("%d %s %v", w.Code, w.Body, err)
+		}
+		linked := cookie(call(b, "GET", SignInPath(made.Code), ""))
+		if linked == nil || linked.Name != c.Name {
+			t.Fatalf("a link at the other server: %v", linked)
+		}
+		if w := call(a, "GET", SignInPath(made.Code), ""); w.Code != http.StatusForbidden {
+			t.Errorf("the link again: %d", w.Code)
+		}
+		each := func(want int) {
+			t.Helper()
+			for i, s := range []*Server{a, b} {
+				for _, how := range [][]string{bearer, {"Cookie", c.String()}, {"Cookie", linked.String()}} {
+					if w := call(s, "GET", "/v1/read", "", how...); w.Code != want {
+						t.Errorf("server %d, %s: %d, want %d", i, how[0], w.Code, want)
+					}
+				}
+			}
+		}
+		each(http.StatusOK)
+		wantError(t, call(b, "GET", "/v1/raw", "", "Cookie", c.String()), http.StatusForbidden, "FORBIDDEN")
+
+		// A link of the operator has all scopes, and counts once at any server.
+		path, err := SharedSignInPath(t.Context(), store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owner := cookie(call(b, "GET", path, ""))
+		if w := call(a, "GET", "/v1/raw", "", "Cookie", owner.String()); w.Code != http.StatusOK {
+			t.Errorf("a session of the operator: %d %s", w.Code, w.Body)
+		}
+
+		if err := RemoveSharedToken(t.Context(), store, "ci"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(sharedTime)
+		each(http.StatusUnauthorized)
+		restarted, _ := sharing(t, store)
+		wantError(t, call(restarted, "GET", "/v1/read", "", bearer...), http.StatusUnauthorized, "UNAUTHORIZED")
+		if w := call(restarted, "GET", "/v1/raw", "", "Cookie", owner.String()); w.Code != http.StatusOK {
+			t.Errorf("a session after a restart: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// The token itself is stored nowhere, neither is a code.
+func TestStoreHoldsNoTokens(t *testing.T) {
+	store := &values{}
+	a, _ := sharing(t, store)
+	token, path := shareToken(t, store, "ci", Read), a.SignInPath()
+	for key, one := range store.all {
+		if text := string(one.text); strings.Contains(text, token) || strings.Contains(text, path[len(SignInPath("")):]) {
+			t.Errorf("%s: %s", key, text)
+		}
+	}
+	if len(store.all) != 3 {
+		t.Errorf("%d values", len(store.all))
+	}
+}
+
+// A server asks the store when it is asked itself, not more than once a second for what it knows, and
+// ten times for tokens that it does not know.
+func TestStoreIsReadOnRequestAndSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		s := api(t, Config{})
+		s.Share(t.Context(), store)
+		token, perRead := shareToken(t, store, "ci", Read), 2
+		before := store.count()
+		time.Sleep(time.Hour)
+		if n := store.count() - before; n != 0 {
+			t.Errorf("%d reads in an idle hour", n)
+		}
+		for range 1000 {
+			call(s, "GET", "/v1/read", "", "Authorization", "Bearer "+token)
+			time.Sleep(time.Millisecond)
+		}
+		if n := store.count() - before; n > 2*perRead {
+			t.Errorf("%d reads for 1000 requests in a second", n)
+		}
+		before = store.count()
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() { call(s, "GET", "/v1/read", "", "Authorization", "Bearer wrong") })
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		if n := store.count() - before; n > 13*perRead {
+			t.Errorf("%d reads for 1000 wrong tokens in a second", n)
+		}
+		before = store.count()
+		call(s, "GET", "/signin?code=guessed", "")
+		if n := store.count() - before; n > perRead {
+			t.Errorf("%d reads for what cannot be a code", n)
+		}
+	})
+}
+
+// While the store cannot be read, what was valid counts for 15 seconds. Then the answer is 503, not
+// 401, which would make a page ask for a token. The token of the token file counts throughout.
+func TestStoreThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, _ := sharing(t, store)
+		token := shareToken(t, store, "ci", Read)
+		session := signIn(t, a)
+		ways := [][]string{{"Authorization", "Bearer " + token}, {"Cookie", session.String()}}
+		all := func(want int) {
+			t.Helper()
+			for _, how := range ways {
+				if w := call(a, "GET", "/v1/read", "", how...); w.Code != want {
+					t.Errorf("%s: %d %s, want %d", how[0], w.Code, w.Body, want)
+				}
+			}
+			if w := call(a, "GET", "/v1/read", "", "Authorization", "Bearer 0123456789abcdef"); w.Code != http.StatusOK {
+				t.Errorf("the token of the file: %d", w.Code)
+			}
+		}
+		all(http.StatusOK)
+		store.set(true)
+		time.Sleep(staleTime - time.Second)
+		all(http.StatusOK)
+		time.Sleep(2 * time.Second)
+		all(http.StatusServiceUnavailable)
+		wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef"),
+			http.StatusServiceUnavailable, "UNAVAILABLE")
+		wantError(t, call(a, "GET", SignInPath(strings.Repeat("A", codeLength)), ""), http.StatusServiceUnavailable,
+			"UNAVAILABLE")
+		store.set(false)
+		time.Sleep(retryTime)
+		all(http.StatusOK)
+	})
+}
+
+func TestSharedTokensAndCodesAreBounded(t *testing.T) {
+	store := &values{}
+	a, b := sharing(t, store)
+	for i := range 2 * maxCodes {
+		s := []*Server{a, b}[i%2]
+		if path := s.SignInPath(); path == "/" {
+			t.Fatal("no link")
+		}
+	}
+	list, _, err := readShared[codeList](t.Context(), store, sharedCodes)
+	if err != nil || len(list.Codes) != maxCodes {
+		t.Errorf("%d codes, %v; want %d", len(list.Codes), err, maxCodes)
+	}
+	list = codeList{}
+	for i := range maxAllCodes {
+		list.Codes = append(list.Codes, signInCode{identity{1, byte(i), byte(i >> 8)}, identity{2, byte(i), byte(i >> 8)},
+			time.Now().Add(codeTime)})
+	}
+	if err := changeShared(t.Context(), store, sharedCodes, 0, func(l *codeList) error { *l = list; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef"), http.StatusTooManyRequests,
+		"TOO_MANY_REQUESTS")
+
+	var full tokensFile
+	for i := range maxTokens {
+		full.Tokens = append(full.Tokens, Named{Name: fmt.Sprintf("%060d", i), SHA256: strings.Repeat("0", 64),
+			Scopes: All.Names(), Created: made})
+	}
+	if err := changeShared(t.Context(), store, sharedTokens, 0, func(f *tokensFile) error { *f = full; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CreateSharedToken(t.Context(), store, "more", Read, made); err == nil || !strings.Contains(err.Error(),
+		"at most 1000 tokens") {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+// Of concurrent changes none is lost, and a link counts once at all servers together.
+func TestConcurrentChangesOfTheStore(t *testing.T) {
+	store := &values{}
+	a, b := sharing(t, store)
+	path := a.SignInPath()
+	var all sync.WaitGroup
+	var signedIn sync.Map
+	for i := range 8 {
+		all.Go(func() {
+			shareToken(t, store, fmt.Sprintf("t%d", i), Read)
+			if c := cookie(call([]*Server{a, b}[i%2], "GET", path, "")); c != nil {
+				signedIn.Store(i, c)
+			}
+		})
+	}
+	all.Wait()
+	if list, err := ListSharedTokens(t.Context(), store); err != nil || len(list) != 8 {
+		t.Errorf("%d tokens, %v", len(list), err)
+	}
+	n := 0
+	signedIn.Range(func(any, any) bool { n++; return true })
+	if n != 1 {
+		t.Errorf("a link signed in %d times", n)
+	}
+}
+
+func TestDamagedSharedTokensLetNobodyIn(t *testing.T) {
+	store := &values{}
+	a, _ := sharing(t, store)
+	token := shareToken(t, store, "ci", Read)
+	for _, text := range []string{"{", `{"tokens":[{"name":"ci","sha256":"00","scopes":["read"]}]}`} {
+		store.all[sharedTokens] = value{text: []byte(text), revision: 99}
+		a.access.tried, a.access.read = time.Time{}, time.Time{}
+		if w := call(a, "GET", "/v1/read", "", "Authorization", "Bearer "+token); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d", text, w.Code)
+		}
+	}
+	store.all[sharedTokens] = value{text: []byte("{"), revision: 99}
+	if _, err := CreateSharedToken(t.Context(), store, "more", Read, made); err == nil {
+		t.Error("damaged tokens were overwritten")
+	}
+}
