@@ -14,6 +14,7 @@ type Output struct {
 	Odd         bool   // some of them are not canonical, see [scan.Value]
 	Failed      bool
 	Ended       bool // false: there was no command
+	Totals      bool // of a command for which [runs.RunsTests] is true
 
 	found *runs.Findings // nil: nothing, or it does not count
 	last  bool           // of a turn that was completed
@@ -148,7 +149,7 @@ func (f *Fold) settleOutputs() {
 	for i := len(w.outputs) - 1; i >= 0; i-- {
 		o := &w.outputs[i]
 		parts := runs.Parts{
-			Failed: o.Failed, Message: o.Failed && !failed,
+			Failed: o.Failed, Message: o.Failed && !failed, Totals: o.Totals,
 			Summaries: !tests || o.Odd || runs.MayHaveDiffStat(o.First) || runs.MayHaveDiffStat(o.Last),
 		}
 		if parts.Summaries || parts.Failed {

@@ -57,6 +57,7 @@ type Parts struct {
 	Failed    bool // the command failed: Locations are read
 	Summaries bool // Tests and LinesChanged
 	Message   bool // Line and ErrorType
+	Totals    bool // with Summaries: also a line of totals alone, see [RunsTests]
 }
 
 // ReadParts is [ReadOutput] of parts of the findings.
@@ -65,6 +66,9 @@ func ReadParts(output []byte, parts Parts) Findings {
 	text := stripEscapes(output)
 	if parts.Summaries && MayHaveFindings(text) {
 		f.readSummaries(text)
+		if f.Tests == nil && parts.Totals {
+			f.Tests = totals(text)
+		}
 	}
 	if parts.Message {
 		f.Line = oneLine(string(prefix(errorLine(text), 1<<10)), maxErrorLine)

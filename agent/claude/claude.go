@@ -310,9 +310,12 @@ func (d *dialect) toolUse(kind string, out *normalizer.Out) {
 	b := &d.block
 	f := d.facet(kind)
 	f.ToolName, f.UseID, f.Phase, f.Status = wire.ID(b.name), wire.ID(b.id), "start", "running"
-	d.Calls.Add(wire.Call{ID: f.UseID, Name: f.ToolName})
+	call := wire.Call{ID: f.UseID, Name: f.ToolName}
 	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)}
-	d.begins(f.ToolName, out)
+	if wire.RunsTests(d.begins(f.ToolName, out)) {
+		call.Path = wire.Tests
+	}
+	d.Calls.Add(call)
 	out.Tool(normalizer.ToolCall, &f)
 }
 
@@ -322,14 +325,15 @@ func (d *dialect) toolResult(kind string, alone bool, out *normalizer.Out) {
 	l, b := &d.line, &d.block
 	f := d.facet(kind)
 	f.UseID, f.Phase, f.Status = wire.ID(b.useID), "complete", "completed"
-	f.ToolName = d.Calls.Take(f.UseID).Name
+	call := d.Calls.Take(f.UseID)
+	f.ToolName = call.Name
 	failed := wire.True(b.isError) || kind != "tool_result" && b.content.Kind == scan.Object && b.failed(&l.s)
 	if failed {
 		f.Phase, f.Status = "fail", "failed"
 	}
 	if alone {
 		f.Bytes.Stdout, f.Bytes.Stderr = l.stdout.Len, l.stderr.Len
-		d.done(f.ToolName, failed, out)
+		d.done(call, failed, out)
 	}
 	f.Bytes.Result = d.resultBytes()
 	out.Facts.Closed = f.UseID

@@ -13,10 +13,11 @@ var doings = map[string]wire.Doing{
 	"WebSearch": wire.SearchesWeb, "WebFetch": wire.SearchesWeb,
 }
 
-// begins sets the facts of a call of a tool, from its input.
-func (d *dialect) begins(tool string, out *normalizer.Out) {
+// begins sets the facts of a call of a tool, from its input. It returns the command, if the input has
+// one.
+func (d *dialect) begins(tool string, out *normalizer.Out) (command scan.Value) {
 	out.Facts.Delegates = out.Facts.Delegates || tool == "Agent" || tool == "Task"
-	var command, path, todos scan.Value
+	var path, todos scan.Value
 	s := &d.line.s
 	s.Reset(d.block.input.Raw)
 	for ok := d.block.input.Kind == scan.Object && s.Object(); ok && s.Next(); {
@@ -33,17 +34,19 @@ func (d *dialect) begins(tool string, out *normalizer.Out) {
 	}
 	if tool == "TodoWrite" {
 		wire.Todo(out, s, todos, "content")
-		return
+		return scan.Value{}
 	}
 	wire.Activity(out, doings[tool], tool, command, path)
+	return command
 }
 
-// done sets the facts of the result of a tool.
-func (d *dialect) done(tool string, failed bool, out *normalizer.Out) {
+// done sets the facts of the result of a call.
+func (d *dialect) done(call wire.Call, failed bool, out *normalizer.Out) {
 	l := &d.line
-	switch doings[tool] {
+	switch doings[call.Name] {
 	case wire.Runs:
 		wire.Output(out, d.block.content, failed)
+		out.Command.Totals = call.Path == wire.Tests
 	case wire.Edits:
 		if !failed && l.path.IsString() {
 			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, l.resultType.Equal("create"))

@@ -69,6 +69,7 @@ func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 	switch kind {
 	case "command_execution":
 		wire.Output(out, d.line.item.stdout, failed)
+		out.Command.Totals = wire.RunsTests(d.line.item.details)
 	case "file_change":
 		if d.line.item.status.Equal("completed") {
 			d.edits(out)

@@ -133,6 +133,9 @@ func (d *dialect) toolUse(out *normalizer.Out) {
 	l := &d.line
 	d.Open = false
 	call := wire.Call{ID: wire.ID(l.toolID), Name: wire.ID(l.toolName), Path: l.path.View()}
+	if call.Name == shell && wire.RunsTests(l.command) {
+		call.Path = wire.Tests
+	}
 	d.Calls.Add(call)
 	f := d.facet("tool_use")
 	f.ToolName, f.UseID, f.Phase, f.Status = call.Name, call.ID, "start", "running"
@@ -173,6 +176,7 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 	switch ok := f.Status == "completed"; {
 	case call.Name == shell: // its exit code is lost: "success" means that it ran
 		wire.Output(out, l.output, !ok)
+		out.Command.Totals = call.Path == wire.Tests
 	case ok && activities[call.Name] == wire.Edits && call.Path == "":
 		out.Facts.MoreEdits = 1
 	case ok && activities[call.Name] == wire.Edits:

@@ -172,6 +172,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 		}
 		f.Bytes.Stdout = l.output.Len
 		wire.Output(out, l.output, !ok)
+		out.Command.Totals = wire.RunsTests(l.command)
 	default:
 		f.Bytes.Result = l.output.Len
 	}

@@ -58,6 +58,23 @@ func Output(out *normalizer.Out, v scan.Value, failed bool) {
 	out.Command = o
 }
 
+// maxCommand is how many undecoded bytes of a command [RunsTests] reads.
+const maxCommand = 4 << 10
+
+// RunsTests is [runs.RunsTests] of a command: a string, or a list of arguments.
+func RunsTests(v scan.Value) bool {
+	raw := v.Raw[:min(len(v.Raw), maxCommand)]
+	if !bytes.Contains(raw, []byte("test")) && !bytes.Contains(raw, []byte("check")) { // most commands
+		return false
+	}
+	if v.IsString() {
+		return runs.RunsTests(Head(nil, v, maxCommand))
+	}
+	var line []byte
+	Each(v, func(arg scan.Value) { line = append(Head(line, arg, maxCommand-min(len(line), maxCommand)), ' ') })
+	return runs.RunsTests(line)
+}
+
 // Head appends the decoded beginning of a string, at most n undecoded bytes.
 func Head(dst []byte, v scan.Value, n int) []byte {
 	if !v.IsString() {

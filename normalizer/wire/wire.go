@@ -290,8 +290,11 @@ const (
 // Call is a call whose result has not been seen.
 type Call struct {
 	ID, Name string
-	Path     string // of the file that it changes, or ""
+	Path     string // of the file that it changes; [Tests]; or ""
 }
+
+// Tests is in place of the path of a call whose command runs tests, see [RunsTests].
+const Tests = "(tests)"
 
 // Memory remembers the [MaxCalls] newest calls. The zero value is empty.
 type Memory struct{ all []Call }
