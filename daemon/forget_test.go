@@ -60,7 +60,14 @@ func TestForgetErasesARunThatHasEnded(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	aside := filepath.Join(data, "jetstream", "damaged")
+	if err := os.MkdirAll(filepath.Join(aside, "20260101T000000.000Z", "LINESMAN_RAW"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	forget(task.Run, "")
+	if _, err := os.Stat(aside); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("files of damaged streams, which may have its content: %v", err)
+	}
 }
 
 // occupy makes the directory of a run that somebody drives: its owner file is locked. It

@@ -159,7 +159,7 @@ func (s *Session) Rebuild(ctx context.Context) (pipeline.Rebuilt, error) {
 func (s *Session) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
 	spool, is := s.config.spool(run)
 	if !is {
-		return s.bus.Forget(ctx, run)
+		return s.forget(ctx, run)
 	}
 	if record, ok, err := s.bus.Record(ctx, run); err == nil && ok && record.EndedAt == 0 {
 		return runs.Forgotten{}, runs.ErrOpen
@@ -186,7 +186,19 @@ func (e eraser) Forget(ctx context.Context, run string) (runs.Forgotten, error) 
 			Message: "its worker has not published all of its output: try again",
 		}
 	}
-	return e.bus.Forget(ctx, run)
+	return e.forget(ctx, run)
+}
+
+// forget erases a run from the streams, and from the files of damaged streams that were set
+// aside.
+func (s *Session) forget(ctx context.Context, run string) (runs.Forgotten, error) {
+	f, err := s.bus.Forget(ctx, run)
+	if err == nil && s.config.Settings.NATS == "" {
+		if err = embedded.RemoveDamaged(s.config.Settings.DataDir); err != nil {
+			err = fmt.Errorf("run %s: forget files of damaged streams: %w", run, err)
+		}
+	}
+	return f, err
 }
 
 // Pipe publishes what it reads from in as a run, and returns the ID of the run once

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +29,7 @@ type Server struct {
 	Credentials   Credentials
 	url           string
 	store         string
+	names         bus.Names
 	options       func() (*server.Options, error)
 	guard         *readerGuard
 	stopReleasing func() // of full blocks
@@ -35,6 +39,9 @@ type Server struct {
 	server  *server.Server // the current one, or the last one
 	stopped bool
 }
+
+// storeName is the directory of the streams in a data directory.
+const storeName = "jetstream"
 
 // ErrListen reports that the embedded server cannot listen on its address.
 var ErrListen = errors.New("cannot listen")
@@ -71,7 +78,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	}
 	s := &Server{
 		Credentials: credentials, url: "nats://" + address,
-		store: filepath.Join(dir, "jetstream"), log: log,
+		store: filepath.Join(dir, storeName), names: names, log: log,
 	}
 	s.options = func() (*server.Options, error) { // a server modifies its options
 		opts := &server.Options{}
@@ -96,6 +103,10 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	if err := os.MkdirAll(s.store, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
+	unread, err := s.verifier().verify(maxVerified)
+	if err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
@@ -107,6 +118,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	ctx, cancel := context.WithCancel(context.Background())
 	var releasing sync.WaitGroup
 	releasing.Go(func() { s.releaseFull(ctx) })
+	releasing.Go(func() { s.verifyRest(ctx, unread) })
 	s.stopReleasing = func() { cancel(); releasing.Wait() }
 	return s, nil
 }
@@ -149,7 +161,44 @@ func (s *Server) Restart(offline func() error) error {
 			return err
 		}
 	}
+	if _, err := s.verifier().verify(maxVerified); err != nil {
+		return err
+	}
 	return s.start()
+}
+
+func (s *Server) verifier() verifier {
+	return verifier{store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now()}
+}
+
+// verifyRest reads the blocks that were not read before the start, at most half of the time.
+// If one is damaged the server is restarted, and repaired meanwhile.
+func (s *Server) verifyRest(ctx context.Context, unread []*storedStream) {
+	for _, stream := range unread {
+		for _, number := range slices.Backward(stream.unread) {
+			began := time.Now()
+			good, bad, err := stream.readBlock(number)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // it has expired
+			case err != nil || len(bad) > 0 || len(good) == 0:
+				s.log.Error("a stream is damaged: the server is restarted to repair it", zap.String("stream", stream.name),
+					zap.String("file", stream.path(number)), zap.Error(err))
+				err := s.Restart(func() error {
+					_, err := s.verifier().verify(math.MaxInt64)
+					return err
+				})
+				if err != nil {
+					s.log.Error("the damaged stream is not repaired", zap.Error(err))
+				}
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Since(began)):
+			}
+		}
+	}
 }
 
 // StoreDir returns the directory of the streams. They may be changed while the server

@@ -1,0 +1,154 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+)
+
+const testStream, testBlock = "LINESMAN_RAW", 3
+
+// appendRecord appends a record as the server writes it.
+func appendRecord(block []byte, seq uint64, subject, body string) []byte {
+	header := "NATS/1.0\r\nA: b\r\n\r\n"
+	size := recordHead + len(subject) + 4 + len(header) + len(body) + recordHash
+	from := len(block)
+	block = binary.LittleEndian.AppendUint32(block, uint32(size)|headerBit)
+	block = binary.LittleEndian.AppendUint64(block, seq)
+	block = binary.LittleEndian.AppendUint64(block, uint64(time.Now().UnixNano()))
+	block = binary.LittleEndian.AppendUint16(block, uint16(len(subject)))
+	block = append(block, subject...)
+	block = binary.LittleEndian.AppendUint32(block, uint32(len(header)))
+	block = append(append(block, header...), body...)
+	h := newBlockHash(testStream, testBlock)
+	_, _ = h.Write(block[from+4 : from+20])
+	_, _ = h.Write([]byte(subject + header + body))
+	return h.Sum(block)
+}
+
+// What can be read after damage is read, and nothing else: an agent that writes the bytes of a
+// record does not make one, unless the length of the record around it is damaged as well.
+func TestRecordsAroundDamageAreRead(t *testing.T) {
+	t.Parallel()
+	forged := string(appendRecord(nil, 9, "linesman.raw.codex.another", "forged"))
+	var block []byte
+	var starts []int
+	for i, body := range []string{"one", forged, strings.Repeat("three", 100), "four"} {
+		starts = append(starts, len(block))
+		block = appendRecord(block, uint64(i+1), "linesman.raw.codex.a", body)
+	}
+	for _, test := range []struct {
+		name   string
+		damage func(b []byte) []byte
+		want   string
+	}{
+		{"none", func(b []byte) []byte { return b }, "1234"},
+		{"sequence", func(b []byte) []byte { b[starts[1]+4] ^= 1; return b }, "134"},
+		{"body", func(b []byte) []byte { b[starts[2]+100] ^= 1; return b }, "124"},
+		{"length of the header", func(b []byte) []byte { b[starts[2]+recordHead+20] ^= 1; return b }, "124"},
+		{"length of the record", func(b []byte) []byte { b[starts[2]+1] ^= 1; return b }, "124"},
+		{"zeros", func(b []byte) []byte { clear(b[starts[2]:starts[3]]); return b }, "124"},
+		{"zeros in two records", func(b []byte) []byte { clear(b[starts[1]+50 : starts[2]+20]); return b }, "14"},
+		{"cut in a record", func(b []byte) []byte { return b[:starts[3]+10] }, "123"},
+		{"zeros at the end", func(b []byte) []byte { return append(b, make([]byte, 4096)...) }, "1234"},
+		{"the beginning is missing", func(b []byte) []byte { return b[starts[2]+5:] }, "4"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			damaged := test.damage(bytes.Clone(block))
+			good, bad := scan(damaged, newBlockHash(testStream, testBlock))
+			var got []string
+			for _, r := range good {
+				got = append(got, string(rune('0'+r.seq)))
+			}
+			if strings.Join(got, "") != test.want {
+				t.Errorf("sequences %v, want %v", got, test.want)
+			}
+			again, none := scan(without(damaged, bad), newBlockHash(testStream, testBlock))
+			if len(again) != len(good) || none != nil {
+				t.Errorf("the repaired block has %d records and %v", len(again), none)
+			}
+		})
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	var block []byte
+	for i := range 2000 {
+		block = appendRecord(block, uint64(i+1), "linesman.raw.codex.a", strings.Repeat("x", 4000))
+	}
+	h := newBlockHash(testStream, testBlock)
+	b.SetBytes(int64(len(block)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, bad := scan(block, h); bad != nil {
+			b.Fatal(bad)
+		}
+	}
+}
+
+// A large stream is not read completely before the start.
+func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.ErrorLevel)
+	s, err := StartServer(t.TempDir(), "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix}, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(10) {
+		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Offset: i, Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := readStream(s.verifier().dir(InsideAccount, testStream), 0)
+	if err != nil || len(read.unread) != 1 || read.damaged != nil {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	block, err := os.ReadFile(read.path(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block[len(block)/2] ^= 1
+	if err := os.WriteFile(read.path(1), block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.verifyRest(t.Context(), []*storedStream{read})
+	again, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	raw, err := again.Stream(t.Context(), again.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := raw.CachedInfo().State; state.Msgs != 9 || state.LastSeq != 10 {
+		t.Errorf("%d messages up to %d, want 9 up to 10", state.Msgs, state.LastSeq)
+	}
+	if n := logs.FilterMessageSnippet("the damaged stream is repaired").Len(); n != 1 {
+		t.Errorf("said %d times: %v", n, logs.All())
+	}
+}

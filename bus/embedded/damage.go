@@ -1,0 +1,461 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"math"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
+)
+
+// A NATS server meets damage in its files with silence. A message that cannot be read
+// answers no request, or is skipped, and a stream without a current index is cut at its
+// first damaged record. So the files are read before the server starts, and repaired:
+//
+//   - of any stream, each record that can be read is kept;
+//   - EVENTS ends before the damage, if RAW reaches back to there: the normalizer sees
+//     that the stream lost its end, and derives the rest again;
+//   - RUNS becomes another stream: the normalizer derives all records again.
+//
+// Files are set aside as they were. They are removed once they are old, or when a run is
+// forgotten: nobody knows what a damaged file has of it.
+const (
+	damagedDir = "damaged"
+	damagedAge = 30 * 24 * time.Hour
+
+	// maxVerified is how much of a stream is read before the start, its newest blocks first.
+	maxVerified = 512 << 20
+
+	indexFile = "index.db"
+	blockFile = ".blk"
+	metaFile  = "meta.inf"
+	metaSum   = "meta.sum"
+)
+
+// verifier finds and repairs damage in the files of a server that does not run.
+type verifier struct {
+	store string // directory of the server
+	names bus.Names
+	log   *zap.Logger
+	now   time.Time
+}
+
+// storedStream is what the files of a stream contain.
+type storedStream struct {
+	name, dir string
+	hash      hash.Hash
+	blocks    []int          // numbers of all blocks, in order
+	unread    []int          // those that were not read, in order
+	damaged   []damagedBlock // in order
+	last      uint64         // highest sequence that was read
+	indexed   uint64         // last sequence according to its index, 0 if it has no valid one
+	badMeta   bool           // its settings are damaged
+	short     bool           // its index has messages that no block has
+}
+
+// damagedBlock is a block, and the ranges of it that cannot be read.
+type damagedBlock struct {
+	number int
+	bad    []span
+}
+
+func (s *storedStream) path(number int) string {
+	return filepath.Join(s.dir, "msgs", strconv.Itoa(number)+blockFile)
+}
+
+func (s *storedStream) isDamaged() bool { return s.badMeta || s.short || len(s.damaged) > 0 }
+
+// verify reads at most limit bytes of the blocks of each stream, and repairs what is damaged.
+// The error is one of the file system. It returns the streams with blocks that were not read.
+func (v verifier) verify(limit int64) (unread []*storedStream, err error) {
+	if err := v.expire(); err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob(v.dir("*", "*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		s, err := readStream(dir, limit)
+		if err == nil && s.isDamaged() {
+			err = v.repair(s)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", filepath.Base(dir), err)
+		}
+		if len(s.unread) > 0 {
+			unread = append(unread, s)
+		}
+	}
+	return unread, nil
+}
+
+// dir returns the directory of a stream.
+func (v verifier) dir(account, stream string) string {
+	return filepath.Join(v.store, "jetstream", account, "streams", stream)
+}
+
+// readStream reads the files of a stream, and its newest blocks up to a size.
+func readStream(dir string, limit int64) (*storedStream, error) {
+	s := &storedStream{name: filepath.Base(dir), dir: dir}
+	if _, err := os.Stat(filepath.Join(dir, "meta.key")); err == nil {
+		return s, nil // encrypted, and not by linesman
+	}
+	s.hash = newHash(s.name)
+	if err := s.readMeta(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.blocks, err = blockNumbers(dir); err != nil {
+		return nil, err
+	}
+	for i, number := range slices.Backward(s.blocks) {
+		if limit <= 0 {
+			s.unread = s.blocks[:i+1]
+			break
+		}
+		buf, err := os.ReadFile(s.path(number))
+		if err != nil {
+			return nil, err
+		}
+		limit -= int64(len(buf))
+		if bytes.HasPrefix(buf, []byte("cmp\x01")) { // compressed, and not by linesman
+			return &storedStream{name: s.name, dir: dir}, nil
+		}
+		good, bad := scan(buf, newBlockHash(s.name, number))
+		for _, r := range good {
+			s.last = max(s.last, r.seq)
+		}
+		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
+			s.damaged = append(s.damaged, damagedBlock{number, bad})
+		}
+	}
+	slices.Reverse(s.damaged)
+	s.indexed = s.readIndex()
+	s.short = s.indexed > s.last
+	return s, nil
+}
+
+// readMeta checks the settings of the stream.
+func (s *storedStream) readMeta() error {
+	meta, err := readIfThere(filepath.Join(s.dir, metaFile))
+	if err != nil {
+		return err
+	}
+	sum, err := readIfThere(filepath.Join(s.dir, metaSum))
+	if err != nil {
+		return err
+	}
+	s.badMeta = string(sum) != s.sum(meta) && (meta != nil || sum != nil) // a stream that was being created has neither
+	return nil
+}
+
+// sum returns the content of the file that the server writes beside the settings.
+func (s *storedStream) sum(meta []byte) string { return hex.EncodeToString(hashOf(s.hash, meta)) }
+
+// readIndex returns the last sequence according to the index of the stream, 0 if it has no
+// valid one.
+func (s *storedStream) readIndex() uint64 {
+	index, err := os.ReadFile(filepath.Join(s.dir, "msgs", indexFile))
+	if err != nil || len(index) < 2+recordHash {
+		return 0
+	}
+	index, sum := index[:len(index)-recordHash], index[len(index)-recordHash:]
+	if !bytes.Equal(hashOf(s.hash, index), sum) {
+		return 0
+	}
+	at := index[2:]   // after the version
+	for range 3 + 1 { // messages, bytes, first sequence, its time
+		_, n := binary.Uvarint(at) // a signed number has the same size
+		at = at[max(n, 0):]
+	}
+	last, _ := binary.Uvarint(at)
+	return last
+}
+
+func hashOf(h hash.Hash, b []byte) []byte {
+	h.Reset()
+	_, _ = h.Write(b) // a hash returns no errors
+	return h.Sum(nil)
+}
+
+// blockNumbers returns the numbers of the blocks of a stream, in order.
+func blockNumbers(dir string) (numbers []int, err error) {
+	files, err := os.ReadDir(filepath.Join(dir, "msgs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, f := range files {
+		if name, is := strings.CutSuffix(f.Name(), blockFile); is {
+			if n, err := strconv.Atoi(name); err == nil {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// readIfThere returns the content of a file, nil if it is missing.
+func readIfThere(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// repair repairs a stream. The index goes first, because it describes the blocks as they
+// were: a process that is killed in between leaves a stream that the next one repairs.
+func (v verifier) repair(s *storedStream) error {
+	aside := filepath.Join(v.store, damagedDir, v.now.UTC().Format("20060102T150405.000Z"), s.name)
+	if err := os.MkdirAll(aside, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{indexFile, "thw.db", "sched.db"} { // the server makes them from the blocks
+		if err := moveIfThere(filepath.Join(s.dir, "msgs", name), filepath.Join(aside, name)); err != nil {
+			return err
+		}
+	}
+	for _, d := range s.damaged {
+		v.tell(s, d)
+	}
+	if s.badMeta { // the settings of linesman replace them, and the messages stay
+		v.log.Error("the settings of a stream are damaged", zap.String("stream", s.name), zap.String("file",
+			filepath.Join(s.dir, metaFile)))
+		for _, name := range []string{metaFile, metaSum} {
+			if err := moveIfThere(filepath.Join(s.dir, name), filepath.Join(aside, name)); err != nil {
+				return err
+			}
+		}
+	}
+	if s.short {
+		v.log.Error("the files of a stream are shorter than they were", zap.String("stream", s.name),
+			zap.String("directory", s.dir), zap.Uint64("last", s.last), zap.Uint64("was", s.indexed))
+	}
+	what, err := v.repairBlocks(s, aside)
+	if err != nil {
+		return err
+	}
+	v.log.Error("the damaged stream is repaired: "+what, zap.String("stream", s.name), zap.String("set_aside", aside))
+	return nil
+}
+
+// tell logs where a block is damaged.
+func (v verifier) tell(s *storedStream, d damagedBlock) {
+	at, size := 0, 0
+	for i, b := range d.bad {
+		if size += b.to - b.from; i == 0 {
+			at = b.from
+		}
+	}
+	v.log.Error("a stream is damaged", zap.String("stream", s.name), zap.String("file", s.path(d.number)),
+		zap.Int("at", at), zap.Int("bytes", size), zap.Int("places", len(d.bad)))
+}
+
+// repairBlocks repairs the blocks of a stream, and returns what becomes of it.
+func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err error) {
+	what = "all that can be read is kept, the rest is missing"
+	switch {
+	case s.name == v.names.Raw():
+		what = "all that can be read of it is kept; events and records that exist stay as they are"
+	case s.name == v.names.Events() && len(s.damaged) > 0:
+		cut, err := v.canDerive(s)
+		if err != nil {
+			return "", err
+		}
+		if cut {
+			return "its events from there on are derived again", s.cut(aside)
+		}
+		what = "the damaged events are missing, because RAW does not reach back to them"
+	case s.name == v.names.Events():
+		what = "the events that it lost are derived again, as far as RAW reaches back"
+	case s.name == bucket.Stream(v.names.Runs()):
+		what = "its records are derived again, as far as RAW reaches back"
+		if !s.badMeta {
+			if err := s.renew(v.now, aside); err != nil {
+				return "", err
+			}
+		}
+	}
+	for _, d := range s.damaged {
+		if err := s.replace(d, aside, false); err != nil {
+			return "", err
+		}
+	}
+	return what, nil
+}
+
+// canDerive reports whether RAW has all that the events from the first damage on come from.
+func (v verifier) canDerive(s *storedStream) (bool, error) {
+	raw := v.dir(InsideAccount, v.names.Raw())
+	numbers, err := blockNumbers(raw)
+	if err != nil || len(numbers) == 0 {
+		return false, err
+	}
+	first := record{seq: math.MaxUint64}
+	of := &storedStream{name: v.names.Raw(), dir: raw}
+	if good, _, err := of.readBlock(numbers[0]); err != nil {
+		return false, err
+	} else if i := slices.IndexFunc(good, func(r record) bool { return !r.deleted }); i >= 0 {
+		first = good[i]
+	}
+	d := s.damaged[0]
+	for i := slices.Index(s.blocks, d.number); i >= 0; i-- {
+		good, bad, err := s.readBlock(s.blocks[i])
+		if err != nil {
+			return false, err
+		}
+		for _, r := range slices.Backward(good) {
+			if r.deleted || s.blocks[i] == d.number && len(bad) > 0 && r.from > bad[0].from {
+				continue
+			}
+			// Its time shows whether it is one of this RAW.
+			raw, ok := positionOf(r)
+			return ok && raw+1 >= first.seq && r.time >= first.time, nil
+		}
+	}
+	return first.seq == 1, nil // nothing is before the damage
+}
+
+// readBlock reads a block.
+func (s *storedStream) readBlock(number int) (good []record, bad []span, err error) {
+	buf, err := os.ReadFile(s.path(number))
+	if err != nil {
+		return nil, nil, err
+	}
+	good, bad = scan(buf, newBlockHash(s.name, number))
+	return good, bad, nil
+}
+
+// positionOf returns the sequence in RAW that an event comes from.
+func positionOf(r record) (raw uint64, ok bool) {
+	for line := range strings.SplitSeq(string(r.header), "\r\n") {
+		key, value, _ := strings.Cut(line, ":")
+		if textproto.CanonicalMIMEHeaderKey(key) == bus.HeaderPos {
+			pos, ok := bus.ParsePos(strings.TrimSpace(value))
+			return pos.Raw, ok
+		}
+	}
+	return 0, false
+}
+
+// cut ends the stream before the first damage.
+func (s *storedStream) cut(aside string) error {
+	first := s.damaged[0]
+	for _, number := range slices.Backward(s.blocks) {
+		if number > first.number {
+			if err := moveIfThere(s.path(number), filepath.Join(aside, filepath.Base(s.path(number)))); err != nil {
+				return err
+			}
+		}
+	}
+	return s.replace(first, aside, true)
+}
+
+// replace replaces a damaged block by what can be read of it, or of its beginning.
+func (s *storedStream) replace(d damagedBlock, aside string, cut bool) error {
+	path := s.path(d.number)
+	buf, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(aside, filepath.Base(path))
+	if err := os.Link(path, kept); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("set aside %s: %w", path, err)
+	} else if err != nil { // a file system without links
+		if err := os.WriteFile(kept, buf, 0o600); err != nil {
+			return err
+		}
+	}
+	good := without(buf, d.bad)
+	if cut && len(d.bad) > 0 {
+		good = buf[:d.bad[0].from]
+	}
+	if len(good) == 0 {
+		return os.Remove(path)
+	}
+	return writeOver(path, kept+".new", good)
+}
+
+// renew makes the stream another one, by the time at which it was created.
+func (s *storedStream) renew(now time.Time, aside string) error {
+	meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
+	if err != nil {
+		return err
+	}
+	var settings map[string]json.RawMessage
+	if err := json.Unmarshal(meta, &settings); err != nil {
+		return fmt.Errorf("%s: %w", metaFile, err)
+	}
+	if settings["Created"], err = json.Marshal(now.UTC()); err != nil {
+		return err
+	}
+	if meta, err = json.Marshal(settings); err != nil {
+		return err
+	}
+	// Killed in between, the next start meets settings that are damaged, and replaces them.
+	if err := writeOver(filepath.Join(s.dir, metaFile), filepath.Join(aside, metaFile+".new"), meta); err != nil {
+		return err
+	}
+	return writeOver(filepath.Join(s.dir, metaSum), filepath.Join(aside, metaSum+".new"), []byte(s.sum(meta)))
+}
+
+// writeOver replaces a file. It writes to a temporary one on the same file system first.
+func writeOver(path, temporary string, content []byte) error {
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+// moveIfThere renames a file, if it exists.
+func moveIfThere(from, to string) error {
+	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// expire removes what was set aside long ago.
+func (v verifier) expire() error {
+	old, err := os.ReadDir(filepath.Join(v.store, damagedDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, dir := range old {
+		info, err := dir.Info()
+		if err == nil && v.now.Sub(info.ModTime()) > damagedAge {
+			err = os.RemoveAll(filepath.Join(v.store, damagedDir, dir.Name()))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveDamaged removes the files of damaged streams that were set aside in the data directory
+// dir. Each may have content of any run.
+func RemoveDamaged(dir string) error { return os.RemoveAll(filepath.Join(dir, storeName, damagedDir)) }
