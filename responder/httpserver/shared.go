@@ -49,7 +49,8 @@ type sealingKey struct {
 }
 
 // changeShared changes a value of a store. Of concurrent changes each is made once.
-func changeShared[T any](ctx context.Context, store Shared, key string, ttl time.Duration, change func(*T) error) error {
+func changeShared[T any](ctx context.Context, store Shared, key string, ttl time.Duration,
+	change func(*T) error) error {
 	for {
 		now, revision, err := readShared[T](ctx, store, key)
 		if err != nil {

@@ -266,7 +266,8 @@ func TestSharedTokensAndCodesAreBounded(t *testing.T) {
 		list.Codes = append(list.Codes, signInCode{identity{1, byte(i), byte(i >> 8)}, identity{2, byte(i), byte(i >> 8)},
 			time.Now().Add(codeTime)})
 	}
-	if err := changeShared(t.Context(), store, sharedCodes, 0, func(l *codeList) error { *l = list; return nil }); err != nil {
+	fill := func(l *codeList) error { *l = list; return nil }
+	if err := changeShared(t.Context(), store, sharedCodes, 0, fill); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef"), http.StatusTooManyRequests,
@@ -277,7 +278,8 @@ func TestSharedTokensAndCodesAreBounded(t *testing.T) {
 		full.Tokens = append(full.Tokens, Named{Name: fmt.Sprintf("%060d", i), SHA256: strings.Repeat("0", 64),
 			Scopes: All.Names(), Created: made})
 	}
-	if err := changeShared(t.Context(), store, sharedTokens, 0, func(f *tokensFile) error { *f = full; return nil }); err != nil {
+	fillTokens := func(f *tokensFile) error { *f = full; return nil }
+	if err := changeShared(t.Context(), store, sharedTokens, 0, fillTokens); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := CreateSharedToken(t.Context(), store, "more", Read, made); err == nil || !strings.Contains(err.Error(),

@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -81,6 +82,49 @@ func TestWorkersCannotSeeRequests(t *testing.T) {
 	s, _ := serve(t)
 	if _, _, err := bustest.Connect(t, s, embedded.WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
 		t.Error("a worker reads them")
+	}
+}
+
+// A responder changes codes and the key, and reads the tokens, which the operator alone changes. Values
+// without a time stay, and the first of several writes wins.
+func TestRespondersDoNotMakeTokens(t *testing.T) {
+	t.Parallel()
+	s, operator := serve(t)
+	stream, err := operator.JetStream().Stream(t.Context(), bucket.Stream(operator.Access()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := stream.CachedInfo().Config
+	if c.MaxBytes != 8<<20 || c.Discard != jetstream.DiscardNew || c.MaxMsgsPerSubject != 1 || c.AllowRollup {
+		t.Errorf("%+v", c)
+	}
+	all := operator.AccessStore()
+	if _, ok, err := all.Put(t.Context(), "tokens", []byte("a"), 0, 0); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	store := bustest.Connect(t, s, embedded.ResponderUser).AccessStore()
+	value, revision, err := store.Get(t.Context(), "tokens")
+	if string(value) != "a" || err != nil {
+		t.Errorf("a responder reads %q, %v", value, err)
+	}
+	soon, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, ok, err := store.Put(soon, "tokens", []byte("b"), 0, revision); ok || err == nil {
+		t.Error("a responder changes the tokens")
+	}
+	for _, key := range []string{"codes", "key"} {
+		if _, ok, err := store.Put(t.Context(), key, []byte("c"), time.Minute, 0); !ok || err != nil {
+			t.Errorf("%s: %v %v", key, ok, err)
+		}
+		if _, ok, err := store.Put(t.Context(), key, []byte("d"), 0, 0); ok || err != nil {
+			t.Errorf("%s, a second time: %v %v", key, ok, err)
+		}
+	}
+	if value, _, err := all.Get(t.Context(), "tokens"); string(value) != "a" || err != nil {
+		t.Errorf("the tokens are %q, %v", value, err)
+	}
+	if _, _, err := bustest.Connect(t, s, embedded.WorkerUser).AccessStore().Get(soon, "key"); err == nil {
+		t.Error("a worker reads the key")
 	}
 }
 
