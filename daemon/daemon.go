@@ -77,8 +77,8 @@ type Config struct {
 	// process and of the build.
 	Registry *prometheus.Registry
 
-	// LocalTools makes [Service.ServeMCP] offer the tools for agents on this machine only.
-	LocalTools bool
+	// Tools are the tools that [Service.ServeMCP] offers: a key of toolSets. Default: "all".
+	Tools string
 
 	// Dialer connects to the server where the caller gives no connection. Its
 	// settings are Settings.

@@ -36,7 +36,7 @@ type Responder struct {
 
 	built   chan struct{}           // closed once there is a service
 	service atomic.Pointer[Service] // nil until then
-	mcp     *mcpEndpoints           // nil without HTTP
+	mcp     mcpEndpoints            // nil without HTTP
 
 	requests atomic.Uint64 // over HTTP from callers with a token
 	serving  atomic.Int64  // those of them that are being answered

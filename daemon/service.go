@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,19 +123,16 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 
 // ServeMCP answers one MCP client until it disconnects. The service must run.
 func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
-	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig(s.config.LocalTools)), in, out); err != nil {
+	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig(cmp.Or(s.config.Tools, allTools))), in, out); err != nil {
 		return fmt.Errorf("MCP: %w", err)
 	}
 	return nil
 }
 
-func (s *Service) mcpConfig(local bool) mcp.Config {
-	list := s.tools.List()
-	if local {
-		list = s.tools.Local()
-	}
+// mcpConfig is the configuration of a server with one of the toolSets.
+func (s *Service) mcpConfig(set string) mcp.Config {
 	return mcp.Config{
-		Tools: s.tools, List: list, Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+		Tools: s.tools, List: toolSets[set](s.tools), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
 	}
 }
 

@@ -82,6 +82,43 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 	}
 }
 
+// The page has a section for each of linesman's own tools, with the table of its parameters.
+func TestPageOfAgentToolsIsWhatTheyAre(t *testing.T) {
+	page := text(t, "docs/mcp.md")
+	var told, names []string
+	for _, m := range regexp.MustCompile("(?m)^### `(_agent_\\w+)`$").FindAllStringSubmatch(page, -1) {
+		told = append(told, m[1])
+	}
+	for _, tool := range tools.Agents() {
+		names = append(names, tool.Name)
+		head := "### `" + tool.Name + "`\n"
+		before, section, ok := strings.Cut(page, head)
+		if !ok {
+			t.Errorf("no section tells of %s", tool.Name)
+			continue
+		}
+		end := strings.Index(section, "\n##")
+		section, after := section[:end], section[end:]
+		about, have, _ := strings.Cut(section, parametersHead)
+		if len(strings.TrimSpace(about)) < 40 {
+			t.Errorf("%s: what does it do?", tool.Name)
+		}
+		want := parameters(tool)
+		if have = parametersHead + have; strings.TrimSpace(have) != strings.TrimSpace(want) {
+			t.Errorf("%s: run with -update if it should be so: the page has\n%s\nand the tool is\n%s", tool.Name, have, want)
+		}
+		page = before + head + about + want + after
+	}
+	if !slices.Equal(told, names) {
+		t.Errorf("the page tells of %q, the tools are %q", told, names)
+	}
+	if *update {
+		if err := os.WriteFile("../docs/mcp.md", []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 const parametersHead = "| parameter | value | default | meaning |\n|---|---|---|---|\n"
 
 // parameters is the table of a tool's parameters, as its schema has them.

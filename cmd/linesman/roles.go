@@ -38,12 +38,12 @@ func (*responderCmd) Run(ctx context.Context, a *app) error {
 }
 
 type mcpCmd struct {
-	Tools string `default:"all" enum:"local,all" placeholder:"SET" help:"Tools to offer: local, for tasks on this machine, or all, also for Codex Cloud (default all)."`
+	Tools string `default:"all" enum:"agents,local,all" placeholder:"SET" help:"Tools to offer: agents, for every agent; local, for Codex on this machine; or all, also for Codex Cloud (default all)."`
 }
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	host := a.host()
-	host.LocalTools = c.Tools == "local"
+	host.Tools = c.Tools
 	return daemon.WithService(ctx, host, func(ctx context.Context, s *daemon.Service) error {
 		return s.ServeMCP(ctx, a.stdin, a.stdout)
 	})

@@ -36,6 +36,8 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		r := &reporter{token: token, last: -1}
 		defer r.close()
 		progress = func(p v36.Progress) { r.report(ctx, req.Session, p) }
+	} else {
+		ctx = responder.WithPatience(ctx, patience)
 	}
 
 	if trace, ok := req.Params.Meta[responder.Traceparent].(string); ok {

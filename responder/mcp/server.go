@@ -36,6 +36,10 @@ const (
 	// Further ones are answered at once with an INTERNAL error.
 	maxCalls = 1024
 
+	// patience is how long a call is answered at the latest, if the client asked for no reports
+	// of its progress: clients give up when they have heard nothing for 60 s.
+	patience = 50 * time.Second
+
 	// fresh is how long a client of 2026-07-28 may cache a list or a schema.
 	// They are constant while the program runs.
 	fresh = 5 * time.Minute

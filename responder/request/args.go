@@ -243,6 +243,9 @@ func (a *Args) rename(e *api.Error) *api.Error {
 	if !a.declares("threadId") {
 		e = e.Rename(map[string]string{"threadId": ContextID})
 	}
+	if a.declares("run") || a.declares("prompt") || a.declares("directory") {
+		e = e.Rename(ownNames)
+	}
 	return e
 }
 

@@ -48,6 +48,7 @@ const (
 	maxWebhook = 16 << 10 // bytes
 	maxLabels  = 32 << 10 // bytes
 	maxFilters = 16       // labels of a filter
+	maxCursor  = 1024     // bytes
 )
 
 // parameters are the names of parameters by the fields of package api.
@@ -61,6 +62,15 @@ var parameters = map[string]string{
 	api.FieldTitle: "title", api.FieldLabels: "labels",
 	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": Whole,
 }
+
+// ownNames are the names in the tools for agents of every kind, where they differ.
+var ownNames = map[string]string{
+	"task": "prompt", "workingDir": "directory", "threadId": "thread", ContextID: "thread",
+	"timeoutSec": "timeout_seconds", "task_id": "run", api.FieldRef: "run",
+}
+
+// agentNames are the short names of all agents.
+var agentNames = []string{"codex", "claude", "gemini", "opencode"}
 
 // KeyForm is the form of an idempotency key.
 var KeyForm = idempotency.KeyForm
@@ -167,6 +177,33 @@ var (
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
 	TaskParams     = append(slices.Clip(ExecParams), agentParam)
 	ContinueParams = append(slices.Clip(ResumeParams), agentParam)
+
+	// Those of the tools for agents of every kind.
+	AgentRunParams = []Param{
+		{
+			Name: "prompt", Kind: text, Required: true, Chars: runs.MaxPrompt, Lines: true,
+			About: "What the agent is to do.",
+		},
+		Choice("agent", "", "Which agent; default: that of the thread, else codex.", agentNames...),
+		Text("directory", runs.MaxDir,
+			"Directory to work in, an absolute path without ..; default: that of the thread, else that of the worker."),
+		modeParam, confirmParam, modelParam,
+		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
+		titleParam,
+		Integer("timeout_seconds", 1, maxSeconds, 0, "End the run when it took so long."),
+		skipParam, gitParam, keyParam,
+	}
+	AgentRefParam = RequiredText("run", MaxRef,
+		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")
+	AgentCancelParams = []Param{AgentRefParam, reasonParam}
+	AgentListParams   = []Param{
+		Choice("agent", "", "Only runs of this agent.", agentNames...),
+		Text("directory", runs.MaxDir, "Only runs in this directory, an absolute path."),
+		Choice("state", "", "Only runs in this state.", "queued", "working", "input-required", "completed", "failed",
+			"cancelled", "timeout"),
+		Integer("limit", 1, 100, 20, "How many runs to list."),
+		Text("cursor", maxCursor, "next of an earlier answer, for the runs after it."),
+	}
 
 	StatusParams = ADCP(
 		Text("workingDir", runs.MaxDir, "Only tasks that work in this directory, an absolute path."),

@@ -50,6 +50,10 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		Idle:    a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
 		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance), Title: a.Text("title"),
 	}
+	if a.declares("prompt") {
+		q.Prompt, q.Dir, q.Thread = a.Text("prompt"), a.Text("directory"), a.Text("thread")
+		q.Hard = a.Number("timeout_seconds")
+	}
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.names("envAllowList")...)
@@ -58,7 +62,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		q.Agent = a.Text("agent")
 	}
 	thread := a.Text(ContextID)
-	if !a.declares("threadId") {
+	if !a.declares("threadId") && !a.declares("thread") {
 		q.Thread = thread
 	}
 	var problem error

@@ -39,7 +39,7 @@ func (c *call) cloudSubmit(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, c.args.Name(err)
 	}
-	return outcome{v36.CloudQueued(done, c.cloudTask.Environment), adcp.OfSubmission(done)}, nil
+	return outcome{reply: v36.CloudQueued(done, c.cloudTask.Environment), of: adcp.OfSubmission(done)}, nil
 }
 
 func (c *call) checkCloudStatus() {
@@ -60,7 +60,7 @@ func (c *call) cloudStatus(ctx context.Context) (outcome, error) {
 			return outcome{}, err
 		}
 		r, err := c.cloudSnapshot(ctx, request.Single(v))
-		return outcome{r, adcp.OfView(v)}, err
+		return outcome{reply: r, of: adcp.OfView(v)}, err
 	}
 	all, err := c.cloudList(ctx)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *call) cloudCancel(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, c.args.Name(err)
 	}
-	return outcome{v36.Cancelled(done, reason), adcp.OfCancel(v, done)}, nil
+	return outcome{reply: v36.Cancelled(done, reason), of: adcp.OfCancel(v, done)}, nil
 }
 
 // cloudRun finds the run of a task of Codex Cloud by its run id, the id that

@@ -21,7 +21,7 @@ func (c *call) readTask() { c.task = request.Submission(c.service, c.tool.Name, 
 func (c *call) submit(ctx context.Context) (outcome, error) {
 	done, err := request.Submit(ctx, c.service, c.tool.Name, c.args, c.task)
 	c.replayed = done.Replayed
-	return outcome{v36.Queued(done), adcp.OfSubmission(done)}, err
+	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, err
 }
 
 // run queues a task and, unless async is set, waits for its end.
@@ -39,7 +39,17 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	v, err := c.follow(ctx, done.Run)
+	waiting := ctx
+	if most, bounded := responder.Patience(ctx); bounded {
+		var cancel func()
+		waiting, cancel = context.WithTimeout(ctx, most)
+		defer cancel()
+	}
+	v, err := c.follow(waiting, done.Run)
+	if waiting.Err() != nil && ctx.Err() == nil && !v.State.Final() { // from now on it is a task in the background
+		_ = c.service.Register(ctx, done.Run, webhook)
+		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
+	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
 		if v.State == "" {
@@ -71,7 +81,7 @@ func (c *call) ended(ctx context.Context, done api.Submitted) (outcome, error) {
 		return outcome{}, err
 	}
 	preview := runs.Mode(c.args.Text("mode")) == api.Preview
-	return outcome{v36.Ended(done, r, preview), adcp.OfRecord(record)}, nil
+	return outcome{reply: v36.Ended(done, r, preview), of: adcp.OfRecord(record)}, nil
 }
 
 func (c *call) localStatus(ctx context.Context) (outcome, error) {
@@ -117,7 +127,7 @@ func (c *call) results(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, c.args.Name(err)
 	}
-	return outcome{v36.Results(r), adcp.OfRecord(r.Record)}, nil
+	return outcome{reply: v36.Results(r), of: adcp.OfRecord(r.Record)}, nil
 }
 
 func (c *call) localCancel(ctx context.Context) (outcome, error) {
@@ -126,7 +136,7 @@ func (c *call) localCancel(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{v36.Cancelled(done, c.args.Text("reason")), adcp.OfCancel(v, done)}, nil
+	return outcome{reply: v36.Cancelled(done, c.args.Text("reason")), of: adcp.OfCancel(v, done)}, nil
 }
 
 // wait waits for the end of a run, and returns its result.
@@ -135,14 +145,22 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, time.Duration(c.args.Number("timeout_sec"))*time.Second)
+	timeout := time.Duration(c.args.Number("timeout_sec")) * time.Second
+	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_sec")))
 	defer cancel()
 	now, err := c.follow(waiting, v.ID)
 	if now.ID == "" {
 		now = v
 	}
 	if waiting.Err() != nil && !now.State.Final() {
-		return outcome{}, responder.WaitOver(now.ID, now.State, c.begun)
+		over := responder.WaitOver(now.ID, now.State, c.begun)
+		if time.Since(c.begun) < timeout && ctx.Err() == nil {
+			if c.args.ADCP() { // which has a status for it
+				return outcome{reply: v36.Snapshot(request.Single(now), c.service.Basis(), nil), of: adcp.OfView(now)}, nil
+			}
+			over.Suggestion = "call " + c.tool.Name + " again; with a progressToken it waits as long as timeout_sec says"
+		}
+		return outcome{}, over
 	}
 	if err != nil && !now.State.Final() {
 		return outcome{}, err
@@ -158,7 +176,7 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{v36.Waited(r), adcp.OfRecord(record)}, nil
+	return outcome{reply: v36.Waited(r), of: adcp.OfRecord(record)}, nil
 }
 
 // follow waits for the end of a task, and reports its progress.

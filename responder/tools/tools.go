@@ -1,17 +1,19 @@
-// Package tools has the fifteen tools of the v3.6 delegator: their names, texts,
-// parameters and actions. The meaning of requests and the form of answers belong
-// to other packages.
+// Package tools has the fifteen tools of the v3.6 delegator, and six of linesman's own
+// for agents of every kind: their names, texts, parameters and actions. The meaning of
+// requests and the form of answers belong to other packages.
 //
 //	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
 //	      Call            api types      outcome or error      answer
 //
 // The one rule: every call of a known tool is answered in the requested format,
-// with an envelope that fits its schema.
+// with an envelope that fits its schema. Those of linesman's own answer with the
+// types of package api.
 package tools
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,15 +28,17 @@ import (
 // goroutines.
 type Set struct {
 	service *responder.Service
-	list    []*tool
+	list    []*tool // of the v3.6 contract
+	agents  []*tool // linesman's own
 	byName  map[string]*tool
 }
 
 // New returns the tools of a service. A tool can be called once the service is
 // running.
 func New(s *responder.Service) *Set {
-	t := &Set{service: s, list: table(limits(s.Limits())), byName: map[string]*tool{}}
-	for _, one := range t.list {
+	said := limits(s.Limits())
+	t := &Set{service: s, list: table(said), agents: agentTools(said), byName: map[string]*tool{}}
+	for _, one := range slices.Concat(t.list, t.agents) {
 		t.byName[one.Name] = one
 	}
 	return t
@@ -51,6 +55,21 @@ func (t *Set) List() []v36.Tool {
 
 // List describes the tools of a service without configured limits.
 func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
+
+// Agents describes the tools for agents of every kind. Their schemas are brief, as those of
+// [Set.Local].
+func (t *Set) Agents() []v36.Tool {
+	var all []v36.Tool
+	for _, one := range t.agents {
+		tool := one.Tool
+		tool.InputSchema = request.Brief(one.params)
+		all = append(all, tool)
+	}
+	return all
+}
+
+// Agents is [Set.Agents] of a service without configured limits.
+func Agents() []v36.Tool { return (&Set{agents: agentTools(limits(0, 0))}).Agents() }
 
 // Local describes the tools for agents on this machine, for clients that use no others. Their
 // schemas are brief, see [request.Brief]; calls accept what [Set.List] describes.
@@ -85,6 +104,8 @@ func (t *Set) Call(
 		return c.adcp(ctx, r, err), nil
 	case err != nil:
 		return c.tool.Fail(api.Known(err), c.args.JSON()), nil
+	case r.plain != nil:
+		return v36.Plain(r.plain, r.next), nil
 	}
 	return c.tool.Answer(r.reply, c.args.JSON()), nil
 }
@@ -108,6 +129,10 @@ type call struct {
 type outcome struct {
 	reply *v36.Reply
 	of    *adcp.Subject // the run that it is about; nil: none, or several
+
+	// Instead of them, of a tool without a category.
+	plain any
+	next  string // what the caller may do next; "": nothing in particular
 }
 
 func (c *call) do(ctx context.Context) (outcome, error) {

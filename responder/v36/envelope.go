@@ -33,7 +33,7 @@ type Tool struct {
 	Name        string
 	Title       string // for people
 	Description string // for the model that chooses a tool
-	Category    string // of its answers: execution_ack, status_snapshot, …
+	Category    string // of its answers: execution_ack, status_snapshot, …; "": see [Plain]
 
 	// InputSchema is the JSON Schema of the arguments, an object.
 	InputSchema json.RawMessage
@@ -180,6 +180,9 @@ func (t Tool) Answer(r *Reply, json bool) Answer {
 
 // Fail returns the answer of a call with an error.
 func (t Tool) Fail(err *api.Error, json bool) Answer {
+	if t.Category == "" {
+		return plainError(err)
+	}
 	e := ErrorOf(err)
 	a := Answer{
 		Envelope: t.encode(envelope{Status: "error", Meta: struct{}{}, Error: e}), JSON: json, IsError: true,

@@ -73,16 +73,24 @@ func TestLocalToolsAreFewAndBrief(t *testing.T) {
 	}{
 		{"stdio", stdio(), 15}, {"stdio all", stdio("--tools", "all"), 15}, {"stdio local", stdio("--tools", "local"), 7},
 		{"http", web(""), 15}, {"http all", web("?tools=all"), 15}, {"http local", web("?tools=local"), 7},
+		{"stdio agents", stdio("--tools", "agents"), 6}, {"http agents", web("?tools=agents"), 6},
 	} {
 		names, size, session := listed(t, tt.over)
 		cloud := slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "_codex_local_") })
-		if len(names) != tt.tools || cloud != (tt.tools == 15) {
+		if len(names) != tt.tools || cloud != (tt.tools != 7) {
 			t.Errorf("%s: %q", tt.what, names)
 		}
 		if sizes[tt.tools] == 0 {
 			sizes[tt.tools] = size
 		} else if sizes[tt.tools] != size {
 			t.Errorf("%s: %d bytes, and %d by another way", tt.what, size, sizes[tt.tools])
+		}
+		if tt.tools == 6 {
+			out, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_agent_list"})
+			if err != nil || out.IsError {
+				t.Errorf("%s: list: %v %+v", tt.what, err, out)
+			}
+			continue
 		}
 		const key = "0123456789abcdef-status"
 		out, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_local_status", Arguments: map[string]any{
@@ -96,7 +104,8 @@ func TestLocalToolsAreFewAndBrief(t *testing.T) {
 			t.Errorf("%s: a tool of the cloud: %v", tt.what, err)
 		}
 	}
-	says := fmt.Sprintf("%.1f kB with all tools, %.1f kB with `local`", float64(sizes[15])/1000, float64(sizes[7])/1000)
+	says := fmt.Sprintf("%.1f kB with `agents`, %.1f kB with `local`, %.1f kB with `all`", float64(sizes[6])/1000,
+		float64(sizes[7])/1000, float64(sizes[15])/1000)
 	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), says) {
 		t.Errorf("docs/mcp.md does not have %q", says)
 	}
