@@ -1,16 +1,17 @@
 // Package config owns the settings of linesman: one struct, one table with the
 // name, meaning and limits of each setting, and one precedence:
 //
-//	flags ▶ LINESMAN_* environment variables ▶ TOML file ▶ defaults
+//	flags ▶ LINESMAN_* environment variables ▶ TOML files ▶ defaults
 //
 // It takes the kinds of agents from package agents, and imports nothing else of
-// linesman. It reads only the TOML file that its caller names. It does not read the
-// environment, other files or a clock.
+// linesman. It reads the TOML file that its caller names, else those of [Files]. It
+// does not read the environment, other files or a clock.
 package config
 
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -151,6 +152,8 @@ type Work struct {
 	// An empty list means the working directory of the worker and the home
 	// directory of the user.
 	Roots List
+	// AddRoots are further ones, absolute after [Load].
+	AddRoots List
 	// Danger allows tasks without a sandbox.
 	Danger bool
 	// GitGate rejects tasks whose text contains a destructive git command, unless
@@ -334,6 +337,19 @@ func (s Setting) Value() string {
 		return shortDuration(*d)
 	}
 	return fmt.Sprint(reflect.ValueOf(s.target).Elem().Interface())
+}
+
+// Shown returns the value for people who may show it to others: without a user and a password
+// in a URL, and without the path of a webhook, which is often a secret.
+func (s Setting) Shown() string {
+	text := s.Value()
+	if at := strings.LastIndexByte(text, '@'); at >= 0 && strings.Contains(text[:at], "://") {
+		text = "…" + text[at:]
+	}
+	if u, err := url.Parse(text); s.Key == "watch.webhook" && err == nil && u.Host != "" {
+		text = u.Scheme + "://" + u.Host + "/…"
+	}
+	return text
 }
 
 // verify checks the current value. origin is the source of the value, or "".

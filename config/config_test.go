@@ -75,6 +75,82 @@ func TestPrecedenceOfSources(t *testing.T) {
 	}
 }
 
+// Without a named file that of the user is read, and over it that of the data directory, which
+// the file of the user may name.
+func TestFilesThatAreReadByDefault(t *testing.T) {
+	home, xdg, data := t.TempDir(), t.TempDir(), t.TempDir()
+	write := func(dir, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, "config.toml")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	mine := write(filepath.Join(home, ".config", "linesman"),
+		fmt.Sprintf("prefix = 'mine'\nreplicas = 3\ndata_dir = %q", data))
+	its := write(data, "replicas = 1\nlog_level = 'warn'")
+	environ := []string{"HOME=" + home}
+	rows, err := Effective(Sources{Environ: append(environ, "LINESMAN_LOG_LEVEL=error"),
+		Flags: []Flag{{"work.max_runs", "7", "--max-runs"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]struct {
+		value string
+		from  Origin
+	}{
+		"prefix":        {"mine", Origin{SourceFile, mine}},
+		"replicas":      {"1", Origin{SourceFile, its}},
+		"log_level":     {"error", Origin{SourceEnvironment, "LINESMAN_LOG_LEVEL"}},
+		"work.max_runs": {"7", Origin{SourceFlag, "--max-runs"}},
+		"data_dir":      {data, Origin{SourceFile, mine}},
+		"http":          {"127.0.0.1:8422", Origin{SourceDefault, ""}},
+	} {
+		i := slices.IndexFunc(rows, func(s Setting) bool { return s.Key == key })
+		if got := rows[i]; got.Value() != want.value || got.Origin != want.from {
+			t.Errorf("%s is %s, from %v; want %s, from %v", key, got.Value(), got.Origin, want.value, want.from)
+		}
+	}
+	if got := Files(Sources{Environ: environ}); !slices.Equal(got, []string{mine, its}) {
+		t.Errorf("files %q, want %q", got, []string{mine, its})
+	}
+
+	for name, c := range map[string]struct {
+		from  Sources
+		files []string
+		edit  string
+	}{
+		"XDG_CONFIG_HOME": {Sources{Environ: append(environ, "XDG_CONFIG_HOME="+xdg)},
+			[]string{filepath.Join(xdg, "linesman", "config.toml"), filepath.Join(home, ".local", "share", "linesman", "config.toml")},
+			filepath.Join(xdg, "linesman", "config.toml")},
+		"another data directory": {Sources{Environ: environ, Flags: []Flag{{"data_dir", xdg, "--data-dir"}}},
+			[]string{mine, filepath.Join(xdg, "config.toml")}, mine},
+		"a named file": {Sources{Environ: environ, File: its}, []string{its}, its},
+		"no home":      {Sources{Environ: []string{"LINESMAN_DATA_DIR=" + data}}, []string{its}, its},
+	} {
+		files := Files(c.from)
+		if edit, err := EditFile(c.from); !slices.Equal(files, c.files) || edit != c.edit || err != nil {
+			t.Errorf("%s: %q, and %q to edit, %v; want %q and %q", name, files, edit, err, c.files, c.edit)
+		}
+	}
+	if got, err := Load(Sources{Environ: environ, File: file(t, "")}); err != nil || got.Prefix != "linesman" {
+		t.Errorf("a named file is the only one: %v, %v", got.Prefix, err)
+	}
+
+	write(data, "data_dir = '/elsewhere'\ncolour = 'red'")
+	_, err = Load(Sources{Environ: environ})
+	for _, want := range []string{"data_dir: cannot be set in a file of the data directory (" + its + ")",
+		"colour: no such setting (" + its + ")"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
 func TestFlagOverridesFileOfTheEnvironment(t *testing.T) {
 	got, err := Load(Sources{File: file(t, "prefix = 'flag'"),
 		Environ: append(home, "LINESMAN_CONFIG="+file(t, "prefix = 'env'"))})

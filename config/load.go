@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -30,7 +32,7 @@ type Sources struct {
 	// Environ is the environment in the format of os.Environ.
 	Environ []string
 	// File is the path of a TOML file. Empty means the value of LINESMAN_CONFIG
-	// in Environ, or no file if that is empty, too.
+	// in Environ, and if that is empty, too, the two files of [Files].
 	File string
 }
 
@@ -97,12 +99,83 @@ func Effective(from Sources) ([]Setting, error) {
 // NamedFile returns the path of the TOML file that the sources name, or "".
 func NamedFile(from Sources) string { return cmp.Or(from.File, environment(from.Environ)[envFile]) }
 
-func (l *loader) read(from Sources, env map[string]string) {
-	l.file(NamedFile(from))
+// Files returns the paths of the TOML files that [Load] reads, in ascending order of
+// precedence: the one that is named, which must exist; else that of the user,
+// $XDG_CONFIG_HOME/linesman/config.toml or ~/.config/linesman/config.toml, and config.toml in
+// the data directory, each if it exists.
+func Files(from Sources) []string {
+	c := Default()
+	l := newLoader(&c)
+	return l.read(from, environment(from.Environ))
+}
+
+// EditFile returns the path of the file of [Files] to change: the last one that exists, else
+// the first one.
+func EditFile(from Sources) (string, error) {
+	files := Files(from)
+	if len(files) == 0 {
+		return "", errors.New("config: name a file with --config, as neither XDG_CONFIG_HOME nor HOME is set")
+	}
+	for _, path := range slices.Backward(files) {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return files[0], nil
+}
+
+// userFile returns the path of the file of the user, "" if the environment names no directory.
+func userFile(env map[string]string) string {
+	dir := env["XDG_CONFIG_HOME"]
+	if !filepath.IsAbs(dir) { // the XDG specification: ignore a relative one
+		if env["HOME"] == "" {
+			return ""
+		}
+		dir = filepath.Join(env["HOME"], ".config")
+	}
+	return filepath.Join(dir, "linesman", "config.toml")
+}
+
+// dataFile returns the path of the file in the data directory, "" if that is not known. It is
+// called after the file of the user was read, which may set data_dir.
+func (l *loader) dataFile(from Sources, env map[string]string) string {
+	c := Config{DataDir: l.rows["data_dir"].Value()}
+	c.DataDir = cmp.Or(env[envPrefix+"DATA_DIR"], c.DataDir)
+	for _, f := range from.Flags {
+		if f.Key == "data_dir" {
+			c.DataDir = f.Value
+		}
+	}
+	(&loader{}).paths(&c, env) // its mistakes are reported once all is read
+	if c.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(c.DataDir, "config.toml")
+}
+
+// read sets the settings of all sources. It returns the paths of the files.
+func (l *loader) read(from Sources, env map[string]string) (files []string) {
+	if named := NamedFile(from); named != "" {
+		files = append(files, named)
+		l.file(named, true)
+	} else {
+		if path := userFile(env); path != "" {
+			files = append(files, path)
+			l.file(path, false)
+		}
+		if path := l.dataFile(from, env); path != "" && !slices.Contains(files, path) {
+			files = append(files, path)
+			l.file(path, false)
+			if l.origin["data_dir"].Name == path {
+				l.errs = append(l.errs, fmt.Errorf("data_dir: cannot be set in a file of the data directory (%s)", path))
+			}
+		}
+	}
 	l.environment(env)
 	for _, f := range from.Flags {
 		l.set(f.Key, f.Value, Origin{SourceFlag, f.Name})
 	}
+	return files
 }
 
 // loader has the state of one Load.
@@ -167,16 +240,27 @@ func parseInto[T any](v *T, value string, parse func(string) (T, error), problem
 	return ""
 }
 
-func (l *loader) file(path string) {
-	if path == "" {
+// file reads a file. One that is not required may be missing.
+func (l *loader) file(path string, required bool) {
+	text, err := os.ReadFile(path)
+	if !required && isMissing(path, err) {
 		return
 	}
-	text, err := os.ReadFile(path)
 	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("config: %w", err))
 		return
 	}
 	l.text(text, path)
+}
+
+// isMissing reports whether a file is not there according to the error of reading it. One in
+// a directory that may not be searched counts as missing: a service has no access to homes.
+func isMissing(path string, err error) bool {
+	if errors.Is(err, fs.ErrPermission) {
+		_, err = os.Stat(path)
+		return errors.Is(err, fs.ErrPermission)
+	}
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // text sets the settings in a TOML text. The table of settings determines the
@@ -268,8 +352,10 @@ func (l *loader) paths(c *Config, env map[string]string) {
 		c.Environments = filepath.Join(env["HOME"], ".config", "mcp-delegator", "environments.json")
 	}
 	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments, &c.Watch.SecretFile, &c.Watch.State}
-	for i := range c.Work.Roots {
-		paths = append(paths, &c.Work.Roots[i])
+	for _, roots := range []List{c.Work.Roots, c.Work.AddRoots} {
+		for i := range roots {
+			paths = append(paths, &roots[i])
+		}
 	}
 	for _, path := range paths {
 		if *path == "" {

@@ -114,6 +114,8 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "work.roots", target: &c.Work.Roots,
 			Help: "Directories in and below which tasks may work. Empty: the working directory of the worker, and the " +
 				"user's home directory."},
+		Setting{Key: "work.add_roots", target: &c.Work.AddRoots,
+			Help: "Directories in and below which tasks may work, too: in addition to those of work.roots, or to its default."},
 		Setting{Key: "work.danger", target: &c.Work.Danger,
 			Help: "Allow tasks without a sandbox, mode danger-full-access."},
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,

@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
@@ -92,6 +93,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 // any worker are unknown, workers decide: the path may be another directory there.
 func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	rules, known := s.config.rules()
+	rules.ToAllow = s.config.toAllow()
 	name, err := workerName(s.config.Settings.DataDir)
 	host, hostErr := os.Hostname()
 	if err != nil || hostErr != nil {
@@ -118,7 +120,17 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 		others = append(rules.Allowed(), others...)
 	}
 	slices.Sort(others)
-	return launch.Rules{Dir: rules.Dir, Roots: slices.Compact(others)}.Outside(t)
+	return launch.Rules{Dir: rules.Dir, Roots: slices.Compact(others), ToAllow: rules.ToAllow}.Outside(t)
+}
+
+// toAllow says how to allow tasks in a directory outside of work.roots.
+func (c Config) toAllow() string {
+	where := "a configuration file"
+	if path, err := config.EditFile(c.Sources); err == nil {
+		where = path
+	}
+	return "to allow another one, start `linesman up --root DIR`, or add it to work.add_roots in " + where +
+		" (`linesman config edit`) and start `linesman up` again"
 }
 
 // ServeMCP answers one MCP client until it disconnects. The service must run.

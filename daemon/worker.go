@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,10 +53,14 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
 	s := c.Settings
+	rules := launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger}
+	if len(s.Work.AddRoots) > 0 {
+		rules.Roots = slices.Concat(rules.Allowed(), s.Work.AddRoots)
+	}
 	tasks := worker.Tasks{
 		Queue: queue{b.Queue(s.Work.Queue)}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
 		Agents:  s.Launches(c.Agents),
-		Rules:   launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger},
+		Rules:   rules,
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit,
 		Limits: c.limits(s.Work.Idle, s.Work.Hard),
 	}

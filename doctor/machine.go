@@ -50,11 +50,15 @@ func (x *examination) agents(ctx context.Context) {
 
 // roots notes in which directories tasks may work with these settings.
 func (x *examination) roots(context.Context) (Level, string, string) {
-	roots := x.Settings.Work.Roots
+	roots, more := x.Settings.Work.Roots, x.Settings.Work.AddRoots
 	if len(roots) == 0 {
-		return OK, "tasks may work where the worker was started, and in the user's home (work.roots)", ""
+		roots = []string{"where the worker was started", "the user's home"}
 	}
-	return OK, "tasks may work in " + strings.Join(roots, ", ") + " (work.roots)", ""
+	text := "tasks may work in " + strings.Join(roots, ", ") + " (work.roots)"
+	if len(more) > 0 {
+		text += ", and in " + strings.Join(more, ", ") + " (work.add_roots)"
+	}
+	return OK, text, ""
 }
 
 func (x *examination) git(context.Context) (Level, string, string) {

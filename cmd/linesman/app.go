@@ -47,10 +47,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	var shared console.Screen
 	stdout, stderr = shared.Pane(stdout), shared.Pane(stderr)
 	a := &app{log: zap.NewNop(), environ: environ, file: call.file, stdin: stdin, stdout: stdout, stderr: stderr,
-		json: call.json}
+		json: call.json, sources: config.Sources{Flags: call.settings, File: call.file, Environ: environ}}
 	if call.needsSettings {
 		var err error
-		a.sources = config.Sources{Flags: call.settings, File: call.file, Environ: environ}
 		a.config, err = config.Load(a.sources)
 		if err == nil {
 			err = local.CheckOwner(a.config.DataDir)

@@ -79,6 +79,9 @@ func (call *invocation) read(kctx *kong.Context) {
 			if no, is := kctx.FlagValue(p.Flag).(bool); is { // --no-daemon negates its setting
 				value = strconv.FormatBool(!no)
 			}
+			if list, is := kctx.FlagValue(p.Flag).([]string); is { // all of them, at each of them
+				value = config.List(list).String()
+			}
 			if key := p.Flag.Tag.Get("setting"); key != "" {
 				call.settings = append(call.settings, config.Flag{Key: key, Value: value, Name: "--" + p.Flag.Name})
 			} else if p.Flag.Name == "config" {

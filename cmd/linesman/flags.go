@@ -38,7 +38,8 @@ type lostFlag struct {
 }
 
 type workerFlags struct {
-	MaxRuns string `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	MaxRuns string   `name:"max-runs" setting:"work.max_runs" placeholder:"N" help:"${work_max_runs}"`
+	Root    []string `name:"root" sep:"none" setting:"work.add_roots" placeholder:"DIR" help:"Tasks may also work in and below this directory; can be repeated ($$LINESMAN_WORK_ADD_ROOTS)."`
 	lostFlag
 }
 

@@ -20,7 +20,7 @@ type grammar struct {
 	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
 	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`
 	DataDir   string `name:"data-dir" setting:"data_dir" placeholder:"DIR" help:"${data_dir}" group:"settings"`
-	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG)." group:"settings"`
+	Config    string `name:"config" placeholder:"FILE" help:"TOML file with settings ($$LINESMAN_CONFIG). By default those of the user and of the data directory: see \"linesman config\"." group:"settings"`
 	LogLevel  string `name:"log-level" setting:"log_level" placeholder:"LEVEL" help:"${log_level}" group:"settings"`
 	NoDaemon  bool   `name:"no-daemon" setting:"background.start" help:"Do not start \"linesman up\" in the background: fail if none is running ($$LINESMAN_BACKGROUND_START)." group:"settings"`
 	LogFormat string `name:"log-format" setting:"log_format" placeholder:"FORMAT" help:"${log_format}" group:"settings"`
@@ -58,6 +58,7 @@ type grammar struct {
 	Health     healthCmd     `cmd:"" help:"Check that linesman accepts and stores data."`
 	Doctor     doctorCmd     `cmd:"" help:"Check what linesman needs on this machine, and give advice."`
 	Agents     agentsCmd     `cmd:"" help:"List the agents of this machine, with their versions."`
+	Settings   configCmd     `cmd:"" name:"config" help:"Print, edit and check the settings."`
 	Token      tokenCmd      `cmd:"" help:"Create, list and revoke tokens for callers over HTTP."`
 	Setup      setupCmd      `cmd:"" help:"Set up agents, or NATS servers, for linesman."`
 	Context    contextCmd    `cmd:"" help:"Print a context for the nats CLI."`

@@ -118,8 +118,9 @@ func flagsTable(b *bytes.Buffer, title string, flags []*kong.Flag) {
 
 func settingsPage(b *bytes.Buffer) {
 	b.WriteString("# Settings\n\nGenerated from the program. A flag has precedence over a variable of the environment, " +
-		"and that over the TOML file that `--config` or `LINESMAN_CONFIG` names. [linesman.toml](../linesman.toml) is a " +
-		"file with every setting and its default.\n\n| key in the file | variable | default | meaning |\n|---|---|---|---|\n")
+		"and that over TOML files: the one that `--config` or `LINESMAN_CONFIG` names, else [those of the user and of the " +
+		"data directory](../operations.md#settings). [linesman.toml](../linesman.toml) is a file with every setting and " +
+		"its default.\n\n| key in the file | variable | default | meaning |\n|---|---|---|---|\n")
 	for _, s := range config.Settings() {
 		value := ""
 		if v := s.Value(); v != "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -51,7 +52,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		run, err := l.SubmitRun(ctx, q)
 		if err != nil {
-			return untaken(err)
+			return c.untaken(err)
 		}
 		if c.Wait {
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
@@ -67,8 +68,13 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 }
 
 // untaken is the error of a submission.
-func untaken(err error) error {
-	said := command.Explain(err, submitNames, "")
+func (c *submitCmd) untaken(err error) error {
+	names := submitNames
+	if c.Dir == "" && c.Resume == "" {
+		names = maps.Clone(names)
+		names[api.FieldDir] = "the current directory (--dir)"
+	}
+	said := command.Explain(err, names, "")
 	var e *api.Error
 	answered := errors.As(err, &e) && e.Err == nil
 	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {

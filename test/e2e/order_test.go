@@ -147,25 +147,40 @@ func TestRoleThatWaitsForNATSCanBeEnded(t *testing.T) {
 }
 
 // A directory that is not allowed is refused at the submission, which names the
-// setting and what is allowed. Of one that is not there the answer of the run
-// names the setting, and the worker's log what is allowed.
+// setting and what is allowed, and one that is missing, too. Of one that is gone before its
+// task starts the answer of the run names the setting, and the worker's log what is allowed.
 func TestRefusedDirectoryNamesItsSetting(t *testing.T) {
 	t.Parallel()
 	data, root := t.TempDir(), t.TempDir()
-	settings := filepath.Join(t.TempDir(), "linesman.toml")
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "[work]\nroots = [%q]\n[agents.codex]\ncommand = ['true']\n", root),
-		0o600); err != nil {
+	settings, s := filepath.Join(t.TempDir(), "linesman.toml"), newScript(t, "await go")
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "[work]\nroots = [%q]\nmax_runs = 1\n[agents.codex]\n"+
+		"command = ['/bin/sh', %q]\n", root, s.path), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := begin(t, nil, "up", "--data-dir", data, "--config", settings, "--nats-listen", "127.0.0.1:0", "--http",
 		"127.0.0.1:0")
 	p.Await(p.Stdout, "ready nats=")
 	out, code := execute(t, "submit", "--data-dir", data, "--dir", "/", "--json", "Go.")
-	if want := "is outside of the directories of the setting work.roots: " + root; code != 2 ||
-		gjson.Get(out, "message").String() != want || gjson.Get(out, "field").String() != "workingDir" {
+	if want := "is outside of the directories of the setting work.roots: " + root + "; to allow another one, start " +
+		"`linesman up --root DIR`, or add it to work.add_roots in " + settings + " ("; code != 2 ||
+		!strings.HasPrefix(gjson.Get(out, "message").String(), want) || gjson.Get(out, "field").String() != "workingDir" {
 		t.Errorf("submit: exit %d: %s, want %s", code, out, want)
 	}
-	out, code = execute(t, "submit", "--data-dir", data, "--dir", filepath.Join(root, "none"), "--wait", "Go.")
+	gone := filepath.Join(root, "none")
+	out, code = execute(t, "submit", "--data-dir", data, "--dir", gone, "--json", "Go.")
+	if code != 2 || gjson.Get(out, "message").String() != "does not exist" {
+		t.Errorf("submit in a missing directory: exit %d: %s", code, out)
+	}
+	if err := os.Mkdir(gone, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, "submit", "--data-dir", data, "--dir", root, "--skip-git-repo-check", "Take the slot.")
+	waits, _ := execute(t, "submit", "--data-dir", data, "--dir", gone, "--skip-git-repo-check", "Go.")
+	if err := os.Remove(gone); err != nil {
+		t.Fatal(err)
+	}
+	s.touch("go")
+	out, code = execute(t, "wait", "--data-dir", data, strings.TrimSpace(waits))
 	if code != 1 || !strings.Contains(out, "outside of the directories of its setting work.roots") ||
 		strings.Contains(out, root) {
 		t.Errorf("submit: exit %d: %s", code, out)

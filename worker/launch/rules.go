@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,6 +24,9 @@ type Rules struct {
 	// of the worker's user are allowed, except for the root of the file system,
 	// which is the working directory of many services and must be named explicitly.
 	Roots []string
+
+	// ToAllow says how to allow another directory, for the refusals of Outside; "": nothing.
+	ToAllow string
 
 	// Danger allows tasks that run without a sandbox.
 	Danger bool
@@ -96,22 +100,33 @@ func (r Rules) given(t runs.Task) (dir, whose string) {
 // maxNamed bounds the number of roots in an error.
 const maxNamed = 8
 
-// Outside returns a [runs.FieldError] of the field dir, which names the roots,
-// if the directory of t exists and is outside of them. It checks a submission
-// on the worker's machine; other problems may be solved before a worker takes
-// t.
+// Outside returns a [runs.FieldError] of the field dir if the directory of t is outside of the
+// roots, which it names, or is none or does not exist. It checks a submission on the worker's
+// machine; other problems may be solved before a worker takes t.
 func (r Rules) Outside(t runs.Task) error {
 	given, whose := r.given(t)
 	if !filepath.IsAbs(given) {
 		return nil
 	}
 	dir, err := filepath.EvalSymlinks(given)
-	if err != nil || r.inside(dir) {
+	var info fs.FileInfo
+	if err == nil {
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &runs.FieldError{Field: "dir", Problem: whose + "does not exist"}
+	case errors.Is(err, syscall.ENOTDIR), err == nil && !info.IsDir():
+		return &runs.FieldError{Field: "dir", Problem: whose + "is not a directory"}
+	case err != nil, r.inside(dir):
 		return nil
 	}
 	roots, more := r.Allowed(), ""
 	if n := len(roots) - maxNamed; n > 0 {
 		roots, more = roots[:maxNamed], fmt.Sprintf(" and %d more", n)
+	}
+	if r.ToAllow != "" {
+		more += "; " + r.ToAllow
 	}
 	return &runs.FieldError{Field: "dir", Problem: whose +
 		"is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
@@ -128,7 +143,8 @@ func (r Rules) Why(t runs.Task, refusal error) string {
 		return field.Error()
 	}
 	var outside *runs.FieldError
-	if errors.As(r.Outside(t), &outside) {
+	given, _ := r.given(t)
+	if _, err := filepath.EvalSymlinks(given); err == nil && errors.As(r.Outside(t), &outside) {
 		return "working directory: " + outside.Problem
 	}
 	return "working directory: " + field.Problem + " on the worker's machine; it must not be outside of the directories " +
@@ -143,7 +159,7 @@ func (r Rules) Allowed() (all []string) {
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
-		if filepath.IsAbs(root) && !(byDefault && root == "/") {
+		if filepath.IsAbs(root) && !(byDefault && root == "/") && !slices.Contains(all, root) {
 			all = append(all, root)
 		}
 	}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/console"
+)
+
+type configCmd struct {
+	Show  configShowCmd  `cmd:"" default:"withargs" settings:"none" help:"Print the settings in effect, and their sources."`
+	Path  configPathCmd  `cmd:"" settings:"none" help:"Print the path of the configuration file."`
+	Edit  configEditCmd  `cmd:"" settings:"none" help:"Open the configuration file in an editor."`
+	Check configCheckCmd `cmd:"" settings:"none" help:"Check the settings of all sources."`
+}
+
+type configShowCmd struct{ jsonFlag }
+
+func (c *configShowCmd) Run(a *app) error {
+	rows, wrong := config.Effective(a.sources)
+	if wrong != nil {
+		wrong = exitWith(exitUsage, wrong)
+	}
+	if c.JSON {
+		all := make([]map[string]any, 0, len(rows))
+		for _, s := range rows {
+			all = append(all, map[string]any{"key": s.Key, "value": s.Shown(), "source": s.Origin.Source, "name": s.Origin.Name})
+		}
+		return errors.Join(wrong, console.PrintJSON(a.stdout, map[string]any{"settings": all, "files": configFiles(a)}))
+	}
+	table := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SETTING\tFROM\tVALUE")
+	for _, s := range rows {
+		from := cmp.Or(s.Origin.Name, s.Origin.Source)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", s.Key, console.Safe(from), cmp.Or(console.Safe(s.Shown()), "–"))
+	}
+	return errors.Join(wrong, table.Flush())
+}
+
+// configFile is a configuration file that commands read if it exists.
+type configFile struct {
+	Path   string `json:"path"`
+	Exists bool   `json:"exists"`
+}
+
+func configFiles(a *app) (all []configFile) {
+	for _, path := range config.Files(a.sources) {
+		_, err := os.Stat(path)
+		all = append(all, configFile{path, err == nil})
+	}
+	return all
+}
+
+type configPathCmd struct{ jsonFlag }
+
+func (c *configPathCmd) Run(a *app) error {
+	path, err := config.EditFile(a.sources)
+	if err != nil {
+		return err
+	}
+	return a.print(map[string]any{"path": path, "files": configFiles(a)}, func() error {
+		_, err := fmt.Fprintln(a.stdout, path)
+		return err
+	})
+}
+
+type configCheckCmd struct{ jsonFlag }
+
+func (c *configCheckCmd) Run(a *app) error {
+	_, wrong := config.Load(a.sources)
+	if c.JSON {
+		mistakes := []string{}
+		if wrong != nil {
+			mistakes, wrong = strings.Split(wrong.Error(), "\n"), exitWith(exitUsage, wrong)
+		}
+		return errors.Join(wrong, console.PrintJSON(a.stdout, map[string]any{"ok": wrong == nil, "mistakes": mistakes,
+			"files": configFiles(a)}))
+	}
+	if wrong != nil {
+		return exitWith(exitUsage, wrong)
+	}
+	read := false
+	for _, f := range configFiles(a) {
+		if read = read || f.Exists; f.Exists {
+			fmt.Fprintf(a.stdout, "%s: ok\n", console.Safe(f.Path))
+		}
+	}
+	if !read {
+		path, err := config.EditFile(a.sources)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.stdout, "there is no configuration file; `linesman config edit` makes %s\n", console.Safe(path))
+	}
+	return nil
+}
+
+// newConfig is the content of a configuration file that is made.
+const newConfig = `# Settings of linesman: "linesman config" prints all of them, and where each value comes from.
+# A running "linesman up" reads this file when it starts. For example:
+#
+# [work]
+# max_runs = 4
+# add_roots = ["/srv/projects"]    # tasks may work there, too
+`
+
+type configEditCmd struct{}
+
+func (*configEditCmd) Run(ctx context.Context, a *app) error {
+	path, err := config.EditFile(a.sources)
+	if err != nil {
+		return err
+	}
+	beside := a.sources
+	beside.File = os.DevNull
+	if _, wrong := config.Load(beside); wrong != nil { // no change of the file corrects it
+		return exitWith(exitUsage, wrong)
+	}
+	editor := cmp.Or(a.getenv("VISUAL"), a.getenv("EDITOR"))
+	if editor == "" && console.TerminalOf(a.stdin) == nil {
+		return exitWith(exitUsage, fmt.Errorf("there is no terminal, and neither VISUAL nor EDITOR is set: edit %s", path))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case err == nil:
+		_, err = f.WriteString(newConfig)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("configuration file: %w", err)
+		}
+	case !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("configuration file: %w", err)
+	}
+	before, _ := os.ReadFile(path)
+	editor = cmp.Or(editor, "vi")
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", path) // it may have arguments
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = a.environ, a.stdin, a.stdout, a.stderr
+	if terminal := console.TerminalOf(a.stdout); terminal != nil {
+		cmd.Stdout, cmd.Stderr = terminal, terminal
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s (the variable VISUAL or EDITOR) on %s: %w", editor, path, err)
+	}
+	if _, wrong := config.Load(a.sources); wrong != nil {
+		return exitWith(exitUsage, fmt.Errorf("%w\n%s is stored, and commands refuse it: `linesman config edit` opens it again",
+			wrong, path))
+	}
+	if after, err := os.ReadFile(path); err == nil && string(after) != string(before) {
+		fmt.Fprintf(a.stderr, "linesman: %s is valid; a `linesman up` that runs reads it at its next start\n", path)
+	}
+	return nil
+}
