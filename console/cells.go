@@ -50,9 +50,6 @@ func CellsOf(run *api.Run, now time.Time) Cells {
 		c.Doing = "is being cancelled"
 	default:
 		c.Doing = one.activity
-		if c.Doing == "" && run.State == runs.StateInputRequired {
-			c.Doing = "waiting for an answer"
-		}
 	}
 	return c.grid()
 }

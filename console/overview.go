@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
 )
 
 // Widths of a terminal, in cells, from which on a list has more columns.
@@ -19,18 +21,22 @@ const (
 // longID is the length of an id, in bytes, that has a row of its own on a narrow terminal.
 const longID = 24
 
-// Overview lists runs: the running ones first, the ended ones last. On a terminal long
+// Overview lists runs: those that need a person first, then the running ones, the ended ones
+// last. On a terminal long
 // columns are cut, and ids are short on narrow ones; * marks ended runs that their owner has
 // not opened. Anywhere else all columns are there, two spaces apart, but for those that are not
 // known: programs read the JSON.
 //
 //	working  RUN  ELAPSED  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  [STEPS]  ACTIVITY
-//	queued   RUN  POSITION
+//	queued   RUN  POSITION  AGENT  TITLE  DIRECTORY  LABELS
 //	STATE    RUN  AGO  TOOK  new or seen  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  REASON
 func (r *Renderer) Overview(all *api.Overview) error {
-	listed := slices.Concat(all.Working, all.Queued, all.Ended)
 	n, now := all.Counts, time.Now()
+	listed := byNeed(all, now)
 	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
+	if needy := count(listed, func(run *api.Run) bool { return run.Need(now) == runs.NeedsAnswer }); needy > 0 {
+		total = fmt.Sprintf("%d working (%d needs you), %d queued, %d ended", n.Working, needy, n.Queued, n.Ended)
+	}
 	for i, more := range []int{n.Working - len(all.Working), n.Queued - len(all.Queued), n.Ended - len(all.Ended)} {
 		if more > 0 {
 			total += fmt.Sprintf("; %d %s not shown", more, []string{"working", "queued", "ended"}[i])
@@ -59,6 +65,22 @@ func (r *Renderer) Overview(all *api.Overview) error {
 	return err
 }
 
+// byNeed returns the runs of an overview in the order in which they are listed.
+func byNeed(all *api.Overview, now time.Time) []*api.Run {
+	working := slices.Clone(all.Working)
+	slices.SortStableFunc(working, func(a, b *api.Run) int { return cmp.Compare(b.Need(now), a.Need(now)) })
+	return slices.Concat(working, all.Queued, all.Ended)
+}
+
+func count(all []*api.Run, is func(*api.Run) bool) (n int) {
+	for _, run := range all {
+		if is(run) {
+			n++
+		}
+	}
+	return n
+}
+
 // wholeWidth is the number of cells of a row; without a terminal rows have no limit.
 func (r *Renderer) wholeWidth() int {
 	if !r.terminal {
@@ -69,9 +91,6 @@ func (r *Renderer) wholeWidth() int {
 
 // columns are the columns of a run behind its id, for pipes.
 func columns(run *api.Run, one row, now time.Time) []string {
-	if one.state == "queued" {
-		return []string{one.about}
-	}
 	var all []string
 	last := one.activity
 	if run.State.Final() {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -124,5 +125,60 @@ func TestStatusOfAFailedRunHasItsError(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "error      no such directory\ntry        Name another one\n") {
 		t.Errorf("it prints\n%s", &out)
+	}
+}
+
+// A run that needs a person is the first one, and says what it needs; a queued one says what it
+// is, also in a pipe.
+func TestRunsThatNeedYouAreFirst(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	all := someRuns(now)
+	all.Working = append(all.Working,
+		&api.Run{ID: "T-local-asks", Agent: "codex", State: runs.StateInputRequired, Title: "Ask",
+			StartedAt: api.Time(now.Add(-time.Hour).UnixMilli()), EndedAt: api.Time(now.UnixMilli())},
+		&api.Run{ID: "T-local-session", Agent: "codex", State: runs.StateWorking, Source: runs.SourceSession,
+			StartedAt: api.Time(now.UnixMilli()), Doing: &api.Doing{Phase: runs.YourTurn}})
+	all.Counts.Working = len(all.Working)
+	for _, width := range []int{0, 50, 90, 200} {
+		var out bytes.Buffer
+		if err := renderTo(&out, width > 0, false, width).Overview(all); err != nil {
+			t.Fatal(err)
+		}
+		_, list, found := strings.Cut(out.String(), "LABELS\n")
+		if _, narrow, is := strings.Cut(out.String(), "TITLE, AGENT\n"); is {
+			list, found = narrow, true
+		}
+		if !found {
+			list = out.String()
+		}
+		lines := strings.Split(list, "\n")
+		if !strings.HasPrefix(lines[0], "needs you") || !strings.Contains(list, "needs an agent's") ||
+			!strings.Contains(list, "(1 needs you)") {
+			t.Errorf("width %d:\n%s", width, &out)
+		}
+		if at := strings.Index(list, "your turn"); at < 0 || at > strings.Index(list, "working ") {
+			t.Errorf("width %d: a session whose turn it is stands below working ones:\n%s", width, &out)
+		}
+		if width == 0 && (!strings.Contains(list, "linesman run --resume T-local-asks -- …\n") ||
+			!strings.Contains(list, "behind one other  gemini_cli  Write the docs\n")) {
+			t.Errorf("in a pipe:\n%s", &out)
+		}
+	}
+	if b, err := json.Marshal(RunsJSON(all)); err != nil || !strings.HasPrefix(string(b), `{"runs":[{"run":"","id":"T-local-asks"`) {
+		t.Errorf("as JSON: %.200s, %v", b, err)
+	}
+}
+
+func TestLineIsBrokenBetweenWordsWhereATerminalIsTooNarrow(t *testing.T) {
+	t.Parallel()
+	words := []string{"ready nats=nats://127.0.0.1:4222", "http=http://127.0.0.1:8422",
+		"data=/home/dev/.local/share/linesman"}
+	line := strings.Join(words, " ")
+	broken := words[0] + "\n      " + words[1] + "\n      " + words[2]
+	for width, want := range map[int]string{0: line, 80: broken, 97: line, 96: broken} {
+		if got := renderTo(&bytes.Buffer{}, width > 0, false, width).OneLine(words); got != want {
+			t.Errorf("width %d:\n%s\nwant\n%s", width, got, want)
+		}
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"time"
 
 	"github.com/linesman/linesman/api"
 )
@@ -24,7 +24,7 @@ func RunsJSON(all *api.Overview) any {
 	return struct {
 		Runs   []*api.Run `json:"runs"`
 		Counts api.Counts `json:"counts"`
-	}{append([]*api.Run{}, slices.Concat(all.Working, all.Queued, all.Ended)...), all.Counts}
+	}{append([]*api.Run{}, byNeed(all, time.Now())...), all.Counts}
 }
 
 // Ambiguous is the refusal of a reference to several runs, which it lists: joined errors.

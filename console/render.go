@@ -168,6 +168,17 @@ func (r *Renderer) statusLine() string {
 // Terminal reports whether it prints as on a terminal.
 func (r *Renderer) Terminal() bool { return r.terminal }
 
+// OneLine returns words on one line, or each on a line of its own, below the second word of the
+// first, if the terminal has not room for them. Without a terminal it is one line.
+func (r *Renderer) OneLine(words []string) string {
+	line := strings.Join(words, " ")
+	if !r.terminal || cells(line) < r.width() {
+		return line
+	}
+	first, _, _ := strings.Cut(line, " ")
+	return strings.Join(words, "\n"+strings.Repeat(" ", len(first)+1))
+}
+
 // Paint returns s in a colour, one of the constants below or "" for none, where
 // the renderer uses colours.
 func (r *Renderer) Paint(color, s string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,7 @@ const maxFinalText = 4 << 10
 // ResultOptions select what is printed of a result.
 type ResultOptions struct {
 	Ended     bool // when the run ended
-	WholeText bool // all that the record has of the agent's answer, not only its beginning
+	WholeText bool // all of the agent's answer that the record has, and the output of a failed run as it is
 }
 
 // Result prints the result of a run: facts, and then the answer of the agent, behind
@@ -42,7 +43,11 @@ func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 			fmt.Fprintf(&b, "(its beginning; %s in all)\n", ShortBytes(d.FinalBytes))
 		}
 	}
-	r.output(&b, x.Output)
+	if o.WholeText || !failed(x.Run) || d.Cloud != nil || x.Output.Omitted != "" {
+		r.output(&b, x.Output)
+	} else {
+		r.said(&b, x)
+	}
 	if x.Events != nil && x.Events.Included {
 		fmt.Fprintf(&b, "\n%s\n", r.Paint(bold, "events, the last ones"))
 		for _, item := range x.Events.Items {
@@ -52,6 +57,27 @@ func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	}
 	_, err := io.WriteString(r.out, b.String())
 	return err
+}
+
+func failed(run *api.Run) bool {
+	return run.State == runs.StateFailed || run.State == runs.StateTimeout
+}
+
+// said writes what an agent that failed printed for people: the last lines of its output that
+// are no JSON, which the facts are made of.
+func (r *Renderer) said(b *strings.Builder, x *api.Result) {
+	for _, s := range []struct{ name, text string }{{"stdout", x.Output.Stdout}, {"stderr", x.Output.Stderr}} {
+		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(s.text), "\n"), func(line string) bool {
+			line = strings.TrimSpace(line)
+			return line == "" || strings.ContainsRune("{[", rune(line[0])) || strings.HasSuffix(line, "}") // the rest of one
+		})
+		if lines = lines[max(len(lines)-stderrLines, 0):]; len(lines) > 0 {
+			fmt.Fprintf(b, "\n%s\n", r.Paint(bold, s.name))
+			r.quote(b, strings.Join(lines, "\n"))
+		}
+	}
+	fmt.Fprintf(b, "\n(all that it did: linesman logs %s; all that it printed: linesman results --output %[1]s)\n",
+		Word(x.Run.ID))
 }
 
 // lookAt reads an item of the event stream: an event, or a completion.

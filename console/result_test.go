@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -69,5 +70,36 @@ func TestFactsOfAnAgent(t *testing.T) {
 		if !strings.Contains(result.String(), c.result) {
 			t.Errorf("%s: no\n%sin\n%s", c.why, c.result, &result)
 		}
+	}
+}
+
+// Of a failed run its reason is printed, what to try, and what the agent wrote for people: no
+// lines for programs.
+func TestResultOfAFailedRunIsForPeople(t *testing.T) {
+	t.Parallel()
+	jsonl := strings.Repeat(`{"type":"item.completed","item":{"text":"`+strings.Repeat("x", 100)+`"}}`+"\n", 20)
+	x := &api.Result{
+		Run: &api.Run{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status", Detail: &api.Detail{
+			Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
+		}},
+		Output: api.Output{Stdout: jsonl + "Not logged in\n" + jsonl, Stderr: strings.Repeat("noise\n", 50) + "the cause\n"},
+	}
+	var out, whole bytes.Buffer
+	err := errors.Join(renderTo(&out, false, false, 80).Result(x, ResultOptions{}),
+		renderTo(&whole, false, false, 80).Result(x, ResultOptions{WholeText: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"reason     exit status\n", "error      not logged in\n", "try        Run codex login\n",
+		"│ Not logged in\n", "│ the cause\n", "linesman logs T-1;"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if out.Len() > 1000 || strings.Contains(out.String(), "{") {
+		t.Errorf("it prints %d bytes:\n%s", out.Len(), &out)
+	}
+	if !strings.Contains(whole.String(), `│ {"type":"item.completed"`) {
+		t.Errorf("with all of its output:\n%s", &whole)
 	}
 }

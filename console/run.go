@@ -60,6 +60,17 @@ func workingWord(run *api.Run, now time.Time) string {
 	return "working"
 }
 
+// needed says what a run waits for whose program has ended or says no more; "": nothing.
+func needed(run *api.Run) string {
+	switch {
+	case run.State != runs.StateInputRequired, run.Doing != nil && run.Doing.Phase == runs.AwaitingInput:
+		return ""
+	case run.EndedAt != 0:
+		return "needs an agent's answer, then: linesman run --resume " + Word(run.ID) + " -- …"
+	}
+	return "needs an answer"
+}
+
 func (r *row) working(run *api.Run, now time.Time) {
 	begun := run.StartedAt
 	if begun == 0 {
@@ -72,6 +83,9 @@ func (r *row) working(run *api.Run, now time.Time) {
 		r.facts.add("progress", r.steps)
 	}
 	doing := activity(run, now)
+	if need := needed(run); need != "" {
+		doing = need
+	}
 	r.facts.add("doing", doing)
 	var words []string
 	for _, s := range []string{doing, Safe(run.Activity)} {

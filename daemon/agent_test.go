@@ -144,7 +144,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 			t.Errorf("%+v: got %v, want an error that names what is wrong", q, err)
 		}
 	}
-	checks := doctor.Examine(ctx, &local.Dialer{Config: settings}, table)
+	checks := doctor.Examine(ctx, &local.Dialer{Config: settings}, table, nil)
 	if !slices.ContainsFunc(checks, func(c doctor.Check) bool {
 		return c.Name == "parrot" && c.Level == doctor.OK && strings.HasSuffix(c.Text, "1.2.3")
 	}) {

@@ -25,6 +25,7 @@ import (
 	"github.com/linesman/linesman/local"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // Session is the connection of a command to the server, with the permissions of
@@ -272,4 +273,11 @@ func reach(ctx context.Context, c Config, s *Session, run string) (*Session, err
 		}
 	}
 	return s, s.checkUnknown(ctx, run)
+}
+
+// Unstartable returns why a program cannot be started in a directory with an environment: one
+// of the Spawn constants of package runs, or "".
+func Unstartable(program, dir string, environ []string) (failure string) {
+	_, failure = launch.LookPath(program, dir, environ)
+	return failure
 }

@@ -9,6 +9,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/bus"
@@ -44,38 +47,128 @@ type examination struct {
 	here     local.Instance // of the `up` of the data directory; zero if there is none
 	bus      *bus.Bus       // nil if NATS is unreachable
 	table    agent.Table
+	ask      time.Duration // as of [programs.Here]
 	checks   []Check
+
+	done chan struct{} // of one step: closed once its checks are there
 }
 
-// Examine runs all checks, one after the other. The programs of the agents in table are
-// among them.
-func Examine(ctx context.Context, d *local.Dialer, table agent.Table) []Check {
-	x := &examination{dialer: d, Settings: d.Config, table: table}
+// step is a part of an examination, with one check or several.
+type step struct {
+	name  string
+	needs bool // NATS
+	do    func(x *examination, ctx context.Context)
+}
+
+// one is a step with one check.
+func one(name string, needs bool, check func(*examination, context.Context) (Level, string, string)) step {
+	return step{name, needs, func(x *examination, ctx context.Context) {
+		x.run(ctx, name, func(ctx context.Context) (Level, string, string) { return check(x, ctx) })
+	}}
+}
+
+// serverStep finds the server. Those of served are behind it, the others are done meanwhile.
+var (
+	serverStep = step{"server", false, (*examination).server}
+	before     = []step{one("data", false, (*examination).dataDirectory), one("shims", false, (*examination).shims)}
+	served     = []step{
+		one("users", true, (*examination).users),
+		{"streams", true, (*examination).streams},
+		one("lags", true, (*examination).lags),
+		{"readers", true, func(x *examination, ctx context.Context) {
+			x.run(ctx, "readers", x.readers)
+			x.limited()
+		}},
+		one("responder", true, (*examination).responder),
+		one("worker", true, (*examination).worker),
+		one("drift", true, (*examination).drift),
+		one("http", false, (*examination).http),
+	}
+	others = []step{
+		{"agents", false, (*examination).agents},
+		one("roots", false, (*examination).roots),
+		one("git", false, (*examination).git),
+		one("inotify", false, (*examination).inotify),
+	}
+)
+
+// Examine runs all checks, at the same time as far as they do not need each other, and returns
+// them in a fixed order. The programs of the agents in table are among them. Whenever one ends
+// it calls waits, which may be nil, with the names of those that are still running.
+func Examine(ctx context.Context, d *local.Dialer, table agent.Table, waits func(names []string)) []Check {
+	return (&examination{dialer: d, Settings: d.Config, table: table}).all(ctx, waits)
+}
+
+func (x *examination) all(ctx context.Context, waits func(names []string)) []Check {
 	x.note("settings", OK, "all of them are valid", "") // they were loaded
-	x.run(ctx, "data", x.dataDirectory)
-	x.run(ctx, "shims", x.shims)
-	x.server(ctx)
+	r := &round{ctx: ctx, x: x, waits: waits}
+	first := r.begin(before)
+	last := r.begin(others)
+	server := r.begin([]step{serverStep})
+	r.wait(server)
+	x.bus, x.here = server[0].bus, server[0].here
 	if x.bus != nil {
 		defer x.bus.Close()
-		x.run(ctx, "users", x.users)
-		x.streams(ctx)
-		x.run(ctx, "lags", x.lags)
-		x.run(ctx, "readers", x.readers)
-		x.limited()
-		x.run(ctx, "responder", x.responder)
-		x.run(ctx, "worker", x.worker)
-		x.run(ctx, "drift", x.drift)
-	} else {
-		for _, name := range []string{"users", "streams", "lags", "readers", "responder", "worker", "drift"} {
-			x.note(name, Skip, "NATS is unreachable", "")
+	}
+	middle := r.begin(served)
+	for _, results := range [][]*examination{first, server, middle, last} {
+		r.wait(results)
+		for _, result := range results {
+			x.checks = append(x.checks, result.checks...)
 		}
 	}
-	x.run(ctx, "http", x.http)
-	x.agents(ctx)
-	x.run(ctx, "roots", x.roots)
-	x.run(ctx, "git", x.git)
-	x.run(ctx, "inotify", x.inotify)
 	return x.checks
+}
+
+// round is an examination in progress.
+type round struct {
+	ctx   context.Context
+	x     *examination
+	waits func(names []string)
+
+	mu      sync.Mutex
+	running []string
+}
+
+// begin starts steps, each with the facts that are known so far.
+func (r *round) begin(steps []step) (results []*examination) {
+	for _, s := range steps {
+		x := &examination{
+			dialer: r.x.dialer, Settings: r.x.Settings, table: r.x.table, ask: r.x.ask, bus: r.x.bus, here: r.x.here,
+			done: make(chan struct{}),
+		}
+		results = append(results, x)
+		if s.needs && x.bus == nil {
+			x.note(s.name, Skip, "NATS is unreachable", "")
+			close(x.done)
+			continue
+		}
+		r.change(func() { r.running = append(r.running, s.name) })
+		go func() { // until the check ends, which is bounded; wait waits for it
+			defer close(x.done)
+			s.do(x, r.ctx)
+			r.change(func() {
+				r.running = slices.DeleteFunc(r.running, func(name string) bool { return name == s.name })
+			})
+		}()
+	}
+	return results
+}
+
+func (r *round) wait(results []*examination) {
+	for _, x := range results {
+		<-x.done
+	}
+}
+
+// change changes the list of running steps, and tells it.
+func (r *round) change(do func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	do()
+	if r.waits != nil {
+		r.waits(slices.Clone(r.running))
+	}
 }
 
 func (x *examination) note(name string, level Level, text, do string) {

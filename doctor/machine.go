@@ -19,7 +19,7 @@ func (x *examination) agents(ctx context.Context) {
 	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
 		missing = Warn
 	}
-	here := programs.Here{Launches: x.Settings.Launches(x.table), Environ: x.dialer.Environ}
+	here := programs.Here{Launches: x.Settings.Launches(x.table), Environ: x.dialer.Environ, Ask: x.ask}
 	all, _ := here.List(ctx, x.table, "")
 	if !slices.ContainsFunc(all, func(a programs.Agent) bool { return a.Path != "" }) {
 		var install []string
@@ -37,6 +37,8 @@ func (x *examination) agents(ctx context.Context) {
 		switch {
 		case a.Path == "" && a.Default:
 			x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
+		case a.Slow:
+			x.note(a.Short, Warn, a.Problem, a.Fix)
 		case a.Problem != "":
 			x.note(a.Short, missing, a.Problem, a.Fix)
 		case a.Support == programs.Unknown:
@@ -51,10 +53,10 @@ func (x *examination) agents(ctx context.Context) {
 // roots notes in which directories tasks may work with these settings.
 func (x *examination) roots(context.Context) (Level, string, string) {
 	roots, more := x.Settings.Work.Roots, x.Settings.Work.AddRoots
-	if len(roots) == 0 {
-		roots = []string{"where the worker was started", "the user's home"}
-	}
 	text := "tasks may work in " + strings.Join(roots, ", ") + " (work.roots)"
+	if len(roots) == 0 {
+		text = "tasks may work where the worker was started, and in the user's home (work.roots)"
+	}
 	if len(more) > 0 {
 		text += ", and in " + strings.Join(more, ", ") + " (work.add_roots)"
 	}

@@ -9,7 +9,6 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -22,19 +21,23 @@ import (
 // Limit sets the soft limit of the memory of this process, in bytes. Close to it the
 // runtime collects more often, with up to half of the CPU time; a process that needs more
 // continues above it. 0 means nine tenths of the memory limit of the container (Linux
-// cgroups), and none without one. An environment variable GOMEMLIMIT has precedence.
+// cgroups), and none without one, or if it cannot be read. An environment variable GOMEMLIMIT has precedence.
 // AUTOMEMLIMIT, a share from 0 to 1 or "off", applies as in package memlimit.
-func Limit(bytes int64) error {
+func Limit(bytes int64) error { return limit(bytes, memlimit.FromCgroup) }
+
+func limit(bytes int64, container memlimit.Provider) error {
 	share := memlimit.WithRatio(0.9)
-	from := memlimit.WithProvider(memlimit.FromCgroup)
+	from := memlimit.WithProvider(func() (uint64, error) {
+		n, err := container()
+		if err != nil { // usual in a sandbox, whose cgroup is not mounted
+			return 0, memlimit.ErrNoLimit
+		}
+		return n, nil
+	})
 	if bytes > 0 {
 		share, from = memlimit.WithRatio(1), memlimit.WithProvider(memlimit.Limit(uint64(bytes)))
 	}
-	_, err := memlimit.Set(share, from)
-	if errors.Is(err, memlimit.ErrNoCgroup) || errors.Is(err, memlimit.ErrCgroupsNotSupported) {
-		return nil
-	}
-	if err != nil {
+	if _, err := memlimit.Set(share, from); err != nil {
 		return fmt.Errorf("memory limit: %w", err)
 	}
 	return nil

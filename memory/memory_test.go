@@ -2,6 +2,8 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"runtime/debug"
@@ -72,6 +74,10 @@ func TestLimitOfTheSettingAndOfTheEnvironment(t *testing.T) {
 	}
 	if err := Limit(0); err != nil {
 		t.Errorf("without a setting: %v", err)
+	}
+	unmounted := func() (uint64, error) { return 0, errors.New("no cgroup2 mount found") }
+	if err := limit(0, unmounted); err != nil || debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		t.Errorf("without a setting, where the limit of the container cannot be read: %v", err)
 	}
 }
 

@@ -1,7 +1,9 @@
 package programs
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -30,6 +32,7 @@ type Agent struct {
 	Support Support  `json:"support,omitempty"` // of the version
 	Problem string   `json:"problem,omitempty"` // why there is no version
 	Fix     string   `json:"fix,omitempty"`     // what to do about it
+	Slow    bool     `json:"slow,omitempty"`    // the problem is that it did not answer within AskTime
 	Install string   `json:"install"`
 	Default bool     `json:"default"` // the command is the program's name
 
@@ -82,8 +85,9 @@ type Mode struct {
 // from which their variables are taken.
 type Here struct {
 	Launches map[string]agent.Launch
-	Danger   bool     // tasks may run without a sandbox
-	Environ  []string // nil: that of this process
+	Danger   bool          // tasks may run without a sandbox
+	Environ  []string      // nil: that of this process
+	Ask      time.Duration // how long a program may take to say its version; 0: AskTime
 }
 
 // List looks for the agents of a table, or for the one of a name that is not "", and asks
@@ -137,9 +141,12 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		return l
 	}
 	l.Path = p.Path
-	if l.Version, err = p.Version(ctx, AskTime); err != nil {
+	if l.Version, err = p.Version(ctx, cmp.Or(h.Ask, AskTime)); err != nil {
 		l.Problem = fmt.Sprintf("%s --version: %v", strings.Join(p.argv, " "), err)
 		l.Fix = "run that yourself; if it fails, install it again, or set " + setting + ".command"
+		if l.Slow = errors.Is(err, errLate); l.Slow {
+			l.Fix = "the machine is busy, or the program waits: run that yourself"
+		}
 		return l
 	}
 	switch {

@@ -46,12 +46,27 @@ func groupOf(run *api.Run, now time.Time) group {
 		return working
 	case run.Unseen:
 		return unseen
-	case run.Reason == string(runs.ReasonLost):
+	case isLost(run):
 		return lost
-	case run.State == runs.StateFailed, run.State == runs.StateTimeout:
+	case isFailed(run):
 		return failed
 	}
 	return ended
+}
+
+// isLost and isFailed are as the filters "lost" and "failed" of the page.
+func isLost(run *api.Run) bool {
+	return run.WorkerLost || run.State.Final() && run.Reason == string(runs.ReasonLost)
+}
+
+func isFailed(run *api.Run) bool {
+	return (run.State == runs.StateFailed || run.State == runs.StateTimeout) && !isLost(run)
+}
+
+// isIn reports whether a run of a group counts in another one, too: a run that its owner has
+// not opened may be a failed or a lost one.
+func isIn(run *api.Run, own, g group) bool {
+	return own == g || own == unseen && (g == failed && isFailed(run) || g == lost && isLost(run))
 }
 
 // filter selects runs: those with all of its words. Its zero value selects all.
@@ -82,8 +97,12 @@ func condition(word string) func(*api.Run, group) bool {
 			return func(_ *api.Run, g group) bool { return g == working }
 		}
 		return func(run *api.Run, g group) bool {
-			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix(groups[g], value) ||
-				strings.HasPrefix("ended", value) && run.State.Final()
+			for one, name := range groups {
+				if strings.HasPrefix(name, value) && isIn(run, g, group(one)) {
+					return true
+				}
+			}
+			return strings.HasPrefix(string(run.State), value) || strings.HasPrefix("ended", value) && run.State.Final()
 		}
 	case "agent":
 		return func(run *api.Run, _ group) bool { return has(run.Agent) }

@@ -131,6 +131,21 @@ func TestRunsAreInTheOrderOfNeed(t *testing.T) {
 	}
 }
 
+// The totals are those of the page: a run that its owner has not opened counts as failed, too.
+func TestTotalsAreThoseOfThePage(t *testing.T) {
+	m := stage(250, 24, false)
+	m.Update(found(append(someRuns(),
+		oneRun("T-local-0failed00000002", runs.StateTimeout, func(r *api.Run) { r.Unseen = true }),
+		oneRun("T-local-0lost0000000002", runs.StateFailed, func(r *api.Run) {
+			r.Unseen, r.Reason = true, string(runs.ReasonLost)
+		}))...))
+	for g, want := range map[group]int{needsYou: 1, working: 2, queued: 1, unseen: 4, failed: 3, lost: 2} {
+		if got := m.table.totals[g]; got != want {
+			t.Errorf("%d %s, want %d", got, groups[g], want)
+		}
+	}
+}
+
 func TestFilters(t *testing.T) {
 	m := stage(120, 24, false)
 	m.Update(found(someRuns()...))

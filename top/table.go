@@ -29,7 +29,7 @@ func (o order) String() string {
 type table struct {
 	all    map[string]*api.Run
 	shown  []*api.Run
-	totals [len(groups)]int // of all runs, by group
+	totals [len(groups)]int // of all runs, by group: see [isIn]
 	filter filter
 	order  order
 	now    time.Time // of the server, at the last update
@@ -68,7 +68,11 @@ func (t *table) arrange() {
 	t.shown, t.totals, t.moves = t.shown[:0], [len(groups)]int{}, false
 	for _, run := range t.all {
 		g := groupOf(run, t.now)
-		t.totals[g]++
+		for one := range t.totals {
+			if isIn(run, g, group(one)) {
+				t.totals[one]++
+			}
+		}
 		t.moves = t.moves || run.Doing != nil && run.Doing.Phase == runs.RunningOrAsking
 		if t.filter.keeps(run, g) {
 			t.shown = append(t.shown, run)

@@ -24,7 +24,20 @@ import (
 type doctorCmd struct{ jsonFlag }
 
 func (c *doctorCmd) Run(ctx context.Context, a *app) error {
-	checks := doctor.Examine(ctx, a.dialer, agents.Known)
+	var progress func([]string)
+	if !c.JSON && a.shown(a.stdout).Terminal() && a.shown(a.stderr).Terminal() {
+		const clear = "\r\x1b[K"
+		progress = func(names []string) {
+			fmt.Fprint(a.stderr, clear)
+			if len(names) > 0 {
+				fmt.Fprint(a.stderr, console.Cut("checking: "+strings.Join(names, ", "), 78))
+			}
+		}
+	}
+	checks := doctor.Examine(ctx, a.dialer, agents.Known, progress)
+	if progress != nil {
+		progress(nil)
+	}
 	if ctx.Err() != nil { // the checks say nothing
 		return ctx.Err()
 	}

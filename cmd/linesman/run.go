@@ -72,6 +72,9 @@ func (c *runCmd) check(a *app) error {
 }
 
 func (c *runCmd) Run(ctx context.Context, a *app) error {
+	if err := c.startable(a); err != nil {
+		return err
+	}
 	// From here on the first signal is the agent's, not the end of this program.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -125,6 +128,23 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	return exitWith(code, errors.New(problem)) // no text: the code is sufficient
+}
+
+// startable reports a program that cannot be started, before anything is recorded.
+func (c *runCmd) startable(a *app) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil // create says so
+	}
+	x := runs.Exit{Reason: runs.ReasonSpawn, Spawn: daemon.Unstartable(c.Command[0], dir, a.environ)}
+	if x.Spawn == "" {
+		return nil
+	}
+	why := console.Ended(x, c.Command[0], "") + "; nothing was recorded"
+	if found, known := agents.Known.OfCommand(c.Command); known && x.Spawn == runs.SpawnNotFound {
+		why += ". " + found.Name + " is not installed here: " + found.Install
+	}
+	return exitWith(endCode(x), errors.New(why))
 }
 
 // failure is the exit code for an error of linesman itself.

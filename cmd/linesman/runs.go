@@ -86,7 +86,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 
 type resultsCmd struct {
 	Run_     runRef `arg:"" name:"run" help:"${run}"`
-	Output   bool   `help:"Also show the output of the agent: of a run in the cloud, its diff. The output of a failed run is always shown."`
+	Output   bool   `help:"Also show the output of the agent: of a run in the cloud, its diff. Of a failed run its last lines for people are always shown."`
 	Events   bool   `help:"Show the last events, at most 50."`
 	MaxBytes int    `name:"max-output-bytes" placeholder:"N" default:"65536" help:"Maximum bytes of output to show, 1024 to 1048576 (default 65536): of a longer one its beginning and its end."`
 	jsonFlag

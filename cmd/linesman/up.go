@@ -39,7 +39,8 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 		return quiet(err)
 	}
 	err = daemon.Up(ctx, a.host(), lock, func(ctx context.Context, d *daemon.Daemon) error {
-		fmt.Fprintf(a.stdout, "ready nats=%s http=%s data=%s\n", d.Server.URL(), d.Responder.URL(), a.config.DataDir)
+		ready := []string{"ready nats=" + d.Server.URL(), "http=" + d.Responder.URL(), "data=" + a.config.DataDir}
+		fmt.Fprintln(a.stdout, a.shown(a.stdout).OneLine(ready))
 		if a.shown(a.stdout).Terminal() && d.Responder.URL() != "" { // a log must not have the link
 			fmt.Fprintf(a.stdout, "page %s\n", d.Responder.SignInLink())
 		}
