@@ -125,7 +125,8 @@ func (s *startup) follow(cmd *exec.Cmd, log string) {
 // the settings pass to tasks. Other variables of the command that happens to
 // start it, including secrets, would reach the tasks of all other commands.
 func backgroundEnviron(settings config.Config, environ []string) []string {
-	own := []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK"}
+	own := []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GORACE", "GOTRACEBACK",
+		"XDG_CONFIG_HOME"} // where the configuration file of the user is
 	for _, variable := range environ {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "LINESMAN_") {
 			own = append(own, name)
