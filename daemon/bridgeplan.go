@@ -56,8 +56,8 @@ func (c Config) PlanBridge(p BridgePlan) (dirs []bridge.Dir, q *api.Submission, 
 	add(p.External && (p.Agent != "" || p.Mode != runs.ReadOnly || p.WorkingDir != "" || p.Model != "" || p.SkipGit ||
 		p.Env.Policy != runs.InheritNone), "--external: not with flags for agents, which it does not start")
 	task := runs.Task{
-		Run: "T-local-unnamed", Prompt: "x", Agent: cmp.Or(p.Agent, api.DefaultAgent), Mode: p.Mode, Model: p.Model, SkipGit: p.SkipGit,
-		Env: p.Env,
+		Run: "T-local-unnamed", Prompt: "x", Agent: cmp.Or(p.Agent, api.DefaultAgent), Mode: p.Mode, Model: p.Model,
+		SkipGit: p.SkipGit, Env: p.Env,
 	}
 	task.Dir, err = filepath.Abs(p.WorkingDir) // "" is the current one
 	add(err != nil, "--working-dir: %w", err)

@@ -26,7 +26,7 @@ const (
 // Environments lists the environments of Codex Cloud in the configured file; a
 // missing file has none. The error is [api.ProgramFailed].
 func (s *Service) Environments() (api.Environments, error) {
-	list := api.Environments{File: homeless(s.cfg.Environments), All: []api.Environment{}}
+	list := api.Environments{File: withTilde(s.cfg.Environments), All: []api.Environment{}}
 	body, err := readFile(s.cfg.Environments)
 	if errors.Is(err, fs.ErrNotExist) {
 		return list, nil
@@ -48,9 +48,9 @@ func (s *Service) Environments() (api.Environments, error) {
 	return list, nil
 }
 
-// homeless is a path for callers: below the home directory it begins with "~", so that it does
+// withTilde is a path for callers: below the home directory it begins with "~", so that it does
 // not tell whose it is.
-func homeless(path string) string {
+func withTilde(path string) string {
 	home, err := os.UserHomeDir()
 	if err != nil || home == "" || home == "/" {
 		return path

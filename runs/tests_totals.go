@@ -45,8 +45,8 @@ func isNameChar(c byte) bool { return isWordChar(c) || c == '-' || c == '.' || c
 
 // hasTestWord reports whether test or check is a word in a name such as test-unit or unit:check.
 func hasTestWord(name []byte) bool {
-	return slices.ContainsFunc(bytes.FieldsFunc(name, func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' }),
-		func(word []byte) bool { return string(word) == "test" || string(word) == "check" })
+	words := bytes.FieldsFunc(name, func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
+	return slices.ContainsFunc(words, func(word []byte) bool { return string(word) == "test" || string(word) == "check" })
 }
 
 // totals returns the last line of text that is nothing but totals: "12 passed, 1 failed, 2 skipped",

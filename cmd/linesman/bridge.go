@@ -41,8 +41,9 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		kind = ""
 	}
 	dirs, task, err := a.host().PlanBridge(daemon.BridgePlan{
-		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Agent: string(kind), WorkingDir: c.WorkingDir,
-		Mode: runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: c.env(),
+		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Agent: string(kind),
+		WorkingDir: c.WorkingDir,
+		Mode:       runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: c.env(),
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)

@@ -168,7 +168,8 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 
 var httpCodes = map[Code]int{
 	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
-	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound, TaskTimeout: http.StatusRequestTimeout,
+	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound,
+	TaskTimeout:      http.StatusRequestTimeout,
 	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
 	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, toolError: http.StatusBadGateway,
 	Unavailable: http.StatusServiceUnavailable,

@@ -97,7 +97,8 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	if errors.Is(err, exec.ErrWaitDelay) {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	}
-	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b, took: time.Since(begun)}
+	o := output{exit: cmd.ProcessState.ExitCode(), stdout: stdout.b, cut: stdout.cut, stderr: stderr.b}
+	o.took = time.Since(begun)
 	switch {
 	case ctx.Err() != nil:
 		return o, ctx.Err()

@@ -94,8 +94,8 @@ func ErrorOf(e *api.Error) *Error {
 	w := &Error{
 		Code: kind.code, Message: e.Message, Retryable: e.Retryable || kind.again, Duration: e.Elapsed.Milliseconds(),
 		Details: details{
-			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State), TimeoutType: e.Limit,
-			Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr, Reason: e.Reason,
+			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State),
+			TimeoutType: e.Limit, Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr, Reason: e.Reason,
 			Suggestion: e.Suggestion, File: e.File, Line: e.Line, CloudID: e.CloudID, WebURL: e.WebURL,
 		},
 	}
@@ -145,7 +145,8 @@ func (e *Error) markdown() string {
 	if d.Elapsed != nil {
 		elapsed = seconds(*d.Elapsed)
 	}
-	p.facts("Task", code(d.TaskID), "Thread", code(d.ThreadID), "State", code(d.State), "Time limit", code(d.TimeoutType), "Elapsed", elapsed,
+	p.facts("Task", code(d.TaskID), "Thread", code(d.ThreadID), "State", code(d.State),
+		"Time limit", code(d.TimeoutType), "Elapsed", elapsed,
 		"Exit code", optional(d.ExitCode), "Reason", code(d.Reason), "Suggestion", plain(d.Suggestion),
 		"File", code(d.File), "Line", count(d.Line), "Cloud task", code(d.CloudID), "Web page", link(d.WebURL),
 		"Retryable", yesNo(e.Retryable))
