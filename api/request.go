@@ -161,6 +161,7 @@ type List struct {
 	Since   Time         `json:"since,omitzero"`    // only runs that entered their state at that time or later
 	Until   Time         `json:"until,omitzero"`    // and before that time
 	Order   Order        `json:"order,omitempty"`
+	Recent  int          `json:"-"`                // of a stream: begins with so many ended runs, the newest; 0: all
 	Limit   int          `json:"limit,omitempty"`  // 0: 20
 	Cursor  string       `json:"cursor,omitempty"` // Next of a page of the same list
 }

@@ -39,6 +39,13 @@ type Run struct {
 
 	Changed *runs.Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
 
+	// Of a run that has ended: see [runs.Brief].
+	Answer string          `json:"answer,omitempty"`
+	Cause  string          `json:"cause,omitempty"`
+	Hint   string          `json:"hint,omitempty"`
+	Tested *runs.TestCount `json:"tests,omitempty"`   // the newest run of tests
+	Cost   *float64        `json:"costUsd,omitempty"` // US dollars, with its sub-agents; nil: unknown
+
 	Labels map[string]string `json:"labels,omitempty"`
 
 	Seq uint64 `json:"seq"`
@@ -93,6 +100,7 @@ type Detail struct {
 	Summary     string            `json:"summary"`
 	Version     string            `json:"-"` // as that of the run
 	Labels      map[string]string `json:"-"` // as those of the run
+	Mode        runs.Mode         `json:"mode,omitempty"` // what the agent may do; "": not recorded
 	Exit        *Exit             `json:"exit,omitempty"`
 	Turns       Turns             `json:"turns"`
 	Lines       int64             `json:"lines"`
@@ -108,7 +116,6 @@ type Detail struct {
 	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
 	Usage       *RunUsage         `json:"usage,omitempty"`         // of this run; nil: unknown
 	ThreadUsage *Usage            `json:"threadUsage,omitempty"`   // of all runs of the thread, as the agent tells it
-	Cost        *float64          `json:"costUsd,omitempty"`       // US dollars, of this run with its sub-agents; nil: unknown
 	ThreadCost  *float64          `json:"threadCostUsd,omitempty"` // the same of all runs of the thread
 	Models      []ModelUsage      `json:"models,omitempty"`        // what each model used for the run, at most 8
 	Files       *Files            `json:"fileOperations,omitempty"`
@@ -227,6 +234,9 @@ type Synced struct {
 	// Resumed: the reader has what it had before, with the changes since then. Otherwise it has
 	// only the runs that it got before this.
 	Resumed bool `json:"resumed"`
+	// Next is the cursor of the pages with the runs that the stream has left out, by the order
+	// [ByChange]; "": there are none, or it was resumed.
+	Next string `json:"next,omitempty"`
 }
 
 // Worker is a worker process that takes tasks.

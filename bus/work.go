@@ -55,7 +55,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	}
 	err = entries.Append(ctx, runs.Entry{Kind: runs.Queued, Time: at, Body: runs.Encode(runs.Start{
 		Source: "queue", Title: t.TitleOf(), Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work, Thread: t.Thread,
-		Model: t.Model, Governance: t.Governance,
+		Model: t.Model, Mode: t.Mode, Governance: t.Governance,
 	})})
 	if errors.Is(err, runs.ErrMoved) { // another caller used the id meanwhile
 		err = runs.ErrKnownRun

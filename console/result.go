@@ -113,7 +113,7 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	if run.ThreadID != "" {
 		all.add("thread", Word(run.ThreadID))
 	}
-	all.used(d)
+	all.used(run)
 	for _, m := range d.Models {
 		used := Word(m.Name) + ": " + tokens(m.Usage)
 		if m.Cost != nil {
@@ -150,7 +150,7 @@ func (f *facts) agent(run *api.Run) {
 }
 
 // used adds what a run has used, and its thread, if that is more.
-func (f *facts) used(d *api.Detail) {
+func (f *facts) used(d *api.Run) {
 	if u := d.Usage; u != nil && u.Total != nil {
 		f.add("tokens", bound(u)+tokens(*u.Total))
 		if u.Subagents != nil {

@@ -40,7 +40,7 @@ func TestFactsOfAnAgent(t *testing.T) {
 			Drift: &runs.Drift{Things: []runs.Thing{thing("x"), {What: runs.DriftItem, Hash: "6a6dc5032f50"}}},
 		}, "unknown    the output has 2 things that linesman does not know: field x, item 6a6dc5032f50\n", ""},
 		{"a cost, and models", "claude_code", api.Detail{
-			Usage: &api.RunUsage{Total: &api.Usage{Input: 7, Cached: 6, Output: 5}}, Cost: new(1.25), ThreadCost: new(2.0),
+			Usage: &api.RunUsage{Total: &api.Usage{Input: 7, Cached: 6, Output: 5}}, ThreadCost: new(2.0),
 			Models: []api.ModelUsage{
 				{Name: "claude-a", Usage: api.Usage{Input: 4, Output: 2}, Cost: new(1.2)}, {Name: "claude-b"}},
 			Drift: &runs.Drift{Things: seven, Others: true},
@@ -50,6 +50,9 @@ func TestFactsOfAnAgent(t *testing.T) {
 				"model      claude-a: 4 in (0 cached), 2 out, 1.2000 USD\nmodel      claude-b: 0 in (0 cached), 0 out\n"},
 	} {
 		run := &api.Run{ID: "T-1", Agent: c.agent, State: runs.StateCompleted, Detail: &c.detail}
+		if c.detail.ThreadCost != nil {
+			run.Cost = new(1.25)
+		}
 		var status, result bytes.Buffer
 		if err := renderTo(&status, false, false, 80).Run(run); err != nil {
 			t.Fatal(err)

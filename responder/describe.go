@@ -17,7 +17,7 @@ func Summarize(v View) *api.Run {
 		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
 		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
 		EndedAt: api.Time(v.EndedAt), Tokens: TokensOf(&v.Row), Doing: DoingOf(&v.Row),
-		Changed: v.Changed,
+		Changed: v.Changed, Answer: v.Answer, Cause: v.Cause, Hint: v.Hint, Tested: v.Tests, Cost: v.Cost,
 	}
 	if v.State == runs.StateQueued {
 		r.Position = new(v.Position)
@@ -77,7 +77,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 	}
 	r := Summarize(v)
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Lines: record.Lines,
+		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Mode: record.Mode, Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,

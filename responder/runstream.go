@@ -24,7 +24,7 @@ const (
 	derivedRuns = 1000                  // such changes at once; after more of them the interval is as much longer
 )
 
-// RunStream is the list of all runs that fit a filter, and then their changes.
+// RunStream is the list of all runs that fit a filter, or of the newest ones, and then their changes.
 type RunStream struct {
 	service *Service
 	keep    func(runs.Row) bool
@@ -32,6 +32,9 @@ type RunStream struct {
 	prefix  string // of ids: this process and the filter
 	from    uint64 // the change after which the stream resumes
 	resumes bool
+
+	query api.List
+	next  string // cursor of the pages with the runs that the snapshot has left out
 
 	absent  map[string]bool     // runs that the reader knows it has not
 	derived map[string]viewOnly // of the open runs that the reader has
@@ -59,8 +62,12 @@ func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 	}
 	q.Limit, q.Cursor, q.Order = 0, "", ""
 	list := listID(q)
+	prefix := s.epoch + "." + list
+	if q.Recent > 0 { // with another number the reader lacks other runs
+		prefix += "." + strconv.Itoa(q.Recent)
+	}
 	f := &RunStream{
-		service: s, keep: keep, filter: list != listID(api.List{}), prefix: s.epoch + "." + list,
+		service: s, keep: keep, filter: list != listID(api.List{}), prefix: prefix, query: q,
 		absent: map[string]bool{}, derived: map[string]viewOnly{},
 	}
 	f.from, f.resumes = f.readChange(after)
@@ -75,7 +82,7 @@ func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) error {
 	at, err := f.begin(ctx, each)
 	if err == nil && ctx.Err() == nil {
-		err = each([]api.RunChange{{ID: f.changeID(at), Synced: &api.Synced{Resumed: f.resumes}}})
+		err = each([]api.RunChange{{ID: f.changeID(at), Synced: &api.Synced{Resumed: f.resumes, Next: f.next}}})
 	}
 	due := time.Now().Add(derivedTime)
 	for err == nil && ctx.Err() == nil {
@@ -129,17 +136,34 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// snapshot sends all runs, without ids.
-func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
-	var list []cursor
+// list returns the runs that the snapshot sends, the newest first: all, or the open ones and the recent
+// ones of those that have ended.
+func (f *RunStream) list() (list []cursor) {
+	var ended []cursor
 	f.service.table.Snapshot(0, func(r runs.Row) bool {
-		if f.keep(r) {
+		switch {
+		case !f.keep(r):
+		case f.query.Recent > 0 && r.State.Final():
+			ended = append(ended, cursorOf(api.ByChange, r))
+		default:
 			list = append(list, cursorOf("", r))
 		}
 		return false
 	})
 	slices.SortFunc(list, newer)
-	for part := range slices.Chunk(list, maxBatch) {
+	slices.SortFunc(ended, newer)
+	if n := f.query.Recent; len(ended) > n {
+		ended = ended[:n]
+		pages := f.query
+		pages.Order = api.ByChange
+		f.next = ended[n-1].encode(pages)
+	}
+	return append(list, ended...)
+}
+
+// snapshot sends the runs of the list, without ids.
+func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
+	for part := range slices.Chunk(f.list(), maxBatch) {
 		if ctx.Err() != nil {
 			return nil
 		}

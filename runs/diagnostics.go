@@ -171,7 +171,7 @@ const NoSession = "session not found"
 
 // mentionsLogin reports whether the failure is one of credentials.
 func (c *ErrorContext) mentionsLogin() bool {
-	return c.mentions("401", "Unauthorized", "API key", "ot signed in", "ot logged in", "log in", "login")
+	return c.mentions("401", "Unauthorized", "API key", "API_KEY", "ot signed in", "ot logged in", "log in", "login")
 }
 
 func (c *ErrorContext) mentions(words ...string) bool {
@@ -243,10 +243,16 @@ func (c *ErrorContext) suggest(r *Record) {
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")
 
 	add(c.mentionsLogin(), "Sign the agent in, or check its API key")
-	add(c.mentions("429", "ate limit", "Too Many Requests", "quota"), "Wait until the rate limit allows more requests")
+	spent := c.mentions("usage limit", "hit your limit", "limit reached", "credit balance", "insufficient_quota")
+	add(spent, "Run it again when the limit is reset, or with another account or model")
+	add(!spent && c.mentions("429", "ate limit", "Too Many Requests", "quota"),
+		"Wait until the rate limit allows more requests")
+	add(c.mentions("model", "Model") && c.mentions("not exist", "not found", "not supported", "not have access",
+		"nvalid model", "nknown model"), "Name another model, one that the account of the agent has")
 	add(c.mentions("ECONNREFUSED", "ENOTFOUND", "onnection refused", "waiting for network", "dns error"),
 		"Check the network connection")
 
+	add(c.mentions("context window", "ontext length", "rompt is too long"), "Start a new thread, with a smaller task")
 	if len(c.Locations) > 0 {
 		add(true, "Start investigation at "+c.Locations[0].File+":"+strconv.Itoa(c.Locations[0].Line))
 	}
@@ -264,6 +270,16 @@ func (c *ErrorContext) suggest(r *Record) {
 		add(*r.Exit.Code == 1, "Read the end of the output for the cause of the failure")
 		add(*r.Exit.Code > 1, "Check the command line and the settings of the agent")
 	}
+	add(len(c.Suggestions) == 0, cmp.Or(remedies[r.Reason], "Read the end of the output for the cause of the failure"))
+}
+
+// remedies are what to try where nothing else is known, by the reason of the final state.
+var remedies = map[string]string{
+	string(ReasonLost):  "Run it again; the log of the worker says why it ended",
+	needsAgent:          "Answer its question, and start the program again",
+	"signal":            "Find out what ended it: the system does where memory is short",
+	"silent":            "Run the agent by hand in the same directory, to see what it needs",
+	"no terminal event": "Run it again, or continue its thread: it was cut off in the middle of a turn",
 }
 
 // errorMarks indicate an error message; weakMarks indicate that there was an error.

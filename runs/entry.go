@@ -57,6 +57,7 @@ type Start struct {
 	Thread  string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
 	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
+	Mode    Mode              `json:"mode,omitempty"`     // of a task
 
 	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
 

@@ -179,7 +179,7 @@ func firstSentence(text string) string {
 				line = line[:i+1]
 			}
 		}
-		return strings.TrimRight(line, "*_` \t\r")
+		return unmarked(strings.TrimRight(line, "*_` \t\r"))
 	}
 	return ""
 }

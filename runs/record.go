@@ -63,6 +63,7 @@ type Record struct {
 	Source  string            `json:"source,omitempty"` // run, tail, session, pipe, queue, cloud or external
 	Title   string            `json:"title,omitempty"`  // what the run is for, see [Title]
 	Model   string            `json:"model,omitempty"`  // newest model that is known; at most MaxModel bytes
+	Mode    Mode              `json:"mode,omitempty"`   // what the agent may do; "": not recorded
 	Labels  map[string]string `json:"labels,omitempty"`
 	// working directory; omitted if its JSON has more than maxDir bytes
 	Dir    string `json:"dir,omitempty"`
@@ -242,6 +243,9 @@ func (r *Record) foldStart(e Entry) {
 		r.Title = title
 	}
 	r.setModel(start.Model)
+	if start.Mode.known() {
+		r.Mode = start.Mode
+	}
 	if start.Worker != "" && bounds.StringSize(start.Worker) <= maxWorker+2 {
 		r.Worker = start.Worker
 	}

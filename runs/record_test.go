@@ -524,3 +524,17 @@ func TestImpossibleTokenCountsDoNotEnterTotals(t *testing.T) {
 		t.Errorf("totals: %+v, own %+v", r.Usage, r.Own)
 	}
 }
+
+func TestRecordHasTheModeOfItsTask(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[runs.Mode]runs.Mode{
+		runs.ReadOnly: runs.ReadOnly, runs.WorkspaceWrite: runs.WorkspaceWrite, "": "", "all": "",
+	} {
+		r := runs.NewRecord("T-1", "codex")
+		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1, Body: runs.Encode(runs.Start{Source: "queue", Mode: mode})})
+		r.Entry(runs.Entry{Kind: runs.Started, Time: 2, Body: runs.Encode(runs.Start{Source: "queue"})})
+		if r.Mode != want {
+			t.Errorf("%q: %q", mode, r.Mode)
+		}
+	}
+}

@@ -48,6 +48,7 @@ type Row struct {
 	Tokens  Tokens // the total of this run so far, see [Spent]
 
 	Changed *Changed // see [Record.Changed]
+	Brief
 
 	Seq uint64 // sequence number in RAW of the last folded entry
 
@@ -66,7 +67,7 @@ func (r *Record) Row() Row {
 		QueuedAt: r.QueuedAt, StartedAt: r.StartedAt, ActiveAt: r.ActiveAt, EndedAt: r.EndedAt,
 		Written: r.WrittenAt > 0, Activity: r.Activity, Seq: r.Seq,
 		Doing: r.Doing, Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
-		Changed: r.Changed(),
+		Changed: r.Changed(), Brief: r.Brief(),
 	}
 	if s := r.Spent(); s.Total != nil && !s.Earlier {
 		row.Tokens = Tokens{Input: s.Total.Input, Output: s.Total.Output, Known: true}
@@ -148,6 +149,13 @@ func (r *Row) optional() (fields [optionalFields]string) {
 	if c := r.Changed; c != nil {
 		fields[11] = fmt.Sprintf("%s/%d/%d/%d", c.In, c.Files, c.Added, c.Removed)
 	}
+	fields[12], fields[13], fields[14] = text(r.Answer), text(r.Cause), text(r.Hint)
+	if t := r.Tests; t != nil {
+		fields[15] = strconv.Itoa(t.Passed) + "/" + strconv.Itoa(t.Failed)
+	}
+	if r.Cost != nil {
+		fields[16] = strconv.FormatFloat(*r.Cost, 'g', -1, 64)
+	}
 	return fields
 }
 
@@ -155,7 +163,7 @@ func (r *Row) optional() (fields [optionalFields]string) {
 const written = "written"
 
 // optionalFields is the number of optional fields.
-const optionalFields = 12
+const optionalFields = 17
 
 func appendField(b []byte, field any) []byte {
 	switch v := field.(type) {
@@ -240,6 +248,19 @@ func (r *Row) parseOptional(s string) {
 	}
 	r.Written = fields[10] == written
 	r.Changed = parseChanged(strings.Split(fields[11], "/"))
+	r.Answer, r.Cause, r.Hint = text(12), text(13), text(14)
+	if passed, failed, ok := strings.Cut(fields[15], "/"); ok {
+		var t TestCount
+		var bad [2]error
+		t.Passed, bad[0] = strconv.Atoi(passed)
+		t.Failed, bad[1] = strconv.Atoi(failed)
+		if bad == [2]error{} {
+			r.Tests = &t
+		}
+	}
+	if cost, err := strconv.ParseFloat(fields[16], 64); err == nil {
+		r.Cost = &cost
+	}
 }
 
 func parseChanged(part []string) *Changed {

@@ -58,6 +58,8 @@ const (
 	DangerFull     Mode = "danger-full-access"
 )
 
+func (m Mode) known() bool { return m == ReadOnly || m == WorkspaceWrite || m == DangerFull }
+
 // Writes reports whether an agent in mode m may change files.
 func (m Mode) Writes() bool { return m != ReadOnly }
 
@@ -111,9 +113,7 @@ func (t *Task) Check() error {
 	case n > MaxPrompt:
 		fail("prompt", "at most %d characters, got %d", MaxPrompt, n)
 	}
-	switch t.Mode {
-	case ReadOnly, WorkspaceWrite, DangerFull:
-	default:
+	if !t.Mode.known() {
 		fail("mode", "must be one of %s, %s, %s", ReadOnly, WorkspaceWrite, DangerFull)
 	}
 	text("dir", t.Dir, MaxDir)

@@ -34,6 +34,7 @@ var Document []byte
 const (
 	maxBody   = 1 << 20 // bytes of a request's body
 	maxPage   = 100     // runs
+	maxRecent = 1000    // ended runs that a stream begins with
 	maxEvents = 1000    // of a page
 	maxOutput = 1 << 20 // bytes of output of an answer
 	maxWait   = time.Hour
@@ -80,7 +81,7 @@ func (a *API) Routes() []Route {
 	return []Route{
 		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
 		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "label", "since",
-			"until", "unseen", "limit", "cursor"}, listRuns),
+			"until", "unseen", "limit", "cursor", "order", "recent"}, listRuns),
 		a.route("POST /v1/runs", "submitRun", "submit", nil, submitRun),
 		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),

@@ -248,6 +248,11 @@ func (q *exchange) list() (l api.List, err error) {
 	}
 	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
 	l.Unseen = q.query.flag("unseen")
+	l.Order = api.Order(q.query.word("order", string(api.ByChange)))
+	l.Recent = int(q.query.number("recent", 1, maxRecent, 0))
+	if l.Recent > 0 && !q.stream {
+		q.query.refuse("recent", "is for a stream; a page has a limit")
+	}
 	l.Limit = int(q.query.number("limit", 1, maxPage, responder.DefaultPage))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
 		q.query.refuse("cursor", wrongCursor)

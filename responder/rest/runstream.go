@@ -10,7 +10,7 @@ import (
 
 // followRuns answers with the runs of a list, and then their changes.
 func (q *exchange) followRuns(list api.List) error {
-	for _, name := range []string{"limit", "cursor"} {
+	for _, name := range []string{"limit", "cursor", "order"} {
 		if q.query.Has(name) {
 			return invalid(name, "is for pages; a stream has all runs")
 		}
