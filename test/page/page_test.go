@@ -130,14 +130,18 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	// The agent of tasks prints a recording, and then waits until the file next to it is written.
-	s.write("agent.sh", "for prompt; do :; done\n"+
+	// It has the name of an agent, so that its prompt is known.
+	s.write("codex", "#!/bin/sh\n"+
 		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' `+
 		`'{"type":"turn.started"}' `+
 		`'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"I am at it."}}'`+"\n"+
 		"while [ ! -e '"+s.lab+"/end' ]; do sleep 0.05; done\n"+
 		`echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":0,"output_tokens":5}}'`+"\n")
-	s.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = ['/bin/sh', %q]\n", s.lab,
-		filepath.Join(s.lab, "agent.sh")))
+	if err := os.Chmod(filepath.Join(s.lab, "codex"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n", s.lab,
+		filepath.Join(s.lab, "codex")))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()
 	return s

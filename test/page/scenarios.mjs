@@ -42,6 +42,14 @@ export async function overview(scene) {
   const page = await signedIn(scene);
   for (const title of scene.titles) await row(page, title).waitFor();
   await accessible(scene, page, 'overview');
+  // What came of each: a cause and what to try, or the answer with files.
+  await row(page, 'Fail for a reason').getByText('Codex ran out of room').waitFor();
+  await row(page, 'Fail for a reason').getByText('Start a new thread, with a smaller task').waitFor();
+  await row(page, 'Edit with Gemini').getByText(/^\d files?$/).waitFor();
+  for (const theme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: theme });
+    await page.screenshot({ path: `${scene.shots}/overview-${theme}.png` });
+  }
   const search = page.getByRole('searchbox', { name: 'Search runs' });
   await page.keyboard.press('/');
   await page.keyboard.type(scene.titles[0]);
@@ -67,8 +75,23 @@ export async function overview(scene) {
 export async function liveRun(scene) {
   const page = await signedIn(scene);
   await live(page);
-  const title = await scene.call('begin', { lines: 2 });
+  const title = await scene.call('begin', { lines: 60 });
   await row(page, title).getByText('running', { exact: true }).waitFor();
+  // It opens at its newest line, with its title and state, which stay while one scrolls.
+  await row(page, title).getByRole('link', { name: title }).click();
+  await feed(page).getByText('Line number 60.').waitFor();
+  const heading = page.getByRole('heading', { level: 1, name: title });
+  const inside = async (what) => {
+    const [box, { height }] = [await what.boundingBox(), page.viewportSize()];
+    return box !== null && box.y >= 0 && box.y + box.height <= height || box;
+  };
+  await until('the newest line is on the screen', () => inside(feed(page).getByText('Line number 60.')));
+  for (const key of ['Home', 'End']) {
+    await page.keyboard.press(key);
+    await until(`the title is on the screen after ${key}`, () => inside(heading));
+    await until(`the state is on the screen after ${key}`, () => inside(page.getByRole('main').getByText('running', { exact: true }).first()));
+  }
+  await page.goBack();
   await scene.call('end');
   await row(page, title).getByText('completed', { exact: true }).waitFor();
 }
@@ -87,6 +110,11 @@ export async function timelines(scene) {
       await page.getByRole('heading', { level: 1, name: title }).waitFor();
       if (theme === 'dark' || scene.light.includes(title)) await accessible(scene, page, `${title}, ${theme}`);
       await fits(page, title);
+      if (title === 'Fail for a reason') {
+        await page.getByRole('status').getByText('Start a new thread, with a smaller task').waitFor();
+        same('words of the contract', await page.getByText('redacted').count(), 0);
+        await page.screenshot({ path: `${scene.shots}/failed-${theme}.png`, clip: { x: 0, y: 0, width: 1280, height: 900 } });
+      }
     }
     await page.screenshot({ path: `${scene.shots}/run-${theme}.png` });
   }
@@ -151,6 +179,8 @@ export async function task(scene) {
   await dialog.getByRole('button', { name: 'Queue the task' }).click();
   await dialog.getByText(scene.lab).waitFor(); // the directories that are allowed
   await dialog.getByRole('combobox', { name: 'Directory' }).fill(scene.lab);
+  await dialog.getByRole('radio', { name: /Write in the directory/ }).check();
+  await dialog.getByRole('checkbox', { name: 'Yes, it may change files' }).check();
   await dialog.getByRole('button', { name: 'Queue the task' }).click();
   await feed(page).getByText('I am at it.').waitFor();
   await page.getByRole('heading', { level: 1, name: 'A task of the page' }).waitFor();
@@ -167,6 +197,24 @@ export async function task(scene) {
   await whole(page);
   await page.goto('/');
   await row(page, 'A task of the page').getByText('cancelled', { exact: true }).waitFor();
+  // It continues with its mode, and runs again as it was; a run that linesman did not start says why it does not.
+  await row(page, 'A task of the page').getByRole('link', { name: 'A task of the page' }).click();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  const next = page.getByRole('dialog', { name: 'Continue the thread' });
+  await next.getByText('The run had: Write in the directory.').waitFor();
+  same('the mode', await next.getByLabel('What it may do').inputValue(), 'workspace-write');
+  await accessible(scene, page, 'continue');
+  await next.getByRole('button', { name: 'Close', exact: true }).last().click();
+  await page.getByRole('button', { name: 'Run again' }).click();
+  await dialog.waitFor();
+  same('the task again', [await dialog.getByLabel('What is to be done').inputValue(), await dialog.getByRole('combobox', { name: 'Directory' }).inputValue(), await dialog.getByRole('radio', { name: /Write in the directory/ }).isChecked()],
+    ['Count the files.', scene.lab, true]);
+  await page.keyboard.press('Escape');
+  await page.goto(`/runs/${scene.runs['Use tools']}`);
+  await whole(page);
+  await page.getByRole('button', { name: 'Run again' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByText('It cannot be run again: linesman did not start its agent').waitFor();
 }
 
 /** Lines that the timeline shows, in order: all of them are on the screen. */
@@ -261,6 +309,10 @@ export async function sizes(scene) {
       await fits(page, `run, ${name}`);
       if (name === 'phone') await accessible(scene, page, `run, ${name}, ${theme}`);
       await page.screenshot({ path: `${scene.shots}/run-${name}-${theme}.png` });
+      await page.goto(`/runs/${scene.runs['Fail for a reason']}`);
+      await whole(page);
+      await fits(page, `failed run, ${name}`);
+      await page.screenshot({ path: `${scene.shots}/failed-${name}-${theme}.png` });
       await page.goto(`/runs/${run}/with/${scene.runs['Plan the work']}`);
       await page.getByText('End of the run').first().waitFor();
       await fits(page, `side by side, ${name}`);
@@ -268,12 +320,20 @@ export async function sizes(scene) {
   }
 }
 
-/** Ten thousand runs: only those on the screen are elements. The times are for people to read. */
+/** Ten thousand runs: the newest are loaded first, and only those on the screen are elements. The times are for people to read. */
 export async function many(scene) {
   const page = await signedIn(scene);
+  const cdp = await page.context().newCDPSession(page);
+  let loaded = 0; // bytes
+  cdp.on('Network.dataReceived', (e) => (loaded += e.dataLength));
+  await cdp.send('Network.enable');
+  const size = () => page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('[aria-setsize]')].map((e) => Number(e.getAttribute('aria-setsize')))));
   const begun = Date.now();
   await page.reload();
-  await until('all runs', async () => (await page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('[aria-setsize]')].map((e) => Number(e.getAttribute('aria-setsize')))))) >= 10_000, 60_000);
+  await until('the newest runs', async () => (await size()) >= 250 || size(), 60_000);
+  await page.getByText(/^The newest \d+ runs\./).waitFor();
+  const first = loaded;
+  if (first === 0 || first > 600_000) throw new Error(`${first} bytes for the first screen`);
   const ready = Date.now() - begun;
   const nodes = await page.evaluate(() => document.querySelectorAll('*').length);
   if (nodes > 3000) throw new Error(`${nodes} elements for 10,000 runs`);
@@ -288,6 +348,7 @@ export async function many(scene) {
   });
   await page.mouse.move(640, 500);
   for (let i = 0; i < 60; i++) await page.mouse.wheel(0, 700);
+  await until('older runs, at the end of the list', async () => (await size()) >= 400 || size());
   await page.keyboard.press('End');
   await page.keyboard.press('Home');
   const frames = (await page.evaluate(() => window.frames_)).sort((a, b) => a - b);
@@ -296,10 +357,13 @@ export async function many(scene) {
   await search.fill('number 7777');
   await page.getByRole('link', { name: 'Recorded run number 7777' }).waitFor();
   const found = Date.now() - asked;
+  await until('all runs, for a search', async () => (await page.getByText(/Looking through older runs/).count()) === 0, 60_000);
+  await search.fill('');
+  await until('all runs are listed', async () => (await size()) >= 10_000 || size());
   await page.screenshot({ path: `${scene.shots}/many.png` });
   const heap = await page.evaluate(() => performance.memory?.usedJSHeapSize ?? 0);
   const at = (q) => Math.round(frames[Math.floor((frames.length - 1) * q)] * 10) / 10;
-  return { ready, nodes, frames: frames.length, p50: at(0.5), p95: at(0.95), max: at(1), search: found, heapMB: Math.round(heap / 1e5) / 10 };
+  return { first, loaded, ready, nodes, frames: frames.length, p50: at(0.5), p95: at(0.95), max: at(1), search: found, heapMB: Math.round(heap / 1e5) / 10 };
 }
 
 /** A run with hundreds of events a second, shown for long: how much memory and how many elements that takes. */

@@ -1,6 +1,6 @@
-import { beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test, vi } from 'vitest';
 import type { Run } from '../src/lib/api';
-import { apply, begin, put, runs, synced, updates } from '../src/overview/store';
+import { apply, begin, loadAll, loadOlder, older, olderFailed, put, runs, synced, updates } from '../src/overview/store';
 
 const run = (id: string, more: Partial<Run> = {}): Run => ({ run: id, agent: 'codex', state: 'working', seq: 1, ...more });
 const message = (event: string, data: unknown, id = '') => ({ id, event, data: JSON.stringify(data) });
@@ -32,6 +32,34 @@ test('a stream that resumes keeps what it does not name; one that begins again d
   expect(ids()).toEqual(['a', 'b', 'c', 'd']);
   apply([message('synced', { resumed: false })]);
   expect(ids()).toEqual(['c', 'd']);
+});
+
+test('older runs are in pages, until all are here or the stream begins again', async () => {
+  apply([message('run', run('c')), message('synced', { resumed: false, next: 'p1' })]);
+  const asked: string[] = [];
+  let during = (): void => {};
+  const pages: Record<string, unknown> = { p1: { runs: [run('b'), run('c', { seq: 0 })], next: 'p2' }, p2: { runs: [run('a')] }, p3: { runs: [run('x')] } };
+  vi.stubGlobal('fetch', (url: string) => {
+    const cursor = /cursor=(\w+)/.exec(url)![1]!;
+    asked.push(url);
+    during();
+    return Promise.resolve(pages[cursor] ? new Response(JSON.stringify(pages[cursor])) : new Response('{}', { status: 503 }));
+  });
+  try {
+    await Promise.all([loadOlder(), loadOlder()]); // one request
+    expect([ids(), older.value, runs.get('c')?.seq, asked]).toEqual([['b', 'c'], 'p2', 1, ['/v1/runs?order=changed&limit=100&cursor=p1']]);
+    expect([await loadAll(), ids(), older.value]).toEqual([true, ['a', 'b', 'c'], '']);
+    await loadOlder();
+    expect(asked.length).toBe(2);
+    begin();
+    apply([message('run', run('c')), message('synced', { resumed: false, next: 'p3' })]);
+    during = () => apply([message('synced', { resumed: false, next: 'p4' })]); // what was asked for belongs to the stream before
+    await loadOlder();
+    during = () => {};
+    expect([ids().includes('x'), older.value, await loadAll(), olderFailed.value]).toEqual([false, 'p4', false, true]);
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });
 
 test('a run that ended while the page was disconnected is news', () => {

@@ -53,10 +53,17 @@ export interface Run {
   agentVersion?: string;
   times?: 'written' | 'captured';
   changed?: Changed;
+  /** Of a run that has ended: the first line of its answer; why it failed, and what to try; its tests and cost. */
+  answer?: string;
+  cause?: string;
+  hint?: string;
+  tests?: { passed: number; failed: number };
+  costUsd?: number;
   labels?: Record<string, string>;
   seq: number;
 
   summary?: string;
+  mode?: Mode;
   exit?: { reason: string; code?: number; signal?: number; spawn?: string; why?: string };
   turns?: { completed: number; failed: number };
   lines?: number;
@@ -72,7 +79,6 @@ export interface Run {
   openCalls?: { id: string; kind: string; name?: string; at: Time }[];
   usage?: RunUsage;
   threadUsage?: Usage;
-  costUsd?: number;
   threadCostUsd?: number;
   models?: (Usage & { name: string; costUsd?: number })[];
   fileOperations?: { modified: string[]; added: string[]; deleted: string[]; unlisted?: number; linesChanged?: number };
@@ -207,13 +213,13 @@ async function change<T>(method: string, path: string, body?: unknown, headers: 
 
 /** `?a=1&b=2` of the values that are set; a list is repeated. */
 export function query(values: Record<string, string | number | boolean | undefined | readonly string[]>): string {
-  const params = new URLSearchParams();
+  const params: string[] = [];
   for (const [key, value] of Object.entries(values)) {
-    if (Array.isArray(value)) for (const each of value) params.append(key, each);
-    else if (value !== undefined && value !== '' && value !== false) params.set(key, String(value));
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== undefined && each !== '' && each !== false) params.push(`${key}=${encodeURIComponent(String(each))}`);
+    }
   }
-  const text = params.toString();
-  return text && '?' + text;
+  return params.length > 0 ? '?' + params.join('&') : '';
 }
 
 const of = (id: string) => `/v1/runs/${encodeURIComponent(id)}`;
@@ -223,7 +229,7 @@ export const api = {
   signIn: (token: string) => change<Session>('POST', '/session', { token }),
   signOut: () => change<void>('DELETE', '/session'),
 
-  runs: (filter: Record<string, string | number | undefined>, signal?: AbortSignal) => get<{ runs: Run[]; next?: string }>('/v1/runs' + query(filter), signal),
+  runs: (filter: { order?: 'changed'; limit?: number; cursor?: string }, signal?: AbortSignal) => get<{ runs: Run[]; next?: string }>('/v1/runs' + query(filter), signal),
   run: (id: string, signal?: AbortSignal) => get<Run>(of(id), signal),
   /** Waits up to `timeout` seconds for the end of the run. */
   events: (id: string, page: { after?: number; limit?: number } = {}, signal?: AbortSignal) =>

@@ -6,7 +6,7 @@
 //   agentName('claude_code') "Claude Code"         stateName('input-required') "needs you"
 //   doing(run, now)   "running a command, 12s"     elapsed(run, now)   milliseconds or undefined
 
-import type { Changed, Phase, Run, State, Time } from './api';
+import type { Changed, Mode, Phase, Run, State, Time } from './api';
 
 export const ms = (at: Time | undefined): number => (at ? Date.parse(at) : 0);
 
@@ -107,6 +107,11 @@ export const cost = (usd: number): string => (usd > 0 && usd < 0.01 ? '<$0.01' :
 
 /** The labels of a run, without its trace context, which is for machines. */
 export const labelsOf = (run: Run): [string, string][] => Object.entries(run.labels ?? {}).filter(([key]) => key !== 'linesman.traceparent');
+
+const modes: Record<Mode, string> = { 'read-only': 'Read only', 'workspace-write': 'Write in the directory', 'danger-full-access': 'Full access' };
+
+/** What an agent may do, for people. */
+export const modeName = (mode: Mode): string => modes[mode] ?? mode;
 
 const agents: Record<string, string> = {
   codex: 'Codex', claude_code: 'Claude Code', gemini: 'Gemini', gemini_cli: 'Gemini', opencode: 'OpenCode', codex_cloud: 'Codex Cloud', external: 'External',

@@ -1,5 +1,5 @@
 import { computed, signal, useComputed } from '@preact/signals';
-import { useRef } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { count } from '../lib/format';
 import { useKeys } from '../lib/keys';
 import { now, serverNow } from '../lib/clock';
@@ -12,7 +12,7 @@ import { Empty, Loading, NothingFound } from './empty';
 import { List, type ListHandle } from './list';
 import { markSeen } from './seen';
 import { filters, select, sorts, type Filter, type Selection, type Sort } from './select';
-import { changed, runs, stream, synced } from './store';
+import { changed, loadAll, loadOlder, older, olderFailed, runs, stream, synced } from './store';
 
 const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', may: 'May need you', turn: 'Your turn', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
 const sortNames: Record<Sort, string> = {
@@ -36,6 +36,15 @@ const view = computed(() => {
   return found;
 });
 
+/** Whether what is shown needs all runs, not only the newest: they are loaded then. */
+const needsAll = computed(() => {
+  const { filter, search, sort, reverse } = selection.value;
+  return search !== '' || reverse || !['need', 'active'].includes(sort) || ['new', 'failed', 'lost'].includes(filter);
+});
+
+/** The filters that older runs may fit: their numbers are at least what is shown, until all runs are here. */
+const olderFit: readonly Filter[] = ['all', 'new', 'failed', 'lost'];
+
 /** The run that the keyboard is at; "" none. It is kept while another page is open. */
 const at = signal('');
 /** The first of two runs to compare. */
@@ -48,6 +57,10 @@ export function Overview() {
   const problem = useComputed(() => (stream.value?.state.value === 'failed' ? stream.value.error.value : undefined));
   const { filter, search: words, sort, reverse } = selection.value;
   const { counts, total, shown } = view.value;
+
+  useEffect(() => {
+    if (needsAll.value && older.value) void loadAll();
+  }, [needsAll.value, older.value !== '']);
 
   const compare = (id: string): boolean | void => {
     if (!id) return false;
@@ -103,7 +116,8 @@ export function Overview() {
     setParams({ sort: next.replace('-need', 'need') === 'need' ? undefined : next });
     list.current?.top();
   };
-  const unseen = (): void => {
+  const unseen = async (): Promise<void> => {
+    await loadAll();
     const ids = [...runs.values()].filter((run) => run.unseen).map((run) => run.run);
     void markSeen(ids).then((failed) => toast(failed ? `${failed} runs could not be marked` : 'All are marked as seen', { tone: failed ? 'bad' : 'ok' }));
   };
@@ -124,7 +138,7 @@ export function Overview() {
               e.preventDefault();
               show(f);
             }}>
-              {names[f]} <span class="num">{synced.value ? count(counts[f]) : ''}</span>
+              {names[f]} <span class="num">{synced.value ? count(counts[f]) + (older.value && olderFit.includes(f) ? '+' : '') : ''}</span>
             </a>
           ))}
         </nav>
@@ -144,9 +158,15 @@ export function Overview() {
           </select>
         </label>
       </div>
-      {!synced.value ? <Loading /> : total === 0 ? <Empty /> : shown === 0
+      {!synced.value || (shown === 0 && needsAll.value && older.value && !olderFailed.value) ? <Loading /> : total === 0 ? <Empty /> : shown === 0
         ? <NothingFound filter={filter} search={words} onClear={() => setParams({ q: undefined, show: undefined })} />
-        : <List handle={list} view={view.value} at={at} marked={marked} sort={sort} reverse={reverse} onSort={sortBy} onMarkAll={unseen} onLabel={(l) => setParams({ q: `${words} label:${/\s/.test(l) ? `"${l}"` : l}`.trim() })} />}
+        : <List handle={list} view={view.value} at={at} marked={marked} sort={sort} reverse={reverse} onSort={sortBy} onMarkAll={() => void unseen()} onLabel={(l) => setParams({ q: `${words} label:${/\s/.test(l) ? `"${l}"` : l}`.trim() })} />}
+      {synced.value && older.value && (
+        <p class="older" role="status">
+          {olderFailed.value ? 'Older runs could not be loaded. ' : needsAll.value ? `Looking through older runs: ${count(total)} are loaded.` : `The newest ${count(total)} runs. `}
+          {(olderFailed.value || !needsAll.value) && <button class="link" onClick={() => void (needsAll.value ? loadAll() : loadOlder())}>{olderFailed.value ? 'Try again' : 'Load older ones'}</button>}
+        </p>
+      )}
     </main>
   );
 }

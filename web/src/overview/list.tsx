@@ -5,7 +5,7 @@ import { count } from '../lib/format';
 import { Layout } from './layout';
 import { RunRow } from './row';
 import type { Section, Sort, View } from './select';
-import { fresh } from './store';
+import { fresh, loadOlder, older, olderFailed } from './store';
 
 /** What the keyboard does with the list. */
 export interface ListHandle {
@@ -22,7 +22,7 @@ const sectionNames: Record<Section, string> = { needs: 'Needs you', may: 'May ne
 const columns: { sort?: Sort; name: string; class: string; title?: string }[] = [
   { sort: 'state', name: 'State', class: 'c-state' },
   { sort: 'title', name: 'Title', class: 'c-title' },
-  { name: 'Doing', class: 'c-doing' },
+  { name: 'Doing, or outcome', class: 'c-doing' },
   { name: 'Plan', class: 'c-plan', title: 'Steps of the agent’s own plan' },
   { sort: 'directory', name: 'Directory', class: 'c-dir' },
   { sort: 'agent', name: 'Agent', class: 'c-agent' },
@@ -124,6 +124,11 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
       if (scroller.current) scroller.current.scrollTop = 0;
     },
   };
+
+  // Near the end the next older runs are loaded, before it is on the screen.
+  useLayoutEffect(() => {
+    if (height && older.value && !olderFailed.value && layout.height - first.value * row * step < 3 * height) void loadOlder();
+  });
 
   const from = (first.value - 1) * row * step - height / 2;
   const { top, parts } = layout.between(from, from + 2 * height + 3 * row * step);

@@ -1,6 +1,7 @@
 import { type Signal } from '@preact/signals';
 import { type Run } from '../lib/api';
-import { age, agentName, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
+import { age, agentName, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
+import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
 import { asOf } from './store';
@@ -22,7 +23,7 @@ export function stateOf(run: Run): { text: string; tone: string; hollow: boolean
   return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
 }
 
-/** What a run does, waits for, or ended with; `detail` is the command, path or text. */
+/** What a run does, waits for, or ended with; `detail` is the command, path or text, or what to try after a failure. */
 export function lineOf(run: Run, at: number): { text: string; detail: string } {
   const detail = detailOf(run);
   if (run.workerLost && !ended(run)) return { text: `its worker is silent, ${age(run.activeAt, at)}`, detail };
@@ -30,7 +31,7 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
     case 'queued': return { text: run.position ? `waiting, ${count(run.position)} ahead of it` : 'waiting for a worker', detail: '' };
     case 'input-required': return { text: doing(run, at) || `waiting for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
     case 'working': return { text: doing(run, at) || quiet(run, at), detail };
-    default: return { text: run.reason ? reasons[run.reason] ?? run.reason : '', detail: '' };
+    default: return { text: run.cause ?? run.answer ?? (run.reason ? reasons[run.reason] ?? run.reason : ''), detail: run.hint ?? '' };
   }
 }
 
@@ -58,7 +59,7 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
   return (
     <div
       class="row" role="listitem" aria-posinset={place} aria-setsize={of} data-run={run.run} data-tone={state.tone}
-      data-selected={selected || undefined} data-marked={marked.value === run.run || undefined} data-unseen={run.unseen || undefined}
+      data-hint={Boolean(run.hint) || undefined} data-selected={selected || undefined} data-marked={marked.value === run.run || undefined} data-unseen={run.unseen || undefined}
     >
       <span class="c-state"><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
       <span class="c-title">
@@ -69,8 +70,12 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
           </span>
         )}
       </span>
-      <Doing run={run} />
-      <span class="c-plan">{run.progress && <Plan done={run.progress.completedSteps} total={run.progress.totalSteps} />}</span>
+      {ended(run) ? <Outcome run={run} /> : (
+        <>
+          <Doing run={run} />
+          <span class="c-plan">{run.progress && <Plan done={run.progress.completedSteps} total={run.progress.totalSteps} />}</span>
+        </>
+      )}
       <span class="c-dir cut muted" title={run.workingDir}>{run.workingDir && (form === 'huge' ? run.workingDir : shortPath(run.workingDir))}</span>
       <span class="c-agent cut muted" title={run.agentVersion && `${agentName(run.agent)} ${run.agentVersion}`}>{agentName(run.agent)}</span>
       <span class="c-model cut muted" title={run.model}>{run.model}</span>
@@ -82,6 +87,24 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
       <time class="c-started num muted" dateTime={run.startedAt} title={full(run.startedAt)}>{when(run.startedAt, asOf.peek())}</time>
       <Active run={run} />
     </div>
+  );
+}
+
+/** What came of a run, in place of what it does and of its plan: its answer, or why it failed and what to try; its files, tests and cost. */
+function Outcome({ run }: { run: Run }) {
+  const { text, detail } = lineOf(run, 0);
+  const { changed, tests, costUsd } = run;
+  return (
+    <span class="c-outcome">
+      <span class="outcome-text" title={detail ? `${text}\n${detail}` : text}>
+        <span class="cut">{plainText(text)}</span>{detail && <span class="cut faint hint"><span class="visually-hidden">Try: </span>{plainText(detail)}</span>}
+      </span>
+      <span class="outcome-facts num small muted">
+        {changed && changed.files > 0 && <span title={changedText(changed)}>{plural(changed.files, 'file')}</span>}
+        {tests && <span title={`${plural(tests.passed, 'test')} passed, ${count(tests.failed)} failed`}>{tests.failed > 0 && <span class="del">✕{count(tests.failed)} </span>}<span aria-hidden={tests.failed > 0 || undefined}>✓{count(tests.passed)}</span></span>}
+        {Boolean(costUsd) && <span>{cost(costUsd!)}</span>}
+      </span>
+    </span>
   );
 }
 

@@ -66,7 +66,7 @@ function allText(run: Run): string {
   let text = texts.get(run);
   if (text === undefined) {
     const labels = Object.entries(run.labels ?? {}).map(([k, v]) => `${k}=${v}`);
-    text = [run.title, run.workingDir, run.agent, agentName(run.agent), run.run, run.threadId, run.worker, run.model, wordOf(run), run.state, run.activity, phase(run), ...labels]
+    text = [run.title, run.workingDir, run.agent, agentName(run.agent), run.run, run.threadId, run.worker, run.model, wordOf(run), run.state, run.activity, phase(run), run.answer, run.cause, ...labels]
       .join('\n').toLowerCase();
     texts.set(run, text);
   }

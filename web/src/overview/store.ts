@@ -1,10 +1,13 @@
-// All runs, from the stream of GET /v1/runs: the runs, `synced`, and then changes. A stream that does not resume has
-// all runs again, so those that it lacks are gone. The stream is open as long as the session, on every page, for the badge
+// Runs, from the stream of GET /v1/runs: the open ones and the newest of those that have ended, `synced`, and then changes.
+// A stream that does not resume has them again, so those that it lacks are gone. Older ones come in pages, when they are
+// wanted: at the end of the list, for a search, for another order. The stream is open as long as the session, on every page, for the badge
 // and the notifications.
 //
 //   runs                  by id; the objects are replaced, never changed
 //   changed.value         counts changes, at most four a second
 //   synced.value          whether all runs have arrived once
+//   older.value           cursor of the next page of older runs; "": all runs are here
+//   loadOlder()           loads that page
 //   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
 
 import { computed, effect, signal } from '@preact/signals';
@@ -15,6 +18,9 @@ import { openStream, type Message, type Stream } from '../lib/stream';
 export const runs = new Map<string, Run>();
 export const changed = signal(0);
 export const synced = signal(false);
+export const older = signal('');
+/** The last page could not be read. */
+export const olderFailed = signal(false);
 export const stream = signal<Stream | undefined>(undefined);
 /** Another version than that of this page serves now; "": no. */
 export const newVersion = signal('');
@@ -39,6 +45,39 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 let lastBump = 0;
 const arrived = new Set<string>(); // the runs of this connection, until all have arrived
 
+const recent = 300; // ended runs that the stream begins with
+const page = 100; // runs, the most that a page has
+let loading: Promise<void> | undefined;
+const gone = new Set<string>(); // the runs that were removed while a page was on its way
+
+/** Loads the next page of older runs, one at a time. */
+export function loadOlder(): Promise<void> {
+  loading ??= next().finally(() => (loading = undefined));
+  return loading;
+}
+
+async function next(): Promise<void> {
+  const cursor = older.peek();
+  if (!cursor) return;
+  gone.clear();
+  try {
+    const answer = await api.runs({ order: 'changed', limit: page, cursor });
+    if (older.peek() !== cursor) return; // the stream has begun again meanwhile
+    for (const run of answer.runs) if (!gone.has(run.run)) put(run);
+    older.value = answer.next ?? '';
+    olderFailed.value = false;
+  } catch {
+    olderFailed.value = true;
+  }
+}
+
+/** Loads all older runs; false: that has failed. */
+export async function loadAll(): Promise<boolean> {
+  olderFailed.value = false;
+  while (older.peek() && !olderFailed.peek()) await loadOlder();
+  return !olderFailed.peek();
+}
+
 function bump(): void {
   timer ??= setTimeout(() => {
     timer = undefined;
@@ -58,8 +97,12 @@ export function put(run: Run): void {
 export function apply(batch: Message[]): void {
   for (const { event, data } of batch) {
     if (event === 'synced') {
-      const { resumed } = JSON.parse(data) as { resumed?: boolean };
-      if (!resumed) for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
+      const { resumed, next } = JSON.parse(data) as { resumed?: boolean; next?: string };
+      if (!resumed) {
+        for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
+        older.value = next ?? '';
+        olderFailed.value = false;
+      }
       arrived.clear();
       synced.value = true;
       continue;
@@ -67,8 +110,10 @@ export function apply(batch: Message[]): void {
     if (event !== 'run' && event !== 'gone') continue;
     const run = JSON.parse(data) as Run;
     const before = runs.get(run.run);
-    if (event === 'gone') runs.delete(run.run);
-    else {
+    if (event === 'gone') {
+      runs.delete(run.run);
+      gone.add(run.run);
+    } else {
       runs.set(run.run, run);
       arrived.add(run.run);
     }
@@ -84,10 +129,11 @@ export function begin(): void {
 
 function open(): void {
   runs.clear();
+  older.value = '';
   synced.value = false;
   changed.value++;
   const opened = openStream({
-    url: '/v1/runs',
+    url: `/v1/runs?recent=${recent}`,
     onMessages: apply,
     onOpen: begin,
     hidden: () => (leader.value ? 'keep' : 'pause'),

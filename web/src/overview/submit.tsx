@@ -2,7 +2,7 @@ import { effect, signal, useSignal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
-import { agentName, count, plural } from '../lib/format';
+import { agentName, count, modeName, plural } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
@@ -21,11 +21,17 @@ effect(() => {
   key = newKey();
 });
 
-const modes: { mode: Mode; name: string; hint: string }[] = [
-  { mode: 'read-only', name: 'Read only', hint: 'It changes nothing.' },
-  { mode: 'workspace-write', name: 'Write in the directory', hint: 'It may change files below the directory.' },
-  { mode: 'danger-full-access', name: 'Full access', hint: 'No sandbox. Only workers that allow it accept this.' },
+const modes: { mode: Mode; hint: string }[] = [
+  { mode: 'read-only', hint: 'It changes nothing.' },
+  { mode: 'workspace-write', hint: 'It may change files below the directory.' },
+  { mode: 'danger-full-access', hint: 'No sandbox. Only workers that allow it accept this.' },
 ];
+
+/** Opens the form with a task, in place of what was typed before. */
+export function newTask(task: Partial<Draft>): void {
+  draft.value = { ...blank, ...task };
+  submitting.value = true;
+}
 
 export function Submit() {
   return submitting.value && allowed('submit') ? <Form /> : null;
@@ -119,10 +125,10 @@ function Form() {
         </div>
         <fieldset class="modes" aria-describedby={errors.value['mode'] ? 'mode-error' : undefined}>
           <legend>The agent may</legend>
-          {modes.map(({ mode, name, hint }) => (
+          {modes.map(({ mode, hint }) => (
             <label key={mode}>
               <input type="radio" name="mode" value={mode} checked={d.mode === mode} disabled={forbidden(workers.value, mode)} onChange={() => set({ mode, confirm: false })} aria-invalid={Boolean(errors.value['mode']) && d.mode === mode} />
-              <span>{name} <span class="faint">{forbidden(workers.value, mode) ? 'No worker allows it: see the setting work.danger.' : hint}</span></span>
+              <span>{modeName(mode)} <span class="faint">{forbidden(workers.value, mode) ? 'No worker allows it: see the setting work.danger.' : hint}</span></span>
             </label>
           ))}
           {errors.value['mode'] && <p class="error" id="mode-error" role="alert">{errors.value['mode']}</p>}

@@ -3,7 +3,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { api, ApiError, newKey, type Mode, type Run } from '../lib/api';
-import { agentName, count, when } from '../lib/format';
+import { agentName, count, modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
 import { plainText } from '../lib/plaintext';
 import { navigate, runPath, withPath } from '../lib/router';
@@ -47,13 +47,11 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
   );
 }
 
-const modes: { mode: Mode; name: string }[] = [
-  { mode: 'read-only', name: 'Read only' }, { mode: 'workspace-write', name: 'Write in the directory' }, { mode: 'danger-full-access', name: 'Full access' },
-];
+const modes: Mode[] = ['read-only', 'workspace-write', 'danger-full-access'];
 
 export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }) {
   const task = useSignal('');
-  const mode = useSignal<Mode>('read-only');
+  const mode = useSignal<Mode>(run.mode ?? 'read-only'); // that of the run
   const confirmed = useSignal(false);
   const busy = useSignal(false);
   const failure = useSignal('');
@@ -89,9 +87,10 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
         </div>
         <div class="field">
           <label for="resume-mode">What it may do</label>
-          <select id="resume-mode" value={mode.value} onChange={(e) => { mode.value = e.currentTarget.value as Mode; confirmed.value = false; }}>
-            {modes.map((m) => <option key={m.mode} value={m.mode}>{m.name}</option>)}
+          <select id="resume-mode" aria-describedby="resume-mode-note" value={mode.value} onChange={(e) => { mode.value = e.currentTarget.value as Mode; confirmed.value = false; }}>
+            {modes.map((m) => <option key={m} value={m}>{modeName(m)}</option>)}
           </select>
+          <p class="hint" id="resume-mode-note">{run.mode ? `The run had: ${modeName(run.mode)}.` : 'What the run might do is not recorded.'}</p>
         </div>
         {mode.value !== 'read-only' && (
           <label class="check confirm"><input type="checkbox" checked={confirmed.value} onChange={(e) => (confirmed.value = e.currentTarget.checked)} /> <span>Yes, it may {mode.value === 'workspace-write' ? 'change files' : 'do anything that the worker’s user may do'}</span></label>

@@ -1,10 +1,10 @@
 import { type Signal } from '@preact/signals';
-import { type ComponentChildren } from 'preact';
+import { type ComponentChildren, type VNode } from 'preact';
 import { type Run, type RunUsage } from '../lib/api';
-import { bytes, changedText, cost, count, ended, full, plural, tokens } from '../lib/format';
+import { bytes, changedText, cost, count, ended, full, modeName, plural, tokens } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta } from './diff';
-import { Steps, within } from './row';
+import { Path, Steps, within } from './row';
 import type { Summary } from './rows';
 
 /** What came of the run, and what is known of it. */
@@ -58,7 +58,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
       </Section>
       <Section title="Details">
         <Facts of={[
-          ['Run', run.run], ['Thread', run.threadId], ['Directory', run.workingDir], ['Source', run.source], ['Worker', run.worker], ['Queue', run.queue],
+          ['Run', run.run], ['Mode', run.mode && modeName(run.mode)], ['Thread', run.threadId], ['Directory', run.workingDir && <Path of={run.workingDir} />, run.workingDir], ['Source', run.source], ['Worker', run.worker], ['Queue', run.queue],
           ['Queued', run.queuedAt && full(run.queuedAt)], ['Started', run.startedAt && full(run.startedAt)], ['Ended', run.endedAt && full(run.endedAt)],
           ['Exit', run.exit && (run.exit.code !== undefined ? `code ${run.exit.code}` : run.exit.signal ? `signal ${run.exit.signal}` : run.exit.reason === 'eof' ? 'end of input' : run.exit.reason)],
           ['stdout', run.stdoutBytes !== undefined ? `${bytes(run.stdoutBytes)}, ${plural(run.lines ?? 0, 'line')}` : undefined], ['stderr', run.stderrBytes ? bytes(run.stderrBytes) : undefined],
@@ -84,10 +84,11 @@ function used(usage?: RunUsage): [string, string | undefined][] {
   ];
 }
 
-function Facts({ of }: { of: [string, string | number | undefined][] }) {
+/** Names with values; with a third text where the value is an element. */
+function Facts({ of }: { of: [name: string, value: string | number | VNode | undefined, text?: string][] }) {
   return (
     <dl class="fact-list num">
-      {of.filter(([, v]) => v !== undefined && v !== '').map(([k, v]) => <div key={k}><dt>{k}</dt><dd title={String(v)}>{typeof v === 'number' ? count(v) : plainText(v!)}</dd></div>)}
+      {of.filter(([, v]) => v !== undefined && v !== '').map(([k, v, text]) => <div key={k}><dt>{k}</dt><dd title={text ?? String(v)}>{typeof v === 'number' ? count(v) : typeof v === 'string' ? plainText(v) : v}</dd></div>)}
     </dl>
   );
 }

@@ -3,6 +3,7 @@ import { allowed, ApiError, type Run } from '../lib/api';
 import { changedText, ended, plural } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { Delta, DiffText } from './diff';
+import { Path } from './row';
 import { patchFiles } from './unified';
 import type { RunView } from './view';
 
@@ -27,7 +28,7 @@ export function Changes({ view, run }: { view: RunView; run: Run }) {
         const lines = patches.find((p) => p.path === f.path)?.lines;
         return (
           <details key={f.path} class="file panel" open={(lines?.length ?? 0) < 400}>
-            <summary><span class="mono path">{f.from ? `${plainText(f.from)} → ` : ''}{plainText(f.path)}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></summary>
+            <summary><span class="mono path">{f.from && <><Path of={f.from} /> → </>}<Path of={f.path} /></span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></summary>
             {lines?.length ? <DiffText lines={lines} name={f.path} /> : <p class="faint pad">{f.binary ? 'A binary file.' : 'The patch does not contain its lines.'}</p>}
             {f.truncated && <p class="faint pad">Some of its changes are left out.</p>}
           </details>

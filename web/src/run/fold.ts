@@ -45,6 +45,10 @@ const pieceBytes = 65536; // events contain longer texts in pieces of about this
 const testCommand =
   /(^|[\s;&|(])(go test|cargo (test|nextest)|pytest|py\.test|tox|npm (run )?test|(npx |pnpm |yarn )?(vitest|jest|mocha|playwright test)|make (test|check)|mvn (test|verify)|gradlew? test|rspec|phpunit|dotnet test|ctest|mix test|bazel test)(?=$|[\s;&|)])/;
 
+// Words of the contract for events, whose reader does not see the stderr. The owner does.
+const redacted = / ?\((?:[a-z]+ )?redacted[^)]*\)/g;
+const faultText = (message: string): string => message.replace(redacted, '');
+
 const quietNote = /^(system (?!api_|compact)|thread started|init$|user message|token count|message completed|cost$|todo list)/;
 const retrying = /^(Reconnecting|Retrying)\b/;
 
@@ -198,7 +202,7 @@ export class Fold {
 
   private error(item: Item): void {
     const e = item.event;
-    const message = e?.message ?? 'error';
+    const message = faultText(e?.message ?? 'error');
     const turn = this.state.open ? this.turn(item) : null;
     const last = this.rows[this.rows.length - 1];
     if (last?.kind === 'error' && last.message === message) {
@@ -248,7 +252,7 @@ export class Fold {
     const final = e?.final_text ?? '';
     const row: EndRow = {
       ...this.base(item), kind: 'end', success, code: e?.status?.code ?? null, signal: e?.status?.signal ?? null,
-      error: e?.error?.message ?? '', finalText: this.shown(final) ? '' : final, detail: item.detail,
+      error: faultText(e?.error?.message ?? ''), finalText: this.shown(final) ? '' : final, detail: item.detail,
     };
     this.rows.push(row);
     if (this.sum) this.sum.end = row;

@@ -1,5 +1,6 @@
 import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
 import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, when } from '../lib/format';
@@ -9,25 +10,39 @@ import { lineOf, stateOf } from '../overview/row';
 import { asOf } from '../overview/store';
 import { Command } from '../ui/copy';
 import { useMenu } from '../ui/menu';
+import { newTask } from '../overview/submit';
+import { toast } from '../ui/toast';
 import { saveEvents, saveOutput } from './actions';
+import type { Again } from './again';
+import { Path } from './row';
 import type { RunView } from './view';
 
 export type Action = 'cancel' | 'resume' | 'compare';
 
-export function RunHeader({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
+/** The title and the state of a run stay on the screen; the facts scroll away. */
+export function RunHeader({ run, action, again, small }: { run: Run; action: Signal<Action | ''>; again: Again; small?: boolean }) {
   const state = stateOf(run);
   const labels = labelsOf(run);
+  const ref = useRef<HTMLElement>(null);
+  useLayoutEffect(() => { // what sticks below it, and what is scrolled to, must know its height
+    const box = ref.current!;
+    const observer = new ResizeObserver(() => box.parentElement?.style.setProperty('--run-head', `${box.offsetHeight}px`));
+    observer.observe(box);
+    return () => observer.disconnect();
+  }, []);
+  const title = plainText(run.title ?? run.run);
   return (
-    <header class="run-head">
-      <div class="run-title">
-        <h1 dir="auto">{small ? <a href={runPath(run.run)}>{plainText(run.title ?? run.run)}</a> : plainText(run.title ?? run.run)}</h1>
-        <Actions run={run} action={action} small={small} />
-      </div>
+    <>
+      <header class="run-head" ref={ref}>
+        <span class="run-state" data-tone={state.tone}><span class="visually-hidden">State: </span><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
+        <h1 dir="auto" title={title}>{small ? <a href={runPath(run.run)}>{title}</a> : title}</h1>
+        <Actions run={run} action={action} again={again} small={small} />
+      </header>
       <dl class="run-facts">
-        <Fact name="State"><span data-tone={state.tone}><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span> <Doing run={run} /></Fact>
+        <Fact name="What it does"><Doing run={run} /></Fact>
         <Fact name="Agent" title={run.model}>{agentName(run.agent)}{run.agentVersion && <span class="faint"> {plainText(run.agentVersion)}</span>}</Fact>
         {run.model && <Fact name="Model">{plainText(run.model)}</Fact>}
-        {run.workingDir && <Fact name="Directory" title={plainText(run.workingDir)}><span class="mono">{plainText(shortPath(run.workingDir))}</span></Fact>}
+        {run.workingDir && <Fact name="Directory" title={plainText(run.workingDir)}><span class="mono"><Path of={shortPath(run.workingDir)} /></span></Fact>}
         <Elapsed run={run} />
         {run.tokens && <Fact name="Tokens" title={`${count(run.tokens.input)} tokens in, ${count(run.tokens.output)} out`}><span class="num">{tokens(run.tokens.input)} in, {tokens(run.tokens.output)} out</span></Fact>}
         {Boolean(run.costUsd) && <Fact name="Cost"><span class="num">{cost(run.costUsd!)}</span></Fact>}
@@ -35,7 +50,7 @@ export function RunHeader({ run, action, small }: { run: Run; action: Signal<Act
         {run.continues && <Fact name="Continues"><a href={runPath(run.continues)}>↰ continues another run</a></Fact>}
         {run.continuedBy && <Fact name="Continued by"><a href={runPath(run.continuedBy)}>↳ continued by another run</a></Fact>}
       </dl>
-    </header>
+    </>
   );
 }
 
@@ -46,10 +61,10 @@ function Fact({ name, title, children }: { name: string; title?: string; childre
 function Doing({ run }: { run: Run }) {
   if (ended(run)) {
     const { text } = lineOf(run, 0);
-    return <span class="muted">{text && `· ${text}, `}<time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
+    return <span class="muted">{text && text !== run.cause && text !== run.answer && `${text}, `}ended <time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
   }
   const { text, detail } = lineOf(run, asOf.value);
-  return <span class="muted num">{text.startsWith('running ') ? text.slice(8) : text && `· ${text}`}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
+  return <span class="muted num">{text}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
 }
 
 function Elapsed({ run }: { run: Run }) {
@@ -59,12 +74,13 @@ function Elapsed({ run }: { run: Run }) {
   return <Fact name="Time" title={`started ${full(run.startedAt)}${run.endedAt ? `, ended ${full(run.endedAt)}` : ''}${note}`}><span class="num">{ended(run) && 'took '}{duration(took)}</span> <span class="faint num">started {when(run.startedAt, now.peek())}</span></Fact>;
 }
 
-function Actions({ run, action, small }: { run: Run; action: Signal<Action | ''>; small?: boolean }) {
+function Actions({ run, action, again, small }: { run: Run; action: Signal<Action | ''>; again: Again; small?: boolean }) {
   const over = ended(run);
   const resumable = over && run.threadId && !run.continuedBy && run.agent !== 'codex_cloud' && run.agent !== 'external';
   return (
     <div class="run-actions">
       {!small && allowed('submit') && resumable && <button class="button" title="Continue the thread (r)" onClick={() => (action.value = 'resume')}>Continue</button>}
+      {!small && over && allowed('submit') && <button class="button" aria-disabled={again.why ? true : undefined} title={again.why ? `It cannot be run again: ${again.why}` : 'A new task with the same agent, directory, mode, model and prompt'} onClick={() => (again.task ? newTask(again.task) : toast(`It cannot be run again: ${again.why}`))}>Run again</button>}
       {allowed('submit') && !over && run.agent !== 'codex_cloud' && run.source !== 'session' && (
         <button class="button danger" disabled={run.cancelRequested} title="End the run (x)" onClick={() => (action.value = 'cancel')}>{run.cancelRequested ? 'Cancelling' : 'Cancel'}</button>
       )}
@@ -96,6 +112,12 @@ function More({ run, action }: { run: Run; action: Signal<Action | ''> }) {
   );
 }
 
+/** What to try after a failure. */
+function Tries({ run }: { run: Run }) {
+  const tries = run.errorContext?.suggestions ?? (run.hint ? [run.hint] : []);
+  return tries.length > 0 ? <ul class="tries">{tries.map((t) => <li key={t}>{plainText(t)}.</li>)}</ul> : null;
+}
+
 /** What a reader must know before reading on. */
 export function Notices({ view, run }: { view: RunView; run: Run }) {
   const stream = view.stream.value;
@@ -120,10 +142,11 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
   else if (mayNeedYou(run, now.value)) notices.push(['needs', <>A tool runs, or the agent waits for a permission: its log does not tell. With <code>linesman setup sessions</code> it does.</>]);
   if (run.state === 'queued') notices.push(['idle', run.position ? <>{run.position === 1 ? 'One task is' : `${count(run.position)} tasks are`} ahead of it in the queue.</> : <>It is the next in the queue, and starts when a worker has a free slot.</>]);
   if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost, so the result of the run is unknown.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still be working: its output arrives when the worker is back.</>]);
-  if (run.exit?.why) notices.push(['bad', <>The worker refused the task: {plainText(run.exit.why)}</>]);
-  else if (run.exit?.spawn) notices.push(['bad', <>The agent could not be started: {plainText(run.errorContext?.message ?? run.exit.spawn)}</>]);
+  if (run.cause && !run.exit?.why && !run.exit?.spawn && !lost(run)) notices.push(['bad', <><strong>{plainText(run.cause)}</strong><Tries run={run} /></>]);
+  if (run.exit?.why) notices.push(['bad', <>The worker refused the task: {plainText(run.exit.why)}<Tries run={run} /></>]);
+  else if (run.exit?.spawn) notices.push(['bad', <>The agent could not be started: {plainText(run.errorContext?.message ?? run.exit.spawn)}<Tries run={run} /></>]);
   if (view.expired.value) notices.push(['idle', <>The raw log of this run has expired. Its events remain; commands, outputs and diffs of calls are gone.</>]);
   if (!allowed('raw')) notices.push(['idle', <>You see the events of this run. Commands, outputs, diffs and prompts need the scope <code>raw</code>: sign in with a token that has it.</>]);
   if ((run.gaps ?? 0) > 0) notices.push(['needs', <>{run.gaps === 1 ? 'A part' : `${count(run.gaps!)} parts`} of the output could not be stored and {run.gaps === 1 ? 'is' : 'are'} missing.</>]);
-  return <div class="notices" role="status">{notices.map(([tone, text], i) => <p key={i} class="notice" data-tone={tone}>{text}</p>)}</div>;
+  return <div class="notices" role="status">{notices.map(([tone, text], i) => <div key={i} class="notice" data-tone={tone}>{text}</div>)}</div>;
 }

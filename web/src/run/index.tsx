@@ -10,6 +10,7 @@ import { SearchIcon } from '../ui/icons';
 import { fresh } from '../overview/store';
 import { toast } from '../ui/toast';
 import { CancelDialog, CompareDialog, ResumeDialog } from './actions';
+import { again } from './again';
 import { Aside } from './aside';
 import { Changes, Nothing } from './changes';
 import { type Action, Notices, RunHeader } from './header';
@@ -113,7 +114,7 @@ function Loaded({ view, run, scroller, side }: { view: RunView; run: Run; scroll
   const about = <Aside run={run} sum={sum} goTo={goTo} tab={tab} />;
   return (
     <>
-      <RunHeader run={run} action={action} small={Boolean(side)} />
+      <RunHeader run={run} action={action} again={again(run, view.prompt.value, allowed('raw'))} small={Boolean(side)} />
       <Notices view={view} run={run} />
       {!wide && <details class="about"><summary>About this run<span class="faint num"> · {plural(sum.calls, 'call')}{run.changed && `, ${changedText(run.changed)}`}{sum.errors > 0 && `, ${plural(sum.errors, 'error')}`}</span></summary>{about}</details>}
       <div class="run-body">
@@ -228,11 +229,11 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
           <>
             <div class="parts" role="group" aria-label="Shown parts">
               {parts.filter((p) => counts[p] > 0).map((p) => (
-                <button key={p} class="part" aria-pressed={!hidden.value.has(p)} onClick={() => {
+                <button key={p} class="part" aria-pressed={!hidden.value.has(p)} title={`${plural(counts[p], 'row')} of this kind ${hidden.value.has(p) ? 'are hidden: show them' : 'are shown: hide them'}`} onClick={() => {
                   const next = new Set(hidden.value);
                   if (!next.delete(p)) next.add(p);
                   hidden.value = next;
-                }}>{partNames[p]} <span class="num faint">{count(counts[p])}</span></button>
+                }}>{partNames[p]} <span class="num faint">{count(counts[p])}{hidden.value.has(p) && ' hidden'}</span></button>
               ))}
             </div>
             <label class="find"><SearchIcon /><span class="visually-hidden">Search in the run</span>

@@ -17,9 +17,8 @@ function same(above: Row | undefined, row: Row, start: number): boolean {
   return above !== undefined && above.kind !== 'turn' && offset(above.time - start) === offset(row.time - start);
 }
 
-const bar = 56; // pixels that the bar above the list covers
-
 function bring(s: HTMLElement, top: number, height: number, near: boolean): void {
+  const bar = 56 + (parseFloat(s.style.getPropertyValue('--run-head')) || 0); // pixels that the header and the bar above the list cover
   if (!near) s.scrollTop = top - Math.max(bar, Math.min(160, s.clientHeight / 4));
   else if (top < s.scrollTop + bar) s.scrollTop = top - bar;
   else if (top + height > s.scrollTop + s.clientHeight) s.scrollTop = Math.min(top - bar, top + height - s.clientHeight + 24);

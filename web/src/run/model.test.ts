@@ -101,6 +101,19 @@ describe('items', () => {
   });
 });
 
+describe('failures', () => {
+  it('have no words of the contract about what is left out of events', () => {
+    const event = (seq: number, kind: EventItem['kind'], e: Partial<EventItem['event']>): EventItem => ({ seq, kind, time: '2026-01-01T00:00:00.000Z', event: { agent_kind: 'codex', ...e } });
+    const t = new Timeline();
+    t.add([
+      event(1, 'error', { message: 'codex exited non-zero: exit_code=1 (stderr redacted)' }),
+      event(2, 'error', { message: 'codex stream parse error (redacted): invalid JSON' }),
+      event(3, 'completion', { status: { success: false, code: 1 }, error: { kind: 'backend', message: 'codex backend error: timeout (details redacted when unsafe)' } }),
+    ].map(fromEvent));
+    expect(lines(t.rows())).toEqual(['error ×1: codex exited non-zero: exit_code=1', 'error ×1: codex stream parse error: invalid JSON', 'end success=false code=1 codex backend error: timeout']);
+  });
+});
+
 describe('turns', () => {
   it('have differences of the totals of Codex, from the beginning of the thread', async () => {
     const r = (await recording('codex', 'plan')).events;

@@ -1,5 +1,5 @@
 import { useSignal, type Signal } from '@preact/signals';
-import { Component } from 'preact';
+import { Component, Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { allowed, type Run } from '../lib/api';
 import { agentName, bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
@@ -132,6 +132,20 @@ function Text({ row, shown }: { row: TextRow; shown: Shown }) {
   );
 }
 
+/** A path that breaks behind its separators, not within names. */
+export function Path({ of }: { of: string }) {
+  return <>{plainText(of).split(/(?<=[/\\])/).map((name, i) => <Fragment key={i}>{i > 0 && <wbr />}{name}</Fragment>)}</>;
+}
+
+/** A text in Markdown, as elements: see lib/markdown.ts. */
+function Markdown({ text }: { text: string }) {
+  const ref = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    if (ref.current) setMarkdown(ref.current, text);
+  }, [text]);
+  return <div ref={ref} class="md" dir="auto" />;
+}
+
 function lineCount(text: string): number {
   let n = 1;
   for (let at = text.indexOf('\n'); at >= 0 && n <= clampLines; at = text.indexOf('\n', at + 1)) n++;
@@ -255,11 +269,11 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {d?.text && <Block label="Description" text={d.text} wrap />}
       {d?.arguments && <Block label="Arguments" text={pretty(d.arguments)} wrap />}
       {d?.output && <Block label="Output" text={d.output} empty="(empty)" />}
-      {d?.result && <Block label="Result" text={d.result} empty="(empty)" />}
+      {d?.result && (row.agent && !d.result.tail ? <section class="block"><p class="block-label">Result</p><Markdown text={d.result.head} /></section> : <Block label="Result" text={d.result} empty="(empty)" />)}
       {d?.stderr && <Block label="stderr" text={d.stderr} />}
       {d?.files?.map((f) => (
         <section key={f.path} class="file">
-          <p class="block-label"><span class="mono path" title={plainText(f.path)}>{plainText(within(f.path, shown.dir))}</span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></p>
+          <p class="block-label"><span class="mono path" title={plainText(f.path)}><Path of={within(f.path, shown.dir)} /></span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></p>
           {f.diff && <><DiffText text={f.diff.head} name={f.path} />{f.diff.omittedBytes ? <Omitted n={f.diff.omittedBytes} /> : null}</>}
         </section>
       ))}
@@ -346,7 +360,7 @@ function Fault({ row, shown }: { row: ErrorRow; shown: Shown }) {
 function Note({ row, shown }: { row: NoteRow; shown: Shown }) {
   return (
     <Line row={row} shown={shown} glyph="·" label="Status">
-      <span class="note">{plainText(row.message)}</span>{row.detail && <span class="note-detail"> {plainText(plain(row.detail))}</span>}
+      <span class="note">{plainText(row.message)}</span>{row.detail && <div class="note-detail"><Markdown text={plain(row.detail)} /></div>}
     </Line>
   );
 }
@@ -358,8 +372,9 @@ function End({ row, shown }: { row: EndRow; shown: Shown }) {
     <Line row={row} shown={shown} glyph="■" label="End" tone={bad ? 'bad' : undefined}>
       <p class={bad ? 'fault' : 'muted'}>End of the run: {plainText(how)}</p>
       {row.detail?.text && <Block label="Reason" text={row.detail.text} wrap />}
-      {row.detail?.stderr && <Block label="End of stderr" text={row.detail.stderr} />}
-      {row.finalText && <Block label="Last message" text={{ head: row.finalText }} wrap />}
+      {bad && row.detail?.stderr && <Block label="End of stderr" text={row.detail.stderr} />}
+      {row.finalText && <section class="block"><p class="block-label">Last message</p><Markdown text={row.finalText} /></section>}
+      {!bad && row.detail?.stderr && <details class="aside-block"><summary class="faint small">End of stderr</summary><Cut text={row.detail.stderr} label="End of stderr" /></details>}
     </Line>
   );
 }

@@ -6,6 +6,7 @@ import { ended } from '../lib/format';
 import { openStream, type Message, type Stream } from '../lib/stream';
 import { markSeen } from '../overview/seen';
 import { updates } from '../overview/store';
+import type { Prompt } from './again';
 import { type DetailItem, type EventItem, fromDetail, fromEvent, type Item } from './items';
 import { Timeline } from './model';
 
@@ -26,6 +27,7 @@ export class RunView {
   readonly version = signal(0);
   readonly diff = signal<Diff | ApiError | undefined>(undefined);
   readonly busy = signal(false); // a collapsed part is loading
+  readonly prompt = signal<Prompt>('loading');
   timeline = new Timeline();
 
   /** All that has happened so far is here, or is on its way without a pause. */
@@ -113,6 +115,8 @@ export class RunView {
     try {
       const page = await api.detail(this.id, { limit: 1 }, this.abort.signal);
       this.expired.value = page.omitted === 'expired';
+      const [first] = page.items; // the prompt is before the first line
+      this.prompt.value = this.expired.value ? 'expired' : first?.detail?.prompt ?? 'none';
       return !this.expired.value;
     } catch (e) {
       return e instanceof ApiError && e.status >= 500; // the stream tries again
