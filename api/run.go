@@ -98,8 +98,8 @@ type Progress struct {
 // Detail is the part of a run that only its record has.
 type Detail struct {
 	Summary     string            `json:"summary"`
-	Version     string            `json:"-"` // as that of the run
-	Labels      map[string]string `json:"-"` // as those of the run
+	Version     string            `json:"-"`              // as that of the run
+	Labels      map[string]string `json:"-"`              // as those of the run
 	Mode        runs.Mode         `json:"mode,omitempty"` // what the agent may do; "": not recorded
 	Exit        *Exit             `json:"exit,omitempty"`
 	Turns       Turns             `json:"turns"`

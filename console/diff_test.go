@@ -33,7 +33,8 @@ func TestDiffIsPrinted(t *testing.T) {
 		want     string
 	}{
 		{"pipe", false, false, 80, "M " + long + "  +10 -3\nA 宽/字.txt  +2 -0\nR old\\n → new\\x1b[2J  +0 -0\nD p.png  binary\n" +
-			"and 200 more\n204 files changed in the directory +12 -3\n\ndiff --git a/x b/x\n@@ -1 +1,2 @@\n-old\n+\tnew \\x1b[31m\n+" +
+			"and 200 more\n204 files changed in the directory +12 -3\n\n" +
+			"diff --git a/x b/x\n@@ -1 +1,2 @@\n-old\n+\tnew \\x1b[31m\n+" +
 			strings.Repeat("w", 60) + "\n\n" +
 			"(the patch lacks some of the changes: it has at most 256 KiB, and 64 KiB of each file)\n"},
 		{"narrow", true, false, 40, "M …long/name.go    +10 -3\n"},

@@ -23,7 +23,8 @@ func TestFailedRunSaysWhyAndWhatToTry(t *testing.T) {
 		"Not logged in · Please run /login": {"Not logged in · Please run /login", "Sign the agent in"},
 		`API Error: 401 {"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"},"request_id":"r"}`: {
 			"API Error: 401 invalid x-api-key", "Sign the agent in"},
-		"You've hit your limit · resets 11pm (UTC)": {"You've hit your limit · resets 11pm (UTC)", "Run it again when the limit"},
+		"You've hit your limit · resets 11pm (UTC)": {
+			"You've hit your limit · resets 11pm (UTC)", "Run it again when the limit"},
 		"You've hit your usage limit. Try again at 11:04 PM.": {
 			"You've hit your usage limit. Try again at 11:04 PM.", "Run it again when the limit"},
 		"There's an issue with the selected model (x). It may not exist or you may not have access to it.": {
@@ -35,7 +36,8 @@ func TestFailedRunSaysWhyAndWhatToTry(t *testing.T) {
 			"The model `x` does not exist", "Name another model"},
 		`{"error":{"message":"{\"error\":{\"message\":\"quota exceeded\"}}"}}`: {"quota exceeded", "Wait until the rate limit"},
 		`{"error":"fetch failed: ECONNREFUSED"}`:                               {"fetch failed: ECONNREFUSED", "Check the network"},
-		"no {json} at all":                                                     {"no {json} at all", "Read the end of the output"},
+		"no {json} at all": {
+			"no {json} at all", "Read the end of the output"},
 	} {
 		row, err := runs.ParseRow(failedWith(message).Row().Text())
 		if err != nil || row.Cause != want[0] || !strings.HasPrefix(row.Hint, want[1]) || row.Answer != "" {
@@ -71,12 +73,12 @@ func TestCompletedRunHasTheFirstLineOfItsAnswer(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"\n## **Done.**\nMore.": "Done.",
-		"I ran `go test` and **all** tests pass: [log](https://x.y/z) and more. Then I stopped.": "I ran go test and all tests pass: log and more. Then I stopped.",
-		"2**3**4 is `not bold, __init__ stays":                                                   "2**3**4 is `not bold, __init__ stays",
-		"a ** b ** c":                                                                            "a ** b ** c",
-		"[half](http://x":                                                                        "[half](http://x",
-		strings.Repeat("é", 1000):                                                                strings.Repeat("é", 159) + "…",
-		"":                                                                                       "",
+		"I ran `go test` and **all** tests pass: [log](https://x.y/z). Then I stopped.": "I ran go test and all tests pass: log. Then I stopped.",
+		"2**3**4 is `not bold, __init__ stays":                                          "2**3**4 is `not bold, __init__ stays",
+		"a ** b ** c":                                                                   "a ** b ** c",
+		"[half](http://x":                                                               "[half](http://x",
+		strings.Repeat("é", 1000):                                                       strings.Repeat("é", 159) + "…",
+		"":                                                                              "",
 	} {
 		r := runs.NewRecord("T-1", "codex")
 		r.Entry(runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})})
@@ -93,7 +95,8 @@ func TestCompletedRunHasTheFirstLineOfItsAnswer(t *testing.T) {
 		if err != nil || row.Answer != want || row.Cause != "" || row.Hint != "" {
 			t.Errorf("%.60q: %+v, %v; want %q", text, row.Brief, err, want)
 		}
-		if row.Tests == nil || *row.Tests != (runs.TestCount{Passed: 3, Failed: 1}) || row.Cost == nil || *row.Cost != *r.Spent().Cost {
+		if row.Tests == nil || *row.Tests != (runs.TestCount{Passed: 3, Failed: 1}) || row.Cost == nil ||
+			*row.Cost != *r.Spent().Cost {
 			t.Errorf("tests %+v, cost %v", row.Tests, row.Cost)
 		}
 	}

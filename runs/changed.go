@@ -17,7 +17,7 @@ type ChangedIn string
 // The values of ChangedIn.
 const (
 	InDirectory ChangedIn = "directory" // files of the git work tree that differ from before the run, whoever changed them
-	ByTools     ChangedIn = "tools"     // files that the agent's tools report to have changed: commands may have changed more
+	ByTools     ChangedIn = "tools"     // files that the agent's tools report: commands may have changed more
 	InCloud     ChangedIn = "cloud"     // files in the diff of a cloud task
 )
 

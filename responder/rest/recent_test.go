@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -33,7 +34,7 @@ func TestRecentRunsAndThePagesBehindThemAreTheList(t *testing.T) {
 		}
 		var got []string
 		var synced *api.Synced
-		stop := fmt.Errorf("enough")
+		stop := errors.New("enough")
 		err = stream.Each(t.Context(), func(batch []api.RunChange) error {
 			for _, c := range batch {
 				if c.Synced != nil {
@@ -44,7 +45,7 @@ func TestRecentRunsAndThePagesBehindThemAreTheList(t *testing.T) {
 			}
 			return nil
 		})
-		if err != stop || got[0] != "open" || !slices.Equal(got[1:], want[:min(n, 12)]) ||
+		if !errors.Is(err, stop) || got[0] != "open" || !slices.Equal(got[1:], want[:min(n, 12)]) ||
 			(synced.Next != "") != (n < 12) {
 			t.Fatalf("the newest %d: %q, %+v, %v", n, got, synced, err)
 		}

@@ -300,6 +300,7 @@ export async function sizes(scene) {
       await row(page, 'List the files').waitFor();
       await fits(page, `overview, ${name}`);
       if (name !== 'tablet') await accessible(scene, page, `overview, ${name}, ${theme}`);
+      await row(page, 'Fail for a reason').scrollIntoViewIfNeeded();
       await page.screenshot({ path: `${scene.shots}/overview-${name}-${theme}.png` });
       await page.getByRole('button', { name: 'New task' }).click();
       await page.getByRole('dialog', { name: 'New task' }).waitFor();

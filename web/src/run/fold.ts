@@ -47,7 +47,19 @@ const testCommand =
 
 // Words of the contract for events, whose reader does not see the stderr. The owner does.
 const redacted = / ?\((?:[a-z]+ )?redacted[^)]*\)/g;
-const faultText = (message: string): string => message.replace(redacted, '');
+const faultText = (message: string): string => inside(message.replace(redacted, ''));
+
+/** The message in an error that is JSON, as of some providers; any other text as it is. */
+function inside(message: string): string {
+  if (!message.startsWith('{')) return message;
+  try {
+    const e = JSON.parse(message) as Record<string, unknown>;
+    const text = [(e['error'] as Record<string, unknown> | undefined)?.['message'], e['message'], e['detail'], e['error']].find((v) => typeof v === 'string' && v !== '');
+    return text === undefined ? message : inside(text as string);
+  } catch {
+    return message; // cut off, or none
+  }
+}
 
 const quietNote = /^(system (?!api_|compact)|thread started|init$|user message|token count|message completed|cost$|todo list)/;
 const retrying = /^(Reconnecting|Retrying)\b/;

@@ -108,9 +108,11 @@ describe('failures', () => {
     t.add([
       event(1, 'error', { message: 'codex exited non-zero: exit_code=1 (stderr redacted)' }),
       event(2, 'error', { message: 'codex stream parse error (redacted): invalid JSON' }),
-      event(3, 'completion', { status: { success: false, code: 1 }, error: { kind: 'backend', message: 'codex backend error: timeout (details redacted when unsafe)' } }),
+      event(3, 'error', { message: '{"type":"error","status":400,"error":{"message":"{\\"detail\\":\\"No such model\\"}"}}' }),
+      event(4, 'error', { message: '{"error":null,"x":1' }),
+      event(5, 'completion', { status: { success: false, code: 1 }, error: { kind: 'backend', message: 'codex backend error: timeout (details redacted when unsafe)' } }),
     ].map(fromEvent));
-    expect(lines(t.rows())).toEqual(['error ×1: codex exited non-zero: exit_code=1', 'error ×1: codex stream parse error: invalid JSON', 'end success=false code=1 codex backend error: timeout']);
+    expect(lines(t.rows())).toEqual(['error ×1: codex exited non-zero: exit_code=1', 'error ×1: codex stream parse error: invalid JSON', 'error ×1: No such model', 'error ×1: {"error":null,"x":1', 'end success=false code=1 codex backend error: timeout']);
   });
 });
 
