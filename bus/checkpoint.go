@@ -45,6 +45,15 @@ func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, re
 	return c, e.Revision, nil
 }
 
+// LastRaw returns the last sequence of RAW.
+func (b *Bus) LastRaw(ctx context.Context) (uint64, error) {
+	raw, err := b.Stream(ctx, b.Raw())
+	if err != nil {
+		return 0, err
+	}
+	return raw.CachedInfo().State.LastSeq, nil
+}
+
 // Reached waits until the normalizer has processed RAW up to seq, for at most ten
 // seconds.
 func (b *Bus) Reached(ctx context.Context, seq uint64) error {

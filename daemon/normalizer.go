@@ -59,8 +59,9 @@ func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 }
 
 // ensure creates and configures the streams, and logs each change. Sizes that are
-// not configured become shares of the disk of dir, if that is not empty.
-func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string) error {
+// not configured become shares of the disk of dir, if that is not empty. With keepRaw entries
+// of RAW do not expire.
+func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string, keepRaw bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	s := c.Settings
@@ -68,6 +69,9 @@ func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string) error {
 		RawAge: s.Raw.MaxAge, EventsAge: s.Events.MaxAge, RunsAge: s.Runs.MaxAge,
 		RawBytes: int64(s.Raw.MaxBytes), EventsBytes: int64(s.Events.MaxBytes), RunsBytes: int64(s.Runs.MaxBytes),
 		Replicas: s.Replicas,
+	}
+	if keepRaw {
+		l.RawAge = 0
 	}
 	var disk unix.Statfs_t
 	if dir != "" && unix.Statfs(dir, &disk) == nil {

@@ -70,7 +70,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 		defer b.Close()
 		n := newNormalizer(b, c)
 		if c.Settings.NATS != "" {
-			n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, b, "") }
+			n.Prepare = func(ctx context.Context) error { return c.ensure(ctx, b, "", false) }
 		}
 		dialed(single{n})
 		c.Log.Info("normalizer ready")

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
@@ -63,7 +65,35 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 // ensure creates and configures the streams.
 func (s *Server) ensure(ctx context.Context) error {
 	defer s.server.LimitCaches()
-	return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir)
+	return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir, s.server.RawHeld())
+}
+
+// releaseRaw lets entries of RAW expire again once those of the start have been read, if the
+// server held them. The error is that of ctx, or nil.
+func (s *Server) releaseRaw(ctx context.Context) error {
+	if !s.server.RawHeld() || s.started(ctx) != nil {
+		return nil
+	}
+	last, err := s.operator.LastRaw(ctx)
+	for {
+		if err == nil {
+			err = s.operator.Reached(ctx, last)
+		}
+		if err == nil {
+			s.server.ReleaseRaw()
+			err = s.ensure(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		s.config.Log.Warn("RAW is kept until it has been read", zap.String("why", s.operator.Explain(err)))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(10 * time.Second):
+		}
+		last, err = s.operator.LastRaw(ctx)
+	}
 }
 
 // run normalizes until ctx ends and what was read is stored, and then returns nil.
@@ -78,6 +108,7 @@ func (s *Server) run(ctx context.Context) error {
 	n.Ready = sync.OnceFunc(func() { close(s.ready) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.disk.Run(ctx) })
+	group.Go(func() error { return s.releaseRaw(ctx) })
 	group.Go(func() error { return s.config.normalize(ctx, n) })
 	return group.Wait()
 }

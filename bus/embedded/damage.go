@@ -64,6 +64,7 @@ type storedStream struct {
 	unread    []int          // those that were not read, in order
 	damaged   []damagedBlock // in order
 	last      uint64         // highest sequence that was read
+	newest    int64          // when the newest record was stored, in Unix nanoseconds
 	indexed   uint64         // last sequence according to its index, 0 if it has no valid one
 	badMeta   bool           // its settings are damaged
 	short     bool           // its index has messages that no block has
@@ -82,8 +83,8 @@ func (s *storedStream) path(number int) string {
 func (s *storedStream) isDamaged() bool { return s.badMeta || s.short || len(s.damaged) > 0 }
 
 // verify reads at most limit bytes of the blocks of each stream, and repairs what is damaged.
-// The error is one of the file system. It returns the streams with blocks that were not read.
-func (v verifier) verify(limit int64) (unread []*storedStream, err error) {
+// The error is one of the file system.
+func (v verifier) verify(limit int64) (all []*storedStream, err error) {
 	if err := v.expire(); err != nil {
 		return nil, err
 	}
@@ -99,11 +100,9 @@ func (v verifier) verify(limit int64) (unread []*storedStream, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", filepath.Base(dir), err)
 		}
-		if len(s.unread) > 0 {
-			unread = append(unread, s)
-		}
+		all = append(all, s)
 	}
-	return unread, nil
+	return all, nil
 }
 
 // dir returns the directory of a stream.
@@ -140,7 +139,7 @@ func readStream(dir string, limit int64) (*storedStream, error) {
 		}
 		good, bad := scan(buf, newBlockHash(s.name, number))
 		for _, r := range good {
-			s.last = max(s.last, r.seq)
+			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
 		}
 		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
 			s.damaged = append(s.damaged, damagedBlock{number, bad})
@@ -396,6 +395,13 @@ func (s *storedStream) replace(d damagedBlock, aside string, cut bool) error {
 
 // renew makes the stream another one, by the time at which it was created.
 func (s *storedStream) renew(now time.Time, aside string) error {
+	return s.change("Created", now.UTC(), aside)
+}
+
+// change changes one of the settings of the stream. Temporary files are in a directory on the
+// same file system. Killed in between, the next start meets settings that are damaged, and
+// replaces all of them.
+func (s *storedStream) change(key string, value any, temporary string) error {
 	meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
 	if err != nil {
 		return err
@@ -404,17 +410,16 @@ func (s *storedStream) renew(now time.Time, aside string) error {
 	if err := json.Unmarshal(meta, &settings); err != nil {
 		return fmt.Errorf("%s: %w", metaFile, err)
 	}
-	if settings["Created"], err = json.Marshal(now.UTC()); err != nil {
+	if settings[key], err = json.Marshal(value); err != nil {
 		return err
 	}
 	if meta, err = json.Marshal(settings); err != nil {
 		return err
 	}
-	// Killed in between, the next start meets settings that are damaged, and replaces them.
-	if err := writeOver(filepath.Join(s.dir, metaFile), filepath.Join(aside, metaFile+".new"), meta); err != nil {
+	if err := writeOver(filepath.Join(s.dir, metaFile), filepath.Join(temporary, metaFile+".new"), meta); err != nil {
 		return err
 	}
-	return writeOver(filepath.Join(s.dir, metaSum), filepath.Join(aside, metaSum+".new"), []byte(s.sum(meta)))
+	return writeOver(filepath.Join(s.dir, metaSum), filepath.Join(temporary, metaSum+".new"), []byte(s.sum(meta)))
 }
 
 // writeOver replaces a file. It writes to a temporary one on the same file system first.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -30,6 +31,7 @@ type Server struct {
 	url           string
 	store         string
 	names         bus.Names
+	rawHeld       atomic.Bool
 	options       func() (*server.Options, error)
 	guard         *readerGuard
 	stopReleasing func() // of full blocks
@@ -103,10 +105,15 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	if err := os.MkdirAll(s.store, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
-	unread, err := s.verifier().verify(maxVerified)
+	streams, err := s.verifier().verify(maxVerified)
 	if err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
+	held, err := s.verifier().hold(streams)
+	if err != nil {
+		return nil, fmt.Errorf("embedded server: %w", err)
+	}
+	s.rawHeld.Store(held)
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
@@ -118,7 +125,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	ctx, cancel := context.WithCancel(context.Background())
 	var releasing sync.WaitGroup
 	releasing.Go(func() { s.releaseFull(ctx) })
-	releasing.Go(func() { s.verifyRest(ctx, unread) })
+	releasing.Go(func() { s.verifyRest(ctx, streams) })
 	s.stopReleasing = func() { cancel(); releasing.Wait() }
 	return s, nil
 }
@@ -173,8 +180,8 @@ func (s *Server) verifier() verifier {
 
 // verifyRest reads the blocks that were not read before the start, at most half of the time.
 // If one is damaged the server is restarted, and repaired meanwhile.
-func (s *Server) verifyRest(ctx context.Context, unread []*storedStream) {
-	for _, stream := range unread {
+func (s *Server) verifyRest(ctx context.Context, streams []*storedStream) {
+	for _, stream := range streams {
 		for _, number := range slices.Backward(stream.unread) {
 			began := time.Now()
 			good, bad, err := stream.readBlock(number)

@@ -1,0 +1,49 @@
+package embedded
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// hold suspends the retention of RAW if entries would expire that no normalizer has read,
+// because no server was running for about that time: the server removes old messages as it
+// starts. It reports whether RAW is without a retention, from this or an earlier start.
+func (v verifier) hold(all []*storedStream) (held bool, err error) {
+	for _, s := range all {
+		if s.name != v.names.Raw() || s.hash == nil || s.badMeta {
+			continue
+		}
+		meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
+		if err != nil {
+			return false, err
+		}
+		var settings struct {
+			MaxAge time.Duration `json:"max_age"`
+		}
+		if err := json.Unmarshal(meta, &settings); err != nil {
+			return false, fmt.Errorf("stream %s: %s: %w", s.name, metaFile, err)
+		}
+		// What is unread was stored shortly before the end of the last server.
+		away := v.now.Sub(time.Unix(0, s.newest))
+		if settings.MaxAge == 0 || s.newest == 0 || away < settings.MaxAge/2 {
+			return settings.MaxAge == 0, nil
+		}
+		v.log.Info("RAW is kept until it has been read", zap.Duration("away", away.Round(time.Second)),
+			zap.Duration("max_age", settings.MaxAge))
+		return true, s.change("max_age", 0, s.dir)
+	}
+	return false, nil
+}
+
+// RawHeld reports whether RAW has no retention: entries that nobody has read would have
+// expired at the start. Configure it again with [bus.Bus.Ensure] once the normalizer has read
+// them, and call ReleaseRaw before.
+func (s *Server) RawHeld() bool { return s.rawHeld.Load() }
+
+// ReleaseRaw makes RawHeld return false.
+func (s *Server) ReleaseRaw() { s.rawHeld.Store(false) }
