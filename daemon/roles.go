@@ -123,15 +123,20 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.Run(ctx) })
-	group.Go(func() error {
-		defer cancel()
-		return do(ctx, s)
+	c.stages.started()
+	return c.bounded(ctx, func(ctx context.Context, end func()) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			defer c.stages.enter("the requests in progress")()
+			return s.Run(ctx)
+		})
+		group.Go(func() error {
+			defer end()
+			defer c.stages.enter("the client")()
+			return do(ctx, s)
+		})
+		return group.Wait()
 	})
-	return group.Wait()
 }
 
 // clientDir returns a function that chooses the directory of a task that names

@@ -27,7 +27,9 @@ func TestUpThatWasAwayForLongerThanTheRetentionReportsNoGap(t *testing.T) {
 	first.Kill()
 	run.Kill()
 	killed := time.Now()
-	fixture.Eventually(t, fixture.Patience, "the retention is over", func() bool { return time.Since(killed) > 2*retention })
+	fixture.Eventually(t, fixture.Patience, "the retention is over", func() bool {
+		return time.Since(killed) > 2*retention
+	})
 	up(t, data, config...)
 	if out, code := execute(t, append([]string{"wait", "--data-dir", data}, append(config, "a")...)...); code != 0 {
 		t.Fatalf("wait: %d, %s", code, out)
