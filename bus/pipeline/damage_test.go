@@ -118,7 +118,12 @@ func (d *damaged) open(t *testing.T) *bus.Bus {
 	n := newNormalizer(b)
 	n.Log = zap.New(core)
 	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
-	if err := n.Run(ctx); err != nil || ctx.Err() != nil {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if n.Until == 0 { // nothing is left of RAW
+		n.Ready = stop
+	}
+	if err := n.Run(running); err != nil || ctx.Err() != nil {
 		t.Fatalf("the normalizer: %v, %v\n%s", err, ctx.Err(), d.text())
 	}
 	return b
