@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -61,7 +62,8 @@ type Agent struct {
 type Launch struct {
 	// Args returns the arguments that follow the command, for a task that passed
 	// Check. t.Dir is absolute. schemaFile is the path of a file with t.Schema, or
-	// "" if t has none. The agent's stdin is empty.
+	// "" if t has none. If the prompt of t is empty, the agent reads it from stdin; else stdin is
+	// empty.
 	//
 	// The content of a task is data: each value is an argument of its own, never
 	// part of a shell command, and cannot become a flag.
@@ -102,7 +104,9 @@ type Launch struct {
 func (l Launch) Withheld(environ, passed []string) *runs.Withheld {
 	var names []string
 	for _, name := range slices.Concat(l.Keys, l.Others) {
-		set := slices.ContainsFunc(environ, func(v string) bool { return len(v) > len(name)+1 && strings.HasPrefix(v, name+"=") })
+		set := slices.ContainsFunc(environ, func(v string) bool {
+			return len(v) > len(name)+1 && strings.HasPrefix(v, name+"=")
+		})
 		passes := slices.ContainsFunc(passed, func(v string) bool { return strings.HasPrefix(v, name+"=") })
 		if set && !passes {
 			names = append(names, name)
@@ -114,8 +118,15 @@ func (l Launch) Withheld(environ, passed []string) *runs.Withheld {
 	return &runs.Withheld{Names: names[:min(len(names), runs.MaxWithheld)], Setting: l.Setting}
 }
 
-// Argv returns the command line for a task.
+// OnStdin reports whether an agent gets a prompt on stdin: an argument of a program has a limit, and
+// is shown to all users of the machine for as long as the program runs.
+func OnStdin(prompt string) bool { return utf8.RuneCountInString(prompt) > runs.MaxShortPrompt }
+
+// Argv returns the command line for a task, without its prompt if that is on stdin.
 func (l Launch) Argv(t runs.Task, schemaFile string) []string {
+	if OnStdin(t.Prompt) {
+		t.Prompt = ""
+	}
 	return slices.Concat(l.Command, l.Args(t, schemaFile))
 }
 

@@ -57,6 +57,11 @@ const (
 	// minPayload is the minimum max_payload: an event with escapes takes up to 512 KiB,
 	// a run record with its state up to 545 KiB.
 	minPayload = 576 << 10
+	// MaxPayload is the max_payload with which every prompt fits: of runs.MaxPrompt bytes, each of which
+	// may take six in JSON, with the rest of a task. Servers warn of more.
+	MaxPayload = 8 << 20
+	// ReaderPayload is that of the accounts of readers, whose requests are small.
+	ReaderPayload = 1 << 20
 	// Version 2.11 introduced per-message TTLs, which the lease needs.
 	minMajor, minMinor = 2, 11
 )

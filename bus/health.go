@@ -124,6 +124,17 @@ func (b *Bus) normalizerHealth(ctx context.Context, seq uint64) error {
 // has the maximum number of connections.
 var ErrManyConnections = nats.ErrMaxAccountConnectionsExceeded
 
+// TooLarge says why a message of n bytes does not fit, "" if it does.
+func (b *Bus) TooLarge(n int) string {
+	const headers = 4 << 10
+	most := b.inside.MaxPayload()
+	if int64(n) <= most-headers {
+		return ""
+	}
+	return fmt.Sprintf("its message has %d bytes, and max_payload of the NATS server is %d: set it to %d there", n, most,
+		MaxPayload)
+}
+
 // Server returns what the server of the inside account said of itself when it was last
 // connected: its URL, without a password, its version, and the maximum size of a message
 // in bytes.

@@ -36,6 +36,9 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	if err != nil {
 		return fail(err)
 	}
+	if why := b.TooLarge(len(body)); why != "" {
+		return 0, 0, &runs.FieldError{Field: "prompt", Problem: why}
+	}
 	entries, err := b.OpenLog(ctx, t.Agent, t.Run, runs.Mark{})
 	if err != nil {
 		return fail(err)

@@ -127,6 +127,13 @@ func (c *Client) ask(
 	if err != nil {
 		return nil, false, api.Invalid("request", "is no JSON")
 	}
+	if why := c.bus.TooLarge(len(args)); why != "" {
+		field := "request"
+		if name == "submit" {
+			field = api.FieldPrompt
+		}
+		return nil, false, api.Invalid(field, why)
+	}
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	body, failed, err = c.bus.Call(asking, name, args)

@@ -13,21 +13,21 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ReadPrompt returns the text of a task: that of stdin if it is "-", without the newlines at
-// its end.
-func ReadPrompt(stdin io.Reader, text string) (string, error) {
-	if text != "-" {
+// ReadPrompt returns the text of a task: that of a file if one is given, that of stdin if text is
+// "-", without the newlines at its end.
+func ReadPrompt(stdin io.Reader, text, file string) (string, error) {
+	if file == "" && text != "-" {
 		return text, nil
 	}
-	const most = runs.MaxPrompt*utf8.UTFMax + 64 // some of it newlines
-	b, err := ReadInput(stdin, "-", most)
+	const most = runs.MaxPrompt + 64 // some of it newlines
+	b, err := ReadInput(stdin, cmp.Or(file, "-"), most)
 	switch {
 	case err != nil:
 		return "", err
 	case len(b) > most:
-		return "", fmt.Errorf("at most %d characters", runs.MaxPrompt)
+		return "", fmt.Errorf("at most %d bytes", runs.MaxPrompt)
 	case !utf8.Valid(b):
-		return "", errors.New("stdin must be UTF-8 text")
+		return "", errors.New("must be UTF-8 text")
 	}
 	return strings.TrimRight(string(b), "\r\n"), nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -198,13 +199,21 @@ func (f *Fold) publishDetailed(line []byte) {
 	}
 }
 
-// publishPrompt publishes the prompt in the command line of the first start entry.
+// publishPrompt publishes the prompt of the first start entry, or in its command line.
 func (f *Fold) publishPrompt(e runs.Entry) {
 	var start runs.Start
-	if f.details.prompt == nil || f.Record.Cancel || json.Unmarshal(e.Body, &start) != nil || len(start.Argv) == 0 {
+	if f.Record.Cancel || json.Unmarshal(e.Body, &start) != nil {
 		return
 	}
-	prompt := f.details.limited(&runs.Detail{Prompt: runs.Whole(f.details.prompt(start.Argv))})
+	var prompt *runs.Detail
+	switch {
+	case start.Prompt != "":
+		head := start.Prompt[:bounds.Cut(start.Prompt, runs.DetailWindow)]
+		prompt = &runs.Detail{Prompt: &runs.Excerpted{Head: head, Omitted: max(start.PromptBytes-len(head), 0)}}
+	case f.details.prompt != nil && len(start.Argv) > 0:
+		prompt = &runs.Detail{Prompt: runs.Whole(f.details.prompt(start.Argv))}
+	}
+	prompt = f.details.limited(prompt)
 	if prompt != nil {
 		f.pos.Line, f.pos.Part = 0, 0
 		f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: prompt})

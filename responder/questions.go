@@ -14,8 +14,8 @@ import (
 // Limits of the runs that are read.
 const (
 	maxQuestions = 1000
-	maxSearched  = 1000                   // ended runs that are searched for a request
-	questionSize = 2 * 6 * runs.MaxPrompt // bytes of output that contain the question
+	maxSearched  = 1000                        // ended runs that are searched for a request
+	questionSize = 2 * 6 * runs.MaxShortPrompt // bytes of output that contain the question
 )
 
 // Ask starts a run that awaits an external answer until due; a zero due means no

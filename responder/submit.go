@@ -46,10 +46,10 @@ const riskyPattern = `(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+(
 // CheckSubmit reports all mistakes of a submission as one [api.Validation] error.
 func (s *Service) CheckSubmit(q api.Submission) error {
 	var m mistakes
-	limit := runs.MaxPrompt - utf8.RuneCountInString(planOnly)
-	n := utf8.RuneCountInString(q.Prompt)
+	limit := runs.MaxPrompt - len(planOnly)
+	n := len(q.Prompt)
 	m.when(q.Mode == api.Preview && n > limit, api.FieldPrompt,
-		fmt.Sprintf("at most %d characters in mode preview, got %d", limit, n))
+		fmt.Sprintf("at most %d bytes in mode preview, got %d", limit, n))
 	seconds := fmt.Sprintf("must be 1 to %d", maxLimit)
 	m.when(q.Idle < 0 || q.Idle > maxLimit, api.FieldIdle, seconds)
 	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)

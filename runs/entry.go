@@ -59,6 +59,11 @@ type Start struct {
 	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
 	Mode    Mode              `json:"mode,omitempty"`     // of a task
 
+	// Prompt is the beginning of a prompt that the agent gets on stdin, at most DetailWindow bytes of
+	// PromptBytes. Any other one is in Argv.
+	Prompt      string `json:"prompt,omitempty"`
+	PromptBytes int    `json:"prompt_bytes,omitempty"`
+
 	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
 
 	// Before is what Thread had used when the run started, if its log tells it.

@@ -25,7 +25,7 @@ const (
 
 // Question is the question of an external run.
 type Question struct {
-	Prompt string `json:"prompt"`          // 1 to MaxPrompt characters, not blank
+	Prompt string `json:"prompt"`          // 1 to MaxShortPrompt characters, not blank
 	Model  string `json:"model,omitempty"` // requested model; "": any
 }
 
@@ -64,6 +64,9 @@ func (q Question) Line() ([]byte, error) {
 	t := Task{Run: "x", Agent: AgentExternal, Mode: ReadOnly, Prompt: q.Prompt, Model: q.Model}
 	if err := t.Check(); err != nil {
 		return nil, err
+	}
+	if n := utf8.RuneCountInString(q.Prompt); n > MaxShortPrompt {
+		return nil, &FieldError{"prompt", fmt.Sprintf("at most %d characters, got %d", MaxShortPrompt, n)}
 	}
 	return line(questionLine{TypeQuestion, q}), nil
 }

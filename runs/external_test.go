@@ -66,7 +66,7 @@ func TestInvalidQuestionsAndRepliesAreRejected(t *testing.T) {
 		field string
 	}{
 		"blank":       {runs.Question{Prompt: " \n"}.Line, "prompt"},
-		"long":        {runs.Question{Prompt: strings.Repeat("x", runs.MaxPrompt+1)}.Line, "prompt"},
+		"long":        {runs.Question{Prompt: strings.Repeat("x", runs.MaxShortPrompt+1)}.Line, "prompt"},
 		"model":       {runs.Question{Prompt: "x", Model: " x"}.Line, "model"},
 		"no status":   {runs.Reply{Text: "x"}.Line, "status"},
 		"no error":    {runs.Reply{Status: runs.ReplyError, Text: "x"}.Line, "error"},

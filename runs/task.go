@@ -14,7 +14,7 @@ import (
 type Task struct {
 	Run    string `json:"run"`    // run id, see [CheckID]
 	Agent  string `json:"agent"`  // agent kind, see [CheckAgent]
-	Prompt string `json:"prompt"` // 1 to MaxPrompt characters, not blank
+	Prompt string `json:"prompt"` // 1 to MaxPrompt bytes, not blank
 	Mode   Mode   `json:"mode"`
 	Dir    string `json:"dir,omitempty"`    // working directory, absolute; "": that of the worker
 	Model  string `json:"model,omitempty"`  // "": the agent's default
@@ -39,7 +39,7 @@ func (t *Task) TitleOf() string { return cmp.Or(t.Title, Title(t.Prompt)) }
 
 // Limits of a task.
 const (
-	MaxPrompt  = 10_000   // characters
+	MaxPrompt  = 1 << 20  // bytes
 	MaxSchema  = 64 << 10 // bytes
 	MaxDir     = 4096     // bytes
 	MaxModel   = 128      // bytes
@@ -47,6 +47,11 @@ const (
 	MaxEnv     = 64       // names
 	maxEnvName = 128      // bytes
 )
+
+// MaxShortPrompt is the maximum length, in characters, of a prompt that an agent gets as an argument; it
+// gets a longer one on stdin. It is also that of the prompts of the v3.6 tools, of Codex Cloud and of a
+// [Question].
+const MaxShortPrompt = 10_000
 
 // Mode is the access of an agent to the machine.
 type Mode string
@@ -105,13 +110,13 @@ func (t *Task) Check() error {
 			fail(field, "must be printable text without white space around it")
 		}
 	}
-	switch n := utf8.RuneCountInString(t.Prompt); {
+	switch n := len(t.Prompt); {
 	case !utf8.ValidString(t.Prompt) || strings.ContainsRune(t.Prompt, 0):
 		fail("prompt", "must be UTF-8 text without NUL")
 	case strings.TrimSpace(t.Prompt) == "":
 		fail("prompt", "must not be blank")
 	case n > MaxPrompt:
-		fail("prompt", "at most %d characters, got %d", MaxPrompt, n)
+		fail("prompt", "at most %d bytes, got %d", MaxPrompt, n)
 	}
 	if !t.Mode.known() {
 		fail("mode", "must be one of %s, %s, %s", ReadOnly, WorkspaceWrite, DangerFull)

@@ -9,7 +9,7 @@ import (
 )
 
 // started returns the record of a failed run whose start entry has w, and whose agent said message.
-func failedWith(w *runs.Withheld, message string, used *runs.Usage) *runs.Record {
+func failedBecause(w *runs.Withheld, message string, used *runs.Usage) *runs.Record {
 	r := runs.NewRecord("r", "opencode")
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "queue", Withheld: w})})
 	r.Line(runs.Facts{Error: message, ErrorSource: runs.ErrorTurn, Turn: runs.TurnFailed}, 2)
@@ -43,7 +43,7 @@ func TestFailureSaysWhichCredentialsAreWithheld(t *testing.T) {
 		{"a long name", &runs.Withheld{Names: []string{strings.Repeat("A", 41)}, Setting: setting}, "no model", nil,
 			"no model"},
 	} {
-		if got := failedWith(row.w, row.message, row.used).ErrorContext().Message; got != row.want {
+		if got := failedBecause(row.w, row.message, row.used).ErrorContext().Message; got != row.want {
 			t.Errorf("%s: got %q, want %q", row.name, got, row.want)
 		}
 	}

@@ -228,7 +228,8 @@ server_name: %q
 listen: %q
 jetstream { store_dir: %s, max_file_store: 16GB }
 max_pending: 16MB
-`, n.Name, n.Name, at(listen, n.Port), confText(filepath.Join(c.Store, n.Name)))
+max_payload: %d # of a task with a long prompt
+`, n.Name, n.Name, at(listen, n.Port), confText(filepath.Join(c.Store, n.Name)), bus.MaxPayload)
 	if len(c.Nodes) > 1 {
 		var routes []string
 		for _, other := range c.Nodes {

@@ -32,6 +32,7 @@ const (
 	timesFile   = "times"       // when outFile had which size, see timesEvery
 	exitFile    = "exit.json"   // how the run ended, as a sealedExit
 	schemaFile  = "schema.json" // the Schema of the Spec
+	inFile      = "in"          // stdin of the agent, if it has any
 	diffDir     = "diff"        // snapshot of the directory before the agent started, see package snapshot
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 )
@@ -92,13 +93,7 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 		return nil, err
 	}
 	spec.hideCredentials()
-	body, err := json.Marshal(spec)
-	if err == nil && len(body) > maxSpec {
-		err = fmt.Errorf("run.json has %d bytes, at most %d", len(body), maxSpec)
-	}
-	if err == nil {
-		root, err = filepath.Abs(root)
-	}
+	root, err = filepath.Abs(root)
 	if err == nil {
 		err = MakeDir(root)
 	}
@@ -116,7 +111,7 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 			os.RemoveAll(at)
 		}
 	}()
-	if err := d.createFiles(at, body); err != nil {
+	if err := d.createFiles(at); err != nil {
 		return nil, err
 	}
 	if spec.durable() {
@@ -135,13 +130,27 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 }
 
 // createFiles creates and locks the files of a new run directory at the
-// temporary path at. spec is the content of run.json.
-func (d *Dir) createFiles(at string, spec []byte) error {
+// temporary path at.
+func (d *Dir) createFiles(at string) error {
 	var err error
 	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return err
 	}
 	if err := filelock.TryLock(d.owner); err != nil {
+		return err
+	}
+	if d.Spec.Input != nil {
+		n, err := copyInput(filepath.Join(at, inFile), d.Spec.Input)
+		if err != nil {
+			return err
+		}
+		d.Spec.Input, d.Spec.Stdin = nil, n > 0
+	}
+	spec, err := json.Marshal(d.Spec)
+	if err == nil && len(spec) > maxSpec {
+		err = fmt.Errorf("run.json has %d bytes, at most %d", len(spec), maxSpec)
+	}
+	if err != nil {
 		return err
 	}
 	if err := writeFile(filepath.Join(at, specFile), spec, d.Spec.durable()); err != nil {

@@ -187,6 +187,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
 			Thread:  thread, Before: before, Withheld: r.dir.Spec.Withheld,
+			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

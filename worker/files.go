@@ -89,6 +89,28 @@ func writeFile(path string, body []byte, synced bool) error {
 	return errors.Join(err, f.Close())
 }
 
+// MaxInput is the maximum size of what an agent reads on stdin, in bytes.
+const MaxInput = 64 << 20
+
+// ErrInput reports an input of more than [MaxInput] bytes.
+var ErrInput = fmt.Errorf("stdin: at most %d MiB can be passed to an agent", MaxInput>>20)
+
+// copyInput writes all that in has to a new file.
+func copyInput(path string, in io.Reader) (int64, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.Copy(f, io.LimitReader(in, MaxInput+1))
+	switch {
+	case err == nil && n > MaxInput:
+		err = ErrInput
+	case err == nil:
+		err = f.Sync()
+	}
+	return n, errors.Join(err, f.Close())
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -277,6 +278,11 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		return Spec{}, errNoSession
 	}
 	spec.Argv = how.Argv(task, schema)
+	if agent.OnStdin(task.Prompt) {
+		spec.Input = strings.NewReader(task.Prompt)
+		spec.PromptBytes = len(task.Prompt)
+		spec.Prompt = task.Prompt[:bounds.Cut(task.Prompt, runs.DetailWindow)]
+	}
 	if how.Set != nil {
 		spec.Env = launch.Override(spec.Env, how.Set(task))
 	}

@@ -180,11 +180,11 @@ func (s *shim) start() (bool, error) {
 		return false, err
 	}
 	defer stderr.Close()
-	null, err := os.Open(os.DevNull)
+	in, err := s.openInput()
 	if err != nil {
 		return false, err
 	}
-	defer null.Close()
+	defer in.Close()
 	if err := filelock.Lock(out); err != nil {
 		return false, err
 	}
@@ -216,7 +216,7 @@ func (s *shim) start() (bool, error) {
 		s.pid, err = syscall.ForkExec(path, s.spec.Argv, &syscall.ProcAttr{
 			Dir:   s.spec.Dir,
 			Env:   append(env, markVariable+"="+id.Mark),
-			Files: []uintptr{null.Fd(), out.Fd(), stderr.Fd()},
+			Files: []uintptr{in.Fd(), out.Fd(), stderr.Fd()},
 			Sys:   &syscall.SysProcAttr{Setpgid: true},
 		})
 		failure = launch.SpawnFailure(err)
@@ -398,6 +398,14 @@ func (s *shim) sizes() (sizes [2]int64) {
 		}
 	}
 	return sizes
+}
+
+// openInput opens the stdin of the agent.
+func (s *shim) openInput() (*os.File, error) {
+	if s.spec.Stdin {
+		return openOwn(s.dir+"/"+inFile, os.O_RDONLY)
+	}
+	return os.Open(os.DevNull)
 }
 
 func openSpool(path string) (*os.File, error) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,14 @@ type Spec struct {
 	// The queue of a SourceQueue, and the position of the task in it.
 	Queue string `json:"queue,omitempty"`
 	Work  uint64 `json:"work,omitempty"`
+
+	// Input is what the agent reads on stdin, at most MaxInput bytes: Create copies it into a file of the
+	// directory, which is then Stdin. Nil or empty: nothing.
+	Input io.Reader `json:"-"`
+	Stdin bool      `json:"stdin,omitempty"`
+	// Prompt is the beginning of a prompt in Input: see [runs.Start].
+	Prompt      string `json:"prompt,omitempty"`
+	PromptBytes int    `json:"prompt_bytes,omitempty"`
 
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`

@@ -60,7 +60,10 @@ func args(t runs.Task, schemaFile string) []string {
 		argv = append(argv, "--")
 	}
 	prompt := t.Prompt
-	if prompt == "-" {
+	switch prompt {
+	case "":
+		prompt = "-"
+	case "-":
 		prompt = "-\n"
 	}
 	return append(argv, prompt)

@@ -131,11 +131,14 @@ func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 				t.Fatalf("flag %q in %q", flag, args)
 			}
 		}
-		if len(rest) != 1 || rest[0] == "-" {
-			t.Fatalf("got %q behind --, want one prompt that is not stdin", rest)
+		if len(rest) != 1 || (rest[0] == "-") != (task.Prompt == "") {
+			t.Fatalf("got %q behind --, want one prompt, which is stdin if there is none", rest)
 		}
-		if got.Prompt = rest[0]; task.Prompt == "-" {
+		switch got.Prompt = rest[0]; task.Prompt {
+		case "-":
 			got.Prompt = strings.TrimSuffix(got.Prompt, "\n")
+		case "":
+			got.Prompt = ""
 		}
 		if got.Mode != task.Mode || got.Dir != task.Dir || got.Model != task.Model || got.Thread != task.Thread ||
 			got.Prompt != task.Prompt || got.SkipGit != task.SkipGit || gotSchema != schema {

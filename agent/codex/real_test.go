@@ -140,7 +140,7 @@ func TestRealCodexGetsThePromptByteForByte(t *testing.T) {
 		"--help", "-", "--", "-c model=\"x\"", "--sandbox=danger-full-access", "resume", "help", "--last",
 		" \t lead and trail \r\n\n", "line 1\n\nline 3\n", `$(touch x) ; rm -rf "a" 'b' \ ${HOME} %s *`,
 		"é 🎉 \u2028 \u202e \ufeff \x1b[31m \x7f \x01", "/compact", "@file",
-		strings.Repeat("long ", 2000), strings.Repeat("𝄞", runs.MaxPrompt),
+		strings.Repeat("long ", 2000), strings.Repeat("𝄞", runs.MaxShortPrompt),
 	} {
 		want := prompt
 		if prompt == "-" {

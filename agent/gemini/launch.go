@@ -47,6 +47,9 @@ func args(t runs.Task, _ string) []string {
 	if t.Thread != "" {
 		argv = append(argv, "--resume="+t.Thread)
 	}
+	if t.Prompt == "" {
+		return argv
+	}
 	return append(argv, "--prompt="+t.Prompt)
 }
 

@@ -39,6 +39,9 @@ func args(t runs.Task, _ string) []string {
 	if t.Thread != "" {
 		argv = append(argv, "--session="+t.Thread)
 	}
+	if t.Prompt == "" {
+		return argv
+	}
 	return append(argv, "--", t.Prompt)
 }
 

@@ -17,6 +17,7 @@ type Account struct {
 	Cell      string // of [CellAccounts]: the prefix of its cell; the keys of its users are in a directory of this name
 	JetStream bool   // may have streams
 	Consumers int    // maximum number of consumers of a stream; 0: unlimited
+	Payload   int    // maximum size of a message that its users send, in bytes; 0: that of the server
 	Users     []User
 	Exports   []Share // requests or messages offered to another account
 	Imports   []Share // requests or messages of another account
@@ -47,8 +48,11 @@ const answerTime = time.Minute
 
 // Accounts returns all accounts with the permissions of their users.
 func Accounts(n bus.Names) []Account {
-	inside, readers := Account{Name: InsideAccount, JetStream: true}, Account{Name: readersAccount}
-	public := Account{Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders}
+	inside, readers := Account{Name: InsideAccount, JetStream: true},
+		Account{Name: readersAccount, Payload: bus.ReaderPayload}
+	public := Account{
+		Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders, Payload: bus.ReaderPayload,
+	}
 	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers}
 	for _, g := range grants(n) {
 		a := of[g.account]
@@ -96,6 +100,9 @@ func render(all []Account, identity func(a Account, user string) string) string 
 			fmt.Fprintf(&b, "    jetstream: {max_consumers: %d}\n", a.Consumers)
 		case a.JetStream:
 			b.WriteString("    jetstream: enabled\n")
+		}
+		if a.Payload > 0 {
+			fmt.Fprintf(&b, "    limits: {max_payload: %d}\n", a.Payload)
 		}
 		b.WriteString("    users = [\n")
 		for _, u := range a.Users {

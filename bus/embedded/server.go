@@ -94,7 +94,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		opts.StoreDir = s.store
 		opts.JetStreamMaxStore = 1 << 50 // each stream has its own limit
 		opts.JetStreamMaxMemory = 64 << 20
-		opts.MaxPending, opts.WriteDeadline = maxPending, writeTime
+		opts.MaxPending, opts.WriteDeadline, opts.MaxPayload = maxPending, writeTime, bus.MaxPayload
 		opts.AuthTimeout = connectTime.Seconds()
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/linesman/linesman/agents"
 	"github.com/linesman/linesman/api"
@@ -155,7 +157,7 @@ func failure(err error) int {
 		return code
 	case errors.Is(err, worker.ErrKnown), errors.As(err, new(daemon.NotResumedError)):
 		return exitFailed
-	case errors.Is(err, local.ErrSettings):
+	case errors.Is(err, local.ErrSettings), errors.Is(err, worker.ErrInput):
 		return exitUsage
 	}
 	return exitLinesman
@@ -175,6 +177,7 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
 		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, agents.Known.Prompt(c.Command))),
 	}
+	spec.Input = a.piped(ctx)
 	if c.Resume == "" {
 		d, err := s.Create(ctx, spec)
 		return s, d, err
@@ -185,6 +188,42 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	}
 	d, err := s.CreateNext(ctx, task, spec)
 	return s, d, err
+}
+
+// piped returns what the agent reads on stdin: all that this program gets on a pipe or from a file, until
+// ctx ends; nil: nothing. It says so if that takes long.
+func (a *app) piped(ctx context.Context) io.Reader {
+	if f, ok := a.stdin.(*os.File); ok {
+		info, err := f.Stat()
+		if err != nil || info.Mode()&os.ModeCharDevice != 0 { // closed, /dev/null or a terminal
+			return nil
+		}
+	}
+	if a.stdin == nil {
+		return nil
+	}
+	return &awaited{in: worker.Interruptible(ctx, a.stdin), say: func() {
+		fmt.Fprintln(a.stderr,
+			"linesman: the agent gets what is on stdin, and starts at its end; without any, add </dev/null")
+	}}
+}
+
+// awaited is a reader that says so if its end is long in coming.
+type awaited struct {
+	in    io.Reader
+	say   func()
+	timer *time.Timer
+}
+
+func (r *awaited) Read(b []byte) (int, error) {
+	if r.timer == nil {
+		r.timer = time.AfterFunc(2*time.Second, r.say)
+	}
+	n, err := r.in.Read(b)
+	if err != nil {
+		r.timer.Stop()
+	}
+	return n, err
 }
 
 // detailed reports whether a person sees what the agent does, not the events.

@@ -31,7 +31,8 @@ type submitCmd struct {
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
 
-	Prompt string `arg:"" help:"The task of the agent. \"-\" reads it from stdin."`
+	File   string `placeholder:"FILE" help:"Read the task from this file, at most 1 MiB."`
+	Prompt string `arg:"" optional:"" help:"The task of the agent, at most 1 MiB. \"-\" reads it from stdin."`
 }
 
 // submitNames are the names of the fields of a submission on the command line.
@@ -94,8 +95,14 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	}
 	var wrong problems
 	var err error
-	q.Prompt, err = daemon.ReadPrompt(a.stdin, c.Prompt)
-	wrong.add(err != nil, "PROMPT: %w", err)
+	from := "PROMPT"
+	if c.File != "" {
+		from = "--file"
+	}
+	wrong.add(c.Prompt == "" && c.File == "", `expected "<prompt>", "-" to read it from stdin, or --file FILE`)
+	wrong.add(c.Prompt != "" && c.File != "", "PROMPT: not with --file, which has it")
+	q.Prompt, err = daemon.ReadPrompt(a.stdin, c.Prompt, c.File)
+	wrong.add(err != nil, "%s: %w", from, err)
 	q.Schema, err = daemon.ReadSchema(a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
 	for _, l := range []struct {

@@ -466,7 +466,7 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 		t.Errorf("%T", err)
 	}
 	for _, r := range []Request{
-		{Prompt: strings.Repeat("é", runs.MaxPrompt+1), Environment: "e"}, {Prompt: "a\x00", Environment: "e"},
+		{Prompt: strings.Repeat("é", runs.MaxShortPrompt+1), Environment: "e"}, {Prompt: "a\x00", Environment: "e"},
 		{Prompt: "\xff", Environment: "e"},
 		{Prompt: "x", Environment: " e"}, {Prompt: "x", Environment: strings.Repeat("e", MaxEnvironment+1)},
 		{Prompt: "x", Environment: "e", Attempts: -1},
@@ -475,7 +475,8 @@ func TestSubmitChecksEverythingAtOnce(t *testing.T) {
 			t.Errorf("%.40q, %q, %d are taken", r.Prompt, r.Environment, r.Attempts)
 		}
 	}
-	if err := (&Request{Prompt: strings.Repeat("é", runs.MaxPrompt), Environment: "-e", Attempts: 4}).Check(); err != nil {
+	longest := &Request{Prompt: strings.Repeat("é", runs.MaxShortPrompt), Environment: "-e", Attempts: 4}
+	if err := longest.Check(); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 // Request describes a new task.
 type Request struct {
 	Run         string // its run id; "": a new one
-	Prompt      string // 1 to runs.MaxPrompt characters, not blank
+	Prompt      string // 1 to runs.MaxShortPrompt characters, not blank
 	Environment string // id or unique label, at most MaxEnvironment bytes
 	Attempts    int    // 1 to MaxAttempts; 0 is 1
 	Governance  string // stored with the run, see runs.CheckGovernance; "": none
@@ -58,7 +58,7 @@ func (r *Request) Check() error {
 	case strings.TrimSpace(r.Prompt) == "":
 		wrong(true, "prompt", "must not be blank")
 	default:
-		wrong(n > runs.MaxPrompt, "prompt", "at most %d characters, got %d", runs.MaxPrompt, n)
+		wrong(n > runs.MaxShortPrompt, "prompt", "at most %d characters, got %d", runs.MaxShortPrompt, n)
 	}
 	switch e := r.Environment; {
 	case e == "":

@@ -303,7 +303,7 @@ func TestALargeAnswerIsRefusedAndNotLost(t *testing.T) {
 type large struct{}
 
 func (large) Call(context.Context, string, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
-	return v36.Answer{Envelope: make([]byte, 2<<20)}, nil
+	return v36.Answer{Envelope: make([]byte, 9<<20)}, nil
 }
 
 // The verbs carry requests and outcomes of package api, errors in the headers
@@ -360,7 +360,7 @@ func TestAnOutcomeThatDoesNotFitIsAnErrorOfTheAPI(t *testing.T) {
 	l := newLab(t)
 	b := l.bus(embedded.ResponderUser)
 	e := natsapi.VerbEndpoints(nil)[0]
-	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 2<<20)} }
+	e.Do = func(context.Context, []byte) natsapi.Answer { return natsapi.Answer{Body: make([]byte, 9<<20)} }
 	l.start(func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{Conn: b.Inside(), Root: "linesman.api", Endpoints: []natsapi.Endpoint{e},
 			Log: zap.NewNop()})

@@ -24,12 +24,14 @@ import (
 // server that linesman accepts, except results with both output and events, or
 // with much output.
 const (
-	maxRequest = 1 << 20   // bytes
-	maxWait    = 3600      // seconds
-	maxEvents  = 1000      // of a page
-	maxPage    = 100       // runs
-	maxOpen    = 1000      // working runs, and queued runs, of an overview
-	maxOutput  = 256 << 10 // bytes of output
+	maxRequest = 1 << 20 // bytes
+	// maxSubmission is the same of a task: its prompt may take six times its size in JSON.
+	maxSubmission = 8 << 20
+	maxWait       = 3600      // seconds
+	maxEvents     = 1000      // of a page
+	maxPage       = 100       // runs
+	maxOpen       = 1000      // working runs, and queued runs, of an overview
+	maxOutput     = 256 << 10 // bytes of output
 
 	// Bytes of output of results. With much of it they do not fit each server.
 	minResultOutput = 1 << 10
@@ -140,9 +142,13 @@ var status = map[api.Code]int{
 
 // read decodes a request. No bytes are an empty request.
 func read[Q any](body []byte) (q Q, err error) {
+	limit := maxRequest
+	if _, task := any(q).(api.Submission); task {
+		limit = maxSubmission
+	}
 	switch {
-	case len(body) > maxRequest:
-		return q, api.Invalid("request", fmt.Sprintf("at most %d bytes", maxRequest))
+	case len(body) > limit:
+		return q, api.Invalid("request", fmt.Sprintf("at most %d bytes", limit))
 	case len(bytes.TrimSpace(body)) == 0:
 		return q, nil
 	case !utf8.Valid(body):

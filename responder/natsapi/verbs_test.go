@@ -33,7 +33,7 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 		``: api.Unavailable, `{}`: api.Unavailable, " {}\n": api.Unavailable,
 		`{"runn":"T-1"}`: api.Validation, `{} {}`: api.Validation, `[]`: api.Validation, `"x"`: api.Validation,
 		`{`:                  api.Validation,
-		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", 1<<20) + "{}": api.Validation,
+		"{\"run\":\"\xff\"}": api.Validation, strings.Repeat(" ", 8<<20) + "{}": api.Validation,
 	} {
 		for verb, e := range ask(t, body) {
 			if e.Code != want {

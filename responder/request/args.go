@@ -18,6 +18,7 @@ import (
 // Limits of the arguments of a call.
 const (
 	maxArguments = 1 << 20 // bytes of JSON
+	maxTask      = 8 << 20 // the same with a prompt of any length, which may take six times its size
 	maxDepth     = 64      // nesting of arrays and objects in an object
 	maxNames     = 64      // arguments; the longest table of parameters has half as many
 	maxIssues    = 20      // that an answer lists
@@ -80,9 +81,14 @@ func (a *Args) ADCP() bool { return a.adcp }
 
 // object reads the arguments, and reports whether they are an object.
 func (a *Args) object(raw json.RawMessage) bool {
+	limit := maxArguments
+	isLong := func(p Param) bool { return p.Name == longTaskParam.Name && p.Max == longTaskParam.Max }
+	if slices.ContainsFunc(a.params, isLong) {
+		limit = maxTask
+	}
 	switch {
-	case len(raw) > maxArguments:
-		a.Wrong(Whole, "at most %d bytes, got %d", maxArguments, len(raw))
+	case len(raw) > limit:
+		a.Wrong(Whole, "at most %d bytes, got %d", limit, len(raw))
 		return false
 	case len(bytes.TrimSpace(raw)) == 0:
 		return true

@@ -79,7 +79,11 @@ var KeyForm = idempotency.KeyForm
 var (
 	FormatParam = Choice(Format, "markdown", "How to answer: text to read, or the v3.6 envelope.", "markdown", "json")
 	taskParam   = Param{
-		Name: "task", Kind: text, Required: true, Chars: runs.MaxPrompt, Lines: true,
+		Name: "task", Kind: text, Required: true, Chars: runs.MaxShortPrompt, Lines: true,
+		About: "What the agent is to do.",
+	}
+	longTaskParam = Param{
+		Name: "task", Kind: text, Required: true, Max: runs.MaxPrompt, Lines: true,
 		About: "What the agent is to do.",
 	}
 	modeParam = Choice("mode", "read-only", "What the agent may do to this machine.",
@@ -151,6 +155,15 @@ func ADCP(list ...Param) []Param {
 	return slices.Concat(list, []Param{keyParam, contextParam, contextIDParam, governanceParam, format})
 }
 
+// long returns parameters with a prompt of any length that a task may have; that of a v3.6 tool is
+// shorter.
+func long(params []Param) []Param {
+	params = slices.Clone(params)
+	i := slices.IndexFunc(params, func(p Param) bool { return p.Name == taskParam.Name })
+	params[i] = longTaskParam
+	return slices.Clip(params)
+}
+
 // The parameters of the requests of this package. They must not be changed.
 var (
 	RunParams = ADCP(taskParam,
@@ -175,8 +188,8 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams     = append(slices.Clip(ExecParams), agentParam)
-	ContinueParams = append(slices.Clip(ResumeParams), agentParam)
+	TaskParams     = append(long(ExecParams), agentParam)
+	ContinueParams = append(long(ResumeParams), agentParam)
 
 	// Those of the tools for agents of every kind.
 	AgentRunParams = []Param{

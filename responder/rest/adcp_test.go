@@ -125,7 +125,7 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 		{"POST", "/v1/runs", `{` + key + `}`, 400, "rejected", "VALIDATION_ERROR"},
 		{"POST", "/v1/runs", `{"task":"x","format":"json",` + key + `}`, 400, "rejected", "VALIDATION_ERROR"},
 		{"POST", "/v1/runs", `[1]`, 400, "rejected", "INVALID_REQUEST"},
-		{"POST", "/v1/runs", `{"task":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "rejected", "INVALID_REQUEST"},
+		{"POST", "/v1/runs", `{"task":"` + strings.Repeat("x", 8<<20) + `"}`, 413, "rejected", "INVALID_REQUEST"},
 		{"GET", "/v1/runs?limit=0", ``, 400, "rejected", "VALIDATION_ERROR"},
 		{"GET", "/v1/runs/none", ``, 404, "unknown", "REFERENCE_NOT_FOUND"},
 		{"POST", "/v1/runs/none/cancel", `{` + key + `}`, 404, "unknown", "REFERENCE_NOT_FOUND"},

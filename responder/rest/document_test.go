@@ -143,7 +143,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 			}
 		}
 		if method == "POST" {
-			s.want(413, method, path, `{"task":"`+strings.Repeat("x", 1<<20)+`"}`)
+			s.want(413, method, path, `{"task":"`+strings.Repeat("x", 8<<20)+`"}`)
 			s.want(415, method, path, "task=go", "Content-Type", "application/x-www-form-urlencoded")
 		}
 		s.want(403, method, path, post, "Origin", "https://evil.example")

@@ -98,12 +98,16 @@ func (q *query) refuse(name, problem string) {
 
 // readBody reads the body of a POST; an empty one is an empty object.
 func (q *exchange) readBody() (json.RawMessage, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, maxBody))
+	limit := maxBody
+	if strings.HasSuffix(q.r.Pattern, "/v1/runs") || strings.HasSuffix(q.r.Pattern, "/resume") {
+		limit = maxTask
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(q.w, q.r.Body, int64(limit)))
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
 		return nil, &Problem{Status: http.StatusRequestEntityTooLarge, Code: "TOO_LARGE", Detail: "the body is over " +
-			strconv.Itoa(maxBody) + " bytes"}
+			strconv.Itoa(limit) + " bytes"}
 	case err != nil:
 		return nil, invalid("body", "is incomplete")
 	case len(body) == 0:

@@ -33,6 +33,7 @@ var Document []byte
 // Limits of requests and answers.
 const (
 	maxBody   = 1 << 20 // bytes of a request's body
+	maxTask   = 8 << 20 // the same of a task: its prompt may take six times its size in JSON
 	maxPage   = 100     // runs
 	maxRecent = 1000    // ended runs that a stream begins with
 	maxEvents = 1000    // of a page

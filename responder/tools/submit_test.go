@@ -131,7 +131,11 @@ func TestPreviewOnlyPlans(t *testing.T) {
 		t.Errorf("a preview is %s of %q", got.Mode, got.Prompt)
 	}
 	long := strings.Repeat("é", 10_000)
-	refused(t, ask(t, s.tools, "_codex_local_run", args("task", long, "mode", "preview", "async", true)), "task", false)
+	submitted(t, ask(t, s.tools, "_codex_local_run", args("task", long, "mode", "preview", "async", true)))
+	if got := s.take(t); !strings.HasPrefix(got.Prompt, "Plan only") || !strings.HasSuffix(got.Prompt, "\n\n"+long) {
+		t.Errorf("a preview of a long task is of %d bytes", len(got.Prompt))
+	}
+	refused(t, ask(t, s.tools, "_codex_local_run", args("task", long+"é", "async", true)), "task", false)
 	submitted(t, ask(t, s.tools, "_codex_local_run", args("task", long, "async", true)))
 }
 
