@@ -97,7 +97,7 @@ func TestEverySettingOfTheGrammarExists(t *testing.T) {
 		}
 	}
 	want := []string{"background.start", "creds", "data_dir", "http", "limits.hard", "limits.idle", "log_format",
-		"log_level", "lost_after", "max_line_bytes", "nats", "nats_listen", "work.max_runs"}
+		"log_level", "lost_after", "max_line_bytes", "nats", "nats_listen", "work.add_roots", "work.max_runs"}
 	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
 		t.Errorf("flags set %q, want %q", got, want)
 	}

@@ -31,7 +31,7 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 			"--run and --resume: the id of a run that continues a task derives from the task's id",
 		}},
 		{"run -- ", nil, []string{"the agent's command line begins with an empty word"}},
-		{"up --http 127.0.0.1:0 --nats-listen 127.0.0.1:0 --foo 127.0.0.1:0", nil, []string{"unknown flag --foo"}},
+		{"up --http 127.0.0.1:0 --nats-listen 127.0.0.1:0 --foo 127.0.0.1:0", nil, []string{`unknown flag --foo, did you mean "--root"?`}},
 		{"pipe --agent nobody", []string{"LINESMAN_FOO=1"}, []string{
 			"LINESMAN_FOO: no such setting",
 			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
@@ -49,7 +49,7 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 				"creds: open /no/such.creds: no such file or directory",
 				"public_creds: open /no/other.creds: no such file or directory",
 			}},
-		{"run --nats nats://127.0.0.1:1 --creds /no/such.creds -- x", nil, []string{
+		{"run --nats nats://127.0.0.1:1 --creds /no/such.creds -- /bin/sh", nil, []string{
 			"creds: open /no/such.creds: no such file or directory",
 		}},
 		{"events --nats nats://127.0.0.1:1 --creds /dev/null", nil, []string{

@@ -335,7 +335,7 @@ func TestAdCPExample(t *testing.T) {
 		{"shell-ok", s.token, "Two files.\n", ` submitted {"asked_by":"examples/adcp"}`, true},
 		{"failed", s.token, "", "adcp: the task is failed: ", false},
 		{" ", s.token, "", "adcp: VALIDATION_ERROR: task: must not be blank\n", false},
-		{"shell-ok", "wrong", "", "adcp: 401 Unauthorized: ", false},
+		{"shell-ok", "wrong", "", "adcp: AUTH_REQUIRED: a bearer token is missing or wrong", false},
 	} {
 		var stdout, stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), example, tt.prompt)
