@@ -95,7 +95,8 @@ func ErrorOf(e *api.Error) *Error {
 		Code: kind.code, Message: e.Message, Retryable: e.Retryable || kind.again, Duration: e.Elapsed.Milliseconds(),
 		Details: details{
 			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State),
-			TimeoutType: e.Limit, Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr, Reason: e.Reason,
+			TimeoutType: e.Limit, Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr,
+			Reason:     e.Reason,
 			Suggestion: e.Suggestion, File: e.File, Line: e.Line, CloudID: e.CloudID, WebURL: e.WebURL,
 		},
 	}
