@@ -99,6 +99,7 @@ bench-go: ## run the Go benchmarks of the packages; BENCH=regexp selects some
 
 fuzz: ## try new random cases, then each fuzz target for FUZZTIME; FUZZSPANS=10: up to ten times, until it reaches nothing new
 	RAPID_CHECKS=500 $(GO) test -count 1 ./agent/... ./agents ./bounds ./config ./console ./normalizer/... ./runs
+	TEST_ALL=1 $(GO) test -count 1 -run DamageAnywhere ./bus/pipeline
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 
 flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops and on one processor
