@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -141,7 +142,7 @@ func tools(t *testing.T, name string, ask ask) surface {
 			}
 			return facts{
 				e.Get("data.state").String(), e.Get("data.metadata.thread_info.thread_id").String(), e.Get("data.summary").String(),
-				raws(e.Get("data.events.items")),
+				envelopes(t, e.Get("data.events.items")),
 			}
 		},
 	}
@@ -173,7 +174,8 @@ func adcpTools(t *testing.T, name string, ask ask) surface {
 		cancel: func(run string) { call("_codex_local_cancel", map[string]any{"task_id": run}) },
 		facts: func(run string) facts {
 			e := call("_codex_local_results", map[string]any{"task_id": run, "include_events": true})
-			return facts{standing(e), e.Get("context_id").String(), e.Get("summary").String(), raws(e.Get("events.items"))}
+			return facts{standing(e), e.Get("context_id").String(), e.Get("summary").String(),
+				envelopes(t, e.Get("events.items"))}
 		},
 	}
 }
@@ -308,6 +310,26 @@ func overA2A(s *site) surface {
 			return facts{State: state, Thread: task.Get("contextId").String(), Summary: data.Get("message").String()}
 		},
 	}
+}
+
+// envelopes are those of the events of a tool, which have the type of the agent's line, too.
+func envelopes(t *testing.T, list gjson.Result) []string {
+	t.Helper()
+	var all []map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(cmp.Or(list.Raw, "[]")), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if len(e["type"]) < len(`"x"`) {
+			t.Errorf("an event has no type: %s", e)
+		}
+		delete(e, "type")
+	}
+	bare, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raws(gjson.ParseBytes(bare))
 }
 
 // raws are the members of a list, in one spelling: an MCP client reads an
