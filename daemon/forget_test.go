@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
@@ -185,31 +186,12 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
 func places(t *testing.T, b *bus.Bus, data, text string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
-		list := js.ListStreams(t.Context())
-		for info := range list.Info() {
-			s, err := js.Stream(t.Context(), info.Config.Name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-				m, err := s.GetMsg(t.Context(), seq)
-				if errors.Is(err, jetstream.ErrMsgNotFound) {
-					continue
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if strings.Contains(fmt.Sprint(m.Subject, m.Header), text) || bytes.Contains(m.Data, []byte(text)) {
-					name := strings.TrimPrefix(info.Config.Name, "KV_")
-					found[strings.TrimPrefix(name, strings.ToUpper(b.Names.Prefix)+"_")] = true
-				}
-			}
+	bustest.EachStored(t, b, func(stream, subject string, header nats.Header, body []byte) {
+		if strings.Contains(fmt.Sprint(subject, header), text) || bytes.Contains(body, []byte(text)) {
+			name := strings.TrimPrefix(stream, "KV_")
+			found[strings.TrimPrefix(name, strings.ToUpper(b.Names.Prefix)+"_")] = true
 		}
-		if err := list.Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	err := filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(data, path)
 		switch {

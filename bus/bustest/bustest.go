@@ -173,6 +173,33 @@ func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 	return out
 }
 
+// EachStored calls f with each message that is stored in any stream of both accounts.
+func EachStored(t testing.TB, b *bus.Bus, f func(stream, subject string, header nats.Header, body []byte)) {
+	t.Helper()
+	for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
+		list := js.ListStreams(t.Context())
+		for info := range list.Info() {
+			s, err := js.Stream(t.Context(), info.Config.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
+				m, err := s.GetMsg(t.Context(), seq)
+				if errors.Is(err, jetstream.ErrMsgNotFound) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				f(info.Config.Name, m.Subject, m.Header, m.Data)
+			}
+		}
+		if err := list.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Diff fails the test if two dumps differ.
 func Diff(t testing.TB, what string, got, want []string) {
 	t.Helper()
