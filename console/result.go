@@ -63,20 +63,24 @@ func failed(run *api.Run) bool {
 	return run.State == runs.StateFailed || run.State == runs.StateTimeout
 }
 
-// said writes what an agent that failed printed for people: the last lines of its output that
-// are no JSON, which the facts are made of.
+// said writes the last lines of the output of a failed agent that are not JSON: what the JSON
+// lines tell stands above.
 func (r *Renderer) said(b *strings.Builder, x *api.Result) {
 	for _, s := range []struct{ name, text string }{{"stdout", x.Output.Stdout}, {"stderr", x.Output.Stderr}} {
-		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(s.text), "\n"), func(line string) bool {
+		lines := strings.Split(strings.TrimSpace(s.text), "\n")
+		if strings.HasSuffix(lines[0], "}") { // the rest of a line, where the output was cut
+			lines = lines[1:]
+		}
+		lines = slices.DeleteFunc(lines, func(line string) bool {
 			line = strings.TrimSpace(line)
-			return line == "" || strings.ContainsRune("{[", rune(line[0])) || strings.HasSuffix(line, "}") // the rest of one
+			return line == "" || line[0] == '{' || json.Valid([]byte(line))
 		})
 		if lines = lines[max(len(lines)-stderrLines, 0):]; len(lines) > 0 {
 			fmt.Fprintf(b, "\n%s\n", r.Paint(bold, s.name))
 			r.quote(b, strings.Join(lines, "\n"))
 		}
 	}
-	fmt.Fprintf(b, "\n(all that it did: linesman logs %s; all that it printed: linesman results --output %[1]s)\n",
+	fmt.Fprintf(b, "\n(all steps: linesman logs %s; the whole output: linesman results --output %[1]s)\n",
 		Word(x.Run.ID))
 }
 

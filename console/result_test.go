@@ -85,7 +85,7 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 		Run: &api.Run{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status", Detail: &api.Detail{
 			Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
 		}},
-		Output: api.Output{Stdout: jsonl + "Not logged in\n" + jsonl, Stderr: strings.Repeat("noise\n", 50) + "the cause\n"},
+		Output: api.Output{Stdout: jsonl + "Not logged in\n" + jsonl, Stderr: strings.Repeat("noise\n", 50) + "[ERROR] at 5\nthe cause\n"},
 	}
 	var out, whole bytes.Buffer
 	err := errors.Join(renderTo(&out, false, false, 80).Result(x, ResultOptions{}),
@@ -94,7 +94,7 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"reason     exit status\n", "error      not logged in\n", "try        Run codex login\n",
-		"│ Not logged in\n", "│ the cause\n", "linesman logs T-1;"} {
+		"│ Not logged in\n", "│ the cause\n", "│ [ERROR] at 5\n", "linesman logs T-1;"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q", want)
 		}

@@ -46,7 +46,7 @@ func TestAgentThatIsSlowIsAWarningWithTheTime(t *testing.T) {
 	}
 }
 
-// All that need not wait for a slow program is done meanwhile, and what is waited for is told.
+// While one check waits for a slow program the others finish, and progress names the one that waits.
 func TestChecksDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

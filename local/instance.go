@@ -4,9 +4,9 @@
 // command needs, starts it if none is running, stops it, and selects the
 // credentials for it.
 //
-// The lock of the data directory alone decides which process may serve it: that of
-// the lock file, and of the directory of the streams, which nobody removes by
-// mistake. The kernel releases the lock when that process ends, so a kill at any
+// The lock of the data directory alone decides which process may serve it. It is two
+// locks: of the lock file, which somebody could remove, and of the directory of the
+// streams. The kernel releases the lock when that process ends, so a kill at any
 // moment leaves a state that the next process can start from. The instance file is
 // a hint: a killed process leaves it behind.
 //

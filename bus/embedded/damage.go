@@ -34,7 +34,7 @@ import (
 //   - RUNS becomes another stream: the normalizer derives all records again.
 //
 // Files are set aside as they were. They are removed once they are old, or when a run is
-// forgotten: nobody knows what a damaged file has of it.
+// forgotten, because a damaged file may have entries of that run that cannot be read.
 const (
 	damagedDir = "damaged"
 	damagedAge = 30 * 24 * time.Hour

@@ -40,9 +40,9 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 	return false, nil
 }
 
-// RawHeld reports whether RAW has no retention: entries that nobody has read would have
-// expired at the start. Configure it again with [bus.Bus.Ensure] once the normalizer has read
-// them, and call ReleaseRaw before.
+// RawHeld reports whether the server started RAW without its maximum age, so that entries do
+// not expire before the normalizer has read them. Once it has, call ReleaseRaw, and then
+// [bus.Bus.Ensure], which configures the age again.
 func (s *Server) RawHeld() bool { return s.rawHeld.Load() }
 
 // ReleaseRaw makes RawHeld return false.

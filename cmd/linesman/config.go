@@ -106,7 +106,7 @@ func (c *configCheckCmd) Run(a *app) error {
 
 // newConfig is the content of a configuration file that is made.
 const newConfig = `# Settings of linesman: "linesman config" prints all of them, and where each value comes from.
-# A running "linesman up" reads this file when it starts. For example:
+# "linesman up" reads this file when it starts: restart a running one after a change. For example:
 #
 # [work]
 # max_runs = 4
@@ -150,14 +150,14 @@ func (*configEditCmd) Run(ctx context.Context, a *app) error {
 		cmd.Stdout, cmd.Stderr = terminal, terminal
 	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s (the variable VISUAL or EDITOR) on %s: %w", editor, path, err)
+		return fmt.Errorf("editor %q on %s: %w (set VISUAL or EDITOR to another one)", editor, path, err)
 	}
 	if _, wrong := config.Load(a.sources); wrong != nil {
-		return exitWith(exitUsage, fmt.Errorf("%w\n%s is stored, and commands refuse it: `linesman config edit` opens it again",
+		return exitWith(exitUsage, fmt.Errorf("%w\n%s is saved but not valid: correct it with `linesman config edit`",
 			wrong, path))
 	}
 	if after, err := os.ReadFile(path); err == nil && string(after) != string(before) {
-		fmt.Fprintf(a.stderr, "linesman: %s is valid; a `linesman up` that runs reads it at its next start\n", path)
+		fmt.Fprintf(a.stderr, "linesman: %s is valid; restart a running `linesman up` to apply it\n", path)
 	}
 	return nil
 }

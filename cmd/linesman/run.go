@@ -204,7 +204,7 @@ func (a *app) piped(ctx context.Context) io.Reader {
 	}
 	return &awaited{in: worker.Interruptible(ctx, a.stdin), say: func() {
 		fmt.Fprintln(a.stderr,
-			"linesman: the agent gets what is on stdin, and starts at its end; without any, add </dev/null")
+			"linesman: reading stdin for the agent, which starts at its end; for an empty stdin add </dev/null")
 	}}
 }
 

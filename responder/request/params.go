@@ -47,8 +47,10 @@ const (
 	maxSeconds = 86_400
 	maxWebhook = 16 << 10 // bytes
 	maxLabels  = 32 << 10 // bytes
-	maxFilters = 16       // labels of a filter
-	maxCursor  = 1024     // bytes
+	// maxAgentPrompt, in bytes, leaves room in a message of MCP, of 1 MiB, for escapes in JSON.
+	maxAgentPrompt = 256 << 10
+	maxFilters     = 16   // labels of a filter
+	maxCursor      = 1024 // bytes
 )
 
 // parameters are the names of parameters by the fields of package api.
@@ -194,16 +196,16 @@ var (
 	// Those of the tools for agents of every kind.
 	AgentRunParams = []Param{
 		{
-			Name: "prompt", Kind: text, Required: true, Chars: runs.MaxPrompt, Lines: true,
-			About: "What the agent is to do.",
+			Name: "prompt", Kind: text, Required: true, Max: maxAgentPrompt, Lines: true,
+			About: "What the agent is to do, at most 256 KiB.",
 		},
 		Choice("agent", "", "Which agent; default: that of the thread, else codex.", agentNames...),
 		Text("directory", runs.MaxDir,
 			"Directory to work in, an absolute path without ..; default: that of the thread, else that of the worker."),
 		modeParam, confirmParam, modelParam,
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
-		titleParam,
-		Integer("timeout_seconds", 1, maxSeconds, 0, "End the run when it took so long."),
+		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
+		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
 		skipParam, gitParam, keyParam,
 	}
 	AgentRefParam = RequiredText("run", MaxRef,

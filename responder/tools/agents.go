@@ -92,7 +92,8 @@ func (c *call) agentStatus(ctx context.Context) (outcome, error) {
 	return outcome{plain: responder.Summarize(v)}, nil
 }
 
-// agentWait answers with the state of a run that goes on: that is no error.
+// agentWait waits for the end of a run. If the time is over before, it answers with the state of
+// the run, which is not an error.
 func (c *call) agentWait(ctx context.Context) (outcome, error) {
 	v, err := c.agentRef(ctx)
 	if err != nil {
@@ -111,7 +112,7 @@ func (c *call) agentWait(ctx context.Context) (outcome, error) {
 		v = now
 	}
 	return outcome{plain: responder.Summarize(v),
-		next: "The run goes on. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
+		next: "The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
 }
 
 func (c *call) agentResults(ctx context.Context) (outcome, error) {
