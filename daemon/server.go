@@ -23,6 +23,8 @@ type Server struct {
 	operator *bus.Bus
 	ready    chan struct{} // closed once the normalizer has read where the streams end
 
+	configuring sync.Mutex // so that the last one to configure RAW knows whether it is held
+
 	mu    sync.Mutex
 	buses []*bus.Bus // connections of this process
 }
@@ -64,6 +66,8 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 
 // ensure creates and configures the streams.
 func (s *Server) ensure(ctx context.Context) error {
+	s.configuring.Lock()
+	defer s.configuring.Unlock()
 	defer s.server.LimitCaches()
 	return s.config.ensure(ctx, s.operator, s.config.Settings.DataDir, s.server.RawHeld())
 }

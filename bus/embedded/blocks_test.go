@@ -3,7 +3,10 @@ package embedded
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -150,5 +153,50 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 	}
 	if n := logs.FilterMessageSnippet("the damaged stream is repaired").Len(); n != 1 {
 		t.Errorf("said %d times: %v", n, logs.All())
+	}
+}
+
+// Settings of RAW that a killed process has half written may be those that suspend its retention.
+func TestRetentionIsHeldWhereTheSettingsAreDamaged(t *testing.T) {
+	t.Parallel()
+	v := verifier{names: bus.Names{Prefix: bus.DefaultPrefix}, log: zap.NewNop()}
+	for damaged, want := range map[*storedStream]bool{
+		{name: v.names.Raw(), hash: newHash(v.names.Raw()), badMeta: true}:       true,
+		{name: v.names.Events(), hash: newHash(v.names.Events()), badMeta: true}: false,
+	} {
+		if held, err := v.hold([]*storedStream{damaged}); held != want || err != nil {
+			t.Errorf("%s: held %v, %v", damaged.name, held, err)
+		}
+	}
+}
+
+// Events are not cut off to be derived from a RAW that was damaged itself.
+func TestEventsAreNotDerivedFromARawThatWasRepaired(t *testing.T) {
+	t.Parallel()
+	v := verifier{store: t.TempDir(), names: bus.Names{Prefix: bus.DefaultPrefix}, log: zap.NewNop()}
+	aside := filepath.Join(v.store, damagedDir, "20260101T000000.000Z", v.names.Raw())
+	if err := errors.Join(os.MkdirAll(aside, 0o700), os.WriteFile(filepath.Join(aside, "1.blk"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	raw := filepath.Join(v.dir(InsideAccount, v.names.Raw()), "msgs")
+	block := appendRecord(nil, 1, "linesman.raw.codex.a", "x")
+	if err := errors.Join(os.MkdirAll(raw, 0o700), os.WriteFile(filepath.Join(raw, "1.blk"), block, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if can, err := v.canDerive(&storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}); can || err != nil {
+		t.Errorf("derived: %v, %v", can, err)
+	}
+}
+
+// A temporary file that could not be written or renamed does not stay.
+func TestWriteOverLeavesNoTemporaryFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	temporary := filepath.Join(dir, "new")
+	if err := writeOver(filepath.Join(dir, "no", "such", "file"), temporary, []byte("x")); err == nil {
+		t.Fatal("it is written")
+	}
+	if _, err := os.Lstat(temporary); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }

@@ -220,12 +220,17 @@ func readIfThere(path string) ([]byte, error) {
 	return b, err
 }
 
-// repair repairs a stream. The index goes first, because it describes the blocks as they
-// were: a process that is killed in between leaves a stream that the next one repairs.
+// repair repairs a stream. The index goes before its blocks change, because it describes them as
+// they were: a process that is killed in between leaves a stream that the next one repairs.
 func (v verifier) repair(s *storedStream) error {
 	aside := filepath.Join(v.store, damagedDir, v.now.UTC().Format("20060102T150405.000Z"), s.name)
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
+	}
+	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta { // first: without the index nobody knows that it is short
+		if err := s.renew(v.now, aside); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{indexFile, "thw.db", "sched.db"} { // the server makes them from the blocks
 		if err := moveIfThere(filepath.Join(s.dir, "msgs", name), filepath.Join(aside, name)); err != nil {
@@ -272,6 +277,8 @@ func (v verifier) tell(s *storedStream, d damagedBlock) {
 func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err error) {
 	what = "all that can be read is kept, the rest is missing"
 	switch {
+	case len(s.damaged) == 0 && !s.short && s.name != bucket.Stream(v.names.Runs()):
+		what = "its settings are written again, its messages are complete"
 	case s.name == v.names.Raw():
 		what = "all that can be read of it is kept; events and records that exist stay as they are"
 	case s.name == v.names.Events() && len(s.damaged) > 0:
@@ -287,11 +294,6 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 		what = "the events that it lost are derived again, as far as RAW reaches back"
 	case s.name == bucket.Stream(v.names.Runs()):
 		what = "its records are derived again, as far as RAW reaches back"
-		if !s.badMeta {
-			if err := s.renew(v.now, aside); err != nil {
-				return "", err
-			}
-		}
 	}
 	for _, d := range s.damaged {
 		if err := s.replace(d, aside, false); err != nil {
@@ -301,8 +303,13 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 	return what, nil
 }
 
-// canDerive reports whether RAW has all that the events from the first damage on come from.
+// canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
+// of which blocks were set aside may have lost entries.
 func (v verifier) canDerive(s *storedStream) (bool, error) {
+	aside, err := filepath.Glob(filepath.Join(v.store, damagedDir, "*", v.names.Raw(), "*.blk"))
+	if err != nil || len(aside) > 0 {
+		return false, err
+	}
 	raw := v.dir(InsideAccount, v.names.Raw())
 	numbers, err := blockNumbers(raw)
 	if err != nil || len(numbers) == 0 {
@@ -429,18 +436,21 @@ func writeOver(path, temporary string, content []byte) error {
 		return err
 	}
 	_, err = f.Write(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temporary, path)
 	}
-	return os.Rename(temporary, path)
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary))
+	}
+	return nil
 }
 
 // moveIfThere renames a file, if it exists.
 func moveIfThere(from, to string) error {
-	if err := os.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return os.Rename(from, to)
 }
 
 // expire removes what was set aside long ago.

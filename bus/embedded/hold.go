@@ -15,8 +15,11 @@ import (
 // starts. It reports whether RAW is without a retention, from this or an earlier start.
 func (v verifier) hold(all []*storedStream) (held bool, err error) {
 	for _, s := range all {
-		if s.name != v.names.Raw() || s.hash == nil || s.badMeta {
+		if s.name != v.names.Raw() || s.hash == nil {
 			continue
+		}
+		if s.badMeta { // a kill during a change of them does that, too
+			return true, nil
 		}
 		meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
 		if err != nil {

@@ -31,6 +31,7 @@ type Param struct {
 	Max      int64          // of an integer; of a text or an object: bytes, 0: no limit; of names: their number
 	Chars    int64          // of a text: characters, instead of bytes
 	Lines    bool           // a text may have several lines
+	Any      bool           // a text may have control characters, as prompts of any surface
 	Form     *regexp.Regexp // of a text; nil: any
 	Rule     string         // Form in words
 	Default  any            // nil: none

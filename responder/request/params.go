@@ -85,7 +85,7 @@ var (
 		About: "What the agent is to do.",
 	}
 	longTaskParam = Param{
-		Name: "task", Kind: text, Required: true, Max: runs.MaxPrompt, Lines: true,
+		Name: "task", Kind: text, Required: true, Max: runs.MaxPrompt, Lines: true, Any: true,
 		About: "What the agent is to do.",
 	}
 	modeParam = Choice("mode", "read-only", "What the agent may do to this machine.",
@@ -196,7 +196,7 @@ var (
 	// Those of the tools for agents of every kind.
 	AgentRunParams = []Param{
 		{
-			Name: "prompt", Kind: text, Required: true, Max: maxAgentPrompt, Lines: true,
+			Name: "prompt", Kind: text, Required: true, Max: maxAgentPrompt, Lines: true, Any: true,
 			About: "What the agent is to do, at most 256 KiB.",
 		},
 		Choice("agent", "", "Which agent; default: that of the thread, else codex.", agentNames...),

@@ -93,7 +93,7 @@ func (p *Param) text(s string) string {
 		return "must not be blank"
 	case strings.ContainsRune(s, 0):
 		return "must be text without NUL"
-	case p.Chars == 0 && strings.ContainsFunc(s, control):
+	case p.Chars == 0 && !p.Any && strings.ContainsFunc(s, control):
 		return "must be text without control characters"
 	case p.Form != nil && !p.Form.MatchString(s):
 		return p.Rule

@@ -49,3 +49,9 @@ func TestACallerWithoutAShareComesLaterInEveryForm(t *testing.T) {
 	}
 	s.want(http.StatusAccepted, "POST", "/v1/runs", `{"task":"go"}`)
 }
+
+// A prompt may have what a terminal prints, of any length.
+func TestPromptMayHaveControlCharacters(t *testing.T) {
+	t.Parallel()
+	newStage(t, nil).want(http.StatusAccepted, "POST", "/v1/runs", `{"task":"the log: \u001b[31mred\u0007"}`)
+}

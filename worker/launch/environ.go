@@ -102,10 +102,13 @@ func Credentials(env []string) (credentials, others []string) {
 // isSecret reports whether a variable has the name of a credential, such as
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
-	if strings.HasSuffix(name, "_HEADERS") { // of HTTP requests: often a key
-		return true
+	name = strings.ToUpper(name)
+	for _, end := range []string{"_HEADERS", "_BASE_URL", "_CONFIG_CONTENT"} { // which often have a key in them
+		if strings.HasSuffix(name, end) {
+			return true
+		}
 	}
-	for word := range strings.SplitSeq(strings.ToUpper(name), "_") {
+	for word := range strings.SplitSeq(name, "_") {
 		if word == "KEY" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {
 			return true
 		}
