@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +34,7 @@ func server(t *testing.T, c Config) *Server {
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:0"
 	}
-	c.Token = token
+	c.Token = cmp.Or(c.Token, token)
 	s, err := New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -77,6 +77,17 @@ func (s *Server) sealer(ctx context.Context) sealer {
 	return sealer{key, "linesman_" + hex.EncodeToString(name.Sum(nil)[:8]), sure}
 }
 
+// sealers are those of all sessions that this server accepts: its own, and those of a shared store.
+func (s *Server) sealers(ctx context.Context) []sealer {
+	own, shared := s.ownSealer(), s.sealer(ctx)
+	if shared.name == own.name {
+		return []sealer{own}
+	}
+	return []sealer{own, shared}
+}
+
+// ownSealer seals sessions of this server alone: their key derives from the token file, so that they
+// end with its token.
 func (s *Server) ownSealer() sealer {
 	address := s.config.Listen
 	s.mu.Lock()
@@ -122,14 +133,15 @@ func (s *Server) inSession(r *http.Request) (last caller, of identity) {
 	if !s.ownOrigin(r) {
 		return caller{}, identity{}
 	}
-	seals := s.sealer(r.Context())
-	for _, c := range r.CookiesNamed(seals.name) {
-		if of, ok := seals.unseal(c.Value); ok {
-			if !seals.sure {
-				return caller{unsure: true}, identity{}
-			}
-			if last = s.owner(r.Context(), of); last.scopes != 0 {
-				return last, of
+	for _, seals := range s.sealers(r.Context()) {
+		for _, c := range r.CookiesNamed(seals.name) {
+			if of, ok := seals.unseal(c.Value); ok {
+				if !seals.sure {
+					return caller{unsure: true}, identity{}
+				}
+				if last = s.owner(r.Context(), of); last.scopes != 0 {
+					return last, of
+				}
 			}
 		}
 	}
@@ -193,7 +205,9 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.beginSession(w, r)
 	case http.MethodDelete:
-		s.setCookie(w, r, s.sealer(r.Context()), "", -time.Second)
+		for _, seals := range s.sealers(r.Context()) {
+			s.setCookie(w, r, seals, "", -time.Second)
+		}
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST, DELETE")
@@ -224,6 +238,9 @@ func (s *Server) beginSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	seals := s.sealer(r.Context())
+	if of == (identity{}) { // other servers do not have the token of the token file
+		seals = s.ownSealer()
+	}
 	s.setCookie(w, r, seals, seals.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	s.answerSession(w, who)
 }

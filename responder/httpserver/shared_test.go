@@ -159,11 +159,43 @@ func TestServersShareTokensLinksAndSessions(t *testing.T) {
 	})
 }
 
+// The token file is of one server: its sessions and links count there alone, and end with its token.
+func TestSessionOfATokenFileIsOfItsServer(t *testing.T) {
+	store := &values{}
+	a, b := sharing(t, store)
+	var made struct{ Code string }
+	link := call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef")
+	if err := json.Unmarshal(link.Body.Bytes(), &made); err != nil {
+		t.Fatal(err)
+	}
+	if w := call(b, "GET", SignInPath(made.Code), ""); w.Code != http.StatusForbidden {
+		t.Errorf("its link at the other: %d", w.Code)
+	}
+	for _, c := range []*http.Cookie{signIn(t, a), cookie(call(a, "GET", SignInPath(made.Code), ""))} {
+		if w := call(a, "GET", "/v1/raw", "", "Cookie", c.String()); w.Code != http.StatusOK {
+			t.Errorf("at its server: %d", w.Code)
+		}
+		if w := call(b, "GET", "/v1/read", "", "Cookie", c.String()); w.Code != http.StatusUnauthorized {
+			t.Errorf("at the other: %d", w.Code)
+		}
+		again := api(t, Config{Listen: "127.0.0.1:8422", Token: "another-token-0123"})
+		again.Share(t.Context(), store)
+		if w := call(again, "GET", "/v1/read", "", "Cookie", c.String()); w.Code != http.StatusUnauthorized {
+			t.Errorf("after its token was replaced: %d", w.Code)
+		}
+	}
+}
+
 // The token itself is stored nowhere, neither is a code.
 func TestStoreHoldsNoTokens(t *testing.T) {
 	store := &values{}
+	token := shareToken(t, store, "ci", Read)
 	a, _ := sharing(t, store)
-	token, path := shareToken(t, store, "ci", Read), a.SignInPath()
+	path, err := SharedSignInPath(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(a, "GET", "/v1/read", "", "Authorization", "Bearer "+token)
 	for key, one := range store.all {
 		if text := string(one.text); strings.Contains(text, token) || strings.Contains(text, path[len(SignInPath("")):]) {
 			t.Errorf("%s: %s", key, text)
@@ -219,7 +251,7 @@ func TestStoreThatIsAway(t *testing.T) {
 		store := &values{}
 		a, _ := sharing(t, store)
 		token := shareToken(t, store, "ci", Read)
-		session := signIn(t, a)
+		session := cookie(call(a, "POST", "/session", `{"token": "`+token+`"}`, "Content-Type", "application/json"))
 		ways := [][]string{{"Authorization", "Bearer " + token}, {"Cookie", session.String()}}
 		all := func(want int) {
 			t.Helper()
@@ -238,7 +270,7 @@ func TestStoreThatIsAway(t *testing.T) {
 		all(http.StatusOK)
 		time.Sleep(2 * time.Second)
 		all(http.StatusServiceUnavailable)
-		wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef"),
+		wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer "+token),
 			http.StatusServiceUnavailable, "UNAVAILABLE")
 		wantError(t, call(a, "GET", SignInPath(strings.Repeat("A", codeLength)), ""), http.StatusServiceUnavailable,
 			"UNAVAILABLE")
@@ -250,11 +282,11 @@ func TestStoreThatIsAway(t *testing.T) {
 
 func TestSharedTokensAndCodesAreBounded(t *testing.T) {
 	store := &values{}
-	a, b := sharing(t, store)
-	for i := range 2 * maxCodes {
-		s := []*Server{a, b}[i%2]
-		if path := s.SignInPath(); path == "/" {
-			t.Fatal("no link")
+	token := shareToken(t, store, "ci", Read)
+	a, _ := sharing(t, store)
+	for range 2 * maxCodes {
+		if _, err := SharedSignInPath(t.Context(), store); err != nil {
+			t.Fatal(err)
 		}
 	}
 	list, _, err := readShared[codeList](t.Context(), store, sharedCodes)
@@ -270,7 +302,7 @@ func TestSharedTokensAndCodesAreBounded(t *testing.T) {
 	if err := changeShared(t.Context(), store, sharedCodes, 0, fill); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer 0123456789abcdef"), http.StatusTooManyRequests,
+	wantError(t, call(a, "POST", "/signin", "", "Authorization", "Bearer "+token), http.StatusTooManyRequests,
 		"TOO_MANY_REQUESTS")
 
 	var full tokensFile

@@ -92,6 +92,12 @@ func (s *Server) changeCodes(ctx context.Context, change func(*codeList) error) 
 	if store := s.access.shared(); store != nil {
 		return changeCodes(ctx, store, change)
 	}
+	return s.changeOwnCodes(change)
+}
+
+// changeOwnCodes changes the codes of this server alone: without a shared store all, with one
+// those of the token file, whose token other servers do not have.
+func (s *Server) changeOwnCodes(change func(*codeList) error) error {
 	s.codes.mu.Lock()
 	defer s.codes.mu.Unlock()
 	return change(&s.codes.all)
@@ -114,31 +120,34 @@ func newCode(of identity, add func(func(*codeList) error) error) (code string, u
 	return code, until, err
 }
 
-// redeem removes a code, and returns its identity. The error is errNoCode if there is none.
-func (s *Server) redeem(ctx context.Context, code string) (of identity, err error) {
+// redeem removes a code, and returns its identity and what seals a session of it. The error is
+// errNoCode if there is none.
+func (s *Server) redeem(ctx context.Context, code string) (of identity, seals sealer, err error) {
 	if len(code) != codeLength { // no reason to ask a store
-		return of, errNoCode
+		return of, seals, errNoCode
+	}
+	take := func(l *codeList) (err error) {
+		of, err = l.take(sha256.Sum256([]byte(code)), time.Now())
+		return err
+	}
+	if err := s.changeOwnCodes(take); err == nil {
+		return of, s.ownSealer(), nil
 	}
 	select {
 	case s.redeeming <- struct{}{}:
 	case <-ctx.Done():
-		return of, ctx.Err()
+		return of, seals, ctx.Err()
 	}
 	defer func() { <-s.redeeming }()
-	err = s.changeCodes(ctx, func(l *codeList) (err error) {
-		of, err = l.take(sha256.Sum256([]byte(code)), time.Now())
-		return err
-	})
-	return of, err
+	err = s.changeCodes(ctx, take)
+	return of, s.sealer(ctx), err
 }
 
 // SignInPath returns the path and query of a link that signs a browser in once, within ten
 // minutes, with all scopes. It is a secret. If no code can be made, it is the path of the page,
 // which asks for a token.
 func (s *Server) SignInPath() string {
-	code, _, err := newCode(identity{}, func(add func(*codeList) error) error {
-		return s.changeCodes(context.Background(), add)
-	})
+	code, _, err := newCode(identity{}, s.changeOwnCodes)
 	if err != nil {
 		s.log.Warn("a sign-in link cannot be made", zap.Error(err))
 		return "/"
@@ -172,7 +181,12 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 			s.forbidden(w, r, Read, who.scopes)
 			return
 		}
-		code, until, err := newCode(of, func(add func(*codeList) error) error { return s.changeCodes(r.Context(), add) })
+		code, until, err := newCode(of, func(add func(*codeList) error) error {
+			if of == (identity{}) {
+				return s.changeOwnCodes(add)
+			}
+			return s.changeCodes(r.Context(), add)
+		})
 		switch {
 		case errors.Is(err, errTooManyCodes):
 			s.refuse(w, r, http.StatusTooManyRequests, "TOO_MANY_REQUESTS", err.Error())
@@ -195,9 +209,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 // exchange signs in and redirects. A link that is opened again in the same browser redirects, too.
 func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	of, err := s.redeem(r.Context(), query.Get("code"))
+	of, seals, err := s.redeem(r.Context(), query.Get("code"))
 	if err == nil && s.owner(r.Context(), of).scopes != 0 {
-		seals := s.sealer(r.Context())
 		s.setCookie(w, r, seals, seals.seal(of, time.Now().Add(sessionTime)), sessionTime)
 	} else if who, _ := s.inSession(r); who.scopes == 0 {
 		if err != nil && !errors.Is(err, errNoCode) {
