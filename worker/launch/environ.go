@@ -85,12 +85,13 @@ func Trace(t runs.Task) []string {
 	return []string{"TRACEPARENT=" + own.String()}
 }
 
-// Credentials splits an environment by the names of its variables: those of credentials, and
-// the others.
+// Credentials splits an environment by the names of its variables: those of credentials, or of
+// addresses and configurations, which may have one in them, and the others.
 func Credentials(env []string) (credentials, others []string) {
 	others = []string{}
 	for _, v := range env {
-		if name, _, _ := strings.Cut(v, "="); isSecret(name) {
+		name, _, _ := strings.Cut(v, "=")
+		if isSecret(name) || strings.HasSuffix(name, "_BASE_URL") || strings.HasSuffix(name, "_CONFIG_CONTENT") {
 			credentials = append(credentials, v)
 		} else {
 			others = append(others, v)
@@ -103,10 +104,8 @@ func Credentials(env []string) (credentials, others []string) {
 // GITHUB_TOKEN, AWS_ACCESS_KEY_ID or PGPASSWORD.
 func isSecret(name string) bool {
 	name = strings.ToUpper(name)
-	for _, end := range []string{"_HEADERS", "_BASE_URL", "_CONFIG_CONTENT"} { // which often have a key in them
-		if strings.HasSuffix(name, end) {
-			return true
-		}
+	if strings.HasSuffix(name, "_HEADERS") { // of HTTP requests: often a key
+		return true
 	}
 	for word := range strings.SplitSeq(name, "_") {
 		if word == "KEY" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {
