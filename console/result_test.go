@@ -85,7 +85,10 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 		Run: &api.Run{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status", Detail: &api.Detail{
 			Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
 		}},
-		Output: api.Output{Stdout: jsonl + "Not logged in\n" + jsonl, Stderr: strings.Repeat("noise\n", 50) + "[ERROR] at 5\nthe cause\n"},
+		Output: api.Output{
+			Stdout: jsonl + "Not logged in\n" + jsonl,
+			Stderr: strings.Repeat("noise\n", 50) + "[ERROR] at 5\nthe cause\n",
+		},
 	}
 	var out, whole bytes.Buffer
 	err := errors.Join(renderTo(&out, false, false, 80).Result(x, ResultOptions{}),

@@ -183,7 +183,8 @@ func TestEventsAreNotDerivedFromARawThatWasRepaired(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(raw, 0o700), os.WriteFile(filepath.Join(raw, "1.blk"), block, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if can, err := v.canDerive(&storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}); can || err != nil {
+	events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}
+	if can, err := v.canDerive(events); can || err != nil {
 		t.Errorf("derived: %v, %v", can, err)
 	}
 }
