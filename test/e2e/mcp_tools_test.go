@@ -24,7 +24,7 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// listed is what `tools/list` answers over a transport. It calls one tool of the list.
+// listed is what `tools/list` answers over a transport, and how many bytes the tools have.
 func listed(t *testing.T, over sdk.Transport) (names []string, size int, session *sdk.ClientSession) {
 	t.Helper()
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, nil)
@@ -36,7 +36,7 @@ func listed(t *testing.T, over sdk.Transport) (names []string, size int, session
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := json.Marshal(list)
+	body, err := json.Marshal(list.Tools) // the rest has the version of the program
 	if err != nil {
 		t.Fatal(err)
 	}
