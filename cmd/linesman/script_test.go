@@ -38,8 +38,6 @@ func TestMain(m *testing.M) {
 //	signal NAME INT|TERM|KILL|STOP
 //	ends NAME N              waits for the end of a command from start
 //	up DIR [FLAG…]           starts `linesman up` on a data directory, as up, in place of one from before, and waits until it is ready
-//
-// and the condition [race]: the race detector is on.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("..", "..", "test", "script"),
@@ -70,12 +68,6 @@ func TestScripts(t *testing.T) {
 			})
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else every program takes a second to end
 			return os.MkdirAll(home, 0o700)
-		},
-		Condition: func(name string) (bool, error) {
-			if name == "race" { // with the race detector
-				return quietly.Every(2) > 1, nil
-			}
-			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,

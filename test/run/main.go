@@ -40,7 +40,8 @@ const module = "github.com/linesman/linesman/"
 var core = []string{"agent", "bounds", "normalizer", "runs"}
 
 // The race detector makes tests that start a NATS server five to ten times as long, and takes
-// long to compile a server and large libraries: only -all uses it there.
+// long to compile a server and large libraries: only -all uses it there, and only make soak
+// in tests that start whole programs.
 var heavy = []string{
 	"github.com/nats-io/nats-server/v2/server", "google.golang.org/grpc",
 	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
@@ -68,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	all := flags.Bool("all", false, "also what needs other programs or minutes")
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
-	atOnce := runtime.GOMAXPROCS(0) + 1 // a container may have fewer processors than its machine
+	atOnce := runtime.GOMAXPROCS(0) // a container may have fewer processors than its machine
 	if isSmall() {
 		atOnce = 1
 	}
@@ -131,7 +132,7 @@ func sayRace(race, all bool) string {
 	case !race:
 		return "without the race detector: there is no C compiler"
 	case all:
-		return "with the race detector, but for the core, and servers and large libraries in tests of programs"
+		return "with the race detector, but for the core, and servers and large libraries in tests of whole programs"
 	}
 	return "with the race detector, but for the core, servers and large libraries"
 }
@@ -190,7 +191,7 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
 		plain[path] = has(engine) || slices.Contains(core, room) ||
-			slices.ContainsFunc(heavy, has) && (!all || room == "test")
+			slices.ContainsFunc(heavy, has) && (!all || room == "test" || room == "cmd")
 	}
 	for _, path := range paths {
 		packages = append(packages, tested{path, plain[path]})
@@ -256,11 +257,10 @@ func passes(packages []tested, race, all bool) []pass {
 
 // atOnce returns the flags for how many packages, and tests of each, run at a time.
 func (p pass) atOnce(packages int) []string {
-	tests := 8
 	if p.system {
-		packages, tests = 1, 4 // there are two such passes
+		packages = 1 // there are two such passes
 	}
-	return []string{fmt.Sprintf("-p=%d", packages), fmt.Sprintf("-parallel=%d", tests)}
+	return []string{fmt.Sprintf("-p=%d", packages), "-parallel=4"}
 }
 
 // run runs a go test, whose temporary files are in the given directory, if any: those of the system
