@@ -69,8 +69,10 @@ type sealer struct {
 // names: that of one server contains its port, that of several a hash of their key.
 func (s *Server) sealer(ctx context.Context) sealer {
 	key, sure := s.access.sealing(ctx)
-	if len(key) == 0 { // what they share was never read
-		return s.ownSealer()
+	if len(key) == 0 { // nothing is shared, or it was never read
+		own := s.ownSealer()
+		own.sure = sure
+		return own
 	}
 	name := hmac.New(sha256.New, key)
 	_, _ = name.Write([]byte("linesman cookie")) // a hash takes everything

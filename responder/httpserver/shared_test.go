@@ -20,6 +20,7 @@ type values struct {
 	last  uint64
 	reads int
 	away  bool
+	lost  string // a key that cannot be read
 }
 
 type value struct {
@@ -32,7 +33,7 @@ func (v *values) Get(_ context.Context, key string) ([]byte, uint64, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.reads++
-	if v.away {
+	if v.away || v.lost == key {
 		return nil, 0, errors.New("away")
 	}
 	one := v.present(key)
@@ -277,6 +278,33 @@ func TestStoreThatIsAway(t *testing.T) {
 		store.set(false)
 		time.Sleep(retryTime)
 		all(http.StatusOK)
+	})
+}
+
+// A link is not used up by a server that could not seal a session of it.
+func TestLinkOutlivesAServerThatKnowsNoKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &values{}
+		a, _ := sharing(t, store)
+		token := shareToken(t, store, "ci", Read)
+		w := call(a, "POST", "/signin", "", "Authorization", "Bearer "+token)
+		var made struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &made); err != nil || w.Code != http.StatusCreated {
+			t.Fatal(w.Code, w.Body, err)
+		}
+		store.lost = sharedKey
+		late := api(t, Config{Listen: "127.0.0.1:8424", Token: "aaaaaaaaaaaaaaaa"})
+		late.Share(t.Context(), store)
+		wantError(t, call(late, "GET", SignInPath(made.Code), ""), http.StatusServiceUnavailable, "UNAVAILABLE")
+		store.lost = ""
+		time.Sleep(retryTime)
+		signed := call(late, "GET", SignInPath(made.Code), "")
+		if signed.Code != http.StatusSeeOther {
+			t.Fatalf("%d %s", signed.Code, signed.Body)
+		}
+		if w := call(a, "GET", "/v1/read", "", "Cookie", cookie(signed).String()); w.Code != http.StatusOK {
+			t.Errorf("its session elsewhere: %d %s", w.Code, w.Body)
+		}
 	})
 }
 

@@ -26,6 +26,7 @@ const (
 
 var (
 	errNoCode       = errors.New("there is no such code")
+	errNotRead      = errors.New("what servers share could not be read")
 	errTooManyCodes = errors.New("too many sign-in links are valid; they expire within ten minutes")
 )
 
@@ -139,8 +140,11 @@ func (s *Server) redeem(ctx context.Context, code string) (of identity, seals se
 		return of, seals, ctx.Err()
 	}
 	defer func() { <-s.redeeming }()
+	if seals = s.sealer(ctx); !seals.sure { // the code would be used up without a session
+		return of, seals, errNotRead
+	}
 	err = s.changeCodes(ctx, take)
-	return of, s.sealer(ctx), err
+	return of, seals, err
 }
 
 // SignInPath returns the path and query of a link that signs a browser in once, within ten
