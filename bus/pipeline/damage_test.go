@@ -24,9 +24,6 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// prompt is how long a start on a damaged data directory may take on a busy machine.
-const prompt = 30 * time.Second
-
 // streamsOf are what a normalizer reads and writes, by their accounts.
 var streamsOf = map[string][]string{
 	embedded.InsideAccount: {
@@ -110,7 +107,7 @@ func (d *damaged) open(t *testing.T) *bus.Bus {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), prompt)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	if _, err := b.Ensure(ctx, bus.DefaultLimits()); err != nil {
 		t.Fatalf("no answer: %v\n%v", err, d.logs.All())

@@ -76,6 +76,21 @@ func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 	}
 }
 
+// A run that goes on in the background is said to be queued only if its webhook will report the end.
+func TestARunThatGoesOnWithoutItsWebhookSaysThatTheWaitIsOver(t *testing.T) {
+	t.Parallel()
+	s := watchedStage(t, func(string) error { return errors.New("the bucket is full") })
+	a := start(hasty(t), t, s.tools, "_codex_local_run", `{"format":"json","task":"x","push_notification_config":`+
+		hookConfig+`}`, nil)()
+	run, _ := a.Error.Details["task_id"].(string)
+	if !a.IsError || a.Error.Code != "TIMEOUT" || a.Error.Details["state"] != "queued" || run == "" {
+		t.Fatalf("got %s", a.Envelope)
+	}
+	if known, err := s.Operator.Known(t.Context(), run); !known || err != nil {
+		t.Errorf("run %s is known: %v, %v", run, known, err)
+	}
+}
+
 func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 	t.Parallel()
 	var runs []string
