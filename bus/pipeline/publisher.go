@@ -27,7 +27,9 @@ const (
 
 // publisher stores events, many in flight. Each one names the expected last sequence:
 // if one is lost, the server refuses all later ones, so there are no gaps and no
-// duplicates. After the first failure nothing more is published.
+// duplicates. Only if another program's event takes the sequence of a refused one the
+// server accepts those behind it; they do not count as stored. After the first failure
+// nothing more is published.
 //
 // At a low rate each event is published individually, with its own acknowledgement. A
 // burst is published by fast ingest, where the server acknowledges hundreds of events
@@ -44,14 +46,16 @@ type publisher struct {
 	canBurst bool
 	bursting bool
 	burst    jetstreamext.FastPublisher // nil: none is open
+	begun    uint64                     // sequence of its first event
 	bytes    int                        // bytes of its bodies
 	reused   *envelope                  // of its messages: fast ingest does not keep them
 
 	mu       sync.Mutex
-	inFlight int           // bytes of the bodies in window
-	released chan struct{} // signals that inFlight decreased
-	acked    uint64        // last stored sequence
-	waiting  chan struct{} // closed when acked reaches target, or with the first failure
+	inFlight int               // bytes of the bodies in window
+	released chan struct{}     // signals that inFlight decreased
+	acked    uint64            // all events up to this sequence are stored
+	early    map[uint64]uint64 // acknowledged, from a sequence to another, before all those before them
+	waiting  chan struct{}     // closed when acked reaches target, or with the first failure
 	target   uint64
 	failure  error // the first
 }
@@ -60,6 +64,7 @@ func newPublisher(b *bus.Bus, next uint64, canBurst bool) (*publisher, error) {
 	p := &publisher{
 		next: next, acked: next - 1, canBurst: canBurst, reused: newEnvelope(),
 		window: make(chan struct{}, publishWindow), broken: make(chan error, 1), released: make(chan struct{}, 1),
+		early: map[uint64]uint64{},
 	}
 	js, err := jetstream.New(
 		b.PublicJetStream().Conn(),
@@ -68,7 +73,7 @@ func newPublisher(b *bus.Bus, next uint64, canBurst bool) (*publisher, error) {
 		jetstream.WithDefaultTimeout(ackTimeout),
 		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, ack *jetstream.PubAck) {
 			p.release(m)
-			p.ack(ack.Sequence)
+			p.ack(ack.Sequence, ack.Sequence)
 		}),
 		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) {
 			p.release(m)
@@ -183,7 +188,7 @@ func (p *publisher) fast(ctx context.Context, m *nats.Msg) error {
 		if err != nil {
 			return err
 		}
-		p.burst, p.bytes = burst, len(m.Data)
+		p.burst, p.bytes, p.begun = burst, len(m.Data), p.next
 	}
 	_, err := p.burst.AddMsg(m)
 	return err
@@ -205,7 +210,7 @@ func (p *publisher) settle(ctx context.Context) error {
 	if ack.Sequence != p.next-1 {
 		return fmt.Errorf("publish events: stored up to %d, want %d", ack.Sequence, p.next-1)
 	}
-	p.ack(ack.Sequence)
+	p.ack(p.begun, ack.Sequence)
 	return nil
 }
 
@@ -215,10 +220,18 @@ func (p *publisher) quiet(ctx context.Context) error {
 	return p.settle(ctx)
 }
 
-func (p *publisher) ack(seq uint64) {
+// ack notes that the server has stored the events from a sequence to another.
+func (p *publisher) ack(from, to uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.acked = max(p.acked, seq)
+	if from != p.acked+1 { // at most as many as are in flight
+		p.early[from] = to
+		return
+	}
+	for more := true; more; to, more = p.early[p.acked+1] {
+		delete(p.early, p.acked+1)
+		p.acked = to
+	}
 	if p.waiting != nil && p.acked >= p.target {
 		close(p.waiting)
 		p.waiting = nil

@@ -123,3 +123,48 @@ func TestBurstOfANormalizerThatWasPausedIsRefused(t *testing.T) {
 		t.Errorf("%d events", last)
 	}
 }
+
+// Another program's event takes the sequence of one of ours, which is refused, and the fence of the
+// next one of ours matches: no cut may cover that one, as the one before it is missing.
+func TestEventsBehindARefusedOneAreNotCovered(t *testing.T) {
+	t.Parallel()
+	for _, burst := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
+			t.Parallel()
+			_, b := serve(t)
+			p, err := newPublisher(b, 1, burst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			subject := b.EventSubject("codex", "x", "status")
+			publish := func() {
+				t.Helper()
+				m := normalizer.Message{Pos: normalizer.Pos{Raw: p.next}, Body: []byte("{}")}
+				if err := p.publish(t.Context(), subject, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			publish()
+			if err := p.stored(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.PublicJetStream().Publish(t.Context(), subject, []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+			publish() // is refused
+			p.bursting = burst
+			publish()
+			publish()
+			settled := p.quiet(t.Context())
+			bustest.Until(t, "the later ones are not stored", func() bool {
+				return bustest.LastSeq(t, b.PublicJetStream(), b.Names.Events()) == 4
+			})
+			for covers := uint64(2); covers <= 4; covers++ {
+				if err := p.stored(t.Context(), covers); err == nil {
+					t.Errorf("a cut may cover %d events (burst: %v)", covers, settled)
+				}
+			}
+		})
+	}
+}
