@@ -93,16 +93,19 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	for path, why := range left {
 		r.left(path, why)
 	}
-	var running errgroup.Group
-	running.SetLimit(2) // the tests of each wait now and then
-	if isSmall() {
-		running.SetLimit(1)
-	}
-	for _, pass := range passes(packages, race, *all) {
-		running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, temporary, r) })
-	}
-	if err := running.Wait(); err != nil {
-		return 2, err
+	for _, system := range []bool{false, true} {
+		var running errgroup.Group
+		if isSmall() {
+			running.SetLimit(1)
+		}
+		for _, pass := range passes(packages, race, *all) {
+			if pass.system == system { // the others at once, if there is room: the tests of each wait now and then
+				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, temporary, r) })
+			}
+		}
+		if err := running.Wait(); err != nil {
+			return 2, err
+		}
 	}
 	r.summary(time.Since(began), sayRace(race, *all))
 	if r.failed() {
@@ -233,11 +236,10 @@ func canRace(ctx context.Context) (bool, error) {
 type pass struct {
 	packages []string
 	race     bool
-	system   bool // with fewer tests at a time
+	system   bool // comes last, with fewer tests at a time
 }
 
-// passes divides packages, in the order in which they begin. With all, those below test/ have
-// passes of their own, the last ones.
+// passes divides packages. With all, those below test/ have passes of their own.
 func passes(packages []tested, race, all bool) []pass {
 	ps := []pass{{}, {race: true}, {system: true}, {race: true, system: true}}
 	for _, p := range packages {
