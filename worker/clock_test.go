@@ -40,7 +40,7 @@ func TestModificationTimesInTheFutureDelayNothing(t *testing.T) {
 		return n
 	}
 	shim, agent := readPID("shim"), readPID("agent")
-	t.Cleanup(func() { _ = unix.Kill(agent, unix.SIGKILL) })
+	t.Cleanup(func() { killAgent(agent) })
 	stop()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -102,8 +102,8 @@ func TestWhatGoesOnWithTheTurnIsTheAgent(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	l.w.cfg.Agents = agents.Known
-	spec := shell("r", turnBegins+"(for i in 1 2 3 4 5 6 7 8; do sleep 0.1; echo more; done; "+turnEnds+") & kill -9 $$")
-	spec.Limits.Linger = 300 * time.Millisecond
+	spec := shell("r", turnBegins+"(for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo more; done; "+turnEnds+") & kill -9 $$")
+	spec.Limits.Linger = 3 * time.Second // less than all of it, and more than a pause on a busy machine
 	l.drive(spec)
 	if out := l.output("r"); strings.Count(out, "more\n") != 8 || !strings.Contains(out, "turn.completed") {
 		t.Errorf("%q", out)

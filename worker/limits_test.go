@@ -202,7 +202,7 @@ func TestServerWithoutStdoutIsEndedWithItsAgentUnlessItIsKept(t *testing.T) {
 		t.Error("the server was ended with its agent")
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(contents(t, filepath.Join(dir, "server"))))
-	_ = unix.Kill(pid, unix.SIGKILL)
+	killAgent(pid)
 }
 
 func TestSilentHoldersOfStdoutAreEnded(t *testing.T) {

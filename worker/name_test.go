@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/linesman/linesman/runs"
 )
 
@@ -42,14 +40,9 @@ func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive := func() bool {
-		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		return err == nil && !strings.Contains(string(state), ") Z ")
-	}
+	alive := func() bool { is, _ := hasVariable(pid, markVariable+"="); return is } // not of one that has ended
 	t.Cleanup(func() {
-		if alive() {
-			_ = unix.Kill(pid, unix.SIGKILL) // its process ID is from its own pid file
-		}
+		killAgent(pid)
 		waitFor(t, "the agent's end", func() bool { return !alive() })
 	})
 

@@ -56,13 +56,22 @@ func (l *fixture) takenOver(run string) {
 	})
 }
 
-// ends kills a process at the end of the test.
+// killAtEnd kills the process of an agent at the end of the test.
 func killAtEnd(t *testing.T, path string) {
 	t.Cleanup(func() {
 		if pid, err := strconv.Atoi(strings.TrimSpace(contents(t, path))); err == nil {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			killAgent(pid)
 		}
 	})
+}
+
+// killAgent kills a process of an agent. If that has ended, another program may have its process
+// ID, so this looks for the mark of a run.
+func killAgent(pid int) {
+	p, found := lookup(pid)
+	if is, _ := hasVariable(pid, markVariable+"="); found && is {
+		p.signal(unix.SIGKILL)
+	}
 }
 
 func TestLimitsApplyToAnAgentWhoseShimDied(t *testing.T) {

@@ -176,15 +176,17 @@ func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 // EachStored calls f with each message that is stored in any stream of both accounts.
 func EachStored(t testing.TB, b *bus.Bus, f func(stream, subject string, header nats.Header, body []byte)) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience) // in place of the five seconds of a request
+	defer cancel()
 	for _, js := range []jetstream.JetStream{b.JetStream(), b.PublicJetStream()} {
-		list := js.ListStreams(t.Context())
+		list := js.ListStreams(ctx)
 		for info := range list.Info() {
-			s, err := js.Stream(t.Context(), info.Config.Name)
+			s, err := js.Stream(ctx, info.Config.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for seq := info.State.FirstSeq; seq <= info.State.LastSeq && info.State.Msgs > 0; seq++ {
-				m, err := s.GetMsg(t.Context(), seq)
+				m, err := s.GetMsg(ctx, seq)
 				if errors.Is(err, jetstream.ErrMsgNotFound) {
 					continue
 				}
