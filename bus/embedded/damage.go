@@ -227,7 +227,8 @@ func (v verifier) repair(s *storedStream) error {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return err
 	}
-	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta { // first: without the index nobody knows that it is short
+	// Before its index is removed: nothing else shows that the stream was longer.
+	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta {
 		if err := s.renew(v.now, aside); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ type publisher struct {
 	inFlight int               // bytes of the bodies in window
 	released chan struct{}     // signals that inFlight decreased
 	acked    uint64            // all events up to this sequence are stored
-	early    map[uint64]uint64 // acknowledged, from a sequence to another, before all those before them
+	early    map[uint64]uint64 // last by first sequence of what is stored behind an event that is not, or not yet
 	waiting  chan struct{}     // closed when acked reaches target, or with the first failure
 	target   uint64
 	failure  error // the first
@@ -228,9 +228,9 @@ func (p *publisher) ack(from, to uint64) {
 		p.early[from] = to
 		return
 	}
-	for more := true; more; to, more = p.early[p.acked+1] {
-		delete(p.early, p.acked+1)
-		p.acked = to
+	for known := true; known; to, known = p.early[from] {
+		delete(p.early, from)
+		p.acked, from = to, to+1
 	}
 	if p.waiting != nil && p.acked >= p.target {
 		close(p.waiting)

@@ -46,15 +46,15 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		defer cancel()
 	}
 	v, err := c.follow(waiting, done.Run)
-	patient := waiting.Err() == nil || v.State.Final()
-	if !patient && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
+	over := waiting.Err() != nil && !v.State.Final()
+	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
 		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
 	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
 	}
-	if ctx.Err() != nil || !patient {
+	if over || ctx.Err() != nil {
 		if v.State == "" {
 			v.State = runs.StateQueued // it was accepted, even if it is not in the table yet
 		}

@@ -76,7 +76,8 @@ func TestATaskThatCannotBeRegisteredIsNotSubmitted(t *testing.T) {
 	}
 }
 
-// A run that goes on in the background is said to be queued only if its webhook will report the end.
+// The wait for a run is over, and its webhook cannot be registered: the answer is not "queued", after
+// which the caller would wait for the webhook.
 func TestARunThatGoesOnWithoutItsWebhookSaysThatTheWaitIsOver(t *testing.T) {
 	t.Parallel()
 	s := watchedStage(t, func(string) error { return errors.New("the bucket is full") })
