@@ -32,7 +32,7 @@ OPENCODE = opencode-ai@1.18.33
 AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
-.PHONY: build web check test test-all lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle
+.PHONY: build web check test test-all test-commit lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle
 .PHONY: recovery drift agents agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
@@ -52,7 +52,10 @@ test: ## run the tests that need only Go, in five to seven minutes; with COUNT=1
 	@$(GO) run ./test/run $(COUNT:%=-count %) $(PKG)
 
 test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector
-	@$(GO) run ./test/run -all $(COUNT:%=-count %) $(PKG)
+	@$(GO) run ./test/run -more all $(COUNT:%=-count %) $(PKG)
+
+test-commit: agents-if-npm ## run the part of them that is run for each commit
+	@$(GO) run ./test/run -more commit $(COUNT:%=-count %) $(PKG)
 
 lint: golangci vuln ## check format, vet, golangci-lint and known vulnerabilities
 

@@ -327,16 +327,19 @@ func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
 		for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
 			t.Run(name+" by "+by, func(t *testing.T) {
 				t.Parallel()
-				l := newFixture(t)
+				var l *fixture
 				replaced := filepath.Join(t.TempDir(), "replaced")
-				path := filepath.Join(l.root, "r", name)
-				spec := shell("r", "echo one; rm -f "+path+"; "+fmt.Sprintf(by, path)+"; touch "+replaced+"; exec sleep 60")
-				spec.Limits.Hard, spec.Limits.Linger = 500*time.Millisecond, 100*time.Millisecond
-				ctx, stop := context.WithCancel(t.Context())
-				_, done := l.driven(ctx, l.create(spec))
-				waitFor(t, "the replacement", func() bool { return exists(replaced) })
-				stop()
-				<-done
+				for limit := 500 * time.Millisecond; !exists(replaced); limit *= 4 { // more where that ends the agent before
+					l = newFixture(t)
+					path := filepath.Join(l.root, "r", name)
+					spec := shell("r", "echo one; rm -f "+path+"; "+fmt.Sprintf(by, path)+"; touch "+replaced+"; exec sleep 60")
+					spec.Limits.Hard, spec.Limits.Linger = limit, 100*time.Millisecond
+					ctx, stop := context.WithCancel(t.Context())
+					_, done := l.driven(ctx, l.create(spec))
+					waitFor(t, "the replacement", func() bool { return exists(replaced) || len(done) > 0 })
+					stop()
+					<-done
+				}
 				l.adopt()
 				waitFor(t, "the end of the run, or of its directory", func() bool {
 					entries, _ := os.ReadDir(l.root)

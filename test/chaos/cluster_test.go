@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // newClustered starts two normalizers, a responder and two workers on a
@@ -235,6 +237,7 @@ func (s *site) believed(sentences ...string) {
 // the leader of each stream among them. Their files stay, so nothing is lost
 // that RAW has, and the spools hold the rest.
 func TestClusterThatLosesItsLeadersLosesAndDoublesNothing(t *testing.T) {
+	fixture.Long(t, "kills the servers of a cluster")
 	sieges(t, 2, func(t *testing.T, rng *rand.Rand, rounds uint64) {
 		c := startCluster(t)
 		s := newClustered(t, rng, c.urls())

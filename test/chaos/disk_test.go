@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // mounted has the calling test run once more, in a process that has mounts of
@@ -225,6 +226,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 
 // The disk that has all of `up` on it can take no more files, although it has room for bytes.
 func TestDiskWithoutRoomForFilesOnlyCostsTime(t *testing.T) {
+	fixture.Long(t, "fills a disk")
 	if !mounted(t) {
 		return
 	}
@@ -252,6 +254,7 @@ func TestDiskWithoutRoomForFilesOnlyCostsTime(t *testing.T) {
 // The file system of the server's store is full from one moment to the next,
 // so that the server runs into it. Agents write elsewhere and notice nothing.
 func TestStoreFullAtOnceIsFilledAgainFromTheSpools(t *testing.T) {
+	fixture.Long(t, "fills a disk")
 	if !mounted(t) {
 		return
 	}
@@ -355,6 +358,7 @@ func frozen(t *testing.T, path string) (thaw func()) {
 // The spool turns read-only under a worker: what has begun goes on, nothing new
 // begins, which is said, and all of it is done once it can be written again.
 func TestSpoolThatTurnsReadOnlyOnlyCostsTime(t *testing.T) {
+	fixture.Long(t, "waits for retries")
 	if !mounted(t) {
 		return
 	}
@@ -393,6 +397,7 @@ func TestSpoolThatTurnsReadOnlyOnlyCostsTime(t *testing.T) {
 // The same of the server's store: nothing is stored for as long, agents go on,
 // and what they write is stored from their spools.
 func TestStoreThatTurnsReadOnlyIsFilledFromTheSpools(t *testing.T) {
+	fixture.Long(t, "waits for retries")
 	if !mounted(t) {
 		return
 	}

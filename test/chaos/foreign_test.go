@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // Somebody else writes to EVENTS. The normalizer stores nothing behind what it
@@ -134,6 +135,7 @@ func TestIdleFileGoesOnAfterItsBeginningHasAgedOut(t *testing.T) {
 
 // Two workers have one data directory, by mistake. Each run has one of them.
 func TestTwoWorkersOnOneDataDirectoryShareItsRuns(t *testing.T) {
+	fixture.Long(t, "kills a worker again and again")
 	t.Parallel()
 	s := newSite(t, drawn(t, 0), "")
 	s.url = startNATS(t).url

@@ -9,6 +9,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 const fullRaw = 4 << 20
@@ -64,6 +65,7 @@ func TestRawFullHoldsNothingBackForGood(t *testing.T) {
 // RAW is full, and the normalizer comes back: it takes the oldest away that has
 // become events. No event is missing in the end.
 func TestRawFullGivesWayToWhatHasBecomeEvents(t *testing.T) {
+	fixture.Long(t, "fills a stream")
 	t.Parallel()
 	s, keys := newFull(t)
 	s.begin("normalizer")

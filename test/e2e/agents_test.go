@@ -22,8 +22,13 @@ import (
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
-// newAgents are the agents beside Codex, by their short names.
-var newAgents = []string{"claude", "gemini", "opencode"}
+// others are the agents beside Codex, by their short names; for each commit Claude Code alone.
+func others() []string {
+	if fixture.Whole() {
+		return []string{"claude", "gemini", "opencode"}
+	}
+	return []string{"claude"}
+}
 
 // keyName is the variable with the API key of an agent.
 var keyName = map[string]string{"claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "opencode": "LAB_API_KEY"}
@@ -61,7 +66,7 @@ func TestRealAgentsDoTasks(t *testing.T) {
 	env := []string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
 	settings := fmt.Sprintf("[work]\nmax_runs = 6\nroots = [%q]\ndanger = true\n", lab)
 	var stories []*story
-	for _, short := range newAgents {
+	for _, short := range others() {
 		s := &story{short: short, data: data, dir: filepath.Join(lab, short), environ: environ}
 		theirs, argv, project := agents.Setup(t, short+"-tasks", s.dir)
 		environ[keyName[short]], s.project = keyOf(short), project
@@ -99,7 +104,7 @@ func TestRealAgentsDoTasks(t *testing.T) {
 		doctor, _ = execute(t, "doctor", "--data-dir", data, "--config", filepath.Join(lab, "linesman.toml"), "--json")
 		return !strings.Contains(doctor, "no answer in")
 	})
-	for _, name := range slices.Concat(newAgents, []string{"drift"}) {
+	for _, name := range slices.Concat(others(), []string{"drift"}) {
 		c := gjson.Get(doctor, fmt.Sprintf(`checks.#(name=="%s")`, name))
 		version := "" // of drift
 		if a, is := known.Known.Find(name); is {

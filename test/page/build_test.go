@@ -37,6 +37,7 @@ func compare(t *testing.T, dir string, want, got map[string]string) {
 }
 
 func TestUnitsOfThePage(t *testing.T) {
+	fixture.Long(t, "runs in Node.js what make test runs in a JavaScript engine")
 	npm(t, fixture.Install(t, kind, "web"), "test")
 }
 

@@ -2,13 +2,14 @@
 // for each package as it ends, and at the end what was tested, what was not,
 // and why.
 //
-//	go run ./test/run [-all] [-count N] [-p N] [PACKAGE…]
+//	go run ./test/run [-more all|commit] [-count N] [-p N] [PACKAGE…]
 //
-// Without -all these are the tests that need only Go and depend on no timing,
-// with the race detector where that is cheap; -all sets TEST_ALL, and adds what
-// needs other programs or minutes, and the race detector for all packages of
-// linesman that have goroutines. Without a C compiler there is no race detector,
-// and the last line says so.
+// These are first the tests that need only Go and depend on no timing, with the
+// race detector where that is cheap. With -more it then runs what they left
+// out, which needs other programs or minutes, and the tests of packages with a
+// server again, with the race detector: all of that, or the part of it that is
+// run for each commit. What has passed and not changed is not run again.
+// Without a C compiler there is no race detector, and the last line says so.
 package main
 
 import (
@@ -39,13 +40,17 @@ const module = "github.com/linesman/linesman/"
 // The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore).
 var core = []string{"agent", "bounds", "normalizer", "runs"}
 
-// The race detector makes tests that start a NATS server five to ten times as long, and takes
-// long to compile a server and large libraries: only -all uses it there, and only make soak
+// The race detector makes tests that start a NATS server two to ten times as long, and takes
+// long to compile a server and large libraries: only -more uses it there, and only make soak
 // in tests that start whole programs.
 var heavy = []string{
 	"github.com/nats-io/nats-server/v2/server", "google.golang.org/grpc",
 	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
 }
+
+// Of the packages with a server, those whose goroutines share most are tested with the race
+// detector for each commit.
+var shared = []string{"bus/pipeline", "responder/runtable"}
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -63,21 +68,33 @@ func main() {
 	os.Exit(code)
 }
 
+// What -more adds, which is the value of TEST_ALL.
+const (
+	everything = "all"
+	eachCommit = "commit" // see [fixture.Whole]
+)
+
 // run returns the exit code: 1 if a test failed, 2 if the tests could not be
 // started.
 func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	all := flags.Bool("all", false, "also what needs other programs or minutes")
+	var more string
+	flags.Func("more", "also what needs other programs or minutes: all, or commit for a part", func(set string) error {
+		if more = set; set != everything && set != eachCommit {
+			return errors.New("it is all or commit")
+		}
+		return nil
+	})
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
 	atOnce := runtime.GOMAXPROCS(0) // a container may have fewer processors than its machine
 	if isSmall() {
 		atOnce = 1
 	}
-	p := flags.Int("p", atOnce, "packages at a time in each go test; with -all one of those below test/")
+	p := flags.Int("p", atOnce, "packages at a time in each go test; with -more one of those below test/")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
-	packages, left, err := list(ctx, flags.Args(), *all)
+	packages, err := list(ctx, flags.Args(), more != "")
 	if err != nil {
 		return 2, err
 	}
@@ -85,29 +102,35 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m"}
+	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", "-parallel=4"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
-	began, r, temporary := time.Now(), newReport(out), inMemory()
-	for path, why := range left {
-		r.left(path, why)
+	began, r, temporary := time.Now(), newReport(out, more != ""), inMemory()
+	for _, p := range packages {
+		if p.why != "" && more == "" {
+			r.left(p.path, p.why)
+		}
 	}
-	for _, system := range []bool{false, true} {
+	stages := []func() []pass{
+		func() []pass { return basic(packages, race) },
+		func() []pass { return again(packages, race, more) },
+		func() []pass { return leftOut(packages, race, more, r.collected()) },
+	}
+	for _, stage := range stages {
 		var running errgroup.Group
+		running.SetLimit(2) // the tests of each wait now and then
 		if isSmall() {
 			running.SetLimit(1)
 		}
-		for _, pass := range passes(packages, race, *all) {
-			if pass.system == system { // the others at once, if there is room: the tests of each wait now and then
-				running.Go(func() error { return pass.run(ctx, slices.Concat(common, pass.atOnce(*p)), *all, temporary, r) })
-			}
+		for _, pass := range stage() {
+			running.Go(func() error { return pass.run(ctx, common, *p, temporary, r) })
 		}
 		if err := running.Wait(); err != nil {
 			return 2, err
 		}
 	}
-	r.summary(time.Since(began), sayRace(race, *all))
+	r.summary(time.Since(began), sayRace(race, more))
 	if r.failed() {
 		return 1, nil
 	}
@@ -127,12 +150,14 @@ func isSmall() bool {
 	return false
 }
 
-func sayRace(race, all bool) string {
+func sayRace(race bool, more string) string {
 	switch {
 	case !race:
 		return "without the race detector: there is no C compiler"
-	case all:
+	case more == everything:
 		return "with the race detector, but for the core, and servers and large libraries in tests of whole programs"
+	case more == eachCommit:
+		return "with the race detector, but for the core, large libraries and most servers"
 	}
 	return "with the race detector, but for the core, servers and large libraries"
 }
@@ -140,15 +165,17 @@ func sayRace(race, all bool) string {
 // tested is a package.
 type tested struct {
 	path  string
-	plain bool // without the race detector
+	why   string // the reason why only -more runs any of its tests; "": others do, too
+	plain bool   // without the race detector
+	again bool   // with -more with it
 }
 
 // below is whether it is below test/: such tests start agents, browsers and clusters.
 func (t tested) below() bool { return strings.HasPrefix(t.path+"/", module+"test/") }
 
-// list returns packages, the slowest ones first. Without all, those of which no test
-// would run are left out, with the reason of each, and need not be compiled.
-func list(ctx context.Context, patterns []string, all bool) (packages []tested, left map[string]string, err error) {
+// list returns packages, the slowest ones first. Without more, those of which no test
+// would run need not be compiled, and nothing but their reason is known.
+func list(ctx context.Context, patterns []string, more bool) (packages []tested, err error) {
 	if len(patterns) == 0 {
 		patterns = append(slices.Clone(slowest), "./...")
 	}
@@ -156,32 +183,32 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 		`{{range .XTestGoFiles}}{{"\t"}}{{$.Dir}}/{{.}}{{end}}`
 	out, err := command(ctx, append([]string{"list", "-f", files}, patterns...)...).Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("go list: %w", explain(err))
+		return nil, fmt.Errorf("go list: %w", explain(err))
 	}
-	left = map[string]string{}
 	var paths []string
 	for line := range strings.Lines(string(out)) {
 		words := strings.Split(strings.TrimSpace(line), "\t")
-		why, err := leftOut(words[1:])
-		switch {
-		case err != nil:
-			return nil, nil, err
-		case why != "" && !all:
-			left[words[0]] = why
-		case len(words) > 1: // go test would also compile what has no tests
+		if len(words) == 1 { // go test would also compile what has no tests
+			continue
+		}
+		why, err := reason(words[1:])
+		if err != nil {
+			return nil, err
+		}
+		packages = append(packages, tested{path: words[0], why: why})
+		if why == "" || more {
 			paths = append(paths, words[0])
 		}
 	}
 	if len(paths) == 0 {
-		return nil, left, nil
+		return packages, nil
 	}
 	// What the test binary of a package has, a line each.
 	const form = `{{.ImportPath}} {{join .Deps " "}}`
 	out, err = command(ctx, append([]string{"list", "-test", "-f", form}, paths...)...).Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("go list: %w", explain(err))
+		return nil, fmt.Errorf("go list: %w", explain(err))
 	}
-	plain := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
 		path, binary := strings.CutSuffix(words[0], ".test")
@@ -190,20 +217,19 @@ func list(ctx context.Context, patterns []string, all bool) (packages []tested, 
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		plain[path] = has(engine) || slices.Contains(core, room) ||
-			slices.ContainsFunc(heavy, has) && (!all || room == "test" || room == "cmd")
+		useless := has(engine) || slices.Contains(core, room)
+		large := slices.ContainsFunc(heavy, has)
+		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
+		packages[at].plain = useless || large
+		packages[at].again = !useless && large && room != "test" && room != "cmd"
 	}
-	for _, path := range paths {
-		packages = append(packages, tested{path, plain[path]})
-	}
-	return packages, left, nil
+	return packages, nil
 }
 
 var whole = regexp.MustCompile(`fixture\.(?:Main|SkipAll)\(m, "([^"]+)"`)
 
-// leftOut returns why only -all runs any test of these files, which their TestMain says; ""
-// if others do, too.
-func leftOut(files []string) (string, error) {
+// reason returns why only -more runs any test of these files, which their TestMain says.
+func reason(files []string) (string, error) {
 	for _, name := range files {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -235,42 +261,89 @@ func canRace(ctx context.Context) (bool, error) {
 // pass is one go test.
 type pass struct {
 	packages []string
+	names    []string // of the tests that run, some of them more than once; none: all
 	race     bool
-	system   bool // comes last, with fewer tests at a time
+	more     string // what -more adds is run, too
+	system   bool   // one package at a time, and its temporary files are on the disk
 }
 
-// passes divides packages. With all, those below test/ have passes of their own.
-func passes(packages []tested, race, all bool) []pass {
-	ps := []pass{{}, {race: true}, {system: true}, {race: true, system: true}}
+// basic has the tests that need only Go.
+func basic(packages []tested, race bool) []pass {
+	ps := []pass{{}, {race: true}}
 	for _, p := range packages {
-		at := 0
-		if race && !p.plain {
-			at++
+		if p.why == "" {
+			at := index(race && !p.plain)
+			ps[at].packages = append(ps[at].packages, p.path)
 		}
-		if all && p.below() {
-			at += 2
-		}
-		ps[at].packages = append(ps[at].packages, p.path)
 	}
+	return some(ps)
+}
+
+// again has the packages that are tested with the race detector, too.
+func again(packages []tested, race bool, more string) []pass {
+	p := pass{race: true, more: more}
+	for _, t := range packages {
+		if race && t.again && (more == everything || more == eachCommit && slices.Contains(shared, short(t.path))) {
+			p.packages = append(p.packages, t.path)
+		}
+	}
+	return some([]pass{p})
+}
+
+// leftOut has what basic leaves out and again does not have: whole packages, and tests of the
+// others by their names.
+func leftOut(packages []tested, race bool, more string, names map[string][]string) []pass {
+	if more == "" {
+		return nil
+	}
+	ps := []pass{{more: more}, {more: more, race: true}, {more: more}, {more: more, race: true}}
+	for _, t := range packages {
+		at := index(race && !t.plain)
+		switch named := names[t.path]; {
+		case t.again && race && (more == everything || slices.Contains(shared, short(t.path))):
+			continue
+		case t.why != "":
+		case len(named) > 0:
+			at += 2
+			ps[at].names = append(ps[at].names, named...)
+		default:
+			continue
+		}
+		ps[at].packages, ps[at].system = append(ps[at].packages, t.path), true
+	}
+	return some(ps)
+}
+
+func index(race bool) int {
+	if race {
+		return 1
+	}
+	return 0
+}
+
+// some are the passes that have packages.
+func some(ps []pass) []pass {
 	return slices.DeleteFunc(ps, func(p pass) bool { return len(p.packages) == 0 })
 }
 
-// atOnce returns the flags for how many packages, and tests of each, run at a time.
-func (p pass) atOnce(packages int) []string {
-	if p.system {
-		packages = 1 // there are two such passes
-	}
-	return []string{fmt.Sprintf("-p=%d", packages), "-parallel=4"}
-}
+// tests are the names, each once.
+func (p pass) tests() []string { return slices.Compact(slices.Sorted(slices.Values(p.names))) }
 
-// run runs a go test, whose temporary files are in the given directory, if any: those of the system
-// tests are always on the disk. The error is that it could not be started.
-func (p pass) run(ctx context.Context, flags []string, all bool, temporary string, r *report) error {
+// run runs a go test, whose temporary files are in the given directory, if any. The error is that
+// it could not be started.
+func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary string, r *report) error {
+	if p.system {
+		atOnce = 1
+	}
+	flags = append(slices.Clone(flags), fmt.Sprintf("-p=%d", atOnce))
 	if p.race {
 		flags = append(flags, "-race", "-gcflags=all=-d=checkptr=0") // checks of unsafe pointers take a tenth of the time
 	}
+	if names := p.tests(); len(names) > 0 {
+		flags = append(flags, "-run=^("+strings.Join(names, "|")+")$")
+	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
-	cmd.Env = append(os.Environ(), "TEST_ALL="+on(all),
+	cmd.Env = append(os.Environ(), "TEST_ALL="+p.more,
 		"GOGC="+cmp.Or(os.Getenv("GOGC"), "200"),           // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
 		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
@@ -299,13 +372,6 @@ func (p pass) run(ctx context.Context, flags []string, all bool, temporary strin
 		r.broke(fmt.Sprintf("go test -race=%v: %v", p.race, err)) // if no package failed, this says why it ended
 	}
 	return nil
-}
-
-func on(all bool) string {
-	if all {
-		return "1"
-	}
-	return ""
 }
 
 // command is a go command that ends with this one: its tests clean up when they

@@ -41,7 +41,8 @@ type report struct {
 	broken   []string // packages that failed
 	causes   []string // why a go test failed, if no package did
 	skipped  reasons
-	unclear  reasons // tests that were inconclusive
+	unclear  reasons             // tests that were inconclusive
+	later    map[string][]string // tests by package that -more will run, while they are collected
 }
 
 // result is what is known of a package.
@@ -55,10 +56,24 @@ type result struct {
 	cached bool
 }
 
-func newReport(out io.Writer) *report {
-	return &report{
+// newReport returns a report; with more, it collects the tests that only -more runs.
+func newReport(out io.Writer, more bool) *report {
+	r := &report{
 		out: out, packages: map[string]*result{}, builds: map[string]*kept{}, skipped: reasons{}, unclear: reasons{},
 	}
+	if more {
+		r.later = map[string][]string{}
+	}
+	return r
+}
+
+// collected ends the collecting, and returns by package the names of the tests.
+func (r *report) collected() map[string][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	later := r.later
+	r.later = nil
+	return later
 }
 
 func (r *report) failed() bool { return len(r.broken)+len(r.causes) > 0 }
@@ -117,7 +132,6 @@ func (r *report) test(p *result, e event) {
 	case "pass":
 		p.passed++
 	case "skip":
-		p.left++
 		r.reason(p, e.Package, e.Test, p.tests[e.Test].String())
 	case "fail":
 		p.failed = append(p.failed, e.Test)
@@ -138,7 +152,14 @@ func (r *report) reason(p *result, pkg, test, output string) {
 			why = strings.TrimSpace(line[len(at):])
 		}
 	}
-	switch figures, unclear := strings.CutPrefix(why, fixture.Inconclusive); {
+	figures, unclear := strings.CutPrefix(why, fixture.Inconclusive)
+	if r.later != nil && strings.HasPrefix(why, fixture.Intended) {
+		name, _, _ := strings.Cut(test, "/")
+		r.later[pkg] = append(r.later[pkg], name)
+		return
+	}
+	p.left++
+	switch {
 	case unclear:
 		p.why.add(why)
 		r.unclear.add(short(pkg) + " " + test + ": " + figures)

@@ -14,7 +14,7 @@ import (
 func play(t *testing.T, lines ...string) (string, *report) {
 	t.Helper()
 	var out strings.Builder
-	r := newReport(&out)
+	r := newReport(&out, false)
 	r.left(module+"test/chaos", "sieges take minutes")
 	for _, line := range lines {
 		r.line([]byte(line))
@@ -134,30 +134,85 @@ func TestKeptOutputIsBounded(t *testing.T) {
 	}
 }
 
-// The race detector tests what it is of use for; with -all it is left out only
-// where it is of none, and in what starts both servers and programs.
-func TestRaceDetectorIsUsedWhereItIsOfUse(t *testing.T) {
+// What -more runs are the packages and tests that were left out before, by their names, and nothing
+// a second time but with the race detector.
+func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	t.Chdir("../..")
-	patterns := []string{"./runs", "./bus", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells"}
+	const first = "[[runs bus bus/pipeline agent/codex web test/e2e] +race[worker test/run]]"
 	for _, c := range []struct {
-		race, all bool
-		want      string
+		race bool
+		more string
+		want [3]string
 	}{
-		{true, false, "[{[runs bus agent/codex web] false false} {[worker test/run] true false}]"},
-		{true, true, "[{[runs agent/codex web] false false} {[bus worker] true false} {[test/cells] false true} {[test/run] true true}]"},
-		{false, false, "[{[runs bus agent/codex web worker test/run] false false}]"},
-		{false, true, "[{[runs bus agent/codex web worker] false false} {[test/run test/cells] false true}]"},
+		{true, "", [3]string{first, "[]", "[]"}},
+		{true, "all", [3]string{
+			first, "[+race[bus bus/pipeline]]",
+			"[[test/cells] [agent/codex test/e2e]TestA,TestB,TestC +race[test/run]TestD]",
+		}},
+		{true, "commit", [3]string{
+			first, "[+race[bus/pipeline]]",
+			"[[test/cells] [bus agent/codex test/e2e]TestA,TestB,TestC,TestF +race[test/run]TestD]",
+		}},
+		{false, "", [3]string{"[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]", "[]", "[]"}},
+		{false, "all", [3]string{
+			"[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]", "[]",
+			"[[test/cells] [bus bus/pipeline agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestE,TestF]",
+		}},
 	} {
-		packages, left, err := list(t.Context(), patterns, c.all)
+		packages, err := list(t.Context(), []string{
+			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells", "./test/e2e",
+		}, c.more != "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := left[module+"test/cells"]; (why == "") != c.all || len(left) > 1 {
-			t.Errorf("%+v: left out: %q", c, left)
+		names := map[string][]string{
+			"agent/codex": {"TestC"}, "test/e2e": {"TestA", "TestB", "TestA"}, "test/run": {"TestD"},
+			"bus/pipeline": {"TestE"}, "bus": {"TestF"},
 		}
-		if got := strings.ReplaceAll(fmt.Sprint(passes(packages, c.race, c.all)), module, ""); got != c.want {
-			t.Errorf("%+v: got %s", c, got)
+		for path, tests := range names {
+			names[module+path] = tests
 		}
+		for i, ps := range [][]pass{
+			basic(packages, c.race), again(packages, c.race, c.more), leftOut(packages, c.race, c.more, names),
+		} {
+			var got []string
+			for _, p := range ps {
+				text := strings.ReplaceAll(fmt.Sprint(p.packages), module, "") + strings.Join(p.tests(), ",")
+				if p.race {
+					text = "+race" + text
+				}
+				if p.system != (i == 2) || (p.more != "") != (i > 0) {
+					t.Errorf("%+v: %+v", c, p)
+				}
+				got = append(got, text)
+			}
+			if fmt.Sprint(got) != c.want[i] {
+				t.Errorf("%v %q: pass %d is %s, want %s", c.race, c.more, i, got, c.want[i])
+			}
+		}
+	}
+}
+
+// With -more, a test that make test leaves out is not reported as such: its name is kept, until it
+// is run, and left out of each commit, perhaps.
+func TestTestsThatComeLaterAreKeptByName(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out, true)
+	skip := func(pkg, test, why string) {
+		r.line([]byte(in(pkg, `"Action":"output","Test":"`+test+`","Output":"    b_test.go:12: `+why+`\n"`)))
+		r.line([]byte(in(pkg, `"Action":"skip","Test":"`+test+`"`)))
+	}
+	skip("bus", "TestA", "only make test-all: floods a server")
+	skip("bus", "TestB/one", "only make test-all: needs tmux")
+	skip("bus", "TestC", "no reason of ours")
+	r.line([]byte(in("bus", `"Action":"pass"`)))
+	if got := fmt.Sprint(r.collected()); got != "map[github.com/linesman/linesman/bus:[TestA TestB]]" {
+		t.Error(got)
+	}
+	skip("bus", "TestA", "only make test-all: starts a slow agent")
+	r.line([]byte(in("bus", `"Action":"pass"`)))
+	if text := out.String(); r.skipped.sum() != 2 || strings.Count(text, "1 not run") != 2 {
+		t.Errorf("%v\n%s", r.skipped, text)
 	}
 }
 
@@ -202,7 +257,7 @@ func TestRaceDetectorNeedsACompiler(t *testing.T) {
 			}
 		})
 	}
-	if said := sayRace(false, false); !strings.Contains(said, "without the race detector: there is no C compiler") {
+	if said := sayRace(false, ""); !strings.Contains(said, "without the race detector: there is no C compiler") {
 		t.Error(said)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 const upgrade = "linesman down\ninstall"
@@ -90,6 +92,7 @@ func TestUpgradeOfAnUp(t *testing.T) {
 
 // Nor does one on a cluster, whose roles are upgraded one after the other.
 func TestUpgradeOfACluster(t *testing.T) {
+	fixture.Long(t, "starts three servers of two versions")
 	t.Parallel()
 	d, release := upgradable(t)
 	const config = " --config cluster/%s/linesman.toml"

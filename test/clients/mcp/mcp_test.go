@@ -83,6 +83,7 @@ func TestInspectorListsAllTools(t *testing.T) {
 // one of the ways, in turn: a process of the inspector takes seconds, and what a tool answers does
 // not depend on the way (see TestLocalToolsAreFewAndBrief and the tests of responder/mcp).
 func TestInspectorCallsEveryTool(t *testing.T) {
+	fixture.Long(t, "starts Node.js for each tool")
 	t.Parallel()
 	const nobody = `{"task_id":"T-local-none","format":"json"}`
 	calls := map[string]struct{ args, status, code string }{

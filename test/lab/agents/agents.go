@@ -218,9 +218,15 @@ func Claude(tb testing.TB) string {
 	return installed(tb, "claude")
 }
 
+// slow are agents that take seconds to begin.
+var slow = []string{"gemini", "opencode"}
+
 func installed(tb testing.TB, name string) string {
 	tb.Helper()
 	fixture.All(tb, "starts a real agent")
+	if slices.Contains(slow, name) {
+		fixture.Long(tb, "starts an agent other than Codex and Claude Code")
+	}
 	variable := strings.ToUpper(name) + "_BIN"
 	if given := os.Getenv(variable); given != "" {
 		path, err := exec.LookPath(given)
