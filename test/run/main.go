@@ -170,9 +170,6 @@ type tested struct {
 	again bool   // with -more with it
 }
 
-// below is whether it is below test/: such tests start agents, browsers and clusters.
-func (t tested) below() bool { return strings.HasPrefix(t.path+"/", module+"test/") }
-
 // list returns packages, the slowest ones first. Without more, those of which no test
 // would run need not be compiled, and nothing but their reason is known.
 func list(ctx context.Context, patterns []string, more bool) (packages []tested, err error) {

@@ -160,7 +160,8 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 		}},
 	} {
 		packages, err := list(t.Context(), []string{
-			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells", "./test/e2e",
+			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells",
+			"./test/e2e",
 		}, c.more != "")
 		if err != nil {
 			t.Fatal(err)
