@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,7 +87,7 @@ func TestScrubLeavesOrdinaryTextAlone(t *testing.T) {
 			switch {
 			case err != nil:
 				return err
-			case d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git" || d.Name() == "testdata"):
+			case d.IsDir() && slices.Contains([]string{"node_modules", ".git", "testdata", "bin"}, d.Name()):
 				return fs.SkipDir
 			case d.IsDir(), !strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, ".md"),
 				strings.HasPrefix(d.Name(), "scrub"), strings.HasPrefix(d.Name(), "redact"):

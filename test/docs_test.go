@@ -197,7 +197,7 @@ func TestNamedTestsExist(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == ".git") {
+		if d.IsDir() && slices.Contains([]string{"node_modules", ".git", "bin"}, d.Name()) {
 			return fs.SkipDir
 		}
 		if strings.HasSuffix(path, "_test.go") {

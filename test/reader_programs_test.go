@@ -47,6 +47,7 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 // Both programs of the page, as they are there, with the oldest and the newest
 // client that it names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
+	fixture.Long(t, "waits for a minute")
 	python := fixture.Need(t, "PYTHON", "python3")
 	t.Parallel()
 	page := programs(t, "python")
@@ -101,6 +102,7 @@ func natsPy(t *testing.T, python, version string) string {
 // The program of the page, as it is there, with the oldest and the newest
 // client that the page names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
+	fixture.Long(t, "waits for a minute")
 	node := fixture.Need(t, "AGENTS", "node")
 	t.Parallel()
 	page := programs(t, "typescript")

@@ -124,8 +124,15 @@ func TestProgramGetsNoSettingsOfTheDaemon(t *testing.T) {
 
 func TestRelativeCommandIsResolved(t *testing.T) {
 	p, _ := standinProgram(t)
-	t.Chdir(filepath.Dir(p.command[0]))
-	q, err := newProgram([]string{"./codex"}, "scratch", p.env)
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, p.command[0])
+	if err != nil || !strings.HasPrefix(relative, "..") {
+		t.Fatalf("%q, %v", relative, err)
+	}
+	q, err := newProgram([]string{relative}, t.TempDir(), p.env)
 	if err != nil {
 		t.Fatal(err)
 	}

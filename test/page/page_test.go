@@ -265,13 +265,19 @@ func TestPage(t *testing.T) {
 		"light": []string{"Run three commands at once", "Fail for a reason"}, "lines": 60,
 	}
 	for _, name := range []string{"signIn", "overview", "liveRun", "timelines", "more", "task", "sizes", "restart"} {
-		t.Run(name, func(t *testing.T) { b.do(t, name, args, s.calls()) })
+		t.Run(name, func(t *testing.T) {
+			if name == "sizes" {
+				fixture.Long(t, "shows each view in many sizes")
+			}
+			b.do(t, name, args, s.calls())
+		})
 	}
 	t.Run("hostile", func(t *testing.T) {
 		args["hostile"] = s.attack()
 		b.do(t, "hostile", args, s.calls())
 	})
 	t.Run("many", func(t *testing.T) {
+		fixture.Long(t, "stores 10,000 runs")
 		s.record(10_000)
 		t.Logf("10,000 runs (milliseconds; frames while scrolling): %s", b.do(t, "many", args, s.calls()))
 	})

@@ -94,6 +94,12 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
+	// Tests write there. Some tests read the whole module, and are run again if its directory changes.
+	for _, dir := range []string{"bin/test", "bin/page"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return 2, err
+		}
+	}
 	packages, err := list(ctx, flags.Args(), more != "")
 	if err != nil {
 		return 2, err
