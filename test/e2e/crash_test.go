@@ -91,7 +91,7 @@ func TestRunWithoutUpIsAdoptedByTheNext(t *testing.T) {
 }
 
 func TestServerThatStaysAwayLeavesTheOutputToTheNext(t *testing.T) {
-	fixture.All(t, "waits for a minute")
+	fixture.Long(t, "waits for a minute")
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, halves)
 	first := up(t, data)

@@ -15,7 +15,7 @@ import (
 // Workers are killed again and again while they take tasks, and come back:
 // every task is done, and no agent is started twice.
 func TestTasksSurviveTheirWorkers(t *testing.T) {
-	fixture.All(t, "kills processes again and again")
+	fixture.Long(t, "kills processes again and again")
 	t.Parallel()
 	url, lab := startNATS(t), secretDir(t)
 	journal := filepath.Join(lab, "journal")

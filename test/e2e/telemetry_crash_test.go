@@ -23,7 +23,7 @@ import (
 // again and again, while the recorded runs of all agents are read. The receiver has each span
 // of an undisturbed export, and those that it has twice do not differ.
 func TestExportKilledAgainAndAgainSendsTheSameSpans(t *testing.T) {
-	fixture.All(t, "kills processes again and again")
+	fixture.Long(t, "kills processes again and again")
 	t.Parallel()
 	const kills, batch = 10, 16
 	e := newExport(t)

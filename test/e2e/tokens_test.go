@@ -45,7 +45,7 @@ var tokenScenarios = []struct {
 // What a run has used is what the model served for it, and what docs/agents.md says. UPDATE_DOCS=1
 // writes the table there.
 func TestTokensAreWhatTheModelServed(t *testing.T) {
-	fixture.All(t, "runs real agents")
+	fixture.Long(t, "runs real agents")
 	rows := make([]string, len(tokenScenarios))
 	t.Run("agents", func(t *testing.T) {
 		for i, s := range tokenScenarios {

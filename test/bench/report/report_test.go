@@ -151,7 +151,7 @@ func TestInputIsSplitInWholeLines(t *testing.T) {
 
 // TestReportMeasuresWholeProcesses runs small measurements: they fail if an event is missing.
 func TestReportMeasuresWholeProcesses(t *testing.T) {
-	fixture.All(t, "starts many servers and agents")
+	fixture.Long(t, "starts many servers and agents")
 	t.Chdir(fixture.Path(t))
 	h := &harness{
 		say: t.Logf, rounds: 1, lines: 2000, copies: 1, runs: 20, memoryBytes: 200_000, memoryWait: 1, latency: 100_000_000,

@@ -42,6 +42,7 @@ func (d *daemon) targets() map[string][]string {
 }
 
 func TestConformance(t *testing.T) {
+	fixture.Long(t, "starts Node.js for each scenario")
 	t.Parallel()
 	d := up(t)
 	mcp.Conform(t, mcp.WithToken(t, d.url, d.token))
