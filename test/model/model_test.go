@@ -16,6 +16,7 @@ import (
 // The model of the append protocol holds within its bounds, and each fence that
 // is left out breaks it.
 func TestModelHoldsAndNeedsEachFence(t *testing.T) {
+	fixture.Long(t, "takes a minute, and the model changes seldom")
 	t.Parallel()
 	for _, program := range []string{"spin", "gcc"} {
 		fixture.Need(t, "SPIN", program)

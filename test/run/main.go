@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if isSmall() {
 		atOnce = 1
 	}
-	p := flags.Int("p", atOnce, "packages at a time in each go test; with -more one of those below test/")
+	p := flags.Int("p", atOnce, "packages at a time in each go test")
 	if err := flags.Parse(args); err != nil {
 		return 2, nil // it was printed
 	}
@@ -123,11 +123,11 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		func() []pass { return again(packages, race, more) },
 		func() []pass { return leftOut(packages, race, more, r.collected()) },
 	}
-	for _, stage := range stages {
+	for i, stage := range stages {
 		var running errgroup.Group
 		running.SetLimit(2) // the tests of each wait now and then
-		if isSmall() {
-			running.SetLimit(1)
+		if isSmall() || i == len(stages)-1 {
+			running.SetLimit(1) // those of whole programs are late if there are more at once
 		}
 		for _, pass := range stage() {
 			running.Go(func() error { return pass.run(ctx, common, *p, temporary, r) })
@@ -267,7 +267,7 @@ type pass struct {
 	names    []string // of the tests that run, some of them more than once; none: all
 	race     bool
 	more     string // what -more adds is run, too
-	system   bool   // one package at a time, and its temporary files are on the disk
+	system   bool   // tests of whole programs, whose temporary files are on the disk
 }
 
 // basic has the tests that need only Go.
@@ -335,9 +335,6 @@ func (p pass) tests() []string { return slices.Compact(slices.Sorted(slices.Valu
 // run runs a go test, whose temporary files are in the given directory, if any. The error is that
 // it could not be started.
 func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary string, r *report) error {
-	if p.system {
-		atOnce = 1
-	}
 	flags = append(slices.Clone(flags), fmt.Sprintf("-p=%d", atOnce))
 	if p.race {
 		flags = append(flags, "-race", "-gcflags=all=-d=checkptr=0") // checks of unsafe pointers take a tenth of the time
