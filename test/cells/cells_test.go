@@ -328,6 +328,7 @@ func (s *subscriber) compare(prefix string, events []chaos.Message) {
 // subscriber has read every event once, in order, and a fault of one cell has not stopped
 // the other one.
 func TestOneSubscriberReadsAllCellsWhateverIsKilled(t *testing.T) {
+	fixture.Long(t, "elections of a cluster take seconds")
 	c := newCluster(t, 3)
 	alpha, beta := newCell(c, "alpha"), newCell(c, "beta")
 	alpha.begin()

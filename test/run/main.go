@@ -48,9 +48,9 @@ var heavy = []string{
 	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
 }
 
-// Of the packages with a server, those whose goroutines share most are tested with the race
+// Of the packages with a server, that whose goroutines share most is tested with the race
 // detector for each commit.
-var shared = []string{"bus/pipeline", "responder/runtable"}
+const shared = "bus/pipeline"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -163,7 +163,7 @@ func sayRace(race bool, more string) string {
 	case more == everything:
 		return "with the race detector, but for the core, and servers and large libraries in tests of whole programs"
 	case more == eachCommit:
-		return "with the race detector, but for the core, large libraries and most servers"
+		return "with the race detector, but for the core, large libraries, and servers outside of bus/pipeline"
 	}
 	return "with the race detector, but for the core, servers and large libraries"
 }
@@ -286,7 +286,7 @@ func basic(packages []tested, race bool) []pass {
 func again(packages []tested, race bool, more string) []pass {
 	p := pass{race: true, more: more}
 	for _, t := range packages {
-		if race && t.again && (more == everything || more == eachCommit && slices.Contains(shared, short(t.path))) {
+		if race && t.again && (more == everything || more == eachCommit && short(t.path) == shared) {
 			p.packages = append(p.packages, t.path)
 		}
 	}
@@ -303,7 +303,7 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 	for _, t := range packages {
 		at := index(race && !t.plain)
 		switch named := names[t.path]; {
-		case t.again && race && (more == everything || slices.Contains(shared, short(t.path))):
+		case t.again && race && (more == everything || short(t.path) == shared):
 			continue
 		case t.why != "":
 		case len(named) > 0:
