@@ -50,7 +50,7 @@ var heavy = []string{
 
 // Of the packages with a server, that whose goroutines share most is tested with the race
 // detector for each commit.
-const shared = "bus/pipeline"
+const racedEachCommit = "bus/pipeline"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -220,11 +220,11 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		useless := has(engine) || slices.Contains(core, room)
+		noGoroutines := has(engine) || slices.Contains(core, room)
 		large := slices.ContainsFunc(heavy, has)
 		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
-		packages[at].plain = useless || large
-		packages[at].again = !useless && large && room != "test" && room != "cmd"
+		packages[at].plain = noGoroutines || large
+		packages[at].again = !noGoroutines && large && room != "test" && room != "cmd"
 	}
 	return packages, nil
 }
@@ -279,18 +279,18 @@ func basic(packages []tested, race bool) []pass {
 			ps[at].packages = append(ps[at].packages, p.path)
 		}
 	}
-	return some(ps)
+	return nonEmpty(ps)
 }
 
 // again has the packages that are tested with the race detector, too.
 func again(packages []tested, race bool, more string) []pass {
 	p := pass{race: true, more: more}
 	for _, t := range packages {
-		if race && t.again && (more == everything || more == eachCommit && short(t.path) == shared) {
+		if race && t.again && (more == everything || more == eachCommit && short(t.path) == racedEachCommit) {
 			p.packages = append(p.packages, t.path)
 		}
 	}
-	return some([]pass{p})
+	return nonEmpty([]pass{p})
 }
 
 // leftOut has what basic leaves out and again does not have: whole packages, and tests of the
@@ -303,7 +303,7 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 	for _, t := range packages {
 		at := index(race && !t.plain)
 		switch named := names[t.path]; {
-		case t.again && race && (more == everything || short(t.path) == shared):
+		case t.again && race && (more == everything || short(t.path) == racedEachCommit):
 			continue
 		case t.why != "":
 		case len(named) > 0:
@@ -314,7 +314,7 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 		}
 		ps[at].packages, ps[at].system = append(ps[at].packages, t.path), true
 	}
-	return some(ps)
+	return nonEmpty(ps)
 }
 
 func index(race bool) int {
@@ -324,8 +324,8 @@ func index(race bool) int {
 	return 0
 }
 
-// some are the passes that have packages.
-func some(ps []pass) []pass {
+// nonEmpty are the passes that have packages.
+func nonEmpty(ps []pass) []pass {
 	return slices.DeleteFunc(ps, func(p pass) bool { return len(p.packages) == 0 })
 }
 
