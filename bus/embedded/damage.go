@@ -31,7 +31,8 @@ import (
 //   - of any stream, each record that can be read is kept;
 //   - EVENTS ends before the damage, if RAW reaches back to there: the normalizer sees
 //     that the stream lost its end, and derives the rest again;
-//   - RUNS becomes another stream: the normalizer derives all records again.
+//   - RUNS becomes another stream: the normalizer derives all records again;
+//   - a consumer whose position is damaged begins again.
 //
 // Files are set aside as they were. They are removed once they are old, or when a run is
 // forgotten, because a damaged file may have entries of that run that cannot be read.
@@ -46,6 +47,7 @@ const (
 	blockFile = ".blk"
 	metaFile  = "meta.inf"
 	metaSum   = "meta.sum"
+	stateFile = "o.dat" // the position of a consumer
 )
 
 // verifier finds and repairs damage in the files of a server that does not run.
@@ -96,6 +98,9 @@ func (v verifier) verify(limit int64) (all []*storedStream, err error) {
 		s, err := readStream(dir, limit)
 		if err == nil && s.isDamaged() {
 			err = v.repair(s)
+		}
+		if err == nil && s.hash != nil {
+			err = v.checkPositions(s)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("stream %s: %w", filepath.Base(dir), err)
@@ -223,8 +228,8 @@ func readIfThere(path string) ([]byte, error) {
 // repair repairs a stream. The index goes before its blocks change, because it describes them as
 // they were: a process that is killed in between leaves a stream that the next one repairs.
 func (v verifier) repair(s *storedStream) error {
-	aside := filepath.Join(v.store, damagedDir, v.now.UTC().Format("20060102T150405.000Z"), s.name)
-	if err := os.MkdirAll(aside, 0o700); err != nil {
+	aside, err := v.aside(s.name)
+	if err != nil {
 		return err
 	}
 	// Before its index is removed: nothing else shows that the stream was longer.
@@ -260,6 +265,12 @@ func (v verifier) repair(s *storedStream) error {
 	}
 	v.log.Error("the damaged stream is repaired: "+what, zap.String("stream", s.name), zap.String("set_aside", aside))
 	return nil
+}
+
+// aside makes the directory for what is set aside of a stream.
+func (v verifier) aside(stream string) (string, error) {
+	dir := filepath.Join(v.store, damagedDir, v.now.UTC().Format("20060102T150405.000Z"), stream)
+	return dir, os.MkdirAll(dir, 0o700)
 }
 
 // tell logs where a block is damaged.

@@ -41,6 +41,16 @@ func (s *site) touch(key, name string) {
 	}
 }
 
+// cancel cancels a run.
+func (s *site) cancel(key string) {
+	s.t.Helper()
+	s.cut[key] = true
+	p := start(s.t, s.dir, s.log("cancel"), s.at(s.data[0], "cancel", key)...)
+	if code := p.code(); code != 0 {
+		s.t.Errorf("cancel: exit %d: %s", code, p.said())
+	}
+}
+
 // record waits until the record of a run is as it should be.
 func (s *site) record(server Server, key, what string, is func(runs.Record) bool) {
 	s.t.Helper()
@@ -105,11 +115,7 @@ var misbehaviours = []struct {
 		behaviour: "endless", end: runs.ReasonCancelled,
 		drive: func(s *site, server Server, key string) {
 			s.record(server, key, "at work", func(r runs.Record) bool { return working(r) && r.Lines > 5 })
-			s.cut[key] = true
-			cancel := start(s.t, s.dir, s.log("cancel"), s.at(s.data[0], "cancel", key)...)
-			if code := cancel.code(); code != 0 {
-				s.t.Errorf("cancel: exit %d: %s", code, cancel.said())
-			}
+			s.cancel(key)
 		},
 		fired: func(l *rawLog, _ Journal) bool { return l.cancelled && len(l.out) > 0 },
 	},
@@ -144,6 +150,22 @@ var misbehaviours = []struct {
 			s.touch(key, "go")
 		},
 		fired: func(_ *rawLog, j Journal) bool { return slices.Contains(j.Marks, "truncated") },
+	},
+	{
+		behaviour: "hole", end: runs.ReasonSpool,
+		fired: func(_ *rawLog, j Journal) bool { return slices.Contains(j.Marks, "longer") },
+	},
+	{
+		behaviour: "halt", flags: []string{"--timeout", "1s"}, end: runs.ReasonHard,
+		fired: func(_ *rawLog, j Journal) bool { return slices.Contains(j.Marks, "halted") },
+	},
+	{
+		behaviour: "unlink", end: runs.ReasonCancelled,
+		drive: func(s *site, _ Server, key string) {
+			s.mark(key, "unlinked")
+			s.cancel(key)
+		},
+		fired: func(l *rawLog, _ Journal) bool { return l.cancelled },
 	},
 	{
 		behaviour: "torn",

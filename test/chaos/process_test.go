@@ -144,16 +144,38 @@ func commandLine(pid int) []string {
 	return all
 }
 
-// kill is a kill -9 of this process and no other that may have got its number
-// meanwhile. It reports whether it lived, and returns when it is gone.
-func (s stranger) kill(t *testing.T) bool {
-	t.Helper()
+// signal sends one to this process and no other that may have got its number
+// meanwhile. It reports whether it lived.
+func (s stranger) signal(sig syscall.Signal) bool {
+	fd, ok := s.open()
+	if ok {
+		defer unix.Close(fd)
+	}
+	return ok && unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// open returns a descriptor of the process, which is to be closed, while it lives.
+func (s stranger) open() (fd int, ok bool) {
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	if err != nil {
+		return 0, false
+	}
+	if !slices.Equal(commandLine(s.pid), s.argv) {
+		unix.Close(fd)
+		return 0, false
+	}
+	return fd, true
+}
+
+// kill is a kill -9. It reports whether the process lived, and returns when it is gone.
+func (s stranger) kill(t *testing.T) bool {
+	t.Helper()
+	fd, ok := s.open()
+	if !ok {
 		return false
 	}
 	defer unix.Close(fd)
-	if !slices.Equal(commandLine(s.pid), s.argv) || unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
+	if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
 		return false
 	}
 	eventually(t, fmt.Sprintf("process %d lives on", s.pid), func() (bool, string) {

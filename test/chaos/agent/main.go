@@ -174,6 +174,9 @@ var behaviours = map[string]func(*agent) int{
 	"close":    closeEarly,
 	"forge":    forge,
 	"truncate": truncate,
+	"hole":     hole,
+	"halt":     halt,
+	"unlink":   unlink,
 	"torn":     torn,
 	"tiny":     tiny,
 	"unbroken": unbroken,
@@ -340,6 +343,35 @@ func truncate(a *agent) int {
 		a.line(a.anyLine(i))
 	}
 	return 0
+}
+
+// hole makes its own stdout terabytes longer without writing them.
+func hole(a *agent) int {
+	a.line(a.anyLine(0))
+	// The rest of the last block that was written cannot be told from zeros that were.
+	_, err := a.out.journal.Write(make([]byte, 64<<10))
+	must(err)
+	must(os.Truncate("/proc/self/fd/1", 4<<40))
+	a.mark("longer")
+	a.await("never")
+	return 0
+}
+
+// halt stops the process that started it, which then enforces no limits.
+func halt(a *agent) int {
+	a.line(a.anyLine(0))
+	must(syscall.Kill(os.Getppid(), syscall.SIGSTOP))
+	a.mark("halted")
+	return endless(a)
+}
+
+// unlink removes the FIFO beside its stdout that takes commands.
+func unlink(a *agent) int {
+	out, err := os.Readlink("/proc/self/fd/1")
+	must(err)
+	must(os.Remove(filepath.Join(filepath.Dir(out), "ctl")))
+	a.mark("unlinked")
+	return endless(a)
 }
 
 // torn cuts characters, holds NUL bytes, and ends in the middle of a line.
