@@ -19,6 +19,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // bodies are what a recording without a process becomes.
@@ -104,7 +105,7 @@ func TestSubmitTaskExample(t *testing.T) {
 func sendRaw(t *testing.T, i *instance, run string, output []byte, pieces [][2]int) {
 	t.Helper()
 	nc, err := nats.Connect(i.NATS, nats.UserInfo("worker", i.credentials["worker"]),
-		nats.CustomInboxPrefix("_INBOX_worker"))
+		nats.CustomInboxPrefix("_INBOX_worker"), nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
@@ -76,7 +78,7 @@ func TestCommandsEnd(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			c := Command{Line: line, Environ: os.Environ(), Timeout: 2 * time.Second}
+			c := Command{Line: line, Environ: os.Environ(), Timeout: fixture.Patience}
 			if strings.Contains(line, "100") {
 				c.Timeout = 100 * time.Millisecond
 			}

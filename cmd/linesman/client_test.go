@@ -202,6 +202,7 @@ func TestContextLetsItsUserIn(t *testing.T) {
 			}
 			problems := make(chan error, 1)
 			nc, err := nats.Connect(c["url"], nats.UserInfo(c["user"], c["password"]), nats.CustomInboxPrefix(c["inbox_prefix"]),
+				nats.Timeout(fixture.Patience),
 				nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 					select {
 					case problems <- err:

@@ -141,8 +141,9 @@ func TestUpInTheBackgroundContinuesTheOneBefore(t *testing.T) {
 	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[work]\nhard = '37m'\n[agents.codex]\n"+
 		"command = ['/bin/sh', %q]\nenv = ['EXTRA_KEY']\n", filepath.Join(lab, "agent.sh")))
 	environ := append(os.Environ(), "HOME="+home)
+	free := fixture.FreeAddresses(t, 2)
 	before := beginAt(t, lab, append(environ, "EXTRA_KEY="+key, "LINESMAN_WORK_IDLE=7m"), nil, "up", "--data-dir", data,
-		"--config", "linesman.toml", "--max-runs", "5", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+		"--config", "linesman.toml", "--max-runs", "5", "--nats-listen", free[0], "--http", free[1])
 	before.Await(before.Stdout, "ready ")
 	was := fixture.ReadAddress(t, data)
 	before.Kill()

@@ -198,10 +198,12 @@ func TestTailKilledAndStartedAgainPublishesALineOnce(t *testing.T) {
 		follow.Await(follow.Stdout, fmt.Sprintf(`"text":"missed %d"`, i))
 	}
 	// Rotated: the old file is read to its end, the new one is another run.
+	tail.Signal(syscall.SIGSTOP) // it must not see a file that has been silent for long
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
 	appendTo("last")
+	tail.Signal(syscall.SIGCONT)
 	if err := os.WriteFile(path, said("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 	}
 	says("standby", true, "active")
 
-	nc, err := nats.Connect(url)
+	nc, err := nats.Connect(url, nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func newCluster(t *testing.T) *cluster {
 	normalizer := begin(t, nil, "normalizer", "--nats", c.nats, "--data-dir", t.TempDir())
 	normalizer.Await(normalizer.Stderr, "normalizer reading")
 	for i := range c.data {
-		c.serve(i, "127.0.0.1:0")
+		c.serve(i, fixture.FreeAddresses(t, 1)[0]) // it is served there again
 	}
 	return c
 }

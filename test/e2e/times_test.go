@@ -192,7 +192,9 @@ func TestRunWhoseServerWasAwayHasItsOwnTimes(t *testing.T) {
 // the agent is that of its last output.
 func TestRunWhoseShimWasKilledHasItsOwnTimes(t *testing.T) {
 	t.Parallel()
-	data, agent, canary := t.TempDir(), newScript(t, "echo $PPID > shim\n"+clock), fixture.StartCanary(t)
+	// It waits for the kill behind its sixth line.
+	waits := strings.Replace(clock, "; sleep 0.1", "; test $i != 5 || await killed; sleep 0.1", 1)
+	data, agent, canary := t.TempDir(), newScript(t, "echo $PPID > shim\n"+waits), fixture.StartCanary(t)
 	first := up(t, data)
 	run := begin(t, nil, "run", "--data-dir", data, "--run", "shimless", "--json", "--", agent.path)
 	run.Await(run.Stdout, `"text":"begun"`)
@@ -219,6 +221,7 @@ func TestRunWhoseShimWasKilledHasItsOwnTimes(t *testing.T) {
 	if err := unix.Kill(shim, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	agent.touch("killed")
 	fixture.Eventually(t, fixture.Patience, "the agent has not said all", lines(10))
 	<-time.After(away)
 	up(t, data)

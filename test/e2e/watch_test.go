@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -195,6 +198,11 @@ func TestWatchThatIsKilledLosesNoNotice(t *testing.T) {
 	h.await(t, "away/completed", 1)
 	run("busy", turnBegins+turnEnds)
 	h.await(t, "busy/completed", 2)
+	fixture.Eventually(t, fixture.Patience, "the watcher has noted the answers", func() bool {
+		b, err := os.ReadFile(filepath.Join(dir, "state"))
+		pending := gjson.GetBytes(b, "pending").Raw
+		return err == nil && !strings.Contains(pending, `"killed"`) && !strings.Contains(pending, `"away"`)
+	})
 	watch.Kill()
 	watch = start()
 	h.await(t, "busy/completed", 3)
