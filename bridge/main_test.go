@@ -17,7 +17,6 @@ import (
 	testfixture "github.com/linesman/linesman/test/fixture"
 
 	"github.com/fsnotify/fsnotify"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -25,7 +24,7 @@ import (
 // In crash tests the test binary is also the program of the bridge.
 func TestMain(m *testing.M) {
 	if os.Getenv("BRIDGE_DIR") == "" {
-		goleak.VerifyTestMain(m)
+		testfixture.VerifyGoroutines(m)
 		return
 	}
 	b := New(Config{
@@ -198,7 +197,8 @@ func (l *fixture) path(name string) string { return filepath.Join(l.dir, name) }
 
 func (l *fixture) write(name, text string) {
 	l.t.Helper()
-	if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
+	whole := filepath.Join(l.t.TempDir(), "whole") // a file is read while it is written
+	if err := errors.Join(os.WriteFile(whole, []byte(text), 0o600), os.Rename(whole, l.path(name))); err != nil {
 		l.t.Fatal(err)
 	}
 }

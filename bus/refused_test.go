@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A server is replaced by another one that refuses the credentials: readers and
@@ -22,7 +23,7 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 	t.Parallel()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	home := t.TempDir()
-	first, err := embedded.StartServer(home, "127.0.0.1:0", names, zap.NewNop())
+	first, err := embedded.StartServer(home, fixture.FreeAddresses(t, 1)[0], names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

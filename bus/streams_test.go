@@ -66,7 +66,8 @@ func TestHealth(t *testing.T) {
 	if err := b.Health(t.Context()); err == nil || !strings.Contains(err.Error(), "no normalizer") {
 		t.Errorf("without a normalizer: %v", err)
 	}
-	startNormalizer(t, s)
+	n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser)) // it does not make the streams again
+	bustest.Background(t, n.Run)
 	bustest.Until(t, "not healthy", func() bool { return b.Health(t.Context()) == nil })
 	if err := b.JetStream().DeleteStream(t.Context(), b.Raw()); err != nil {
 		t.Fatal(err)

@@ -12,12 +12,13 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // begin opens a stage for a test.
 func begin(t *testing.T) *stage {
 	t.Helper()
-	s, err := open(t.Context(), t.TempDir(), "127.0.0.1:0")
+	s, err := open(t.Context(), t.TempDir(), fixture.FreeAddresses(t, 1)[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,12 +188,19 @@ func TestWaitSurvivesItsResponderAndItsServer(t *testing.T) {
 		run *api.Run
 		err error
 	}
+	asked, err := s.bus.Inside().SubscribeSync(s.bus.API() + ".wait")
+	if err := errors.Join(err, asked.AutoUnsubscribe(1), s.bus.Inside().Flush()); err != nil {
+		t.Fatal(err)
+	}
 	ended, waiting := make(chan outcome, 1), make(chan struct{}, 100)
 	go func() {
 		r, err := c.Wait(ctx, run, func(*api.Run) { waiting <- struct{}{} })
 		ended <- outcome{r, err}
 	}()
 	<-waiting
+	if _, err := asked.NextMsg(fixture.Patience); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(s.leave(), s.serve(ctx)); err != nil {
 		t.Fatal(err)
 	}

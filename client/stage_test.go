@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -26,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	const signals = "github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1" // of the process
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(signals))
+	fixture.VerifyGoroutines(m, goleak.IgnoreTopFunction(signals))
 }
 
 var names = bus.Names{Prefix: bus.DefaultPrefix}

@@ -107,11 +107,11 @@ func TestEveryPlaceWithContentIsInTheTableAndErased(t *testing.T) {
 	goOn, program := filepath.Join(dir, "go"), filepath.Join(dir, "codex")
 	script := fmt.Sprintf(`#!/bin/sh
 cat > /dev/null
+echo %[1]s >&2
 echo '{"type":"thread.started","thread_id":"%[1]s"}'
 echo '{"type":"turn.started"}'
 echo '{"type":"item.completed","item":{"id":"item_0","type":"command_execution","command":"cat %[1]s",`+
 		`"aggregated_output":"%[1]s","exit_code":0,"status":"completed"}}'
-echo %[1]s >&2
 while ! [ -e %[2]s ]; do sleep 0.1; done
 echo '{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"%[1]s"}}'
 echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'

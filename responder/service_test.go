@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/linesman/linesman/test/fixture"
+
 	"go.uber.org/zap/zaptest"
 
 	"github.com/linesman/linesman/agent"
@@ -27,7 +28,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fixture.VerifyGoroutines(m) }
 
 // newService returns a service at work on a NATS server, beside a normalizer.
 func newService(t *testing.T, change func(*responder.Config)) *responder.Service {

@@ -48,13 +48,16 @@ func TestAValueExpires(t *testing.T) {
 	if _, err := state.Put(t.Context(), "x", []byte("one"), nil, bucket.For(time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := state.Get(t.Context(), "x"); err != nil || !e.Exists() {
-		t.Errorf("just stored: %+v, %v", e, err)
+	if _, err := state.Put(t.Context(), "y", []byte("two"), nil, bucket.For(time.Hour)); err != nil {
+		t.Fatal(err)
 	}
 	bustest.Until(t, "the value did not expire", func() bool {
 		e, err := state.Get(t.Context(), "x")
 		return err == nil && e.Revision == 0
 	})
+	if e, err := state.Get(t.Context(), "y"); err != nil || !e.Exists() {
+		t.Errorf("the one of an hour: %+v, %v", e, err)
+	}
 }
 
 func TestAWatchBeginsWithWhatThereIs(t *testing.T) {

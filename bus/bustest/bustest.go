@@ -44,7 +44,7 @@ func Serve[S Server](t testing.TB,
 	if testing.Verbose() {
 		log = zaptest.NewLogger(t)
 	}
-	s, err := start(t.TempDir(), "127.0.0.1:0", Names, log)
+	s, err := start(t.TempDir(), fixture.FreeAddresses(t, 1)[0], Names, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func Subscribe(t testing.TB, conn *nats.Conn, subject string, f nats.MsgHandler)
 		<-ended
 	})
 	t.Cleanup(stop)
-	if err := conn.Flush(); err != nil {
+	if err := conn.FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	return stop
@@ -79,7 +79,9 @@ func Subscribe(t testing.TB, conn *nats.Conn, subject string, f nats.MsgHandler)
 // Connect connects to a server as one of its users.
 func Connect(t testing.TB, s Server, user string) *bus.Bus {
 	t.Helper()
-	b, err := s.Connect(t.Context(), user, Names, zap.NewNop())
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	defer cancel()
+	b, err := s.Connect(ctx, user, Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +149,9 @@ func Interleave(t testing.TB, b *bus.Bus, logs map[string][]runs.Entry, order ..
 // LastSeq returns the last sequence of a stream.
 func LastSeq(t testing.TB, js jetstream.JetStream, stream string) uint64 {
 	t.Helper()
-	s, err := js.Stream(t.Context(), stream)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience) // in place of the five seconds of a request
+	defer cancel()
+	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,14 +161,16 @@ func LastSeq(t testing.TB, js jetstream.JetStream, stream string) uint64 {
 // Dump returns the content of a stream, one line per message.
 func Dump(t testing.TB, js jetstream.JetStream, stream string) []string {
 	t.Helper()
-	s, err := js.Stream(t.Context(), stream)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	defer cancel()
+	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	state := s.CachedInfo().State
 	var out []string
 	for seq := state.FirstSeq; seq <= state.LastSeq && state.Msgs > 0; seq++ {
-		m, err := s.GetMsg(t.Context(), seq)
+		m, err := s.GetMsg(ctx, seq)
 		if err != nil {
 			t.Fatalf("%s %d: %v", stream, seq, err)
 		}
@@ -223,11 +229,13 @@ func Diff(t testing.TB, what string, got, want []string) {
 // a stream that was removed just before: then Remake repeats it.
 func Remake(t testing.TB, b *bus.Bus, js jetstream.JetStream, name string) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	defer cancel()
 	for range 100 {
-		if err := js.DeleteStream(t.Context(), name); err != nil {
+		if err := js.DeleteStream(ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
+		if _, err := b.Ensure(ctx, bus.DefaultLimits()); err != nil {
 			t.Fatal(err)
 		}
 		if LastSeq(t, js, name) == 0 {
@@ -294,7 +302,9 @@ func Task(run string) runs.Task {
 // Submit adds a task to the default queue, and returns its sequence there.
 func Submit(t testing.TB, b *bus.Bus, run string) uint64 {
 	t.Helper()
-	work, _, err := b.Submit(t.Context(), bus.DefaultQueue, Task(run), 1000)
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	defer cancel()
+	work, _, err := b.Submit(ctx, bus.DefaultQueue, Task(run), 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +396,9 @@ func EnsureSmall(t testing.TB, b *bus.Bus) {
 	t.Helper()
 	limits := bus.DefaultLimits()
 	limits.RawBytes, limits.EventsBytes, limits.RunsBytes = 1<<28, 1<<28, 1<<26
-	if _, err := b.Ensure(t.Context(), limits); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+	defer cancel()
+	if _, err := b.Ensure(ctx, limits); err != nil {
 		t.Fatal(err)
 	}
 }

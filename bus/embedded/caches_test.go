@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // The server caches blocks of every stream for a short time, also after a restart. With
@@ -72,7 +73,7 @@ func TestLimitCachesHoldsOneLockAtATime(t *testing.T) {
 			mu.RUnlock()
 		}
 	})
-	ended := time.AfterFunc(time.Minute, func() { panic("both wait for each other") })
+	ended := time.AfterFunc(fixture.Patience, func() { panic("both wait for each other") })
 	both.Wait()
 	ended.Stop()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func cellAccounts(t *testing.T, prefixes ...string) []Account {
@@ -188,7 +189,8 @@ func serveConfig(t *testing.T, accounts string) string {
 
 func dialAs(t *testing.T, url, user string, key nats.Option) jetstream.JetStream {
 	t.Helper()
-	conn, err := nats.Connect(url, key, nats.CustomInboxPrefix(bus.InboxPrefix(user)))
+	conn, err := nats.Connect(url, key, nats.CustomInboxPrefix(bus.InboxPrefix(user)),
+		nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ func subscribe(t *testing.T, s *Server) (*nats.Conn, error) {
 			-1,
 		),
 		nats.ReconnectWait(10*time.Millisecond),
+		nats.Timeout(fixture.Patience),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	)
 	if err == nil {

@@ -199,9 +199,9 @@ func TestConsumerWithADamagedPositionBeginsAgain(t *testing.T) {
 		}
 		return c
 	}
-	fetch := func(t *testing.T, c jetstream.Consumer, n int, acknowledge func(i int) bool) {
+	fetch := func(t *testing.T, c jetstream.Consumer, n int, acknowledge func(seq uint64) bool) {
 		all := map[uint64]bool{}
-		for i := 0; len(all) < n; i++ {
+		for len(all) < n {
 			m, err := c.Next(jetstream.FetchMaxWait(fixture.Patience))
 			if err != nil {
 				t.Fatalf("after %d: %v", len(all), err)
@@ -211,7 +211,7 @@ func TestConsumerWithADamagedPositionBeginsAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			all[meta.Sequence.Stream] = true
-			if acknowledge(i) {
+			if acknowledge(meta.Sequence.Stream) {
 				if err := m.DoubleAck(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -223,7 +223,7 @@ func TestConsumerWithADamagedPositionBeginsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !t.Run("first", func(t *testing.T) { // the server of a subtest ends with it
-		fetch(t, on(t, whole), delivered, func(i int) bool { return i >= delivered-acknowledged })
+		fetch(t, on(t, whole), delivered, func(seq uint64) bool { return seq > delivered-acknowledged })
 	}) {
 		return
 	}
@@ -246,7 +246,7 @@ func TestConsumerWithADamagedPositionBeginsAgain(t *testing.T) {
 			if err := os.WriteFile(name, b, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			fetch(t, on(t, d), left, func(int) bool { return true })
+			fetch(t, on(t, d), left, func(uint64) bool { return true })
 			if said := strings.Contains(d.text(), "the position of a consumer is damaged"); said != (kind != "not") {
 				t.Errorf("said %t: %s", said, d.text())
 			}

@@ -150,17 +150,20 @@ func TestRawFullWaitsAndLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	body := make([]byte, 3<<10)
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Time: 1, Body: body}); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	body := make([]byte, 3<<10)
-	var offset int64
+	offset := int64(len(body))
 	for err = nil; err == nil; {
 		e := runs.Entry{Kind: runs.Out, Time: 1, Offset: offset, Body: body}
 		if err = l.Append(ctx, e); err == nil {
 			offset += int64(len(body))
 		}
 	}
-	if offset == 0 || ctx.Err() == nil {
+	if ctx.Err() == nil {
 		t.Fatalf("full after %d bytes: %v", offset, err)
 	}
 	config.MaxBytes = 1 << 20

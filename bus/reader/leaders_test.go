@@ -43,12 +43,12 @@ func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerI
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the server does not start")
 	}
-	nc, err := nats.Connect(s.ClientURL())
+	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	client, err := nats.Connect(s.ClientURL())
+	client, err := nats.Connect(s.ClientURL(), nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

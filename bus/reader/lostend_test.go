@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A server that loses its power comes back with a stream that lost its end, and the stream
@@ -38,7 +39,7 @@ func TestAWatchReadsAgainAStreamThatLostItsEndAndGrewAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := start("127.0.0.1:0")
+	s := start(fixture.FreeAddresses(t, 1)[0]) // it starts there again
 	b := bustest.Connect(t, s, embedded.OperatorUser)
 	config := jetstream.StreamConfig{Name: faultStream, Subjects: []string{"faults.*"}, MaxMsgsPerSubject: 1}
 	if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {

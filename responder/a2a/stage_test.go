@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
@@ -25,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+	fixture.VerifyGoroutines(m, goleak.IgnoreTopFunction(
 		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
 

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -25,7 +24,7 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fixture.VerifyGoroutines(m) }
 
 const token = "0123456789abcdef"
 

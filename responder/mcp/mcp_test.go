@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -21,7 +22,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fixture.VerifyGoroutines(m) }
 
 const legacy = "2025-11-25"
 

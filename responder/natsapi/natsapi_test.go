@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/tidwall/gjson"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent/codex"
@@ -30,7 +29,7 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { fixture.VerifyGoroutines(m) }
 
 // lab is a server with a normalizer, responders that serve, and a client.
 type lab struct {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"go.uber.org/goleak"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -28,7 +30,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+	fixture.VerifyGoroutines(m, goleak.IgnoreTopFunction(
 		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/test/fixture"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
@@ -37,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	fixture.VerifyGoroutines(m)
 }
 
 // lab is a server with a normalizer and a responder at work.
