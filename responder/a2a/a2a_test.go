@@ -415,6 +415,7 @@ func TestCancel(t *testing.T) {
 			if err != nil || got.Status.State != sdk.TaskStateCanceled {
 				t.Fatalf("got %+v, %v", got, err)
 			}
+			d.await(string(task.ID), func(v responder.View) bool { return v.State.Final() })
 			if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); !errors.Is(err,
 				sdk.ErrTaskNotCancelable) {
 				t.Errorf("cancelled again: %v", err)

@@ -116,7 +116,7 @@ func TestAtTheBoundTheLongestIdleSessionIsClosed(t *testing.T) {
 
 func TestSessionEndsAfterItsIdleTimeout(t *testing.T) {
 	server := NewServer(config(nil))
-	url := serve(t, newEndpoint(server, 2, 10*time.Millisecond))
+	url := serve(t, newEndpoint(server, 2, 500*time.Millisecond))
 	open(t, url)
 	deadline, tick := time.After(fixture.Patience), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()

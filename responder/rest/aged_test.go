@@ -47,7 +47,7 @@ func (s *stage) purge() {
 	}
 	_, login := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
-		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)), nats.Timeout(fixture.Patience))
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/api"
@@ -205,7 +207,7 @@ func damage(s *stage, run string) {
 	}
 	login, _ := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
-		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)), nats.Timeout(fixture.Patience))
 	if err != nil {
 		s.T.Fatal(err)
 	}

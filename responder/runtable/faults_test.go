@@ -44,6 +44,17 @@ type site struct {
 	halt      func() // the first normalizer
 }
 
+// submitted submits a task. A request may be lost where the server has just come back.
+func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
+	s.Helper()
+	s.until("a submission", func() bool {
+		var err error
+		ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
+		return err == nil
+	})
+	return ticket
+}
+
 func newSite(t *testing.T, change func(*runtable.Config)) *site {
 	t.Helper()
 	s := &site{lab: &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
@@ -51,7 +62,7 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 		s.log = zaptest.NewLogger(t)
 	}
 	var err error
-	if s.server, err = embedded.StartServer(s.store, "127.0.0.1:0", bus.Names{Prefix: bus.DefaultPrefix},
+	if s.server, err = embedded.StartServer(s.store, fixture.FreeAddresses(t, 1)[0], bus.Names{Prefix: bus.DefaultPrefix},
 		s.log); err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +384,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 
 	lose()
 	s.beating("b", 1, time.Minute, agent("b"))
-	second := s.submit("two") // B's one slot comes to it when it is done with the first
+	second := s.submitted("two") // B's one slot comes to it when it is done with the first
 	s.lab.open("two")
 	s.until("B's or A's turn at the first", func() bool {
 		waits, err := s.operator.Queued(t.Context(), bus.DefaultQueue, ticket.Run)
@@ -409,21 +420,13 @@ func TestTableFollowsATruncatedRunTable(t *testing.T) {
 	s := newSite(t, nil)
 	lose := s.sync()
 	s.work("w", 1, done)
-	submit := func() (ticket runtable.Ticket) { // a request may be lost where the server has just come back
-		s.until("a submission", func() (ok bool) {
-			var err error
-			ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly})
-			return err == nil
-		})
-		return ticket
-	}
 	for range 8 {
-		if _, err := s.table.Wait(s.soon(), submit().Run, nil); err != nil {
+		if _, err := s.table.Wait(s.soon(), s.submitted("x").Run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	lose()
-	ticket := submit()
+	ticket := s.submitted("x")
 	s.until("the record says that it ended", func() bool {
 		r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 		return err == nil && ok && r.State == runs.StateCompleted

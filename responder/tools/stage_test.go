@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -67,7 +69,7 @@ func (s *stage) jetstream(t *testing.T) jetstream.JetStream {
 	}
 	login, _ := credentials.Logins(s.Server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
-		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)), nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/test/fixture"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
@@ -66,7 +68,7 @@ func (s *stage) hasten() {
 	}
 	login, _ := credentials.Logins(s.server.URL(), embedded.OperatorUser)
 	conn, err := nats.Connect(login.URL, nats.UserInfo(login.User, login.Password),
-		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)))
+		nats.CustomInboxPrefix(bus.InboxPrefix(login.User)), nats.Timeout(fixture.Patience))
 	if err != nil {
 		s.t.Fatal(err)
 	}
