@@ -50,7 +50,9 @@ func TestRunDirectoryIsPrivate(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
 	l := newFixture(t)
-	_, done := l.begun(shell("r", "echo one; sleep 0.3"), "one")
+	spec := shell("r", "echo one; while ! [ -e go ]; do sleep 0.01; done")
+	spec.Dir = t.TempDir()
+	_, done := l.begun(spec, "one")
 	err := filepath.WalkDir(l.root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -67,6 +69,7 @@ func TestRunDirectoryIsPrivate(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+	write(t, filepath.Join(spec.Dir, "go"), "")
 	<-done
 }
 

@@ -16,7 +16,7 @@ import (
 
 // Limits of the snapshots of the directories of runs.
 const (
-	takeTime     = 5 * time.Second  // before the agent starts: it waits that long
+	takeTime     = 5 * time.Second  // before the agent starts, see Worker.takeTime
 	compareTime  = 10 * time.Second // after it has ended
 	maxSnapshots = 4                // that this worker takes at a time
 )
@@ -28,7 +28,7 @@ func (r *Run) takeSnapshot(ctx context.Context) error {
 	if !r.w.cfg.Diff || !r.dir.Spec.process() || r.stopped || r.AgentBegun() || !snapshot.InWorkTree(dir) {
 		return nil
 	}
-	err := r.w.limited(ctx, takeTime, func(ctx context.Context) error {
+	err := r.w.limited(ctx, r.w.takeTime, func(ctx context.Context) error {
 		return snapshot.Take(ctx, dir, r.dir.file(diffDir), filepath.Dir(r.w.cfg.Root))
 	})
 	if err != nil && ctx.Err() == nil {

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	testfixture "github.com/linesman/linesman/test/fixture"
 
 	"golang.org/x/sys/unix"
 
@@ -26,13 +29,25 @@ func TestWorkerKilledAtAnyAppendLosesAndDuplicatesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s append %d", when, n), func(t *testing.T) {
 				l := newFixture(t)
 				dir := t.TempDir()
-				spec := shell("r", `echo started >> starts; echo one
+				// Its first lines wait for each other's entries, so that there are as many, however late the worker is.
+				spec := shell("r", "log="+filepath.Join(l.logs.dir, "r")+`
+entries() { while [ "$(wc -l < $log)" -lt $1 ]; do sleep 0.01; done; }
+echo started >> starts; echo one
 echo warning >&2
-i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.01; done; exit 5`)
+entries 2
+i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); [ $i -gt 2 ] || entries $((i+2)); sleep 0.01; done; exit 5`)
 				spec.Dir = dir
 				l.create(spec).Close()
 				killed := l.process(nil, []string{"TEST_KILL_AT=" + strconv.Itoa(n), "TEST_KILL_WHEN=" + when}, "adopt")
-				err := killed.Wait()
+				done := make(chan error, 1)
+				go func() { done <- killed.Wait() }()
+				var err error
+				select {
+				case err = <-done:
+				case <-time.After(testfixture.Patience):
+					_ = killed.Process.Kill()
+					t.Fatalf("the worker does not end; log %q", l.kinds("r"))
+				}
 				var exit *exec.ExitError
 				if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 					t.Fatalf("the worker was not killed: %v", err)
@@ -269,6 +284,7 @@ func TestShimClosesInheritedFiles(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	spec := shell("r", "sleep 60")
+	spec.Limits.Grace = testfixture.Patience
 	d := l.create(spec)
 	defer d.Close()
 	r, w, err := os.Pipe()

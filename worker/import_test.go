@@ -62,9 +62,15 @@ func TestKilledImportsImportEachFileOnce(t *testing.T) {
 		paths, want[text] = append(paths, path), 1
 	}
 	for round := range 6 {
-		killed := l.process(nil, nil, "import", paths...)
-		if until := (round + 1) * files / 10; round%2 == 0 {
-			waitFor(t, "progress", func() bool { return len(l.runIDs()) >= until })
+		// At the latest it is killed at an append that comes before the end, however late this goroutine is: all
+		// files need three appends each.
+		until := len(l.runIDs()) + files/10
+		killed := l.process(nil, []string{"TEST_KILL_AT=120"}, "import", paths...)
+		if round%2 == 0 {
+			waitFor(t, "progress", func() bool {
+				p, ok := lookup(killed.Process.Pid)
+				return len(l.runIDs()) >= until || !ok || p.dead
+			})
 		} else {
 			<-time.After(rand.N(30 * time.Millisecond)) // a random moment for the kill
 		}

@@ -20,7 +20,6 @@ import (
 
 	testfixture "github.com/linesman/linesman/test/fixture"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
@@ -46,7 +45,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // the shims, which exit often
-	goleak.VerifyTestMain(m)
+	testfixture.VerifyGoroutines(m)
 }
 
 func act(role string, args []string) error {
@@ -63,6 +62,7 @@ func act(role string, args []string) error {
 	if err != nil {
 		return err
 	}
+	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	switch role {
 	case "pipe":
 		d, err := Create(args[0], Spec{Run: "piped", Agent: "codex", Source: SourcePipe})
@@ -257,6 +257,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	w.adoptEvery, w.tailPause, w.settle = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
+	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	l.w = w
 	t.Cleanup(func() { // the shims of ended runs are about to exit
 		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
@@ -319,6 +320,31 @@ type result struct {
 func (l *fixture) await(run, want string) {
 	l.t.Helper()
 	waitFor(l.t, "output "+want, func() bool { return strings.Contains(l.output(run), want) })
+}
+
+// prints waits until the output of a run contains want, and reports that; false: the run ended without it,
+// because a limit was too short for a busy machine.
+func (l *fixture) prints(run, want string) bool {
+	l.t.Helper()
+	has := func() bool { return strings.Contains(l.output(run), want) }
+	waitFor(l.t, "output "+want+", or the end", func() bool { return has() || l.ended(run) })
+	return has()
+}
+
+// longer multiplies limits by four, for a repetition of what a busy machine was too slow for. It returns false,
+// and leaves them, if one would exceed a minute, or none is set: such limits suffice, and the test judges.
+func longer(limits ...*time.Duration) bool {
+	var most time.Duration
+	for _, d := range limits {
+		most = max(most, *d)
+	}
+	if most == 0 || 4*most > time.Minute {
+		return false
+	}
+	for _, d := range limits {
+		*d *= 4
+	}
+	return true
 }
 
 func (l *fixture) entries(run string) []runs.Entry {

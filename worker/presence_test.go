@@ -68,6 +68,15 @@ func sleeper(t *testing.T, command ...string) *exec.Cmd {
 	return cmd
 }
 
+// asleep waits until a shell has become a sleep, with the files that it opened for it.
+func asleep(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	waitFor(t, "sleep", func() bool {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+		return string(name) == "sleep\n"
+	})
+}
+
 // A session in whose middle its program dies ends soon after, and not before. What the program
 // says that it does is in the raw log.
 func TestSessionTellsWhatItsProgramDoesAndEndsWithIt(t *testing.T) {
@@ -132,6 +141,8 @@ func TestSessionWhoseProgramHasTheLogOpenEndsWithIt(t *testing.T) {
 	write(t, idle, "shown ID2\nturn\ndone\n") // nobody has it open, and its turn has ended
 	program := sleeper(t, "sh", "-c", `exec sleep 600 9>>"$1"`, "sh", path)
 	reader := sleeper(t, "sh", "-c", `exec sleep 600 9<"$1"`, "sh", idle)
+	asleep(t, program)
+	asleep(t, reader)
 	spec := presenceSpec(dir, filepath.Join(dir, "none"))
 	spec.Places[0].Logs.Open = true
 	begun, _ := l.sessions(spec)
@@ -177,6 +188,7 @@ func TestHeadlessSessionEndsWithItsTurn(t *testing.T) {
 func TestMovedLogIsThatOfTheSameSession(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
+	l.w.tailPause = 2 * time.Second // a moved log may be written after a pause of a busy machine
 	dir := place(t)
 	at := func(name string) string { return filepath.Join(dir, name, "s.jsonl") }
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -357,8 +369,8 @@ func TestSilentSessionInATurnDoesNotEndWhileItsProgramRuns(t *testing.T) {
 	begun, _ := l.sessions(spec)
 	waitFor(t, "the run", func() bool { return len(begun(path)) == 1 })
 	for range 3 { // silent runs that begin later end meanwhile
-		write(t, other, "shown other\nturn\n")
 		n := len(begun(other))
+		write(t, other, "shown other\nturn\n")
 		waitFor(t, "the end of another one", func() bool {
 			ids := begun(other)
 			return len(ids) > n && l.ended(ids[len(ids)-1])

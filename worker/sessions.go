@@ -96,8 +96,8 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	for {
 		began := time.Now()
 		for _, p := range s.places {
+			p.presence.refresh(time.Now()) // first: a run that begins asks at once whether its program works
 			s.scan(ctx, p)
-			p.presence.refresh(time.Now())
 		}
 		// A scan takes little of the time, also with many files.
 		if sleep(ctx, max(w.tailPause, 50*time.Since(began))) != nil {

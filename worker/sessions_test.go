@@ -413,7 +413,7 @@ func TestSessionWhoseLedgerFailsForAMomentIsPublishedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := sessionsSpec(dir)
-	spec.Idle = 300 * time.Millisecond
+	spec.Since, spec.Idle = time.Hour, 300*time.Millisecond
 	begun, _ := l.sessions(spec)
 	waitFor(t, "two attempts", func() bool { return l.lines.FilterMessage("follow the log of a session").Len() > 1 })
 	if err := os.Remove(l.w.ledger.path); err != nil {

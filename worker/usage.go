@@ -17,7 +17,7 @@ import (
 // had used before. The logs of its sessions beside the run tell it.
 
 const (
-	usageTime  = 2 * time.Second // for reading them; what is not read makes the numbers partial
+	usageTime  = 2 * time.Second // for reading them, see Worker.usageTime
 	maxOutHead = 64 << 10        // bytes of output that tell the session
 )
 
@@ -52,7 +52,7 @@ func (r *Run) continues() (thread string, before *runs.Account) {
 	}
 	thread = a.Continues(r.dir.Spec.Argv)
 	if l, ok := r.logs(); ok && thread != "" && len(thread) <= runs.MaxThread {
-		ctx, cancel := context.WithTimeout(context.Background(), usageTime)
+		ctx, cancel := context.WithTimeout(context.Background(), r.w.usageTime)
 		defer cancel()
 		var err error
 		if before, err = l.Account(ctx, thread); err != nil {
@@ -74,7 +74,7 @@ func (r *Run) noteUsage(ctx context.Context, ex runs.Exit) error {
 	}
 	var logged runs.Logged
 	found := false
-	err := r.w.limited(ctx, usageTime, func(ctx context.Context) (err error) {
+	err := r.w.limited(ctx, r.w.usageTime, func(ctx context.Context) (err error) {
 		logged, found, err = l.Used(ctx, session, time.UnixMilli(r.dir.Spec.Created))
 		return err
 	})

@@ -119,6 +119,11 @@ type Worker struct {
 	// settle is how long after the log of a session is found the run that its agent prints to,
 	// if there is one, knows the session.
 	settle time.Duration
+	// usageTime limits the reading of the logs of a run's session; what is not read makes the
+	// numbers partial.
+	usageTime time.Duration
+	// takeTime limits the snapshot of a directory: the start of the agent waits that long.
+	takeTime time.Duration
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -170,7 +175,7 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, tailPause: time.Second,
-		maxSessions: 512, settle: 5 * time.Second,
+		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}
