@@ -201,3 +201,42 @@ func TestWriteOverLeavesNoTemporaryFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The path of the data directory is no pattern.
+func TestDamageIsFoundInADirectoryWithBrackets(t *testing.T) {
+	t.Parallel()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	for _, name := range []string{"a[b", "a[b]c", "a*"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), name)
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			core, logs := observer.New(zap.ErrorLevel)
+			start := func() *Server {
+				s, err := StartServer(dir, "127.0.0.1:0", names, zap.New(core))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			s := start()
+			b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = b.Ensure(t.Context(), bus.DefaultLimits())
+			sum := filepath.Join(s.verifier().dir(InsideAccount, testStream), metaSum)
+			b.Close()
+			s.Stop()
+			if err := errors.Join(err, os.WriteFile(sum, []byte("damaged"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			start().Stop()
+			if n := logs.FilterMessage("the settings of a stream are damaged").Len(); n != 1 {
+				t.Errorf("said %d times: %v", n, logs.All())
+			}
+		})
+	}
+}

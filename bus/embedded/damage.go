@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/textproto"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -90,7 +91,7 @@ func (v verifier) verify(limit int64) (all []*storedStream, err error) {
 	if err := v.expire(); err != nil {
 		return nil, err
 	}
-	dirs, err := filepath.Glob(v.dir("*", "*"))
+	dirs, err := glob(v.store, "jetstream", "*", "streams", "*")
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +114,15 @@ func (v verifier) verify(limit int64) (all []*storedStream, err error) {
 // dir returns the directory of a stream.
 func (v verifier) dir(account, stream string) string {
 	return filepath.Join(v.store, "jetstream", account, "streams", stream)
+}
+
+// glob returns the files in and below a directory, whose own path is no pattern, that match one.
+func glob(dir string, pattern ...string) ([]string, error) {
+	names, err := fs.Glob(os.DirFS(dir), path.Join(pattern...))
+	for i, name := range names {
+		names[i] = filepath.Join(dir, filepath.FromSlash(name))
+	}
+	return names, err
 }
 
 // readStream reads the files of a stream, and its newest blocks up to a size.
@@ -318,7 +328,7 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 // canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
 // of which blocks were set aside may have lost entries.
 func (v verifier) canDerive(s *storedStream) (bool, error) {
-	aside, err := filepath.Glob(filepath.Join(v.store, damagedDir, "*", v.names.Raw(), "*.blk"))
+	aside, err := glob(v.store, damagedDir, "*", v.names.Raw(), "*.blk")
 	if err != nil || len(aside) > 0 {
 		return false, err
 	}

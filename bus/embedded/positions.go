@@ -10,12 +10,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// checkPositions removes the positions of consumers that cannot be relied on. A server ignores a consumer whose
-// position it cannot read, and creates no other one with its name. A wrong one, which nothing shows as it has no
-// checksum, passes over messages, in a queue for ever: so consumers of queues always begin with the oldest message
-// that is left, at the price of a second delivery of those that were being processed.
+// checkPositions removes the positions of consumers that cannot be relied on.
+//
+// A server ignores a consumer whose position it cannot read, and refuses to create another one with its name. A
+// position has no checksum: a wrong one is not noticed, and its consumer skips messages. In a queue these would wait
+// for ever. So consumers of queues begin with the oldest message at each start, and what was being processed is
+// delivered a second time.
 func (v verifier) checkPositions(s *storedStream) error {
-	files, err := filepath.Glob(filepath.Join(s.dir, "obs", "*", stateFile))
+	files, err := glob(s.dir, "obs", "*", stateFile)
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func TestTasksAreDeliveredWhereTheirConsumerIsDamaged(t *testing.T) {
 	}
 }
 
-// A subscriber goes on where it was, or begins again if that is damaged.
+// The consumer of a subscriber continues at its position, or begins again if that is damaged.
 func TestConsumerWithADamagedPositionBeginsAgain(t *testing.T) {
 	t.Parallel()
 	s := store(t, false)
