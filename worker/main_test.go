@@ -89,8 +89,9 @@ func act(role string, args []string) error {
 	return w.Adopt(ctx)
 }
 
-// fileLogs keeps each raw log in a file, one entry per line. The length of the
-// file fences writers in other processes.
+// fileLogs keeps each raw log in a file, each entry as a line with its fields and the length of
+// its body, the body, and the end of a line. The length of the file fences writers in other
+// processes.
 type fileLogs struct {
 	dir       string
 	killAt    int  // kill this process at this append, counted from 1
@@ -189,18 +190,14 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		l.size += more
 		return runs.ErrMoved
 	}
-	line, err := json.Marshal(e)
-	if err != nil {
+	entry := fmt.Appendf(nil, "%s %d %d %d\n%s\n", e.Kind, e.Time, e.Offset, len(e.Body), e.Body)
+	if err := f.Truncate(l.size); err != nil { // the rest of an entry that a kill cut off
 		return err
 	}
-	line = append(line, '\n')
-	if err := f.Truncate(l.size); err != nil { // the rest of a line that a kill cut off
+	if _, err := f.WriteAt(entry, l.size); err != nil {
 		return err
 	}
-	if _, err := f.WriteAt(line, l.size); err != nil {
-		return err
-	}
-	l.size += int64(len(line))
+	l.size += int64(len(entry))
 	l.mark = l.mark.After(e, l.mark.Seq+1)
 	if kill {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
@@ -227,13 +224,24 @@ func readLogFrom(f *os.File, from int64) (entries []runs.Entry, size int64) {
 	}
 	for {
 		line, rest, whole := bytes.Cut(body, []byte{'\n'})
-		var e runs.Entry
-		if !whole || json.Unmarshal(line, &e) != nil {
+		words := strings.Fields(string(line))
+		if !whole || len(words) != 4 {
 			return entries, size
 		}
+		var numbers [3]int64
+		for i, word := range words[1:] {
+			if numbers[i], err = strconv.ParseInt(word, 10, 64); err != nil {
+				return entries, size
+			}
+		}
+		at := numbers[2]
+		if at >= int64(len(rest)) {
+			return entries, size
+		}
+		e := runs.Entry{Kind: runs.Kind(words[0]), Time: numbers[0], Offset: numbers[1], Body: rest[:at:at]}
 		entries = append(entries, e)
-		size += int64(len(line)) + 1
-		body = rest
+		size += int64(len(line)) + 1 + at + 1
+		body = rest[at+1:]
 	}
 }
 
@@ -449,12 +457,12 @@ func kill(cmd *exec.Cmd) {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	pause := 5 * time.Millisecond // less often, the longer it takes: what is looked at may be large
 	deadline := time.After(testfixture.Patience)
 	for !ok() {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
+			pause = min(pause+pause/4, 25*time.Millisecond)
 		case <-deadline:
 			t.Fatalf("waited too long for %s", what)
 		}

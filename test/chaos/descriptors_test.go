@@ -54,6 +54,7 @@ func (p *process) cpu() time.Duration {
 // A process that may open no more files says so, in few words and without
 // turning in circles, and goes on once it may.
 func TestTooFewDescriptorsOnlyCostTime(t *testing.T) {
+	fixture.Long(t, "has two sites without file descriptors")
 	t.Parallel()
 	for _, role := range []string{"worker-a", "up"} {
 		t.Run(role, func(t *testing.T) {

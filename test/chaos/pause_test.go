@@ -19,6 +19,7 @@ const mostTakeover = 5 * time.Second
 // one has taken its place: it still believes that it holds the lease, and the
 // fences must refuse what it has in its hands.
 func TestPausedNormalizerIsRefusedWhenItComesBack(t *testing.T) {
+	fixture.Long(t, "pauses a normalizer for longer than its lease")
 	t.Parallel()
 	s, canary := newRoles(t, drawn(t, 0), startNATS(t).url), fixture.StartCanary(t)
 	s.begin("standby")

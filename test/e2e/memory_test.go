@@ -32,7 +32,7 @@ func TestMemoryOfAnImportIsReturned(t *testing.T) {
 	if _, err := os.Stat("/proc/self/status"); err != nil {
 		t.Skip("no /proc")
 	}
-	fixture.All(t, "imports 130 MB")
+	fixture.Long(t, "imports 130 MB")
 	t.Parallel()
 	data, file := t.TempDir(), filepath.Join(t.TempDir(), "output.jsonl")
 	const copies = 2

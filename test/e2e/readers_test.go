@@ -48,7 +48,7 @@ func subscriber(t *testing.T, data string) jetstream.JetStream {
 // A program that reads events makes as many durable consumers as it may, and
 // leaves them: who uses linesman notices nothing, but for the doctor's warning.
 func TestFloodOfConsumersHarmsNobody(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	data, agent, canary := t.TempDir(), newScript(t, "say one"), fixture.StartCanary(t)
 	first := up(t, data)
@@ -113,7 +113,7 @@ func TestFloodOfConsumersHarmsNobody(t *testing.T) {
 
 // A program that reads events takes all connections that readers may have.
 func TestFloodOfConnectionsHarmsNobody(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	data, agent := t.TempDir(), newScript(t, "say one")
 	up(t, data)

@@ -41,6 +41,7 @@ type surface struct {
 // One story on each surface: submit, wait, result, resume, cancel. Then every
 // surface is asked about the runs of all, and tells the same of them.
 func TestRealCodexIsSeenAlikeOnEverySurface(t *testing.T) {
+	fixture.Long(t, "starts a real agent fourteen times")
 	t.Parallel()
 	const surfaces = 7
 	var prompts []string // a scripted model is good for one story

@@ -99,6 +99,7 @@ func (w *webhook) submit(d *daemon, prompt string) (run string) {
 }
 
 func TestRealCodexTellsTheExampleReceiver(t *testing.T) {
+	fixture.Long(t, "starts a real agent beside an example")
 	t.Setenv("LINESMAN_PUSH_ALLOW_PRIVATE", "true")
 	d := newDaemon(t, 2, "go=hello", "sleep=shell-sleep")
 	w := newWebhook(t)

@@ -120,14 +120,13 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	stages := []func() []pass{
 		func() []pass { return basic(packages, race) },
-		func() []pass { return again(packages, race, more) },
-		func() []pass { return leftOut(packages, race, more, r.collected()) },
+		func() []pass { return slices.Concat(leftOut(packages, race, more, r.collected()), again(packages, race, more)) },
 	}
-	for i, stage := range stages {
+	for _, stage := range stages {
 		var running errgroup.Group
 		running.SetLimit(2) // the tests of each wait now and then
-		if isSmall() || i == len(stages)-1 {
-			running.SetLimit(1) // those of whole programs are late if there are more at once
+		if isSmall() {
+			running.SetLimit(1)
 		}
 		for _, pass := range stage() {
 			running.Go(func() error { return pass.run(ctx, common, *p, temporary, r) })
@@ -154,6 +153,14 @@ func isSmall() bool {
 		}
 	}
 	return false
+}
+
+// gogc is how much garbage, in per cent of what is used, there may be.
+func gogc() string {
+	if isSmall() {
+		return "200"
+	}
+	return "400"
 }
 
 func sayRace(race bool, more string) string {
@@ -268,6 +275,7 @@ type pass struct {
 	race     bool
 	more     string // what -more adds is run, too
 	system   bool   // tests of whole programs, whose temporary files are on the disk
+	alone    bool   // one package at a time: those of whole programs are late if there are more at once
 }
 
 // basic has the tests that need only Go.
@@ -284,7 +292,7 @@ func basic(packages []tested, race bool) []pass {
 
 // again has the packages that are tested with the race detector, too.
 func again(packages []tested, race bool, more string) []pass {
-	p := pass{race: true, more: more}
+	p := pass{race: true, more: more, alone: true}
 	for _, t := range packages {
 		if race && t.again && (more == everything || more == eachCommit && short(t.path) == racedEachCommit) {
 			p.packages = append(p.packages, t.path)
@@ -299,7 +307,8 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 	if more == "" {
 		return nil
 	}
-	ps := []pass{{more: more}, {more: more, race: true}, {more: more}, {more: more, race: true}}
+	ps := []pass{{more: more}, {more: more, alone: true, race: true}, {more: more, alone: true},
+		{more: more, alone: true, race: true}} // the first has most of them
 	for _, t := range packages {
 		at := index(race && !t.plain)
 		switch named := names[t.path]; {
@@ -335,6 +344,9 @@ func (p pass) tests() []string { return slices.Compact(slices.Sorted(slices.Valu
 // run runs a go test, whose temporary files are in the given directory, if any. The error is that
 // it could not be started.
 func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary string, r *report) error {
+	if p.alone {
+		atOnce = 1
+	}
 	flags = append(slices.Clone(flags), fmt.Sprintf("-p=%d", atOnce))
 	if p.race {
 		flags = append(flags, "-race", "-gcflags=all=-d=checkptr=0") // checks of unsafe pointers take a tenth of the time
@@ -344,7 +356,7 @@ func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary str
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+p.more,
-		"GOGC="+cmp.Or(os.Getenv("GOGC"), "200"),           // an eighth less time, of the compiler, too
+		"GOGC="+cmp.Or(os.Getenv("GOGC"), gogc()),          // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
 		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
 	if temporary != "" && !p.system {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 var show = flag.Bool("show", false, "print the tables as they are found to be")
@@ -26,7 +27,12 @@ func TestEveryCellOfThePageHolds(t *testing.T) {
 func everyCell(t *testing.T, p *place) {
 	t.Run("subjects", func(t *testing.T) { p.subjects(t) })
 	t.Run("inboxes", func(t *testing.T) { p.inboxes(t) })
-	t.Run("streams", func(t *testing.T) { p.streams(t) })
+	t.Run("streams", func(t *testing.T) {
+		if p.own {
+			fixture.Long(t, "tries each right of each user on the streams of an own server")
+		}
+		p.streams(t)
+	})
 	t.Run("account", func(t *testing.T) { p.account(t) })
 	t.Run("bounds", func(t *testing.T) { p.bounds(t) })
 	t.Run("detours", func(t *testing.T) { p.detours(t) })

@@ -266,7 +266,7 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startOwn(t, how)
-			p := &place{url: s.url, options: func(user string) []nats.Option { return s.options(t, how, user) }}
+			p := &place{own: true, url: s.url, options: func(user string) []nats.Option { return s.options(t, how, user) }}
 			login := func(user string) bus.Login {
 				return bus.Login{URL: s.url, Options: append(s.options(t, how, user),
 					nats.CustomInboxPrefix(bus.InboxPrefix(user)))}

@@ -44,6 +44,7 @@ var names = bus.Names{Prefix: bus.DefaultPrefix}
 // place is a server with linesman's accounts and streams. Whatever a test
 // does there, repair makes whole again.
 type place struct {
+	own     bool // an own server
 	url     string
 	options func(user string) []nats.Option // how a user gets in
 
