@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // descriptors is how many a process has open.
