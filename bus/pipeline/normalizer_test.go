@@ -155,7 +155,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 		}
 	}
 	raw := bustest.LastSeq(t, b.JetStream(), b.Raw())
-	for k := 0; k < len(want); k += fixture.Every(4) {
+	for k := 0; k < len(want); k += fixture.Every(8) {
 		event := uint64(k + 1)
 		t.Run(fmt.Sprintf("recorded, then killed before event %d", event), func(t *testing.T) {
 			for until := uint64(1); until <= raw; until++ {

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // startNormalizer runs a normalizer in the background until the test ends.
@@ -182,7 +183,7 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 	t.Parallel()
 	logs := map[string][]runs.Entry{}
 	var order []string
-	for i := range 6 {
+	for i := range 6 / fixture.Every(2) {
 		id := fmt.Sprintf("run-%d", i)
 		order = append(order, id)
 		logs[id] = bustest.CorpusLog(t, "long-message", 7_000+i)
@@ -194,7 +195,7 @@ func TestUnfinishedLinesAreDroppedAndReadAgain(t *testing.T) {
 	_, b := serve(t)
 	bustest.Interleave(t, b, logs, order...)
 	n := newNormalizer(b)
-	n.Until, n.hold = bustest.LastSeq(t, b.JetStream(), b.Raw()), 300_000
+	n.Until, n.hold = bustest.LastSeq(t, b.JetStream(), b.Raw()), 300_000/fixture.Every(2)
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -120,7 +120,9 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	stages := []func() []pass{
 		func() []pass { return basic(packages, race) },
-		func() []pass { return slices.Concat(leftOut(packages, race, more, r.collected()), again(packages, race, more)) },
+		func() []pass {
+			return slices.Concat(leftOut(packages, race, more, r.collected()), again(packages, race, more))
+		},
 	}
 	for _, stage := range stages {
 		var running errgroup.Group
@@ -358,7 +360,8 @@ func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary str
 	cmd.Env = append(os.Environ(), "TEST_ALL="+p.more,
 		"GOGC="+cmp.Or(os.Getenv("GOGC"), gogc()),          // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
-		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
+		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1"), // the same random cases each time
+		"RAPID_CHECKS="+cmp.Or(os.Getenv("RAPID_CHECKS"), "50"))
 	if temporary != "" && !p.system {
 		cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
 	}
