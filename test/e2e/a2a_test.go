@@ -15,6 +15,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	a2atest "github.com/linesman/linesman/test/clients/a2a"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // rpc calls a method of A2A, and returns its result or its error.
@@ -28,6 +29,7 @@ func (s *site) rpc(method, params string) (result, failure gjson.Result) {
 // One story: submit, events, result, resume, cancel; and what REST and the
 // tools say of the run is the same.
 func TestRealCodexOverA2A(t *testing.T) {
+	fixture.Long(t, "starts a real agent for each interface")
 	t.Parallel()
 	d := newDaemon(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])

@@ -104,6 +104,7 @@ func (s *site) events(run string) (kinds []string, data []string) {
 // One story: submit, events, result, resume, cancel; and what the tools say of
 // the run over NATS is the same.
 func TestRealCodexOverREST(t *testing.T) {
+	fixture.Long(t, "starts a real agent for each interface")
 	t.Parallel()
 	d := newDaemon(t, 2, "go=resume", "sleep=shell-sleep")
 	gitInit(t, d.dirs["go"])

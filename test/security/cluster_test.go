@@ -15,6 +15,7 @@ import (
 // TestClusterFromNothing runs the commands of docs/cluster.md: they differ from the page in
 // the addresses of the nodes, which are on loopback, and in the directory of the streams.
 func TestClusterFromNothing(t *testing.T) {
+	fixture.Long(t, "starts a cluster of three")
 	t.Parallel()
 	d := deploy(t)
 	p := &pages{t, documented(t, "cluster.md")}

@@ -77,6 +77,7 @@ func (d *deployment) interrupted(operator, subscriber string, release, upgrade f
 
 // An agent that works while `up` is upgraded loses nothing, and the old history is there.
 func TestUpgradeOfAnUp(t *testing.T) {
+	fixture.Long(t, "builds the version before")
 	t.Parallel()
 	d, release := upgradable(t)
 	data := "LINESMAN_DATA_DIR=" + filepath.Join(d.dir, "data")

@@ -52,6 +52,9 @@ var interactives = map[string]interactive{
 func TestSessionsInATerminal(t *testing.T) {
 	for name, c := range interactives {
 		t.Run(name, func(t *testing.T) {
+			if name == "claude" {
+				fixture.Long(t, "works with a second agent in a terminal for a minute")
+			}
 			t.Parallel()
 			s := follow(t, name)
 			s.starts(c.start, c.ready)

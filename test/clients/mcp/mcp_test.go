@@ -49,6 +49,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestInspectorListsAllTools(t *testing.T) {
+	fixture.Long(t, "starts Node.js for each question")
 	t.Parallel()
 	var want []string
 	for _, tool := range tools.List() {
@@ -140,6 +141,7 @@ func TestInspectorCallsEveryTool(t *testing.T) {
 }
 
 func TestInspectorWithoutTheTokenGetsNothing(t *testing.T) {
+	fixture.Long(t, "starts Node.js for each question")
 	t.Parallel()
 	out, exit := mcp.Inspect(t, mcp.OverHTTP(up(t).url, "", true), "--method", "tools/list")
 	if exit == 0 {
