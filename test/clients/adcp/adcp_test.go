@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestStoryboard(t *testing.T) {
+	fixture.Long(t, "installs the SDK of Node.js")
 	node := fixture.Need(t, "AGENTS", "node")
 	runner := filepath.Join(fixture.Install(t, "AGENTS", "test", "clients", "adcp"), "node_modules", "@adcp", "sdk",
 		"bin", "adcp.js")

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/test/clients/mcp"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // A client waits for the answer with the id of its call, up to its time limit.
 func TestAMessageThatIsTooLargeOrTooDeepIsRefusedAtOnce(t *testing.T) {
+	fixture.Long(t, "installs the SDKs of Node.js")
 	t.Parallel()
 	d := up(t)
 	for name, c := range map[string]struct {
