@@ -131,7 +131,7 @@ func newStage(t *testing.T) *stage {
 	}
 	// The agent of tasks prints a recording, and then waits until the file next to it is written.
 	// It has the name of an agent, so that its prompt is known.
-	s.write("codex", "#!/bin/sh\n"+
+	s.write("codex", "#!/bin/sh\n[ \"$1\" = --version ] && exit\n"+
 		`printf '%s\n' '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}' `+
 		`'{"type":"turn.started"}' `+
 		`'{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"I am at it."}}'`+"\n"+

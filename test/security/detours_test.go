@@ -146,10 +146,7 @@ func (p *place) deliver(t *testing.T, user, to string) {
 	a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+s.name+"."+name+"."+filter, nil, string(body))
 	p.settle(t, user)
 	if a.verdict == yes && a.code == 0 {
-		p.comes(func() bool {
-			c, err := p.of(s).Consumer(t.Context(), s.name, name)
-			return err != nil || c.CachedInfo().Delivered.Consumer > 0
-		})
+		p.delivered(t, s, name)
 		p.undo = func() {
 			p.undo = func() {}
 			if err := p.of(s).DeleteConsumer(t.Context(), s.name, name); err != nil {
@@ -157,6 +154,15 @@ func (p *place) deliver(t *testing.T, user, to string) {
 			}
 		}
 	}
+}
+
+// delivered waits until a consumer has delivered something, if that is expected.
+func (p *place) delivered(t *testing.T, s stream, consumer string) {
+	t.Helper()
+	p.comes(func() bool {
+		c, err := p.of(s).Consumer(t.Context(), s.name, consumer)
+		return err != nil || c.CachedInfo().Delivered.Consumer > 0
+	})
 }
 
 type state struct {
@@ -219,6 +225,7 @@ func (p *place) emptyMessage(t *testing.T, user string) bool {
 		p.request(t, user, "$JS.API.DIRECT.GET."+from.name, "$JS.API.STREAM.DELETE."+target.name,
 			fmt.Sprintf(`{"last_by_subj":%q}`, empty))
 		if s.CachedInfo().Config.AllowDirect && p.comes(lost) { // the server answers later
+			p.removed(t, target)
 			p.repair(t)
 			return true
 		}
@@ -231,9 +238,19 @@ func (p *place) emptyMessage(t *testing.T, user string) bool {
 	}
 	p.request(t, user, "$JS.API.CONSUMER.MSG.NEXT."+from.name+".detour", "$JS.API.STREAM.DELETE."+target.name, "1")
 	gone := p.comes(lost)
+	if gone {
+		p.removed(t, target)
+	}
 	p.repair(t)
 	_ = p.of(from).DeleteConsumer(t.Context(), from.name, "detour") // it may have gone with its stream
 	return gone
+}
+
+// removed waits until a server that no longer knows a stream has removed its files: it would
+// remove those of the next stream of this name.
+func (p *place) removed(t *testing.T, s stream) {
+	t.Helper()
+	soon(t, "the files of "+s.name+" are removed", func() bool { return !p.stored(t, s) })
 }
 
 // forge writes to RAW what would be a task, and has it sent on to WORK.
@@ -251,6 +268,7 @@ func (p *place) forge(t *testing.T, user string) bool {
 		if a := p.ask(t, user, "$JS.API.CONSUMER.CREATE."+raw.name+".detour."+subject, nil, body); a.verdict == yes &&
 			a.code == 0 {
 			p.request(t, user, "$JS.API.CONSUMER.MSG.NEXT."+raw.name+".detour", target, "1")
+			p.delivered(t, raw, "detour")
 			if err := p.of(raw).DeleteConsumer(t.Context(), raw.name, "detour"); err != nil {
 				t.Error(err)
 			}

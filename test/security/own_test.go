@@ -124,9 +124,10 @@ func (a *authority) sign(t *testing.T, name string, c *x509.Certificate) (*x509.
 // own is a server of somebody's own, a process, with the configuration that
 // linesman prints for it.
 type ownServer struct {
-	url  string
-	keys string // a directory with what every user shows
-	ca   *authority
+	url   string
+	store string // where it has its accounts, and their streams
+	keys  string // a directory with what every user shows
+	ca    *authority
 }
 
 // startOwn starts one. How is what users show: "", --nkey or --jwt.
@@ -148,6 +149,7 @@ func startOwn(t *testing.T, how string) *ownServer {
 		s.copyTo(t, s.keys, "ca.pem")
 	}
 	dir := t.TempDir()
+	s.store = filepath.Join(dir, "js", "jetstream")
 	config := fmt.Sprintf("listen: 127.0.0.1:-1\nports_file_dir: %q\n"+
 		"jetstream { store_dir: %q, max_file_store: 1TB }\ninclude accounts.conf\n", // not a part of the free space
 		dir, filepath.Join(dir, "js"))
@@ -266,7 +268,8 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startOwn(t, how)
-			p := &place{own: true, url: s.url, options: func(user string) []nats.Option { return s.options(t, how, user) }}
+			p := &place{own: true, url: s.url, store: s.store,
+				options: func(user string) []nats.Option { return s.options(t, how, user) }}
 			login := func(user string) bus.Login {
 				return bus.Login{URL: s.url, Options: append(s.options(t, how, user),
 					nats.CustomInboxPrefix(bus.InboxPrefix(user)))}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,7 @@ var names = bus.Names{Prefix: bus.DefaultPrefix}
 type place struct {
 	own     bool // an own server
 	url     string
+	store   string                          // where it has its accounts, and their streams
 	options func(user string) []nats.Option // how a user gets in
 
 	inside, public jetstream.JetStream   // the operator's
@@ -58,14 +60,16 @@ type place struct {
 
 // embeddedServer is the server of `linesman up`.
 func embeddedServer(t *testing.T) *place {
-	s, err := embedded.StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	dir := t.TempDir()
+	s, err := embedded.StartServer(dir, "127.0.0.1:0", names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	p := &place{url: s.URL(), options: func(user string) []nats.Option {
+	p := &place{url: s.URL(), store: filepath.Join(dir, "jetstream", "jetstream")}
+	p.options = func(user string) []nats.Option {
 		return []nats.Option{nats.UserInfo(user, s.Credentials[user])}
-	}}
+	}
 	operator, err := s.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +106,21 @@ func (p *place) furnish(t *testing.T, operator *bus.Bus) {
 		}
 	}
 	p.repair(t)
+	for _, s := range streams() {
+		if !p.stored(t, s) {
+			t.Fatalf("%s is not in %s", s.name, p.store)
+		}
+	}
+}
+
+// stored reports whether the server has files of a stream.
+func (p *place) stored(t *testing.T, s stream) bool {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(p.store, "*", "streams", s.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found) > 0
 }
 
 // theirs is a consumer of somebody else, in every stream.
