@@ -33,7 +33,7 @@ AGENTS = test/lab/agents/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
 .PHONY: build web check test test-all test-commit lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle
-.PHONY: recovery drift agents agents-if-npm collector otel release-check docker clean help
+.PHONY: house recovery drift agents agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -74,6 +74,9 @@ vuln:
 	*) echo "govulncheck: skipped, it could not run (status $$status; is the vulnerability database in reach?)" ;; \
 	esac
 
+house: ## print how large the house is: rooms, arrows, lines, names, shapes of a run
+	@$(GO) run ./test/house
+
 # Package test/bench/report says how it measures. Only a whole report replaces the charts of the documentation.
 deploy-check: ## check the units, manifests, compose file and manual pages with the code of those that read them
 	$(GO) -C deploy/check test ./...
@@ -101,7 +104,7 @@ bench-go: ## run the Go benchmarks of the packages; BENCH=regexp selects some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 fuzz: ## try new random cases, then each fuzz target for FUZZTIME; FUZZSPANS=10: up to ten times, until it reaches nothing new
-	RAPID_CHECKS=500 $(GO) test -count 1 ./agent/... ./agents ./bounds ./config ./console ./normalizer/... ./runs
+	RAPID_CHECKS=500 $(GO) test -count 1 ./agent/... ./bounds ./config ./cmd/console ./normalizer/... ./runs
 	TEST_ALL=1 $(GO) test -count 1 -run DamageAnywhere ./bus/pipeline
 	test/fuzz.sh $(FUZZTIME) $(FUZZSPANS)
 

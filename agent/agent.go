@@ -6,7 +6,7 @@
 //	                └─ Name, Program, Tested, …: what help, run and doctor print
 //
 // Each agent is one [Agent], made by a package of its own below this one, and one
-// line in the table of package agents. Everything else takes the agents from a
+// line in the table of package known. Everything else takes the agents from a
 // [Table] and names none of them.
 package agent
 

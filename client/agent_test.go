@@ -3,7 +3,7 @@ package client_test
 import (
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 )
@@ -14,12 +14,12 @@ func TestTasksOfAllAgents(t *testing.T) {
 	s := begin(t)
 	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
 	threads := map[string]string{"opencode": "ses_3aBcDeFgHiJkLmNoPqRsTuVwXy"}
-	for i, short := range agents.Known.Names() {
+	for i, short := range known.Agents.Names() {
 		if threads[short] == "" {
 			threads[short] = "0199a213-81c0-7800-8aa1-bbab2a03500" + string(rune('0'+i))
 		}
 	}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		thread := threads[a.Short]
 		for _, q := range []api.Submission{{Agent: a.Short, Thread: thread}, {Thread: thread}} {
 			q.Prompt = "hold"

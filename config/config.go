@@ -3,7 +3,7 @@
 //
 //	flags ▶ LINESMAN_* environment variables ▶ TOML files ▶ defaults
 //
-// It takes the kinds of agents from package agents, and imports nothing else of
+// It takes the kinds of agents from package known, and imports nothing else of
 // linesman. It reads the TOML file that its caller names, else those of [Files]. It
 // does not read the environment, other files or a clock.
 package config
@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 )
 
 // Config has all settings. [Load] returns a validated Config.
@@ -81,7 +81,7 @@ type Config struct {
 	Diff bool
 	// Replicas is the number of replicas of every stream, 1 or 3.
 	Replicas int
-	// Memory is the soft limit of the memory of a process: see package memory. 0 means
+	// Memory is the soft limit of the memory of a process: see package daemon/memory. 0 means
 	// that of its container.
 	Memory Size
 
@@ -91,7 +91,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
-	Agents map[string]*Agent // by short name; see package agents
+	Agents map[string]*Agent // by short name; see package agent/known
 	Push   Push
 
 	Background Background
@@ -274,7 +274,7 @@ func Default() Config {
 
 func agentDefaults() map[string]*Agent {
 	all := map[string]*Agent{}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		all[a.Short] = &Agent{Command: List{a.Program}, Keys: true}
 	}
 	return all

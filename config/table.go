@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 )
 
 // settings returns the table of settings. Environment variables, keys of the TOML
@@ -299,7 +299,7 @@ func shortDuration(d time.Duration) string {
 func (c *Config) agentSettings() (rows []Setting) {
 	for _, short := range slices.Sorted(maps.Keys(c.Agents)) {
 		name, set, keys := short, c.Agents[short], ""
-		if a, known := agents.Known.Find(short); known {
+		if a, ok := known.Agents.Find(short); ok {
 			name, keys = a.Name, strings.Join(a.Keys, ", ")
 		}
 		rows = append(rows,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
@@ -22,7 +22,7 @@ type Tokens struct {
 // OpenTokens returns the tokens that the settings name. Close releases them.
 func OpenTokens(ctx context.Context, c Config) (*Tokens, error) {
 	if c.Settings.NATS == "" {
-		return &Tokens{file: local.TokensFile(c.Settings.DataDir)}, nil
+		return &Tokens{file: datadir.TokensFile(c.Settings.DataDir)}, nil
 	}
 	b, err := c.Dialer.Dial(ctx, embedded.OperatorUser)
 	if err != nil {
@@ -82,7 +82,7 @@ func withAccess(ctx context.Context, b *bus.Bus, do func(context.Context, *bus.V
 	defer cancel()
 	err := do(ctx, b.AccessStore())
 	if err != nil {
-		if hint := local.Hint(err); hint != "" {
+		if hint := datadir.Hint(err); hint != "" {
 			err = fmt.Errorf("%w: %s", err, hint)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/doctor"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -80,7 +80,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	settings := config.Default()
 	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
 	settings.Work.Roots = config.List{dir}
-	table := append(slices.Clone(agents.Known), parrot(program))
+	table := append(slices.Clone(known.Agents), parrot(program))
 	ctx, cancel := context.WithCancel(t.Context())
 	d, err := daemon.New(ctx, daemon.Config{
 		Settings: settings, Agents: table,
@@ -144,7 +144,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 			t.Errorf("%+v: got %v, want an error that names what is wrong", q, err)
 		}
 	}
-	checks := doctor.Examine(ctx, &local.Dialer{Config: settings}, table, nil)
+	checks := doctor.Examine(ctx, &datadir.Dialer{Config: settings}, table, nil)
 	if !slices.ContainsFunc(checks, func(c doctor.Check) bool {
 		return c.Name == "parrot" && c.Level == doctor.OK && strings.HasSuffix(c.Text, "1.2.3")
 	}) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -75,9 +75,9 @@ func (a *attended) drive(
 		if cause := context.Cause(ctx); err == nil && cause != nil {
 			err = fmt.Errorf("run %s: its events are stored later: %w", a.id, cause)
 		}
-	case <-time.After(local.MaxOutage):
+	case <-time.After(datadir.MaxOutage):
 		err = fmt.Errorf("run %s: its events are not complete %v after its end: is a normalizer running?", a.id,
-			local.MaxOutage)
+			datadir.MaxOutage)
 	}
 	return exit, err
 }
@@ -89,10 +89,10 @@ func (a *attended) explain(err, cause error) error {
 		return err
 	case errors.Is(cause, errAway) && !a.run.AgentBegun():
 		return fmt.Errorf("run %s: %s is still away after %v, and the agent was not started: `linesman doctor` says what "+
-			"is wrong; then run it again", a.id, a.config.Dialer.ServerName(), local.MaxOutage)
+			"is wrong; then run it again", a.id, a.config.Dialer.ServerName(), datadir.MaxOutage)
 	case errors.Is(cause, errAway):
 		return fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, and the next "+
-			"`linesman up` on this data directory takes it", a.id, local.MaxOutage, a.path)
+			"`linesman up` on this data directory takes it", a.id, datadir.MaxOutage, a.path)
 	case errors.Is(cause, errLeft):
 		return fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the next `linesman up` on this data "+
 			"directory takes it", a.id, a.path)
@@ -166,7 +166,7 @@ func (a *attended) abandon(ctx context.Context) {
 					a.config.Dialer.TellOutage()
 				}
 			}
-			if now.Sub(since) >= local.MaxOutage {
+			if now.Sub(since) >= datadir.MaxOutage {
 				a.left(errAway)
 				return
 			}

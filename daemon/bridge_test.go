@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/bridge"
-	"github.com/linesman/linesman/bridge/runner"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/responder/bridge"
+	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bridge"
+	"github.com/linesman/linesman/responder/bridge"
 	"github.com/linesman/linesman/runs"
 )
 

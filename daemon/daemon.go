@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -37,11 +37,11 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/local"
-	"github.com/linesman/linesman/metrics"
-	"github.com/linesman/linesman/programs"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker/launch"
+	"github.com/linesman/linesman/worker/programs"
 )
 
 // Config is what the roles are built from.
@@ -55,7 +55,7 @@ type Config struct {
 	// Sources are where Settings come from, for the next `linesman up` of the data directory.
 	Sources config.Sources
 
-	// Agents are the known agents. Default: [agents.Known].
+	// Agents are the known agents. Default: [known.Agents].
 	Agents agent.Table
 
 	// Version is the version that peers see. Default: "dev".
@@ -82,7 +82,7 @@ type Config struct {
 
 	// Dialer connects to the server where the caller gives no connection. Its
 	// settings are Settings.
-	Dialer *local.Dialer
+	Dialer *datadir.Dialer
 
 	// dir returns the directory of a task that names none, as a responder writes it
 	// into the task. Default: the worker decides.
@@ -106,7 +106,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Agents == nil {
-		c.Agents = agents.Known
+		c.Agents = known.Agents
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -124,7 +124,7 @@ func (c Config) withDefaults() Config {
 		c.rules = c.instanceRules
 	}
 	if c.versions == nil {
-		c.versions = &programs.Versions{File: local.VersionsFile(c.Settings.DataDir)}
+		c.versions = &programs.Versions{File: datadir.VersionsFile(c.Settings.DataDir)}
 	}
 	return c
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
@@ -32,7 +32,7 @@ func TestEveryRecordingTellsItsAgent(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, whole, err := daemon.Detect(iotest.HalfReader(bytes.NewReader(out)), agents.Known)
+			found, whole, err := daemon.Detect(iotest.HalfReader(bytes.NewReader(out)), known.Agents)
 			if len(bytes.TrimSpace(out)) == 0 {
 				if !errors.Is(err, daemon.ErrUndetected) {
 					t.Errorf("%s is empty: %v", file, err)
@@ -64,7 +64,7 @@ func TestDetectionCanBeInterrupted(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := daemon.Detect(worker.Interruptible(ctx, in), agents.Known)
+		_, _, err := daemon.Detect(worker.Interruptible(ctx, in), known.Agents)
 		ended <- err
 	}()
 	cancel()
@@ -78,11 +78,11 @@ func TestWhatTellsNoAgentIsAnError(t *testing.T) {
 		"nothing": "", "blank lines": "\n \n", "no JSON": strings.Repeat("text\n", 100),
 		"of two agents": `{"type":"error","message":"x"}` + "\n", "a line without end": strings.Repeat("x", 3<<20),
 	} {
-		if a, _, err := daemon.Detect(strings.NewReader(text), agents.Known); !errors.Is(err, daemon.ErrUndetected) {
+		if a, _, err := daemon.Detect(strings.NewReader(text), known.Agents); !errors.Is(err, daemon.ErrUndetected) {
 			t.Errorf("%s: %q, %v", name, a.Short, err)
 		}
 	}
-	_, _, err := daemon.Detect(nil, agents.Known, fixture.Path(t, "test", "corpus", "gemini", "hello.jsonl"),
+	_, _, err := daemon.Detect(nil, known.Agents, fixture.Path(t, "test", "corpus", "gemini", "hello.jsonl"),
 		fixture.Path(t, "test", "corpus", "codex", "hello.jsonl"))
 	if !errors.Is(err, daemon.ErrAgents) {
 		t.Errorf("files of two agents: %v", err)

@@ -22,7 +22,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/daemontest"
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -92,7 +92,7 @@ func occupy(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { owner.Close() })
-	err = errors.Join(filelock.TryLock(owner), os.MkdirAll(filepath.Dir(dir), 0o700), os.Rename(made, dir))
+	err = errors.Join(files.TryLock(owner), os.MkdirAll(filepath.Dir(dir), 0o700), os.Rename(made, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // newRegistry returns a registry with the metrics of every Go process, and of this build.

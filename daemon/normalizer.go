@@ -15,11 +15,11 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/pipeline"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
 	"github.com/linesman/linesman/normalizer/external"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // backends returns all that a normalizer understands: the agents, the records of

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
@@ -120,7 +120,7 @@ func (c Config) pageURL(ctx context.Context) (string, error) {
 		return "", err
 	}
 	b.Close()
-	here, err := local.ReadInstance(c.Settings.DataDir)
+	here, err := datadir.ReadInstance(c.Settings.DataDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/worker"
+	"github.com/linesman/linesman/worker/programs"
 )
 
 // learnTime is how long an agent's program may take to say its version before a command starts

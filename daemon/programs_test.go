@@ -15,7 +15,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/worker"
@@ -45,7 +45,7 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	settings.Work.Roots, settings.LostAfter = config.List{dir}, 2*time.Second
 	settings.Agents["gemini"].Command = config.List{"deploy"}
 	environ := []string{"PATH=" + dir + ":/usr/bin:/bin"}
-	c := Config{Settings: settings, Environ: environ, Dialer: &local.Dialer{Config: settings, Stderr: t.Output()}}
+	c := Config{Settings: settings, Environ: environ, Dialer: &datadir.Dialer{Config: settings, Stderr: t.Output()}}
 	ctx, cancel := context.WithCancel(t.Context())
 	d, err := New(ctx, c)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
@@ -71,7 +71,7 @@ func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*R
 		return nil, err
 	}
 	r.http, err = httpserver.New(httpserver.Config{
-		Listen: c.Settings.HTTP, Token: token, Tokens: local.TokensFile(c.Settings.DataDir), Log: r.config.Log,
+		Listen: c.Settings.HTTP, Token: token, Tokens: datadir.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Version: c.Version, Page: web.Page(), Metrics: c.metrics(),
 		Ready: r.ready, Refuse: rest.Refuse,
 	})

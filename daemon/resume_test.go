@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/daemontest"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,7 +22,7 @@ func session(t *testing.T) (*daemon.Session, *bus.Bus) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := d.Session(t.Context(), daemon.Config{Dialer: &local.Dialer{Stderr: t.Output()}})
+	s, err := d.Session(t.Context(), daemon.Config{Dialer: &datadir.Dialer{Stderr: t.Output()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bridge"
-	"github.com/linesman/linesman/bridge/runner"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/local"
-	"github.com/linesman/linesman/memory"
+	"github.com/linesman/linesman/daemon/datadir"
+	"github.com/linesman/linesman/daemon/memory"
+	"github.com/linesman/linesman/responder/bridge"
+	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -146,7 +146,7 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 func (c Config) clientDir() func() (string, error) {
 	dir, err := os.Getwd()
 	return func() (string, error) {
-		if here, unread := local.ReadInstance(c.Settings.DataDir); unread == nil && !here.Background {
+		if here, unread := datadir.ReadInstance(c.Settings.DataDir); unread == nil && !here.Background {
 			return "", nil
 		}
 		return dir, err
@@ -156,7 +156,7 @@ func (c Config) clientDir() func() (string, error) {
 // instanceRules returns the rules of the worker of the `linesman up` of the data
 // directory, false if it takes no tasks or is not known.
 func (c Config) instanceRules() (launch.Rules, bool) {
-	here, err := local.ReadInstance(c.Settings.DataDir)
+	here, err := datadir.ReadInstance(c.Settings.DataDir)
 	return launch.Rules{Dir: here.Dir, Roots: here.Roots}, c.Settings.NATS == "" && err == nil && len(here.Roots) > 0
 }
 

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/agent/codex"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/adcp"
@@ -32,6 +31,7 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -59,7 +59,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
-		Command: set.Launches(agents.Known)[codex.Agent.Kind()].Command,
+		Command: set.Launches(known.Agents)[codex.Agent.Kind()].Command,
 		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
@@ -90,7 +90,7 @@ func (s *Session) checkUnknown(ctx context.Context, run string) error {
 func (c Config) create(spec worker.Spec) (*worker.Dir, error) {
 	l := c.Settings.Limits
 	spec.Limits = c.limits(l.Idle, l.Hard)
-	d, err := worker.Create(local.RunsDir(c.Settings.DataDir), spec)
+	d, err := worker.Create(datadir.RunsDir(c.Settings.DataDir), spec)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, errKnown(spec.Run)
 	}
@@ -171,7 +171,7 @@ func (s *Session) Forget(ctx context.Context, run string) (runs.Forgotten, error
 
 // spool returns the directory of a run, and whether it exists.
 func (c Config) spool(run string) (dir string, is bool) {
-	dir = filepath.Join(local.RunsDir(c.Settings.DataDir), run)
+	dir = filepath.Join(datadir.RunsDir(c.Settings.DataDir), run)
 	_, err := os.Lstat(dir)
 	return dir, err == nil
 }
@@ -238,7 +238,7 @@ func Pipe(ctx context.Context, c Config, in io.Reader, spec worker.Spec, wait bo
 	case err == nil:
 		err = s.Drive(ctx, d)
 	}
-	away := errors.Is(err, local.ErrUnavailable)
+	away := errors.Is(err, datadir.ErrUnavailable)
 	if err == nil || !away && !bus.IsAway(err) {
 		stop()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -97,7 +97,7 @@ func (c Config) statuses(dir string, a agent.Agent) (all []worker.Statuses) {
 	if at := a.Sessions; at.Status != nil {
 		all = append(all, worker.Statuses{Dir: filepath.Join(dir, at.Statuses), Read: at.Status, All: true})
 	}
-	return append(all, worker.Statuses{Dir: local.HookDir(c.Settings.DataDir, a.Kind()), Read: agent.HookStatus})
+	return append(all, worker.Statuses{Dir: datadir.HookDir(c.Settings.DataDir, a.Kind()), Read: agent.HookStatus})
 }
 
 func (c Config) getenv(name string) (value string) {

@@ -14,7 +14,7 @@ import (
 
 // Limits of a stop, and of a start without a word. A process that ends after the limit leaves
 // what one leaves that is killed: the next one continues. A start has nothing to finish.
-// [local.Dialer.Stop] waits longer than either.
+// [datadir.Dialer.Stop] waits longer than either.
 const (
 	stopTime      = 25 * time.Second
 	startStopTime = 5 * time.Second

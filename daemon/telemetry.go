@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // export exports traces and metrics until ctx ends, if the environment configures a receiver.

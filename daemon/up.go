@@ -16,23 +16,23 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 // Up runs a [Daemon] as the `linesman up` of its data directory, whose lock the
 // caller holds, until ctx ends, `linesman down` stops it, or something breaks that
 // waiting does not repair. It calls ready, beside the roles, once all of them work
 // and the instance file is written.
-func Up(ctx context.Context, c Config, lock *local.Lock, ready func(context.Context, *Daemon) error) error {
-	return c.up(ctx, lock, nil, func(ctx context.Context, d *Daemon, _ *local.Registration) error {
+func Up(ctx context.Context, c Config, lock *datadir.Lock, ready func(context.Context, *Daemon) error) error {
+	return c.up(ctx, lock, nil, func(ctx context.Context, d *Daemon, _ *datadir.Registration) error {
 		return ready(ctx, d)
 	})
 }
 
-// UpInBackground is [Up] in a process that [local.Dialer.DialOrStart] started. It
-// logs to a file, and ends after the idle timeout. The error is [local.ErrLocked] if the process is not needed.
+// UpInBackground is [Up] in a process that [datadir.Dialer.DialOrStart] started. It
+// logs to a file, and ends after the idle timeout. The error is [datadir.ErrLocked] if the process is not needed.
 func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout io.Writer) error {
-	p, err := local.Detach(ctx, &c.Settings, from, stdout)
+	p, err := datadir.Detach(ctx, &c.Settings, from, stdout)
 	if err != nil {
 		p.Close()
 		return err
@@ -42,7 +42,7 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 	c.Log, c.Level = NewLeveledLogger(c.Settings, p.Log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err = c.up(ctx, p.Lock, p, func(ctx context.Context, d *Daemon, r *local.Registration) error {
+	err = c.up(ctx, p.Lock, p, func(ctx context.Context, d *Daemon, r *datadir.Registration) error {
 		c.Log.Info("ready", zap.String("nats", d.Server.URL()), zap.String("http", d.Responder.URL()))
 		if err := p.Ready(d.Server.URL()); err != nil {
 			return err
@@ -61,21 +61,21 @@ func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout i
 
 // up is [Up], or [UpInBackground] if the process is detached.
 func (c Config) up(
-	ctx context.Context, lock *local.Lock, detached *local.Detached,
-	ready func(context.Context, *Daemon, *local.Registration) error,
+	ctx context.Context, lock *datadir.Lock, detached *datadir.Detached,
+	ready func(context.Context, *Daemon, *datadir.Registration) error,
 ) error {
 	c = c.withDefaults()
 	defer c.limitMemory(ctx)()
 	defer c.obey()()
 	data := c.Settings.DataDir
-	if err := os.Remove(local.InstanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
+	if err := os.Remove(datadir.InstanceFile(data)); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a kill
 		return fmt.Errorf("data directory: %w", err)
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	here := local.Instance{
+	here := datadir.Instance{
 		TokenFile: tokenFile(c.Settings), Data: data, PID: os.Getpid(), Version: c.Version, Program: self,
 		Background: detached != nil,
 	}
@@ -86,8 +86,8 @@ func (c Config) up(
 
 // serve starts a daemon and runs it until ctx ends; it calls end once anything else ends it.
 func (c Config) serve(
-	ctx context.Context, end func(), here local.Instance, lock *local.Lock, detached *local.Detached,
-	ready func(context.Context, *Daemon, *local.Registration) error,
+	ctx context.Context, end func(), here datadir.Instance, lock *datadir.Lock, detached *datadir.Detached,
+	ready func(context.Context, *Daemon, *datadir.Registration) error,
 ) error {
 	d, err := New(ctx, c)
 	if err != nil {
@@ -127,7 +127,7 @@ func (c Config) serve(
 		if err := c.describe(d, detached).Write(here.Data); err != nil {
 			c.Log.Warn("the next `linesman up` in the background will not have the settings of this one", zap.Error(err))
 		}
-		r, err := local.Register(here, lock)
+		r, err := datadir.Register(here, lock)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (c Config) serve(
 }
 
 // describe returns what the next `up` in the background takes over from this one.
-func (c Config) describe(d *Daemon, detached *local.Detached) local.Previous {
+func (c Config) describe(d *Daemon, detached *datadir.Detached) datadir.Previous {
 	listens := func(address, served string) string {
 		u, err := url.Parse(served)
 		host, _, bad := net.SplitHostPort(address)
@@ -154,7 +154,7 @@ func (c Config) describe(d *Daemon, detached *local.Detached) local.Previous {
 	if detached != nil {
 		return detached.Previous(nats, http)
 	}
-	p := local.Describe(c.Sources, c.Settings)
+	p := datadir.Describe(c.Sources, c.Settings)
 	p.NATSListen, p.HTTP = nats, http
 	return p
 }

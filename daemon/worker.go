@@ -18,14 +18,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/local"
-	"github.com/linesman/linesman/metrics"
-	"github.com/linesman/linesman/programs"
+	"github.com/linesman/linesman/daemon/datadir"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
+	"github.com/linesman/linesman/worker/programs"
 )
 
 // taskWorker takes tasks from the work queue, and runs them. It adopts the run
@@ -129,8 +129,8 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: local.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
-		Shim: []string{self, "shim"}, Program: func() string { return local.SameProgram(self) }, Version: c.version,
+		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
+		Shim: []string{self, "shim"}, Program: func() string { return datadir.SameProgram(self) }, Version: c.version,
 		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents,
 	})
 }
@@ -190,7 +190,7 @@ func makeName(path string) error {
 		return err
 	}
 	name := fmt.Sprintf("%s-%s\n", host[:min(len(host), 48)], hex.EncodeToString(random[:]))
-	return atomicfile.Create(path, ".tmp-worker-*", []byte(name))
+	return files.Create(path, ".tmp-worker-*", []byte(name))
 }
 
 // logs lets a worker write to a bus.

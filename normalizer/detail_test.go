@@ -15,7 +15,7 @@ import (
 
 	"github.com/linesman/linesman/agent/claude"
 	"github.com/linesman/linesman/agent/codex"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/backendtest"
@@ -241,7 +241,7 @@ func TestDetailsChangeNoEvent(t *testing.T) {
 		}
 		log := append(backendtest.Output(out), runs.Entry{Kind: runs.ErrOut, Body: []byte("x")},
 			runs.Entry{Kind: runs.Exited, Body: []byte(exited0)})
-		for _, b := range agents.Known.Backends() {
+		for _, b := range known.Agents.Backends() {
 			events, fold := backendtest.Fold(b, log)
 			backendtest.CheckDetails(t, backendtest.DetailFold(b, log), events)
 			detailed := normalizer.NewDetailFold(b, "T-local-test", 0, nil)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
@@ -66,7 +66,7 @@ func TestASessionIsResumedByItsOwnAgent(t *testing.T) {
 func TestSubmissionChecksWhatTheAgentCanDo(t *testing.T) {
 	schema := []byte(`{"type":"object"}`)
 	s := responder.New(responder.Config{})
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		for name, c := range map[string]struct {
 			q    api.Submission
 			want map[string]string // by short name; "": of the others

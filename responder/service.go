@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 
 	"go.uber.org/zap"
 
@@ -80,7 +80,7 @@ type Config struct {
 	Danger     bool // tasks without a sandbox may be submitted
 	GitGate    bool // refuse prompts with a git command that may lose work, unless the caller allows it
 
-	Agents agent.Table // that take tasks; default: [agents.Known]
+	Agents agent.Table // that take tasks; default: [known.Agents]
 
 	// Outside returns a [runs.FieldError] for a task in a directory that no worker
 	// allows, as far as this process knows. Nil: only the workers decide.
@@ -145,7 +145,7 @@ type View = runtable.View
 func New(cfg Config) *Service {
 	cfg.Log, cfg.Patience = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.Patience, 10*time.Second)
 	if cfg.Agents == nil {
-		cfg.Agents = agents.Known
+		cfg.Agents = known.Agents
 	}
 	table := runtable.New(runtable.Config{
 		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter,

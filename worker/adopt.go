@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -163,7 +163,7 @@ func (w *Worker) removeLeftover(path string) {
 			return
 		}
 	}
-	if busy, err := filelock.Held(filepath.Join(path, ownerFile)); busy || err != nil {
+	if busy, err := files.Held(filepath.Join(path, ownerFile)); busy || err != nil {
 		return
 	}
 	if err := os.RemoveAll(path); err != nil {
@@ -236,8 +236,8 @@ func ReadBacklog(root string) (b Backlog, err error) {
 		// In this order: a shim takes its lock before it claims the start, and
 		// releases it after the agent has ended.
 		begun := exists(filepath.Join(dir, startedFile))
-		supervised, err := filelock.Held(filepath.Join(dir, shimFile))
-		writing, werr := filelock.Held(filepath.Join(dir, outFile))
+		supervised, err := files.Held(filepath.Join(dir, shimFile))
+		writing, werr := files.Held(filepath.Join(dir, outFile))
 		if writing {
 			b.Writing++
 		}

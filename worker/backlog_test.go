@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 )
 
 func TestBacklogIsWhatTheMarksDoNotCover(t *testing.T) {
@@ -60,7 +60,7 @@ func TestRunDirectoriesAreFoundBelowAnyPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer out.Close()
-		if err := filelock.Lock(out); err != nil {
+		if err := files.Lock(out); err != nil {
 			t.Fatal(err)
 		}
 	}

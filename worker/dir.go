@@ -14,8 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/atomicfile"
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -115,7 +114,7 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 		return nil, err
 	}
 	if spec.durable() {
-		if err := errors.Join(d.mark.f.Sync(), atomicfile.SyncDir(at)); err != nil {
+		if err := errors.Join(d.mark.f.Sync(), files.SyncDir(at)); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +123,7 @@ func create(root string, spec Spec) (_ *Dir, err error) {
 	}
 	at = d.path
 	if spec.durable() {
-		err = atomicfile.SyncDir(root)
+		err = files.SyncDir(root)
 	}
 	return d, err
 }
@@ -136,7 +135,7 @@ func (d *Dir) createFiles(at string) error {
 	if d.owner, err = os.OpenFile(filepath.Join(at, ownerFile), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return err
 	}
-	if err := filelock.TryLock(d.owner); err != nil {
+	if err := files.TryLock(d.owner); err != nil {
 		return err
 	}
 	if d.Spec.Input != nil {
@@ -181,7 +180,7 @@ func (d *Dir) createFiles(at string) error {
 			return err
 		}
 		d.spool.Store(spool)
-		if err := filelock.TryLock(spool); err != nil {
+		if err := files.TryLock(spool); err != nil {
 			return err
 		}
 	}
@@ -212,8 +211,8 @@ func open(path string) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err := filelock.TryLock(d.owner); {
-	case errors.Is(err, filelock.ErrLocked):
+	switch err := files.TryLock(d.owner); {
+	case errors.Is(err, files.ErrLocked):
 		return nil, errOwned
 	case err != nil:
 		return nil, err
@@ -251,7 +250,7 @@ func (d *Dir) Close() error {
 		d.mark = nil
 	}
 	if d.owner != nil {
-		errs = append(errs, filelock.Close(d.owner))
+		errs = append(errs, files.Close(d.owner))
 		d.owner = nil
 	}
 	return errors.Join(errs...)
@@ -314,7 +313,7 @@ func claimStart(dir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(f.Close(), atomicfile.SyncDir(dir))
+	return true, errors.Join(f.Close(), files.SyncDir(dir))
 }
 
 // addIdentity appends what is known about the processes of the run to the

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -95,12 +95,12 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 // at this path, or removed the write permission of the directory.
 func writeExit(dir string, body []byte) error {
 	path := filepath.Join(dir, exitFile)
-	err := atomicfile.Replace(path, exitFile+".*", body)
+	err := files.Replace(path, exitFile+".*", body)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EISDIR) || errors.Is(err, fs.ErrExist) ||
 		errors.Is(err, unix.ENOTEMPTY) {
 		_ = os.Chmod(dir, 0o700)
 		_ = os.RemoveAll(path) // a directory at the path of the file
-		err = atomicfile.Replace(path, exitFile+".*", body)
+		err = files.Replace(path, exitFile+".*", body)
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -81,7 +81,7 @@ func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 			write(t, filepath.Join(dir, "go"), "")
 			waitFor(t, "the agent's end", func() bool { p, ok := lookup(pid); return !ok || p.dead })
 			waitFor(t, "the shim's end",
-				func() bool { busy, err := filelock.Held(filepath.Join(at, shimFile)); return !busy && err == nil })
+				func() bool { busy, err := files.Held(filepath.Join(at, shimFile)); return !busy && err == nil })
 			if test.name == "by a child" {
 				waitFor(t, "the child", func() bool { return strings.HasSuffix(contents(t, filepath.Join(at, exitFile)), "0}\n") })
 			}

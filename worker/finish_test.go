@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -44,7 +44,7 @@ func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newFixture(t)
-			l.w.cfg.Agents = agents.Known
+			l.w.cfg.Agents = known.Agents
 			spec := shell("r", c.script)
 			if strings.Contains(name, "task") {
 				spec.Agent = "claude_code"
@@ -74,7 +74,7 @@ func TestWhatAnAgentLeftCannotProlongItsRun(t *testing.T) {
 func printsAfterItsAgent(t *testing.T, linger time.Duration, cancel bool) bool {
 	t.Helper()
 	l, dir := newFixture(t), t.TempDir()
-	l.w.cfg.Agents = agents.Known
+	l.w.cfg.Agents = known.Agents
 	spec := shell("r", turnBegins+"(echo $BASHPID > left; while kill -0 $$ 2> /dev/null; do sleep 0.01; done; "+
 		"while sleep 0.05; do echo left; done) & while ! [ -s left ]; do sleep 0.01; done; "+turnEnds+"printf '{\"type\"'")
 	spec.Argv[0], spec.Dir = "/bin/bash", dir
@@ -125,7 +125,7 @@ func TestWhatGoesOnWithTheTurnIsTheAgent(t *testing.T) {
 	linger := 3 * time.Second // less than all of it, and more than a pause on a busy machine
 	for {
 		l := newFixture(t)
-		l.w.cfg.Agents = agents.Known
+		l.w.cfg.Agents = known.Agents
 		spec := shell("r", turnBegins+"(for i in 1 2 3 4 5 6 7 8; do sleep "+fmt.Sprint((linger/6).Seconds())+
 			"; echo more; done; "+turnEnds+") & kill -9 $$")
 		spec.Limits.Linger = linger

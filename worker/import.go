@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -349,11 +349,11 @@ func (w *Worker) lockImport(ctx context.Context, file inode, waiting func()) (*i
 		return nil, err
 	}
 	for {
-		f, err := openLocked(w.importPath(file), 0, filelock.TryLock)
+		f, err := openLocked(w.importPath(file), 0, files.TryLock)
 		if err == nil {
 			return &importLock{file: file, root: w.cfg.Root, f: f}, nil
 		}
-		if !errors.Is(err, filelock.ErrLocked) {
+		if !errors.Is(err, files.ErrLocked) {
 			return nil, err
 		}
 		if time.Since(began) > w.tailPause {
@@ -397,13 +397,13 @@ func (l *importLock) release() {
 	if run := l.run(); run == "" || !exists(filepath.Join(l.root, run)) {
 		_ = os.Remove(l.f.Name()) // else the next scan removes it
 	}
-	_ = filelock.Close(l.f)
+	_ = files.Close(l.f)
 }
 
 // removeImportLock removes the lock file of a killed import, if its run
 // directory is gone.
 func (w *Worker) removeImportLock(path string) {
-	if f, err := openLocked(path, 0, filelock.TryLock); err == nil {
+	if f, err := openLocked(path, 0, files.TryLock); err == nil {
 		(&importLock{root: w.cfg.Root, f: f}).release()
 	}
 }

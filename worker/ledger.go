@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // maxLedger is the size in bytes at which a ledger is compacted to its newest
@@ -88,11 +88,11 @@ func (l *ledger) appendLine(e imported) error {
 	if err != nil {
 		return err
 	}
-	f, err := openLocked(l.path, os.O_APPEND, filelock.Lock)
+	f, err := openLocked(l.path, os.O_APPEND, files.Lock)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = filelock.Close(f) }()
+	defer func() { _ = files.Close(f) }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -179,7 +179,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		return err
 	}
 	defer f.Close()
-	if err := filelock.Lock(f); err != nil {
+	if err := files.Lock(f); err != nil {
 		return err
 	}
 	others, more := readLogFrom(f, l.size)

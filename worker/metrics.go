@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // sent is how much of the output of a run is in its raw log, for other goroutines.

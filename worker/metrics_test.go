@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // gathered returns the values of metrics by name, with those of a label added to it.

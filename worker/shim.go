@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -185,7 +185,7 @@ func (s *shim) start() (bool, error) {
 		return false, err
 	}
 	defer in.Close()
-	if err := filelock.Lock(out); err != nil {
+	if err := files.Lock(out); err != nil {
 		return false, err
 	}
 	env := s.spec.Env
@@ -284,7 +284,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		}
 	}
 	if ended && s.killAt.IsZero() {
-		busy, err := filelock.Held(s.dir + "/" + outFile)
+		busy, err := files.Held(s.dir + "/" + outFile)
 		switch {
 		case !busy && s.leaves():
 			s.recordExitRetrying()
@@ -416,7 +416,7 @@ func openSpool(path string) (*os.File, error) {
 func lockWithin(f *os.File, timeout time.Duration) error {
 	const pause = 5 * time.Millisecond
 	for range timeout / pause {
-		if err := filelock.TryLock(f); !errors.Is(err, filelock.ErrLocked) {
+		if err := files.TryLock(f); !errors.Is(err, files.ErrLocked) {
 			return err
 		}
 		time.Sleep(pause)

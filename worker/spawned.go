@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
-	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -68,7 +68,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy, err := filelock.Held(s.dir.file(outFile))
+	busy, err := files.Held(s.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (s *spawned) supervise(now time.Time) {
 	if supervised || err != nil { // an error is retried at the next call
 		return
 	}
-	busy, err := filelock.Held(s.dir.file(outFile))
+	busy, err := files.Held(s.dir.file(outFile))
 	if err == nil && (busy || s.exit == nil && s.takeovers < maxTries) {
 		s.takeOver(now)
 	}
@@ -162,7 +162,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	// The order matters: a shim takes its lock before it claims the start, and
 	// releases it after it has written exit.json.
 	ours := s.running()
-	alive, err := filelock.Held(s.dir.file(shimFile))
+	alive, err := files.Held(s.dir.file(shimFile))
 	if err != nil {
 		return false, err
 	}
@@ -260,7 +260,7 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	s.failed = false // without an agent there are no processes left
-	if alive, err := filelock.Held(s.dir.file(shimFile)); alive || err != nil {
+	if alive, err := files.Held(s.dir.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -65,7 +65,7 @@ func endShim(t *testing.T, dir string) bool {
 func (l *fixture) takenOver(run string) {
 	l.t.Helper()
 	waitFor(l.t, "another shim", func() bool {
-		busy, err := filelock.Held(filepath.Join(l.root, run, shimFile))
+		busy, err := files.Held(filepath.Join(l.root, run, shimFile))
 		return busy && err == nil
 	})
 }

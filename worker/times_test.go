@@ -23,7 +23,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -183,11 +183,11 @@ func TestLateWorkerKnowsWhenOutputWasWrittenAndTheAgentEnded(t *testing.T) {
 				write(t, filepath.Join(spec.Dir, "go"), "")
 			}
 			waitFor(t, "the end", func() bool {
-				busy, err := filelock.Held(filepath.Join(d.Path(), outFile))
+				busy, err := files.Held(filepath.Join(d.Path(), outFile))
 				return !busy && err == nil
 			})
 			waitFor(t, "the shim's end", func() bool {
-				busy, err := filelock.Held(filepath.Join(d.Path(), shimFile))
+				busy, err := files.Held(filepath.Join(d.Path(), shimFile))
 				return !busy && err == nil
 			})
 			most := time.Since(created)

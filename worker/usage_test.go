@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/sessionlog"
 )
@@ -85,7 +85,7 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
 			l, home := newFixture(t), t.TempDir()
-			l.w.cfg.Agents = agents.Known
+			l.w.cfg.Agents = known.Agents
 			for name, text := range c.logs {
 				day, end, _ := strings.Cut(name, "/")
 				path := filepath.Join(home, "sessions", "2026", "11", day, "rollout-"+end+".jsonl")
@@ -119,7 +119,7 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 func TestStartSaysWhatTheThreadHadUsed(t *testing.T) {
 	t.Parallel()
 	l, home, bin := newFixture(t), t.TempDir(), t.TempDir()
-	l.w.cfg.Agents = agents.Known
+	l.w.cfg.Agents = known.Agents
 	dir := filepath.Join(home, "sessions", "2026", "11", "27")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestStartSaysWhatTheThreadHadUsed(t *testing.T) {
 func TestMessageInTwoLogsIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	l, home := newFixture(t), t.TempDir()
-	l.w.cfg.Agents = agents.Known
+	l.w.cfg.Agents = known.Agents
 	message := func(id, more string) string {
 		return fmt.Sprintf(`{"type":"assistant","parentUuid":null,"sessionId":%q,"entrypoint":"sdk-cli","timestamp":%q%s,"message":`+
 			`{"id":%q,"role":"assistant","stop_reason":"end_turn","content":[{"type":"text","text":"SECRET"}],`+

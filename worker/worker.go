@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // Logs opens the raw logs of runs.

@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // Accounts of the embedded server. Permissions alone cannot isolate them: a user that
@@ -183,7 +183,7 @@ func LoadCredentials(dir string) (Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
-	if err := atomicfile.Replace(path, ".tmp-*", append(b, '\n')); err != nil {
+	if err := files.Replace(path, ".tmp-*", append(b, '\n')); err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}
 	return c, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
-	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // systemAccount is the name of the system account, which a server with an operator
@@ -169,5 +169,5 @@ func userFile(path string, u User, account identity) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Replace(path, ".tmp-*", body)
+	return files.Replace(path, ".tmp-*", body)
 }

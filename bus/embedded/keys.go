@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nkeys"
 
-	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // CertificateConfig renders the accounts with users that present certificates with the
@@ -67,7 +67,7 @@ func keyPair(path string, kind nkeys.PrefixByte) (nkeys.KeyPair, error) {
 		}
 		seed, err := key.Seed()
 		if err == nil {
-			err = atomicfile.Replace(path, ".tmp-*", append(seed, '\n'))
+			err = files.Replace(path, ".tmp-*", append(seed, '\n'))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("keys: %w", err)

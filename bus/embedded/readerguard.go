@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/atomicfile"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // Limits of the readers of EVENTS on the embedded server; linesman's own users are
@@ -389,7 +389,7 @@ func (g *readerGuard) record(l Limited) {
 	if err != nil {
 		return
 	}
-	if err := atomicfile.Replace(filepath.Join(g.dir, limitedFile), ".tmp-*", append(b, '\n')); err != nil {
+	if err := files.Replace(filepath.Join(g.dir, limitedFile), ".tmp-*", append(b, '\n')); err != nil {
 		g.log.Warn("cannot write "+limitedFile, zap.Error(err))
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
-	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // countFrom decides what is counted of a run: what its stored record, if it has one, does not have

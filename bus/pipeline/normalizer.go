@@ -17,9 +17,9 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 // errForeign reports that another program wrote to EVENTS. The guarantees no longer

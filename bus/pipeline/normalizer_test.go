@@ -18,9 +18,9 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/test/fixture"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/metrics"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/telemetry/metrics"
 )
 
 const (

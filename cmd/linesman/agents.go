@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/doctor"
-	"github.com/linesman/linesman/programs"
 	"github.com/linesman/linesman/worker"
+	"github.com/linesman/linesman/worker/programs"
 )
 
 type agentsCmd struct {
@@ -20,8 +20,8 @@ type agentsCmd struct {
 }
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
-	here := programs.Here{Launches: a.config.Launches(agents.Known), Danger: a.config.Work.Danger, Environ: a.environ}
-	all, err := here.List(ctx, agents.Known, string(c.Agent))
+	here := programs.Here{Launches: a.config.Launches(known.Agents), Danger: a.config.Work.Danger, Environ: a.environ}
+	all, err := here.List(ctx, known.Agents, string(c.Agent))
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
@@ -43,7 +43,7 @@ func (a *app) detect(ctx context.Context, in io.Reader, kind *agentKind, paths .
 	if in = worker.Interruptible(ctx, in); *kind != auto {
 		return in, nil
 	}
-	found, in, err := daemon.Detect(in, agents.Known, paths...)
+	found, in, err := daemon.Detect(in, known.Agents, paths...)
 	if err == nil {
 		*kind = agentKind(found.Kind())
 		fmt.Fprintf(a.stderr, "linesman: this is the output of %s\n", found.Name)

@@ -8,8 +8,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/command"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
@@ -24,7 +23,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 		all, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
 		if err != nil {
 			none := fmt.Errorf("no request %s waits for an answer from outside", console.Word(c.Request))
-			return command.NoRequest(err, none)
+			return noRequest(err, none)
 		}
 		for _, q := range all.Requests {
 			switch {
@@ -75,7 +74,7 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 			asked, err := l.Questions(ctx, api.QuestionsRequest{Request: c.Request})
 			var e *api.Error
 			if err != nil && (!errors.As(err, &e) || e.Code != api.NotFound) {
-				return command.Explain(err, nil, "")
+				return explain(err, nil, "")
 			}
 			if err := c.mixedUp(asked.Requests); err != nil {
 				return err
@@ -90,10 +89,10 @@ func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
 		switch {
 		case errors.As(err, &e) && e.Code == api.Ended:
 			state := console.Word(string(e.State))
-			return command.Refuse(fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e)
+			return refuse(fmt.Errorf("run %s: it was answered before, or has ended: it is %s", e.Run, state), e)
 		case err != nil:
 			none := fmt.Errorf("no request %s for an answer from outside is known", console.Word(c.Request))
-			return command.NoRequest(err, none)
+			return noRequest(err, none)
 		case c.JSON:
 			return console.PrintJSON(a.stdout, done)
 		}

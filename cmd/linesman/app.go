@@ -10,13 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/command"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/normalizer"
 )
 
@@ -27,7 +26,7 @@ type app struct {
 	log            *zap.Logger
 	level          zap.AtomicLevel // of log
 	sources        config.Sources  // of the settings
-	dialer         *local.Dialer   // connects to the server of the settings
+	dialer         *datadir.Dialer // connects to the server of the settings
 	environ        []string
 	file           string // of --config, if that was given
 	stdin          io.Reader
@@ -52,7 +51,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		var err error
 		a.config, err = config.Load(a.sources)
 		if err == nil {
-			err = local.CheckOwner(a.config.DataDir)
+			err = datadir.CheckOwner(a.config.DataDir)
 		}
 		mistakes = errors.Join(mistakes, err)
 	}
@@ -72,15 +71,15 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		}
 	}
-	a.dialer = &local.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
+	a.dialer = &datadir.Dialer{Config: a.config, File: a.file, Environ: environ, Stderr: stderr, Log: a.log}
 
-	err := command.TellSignal(ctx, call.run(ctx, a))
+	err := tellSignal(ctx, call.run(ctx, a))
 	if call.json {
 		err = errors.Join(err, console.Refusal(stdout, err))
 	}
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)
-		if hint := local.Hint(err); hint != "" {
+		if hint := datadir.Hint(err); hint != "" {
 			complain(stderr, errors.New(hint))
 		}
 	}
@@ -116,14 +115,14 @@ func (a *app) ask(ctx context.Context, do func(*client.Client) error) error {
 }
 
 // withRun calls do with a client and the id of the run that ref names, and explains its error.
-// Flags are as of [command.Explain].
+// Flags are as of [explain].
 func (a *app) withRun(
 	ctx context.Context, ref runRef, flags map[string]string, do func(l *client.Client, run string) error,
 ) error {
 	return a.ask(ctx, func(l *client.Client) error {
-		run, err := command.RunID(ctx, l, string(ref))
+		run, err := resolveRun(ctx, l, string(ref))
 		if err == nil {
-			err = command.Explain(do(l, run), flags, run)
+			err = explain(do(l, run), flags, run)
 		}
 		return err
 	})
@@ -149,16 +148,16 @@ func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
 	if kind == auto {
 		return nil, nil // not known yet
 	}
-	known, err := agents.Known.Named(string(kind))
+	found, err := known.Agents.Named(string(kind))
 	if err != nil {
 		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 	}
-	return daemon.Scrubbed(a.config, known.Backend)[0], nil
+	return daemon.Scrubbed(a.config, found.Backend)[0], nil
 }
 
 // printer returns a printer of what runs do.
-func (a *app) printer(asJSON bool) command.Printer {
-	return command.Printer{Out: a.stdout, Err: a.stderr, Getenv: a.getenv, JSON: asJSON}
+func (a *app) printer(asJSON bool) printer {
+	return printer{Out: a.stdout, Err: a.stderr, Getenv: a.getenv, JSON: asJSON}
 }
 
 // shown returns a renderer of what people see on out.

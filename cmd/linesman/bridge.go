@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/linesman/linesman/agents"
-	"github.com/linesman/linesman/bridge"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/responder/bridge"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -34,7 +34,7 @@ type bridgeWatchCmd struct {
 
 func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	kind := c.Agent
-	if _, err := agents.Known.Named(string(kind)); kind != auto && err != nil {
+	if _, err := known.Agents.Named(string(kind)); kind != auto && err != nil {
 		return exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 	}
 	if kind == auto {

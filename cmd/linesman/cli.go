@@ -8,8 +8,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/console"
 )
 
 // invocation is a parsed command line.

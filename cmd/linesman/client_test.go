@@ -19,7 +19,7 @@ import (
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/test/fixture"
 )
 
@@ -28,7 +28,7 @@ import (
 func serve(t *testing.T) (dir string, server *embedded.Server) {
 	t.Helper()
 	dir = t.TempDir()
-	lock, err := (&local.Dialer{Config: config.Config{DataDir: dir}, Log: zap.NewNop()}).TakeOver(t.Context())
+	lock, err := (&datadir.Dialer{Config: config.Config{DataDir: dir}, Log: zap.NewNop()}).TakeOver(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func serve(t *testing.T) (dir string, server *embedded.Server) {
 	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
-	if err := (local.Instance{NATS: server.URL(), Data: dir, PID: os.Getpid(), Version: "test"}).Write(); err != nil {
+	if err := (datadir.Instance{NATS: server.URL(), Data: dir, PID: os.Getpid(), Version: "test"}).Write(); err != nil {
 		t.Fatal(err)
 	}
 	return dir, server

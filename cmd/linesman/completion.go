@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/console"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 type completionCmd struct {
@@ -72,10 +72,10 @@ func (a *app) recent(ctx context.Context, words []string) (found []string) {
 	}
 	call, _ := parse(words, io.Discard)
 	set, err := config.Load(config.Sources{Flags: call.settings, File: call.file, Environ: a.environ})
-	if set.Background.Start = false; err != nil || local.CheckOwner(set.DataDir) != nil {
+	if set.Background.Start = false; err != nil || datadir.CheckOwner(set.DataDir) != nil {
 		return nil
 	}
-	l, err := (&local.Dialer{Config: set, Environ: a.environ, Stderr: io.Discard, Log: zap.NewNop()}).Client(ctx)
+	l, err := (&datadir.Dialer{Config: set, Environ: a.environ, Stderr: io.Discard, Log: zap.NewNop()}).Client(ctx)
 	if err != nil {
 		return nil
 	}

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/console"
 )
 
 type configCmd struct {

@@ -11,8 +11,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/command"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 )
 
 type eventsCmd struct {
@@ -67,7 +66,7 @@ func (c *eventsCmd) Run(ctx context.Context, a *app) error {
 		if err != nil || known {
 			return err
 		}
-		return command.NoSuchRun(run)
+		return noSuchRun(run)
 	})
 }
 
@@ -79,7 +78,7 @@ func (c *eventsCmd) run(ctx context.Context, a *app) (run string, err error) {
 		return run, nil
 	}
 	err = a.ask(ctx, func(l *client.Client) error {
-		run, err = command.RunID(ctx, l, string(c.Run_))
+		run, err = resolveRun(ctx, l, string(c.Run_))
 		return err
 	})
 	return run, err
@@ -117,7 +116,7 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 	_ = line.Close()
 	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil && ctx.Err() == nil {
 		if now, err = l.Describe(ctx, run); err != nil {
-			err = command.Explain(err, nil, run)
+			err = explain(err, nil, run)
 			return exitWith(exitTimeout, fmt.Errorf("run %s has not ended, as far as is known: %w", run, err))
 		}
 	}
@@ -125,12 +124,12 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 	case ctx.Err() != nil:
 		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
 	case err != nil:
-		return command.Explain(err, nil, run)
+		return explain(err, nil, run)
 	}
 	if err := a.waited(ctx, l, now); err != nil {
 		return err
 	}
-	return command.Completed(now.State)
+	return completed(now.State)
 }
 
 // waited prints a run after a wait, if it has ended, its result.
@@ -148,7 +147,7 @@ func (a *app) waited(ctx context.Context, l *client.Client, run *api.Run) error 
 	}
 	r, err := l.Results(ctx, api.ResultsRequest{Run: run.ID})
 	if err != nil {
-		return command.Explain(err, nil, run.ID)
+		return explain(err, nil, run.ID)
 	}
 	a.seen(ctx, l, run.ID)
 	return a.shown(a.stdout).Result(r, console.ResultOptions{})

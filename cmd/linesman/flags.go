@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/responder/httpserver"
@@ -130,7 +130,7 @@ type agentKind string
 // Validate is called by kong.
 func (kind *agentKind) UnmarshalText(name []byte) error {
 	*kind = agentKind(name)
-	if a, known := agents.Known.Find(string(name)); known {
+	if a, ok := known.Agents.Find(string(name)); ok {
 		*kind = agentKind(a.Kind())
 	}
 	return nil
@@ -160,7 +160,7 @@ var allKinds = normalizer.Tokens()
 
 // listed are the values of types that have a list of them.
 var listed = map[reflect.Type][]string{
-	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): agents.Known.Names(),
+	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): known.Agents.Names(),
 }
 
 // UnmarshalText accepts the existing kinds only.

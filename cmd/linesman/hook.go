@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/linesman/linesman/agents"
-	"github.com/linesman/linesman/local"
-	"github.com/linesman/linesman/setup"
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/cmd/setup"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 type setupSessionsCmd struct {
@@ -30,7 +30,7 @@ func (c *setupSessionsCmd) Run(a *app) error {
 	}
 	only := ""
 	if c.Agent != "" {
-		one, err := agents.Known.Named(c.Agent)
+		one, err := known.Agents.Named(c.Agent)
 		if err != nil {
 			return exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 		}
@@ -40,7 +40,7 @@ func (c *setupSessionsCmd) Run(a *app) error {
 	}
 	done := []setup.Hooked{}
 	var errs []error
-	for _, one := range agents.Known {
+	for _, one := range known.Agents {
 		if one.Sessions.Hooks.File == "" || only != "" && one.Short != only {
 			continue
 		}
@@ -92,7 +92,7 @@ type hookCmd struct {
 }
 
 func (c *hookCmd) Run(a *app) error {
-	one, err := agents.Known.Named(c.Agent)
+	one, err := known.Agents.Named(c.Agent)
 	if err != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (c *hookCmd) Run(a *app) error {
 	go func() {
 		defer close(done)
 		// An error must not reach the agent: without a note, linesman only knows less.
-		_ = setup.LeaveNote(os.Stdin, local.HookDir(a.config.DataDir, one.Kind()), time.Now())
+		_ = setup.LeaveNote(os.Stdin, datadir.HookDir(a.config.DataDir, one.Kind()), time.Now())
 	}()
 	select {
 	case <-done:

@@ -14,10 +14,10 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/agents"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
@@ -34,7 +34,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 			}
 		}
 	}
-	checks := doctor.Examine(ctx, a.dialer, agents.Known, progress)
+	checks := doctor.Examine(ctx, a.dialer, known.Agents, progress)
 	if progress != nil {
 		progress(nil)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 )
 
 // detailFlags select how much of the details of a run is printed.

@@ -7,13 +7,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, _ := local.UntilSignal(context.Background(), signals)
+	ctx, _ := datadir.UntilSignal(context.Background(), signals)
 	context.AfterFunc(ctx, func() { signal.Stop(signals) }) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }

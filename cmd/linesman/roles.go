@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/command"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/doctor"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -127,17 +126,17 @@ type forgetCmd struct {
 
 func (c *forgetCmd) Run(ctx context.Context, a *app) error {
 	return a.session(ctx, func(s *daemon.Session) error {
-		run, err := command.RunID(ctx, s.Client(), string(c.Run_))
+		run, err := resolveRun(ctx, s.Client(), string(c.Run_))
 		if err != nil {
 			return err
 		}
 		f, err := s.Forget(ctx, run)
 		switch {
 		case errors.Is(err, runs.ErrNoRun):
-			return command.NoSuchRun(run)
+			return noSuchRun(run)
 		case errors.Is(err, runs.ErrOpen):
 			e := &api.Error{Code: api.Conflict, Message: err.Error(), Run: run}
-			return command.Refuse(fmt.Errorf("run %s: %w: `linesman cancel %[1]s` ends it", run, err), e)
+			return refuse(fmt.Errorf("run %s: %w: `linesman cancel %[1]s` ends it", run, err), e)
 		case err != nil:
 			return err
 		}

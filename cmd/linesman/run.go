@@ -12,15 +12,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/command"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -50,7 +49,7 @@ func (c *runCmd) check(a *app) error {
 	var err error
 	if c.Agent == "" || c.Agent == auto {
 		c.Agent, c.assumed = api.DefaultAgent, true
-		if found, known := agents.Known.OfCommand(c.Command); known {
+		if found, ok := known.Agents.OfCommand(c.Command); ok {
 			c.Agent, c.assumed = agentKind(found.Kind()), false
 			if !found.PrintsJSON(c.Command) {
 				err = fmt.Errorf("this command line of %s prints no JSON lines, so nothing of it could be read: type `%s`, "+
@@ -88,20 +87,20 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	waiting, stop := local.UntilSignal(ctx, signals) // until there is a run to pass it to
+	waiting, stop := datadir.UntilSignal(ctx, signals) // until there is a run to pass it to
 	s, d, err := c.create(waiting, a)
 	stop()
 	if s != nil {
 		defer s.Close()
 	}
-	var by local.Signalled
+	var by datadir.Signalled
 	switch {
 	case errors.As(context.Cause(waiting), &by):
 		err = fmt.Errorf("%w; no agent was started", by)
 		if d != nil {
 			err = errors.Join(err, d.Remove())
 		}
-		return exitWith(command.SignalCode(by), err)
+		return exitWith(signalCode(by), err)
 	case err != nil:
 		return exitWith(failure(err), err)
 	}
@@ -113,7 +112,7 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(failure(err), err)
 	}
 	if c.assumed {
-		if found, known := s.Printed(ctx, d, agents.Known); known && found.Kind() != string(c.Agent) {
+		if found, known := s.Printed(ctx, d, known.Agents); known && found.Kind() != string(c.Agent) {
 			// What was not understood was said before.
 			fmt.Fprintf(a.stderr, "its output looks like that of %s: type `linesman run --agent %s -- …`\n", found.Name,
 				found.Short)
@@ -143,7 +142,7 @@ func (c *runCmd) startable(a *app) error {
 		return nil
 	}
 	why := console.Ended(x, c.Command[0], "") + "; nothing was recorded"
-	if found, known := agents.Known.OfCommand(c.Command); known && x.Spawn == runs.SpawnNotFound {
+	if found, ok := known.Agents.OfCommand(c.Command); ok && x.Spawn == runs.SpawnNotFound {
 		why += ". " + found.Name + " is not installed here: " + found.Install
 	}
 	return exitWith(endCode(x), errors.New(why))
@@ -151,13 +150,13 @@ func (c *runCmd) startable(a *app) error {
 
 // failure is the exit code for an error of linesman itself.
 func failure(err error) int {
-	code, given := command.CodeOf(err)
+	code, given := codeOf(err)
 	switch {
 	case given:
 		return code
 	case errors.Is(err, worker.ErrKnown), errors.As(err, new(daemon.NotResumedError)):
 		return exitFailed
-	case errors.Is(err, local.ErrSettings), errors.Is(err, worker.ErrInput):
+	case errors.Is(err, datadir.ErrSettings), errors.Is(err, worker.ErrInput):
 		return exitUsage
 	}
 	return exitLinesman
@@ -175,14 +174,14 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	}
 	spec := worker.Spec{
 		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourceRun, Labels: c.Label, Attended: true,
-		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, agents.Known.Prompt(c.Command))),
+		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, known.Agents.Prompt(c.Command))),
 	}
 	spec.Input = a.piped(ctx)
 	if c.Resume == "" {
 		d, err := s.Create(ctx, spec)
 		return s, d, err
 	}
-	task, err := command.RunID(ctx, s.Client(), string(c.Resume))
+	task, err := resolveRun(ctx, s.Client(), string(c.Resume))
 	if err != nil {
 		return s, nil, err
 	}

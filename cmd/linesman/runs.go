@@ -10,8 +10,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/command"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
@@ -78,7 +77,7 @@ func (c *statusCmd) Run(ctx context.Context, a *app) error {
 		q.Limit, q.Queue = c.Limit, c.Tasks
 		all, err := l.Overview(ctx, q)
 		if err != nil {
-			return command.Explain(err, map[string]string{"limit": "--limit"}, "")
+			return explain(err, map[string]string{"limit": "--limit"}, "")
 		}
 		return a.print(console.RunsJSON(all), func() error { return a.shown(a.stdout).Overview(all) })
 	})
@@ -121,13 +120,13 @@ type unfollowCmd struct {
 
 func (c *unfollowCmd) Run(ctx context.Context, a *app) error {
 	return a.session(ctx, func(s *daemon.Session) error {
-		run, err := command.RunID(ctx, s.Client(), string(c.Run_))
+		run, err := resolveRun(ctx, s.Client(), string(c.Run_))
 		if err != nil {
 			return err
 		}
 		r, err := s.Unfollow(ctx, run)
 		if err != nil {
-			return command.Explain(err, nil, run)
+			return explain(err, nil, run)
 		}
 		return a.print(r, func() error {
 			_, err := fmt.Fprintf(a.stdout, "%s ended: its session is not followed any more, and its agent keeps running\n", run)

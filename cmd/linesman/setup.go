@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/linesman/linesman/setup"
+	"github.com/linesman/linesman/cmd/setup"
 )
 
 type setupCmd struct {

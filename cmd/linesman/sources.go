@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/worker"
 )

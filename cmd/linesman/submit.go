@@ -11,8 +11,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/command"
-	"github.com/linesman/linesman/console"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
@@ -75,7 +74,7 @@ func (c *submitCmd) untaken(err error) error {
 		names = maps.Clone(names)
 		names[api.FieldDir] = "the current directory (--dir)"
 	}
-	said := command.Explain(err, names, "")
+	said := explain(err, names, "")
 	var e *api.Error
 	answered := errors.As(err, &e) && e.Err == nil
 	if answered || errors.Is(err, client.ErrNoResponder) || errors.Is(err, client.ErrDenied) {

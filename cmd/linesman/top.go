@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/top"
+	"github.com/linesman/linesman/cmd/top"
 )
 
 type topCmd struct {

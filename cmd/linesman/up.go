@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -53,7 +53,7 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 	if err == nil && ctx.Err() == nil {
 		end = append(end, "stopped by `linesman down`")
 	}
-	backlog, _ := worker.ReadBacklog(local.RunsDir(a.config.DataDir))
+	backlog, _ := worker.ReadBacklog(datadir.RunsDir(a.config.DataDir))
 	if n := backlog.Writing; n > 0 && (ctx.Err() != nil || end != nil) {
 		end = append(end, fmt.Sprintf("runs still at work: %d; their agents continue under their limits, and the "+
 			"next `linesman up` on this data directory resumes the runs", n))
@@ -65,11 +65,11 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 }
 
 // inBackground is an `up` that another command started with
-// [local.Dialer.DialOrStart].
+// [datadir.Dialer.DialOrStart].
 func (c *upCmd) inBackground(ctx context.Context, a *app) error {
 	from := config.Sources{Environ: a.environ, File: a.file}
 	err := daemon.UpInBackground(ctx, a.host(), from, a.stdout)
-	if errors.Is(err, local.ErrLocked) {
+	if errors.Is(err, datadir.ErrLocked) {
 		return exitWith(exitBusy, nil)
 	}
 	return err

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/watch"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/watch"
 )
 
 type watchCmd struct {

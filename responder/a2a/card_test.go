@@ -12,7 +12,7 @@ import (
 	a2apb "github.com/a2aproject/a2a-go/v2/a2apb/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 )
 
 // only03 are the fields of the card that are none of 1.0.
@@ -52,7 +52,7 @@ func TestCardIsProtoJSON(t *testing.T) {
 		scheme := card.GetSecuritySchemes()["bearer"].GetHttpAuthSecurityScheme().GetScheme()
 		needs := card.GetSecurityRequirements()
 		if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil ||
-			len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != len(agents.Known)+4 {
+			len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != len(known.Agents)+4 {
 			t.Errorf("as a client reads it: %v", &card)
 		}
 	}

@@ -19,8 +19,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/atomicfile"
-	"github.com/linesman/linesman/filelock"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // Limits of the tokens file.
@@ -43,7 +42,7 @@ func TokenFile(path string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return token, err
 	}
-	err = atomicfile.Create(path, ".token-*", []byte(newToken()+"\n"))
+	err = files.Create(path, ".token-*", []byte(newToken()+"\n"))
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("token: %w", err)
 	}
@@ -190,8 +189,8 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	defer func() { _ = filelock.Close(lock) }()
-	if err := filelock.Lock(lock); err != nil {
+	defer func() { _ = files.Close(lock) }()
+	if err := files.Lock(lock); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
 	f, _, _, err := readTokens(path)
@@ -205,7 +204,7 @@ func changeTokens(path string, change func(*tokensFile) error) error {
 	if err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
-	if err := atomicfile.Replace(path, ".tokens-*", append(body, '\n')); err != nil {
+	if err := files.Replace(path, ".tokens-*", append(body, '\n')); err != nil {
 		return fmt.Errorf("tokens: %w", err)
 	}
 	return nil

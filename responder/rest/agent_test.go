@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
@@ -100,7 +100,7 @@ func TestRunHasWhatItsAgentTells(t *testing.T) {
 }
 
 func TestDocumentNamesTheAgents(t *testing.T) {
-	for _, name := range agents.Known.Names() {
+	for _, name := range known.Agents.Names() {
 		if !strings.Contains(string(rest.Document), "`"+name+"`") {
 			t.Errorf("openapi.json does not name %s", name)
 		}

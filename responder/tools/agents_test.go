@@ -10,7 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/tools"
@@ -77,8 +77,8 @@ func own(ctx context.Context, t *testing.T, s *stage, tool, args string, into an
 
 func TestAgentToolsStartAnyAgent(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *responder.Config) { c.Agents = agents.Known })
-	for _, name := range agents.Known.Names() {
+	s := newStage(t, func(c *responder.Config) { c.Agents = known.Agents })
+	for _, name := range known.Agents.Names() {
 		var done struct {
 			api.Submitted
 			Next string
@@ -95,7 +95,7 @@ func TestAgentToolsStartAnyAgent(t *testing.T) {
 			run.State != runs.StateQueued || run.WorkingDir != "/srv/app" || run.Title != "Tour" {
 			t.Errorf("%s: %+v %v", name, run, e)
 		}
-		if a, known := agents.Known.Find(run.Agent); !known || a.Short != name ||
+		if a, ok := known.Agents.Find(run.Agent); !ok || a.Short != name ||
 			!strings.Contains(done.Next, "_agent_wait") {
 			t.Errorf("%s: agent %s, next %q", name, run.Agent, done.Next)
 		}
@@ -144,7 +144,7 @@ func TestAgentResultsHaveTheOutputOnRequest(t *testing.T) {
 // Mistakes have the names of these parameters.
 func TestMistakesInAgentToolsHaveTheirNames(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, func(c *responder.Config) { c.Agents = agents.Known })
+	s := newStage(t, func(c *responder.Config) { c.Agents = known.Agents })
 	for _, c := range []struct{ tool, args, field string }{
 		{"_agent_run", `{}`, "prompt"},
 		{"_agent_run", args("prompt", "x", "directory", "here"), "directory"},
@@ -192,8 +192,8 @@ func TestAgentToolsAreFewAndSmall(t *testing.T) {
 			for _, n := range enum.Array() {
 				names = append(names, n.String())
 			}
-			if !slices.Equal(names, agents.Known.Names()) {
-				t.Errorf("%s: agents %q, want %q", tool.Name, names, agents.Known.Names())
+			if !slices.Equal(names, known.Agents.Names()) {
+				t.Errorf("%s: agents %q, want %q", tool.Name, names, known.Agents.Names())
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/spans"
@@ -42,7 +42,7 @@ func recordings(t *testing.T) (all []recording) {
 	for _, file := range files {
 		name, _ := filepath.Rel("../../test/corpus", file)
 		dir, _, _ := strings.Cut(name, string(filepath.Separator))
-		a, ok := agents.Known.Find(strings.TrimSuffix(dir, "-sessions"))
+		a, ok := known.Agents.Find(strings.TrimSuffix(dir, "-sessions"))
 		if !ok {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -38,7 +38,7 @@ func TestWhatIsGeneratedAgreesWithTheResults(t *testing.T) {
 	if want, err := f.results.encode(); err != nil || !bytes.Equal(results, want) {
 		t.Errorf("results.json is not as drift writes it: %v", err)
 	}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		want, err := f.known(a)
 		if err != nil {
 			t.Fatal(err)
@@ -58,11 +58,11 @@ func TestWhatIsGeneratedAgreesWithTheResults(t *testing.T) {
 func TestEachListedVersionHasAResult(t *testing.T) {
 	f := checkedIn(t)
 	for _, all := range []int{len(f.plans), len(f.results)} {
-		if all != len(agents.Known) {
-			t.Errorf("%d agents, want %d", all, len(agents.Known))
+		if all != len(known.Agents) {
+			t.Errorf("%d agents, want %d", all, len(known.Agents))
 		}
 	}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		p := f.plans[a.Short]
 		if !slices.IsSortedFunc(p.Versions, compare) {
 			t.Errorf("%s: the versions are not in order: %v", a.Name, p.Versions)
@@ -116,7 +116,7 @@ func TestScenariosAndTheirRecordingsExist(t *testing.T) {
 // Recordings of old versions stand for what a program printed.
 func TestResultOfRecordings(t *testing.T) {
 	f := checkedIn(t)
-	a, _ := agents.Known.Find("codex")
+	a, _ := known.Agents.Find("codex")
 	recordings, err := filepath.Abs("../corpus/codex-versions")
 	if err != nil {
 		t.Fatal(err)

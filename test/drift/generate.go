@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 )
 
 // The lines around the generated section of docs/agents.md.
@@ -35,7 +35,7 @@ func (f *files) generate() error {
 	if err := f.write(b, "test", "drift", "results.json"); err != nil {
 		return err
 	}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		source, err := f.known(a)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func (all results) encode() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b) // ends each value with a new line
 	e.SetEscapeHTML(false)
-	for i, a := range agents.Known {
+	for i, a := range known.Agents {
 		fmt.Fprintf(&b, "%s%q: [\n", []string{"{", ","}[min(i, 1)], a.Short)
 		for j, r := range all[a.Short] {
 			b.WriteString([]string{" ", ","}[min(j, 1)])
@@ -108,7 +108,7 @@ func (f *files) page(page []byte) ([]byte, error) {
 // section returns the generated section of docs/agents.md.
 func (f *files) section() string {
 	var good, bad, changes strings.Builder
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		p, all := f.plans[a.Short], f.results[a.Short]
 		fmt.Fprintf(&good, "| %s | %s | %d: %s |\n", a.Name, ranges(all, result.good), len(all), p.Which)
 		for _, r := range all {

@@ -22,7 +22,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 
 func run(ctx context.Context, args []string, w io.Writer) error {
 	flags := flag.NewFlagSet("drift", flag.ContinueOnError)
-	only := flags.String("agent", "", "play this agent only: "+strings.Join(agents.Known.Names(), ", "))
+	only := flags.String("agent", "", "play this agent only: "+strings.Join(known.Agents.Names(), ", "))
 	versions := flags.String("versions", "", "play these versions only; results.json gets those that are in versions.json")
 	outputs := flags.String("outputs", "", "keep what the agents print in this `folder`; what is there is not played again")
 	asJSON := flags.Bool("json", false, "print the results as JSON")
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	}
 	defer p.close()
 	now := results{}
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		if *only != "" && *only != a.Short {
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	known "github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -71,7 +71,7 @@ func TestRealAgentsRun(t *testing.T) {
 // runsAsRecorded runs an agent to its end.
 func runsAsRecorded(t *testing.T, data, short string) {
 	t.Helper()
-	a, _ := known.Known.Find(short)
+	a, _ := known.Agents.Find(short)
 	env, argv, cwd := agents.Setup(t, short+"-tools", t.TempDir())
 	records, status := agentRun(t, data, short+"-tools", env, argv[0], cwd, "")
 	path := short + "/tools"
@@ -171,7 +171,7 @@ func TestRealAgentsArePipedTailedAndNormalized(t *testing.T) {
 	} {
 		t.Run(short, func(t *testing.T) {
 			t.Parallel()
-			a, _ := known.Known.Find(short)
+			a, _ := known.Agents.Find(short)
 			says := "linesman: this is the output of " + a.Name + "\n"
 			dir := t.TempDir()
 			env, argv, cwd := agents.Setup(t, scenario, dir)
@@ -333,7 +333,7 @@ func TestRealGeminiEndsInTheMiddleOfALine(t *testing.T) {
 // Claude Code knows each tool that the arguments of tasks name: it warns of any other one in every run.
 func TestRealClaudeKnowsTheToolsOfTasks(t *testing.T) {
 	t.Parallel()
-	a, _ := known.Known.Find("claude")
+	a, _ := known.Agents.Find("claude")
 	for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite} {
 		dir := t.TempDir()
 		env, argv, cwd := agents.Setup(t, "claude-hello", dir)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	known "github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -107,7 +107,7 @@ func TestRealAgentsDoTasks(t *testing.T) {
 	for _, name := range slices.Concat(others(), []string{"drift"}) {
 		c := gjson.Get(doctor, fmt.Sprintf(`checks.#(name=="%s")`, name))
 		version := "" // of drift
-		if a, is := known.Known.Find(name); is {
+		if a, is := known.Agents.Find(name); is {
 			version = ", version " + a.Tested
 		}
 		if c.Get("level").String() != "ok" || !strings.HasSuffix(c.Get("text").String(), version) {
@@ -228,7 +228,7 @@ func (s *story) doesAll() (thread string) {
 
 func (s *story) completed(r *runs.Record, text string, usage runs.Usage) {
 	s.t.Helper()
-	if a, _ := known.Known.Find(s.short); r.State != runs.StateCompleted || r.Agent != a.Kind() || r.Thread == "" {
+	if a, _ := known.Agents.Find(s.short); r.State != runs.StateCompleted || r.Agent != a.Kind() || r.Thread == "" {
 		s.t.Errorf("a run of %s in state %s (%s), thread %q", r.Agent, r.State, r.Reason, r.Thread)
 	}
 	if r.FinalText == nil || *r.FinalText != text {

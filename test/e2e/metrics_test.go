@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/metrics"
+	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/test/fixture"
 )
 

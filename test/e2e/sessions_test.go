@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -51,9 +51,9 @@ func TestSessionsOfRealAgentsAreFollowed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			known, _ := agents.Known.Find(short)
+			a, _ := known.Agents.Find(short)
 			var want []string
-			fold := normalizer.NewFold(known.Backend, "x", 0)
+			fold := normalizer.NewFold(a.Backend, "x", 0)
 			fold.Apply(1, runs.Entry{Kind: runs.Out, Body: log}, func(m normalizer.Message) {
 				want = append(want, mask(fmt.Sprintf("%d.%d %s", m.Line, m.Part, m.Body)))
 			})
@@ -63,8 +63,8 @@ func TestSessionsOfRealAgentsAreFollowed(t *testing.T) {
 			follow.Await(follow.Stdout, fmt.Sprintf(`"line":%s,`, strings.Split(want[len(want)-1], ".")[0]))
 			got := parse(t, follow.Stdout.String())
 			for _, r := range got {
-				if r.Run != got[0].Run || r.Agent != known.Kind() {
-					t.Errorf("an event of %s in run %s, want all in %s of %s", r.Agent, r.Run, got[0].Run, known.Kind())
+				if r.Run != got[0].Run || r.Agent != a.Kind() {
+					t.Errorf("an event of %s in run %s, want all in %s of %s", r.Agent, r.Run, got[0].Run, a.Kind())
 				}
 			}
 			same(t, "events", printed(got), want)

@@ -233,7 +233,7 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		large := slices.ContainsFunc(heavy, has)
 		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
 		packages[at].plain = noGoroutines || large
-		packages[at].again = !noGoroutines && large && room != "test" && room != "cmd"
+		packages[at].again = !noGoroutines && large && room != "test" && short(path) != "cmd/linesman"
 	}
 	return packages, nil
 }

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
+	view "github.com/linesman/linesman/cmd/top"
 	"github.com/linesman/linesman/test/fixture"
-	view "github.com/linesman/linesman/top"
 )
 
 // pipe publishes a recording as a run with a title.

@@ -24,7 +24,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/linesman/linesman/atomicfile"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -141,7 +141,7 @@ func Take(ctx context.Context, dir, scratch, private string) error {
 	if encodeErr != nil {
 		return encodeErr
 	}
-	return errors.Join(atomicfile.Replace(filepath.Join(scratch, stateFile), stateFile+".*", body), err)
+	return errors.Join(files.Replace(filepath.Join(scratch, stateFile), stateFile+".*", body), err)
 }
 
 func (s *state) take(ctx context.Context, dir, scratch, private string) (err error) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 // The references: publishers that store bodies of the mean size of an event in EVENTS,
@@ -48,7 +48,7 @@ func serve(ctx context.Context, data string) error {
 	if _, err := b.Ensure(ctx, limits); err != nil {
 		return err
 	}
-	if err := (local.Instance{NATS: s.URL(), Data: data}).Write(); err != nil {
+	if err := (datadir.Instance{NATS: s.URL(), Data: data}).Write(); err != nil {
 		return err
 	}
 	fmt.Println("ready")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/local"
+	"github.com/linesman/linesman/daemon/datadir"
 )
 
 var names = bus.Names{Prefix: bus.DefaultPrefix}
@@ -165,7 +165,7 @@ func (c *cell) connect(ctx context.Context) (*bus.Bus, error) {
 func dial(ctx context.Context, data, url string) (*bus.Bus, error) {
 	inside, public := bus.Login{URL: url}, bus.Login{}
 	if url == "" {
-		here, err := local.ReadInstance(data)
+		here, err := datadir.ReadInstance(data)
 		if err != nil {
 			return nil, err
 		}

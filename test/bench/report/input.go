@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -38,7 +38,7 @@ func (h *harness) input(out []byte, files int) (in input, err error) {
 		return in, err
 	}
 	in.agent = "codex"
-	codex, _ := agents.Known.Find("codex")
+	codex, _ := known.Agents.Find("codex")
 	for i := range files {
 		rest := out
 		if left := files - i; left > 1 {
@@ -55,7 +55,7 @@ func (h *harness) input(out []byte, files int) (in input, err error) {
 // recordings writes each recorded run of the corpus a number of times. It returns an
 // input for each agent.
 func (h *harness) recordings(copies int) (all []input, err error) {
-	for _, a := range agents.Known {
+	for _, a := range known.Agents {
 		paths, err := filepath.Glob(filepath.Join("test", "corpus", a.Short, "*.jsonl"))
 		if err != nil {
 			return nil, err

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	known "github.com/linesman/linesman/agents"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
@@ -73,7 +73,7 @@ func TestPinnedVersionsAreTheTestedOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range known.Known {
+	for _, a := range known.Agents {
 		name := a.Install[strings.LastIndexByte(a.Install, ' ')+1:]
 		if !bytes.Contains(pinned, []byte(`"`+name+`": "`+a.Tested+`"`)) &&
 			!bytes.Contains(makefile, []byte(" "+name+"@"+a.Tested+"\n")) {

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/daemon/datadir"
+	"github.com/linesman/linesman/runs"
+)
+
+// refused is a refusal of linesman in the words of the command line.
+type refused struct {
+	error
+	of *api.Error
+}
+
+// refuse says a refusal in other words.
+func refuse(said error, of *api.Error) error { return refused{said, of} }
+
+// Unwrap returns both forms.
+func (r refused) Unwrap() []error { return []error{r.error, r.of} }
+
+// explain is the error of a request in the words of the command line, with its
+// exit code. Flags are the flags for the fields of the request; run, if any, is
+// the run of the request.
+func explain(err error, flags map[string]string, run string) error {
+	var e *api.Error
+	_, coded := codeOf(err)
+	switch {
+	case coded || !errors.As(err, &e):
+		return err
+	case e.Err != nil:
+		return unanswered(e)
+	case e.Code == api.NotFound && run != "":
+		return noSuchRun(run)
+	}
+	says := func(code int, said error) error { return exitWith(code, refused{said, e}) }
+	switch e.Code {
+	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict:
+		if e.State != "" { // the command line is valid; the state of the run does not permit it
+			text, _, _ := strings.Cut(e.Message, ": it is ")
+			return says(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
+		}
+		if e.Code == api.Conflict && e.Issues != nil {
+			return says(exitUsage, console.Ambiguous(run, e))
+		}
+		return says(exitUsage, console.Mistakes(e, flags))
+	}
+	text := about(run, e.Message)
+	for _, more := range []string{e.Suggestion, e.WebURL} {
+		if more != "" {
+			text += ": " + console.Safe(more)
+		}
+	}
+	return says(exitFailed, errors.New(text))
+}
+
+// resolveRun is the id of the run that an argument names. One that is a whole id costs no request. A name that
+// no run has may be the id of a run that is about to start, or that only a stream has.
+func resolveRun(ctx context.Context, l *client.Client, run string) (string, error) {
+	if strings.HasPrefix(run, "T-") && len(run) >= len(runs.LocalID(0, 0)) {
+		return run, nil
+	}
+	found, err := l.Resolve(ctx, run)
+	late := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case err == nil:
+		return found, nil
+	case !late && !api.Is(err, api.Conflict) && run != "last" && runs.CheckID(run) == nil:
+		return run, nil
+	}
+	return "", explain(err, map[string]string{api.FieldRef: "RUN"}, run)
+}
+
+// noSuchRun is the error of a command about a run that does not exist.
+func noSuchRun(run string) error {
+	e := &api.Error{Code: api.NotFound, Message: "there is no run " + run, Run: run}
+	return exitWith(exitNoRun, refused{e, e})
+}
+
+// unanswered is the error of a request that got no answer.
+func unanswered(e *api.Error) error {
+	switch {
+	case errors.Is(e, client.ErrNoResponder):
+		const hint = "start `linesman up`, or `linesman responder` beside a server of its own"
+		return exitWith(exitNATS, fmt.Errorf("%w: %s", e, hint))
+	case errors.Is(e, context.DeadlineExceeded):
+		return exitWith(exitNATS, errors.New(e.Message+": see `linesman doctor`"))
+	case errors.Is(e, client.ErrDenied):
+		const user = "operator"
+		return exitWith(exitNATS, fmt.Errorf("%w: use the keys of %s, %s", e, user, datadir.Permission(user)))
+	case errors.Is(e, client.ErrUnreachable):
+		return exitWith(exitNATS, e)
+	}
+	return e
+}
+
+// about is a message about a run, if there is one.
+func about(run, text string) string {
+	if run != "" {
+		return "run " + run + ": " + console.Safe(text)
+	}
+	return console.Safe(text)
+}
+
+// noRequest is the error of a command about a request that waits for an answer,
+// and says what to do next if it was not found.
+func noRequest(err, none error) error {
+	var e *api.Error
+	switch {
+	case !errors.As(err, &e) || e.Err != nil:
+		return explain(err, nil, "")
+	case e.Code == api.NotFound:
+		const hint = "linesman bridge list: lists those that wait, each by its run and its request id"
+		return exitWith(exitNoRun, refused{errors.Join(none, errors.New(hint)), e})
+	case e.Run != "":
+		return refused{fmt.Errorf("run %s: %s", console.Word(e.Run), console.Safe(e.Error())), e}
+	}
+	return refused{errors.New(console.Safe(e.Error())), e}
+}
+
+// completed returns nil for the state of a completed run; for others an error with
+// an exit code and no text, because the result of the run has it.
+func completed(state runs.State) error {
+	if state == runs.StateCompleted {
+		return nil
+	}
+	return exitWith(exitFailed, nil)
+}

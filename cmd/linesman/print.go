@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/console"
+)
+
+// printer prints what runs do.
+type printer struct {
+	Out, Err io.Writer           // data, and advice to people
+	Getenv   func(string) string // looks up NO_COLOR and TERM
+	JSON     bool                // print JSON lines, not for people
+}
+
+// Events returns a function that prints the events of a filter until there are no more, and
+// returns how many it printed. It calls seen, which may be nil, with each event before it is
+// printed.
+func (p printer) Events(
+	l *client.Client, seen func(console.Record),
+) func(context.Context, client.Filter) (int, error) {
+	on := console.New(p.Out, p.Getenv)
+	each := func(e client.Event) error {
+		r := console.Record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
+		if e.Kind == api.Completion {
+			r.Completion = e.Body
+		} else {
+			r.Event = e.Body
+		}
+		if seen != nil {
+			seen(r)
+		}
+		if p.JSON {
+			return console.WriteJSON(p.Out, r)
+		}
+		return on.Write(r)
+	}
+	return func(ctx context.Context, f client.Filter) (int, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		return console.Follow(ctx, on, l.Follow(ctx, f), each)
+	}
+}
+
+// Details prints the details of a run from its last items on, or all if last is 0, and returns
+// the run. With follow it waits for the end of the run.
+func (p printer) Details(
+	ctx context.Context, l *client.Client, id string, last int, follow bool, o console.TimelineOptions,
+) (*api.Run, error) {
+	run, err := l.Describe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	items := l.FollowDetail(ctx, id, "", last, follow)
+	if p.JSON {
+		for item, err := range items {
+			if err == nil {
+				err = console.PrintJSON(p.Out, item)
+			}
+			if err != nil {
+				return run, err
+			}
+		}
+	} else {
+		t := console.NewTimeline(p.Out, p.Getenv, o)
+		if err := t.Status(run); err != nil {
+			return run, err
+		}
+		if _, err := t.Watch(ctx, items, states(l, run.ID)); err != nil {
+			return run, err
+		}
+	}
+	switch {
+	case ctx.Err() != nil && follow:
+		return run, exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", id))
+	case follow: // the record may follow the last item
+		return l.Wait(ctx, id, nil)
+	}
+	return run, nil
+}
+
+// states passes the states of a run, until it has ended.
+func states(l *client.Client, run string) func(context.Context, func(*api.Run)) {
+	return func(ctx context.Context, set func(*api.Run)) { _, _ = l.Wait(ctx, run, set) }
+}
+
+// Attend returns a function that prints the events of a run that is about to start, or, with
+// detailed, what its agent does, until its end. Called again, it continues. It gives advice if
+// the output of the command argv is not what its dialect expects.
+func (p printer) Attend(
+	l func() *client.Client, run api.Run, argv []string, detailed bool,
+) func(context.Context) error {
+	f := client.Filter{Run: run.ID, Agent: run.Agent, Follow: true}
+	wrong := console.Misread{Argv: argv, Agents: known.Agents}
+	advise := func(r console.Record) {
+		if s := wrong.Advice(r); s != "" {
+			fmt.Fprintf(p.Err, "linesman: %s\n", s)
+		}
+	}
+	printed := p.Events(l(), func(r console.Record) {
+		f.After = r.Seq
+		advise(r)
+	})
+	events := func(ctx context.Context) error {
+		_, err := printed(ctx, f)
+		return err
+	}
+	if !detailed {
+		return events
+	}
+	t := console.NewTimeline(p.Out, p.Getenv, console.TimelineOptions{})
+	after := ""
+	return func(ctx context.Context) error {
+		l := l()
+		_ = t.Status(&run)
+		_, err := t.Watch(ctx, client.Each(l.FollowNewDetail(ctx, run.ID, after), func(item api.DetailItem) {
+			after = item.Pos
+			if len(item.Event) > 0 && item.Kind != api.Completion {
+				advise(console.Record{Agent: run.Agent, Event: item.Event})
+			}
+		}), states(l, run.ID))
+		if after == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
+			return events(ctx)
+		}
+		return err
+	}
+}

@@ -1,0 +1,57 @@
+package top
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/linesman/linesman/cmd/console"
+)
+
+// input is a line that is being typed, at the bottom of the screen.
+type input struct {
+	label, hint, text string
+}
+
+type inputState int
+
+const (
+	inputOpen inputState = iota
+	inputDone            // enter
+	inputLeft            // escape
+)
+
+// maxInput bounds a line, in bytes.
+const maxInput = 200
+
+func (i *input) key(k tea.KeyPressMsg) inputState {
+	switch k.String() {
+	case "enter":
+		return inputDone
+	case "esc":
+		return inputLeft
+	case "backspace", "ctrl+h":
+		_, n := utf8.DecodeLastRuneInString(i.text)
+		i.text = i.text[:len(i.text)-n]
+	case "ctrl+u":
+		i.text = ""
+	case "ctrl+w":
+		i.text = i.text[:strings.LastIndexByte(strings.TrimRight(i.text, " "), ' ')+1]
+	default:
+		return i.add(k.Text)
+	}
+	return inputOpen
+}
+
+// add appends a text, on one line.
+func (i *input) add(text string) inputState {
+	text = strings.NewReplacer("\r", " ", "\n", " ", "\t", " ").Replace(text)
+	if len(i.text)+len(text) <= maxInput {
+		i.text += text
+	}
+	return inputOpen
+}
+
+// line is what the screen shows of it.
+func (i *input) line() string { return i.label + console.Grid(console.Safe(i.text)) }

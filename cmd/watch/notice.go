@@ -1,0 +1,241 @@
+package watch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/runs"
+)
+
+// Kind is what a notice is about.
+type Kind string
+
+// The kinds.
+const (
+	Completed  Kind = "completed"   // the run has completed
+	Failed     Kind = "failed"      // the run has failed or was ended by a limit
+	Cancelled  Kind = "cancelled"   // the run was cancelled
+	Lost       Kind = "lost"        // the worker of the run sends no heartbeats, or the run ended as lost
+	Stalled    Kind = "stalled"     // the run has no output, and nothing explains that
+	NeedsInput Kind = "needs-input" // the run waits for a person
+
+	// MayNeedInput is for a session whose log does not tell a tool that runs from a question.
+	MayNeedInput Kind = "may-need-input"
+	OverBudget   Kind = "budget" // a budget is used up
+)
+
+// Kinds are all kinds, in the order of the documents.
+var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, MayNeedInput, OverBudget}
+
+// Notice reports one thing about a run, or about a day. Its id is the same whenever the same
+// thing is reported again, so that a receiver can recognize a notice that it has.
+type Notice struct {
+	ID     string   `json:"id"` // printable ASCII without spaces
+	Kind   Kind     `json:"kind"`
+	Time   api.Time `json:"time"`          // when it was noticed
+	Run    string   `json:"run,omitempty"` // "": the notice is about a day
+	Text   string   `json:"text"`          // one line for people
+	Budget *Use     `json:"budget,omitempty"`
+	Status *api.Run `json:"status,omitempty"` // the run, as lists show it
+
+	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [Rules]
+}
+
+// Rules say what is reported. They are pure: all that they know of time is passed to them.
+type Rules struct {
+	On           []Kind
+	StalledAfter time.Duration // time without output after which a run counts as stalled
+	Budgets      []Budget
+	CancelOn     []Kind // of the kinds budget and stalled: what also ends a run
+}
+
+func (r *Rules) on(k Kind) bool { return slices.Contains(r.On, k) }
+
+// Run returns the notices whose condition holds for a run at now. Active is when the run had
+// output last, see [Activity].
+func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
+	add := func(k Kind, holds bool, episode, text string) {
+		if holds && r.on(k) {
+			all = append(all, r.notice(k, run, episode, text, now))
+		}
+	}
+	end := "run " + name(run) + " " + console.Word(string(run.State))
+	if run.Reason != "" {
+		end += " (" + console.Safe(run.Reason) + ")"
+	}
+	if took := lasted(run, now); took > 0 {
+		end += " after " + console.ShortTime(took)
+	}
+	add(Completed, run.State == runs.StateCompleted, "", end)
+	add(Failed, run.State == runs.StateFailed || run.State == runs.StateTimeout, "", end)
+	add(Cancelled, run.State == runs.StateCancelled, "", end)
+
+	add(Lost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), "", end)
+	add(Lost, !run.State.Final() && run.WorkerLost, "", fmt.Sprintf("run %s: its worker %s sends no heartbeats",
+		name(run), console.Word(run.Worker)))
+
+	silent := now.Sub(active)
+	stalled := fmt.Sprintf("run %s has had no output for %s", name(run), console.ShortTime(silent))
+	if run.WorkerLost {
+		stalled += ", and its worker sends no heartbeats"
+	}
+	add(Stalled, silent >= r.StalledAfter && mustWrite(run, now), stamp(run.ActiveAt, run.StartedAt), stalled)
+
+	since := api.Time(0)
+	if run.Doing != nil {
+		since = run.Doing.Since
+	}
+	episode := stamp(since, run.ActiveAt, run.StartedAt)
+	need := run.Need(now)
+	add(NeedsInput, need == runs.NeedsAnswer, episode, "run "+name(run)+" waits for an answer")
+	add(MayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
+	if r.on(OverBudget) {
+		all = append(all, r.budgets(run, now)...)
+	}
+	return all
+}
+
+// notice returns a notice about a run. Episode distinguishes what can happen to a run
+// several times; "" is for what cannot.
+func (r *Rules) notice(k Kind, run *api.Run, episode, text string, now time.Time) Notice {
+	id := run.ID + "/" + string(k)
+	if episode != "" {
+		id += "/" + episode
+	}
+	if title := console.Safe(run.Title); title != "" {
+		text += ": " + title
+	}
+	return Notice{
+		ID: id, Kind: k, Time: api.Time(now.UnixMilli()), Run: run.ID, Text: text, Status: run,
+		Cancel: slices.Contains(r.CancelOn, k) && !run.State.Final() && run.Source != runs.SourceSession,
+	}
+}
+
+// budgets returns a notice for each budget of a run that the run has used up.
+func (r *Rules) budgets(run *api.Run, now time.Time) (all []Notice) {
+	for _, b := range r.Budgets {
+		if b.Daily {
+			continue
+		}
+		used := tokens(run)
+		if b.Unit == Time {
+			used = int64(lasted(run, now))
+		}
+		if used < b.Limit {
+			continue
+		}
+		text := fmt.Sprintf("run %s has used %s, its budget is %s", name(run), b.amount(used), b.amount(b.Limit))
+		n := r.notice(OverBudget, run, b.String(), text, now)
+		n.Budget = b.use(used)
+		all = append(all, n)
+	}
+	return all
+}
+
+// mustWrite reports whether a run without output is a stalled one. What the agent does
+// explains silence: a tool call or a sub-agent that takes long, a question to a person, an
+// announced pause until the next request to the model. It does so only while the worker is
+// alive, because nothing can be known of a run whose worker is not. An agent that linesman
+// did not start may wait for its user between two turns.
+func mustWrite(run *api.Run, now time.Time) bool {
+	if run.State != runs.StateWorking {
+		return false
+	}
+	if run.WorkerLost {
+		return true
+	}
+	if run.Doing == nil {
+		return run.Source == "run" || run.Source == "queue"
+	}
+	switch run.Doing.Phase {
+	case runs.RunningTool, runs.RunningOrAsking, runs.AwaitingAgent, runs.AwaitingInput, runs.YourTurn:
+		return false
+	}
+	return !at(run.Doing.NextAt).After(now)
+}
+
+// Activity remembers when open runs had output last. It uses the times of a run only until
+// the run changes, because they are those of another machine.
+type Activity map[string]sign
+
+// sign is the newest sign of life of a run.
+type sign struct {
+	seq uint64    // of the run
+	at  time.Time // by the clock of this process
+}
+
+// Observe stores the state of a run at now, and returns when the run had output last.
+func (a Activity) Observe(run *api.Run, now time.Time) time.Time {
+	s, known := a[run.ID]
+	switch {
+	case !known:
+		s = sign{run.Seq, at(max(run.ActiveAt, run.StartedAt))}
+		if s.at.After(now) || s.at.Equal(at(0)) {
+			s.at = now
+		}
+	case s.seq != run.Seq:
+		s = sign{run.Seq, now}
+	}
+	a[run.ID] = s
+	return s.at
+}
+
+// name is the id of a run with its agent, for people.
+func name(run *api.Run) string { return console.Word(run.ID) + " (" + console.Word(run.Agent) + ")" }
+
+// stamp returns the first of these times that is known, in Unix milliseconds.
+func stamp(all ...api.Time) string {
+	for _, t := range all {
+		if t != 0 {
+			return strconv.FormatInt(int64(t), 10)
+		}
+	}
+	return ""
+}
+
+func at(t api.Time) time.Time { return time.UnixMilli(int64(t)) }
+
+// lasted returns how long a run has lasted at now.
+func lasted(run *api.Run, now time.Time) time.Duration {
+	if run.StartedAt == 0 {
+		return 0
+	}
+	if run.EndedAt != 0 {
+		now = at(run.EndedAt)
+	}
+	return max(now.Sub(at(run.StartedAt)), 0)
+}
+
+// tokens returns the tokens of a run so far, 0 if they are not known.
+func tokens(run *api.Run) int64 {
+	if run.Tokens == nil {
+		return 0
+	}
+	return plus(run.Tokens.Input, run.Tokens.Output)
+}
+
+// ParseKinds reads names of kinds.
+func ParseKinds(names []string, allowed ...Kind) (all []Kind, err error) {
+	for _, n := range names {
+		k := Kind(strings.TrimSpace(n))
+		if !slices.Contains(allowed, k) {
+			return nil, fmt.Errorf("must be of %s, got %q", strings.Join(texts(allowed), ", "), n)
+		}
+		if !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	return all, nil
+}
+
+func texts(kinds []Kind) (all []string) {
+	for _, k := range kinds {
+		all = append(all, string(k))
+	}
+	return all
+}

@@ -1,0 +1,176 @@
+package metrics_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
+)
+
+// series returns the number of series as Prometheus stores them: each bucket is one.
+func series(t *testing.T, g prometheus.Gatherer) (n int) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				n += len(h.GetBucket()) + 3
+			} else {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestHostileRunsMakeFewSeries counts runs whose agents choose all that they can choose: kinds and
+// names of tools, statuses, versions, reasons, and with a publisher of RAW the kind of the agent.
+func TestHostileRunsMakeFewSeries(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	n := metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode", "codex_cloud", "external"})
+	tally := n.NewTally()
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func() string { return fmt.Sprintf("w%x", random.Uint64()) }
+	pick := func(known ...string) string {
+		if random.IntN(2) == 0 {
+			return word()
+		}
+		return known[random.IntN(len(known))]
+	}
+	for i := range 10_000 {
+		a := tally.Agent(pick("codex", "claude_code", "gemini_cli", "opencode", "codex_cloud", "external"))
+		for range 20 {
+			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use"),
+				pick("Read", "mcp__x", "Task", "TodoWrite"),
+				pick("completed", "failed", "unknown", normalizer.StatusUnfinished), random.Int64N(1e6)-1)
+		}
+		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
+		var counted metrics.Counted
+		a.Record(&counted, &runs.Record{
+			ID: word(), Version: fmt.Sprintf("%d.%d.%d", random.IntN(99), random.IntN(99), i), Title: word(), Dir: word(),
+			State:  runs.State(pick("completed", "failed", "cancelled", "timeout")),
+			Source: pick("run", "tail", "session", "pipe", "queue", "cloud", "external"),
+			Reason: pick("spawn", "lost", "spool", "signal", "exit status", "turn failed", "silent", "idle", "hard", ""),
+			Lines:  5, Malformed: 1, Unknown: 1, Drift: &runs.Drift{Count: 1}, QueuedAt: 1, StartedAt: 2, EndedAt: 3,
+			Events: map[string]int64{pick(normalizer.Tokens()...): 1, word(): 1},
+			Own:    &runs.Usage{Input: 10, Output: 3},
+		})
+		if i%100 == 0 {
+			tally.Cut()
+			tally.Store()
+		}
+	}
+	if have := series(t, r); have > metrics.MaxSeries {
+		t.Errorf("%d series, documented are at most %d", have, metrics.MaxSeries)
+	} else {
+		t.Logf("%d series", have)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if strings.HasPrefix(l.GetValue(), "w") && len(l.GetValue()) > 9 {
+					t.Errorf("%s has the label %s=%q, which an agent chose", f.GetName(), l.GetName(), l.GetValue())
+				}
+			}
+		}
+	}
+}
+
+// TestLinesAreCountedWithoutAllocation folds what a line can end.
+func TestLinesAreCountedWithoutAllocation(t *testing.T) {
+	tally := metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}).NewTally()
+	a := tally.Agent("codex")
+	count := func() {
+		for range 1000 {
+			a.CallEnded("command_execution", "", "completed", 7)
+			a.CallEnded("tool_use", "an unknown name", "an unknown status", 7)
+			a.TurnEnded(runs.TurnCompleted, 7)
+		}
+		tally.Cut()
+		tally.Store()
+	}
+	count()
+	count()
+	if n := testing.AllocsPerRun(10, count); n > 100 { // of a cut, none of them of a line
+		t.Errorf("%v allocations in 3000 lines", n)
+	}
+}
+
+func TestNothingIsCountedTwice(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	a := r.tally.Agent("codex")
+	var c metrics.Counted
+	use := func(in int64) {
+		a.Record(&c, &runs.Record{Agent: "codex", Own: &runs.Usage{Input: in}})
+		r.tally.Cut()
+		r.tally.Store()
+	}
+	for _, in := range []int64{100, 250, 250, 90, 250, 300} { // in the middle, its thread is found to be resumed
+		use(in)
+	}
+	compare(t, "tokens", values(t, r, "linesman_tokens_total"), map[string]float64{"codex/input": 300})
+	// A cut that is not stored is dropped with its tally, and counted by the next term.
+	next := r.tally
+	a.Record(&c, &runs.Record{Agent: "codex", Own: &runs.Usage{Input: 400}})
+	next.Cut()
+	compare(t, "tokens", values(t, r, "linesman_tokens_total"), map[string]float64{"codex/input": 300})
+}
+
+func TestLagHasAnAge(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewRegistry()
+	n := metrics.NewNormalizer(r, nil)
+	end := n.Active()
+	n.Lag(metrics.Lag{Entries: 7, Since: time.Now().Add(-time.Minute), Recording: 3, Recorded: time.Now()})
+	compare(t, "entries", values(t, r, "linesman_normalizer_lag_entries"), map[string]float64{"fold": 7, "record": 10})
+	for stage, age := range values(t, r, "linesman_normalizer_lag_seconds") {
+		if age < 60 || age > 120 {
+			t.Errorf("stage %s is %v s behind", stage, age)
+		}
+	}
+	n.Lag(metrics.Lag{Recorded: time.Now(), Since: time.Now()})
+	compare(t, "seconds", values(t, r, "linesman_normalizer_lag_seconds"), map[string]float64{})
+	end()
+	compare(t, "active", values(t, r, "linesman_normalizer_active"), map[string]float64{})
+}
+
+func TestNilCountsNothing(t *testing.T) {
+	t.Parallel()
+	var n *metrics.Normalizer
+	n.Active()()
+	n.Failed("other")
+	n.Refused("events")
+	n.Stored()
+	n.Stream("raw", 1, 1, 1)
+	n.Lag(metrics.Lag{})
+	if n.NewTally() != nil {
+		t.Error("a tally of no metrics")
+	}
+	var w *metrics.Worker
+	w.Appended(1, 1)
+	w.Refused()
+	w.Shim(true)
+	w.Adopted()
+	w.Read(nil)
+	var p *metrics.Responder
+	p.Webhook("failed", 0)
+	p.Read(nil)
+	var c *metrics.Calls
+	c.NATS("list", 0, 0)
+}

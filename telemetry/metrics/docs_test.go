@@ -1,0 +1,80 @@
+package metrics_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/telemetry/metrics"
+)
+
+// table returns the part of docs/metrics.md that is made from the code.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| name | type | labels | meaning | role |\n|---|---|---|---|---|\n")
+	for _, d := range metrics.Descriptions() {
+		labels := ""
+		if len(d.Labels) > 0 {
+			labels = "`" + strings.Join(d.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", d.Name, d.Type, labels, d.Help, d.Role)
+	}
+	return b.String()
+}
+
+// TestDocumentHasEveryMetric compares the table of docs/metrics.md with the code. UPDATE_DOCS=1
+// writes it.
+func TestDocumentHasEveryMetric(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("..", "..", "docs", "metrics.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- table: made by UPDATE_DOCS=1 go test ./telemetry/metrics -->\n", "<!-- end of the table -->\n"
+	before, rest, hasBegin := strings.Cut(string(text), begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		t.Fatal("the marks of the table are missing")
+	}
+	want := before + begin + table() + end + after
+	if want == string(text) {
+		return
+	}
+	if os.Getenv("UPDATE_DOCS") == "" {
+		t.Fatal("the table is not that of the code: UPDATE_DOCS=1 go test ./telemetry/metrics")
+	}
+	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNamesAreThoseOfTheConvention checks what `promtool check metrics` does not.
+func TestNamesAreThoseOfTheConvention(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, d := range metrics.Descriptions() {
+		total := strings.HasSuffix(d.Name, "_total")
+		switch {
+		case seen[d.Name]:
+			t.Errorf("%s is described twice", d.Name)
+		case total != (d.Type == "counter"):
+			t.Errorf("%s is a %s", d.Name, d.Type)
+		case d.Type == "histogram" && !strings.HasSuffix(d.Name, "_seconds"):
+			t.Errorf("%s has no unit", d.Name)
+		case !strings.HasSuffix(d.Help, "."):
+			t.Errorf("%s: the help is no sentence: %s", d.Name, d.Help)
+		}
+		seen[d.Name] = true
+		for _, label := range d.Labels {
+			switch label {
+			case "agent", "kind", "status", "type", "version", "state", "reason", "source", "stream", "stage", "cause",
+				"operation", "code", "outcome", "revision", "goversion":
+			default:
+				t.Errorf("%s has the label %s, which this test does not know: are its values few?", d.Name, label)
+			}
+		}
+	}
+}
