@@ -63,7 +63,7 @@ type Error struct {
 	Issues   []Issue `json:"issues,omitempty"`         // of [Validation]: all that is wrong
 	Unlisted int     `json:"issuesUnlisted,omitempty"` // issues beyond the listed ones
 
-	Run    string     `json:"run,omitempty"`    // also as runId
+	Run    string     `json:"run,omitempty"`
 	Thread string     `json:"thread,omitempty"` // of a run that failed
 	State  runs.State `json:"state,omitempty"`  // of the run
 	Reason string     `json:"reason,omitempty"` // one word

@@ -108,7 +108,7 @@ type CloudSubmission struct {
 
 // Submitted is the outcome of a task that was accepted.
 type Submitted struct {
-	Run        string `json:"run"`                // also as runId
+	Run        string `json:"run"`
 	At         int64  `json:"at"`                 // Unix milliseconds
 	Position   int    `json:"position,omitempty"` // tasks before it in the queue
 	Thread     string `json:"threadId,omitempty"`
@@ -131,7 +131,7 @@ type Cancel struct {
 
 // Cancelled is the outcome of a cancel.
 type Cancelled struct {
-	Run    string     `json:"run"`              // also as runId
+	Run    string     `json:"run"`
 	At     int64      `json:"at"`               // Unix milliseconds
 	State  runs.State `json:"state,omitempty"`  // cancelled, or working while the agent is being ended
 	Before runs.State `json:"before,omitempty"` // the state that the run had
@@ -211,7 +211,7 @@ type Environments struct {
 
 // Question is a run that waits for an answer from outside.
 type Question struct {
-	Run     string `json:"run"` // also as runId
+	Run     string `json:"run"`
 	Request string `json:"requestId,omitempty"`
 	Agent   string `json:"agentName,omitempty"` // the agent that is asked, as the request names it
 	Phase   string `json:"phase,omitempty"`
@@ -223,6 +223,6 @@ type Question struct {
 
 // Answered is the state of a run after an answer.
 type Answered struct {
-	Run   string     `json:"run"` // also as runId
+	Run   string     `json:"run"`
 	State runs.State `json:"state"`
 }

@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -124,36 +123,6 @@ func TestErrorsAreThoseOfTheService(t *testing.T) {
 	}
 	if _, err := c.Cancel(ctx, api.Cancel{Run: run, Reason: strings.Repeat("x", 2000)}); code(err) != api.Validation {
 		t.Errorf("a reason that is too long: %v", err)
-	}
-}
-
-func TestToolAnswersTheEnvelopeAsItCame(t *testing.T) {
-	s := begin(t)
-	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
-	e, err := c.Tool(ctx, "_codex_local_exec", map[string]any{"task": "Which files are here?"})
-	const head = `{"version":"3.6","schema_id":"codex/v3.6/execution_ack/v1",`
-	if err != nil || e.Run == "" || !strings.HasPrefix(string(e.Body), head) {
-		t.Fatalf("exec: %s, %v", e.Body, err)
-	}
-	wait := func(run string) (client.Envelope, error) {
-		return c.Tool(ctx, "_codex_local_wait", map[string]any{"task_id": run, "timeout_sec": 1})
-	}
-	if _, err := c.Wait(ctx, e.Run, nil); err != nil {
-		t.Errorf("wait: %v", err)
-	}
-	ended, err := wait(e.Run)
-	if err != nil || ended.State != runs.StateCompleted || !json.Valid(ended.Body) {
-		t.Errorf("wait: %s, %v", ended.Body, err)
-	}
-	refused, err := c.Tool(ctx, "_codex_local_status", map[string]any{"task_id": "T-none"})
-	if code(err) != api.NotFound || !strings.Contains(string(refused.Body), `"error":{"code":"NOT_FOUND"`) {
-		t.Errorf("status of no run: %s, %v", refused.Body, err)
-	}
-	run := submit(t, c, "hold")
-	late, err := wait(run)
-	var timeout *api.Error
-	if !errors.As(err, &timeout) || timeout.Code != api.Timeout || timeout.Limit != api.LimitWait || len(late.Body) == 0 {
-		t.Errorf("wait with a timeout: %s, %v", late.Body, err)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestARefusalIsOneObject(t *testing.T) {
 		{errors.New("x"), ""},
 		{&api.Error{Code: api.Unavailable, Message: "no responder answers", Err: lost}, ""},
 		{errors.Join(lost, &api.Error{Code: api.NotFound, Message: "none", Run: "T-1"}),
-			`{"code":"NOT_FOUND","message":"none","run":"T-1","runId":"T-1"}` + "\n"},
+			`{"code":"NOT_FOUND","message":"none","run":"T-1"}` + "\n"},
 	} {
 		var b strings.Builder
 		if err := Refusal(&b, tt.err); err != nil || b.String() != tt.want {

@@ -137,12 +137,12 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 		{"a refusal about a run, for programs", "409",
 			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed"}`,
 			[]string{"cancel", "--json", "T-1"}, exitFailed,
-			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed","runId":"T-1"}` +
+			`{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed"}` +
 				"\n",
 			"linesman: run T-1: the task has ended: it is failed\n"},
 		{"a cancel in the cloud", "501", `{"code":"UNSUPPORTED","message":"not here","webUrl":"https://example.com/1"}`,
 			[]string{"cancel", "T-cloud-1"}, exitFailed, "", "linesman: run T-cloud-1: not here: https://example.com/1\n"},
-		{"a state that does not fit", "409", `{"code":"ENDED","message":"the task has ended: it is failed","field":"run","runId":"T-1","state":"failed"}`,
+		{"a state that does not fit", "409", `{"code":"ENDED","message":"the task has ended: it is failed","field":"run","run":"T-1","state":"failed"}`,
 			[]string{"cancel", "T-1"}, exitFailed, "", "linesman: run T-1: the task has ended: it is failed\n"},
 		{"no object", "", `[1,2]`, []string{"status"}, exitFailed, "", otherForm},
 		{"no object, for programs", "", `[1,2]`, []string{"status", "--json"}, exitFailed, "", otherForm},

@@ -285,8 +285,8 @@ func refusal(p *Problem) adcp.Response {
 	case p.Code == "VALIDATION" && p.Field != "body", p.Code == "CONFLICT":
 		e.Code = adcp.ValidationError
 	}
-	if p.RunID != "" {
-		r.TaskID = p.RunID
+	if p.Run != "" {
+		r.TaskID = p.Run
 	}
 	return r
 }

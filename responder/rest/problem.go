@@ -23,7 +23,6 @@ type Problem struct {
 	Field     string      `json:"field,omitempty"`
 	Issues    []api.Issue `json:"issues,omitempty"` // all mistakes
 	Run       string      `json:"run,omitempty"`
-	RunID     string      `json:"runId,omitempty"` // the same, under its former name
 	State     runs.State  `json:"state,omitempty"` // of the run
 	Retryable bool        `json:"retryable,omitempty"`
 }
@@ -69,7 +68,7 @@ func problemOf(e *api.Error) *Problem {
 	kind := kinds[e.Code]
 	p := &Problem{
 		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
-		RunID: e.Run, State: e.State, Retryable: e.Retryable,
+		Run: e.Run, State: e.State, Retryable: e.Retryable,
 	}
 	if p.Detail == "" {
 		p.Detail = e.Error()
@@ -118,12 +117,12 @@ func (q *exchange) explain(err error) *Problem {
 	case errors.As(err, &p):
 	case errors.As(err, &e):
 		if p = problemOf(e); e.Code == api.NotFound {
-			p.RunID = "" // it is not a valid id
+			p.Run = "" // it is not a valid id
 		}
 	default:
 		p = problemOf(&api.Error{Code: api.Internal})
 		q.log.Warn("a request failed", zap.String("operation", q.operation), zap.Error(err))
 	}
-	p.Type, p.Title, p.Run = "about:blank", http.StatusText(p.Status), p.RunID
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return p
 }

@@ -63,11 +63,11 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 		},
 		{
 			api.Error{Code: api.Ended, Field: "task_id", Message: "the task has ended", Run: "T-1", State: runs.StateFailed},
-			`{"status":409,"detail":"the run has ended: it is failed","code":"CONFLICT","runId":"T-1","state":"failed"}`,
+			`{"status":409,"detail":"the run has ended: it is failed","code":"CONFLICT","run":"T-1","state":"failed"}`,
 		},
 		{
 			api.Error{Code: api.NotFound, Message: "there is no task of this id", Run: "T-1"},
-			`{"status":404,"detail":"there is no run of this id","code":"NOT_FOUND","runId":"T-1"}`,
+			`{"status":404,"detail":"there is no run of this id","code":"NOT_FOUND","run":"T-1"}`,
 		},
 		{
 			api.Error{Code: api.KeyInFlight, Field: "idempotency_key", Message: "the same request is being carried out",

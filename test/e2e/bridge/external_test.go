@@ -125,7 +125,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked := h.waiting()
-	run, _ := asked["runId"].(string)
+	run, _ := asked["run"].(string)
 	if asked["prompt"] != which || asked["agentName"] != "architectural-reviewer" || asked["phase"] != "1" ||
 		asked["dueAt"] == nil {
 		t.Errorf("asked: %v", asked)
@@ -174,7 +174,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 	}
 	for range 2 { // the same once more does no harm
 		v := h.ask("answer", map[string]any{"request": asked["requestId"], "text": `{"chosen": "the second"}`})
-		if v["runId"] != run || v["state"] != "completed" {
+		if v["run"] != run || v["state"] != "completed" {
 			t.Errorf("answered: %v", v)
 		}
 	}
@@ -190,7 +190,7 @@ func TestEverySurfaceSaysThatARequestWaits(t *testing.T) {
 		t.Fatalf("the program ended with %d", code)
 	}
 	asked = h.waiting()
-	if v := h.ask("answer", map[string]any{"request": asked["runId"], "error": "nobody knows"}); v["state"] != "failed" {
+	if v := h.ask("answer", map[string]any{"request": asked["run"], "error": "nobody knows"}); v["state"] != "failed" {
 		t.Errorf("answered: %v", v)
 	}
 	w.answered(5)
@@ -392,7 +392,7 @@ func TestRequestWaitsThoughTheServerWasAway(t *testing.T) {
 		"--data-dir", w.data, "--config", filepath.Join(w.lab, "linesman.toml"))
 	fixture.Watch(t, answer)
 	out, err := answer.Output()
-	if err != nil || string(out) != fmt.Sprint(before["runId"], " completed\n") {
+	if err != nil || string(out) != fmt.Sprint(before["run"], " completed\n") {
 		t.Fatalf("answered: %s, %v", out, err)
 	}
 	w.answered(1)
