@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	strict "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
@@ -154,48 +157,43 @@ func read[Q any](body []byte) (q Q, err error) {
 	case !utf8.Valid(body):
 		return q, api.Invalid("request", "must be UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err = d.Decode(&q)
-	var kind *json.UnmarshalTypeError
+	err = strict.Unmarshal(body, &q, strict.RejectUnknownMembers(true))
+	var mistake *strict.SemanticError
 	switch {
-	case errors.As(err, &kind) && kind.Field != "":
-		return q, api.Invalid(kind.Field, "must be of type "+kind.Type.String())
-	case err != nil:
-		return q, api.Invalid("request", "must be a JSON object with the fields of this request and no others")
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return q, api.Invalid("request", "must be one JSON object")
-	}
-	d = json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	if repeats(d) {
+	case err == nil:
+		return q, nil
+	case errors.Is(err, jsontext.ErrDuplicateName): // other readers of the same JSON may use another one of the values
 		return q, api.Invalid("request", "must not have a name twice in an object")
+	case errors.As(err, &mistake) && mistake.GoType != nil && mistake.JSONPointer != "" &&
+		!errors.Is(err, strict.ErrUnknownName):
+		return q, api.Invalid(fieldOf(reflect.TypeFor[Q](), mistake.JSONPointer), "must be of type "+mistake.GoType.String())
 	}
-	return q, nil
+	return q, api.Invalid("request", "must be a JSON object with the fields of this request and no others")
 }
 
-// repeats reports whether an object within the next value of valid JSON has a
-// name twice: other readers of the same JSON may use another one of the values.
-func repeats(d *json.Decoder) bool {
-	t, _ := d.Token()
-	open, nested := t.(json.Delim)
-	for names := map[any]bool{}; nested && d.More(); {
-		if open == '{' {
-			name, _ := d.Token()
-			if names[name] {
-				return true
+// fieldOf is the name of a field of a request, with dots between those of nested objects. It has
+// no names that the caller chose, such as those of labels.
+func fieldOf(t reflect.Type, at jsontext.Pointer) string {
+	var names []string
+	for token := range at.Tokens() {
+		for t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch t.Kind() {
+		case reflect.Slice:
+			t = t.Elem()
+			continue
+		case reflect.Struct:
+			for _, f := range reflect.VisibleFields(t) {
+				if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == token {
+					names = append(names, token)
+					t = f.Type
+					break
+				}
 			}
-			names[name] = true
-		}
-		if repeats(d) {
-			return true
 		}
 	}
-	if nested {
-		_, _ = d.Token()
-	}
-	return false
+	return strings.Join(names, ".")
 }
 
 // within refuses a number that is not from 1 to most; 0 is the default.

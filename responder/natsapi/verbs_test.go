@@ -58,13 +58,25 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 		e.Message != "must be of type string" {
 		t.Errorf("a run that is a number: %+v", e)
 	}
+	for body, want := range map[string]struct{ verb, field string }{
+		`{"run":"T-1","maxOutputBytes":"a"}`:   {"results", "maxOutputBytes"}, // of an embedded struct
+		`{"env":{"allow":[7]}}`:                {"submit", "env.allow"},
+		`{"labels":{"secret":7},"prompt":"x"}`: {"submit", "labels"},
+		`{"once":{"key":7}}`:                   {"submit", "once.key"},
+		`{"states":["working",{"a":1}]}`:       {"list", "states"},
+	} {
+		if e := ask(t, body)[want.verb]; e.Code != api.Validation || e.Field != want.field ||
+			!strings.HasPrefix(e.Message, "must be of type ") {
+			t.Errorf("%s of %s: %+v, want a mistake of %s", want.verb, body, e, want.field)
+		}
+	}
 }
 
 // FuzzRequests: whatever the body is, the answer is an error of a known code
 // that quotes nothing of it.
 func FuzzRequests(f *testing.F) {
 	for _, s := range []string{`{}`, `{"run":"T-1"}`, `{"prompt":"x","env":{"allow":["A"]}}`, `{"once":{"key":7}}`,
-		`{"secretsecret":1}`, `{"run":["secretsecret"]}`} {
+		`{"secretsecret":1}`, `{"run":["secretsecret"]}`, `{"labels":{"secretsecret":1}}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
 )
 
@@ -250,39 +252,18 @@ func sign(secret string, at int64, body []byte) (string, error) {
 }
 
 // checkNames returns errNames for JSON with a duplicate name in an object, and
-// another error for invalid JSON.
+// another error for invalid JSON or UTF-8.
 func checkNames(raw []byte) error {
-	if !json.Valid(raw) {
-		return errors.New("not JSON")
+	d := jsontext.NewDecoder(bytes.NewReader(raw))
+	_, err := d.ReadValue()
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return errNames
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return uniqueNames(d)
-}
-
-// uniqueNames reads one value.
-func uniqueNames(d *json.Decoder) error {
-	t, err := d.Token()
-	open, nested := t.(json.Delim)
-	if err != nil || !nested {
-		return err
+	if err != nil {
+		return errors.New("not JSON") // the error of the library has parts of it
 	}
-	names := map[json.Token]bool{}
-	for d.More() {
-		if open == '{' {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if names[name] {
-				return errNames
-			}
-			names[name] = true
-		}
-		if err := uniqueNames(d); err != nil {
-			return err
-		}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one value")
 	}
-	_, err = d.Token()
-	return err
+	return nil
 }
