@@ -120,19 +120,32 @@ func TestCoreSeesNoClockNoFileAndNoNetwork(t *testing.T) {
 }
 
 // Packages that `make test` tests without the race detector, which takes five times as long with their tables and
-// random inputs, cannot have a race: no goroutine, no channel, and by the test above no lock.
-func TestNothingRunsConcurrentlyInTheCore(t *testing.T) {
-	names := regexp.MustCompile(`(?m)^var core = \[\]string\{"(.*)"\}$`).FindStringSubmatch(text(t, "test/run/main.go"))
-	if names == nil {
-		t.Fatal("test/run has no core")
+// random inputs, cannot have a race: no goroutine, no channel, no lock.
+func TestNothingRunsConcurrently(t *testing.T) {
+	_, list, _ := strings.Cut(text(t, "test/run/main.go"), "var sequential = []string{")
+	list, _, _ = strings.Cut(list, "}")
+	names := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list, -1)
+	if len(names) < 4 {
+		t.Fatal("test/run has no list of them")
 	}
-	core := strings.Split(names[1], `", "`)
-	for _, f := range production(t) {
-		if !slices.Contains(core, topOf(f.dir)) {
+	var patterns []string
+	for _, name := range names {
+		patterns = append(patterns, name[1]+"/...")
+	}
+	files, err := read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, f := range files {
+		if f.test || !matches(patterns, f.dir) {
 			continue
 		}
-		if !matches(Pure, f.dir) {
-			t.Errorf("%s is not pure, and tested without the race detector", f.dir)
+		found[f.dir] = true
+		for _, imported := range imports(f) {
+			if slices.Contains([]string{"sync", "sync/atomic", "golang.org/x/sync/errgroup"}, imported) {
+				t.Errorf("%s/%s imports %s", f.dir, f.name, imported)
+			}
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n.(type) {
@@ -141,6 +154,9 @@ func TestNothingRunsConcurrentlyInTheCore(t *testing.T) {
 			}
 			return true
 		})
+	}
+	if len(found) < len(names) {
+		t.Errorf("of %d names there are %d packages", len(names), len(found))
 	}
 }
 

@@ -37,8 +37,11 @@ import (
 
 const module = "github.com/linesman/linesman/"
 
-// The core has no goroutines (see TestNothingRunsConcurrentlyInTheCore).
-var core = []string{"agent", "bounds", "normalizer", "runs"}
+// These, and packages below them, have nothing that runs concurrently: see TestNothingRunsConcurrently.
+var sequential = []string{
+	"agent", "api", "bounds", "cmd/setup", "config", "internal/files", "normalizer", "runs", "telemetry/spans",
+	"test/bench/corpus", "worker/launch", "worker/sessionlog", "worker/snapshot",
+}
 
 // The race detector makes tests that start a NATS server two to ten times as long, and takes
 // long to compile a server and large libraries: only -more uses it there, and only make soak
@@ -166,15 +169,16 @@ func gogc() string {
 }
 
 func sayRace(race bool, more string) string {
+	const but = "with the race detector, but for packages without goroutines, large libraries, "
 	switch {
 	case !race:
 		return "without the race detector: there is no C compiler"
 	case more == everything:
-		return "with the race detector, but for the core, and servers and large libraries in tests of whole programs"
+		return but + "and servers in tests of whole programs"
 	case more == eachCommit:
-		return "with the race detector, but for the core, large libraries, and servers outside of bus/pipeline"
+		return but + "and servers outside of bus/pipeline"
 	}
-	return "with the race detector, but for the core, servers and large libraries"
+	return but + "and servers"
 }
 
 // tested is a package.
@@ -229,13 +233,17 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		noGoroutines := has(engine) || slices.Contains(core, room)
+		noGoroutines := has(engine) || isSequential(short(path))
 		large := slices.ContainsFunc(heavy, has)
 		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
 		packages[at].plain = noGoroutines || large
 		packages[at].again = !noGoroutines && large && room != "test" && short(path) != "cmd/linesman"
 	}
 	return packages, nil
+}
+
+func isSequential(name string) bool {
+	return slices.ContainsFunc(sequential, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") })
 }
 
 var whole = regexp.MustCompile(`fixture\.(?:Main|SkipAll)\(m, "([^"]+)"`)

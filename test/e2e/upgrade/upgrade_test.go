@@ -28,7 +28,7 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
-	os.Exit(fixture.Main(m, "", func(dir string) error {
+	os.Exit(fixture.Main(m, "starts on the data of older versions", func(dir string) error {
 		program = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))
