@@ -2,7 +2,7 @@
 // it understands.
 //
 //	                ┌─ Backend: lines ─▶ events
-//	agents.Known ─▶ Agent ─┼─ Launch: a task ─▶ command line, environment
+//	known.Agents ─▶ Agent ─┼─ Launch: a task ─▶ command line, environment
 //	                └─ Name, Program, Tested, …: what help, run and doctor print
 //
 // Each agent is one [Agent], made by a package of its own below this one, and one

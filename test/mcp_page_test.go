@@ -15,9 +15,9 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md anew")
+var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md and docs/reference/mcp.md anew")
 
-// example is a call of a tool that docs/mcp.md shows, with the golden file of
+// example is a call of a tool that docs/reference/mcp.md shows, with the golden file of
 // its answer: what a test of the tools, in golden_test.go there, really got.
 type example struct{ args, golden string }
 
@@ -43,10 +43,10 @@ var examples = map[string]example{
 	"_codex_cleanup_registry": {`{}`, "cleanup_registry.md"},
 }
 
-// TestPageOfToolsIsWhatTheyAre compares the section of each tool in docs/mcp.md
+// TestPageOfToolsIsWhatTheyAre compares the section of each tool in docs/reference/mcp.md
 // with the tool: the table of its parameters, and an answer that a test keeps.
 func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
-	page := text(t, "docs/mcp.md")
+	page := text(t, "docs/reference/mcp.md")
 	var told, names []string
 	for _, m := range regexp.MustCompile("(?m)^### `(_codex_\\w+)`$").FindAllStringSubmatch(page, -1) {
 		told = append(told, m[1])
@@ -76,7 +76,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 		t.Errorf("the page tells of %q, the tools are %q", told, names)
 	}
 	if *update {
-		if err := os.WriteFile("../docs/mcp.md", []byte(page), 0o600); err != nil {
+		if err := os.WriteFile("../docs/reference/mcp.md", []byte(page), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -134,24 +133,30 @@ func settingsPage(b *bytes.Buffer) {
 	}
 }
 
+// parameter is one of an operation, or refers to one that several operations have.
+type parameter struct {
+	Ref         string `json:"$ref"`
+	Name        string `json:"name"`
+	In          string `json:"in"`
+	Description string `json:"description"`
+}
+
 // operation is what the page shows of an operation of the OpenAPI document.
 type operation struct {
-	Summary     string `json:"summary"`
-	Description string `json:"description"`
-	Parameters  []struct {
-		Ref         string `json:"$ref"`
-		Name        string `json:"name"`
-		In          string `json:"in"`
-		Description string `json:"description"`
-	} `json:"parameters"`
-	Responses map[string]struct {
+	Summary     string      `json:"summary"`
+	Description string      `json:"description"`
+	Parameters  []parameter `json:"parameters"`
+	Responses   map[string]struct {
 		Description string `json:"description"`
 	} `json:"responses"`
 }
 
 func restPage(b *bytes.Buffer) {
 	var document struct {
-		Paths map[string]map[string]json.RawMessage `json:"paths"`
+		Paths      map[string]map[string]json.RawMessage `json:"paths"`
+		Components struct {
+			Parameters map[string]parameter `json:"parameters"`
+		} `json:"components"`
 	}
 	if err := json.Unmarshal(rest.Document, &document); err != nil {
 		panic(err) // it is part of the program
@@ -175,8 +180,10 @@ func restPage(b *bytes.Buffer) {
 			if len(o.Parameters) > 0 {
 				b.WriteString("\n| parameter | in | meaning |\n|---|---|---|\n")
 				for _, p := range o.Parameters {
-					name := cmp.Or(p.Name, p.Ref[strings.LastIndexByte(p.Ref, '/')+1:])
-					fmt.Fprintf(b, "| `%s` | %s | %s |\n", name, cmp.Or(p.In, "header"), cell(p.Description))
+					if p.Ref != "" {
+						p = document.Components.Parameters[p.Ref[strings.LastIndexByte(p.Ref, '/')+1:]]
+					}
+					fmt.Fprintf(b, "| `%s` | %s | %s |\n", p.Name, p.In, cell(p.Description))
 				}
 			}
 			b.WriteString("\n| status | |\n|---|---|\n")

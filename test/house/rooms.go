@@ -146,7 +146,7 @@ func Tree() string {
 		if matches(Pure, strings.TrimSuffix(r.Path, "/*")) {
 			pure = "; pure"
 		}
-		fmt.Fprintf(&b, "%-15s %s%s\n", name, r.Holds, pure)
+		fmt.Fprintf(&b, "%-16s %s%s\n", name+"/", r.Holds, pure)
 	}
 	for at, r := range Rooms {
 		room := topOf(r.Path)
@@ -156,7 +156,7 @@ func Tree() string {
 		if own, ok := roomOf(room); ok {
 			line(room, own)
 		} else {
-			fmt.Fprintf(&b, "%s\n", room)
+			fmt.Fprintf(&b, "%s/\n", room)
 		}
 		for _, r := range Rooms {
 			if inner, ok := strings.CutPrefix(r.Path, room+"/"); ok {
