@@ -15,7 +15,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md and docs/reference/mcp.md anew")
+var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md and docs/reference/mcp.md")
 
 // example is a call of a tool that docs/reference/mcp.md shows, with the golden file of
 // its answer: what a test of the tools, in golden_test.go there, really got.
