@@ -1,12 +1,10 @@
 package test
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,27 +14,8 @@ import (
 
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
-
-// documents are all pages that users read, by their path in the tree.
-func documents(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{"README.md": text(t, "README.md"), "CHANGELOG.md": text(t, "CHANGELOG.md")}
-	err := filepath.WalkDir("../docs", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".md") {
-			name := strings.TrimPrefix(filepath.ToSlash(path), "../")
-			all[name] = text(t, name)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < 10 {
-		t.Fatalf("only %d pages: %q", len(all), slices.Sorted(maps.Keys(all)))
-	}
-	return all
-}
 
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -45,7 +24,7 @@ var (
 
 func TestLinksResolve(t *testing.T) {
 	found := 0
-	for name, page := range documents(t) {
+	for name, page := range fixture.Documents(t, "..") {
 		for _, m := range link.FindAllStringSubmatch(page, -1) {
 			if strings.Contains(m[1], "://") {
 				continue
@@ -85,107 +64,6 @@ func anchors(page string) []string {
 	return all
 }
 
-// quoted is the program at the start of a command: of a line, behind a pipe,
-// run from the source, or in a unit of systemd.
-var quoted = regexp.MustCompile(`(?:^ *|\| |ExecStart=\S*/|go run \./cmd/)linesman ([^|<>&]+)`)
-
-// commands are the linesman commands in the blocks of a page, as arguments.
-func commands(page string) [][]string {
-	var all [][]string
-	fenced := false
-	for line := range strings.Lines(page) {
-		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
-			continue
-		}
-		if !fenced && !strings.HasPrefix(line, "    ") {
-			continue
-		}
-		for _, m := range quoted.FindAllStringSubmatch(line, -1) {
-			command, _, _ := strings.Cut(m[1], " #")
-			all = append(all, arguments(command))
-		}
-	}
-	return all
-}
-
-// arguments splits a command as a shell does; double quotes are all it knows.
-func arguments(command string) []string {
-	var all []string
-	for i, part := range strings.Split(command, `"`) {
-		if i%2 == 1 {
-			all = append(all, part)
-		} else {
-			all = append(all, strings.Fields(part)...)
-		}
-	}
-	return all
-}
-
-// A setting that does not exist keeps a command from running, and all mistakes
-// are reported at once: what is left is what is wrong with the command itself.
-func TestQuotedCommandsParse(t *testing.T) {
-	program := filepath.Join(install(t, "./cmd/linesman"), "linesman")
-	const nonsense = "LINESMAN_NO_SUCH_SETTING"
-	parse := func(args []string) (mistakes []string) {
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Dir, cmd.Env = "../docs", append(os.Environ(), nonsense+"=1", "HOME="+t.TempDir())
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		if err := cmd.Run(); err == nil {
-			return nil // it needs no settings
-		}
-		for _, line := range lines(stderr.String()) {
-			if !strings.Contains(line, nonsense) && !strings.HasSuffix(line, "no such file or directory") &&
-				!strings.HasPrefix(line, "Run \"linesman") {
-				mistakes = append(mistakes, line)
-			}
-		}
-		return mistakes
-	}
-	if len(parse([]string{"events", "--nope"})) == 0 || len(parse([]string{"evnts"})) == 0 {
-		t.Fatal("this test does not see mistakes")
-	}
-	pages := documents(t)
-	maps.Copy(pages, helps(t, program))
-	parsed := map[string]bool{}
-	for name, page := range pages {
-		for _, args := range commands(page) {
-			if command := fmt.Sprintf("%q", args); !parsed[command] {
-				parsed[command] = true
-				for _, mistake := range parse(args) {
-					t.Errorf("%s: linesman %s: %s", name, command, mistake)
-				}
-			}
-		}
-	}
-	if len(parsed) < 15 {
-		t.Errorf("only %d commands", len(parsed))
-	}
-}
-
-// Each command of the program is in the README's table, and none that it has not.
-func TestCommandsAreDescribed(t *testing.T) {
-	program := filepath.Join(install(t, "./cmd/linesman"), "linesman")
-	help, err := exec.CommandContext(t.Context(), program, "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(help), "Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	var have, want []string
-	for line := range strings.Lines(list) {
-		want = append(want, strings.Fields(line)[0])
-	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `linesman ([a-z-]+)").FindAllStringSubmatch(text(t, "README.md"), -1) {
-		have = append(have, m[1])
-	}
-	if len(want) == 0 || !slices.Equal(have, want) {
-		t.Errorf("the README has the commands %q, the program %q", have, want)
-	}
-}
-
 var (
 	testName  = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w+`)
 	testDecl  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
@@ -214,7 +92,7 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	contract := text(t, "test/fixture/backendtest/backendtest.go")
 	n := 0
-	for name, page := range documents(t) {
+	for name, page := range fixture.Documents(t, "..") {
 		for _, test := range testName.FindAllString(page, -1) {
 			if n++; !declared[test] {
 				t.Errorf("%s: there is no %s", name, test)

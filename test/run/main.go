@@ -51,9 +51,9 @@ var heavy = []string{
 	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
 }
 
-// Of the packages with a server, that whose goroutines share most is tested with the race
-// detector for each commit.
-const racedEachCommit = "bus/pipeline"
+// The packages whose goroutines share most, and take long with the race detector: it is used
+// there for each commit, and not by a stranger's first tests.
+var racedEachCommit = []string{"bus/pipeline", "worker"}
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		return nil
 	})
 	count := flags.Int("count", 0, "run each test so often; 0: once, and not again if nothing has changed")
-	atOnce := runtime.GOMAXPROCS(0) // a container may have fewer processors than its machine
+	atOnce := runtime.GOMAXPROCS(0) + 1 // a container may have fewer processors than its machine; tests also wait
 	if isSmall() {
 		atOnce = 1
 	}
@@ -176,9 +176,9 @@ func sayRace(race bool, more string) string {
 	case more == everything:
 		return but + "and servers in tests of whole programs"
 	case more == eachCommit:
-		return but + "and servers outside of bus/pipeline"
+		return but + "servers outside of bus/pipeline, and tests of whole programs"
 	}
-	return but + "and servers"
+	return but + "servers, workers, and tests of whole programs"
 }
 
 // tested is a package.
@@ -236,11 +236,14 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		noGoroutines := has(engine) || isSequential(short(path))
 		large := slices.ContainsFunc(heavy, has)
 		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
-		packages[at].plain = noGoroutines || large
-		packages[at].again = !noGoroutines && large && room != "test" && short(path) != "cmd/linesman"
+		program := room == "test" || short(path) == "cmd/linesman"
+		packages[at].plain = noGoroutines || large || program || isRacedEachCommit(short(path))
+		packages[at].again = !noGoroutines && packages[at].plain && !(large && program)
 	}
 	return packages, nil
 }
+
+func isRacedEachCommit(name string) bool { return slices.Contains(racedEachCommit, name) }
 
 func isSequential(name string) bool {
 	return slices.ContainsFunc(sequential, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") })
@@ -304,7 +307,7 @@ func basic(packages []tested, race bool) []pass {
 func again(packages []tested, race bool, more string) []pass {
 	p := pass{race: true, more: more, alone: true}
 	for _, t := range packages {
-		if race && t.again && (more == everything || more == eachCommit && short(t.path) == racedEachCommit) {
+		if race && t.again && (more == everything || more == eachCommit && isRacedEachCommit(short(t.path))) {
 			p.packages = append(p.packages, t.path)
 		}
 	}
@@ -322,7 +325,7 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 	for _, t := range packages {
 		at := index(race && !t.plain)
 		switch named := names[t.path]; {
-		case t.again && race && (more == everything || short(t.path) == racedEachCommit):
+		case t.again && race && (more == everything || isRacedEachCommit(short(t.path))):
 			continue
 		case t.why != "":
 		case len(named) > 0:

@@ -138,7 +138,8 @@ func TestKeptOutputIsBounded(t *testing.T) {
 // a second time but with the race detector.
 func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	t.Chdir("../..")
-	const first = "[[runs bus bus/pipeline agent/codex web test/e2e] +race[worker test/run]]"
+	const first = "[[runs bus bus/pipeline agent/codex web worker test/run test/e2e] +race[cmd/watch]]"
+	const unraced = "[[runs bus bus/pipeline agent/codex web worker cmd/watch test/run test/e2e]]"
 	for _, c := range []struct {
 		race bool
 		more string
@@ -146,21 +147,22 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	}{
 		{true, "", [3]string{first, "[]", "[]"}},
 		{true, "all", [3]string{
-			first, "[+race[bus bus/pipeline]]",
-			"[[test/cells] [agent/codex test/e2e]TestA,TestB,TestC +race[test/run]TestD]",
+			first, "[+race[bus bus/pipeline worker test/run]]",
+			"[[test/cells] [agent/codex test/e2e]TestA,TestB,TestC +race[cmd/watch]TestG]",
 		}},
 		{true, "commit", [3]string{
-			first, "[+race[bus/pipeline]]",
-			"[[test/cells] [bus agent/codex test/e2e]TestA,TestB,TestC,TestF +race[test/run]TestD]",
+			first, "[+race[bus/pipeline worker]]",
+			"[[test/cells] [bus agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestF +race[cmd/watch]TestG]",
 		}},
-		{false, "", [3]string{"[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]", "[]", "[]"}},
+		{false, "", [3]string{unraced, "[]", "[]"}},
 		{false, "all", [3]string{
-			"[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]", "[]",
-			"[[test/cells] [bus bus/pipeline agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestE,TestF]",
+			unraced, "[]",
+			"[[test/cells] [bus bus/pipeline agent/codex cmd/watch test/run test/e2e]" +
+				"TestA,TestB,TestC,TestD,TestE,TestF,TestG]",
 		}},
 	} {
 		packages, err := list(t.Context(), []string{
-			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells",
+			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./cmd/watch", "./test/run", "./test/cells",
 			"./test/e2e",
 		}, c.more != "")
 		if err != nil {
@@ -168,7 +170,7 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 		}
 		names := map[string][]string{
 			"agent/codex": {"TestC"}, "test/e2e": {"TestA", "TestB", "TestA"}, "test/run": {"TestD"},
-			"bus/pipeline": {"TestE"}, "bus": {"TestF"},
+			"bus/pipeline": {"TestE"}, "bus": {"TestF"}, "cmd/watch": {"TestG"},
 		}
 		for path, tests := range names {
 			names[module+path] = tests
