@@ -37,7 +37,7 @@ func TestEveryAnswerHasTheRun(t *testing.T) {
 func TestAResultIsARunWithMore(t *testing.T) {
 	t.Parallel()
 	in := api.Result{
-		Run:    &api.Run{Key: "T-1", ID: "T-1", Detail: &api.Detail{Events: map[string]int64{"status": 2}}},
+		Run:    &api.Run{Summary: runs.Summary{ID: "T-1"}, Detail: &api.Detail{Events: map[string]int64{"status": 2}}},
 		Output: api.Output{Stdout: "hello"}, Events: &api.RecentEvents{Count: 3},
 	}
 	b, err := json.Marshal(in)
@@ -49,7 +49,7 @@ func TestAResultIsARunWithMore(t *testing.T) {
 	if err := json.Unmarshal(b, &flat); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"run", "id", "state", "events", "recentEvents", "output"} {
+	for _, key := range []string{"run", "state", "events", "recentEvents", "output"} {
 		if _, ok := flat[key]; !ok {
 			t.Errorf("no member %s in %s", key, b)
 		}

@@ -13,7 +13,7 @@ type DetailItem struct {
 	Pos    string          `json:"pos"`  // position in the run, to continue after it; opaque
 	Line   uint64          `json:"line"` // number of the line, as in the event's header; 0: not of a line
 	Part   int             `json:"part"`
-	At     Time            `json:"time"`
+	At     runs.Time       `json:"time"`
 	Kind   string          `json:"kind"`            // of the event, or "detail"
 	Event  json.RawMessage `json:"event,omitempty"` // an AgentWrapperEvent, or a completion
 	Detail *runs.Detail    `json:"detail,omitempty"`

@@ -158,8 +158,8 @@ type List struct {
 	Context string       `json:"context,omitempty"` // a thread, or any run of it
 	Labels  []string     `json:"labels,omitempty"`  // KEY=VALUE: all of them
 	Unseen  bool         `json:"unseen,omitempty"`  // only runs that have ended and are unseen
-	Since   Time         `json:"since,omitzero"`    // only runs that entered their state at that time or later
-	Until   Time         `json:"until,omitzero"`    // and before that time
+	Since   runs.Time    `json:"since,omitzero"`    // only runs that entered their state at that time or later
+	Until   runs.Time    `json:"until,omitzero"`    // and before that time
 	Order   Order        `json:"order,omitempty"`
 	Recent  int          `json:"-"`                // of a stream: begins with so many ended runs, the newest; 0: all
 	Limit   int          `json:"limit,omitempty"`  // 0: 20
@@ -195,12 +195,12 @@ type CleanedUp struct {
 
 // Environment is one environment of Codex Cloud.
 type Environment struct {
-	ID          string `json:"id"`
-	Name        string `json:"name"`
-	Repository  string `json:"repository,omitempty"`
-	Stack       string `json:"techStack,omitempty"`
-	Description string `json:"description,omitempty"`
-	Created     Time   `json:"createdAt,omitzero"`
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Repository  string    `json:"repository,omitempty"`
+	Stack       string    `json:"techStack,omitempty"`
+	Description string    `json:"description,omitempty"`
+	Created     runs.Time `json:"createdAt,omitzero"`
 }
 
 // Environments are the environments that a local file lists.
@@ -211,14 +211,14 @@ type Environments struct {
 
 // Question is a run that waits for an answer from outside.
 type Question struct {
-	Run     string `json:"run"`
-	Request string `json:"requestId,omitempty"`
-	Agent   string `json:"agentName,omitempty"` // the agent that is asked, as the request names it
-	Phase   string `json:"phase,omitempty"`
-	Asked   Time   `json:"askedAt,omitzero"`
-	Due     Time   `json:"dueAt,omitzero"` // 0: never
-	Prompt  string `json:"prompt,omitempty"`
-	Model   string `json:"model,omitempty"`
+	Run     string    `json:"run"`
+	Request string    `json:"requestId,omitempty"`
+	Agent   string    `json:"agentName,omitempty"` // the agent that is asked, as the request names it
+	Phase   string    `json:"phase,omitempty"`
+	Asked   runs.Time `json:"askedAt,omitzero"`
+	Due     runs.Time `json:"dueAt,omitzero"` // 0: never
+	Prompt  string    `json:"prompt,omitempty"`
+	Model   string    `json:"model,omitempty"`
 }
 
 // Answered is the state of a run after an answer.

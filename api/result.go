@@ -1,6 +1,10 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/linesman/linesman/runs"
+)
 
 // Output is what an agent printed, or why it is left out.
 type Output struct {
@@ -41,7 +45,7 @@ type Event struct {
 	Kind  string          `json:"kind"` // the last token of its subject
 	Run   string          `json:"run,omitempty"`
 	Agent string          `json:"agent,omitempty"` // kind of the agent
-	At    Time            `json:"time,omitzero"`   // of the line
+	At    runs.Time       `json:"time,omitzero"`   // of the line
 	Line  uint64          `json:"line,omitempty"`  // of the run's output, from 1; 0: of no line
 	Part  int             `json:"part,omitempty"`  // counts the events of that line, from 1
 	Body  json.RawMessage `json:"event"`           // an AgentWrapperEvent, or a completion

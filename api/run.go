@@ -8,123 +8,41 @@ import (
 
 // Run is the state of a run. Lists leave Detail out.
 type Run struct {
-	Key             string     `json:"run"` // the id, under the key that all answers use; the service sets it
-	ID              string     `json:"id"`  // the same
-	Agent           string     `json:"agent"`
-	State           runs.State `json:"state"`
-	Title           string     `json:"title,omitempty"`  // what the run is for, at most 120 characters
-	Unseen          bool       `json:"unseen,omitempty"` // it has ended, and its owner has not opened it since
-	Source          string     `json:"source,omitempty"`
-	ThreadID        string     `json:"threadId,omitempty"`
-	WorkingDir      string     `json:"workingDir,omitempty"`
-	Worker          string     `json:"worker,omitempty"`
-	Queue           string     `json:"queue,omitempty"`
-	Position        *int       `json:"position,omitempty"`
-	WorkerLost      bool       `json:"workerLost,omitempty"`
-	CancelRequested bool       `json:"cancelRequested,omitempty"`
-	Reason          string     `json:"reason,omitempty"`
-	Continues       string     `json:"continues,omitempty"`
-	ContinuedBy     string     `json:"continuedBy,omitempty"`
-	QueuedAt        Time       `json:"queuedAt,omitzero"`
-	StartedAt       Time       `json:"startedAt,omitzero"`
-	ActiveAt        Time       `json:"activeAt,omitzero"`
-	EndedAt         Time       `json:"endedAt,omitzero"`
-	Progress        *Progress  `json:"progress,omitempty"`
-	Activity        string     `json:"activity,omitempty"` // for people: what the agent does, with the command or the path
-	Doing           *Doing     `json:"doing,omitempty"`    // what the agent is doing; nil: not known, or not working
-	Tokens          *Tokens    `json:"tokens,omitempty"`   // of this run so far; nil: not known yet
-	Model           string     `json:"model,omitempty"`
-	Version         string     `json:"agentVersion,omitempty"` // of the agent; "": unknown
-	Times           Times      `json:"times,omitempty"`        // what the times of the run are
-
-	Changed *runs.Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
-
-	// Of a run that has ended: see [runs.Brief].
-	Answer string          `json:"answer,omitempty"`
-	Cause  string          `json:"cause,omitempty"`
-	Hint   string          `json:"hint,omitempty"`
-	Tested *runs.TestCount `json:"tests,omitempty"`   // the newest run of tests
-	Cost   *float64        `json:"costUsd,omitempty"` // US dollars, with its sub-agents; nil: unknown
-
-	Labels map[string]string `json:"labels,omitempty"`
-
-	Seq uint64 `json:"seq"`
-
+	runs.Summary
 	*Detail
 }
 
-// Doing is what an agent is doing, as far as its lines say so.
-type Doing struct {
-	Phase   runs.Phase `json:"phase"`
-	Tool    string     `json:"tool,omitempty"`    // with the phases running and running-or-waiting
-	Attempt int        `json:"attempt,omitempty"` // with the phase retrying: number of the attempt
-	Of      int        `json:"of,omitempty"`      // and most attempts
-	NextAt  Time       `json:"nextAt,omitzero"`   // next attempt, if known
-	Since   Time       `json:"since,omitzero"`
-}
-
 // Need returns whether the run needs a person at now.
-func (r *Run) Need(now time.Time) runs.Need {
-	var d runs.Doing
-	if r.Doing != nil {
-		d.Phase, d.Since = r.Doing.Phase, int64(r.Doing.Since)
-	}
-	return d.Need(r.State, now.UnixMilli())
-}
-
-// Tokens are the tokens of a run so far, with those of its sub-agents: [RunUsage.Total].
-type Tokens struct {
-	Input  int64 `json:"input"`
-	Output int64 `json:"output"`
-}
-
-// Times is what the times of a run and of its events are.
-type Times string
-
-// The kinds of times.
-const (
-	Written  Times = "written"  // when the agent wrote its lines, and when it ended
-	Captured Times = "captured" // when linesman read the lines
-)
-
-// Progress counts the steps of the agent's own to-do list. A run whose agent
-// keeps no list has none.
-type Progress struct {
-	Completed int     `json:"completedSteps"`
-	Total     int     `json:"totalSteps"`
-	Activity  *string `json:"currentActivity"` // nil: unknown
-}
+func (r *Run) Need(now time.Time) runs.Need { return r.Summary.Need(now.UnixMilli()) }
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Summary     string            `json:"summary"`
-	Version     string            `json:"-"`              // as that of the run
-	Labels      map[string]string `json:"-"`              // as those of the run
-	Mode        runs.Mode         `json:"mode,omitempty"` // what the agent may do; "": not recorded
-	Exit        *Exit             `json:"exit,omitempty"`
-	Turns       Turns             `json:"turns"`
-	Lines       int64             `json:"lines"`
-	StdoutBytes int64             `json:"stdoutBytes"`
-	StderrBytes int64             `json:"stderrBytes"`
-	Events      map[string]int64  `json:"events,omitempty"`
-	Dropped     int64             `json:"droppedEvents"`
-	Unknown     int64             `json:"unknownLines"`
-	Drift       *runs.Drift       `json:"drift,omitempty"` // nil: everything in the output is known
-	Malformed   int64             `json:"malformedLines"`
-	Gaps        int64             `json:"gaps"`
-	ToolCalls   int64             `json:"toolCalls"`
-	OpenCalls   []OpenCall        `json:"openCalls,omitempty"`
-	Usage       *RunUsage         `json:"usage,omitempty"`         // of this run; nil: unknown
-	ThreadUsage *Usage            `json:"threadUsage,omitempty"`   // of all runs of the thread, as the agent tells it
-	ThreadCost  *float64          `json:"threadCostUsd,omitempty"` // the same of all runs of the thread
-	Models      []ModelUsage      `json:"models,omitempty"`        // what each model used for the run, at most 8
-	Files       *Files            `json:"fileOperations,omitempty"`
-	Changes     *Changes          `json:"changes,omitempty"` // nil: the directory is in no git work tree
-	Tests       *Tests            `json:"testResults,omitempty"`
-	Error       *ErrorContext     `json:"errorContext,omitempty"`
-	FinalText   *string           `json:"finalText,omitempty"`
-	FinalBytes  int64             `json:"finalTextBytes,omitempty"`
-	Cloud       *Cloud            `json:"cloud,omitempty"`
+	Sentence    string           `json:"summary"`        // the state of the run in one sentence
+	Mode        runs.Mode        `json:"mode,omitempty"` // what the agent may do; "": not recorded
+	Exit        *Exit            `json:"exit,omitempty"`
+	Turns       Turns            `json:"turns"`
+	Lines       int64            `json:"lines"`
+	StdoutBytes int64            `json:"stdoutBytes"`
+	StderrBytes int64            `json:"stderrBytes"`
+	Events      map[string]int64 `json:"events,omitempty"`
+	Dropped     int64            `json:"droppedEvents"`
+	Unknown     int64            `json:"unknownLines"`
+	Drift       *runs.Drift      `json:"drift,omitempty"` // nil: everything in the output is known
+	Malformed   int64            `json:"malformedLines"`
+	Gaps        int64            `json:"gaps"`
+	ToolCalls   int64            `json:"toolCalls"`
+	OpenCalls   []OpenCall       `json:"openCalls,omitempty"`
+	Usage       *RunUsage        `json:"usage,omitempty"`         // of this run; nil: unknown
+	ThreadUsage *Usage           `json:"threadUsage,omitempty"`   // of all runs of the thread, as the agent tells it
+	ThreadCost  *float64         `json:"threadCostUsd,omitempty"` // the same of all runs of the thread
+	Models      []ModelUsage     `json:"models,omitempty"`        // what each model used for the run, at most 8
+	Files       *Files           `json:"fileOperations,omitempty"`
+	Changes     *Changes         `json:"changes,omitempty"` // nil: the directory is in no git work tree
+	Tests       *Tests           `json:"testResults,omitempty"`
+	Error       *ErrorContext    `json:"errorContext,omitempty"`
+	FinalText   *string          `json:"finalText,omitempty"`
+	FinalBytes  int64            `json:"finalTextBytes,omitempty"`
+	Cloud       *Cloud           `json:"cloud,omitempty"`
 }
 
 // Exit is how the agent's process ended.
@@ -144,10 +62,10 @@ type Turns struct {
 
 // OpenCall is a tool call that has not ended.
 type OpenCall struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"`
-	Name string `json:"name,omitempty"`
-	At   Time   `json:"at"`
+	ID   string    `json:"id"`
+	Kind string    `json:"kind"`
+	Name string    `json:"name,omitempty"`
+	At   runs.Time `json:"at"`
 }
 
 // RunUsage is what a run has used: what the model served for it. Lists of runs, budgets, metrics
@@ -241,14 +159,14 @@ type Synced struct {
 
 // Worker is a worker process that takes tasks.
 type Worker struct {
-	ID       string   `json:"id"`
-	Name     string   `json:"name"`
-	Version  string   `json:"version,omitempty"`
-	Queue    string   `json:"queue"`
-	Slots    int      `json:"slots"`
-	Busy     int      `json:"busy"`
-	Agents   []string `json:"agents"` // kinds whose programs it finds
-	LastSeen Time     `json:"lastSeenAt"`
+	ID       string    `json:"id"`
+	Name     string    `json:"name"`
+	Version  string    `json:"version,omitempty"`
+	Queue    string    `json:"queue"`
+	Slots    int       `json:"slots"`
+	Busy     int       `json:"busy"`
+	Agents   []string  `json:"agents"` // kinds whose programs it finds
+	LastSeen runs.Time `json:"lastSeenAt"`
 
 	AgentVersions map[string]string `json:"agentVersions,omitempty"` // by kind, as far as known
 

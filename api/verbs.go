@@ -23,8 +23,8 @@ type OverviewRequest struct {
 	Agent  string       `json:"agent,omitempty"`
 	Dir    string       `json:"workingDir,omitempty"`
 	States []runs.State `json:"states,omitempty"` // any of them; none: all
-	Since  Time         `json:"since,omitzero"`   // only runs that entered their state at that time or later
-	Until  Time         `json:"until,omitzero"`   // and before that time
+	Since  runs.Time    `json:"since,omitzero"`   // only runs that entered their state at that time or later
+	Until  runs.Time    `json:"until,omitzero"`   // and before that time
 	Unseen bool         `json:"unseen,omitempty"` // only runs that have ended and are unseen
 }
 

@@ -50,7 +50,7 @@ func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
 	case e.Deleted:
 		return runs.Mark{Seq: 1, Started: true, Exited: true}, nil
 	}
-	row, err := runs.ParseRow(e.Header.Get(HeaderRow))
+	row, err := runs.ParseHeader(e.Header.Get(HeaderRun), nil)
 	if err != nil {
 		return runs.Mark{}, fmt.Errorf("%w: cannot decode the row of run %s", ErrUnfit, run)
 	}
@@ -109,26 +109,26 @@ func (b *Bus) lastOf(ctx context.Context, stream, subject string) (*jetstream.Ra
 
 // Peek returns, from the raw log, the row of a run that has no record yet: whether it
 // is queued or has started. The error is [runs.ErrNoRun] if RAW has no entry of it.
-func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
+func (b *Bus) Peek(ctx context.Context, run string) (runs.Header, error) {
 	m, err := b.lastOf(ctx, b.Raw(), b.RawSubject("*", run))
 	if err != nil {
-		return runs.Row{}, fmt.Errorf("run %s: %w", run, err)
+		return runs.Header{}, fmt.Errorf("run %s: %w", run, err)
 	}
 	if m == nil {
-		return runs.Row{}, runs.ErrNoRun
+		return runs.Header{}, runs.ErrNoRun
 	}
 	agent, _, ok := b.ParseRaw(m.Subject)
 	e, readable := DecodeEntry(m.Header, m.Data)
 	if !ok {
-		return runs.Row{}, runs.ErrNoRun
+		return runs.Header{}, runs.ErrNoRun
 	}
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
-		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+		return runs.Header{}, errors.Join(err, runs.ErrNoRun)
 	}
-	row := runs.Row{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: max(e.Time, 1), Seq: m.Sequence}
+	row := runs.Header{Summary: runs.Summary{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: runs.Time(max(e.Time, 1)), Seq: m.Sequence}}
 	var start runs.Start
 	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
-		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, e.Time, 0
+		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, runs.Time(e.Time), 0
 		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
 		row.Title, row.Labels = runs.Title(start.Title), runs.LabelsOf(start.Labels)
 		if len(start.Thread) <= runs.MaxThread {
@@ -148,12 +148,13 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Row, error) {
 // and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	b.await(ctx, b.log, b.js, bucket.Stream(b.Runs()), func(why string) { each(runs.Change{Waits: why}) })
+	words := runs.Words{}
 	return bucket.New(b.js, b.Runs()).Watch(ctx, ">", true, b.log, func(e bucket.Entry, last bool) {
 		c := runs.Change{Revision: e.Revision, Last: last}
 		var err error
 		if e.Deleted {
-			c.Row.ID, c.Removed = e.Key, true
-		} else if c.Row, err = b.row(ctx, e); err != nil {
+			c.Run.ID, c.Removed = e.Key, true
+		} else if c.Run, err = b.row(ctx, e, words); err != nil {
 			b.log.Warn("a run record has no row", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
@@ -161,17 +162,16 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	}, func(replaced, empty bool) { each(runs.Change{Replaced: replaced, Last: empty}) })
 }
 
-// row returns the row of a run record. Records of the first releases have none: then it
-// is derived from the record.
-func (b *Bus) row(ctx context.Context, e bucket.Entry) (runs.Row, error) {
-	if text := e.Header.Get(HeaderRow); text != "" {
-		return runs.ParseRow(text)
+// row returns the row of a run record. If the record has none, it is derived from the record.
+func (b *Bus) row(ctx context.Context, e bucket.Entry, words runs.Words) (runs.Header, error) {
+	if text := e.Header.Get(HeaderRun); text != "" {
+		return runs.ParseHeader(text, words)
 	}
 	record, ok, err := b.Record(ctx, e.Key)
 	if err != nil || !ok {
-		return runs.Row{}, errors.Join(err, runs.ErrNoRun)
+		return runs.Header{}, errors.Join(err, runs.ErrNoRun)
 	}
-	return record.Row(), nil
+	return record.Header(), nil
 }
 
 // FirstRun returns the first sequence in RUNS: records before it have expired.

@@ -14,7 +14,7 @@ const (
 	HeaderTime   = "Linesman-Time"   // RAW: see [runs.Entry], Unix
 	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
-	HeaderRow    = "Linesman-Row"    // RUNS: the row of the record, as [runs.Row] writes it
+	HeaderRun    = "Linesman-Run"    // RUNS: what is known of the run in lists, see [runs.Header.Text]
 )
 
 // DefaultPrefix is the default prefix of subjects and, in capitals, of streams.

@@ -56,7 +56,7 @@ func mortalWorker(ctx context.Context, url, root string) error {
 	if err != nil {
 		return err
 	}
-	d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: worker.SourcePipe})
+	d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: runs.SourcePipe})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 		func() bool { return bustest.LastSeq(t, b.JetStream(), b.Raw()) == 2 },
 	)
 	normalize(t, b)
-	if r, _, err := b.Record(t.Context(), "a"); err != nil || r.Source != worker.SourcePipe {
+	if r, _, err := b.Record(t.Context(), "a"); err != nil || r.Source != runs.SourcePipe {
 		t.Fatalf("the record is %+v, %v", r, err)
 	}
 	bustest.Remake(t, b, b.JetStream(), b.Raw())

@@ -41,7 +41,7 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, b := serve(t)
 			root := filepath.Join(t.TempDir(), "runs")
-			d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: worker.SourcePipe})
+			d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: runs.SourcePipe})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			bustest.Interleave(t, b, map[string][]runs.Entry{"a": {
-				{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: worker.SourcePipe, Worker: "here"})},
+				{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: runs.SourcePipe, Worker: "here"})},
 				{Kind: runs.Out, Time: 2, Body: []byte(first)},
 			}}, "a")
 			normalize(t, b)

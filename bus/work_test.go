@@ -297,7 +297,7 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 		}
 	}
 	wait("queued", func(c runs.Change) bool {
-		return c.Row.ID == "T-1" && c.Row.State == runs.StateQueued && c.Row.Work != 0 && c.Row.Queue == bus.DefaultQueue
+		return c.Run.ID == "T-1" && c.Run.State == runs.StateQueued && c.Run.Work != 0 && c.Run.Queue == bus.DefaultQueue
 	})
 	if _, err := r.AppendIf(t.Context(), "codex", "T-1", runs.Mark{}, func(m runs.Mark) *runs.Entry {
 		if m.Cancelled {
@@ -307,14 +307,14 @@ func TestTheTableHearsOfEveryRun(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	last := wait("cancelled", func(c runs.Change) bool { return c.Row.State == runs.StateCancelled })
+	last := wait("cancelled", func(c runs.Change) bool { return c.Run.State == runs.StateCancelled })
 	if err := r.RemoveRun(t.Context(), "T-1", last.Revision-1); err == nil {
 		t.Error("a record that changed was removed")
 	}
 	if err := r.RemoveRun(t.Context(), "T-1", last.Revision); err != nil {
 		t.Fatal(err)
 	}
-	wait("removed", func(c runs.Change) bool { return c.Removed && c.Row.ID == "T-1" })
+	wait("removed", func(c runs.Change) bool { return c.Removed && c.Run.ID == "T-1" })
 	if _, ok, err := r.Record(t.Context(), "T-1"); ok || err != nil {
 		t.Errorf("a removed record: %v %v", ok, err)
 	}

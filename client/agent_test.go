@@ -27,7 +27,7 @@ func TestTasksOfAllAgents(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", a.Short, err)
 			}
-			if run, err := c.Status(ctx, done.Run); err != nil || run.Agent != a.Kind() || run.ThreadID != thread {
+			if run, err := c.Status(ctx, done.Run); err != nil || run.Agent != a.Kind() || run.Thread != thread {
 				t.Errorf("%+v: %+v, %v", q, run, err)
 			}
 		}

@@ -5,7 +5,7 @@
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
 //	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
 //	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
-//	fmt.Println(run.State, run.Summary)
+//	fmt.Println(run.State, run.Sentence)
 //
 // Every error is an [*api.Error] or that of a context. Requests that got no
 // answer have the code [api.Unavailable], and errors.Is tests for the reason:

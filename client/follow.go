@@ -98,8 +98,7 @@ func (c *Client) labelled(ctx context.Context, run string, labels []string, know
 	}
 	has := err == nil && !slices.ContainsFunc(labels, func(label string) bool {
 		key, value, _ := strings.Cut(label, "=")
-		have, ok := r.Labels[key]
-		return !ok || have != value
+		return !r.Labels.Has(key, value)
 	})
 	if len(known) == maxKnown {
 		clear(known)

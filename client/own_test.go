@@ -23,7 +23,7 @@ func TestRunsAreNamedFilteredAndSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, err := c.Wait(t.Context(), done.Run, nil)
-		if err != nil || run.Title != "Ticket "+ticket || run.Key != done.Run {
+		if err != nil || run.Title != "Ticket "+ticket || run.ID != done.Run {
 			t.Fatalf("%+v: %v", run, err)
 		}
 		ids = append(ids, done.Run)
@@ -59,7 +59,7 @@ func TestRunsAreNamedFilteredAndSeen(t *testing.T) {
 		t.Errorf("a label without a value: %v", err)
 	}
 	result, err := c.Results(t.Context(), api.ResultsRequest{Run: ids[1]})
-	if err != nil || result.Run.Key != ids[1] || !result.Unseen || result.Detail == nil {
+	if err != nil || result.Run.ID != ids[1] || !result.Unseen || result.Detail == nil {
 		t.Errorf("result: %+v, %v", result, err)
 	}
 }

@@ -19,8 +19,9 @@ func (c *Client) SubmitRun(ctx context.Context, q api.Submission) (*api.Run, err
 	run, err := c.Status(ctx, done.Run)
 	if err != nil {
 		run = &api.Run{
-			Key: done.Run, ID: done.Run, State: runs.StateQueued, ThreadID: done.Thread, Position: &done.Position,
-			QueuedAt: api.Time(done.At),
+			Summary: runs.Summary{ID: done.Run, State: runs.StateQueued, Thread: done.Thread, Position: &done.Position,
+				QueuedAt: runs.Time(done.At),
+			},
 		}
 	}
 	return run, nil

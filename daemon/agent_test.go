@@ -115,8 +115,8 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.State != runs.StateCompleted || run.Agent != "parrot" || run.ThreadID != "s-1" {
-		t.Errorf("got %s of %q in thread %q, want a completed one of parrot in s-1", run.State, run.Agent, run.ThreadID)
+	if run.State != runs.StateCompleted || run.Agent != "parrot" || run.Thread != "s-1" {
+		t.Errorf("got %s of %q in thread %q, want a completed one of parrot in s-1", run.State, run.Agent, run.Thread)
 	}
 	page, err := c.Events(ctx, api.EventsRequest{Run: task.Run})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -36,7 +37,7 @@ func (d *Daemon) Demo(
 		return "", err
 	}
 	dir, err := s.Create(ctx, worker.Spec{
-		Agent: "codex", Source: worker.SourceRun, Attended: true, Title: "A recorded run of Codex",
+		Agent: "codex", Source: runs.SourceRun, Attended: true, Title: "A recorded run of Codex",
 		Labels: map[string]string{"demo": "recorded"},
 		Argv:   []string{self, "play"}, Dir: c.Settings.DataDir, Env: c.Environ,
 	})

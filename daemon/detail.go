@@ -44,7 +44,7 @@ type detailFold struct{ *normalizer.Fold }
 func (f detailFold) Apply(seq uint64, e runs.Entry, each func(api.DetailItem)) {
 	f.Fold.Apply(seq, e, func(m normalizer.Message) {
 		each(api.DetailItem{
-			Line: m.Line, Part: m.Part, At: api.Time(m.Time), Kind: m.Token, Event: m.Body, Detail: m.Detail,
+			Line: m.Line, Part: m.Part, At: runs.Time(m.Time), Kind: m.Token, Event: m.Body, Detail: m.Detail,
 		})
 	})
 }

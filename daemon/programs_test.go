@@ -132,7 +132,7 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	defer s.Close()
 	run := func(argv ...string) string {
 		t.Helper()
-		spec := worker.Spec{Agent: "codex", Source: worker.SourceRun, Argv: argv, Dir: dir, Env: environ}
+		spec := worker.Spec{Agent: "codex", Source: runs.SourceRun, Argv: argv, Dir: dir, Env: environ}
 		w, err := s.Create(ctx, spec)
 		if err == nil {
 			err = s.Drive(ctx, w)

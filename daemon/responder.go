@@ -219,9 +219,9 @@ func (r *Responder) busy(ctx context.Context) bool {
 		return true
 	}
 	s := r.service.Load()
-	open := s.Snapshot(0, func(row runs.Row) bool {
+	open := s.Snapshot(0, func(row runs.Header) bool {
 		// a request that waits for an answer, and a file that no process follows, need no server
-		return !row.State.Final() && row.State != runs.StateInputRequired && row.Source != worker.SourceTail &&
+		return !row.State.Final() && row.State != runs.StateInputRequired && row.Source != runs.SourceTail &&
 			row.Source != runs.SourceSession
 	})
 	if len(open.Working)+len(open.Queued) > 0 {

@@ -115,7 +115,7 @@ func (s *Service) labelled(ctx context.Context, run string, labels [][2]string, 
 	}
 	for end := time.Now().Add(s.cfg.Patience); ; {
 		if v, ok := s.table.Get(run); ok {
-			return hasLabels(v.Row, labels), nil
+			return hasLabels(v, labels), nil
 		}
 		_, err := s.table.Look(ctx, run)
 		switch {

@@ -24,7 +24,7 @@ func (o *orphans) EachEvent(_ context.Context, _, _ string, _ uint64, _ bool, ea
 	return nil
 }
 
-func (o *orphans) Peek(ctx context.Context, run string) (runs.Row, error) {
+func (o *orphans) Peek(ctx context.Context, run string) (runs.Header, error) {
 	o.peeks++
 	return o.Streams.Peek(ctx, run)
 }

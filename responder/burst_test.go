@@ -43,7 +43,7 @@ func newLongRun(t testing.TB, events int) (*responder.Service, *bus.Bus, *counte
 	r := runs.NewRecord("a", "codex")
 	r.State, r.StartedAt, r.Seq = runs.StateWorking, 1, 1
 	row := nats.NewMsg(bucket.Subject(b.Runs(), r.ID))
-	row.Header.Set(bus.HeaderRow, r.Row().Text())
+	row.Header.Set(bus.HeaderRun, r.Header().Text())
 	row.Data = append(append([]byte(`{"format":1,"record":`), r.JSON()...), '}')
 	if _, err := b.JetStream().PublishMsg(t.Context(), row); err != nil {
 		t.Fatal(err)

@@ -19,15 +19,15 @@ import (
 )
 
 // IsCloud reports whether a run is a task of Codex Cloud.
-func IsCloud(r runs.Row) bool { return r.Agent == codexcloud.Agent }
+func IsCloud(r runs.Header) bool { return r.Agent == codexcloud.Agent }
 
 // Unknown is the row of a run that the table does not have, derived from its id.
-func Unknown(run string) View {
-	row := runs.Row{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}
+func Unknown(run string) runs.Header {
+	row := runs.Header{Summary: runs.Summary{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}}
 	if strings.HasPrefix(run, "T-cloud-") {
 		row.Agent = codexcloud.Agent
 	}
-	return View{Row: row}
+	return row
 }
 
 // requestFields are the fields of a [codexcloud.Request] by their names in package api.
@@ -117,7 +117,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 }
 
 // cloudCancel is the error of a cancel, which Codex Cloud does not offer.
-func (s *Service) cloudCancel(ctx context.Context, v View) error {
+func (s *Service) cloudCancel(ctx context.Context, v runs.Header) error {
 	record, err := s.Record(ctx, v.ID)
 	if err != nil {
 		return err

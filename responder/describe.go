@@ -7,77 +7,28 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Summarize returns the row of a run in the form for callers.
-func Summarize(v View) *api.Run {
-	r := &api.Run{
-		Key: v.ID, ID: v.ID, Agent: v.Agent, State: v.State, Title: v.Title, Source: v.Source, ThreadID: v.Thread,
-		WorkingDir: v.Dir, Worker: v.Worker, Model: v.Model, Version: v.Version, Labels: v.Labels.Map(),
-		Times: timesOf(v.Row), Unseen: v.Unseen,
-		Queue: v.Queue, WorkerLost: v.Lost, CancelRequested: v.Cancel, Reason: v.Reason, Continues: v.Continues,
-		ContinuedBy: v.Link, Activity: v.Activity, Seq: v.Seq,
-		QueuedAt: api.Time(v.QueuedAt), StartedAt: api.Time(v.StartedAt), ActiveAt: api.Time(v.ActiveAt),
-		EndedAt: api.Time(v.EndedAt), Tokens: TokensOf(&v.Row), Doing: DoingOf(&v.Row),
-		Changed: v.Changed, Answer: v.Answer, Cause: v.Cause, Hint: v.Hint, Tested: v.Tests, Cost: v.Cost,
-	}
-	if v.State == runs.StateQueued {
-		r.Position = new(v.Position)
-	}
-	if p := v.Plan; p.Total > 0 {
-		r.Progress = &api.Progress{Completed: p.Done, Total: p.Total}
-		if v.Activity != "" {
-			r.Progress.Activity = &v.Activity
-		}
-	}
-	return r
-}
+// Summarize returns a run in the form for callers.
+func Summarize(h runs.Header) *api.Run { return &api.Run{Summary: h.Summary} }
 
-// TokensOf returns the tokens of a run so far; nil: unknown.
-func TokensOf(r *runs.Row) *api.Tokens {
-	if !r.Tokens.Known {
-		return nil
+// Newer returns the header of a run's record, which is newer than the given one, with what the record
+// does not tell.
+func Newer(h runs.Header, record *runs.Record) runs.Header {
+	newer := record.Header()
+	if newer.State == h.State {
+		newer.Position, newer.WorkerLost, newer.Unseen = h.Position, h.WorkerLost, h.Unseen
 	}
-	return &api.Tokens{Input: r.Tokens.Input, Output: r.Tokens.Output}
-}
-
-// DoingOf returns what a run does; nil: unknown, or it has ended.
-func DoingOf(r *runs.Row) *api.Doing {
-	d := r.Doing
-	if d.Phase == "" || r.State.Final() {
-		return nil
-	}
-	return &api.Doing{
-		Phase: d.Phase, Tool: d.Tool, Attempt: d.Attempt, Of: d.Of, NextAt: api.Time(d.Next), Since: api.Time(d.Since),
-	}
-}
-
-// timesOf returns what the times of a run are; "": the run has no agent here.
-func timesOf(r runs.Row) api.Times {
-	if r.Written { // the log of a session tells them
-		return api.Written
-	}
-	switch r.Source {
-	case "run", "queue":
-		return api.Written
-	case "tail", "pipe", "session":
-		return api.Captured
-	}
-	return ""
+	return newer
 }
 
 // Describe is Summarize with the details of the run's record, which is newer than
-// the row; nil: no details.
-func Describe(v View, record *runs.Record) *api.Run {
+// the header; nil: no details.
+func Describe(h runs.Header, record *runs.Record) *api.Run {
 	if record == nil {
-		return Summarize(v)
+		return Summarize(h)
 	}
-	if row := record.Row(); row.State != v.State {
-		v = View{Row: row}
-	} else {
-		v.Row = row
-	}
-	r := Summarize(v)
+	r := Summarize(Newer(h, record))
 	r.Detail = &api.Detail{
-		Summary: record.Summary(), Version: record.Version, Labels: record.Labels, Mode: record.Mode, Lines: record.Lines,
+		Sentence: record.Summary(), Mode: record.Mode, Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,
@@ -99,7 +50,7 @@ func Describe(v View, record *runs.Record) *api.Run {
 		r.Models = append(r.Models, api.ModelUsage{Name: m.Name, Usage: *usage(&m.Usage), Cost: m.Cost})
 	}
 	for _, c := range record.OpenCalls {
-		r.OpenCalls = append(r.OpenCalls, api.OpenCall{ID: c.ID, Kind: c.Kind, Name: c.Name, At: api.Time(c.At)})
+		r.OpenCalls = append(r.OpenCalls, api.OpenCall{ID: c.ID, Kind: c.Kind, Name: c.Name, At: runs.Time(c.At)})
 	}
 	if f := record.Files; f != nil {
 		r.Files = &api.Files{

@@ -75,7 +75,7 @@ type Details struct {
 	Ended bool
 
 	service *Service
-	view    View
+	view    runs.Header
 	free    func()
 	turned  bool   // it has its turn
 	wait    bool   // the run has not ended

@@ -61,7 +61,7 @@ func noDiff(r *runs.Record) api.DiffReason {
 
 // noted reads the diff in the notes of a run, from a sequence of RAW on, or the reason why it is
 // incomplete.
-func (s *Service) noted(ctx context.Context, v View, from uint64) (*runs.Diff, api.DiffReason, error) {
+func (s *Service) noted(ctx context.Context, v runs.Header, from uint64) (*runs.Diff, api.DiffReason, error) {
 	var d runs.DiffReader
 	reason := api.DiffExpired
 	err := s.cfg.Streams.Entries(ctx, v.Agent, v.ID, from, false, func(seq uint64, e runs.Entry) error {

@@ -63,7 +63,7 @@ func (s *Service) pageTurn(ctx context.Context) (done func(), err error) {
 }
 
 // eventsFrom returns the run whose events are read, and the sequence of its completion.
-func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (View, uint64, error) {
+func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (runs.Header, uint64, error) {
 	v, err := s.Look(ctx, run)
 	if err != nil {
 		return v, 0, err
@@ -83,7 +83,7 @@ func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (Vie
 // over reports whether the run itself has ended, whatever the state of its task. The
 // completion of such a run is stored before its record is: if there is none, it has
 // expired, and no event will follow.
-func over(v View) bool { return v.State.Final() || v.Waits() || v.Link != "" }
+func over(v runs.Header) bool { return v.State.Final() || v.Waits() || v.ContinuedBy != "" }
 
 // Follow is an open stream of events.
 type Follow struct {
@@ -91,7 +91,7 @@ type Follow struct {
 	Ended bool
 
 	service *Service
-	view    View // of the run; zero: all runs
+	view    runs.Header // of the run; zero: all runs
 	after   uint64
 	wait    bool
 	want    int                                             // about how many events are read; 0: not known
@@ -132,7 +132,7 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 			}
 		}
 		own = each(api.Event{
-			Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: api.Time(e.Time), Line: e.Line, Part: e.Part,
+			Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: runs.Time(e.Time), Line: e.Line, Part: e.Part,
 			Body: e.Body,
 		}, wanted)
 		if own == nil && f.view.ID != "" && e.Token == api.Completion {
@@ -169,7 +169,7 @@ const settleTime = 5 * time.Second
 
 // Settled is Look for a request that needs a run that has ended. The record of a run follows
 // its completion after a moment: Settled waits for it.
-func (s *Service) Settled(ctx context.Context, run string) (View, error) {
+func (s *Service) Settled(ctx context.Context, run string) (runs.Header, error) {
 	v, err := s.Look(ctx, run)
 	if err != nil || over(v) {
 		return v, err
@@ -186,18 +186,18 @@ func (s *Service) Settled(ctx context.Context, run string) (View, error) {
 }
 
 // HasCompletion reports whether the completion of a run is stored.
-func (s *Service) HasCompletion(ctx context.Context, v View) (bool, error) {
+func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error) {
 	completion, _, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
 	return completion != 0, s.explain("read events", err)
 }
 
 // EachEvent calls each with all events of a run, from the first to its completion.
-func (s *Service) EachEvent(ctx context.Context, v View, each func(api.Event) error) error {
+func (s *Service) EachEvent(ctx context.Context, v runs.Header, each func(api.Event) error) error {
 	return (&Follow{service: s, view: v, wait: true}).Each(ctx, each)
 }
 
 // LastEvents returns the newest n events of a kind of a run, oldest first.
-func (s *Service) LastEvents(ctx context.Context, v View, kind string, n int) (all []api.Event, err error) {
+func (s *Service) LastEvents(ctx context.Context, v runs.Header, kind string, n int) (all []api.Event, err error) {
 	err = s.cfg.Streams.LastEvents(ctx, v.Agent, v.ID, kind, n, func(seq uint64, kind string, body []byte) error {
 		all = append(all, api.Event{Seq: seq, Kind: kind, Body: body})
 		return nil

@@ -19,7 +19,7 @@ const DefaultPage = 20
 
 // Page is a page of runs, the newest first.
 type Page struct {
-	Runs  []View
+	Runs  []runs.Header
 	Next  string // cursor of the next page; "": this is the last one
 	Total int    // number of runs on all pages
 }
@@ -42,7 +42,7 @@ func (s *Service) List(q api.List) (Page, error) {
 	// page. The snapshot visits all rows and keeps none.
 	var list []cursor
 	var page Page
-	s.table.Snapshot(0, func(r runs.Row) bool {
+	s.table.Snapshot(0, func(r runs.Header) bool {
 		if !keep(r) {
 			return false
 		}
@@ -77,7 +77,7 @@ const maxLabels = 16
 
 // Filter returns the condition of a list, without regard to its page. The error is
 // [api.Validation] for a label that is not KEY=VALUE.
-func (s *Service) Filter(q api.List) (func(runs.Row) bool, error) {
+func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 	labels, err := readLabels(q.Labels)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Service) Filter(q api.List) (func(runs.Row) bool, error) {
 	if v, ok := s.table.Get(q.Context); ok {
 		context = v.Thread
 	}
-	return func(r runs.Row) bool {
+	return func(r runs.Header) bool {
 		return (len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(kind == "" || r.Agent == kind) &&
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
@@ -117,19 +117,19 @@ func readLabels(all []string) (labels [][2]string, err error) {
 	return labels, nil
 }
 
-func hasLabels(r runs.Row, labels [][2]string) bool {
+func hasLabels(r runs.Header, labels [][2]string) bool {
 	return !slices.ContainsFunc(labels, func(l [2]string) bool { return !r.Labels.Has(l[0], l[1]) })
 }
 
 // ChangedAt is when a run entered its state, in Unix milliseconds.
-func ChangedAt(r runs.Row) int64 {
+func ChangedAt(r runs.Header) int64 {
 	switch {
 	case r.State.Final():
-		return cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt)
+		return int64(cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt))
 	case r.State == runs.StateQueued:
-		return r.QueuedAt
+		return int64(r.QueuedAt)
 	}
-	return cmp.Or(r.StartedAt, r.QueuedAt)
+	return int64(cmp.Or(r.StartedAt, r.QueuedAt))
 }
 
 // cursor is the position of a run in a list: by a time, the newest first, and
@@ -139,11 +139,11 @@ type cursor struct {
 	run string
 }
 
-func cursorOf(o api.Order, r runs.Row) cursor {
+func cursorOf(o api.Order, r runs.Header) cursor {
 	if o == api.ByChange {
 		return cursor{ChangedAt(r), r.ID}
 	}
-	return cursor{cmp.Or(r.QueuedAt, r.StartedAt), r.ID}
+	return cursor{int64(cmp.Or(r.QueuedAt, r.StartedAt)), r.ID}
 }
 
 func newer(a, b cursor) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.run, a.run)) }

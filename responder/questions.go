@@ -70,7 +70,7 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 		}
 		q := api.Question{
 			Run: record.ID, Request: request, Agent: record.Labels["agent_name"], Phase: record.Labels["phase"],
-			Asked: api.Time(record.StartedAt), Due: api.Time(record.Due),
+			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
 		}
 		out, _, err := s.table.Output(ctx, record, questionSize)
 		if err != nil {
@@ -128,4 +128,4 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 	return "", notFound(id)
 }
 
-func asksOutside(r runs.Row) bool { return r.Agent == runs.AgentExternal }
+func asksOutside(r runs.Header) bool { return r.Agent == runs.AgentExternal }

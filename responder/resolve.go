@@ -104,9 +104,9 @@ func noRun() *api.Error {
 
 // part returns the one run whose id begins or ends with a text.
 func (s *Service) part(ref string) (string, error) {
-	var all []runs.Row
+	var all []runs.Header
 	exact := ""
-	s.table.Snapshot(0, func(r runs.Row) bool {
+	s.table.Snapshot(0, func(r runs.Header) bool {
 		short := shortID(r.ID)
 		if short == ref {
 			exact = r.ID
@@ -124,7 +124,7 @@ func (s *Service) part(ref string) (string, error) {
 	case len(all) == 1:
 		return all[0].ID, nil
 	}
-	slices.SortFunc(all, func(a, b runs.Row) int { return newer(cursorOf("", a), cursorOf("", b)) })
+	slices.SortFunc(all, func(a, b runs.Header) int { return newer(cursorOf("", a), cursorOf("", b)) })
 	e := &api.Error{
 		Code: api.Conflict, Field: api.FieldRef, Message: fmt.Sprintf("fits %d runs", len(all)),
 		Unlisted: max(len(all)-maxCandidates, 0),

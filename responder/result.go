@@ -85,7 +85,7 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 	if q.Work {
 		r.Work = s.work(ctx, record)
 	}
-	if (q.Events || q.Count) && !IsCloud(record.Row()) {
+	if (q.Events || q.Count) && !IsCloud(record.Header()) {
 		if r.Events, err = s.recentEvents(ctx, record, q.Events); err != nil {
 			return nil, s.explain("read events", err)
 		}
@@ -98,7 +98,7 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.Timeout, Message: "the task exceeded its " + record.Reason + " limit", Run: record.ID, State: record.State,
-		Limit: record.Reason, Elapsed: milliseconds(Lasted(record.Row())),
+		Limit: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
 	}
 	p, err := s.partial(ctx, record, DefaultOutput)
 	if err != nil { // the timeout itself counts
@@ -116,7 +116,7 @@ const maxStderrTail = 1000
 func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: record.Summary(), Run: record.ID, Thread: record.Thread, State: record.State,
-		Reason: record.Reason, Elapsed: milliseconds(Lasted(record.Row())),
+		Reason: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
 	}
 	if record.Exit != nil {
 		e.ExitCode = record.Exit.Code
@@ -138,7 +138,7 @@ func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
 // not for the log of a person's session, with prompts in it.
 func (s *Service) output(ctx context.Context, r *runs.Record, q api.ResultRequest) (api.Output, error) {
 	always := (r.State == runs.StateFailed || r.State == runs.StateTimeout) && !r.Log
-	inCloud := IsCloud(r.Row())
+	inCloud := IsCloud(r.Header())
 	switch {
 	case !q.Output && (inCloud || !always || q.NoOutput):
 		return api.Output{Omitted: api.NotRequested}, nil

@@ -16,7 +16,7 @@ func (s *Service) Agents() agent.Table { return s.cfg.Agents }
 // Resumable returns the thread of a run that its agent can resume. The error is
 // [api.Unsupported] if its agent takes no tasks, and [api.Conflict] if the run has no
 // thread, or none that its agent accepts.
-func (s *Service) Resumable(v View) (thread string, err error) {
+func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 	refuse := func(code api.Code, why string) (string, error) {
 		return "", &api.Error{Code: code, Message: why, Run: v.ID, State: v.State,
 			Retryable: code == api.Conflict && !v.State.Final()}

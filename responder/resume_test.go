@@ -100,23 +100,23 @@ func TestSubmissionChecksWhatTheAgentCanDo(t *testing.T) {
 func TestRunsThatCannotBeResumedTellWhy(t *testing.T) {
 	s := responder.New(responder.Config{})
 	for _, c := range []struct {
-		row  runs.Row
+		row  runs.Header
 		code api.Code
 		want string
 	}{
-		{runs.Row{Agent: "codex_cloud", Thread: "x"}, api.Unsupported,
+		{runs.Header{Summary: runs.Summary{Agent: "codex_cloud", Thread: "x"}}, api.Unsupported,
 			"runs of codex_cloud cannot be resumed, only those of codex, claude, gemini, opencode"},
-		{runs.Row{Agent: "external", State: runs.StateInputRequired}, api.Unsupported,
+		{runs.Header{Summary: runs.Summary{Agent: "external", State: runs.StateInputRequired}}, api.Unsupported,
 			"runs of external cannot be resumed, only those of codex, claude, gemini, opencode"},
-		{runs.Row{Agent: "gemini_cli", State: runs.StateQueued}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Agent: "gemini_cli", State: runs.StateQueued}}, api.Conflict,
 			"it has no thread yet: wait until it works, or has ended"},
-		{runs.Row{Agent: "claude_code", State: runs.StateFailed}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Agent: "claude_code", State: runs.StateFailed}}, api.Conflict,
 			"it ended before it had a thread: submit a new task"},
-		{runs.Row{Agent: "opencode", State: runs.StateFailed, Thread: "s-1"}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Agent: "opencode", State: runs.StateFailed, Thread: "s-1"}}, api.Conflict,
 			"its thread cannot be resumed: it must be the id of a session: ses_ and letters and digits"},
 	} {
 		c.row.ID = "T-1"
-		_, err := s.Resumable(responder.View{Row: c.row})
+		_, err := s.Resumable(c.row)
 		var e *api.Error
 		if !errors.As(err, &e) || e.Code != c.code || e.Message != c.want || e.Run != "T-1" || e.State != c.row.State ||
 			e.Retryable != (c.row.State == runs.StateQueued) {

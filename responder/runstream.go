@@ -27,7 +27,7 @@ const (
 // RunStream is the list of all runs that fit a filter, or of the newest ones, and then their changes.
 type RunStream struct {
 	service *Service
-	keep    func(runs.Row) bool
+	keep    func(runs.Header) bool
 	filter  bool   // keep refuses some runs
 	prefix  string // of ids: this process and the filter
 	from    uint64 // the change after which the stream resumes
@@ -48,8 +48,8 @@ type viewOnly struct {
 	lost     bool
 }
 
-func viewOnlyOf(v runtable.View) viewOnly {
-	return viewOnly{v.State == runs.StateQueued, v.Position, v.Lost}
+func viewOnlyOf(v runs.Header) viewOnly {
+	return viewOnly{v.State == runs.StateQueued, v.Before(), v.WorkerLost}
 }
 
 // FollowRuns opens the stream of the runs that fit q, without regard to its page. It resumes after the
@@ -119,7 +119,7 @@ func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error)
 // doubt makes rederive send the open runs that were not sent yet: the reader has them from before,
 // perhaps with another position or worker.
 func (f *RunStream) doubt() {
-	f.service.table.Snapshot(0, func(r runs.Row) bool {
+	f.service.table.Snapshot(0, func(r runs.Header) bool {
 		if _, sent := f.derived[r.ID]; !sent && !r.State.Final() && f.keep(r) {
 			f.derived[r.ID] = viewOnly{position: -1}
 		}
@@ -140,7 +140,7 @@ func pause(ctx context.Context, d time.Duration) {
 // ones of those that have ended.
 func (f *RunStream) list() (list []cursor) {
 	var ended []cursor
-	f.service.table.Snapshot(0, func(r runs.Row) bool {
+	f.service.table.Snapshot(0, func(r runs.Header) bool {
 		switch {
 		case !f.keep(r):
 		case f.query.Recent > 0 && r.State.Final():
@@ -173,7 +173,7 @@ func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) err
 		}
 		var batch []api.RunChange
 		for _, v := range f.service.table.Views(ids) {
-			if f.keep(v.Row) { // else it has changed, which follows
+			if f.keep(v) { // else it has changed, which follows
 				batch = append(batch, f.shown(v))
 			}
 		}
@@ -215,9 +215,9 @@ func (f *RunStream) changes(
 
 // look returns runs as they are now: with a filter they may be gone, and the reader may know.
 func (f *RunStream) look(ids []string) (batch []api.RunChange) {
-	have := map[string]runtable.View{}
+	have := map[string]runs.Header{}
 	for _, v := range f.service.table.Views(ids) {
-		if f.keep(v.Row) {
+		if f.keep(v) {
 			have[v.ID] = v
 		}
 	}
@@ -242,7 +242,7 @@ func (f *RunStream) look(ids []string) (batch []api.RunChange) {
 }
 
 // shown is a run that the reader has from now on.
-func (f *RunStream) shown(v runtable.View) api.RunChange {
+func (f *RunStream) shown(v runs.Header) api.RunChange {
 	delete(f.absent, v.ID)
 	if delete(f.derived, v.ID); !v.State.Final() {
 		f.derived[v.ID] = viewOnlyOf(v)
@@ -263,7 +263,7 @@ func (f *RunStream) rederive(each func([]api.RunChange) error) (sent int, err er
 	f.moves = moves
 	var batch []api.RunChange
 	for _, v := range f.service.table.Views(ids) {
-		if f.keep(v.Row) && !v.State.Final() && f.derived[v.ID] != viewOnlyOf(v) {
+		if f.keep(v) && !v.State.Final() && f.derived[v.ID] != viewOnlyOf(v) {
 			batch = append(batch, f.shown(v))
 		}
 	}

@@ -138,9 +138,6 @@ type Service struct {
 	kept    keptDetails
 }
 
-// View is the row of a run; see [runtable.View].
-type View = runtable.View
-
 // New returns a service. It reads nothing before Run.
 func New(cfg Config) *Service {
 	cfg.Log, cfg.Patience = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.Patience, 10*time.Second)
@@ -197,21 +194,21 @@ func (s *Service) Basis() *api.Basis {
 }
 
 // Get returns the row of a run without reading anything.
-func (s *Service) Get(run string) (View, bool) { return s.table.Get(run) }
+func (s *Service) Get(run string) (runs.Header, bool) { return s.table.Get(run) }
 
 // Look is Get for a run that may be very new: if its raw log exists, Look waits for
 // its row. The error is [api.NotFound] for an unknown run.
-func (s *Service) Look(ctx context.Context, run string) (View, error) {
+func (s *Service) Look(ctx context.Context, run string) (runs.Header, error) {
 	v, err := s.table.Look(ctx, run)
 	return v, s.about(run, "look up a run", err)
 }
 
 // Thread returns the newest run of a thread.
-func (s *Service) Thread(thread string) (View, bool) { return s.table.Thread(thread) }
+func (s *Service) Thread(thread string) (runs.Header, bool) { return s.table.Thread(thread) }
 
 // Snapshot lists the runs that keep accepts, nil being all: all open ones, and the
 // last ended ones, at most limit.
-func (s *Service) Snapshot(limit int, keep func(runs.Row) bool) runtable.Snapshot {
+func (s *Service) Snapshot(limit int, keep func(runs.Header) bool) runtable.Snapshot {
 	return s.table.Snapshot(limit, keep)
 }
 
@@ -231,7 +228,7 @@ func (s *Service) Record(ctx context.Context, run string) (*runs.Record, error) 
 // Wait waits for the end of a run and returns its row. Each, unless it is nil, is
 // called with the current row and after each change. If ctx ends first, Wait
 // returns the last row and [api.Timeout], or the cause.
-func (s *Service) Wait(ctx context.Context, run string, each func(View)) (View, error) {
+func (s *Service) Wait(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
 	begun := time.Now()
 	v, err := s.table.Wait(ctx, run, each)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {

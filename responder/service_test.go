@@ -329,9 +329,9 @@ func TestOpenRunHasNoResult(t *testing.T) {
 // Times of the wire are strings with three digits of a second's fraction, and
 // come back as they were.
 func TestTimesRoundTrip(t *testing.T) {
-	for _, want := range []api.Time{0, 1, 1_760_000_000_000, 1_760_000_000_123} {
+	for _, want := range []runs.Time{0, 1, 1_760_000_000_000, 1_760_000_000_123} {
 		b, err := json.Marshal(want)
-		var got api.Time
+		var got runs.Time
 		if err == nil {
 			err = json.Unmarshal(b, &got)
 		}

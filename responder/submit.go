@@ -185,7 +185,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 		if errors.Is(err, runs.ErrNoRun) { // its entry is being written, or never will be
 			return outcome{}, unavailable("a task with this run id is being submitted", err)
 		}
-		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v.Row), v.Position, true
+		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v), v.Before(), true
 		return done, err
 	}
 	err = renamed(err, taskFields)
@@ -249,22 +249,17 @@ func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 }
 
 // Started is when a run began, or else when it was queued, or ended; Unix milliseconds.
-func Started(r runs.Row) int64 {
-	for _, at := range []int64{r.StartedAt, r.QueuedAt} {
-		if at != 0 {
-			return at
-		}
-	}
-	return r.EndedAt
+func Started(r runs.Header) int64 {
+	return int64(cmp.Or(r.StartedAt, r.QueuedAt, r.EndedAt))
 }
 
 // Lasted is how many milliseconds a run that has ended took; 0 for one that
 // was never started.
-func Lasted(r runs.Row) int64 {
+func Lasted(r runs.Header) int64 {
 	if r.StartedAt == 0 {
 		return 0
 	}
-	return max(r.EndedAt-r.StartedAt, 0)
+	return int64(max(r.EndedAt-r.StartedAt, 0))
 }
 
 // Cancel cancels a run; with a key, once. The error is [api.Ended] for a run that has
@@ -276,7 +271,7 @@ func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, erro
 	if e, ok := errors.AsType[*api.Error](missing); ok && (e.Code != api.NotFound || q.Once.Key == "") {
 		return api.Cancelled{}, missing
 	}
-	if missing == nil && IsCloud(v.Row) {
+	if missing == nil && IsCloud(v) {
 		return api.Cancelled{}, s.cloudCancel(ctx, v)
 	}
 	if missing == nil && v.Source == runs.SourceSession && !v.State.Final() {

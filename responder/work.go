@@ -42,7 +42,7 @@ const (
 // work reads what the agent of a run did, nil if nothing of its log is left or if it cannot
 // be read now, which is logged.
 func (s *Service) work(ctx context.Context, r *runs.Record) *Work {
-	if s.cfg.Details == nil || IsCloud(r.Row()) {
+	if s.cfg.Details == nil || IsCloud(r.Header()) {
 		return nil
 	}
 	d, err := s.OpenDetail(ctx, cmp.Or(r.Link, r.ID), "", 0)
@@ -80,7 +80,7 @@ type workLog struct {
 
 type openCommand struct {
 	*Command
-	since api.Time
+	since runs.Time
 }
 
 func (c *workLog) add(item api.DetailItem) {
@@ -113,7 +113,7 @@ func (c *workLog) add(item api.DetailItem) {
 }
 
 // command adds a command, unless its call is open already.
-func (c *workLog) command(id, text string, at api.Time) {
+func (c *workLog) command(id, text string, at runs.Time) {
 	if c.open[id] != nil && id != "" {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // step is an item of a tool call.
-func step(at api.Time, id, phase, exit string, d *runs.Detail) api.DetailItem {
+func step(at runs.Time, id, phase, exit string, d *runs.Detail) api.DetailItem {
 	return api.DetailItem{At: at, Kind: "tool_call", Detail: d, Event: fmt.Appendf(nil,
 		`{"kind":"ToolCall","data":{"tool":{"backend_item_id":%q,"phase":%q,"exit_code":%s}}}`, id, phase, exit)}
 }

@@ -15,11 +15,11 @@ const (
 // Brief is what came of a run that has ended, for a row of a list. Its texts are redacted lines of at most
 // 160 characters.
 type Brief struct {
-	Answer string // first line of the answer of a completed run, without Markdown
-	Cause  string // why it has failed, or timed out
-	Hint   string // what to try then; "" only without a cause
-	Tests  *TestCount
-	Cost   *float64 // US dollars, see [Record.Spent]
+	Answer string     `json:"answer,omitempty"`  // first line of the answer of a completed run, without Markdown
+	Cause  string     `json:"cause,omitempty"`   // why it has failed, or timed out
+	Hint   string     `json:"hint,omitempty"`    // what to try then; "" only without a cause
+	Tested *TestCount `json:"tests,omitempty"`   // the newest run of tests
+	Cost   *float64   `json:"costUsd,omitempty"` // US dollars, with its sub-agents, see [Record.Spent]; nil: unknown
 }
 
 // TestCount counts the tests of the newest run of tests.
@@ -44,7 +44,7 @@ func (r *Record) Brief() (b Brief) {
 		b.Cause, b.Hint = oneLine(message, maxBrief), oneLine(c.Suggestions[0], maxBrief)
 	}
 	if t := r.Tests; t != nil {
-		b.Tests = &TestCount{t.Passed, t.Failed}
+		b.Tested = &TestCount{t.Passed, t.Failed}
 	}
 	b.Cost = r.Spent().Cost
 	return b

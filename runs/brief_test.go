@@ -39,7 +39,7 @@ func TestFailedRunSaysWhyAndWhatToTry(t *testing.T) {
 		"no {json} at all": {
 			"no {json} at all", "Read the end of the output"},
 	} {
-		row, err := runs.ParseRow(failedWith(message).Row().Text())
+		row, err := runs.ParseHeader(failedWith(message).Header().Text(), nil)
 		if err != nil || row.Cause != want[0] || !strings.HasPrefix(row.Hint, want[1]) || row.Answer != "" {
 			t.Errorf("%.80q: cause %q, hint %q, %v; want %q", message, row.Cause, row.Hint, err, want)
 		}
@@ -91,13 +91,13 @@ func TestCompletedRunHasTheFirstLineOfItsAnswer(t *testing.T) {
 			t.Errorf("before the end: %+v", b)
 		}
 		r.End(runs.Exit{Reason: runs.ReasonExited, Code: new(0)}, 3)
-		row, err := runs.ParseRow(r.Row().Text())
+		row, err := runs.ParseHeader(r.Header().Text(), nil)
 		if err != nil || row.Answer != want || row.Cause != "" || row.Hint != "" {
 			t.Errorf("%.60q: %+v, %v; want %q", text, row.Brief, err, want)
 		}
-		if row.Tests == nil || *row.Tests != (runs.TestCount{Passed: 3, Failed: 1}) || row.Cost == nil ||
+		if row.Tested == nil || *row.Tested != (runs.TestCount{Passed: 3, Failed: 1}) || row.Cost == nil ||
 			*row.Cost != *r.Spent().Cost {
-			t.Errorf("tests %+v, cost %v", row.Tests, row.Cost)
+			t.Errorf("tests %+v, cost %v", row.Tested, row.Cost)
 		}
 	}
 }

@@ -4,9 +4,9 @@ import "errors"
 
 // Change is a change of the record of one run, or of the state of the watch.
 type Change struct {
-	Row      Row
+	Run      Header
 	Revision uint64 // of the record; increases with every change of any run
-	Removed  bool   // the record was deleted; only Row.ID is set
+	Removed  bool   // the record was deleted; only Run.ID is set
 	Last     bool   // no newer change is known at present
 	Replaced bool   // the run table was recreated: discard all earlier changes
 	Waits    string // reason for a delay, for people; all other fields are empty

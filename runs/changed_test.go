@@ -33,7 +33,7 @@ func TestChangedIsOneNumberThatSaysWhatItCounts(t *testing.T) {
 		"a cloud task without": {runs.Record{Cloud: &runs.Cloud{}}, nil},
 	} {
 		c.record.ID, c.record.Agent = "T-1", "codex"
-		row, err := runs.ParseRow(c.record.Row().Text())
+		row, err := runs.ParseHeader(c.record.Header().Text(), nil)
 		for what, got := range map[string]*runs.Changed{"record": c.record.Changed(), "row": row.Changed} {
 			if err != nil || (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
 				t.Errorf("%s, %s: %+v, %v, want %+v", name, what, got, err, c.want)

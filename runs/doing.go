@@ -39,8 +39,8 @@ type Doing struct {
 	Tool    string `json:"tool,omitempty"`    // if a tool runs: its name, at most 64 bytes
 	Attempt int    `json:"attempt,omitempty"` // with Retrying and RateLimited: number of the attempt; 0: unknown
 	Of      int    `json:"of,omitempty"`      // with Retrying and RateLimited: most attempts; 0: unknown
-	Next    int64  `json:"next,omitempty"`    // with Retrying and RateLimited: next attempt, Unix ms; 0: unknown
-	Since   int64  `json:"since,omitempty"`   // Unix milliseconds
+	NextAt  Time   `json:"nextAt,omitzero"`   // with Retrying and RateLimited: next attempt; 0: unknown
+	Since   Time   `json:"since,omitzero"`
 }
 
 // maxWait is the longest time until a next attempt that counts, in milliseconds: 30 days.
@@ -63,10 +63,10 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 	case said != "":
 		d := f.Doing
 		d.Tool = toolName(d.Tool)
-		if d.Next > 0 {
-			d.Next = at + min(d.Next, maxWait)
+		if f.NextIn > 0 {
+			d.NextAt = Time(at + min(f.NextIn, maxWait))
 		} else if f.NextAt > at {
-			d.Next = min(f.NextAt, at+maxWait)
+			d.NextAt = Time(min(f.NextAt, at+maxWait))
 		}
 		r.setDoing(d, at)
 	case ended && r.Person:
@@ -86,7 +86,7 @@ func (r *Record) setDoing(d Doing, at int64) {
 		d.Phase = RunningOrAsking
 	}
 	if d.Since = r.Doing.Since; d != r.Doing {
-		d.Since = at
+		d.Since = Time(at)
 	}
 	r.Doing = d
 }
@@ -168,7 +168,7 @@ func (d Doing) Text(now int64) string {
 			return s + more
 		}
 	}
-	if age := now - d.Since; s != "" && d.Since > 0 && age >= 10*second {
+	if age := now - int64(d.Since); s != "" && d.Since > 0 && age >= 10*second {
 		s += " for " + span(age)
 	}
 	return s
@@ -183,7 +183,7 @@ func (d Doing) attempts(now int64) string {
 	case d.Attempt > 0:
 		s = "attempt " + strconv.Itoa(d.Attempt)
 	}
-	if wait := d.Next - now; wait > 0 {
+	if wait := int64(d.NextAt) - now; wait > 0 {
 		if s != "" {
 			s += ", "
 		}
@@ -222,13 +222,14 @@ const minSilence = minute
 // Silence returns for how many milliseconds a working run has printed nothing, at now, in
 // Unix milliseconds. It is 0 for less than a minute, and while a tool runs, a sub-agent
 // works, the agent waits for an answer or a prompt, or until the next attempt to ask the model.
-func (r Row) Silence(now int64) int64 {
-	silent := now - max(r.ActiveAt, r.StartedAt)
-	switch r.Doing.Phase {
+func (s Summary) Silence(now int64) int64 {
+	silent := now - int64(max(s.ActiveAt, s.StartedAt))
+	d := s.does()
+	switch d.Phase {
 	case RunningTool, RunningOrAsking, AwaitingAgent, AwaitingInput, YourTurn:
 		return 0
 	}
-	if r.State != StateWorking || silent < minSilence || r.Doing.Next > now {
+	if s.State != StateWorking || silent < minSilence || int64(d.NextAt) > now {
 		return 0
 	}
 	return silent
@@ -257,7 +258,7 @@ func (d Doing) Need(s State, now int64) Need {
 	case s != StateWorking:
 	case d.Phase == YourTurn:
 		return NeedsPrompt
-	case d.Phase == RunningOrAsking && now-d.Since >= MayNeedAfter:
+	case d.Phase == RunningOrAsking && now-int64(d.Since) >= MayNeedAfter:
 		return MayNeedAnswer
 	}
 	return NoNeed
@@ -265,18 +266,18 @@ func (d Doing) Need(s State, now int64) Need {
 
 // DoingText returns [Doing.Text] of a run that has begun and not ended, and its silence:
 // "thinking, silent for 3m". It is "" if nothing is known.
-func (r Row) DoingText(now int64) string {
-	if r.State != StateWorking && r.State != StateInputRequired {
+func (s Summary) DoingText(now int64) string {
+	if s.State != StateWorking && s.State != StateInputRequired {
 		return ""
 	}
-	d := r.Doing
-	silent := r.Silence(now)
+	d := s.does()
+	silent := s.Silence(now)
 	if silent == 0 {
 		return d.Text(now)
 	}
 	d.Since = 0 // one time is enough
-	if s := d.Text(now); s != "" {
-		return s + ", silent for " + span(silent)
+	if text := d.Text(now); text != "" {
+		return text + ", silent for " + span(silent)
 	}
 	return "silent for " + span(silent)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	second = int64(1000)
+	second = 1000
 	minute = 60 * second
 	hour   = 60 * minute
 )
@@ -33,13 +33,13 @@ func TestDoingForPeople(t *testing.T) {
 		{runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: now - hour - 5*minute}, "running Bash for 1h5m"},
 		{runs.Doing{Phase: runs.RunningTool, Since: now - 50*hour}, "running a tool for 2d2h"},
 		{runs.Doing{Phase: runs.Retrying, Since: now - hour}, "retrying the model for 1h"},
-		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, Next: now + 40*second, Since: now - minute},
+		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: now + 40*second, Since: now - minute},
 			"retrying the model (3 of 10, next in 40 s)"},
-		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, Next: now + 1, Since: now}, "retrying the model (3 of 10, next in 1 s)"},
-		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, Next: now}, "retrying the model (3 of 10)"},
+		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: now + 1, Since: now}, "retrying the model (3 of 10, next in 1 s)"},
+		{runs.Doing{Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: now}, "retrying the model (3 of 10)"},
 		{runs.Doing{Phase: runs.Retrying, Attempt: 3}, "retrying the model (attempt 3)"},
 		{runs.Doing{Phase: runs.RateLimited, Since: now}, "rate-limited"},
-		{runs.Doing{Phase: runs.RateLimited, Next: now + 2*hour}, "rate-limited (next in 2h)"},
+		{runs.Doing{Phase: runs.RateLimited, NextAt: now + 2*hour}, "rate-limited (next in 2h)"},
 		{runs.Doing{Phase: runs.Compacting, Since: now - minute}, "compacting for 1m"},
 		{runs.Doing{Phase: runs.AwaitingAgent}, "waiting for a sub-agent"},
 		{runs.Doing{Phase: runs.AwaitingInput, Since: now - 3*minute}, "waiting for an answer for 3m"},
@@ -55,26 +55,26 @@ func TestSilence(t *testing.T) {
 	thinking := runs.Doing{Phase: runs.Thinking, Since: now - hour}
 	for _, c := range []struct {
 		why    string
-		row    runs.Row
+		row    runs.Header
 		silent int64
 		text   string
 	}{
-		{"less than a minute", runs.Row{State: runs.StateWorking, ActiveAt: now - minute + 1, Doing: thinking}, 0, "thinking for 1h"},
-		{"a minute", runs.Row{State: runs.StateWorking, ActiveAt: now - minute, Doing: thinking}, minute, "thinking, silent for 1m"},
-		{"no output yet", runs.Row{State: runs.StateWorking, StartedAt: now - 3*minute}, 3 * minute, "silent for 3m"},
-		{"a tool", runs.Row{State: runs.StateWorking, ActiveAt: now - hour,
-			Doing: runs.Doing{Phase: runs.RunningTool, Tool: "Bash"}}, 0, "running Bash"},
-		{"a sub-agent", runs.Row{State: runs.StateWorking, ActiveAt: now - hour, Doing: runs.Doing{Phase: runs.AwaitingAgent}}, 0,
+		{"less than a minute", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - minute + 1, Doing: &thinking}}, 0, "thinking for 1h"},
+		{"a minute", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - minute, Doing: &thinking}}, minute, "thinking, silent for 1m"},
+		{"no output yet", runs.Header{Summary: runs.Summary{State: runs.StateWorking, StartedAt: now - 3*minute}}, 3 * minute, "silent for 3m"},
+		{"a tool", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - hour,
+			Doing: &runs.Doing{Phase: runs.RunningTool, Tool: "Bash"}}}, 0, "running Bash"},
+		{"a sub-agent", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - hour, Doing: &runs.Doing{Phase: runs.AwaitingAgent}}}, 0,
 			"waiting for a sub-agent"},
-		{"a question", runs.Row{State: runs.StateWorking, ActiveAt: now - hour, Doing: runs.Doing{Phase: runs.AwaitingInput}}, 0,
+		{"a question", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - hour, Doing: &runs.Doing{Phase: runs.AwaitingInput}}}, 0,
 			"waiting for an answer"},
-		{"before the next attempt", runs.Row{State: runs.StateWorking, ActiveAt: now - hour,
-			Doing: runs.Doing{Phase: runs.Retrying, Next: now + minute}}, 0, "retrying the model (next in 1m)"},
-		{"after it", runs.Row{State: runs.StateWorking, ActiveAt: now - hour, Doing: runs.Doing{Phase: runs.Retrying, Next: now}},
+		{"before the next attempt", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - hour,
+			Doing: &runs.Doing{Phase: runs.Retrying, NextAt: now + minute}}}, 0, "retrying the model (next in 1m)"},
+		{"after it", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now - hour, Doing: &runs.Doing{Phase: runs.Retrying, NextAt: now}}},
 			hour, "retrying the model, silent for 1h"},
-		{"an ended run", runs.Row{State: runs.StateCompleted, ActiveAt: now - hour, Doing: thinking}, 0, ""},
-		{"a queued run", runs.Row{State: runs.StateQueued, QueuedAt: now - hour}, 0, ""},
-		{"output in the future", runs.Row{State: runs.StateWorking, ActiveAt: now + hour}, 0, ""},
+		{"an ended run", runs.Header{Summary: runs.Summary{State: runs.StateCompleted, ActiveAt: now - hour, Doing: &thinking}}, 0, ""},
+		{"a queued run", runs.Header{Summary: runs.Summary{State: runs.StateQueued, QueuedAt: now - hour}}, 0, ""},
+		{"output in the future", runs.Header{Summary: runs.Summary{State: runs.StateWorking, ActiveAt: now + hour}}, 0, ""},
 	} {
 		if got := c.row.Silence(now); got != c.silent {
 			t.Errorf("%s: silent for %d ms, want %d", c.why, got, c.silent)
@@ -115,15 +115,15 @@ func TestDoingIsBounded(t *testing.T) {
 	}
 	const month = 30 * 24 * hour
 	for _, f := range []runs.Facts{
-		{Doing: runs.Doing{Phase: runs.RateLimited, Next: 1 << 62}}, {Doing: runs.Doing{Phase: runs.RateLimited}, NextAt: 1 << 62},
+		{Doing: runs.Doing{Phase: runs.RateLimited}, NextIn: 1 << 62}, {Doing: runs.Doing{Phase: runs.RateLimited}, NextAt: 1 << 62},
 	} {
 		r.Line(f, hour)
-		if got := r.Doing.Next; got != hour+month {
+		if got := r.Doing.NextAt; got != hour+month {
 			t.Errorf("the next attempt is at %d", got)
 		}
 	}
 	r.Line(runs.Facts{Doing: runs.Doing{Phase: runs.RateLimited}, NextAt: hour - 1}, hour)
-	if got := r.Doing.Next; got != 0 {
+	if got := r.Doing.NextAt; got != 0 {
 		t.Errorf("the next attempt was at %d", got)
 	}
 }
@@ -152,10 +152,10 @@ func TestDoingLastsWhileItIsTheSame(t *testing.T) {
 func TestRowKeepsWhatTheAgentIsDoing(t *testing.T) {
 	r := working("session")
 	r.LineTime(second/2, second)
-	r.Line(runs.Facts{Doing: runs.Doing{Phase: runs.RateLimited, Attempt: 1, Of: 2, Next: second}}, second)
-	row, err := runs.ParseRow(r.Row().Text())
-	if err != nil || row.Doing != r.Doing || !row.Written {
-		t.Errorf("%+v, written %t, %v; want %+v", row.Doing, row.Written, err, r.Doing)
+	r.Line(runs.Facts{Doing: runs.Doing{Phase: runs.RateLimited, Attempt: 1, Of: 2}, NextIn: second}, second)
+	row, err := runs.ParseHeader(r.Header().Text(), nil)
+	if err != nil || row.Doing == nil || *row.Doing != r.Doing || row.Times != runs.Written {
+		t.Errorf("%+v, times %s, %v; want %+v", row.Doing, row.Times, err, r.Doing)
 	}
 }
 

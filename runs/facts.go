@@ -14,8 +14,9 @@ type Facts struct {
 	Title      string    // what the session is for, or a prompt of its user, if the line has one; truncated
 	Named      bool      // Title is a name that the session got: it replaces an earlier title
 	At         int64     // when the line was written, Unix milliseconds, if the line of a session log tells it
-	Doing      Doing     // what the agent is doing since this line; Next is relative to it; Phase "": see foldDoing
-	NextAt     int64     // with Doing, in place of its Next: next attempt, Unix milliseconds
+	Doing      Doing     // what the agent is doing since this line, without NextAt; Phase "": see foldDoing
+	NextIn     int64     // with Doing: milliseconds from the line to the next attempt; 0: see NextAt
+	NextAt     int64     // with Doing: next attempt, Unix milliseconds; 0: unknown
 	Thread     string    // thread id in the line, or ""
 	Turn       Turn      // state change of a turn
 	MustEnd    bool      // with TurnStarted: the agent always prints a line that ends the turn

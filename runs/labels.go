@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 )
@@ -39,6 +40,20 @@ func (l Labels) Has(key, value string) bool {
 	return false
 }
 
+// Value returns the value of the label with this key, "" if there is none.
+func (l Labels) Value(key string) string {
+	want := url.QueryEscape(key) + "="
+	for rest, more := string(l), l != ""; more; {
+		var one string
+		one, rest, more = strings.Cut(rest, "&")
+		if value, ok := strings.CutPrefix(one, want); ok {
+			text, _ := url.QueryUnescape(value) // it was made by LabelsOf
+			return text
+		}
+	}
+	return ""
+}
+
 // Map returns the labels, nil if there are none.
 func (l Labels) Map() map[string]string {
 	if l == "" {
@@ -55,8 +70,13 @@ func (l Labels) Map() map[string]string {
 	return labels
 }
 
-// Tokens are the tokens of a run so far. The zero value is unknown.
-type Tokens struct {
-	Input, Output int64
-	Known         bool
+// MarshalJSON writes an object.
+func (l Labels) MarshalJSON() ([]byte, error) { return json.Marshal(l.Map()) }
+
+// UnmarshalJSON reads an object of texts.
+func (l *Labels) UnmarshalJSON(b []byte) error {
+	var labels map[string]string
+	err := json.Unmarshal(b, &labels)
+	*l = LabelsOf(labels)
+	return err
 }

@@ -43,7 +43,7 @@ func TestTheLargestRecordFits(t *testing.T) {
 			Drift: []runs.Unknown{{What: runs.DriftProtocol, Name: long(i)}},
 			Used:  largestAccount(), Before: largestAccount(), SpentAll: &largestAccount().Usage,
 			Counts: runs.CountsMore, Delegates: true,
-			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30, Next: 1 << 62},
+			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30}, NextIn: 1 << 62,
 		}
 		for j := range 20 {
 			f.Edits = append(f.Edits, runs.Edit{Path: fmt.Sprint(i, j) + quotes[:100]})

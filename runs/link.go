@@ -17,13 +17,6 @@ import (
 // LabelContinues is the label of a link. Its value is the id of the task.
 const LabelContinues = "linesman.continues"
 
-// sourceRun is the [Start.Source] of a run that was started by hand.
-const sourceRun = "run"
-
-// SourceSession is the [Start.Source] of a run whose output is the log of a session. A
-// person's prompts are in it.
-const SourceSession = "session"
-
 // MaxLinks is the maximum number of runs of a task. The last one is reserved for
 // abandoning the task.
 const MaxLinks = 1000
@@ -55,9 +48,6 @@ func isLink(id, task string) bool {
 
 // Waits reports whether the run has ended and its task is awaiting resumption.
 func (r *Record) Waits() bool { return r.State == StateInputRequired && r.EndedAt != 0 }
-
-// Waits reports the same as [Record.Waits] of the record.
-func (r Row) Waits() bool { return r.State == StateInputRequired && r.EndedAt != 0 }
 
 // ForTask returns the current state of a task of several runs: the identity
 // of task, the first run, with the facts of r, its newest link.

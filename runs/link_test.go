@@ -1,11 +1,8 @@
 package runs_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-
-	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -32,26 +29,4 @@ func TestOnlyDerivedIDsAreLinks(t *testing.T) {
 	if _, err := runs.LinkID(long+"x-", 2); err == nil {
 		t.Error("an id of more than 64 bytes")
 	}
-}
-
-// Rows with and without the optional fields survive a round trip.
-func TestRowRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.StringOfN(rapid.RuneFrom([]rune("aé -%+\n")), 0, 8, -1)
-		row := runs.Row{
-			ID: "T-local-a", Agent: "codex", State: runs.StateInputRequired, Source: "run",
-			Worker: text.Draw(t, "worker"), Dir: text.Draw(t, "dir"),
-			Thread: text.Draw(t, "thread"), Reason: runs.NeedsAgent,
-			Activity: text.Draw(t, "activity"), EndedAt: 7, Seq: 9,
-			Continues: rapid.SampledFrom([]string{"", "T-local-b", "-"}).Draw(t, "continues"),
-		}
-		row.Asked = rapid.Bool().Draw(t, "asked")
-		if total := rapid.IntRange(0, 3).Draw(t, "steps"); total > 0 {
-			row.Plan = runs.Todo{Done: rapid.IntRange(0, total).Draw(t, "done"), Total: total}
-		}
-		got, err := runs.ParseRow(row.Text())
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(row) {
-			t.Fatalf("got %+v, %v; want %+v", got, err, row)
-		}
-	})
 }

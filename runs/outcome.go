@@ -66,7 +66,7 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, string(x.Reason)
 	case x.Reason == ReasonExited && x.Signal != 0:
 		return StateFailed, "signal"
-	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent && r.Source == sourceRun:
+	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent && r.Source == SourceRun:
 		return StateInputRequired, needsAgent
 	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent:
 		return StateFailed, needsAgent

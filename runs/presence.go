@@ -31,7 +31,7 @@ func (r *Record) foldPresence(p Presence, at int64) {
 	}
 	r.Presence = &p
 	switch {
-	case r.State != StateWorking, p.Since < r.Doing.Since: // a line has told something newer
+	case r.State != StateWorking, Time(p.Since) < r.Doing.Since: // a line has told something newer
 	case p.Does != Works:
 		r.foldDoing(&Facts{}, p.Since)
 	case r.Doing.Phase == YourTurn:

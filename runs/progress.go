@@ -11,8 +11,8 @@ type Progress struct {
 
 // Todo is the newest to-do list of an agent, as counts of items.
 type Todo struct {
-	Done  int `json:"done"`
-	Total int `json:"total"`
+	Done  int `json:"completedSteps"`
+	Total int `json:"totalSteps"`
 }
 
 // Steps counts the steps of a run other than tool calls.

@@ -197,7 +197,7 @@ func (r *Record) Entry(e Entry) {
 	case Started:
 		r.setWorking(e.Time)
 		r.foldStart(e)
-		if r.State == StateWorking && (r.Source == sourceRun || r.Source == "queue") { // else the agent runs already
+		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) { // else the agent runs already
 			r.setDoing(Doing{Phase: Starting}, e.Time)
 		}
 	case Out:
@@ -230,7 +230,7 @@ func (r *Record) foldStart(e Entry) {
 		return
 	}
 	switch start.Source {
-	case sourceRun, "tail", "pipe", "queue", "cloud", SourceSession:
+	case SourceRun, SourceTail, SourcePipe, SourceQueue, SourceCloud, SourceSession:
 		r.Source = start.Source
 	case SourceExternal:
 		r.Source, r.Due = start.Source, max(start.Due, 0)

@@ -70,7 +70,7 @@ func TestNeedsAgentAwaitsResumptionOfARunStartedByHand(t *testing.T) {
 			r.Unowned() && !r.Waits() {
 			t.Errorf("%q: %s", source, r.JSON())
 		}
-		if !r.Row().Mark().Exited {
+		if !r.Header().Mark().Exited {
 			t.Errorf("%q: the log counts as open", source)
 		}
 	}
@@ -176,7 +176,7 @@ func TestRunEndsWhenItsAgentEnds(t *testing.T) {
 		r := runs.NewRecord("r", "codex")
 		r.Entry(runs.Entry{Kind: runs.Started, Time: 1000, Body: runs.Encode(runs.Start{})})
 		x := runs.DecodeExit([]byte(test.body))
-		if r.End(x, 400_000); r.EndedAt != test.want || r.Row().EndedAt != test.want {
+		if r.End(x, 400_000); r.EndedAt != test.want || r.Header().EndedAt != runs.Time(test.want) {
 			t.Errorf("%s: ended at %d, want %d", test.body, r.EndedAt, test.want)
 		}
 		if again := runs.DecodeExit(runs.EncodeExit(x)); again.At != x.At || again.Reason != x.Reason {

@@ -148,7 +148,7 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 			all != c.total || s.Partial != c.partial || s.Earlier != c.earlier {
 			t.Errorf("%s: own %d, sub-agents %d, total %d, partial %v, earlier %v", c.why, own, sub, all, s.Partial, s.Earlier)
 		}
-		if known := r.Row().Tokens.Known; known != (c.total != unknown && !c.earlier) {
+		if known := r.Header().Tokens != nil; known != (c.total != unknown && !c.earlier) {
 			t.Errorf("%s: the row has tokens: %v", c.why, known)
 		}
 	}

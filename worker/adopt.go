@@ -132,7 +132,7 @@ func (a *adoption) open(name string) *Dir {
 		}
 		return nil
 	}
-	if d.Spec.Source == SourceTail && d.Spec.Part == nil {
+	if d.Spec.Source == runs.SourceTail && d.Spec.Part == nil {
 		if info, err := os.Stat(d.Spec.File.Path); err == nil && d.Spec.File.is(info) {
 			d.Close()
 			return nil

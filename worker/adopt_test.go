@@ -85,7 +85,7 @@ func TestSpecIsChecked(t *testing.T) {
 		{"source", func(s *Spec) { s.Source = "socket" }, "source"},
 		{"argv", func(s *Spec) { s.Argv = nil }, "argv"},
 		{"dir", func(s *Spec) { s.Dir = "here" }, "dir"},
-		{"file", func(s *Spec) { s.Source = SourceTail }, "file"},
+		{"file", func(s *Spec) { s.Source = runs.SourceTail }, "file"},
 		{"limit", func(s *Spec) { s.Limits.Idle = -1 }, "idle"},
 		{"spool", func(s *Spec) { s.Limits.Spool = -1 }, "spool"},
 	} {

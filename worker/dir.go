@@ -72,7 +72,7 @@ type Dir struct {
 	mark  *mark
 	fresh bool // created by this process
 
-	spool atomic.Pointer[os.File] // SourcePipe, fresh: the locked file that Pipe writes to
+	spool atomic.Pointer[os.File] // runs.SourcePipe, fresh: the locked file that Pipe writes to
 }
 
 // Create makes the directory of a new run below root and takes its owner lock.
@@ -172,7 +172,7 @@ func (d *Dir) createFiles(at string) error {
 		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
 			return fmt.Errorf("make fifo: %w", err)
 		}
-	case d.Spec.Source == SourcePipe:
+	case d.Spec.Source == runs.SourcePipe:
 		// Locked before the directory is visible: a free lock means that the input
 		// has ended.
 		spool, err := os.OpenFile(filepath.Join(at, outFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)

@@ -164,7 +164,7 @@ func (r *Run) begin(ctx context.Context) error {
 		r.progress.Log = r.raw.Mark()
 		m := r.progress.Log
 		switch {
-		case !ours && r.taken(m), r.dir.Spec.Source == SourceQueue && r.lost(m):
+		case !ours && r.taken(m), r.dir.Spec.Source == runs.SourceQueue && r.lost(m):
 			return ErrKnown
 		case m.Exited:
 			return ErrEnded
@@ -200,7 +200,7 @@ func (r *Run) begin(ctx context.Context) error {
 // worker. A log that lost all entries gets ours again.
 func (r *Run) recheckOwnership(ctx context.Context) error {
 	m := r.progress.Log
-	if r.dir.Spec.Source != SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
+	if r.dir.Spec.Source != runs.SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
 		return nil
 	}
 	err := r.begin(ctx)
@@ -214,7 +214,7 @@ func (r *Run) recheckOwnership(ctx context.Context) error {
 // taken reports whether a log that holds m, without any entry of ours, belongs
 // to another run or to another worker.
 func (r *Run) taken(m runs.Mark) bool {
-	if r.dir.Spec.Source == SourceQueue { // its log begins with a queued entry
+	if r.dir.Spec.Source == runs.SourceQueue { // its log begins with a queued entry
 		return m.Started || m.Cancelled || m.Exited
 	}
 	if r.dir.Spec.derived() && m.By == r.w.cfg.Name && m.At != 0 && !m.Exited {

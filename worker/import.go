@@ -206,7 +206,7 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return nil, err
 	}
 	spec := &Spec{
-		Agent: i.spec.Agent, Source: SourceTail, Title: i.spec.title(file.Path), Labels: i.spec.Labels, File: &file,
+		Agent: i.spec.Agent, Source: runs.SourceTail, Title: i.spec.title(file.Path), Labels: i.spec.Labels, File: &file,
 		Part: &part,
 	}
 	if i.force {
@@ -257,7 +257,7 @@ func (w *Worker) ledgerOf(ctx context.Context, spec TailSpec, paths []string) (*
 // it adds that nothing of it is in a run.
 func (r *Run) record(ctx context.Context) error {
 	spec := &r.dir.Spec
-	if spec.Source != SourceTail || !r.progress.Log.Exited || r.out.replaced && spec.Session == nil {
+	if spec.Source != runs.SourceTail || !r.progress.Log.Exited || r.out.replaced && spec.Session == nil {
 		return nil
 	}
 	f := r.out.f

@@ -343,14 +343,14 @@ func TestKnownRunIsNotStarted(t *testing.T) {
 		before []runs.Kind
 		known  bool
 	}{
-		{"new", SourceRun, nil, false},
-		{"run", SourceRun, []runs.Kind{runs.Started}, true},
-		{"run queued", SourceRun, []runs.Kind{runs.Queued}, true},
-		{"queue", SourceQueue, []runs.Kind{runs.Queued}, false},
-		{"queue not yet queued", SourceQueue, nil, false},
-		{"queue started", SourceQueue, []runs.Kind{runs.Queued, runs.Started}, true},
-		{"queue cancelled", SourceQueue, []runs.Kind{runs.Queued, runs.Cancelled}, true},
-		{"queue ended", SourceQueue, []runs.Kind{runs.Queued, runs.Started, runs.Exited}, true},
+		{"new", runs.SourceRun, nil, false},
+		{"run", runs.SourceRun, []runs.Kind{runs.Started}, true},
+		{"run queued", runs.SourceRun, []runs.Kind{runs.Queued}, true},
+		{"queue", runs.SourceQueue, []runs.Kind{runs.Queued}, false},
+		{"queue not yet queued", runs.SourceQueue, nil, false},
+		{"queue started", runs.SourceQueue, []runs.Kind{runs.Queued, runs.Started}, true},
+		{"queue cancelled", runs.SourceQueue, []runs.Kind{runs.Queued, runs.Cancelled}, true},
+		{"queue ended", runs.SourceQueue, []runs.Kind{runs.Queued, runs.Started, runs.Exited}, true},
 	} {
 		for _, when := range []string{"before", "between", "adopted"} {
 			t.Run(test.name+" "+when, func(t *testing.T) {

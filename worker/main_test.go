@@ -65,7 +65,7 @@ func act(role string, args []string) error {
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	switch role {
 	case "pipe":
-		d, err := Create(args[0], Spec{Run: "piped", Agent: "codex", Source: SourcePipe})
+		d, err := Create(args[0], Spec{Run: "piped", Agent: "codex", Source: runs.SourcePipe})
 		if err != nil {
 			return err
 		}
@@ -276,7 +276,7 @@ func newFixture(t *testing.T) *fixture {
 // shell returns a run of a shell script.
 func shell(run, script string) Spec {
 	return Spec{
-		Run: run, Agent: "codex", Source: SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
+		Run: run, Agent: "codex", Source: runs.SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
 		Env: []string{"PATH=" + os.Getenv("PATH")}, Limits: Limits{Grace: 2 * time.Second},
 	}
 }

@@ -72,7 +72,7 @@ func (w *Worker) state() (s metrics.WorkerState) {
 	w.mu.Unlock()
 	s.Runs, s.Slots = len(driven), int(w.slots.Load())
 	for _, r := range driven {
-		if r.dir.Spec.Source == SourceQueue {
+		if r.dir.Spec.Source == runs.SourceQueue {
 			s.Tasks++
 		}
 		size, unsent := r.output()

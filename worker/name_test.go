@@ -23,9 +23,9 @@ import (
 func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
-	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 7})
+	l.foreign("r", runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 7})
 	spec := shell("r", "echo $$ >pid; echo begun; exec sleep 1000")
-	spec.Source, spec.Dir, spec.Queue, spec.Work = SourceQueue, t.TempDir(), "q", 7
+	spec.Source, spec.Dir, spec.Queue, spec.Work = runs.SourceQueue, t.TempDir(), "q", 7
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	r := l.w.Run(l.create(spec))

@@ -14,7 +14,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Pipe copies in to the spool of d, a new run with [SourcePipe] that is driven
+// Pipe copies in to the spool of d, a new run with [runs.SourcePipe] that is driven
 // at the same time. It returns at the end of in, at the spool limit, or when
 // ctx ends. It stops within 100 ms if in is a file, such as stdin, else after
 // the Read in progress.

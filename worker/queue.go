@@ -259,7 +259,7 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 	}
 	spec := Spec{
-		Run: task.Run, Agent: task.Agent, Source: SourceQueue, Title: task.TitleOf(), Model: task.Model,
+		Run: task.Run, Agent: task.Agent, Source: runs.SourceQueue, Title: task.TitleOf(), Model: task.Model,
 		Labels: task.Labels, Dir: dir,
 		Limits: limits, Schema: task.Schema,
 	}

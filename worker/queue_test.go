@@ -21,9 +21,9 @@ import (
 // queued creates the directory of a task, and the log entry of its submission.
 func (l *fixture) queued(run string, work uint64) *Dir {
 	l.t.Helper()
-	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: work})
+	l.foreign(run, runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: work})
 	spec := shell(run, ": >ran")
-	spec.Source, spec.Dir = SourceQueue, l.t.TempDir()
+	spec.Source, spec.Dir = runs.SourceQueue, l.t.TempDir()
 	spec.Queue, spec.Work = "q", work
 	return l.create(spec)
 }
@@ -33,7 +33,9 @@ func ran(d *Dir) bool { return exists(filepath.Join(d.Spec.Dir, "ran")) }
 func TestATaskIsStartedOnce(t *testing.T) {
 	t.Parallel()
 	started := func(by string) func(*fixture, *Dir) {
-		return func(l *fixture, _ *Dir) { l.foreign("r", runs.Started, runs.Start{Source: SourceQueue, Worker: by}) }
+		return func(l *fixture, _ *Dir) {
+			l.foreign("r", runs.Started, runs.Start{Source: runs.SourceQueue, Worker: by})
+		}
 	}
 	cancelled := func(l *fixture, _ *Dir) { l.foreign("r", runs.Cancelled, runs.Remark{}) }
 	lost := func(l *fixture, _ *Dir) { l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost}) }
@@ -90,7 +92,7 @@ func TestATaskIsStartedOnce(t *testing.T) {
 // submitted appends the log entry of a task in a memoryQueue.
 func (l *fixture) submitted(run string) {
 	l.t.Helper()
-	l.foreign(run, runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 1})
+	l.foreign(run, runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 1})
 }
 
 func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
@@ -100,7 +102,7 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
 	s.tasks <- task
 	<-s.later
-	l.foreign("r", runs.Queued, runs.Start{Source: SourceQueue, Queue: "q", Work: 2}) // another task with the same id
+	l.foreign("r", runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 2}) // another task with the same id
 	s.tasks <- task
 	if got := <-s.done; got != "r" {
 		t.Fatalf("done with %q", got)

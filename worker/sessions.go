@@ -540,7 +540,7 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.name}
 	task := importID(which)
 	spec := &Spec{
-		Run: task, Agent: t.p.Agent, Source: SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
+		Run: task, Agent: t.p.Agent, Source: runs.SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
 	}
 	before := ""
 	if len(known) > 0 {

@@ -16,14 +16,6 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Values of [Spec.Source]: where the output of a run comes from.
-const (
-	SourceRun   = "run"   // an agent started by a command
-	SourceQueue = "queue" // an agent started for a submission
-	SourcePipe  = "pipe"  // the output of another program, copied to a spool
-	SourceTail  = "tail"  // a file of another program, read in place
-)
-
 // specVersion is the version of run.json that this package writes and reads.
 const specVersion = 1
 
@@ -33,13 +25,13 @@ type Spec struct {
 	Version int               `json:"version"`         // [SpecVersion]; set by Create
 	Run     string            `json:"run"`             // run id, see [runs.CheckID]
 	Agent   string            `json:"agent"`           // agent kind, see [runs.CheckAgent]
-	Source  string            `json:"source"`          // one of the Source constants
+	Source  string            `json:"source"`          // one of the Source constants of package runs
 	Title   string            `json:"title,omitempty"` // what the run is for, see [runs.Title]
 	Model   string            `json:"model,omitempty"` // that was asked for; "": the agent's default
 	Labels  map[string]string `json:"labels,omitempty"`
 	Created int64             `json:"created"` // Unix milliseconds; set by Create when 0
 
-	// The process to start, for SourceRun and SourceQueue. Argv[0] is looked up on
+	// The process to start, for runs.SourceRun and runs.SourceQueue. Argv[0] is looked up on
 	// the PATH of Env. Dir must be absolute. A nil Env means the environment of the
 	// worker that starts the agent; any other is stored in run.json, which only its
 	// owner can read, until the run has ended.
@@ -54,7 +46,7 @@ type Spec struct {
 	// Withheld are credentials that the agent does not get, although they are set; nil: none.
 	Withheld *runs.Withheld `json:"withheld,omitempty"`
 
-	// The queue of a SourceQueue, and the position of the task in it.
+	// The queue of a runs.SourceQueue, and the position of the task in it.
 	Queue string `json:"queue,omitempty"`
 	Work  uint64 `json:"work,omitempty"`
 
@@ -74,7 +66,7 @@ type Spec struct {
 	// as lost.
 	Attended bool `json:"attended,omitempty"`
 
-	// File is the file of a SourceTail, and Part the part of it that the run holds:
+	// File is the file of a runs.SourceTail, and Part the part of it that the run holds:
 	// nil for a file that is followed until it is gone.
 	File *File `json:"file,omitempty"`
 	Part *Part `json:"part,omitempty"`
@@ -169,7 +161,7 @@ func (s *Spec) hideCredentials() {
 }
 
 // process reports whether the run has an agent process.
-func (s *Spec) process() bool { return s.Source == SourceRun || s.Source == SourceQueue }
+func (s *Spec) process() bool { return s.Source == runs.SourceRun || s.Source == runs.SourceQueue }
 
 // derived reports whether the id of the run says what it holds: a raw log with it, whose
 // directory is gone, is that of the same run.
@@ -195,15 +187,15 @@ func (s *Spec) check() error {
 		fail("version: must be %d, got %d", specVersion, s.Version)
 	}
 	switch s.Source {
-	case SourceRun, SourceQueue:
+	case runs.SourceRun, runs.SourceQueue:
 		if len(s.Argv) == 0 || s.Argv[0] == "" {
 			fail("argv: must not be empty")
 		}
 		if !filepath.IsAbs(s.Dir) {
 			fail("dir: must be an absolute path")
 		}
-	case SourcePipe:
-	case SourceTail:
+	case runs.SourcePipe:
+	case runs.SourceTail:
 		if s.File == nil || !filepath.IsAbs(s.File.Path) {
 			fail("file: must be an absolute path")
 		}

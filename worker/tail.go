@@ -148,7 +148,7 @@ func (w *Worker) tailedBefore() map[string][]string {
 	}
 	for _, name := range names {
 		dir := filepath.Join(w.cfg.Root, name)
-		if spec, err := readSpec(dir); err == nil && spec.Source == SourceTail {
+		if spec, err := readSpec(dir); err == nil && spec.Source == runs.SourceTail {
 			open[spec.File.Path] = append(open[spec.File.Path], dir)
 		}
 	}
@@ -226,7 +226,7 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	return Create(t.w.cfg.Root, Spec{
 		Run:    runs.LocalID(now.UnixMilli(), rand.Uint64()),
 		Agent:  t.spec.Agent,
-		Source: SourceTail,
+		Source: runs.SourceTail,
 		Title:  t.spec.title(t.path),
 		Labels: t.spec.Labels,
 		File:   &file,

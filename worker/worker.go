@@ -201,9 +201,9 @@ func (w *Worker) Run(d *Dir) *Run {
 	r.out = stream{path: d.file(outFile), segment: &r.progress.Out}
 	r.err = stream{path: d.file(errFile), segment: &r.progress.Err}
 	switch d.Spec.Source {
-	case SourcePipe:
+	case runs.SourcePipe:
 		r.source = &piped{dir: d}
-	case SourceTail:
+	case runs.SourceTail:
 		r.out.path, r.out.only = d.Spec.File.Path, d.Spec.File
 		r.source = &tailed{out: &r.out, once: d.Spec.Part != nil, pause: w.tailPause}
 		if d.Spec.Part != nil { // the byte at From has the offset 0
@@ -246,7 +246,7 @@ func (w *Worker) unregister(r *Run) {
 	defer w.mu.Unlock()
 	if w.driven[r.dir.Spec.Run] == r {
 		delete(w.driven, r.dir.Spec.Run)
-		if r.dir.Spec.Source == SourceQueue {
+		if r.dir.Spec.Source == runs.SourceQueue {
 			select {
 			case w.slotFreed <- struct{}{}:
 			default: // already signalled
@@ -267,7 +267,7 @@ func (w *Worker) Tasks() int {
 	defer w.mu.Unlock()
 	n := 0
 	for _, r := range w.driven {
-		if r.dir.Spec.Source == SourceQueue {
+		if r.dir.Spec.Source == runs.SourceQueue {
 			n++
 		}
 	}

@@ -81,7 +81,8 @@ func (d *dialect) systemDoing(subtype string, out *normalizer.Out) {
 		if l := &d.line; f.refused.Kind == scan.Absent && l.error.Kind == scan.Object {
 			f.refused, _ = wire.Pair(&l.s, l.error.Raw, "status", "")
 		}
-		*doing = runs.Doing{Phase: runs.Retrying, Attempt: count(f.attempt), Of: count(f.of), Next: int64(count(f.delay))}
+		*doing = runs.Doing{Phase: runs.Retrying, Attempt: count(f.attempt), Of: count(f.of)}
+		out.Facts.NextIn = int64(count(f.delay))
 		if count(f.refused) == tooMany {
 			doing.Phase = runs.RateLimited
 		}

@@ -55,10 +55,10 @@ func retry(message scan.Value, out *normalizer.Out) {
 	}
 	if delay, found := bytes.CutPrefix(rest, []byte(" in ")); found {
 		if ms, _, is := number(delay, "ms"); is {
-			d.Next = int64(ms)
+			out.Facts.NextIn = int64(ms)
 		} else if s, part, is := number(delay, "."); is { // 1.204s
 			ms, _, _ := number(part, "s")
-			d.Next = int64(s)*1000 + int64(min(ms, 999))
+			out.Facts.NextIn = int64(s)*1000 + int64(min(ms, 999))
 		}
 	}
 	out.Facts.Doing = d

@@ -89,7 +89,7 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 	case json.Unmarshal(e.Value, v) != nil:
 		return 0, false, fmt.Errorf("%w: cannot decode %s of %s", bus.ErrUnfit, key, of)
 	}
-	return e.Revision, e.Header.Get(bus.HeaderRow) == "", nil
+	return e.Revision, e.Header.Get(bus.HeaderRun) == "", nil
 }
 
 // lowest returns the last sequence of RAW that need not be read again; unfinished lines
@@ -138,7 +138,7 @@ func (s *session) beginCut(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
-		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Row().Text(), &r.revision})
+		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Header().Text(), &r.revision})
 		s.cutRun = append(s.cutRun, r)
 		r.dirty, r.size = false, len(v)
 		if r.tally != nil {
@@ -176,7 +176,7 @@ func (k keyed) subject() string { return bucket.Subject(k.of, k.key) }
 func (k keyed) put(js jetstream.JetStream) (jetstream.PubAckFuture, error) {
 	var header nats.Header
 	if k.row != "" {
-		header = nats.Header{bus.HeaderRow: {k.row}}
+		header = nats.Header{bus.HeaderRun: {k.row}}
 	}
 	var follows []jetstream.PublishOpt
 	if k.revision != nil {

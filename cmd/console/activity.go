@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/runs"
 )
 
 // activity describes what a run is doing, with its age, or that it is silent; "": unknown.
@@ -14,13 +13,12 @@ func activity(run *api.Run, now time.Time) string {
 	if run.Doing == nil && run.ActiveAt == 0 {
 		return ""
 	}
-	row := runs.Row{State: run.State, StartedAt: int64(run.StartedAt), ActiveAt: int64(run.ActiveAt)}
-	if d := run.Doing; d != nil {
-		row.Doing = runs.Doing{
-			Phase: d.Phase, Tool: flat(d.Tool), Attempt: d.Attempt, Of: d.Of, Next: int64(d.NextAt), Since: int64(d.Since),
-		}
+	s := run.Summary
+	if s.Doing != nil {
+		s.Doing = new(*s.Doing)
+		s.Doing.Tool = flat(s.Doing.Tool)
 	}
-	return Safe(row.DoingText(now.UnixMilli()))
+	return Safe(s.DoingText(now.UnixMilli()))
 }
 
 // statusLine is the status line at a time, without a newline: what the run is doing, its
@@ -36,7 +34,7 @@ func (t *Timeline) statusLine(now time.Time) string {
 	}
 	facts := []string{doing, shortTokens(run.Tokens)}
 	if p := run.Progress; p != nil && p.Total > 0 {
-		facts = append(facts, fmt.Sprintf("plan %d/%d", p.Completed, p.Total))
+		facts = append(facts, fmt.Sprintf("plan %d/%d", p.Done, p.Total))
 	}
 	return t.r.Paint(Dim, cut(strings.Join(facts, " | "), t.r.width()-1))
 }

@@ -27,19 +27,19 @@ func CellsOf(run *api.Run, now time.Time) Cells {
 	one := rowOf(run, now)
 	c := Cells{
 		ID: one.run, State: one.state, Agent: Word(run.Agent), Title: flat(run.Title), Doing: one.brief, Time: one.about,
-		Labels: labels(run.Labels),
+		Labels: labels(run.Labels.Map()),
 	}
 	if run.Model != "" {
 		c.Model = Word(run.Model)
 	}
-	if run.WorkingDir != "" {
-		c.Dir = shortDir(run.WorkingDir)
+	if run.Dir != "" {
+		c.Dir = shortDir(run.Dir)
 	}
 	if run.Tokens != nil {
 		c.Tokens = tokenCounts(run.Tokens)
 	}
 	if p := run.Progress; p != nil && p.Total > 0 {
-		c.Plan = fmt.Sprintf("%d/%d", p.Completed, p.Total)
+		c.Plan = fmt.Sprintf("%d/%d", p.Done, p.Total)
 	}
 	switch {
 	case run.State.Final():

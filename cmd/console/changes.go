@@ -85,10 +85,10 @@ func (t *Timeline) files(b *strings.Builder, files []runs.FileDetail, more int, 
 
 // relative is a path below the directory of the run, any other as it is.
 func (t *Timeline) relative(path string) string {
-	if t.run == nil || t.run.WorkingDir == "" {
+	if t.run == nil || t.run.Dir == "" {
 		return path
 	}
-	return strings.TrimPrefix(path, strings.TrimSuffix(t.run.WorkingDir, "/")+"/")
+	return strings.TrimPrefix(path, strings.TrimSuffix(t.run.Dir, "/")+"/")
 }
 
 // cutPath replaces directories at the beginning of a path, which follows a letter, by … until it

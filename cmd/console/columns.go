@@ -18,10 +18,10 @@ func about(run *api.Run, wide bool) string {
 	}
 	if wide {
 		words[0] = cut(words[0], 60)
-		if run.WorkingDir != "" {
-			words = append(words, shortDir(run.WorkingDir))
+		if run.Dir != "" {
+			words = append(words, shortDir(run.Dir))
 		}
-		words = append(words, labels(run.Labels))
+		words = append(words, labels(run.Labels.Map()))
 	}
 	return strings.TrimSpace(strings.Join(words, "  "))
 }
@@ -57,7 +57,7 @@ func source(run *api.Run) string {
 }
 
 // tokenCounts are the tokens of a run in short, – if they are not known.
-func tokenCounts(n *api.Tokens) string {
+func tokenCounts(n *runs.Spend) string {
 	if n == nil {
 		return "–"
 	}

@@ -112,7 +112,7 @@ func TestResultHasTheNumbersOfTheChanges(t *testing.T) {
 		"changes    unknown: " + api.Whys["timeout"] + "\n": {Reason: "timeout"},
 	} {
 		var out bytes.Buffer
-		run := &api.Run{ID: "T-1", State: runs.StateCompleted, Detail: &api.Detail{Changes: c}}
+		run := &api.Run{Summary: runs.Summary{ID: "T-1", State: runs.StateCompleted}, Detail: &api.Detail{Changes: c}}
 		if err := renderTo(&out, false, false, 80).Result(&api.Result{Run: run}, ResultOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -31,11 +31,12 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		final, now := "final "+text("final"), api.TimeOf(time.Now())
 		result := &api.Result{
 			Run: &api.Run{
-				ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
-				ThreadID: text("thread"), EndedAt: now, Title: text("title"), Labels: map[string]string{text("key"): text("value")},
-				WorkingDir: text("dir"), Model: text("running"), Tokens: &api.Tokens{}, Unseen: true,
-				Detail: &api.Detail{
-					Summary: text("summary"), Version: text("version"), Models: []api.ModelUsage{{Name: text("model")}},
+				Summary: runs.Summary{
+					ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
+					Thread: text("thread"), EndedAt: now, Title: text("title"), Version: text("version"), Labels: runs.LabelsOf(map[string]string{text("key"): text("value")}),
+					Dir: text("dir"), Model: text("running"), Tokens: &runs.Spend{}, Unseen: true,
+				}, Detail: &api.Detail{
+					Sentence: text("summary"), Models: []api.ModelUsage{{Name: text("model")}},
 					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},
 					FinalText: &final, FinalBytes: 1 << 20,
 					Files: &api.Files{Modified: []string{text("file")}}, Tests: &api.Tests{Names: []string{text("test")}},
@@ -51,19 +52,20 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			}},
 		}
 		working := &api.Run{
-			ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
-			Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"),
-			WorkingDir: text("task dir"),
-			Doing:      &api.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")},
-			Labels:     map[string]string{text("k"): text("v")},
-			Progress:   &api.Progress{Completed: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
-			Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")}, Version: text("version"),
+			Summary: runs.Summary{
+				ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
+				Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"),
+				Dir:      text("task dir"),
+				Doing:    &runs.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")},
+				Labels:   runs.LabelsOf(map[string]string{text("k"): text("v")}),
+				Progress: &runs.Todo{Done: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
+			}, Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")},
 				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},
 		}
-		ended := &api.Run{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}
+		ended := &api.Run{Summary: runs.Summary{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}}
 		all := &api.Overview{
 			Working: []*api.Run{working}, Ended: []*api.Run{ended},
-			Queued: []*api.Run{{ID: text("queued"), State: runs.StateQueued}},
+			Queued: []*api.Run{{Summary: runs.Summary{ID: text("queued"), State: runs.StateQueued}}},
 		}
 		width := rapid.IntRange(40, 200).Draw(t, "width")
 		for _, terminal := range []bool{false, true} {

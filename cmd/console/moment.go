@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
 )
 
 // Moment reads a time as people write it: a duration before now such as 2h, a date, or a time
 // of RFC 3339. A date is midnight in the time zone of now.
-func Moment(text string, now time.Time) (api.Time, error) {
+func Moment(text string, now time.Time) (runs.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d < 0 {
 			return 0, errors.New("must not be negative")

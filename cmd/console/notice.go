@@ -19,7 +19,7 @@ const linesOfPrompt = 5
 func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 	t.begun = true
 	facts := []string{agentOf(run)}
-	for _, s := range []string{run.Model, run.WorkingDir} {
+	for _, s := range []string{run.Model, run.Dir} {
 		if s != "" {
 			facts = append(facts, Safe(s))
 		}
@@ -135,7 +135,7 @@ func tokensOf(u usage) string {
 }
 
 // tokenText describes the tokens of a run, – if they are not known.
-func tokenText(n *api.Tokens) string {
+func tokenText(n *runs.Spend) string {
 	if n == nil {
 		return "– tokens"
 	}
@@ -143,7 +143,7 @@ func tokenText(n *api.Tokens) string {
 }
 
 // shortTokens is tokenText for a status line.
-func shortTokens(n *api.Tokens) string { return strings.Replace(tokenText(n), " tokens in", " in", 1) }
+func shortTokens(n *runs.Spend) string { return strings.Replace(tokenText(n), " tokens in", " in", 1) }
 
 // ShortNumber is a number for people: 320, 4.8k, 120k, 1.2M.
 func ShortNumber(n int64) string {
@@ -161,12 +161,8 @@ func ShortNumber(n int64) string {
 
 func agentOf(run *api.Run) string {
 	name := Word(run.Agent)
-	version := run.Version
-	if run.Detail != nil {
-		version = cmp.Or(version, run.Detail.Version)
-	}
-	if version != "" {
-		name += " " + Word(version)
+	if run.Version != "" {
+		name += " " + Word(run.Version)
 	}
 	return name
 }

@@ -109,7 +109,7 @@ func columns(run *api.Run, one row, now time.Time) []string {
 	if run.Tokens != nil {
 		tokens = tokenCounts(run.Tokens)
 	}
-	all = append(all, agent, tokens, flat(run.Title), Safe(run.WorkingDir), labels(run.Labels), one.steps, last)
+	all = append(all, agent, tokens, flat(run.Title), Safe(run.Dir), labels(run.Labels.Map()), one.steps, last)
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 

@@ -15,30 +15,30 @@ import (
 
 // someRuns are runs of all kinds at a time.
 func someRuns(now time.Time) *api.Overview {
-	ago := func(d time.Duration) api.Time { return api.TimeOf(now.Add(-d)) }
+	ago := func(d time.Duration) runs.Time { return api.TimeOf(now.Add(-d)) }
 	return &api.Overview{
 		Working: []*api.Run{
-			{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
-				WorkingDir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &api.Tokens{Input: 4800, Output: 320},
-				Progress: &api.Progress{Completed: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
-				Labels: map[string]string{"ticket": "42", "team": "core", runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"},
-				Doing:  &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}},
-			{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
+				Dir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &runs.Spend{Input: 4800, Output: 320},
+				Progress: &runs.Todo{Done: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
+				Labels: runs.LabelsOf(map[string]string{"ticket": "42", "team": "core", runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"}),
+				Doing:  &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}}},
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
 				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
-				Doing: &api.Doing{
-					Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}},
-			{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
-				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)},
+				Doing: &runs.Doing{
+					Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}}},
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
+				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)}},
 		},
-		Queued: []*api.Run{{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli", State: runs.StateQueued, Position: new(1),
-			Title: "Write the docs"}},
+		Queued: []*api.Run{{Summary: runs.Summary{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli", State: runs.StateQueued, Position: new(1),
+			Title: "Write the docs"}}},
 		Ended: []*api.Run{
-			{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
+			{Summary: runs.Summary{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
 				StartedAt: ago(5 * time.Minute),
-				EndedAt:   ago(time.Minute), Title: "Try it", WorkingDir: "/tmp",
-				Tokens: &api.Tokens{Input: 1_200_000, Output: 45_000}},
-			{ID: "T-local-zzhq2k1f3a9x2c0", Agent: "codex", State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
-				EndedAt: ago(25 * time.Hour)},
+				EndedAt:   ago(time.Minute), Title: "Try it", Dir: "/tmp",
+				Tokens: &runs.Spend{Input: 1_200_000, Output: 45_000}}},
+			{Summary: runs.Summary{ID: "T-local-zzhq2k1f3a9x2c0", Agent: "codex", State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
+				EndedAt: ago(25 * time.Hour)}},
 		},
 		Counts: api.Counts{Working: 3, Queued: 1, Ended: 7},
 	}
@@ -65,8 +65,8 @@ func TestListsOfRunsLookAsTheyDid(t *testing.T) {
 }
 
 func TestShortIDsAreUnique(t *testing.T) {
-	all := []*api.Run{{ID: "T-local-aaaaaab1"}, {ID: "T-local-aaaaaab2"}, {ID: "T-local-aaaaaac"},
-		{ID: "T-cloud-aaaaaab1"}, {ID: "T-local-b"}, {ID: "T-local-mine-and-long"}, {ID: "another-name"}, {ID: "T-local-aaaaaac"}}
+	all := []*api.Run{{Summary: runs.Summary{ID: "T-local-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-aaaaaab2"}}, {Summary: runs.Summary{ID: "T-local-aaaaaac"}},
+		{Summary: runs.Summary{ID: "T-cloud-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-b"}}, {Summary: runs.Summary{ID: "T-local-mine-and-long"}}, {Summary: runs.Summary{ID: "another-name"}}, {Summary: runs.Summary{ID: "T-local-aaaaaac"}}}
 	got := strings.Join(shortIDs(all), " ")
 	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -78,7 +78,7 @@ func TestFactsOfARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := someRuns(time.Now())
 		all.Working[0].Model, all.Working[0].Version = "gpt-5-codex", "0.169.0"
-		all.Ended[0].Times = api.Captured
+		all.Ended[0].Times = runs.Captured
 		var out bytes.Buffer
 		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0]} {
 			if err := renderTo(&out, false, false, 0).Run(run); err != nil {
@@ -97,8 +97,8 @@ func TestListsDoNotCutIDs(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 100} {
 		var out bytes.Buffer
 		all := &api.Overview{Ended: []*api.Run{
-			{ID: long + "1", State: runs.StateCompleted, Title: "first"}, {ID: long + "2", State: runs.StateFailed, Title: "second"},
-			{ID: "T-local-aaaaaaaaa", State: runs.StateFailed}}}
+			{Summary: runs.Summary{ID: long + "1", State: runs.StateCompleted, Title: "first"}}, {Summary: runs.Summary{ID: long + "2", State: runs.StateFailed, Title: "second"}},
+			{Summary: runs.Summary{ID: "T-local-aaaaaaaaa", State: runs.StateFailed}}}}
 		if err := renderTo(&out, true, false, width).Overview(all); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +119,7 @@ func TestStatusOfAFailedRunHasItsError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	why := &api.ErrorContext{Message: "no such directory", Suggestions: []string{"Name another one"}}
-	failed := &api.Run{ID: "T-1", State: runs.StateFailed, Reason: "spawn", Detail: &api.Detail{Error: why}}
+	failed := &api.Run{Summary: runs.Summary{ID: "T-1", State: runs.StateFailed, Reason: "spawn"}, Detail: &api.Detail{Error: why}}
 	if err := renderTo(&out, false, false, 80).Run(failed); err != nil {
 		t.Fatal(err)
 	}
@@ -135,10 +135,10 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 	now := time.Now()
 	all := someRuns(now)
 	all.Working = append(all.Working,
-		&api.Run{ID: "T-local-asks", Agent: "codex", State: runs.StateInputRequired, Title: "Ask",
-			StartedAt: api.Time(now.Add(-time.Hour).UnixMilli()), EndedAt: api.Time(now.UnixMilli())},
-		&api.Run{ID: "T-local-session", Agent: "codex", State: runs.StateWorking, Source: runs.SourceSession,
-			StartedAt: api.Time(now.UnixMilli()), Doing: &api.Doing{Phase: runs.YourTurn}})
+		&api.Run{Summary: runs.Summary{ID: "T-local-asks", Agent: "codex", State: runs.StateInputRequired, Title: "Ask",
+			StartedAt: runs.Time(now.Add(-time.Hour).UnixMilli()), EndedAt: runs.Time(now.UnixMilli())}},
+		&api.Run{Summary: runs.Summary{ID: "T-local-session", Agent: "codex", State: runs.StateWorking, Source: runs.SourceSession,
+			StartedAt: runs.Time(now.UnixMilli()), Doing: &runs.Doing{Phase: runs.YourTurn}}})
 	all.Counts.Working = len(all.Working)
 	for _, width := range []int{0, 50, 90, 200} {
 		var out bytes.Buffer
@@ -165,7 +165,7 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 			t.Errorf("in a pipe:\n%s", &out)
 		}
 	}
-	if b, err := json.Marshal(RunsJSON(all)); err != nil || !strings.HasPrefix(string(b), `{"runs":[{"run":"","id":"T-local-asks"`) {
+	if b, err := json.Marshal(RunsJSON(all)); err != nil || !strings.HasPrefix(string(b), `{"runs":[{"run":"T-local-asks"`) {
 		t.Errorf("as JSON: %.200s, %v", b, err)
 	}
 }

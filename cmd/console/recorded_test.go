@@ -36,7 +36,7 @@ func recorded(t *testing.T, agent, name string) (all []api.DetailItem) {
 		e.Time = scriptBegins + 700*int64(seq)
 		fold.Apply(seq, e, func(m normalizer.Message) {
 			all = append(all, api.DetailItem{
-				Pos: fmt.Sprint(len(all)), Line: m.Line, Part: m.Part, At: api.Time(m.Time), Kind: m.Token, Event: m.Body,
+				Pos: fmt.Sprint(len(all)), Line: m.Line, Part: m.Part, At: runs.Time(m.Time), Kind: m.Token, Event: m.Body,
 				Detail: m.Detail,
 			})
 		})
@@ -77,7 +77,7 @@ func TestRecordedRunsLookAsTheyDid(t *testing.T) {
 				for _, name := range names {
 					var out bytes.Buffer
 					l := timelineTo(&out, true, false, width, TimelineOptions{})
-					l.run = &api.Run{WorkingDir: "/home/dev/project", State: runs.StateWorking}
+					l.run = &api.Run{Summary: runs.Summary{Dir: "/home/dev/project", State: runs.StateWorking}}
 					printed(t, l, &out, recorded(t, agent, name))
 					checkRows(t, out.String(), width)
 					fmt.Fprintf(&all, "## %s\n%s", name, ourSequences.ReplaceAllString(out.String(), ""))

@@ -98,14 +98,14 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	all.add("run", Word(run.ID))
 	all.add("state", Word(string(run.State)))
 	all.about(run)
-	all.add("summary", Safe(d.Summary))
+	all.add("summary", Safe(d.Sentence))
 	all.add("reason", Safe(run.Reason))
 	all.add("took", seconds(lasted(run)))
 	all.finished(d)
 	if o.Ended {
 		all.add("ended", run.EndedAt.String())
 	}
-	if run.Times == api.Captured {
+	if run.Times == runs.Captured {
 		all.add("times", captured)
 	}
 	if t := d.Tests; t != nil {
@@ -114,8 +114,8 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	}
 	all.files(d)
 	all.add("changes", changesText(d.Changes))
-	if run.ThreadID != "" {
-		all.add("thread", Word(run.ThreadID))
+	if run.Thread != "" {
+		all.add("thread", Word(run.Thread))
 	}
 	all.used(run)
 	for _, m := range d.Models {

@@ -23,10 +23,10 @@ func TestFactsOfAnAgent(t *testing.T) {
 	}{
 		{"nothing told", "codex", api.Detail{}, "agent      codex\n", ""},
 		{"a total of the thread", "codex", api.Detail{
-			Version: "0.169.0", ThreadUsage: &api.Usage{Input: 5, Cached: 2, Output: 3},
-			Usage: &api.RunUsage{Own: &api.Usage{Input: 1}, Total: &api.Usage{Input: 1}},
-			Drift: &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
-		}, "agent      codex 0.169.0\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
+			ThreadUsage: &api.Usage{Input: 5, Cached: 2, Output: 3},
+			Usage:       &api.RunUsage{Own: &api.Usage{Input: 1}, Total: &api.Usage{Input: 1}},
+			Drift:       &runs.Drift{Things: []runs.Thing{{What: runs.DriftType, Name: "x.new"}}, Count: 9},
+		}, "agent      codex\nunknown    the output has 1 thing that linesman does not know: type x.new\n",
 			"tokens     1 in (0 cached), 0 out\nthread used  5 in (2 cached), 3 out\n"},
 		{"an agent that did not exit", "codex", api.Detail{Exit: &api.Exit{Reason: runs.ReasonFinished, Signal: 15}},
 			"exit       the agent did not exit after its result, and was ended (limits.after_result)\n", ""},
@@ -49,7 +49,7 @@ func TestFactsOfAnAgent(t *testing.T) {
 			"tokens     7 in (6 cached), 5 out\ncost       1.2500 USD\nthread cost  2.0000 USD\n" +
 				"model      claude-a: 4 in (0 cached), 2 out, 1.2000 USD\nmodel      claude-b: 0 in (0 cached), 0 out\n"},
 	} {
-		run := &api.Run{ID: "T-1", Agent: c.agent, State: runs.StateCompleted, Detail: &c.detail}
+		run := &api.Run{Summary: runs.Summary{ID: "T-1", Agent: c.agent, State: runs.StateCompleted}, Detail: &c.detail}
 		if c.detail.ThreadCost != nil {
 			run.Cost = new(1.25)
 		}
@@ -82,7 +82,7 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 	t.Parallel()
 	jsonl := strings.Repeat(`{"type":"item.completed","item":{"text":"`+strings.Repeat("x", 100)+`"}}`+"\n", 20)
 	x := &api.Result{
-		Run: &api.Run{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status", Detail: &api.Detail{
+		Run: &api.Run{Summary: runs.Summary{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status"}, Detail: &api.Detail{
 			Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
 		}},
 		Output: api.Output{

@@ -79,7 +79,7 @@ func (r *row) working(run *api.Run, now time.Time) {
 	r.about = seconds(now.UnixMilli() - int64(begun))
 	r.facts.add("started", begun.String()+", "+r.about+" ago")
 	if p := run.Progress; p != nil && p.Total > 0 {
-		r.steps = fmt.Sprintf("%d of %d steps", p.Completed, p.Total)
+		r.steps = fmt.Sprintf("%d of %d steps", p.Done, p.Total)
 		r.facts.add("progress", r.steps)
 	}
 	doing := activity(run, now)
@@ -136,18 +136,18 @@ func (r *Renderer) Run(run *api.Run) error {
 	var b strings.Builder
 	all := facts{{"run", one.run}, {"state", one.state}}
 	all.about(run)
-	all.add("directory", Safe(run.WorkingDir))
+	all.add("directory", Safe(run.Dir))
 	all = append(all, one.facts...)
 	switch {
 	case run.Detail != nil && run.Usage != nil && run.Usage.Total != nil:
 		total := run.Usage.Total
-		all.add("tokens", bound(run.Usage)+shortTokens(&api.Tokens{Input: total.Input, Output: total.Output}))
+		all.add("tokens", bound(run.Usage)+shortTokens(&runs.Spend{Input: total.Input, Output: total.Output}))
 	case run.Tokens == nil:
 		all.add("tokens", "–")
 	default:
 		all.add("tokens", shortTokens(run.Tokens))
 	}
-	if run.Times == api.Captured {
+	if run.Times == runs.Captured {
 		all.add("times", captured)
 	}
 	if run.Unseen {
@@ -182,7 +182,7 @@ func (r *Renderer) Progress(run *api.Run) error {
 	return r.screen.show(r.out, "", r.Paint(Dim, cut(strings.Join(words, "  "), r.wholeWidth())))
 }
 
-// captured describes times of the kind [api.Captured].
+// captured describes times of the kind [runs.Captured].
 const captured = "of capture: when linesman read the lines"
 
 // about adds what a run is for and what it runs on.
@@ -195,7 +195,7 @@ func (f *facts) about(run *api.Run) {
 	if run.Source == runs.SourceSession {
 		f.add("source", "a session of the agent")
 	}
-	f.add("labels", labels(run.Labels))
+	f.add("labels", labels(run.Labels.Map()))
 }
 
 // facts writes names and values, which are safe, each on a line of its own.
@@ -238,7 +238,7 @@ func behind(position int) string {
 }
 
 // Ago describes how long ago a time was, "" for none.
-func Ago(t api.Time, now time.Time) string {
+func Ago(t runs.Time, now time.Time) string {
 	if t == 0 {
 		return ""
 	}

@@ -24,7 +24,7 @@ type Timeline struct {
 	since   time.Time
 
 	begun   bool // something was printed
-	first   api.Time
+	first   runs.Time
 	prose   prose
 	calls   calls
 	plan    string // the plan that was printed last

@@ -61,7 +61,7 @@ func hostileItems(s string) []api.DetailItem {
 		if err != nil {
 			panic(err)
 		}
-		items = append(items, api.DetailItem{Kind: kind, Event: body, Detail: &d, At: api.Time(1000 * len(items))})
+		items = append(items, api.DetailItem{Kind: kind, Event: body, Detail: &d, At: runs.Time(1000 * len(items))})
 	}
 	tool := func(phase string) map[string]any {
 		return map[string]any{"tool": map[string]any{"tool_use_id": "1", "kind": s, "tool_name": s, "phase": phase,
@@ -99,8 +99,8 @@ func hostileItems(s string) []api.DetailItem {
 
 func checkHostile(t *testing.T, s string, width int) {
 	t.Helper()
-	run := &api.Run{ID: s, Agent: s, Version: s, Model: s, Title: s, WorkingDir: s, State: runs.StateWorking,
-		Doing: &api.Doing{Phase: runs.RunningTool, Tool: s}}
+	run := &api.Run{Summary: runs.Summary{ID: s, Agent: s, Version: s, Model: s, Title: s, Dir: s, State: runs.StateWorking,
+		Doing: &runs.Doing{Phase: runs.RunningTool, Tool: s}}}
 	for _, o := range []TimelineOptions{{}, {Full: true, Diffs: true}} {
 		for _, on := range []int{width, 0} {
 			var out bytes.Buffer

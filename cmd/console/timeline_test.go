@@ -26,7 +26,7 @@ const scriptBegins = 1_795_000_000_000 // 2026-11-18T11:06:40Z
 func (s *script) add(kind, event string, d *runs.Detail) {
 	n := len(s.items)
 	item := api.DetailItem{
-		Pos: fmt.Sprint(n), Line: uint64(n + 1), Part: 1, At: api.Time(scriptBegins + 1000*n), Kind: kind, Detail: d,
+		Pos: fmt.Sprint(n), Line: uint64(n + 1), Part: 1, At: runs.Time(scriptBegins + 1000*n), Kind: kind, Detail: d,
 	}
 	if event != "" {
 		item.Event = json.RawMessage(event)
@@ -141,10 +141,12 @@ func deltas() *script {
 
 func stateOfScript() *api.Run {
 	return &api.Run{
-		ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", Version: "0.169.0", Model: "gpt-5-codex", State: runs.StateWorking,
-		Title: "Fix the flaky test.", WorkingDir: "/home/dev/project", StartedAt: scriptBegins,
-		Progress: &api.Progress{Completed: 1, Total: 3}, Tokens: &api.Tokens{Input: 4800, Output: 320},
-		Doing: &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: scriptBegins},
+		Summary: runs.Summary{
+			ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", Version: "0.169.0", Model: "gpt-5-codex", State: runs.StateWorking,
+			Title: "Fix the flaky test.", Dir: "/home/dev/project", StartedAt: scriptBegins,
+			Progress: &runs.Todo{Done: 1, Total: 3}, Tokens: &runs.Spend{Input: 4800, Output: 320},
+			Doing: &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: scriptBegins},
+		},
 	}
 }
 

@@ -118,11 +118,11 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 		stderr string
 	}{
 		{"escapes in an activity", "",
-			`{"counts":{"working":1},"working":[{"id":"T-\u001b[2J1","state":"working","startedAt":"STARTED","progress":{"completedSteps":1,"totalSteps":3},"activity":"a\u001b]0;x\u0007\nworking b"}]}`,
+			`{"counts":{"working":1},"working":[{"run":"T-\u001b[2J1","state":"working","startedAt":"STARTED","progress":{"completedSteps":1,"totalSteps":3},"activity":"a\u001b]0;x\u0007\nworking b"}]}`,
 			[]string{"status"}, exitDone,
 			"working    T-\\x1b[2J1  1h01m  1 of 3 steps  a\\x1b]0;x\\x07\\nworking b\n1 working, 0 queued, 0 ended\n", ""},
 		{"no steps that anybody counted", "",
-			`{"counts":{"working":2},"working":[{"id":"T-1","state":"working","startedAt":"STARTED"},{"id":"T-2","state":"input-required","startedAt":"STARTED","progress":{"completedSteps":0,"totalSteps":0}}]}`,
+			`{"counts":{"working":2},"working":[{"run":"T-1","state":"working","startedAt":"STARTED"},{"run":"T-2","state":"input-required","startedAt":"STARTED","progress":{"completedSteps":0,"totalSteps":0}}]}`,
 			[]string{"status"}, exitDone, "needs you  T-2  1h01m  needs an answer\nworking    T-1  1h01m\n2 working (1 needs you), 0 queued, 0 ended\n", ""},
 		{"escapes in a message", "500", `{"code":"INTERNAL","message":"bad\u001b[2J\nlinesman: x"}`,
 			[]string{"status"}, exitFailed, "", "linesman: bad\\x1b[2J\\nlinesman: x\n"},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent/known"
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
@@ -114,7 +113,7 @@ func (ref runRef) Validate() error {
 func (ref runRef) inCloud() bool { return strings.HasPrefix(string(ref), "T-cloud-") }
 
 // moment is a flag that holds a time.
-type moment api.Time
+type moment runs.Time
 
 // UnmarshalText is called by kong.
 func (m *moment) UnmarshalText(text []byte) error {

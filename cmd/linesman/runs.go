@@ -46,7 +46,7 @@ func (f filterFlags) request() (q api.OverviewRequest, err error) {
 		q.Labels = append(q.Labels, k+"="+v)
 	}
 	slices.Sort(q.Labels)
-	q.Agent, q.Dir, q.Unseen, q.Since, q.Until = string(f.Agent), f.Dir, f.Unseen, api.Time(f.Since), api.Time(f.Until)
+	q.Agent, q.Dir, q.Unseen, q.Since, q.Until = string(f.Agent), f.Dir, f.Unseen, runs.Time(f.Since), runs.Time(f.Until)
 	return q, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -30,7 +31,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	run, err := daemon.Pipe(ctx, a.host(), in, worker.Spec{
-		Run: string(c.Run_), Agent: string(c.Agent), Source: worker.SourcePipe, Labels: c.Label, Title: c.Title,
+		Run: string(c.Run_), Agent: string(c.Agent), Source: runs.SourcePipe, Labels: c.Label, Title: c.Title,
 	}, c.Wait)
 	if err != nil {
 		return err

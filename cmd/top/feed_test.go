@@ -34,7 +34,7 @@ func newServer(n int) *server {
 	for i := range n {
 		s.put(oneRun(fmt.Sprintf("T-local-%015d", i), runs.StateCompleted, func(r *api.Run) {
 			r.QueuedAt, r.StartedAt, r.EndedAt = at(-100_000+i), at(-100_000+i), at(-100_000+i+3)
-			r.Model, r.Reason, r.Labels = "gpt-5-codex", "", map[string]string{"ticket": strconv.Itoa(i)}
+			r.Model, r.Reason, r.Labels = "gpt-5-codex", "", runs.LabelsOf(map[string]string{"ticket": strconv.Itoa(i)})
 		}))
 	}
 	return s
@@ -57,7 +57,7 @@ func answered[T any](s *server, a T) (T, error) {
 }
 
 // sorted returns the runs that a condition selects, the newest first. Name is that of the list.
-func (s *server) sorted(name string, by func(*api.Run) api.Time, is func(*api.Run) bool) (all []*api.Run) {
+func (s *server) sorted(name string, by func(*api.Run) runs.Time, is func(*api.Run) bool) (all []*api.Run) {
 	if all, ok := s.lists[name]; ok {
 		return all
 	}
@@ -86,7 +86,7 @@ func (s *server) Overview(_ context.Context, q api.OverviewRequest) (*api.Overvi
 }
 
 func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
-	by := func(r *api.Run) api.Time { return cmp.Or(r.QueuedAt, r.StartedAt) }
+	by := func(r *api.Run) runs.Time { return cmp.Or(r.QueuedAt, r.StartedAt) }
 	if q.Order == api.ByChange {
 		by = changedAt
 	}

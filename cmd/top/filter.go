@@ -107,10 +107,10 @@ func condition(word string) func(*api.Run, group) bool {
 	case "agent":
 		return func(run *api.Run, _ group) bool { return has(run.Agent) }
 	case "dir":
-		return func(run *api.Run, _ group) bool { return has(run.WorkingDir) }
+		return func(run *api.Run, _ group) bool { return has(run.Dir) }
 	case "label":
 		return func(run *api.Run, _ group) bool {
-			for k, v := range run.Labels {
+			for k, v := range run.Labels.Map() {
 				if strings.HasPrefix(strings.ToLower(k+"="+v), value) {
 					return true
 				}
@@ -120,12 +120,12 @@ func condition(word string) func(*api.Run, group) bool {
 	}
 	value = word
 	return func(run *api.Run, _ group) bool {
-		for k, v := range run.Labels {
+		for k, v := range run.Labels.Map() {
 			if has(k + "=" + v) {
 				return true
 			}
 		}
-		return has(run.Title) || has(run.WorkingDir) || has(run.ID) || has(run.Agent) || has(run.Activity)
+		return has(run.Title) || has(run.Dir) || has(run.ID) || has(run.Agent) || has(run.Activity)
 	}
 }
 

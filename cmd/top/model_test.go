@@ -92,9 +92,9 @@ func TestHostileTextsStayTexts(t *testing.T) {
 	evil := "a\x1b]52;c;ZXZpbA==\x07\x1b[2J\x1b[H\u202eb\u2066c\u0085d\r\ne\u200bf\x9b31mg" + strings.Repeat("\u0301", 50)
 	m := stage(100, 30, true)
 	m.Update(found(oneRun("T-local-evil00000000001", runs.StateWorking, func(r *api.Run) {
-		r.Title, r.WorkingDir, r.Activity, r.Reason, r.Model, r.Agent = evil, evil, evil, evil, evil, evil
-		r.Labels = map[string]string{"k": evil}
-		r.Doing = &api.Doing{Phase: runs.RunningTool, Tool: evil, Since: at(-30)}
+		r.Title, r.Dir, r.Activity, r.Reason, r.Model, r.Agent = evil, evil, evil, evil, evil, evil
+		r.Labels = runs.LabelsOf(map[string]string{"k": evil})
+		r.Doing = &runs.Doing{Phase: runs.RunningTool, Tool: evil, Since: at(-30)}
 	})))
 	checkSafe(t, m)
 	press(m, "c")

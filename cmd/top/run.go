@@ -257,7 +257,7 @@ func (v *runView) format(item api.DetailItem) {
 }
 
 // timed puts the time of an item before its rows.
-func (v *runView) timed(rows []string, at api.Time) []string {
+func (v *runView) timed(rows []string, at runs.Time) []string {
 	n := v.gutter()
 	if n == 0 {
 		return rows

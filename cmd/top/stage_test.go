@@ -26,13 +26,14 @@ var updateGolden = flag.Bool("update", false, "write the golden files")
 // noon is the time of the tests.
 const noon = 1_795_000_000_000 // 2026-11-18T11:06:40Z
 
-func at(seconds int) api.Time { return api.Time(noon + 1000*seconds) }
+func at(seconds int) runs.Time { return runs.Time(noon + 1000*seconds) }
 
 // oneRun is a run that began a minute ago, with changes.
 func oneRun(id string, state runs.State, change func(*api.Run)) *api.Run {
 	run := &api.Run{
-		Key: id, ID: id, Agent: "codex", State: state, Title: "Fix the flaky test", WorkingDir: "/home/dev/src/linesman",
-		StartedAt: at(-60), ActiveAt: at(-5), Tokens: &api.Tokens{Input: 12_400, Output: 830},
+		Summary: runs.Summary{ID: id, Agent: "codex", State: state, Title: "Fix the flaky test", Dir: "/home/dev/src/linesman",
+			StartedAt: at(-60), ActiveAt: at(-5), Tokens: &runs.Spend{Input: 12_400, Output: 830},
+		},
 	}
 	if state.Final() {
 		run.EndedAt = at(-20)
@@ -50,20 +51,20 @@ func someRuns() []*api.Run {
 			r.Title, r.Agent = "Choose a database", "claude_code"
 		}),
 		oneRun("T-local-0work0000000001", runs.StateWorking, func(r *api.Run) {
-			r.Doing = &api.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: at(-42)}
+			r.Doing = &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: at(-42)}
 			r.Activity, r.Agent, r.Model = "Running go test ./...", "claude_code", "claude-sonnet-4-5"
-			r.Progress = &api.Progress{Completed: 2, Total: 5}
-			r.Labels = map[string]string{"ticket": "42", "team": "core"}
+			r.Progress = &runs.Todo{Done: 2, Total: 5}
+			r.Labels = runs.LabelsOf(map[string]string{"ticket": "42", "team": "core"})
 		}),
 		oneRun("T-local-0work0000000002", runs.StateWorking, func(r *api.Run) {
 			r.Title, r.StartedAt = "日本語のタイトルは幅が広い 👩‍👩‍👧 und e\u0301 🇩🇪", at(-3900)
-			r.Doing, r.ActiveAt = &api.Doing{Phase: runs.Thinking, Since: at(-300)}, at(-300)
+			r.Doing, r.ActiveAt = &runs.Doing{Phase: runs.Thinking, Since: at(-300)}, at(-300)
 		}),
 		oneRun("T-local-0queue000000001", runs.StateQueued, func(r *api.Run) {
 			r.Position, r.QueuedAt, r.StartedAt, r.Tokens = new(int), at(-7), 0, nil
 		}),
 		oneRun("T-local-0unseen00000001", runs.StateCompleted, func(r *api.Run) {
-			r.Unseen, r.Progress = true, &api.Progress{Completed: 3, Total: 3}
+			r.Unseen, r.Progress = true, &runs.Todo{Done: 3, Total: 3}
 		}),
 		oneRun("T-local-0unseen00000002", runs.StateFailed, func(r *api.Run) {
 			r.Unseen, r.Reason, r.EndedAt = true, "exit status", at(-25)
@@ -168,7 +169,7 @@ func recorded(t testing.TB, agent, name string) (all []api.DetailItem) {
 		e.Time = noon - 60_000 + 1000*int64(seq)
 		fold.Apply(seq, e, func(m normalizer.Message) {
 			all = append(all, api.DetailItem{
-				Pos: fmt.Sprint(len(all)), Line: m.Line, Part: m.Part, At: api.Time(m.Time), Kind: m.Token, Event: m.Body,
+				Pos: fmt.Sprint(len(all)), Line: m.Line, Part: m.Part, At: runs.Time(m.Time), Kind: m.Token, Event: m.Body,
 				Detail: m.Detail,
 			})
 		})

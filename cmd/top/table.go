@@ -109,7 +109,7 @@ func tokens(run *api.Run) int64 {
 }
 
 // changedAt is when a run entered its state.
-func changedAt(run *api.Run) api.Time {
+func changedAt(run *api.Run) runs.Time {
 	switch {
 	case run.State.Final():
 		return cmp.Or(run.EndedAt, run.ActiveAt, run.StartedAt, run.QueuedAt)

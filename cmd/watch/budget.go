@@ -147,15 +147,15 @@ func (b Budget) use(used int64) *Use {
 func (b Budget) group(run *api.Run) string {
 	switch label, isLabel := strings.CutPrefix(b.By, "label:"); {
 	case isLabel:
-		return run.Labels[label]
+		return run.Labels.Value(label)
 	case b.By == "caller":
-		return run.Labels[runs.LabelCaller]
+		return run.Labels.Value(runs.LabelCaller)
 	case b.By == "source":
 		return run.Source
 	case b.By == "agent":
 		return run.Agent
 	case b.By == "dir":
-		return run.WorkingDir
+		return run.Dir
 	}
 	return ""
 }
@@ -310,7 +310,7 @@ func (d *Day) notice(b Budget, group string, used int64, now time.Time) Notice {
 	u := b.use(used)
 	u.Day, u.Group = d.Date(), group
 	return Notice{
-		ID: id, Kind: OverBudget, Time: api.Time(now.UnixMilli()), Budget: u,
+		ID: id, Kind: OverBudget, Time: runs.Time(now.UnixMilli()), Budget: u,
 		Text: fmt.Sprintf("%s have used %s on %s, the budget is %s", of, b.amount(used), d.Date(), b.amount(b.Limit)),
 	}
 }

@@ -53,10 +53,12 @@ func TestParseBudget(t *testing.T) {
 
 // use is a run with tokens, from and to hours after midnight; to 0: it is open.
 func use(id string, tokens int64, from, to float64, team string) *api.Run {
-	hour := func(h float64) api.Time { return ago(12*time.Hour - time.Duration(h*float64(time.Hour))) }
+	hour := func(h float64) runs.Time { return ago(12*time.Hour - time.Duration(h*float64(time.Hour))) }
 	run := &api.Run{
-		ID: id, Agent: "codex", State: runs.StateWorking, StartedAt: hour(from), ActiveAt: ago(0),
-		Tokens: &api.Tokens{Input: tokens - 1, Output: 1}, Labels: map[string]string{"team": team},
+		Summary: runs.Summary{
+			ID: id, Agent: "codex", State: runs.StateWorking, StartedAt: hour(from), ActiveAt: ago(0),
+			Tokens: &runs.Spend{Input: tokens - 1, Output: 1}, Labels: runs.LabelsOf(map[string]string{"team": team}),
+		},
 	}
 	if to != 0 {
 		run.State, run.EndedAt, run.ActiveAt = runs.StateCompleted, hour(to), hour(to)
@@ -122,7 +124,7 @@ func TestTokensAcrossMidnight(t *testing.T) {
 	midnight := noon.Add(12 * time.Hour)
 	look := func(tokens int64, active, now time.Time) map[string]int64 {
 		run := use("r", tokens, 1, 0, "")
-		run.ActiveAt = api.Time(active.UnixMilli())
+		run.ActiveAt = runs.Time(active.UnixMilli())
 		return used(d.Look([]*api.Run{run}, now))
 	}
 	const key = "tokens=1/day "
@@ -153,9 +155,10 @@ func TestDayIsDivided(t *testing.T) {
 	of := func(by string) map[string]string {
 		d := NewDay(budgets(t, "tokens=1/day/"+by), noon, nil)
 		named := use("named", 10, 1, 2, "web")
-		named.Labels[runs.LabelCaller], named.WorkingDir, named.Source, named.Agent = "ci", "/a b", "queue", "codex"
+		named.Labels, named.Dir, named.Source, named.Agent = runs.LabelsOf(map[string]string{"team": "web", runs.LabelCaller: "ci"}), "/a b",
+			"queue", "codex"
 		d.Ended(named, noon)
-		d.Ended(&api.Run{ID: "other", StartedAt: ago(1), Tokens: &api.Tokens{Input: 7}}, noon)
+		d.Ended(&api.Run{Summary: runs.Summary{ID: "other", StartedAt: ago(1), Tokens: &runs.Spend{Input: 7}}}, noon)
 		all := map[string]string{}
 		for _, n := range d.Look(nil, noon) {
 			all[n.ID] = n.Text
@@ -182,7 +185,7 @@ func TestDayWithAChangeOfTheClock(t *testing.T) {
 	}
 	now := time.Date(2026, 10, 25, 23, 30, 0, 0, zone) // a day of 25 hours
 	d := NewDay(budgets(t, "time=24h30m/day"), now, nil)
-	run := &api.Run{ID: "r", State: runs.StateWorking, StartedAt: api.Time(now.Add(-48 * time.Hour).UnixMilli())}
+	run := &api.Run{Summary: runs.Summary{ID: "r", State: runs.StateWorking, StartedAt: runs.Time(now.Add(-48 * time.Hour).UnixMilli())}}
 	if got := d.Look([]*api.Run{run}, now); len(got) != 1 || got[0].ID != "2026-10-25/budget/time=24h30m0s/day" {
 		t.Errorf("got %v", got)
 	}

@@ -35,13 +35,13 @@ var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, MayN
 // Notice reports one thing about a run, or about a day. Its id is the same whenever the same
 // thing is reported again, so that a receiver can recognize a notice that it has.
 type Notice struct {
-	ID     string   `json:"id"` // printable ASCII without spaces
-	Kind   Kind     `json:"kind"`
-	Time   api.Time `json:"time"`          // when it was noticed
-	Run    string   `json:"run,omitempty"` // "": the notice is about a day
-	Text   string   `json:"text"`          // one line for people
-	Budget *Use     `json:"budget,omitempty"`
-	Status *api.Run `json:"status,omitempty"` // the run, as lists show it
+	ID     string    `json:"id"` // printable ASCII without spaces
+	Kind   Kind      `json:"kind"`
+	Time   runs.Time `json:"time"`          // when it was noticed
+	Run    string    `json:"run,omitempty"` // "": the notice is about a day
+	Text   string    `json:"text"`          // one line for people
+	Budget *Use      `json:"budget,omitempty"`
+	Status *api.Run  `json:"status,omitempty"` // the run, as lists show it
 
 	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [Rules]
 }
@@ -86,7 +86,7 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	}
 	add(Stalled, silent >= r.StalledAfter && mustWrite(run, now), stamp(run.ActiveAt, run.StartedAt), stalled)
 
-	since := api.Time(0)
+	since := runs.Time(0)
 	if run.Doing != nil {
 		since = run.Doing.Since
 	}
@@ -111,7 +111,7 @@ func (r *Rules) notice(k Kind, run *api.Run, episode, text string, now time.Time
 		text += ": " + title
 	}
 	return Notice{
-		ID: id, Kind: k, Time: api.Time(now.UnixMilli()), Run: run.ID, Text: text, Status: run,
+		ID: id, Kind: k, Time: runs.Time(now.UnixMilli()), Run: run.ID, Text: text, Status: run,
 		Cancel: slices.Contains(r.CancelOn, k) && !run.State.Final() && run.Source != runs.SourceSession,
 	}
 }
@@ -189,7 +189,7 @@ func (a Activity) Observe(run *api.Run, now time.Time) time.Time {
 func name(run *api.Run) string { return console.Word(run.ID) + " (" + console.Word(run.Agent) + ")" }
 
 // stamp returns the first of these times that is known, in Unix milliseconds.
-func stamp(all ...api.Time) string {
+func stamp(all ...runs.Time) string {
 	for _, t := range all {
 		if t != 0 {
 			return strconv.FormatInt(int64(t), 10)
@@ -198,7 +198,7 @@ func stamp(all ...api.Time) string {
 	return ""
 }
 
-func at(t api.Time) time.Time { return time.UnixMilli(int64(t)) }
+func at(t runs.Time) time.Time { return time.UnixMilli(int64(t)) }
 
 // lasted returns how long a run has lasted at now.
 func lasted(run *api.Run, now time.Time) time.Duration {

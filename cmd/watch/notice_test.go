@@ -13,13 +13,15 @@ import (
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // ago is a time before noon.
-func ago(d time.Duration) api.Time { return api.Time(noon.Add(-d).UnixMilli()) }
+func ago(d time.Duration) runs.Time { return runs.Time(noon.Add(-d).UnixMilli()) }
 
 // working is a run of the queue that began an hour ago, and was silent for so long.
-func working(silent time.Duration, doing *api.Doing) *api.Run {
+func working(silent time.Duration, doing *runs.Doing) *api.Run {
 	return &api.Run{
-		ID: "r", Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", Seq: 7,
-		StartedAt: ago(time.Hour), ActiveAt: ago(silent), Doing: doing,
+		Summary: runs.Summary{
+			ID: "r", Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", Seq: 7,
+			StartedAt: ago(time.Hour), ActiveAt: ago(silent), Doing: doing,
+		},
 	}
 }
 
@@ -35,10 +37,10 @@ func kindsOf(notices []Notice) string {
 
 func TestWhatHoldsForARun(t *testing.T) {
 	t.Parallel()
-	doing := func(p runs.Phase) *api.Doing { return &api.Doing{Phase: p, Since: ago(30 * time.Minute)} }
+	doing := func(p runs.Phase) *runs.Doing { return &runs.Doing{Phase: p, Since: ago(30 * time.Minute)} }
 	with := func(run *api.Run, change func(*api.Run)) *api.Run { change(run); return run }
 	lost := func(r *api.Run) { r.WorkerLost = true }
-	limited := func(next time.Duration) *api.Doing { return &api.Doing{Phase: runs.RateLimited, NextAt: ago(-next)} }
+	limited := func(next time.Duration) *runs.Doing { return &runs.Doing{Phase: runs.RateLimited, NextAt: ago(-next)} }
 	source := func(s string) func(*api.Run) { return func(r *api.Run) { r.Source = s } }
 	ended := func(s runs.State, reason string) *api.Run {
 		return with(working(0, nil), func(r *api.Run) { r.State, r.Reason, r.EndedAt = s, reason, ago(0) })
@@ -63,8 +65,8 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"worker lost":                 {with(working(time.Minute, doing(runs.Thinking)), lost), "lost"},
 		"worker lost in a call":       {with(working(11*time.Minute, doing(runs.RunningTool)), lost), "lost stalled"},
 		"worker lost in a session":    {with(with(working(11*time.Minute, nil), source("session")), lost), "lost stalled"},
-		"queued":                      {&api.Run{ID: "r", State: runs.StateQueued, QueuedAt: ago(time.Hour)}, ""},
-		"waits outside":               {&api.Run{ID: "r", State: runs.StateInputRequired}, "needs-input"},
+		"queued":                      {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateQueued, QueuedAt: ago(time.Hour)}}, ""},
+		"waits outside":               {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateInputRequired}}, "needs-input"},
 		"completed":                   {ended(runs.StateCompleted, ""), "completed"},
 		"failed":                      {ended(runs.StateFailed, "exit status"), "failed"},
 		"timed out":                   {ended(runs.StateTimeout, "idle"), "failed"},

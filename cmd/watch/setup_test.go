@@ -51,7 +51,7 @@ func TestWatcherAsksForRunsAlone(t *testing.T) {
 		stop := watching(t, Config{Runs: l, Rules: rules, Sink: &inbox{}})
 		time.Sleep(time.Second)
 		l.set(nowRun("stalls", nil))
-		l.set(nowRun("ends", func(r *api.Run) { r.State, r.Tokens = runs.StateCompleted, &api.Tokens{Input: 2} }))
+		l.set(nowRun("ends", func(r *api.Run) { r.State, r.Tokens = runs.StateCompleted, &runs.Spend{Input: 2} }))
 		time.Sleep(time.Hour)
 		if err := stop(); err != nil {
 			t.Error(err)

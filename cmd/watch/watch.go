@@ -180,7 +180,7 @@ func (w *Watcher) fill(ctx context.Context) error {
 	if !slices.ContainsFunc(w.cfg.Rules.Budgets, func(b Budget) bool { return b.Daily }) {
 		return nil
 	}
-	q := api.List{Order: api.ByChange, Since: api.Time(w.day.from.UnixMilli()), States: []runs.State{
+	q := api.List{Order: api.ByChange, Since: runs.Time(w.day.from.UnixMilli()), States: []runs.State{
 		runs.StateCompleted, runs.StateFailed, runs.StateCancelled, runs.StateTimeout,
 	}}
 	return w.each(ctx, q, func(run *api.Run) { w.endedToday(run, time.Now()) })

@@ -189,10 +189,12 @@ func pass(t *testing.T, b *inbox, d time.Duration, want ...string) {
 
 // now is a run as of now.
 func nowRun(id string, change func(*api.Run)) *api.Run {
-	at := api.Time(time.Now().UnixMilli())
+	at := runs.Time(time.Now().UnixMilli())
 	run := &api.Run{
-		ID: id, Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", StartedAt: at, ActiveAt: at,
-		Seq: uint64(at), Doing: &api.Doing{Phase: runs.Thinking, Since: at},
+		Summary: runs.Summary{
+			ID: id, Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", StartedAt: at, ActiveAt: at,
+			Seq: uint64(at), Doing: &runs.Doing{Phase: runs.Thinking, Since: at},
+		},
 	}
 	if change != nil {
 		change(run)
@@ -427,7 +429,7 @@ func TestRestartWithAnyStateFileLosesNothing(t *testing.T) {
 			func() { l.set(nowRun("fails", func(r *api.Run) { r.State = runs.StateFailed })) },
 			func() {
 				l.set(nowRun("stalls", func(r *api.Run) {
-					r.StartedAt, r.Tokens, r.State = l.runs["stalls"].StartedAt, &api.Tokens{Input: 100}, runs.StateCompleted
+					r.StartedAt, r.Tokens, r.State = l.runs["stalls"].StartedAt, &runs.Spend{Input: 100}, runs.StateCompleted
 				}))
 			},
 		} {

@@ -41,12 +41,12 @@ func run(ctx context.Context, prompt string) error {
 	if err != nil {
 		return err
 	}
-	var submitted struct{ ID string }
+	var submitted struct{ Run string }
 	if err := call(ctx, "POST", "/v1/runs", task, &submitted); err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}
-	fmt.Fprintln(os.Stderr, "run", submitted.ID)
-	path := "/v1/runs/" + submitted.ID
+	fmt.Fprintln(os.Stderr, "run", submitted.Run)
+	path := "/v1/runs/" + submitted.Run
 	// After a connection error the stream is resumed after the last event, so that
 	// no event is lost or duplicated.
 	for last, done := "", false; !done; {

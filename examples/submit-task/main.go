@@ -52,7 +52,7 @@ func submit(ctx context.Context, prompt string) error {
 	if err != nil {
 		return fmt.Errorf("wait: %w", err)
 	}
-	fmt.Println(end.Summary)
+	fmt.Println(end.Sentence)
 	if end.State != runs.StateCompleted {
 		return fmt.Errorf("the task is %s", end.State)
 	}

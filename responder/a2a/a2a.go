@@ -123,7 +123,7 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	switch {
 	case v.State.Final():
 		return nil, fail(sdk.ErrTaskNotCancelable, "the task has ended: it is "+string(v.State))
-	case responder.IsCloud(v.Row):
+	case responder.IsCloud(v):
 		return nil, fail(sdk.ErrUnsupportedOperation, "a task of Codex Cloud can be cancelled on its web page only")
 	}
 	reason, _ := q.Metadata["reason"].(string)
@@ -246,9 +246,9 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 }
 
 // find returns the run of a task.
-func (h *Handler) find(ctx context.Context, id sdk.TaskID) (responder.View, error) {
+func (h *Handler) find(ctx context.Context, id sdk.TaskID) (runs.Header, error) {
 	if id == "" {
-		return responder.View{}, fail(sdk.ErrInvalidParams, "id: is required")
+		return runs.Header{}, fail(sdk.ErrInvalidParams, "id: is required")
 	}
 	v, err := h.Service.Look(ctx, string(id))
 	if err != nil {

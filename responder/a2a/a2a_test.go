@@ -22,7 +22,6 @@ import (
 	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
@@ -88,7 +87,7 @@ func TestTaskIsToldFromItsMessageToItsEnd(t *testing.T) {
 			}
 			id := string(task.ID)
 			l := d.work(id).out(begins, turns, says)
-			d.await(id, func(v responder.View) bool { return v.State == runs.StateWorking && v.Thread != "" })
+			d.await(id, func(v runs.Header) bool { return v.State == runs.StateWorking && v.Thread != "" })
 			task, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: task.ID})
 			if err != nil {
 				t.Fatal(err)
@@ -346,7 +345,7 @@ func TestHundredSendsOfOneMessageStartOneRun(t *testing.T) {
 		begun = append(begun, ids...)
 	}
 	for _, run := range begun { // either endpoint may have taken it
-		endpoints[0].await(run, func(responder.View) bool { return true })
+		endpoints[0].await(run, func(runs.Header) bool { return true })
 	}
 	if n := len(endpoints[0].service.Snapshot(0, nil).Queued); n != 3 {
 		t.Errorf("%d runs are queued, want 3", n)
@@ -415,7 +414,7 @@ func TestCancel(t *testing.T) {
 			if err != nil || got.Status.State != sdk.TaskStateCanceled {
 				t.Fatalf("got %+v, %v", got, err)
 			}
-			d.await(string(task.ID), func(v responder.View) bool { return v.State.Final() })
+			d.await(string(task.ID), func(v runs.Header) bool { return v.State.Final() })
 			if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); !errors.Is(err,
 				sdk.ErrTaskNotCancelable) {
 				t.Errorf("cancelled again: %v", err)
@@ -432,7 +431,7 @@ func TestTaskOfTheCloudIsShownAndLeftAlone(t *testing.T) {
 	d := newLab(t).endpoint(nil)
 	c := d.client(surfaces[0], token)
 	l := d.begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
-	d.await("T-cloud-1", func(v responder.View) bool { return v.State == runs.StateWorking })
+	d.await("T-cloud-1", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	task, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: "T-cloud-1"})
 	if err != nil || task.Status.State != sdk.TaskStateWorking || task.ContextID != "T-cloud-1" {
 		t.Errorf("got %+v, %v", task, err)
@@ -531,7 +530,7 @@ func TestListPagesByStatusTime(t *testing.T) {
 			"x"}); !errors.Is(err, sdk.ErrInvalidParams) {
 			t.Errorf("a token of ours that is none: %v", err)
 		}
-		middle := time.UnixMilli(d.await("c", func(responder.View) bool { return true }).EndedAt)
+		middle := time.UnixMilli(int64(d.await("c", func(runs.Header) bool { return true }).EndedAt))
 		one := 1
 		list, err = c.ListTasks(t.Context(), &sdk.ListTasksRequest{StatusTimestampAfter: &middle, HistoryLength: &one})
 		// the other one sends seconds
@@ -776,7 +775,7 @@ func TestSlowClientIsLeft(t *testing.T) {
 	}
 	for _, s := range surfaces {
 		d := l.endpoint(func(c *a2a.Config) { c.Held, c.Slow = 1, 200*time.Millisecond })
-		d.await("loud", func(responder.View) bool { return true })
+		d.await("loud", func(runs.Header) bool { return true })
 		dialer := net.Dialer{}
 		c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(d.url, "http://"))
 		if err != nil {

@@ -23,7 +23,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
 	d.work("working").out(begins, turns, says)
-	d.await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	d.await("working", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	readers := map[string]int{} // by token: how many quarters of the streams it opens
 	for name, quarters := range map[string]int{"first": 3, "second": 1} {
 		reader, err := httpserver.CreateToken(d.tokens(), name, httpserver.Read, time.Now())

@@ -15,10 +15,10 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/runs"
 )
 
 // ProfileURI is the extension under which requests call skills, by the AdCP
@@ -143,7 +143,7 @@ func (h *Handler) cancel(ctx context.Context, args *request.Args) (
 	if err := args.Err(); err != nil {
 		return nil, nil, false, err
 	}
-	var v responder.View
+	var v runs.Header
 	done, err := once(ctx, func(ctx context.Context) (done api.Cancelled, err error) {
 		done, v, err = request.Cancel(ctx, h.Service, args)
 		return done, err

@@ -10,7 +10,6 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -175,8 +174,8 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 // large is omitted: the receiver can request it.
 func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
 	error) {
-	v := responder.View{Row: record.Row()}
-	ms := cmp.Or(responder.ChangedAt(v.Row), 1) // a log without times
+	v := record.Header()
+	ms := cmp.Or(responder.ChangedAt(v), 1) // a log without times
 	at := time.UnixMilli(ms).UTC()
 	if !record.State.Final() { // changing data would make a different body of the same notification
 		return encodeNotice(&sdk.TaskStatusUpdateEvent{
@@ -184,12 +183,12 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 				Timestamp: &at},
 		})
 	}
-	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v.Row)}
+	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v)}
 	var err error
 	if t.Status, err = status(t, v, record, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
-	envelope, err := outcome(ctx, n.service, record, api.Time(ms))
+	envelope, err := outcome(ctx, n.service, record, runs.Time(ms))
 	if err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}

@@ -13,7 +13,6 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/webhook"
@@ -184,7 +183,7 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 		if final {
 			l.out(answers, ends).exit(runs.ReasonExited, 0)
 		}
-		d.await("x", func(v responder.View) bool { return v.Thread != "" && v.State.Final() == final })
+		d.await("x", func(v runs.Header) bool { return v.Thread != "" && v.State.Final() == final })
 		record, err := d.service.Record(t.Context(), "x")
 		if err != nil {
 			t.Fatal(err)

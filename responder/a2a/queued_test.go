@@ -6,7 +6,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/a2aproject/a2a-go/v2/a2aclient"
 
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 // A task that resumes a context belongs to it from the start for all callers, even
@@ -37,6 +37,6 @@ func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 	if _, err := c.CancelTask(t.Context(), &sdk.CancelTaskRequest{ID: task.ID}); err != nil {
 		t.Fatal(err)
 	}
-	d.await(string(task.ID), func(v responder.View) bool { return v.State.Final() })
+	d.await(string(task.ID), func(v runs.Header) bool { return v.State.Final() })
 	in(c, sdk.TaskStateCanceled)
 }

@@ -14,7 +14,6 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -83,7 +82,7 @@ func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
 	worker := d.work("live").out(begins, turns, says)
-	d.await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
+	d.await("live", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	for _, method := range []string{"GET", "POST"} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		r, err := http.NewRequestWithContext(ctx, method, d.url+"/a2a/v1/tasks/live:subscribe", nil)
@@ -113,7 +112,7 @@ func TestSubscribeIsTakenByGETAndPOST(t *testing.T) {
 		}
 	}
 	worker.out(answers, ends).exit(runs.ReasonExited, 0)
-	d.await("live", func(v responder.View) bool { return v.State == runs.StateCompleted })
+	d.await("live", func(v runs.Header) bool { return v.State == runs.StateCompleted })
 }
 
 func TestAnUnknownVerbIsNoPartOfATaskID(t *testing.T) {
@@ -143,7 +142,7 @@ func TestTwoStreamsOfATaskTellTheSameTime(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
 	worker := d.work("both").out(begins, turns, says)
-	d.await("both", func(v responder.View) bool { return v.State == runs.StateWorking })
+	d.await("both", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	encode := func(v any) string {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -168,7 +167,7 @@ func TestTwoStreamsOfATaskTellTheSameTime(t *testing.T) {
 		}
 	}
 	worker.out(answers, ends).exit(runs.ReasonExited, 0)
-	d.await("both", func(v responder.View) bool { return v.State == runs.StateCompleted })
+	d.await("both", func(v runs.Header) bool { return v.State == runs.StateCompleted })
 	var ended []string
 	for range 2 {
 		task, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: "both"})

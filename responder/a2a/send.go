@@ -9,7 +9,6 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
@@ -62,7 +61,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 func (h *Handler) settle(ctx context.Context, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	_, err := h.Service.Wait(ctx, run, func(v responder.View) {
+	_, err := h.Service.Wait(ctx, run, func(v runs.Header) {
 		if v.State == runs.StateInputRequired {
 			cancel()
 		}

@@ -234,7 +234,7 @@ func (l *log) out(lines ...string) *log {
 func (l *log) exit(reason runs.Reason, code int) {
 	l.d.t.Helper()
 	l.append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: reason, Code: &code})})
-	l.d.await(l.id, func(v responder.View) bool { return v.State.Final() })
+	l.d.await(l.id, func(v runs.Header) bool { return v.State.Final() })
 }
 
 // play makes a run of a recording, on a thread of its own.
@@ -248,7 +248,7 @@ func (d *endpoint) play(id, name, thread string, code int) {
 }
 
 // await waits until the responder knows a run to be so.
-func (d *endpoint) await(id string, is func(responder.View) bool) responder.View {
+func (d *endpoint) await(id string, is func(runs.Header) bool) runs.Header {
 	d.t.Helper()
 	return (&servicetest.Streams{T: d.t, Service: d.service}).Await(id, is)
 }

@@ -9,7 +9,6 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
@@ -83,17 +82,17 @@ func TestAnyMessageIDMakesAKey(t *testing.T) {
 
 func TestProgressOfATaskIsThatOfItsPlan(t *testing.T) {
 	for _, c := range []struct {
-		row  runs.Row
+		row  runs.Header
 		want string
 	}{
-		{runs.Row{Progress: &runs.Progress{Percent: 50, Total: 1}, Activity: "Go"}, `{"current_activity":"Go"}`},
-		{runs.Row{Plan: runs.Todo{Done: 1, Total: 3}},
+		{runs.Header{Summary: runs.Summary{Activity: "Go"}, Steps: &runs.Progress{Percent: 50, Total: 1}}, `{"current_activity":"Go"}`},
+		{runs.Header{Summary: runs.Summary{Progress: &runs.Todo{Done: 1, Total: 3}}},
 			`{"progress":{"completed_steps":1,"current_activity":null,"total_steps":3}}`},
-		{runs.Row{Plan: runs.Todo{Total: 3}, Activity: "Go"},
+		{runs.Header{Summary: runs.Summary{Progress: &runs.Todo{Total: 3}, Activity: "Go"}},
 			`{"progress":{"completed_steps":0,"current_activity":"Go","total_steps":3},"current_activity":"Go"}`},
 	} {
 		c.row.State = runs.StateWorking
-		if got := string(interim(responder.View{Row: c.row})); got != c.want {
+		if got := string(interim(c.row)); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 	}

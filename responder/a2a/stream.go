@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 // SendStreamingMessage is SendMessage with a stream of updates until the task
@@ -101,7 +101,7 @@ var errLeft = errors.New("the client has left")
 // follow sends the current task and then its updates, up to its end. A context
 // that the task gets meanwhile is used in later answers: within a stream the
 // name stays. The error is for the client.
-func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield func(sdk.Event) bool) error {
+func (h *Handler) follow(ctx context.Context, v runs.Header, w wanted, yield func(sdk.Event) bool) error {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (h *Handler) follow(ctx context.Context, v responder.View, w wanted, yield 
 
 // run sends the updates of the task until its run has ended.
 func (s *follower) run(ctx context.Context) error {
-	first, texts, views := s.view, make(chan string), make(chan responder.View)
+	first, texts, views := s.view, make(chan string), make(chan runs.Header)
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
 	defer enough()
@@ -155,7 +155,7 @@ func (s *follower) run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		defer close(views)
-		_, err := s.h.Service.Wait(ctx, first.ID, func(v responder.View) {
+		_, err := s.h.Service.Wait(ctx, first.ID, func(v runs.Header) {
 			select {
 			case views <- v:
 			case <-ctx.Done():
@@ -176,7 +176,7 @@ type follower struct {
 	w     wanted
 	info  sdk.TaskInfo
 	yield func(sdk.Event) bool
-	view  responder.View
+	view  runs.Header
 	state sdk.TaskState
 	tail  []byte // end of the texts that were sent, at most 2*maxTail bytes
 	last  int    // length of the last text
@@ -189,7 +189,7 @@ type follower struct {
 // copy sends events until the run has ended and all of its events were read.
 // The completion of an ended run is stored before its record says so: if it is
 // missing, it has expired, and nothing more will come.
-func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan responder.View, enough func()) error {
+func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan runs.Header, enough func()) error {
 	for texts != nil || views != nil {
 		var event sdk.Event
 		select {
@@ -259,11 +259,11 @@ func (s *follower) toldFinal(final string) bool {
 }
 
 // changed returns the current state of the run, nil if it was sent already.
-func (s *follower) changed(v responder.View) (sdk.Event, error) {
+func (s *follower) changed(v runs.Header) (sdk.Event, error) {
 	old := s.view
 	s.view = v
-	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.Cancel == old.Cancel && v.Lost == old.Lost &&
-		v.Position == old.Position && v.Plan == old.Plan {
+	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.CancelRequested == old.CancelRequested &&
+		v.WorkerLost == old.WorkerLost && v.Before() == old.Before() && v.Plan() == old.Plan() {
 		return nil, nil
 	}
 	s.state = stateOf(v.State)

@@ -57,17 +57,17 @@ func shownAs(state sdk.TaskState) (in []runs.State) {
 
 // contextOf returns the context of a run: its thread or, until that is known,
 // the run itself, which remains a name of the context.
-func contextOf(r runs.Row) string { return cmp.Or(r.Thread, r.ID) }
+func contextOf(r runs.Header) string { return cmp.Or(r.Thread, r.ID) }
 
 // updatedAt returns the time of a record's contents, so that every reader and
 // every stream gets the same.
-func updatedAt(r runs.Row) api.Time {
+func updatedAt(r runs.Header) runs.Time {
 	// An empty record has no time.
-	return api.Time(cmp.Or(r.EndedAt, r.ActiveAt, responder.ChangedAt(r), time.Now().UnixMilli()))
+	return cmp.Or(r.EndedAt, r.ActiveAt, runs.Time(responder.ChangedAt(r)), api.TimeOf(time.Now()))
 }
 
 // task converts a run to a task.
-func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Task, error) {
+func (h *Handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task, error) {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func (h *Handler) task(ctx context.Context, v responder.View, w wanted) (*sdk.Ta
 }
 
 // describe is task with the record already read.
-func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.Record, w wanted) (*sdk.Task, error) {
-	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v.Row)), Metadata: aim(v)}
+func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Record, w wanted) (*sdk.Task, error) {
+	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v)), Metadata: aim(v)}
 	var err error
 	if t.Status, err = status(t, v, record, w.echo); err != nil {
 		return nil, err
@@ -105,26 +105,25 @@ func (h *Handler) describe(ctx context.Context, v responder.View, record *runs.R
 }
 
 // aim returns the metadata of a task: what it is for, and what works on it, as far as that is known.
-func aim(v responder.View) map[string]any {
-	run := responder.Summarize(v)
-	m := map[string]any{"agent": run.Agent}
+func aim(v runs.Header) map[string]any {
+	m := map[string]any{"agent": v.Agent}
 	for name, text := range map[string]string{
-		"title": run.Title, "agentVersion": run.Version, "model": run.Model, "workingDir": run.WorkingDir,
+		"title": v.Title, "agentVersion": v.Version, "model": v.Model, "workingDir": v.Dir,
 	} {
 		if text != "" {
 			m[name] = text
 		}
 	}
-	if run.Labels != nil {
-		m["labels"] = run.Labels
+	if v.Labels != "" {
+		m["labels"] = v.Labels.Map()
 	}
-	if run.Tokens != nil {
-		m["tokens"] = run.Tokens
+	if v.Tokens != nil {
+		m["tokens"] = v.Tokens
 	}
-	if run.Doing != nil {
-		m["doing"] = run.Doing
+	if v.Doing != nil {
+		m["doing"] = v.Doing
 	}
-	if run.Unseen {
+	if v.Unseen {
 		m["unseen"] = true
 	}
 	return m
@@ -132,7 +131,7 @@ func aim(v responder.View) map[string]any {
 
 // record reads the record of a run, which may be newer than its view; nil if
 // there is none yet.
-func (h *Handler) record(ctx context.Context, v responder.View) (responder.View, *runs.Record, error) {
+func (h *Handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
 	if api.Is(err, api.NotFound) {
 		return v, nil, nil
@@ -140,17 +139,12 @@ func (h *Handler) record(ctx context.Context, v responder.View) (responder.View,
 	if err != nil {
 		return v, nil, h.explain("record", err)
 	}
-	if row := record.Row(); row.State != v.State {
-		v = responder.View{Row: row}
-	} else {
-		v.Row = row
-	}
-	return v, record, nil
+	return responder.Newer(v, record), record, nil
 }
 
 // status returns the status of a run. Until the run ends, the data of its
 // message is the AdCP envelope, without the fields of the task itself.
-func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMessage) (sdk.TaskStatus, error) {
+func status(t *sdk.Task, v runs.Header, record *runs.Record, echo json.RawMessage) (sdk.TaskStatus, error) {
 	said := summary(v, record)
 	m := &sdk.Message{
 		ID: v.ID + "-" + string(v.State) + "-" + strconv.FormatUint(v.Seq, 10), Role: sdk.MessageRoleAgent,
@@ -158,7 +152,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 	}
 	if !v.State.Final() {
 		data, err := rest(adcp.Response{
-			Status: adcp.StatusOf(v.State), Message: said, At: updatedAt(v.Row), Governance: governance(v, record),
+			Status: adcp.StatusOf(v.State), Message: said, At: updatedAt(v), Governance: governance(v, record),
 			Body: interim(v),
 		}.Encode(), echo)
 		if err != nil {
@@ -167,7 +161,7 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 		m.Parts = append(m.Parts, dataPart(data))
 	}
 	s := sdk.TaskStatus{State: stateOf(v.State), Message: m}
-	if ms := responder.ChangedAt(v.Row); ms != 0 {
+	if ms := responder.ChangedAt(v); ms != 0 {
 		at := time.UnixMilli(ms).UTC()
 		s.Timestamp = &at
 	}
@@ -175,10 +169,10 @@ func status(t *sdk.Task, v responder.View, record *runs.Record, echo json.RawMes
 }
 
 // summary describes the state of a run in one line.
-func summary(v responder.View, record *runs.Record) string {
+func summary(v runs.Header, record *runs.Record) string {
 	switch {
 	case v.State == runs.StateQueued:
-		return "Queued, " + strconv.Itoa(v.Position) + " before it"
+		return "Queued, " + strconv.Itoa(v.Before()) + " before it"
 	case !v.State.Final() && v.Activity != "":
 		return v.Activity
 	case record != nil:
@@ -187,7 +181,7 @@ func summary(v responder.View, record *runs.Record) string {
 	return "The task is " + string(v.State)
 }
 
-func governance(v responder.View, record *runs.Record) string {
+func governance(v runs.Header, record *runs.Record) string {
 	if record != nil {
 		return record.Governance
 	}
@@ -195,7 +189,7 @@ func governance(v responder.View, record *runs.Record) string {
 }
 
 // interim returns the data of an open run.
-func interim(v responder.View) json.RawMessage {
+func interim(v runs.Header) json.RawMessage {
 	body := struct {
 		Position  *int   `json:"queue_position,omitempty"`
 		Progress  any    `json:"progress,omitempty"`
@@ -203,11 +197,11 @@ func interim(v responder.View) json.RawMessage {
 		Cancelled bool   `json:"cancel_requested,omitempty"`
 		Lost      bool   `json:"worker_lost,omitempty"`
 		Seq       uint64 `json:"stream_seq,omitempty"`
-	}{Activity: v.Activity, Cancelled: v.Cancel, Lost: v.Lost, Seq: v.Seq}
+	}{Activity: v.Activity, Cancelled: v.CancelRequested, Lost: v.WorkerLost, Seq: v.Seq}
 	if v.State == runs.StateQueued {
-		body.Position = &v.Position
+		body.Position = new(v.Before())
 	}
-	if p := v.Plan; p.Total > 0 {
+	if p := v.Plan(); p.Total > 0 {
 		steps := map[string]any{"completed_steps": p.Done, "total_steps": p.Total, "current_activity": nil}
 		if v.Activity != "" {
 			steps["current_activity"] = v.Activity
@@ -219,12 +213,12 @@ func interim(v responder.View) json.RawMessage {
 
 // result returns the result of a run: the final text, and the tools' result in
 // the AdCP envelope. The unmodified output is omitted: it needs the scope raw.
-func (h *Handler) result(ctx context.Context, v responder.View, record *runs.Record,
+func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record,
 	echo json.RawMessage) (*sdk.Artifact, error) {
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.Service, record, updatedAt(v.Row))
+	envelope, err := outcome(ctx, h.Service, record, updatedAt(v))
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +240,7 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 }
 
 // outcome returns the AdCP envelope of a run that has ended.
-func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at api.Time) ([]byte, error) {
+func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) ([]byte, error) {
 	body, failed, err := bodyOf(ctx, s, record)
 	if err != nil {
 		return nil, err
@@ -327,7 +321,7 @@ func dataPart(data map[string]any) *sdk.Part {
 // history returns the last messages of a run's agent, at most most of them and at
 // most room bytes, which it reduces. The prompt is not stored once the run has
 // started.
-func (h *Handler) history(ctx context.Context, t *sdk.Task, v responder.View, most int, room *int) ([]*sdk.Message,
+func (h *Handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most int, room *int) ([]*sdk.Message,
 	error) {
 	if *room == 0 {
 		return nil, nil

@@ -3,7 +3,7 @@ package a2a_test
 import (
 	"testing"
 
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 func TestTasksSayWhatTheyAreFor(t *testing.T) {
@@ -20,7 +20,7 @@ func TestTasksSayWhatTheyAreFor(t *testing.T) {
 		t.Errorf("listed: %s in %.900s", got, list.Raw)
 	}
 	d.work("T-local-working").out(begins, turns)
-	d.await("T-local-working", func(v responder.View) bool { return v.Doing.Phase == "thinking" })
+	d.await("T-local-working", func(v runs.Header) bool { return v.Doing.Phase == "thinking" })
 	_, list = d.post("/a2a", `{"jsonrpc":"2.0","id":2,"method":"ListTasks","params":{"status":"TASK_STATE_WORKING"}}`,
 		"A2A-Version", "1.0")
 	if got := list.Get("result.tasks.0.metadata"); got.Get("agent").String() != "codex" ||

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -55,13 +54,13 @@ const MaxContext = webhook.MaxContext
 // Response is the content of an answer. Its fields are those of the contract, in
 // their order.
 type Response struct {
-	Status     Status   `json:"status"`
-	TaskID     string   `json:"task_id,omitempty"`    // "": not about a single task
-	ContextID  string   `json:"context_id,omitempty"` // thread of the task; "": not known
-	Message    string   `json:"message,omitempty"`    // for people
-	At         api.Time `json:"timestamp"`
-	Replayed   bool     `json:"replayed,omitempty"`           // the outcome of an earlier request with the same key
-	Governance string   `json:"governance_context,omitempty"` // kept with the run; "": none
+	Status     Status    `json:"status"`
+	TaskID     string    `json:"task_id,omitempty"`    // "": not about a single task
+	ContextID  string    `json:"context_id,omitempty"` // thread of the task; "": not known
+	Message    string    `json:"message,omitempty"`    // for people
+	At         runs.Time `json:"timestamp"`
+	Replayed   bool      `json:"replayed,omitempty"`           // the outcome of an earlier request with the same key
+	Governance string    `json:"governance_context,omitempty"` // kept with the run; "": none
 
 	// Error is why the task or the request failed. Warnings do not make it fail;
 	// the member has the error, too.

@@ -34,7 +34,7 @@ func OfRecord(r *runs.Record) *Subject {
 }
 
 // OfView returns a run of the run table.
-func OfView(v responder.View) *Subject {
+func OfView(v runs.Header) *Subject {
 	return &Subject{run: v.ID, status: StatusOf(v.State), thread: v.Thread, governance: v.Governance}
 }
 
@@ -44,7 +44,7 @@ func OfSubmission(done api.Submitted) *Subject {
 }
 
 // OfCancel returns a run after a cancel.
-func OfCancel(v responder.View, done api.Cancelled) *Subject {
+func OfCancel(v runs.Header, done api.Cancelled) *Subject {
 	of := OfView(v)
 	of.status = StatusOf(done.State)
 	return of

@@ -50,7 +50,7 @@ type payload struct {
 	Task      string          `json:"task_id"`
 	Type      string          `json:"task_type"`
 	Status    Status          `json:"status"`
-	Timestamp api.Time        `json:"timestamp"` // of the state
+	Timestamp runs.Time       `json:"timestamp"` // of the state
 	Message   string          `json:"message"`
 	Thread    string          `json:"context_id,omitempty"`
 	Token     string          `json:"token,omitempty"`
@@ -78,7 +78,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 			p.Message = "Waits for an answer from outside"
 		}
 	}
-	p.Timestamp = api.Time(cmp.Or(at, r.Created)) // the log has no beginning
+	p.Timestamp = runs.Time(cmp.Or(at, r.Created)) // the log has no beginning
 	b := p.encode(r.Context)
 	if len(b) > webhook.MaxBody {
 		p.Result = nil

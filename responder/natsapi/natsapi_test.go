@@ -321,7 +321,7 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 		t.Fatalf("submit: %+v, %v", done, err)
 	}
 	run, err := c.Status(ctx, done.Run)
-	if err != nil || run.ID != done.Run || run.State != runs.StateQueued || run.WorkingDir != "/d" || run.Detail != nil {
+	if err != nil || run.ID != done.Run || run.State != runs.StateQueued || run.Dir != "/d" || run.Detail != nil {
 		t.Errorf("status: %+v, %v", run, err)
 	}
 	page, err := c.List(ctx, api.List{States: []runs.State{runs.StateQueued}})
@@ -341,7 +341,7 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 		t.Errorf("wait: %v", err)
 	}
 	result, err := c.Results(ctx, api.ResultsRequest{Run: done.Run})
-	if err != nil || result.Run.State != runs.StateCancelled || result.Run.Detail == nil || result.Run.Labels["a"] != "b" {
+	if err != nil || result.Run.State != runs.StateCancelled || result.Run.Detail == nil || !result.Run.Labels.Has("a", "b") {
 		t.Errorf("results: %+v, %v", result, err)
 	}
 	events, err := c.Events(ctx, api.EventsRequest{Run: done.Run})

@@ -224,7 +224,7 @@ func (s verbs) describe(ctx context.Context, q api.RunRequest) (*api.Run, error)
 }
 
 // described is a run with its details, if it has a record.
-func (s verbs) described(ctx context.Context, v responder.View) (*api.Run, error) {
+func (s verbs) described(ctx context.Context, v runs.Header) (*api.Run, error) {
 	record, err := s.Record(ctx, v.ID)
 	if errors.Is(err, runs.ErrNoRun) { // the record is not written yet
 		return responder.Summarize(v), nil
@@ -245,7 +245,7 @@ func (s verbs) overview(_ context.Context, q api.OverviewRequest) (*api.Overview
 	if err != nil {
 		return nil, err
 	}
-	all := s.Snapshot(cmp.Or(q.Limit, 10), func(r runs.Row) bool {
+	all := s.Snapshot(cmp.Or(q.Limit, 10), func(r runs.Header) bool {
 		return !responder.IsCloud(r) && (!q.Queue || r.Source == "queue") && keep(r)
 	})
 	return &api.Overview{
@@ -264,7 +264,7 @@ func (s verbs) seen(ctx context.Context, q api.RunRequest) (api.Seen, error) {
 }
 
 // summarize returns as many of the first runs as an overview may have.
-func summarize(list []responder.View) []*api.Run {
+func summarize(list []runs.Header) []*api.Run {
 	some, size := []*api.Run{}, 0
 	for _, v := range list[:min(len(list), maxOpen)] {
 		run := responder.Summarize(v)
@@ -328,7 +328,7 @@ func (s verbs) results(ctx context.Context, q api.ResultsRequest) (*api.Result, 
 	if err != nil {
 		return nil, err
 	}
-	v := responder.View{Row: r.Record.Row()}
+	v := r.Record.Header()
 	if now, ok := s.Get(q.Run); ok {
 		v.Unseen = now.Unseen
 	}

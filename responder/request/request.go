@@ -202,7 +202,7 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 
 // Cancel cancels a task of this machine. The error has the names that the caller
 // used.
-func Cancel(ctx context.Context, s *responder.Service, a *Args) (api.Cancelled, responder.View, error) {
+func Cancel(ctx context.Context, s *responder.Service, a *Args) (api.Cancelled, runs.Header, error) {
 	v, err := Local(ctx, s, a, ToolCancel, "task_id")
 	if api.Is(err, api.NotFound) { // its outcome may be stored under the key
 		v.ID = a.Text("task_id")
@@ -227,14 +227,14 @@ func (a *Args) CheckDir() {
 
 // Status returns the state of the requested tasks of this machine. One is the
 // single task that the request names, or nil.
-func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Snapshot, one *responder.View,
+func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Snapshot, one *runs.Header,
 	err error) {
 	if a.Has("task_id") {
 		v, err := Local(ctx, s, a, ToolStatus, "task_id")
 		if err != nil {
 			return all, nil, err
 		}
-		single := []responder.View{v}
+		single := []runs.Header{v}
 		return snapshotOf(single), &single[0], nil
 	}
 	q, err := a.list()
@@ -246,7 +246,7 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 		return all, nil, a.Name(err)
 	}
 	every := a.Flag("showAll")
-	return s.Snapshot(int(a.Number("limit")), func(r runs.Row) bool {
+	return s.Snapshot(int(a.Number("limit")), func(r runs.Header) bool {
 		return !responder.IsCloud(r) && (every || r.Source == "queue") && keep(r)
 	}), nil, nil
 }
@@ -260,7 +260,7 @@ func (a *Args) list() (q api.List, err error) {
 	if state := a.Text("state"); state != "" {
 		q.States = []runs.State{runs.State(state)}
 	}
-	for name, at := range map[string]*api.Time{"since": &q.Since, "until": &q.Until} {
+	for name, at := range map[string]*runs.Time{"since": &q.Since, "until": &q.Until} {
 		if !a.Has(name) {
 			continue
 		}
@@ -274,9 +274,9 @@ func (a *Args) list() (q api.List, err error) {
 }
 
 // Single returns the snapshot of one run.
-func Single(v responder.View) runtable.Snapshot { return snapshotOf([]responder.View{v}) }
+func Single(v runs.Header) runtable.Snapshot { return snapshotOf([]runs.Header{v}) }
 
-func snapshotOf(one []responder.View) runtable.Snapshot {
+func snapshotOf(one []runs.Header) runtable.Snapshot {
 	switch state := one[0].State; {
 	case state.Final():
 		return runtable.Snapshot{Ended: one, Total: 1}
@@ -288,19 +288,19 @@ func snapshotOf(one []responder.View) runtable.Snapshot {
 
 // Local returns the run of this machine that a request names. For a task of Codex
 // Cloud, the error names the tool to use.
-func Local(ctx context.Context, s *responder.Service, a *Args, tool, param string) (responder.View, error) {
+func Local(ctx context.Context, s *responder.Service, a *Args, tool, param string) (runs.Header, error) {
 	id, field := a.Text(param), a.Spelled(param)
 	inCloud := func() error {
 		return api.Invalid(field, "is a task of Codex Cloud: use "+strings.Replace(tool, "_local_", "_cloud_", 1))
 	}
 	if strings.HasPrefix(id, "T-cloud-") {
-		return responder.View{}, inCloud()
+		return runs.Header{}, inCloud()
 	}
 	if runs.CheckID(id) != nil {
 		if _, isRef := codexcloud.Ref(id); isRef {
-			return responder.View{}, inCloud()
+			return runs.Header{}, inCloud()
 		}
-		return responder.View{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")
+		return runs.Header{}, api.Invalid(field, "must be the id of a task: 1 to 64 letters, digits, '-' and '_'")
 	}
 	v, err := s.Look(ctx, id)
 	switch {
@@ -308,14 +308,14 @@ func Local(ctx context.Context, s *responder.Service, a *Args, tool, param strin
 		return v, inCloud()
 	case err != nil:
 		return v, err
-	case responder.IsCloud(v.Row):
+	case responder.IsCloud(v):
 		return v, inCloud()
 	}
 	return v, onThread(a, v)
 }
 
 // onThread refuses a run that is not of the thread that the caller names.
-func onThread(a *Args, v responder.View) error {
+func onThread(a *Args, v runs.Header) error {
 	if !a.Has(ContextID) || v.Thread == "" || strings.EqualFold(v.Thread, a.Text(ContextID)) {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/adcptest"
@@ -67,14 +66,14 @@ func TestALifeInAdCPOverREST(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	path := "/v1/runs/" + first.TaskID
-	s.Await(first.TaskID, func(v responder.View) bool { return v.Mark().Seq != 0 })
+	s.Await(first.TaskID, func(v runs.Header) bool { return v.Mark().Seq != 0 })
 	for _, at := range []string{path, path + "/wait?timeout=0"} {
 		if e := s.adcp(http.StatusOK, "submitted", "GET", at, ""); e.TaskID != first.TaskID || e.Governance != token {
 			t.Errorf("%s: %+v", at, e)
 		}
 	}
 	s.adcp(http.StatusOK, "canceled", "POST", path+"/cancel", `{"idempotency_key":"0123456789abcdeg"}`)
-	s.Await(first.TaskID, func(v responder.View) bool { return v.State == runs.StateCancelled })
+	s.Await(first.TaskID, func(v runs.Header) bool { return v.State == runs.StateCancelled })
 	s.adcp(http.StatusOK, "canceled", "GET", path, "")
 }
 
@@ -85,7 +84,7 @@ func TestAdCPSaysWhatPlainJSONSays(t *testing.T) {
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)
 	s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
-	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Await("working", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	for path, stands := range map[string]string{
 		"/v1/runs/done": "completed", "/v1/runs/bad": "failed", "/v1/runs/working": "working",
 		"/v1/runs/done/wait?timeout=0": "completed",
@@ -114,7 +113,7 @@ func TestRefusalsInAdCPOverREST(t *testing.T) {
 	s := newStage(t, nil)
 	s.play("done", "shell-ok", 0)
 	s.Begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"}).Await("T-cloud-1",
-		func(responder.View) bool { return true })
+		func(runs.Header) bool { return true })
 	const key = `"idempotency_key":"0123456789abcdef"`
 	for _, c := range []struct {
 		method, path, body string
@@ -210,7 +209,7 @@ func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.Begin("codex", "working", runs.Start{Source: "run"})
-	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Await("working", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	for seconds, want := range map[string]string{"0": "", "1": "TASK_TIMEOUT"} {
 		r := s.want(http.StatusOK, "GET", "/v1/runs/working/wait?timeout="+seconds, "", "Accept", "application/adcp+json")
 		var e struct {

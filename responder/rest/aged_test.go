@@ -12,7 +12,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -73,13 +72,13 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 	asks := runs.ExitNeedsAgent
 	s.Begin("codex", "T-local-task", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 300).
 		Append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &asks})})
-	s.Await("T-local-task", func(v responder.View) bool { return v.Waits() })
+	s.Await("T-local-task", func(v runs.Header) bool { return v.Waits() })
 	s.purge()
 	for _, works := range []bool{false, true} {
 		if works {
 			s.Begin("codex", "T-local-task-2",
 				runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
-			s.Await("T-local-task", func(v responder.View) bool { return v.State == runs.StateWorking })
+			s.Await("T-local-task", func(v runs.Header) bool { return v.State == runs.StateWorking })
 		}
 		var page api.EventPage
 		s.want(http.StatusOK, "GET", "/v1/runs/T-local-task/events", "").read(t, &page)

@@ -32,11 +32,11 @@ func TestRunsOfAllAgents(t *testing.T) {
 				t.Errorf("%s: run of %s, task of %s", name, queued.Agent, task.Agent)
 			}
 			ids = append(ids, queued.ID)
-			s.Await(queued.ID, func(responder.View) bool { return true })
+			s.Await(queued.ID, func(runs.Header) bool { return true })
 		}
 		var next api.Run
 		s.want(202, "POST", "/v1/runs/"+one.Run+"/resume", `{"task":"go on"}`).read(t, &next)
-		if task := s.Task(); next.Agent != kind || next.ThreadID != one.ID || task.Agent != kind || task.Thread != one.ID ||
+		if task := s.Task(); next.Agent != kind || next.Thread != one.ID || task.Agent != kind || task.Thread != one.ID ||
 			task.Dir != "/srv/"+short {
 			t.Errorf("%s: resumed as %+v by the task %+v", kind, next, task)
 		}
@@ -90,7 +90,7 @@ func TestRunHasWhatItsAgentTells(t *testing.T) {
 
 	record := runs.NewRecord("T-drift", "codex")
 	record.Line(runs.Facts{Drift: []runs.Unknown{{What: runs.DriftField, Name: "item.new"}}}, 1)
-	told := responder.Describe(responder.View{Row: record.Row()}, record)
+	told := responder.Describe(record.Header(), record)
 	body, err := json.Marshal(told)
 	if err != nil || told.Drift.Count != 1 || told.Drift.Things[0].Name != "item.new" {
 		t.Errorf("%s, %v", body, err)

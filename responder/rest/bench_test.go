@@ -18,7 +18,6 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
@@ -38,7 +37,7 @@ func BenchmarkStatusUnderLoad(b *testing.B) {
 	for i := range streaming {
 		id := fmt.Sprintf("r%d", i)
 		logs = append(logs, s.Begin("codex", id, runs.Start{Source: "run"}))
-		s.Await(id, func(responder.View) bool { return true })
+		s.Await(id, func(runs.Header) bool { return true })
 	}
 	servicetest.During(b, "runs", func(ctx context.Context) error {
 		for {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -19,11 +18,11 @@ func TestOutputOfAResumedTaskHasItsOwnSize(t *testing.T) {
 	first := s.Begin("codex", task, runs.Start{Source: "run", Worker: "w1"}).OutIn([]byte(said), 700)
 	code := runs.ExitNeedsAgent
 	first.Append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
-	s.Await(task, func(v responder.View) bool { return v.State == runs.StateInputRequired })
+	s.Await(task, func(v runs.Header) bool { return v.State == runs.StateInputRequired })
 	s.Begin("codex", link, runs.Start{Source: "run", Worker: "w1",
 		Labels: map[string]string{runs.LabelContinues: task}}).
 		OutIn([]byte(strings.Repeat("more\n", 100)), 700).Exit(0)
-	s.Await(task, func(v responder.View) bool { return v.State == runs.StateCompleted && v.Link == link })
+	s.Await(task, func(v runs.Header) bool { return v.State == runs.StateCompleted && v.ContinuedBy == link })
 	for path, want := range map[string]string{task: "17", link: "500"} {
 		r := s.want(http.StatusOK, "GET", "/v1/runs/"+path+"/output", "")
 		if got := r.header.Get("X-Linesman-Size"); got != want {

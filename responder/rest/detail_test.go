@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -128,7 +127,7 @@ func TestALeftStreamOfDetailsGivesItsSlotBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Folds = 1 })
 	s.Begin("codex", "long", runs.Start{Source: "run"})
-	s.Await("long", func(responder.View) bool { return true })
+	s.Await("long", func(runs.Header) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
 	answer := s.streamOf(ctx, "long/detail", "", false)
 	leave()

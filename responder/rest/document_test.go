@@ -18,7 +18,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
@@ -33,11 +32,11 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.play("done", "shell-ok", 0)
 	s.play("bad", "failed", 1)
 	cloudRun := s.Begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
-	cloudRun.Await("T-cloud-1", func(responder.View) bool { return true })
+	cloudRun.Await("T-cloud-1", func(runs.Header) bool { return true })
 	working := s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
-	working.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	working.Await("working", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	thread := ""
-	s.Await("done", func(v responder.View) bool { thread = v.Thread; return v.Thread != "" })
+	s.Await("done", func(v runs.Header) bool { thread = v.Thread; return v.Thread != "" })
 
 	// What goes well.
 	document := s.want(200, "GET", "/v1/openapi.json", "")
@@ -78,7 +77,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	var resumed api.Run
 	again := s.want(202, "POST", "/v1/runs/done/resume", `{"task":"go on"}`)
 	again.read(t, &resumed)
-	if resumed.WorkingDir != "/home/dev/project" || again.header.Get("Location") != "/v1/runs/"+resumed.ID {
+	if resumed.Dir != "/home/dev/project" || again.header.Get("Location") != "/v1/runs/"+resumed.ID {
 		t.Errorf("resumed %s at %q", again.body, again.header.Get("Location"))
 	}
 	if resumed.ID == "done" || thread == "" {

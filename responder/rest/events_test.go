@@ -16,7 +16,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -161,7 +160,7 @@ func TestStreamFollowsARunToItsCompletion(t *testing.T) {
 	s := newStage(t, nil)
 	out := servicetest.Recording(t, "shell-ok.jsonl")
 	l := s.Begin("codex", "live", runs.Start{Source: "run"}).OutIn(out[:len(out)/2], 300)
-	s.Await("live", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Await("live", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	answer := s.stream(t.Context(), "live", "", false)
 	defer answer.Body.Close()
 	var got []frame
@@ -184,7 +183,7 @@ func TestIdleStreamHasComments(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Beat = 20 * time.Millisecond })
 	s.Begin("codex", "quiet", runs.Start{Source: "run"})
-	s.Await("quiet", func(v responder.View) bool { return true })
+	s.Await("quiet", func(v runs.Header) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	answer := s.stream(ctx, "quiet", "", false)
@@ -206,7 +205,7 @@ func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Beat = 200 * time.Millisecond })
 	s.Begin("codex", "quiet", runs.Start{Source: "run"})
-	s.Await("quiet", func(v responder.View) bool { return true })
+	s.Await("quiet", func(v runs.Header) bool { return true })
 	mux := http.NewServeMux()
 	for _, r := range s.api.Routes() {
 		mux.Handle(r.Pattern, r.Handler)
@@ -237,7 +236,7 @@ func TestHeldRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Held = 2 })
 	l := s.Begin("codex", "long", runs.Start{Source: "run"})
-	s.Await("long", func(v responder.View) bool { return true })
+	s.Await("long", func(v runs.Header) bool { return true })
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	var open []*http.Response
@@ -294,7 +293,7 @@ func TestWaitEndsWithTheRunOrItsTime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	l := s.Begin("codex", "one", runs.Start{Source: "run"})
-	s.Await("one", func(v responder.View) bool { return true })
+	s.Await("one", func(v runs.Header) bool { return true })
 	var r api.Run
 	s.want(200, "GET", "/v1/runs/one/wait?timeout=1", "").read(t, &r)
 	if r.State != runs.StateWorking {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -18,7 +17,7 @@ func TestFiltersFindWhatTheToolsFind(t *testing.T) {
 	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
 	s.Begin("codex", "one", runs.Start{Source: "run", Dir: "/srv/shop/", Worker: "w1"}).
 		OutIn([]byte(`{"type":"thread.started","thread_id":"`+thread+`"}`+"\n"), 700)
-	s.Await("one", func(v responder.View) bool { return v.Thread == thread })
+	s.Await("one", func(v runs.Header) bool { return v.Thread == thread })
 	for _, query := range []string{
 		"workingDir=/srv/shop", "workingDir=/srv/shop/", "workingDir=/srv//shop", "threadId=" + thread,
 		"threadId=" + strings.ToUpper(thread),

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -29,7 +28,7 @@ func FuzzRequests(f *testing.F) {
 	s := newStage(f, func(c *config) { c.rest.Log, c.service.Log = zap.New(core), zap.New(core) })
 	s.play("done", "shell-ok", 0)
 	s.Begin("codex", "working", runs.Start{Source: "run"}).OutIn([]byte("{}\n"), 10)
-	s.Await("working", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Await("working", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	routes := s.api.Routes()
 	at := func(operation string) uint8 {
 		for i, r := range routes {

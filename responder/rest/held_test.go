@@ -15,7 +15,7 @@ func TestOneCallerLeavesStreamsForOthers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.rest.Held = 4 })
 	s.Begin("codex", "long", runs.Start{Source: "run"})
-	s.Await("long", func(v responder.View) bool { return true })
+	s.Await("long", func(v runs.Header) bool { return true })
 	mux := http.NewServeMux()
 	for _, r := range s.api.Routes() {
 		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, q *http.Request) {

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/runs"
 )
 
 const keyHeader = "Idempotency-Key"
@@ -62,7 +62,7 @@ func TestCancelWithAKeyInTheHeaderOutlivesItsRun(t *testing.T) {
 	s := newStage(t, nil)
 	path := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv"}`).header.Get("Location")
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
-	s.Await(path[len("/v1/runs/"):], func(v responder.View) bool { return v.State.Final() })
+	s.Await(path[len("/v1/runs/"):], func(v runs.Header) bool { return v.State.Final() })
 	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestRequestsWithOneKeyAtOnceAreOneRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := s.want(202, "POST", "/v1/runs", `{"task":"go"}`, keyHeader, "0123456789abcdef").header.Get("Location")
-	s.Await(strings.TrimPrefix(last, "/v1/runs/"), func(responder.View) bool { return true })
+	s.Await(strings.TrimPrefix(last, "/v1/runs/"), func(runs.Header) bool { return true })
 	if n := len(s.list("", nil)); n != 1 {
 		t.Errorf("%d runs", n)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -63,7 +62,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 		seeds = append(seeds, one)
 	}
 	for id := range logs {
-		s.Await(id, func(responder.View) bool { return true })
+		s.Await(id, func(runs.Header) bool { return true })
 	}
 	slices.SortFunc(seeds, func(a, b seed) int {
 		if a.at != b.at {
@@ -82,7 +81,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 		s.BeginAt("codex", fmt.Sprintf("new-%d", came), servicetest.Begun+1e9, runs.Start{Source: "run"})
 		logs[want[came]].Exit(0)
 		logs[want[len(want)-came]].Exit(0)
-		s.Await(fmt.Sprintf("new-%d", came), func(responder.View) bool { return true })
+		s.Await(fmt.Sprintf("new-%d", came), func(runs.Header) bool { return true })
 	})
 	if came < n/100 || !slices.Equal(got, want) {
 		t.Errorf("%d runs on %d pages, want %d, each once and in order", len(got), came+1, len(want))
@@ -228,7 +227,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 	// A cursor of one list is none of another.
 	for i := range 3 {
 		s.Begin("codex", fmt.Sprintf("r%d", i), runs.Start{Source: "run"}).Await(fmt.Sprintf("r%d", i),
-			func(responder.View) bool { return true })
+			func(runs.Header) bool { return true })
 	}
 	var page api.RunPage
 	s.want(200, "GET", "/v1/runs?limit=1", "").read(t, &page)

@@ -64,7 +64,7 @@ func TestListsAreFilteredByLabelsAndTimes(t *testing.T) {
 		t.Errorf("the second page has %q", got)
 	}
 	s.want(400, "GET", "/v1/runs?limit=1&label=ticket%3D43&cursor="+page.Next, "")
-	if r := page.Runs[0]; r.Key != "mid" || r.Title != "Fix it" || r.Labels["who"] != "a b&c" || r.Times != api.Written {
+	if r := page.Runs[0]; r.ID != "mid" || r.Title != "Fix it" || r.Labels.Value("who") != "a b&c" || r.Times != runs.Written {
 		t.Errorf("the row is %+v", r)
 	}
 }
@@ -78,7 +78,7 @@ func TestAnEndedRunIsUnseenUntilItsOwnerOpensIt(t *testing.T) {
 	s.BeginAt("codex", "ended", time.Now().UnixMilli(), runs.Start{Source: "run"}).
 		Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})}).
 		End(runs.Exit{Reason: runs.ReasonCancelled})
-	s.Await("fresh", func(v responder.View) bool { return v.Unseen })
+	s.Await("fresh", func(v runs.Header) bool { return v.Unseen })
 	second := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute})
 	stop := servicetest.During(t, "second responder", second.Run)
 	if err := second.Ready(t.Context()); err != nil {
@@ -98,14 +98,14 @@ func TestAnEndedRunIsUnseenUntilItsOwnerOpensIt(t *testing.T) {
 		}
 	}
 	other := &servicetest.Streams{T: t, Service: second}
-	other.Await("fresh", func(v responder.View) bool { return !v.Unseen })
-	other.Await("other", func(v responder.View) bool { return v.Unseen })
+	other.Await("fresh", func(v runs.Header) bool { return !v.Unseen })
+	other.Await("other", func(v runs.Header) bool { return v.Unseen })
 	stop()
 	third := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute})
 	servicetest.During(t, "third responder", third.Run)
 	again := &servicetest.Streams{T: t, Service: third}
-	again.Await("other", func(v responder.View) bool { return v.Unseen })
-	again.Await("fresh", func(v responder.View) bool { return !v.Unseen })
+	again.Await("other", func(v runs.Header) bool { return v.Unseen })
+	again.Await("fresh", func(v runs.Header) bool { return !v.Unseen })
 
 	// What is forgotten leaves no mark.
 	if _, err := s.Operator.Forget(t.Context(), "fresh"); err != nil {
@@ -121,7 +121,7 @@ func TestMarksThatCannotBeStoredAreErrors(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.ended("fresh", time.Hour, runs.Start{Source: "run"})
-	s.Await("fresh", func(v responder.View) bool { return v.Unseen })
+	s.Await("fresh", func(v runs.Header) bool { return v.Unseen })
 	if err := s.Operator.JetStream().DeleteStream(t.Context(), "KV_"+s.Operator.Seen()); err != nil {
 		t.Fatal(err)
 	}
@@ -192,13 +192,13 @@ func TestTitlesAndLabelsComeWithSubmissions(t *testing.T) {
 		if r.Title != want {
 			t.Errorf("%s: title %q, want %q", body, r.Title, want)
 		}
-		s.Await(r.ID, func(v responder.View) bool { return v.Seq > 0 && v.Title == want })
+		s.Await(r.ID, func(v runs.Header) bool { return v.Seq > 0 && v.Title == want })
 	}
 	if r := submit(`{"task":"Use ` + secret + `"}`); strings.Contains(r.Title, secret) {
 		t.Errorf("the title has the secret: %s", r.Title)
 	}
 	r := submit(`{"task":"Fix it","model":"m-1","labels":{"ticket":"42"}}`)
-	if r.Labels["ticket"] != "42" || r.Model != "m-1" {
+	if r.Labels.Value("ticket") != "42" || r.Model != "m-1" {
 		t.Errorf("run %+v", r)
 	}
 	if got := s.ids("label=ticket%3D42"); !slices.Equal(got, []string{r.ID}) {

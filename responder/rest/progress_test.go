@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -20,8 +19,8 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 	const said = `{"type":"item.completed","item":{"id":"item_1","type":"agent_message","text":"Hi."}}` + "\n"
 	for id, out := range map[string]string{"one-line": turn, "some-lines": turn + said + said, "planned": turn + plan} {
 		s.Begin("codex", id, runs.Start{Source: "run"}).OutIn([]byte(out), 1000)
-		s.Await(id, func(v responder.View) bool {
-			return v.Progress != nil && (id != "planned" || v.Plan.Total == 3 && v.Activity == "Write")
+		s.Await(id, func(v runs.Header) bool {
+			return v.Steps != nil && (id != "planned" || v.Plan().Total == 3 && v.Activity == "Write")
 		})
 	}
 	s.play("ended", "hello", 0)
@@ -36,7 +35,7 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 		}
 		want := "null" // of a list; that of one run has no such member
 		if r.ID == "planned" {
-			want = `{"completedSteps":1,"totalSteps":3,"currentActivity":"Write"}`
+			want = `{"completedSteps":1,"totalSteps":3}`
 		}
 		if string(listed) != want || one.Progress != nil != (r.ID == "planned") || one.Progress != nil &&
 			string(one.Progress) != want {
@@ -46,10 +45,10 @@ func TestProgressIsTheStepsOfAPlanOrAbsent(t *testing.T) {
 	s.Begin("codex", "idle", runs.Start{Source: "run"}).OutIn(
 		[]byte(turn+plan+`{"type":"turn.completed","usage":{"input_tokens":1,"cached_input_tokens":0,"output_tokens":2}}`+
 			"\n"), 1000)
-	s.Await("idle", func(v responder.View) bool { return v.Plan.Total == 3 && v.Activity == "" })
+	s.Await("idle", func(v runs.Header) bool { return v.Plan().Total == 3 && v.Activity == "" })
 	var idle struct{ Progress json.RawMessage }
 	s.want(http.StatusOK, "GET", "/v1/runs/idle", "").read(t, &idle)
-	if want := `{"completedSteps":1,"totalSteps":3,"currentActivity":null}`; string(idle.Progress) != want {
+	if want := `{"completedSteps":1,"totalSteps":3}`; string(idle.Progress) != want {
 		t.Errorf("between two turns: %s, want %s", idle.Progress, want)
 	}
 }

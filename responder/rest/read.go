@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/runs"
 )
 
 // query is the query string of a URL, by declared parameter names.
@@ -79,7 +80,7 @@ func (q *query) word(name string, words ...string) string {
 func (q *query) flag(name string) bool { return q.word(name, "true", "false") == "true" }
 
 // time returns a time, zero if it is missing.
-func (q *query) time(name string) api.Time {
+func (q *query) time(name string) runs.Time {
 	if !q.Has(name) {
 		return 0
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -25,7 +24,7 @@ func TestRecentRunsAndThePagesBehindThemAreTheList(t *testing.T) {
 		want = append([]string{id}, want...)
 	}
 	s.Begin("codex", "open", runs.Start{Source: "run"})
-	s.Await("open", func(v responder.View) bool { return v.State == runs.StateWorking })
+	s.Await("open", func(v runs.Header) bool { return v.State == runs.StateWorking })
 
 	for _, n := range []int{5, 12, 1000} {
 		stream, err := s.Service.FollowRuns(api.List{Recent: n}, "")

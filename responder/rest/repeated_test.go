@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 // A cancel that is sent again is told what came of it also when the run is gone
@@ -17,7 +17,7 @@ func TestARepeatedCancelOutlivesTheRecordOfItsRun(t *testing.T) {
 	const key = `{"idempotencyKey":"0123456789abcdef"}`
 	s.want(200, "POST", path+"/cancel", key)
 	id := path[len("/v1/runs/"):]
-	s.Await(id, func(v responder.View) bool { return v.State.Final() })
+	s.Await(id, func(v runs.Header) bool { return v.State.Final() })
 	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 // Document is the OpenAPI 3.1 description of what this package serves.
@@ -163,9 +164,9 @@ func (q *exchange) run() string { return q.r.PathValue("id") }
 
 // find returns the row of the run in the path. Requests for one run read the
 // streams, so without a connection to NATS it fails immediately.
-func (q *exchange) find(ctx context.Context) (responder.View, error) {
+func (q *exchange) find(ctx context.Context) (runs.Header, error) {
 	if err := q.Service.Connected(); err != nil {
-		return responder.View{}, err
+		return runs.Header{}, err
 	}
 	return q.Service.Look(ctx, q.run())
 }

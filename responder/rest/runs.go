@@ -28,7 +28,7 @@ func getRun(ctx context.Context, q *exchange) (*reply, error) {
 }
 
 // answerRun reads the record of a run, and answers with it.
-func (q *exchange) answerRun(ctx context.Context, status int, v responder.View) (*reply, *api.Run, error) {
+func (q *exchange) answerRun(ctx context.Context, status int, v runs.Header) (*reply, *api.Run, error) {
 	record, err := q.Service.Record(ctx, v.ID)
 	if err != nil && !api.Is(err, api.NotFound) { // not recorded yet
 		return nil, nil, err
@@ -143,7 +143,7 @@ func cancelRun(ctx context.Context, q *exchange) (*reply, error) {
 	}
 	var done api.Cancelled
 	before := v
-	if responder.IsCloud(v.Row) { // cloud tasks cannot be cancelled: see the error
+	if responder.IsCloud(v) { // cloud tasks cannot be cancelled: see the error
 		done, err = q.Service.Cancel(ctx, api.Cancel{Run: v.ID})
 	} else {
 		done, before, err = request.Cancel(ctx, q.Service, args)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -63,14 +62,14 @@ func (s *stage) record(b *testing.B, n int, state runs.State) {
 		r.Dir, r.Thread, r.Seq, r.Title = "/home/dev/project", fmt.Sprintf("01a2b3c4-0000-7000-8000-%012d", i), uint64(i+1),
 			"Fix the failing test of the parser"
 		m := nats.NewMsg("$KV." + bus.Names{Prefix: bus.DefaultPrefix}.Runs() + "." + r.ID)
-		m.Header.Set(bus.HeaderRow, r.Row().Text())
+		m.Header.Set(bus.HeaderRun, r.Header().Text())
 		m.Data = append(append([]byte(`{"format":1,"record":`), r.JSON()...), '}')
 		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
 			b.Fatal(err)
 		}
 	}
 	<-js.PublishAsyncComplete()
-	s.Await(fmt.Sprintf("T-local-%015d", n-1), func(responder.View) bool { return true })
+	s.Await(fmt.Sprintf("T-local-%015d", n-1), func(runs.Header) bool { return true })
 }
 
 // readSynced returns the number of bytes until a stream is synced.

@@ -111,7 +111,7 @@ func (s *stage) listed(query string) map[string]string {
 			if err := json.Unmarshal(raw, &r); err != nil {
 				s.T.Fatal(err)
 			}
-			all[r.Key] = string(raw)
+			all[r.ID] = string(raw)
 		}
 		if page.Next == "" {
 			return all

@@ -64,7 +64,7 @@ func newOffice(b *testing.B, n int) *office {
 		final := "Done: the failing test passes, two files were changed."
 		r.FinalText = &final
 		m := nats.NewMsg("$KV." + names.Runs() + "." + r.ID)
-		m.Header.Set(bus.HeaderRow, r.Row().Text())
+		m.Header.Set(bus.HeaderRun, r.Header().Text())
 		m.Data = append(append([]byte(`{"format":1,"record":`), r.JSON()...), '}')
 		if _, err := o.js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
 			b.Fatal(err)

@@ -42,8 +42,8 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	switch {
 	case v.Waits():
 		return r.cancelWaiting(ctx, v, reason)
-	case v.Link != "":
-		return r.Cancel(ctx, v.Link, reason)
+	case v.ContinuedBy != "":
+		return r.Cancel(ctx, v.ContinuedBy, reason)
 	case v.State == runs.StateWorking:
 		err := r.cfg.Streams.AskCancel(ctx, run, reason)
 		if err == nil {
@@ -105,7 +105,7 @@ func (r *Table) askAgain(ctx context.Context, run, reason string) {
 // cancelEnded cancels the task of a run that has just ended, if the task awaits
 // resumption now.
 func (r *Table) cancelEnded(ctx context.Context, c Cancelled, run, reason string) (Cancelled, error) {
-	v, err := r.until(ctx, run, nil, func(v View) bool { return v.State.Final() || v.Waits() })
+	v, err := r.until(ctx, run, nil, func(v runs.Header) bool { return v.State.Final() || v.Waits() })
 	switch {
 	case err != nil:
 		return c, err

@@ -52,7 +52,7 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 		}
 	})
 	table := l.respond(func(c *runtable.Config) { c.Streams = takenOver{c.Streams, listen} })
-	l.reaches("T-silent", func(v runtable.View) bool { return v.State == runs.StateWorking })
+	l.reaches("T-silent", func(v runs.Header) bool { return v.State == runs.StateWorking })
 	if _, err := table.Cancel(l.soon(), "T-silent", "why"); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package runtable
 import (
 	"context"
 	"errors"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // maxChanges is how many changes of runs a table remembers at least, once there were as many.
@@ -97,8 +99,8 @@ func (r *Table) Moves() uint64 {
 }
 
 // Views returns the views of runs, without those that do not exist.
-func (r *Table) Views(ids []string) []View {
-	all := make([]View, 0, len(ids))
+func (r *Table) Views(ids []string) []runs.Header {
+	all := make([]runs.Header, 0, len(ids))
 	for _, id := range ids {
 		if v, ok := r.Get(id); ok {
 			all = append(all, v)
@@ -111,7 +113,7 @@ func (r *Table) Views(ids []string) []View {
 func (r *Table) unseenChanged() {
 	var ids []string
 	r.index.recent(func(e *entry) bool {
-		if r.Unseen(e.Row) {
+		if r.Unseen(e.Header) {
 			ids = append(ids, e.ID)
 		}
 		return true

@@ -20,7 +20,7 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 	now := time.Now()
 	var all []entry
 	r.index.recent(func(e *entry) bool {
-		if age := now.Sub(time.UnixMilli(e.EndedAt)); age >= c.Old && e.revision != 0 {
+		if age := now.Sub(time.UnixMilli(int64(e.EndedAt))); age >= c.Old && e.revision != 0 {
 			report.Oldest = max(report.Oldest, age)
 			all = append(all, *e)
 		}
@@ -42,7 +42,7 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 			err = errors.Join(err, removeErr)
 			break // the other removals would most likely fail, too
 		}
-		r.index.change(runs.Change{Row: runs.Row{ID: e.ID}, Revision: e.revision + 1, Removed: true}, now)
+		r.index.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: e.ID}}, Revision: e.revision + 1, Removed: true}, now)
 		report.Removed++
 	}
 	return report, err
@@ -53,7 +53,7 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 	now := time.Now()
 	working, _ := r.index.open()
 	for _, row := range working {
-		if row.Link != "" {
+		if row.ContinuedBy != "" {
 			continue // its own agent has ended
 		}
 		// Entries carry the publisher's clock, which may be wrong by hours.
@@ -62,7 +62,7 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 		e, _ := r.index.get(row.ID)
 		sign := e.lastChange
 		if sign.IsZero() {
-			sign = time.UnixMilli(max(row.ActiveAt, row.StartedAt))
+			sign = time.UnixMilli(int64(max(row.ActiveAt, row.StartedAt)))
 		}
 		if row.Worker != "" {
 			if !r.lost(row, now) {
@@ -88,14 +88,14 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 }
 
 // endLost ends a run whose outcome is unknown, unless it wrote an entry meanwhile.
-func (r *Table) endLost(ctx context.Context, row runs.Row) (bool, error) {
+func (r *Table) endLost(ctx context.Context, row runs.Header) (bool, error) {
 	return r.exit(ctx, row, runs.ReasonLost, func(m runs.Mark) bool { return m.Seq > row.Seq })
 }
 
 // exit ends a run with a reason, unless its log has ended or rejects it. It reports
 // whether it did.
 func (r *Table) exit(
-	ctx context.Context, row runs.Row, reason runs.Reason, rejects func(runs.Mark) bool,
+	ctx context.Context, row runs.Header, reason runs.Reason, rejects func(runs.Mark) bool,
 ) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -150,7 +150,7 @@ func (r *Table) maintain(ctx context.Context) error {
 func (r *Table) endUnqueued(ctx context.Context, after time.Duration) {
 	_, queued := r.index.open()
 	for _, row := range queued {
-		if row.Link != "" || time.Since(time.UnixMilli(row.QueuedAt)) < after {
+		if row.ContinuedBy != "" || time.Since(time.UnixMilli(int64(row.QueuedAt))) < after {
 			continue
 		}
 		inQueue, err := r.cfg.Streams.Queued(ctx, row.Queue, row.ID)

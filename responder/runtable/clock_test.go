@@ -6,7 +6,6 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -35,7 +34,7 @@ func TestARunWhoseClockIsWrongIsNotTakenForStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateWorking && v.Seq >= log.Mark().Seq })
+		l.reaches(run, func(v runs.Header) bool { return v.State == runs.StateWorking && v.Seq >= log.Mark().Seq })
 	}
 	report, err := l.table.Cleanup(l.soon(), api.Cleanup{Stuck: time.Hour, Old: time.Hour})
 	if err != nil || len(report.Stuck) > 0 || report.Old > 0 {

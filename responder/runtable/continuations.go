@@ -16,7 +16,7 @@ import (
 // its first run.
 
 // addContinuation records that a run continues a task.
-func (t *index) addContinuation(row runs.Row) {
+func (t *index) addContinuation(row runs.Header) {
 	continuations := t.continuations[row.Continues]
 	at, known := slices.BinarySearchFunc(continuations, row.ID, compareContinuations)
 	if !known && len(continuations) < runs.MaxLinks {
@@ -43,11 +43,11 @@ func (t *index) newest(task string) *entry {
 }
 
 // ownRow is the row as recorded.
-func (e *entry) ownRow() runs.Row {
+func (e *entry) ownRow() runs.Header {
 	if e.own != nil {
 		return *e.own
 	}
-	return e.Row
+	return e.Header
 }
 
 // resolve sets the row of an entry to what answers show: the state of the
@@ -56,7 +56,7 @@ func (t *index) resolve(e *entry) *entry {
 	if e.State != runs.StateInputRequired { // nearly all: nothing is copied for them
 		return e
 	}
-	own := e.Row
+	own := e.Header
 	if !own.Waits() {
 		return e
 	}
@@ -65,11 +65,11 @@ func (t *index) resolve(e *entry) *entry {
 		return e
 	}
 	s := newest.ownRow()
-	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.Link = own.ID, own.Agent, own.Source, own.Governance,
+	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.ContinuedBy = own.ID, own.Agent, own.Source, own.Governance,
 		own.Continues, newest.ID
 	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
 	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
-	e.Row, e.own = s, &own
+	e.Header, e.own = s, &own
 	return e
 }
 
@@ -93,7 +93,7 @@ func (t *index) refresh(task, but string) {
 			continue
 		}
 		if own := e.ownRow(); own.Waits() {
-			t.show(t.resolve(&entry{Row: own, revision: e.revision, stale: e.stale}))
+			t.show(t.resolve(&entry{Header: own, revision: e.revision, stale: e.stale}))
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (t *index) refresh(task, but string) {
 // continuation without a worker and cancels it. A client that continues the
 // task at the same time uses the same log, and its run is cancelled, or it
 // comes too late.
-func (r *Table) cancelWaiting(ctx context.Context, v View, reason string) (Cancelled, error) {
+func (r *Table) cancelWaiting(ctx context.Context, v runs.Header, reason string) (Cancelled, error) {
 	task := cmp.Or(v.Continues, v.ID)
 	c := Cancelled{Before: v.State, State: v.State}
 	start := runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}
@@ -150,7 +150,7 @@ func newEntry(kind runs.Kind, body []byte) *runs.Entry {
 // it continues a task. A removed run does not.
 func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
 	is := false
-	_, err := r.until(ctx, id, nil, func(View) bool {
+	_, err := r.until(ctx, id, nil, func(runs.Header) bool {
 		e, ok := r.index.get(id)
 		is = ok && e.Continues == task
 		return ok && e.revision != 0
@@ -181,10 +181,10 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 		return record, err
 	}
 	row, ok := r.index.get(run)
-	if !ok || row.Link == "" {
+	if !ok || row.ContinuedBy == "" {
 		return record, nil
 	}
-	newest, err := r.Record(ctx, row.Link)
+	newest, err := r.Record(ctx, row.ContinuedBy)
 	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
 		return record, nil
 	}

@@ -13,14 +13,16 @@ import (
 // in a moment: nobody else's request waits for it.
 func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 	const task = "task"
-	rows := []runs.Row{{ID: task, State: runs.StateInputRequired, StartedAt: 1, EndedAt: 2, Seq: 1}}
+	rows := []runs.Header{{Summary: runs.Summary{
+		ID: task, State: runs.StateInputRequired, StartedAt: 1, EndedAt: 2, Seq: 1,
+	}}}
 	for n := 2; n <= runs.MaxLinks; n++ {
 		id, err := runs.LinkID(task, n)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, runs.Row{ID: id, Continues: task, State: runs.StateInputRequired, StartedAt: int64(n),
-			EndedAt: int64(n + 1), Seq: uint64(n)})
+		rows = append(rows, runs.Header{Summary: runs.Summary{ID: id, Continues: task, State: runs.StateInputRequired, StartedAt: runs.Time(n),
+			EndedAt: runs.Time(n + 1), Seq: uint64(n)}})
 	}
 	last := len(rows) - 1
 	for order, at := range map[string]func(i int) int{
@@ -32,7 +34,7 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 			table, begun, before := newIndex(), time.Now(), processor(t)
 			for told := range 2 { // as their runs begin, and end
 				for i := range rows {
-					table.change(runs.Change{Row: rows[at(i)], Revision: uint64(told*len(rows) + i + 1), Last: i == last}, begun)
+					table.change(runs.Change{Run: rows[at(i)], Revision: uint64(told*len(rows) + i + 1), Last: i == last}, begun)
 				}
 			}
 			if used := processor(t) - before; used > 10*time.Second { // of its own: the machine may have others to serve
@@ -43,14 +45,14 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 				if i == last {
 					want = ""
 				}
-				if shown, ok := table.get(row.ID); !ok || shown.Link != want || shown.EndedAt != rows[last].EndedAt {
+				if shown, ok := table.get(row.ID); !ok || shown.ContinuedBy != want || shown.EndedAt != rows[last].EndedAt {
 					t.Fatalf("%s is shown as %+v", row.ID, shown)
 				}
 			}
 			for i := range rows[1:] { // the newest one goes first
-				table.change(runs.Change{Row: runs.Row{ID: rows[last-i].ID}, Revision: 1 << 20, Removed: true}, begun)
+				table.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: rows[last-i].ID}}, Revision: 1 << 20, Removed: true}, begun)
 			}
-			if shown, _ := table.get(task); shown.Link != "" || shown.EndedAt != rows[0].EndedAt ||
+			if shown, _ := table.get(task); shown.ContinuedBy != "" || shown.EndedAt != rows[0].EndedAt ||
 				len(table.continuations) != 0 {
 				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.continuations))
 			}

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -60,7 +59,7 @@ func TestTaskIsCancelledIfTheNextIDIsTaken(t *testing.T) {
 	l.exit(task, runs.ExitNeedsAgent)
 	l.begin(other, "")
 	l.exit(other, 0)
-	l.reaches(other, func(v runtable.View) bool { return v.State.Final() })
+	l.reaches(other, func(v runs.Header) bool { return v.State.Final() })
 	if _, err := l.bus(embedded.OperatorUser).Forget(l.soon(), other); err != nil {
 		t.Fatal(err)
 	}

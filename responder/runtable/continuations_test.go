@@ -62,7 +62,7 @@ func (l *legs) exit(run string, code int) {
 // shows waits until a responder shows a run in a state, with the facts of a link.
 func (l *legs) shows(run string, state runs.State, link string) {
 	l.Helper()
-	v := l.reaches(run, func(v runtable.View) bool { return v.State == state && v.Link == link })
+	v := l.reaches(run, func(v runs.Header) bool { return v.State == state && v.ContinuedBy == link })
 	if v.ID != run {
 		l.Errorf("run %s is shown as %s", run, v.ID)
 	}
@@ -83,7 +83,7 @@ func TestTaskHasTheStateOfItsNewestRun(t *testing.T) {
 		s.Working[0].State != runs.StateInputRequired {
 		t.Errorf("it waits, and is listed so: %+v", s)
 	}
-	ended := make(chan runtable.View, 1)
+	ended := make(chan runs.Header, 1)
 	ctx := l.soon()
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -231,12 +231,12 @@ func TestLinksOfOtherTasksAreIgnored(t *testing.T) {
 	l.exit("T-local-b", 0)
 	for _, run := range []string{"T-local-x", "T-local-a-x", "T-local-a-1", "T-local-a-02"} {
 		l.begin(run, "T-local-a")
-		l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateWorking && v.Continues == "" })
+		l.reaches(run, func(v runs.Header) bool { return v.State == runs.StateWorking && v.Continues == "" })
 	}
 	l.begin("T-local-b-2", "T-local-b")
 	l.shows("T-local-b-2", runs.StateWorking, "")
 	l.shows("T-local-a", runs.StateInputRequired, "")
-	if v, _ := l.table.Get("T-local-b"); v.State != runs.StateFailed || v.Link != "" {
+	if v, _ := l.table.Get("T-local-b"); v.State != runs.StateFailed || v.ContinuedBy != "" {
 		t.Errorf("%+v", v)
 	}
 }

@@ -23,7 +23,7 @@ func (r *Table) Counts() (c Counts, known bool) {
 	}
 	working, oldest := r.index.count(&c)
 	if oldest != 0 {
-		c.Oldest = time.UnixMilli(oldest)
+		c.Oldest = time.UnixMilli(int64(oldest))
 	}
 	now := time.Now()
 	for _, row := range working {
@@ -36,14 +36,14 @@ func (r *Table) Counts() (c Counts, known bool) {
 }
 
 // count counts the runs by state. It returns the working ones, and when the oldest queued task was
-// submitted, in Unix milliseconds; 0: none is queued.
-func (t *index) count(c *Counts) (working []runs.Row, oldest int64) {
+// submitted; 0: none is queued.
+func (t *index) count(c *Counts) (working []runs.Header, oldest runs.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.States = map[runs.State]int{runs.StateQueued: t.waiting()}
 	for _, e := range t.working {
 		c.States[e.State]++
-		working = append(working, e.Row)
+		working = append(working, e.Header)
 	}
 	for state, n := range t.finals {
 		c.States[state] = n

@@ -28,16 +28,18 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		runs.StateFailed, runs.StateCancelled, runs.StateTimeout}
 	now := time.Now()
 	for i := range 5_000 {
-		row := runs.Row{
-			ID: fmt.Sprintf("T-local-%d", random.IntN(200)), State: states[random.IntN(len(states))],
-			QueuedAt: int64(1 + random.IntN(1000)), EndedAt: int64(random.IntN(1000)),
-			Queue: "ab"[random.IntN(2):][:1], Work: uint64(random.IntN(1000)),
+		row := runs.Header{
+			Summary: runs.Summary{
+				ID: fmt.Sprintf("T-local-%d", random.IntN(200)), State: states[random.IntN(len(states))],
+				QueuedAt: runs.Time(1 + random.IntN(1000)), EndedAt: runs.Time(random.IntN(1000)),
+				Queue: "ab"[random.IntN(2):][:1],
+			}, Work: uint64(random.IntN(1000)),
 		}
 		if random.IntN(4) == 0 {
 			row.Continues = fmt.Sprintf("T-local-%d", random.IntN(200))
 		}
 		table.index.change(runs.Change{
-			Row: row, Revision: uint64(i + 1), Removed: random.IntN(5) == 0, Last: i == 0,
+			Run: row, Revision: uint64(i + 1), Removed: random.IntN(5) == 0, Last: i == 0,
 		}, now)
 		if i%500 == 0 {
 			table.index.expire(uint64(max(i-300, 0)))
@@ -46,7 +48,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		if !known {
 			t.Fatal("the table was read")
 		}
-		want, oldest := map[runs.State]int{}, int64(0)
+		want, oldest := map[runs.State]int{}, runs.Time(0)
 		for _, e := range table.index.rows {
 			want[e.State]++
 			if e.State == runs.StateQueued && (oldest == 0 || e.QueuedAt < oldest) {
@@ -54,7 +56,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 			}
 		}
 		maps.DeleteFunc(have.States, func(_ runs.State, n int) bool { return n == 0 })
-		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != oldest {
+		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != int64(oldest) {
 			t.Fatalf("after change %d: %v, oldest %v; want %v, %v", i, have.States, have.Oldest, want, oldest)
 		}
 		checkPlace(t, table, row.ID)
@@ -74,7 +76,7 @@ func checkPlace(t *testing.T, table *Table, id string) {
 			want++
 		}
 	}
-	if v, _ := table.Get(id); v.Position != want {
-		t.Fatalf("%s is at %d, want %d", id, v.Position, want)
+	if v, _ := table.Get(id); v.Before() != want {
+		t.Fatalf("%s is at %d, want %d", id, v.Before(), want)
 	}
 }

@@ -115,7 +115,7 @@ func (r *Table) answer(ctx context.Context, run string, reply runs.Reply, line [
 		return r.repeatedAnswer(ctx, run, reply, record.State)
 	}
 	stored, over := false, false
-	_, err = r.cfg.Streams.AppendIf(ctx, record.Agent, run, record.Row().Mark(), func(m runs.Mark) *runs.Entry {
+	_, err = r.cfg.Streams.AppendIf(ctx, record.Agent, run, record.Header().Mark(), func(m runs.Mark) *runs.Entry {
 		now := time.Now().UnixMilli()
 		over = !late && record.Due != 0 && now >= record.Due
 		if stored = m.Seq == record.Seq && !over; !stored {
@@ -181,7 +181,7 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 	if v.Agent != runs.AgentExternal {
 		return ErrNotAsked
 	}
-	_, err = r.exit(ctx, v.Row, runs.ReasonHard, func(m runs.Mark) bool { return m.Cancelled })
+	_, err = r.exit(ctx, v, runs.ReasonHard, func(m runs.Mark) bool { return m.Cancelled })
 	return err
 }
 

@@ -22,7 +22,7 @@ func (l *lab) ask(n int, due time.Time) string {
 		due); err != nil {
 		l.Fatal(err)
 	}
-	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
+	l.reaches(run, func(v runs.Header) bool { return v.State == runs.StateInputRequired })
 	return run
 }
 
@@ -63,7 +63,7 @@ func TestOneOfManyAnswersCounts(t *testing.T) {
 			t.Errorf("the same again: %s, %v", state, err)
 		}
 	}
-	l.reaches(run, func(v runtable.View) bool { return v.State.Final() })
+	l.reaches(run, func(v runs.Header) bool { return v.State.Final() })
 	record, err := l.table.Record(l.soon(), run)
 	if err != nil || record.Lines != 2 || record.FinalText == nil || *record.FinalText != want.Text {
 		t.Errorf("record %s, %v", record.JSON(), err)
@@ -131,7 +131,7 @@ func TestQuestionIsStoredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.reaches(run, func(v runtable.View) bool { return v.State == runs.StateInputRequired })
+	l.reaches(run, func(v runs.Header) bool { return v.State == runs.StateInputRequired })
 	if _, err := l.table.Answer(l.soon(), run, text("yes"), false); !errors.Is(err, runtable.ErrNotAsked) {
 		t.Errorf("an answer before the question: %v", err)
 	}
@@ -140,7 +140,7 @@ func TestQuestionIsStoredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.reaches(run, func(v runtable.View) bool {
+	l.reaches(run, func(v runs.Header) bool {
 		r, err := l.table.Record(l.soon(), run)
 		return err == nil && r.Lines == 1
 	})
@@ -150,7 +150,7 @@ func TestQuestionIsStoredOnce(t *testing.T) {
 	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
 		t.Errorf("asked again after the end: %v", err)
 	}
-	l.reaches(run, func(v runtable.View) bool { return v.State.Final() })
+	l.reaches(run, func(v runs.Header) bool { return v.State.Final() })
 	record, err := l.table.Record(l.soon(), run)
 	if err != nil || record.Lines != 2 || record.State != runs.StateCompleted {
 		t.Errorf("record %s, %v", record.JSON(), err)
@@ -178,8 +178,8 @@ func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 		t.Errorf("cleaned up %+v, %v", report, err)
 	}
 	for _, run := range []string{early, never} {
-		if v, _ := l.table.Get(run); v.State != runs.StateInputRequired || v.Lost {
-			t.Errorf("%s: %s, lost: %v", run, v.State, v.Lost)
+		if v, _ := l.table.Get(run); v.State != runs.StateInputRequired || v.WorkerLost {
+			t.Errorf("%s: %s, lost: %v", run, v.State, v.WorkerLost)
 		}
 	}
 	waiting, err := l.table.Waiting(l.soon(), 10)

@@ -147,7 +147,7 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	s.until("the agent's end", func() bool { return s.has("ended") })
 	away := time.Now()
 	s.until("silence", func() bool { return time.Since(away) > lost+lost/2 })
-	if v, _ := s.table.Get(ticket.Run); v.Lost {
+	if v, _ := s.table.Get(ticket.Run); v.WorkerLost {
 		t.Error("who was cut off says that the worker is gone")
 	}
 	s.start(func(ctx context.Context) error { // what keepHouse does, run by run, for as long as the outage lasts
@@ -333,7 +333,7 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	s := newSite(t, nil)
 	ticket := s.submit("x")
 	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does, and is killed
-		Run: ticket.Run, Agent: "codex", Source: worker.SourceQueue, Queue: bus.DefaultQueue, Work: 1,
+		Run: ticket.Run, Agent: "codex", Source: runs.SourceQueue, Queue: bus.DefaultQueue, Work: 1,
 		Argv: []string{"/bin/sh", "-c", ": >twice"}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH")},
 	})
 	if err == nil {

@@ -37,12 +37,12 @@ type index struct {
 }
 
 type entry struct {
-	runs.Row             // as answers show it
-	own        *runs.Row // as recorded, if that differs: see continuations.go
-	revision   uint64    // 0: not recorded yet, submitted by this process
-	gone       bool
-	stale      bool      // from a run bucket that was replaced
-	lastChange time.Time // by this process's clock; zero: before the watch began
+	runs.Header              // as answers show it
+	own         *runs.Header // as recorded, if that differs: see continuations.go
+	revision    uint64       // 0: not recorded yet, submitted by this process
+	gone        bool
+	stale       bool      // from a run bucket that was replaced
+	lastChange  time.Time // by this process's clock; zero: before the watch began
 }
 
 func newIndex() *index {
@@ -67,17 +67,17 @@ func (t *index) change(c runs.Change, now time.Time) {
 			e.revision, e.stale = 0, true
 		}
 	}
-	if c.Row.ID != "" {
-		have := t.rows[c.Row.ID]
+	if c.Run.ID != "" {
+		have := t.rows[c.Run.ID]
 		switch {
 		case have != nil && have.revision >= c.Revision && !have.stale: // repeated
 		case c.Removed:
-			t.remove(c.Row.ID)
+			t.remove(c.Run.ID)
 		default:
 			notified := t.watching && (have == nil || c.Revision > have.revision && !have.stale)
-			t.store(c.Row, c.Revision)
+			t.store(c.Run, c.Revision)
 			if notified {
-				t.rows[c.Row.ID].lastChange = now
+				t.rows[c.Run.ID].lastChange = now
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func (t *index) reason() string {
 }
 
 // submitted adds a run that has no record yet.
-func (t *index) submitted(row runs.Row) {
+func (t *index) submitted(row runs.Header) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rows[row.ID] == nil {
@@ -111,12 +111,12 @@ func (t *index) submitted(row runs.Row) {
 	}
 }
 
-func (t *index) store(row runs.Row, revision uint64) {
+func (t *index) store(row runs.Header, revision uint64) {
 	t.seq = max(t.seq, row.Seq)
 	if row.Continues != "" {
 		t.addContinuation(row)
 	}
-	t.show(t.resolve(&entry{Row: row, revision: revision}))
+	t.show(t.resolve(&entry{Header: row, revision: revision}))
 	if row.Continues != "" {
 		t.refresh(row.Continues, row.ID)
 	}
@@ -145,7 +145,7 @@ func (t *index) show(e *entry) {
 	t.notify(e.ID)
 }
 
-func began(r runs.Row) int64 { return max(r.StartedAt, r.QueuedAt) }
+func began(r runs.Header) runs.Time { return max(r.StartedAt, r.QueuedAt) }
 
 func (t *index) remove(id string) {
 	e := t.rows[id]
@@ -211,7 +211,7 @@ func (t *index) get(id string) (e entry, ok bool) {
 // ofThread returns the newest run of a thread; with told only one whose agent reported the
 // thread, because a run that was asked to resume it may be of another agent. Ids are compared
 // without regard to case, as UUIDs are.
-func (t *index) ofThread(thread string, told bool) (newest runs.Row, ok bool) {
+func (t *index) ofThread(thread string, told bool) (newest runs.Header, ok bool) {
 	if thread == "" {
 		return newest, false
 	}
@@ -219,8 +219,8 @@ func (t *index) ofThread(thread string, told bool) (newest runs.Row, ok bool) {
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
 		if !(told && e.Asked) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
-			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Row)), cmp.Compare(newest.ID, e.ID)) < 0) {
-			newest, ok = e.Row, true
+			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Header)), cmp.Compare(newest.ID, e.ID)) < 0) {
+			newest, ok = e.Header, true
 		}
 	}
 	return newest, ok
@@ -238,10 +238,10 @@ func place(queue []*entry, e *entry) int {
 }
 
 // position returns the number of runs of the same queue that are before this one.
-func (t *index) position(r runs.Row) int {
+func (t *index) position(r runs.Header) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return place(t.queues[r.Queue], &entry{Row: r})
+	return place(t.queues[r.Queue], &entry{Header: r})
 }
 
 // waiting is the number of queued runs. It is called with mu held.
@@ -254,13 +254,13 @@ func (t *index) waiting() (n int) {
 
 // open returns the runs that have not ended: the working ones by start, the
 // queued ones by queue position.
-func (t *index) open() (working, queued []runs.Row) {
+func (t *index) open() (working, queued []runs.Header) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.working {
-		working = append(working, e.Row)
+		working = append(working, e.Header)
 	}
-	slices.SortFunc(working, func(a, b runs.Row) int {
+	slices.SortFunc(working, func(a, b runs.Header) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
 	})
 	waiting := slices.SortedFunc(func(yield func(*entry) bool) {
@@ -273,7 +273,7 @@ func (t *index) open() (working, queued []runs.Row) {
 		}
 	}, byPlace)
 	for _, e := range waiting {
-		queued = append(queued, e.Row)
+		queued = append(queued, e.Header)
 	}
 	return working, queued
 }
@@ -340,7 +340,7 @@ func (r *Table) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 		for _, id := range t.drain(w) {
 			e, ok := t.get(id)
 			e.ID = id
-			each(runs.Change{Row: e.Row, Revision: e.revision, Removed: !ok})
+			each(runs.Change{Run: e.Header, Revision: e.revision, Removed: !ok})
 		}
 		select {
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ type Streams interface {
 		each func(seq uint64, token string, body []byte) error) error
 	SetSeen(ctx context.Context, run string) error
 	WatchSeen(ctx context.Context, begin func(lost bool), each func(run string, at time.Time), known func()) error
-	Peek(ctx context.Context, run string) (runs.Row, error)
+	Peek(ctx context.Context, run string) (runs.Header, error)
 	Since() time.Time
 
 	Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error)
@@ -143,38 +143,30 @@ func (r *Table) Basis() (seq uint64, at time.Time) {
 }
 
 // Get returns the row of a run, from memory.
-func (r *Table) Get(run string) (View, bool) {
+func (r *Table) Get(run string) (runs.Header, bool) {
 	e, ok := r.index.get(run)
 	if !ok {
-		return View{}, false
+		return runs.Header{}, false
 	}
-	return r.view(e.Row), true
+	return r.view(e.Header), true
 }
 
-// View is a row with values that depend on other runs and on the workers.
-type View struct {
-	runs.Row
-	Position int  // of a queued run: the number of runs before it
-	Lost     bool // the run is working, but its worker sends no heartbeats
-	Unseen   bool // the run has ended, and its owner has not opened it, see [Table.Unseen]
-}
-
-func (r *Table) view(row runs.Row) View {
-	v := View{Row: row}
-	switch row.State {
+// view returns a run with what depends on other runs and on the workers.
+func (r *Table) view(v runs.Header) runs.Header {
+	switch v.State {
 	case runs.StateQueued:
-		v.Position = r.index.position(row)
+		v.Position = new(r.index.position(v))
 	case runs.StateWorking:
-		v.Lost = r.lost(row, time.Now())
+		v.WorkerLost = r.lost(v, time.Now())
 	}
-	v.Unseen = r.Unseen(row)
+	v.Unseen = r.Unseen(v)
 	return v
 }
 
 // lost reports whether the worker of a run has been silent for so long that it
 // counts as lost. A disconnected responder cannot judge whether workers are
 // alive.
-func (r *Table) lost(row runs.Row, now time.Time) bool {
+func (r *Table) lost(row runs.Header, now time.Time) bool {
 	since := r.cfg.Streams.Since()
 	if row.Worker == "" || since.IsZero() {
 		return false
@@ -190,18 +182,18 @@ func (r *Table) lost(row runs.Row, now time.Time) bool {
 // Look is Get for a run that may be very new: if the raw log has the run, Look
 // waits for its row; if no normalizer writes records, the view is derived from
 // the log. The error is [runs.ErrNoRun] for other runs.
-func (r *Table) Look(ctx context.Context, run string) (View, error) {
+func (r *Table) Look(ctx context.Context, run string) (runs.Header, error) {
 	if v, ok := r.Get(run); ok {
 		return v, nil
 	}
 	if runs.CheckID(run) != nil {
-		return View{}, runs.ErrNoRun
+		return runs.Header{}, runs.ErrNoRun
 	}
 	news, stop := r.index.listen(run)
 	defer stop()
 	row, err := r.cfg.Streams.Peek(ctx, run)
 	if err != nil {
-		return View{}, err
+		return runs.Header{}, err
 	}
 	patience, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -218,48 +210,52 @@ func (r *Table) Look(ctx context.Context, run string) (View, error) {
 }
 
 // Thread returns the newest run of a thread.
-func (r *Table) Thread(thread string) (View, bool) { return r.ofThread(thread, false) }
+func (r *Table) Thread(thread string) (runs.Header, bool) { return r.ofThread(thread, false) }
 
 // Told returns the newest run whose agent reported a thread.
-func (r *Table) Told(thread string) (View, bool) { return r.ofThread(thread, true) }
+func (r *Table) Told(thread string) (runs.Header, bool) { return r.ofThread(thread, true) }
 
-func (r *Table) ofThread(thread string, told bool) (View, bool) {
+func (r *Table) ofThread(thread string, told bool) (runs.Header, bool) {
 	row, ok := r.index.ofThread(thread, told)
 	if !ok {
-		return View{}, false
+		return runs.Header{}, false
 	}
 	return r.view(row), true
 }
 
 // Snapshot is the state of all runs.
 type Snapshot struct {
-	Working []View // by start
-	Queued  []View // by queue position
-	Ended   []View // last first, at most limit of them
-	Total   int    // number of ended runs that are kept
+	Working []runs.Header // by start
+	Queued  []runs.Header // by queue position
+	Ended   []runs.Header // last first, at most limit of them
+	Total   int           // number of ended runs that are kept
 }
 
 // Snapshot lists the runs that keep accepts; nil accepts all.
-func (r *Table) Snapshot(limit int, keep func(runs.Row) bool) Snapshot {
+func (r *Table) Snapshot(limit int, keep func(runs.Header) bool) Snapshot {
 	var s Snapshot
 	working, queued := r.index.open()
 	now := time.Now()
-	for _, row := range working {
-		if keep == nil || keep(row) {
-			s.Working = append(s.Working, View{Row: row, Lost: r.lost(row, now)})
+	for _, v := range working {
+		if keep == nil || keep(v) {
+			v.WorkerLost = r.lost(v, now)
+			s.Working = append(s.Working, v)
 		}
 	}
 	before := map[string]int{} // by queue
-	for _, row := range queued {
-		if keep == nil || keep(row) {
-			s.Queued = append(s.Queued, View{Row: row, Position: before[row.Queue]})
+	for _, v := range queued {
+		if keep == nil || keep(v) {
+			v.Position = new(before[v.Queue])
+			s.Queued = append(s.Queued, v)
 		}
-		before[row.Queue]++
+		before[v.Queue]++
 	}
 	total := r.index.recent(func(e *entry) bool {
-		if keep == nil || keep(e.Row) {
+		if keep == nil || keep(e.Header) {
 			if s.Total++; len(s.Ended) < limit {
-				s.Ended = append(s.Ended, View{Row: e.Row, Unseen: r.Unseen(e.Row)})
+				v := e.Header
+				v.Unseen = r.Unseen(v)
+				s.Ended = append(s.Ended, v)
 			}
 		}
 		return keep != nil || len(s.Ended) < limit
@@ -289,12 +285,12 @@ func (r *Table) Events(ctx context.Context, record *runs.Record, n int) (all []j
 // Wait waits for the end of a run. Each, unless it is nil, is called with the
 // current view and after each change. If ctx ends first, Wait returns the last
 // view and the error of ctx.
-func (r *Table) Wait(ctx context.Context, run string, each func(View)) (View, error) {
-	return r.until(ctx, run, each, func(v View) bool { return v.State.Final() })
+func (r *Table) Wait(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
+	return r.until(ctx, run, each, func(v runs.Header) bool { return v.State.Final() })
 }
 
 // until is Wait for another condition than the end.
-func (r *Table) until(ctx context.Context, run string, each func(View), is func(View) bool) (View, error) {
+func (r *Table) until(ctx context.Context, run string, each func(runs.Header), is func(runs.Header) bool) (runs.Header, error) {
 	news, stop := r.index.listen(run)
 	defer stop()
 	v, err := r.Look(ctx, run)
@@ -351,10 +347,12 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
-	row := runs.Row{
-		ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Work: work, Dir: t.Dir,
-		QueuedAt: now, Seq: raw, Thread: t.Thread, Asked: t.Thread != "", Governance: t.Governance,
-		Title: t.TitleOf(), Labels: runs.LabelsOf(t.Labels), Model: t.Model,
+	row := runs.Header{
+		Summary: runs.Summary{
+			ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Dir: t.Dir,
+			QueuedAt: runs.Time(now), Seq: raw, Thread: t.Thread,
+			Title: t.TitleOf(), Labels: runs.LabelsOf(t.Labels), Model: t.Model,
+		}, Work: work, Asked: t.Thread != "", Governance: t.Governance,
 	}
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil

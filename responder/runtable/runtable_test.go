@@ -179,11 +179,11 @@ func (l *lab) submit(prompt string) runtable.Ticket {
 }
 
 // reaches waits until a run is as is wants it.
-func (l *lab) reaches(run string, is func(runtable.View) bool) runtable.View {
+func (l *lab) reaches(run string, is func(runs.Header) bool) runs.Header {
 	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), fixture.Patience)
 	defer cancel()
-	v, err := l.table.Wait(ctx, run, func(v runtable.View) {
+	v, err := l.table.Wait(ctx, run, func(v runs.Header) {
 		if is(v) {
 			cancel()
 		}
@@ -194,8 +194,8 @@ func (l *lab) reaches(run string, is func(runtable.View) bool) runtable.View {
 	return v
 }
 
-func in(state runs.State) func(runtable.View) bool {
-	return func(v runtable.View) bool { return v.State == state }
+func in(state runs.State) func(runs.Header) bool {
+	return func(v runs.Header) bool { return v.State == state }
 }
 
 // done is what an agent prints that is well.
@@ -226,24 +226,24 @@ func TestTasksWaitForSlotsInTheirOrder(t *testing.T) {
 	l.reaches(tickets[0].Run, in(runs.StateWorking))
 	l.reaches(tickets[1].Run, in(runs.StateWorking))
 	for i, want := range []int{0, 1} {
-		if v, _ := l.table.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Position != want {
-			t.Errorf("task %d: %s at %d, want queued at %d", 2+i, v.State, v.Position, want)
+		if v, _ := l.table.Get(tickets[2+i].Run); v.State != runs.StateQueued || v.Before() != want {
+			t.Errorf("task %d: %s at %d, want queued at %d", 2+i, v.State, v.Before(), want)
 		}
 	}
 	s := l.table.Snapshot(5, nil)
 	if len(s.Working) != 2 || len(s.Queued) != 2 || len(s.Ended) != 0 || s.Queued[0].ID != tickets[2].Run ||
-		s.Queued[1].Position != 1 {
+		s.Queued[1].Before() != 1 {
 		t.Errorf("snapshot %+v", s)
 	}
 	l.open("go-1")
-	if v := l.reaches(tickets[1].Run, func(v runtable.View) bool {
+	if v := l.reaches(tickets[1].Run, func(v runs.Header) bool {
 		return v.State.Final()
 	}); v.State != runs.StateCompleted {
 		t.Errorf("the second: %+v", v)
 	}
 	l.reaches(tickets[2].Run, in(runs.StateWorking))
-	if v, _ := l.table.Get(tickets[3].Run); v.State != runs.StateQueued || v.Position != 0 {
-		t.Errorf("the fourth: %s at %d", v.State, v.Position)
+	if v, _ := l.table.Get(tickets[3].Run); v.State != runs.StateQueued || v.Before() != 0 {
+		t.Errorf("the fourth: %s at %d", v.State, v.Before())
 	}
 	for i := range 4 {
 		l.open(fmt.Sprintf("go-%d", i))
@@ -385,7 +385,7 @@ func TestALostRunIsEndedAndItsWorkerStops(t *testing.T) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(fixture.Patience); ; <-tick.C {
-		if v, _ := l.table.Get(ticket.Run); v.Lost {
+		if v, _ := l.table.Get(ticket.Run); v.WorkerLost {
 			break
 		} else if time.Now().After(end) {
 			t.Fatalf("it is not missed: %+v", v)

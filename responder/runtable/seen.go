@@ -83,9 +83,9 @@ func (r *Table) watchSeen(ctx context.Context) error {
 // Unseen reports whether a run ended in the last 7 days and its owner has not opened it.
 // It is false for a cancelled run, for a run of a task that a later run continues, and while
 // the marks cannot be read.
-func (r *Table) Unseen(row runs.Row) bool {
-	if !row.State.Final() || row.State == runs.StateCancelled || row.Link != "" ||
-		time.Since(time.UnixMilli(row.EndedAt)) > unseenFor {
+func (r *Table) Unseen(row runs.Header) bool {
+	if !row.State.Final() || row.State == runs.StateCancelled || row.ContinuedBy != "" ||
+		time.Since(time.UnixMilli(int64(row.EndedAt))) > unseenFor {
 		return false
 	}
 	marked, known := r.seen.has(row.ID)
@@ -95,7 +95,7 @@ func (r *Table) Unseen(row runs.Row) bool {
 // SetSeen marks a run as opened by its owner, and returns its view. A repetition stores
 // nothing. The error is [ErrOpen] for a run that has not ended, and [runs.ErrNoRun] for an
 // unknown run.
-func (r *Table) SetSeen(ctx context.Context, run string) (View, error) {
+func (r *Table) SetSeen(ctx context.Context, run string) (runs.Header, error) {
 	v, err := r.Look(ctx, run)
 	switch {
 	case err != nil:

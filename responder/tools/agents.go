@@ -76,10 +76,10 @@ func (c *call) agentRun(ctx context.Context) (outcome, error) {
 }
 
 // agentRef returns the run that a call names.
-func (c *call) agentRef(ctx context.Context) (responder.View, error) {
+func (c *call) agentRef(ctx context.Context) (runs.Header, error) {
 	id, err := c.service.Resolve(ctx, c.args.Text("run"))
 	if err != nil {
-		return responder.View{}, c.args.Name(err)
+		return runs.Header{}, c.args.Name(err)
 	}
 	return c.service.Look(ctx, id)
 }
@@ -126,7 +126,7 @@ func (c *call) agentResults(ctx context.Context) (outcome, error) {
 	})
 }
 
-func (c *call) agentResult(ctx context.Context, v responder.View, q api.ResultRequest) (outcome, error) {
+func (c *call) agentResult(ctx context.Context, v runs.Header, q api.ResultRequest) (outcome, error) {
 	r, err := c.service.Result(ctx, v.ID, q)
 	if err != nil {
 		return outcome{}, c.args.Name(err)

@@ -92,7 +92,7 @@ func TestAgentToolsStartAnyAgent(t *testing.T) {
 			Next string
 		}
 		if e := own(t.Context(), t, s, "_agent_status", args("run", done.Run), &run); e != nil ||
-			run.State != runs.StateQueued || run.WorkingDir != "/srv/app" || run.Title != "Tour" {
+			run.State != runs.StateQueued || run.Dir != "/srv/app" || run.Title != "Tour" {
 			t.Errorf("%s: %+v %v", name, run, e)
 		}
 		if a, ok := known.Agents.Find(run.Agent); !ok || a.Short != name ||

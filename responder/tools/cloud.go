@@ -79,7 +79,7 @@ func (c *call) cloudList(ctx context.Context) (runtable.Snapshot, error) {
 		return c.service.Snapshot(min(few, limit), responder.IsCloud), nil
 	}
 	dir, status, env := a.Text("workingDir"), a.Text("status"), a.Text("envId")
-	keep := func(r runs.Row) bool {
+	keep := func(r runs.Header) bool {
 		if !responder.IsCloud(r) || dir != "" && r.Dir != dir {
 			return false
 		}
@@ -99,8 +99,8 @@ func (c *call) cloudList(ctx context.Context) (runtable.Snapshot, error) {
 	// Only the records have environments, not the table.
 	const most = 1000 // records that one status reads
 	all, left := c.service.Snapshot(most, keep), most
-	for _, views := range []*[]responder.View{&all.Working, &all.Queued, &all.Ended} {
-		var fit []responder.View
+	for _, views := range []*[]runs.Header{&all.Working, &all.Queued, &all.Ended} {
+		var fit []runs.Header
 		for _, v := range *views {
 			if left--; left < 0 {
 				break
@@ -169,31 +169,31 @@ func (c *call) cloudCancel(ctx context.Context) (outcome, error) {
 // cloudRun finds the run of a task of Codex Cloud by its run id, the id that
 // Codex Cloud gave it, or the address of its page. The error names the tool to
 // use for a task of this machine.
-func (c *call) cloudRun(ctx context.Context) (responder.View, error) {
+func (c *call) cloudRun(ctx context.Context) (runs.Header, error) {
 	id, field := c.args.Text(c.tool.id), c.args.Spelled(c.tool.id)
 	local := func() error {
 		instead := strings.Replace(c.tool.Name, "_cloud_", "_local_", 1)
 		return api.Invalid(field, "is a task of this machine: use "+instead)
 	}
 	if strings.HasPrefix(id, "T-local-") {
-		return responder.View{}, local()
+		return runs.Header{}, local()
 	}
 	run := id
 	if !strings.HasPrefix(id, "T-cloud-") {
 		ref, ok := codexcloud.Ref(id)
 		if !ok {
-			return responder.View{}, api.Invalid(field, "must be the id of a task in Codex Cloud, or the address of its page")
+			return runs.Header{}, api.Invalid(field, "must be the id of a task in Codex Cloud, or the address of its page")
 		}
-		if v, ok := c.service.Get(ref); ok && !responder.IsCloud(v.Row) {
+		if v, ok := c.service.Get(ref); ok && !responder.IsCloud(v) {
 			return v, local()
 		}
 		var err error
 		if run, err = c.service.CloudRun(ctx, ref); err != nil {
-			return responder.View{}, err
+			return runs.Header{}, err
 		}
 	}
 	v, err := c.service.Look(ctx, run)
-	if err == nil && !responder.IsCloud(v.Row) {
+	if err == nil && !responder.IsCloud(v) {
 		return v, local()
 	}
 	return v, err

@@ -111,7 +111,7 @@ func (c *call) localStatus(ctx context.Context) (outcome, error) {
 }
 
 // find returns the run that a call names.
-func (c *call) find(ctx context.Context) (responder.View, error) {
+func (c *call) find(ctx context.Context) (runs.Header, error) {
 	if strings.HasPrefix(c.tool.Name, "_codex_cloud_") {
 		return c.cloudRun(ctx)
 	}
@@ -183,17 +183,17 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 }
 
 // follow waits for the end of a task, and reports its progress.
-func (c *call) follow(ctx context.Context, run string) (responder.View, error) {
-	return c.service.Wait(ctx, run, func(v responder.View) {
+func (c *call) follow(ctx context.Context, run string) (runs.Header, error) {
+	return c.service.Wait(ctx, run, func(v runs.Header) {
 		percent, message := 0.0, ""
-		if v.Progress != nil {
-			percent = float64(v.Progress.Percent)
+		if v.Steps != nil {
+			percent = float64(v.Steps.Percent)
 		}
 		switch {
-		case v.State == runs.StateQueued && v.Position == 1:
+		case v.State == runs.StateQueued && v.Before() == 1:
 			message = "Queued behind one task"
 		case v.State == runs.StateQueued:
-			message = fmt.Sprintf("Queued behind %d tasks", v.Position)
+			message = fmt.Sprintf("Queued behind %d tasks", v.Before())
 		case v.State == runs.StateWorking && v.Activity != "":
 			message = v.Activity
 		case v.State == runs.StateWorking:

@@ -108,7 +108,7 @@ func TestTaskOfALostWorkerIsMarkedLost(t *testing.T) {
 	}
 	s.Begin("codex", "T-1", runs.Start{Source: "queue", Worker: "w`1"})
 	other := &servicetest.Streams{T: t, Service: impatient}
-	other.Await("T-1", func(v responder.View) bool { return v.Lost })
+	other.Await("T-1", func(v runs.Header) bool { return v.WorkerLost })
 	a := ask(t, tools.New(impatient), "_codex_local_status", `{}`)
 	ext, _ := a.Data["tasks"].([]any)[0].(map[string]any)["ext"].(map[string]any)
 	if ext["lost"] != true || ext["worker"] != "w`1" || !strings.Contains(a.Text(), "lost: worker `` w`1 `` is silent") {

@@ -117,7 +117,7 @@ func (s *stage) take(t *testing.T) runs.Task {
 	t.Helper()
 	task := s.Task()
 	// The queued entry is stored after the task: a worker waits for it, too.
-	s.Await(task.Run, func(responder.View) bool { return true })
+	s.Await(task.Run, func(runs.Header) bool { return true })
 	return task
 }
 

@@ -33,7 +33,7 @@ func TestResultsWithOutputSayWhatTheRunDid(t *testing.T) {
 	s := newStage(t, func(c *responder.Config) {
 		c.Details = func(string, string) responder.DetailFold { return new(spoken) }
 	})
-	line := func(at api.Time, event string, d *runs.Detail) []byte {
+	line := func(at runs.Time, event string, d *runs.Detail) []byte {
 		b, err := json.Marshal(api.DetailItem{At: at, Kind: "tool_call", Event: json.RawMessage(event), Detail: d})
 		if err != nil {
 			t.Fatal(err)

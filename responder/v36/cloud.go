@@ -55,7 +55,7 @@ type environment struct {
 	Name       string          `json:"name"`
 	Repository string          `json:"repository,omitempty"`
 	Stack      string          `json:"tech_stack,omitempty"`
-	Created    api.Time        `json:"created_at,omitzero"`
+	Created    runs.Time       `json:"created_at,omitzero"`
 	Ext        *environmentExt `json:"ext,omitempty"`
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
 )
 
 // ErrUnknownTool reports an unknown tool name. A surface answers it with its
@@ -196,16 +197,16 @@ func (t Tool) Fail(err *api.Error, json bool) Answer {
 
 // envelope has the fields of v3.6 in their order.
 type envelope struct {
-	Version   string   `json:"version"`
-	SchemaID  string   `json:"schema_id"`
-	Tool      string   `json:"tool"`
-	Category  string   `json:"tool_category"`
-	RequestID string   `json:"request_id"`
-	TS        api.Time `json:"ts"`
-	Status    string   `json:"status"`
-	Meta      any      `json:"meta"`
-	Data      data     `json:"data,omitempty"`
-	Error     *Error   `json:"error,omitempty"`
+	Version   string    `json:"version"`
+	SchemaID  string    `json:"schema_id"`
+	Tool      string    `json:"tool"`
+	Category  string    `json:"tool_category"`
+	RequestID string    `json:"request_id"`
+	TS        runs.Time `json:"ts"`
+	Status    string    `json:"status"`
+	Meta      any       `json:"meta"`
+	Data      data      `json:"data,omitempty"`
+	Error     *Error    `json:"error,omitempty"`
 }
 
 func (t Tool) encode(e envelope) []byte {
@@ -233,7 +234,7 @@ func moment(ms int64) string {
 	if ms == 0 {
 		return "1970-01-01T00:00:00.000Z"
 	}
-	return api.Time(ms).String()
+	return runs.Time(ms).String()
 }
 
 // onlyStream is the extension of an answer that has no other.

@@ -18,7 +18,7 @@ type countMeta struct {
 // Results is the answer to a request for the results of a run.
 func Results(r *responder.Result) *Reply {
 	d := result(r)
-	seconds, completed := responder.Lasted(r.Record.Row())/1000, moment(r.Record.EndedAt)
+	seconds, completed := responder.Lasted(r.Record.Header())/1000, moment(r.Record.EndedAt)
 	d.Duration, d.Completed = &seconds, &completed
 	if e := r.Events; e != nil {
 		d.Events = &eventsData{Included: e.Included, Count: e.Count, Items: e.Items}
@@ -38,8 +38,8 @@ type waitMeta struct {
 
 // Waited is the answer to a wait for a run that has ended.
 func Waited(r *responder.Result) *Reply {
-	row, d := r.Record.Row(), result(r)
-	return &Reply{waitMeta{moment(responder.Started(row)), moment(row.EndedAt), responder.Lasted(row), d.exit}, d}
+	row, d := r.Record.Header(), result(r)
+	return &Reply{waitMeta{moment(responder.Started(row)), moment(int64(row.EndedAt)), responder.Lasted(row), d.exit}, d}
 }
 
 // resultData is the result of a task.
@@ -121,7 +121,7 @@ func result(x *responder.Result) *resultData {
 	r := x.Record
 	d := &resultData{
 		TaskID: r.ID, State: string(r.State), Summary: r.Summary(),
-		Metadata: metadata{Duration: responder.Lasted(r.Row()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
+		Metadata: metadata{Duration: responder.Lasted(r.Header()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
 		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason, Work: workOf(x.Work)},
 	}
 	if r.Exit != nil {
@@ -141,7 +141,7 @@ func result(x *responder.Result) *resultData {
 			d.Ext.FinalTextBytes = r.FinalTextBytes
 		}
 	}
-	if responder.IsCloud(r.Row()) {
+	if responder.IsCloud(r.Header()) {
 		d.Ext.cloudExt = cloudOf(r.Cloud)
 	}
 	if e := r.ErrorContext(); e != nil {
@@ -160,7 +160,7 @@ func (d *resultData) files(r *runs.Record) {
 		f = *r.Files
 		d.Ext.FilesUnlisted, f.Unlisted = f.Unlisted, 0 // v3.6 has no such member
 	}
-	if responder.IsCloud(r.Row()) {
+	if responder.IsCloud(r.Header()) {
 		if r.Cloud == nil || r.Cloud.FilesChanged == 0 {
 			return
 		}
@@ -305,7 +305,7 @@ func outputOf(r *responder.Result) outputData {
 	case api.NoDiff:
 		return outputData{Reason: "There is no diff of the task"}
 	}
-	if responder.IsCloud(r.Record.Row()) {
+	if responder.IsCloud(r.Record.Header()) {
 		return outputData{Reason: "Output excluded by default (use include_output=true for the diff)"}
 	}
 	return outputData{Reason: "Output excluded by default (use include_output=true)"}

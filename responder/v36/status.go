@@ -141,17 +141,17 @@ type aimExt struct {
 	Version string      `json:"agent_version,omitempty"`
 	Model   string      `json:"model,omitempty"`
 	Dir     string      `json:"working_dir,omitempty"`
-	Tokens  *api.Tokens `json:"tokens,omitempty"` // so far; nil: unknown
-	Doing   *api.Doing  `json:"doing,omitempty"`  // nil: unknown, or not working
+	Tokens  *runs.Spend `json:"tokens,omitempty"` // so far; nil: unknown
+	Doing   *runs.Doing `json:"doing,omitempty"`  // nil: unknown, or not working
 }
 
-func aimOf(v *responder.View) aimExt {
+func aimOf(v runs.Header) aimExt {
 	x := aimExt{Title: v.Title, Labels: v.Labels.Map(), Unseen: v.Unseen}
-	if responder.IsCloud(v.Row) {
+	if responder.IsCloud(v) {
 		return x
 	}
 	x.Agent, x.Version, x.Model, x.Dir = v.Agent, v.Version, v.Model, v.Dir
-	x.Tokens, x.Doing = responder.TokensOf(&v.Row), responder.DoingOf(&v.Row)
+	x.Tokens, x.Doing = v.Tokens, v.Doing
 	return x
 }
 
@@ -175,41 +175,41 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 	d.Summary.Running, d.Summary.Queued, d.Summary.Recent = len(s.Working), len(s.Queued), s.Total
 	d.Ext.Tasks, d.Ext.Queue = max(len(s.Working)-maxListed, 0), max(len(s.Queued)-maxListed, 0)
 	for i := range s.Working[:min(len(s.Working), maxListed)] {
-		d.Tasks = append(d.Tasks, entryOf(&s.Working[i], now))
+		d.Tasks = append(d.Tasks, entryOf(s.Working[i], now))
 	}
 	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
-		v := &s.Queued[i]
-		d.Queue = append(d.Queue, queueEntry{v.ID, v.Position, aimOf(v)})
+		v := s.Queued[i]
+		d.Queue = append(d.Queue, queueEntry{v.ID, v.Before(), aimOf(v)})
 	}
 	for i := range s.Ended {
-		v := &s.Ended[i]
+		v := s.Ended[i]
 		d.Recent = append(d.Recent, recentEntry{
-			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v.Row) / 1000, Completed: moment(v.EndedAt),
+			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v) / 1000, Completed: moment(int64(v.EndedAt)),
 			Ext: entryExt{Reason: v.Reason, aimExt: aimOf(v)},
 		})
 	}
 	return snapshotMeta{moment(now.UnixMilli()), len(s.Working) + len(s.Queued)}, d
 }
 
-func entryOf(v *responder.View, now time.Time) taskEntry {
-	begun := responder.Started(v.Row)
+func entryOf(v runs.Header, now time.Time) taskEntry {
+	begun := responder.Started(v)
 	e := taskEntry{
 		TaskID: v.ID, State: "working", Started: moment(begun),
 		Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),
 	}
-	if v.Progress != nil {
-		e.Progress = &progressData{Percent: v.Progress.Percent, Done: v.Progress.Done, Total: v.Progress.Total}
+	if v.Steps != nil {
+		e.Progress = &progressData{Percent: v.Steps.Percent, Done: v.Steps.Done, Total: v.Steps.Total}
 		if v.Activity != "" {
 			e.Progress.Activity = &v.Activity
 		}
 	}
-	if v.Lost {
+	if v.WorkerLost {
 		e.Ext = entryExt{Lost: true, Worker: v.Worker}
 	}
 	e.Ext.aimExt = aimOf(v)
 	e.Ext.Input = v.State == runs.StateInputRequired
-	if v.Plan.Total > 0 {
-		e.Ext.Plan = &planData{v.Plan.Done, v.Plan.Total}
+	if v.Progress != nil {
+		e.Ext.Plan = &planData{v.Progress.Done, v.Progress.Total}
 	}
 	return e
 }

@@ -36,8 +36,8 @@ func (p *Pusher) plan(ctx context.Context) error {
 	group.Go(func() error { return p.cfg.Registrations.Watch(ctx, a.registered) })
 	group.Go(func() error {
 		return p.cfg.Runs.WatchRuns(ctx, func(c runs.Change) {
-			if c.Row.ID != "" && !c.Removed {
-				a.advanced(c.Row.ID, progress(c.Row.State))
+			if c.Run.ID != "" && !c.Removed {
+				a.advanced(c.Run.ID, progress(c.Run.State))
 			}
 		})
 	})

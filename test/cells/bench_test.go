@@ -437,7 +437,7 @@ func (p *plant) records(from, to int) {
 		r.Lines = 40
 		r.FinalText = &final
 		m := nats.NewMsg("$KV.alpha_runs." + r.ID)
-		m.Header.Set("Linesman-Row", r.Row().Text())
+		m.Header.Set("Linesman-Run", r.Header().Text())
 		m.Data = slices.Concat([]byte(`{"format":1,"record":`), r.JSON(), []byte{'}'})
 		if _, err := js.PublishMsgAsync(m); err != nil {
 			p.b.Fatal(err)

@@ -395,7 +395,7 @@ func (c *checker) records() {
 			c.report(run, "its record is not what RAW gives: %s", firstDifference(got, want))
 			continue
 		}
-		if got := m.Header.Get(bus.HeaderRow); got != want.Row().Text() {
+		if got := m.Header.Get(bus.HeaderRun); got != want.Header().Text() {
 			c.report(run, "its row is not that of its record")
 		}
 		if want.State.Final() && len(have.State) > 0 {

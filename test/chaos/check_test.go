@@ -71,7 +71,7 @@ func sound(t *testing.T) (Evidence, []Agent) {
 			t.Fatal(err)
 		}
 		h := nats.Header{}
-		h.Set(bus.HeaderRow, f.Record.Row().Text())
+		h.Set(bus.HeaderRun, f.Record.Header().Text())
 		e.Runs[run] = Message{uint64(len(e.Runs)) + 1, "$KV.linesman_runs." + run, h, body}
 	}
 	return e, agents
@@ -180,7 +180,7 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		{"a record is stale", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `"state":"completed"`, `"state":"working"`)
 		}, `run a: its record is not what RAW gives: state is "working", and must be "completed"`},
-		{"a row is stale", func(e *Evidence, _ []Agent) { e.Runs["a"].Header.Set(bus.HeaderRow, "x") },
+		{"a row is stale", func(e *Evidence, _ []Agent) { e.Runs["a"].Header.Set(bus.HeaderRun, "x") },
 			"run a: its row is not that of its record"},
 		{"an open state is left", func(e *Evidence, _ []Agent) {
 			e.Runs["a"] = replaced(e.Runs["a"], `{"format":1`, `{"state":{},"format":1`)
@@ -255,7 +255,7 @@ func TestCheckerAllowsAQueuedEntryOfAFailedSubmissionAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		row := nats.Header{}
-		row.Set(bus.HeaderRow, f.Record.Row().Text())
+		row.Set(bus.HeaderRun, f.Record.Header().Text())
 		e.Runs["c"] = Message{1, "$KV.linesman_runs.c", row, record}
 		problems := Check(e, append(agents, Agent{Run: "c", Failed: failed, Ends: []runs.Reason{runs.ReasonLost}}))
 		if failed != (len(problems) == 0) {

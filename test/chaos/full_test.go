@@ -104,7 +104,7 @@ func (s *site) unbroken(e Evidence, key string) {
 			return
 		}
 	}
-	row, err := runs.ParseRow(e.Runs[key].Header.Get(bus.HeaderRow))
+	row, err := runs.ParseHeader(e.Runs[key].Header.Get(bus.HeaderRun), nil)
 	if err != nil || !slices.Contains([]runs.State{runs.StateCompleted, runs.StateFailed}, row.State) {
 		s.t.Errorf("run %s: its row says %s, %v", key, row.State, err)
 	}

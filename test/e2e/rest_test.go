@@ -115,7 +115,7 @@ func TestRealCodexOverREST(t *testing.T) {
 	}
 
 	ack, _ := s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"go","workingDir":%q}`, d.dirs["go"]))
-	first := ack.Get("id").String()
+	first := ack.Get("run").String()
 	kinds, data := s.events(first)
 	if len(kinds) < 3 || kinds[len(kinds)-1] != "completion" || len(kinds) != len(data) {
 		t.Fatalf("events %q", kinds)
@@ -150,7 +150,7 @@ func TestRealCodexOverREST(t *testing.T) {
 	}
 
 	ack, _ = s.want(202, "POST", "/v1/runs/"+first+"/resume", `{"task":"go"}`)
-	second, _ := s.want(200, "GET", "/v1/runs/"+ack.Get("id").String()+"/wait?timeout=60", "")
+	second, _ := s.want(200, "GET", "/v1/runs/"+ack.Get("run").String()+"/wait?timeout=60", "")
 	if second.Get("state").String() != "completed" || second.Get("threadId").String() != run.Get("threadId").String() ||
 		second.Get("workingDir").String() != d.dirs["go"] || !strings.Contains(second.Get("finalText").String(), "42") {
 		t.Errorf("the second turn: %s", second.Raw)
@@ -158,7 +158,7 @@ func TestRealCodexOverREST(t *testing.T) {
 
 	ack, _ = s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"sleep","workingDir":%q,"skipGitRepoCheck":true}`,
 		d.dirs["sleep"]))
-	slow := ack.Get("id").String()
+	slow := ack.Get("run").String()
 	d.until(slow, "its command", func(_, entry gjson.Result) bool {
 		return strings.Contains(entry.Get("progress.current_activity").String(), "echo begun")
 	})
@@ -179,7 +179,7 @@ func TestRealCodexOverREST(t *testing.T) {
 		t.Errorf("cancelled again: %s", problem.Raw)
 	}
 	runs, _ := s.want(200, "GET", "/v1/runs?workingDir="+d.dirs["go"], "")
-	if ids := runs.Get("runs.#.id").Array(); len(ids) != 2 || ids[1].String() != first {
+	if ids := runs.Get("runs.#.run").Array(); len(ids) != 2 || ids[1].String() != first {
 		t.Errorf("the runs of a directory: %s", runs.Raw)
 	}
 }

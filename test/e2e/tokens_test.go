@@ -86,7 +86,7 @@ func TestTokensAreWhatTheModelServed(t *testing.T) {
 					split = split && spent.Own != nil
 					total = total.Plus(spent.Total)
 					own, subs = own.Plus(spent.Own), subs.Plus(spent.Subagents)
-					if row := r.Row().Tokens; row.Input != spent.Total.Input || row.Output != spent.Total.Output {
+					if row := r.Header().Tokens; row.Input != spent.Total.Input || row.Output != spent.Total.Output {
 						t.Errorf("%s: the row has %+v, the total is %+v", id, row, spent.Total)
 					}
 				}

@@ -119,7 +119,7 @@ func (s *stage) record(n int) {
 		r.Final(fmt.Sprintf("The **test** number %d fails because the clock of the fixture is not the one of the server, "+
 			"so I made both use the same one, and ran all tests again: they pass.", i))
 		m := nats.NewMsg("$KV." + bus.Names{Prefix: bus.DefaultPrefix}.Runs() + "." + r.ID)
-		m.Header.Set(bus.HeaderRow, r.Row().Text())
+		m.Header.Set(bus.HeaderRun, r.Header().Text())
 		m.Data = append(append([]byte(`{"format":1,"record":`), r.JSON()...), '}')
 		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
 			s.t.Fatal(err)

@@ -44,16 +44,16 @@ var sequential = []string{
 }
 
 // The race detector makes tests that start a NATS server two to ten times as long, and takes
-// long to compile a server and large libraries: only -more uses it there, and only make soak
+// long to compile a server and large libraries: only -more all uses it there, and only make soak
 // in tests that start whole programs.
 var heavy = []string{
 	"github.com/nats-io/nats-server/v2/server", "google.golang.org/grpc",
 	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
 }
 
-// The packages whose goroutines share most, and take long with the race detector: it is used
-// there for each commit, and not by a stranger's first tests.
-var racedEachCommit = []string{"bus/pipeline", "worker"}
+// Of the packages with a server, that whose goroutines share most is tested with the race
+// detector for each commit.
+const racedEachCommit = "bus/pipeline"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"
@@ -122,7 +122,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		}
 	}
 	stages := []func() []pass{
-		func() []pass { return basic(packages, race) },
+		func() []pass { return basic(packages) },
 		func() []pass {
 			return slices.Concat(leftOut(packages, race, more, r.collected()), again(packages, race, more))
 		},
@@ -169,24 +169,23 @@ func gogc() string {
 }
 
 func sayRace(race bool, more string) string {
-	const but = "with the race detector, but for packages without goroutines, large libraries, "
+	const but = "with the race detector, but for packages without goroutines, tests of whole programs"
 	switch {
+	case more == "":
+		return "without the race detector, which make test-all uses"
 	case !race:
 		return "without the race detector: there is no C compiler"
-	case more == everything:
-		return but + "and servers in tests of whole programs"
 	case more == eachCommit:
-		return but + "servers outside of bus/pipeline, and tests of whole programs"
+		return but + ", large libraries, and servers outside of " + racedEachCommit
 	}
-	return but + "servers, workers, and tests of whole programs"
+	return but
 }
 
 // tested is a package.
 type tested struct {
 	path  string
 	why   string // the reason why only -more runs any of its tests; "": others do, too
-	plain bool   // without the race detector
-	again bool   // with -more with it
+	again string // which -more runs it again, with the race detector: eachCommit is also in everything; "": none
 }
 
 // list returns packages, the slowest ones first. Without more, those of which no test
@@ -233,17 +232,18 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		}
 		has := func(dep string) bool { return slices.Contains(words, dep) }
 		room, _, _ := strings.Cut(strings.TrimPrefix(path, module), "/")
-		noGoroutines := has(engine) || isSequential(short(path))
-		large := slices.ContainsFunc(heavy, has)
 		at := slices.IndexFunc(packages, func(p tested) bool { return p.path == path })
 		program := room == "test" || short(path) == "cmd/linesman"
-		packages[at].plain = noGoroutines || large || program || isRacedEachCommit(short(path))
-		packages[at].again = !noGoroutines && packages[at].plain && !(large && program)
+		switch {
+		case has(engine) || isSequential(short(path)) || program:
+		case short(path) == racedEachCommit || !slices.ContainsFunc(heavy, has):
+			packages[at].again = eachCommit
+		default:
+			packages[at].again = everything
+		}
 	}
 	return packages, nil
 }
-
-func isRacedEachCommit(name string) bool { return slices.Contains(racedEachCommit, name) }
 
 func isSequential(name string) bool {
 	return slices.ContainsFunc(sequential, func(s string) bool { return name == s || strings.HasPrefix(name, s+"/") })
@@ -292,22 +292,26 @@ type pass struct {
 }
 
 // basic has the tests that need only Go.
-func basic(packages []tested, race bool) []pass {
-	ps := []pass{{}, {race: true}}
-	for _, p := range packages {
-		if p.why == "" {
-			at := index(race && !p.plain)
-			ps[at].packages = append(ps[at].packages, p.path)
+func basic(packages []tested) []pass {
+	var p pass
+	for _, t := range packages {
+		if t.why == "" {
+			p.packages = append(p.packages, t.path)
 		}
 	}
-	return nonEmpty(ps)
+	return nonEmpty([]pass{p})
+}
+
+// isAgain reports whether a package is tested with the race detector, too.
+func (t tested) isAgain(race bool, more string) bool {
+	return race && t.again != "" && (more == everything || more == t.again)
 }
 
 // again has the packages that are tested with the race detector, too.
 func again(packages []tested, race bool, more string) []pass {
 	p := pass{race: true, more: more, alone: true}
 	for _, t := range packages {
-		if race && t.again && (more == everything || more == eachCommit && isRacedEachCommit(short(t.path))) {
+		if t.isAgain(race, more) {
 			p.packages = append(p.packages, t.path)
 		}
 	}
@@ -320,30 +324,17 @@ func leftOut(packages []tested, race bool, more string, names map[string][]strin
 	if more == "" {
 		return nil
 	}
-	ps := []pass{{more: more}, {more: more, alone: true, race: true}, {more: more, alone: true},
-		{more: more, alone: true, race: true}} // the first has most of them
+	whole, named := pass{more: more, system: true}, pass{more: more, system: true, alone: true}
 	for _, t := range packages {
-		at := index(race && !t.plain)
-		switch named := names[t.path]; {
-		case t.again && race && (more == everything || isRacedEachCommit(short(t.path))):
-			continue
+		switch tests := names[t.path]; {
+		case t.isAgain(race, more):
 		case t.why != "":
-		case len(named) > 0:
-			at += 2
-			ps[at].names = append(ps[at].names, named...)
-		default:
-			continue
+			whole.packages = append(whole.packages, t.path)
+		case len(tests) > 0:
+			named.packages, named.names = append(named.packages, t.path), append(named.names, tests...)
 		}
-		ps[at].packages, ps[at].system = append(ps[at].packages, t.path), true
 	}
-	return nonEmpty(ps)
-}
-
-func index(race bool) int {
-	if race {
-		return 1
-	}
-	return 0
+	return nonEmpty([]pass{whole, named})
 }
 
 // nonEmpty are the passes that have packages.

@@ -138,31 +138,29 @@ func TestKeptOutputIsBounded(t *testing.T) {
 // a second time but with the race detector.
 func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	t.Chdir("../..")
-	const first = "[[runs bus bus/pipeline agent/codex web worker test/run test/e2e] +race[cmd/watch]]"
-	const unraced = "[[runs bus bus/pipeline agent/codex web worker cmd/watch test/run test/e2e]]"
+	const whole = "[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]"
 	for _, c := range []struct {
 		race bool
 		more string
 		want [3]string
 	}{
-		{true, "", [3]string{first, "[]", "[]"}},
+		{true, "", [3]string{whole, "[]", "[]"}},
 		{true, "all", [3]string{
-			first, "[+race[bus bus/pipeline worker test/run]]",
-			"[[test/cells] [agent/codex test/e2e]TestA,TestB,TestC +race[cmd/watch]TestG]",
+			whole, "[+race[bus bus/pipeline worker]]",
+			"[[test/cells] [agent/codex test/run test/e2e]TestA,TestB,TestC,TestD]",
 		}},
 		{true, "commit", [3]string{
-			first, "[+race[bus/pipeline worker]]",
-			"[[test/cells] [bus agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestF +race[cmd/watch]TestG]",
+			whole, "[+race[bus/pipeline worker]]",
+			"[[test/cells] [bus agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestF]",
 		}},
-		{false, "", [3]string{unraced, "[]", "[]"}},
+		{false, "", [3]string{whole, "[]", "[]"}},
 		{false, "all", [3]string{
-			unraced, "[]",
-			"[[test/cells] [bus bus/pipeline agent/codex cmd/watch test/run test/e2e]" +
-				"TestA,TestB,TestC,TestD,TestE,TestF,TestG]",
+			whole, "[]",
+			"[[test/cells] [bus bus/pipeline agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestE,TestF]",
 		}},
 	} {
 		packages, err := list(t.Context(), []string{
-			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./cmd/watch", "./test/run", "./test/cells",
+			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells",
 			"./test/e2e",
 		}, c.more != "")
 		if err != nil {
@@ -170,13 +168,13 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 		}
 		names := map[string][]string{
 			"agent/codex": {"TestC"}, "test/e2e": {"TestA", "TestB", "TestA"}, "test/run": {"TestD"},
-			"bus/pipeline": {"TestE"}, "bus": {"TestF"}, "cmd/watch": {"TestG"},
+			"bus/pipeline": {"TestE"}, "bus": {"TestF"},
 		}
 		for path, tests := range names {
 			names[module+path] = tests
 		}
 		for i, ps := range [][]pass{
-			basic(packages, c.race), again(packages, c.race, c.more), leftOut(packages, c.race, c.more, names),
+			basic(packages), again(packages, c.race, c.more), leftOut(packages, c.race, c.more, names),
 		} {
 			var got []string
 			for _, p := range ps {
@@ -260,7 +258,7 @@ func TestRaceDetectorNeedsACompiler(t *testing.T) {
 			}
 		})
 	}
-	if said := sayRace(false, ""); !strings.Contains(said, "without the race detector: there is no C compiler") {
+	if said := sayRace(false, everything); !strings.Contains(said, "without the race detector: there is no C compiler") {
 		t.Error(said)
 	}
 }

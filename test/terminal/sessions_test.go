@@ -73,7 +73,7 @@ func TestSessionsInATerminal(t *testing.T) {
 			s.asks("/compact", "(?i)compacted")
 			s.asks("Five.", "Answer five")
 			s.rests("Answer five")
-			session := s.list()[0].ThreadID
+			session := s.list()[0].Thread
 			s.asks(c.quit, c.ended)
 			s.starts(c.resume+session, c.ready)
 			s.asks("Six.", "Answer six")

@@ -83,7 +83,7 @@ func TestOlderDataIsGoneOnWith(t *testing.T) {
 					t.Errorf("run %s is %q, want %s: %s", run, got, state, said)
 				}
 			}
-			if name == "queue" && said.Get("counts.queued").Int() != 1 {
+			if said.Get("counts.queued").Int() != 3 {
 				t.Errorf("the task that waited does not wait: %s", said)
 			}
 			(&left{t, data, at.Address, told, string(outbox)}).check()

@@ -45,7 +45,7 @@ export interface Run {
   startedAt?: Time;
   activeAt?: Time;
   endedAt?: Time;
-  progress?: { completedSteps: number; totalSteps: number; currentActivity: string | null };
+  progress?: { completedSteps: number; totalSteps: number };
   activity?: string;
   doing?: { phase: Phase; tool?: string; attempt?: number; of?: number; nextAt?: Time; since?: Time };
   tokens?: { input: number; output: number };

@@ -18,7 +18,7 @@ export function Aside({ run, sum, goTo, tab }: { run: Run; sum: Summary; goTo: (
           <Steps steps={sum.plan.steps} more={sum.plan.more} />
         </Section>
       )}
-      {!sum.plan && run.progress && <Section title="Plan" note={`${run.progress.completedSteps}/${run.progress.totalSteps}`}><p class="faint">{plainText(run.progress.currentActivity ?? 'Its steps need the scope raw.')}</p></Section>}
+      {!sum.plan && run.progress && <Section title="Plan" note={`${run.progress.completedSteps}/${run.progress.totalSteps}`}><p class="faint">{plainText(run.activity || 'Its steps need the scope raw.')}</p></Section>}
       {(run.changed || files.length > 0) && (
         <Section title="Files" note={<Delta added={run.changed?.added} removed={run.changed?.removed} />}>
           {run.changed && <p>{run.changed.in === 'directory' && run.changed.files > 0 && ended(run) ? <button class="link" onClick={() => (tab.value = 'changes')}>{changedText(run.changed)}</button> : changedText(run.changed)}</p>}

@@ -1,0 +1,162 @@
+package runs
+
+// Summary is what is known of a run in lists. It has nothing that a caller who may read runs
+// must not see: no prompt, no output.
+type Summary struct {
+	ID              string `json:"run"`
+	Agent           string `json:"agent"`
+	State           State  `json:"state"`
+	Title           string `json:"title,omitempty"`  // what the run is for, at most 120 characters
+	Source          string `json:"source,omitempty"` // how it came to linesman: queue, run, tail, pipe, session, external
+	Thread          string `json:"threadId,omitempty"`
+	Dir             string `json:"workingDir,omitempty"`
+	Worker          string `json:"worker,omitempty"` // that owns or owned the run
+	Queue           string `json:"queue,omitempty"`
+	CancelRequested bool   `json:"cancelRequested,omitempty"`
+	Reason          string `json:"reason,omitempty"`
+	Continues       string `json:"continues,omitempty"` // task that this run resumes
+	QueuedAt        Time   `json:"queuedAt,omitzero"`
+	StartedAt       Time   `json:"startedAt,omitzero"`
+	ActiveAt        Time   `json:"activeAt,omitzero"`
+	EndedAt         Time   `json:"endedAt,omitzero"`
+	Progress        *Todo  `json:"progress,omitempty"`     // newest to-do list; nil: the agent keeps none
+	Activity        string `json:"activity,omitempty"`     // for people: what the agent does, with the command or the path
+	Doing           *Doing `json:"doing,omitempty"`        // what the agent is doing; nil: not known, or not working
+	Tokens          *Spend `json:"tokens,omitempty"`       // of this run so far; nil: not known yet
+	Model           string `json:"model,omitempty"`        // of the agent
+	Version         string `json:"agentVersion,omitempty"` // of the agent
+	Times           Times  `json:"times,omitempty"`        // what the times of the run are
+
+	Changed *Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
+	Brief
+	Labels Labels `json:"labels,omitempty"`
+
+	Seq uint64 `json:"seq"` // sequence number in RAW of the last folded entry
+
+	// What depends on other runs and on the workers. A record does not have it.
+	Position    *int   `json:"position,omitempty"`    // of a queued run: the number of runs before it
+	ContinuedBy string `json:"continuedBy,omitempty"` // newest run that resumes this task
+	WorkerLost  bool   `json:"workerLost,omitempty"`  // the run is working, but its worker sends no heartbeats
+	Unseen      bool   `json:"unseen,omitempty"`      // it has ended, and its owner has not opened it since
+}
+
+// Need returns whether the run needs a person at now, in Unix milliseconds.
+func (s Summary) Need(now int64) Need {
+	d := s.does()
+	return d.Need(s.State, now)
+}
+
+// does returns what the agent is doing; the zero value: not known, or not working.
+func (s Summary) does() Doing {
+	if s.Doing == nil {
+		return Doing{}
+	}
+	return *s.Doing
+}
+
+// Before is the number of runs before a queued one, 0 for others.
+func (s Summary) Before() int {
+	if s.Position == nil {
+		return 0
+	}
+	return *s.Position
+}
+
+// Plan returns the newest to-do list of the agent; without items: it keeps none.
+func (s Summary) Plan() Todo {
+	if s.Progress == nil {
+		return Todo{}
+	}
+	return *s.Progress
+}
+
+// Times is what the times of a run and of its events are.
+type Times string
+
+// The kinds of times.
+const (
+	Written  Times = "written"  // when the agent wrote its lines, and when it ended
+	Captured Times = "captured" // when linesman read the lines
+)
+
+// The sources of a run, in [Start] and [Summary].
+const (
+	SourceRun   = "run"   // an agent started by a command
+	SourceQueue = "queue" // an agent started for a submission
+	SourcePipe  = "pipe"  // the output of another program, copied to a spool
+	SourceTail  = "tail"  // a file of another program, read in place
+	// The log of a session. A person may sit at the agent, see [Start.Person].
+	SourceSession = "session"
+	SourceCloud   = "cloud" // a task in a cloud service
+)
+
+// timesOf returns what the times of a run are; "": the run has no agent here.
+func (r *Record) timesOf() Times {
+	switch {
+	case r.WrittenAt > 0: // the log of a session tells them
+		return Written
+	case r.Source == SourceRun, r.Source == SourceQueue:
+		return Written
+	case r.Source == SourceTail, r.Source == SourcePipe, r.Source == SourceSession:
+		return Captured
+	}
+	return ""
+}
+
+// Spend are the tokens of a run so far, with those of its sub-agents: see [Record.Spent].
+type Spend struct {
+	Input  int64 `json:"input"`
+	Output int64 `json:"output"`
+}
+
+// Header is a summary, and what linesman alone reads. It is stored in a header of the run's record,
+// so that a table of many runs can be filled without reading records: see [Header.Text].
+type Header struct {
+	Summary
+	Work  uint64    `json:"work,omitempty"`  // sequence number in the work queue
+	Asked bool      `json:"asked,omitempty"` // the agent has not reported Thread: it is the one to resume
+	Steps *Progress `json:"steps,omitempty"` // nil: unknown
+
+	// Governance is the governance token of a run without a record. A record contains it.
+	Governance string `json:"-"`
+}
+
+// Header returns the header of the record.
+func (r *Record) Header() Header {
+	h := Header{
+		Summary: Summary{
+			ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
+			Queue: r.Queue, Worker: r.Worker, Dir: r.Dir, Thread: r.Context(), Reason: r.Reason,
+			CancelRequested: r.Cancel, Continues: r.Continues, ContinuedBy: r.Link,
+			QueuedAt: Time(r.QueuedAt), StartedAt: Time(r.StartedAt), ActiveAt: Time(r.ActiveAt), EndedAt: Time(r.EndedAt),
+			Activity: r.Activity, Times: r.timesOf(), Seq: r.Seq,
+			Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
+			Changed: r.Changed(), Brief: r.Brief(),
+		},
+		Work: r.Work, Asked: r.Thread == "" && r.Resumes != "",
+	}
+	if s := r.Spent(); s.Total != nil && !s.Earlier {
+		h.Tokens = &Spend{s.Total.Input, s.Total.Output}
+	}
+	if r.Progress != nil {
+		h.Steps = new(*r.Progress)
+	}
+	if r.Steps.Todo != nil {
+		h.Progress = new(*r.Steps.Todo)
+	}
+	if r.Doing.Phase != "" && !r.State.Final() {
+		h.Doing = new(r.Doing)
+	}
+	return h
+}
+
+// Mark returns the mark of the raw log at the time of the header.
+func (h Header) Mark() Mark {
+	return Mark{
+		Seq: h.Seq, Started: h.StartedAt != 0, Cancelled: h.CancelRequested, Exited: h.State.Final() || h.Waits(),
+		By: h.Worker, Work: h.Work,
+	}
+}
+
+// Waits is [Record.Waits].
+func (s Summary) Waits() bool { return s.State == StateInputRequired && s.EndedAt != 0 }
