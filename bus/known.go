@@ -125,7 +125,8 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Header, error) {
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 		return runs.Header{}, errors.Join(err, runs.ErrNoRun)
 	}
-	row := runs.Header{Summary: runs.Summary{ID: run, Agent: agent, State: runs.StateWorking, StartedAt: runs.Time(max(e.Time, 1)), Seq: m.Sequence}}
+	row := runs.Header{Summary: runs.Summary{ID: run, Agent: agent, State: runs.StateWorking,
+		StartedAt: runs.Time(max(e.Time, 1)), Seq: m.Sequence}}
 	var start runs.Start
 	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
 		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, runs.Time(e.Time), 0

@@ -33,8 +33,9 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			Run: &api.Run{
 				Summary: runs.Summary{
 					ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
-					Thread: text("thread"), EndedAt: now, Title: text("title"), Version: text("version"), Labels: runs.LabelsOf(map[string]string{text("key"): text("value")}),
-					Dir: text("dir"), Model: text("running"), Tokens: &runs.Spend{}, Unseen: true,
+					Thread: text("thread"), EndedAt: now, Title: text("title"), Version: text("version"),
+					Labels: runs.LabelsOf(map[string]string{text("key"): text("value")}),
+					Dir:    text("dir"), Model: text("running"), Tokens: &runs.Spend{}, Unseen: true,
 				}, Detail: &api.Detail{
 					Sentence: text("summary"), Models: []api.ModelUsage{{Name: text("model")}},
 					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},
@@ -62,7 +63,8 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 			}, Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")},
 				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},
 		}
-		ended := &api.Run{Summary: runs.Summary{ID: text("ended"), State: runs.StateFailed, Reason: text("why"), EndedAt: now}}
+		ended := &api.Run{Summary: runs.Summary{ID: text("ended"), State: runs.StateFailed, Reason: text("why"),
+			EndedAt: now}}
 		all := &api.Overview{
 			Working: []*api.Run{working}, Ended: []*api.Run{ended},
 			Queued: []*api.Run{{Summary: runs.Summary{ID: text("queued"), State: runs.StateQueued}}},

@@ -21,8 +21,9 @@ func someRuns(now time.Time) *api.Overview {
 			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
 				Dir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &runs.Spend{Input: 4800, Output: 320},
 				Progress: &runs.Todo{Done: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
-				Labels: runs.LabelsOf(map[string]string{"ticket": "42", "team": "core", runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"}),
-				Doing:  &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}}},
+				Labels: runs.LabelsOf(map[string]string{"ticket": "42", "team": "core",
+					runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"}),
+				Doing: &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}}},
 			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
 				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
 				Doing: &runs.Doing{
@@ -30,7 +31,8 @@ func someRuns(now time.Time) *api.Overview {
 			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
 				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)}},
 		},
-		Queued: []*api.Run{{Summary: runs.Summary{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli", State: runs.StateQueued, Position: new(1),
+		Queued: []*api.Run{{Summary: runs.Summary{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli",
+			State: runs.StateQueued, Position: new(1),
 			Title: "Write the docs"}}},
 		Ended: []*api.Run{
 			{Summary: runs.Summary{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
@@ -65,7 +67,8 @@ func TestListsOfRunsLookAsTheyDid(t *testing.T) {
 }
 
 func TestShortIDsAreUnique(t *testing.T) {
-	all := []*api.Run{{Summary: runs.Summary{ID: "T-local-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-aaaaaab2"}}, {Summary: runs.Summary{ID: "T-local-aaaaaac"}},
+	all := []*api.Run{{Summary: runs.Summary{ID: "T-local-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-aaaaaab2"}},
+		{Summary: runs.Summary{ID: "T-local-aaaaaac"}},
 		{Summary: runs.Summary{ID: "T-cloud-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-b"}}, {Summary: runs.Summary{ID: "T-local-mine-and-long"}}, {Summary: runs.Summary{ID: "another-name"}}, {Summary: runs.Summary{ID: "T-local-aaaaaac"}}}
 	got := strings.Join(shortIDs(all), " ")
 	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
@@ -119,7 +122,8 @@ func TestStatusOfAFailedRunHasItsError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	why := &api.ErrorContext{Message: "no such directory", Suggestions: []string{"Name another one"}}
-	failed := &api.Run{Summary: runs.Summary{ID: "T-1", State: runs.StateFailed, Reason: "spawn"}, Detail: &api.Detail{Error: why}}
+	failed := &api.Run{Summary: runs.Summary{ID: "T-1", State: runs.StateFailed, Reason: "spawn"},
+		Detail: &api.Detail{Error: why}}
 	if err := renderTo(&out, false, false, 80).Run(failed); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +141,8 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 	all.Working = append(all.Working,
 		&api.Run{Summary: runs.Summary{ID: "T-local-asks", Agent: "codex", State: runs.StateInputRequired, Title: "Ask",
 			StartedAt: runs.Time(now.Add(-time.Hour).UnixMilli()), EndedAt: runs.Time(now.UnixMilli())}},
-		&api.Run{Summary: runs.Summary{ID: "T-local-session", Agent: "codex", State: runs.StateWorking, Source: runs.SourceSession,
+		&api.Run{Summary: runs.Summary{ID: "T-local-session", Agent: "codex", State: runs.StateWorking,
+			Source:    runs.SourceSession,
 			StartedAt: runs.Time(now.UnixMilli()), Doing: &runs.Doing{Phase: runs.YourTurn}}})
 	all.Counts.Working = len(all.Working)
 	for _, width := range []int{0, 50, 90, 200} {

@@ -82,9 +82,10 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 	t.Parallel()
 	jsonl := strings.Repeat(`{"type":"item.completed","item":{"text":"`+strings.Repeat("x", 100)+`"}}`+"\n", 20)
 	x := &api.Result{
-		Run: &api.Run{Summary: runs.Summary{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status"}, Detail: &api.Detail{
-			Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
-		}},
+		Run: &api.Run{Summary: runs.Summary{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status"},
+			Detail: &api.Detail{
+				Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
+			}},
 		Output: api.Output{
 			Stdout: jsonl + "Not logged in\n" + jsonl,
 			Stderr: strings.Repeat("noise\n", 50) + "[ERROR] at 5\nthe cause\n",

@@ -54,7 +54,8 @@ func TestAttachHasTheExitCodeOfRun(t *testing.T) {
 		{nil, runs.StateFailed, 1},
 		{nil, runs.StateCancelled, 130}, // in the queue
 	} {
-		if got := attachCode(&api.Run{Summary: runs.Summary{State: tt.state}, Detail: &api.Detail{Exit: tt.exit}}); got != tt.want {
+		if got := attachCode(&api.Run{Summary: runs.Summary{State: tt.state},
+			Detail: &api.Detail{Exit: tt.exit}}); got != tt.want {
 			t.Errorf("%s %+v: exit code %d, want %d", tt.state, tt.exit, got, tt.want)
 		}
 	}

@@ -155,7 +155,8 @@ func TestDayIsDivided(t *testing.T) {
 	of := func(by string) map[string]string {
 		d := NewDay(budgets(t, "tokens=1/day/"+by), noon, nil)
 		named := use("named", 10, 1, 2, "web")
-		named.Labels, named.Dir, named.Source, named.Agent = runs.LabelsOf(map[string]string{"team": "web", runs.LabelCaller: "ci"}), "/a b",
+		named.Labels, named.Dir, named.Source, named.Agent = runs.LabelsOf(map[string]string{"team": "web",
+			runs.LabelCaller: "ci"}), "/a b",
 			"queue", "codex"
 		d.Ended(named, noon)
 		d.Ended(&api.Run{Summary: runs.Summary{ID: "other", StartedAt: ago(1), Tokens: &runs.Spend{Input: 7}}}, noon)
@@ -185,7 +186,8 @@ func TestDayWithAChangeOfTheClock(t *testing.T) {
 	}
 	now := time.Date(2026, 10, 25, 23, 30, 0, 0, zone) // a day of 25 hours
 	d := NewDay(budgets(t, "time=24h30m/day"), now, nil)
-	run := &api.Run{Summary: runs.Summary{ID: "r", State: runs.StateWorking, StartedAt: runs.Time(now.Add(-48 * time.Hour).UnixMilli())}}
+	run := &api.Run{Summary: runs.Summary{ID: "r", State: runs.StateWorking,
+		StartedAt: runs.Time(now.Add(-48 * time.Hour).UnixMilli())}}
 	if got := d.Look([]*api.Run{run}, now); len(got) != 1 || got[0].ID != "2026-10-25/budget/time=24h30m0s/day" {
 		t.Errorf("got %v", got)
 	}

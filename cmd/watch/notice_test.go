@@ -65,13 +65,15 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"worker lost":                 {with(working(time.Minute, doing(runs.Thinking)), lost), "lost"},
 		"worker lost in a call":       {with(working(11*time.Minute, doing(runs.RunningTool)), lost), "lost stalled"},
 		"worker lost in a session":    {with(with(working(11*time.Minute, nil), source("session")), lost), "lost stalled"},
-		"queued":                      {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateQueued, QueuedAt: ago(time.Hour)}}, ""},
-		"waits outside":               {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateInputRequired}}, "needs-input"},
-		"completed":                   {ended(runs.StateCompleted, ""), "completed"},
-		"failed":                      {ended(runs.StateFailed, "exit status"), "failed"},
-		"timed out":                   {ended(runs.StateTimeout, "idle"), "failed"},
-		"cancelled":                   {ended(runs.StateCancelled, ""), "cancelled"},
-		"ended as lost":               {ended(runs.StateFailed, "lost"), "failed lost"},
+		"queued": {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateQueued,
+			QueuedAt: ago(time.Hour)}}, ""},
+		"waits outside": {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateInputRequired}},
+			"needs-input"},
+		"completed":     {ended(runs.StateCompleted, ""), "completed"},
+		"failed":        {ended(runs.StateFailed, "exit status"), "failed"},
+		"timed out":     {ended(runs.StateTimeout, "idle"), "failed"},
+		"cancelled":     {ended(runs.StateCancelled, ""), "cancelled"},
+		"ended as lost": {ended(runs.StateFailed, "lost"), "failed lost"},
 	} {
 		rules := all()
 		if got := kindsOf(rules.Run(one.run, Activity{}.Observe(one.run, noon), noon)); got != one.want {

@@ -341,7 +341,8 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 		t.Errorf("wait: %v", err)
 	}
 	result, err := c.Results(ctx, api.ResultsRequest{Run: done.Run})
-	if err != nil || result.Run.State != runs.StateCancelled || result.Run.Detail == nil || !result.Run.Labels.Has("a", "b") {
+	if err != nil || result.Run.State != runs.StateCancelled || result.Run.Detail == nil || !result.Run.Labels.Has("a",
+		"b") {
 		t.Errorf("results: %+v, %v", result, err)
 	}
 	events, err := c.Events(ctx, api.EventsRequest{Run: done.Run})

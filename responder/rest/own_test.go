@@ -64,7 +64,8 @@ func TestListsAreFilteredByLabelsAndTimes(t *testing.T) {
 		t.Errorf("the second page has %q", got)
 	}
 	s.want(400, "GET", "/v1/runs?limit=1&label=ticket%3D43&cursor="+page.Next, "")
-	if r := page.Runs[0]; r.ID != "mid" || r.Title != "Fix it" || r.Labels.Value("who") != "a b&c" || r.Times != runs.Written {
+	if r := page.Runs[0]; r.ID != "mid" || r.Title != "Fix it" || r.Labels.Value("who") != "a b&c" ||
+		r.Times != runs.Written {
 		t.Errorf("the row is %+v", r)
 	}
 }

@@ -42,7 +42,8 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 			err = errors.Join(err, removeErr)
 			break // the other removals would most likely fail, too
 		}
-		r.index.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: e.ID}}, Revision: e.revision + 1, Removed: true}, now)
+		r.index.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: e.ID}}, Revision: e.revision + 1,
+			Removed: true}, now)
 		report.Removed++
 	}
 	return report, err

@@ -21,8 +21,9 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, runs.Header{Summary: runs.Summary{ID: id, Continues: task, State: runs.StateInputRequired, StartedAt: runs.Time(n),
-			EndedAt: runs.Time(n + 1), Seq: uint64(n)}})
+		rows = append(rows, runs.Header{Summary: runs.Summary{ID: id, Continues: task, State: runs.StateInputRequired,
+			StartedAt: runs.Time(n),
+			EndedAt:   runs.Time(n + 1), Seq: uint64(n)}})
 	}
 	last := len(rows) - 1
 	for order, at := range map[string]func(i int) int{
@@ -50,7 +51,8 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 				}
 			}
 			for i := range rows[1:] { // the newest one goes first
-				table.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: rows[last-i].ID}}, Revision: 1 << 20, Removed: true}, begun)
+				table.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: rows[last-i].ID}}, Revision: 1 << 20,
+					Removed: true}, begun)
 			}
 			if shown, _ := table.get(task); shown.ContinuedBy != "" || shown.EndedAt != rows[0].EndedAt ||
 				len(table.continuations) != 0 {

@@ -290,7 +290,8 @@ func (r *Table) Wait(ctx context.Context, run string, each func(runs.Header)) (r
 }
 
 // until is Wait for another condition than the end.
-func (r *Table) until(ctx context.Context, run string, each func(runs.Header), is func(runs.Header) bool) (runs.Header, error) {
+func (r *Table) until(ctx context.Context, run string, each func(runs.Header),
+	is func(runs.Header) bool) (runs.Header, error) {
 	news, stop := r.index.listen(run)
 	defer stop()
 	v, err := r.Look(ctx, run)
