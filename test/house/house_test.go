@@ -191,3 +191,22 @@ func TestArchitectureShowsTheTable(t *testing.T) {
 		t.Errorf("%s does not show rooms.go: UPDATE_DOCS=1 go test ./test/house", page)
 	}
 }
+
+func TestEachDecisionIsInTheIndex(t *testing.T) {
+	const page = "docs/reference/decisions.md"
+	want, err := decisionsPage(filepath.Join(root, "docs", "decisions"), func(file string) (string, error) {
+		b, err := os.ReadFile(file)
+		first, _, _ := strings.Cut(string(b), "\n")
+		return strings.TrimPrefix(first, "# "), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv("UPDATE_DOCS") != "" {
+		if err := os.WriteFile(filepath.Join(root, page), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text(t, page) != want {
+		t.Errorf("%s is stale: UPDATE_DOCS=1 go test ./test/house", page)
+	}
+}

@@ -230,7 +230,7 @@ func (r *report) failure(p *result, e event) {
 func (r *report) summary(took time.Duration, how string) {
 	unclear, skipped := r.unclear.sum(), r.skipped.sum()
 	if unclear > 0 {
-		fmt.Fprintf(r.out, "\ninconclusive on this machine (docs/build.md#time):\n%s\n",
+		fmt.Fprintf(r.out, "\ninconclusive on this machine (CONTRIBUTING.md#time):\n%s\n",
 			strings.Join(r.unclear.lines(), "\n"))
 	}
 	if skipped > 0 {

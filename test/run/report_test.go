@@ -58,7 +58,7 @@ ok    worker                          3.0 s  0 tests, 1 not run
 ok    top                             3.0 s  0 tests, 1 not run
           1  tmux is not installed
 
-inconclusive on this machine (docs/build.md#time):
+inconclusive on this machine (CONTRIBUTING.md#time):
     1  worker TestT: the end after 9s, the limit is 2s; timers up to 1s late
 
 not run:

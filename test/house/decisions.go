@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// about are the numbers of the decisions in docs/decisions, by what they are about: a room, or
+// what several rooms have together.
+var about = []struct {
+	name    string
+	numbers []int
+}{
+	{"agent", []int{5, 42, 43, 61, 63, 66, 67}},
+	{"normalizer", []int{1, 2, 3, 4, 14, 25, 62}},
+	{"bounds", []int{9, 10}},
+	{"runs", []int{16, 17, 19, 27, 30, 33, 44, 45, 62, 74}},
+	{"worker", []int{18, 24, 26, 36, 37, 38, 43, 46, 63, 66, 67}},
+	{"bus", []int{6, 12, 15, 20, 31, 34, 39, 47, 49}},
+	{"bus/embedded: the built-in server", []int{7, 11, 13, 40, 48, 64}},
+	{"responder", []int{21, 29, 41, 52, 68}},
+	{"responder/mcp, tools", []int{22, 23, 69, 71}},
+	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71}},
+	{"cmd and client", []int{8, 23, 35, 53, 54, 65}},
+	{"daemon", []int{35, 50, 57, 65}},
+	{"telemetry", []int{55, 56, 58, 59}},
+	{"web: the page", []int{51, 52, 70}},
+	{"tests and the house", []int{60, 72, 73}},
+}
+
+// decisionsPage is the index of the decisions in the given folder.
+func decisionsPage(dir string, title func(file string) (string, error)) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.md"))
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("# Decisions by what they are about\n\nGenerated from test/house/decisions.go. A decision may be " +
+		"about several things.\n")
+	seen := map[int]bool{}
+	for _, a := range about {
+		fmt.Fprintf(&b, "\n## %s\n\n", a.name)
+		for _, n := range slices.Sorted(slices.Values(a.numbers)) {
+			if n < 1 || n > len(files) {
+				return "", fmt.Errorf("%s: there is no decision %d", a.name, n)
+			}
+			text, err := title(files[n-1])
+			if err != nil {
+				return "", err
+			}
+			seen[n] = true
+			fmt.Fprintf(&b, "- [%s](../decisions/%s)\n", text, path.Base(filepath.ToSlash(files[n-1])))
+		}
+	}
+	for n := range files {
+		if !seen[n+1] {
+			return "", fmt.Errorf("test/house/decisions.go does not say what decision %d is about", n+1)
+		}
+	}
+	return b.String(), nil
+}
