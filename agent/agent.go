@@ -51,6 +51,15 @@ type Agent struct {
 	// own with --version.
 	Tested string
 	Known  []string // further versions that linesman is known to read
+	// Tools are the tools that it comes with.
+	Tools Tools
+	// Provider is the provider of its models, as OpenTelemetry names it. "": the one in the name of a
+	// model, PROVIDER/MODEL.
+	Provider string
+	// ThreadUsage reports that the usage in its events counts the thread so far, not a turn.
+	ThreadUsage bool
+	// Pieces reports that it prints a message in pieces. Else each text is a message.
+	Pieces bool
 	// Sessions is where the agent keeps logs of its sessions. Their lines are read by
 	// Backend, too. The zero value: nowhere, or not known.
 	Sessions Sessions

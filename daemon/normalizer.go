@@ -54,7 +54,7 @@ func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 	}
 	return &pipeline.Normalizer{
 		Bus: b, Out: b.Names, Backends: all, MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
-		Metrics: metrics.NewNormalizer(c.Registry, kinds),
+		Metrics: metrics.NewNormalizer(c.Registry, kinds, c.Agents),
 	}
 }
 

@@ -6,7 +6,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry"
 	"github.com/linesman/linesman/telemetry/metrics"
@@ -17,7 +20,7 @@ import (
 func (s *Service) export(ctx context.Context) error {
 	e, err := telemetry.New(telemetry.Config{
 		Events: s.bus, Store: s.bus.TelemetryStore(), Runs: traced{s}, Env: s.config.env, Version: s.config.Version,
-		Log: s.config.Log,
+		Log: s.config.Log, Agent: s.config.agent,
 	})
 	if err != nil {
 		s.config.Log.Warn("traces are not exported", zap.Error(err))
@@ -27,6 +30,15 @@ func (s *Service) export(ctx context.Context) error {
 	}
 	s.exporter.Store(e)
 	return e.Run(ctx)
+}
+
+// agent returns what is known of an agent. Codex Cloud has the models of Codex.
+func (c Config) agent(kind string) agent.Agent {
+	a, _ := c.Agents.Find(kind)
+	if kind == codexcloud.Agent {
+		a.Provider = codex.Agent.Provider
+	}
+	return a
 }
 
 // traces returns what the exporter has done.

@@ -59,6 +59,11 @@ func (e *Exporter) deliver(ctx context.Context, b batch) error {
 		}
 		all[run] = f
 	}
+	for _, s := range b.spans {
+		f := all[s.Run]
+		f.provider = provider(e.agent(s.Agent), s.Agent, f.model)
+		all[s.Run] = f
+	}
 	if err := e.sendSpans(ctx, b.spans, all); err != nil {
 		return err
 	}

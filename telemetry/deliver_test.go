@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/spans"
 )
@@ -90,7 +91,7 @@ func TestFactsWaitForTheRecord(t *testing.T) {
 		s := newStage(t)
 		e := s.exporter(nil)
 		e.known = newKnown(maxKnown)
-		e.known.add("r", spans.New("r", "codex"))
+		e.known.add("r", spans.New("r", "codex", agent.Agent{}))
 		for _, c := range []struct {
 			name   string
 			age    time.Duration // of the event

@@ -19,10 +19,11 @@ type facts struct {
 	own, parent    runs.Traceparent
 	before         spans.Tokens // of its thread, when it began
 	model, version string
+	provider       string // of the model
 	source         string
 }
 
-// factsOf returns the facts of a run by its record; nil: it has none.
+// factsOf returns the facts of a run by its record; nil: it has none. The provider is set later.
 func factsOf(run string, r *runs.Record) facts {
 	if r == nil {
 		r = &runs.Record{}
@@ -104,7 +105,7 @@ func encode(s spans.Span, f facts, c content, names conventions) *tracepb.Span {
 		p.Name = opInvokeAgent
 		a.text(attrOperation, opInvokeAgent)
 		if names.whole {
-			a.text(attrProvider, provider(s.Agent, f.model))
+			a.text(attrProvider, f.provider)
 		}
 		if s.Kind == spans.Turn { // the name of a sub-agent is not in the events
 			p.Name += " " + s.Agent

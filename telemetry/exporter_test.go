@@ -24,6 +24,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/linesman/linesman/agent"
+	agents "github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
@@ -59,6 +61,10 @@ func (s *stage) exporter(env map[string]string) *Exporter {
 	all := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:secret@receiver"}
 	maps.Copy(all, env)
 	e, err := New(Config{
+		Agent: func(kind string) agent.Agent {
+			a, _ := agents.Agents.Find(kind)
+			return a
+		},
 		Events: s, Store: s, Runs: s, Env: func(k string) string { return all[k] }, Version: "v", Log: zap.New(core),
 	})
 	if err != nil {

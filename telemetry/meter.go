@@ -48,7 +48,7 @@ func (m *meter) record(s spans.Span, f facts) {
 		d := m.names.agentDuration
 		of.text(attrOperation, opInvokeAgent)
 		if d.operation {
-			of.text(attrProvider, provider(s.Agent, f.model))
+			of.text(attrProvider, f.provider)
 			of.text(attrModel, f.model)
 		} else if s.Kind == spans.Turn {
 			of.text(attrAgentName, s.Agent)
@@ -60,7 +60,7 @@ func (m *meter) record(s spans.Span, f facts) {
 		d := m.names.toolDuration
 		if d.operation {
 			of.text(attrOperation, opExecuteTool)
-			of.text(attrProvider, provider(s.Agent, f.model))
+			of.text(attrProvider, f.provider)
 		} else {
 			of.text(attrToolName, toolName(s))
 			of.text(attrAgentName, s.Agent)
@@ -76,7 +76,7 @@ func (m *meter) record(s spans.Span, f facts) {
 	for _, one := range m.names.tokens {
 		var of attributes
 		of.text(attrOperation, one.operation)
-		of.text(attrProvider, provider(s.Agent, f.model))
+		of.text(attrProvider, f.provider)
 		of.text(attrModel, f.model)
 		of.text(attrTokenType, one.kind)
 		of.text(attrModality, one.modality)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/telemetry/spans"
 )
 
@@ -155,19 +156,14 @@ func captures(value string) bool {
 }
 
 // provider returns the provider of the model of an agent, as far as it is known.
-func provider(agent, model string) string {
-	switch agent {
-	case "codex", "codex_cloud":
-		return "openai"
-	case "claude_code":
-		return "anthropic"
-	case "gemini_cli":
-		return "gcp.gemini"
+func provider(of agent.Agent, kind, model string) string {
+	if of.Provider != "" {
+		return of.Provider
 	}
-	name, _, qualified := strings.Cut(model, "/") // of opencode
+	name, _, qualified := strings.Cut(model, "/")
 	switch {
 	case !qualified:
-		return agent
+		return kind
 	case name == "google":
 		return "gcp.gemini"
 	}

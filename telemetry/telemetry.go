@@ -30,6 +30,7 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/spans"
@@ -75,9 +76,10 @@ type Config struct {
 	Events  Events
 	Store   Store
 	Runs    Runs
-	Env     func(string) string // the environment
-	Version string              // of linesman
-	Log     *zap.Logger         // default: none
+	Agent   func(kind string) agent.Agent // nil: none is known
+	Env     func(string) string           // the environment
+	Version string                        // of linesman
+	Log     *zap.Logger                   // default: none
 }
 
 // Exporter exports traces and metrics.
@@ -273,13 +275,21 @@ func (e *Exporter) locate(ctx context.Context) error {
 	return nil
 }
 
+// agent returns what is known of an agent.
+func (e *Exporter) agent(kind string) agent.Agent {
+	if e.cfg.Agent == nil {
+		return agent.Agent{}
+	}
+	return e.cfg.Agent(kind)
+}
+
 // stateOf returns the state of the run of an event. If it is not known and the event is not
 // its first one, it reads the earlier ones.
 func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 	if s := e.known.get(v.Run); s != nil {
 		return s, nil
 	}
-	s := e.known.add(v.Run, spans.New(v.Run, v.Agent))
+	s := e.known.add(v.Run, spans.New(v.Run, v.Agent, e.agent(v.Agent)))
 	if v.Line == 1 && v.Part == 1 {
 		return s, nil
 	}

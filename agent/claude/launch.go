@@ -33,6 +33,18 @@ var Agent = agent.Agent{
 		},
 	},
 
+	Tools: agent.Tools{
+		Classes: map[string]agent.Class{
+			"Bash": agent.Command, "BashOutput": agent.Command, "KillShell": agent.Command, "Edit": agent.FileChange,
+			"MultiEdit": agent.FileChange, "Write": agent.FileChange, "NotebookEdit": agent.FileChange,
+			"Read": agent.Read, "Glob": agent.Read, "Grep": agent.Read, "LS": agent.Read, "WebFetch": agent.Web,
+			"WebSearch": agent.Web, "Task": agent.Subagent, "Agent": agent.Subagent, "TaskOutput": agent.Subagent,
+			"TodoWrite": agent.Plan, "TaskCreate": agent.Plan, "TaskUpdate": agent.Plan, "ExitPlanMode": agent.Plan,
+		},
+		Inner: []string{"Agent", "Task"},
+	},
+	Provider: "anthropic",
+
 	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",
 }
 

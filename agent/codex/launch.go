@@ -29,6 +29,15 @@ var Agent = agent.Agent{
 		Others: []string{"AZURE_OPENAI_API_KEY"},
 	},
 
+	Tools: agent.Tools{Classes: map[string]agent.Class{ // items, and calls in session logs
+		"command_execution": agent.Command, "local_shell_call": agent.Command, "shell": agent.Command,
+		"exec_command": agent.Command, "write_stdin": agent.Command, "shell_command": agent.Command,
+		"file_change": agent.FileChange, "apply_patch": agent.FileChange, "view_image": agent.Read,
+		"mcp_tool_call": agent.MCP, "web_search": agent.Web, "collab_tool_call": agent.Subagent,
+		"spawn_agent": agent.Subagent, "wait_agent": agent.Subagent, "update_plan": agent.Plan,
+	}},
+	Provider: "openai", ThreadUsage: true,
+
 	Sandbox: "its own: commands and edits stay in the directory",
 }
 

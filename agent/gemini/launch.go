@@ -24,6 +24,17 @@ var Agent = agent.Agent{
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},
 
+	Tools: agent.Tools{
+		Classes: map[string]agent.Class{
+			"run_shell_command": agent.Command, "write_file": agent.FileChange, "replace": agent.FileChange,
+			"read_file": agent.Read, "read_many_files": agent.Read, "list_directory": agent.Read, "glob": agent.Read,
+			"grep_search": agent.Read, "search_file_content": agent.Read, "google_web_search": agent.Web,
+			"web_fetch": agent.Web, "write_todos": agent.Plan, "invoke_agent": agent.Subagent,
+		},
+		Inner: []string{"invoke_agent"},
+	},
+	Provider: "gcp.gemini", Pieces: true,
+
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 

@@ -24,6 +24,16 @@ var Agent = agent.Agent{
 		},
 	},
 
+	Tools: agent.Tools{
+		Classes: map[string]agent.Class{
+			"bash": agent.Command, "edit": agent.FileChange, "write": agent.FileChange, "patch": agent.FileChange,
+			"multiedit": agent.FileChange, "apply_patch": agent.FileChange, "read": agent.Read, "glob": agent.Read,
+			"grep": agent.Read, "list": agent.Read, "webfetch": agent.Web, "websearch": agent.Web,
+			"task": agent.Subagent, "todowrite": agent.Plan, "todoread": agent.Plan,
+		},
+		Inner: []string{"task"},
+	},
+
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
@@ -63,7 +64,7 @@ func TestRunsAreCountedOnceAcrossTerms(t *testing.T) {
 		_, b := serve(t)
 		bustest.Interleave(t, b, logs, "a", "b")
 		r := prometheus.NewRegistry()
-		m := metrics.NewNormalizer(r, []string{"codex"})
+		m := metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
 		last := bustest.LastSeq(t, b.JetStream(), b.Raw())
 		killed := 0
 		for stop := uint64(2); every > 0; stop += every {
@@ -102,7 +103,7 @@ func TestEventsThatAreMadeAgainAreNotCountedAgain(t *testing.T) {
 	_, b := serve(t)
 	bustest.Interleave(t, b, map[string][]runs.Entry{"a": bustest.CorpusLog(t, "plan", 700)}, "a")
 	r := prometheus.NewRegistry()
-	m := metrics.NewNormalizer(r, []string{"codex"})
+	m := metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
 	var want map[string]float64
 	for range 2 {
 		n := counting(newNormalizer(b), m)
@@ -128,7 +129,7 @@ func TestStandbyCountsNothing(t *testing.T) {
 	done := make(chan error, 2)
 	start := func(ctx context.Context, r *prometheus.Registry) {
 		n := newNormalizer(bustest.Connect(t, s, embedded.NormalizerUser))
-		n.Metrics = metrics.NewNormalizer(r, []string{"codex"})
+		n.Metrics = metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
 		go func() { done <- n.Run(ctx) }()
 	}
 	active := func(r *prometheus.Registry) bool { return gauge(t, r, "linesman_normalizer_active") == 1 }
@@ -182,7 +183,7 @@ func TestRefusalsOfEventsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := prometheus.NewRegistry()
-	p.metrics = metrics.NewNormalizer(r, nil)
+	p.metrics = metrics.NewNormalizer(r, nil, known.Agents)
 	err = p.publish(t.Context(), b.EventSubject("codex", "x", "status"), normalizer.Message{Body: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestLagOfANewTerm(t *testing.T) {
 	t.Parallel()
 	for _, first := range []lag{{unread: 7}, {at: time.Now()}, {unread: 7, at: time.Now()}} {
 		r := prometheus.NewRegistry()
-		m := metrics.NewNormalizer(r, nil)
+		m := metrics.NewNormalizer(r, nil, known.Agents)
 		s := &session{
 			Normalizer: &Normalizer{Metrics: m}, tally: m.NewTally(), events: &publisher{next: 1}, lag: first, raw: 3,
 		}

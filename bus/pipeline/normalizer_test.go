@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
@@ -47,7 +48,7 @@ func newNormalizer(b *bus.Bus) *Normalizer {
 		Backends: []normalizer.Backend{codex.Backend{}},
 		Log:      zap.NewNop(),
 		CutEvery: 20 * time.Millisecond,
-		Metrics:  metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}),
+		Metrics:  metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}, known.Agents),
 	}
 }
 

@@ -2,6 +2,8 @@ package console
 
 import (
 	"strings"
+
+	"github.com/linesman/linesman/agent/known"
 )
 
 // prose is the state of the texts of a run.
@@ -14,16 +16,19 @@ type prose struct {
 	idle    bool   // nothing was added since the last Tick
 }
 
-// streaming has the agents whose texts are parts of a message. A text of another agent is a
+// inPieces reports whether the texts of an agent are parts of a message. A text of another agent is a
 // message.
-var streaming = map[string]bool{"gemini_cli": true}
+func inPieces(kind string) bool {
+	a, _ := known.Agents.Find(kind)
+	return a.Pieces
+}
 
 // maxRest bounds the rest of a line that is not wrapped, in bytes.
 const maxRest = 64 << 10
 
 // text writes a text of the agent.
 func (t *Timeline) text(b *strings.Builder, v view) {
-	if v.channel != t.prose.channel || !streaming[v.agentKind] {
+	if v.channel != t.prose.channel || !inPieces(v.agentKind) {
 		t.endProse(b)
 	}
 	p := &t.prose
@@ -38,7 +43,7 @@ func (t *Timeline) text(b *strings.Builder, v view) {
 		p.middle = false
 	}
 	p.rest = lines[last]
-	if !streaming[v.agentKind] || len(p.rest) > maxRest {
+	if !inPieces(v.agentKind) || len(p.rest) > maxRest {
 		t.endProse(b)
 		return
 	}

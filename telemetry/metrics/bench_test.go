@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
@@ -38,7 +39,7 @@ func BenchmarkFold(b *testing.B) {
 // foldAll returns the CPU time of folding out in entries of 64 KiB, with a cut after every fourth.
 func foldAll(b *testing.B, out []byte, observed bool) time.Duration {
 	b.Helper()
-	tally := metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}).NewTally()
+	tally := metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}, known.Agents).NewTally()
 	a := tally.Agent("codex")
 	fold := normalizer.NewFold(codex.Backend{}, "T-local-x", 0)
 	fold.Use(&normalizer.Workspace{Reuse: true})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
@@ -38,7 +39,8 @@ func series(t *testing.T, g prometheus.Gatherer) (n int) {
 func TestHostileRunsMakeFewSeries(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	n := metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode", "codex_cloud", "external"})
+	n := metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode", "codex_cloud",
+		"external"}, known.Agents)
 	tally := n.NewTally()
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string { return fmt.Sprintf("w%x", random.Uint64()) }
@@ -93,7 +95,7 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 
 // TestLinesAreCountedWithoutAllocation folds what a line can end.
 func TestLinesAreCountedWithoutAllocation(t *testing.T) {
-	tally := metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}).NewTally()
+	tally := metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}, known.Agents).NewTally()
 	a := tally.Agent("codex")
 	count := func() {
 		for range 1000 {
@@ -135,7 +137,7 @@ func TestNothingIsCountedTwice(t *testing.T) {
 func TestLagHasAnAge(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	n := metrics.NewNormalizer(r, nil)
+	n := metrics.NewNormalizer(r, nil, known.Agents)
 	end := n.Active()
 	n.Lag(metrics.Lag{Entries: 7, Since: time.Now().Add(-time.Minute), Recording: 3, Recorded: time.Now()})
 	compare(t, "entries", values(t, r, "linesman_normalizer_lag_entries"), map[string]float64{"fold": 7, "record": 10})

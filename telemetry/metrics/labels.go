@@ -38,62 +38,6 @@ func (v *versions) label(version string) string {
 	return other
 }
 
-// The kinds of tool calls.
-const (
-	command = iota
-	fileChange
-	read
-	web
-	mcp
-	subagent
-	plan
-	otherKind
-)
-
-// callKinds are the values of the label kind.
-var callKinds = [...]string{
-	command: "command", fileChange: "file_change", read: "read", web: "web", mcp: "mcp", subagent: "agent",
-	plan: "plan", otherKind: other,
-}
-
-// callKindOf has the kinds of the tools that agents come with: of the items of Codex, and of
-// the names of tools.
-var callKindOf = map[string]uint8{
-	// Codex: items, and calls in session logs.
-	"command_execution": command, "local_shell_call": command, "shell": command, "exec_command": command,
-	"write_stdin": command, "shell_command": command,
-	"file_change": fileChange, "apply_patch": fileChange, "view_image": read, "mcp_tool_call": mcp, "web_search": web,
-	"collab_tool_call": subagent, "spawn_agent": subagent, "wait_agent": subagent, "update_plan": plan,
-	// Claude Code.
-	"Bash": command, "BashOutput": command, "KillShell": command, "Edit": fileChange, "MultiEdit": fileChange,
-	"Write": fileChange, "NotebookEdit": fileChange, "Read": read, "Glob": read, "Grep": read, "LS": read,
-	"WebFetch": web, "WebSearch": web, "Task": subagent, "Agent": subagent, "TaskOutput": subagent,
-	"TodoWrite": plan, "TaskCreate": plan, "TaskUpdate": plan, "ExitPlanMode": plan,
-	// Gemini CLI.
-	"run_shell_command": command, "write_file": fileChange, "replace": fileChange, "read_file": read,
-	"read_many_files": read, "list_directory": read, "glob": read, "grep_search": read, "search_file_content": read,
-	"google_web_search": web, "web_fetch": web, "write_todos": plan, "invoke_agent": subagent,
-	// OpenCode.
-	"bash": command, "edit": fileChange, "write": fileChange, "patch": fileChange, "multiedit": fileChange,
-	"read": read, "grep": read, "list": read, "webfetch": web, "websearch": web, "task": subagent,
-	"todowrite": plan, "todoread": plan,
-}
-
-// callKind returns the index of a kind in callKinds. A name of a tool tells more than the kind of
-// an item.
-func callKind(kind, name string) uint8 {
-	if k, ok := callKindOf[name]; ok {
-		return k
-	}
-	if k, ok := callKindOf[kind]; ok {
-		return k
-	}
-	if strings.HasPrefix(name, "mcp_") {
-		return mcp
-	}
-	return otherKind
-}
-
 // callStatuses are the values of the label status of tool calls. The last one is for all others.
 var callStatuses = [...]string{"completed", "failed", "unfinished", unknown}
 

@@ -41,7 +41,7 @@ func Descriptions() []Description {
 	r := prometheus.NewRegistry()
 	all := new([]Description)
 	registerBuild(set{r, RoleEvery, all}, "", "", "")
-	newNormalizer(set{r, RoleNormalizer, all}, nil)
+	newNormalizer(set{r, RoleNormalizer, all}, nil, nil)
 	newWorker(set{r, RoleWorker, all})
 	newResponder(set{r, RoleResponder, all})
 	newCalls(set{r, RoleResponder, all})

@@ -5,11 +5,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/linesman/linesman/agent"
 )
 
 // Normalizer has the metrics of a normalizer. Only the active one counts what happens in runs.
 type Normalizer struct {
 	known    []string             // agent kinds that have labels
+	agents   agent.Table          // whose tools are known
 	versions map[string]*versions // by the label of the agent
 
 	started, ended, turns, calls       *prometheus.CounterVec
@@ -39,14 +42,14 @@ var (
 	calls   = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 )
 
-// NewNormalizer registers the metrics of a normalizer that knows some agent kinds; runs of other
-// kinds are counted as "other".
-func NewNormalizer(r prometheus.Registerer, agents []string) *Normalizer {
-	return newNormalizer(set{reg: r}, agents)
+// NewNormalizer registers the metrics of a normalizer that knows some agent kinds, and the tools of
+// some agents; runs of other kinds are counted as "other".
+func NewNormalizer(r prometheus.Registerer, kinds []string, agents agent.Table) *Normalizer {
+	return newNormalizer(set{reg: r}, kinds, agents)
 }
 
-func newNormalizer(s set, agents []string) *Normalizer {
-	n := &Normalizer{known: agents, versions: map[string]*versions{}}
+func newNormalizer(s set, kinds []string, agents agent.Table) *Normalizer {
+	n := &Normalizer{known: kinds, agents: agents, versions: map[string]*versions{}}
 	n.runs(s)
 	n.contents(s)
 	n.own(s)

@@ -45,7 +45,8 @@ type recorder struct {
 func newRecorder() *recorder {
 	r := prometheus.NewRegistry()
 	return &recorder{
-		Registry: r, tally: metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode"}).NewTally(),
+		Registry: r, tally: metrics.NewNormalizer(r, []string{"codex", "claude_code", "gemini_cli", "opencode"},
+			known.Agents).NewTally(),
 		events: map[[2]string]float64{}, results: map[string]float64{},
 	}
 }
@@ -276,7 +277,7 @@ func TestOneRunOfEachAgent(t *testing.T) {
 func TestNumbersOfTokensThatNoAgentUses(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	tally := metrics.NewNormalizer(r, []string{"codex"}).NewTally()
+	tally := metrics.NewNormalizer(r, []string{"codex"}, known.Agents).NewTally()
 	a := tally.Agent("codex")
 	record := func(c *metrics.Counted, n int64) {
 		a.Record(c, &runs.Record{Bytes: n, Own: &runs.Usage{

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -20,6 +21,7 @@ type Tally struct {
 
 // Agent is the tally of the runs of an agent kind. It is the observer of their folds.
 type Agent struct {
+	tools    *agent.Tools
 	n        *Normalizer
 	name     string // value of the label agent
 	now, cut *sums
@@ -28,7 +30,7 @@ type Agent struct {
 // sums are the numbers of a cut. Those with a version are by the value of its label.
 type sums struct {
 	turns [len(turnStatuses)]ends
-	calls [len(callKinds)][len(callStatuses)]ends
+	calls [agent.Classes][len(callStatuses)]ends
 
 	started  map[string]int64
 	ended    map[[2]string]ends // by state and reason
@@ -107,7 +109,8 @@ func (t *Tally) Agent(kind string) *Agent {
 	name := oneOf(kind, t.n.known)
 	a := t.agents[name]
 	if a == nil {
-		a = &Agent{n: t.n, name: name, now: newSums(), cut: newSums()}
+		known, _ := t.n.agents.Find(name) // else its tools are not known
+		a = &Agent{n: t.n, name: name, tools: &known.Tools, now: newSums(), cut: newSums()}
 		t.agents[name] = a
 	}
 	return a
@@ -133,7 +136,7 @@ func (a *Agent) TurnEnded(how runs.Turn, took int64) { a.now.turns[how].add(took
 
 // CallEnded implements [normalizer.Observer].
 func (a *Agent) CallEnded(kind, name, status string, took int64) {
-	a.now.calls[callKind(kind, name)][callStatus(status)].add(took)
+	a.now.calls[a.tools.Class(kind, name)][callStatus(status)].add(took)
 }
 
 // Counted is how much of a run was counted.
@@ -240,7 +243,8 @@ func (a *Agent) store() {
 			s.turns[i].observe(n.turnTime, a.name, status)
 		}
 	}
-	for i, kind := range callKinds {
+	for i := range s.calls {
+		kind := agent.Class(i).String()
 		for j, status := range callStatuses {
 			if e := s.calls[i][j]; e.n > 0 {
 				n.calls.WithLabelValues(a.name, kind, status).Add(float64(e.n))

@@ -14,7 +14,6 @@ type message struct {
 	channel, text string
 	session       string // id of the thread, if the event is about it
 	usage         *Tokens
-	ofThread      bool // usage is the total of the thread so far
 	phase         string
 	tool          tool
 
@@ -87,7 +86,7 @@ func read(e runs.Event) (m message) {
 	m.channel, m.text, m.tool, m.phase = b.Channel, b.Message, b.Data.Tool, b.Data.Tool.Phase
 	m.session = b.Data.Session.ID
 	if strings.HasSuffix(b.Data.Schema, ".usage.v1") {
-		m.usage, m.ofThread = tokens(b.Data.Usage), e.Agent == "codex"
+		m.usage = tokens(b.Data.Usage)
 	}
 	if m.completion {
 		m.failure, m.exit = failure(b)
@@ -158,19 +157,6 @@ func boundary(token string, m message) (begins, restarts, ends bool, failure str
 // when a sub-agent works.
 func workOfAgent(text string) bool {
 	return text == "user message" || strings.HasPrefix(text, "system task_")
-}
-
-// beginsAgent reports whether a tool of an agent runs a sub-agent to its end.
-func beginsAgent(agent, tool string) bool {
-	switch agent {
-	case "claude_code":
-		return tool == "Agent" || tool == "Task"
-	case "gemini_cli":
-		return tool == "invoke_agent"
-	case "opencode":
-		return tool == "task"
-	}
-	return false
 }
 
 // cut returns at most n bytes of s, in whole characters.

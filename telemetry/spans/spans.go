@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -89,6 +90,8 @@ const (
 // Run folds the events of a run.
 type Run struct {
 	run, agent string
+	inner      []string // see [agent.Tools]
+	perThread  bool     // usage is the total of the thread so far
 
 	begun  bool
 	start  int64
@@ -123,8 +126,10 @@ type call struct {
 	running         bool // the sub-agent works
 }
 
-// New returns a run without events. Agent is its kind.
-func New(run, agent string) *Run { return &Run{run: run, agent: agent} }
+// New returns a run of an agent without events. Kind is that of the agent, which may not be known.
+func New(run, kind string, of agent.Agent) *Run {
+	return &Run{run: run, agent: kind, inner: of.Tools.Inner, perThread: of.ThreadUsage}
+}
 
 // Size is about how many bytes of memory the run takes.
 func (r *Run) Size() int { return 512 + len(r.thread) + 384*len(r.calls) + 64*len(r.closed) }
@@ -212,7 +217,7 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 func (r *Run) count(e runs.Event, m message) {
 	used := *m.usage
 	first := false
-	if m.ofThread {
+	if r.perThread {
 		used, r.total = m.usage.Minus(r.total), *m.usage
 		first, r.counted = !r.counted, true
 	}
@@ -244,7 +249,7 @@ func (r *Run) newCall(e runs.Event, m message) *call {
 	return &call{
 		key: m.key(), name: cut(m.tool.Name, maxName), kind: cut(m.tool.Kind, maxName), start: e.Time,
 		begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "tool "+place(e)), parent: r.parent(),
-		sub: beginsAgent(r.agent, m.tool.Name),
+		sub: slices.Contains(r.inner, m.tool.Name),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -78,8 +79,14 @@ func record(name string, b normalizer.Backend, out []byte) recording {
 	return r
 }
 
+// of returns what is known of an agent.
+func of(kind string) agent.Agent {
+	a, _ := known.Agents.Find(kind)
+	return a
+}
+
 func fold(r recording) (all []spans.Span) {
-	s := spans.New(r.run, r.agent)
+	s := spans.New(r.run, r.agent, of(r.agent))
 	for _, e := range r.events {
 		all = append(all, s.Apply(e)...)
 	}
@@ -190,7 +197,7 @@ func TestRestartAtAnyEventEndsTheSameSpans(t *testing.T) {
 		want := fold(r)
 		for at := 0; at < len(r.events); at += 1 + len(r.events)/8 {
 			var got []spans.Span
-			first, second := spans.New(r.run, r.agent), spans.New(r.run, r.agent)
+			first, second := spans.New(r.run, r.agent, of(r.agent)), spans.New(r.run, r.agent, of(r.agent))
 			for _, e := range r.events[:at] {
 				got = append(got, first.Apply(e)...)
 				second.Apply(e)
@@ -227,7 +234,7 @@ func TestRunWhoseBeginningExpiredHasSpans(t *testing.T) {
 
 // However many calls and turns a run has, it takes little memory.
 func TestSizeOfARunIsBounded(t *testing.T) {
-	r := spans.New("r", "claude_code")
+	r := spans.New("r", "claude_code", of("claude_code"))
 	most := 0
 	for i := range 2000 {
 		body := fmt.Sprintf(`{"data":{"schema":"agent_api.tools.structured.v1","tool":{"kind":"tool_use","phase":"start",`+
@@ -249,7 +256,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add("tool_call", `{"data":{"schema":"agent_api.tools.structured.v1","tool":{"tool_name":"Agent","tool_use_id":"1"}}}`)
 	f.Add("completion", `{"status":{"success":false,"code":1,"signal":null}}`)
 	f.Fuzz(func(t *testing.T, token, body string) {
-		r := spans.New("r", "claude_code")
+		r := spans.New("r", "claude_code", of("claude_code"))
 		for i := range 4 {
 			for _, s := range r.Apply(runs.Event{Seq: uint64(i + 1), Line: uint64(i + 1), Part: 1, Token: token,
 				Body: []byte(body), Time: int64(10 - i)}) {
@@ -264,7 +271,7 @@ func FuzzEvents(f *testing.F) {
 // What an open run keeps is bounded, whatever an agent prints.
 func TestLongIDsAndNegativeTokens(t *testing.T) {
 	t.Parallel()
-	r := spans.New("r", "claude_code")
+	r := spans.New("r", "claude_code", of("claude_code"))
 	id := strings.Repeat("x", 1<<20)
 	event := func(token, body string) []spans.Span {
 		return r.Apply(runs.Event{Token: token, Line: 1, Part: 1, Body: []byte(body)})

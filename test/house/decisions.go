@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// about are the numbers of the decisions in docs/decisions, by what they are about: a room, or
+// topics are the numbers of the decisions in docs/decisions, by what they are about: a room, or
 // what several rooms have together.
-var about = []struct {
+var topics = []struct {
 	name    string
 	numbers []int
 }{
@@ -41,7 +41,7 @@ func decisionsPage(dir string, title func(file string) (string, error)) (string,
 	b.WriteString("# Decisions by what they are about\n\nGenerated from test/house/decisions.go. A decision may be " +
 		"about several things.\n")
 	seen := map[int]bool{}
-	for _, a := range about {
+	for _, a := range topics {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.name)
 		for _, n := range slices.Sorted(slices.Values(a.numbers)) {
 			if n < 1 || n > len(files) {

@@ -85,10 +85,10 @@ var Rooms = []Room{
 		[]string{"client", "cmd/...", "daemon", "responder/...", "telemetry"}},
 
 	{"agent/known", "the table of the known agents: a line each",
-		[]string{"cmd/linesman", "config", "daemon/...", "responder"}},
+		[]string{"cmd/...", "config", "daemon/...", "responder"}},
 	{"agent/*", "one agent each: its dialect, its command line, its program", []string{"agent/known", "daemon"}},
 	{"agent", "an entry of the table of agents",
-		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "worker/..."}},
+		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
 
 	{"normalizer/wire", "what dialects read in the same form", []string{"agent/..."}},
 	{"normalizer/cloud", "the dialect of Codex Cloud's status", []string{"daemon"}},
