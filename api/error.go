@@ -112,7 +112,7 @@ func Known(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	return &Error{Code: Internal, Message: "the streams did not do what was asked of them", Err: err}
+	return &Error{Code: Internal, Message: "unexpected error: the log of the responder has the cause", Err: err}
 }
 
 // Issue is one mistake in a request.

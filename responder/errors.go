@@ -59,8 +59,8 @@ func ofRun(run string, err error) *api.Error {
 	return nil
 }
 
-// about is explain for a request about one run.
-func (s *Service) about(run, what string, err error) error {
+// explainRun is explain for a request about one run.
+func (s *Service) explainRun(run, what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -113,7 +113,9 @@ func (s *Service) explain(what string, err error) error {
 	case s.Connected() != nil:
 		return s.Connected()
 	}
-	return &api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them", Err: err}
+	return &api.Error{
+		Code: api.Internal, Message: "cannot " + what + ": the log of the responder has the cause", Err: err,
+	}
 }
 
 func programFailed(f *codexcloud.Failure) *api.Error {

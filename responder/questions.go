@@ -23,7 +23,7 @@ const (
 // interrupted. The error is [api.Validation] for an invalid question.
 func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
 	err := s.table.Ask(ctx, run, q, labels, due)
-	return s.explain("ask", renamed(err, taskFields))
+	return s.explain("ask the question", renamed(err, taskFields))
 }
 
 // Answer stores the external answer of a run that awaits it, and ends the run. The
@@ -36,7 +36,7 @@ func (s *Service) Answer(ctx context.Context, run string, reply runs.Reply, late
 	if field, ok := errors.AsType[*runs.FieldError](err); ok {
 		err = api.Invalid(field.Field, field.Problem)
 	}
-	return api.Answered{Run: run, State: state}, s.about(run, "answer", err)
+	return api.Answered{Run: run, State: state}, s.explainRun(run, "answer", err)
 }
 
 // Reply reads the complete external answer of a run. The error wraps
@@ -46,13 +46,13 @@ func (s *Service) Reply(ctx context.Context, run string) (runs.Reply, error) {
 	if errors.Is(err, runs.ErrNoReply) {
 		return r, &api.Error{Code: api.NotFound, Message: err.Error(), Run: run, Err: err}
 	}
-	return r, s.about(run, "read a reply", err)
+	return r, s.explainRun(run, "read a reply", err)
 }
 
 // Expire ends a run whose answer is no longer awaited, with the state timeout. It is
 // not an error if the run has ended.
 func (s *Service) Expire(ctx context.Context, run string) error {
-	return s.about(run, "expire", s.table.Expire(ctx, run))
+	return s.explainRun(run, "expire", s.table.Expire(ctx, run))
 }
 
 // Questions returns the runs that await an answer, oldest first, or only the one

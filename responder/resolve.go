@@ -157,5 +157,5 @@ func (s *Service) Seen(ctx context.Context, run string) (api.Seen, error) {
 				string(v.State), Run: run, State: v.State,
 		}
 	}
-	return api.Seen{Run: run, State: v.State, Unseen: v.Unseen}, s.about(run, "mark as seen", err)
+	return api.Seen{Run: run, State: v.State, Unseen: v.Unseen}, s.explainRun(run, "mark as seen", err)
 }

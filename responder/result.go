@@ -127,7 +127,7 @@ func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
 	// A secret that is cut at the beginning of what is read is not in its last bytes.
 	_, errs, err := s.table.Output(ctx, record, 16*maxStderrTail)
 	if err != nil { // the failure itself counts
-		_ = s.explain("read a stderr", err)
+		_ = s.explain("read stderr", err)
 		return e
 	}
 	e.Stderr = ending(runs.Redact(end(errs)), maxStderrTail)
@@ -397,7 +397,7 @@ const (
 func (s *Service) LastLines(ctx context.Context, run string) ([]string, error) {
 	record, err := s.table.Record(ctx, run)
 	if err != nil {
-		return nil, s.about(run, "read a record", err)
+		return nil, s.explainRun(run, "read a record", err)
 	}
 	out, _, err := s.table.Output(ctx, record, DefaultOutput)
 	if err != nil {

@@ -165,12 +165,12 @@ func (s *Service) Limits() (idle, hard time.Duration) { return s.cfg.Idle, s.cfg
 // Ready waits until the table has read all runs, at most the configured
 // patience. The error is [api.Unavailable].
 func (s *Service) Ready(ctx context.Context) error {
-	return s.explain("ready", s.table.Ready(ctx, s.cfg.Patience))
+	return s.explain("read the run table", s.table.Ready(ctx, s.cfg.Patience))
 }
 
 // Filled is Ready with no other limit than that of ctx.
 func (s *Service) Filled(ctx context.Context) error {
-	return s.explain("ready", s.table.Ready(ctx, math.MaxInt64))
+	return s.explain("read the run table", s.table.Ready(ctx, math.MaxInt64))
 }
 
 // Connected returns the error [api.Unavailable] without a connection to NATS.
@@ -200,7 +200,7 @@ func (s *Service) Get(run string) (runs.Header, bool) { return s.table.Get(run) 
 // its row. The error is [api.NotFound] for an unknown run.
 func (s *Service) Look(ctx context.Context, run string) (runs.Header, error) {
 	v, err := s.table.Look(ctx, run)
-	return v, s.about(run, "look up a run", err)
+	return v, s.explainRun(run, "look up a run", err)
 }
 
 // Thread returns the newest run of a thread.
@@ -222,7 +222,7 @@ func (s *Service) Standing() webhook.Runs { return s.table }
 // is none.
 func (s *Service) Record(ctx context.Context, run string) (*runs.Record, error) {
 	r, err := s.table.Record(ctx, run)
-	return r, s.about(run, "read a record", err)
+	return r, s.explainRun(run, "read a record", err)
 }
 
 // Wait waits for the end of a run and returns its row. Each, unless it is nil, is
@@ -234,7 +234,7 @@ func (s *Service) Wait(ctx context.Context, run string, each func(runs.Header)) 
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return v, WaitOver(run, v.State, begun)
 	}
-	return v, s.about(run, "wait", err)
+	return v, s.explainRun(run, "wait", err)
 }
 
 // WaitOver is the error of a wait that began at a time and ended before its run,
@@ -350,5 +350,5 @@ func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error
 	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrNeeded) {
 		return f, &api.Error{Code: api.Conflict, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}
 	}
-	return f, s.about(run, "forget", err)
+	return f, s.explainRun(run, "forget", err)
 }

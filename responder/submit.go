@@ -294,7 +294,7 @@ func (s *Service) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, erro
 			done.State, done.replayed = over.State, true
 			return done, nil
 		}
-		return done, s.about(q.Run, "cancel", err)
+		return done, s.explainRun(q.Run, "cancel", err)
 	})
-	return done.cancelled(), s.about(q.Run, "cancel", err)
+	return done.cancelled(), s.explainRun(q.Run, "cancel", err)
 }

@@ -298,7 +298,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for moved := true; moved && !r.useless(); {
+	for moved := true; moved && !r.isIgnored(); {
 		_, err := r.pump(ctx, true)
 		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
 			return ex, err

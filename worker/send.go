@@ -69,7 +69,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if err := r.cancel(ctx); err != nil {
 			return sent, err
 		}
-		if r.useless() {
+		if r.isIgnored() {
 			return sent, nil
 		}
 		n, err := r.sendOut(ctx, final)
@@ -84,9 +84,9 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 	return sent, nil
 }
 
-// useless reports whether the remaining output is not read: the source was
+// isIgnored reports whether the remaining output is not read: the source was
 // stopped, and is no agent.
-func (r *Run) useless() bool { return r.stopped && !r.dir.Spec.process() }
+func (r *Run) isIgnored() bool { return r.stopped && !r.dir.Spec.process() }
 
 // sendOut sends the next chunk of stdout, or several of a backlog, and returns their
 // size.

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// lay writes one record as it looks on a terminal. Text of an agent stands
+// writeRecord writes one record as it looks on a terminal. Text of an agent stands
 // behind a bar on every row, so that it cannot pass for a line of linesman.
-func (r *Renderer) lay(b *strings.Builder, v view) {
+func (r *Renderer) writeRecord(b *strings.Builder, v view) {
 	if v.Run != r.lastRun {
 		r.lastRun = v.Run
 		r.row(b, bold, "── ", Word(v.Agent)+" "+Word(v.Run))

@@ -73,7 +73,7 @@ func (r *Renderer) Write(rec Record) error {
 		return err
 	}
 	var b strings.Builder
-	r.lay(&b, v)
+	r.writeRecord(&b, v)
 	return r.screen.show(r.out, b.String(), r.statusLine())
 }
 

@@ -19,8 +19,8 @@ func NewRows(width int, color bool, o TimelineOptions) *Timeline {
 	return &Timeline{r: r, options: o}
 }
 
-// Know sets the state of the run, as far as rows show it. It prints nothing.
-func (t *Timeline) Know(run *api.Run) { t.run = run }
+// SetRun sets the state of the run, as far as rows show it. It prints nothing.
+func (t *Timeline) SetRun(run *api.Run) { t.run = run }
 
 // Rows returns the rows of an item. The last row of a text that may continue is not among
 // them: see [Timeline.Unfinished].
@@ -29,7 +29,7 @@ func (t *Timeline) Rows(item api.DetailItem) []string {
 		t.first = item.At
 	}
 	var b strings.Builder
-	t.lay(&b, item)
+	t.writeItem(&b, item)
 	return rowsOf(&b)
 }
 

@@ -64,7 +64,7 @@ func (t *Timeline) Write(item api.DetailItem) error {
 		t.first = item.At
 	}
 	var b strings.Builder
-	t.lay(&b, item)
+	t.writeItem(&b, item)
 	t.begun = t.begun || b.Len() > 0
 	return t.show(b.String())
 }
@@ -110,8 +110,8 @@ func (t *Timeline) show(rows string) error {
 	return t.r.screen.show(t.r.out, rows, line)
 }
 
-// lay writes an item.
-func (t *Timeline) lay(b *strings.Builder, item api.DetailItem) {
+// writeItem writes an item.
+func (t *Timeline) writeItem(b *strings.Builder, item api.DetailItem) {
 	v, d := lookAtDetail(item), item.Detail
 	if d == nil {
 		d = &runs.Detail{}

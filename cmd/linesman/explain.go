@@ -44,14 +44,14 @@ func explain(err error, flags map[string]string, run string) error {
 	case api.Validation, api.Ended, api.NotEnded, api.NotWaiting, api.Conflict:
 		if e.State != "" { // the command line is valid; the state of the run does not permit it
 			text, _, _ := strings.Cut(e.Message, ": it is ")
-			return says(exitFailed, errors.New(about(run, text)+": it is "+console.Word(string(e.State))))
+			return says(exitFailed, errors.New(ofRun(run, text)+": it is "+console.Word(string(e.State))))
 		}
 		if e.Code == api.Conflict && e.Issues != nil {
 			return says(exitUsage, console.Ambiguous(run, e))
 		}
 		return says(exitUsage, console.Mistakes(e, flags))
 	}
-	text := about(run, e.Message)
+	text := ofRun(run, e.Message)
 	for _, more := range []string{e.Suggestion, e.WebURL} {
 		if more != "" {
 			text += ": " + console.Safe(more)
@@ -100,8 +100,8 @@ func unanswered(e *api.Error) error {
 	return e
 }
 
-// about is a message about a run, if there is one.
-func about(run, text string) string {
+// ofRun is a message about a run, if there is one.
+func ofRun(run, text string) string {
 	if run != "" {
 		return "run " + run + ": " + console.Safe(text)
 	}

@@ -52,7 +52,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		run, err := l.SubmitRun(ctx, q)
 		if err != nil {
-			return c.untaken(err)
+			return c.notAccepted(err)
 		}
 		if c.Wait {
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
@@ -67,8 +67,8 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// untaken is the error of a submission.
-func (c *submitCmd) untaken(err error) error {
+// notAccepted is the error of a submission.
+func (c *submitCmd) notAccepted(err error) error {
 	names := submitNames
 	if c.Dir == "" && c.Resume == "" {
 		names = maps.Clone(names)

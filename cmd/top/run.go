@@ -166,7 +166,7 @@ func (v *runView) newest() int {
 
 func (v *runView) know(run *api.Run) {
 	v.run = run
-	v.timeline.Know(run)
+	v.timeline.SetRun(run)
 }
 
 // add appends items, and drops the oldest ones beyond the limits, a quarter of them at once.
@@ -226,7 +226,7 @@ func (v *runView) layout() {
 		within = v.first - v.begins[top-1]
 	}
 	v.timeline = console.NewRows(v.width-v.gutter(), v.style.color, v.options)
-	v.timeline.Know(v.run)
+	v.timeline.SetRun(v.run)
 	v.rows, v.begins = nil, nil
 	for _, item := range v.items {
 		v.format(item)

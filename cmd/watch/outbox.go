@@ -172,7 +172,7 @@ func (o *outbox) holding(
 	}
 	for _, run := range o.state.Over {
 		if !open[run] {
-			o.state.Reported = slices.DeleteFunc(o.state.Reported, about(run))
+			o.state.Reported = slices.DeleteFunc(o.state.Reported, ofRun(run))
 			o.unsaved = true
 		}
 	}
@@ -219,7 +219,7 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	added := o.add(all, math.MaxInt)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
 	o.state.Raw, o.state.Time = o.reading.raw, o.reading.time
-	if slices.ContainsFunc(o.state.Reported, about(run)) && !slices.Contains(o.state.Over, run) {
+	if slices.ContainsFunc(o.state.Reported, ofRun(run)) && !slices.Contains(o.state.Over, run) {
 		o.state.Over = append(o.state.Over, run)
 	}
 	if len(added) > 0 {
@@ -228,8 +228,8 @@ func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64
 	return nil
 }
 
-// about selects the ids of notices about a run.
-func about(run string) func(id string) bool {
+// ofRun selects the ids of notices about a run.
+func ofRun(run string) func(id string) bool {
 	return func(id string) bool { return strings.HasPrefix(id, run+"/") }
 }
 

@@ -17,7 +17,7 @@ func TestEveryErrorCodeIsMapped(t *testing.T) {
 			t.Errorf("%s is no error of A2A", code)
 			continue
 		}
-		err := h.explain("test", &api.Error{Code: code, Field: "run", Message: "the reason"})
+		err := h.explain("test the webhook", &api.Error{Code: code, Field: "run", Message: "the reason"})
 		why := "the reason"
 		if code == api.Internal { // which stays inside
 			why = "internal error; see linesman's log"

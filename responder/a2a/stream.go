@@ -120,7 +120,7 @@ func (h *Handler) follow(ctx context.Context, v runs.Header, w wanted, yield fun
 	case errors.Is(err, errLeft):
 		return nil
 	case err != nil:
-		return h.explain("stream", err)
+		return h.explain("follow the run", err)
 	}
 	if err := s.end(context.WithoutCancel(ctx)); !errors.Is(err, errLeft) {
 		return err

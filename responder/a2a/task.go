@@ -77,7 +77,7 @@ func (h *Handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task,
 
 // describe is task with the record already read.
 func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Record, w wanted) (*sdk.Task, error) {
-	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v)), Metadata: aim(v)}
+	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v)), Metadata: metadata(v)}
 	var err error
 	if t.Status, err = status(t, v, record, w.echo); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Reco
 	if w.artifacts && v.State.Final() {
 		result, err := h.result(ctx, v, record, w.echo)
 		if err != nil {
-			return nil, h.explain("result", err)
+			return nil, h.explain("read a result", err)
 		}
 		t.Artifacts = []*sdk.Artifact{result}
 	}
@@ -98,14 +98,14 @@ func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Reco
 			w.room = &room
 		}
 		if t.History, err = h.history(ctx, t, v, min(*w.history, maxHistory), w.room); err != nil {
-			return nil, h.explain("history", err)
+			return nil, h.explain("read the history", err)
 		}
 	}
 	return t, nil
 }
 
-// aim returns the metadata of a task: what it is for, and what works on it, as far as that is known.
-func aim(v runs.Header) map[string]any {
+// metadata returns the metadata of a task: what it is for, and what works on it, as far as that is known.
+func metadata(v runs.Header) map[string]any {
 	m := map[string]any{"agent": v.Agent}
 	for name, text := range map[string]string{
 		"title": v.Title, "agentVersion": v.Version, "model": v.Model, "workingDir": v.Dir,
@@ -137,7 +137,7 @@ func (h *Handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs
 		return v, nil, nil
 	}
 	if err != nil {
-		return v, nil, h.explain("record", err)
+		return v, nil, h.explain("read a record", err)
 	}
 	return responder.Newer(v, record), record, nil
 }

@@ -75,7 +75,7 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 			`{"status":409,"detail":"idempotency_key: the same request is being carried out","code":"CONFLICT","field":"idempotency_key","retryable":true}`,
 		},
 		{
-			api.Error{Code: api.Internal, Message: "the streams did not do what was asked of them"},
+			api.Error{Code: api.Internal, Message: "cannot cancel: the log of the responder has the cause"},
 			`{"status":500,"detail":"internal error; see linesman's log","code":"INTERNAL"}`,
 		},
 	} {

@@ -126,13 +126,13 @@ type entryExt struct {
 
 	Plan *planData `json:"plan,omitempty"` // nil: the agent keeps none
 
-	aimExt
+	runExt
 
 	cloudExt
 }
 
-// aimExt says what a task is for, and what works on it. Of a task of Codex Cloud it has the first three.
-type aimExt struct {
+// runExt says what a task is for, and what works on it. Of a task of Codex Cloud it has the first three.
+type runExt struct {
 	Title  string            `json:"title,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Unseen bool              `json:"unseen,omitempty"` // it has ended, and its owner has not opened it
@@ -145,8 +145,8 @@ type aimExt struct {
 	Doing   *runs.Doing `json:"doing,omitempty"`  // nil: unknown, or not working
 }
 
-func aimOf(v runs.Header) aimExt {
-	x := aimExt{Title: v.Title, Labels: v.Labels.Map(), Unseen: v.Unseen}
+func runExtOf(v runs.Header) runExt {
+	x := runExt{Title: v.Title, Labels: v.Labels.Map(), Unseen: v.Unseen}
 	if responder.IsCloud(v) {
 		return x
 	}
@@ -158,7 +158,7 @@ func aimOf(v runs.Header) aimExt {
 type queueEntry struct {
 	TaskID   string `json:"task_id"`
 	Position int    `json:"position"` // from 0
-	Ext      aimExt `json:"ext,omitzero"`
+	Ext      runExt `json:"ext,omitzero"`
 }
 
 type recentEntry struct {
@@ -179,13 +179,13 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 	}
 	for i := range s.Queued[:min(len(s.Queued), maxListed)] {
 		v := s.Queued[i]
-		d.Queue = append(d.Queue, queueEntry{v.ID, v.Before(), aimOf(v)})
+		d.Queue = append(d.Queue, queueEntry{v.ID, v.Before(), runExtOf(v)})
 	}
 	for i := range s.Ended {
 		v := s.Ended[i]
 		d.Recent = append(d.Recent, recentEntry{
 			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v) / 1000, Completed: moment(int64(v.EndedAt)),
-			Ext: entryExt{Reason: v.Reason, aimExt: aimOf(v)},
+			Ext: entryExt{Reason: v.Reason, runExt: runExtOf(v)},
 		})
 	}
 	return snapshotMeta{moment(now.UnixMilli()), len(s.Working) + len(s.Queued)}, d
@@ -206,7 +206,7 @@ func entryOf(v runs.Header, now time.Time) taskEntry {
 	if v.WorkerLost {
 		e.Ext = entryExt{Lost: true, Worker: v.Worker}
 	}
-	e.Ext.aimExt = aimOf(v)
+	e.Ext.runExt = runExtOf(v)
 	e.Ext.Input = v.State == runs.StateInputRequired
 	if v.Progress != nil {
 		e.Ext.Plan = &planData{v.Progress.Done, v.Progress.Total}
@@ -274,7 +274,7 @@ func (d *snapshotData) markdown(p *page) {
 }
 
 // named is the title of a task in a list.
-func (x *aimExt) named() string {
+func (x *runExt) named() string {
 	if x.Title == "" {
 		return ""
 	}

@@ -34,7 +34,7 @@ const (
 // before the next one; 0: the notification is finished.
 func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log := p.log.With(zap.String("run", n.Run))
-	var of about
+	var of outboxMeta
 	if err := json.Unmarshal([]byte(n.About), &of); err != nil {
 		log.Error("invalid notification in the outbox")
 		return 0

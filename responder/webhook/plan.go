@@ -14,8 +14,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// about is the metadata of a notification in the outbox, beside its body.
-type about struct {
+// outboxMeta is the metadata of a notification in the outbox, beside its body.
+type outboxMeta struct {
 	Protocol string     `json:"protocol"`
 	ID       string     `json:"id"`
 	State    runs.State `json:"state"`
@@ -139,7 +139,7 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
-	meta, err := bounds.Encode(about{e.Protocol, e.ID, record.State, body.Type}) // an id at most doubles
+	meta, err := bounds.Encode(outboxMeta{e.Protocol, e.ID, record.State, body.Type}) // an id at most doubles
 	if err != nil {
 		return err
 	}
