@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	stages := []func() []pass{
 		func() []pass { return basic(packages) },
 		func() []pass {
-			return slices.Concat(leftOut(packages, race, more, r.collected()), again(packages, race, more))
+			return slices.Concat(again(packages, race, more), leftOut(packages, race, more, r.collected()))
 		},
 	}
 	for _, stage := range stages {
@@ -350,6 +350,8 @@ func (p pass) tests() []string { return slices.Compact(slices.Sorted(slices.Valu
 func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary string, r *report) error {
 	if p.alone {
 		atOnce = 1
+	} else if p.system {
+		atOnce = max(atOnce-1, 1)
 	}
 	flags = append(slices.Clone(flags), fmt.Sprintf("-p=%d", atOnce))
 	if p.race {

@@ -227,7 +227,7 @@ func TestProgramSeesNothingOfKilledAnswers(t *testing.T) {
 	var all []string
 	for _, v := range w.here().rest("/v1/runs?agent=external", "application/json")["runs"].([]any) {
 		r := v.(map[string]any)
-		all = append(all, fmt.Sprint(r["id"], " ", r["state"]))
+		all = append(all, fmt.Sprint(r["run"], " ", r["state"]))
 	}
 	if want := []string{second + " completed", first + " completed"}; !slices.Equal(all, want) {
 		t.Errorf("runs %q, want %q", all, want)
