@@ -159,14 +159,14 @@ func (c Config) describe(d *Daemon, detached *datadir.Detached) datadir.Previous
 	return p
 }
 
-// NewLogger returns a log that is written to w, with the level and the format of
+// newLogger returns a log that is written to w, with the level and the format of
 // the settings, which are valid.
-func NewLogger(c config.Config, w io.Writer) *zap.Logger {
+func newLogger(c config.Config, w io.Writer) *zap.Logger {
 	log, _ := NewLeveledLogger(c, w)
 	return log
 }
 
-// NewLeveledLogger is [NewLogger] with a level that can be changed.
+// NewLeveledLogger is [newLogger] with a level that can be changed.
 func NewLeveledLogger(c config.Config, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
 	level := zap.NewAtomicLevelAt(levelOf(c.LogLevel))
 	form := zap.NewProductionEncoderConfig()

@@ -49,8 +49,8 @@ type DiffFile struct {
 	Truncated bool   `json:"truncated,omitempty"` // the patch lacks some of it
 }
 
-// NoteDiff is the reason of a note with a part of a diff.
-const NoteDiff = "diff"
+// noteDiff is the reason of a note with a part of a diff.
+const noteDiff = "diff"
 
 // DiffPart is a part of a diff, in a note. The parts of a set follow each other in the raw log. The
 // last set that is complete counts: a worker that is killed leaves an incomplete one.
@@ -96,7 +96,7 @@ func (d Diff) Notes(set string) [][]byte {
 	bodies := make([][]byte, len(parts))
 	for i, p := range parts {
 		p.Set, p.Part, p.Parts, p.Changes = set, i+1, len(parts), d.Changes
-		bodies[i] = encode(Remark{Reason: NoteDiff, Diff: &p})
+		bodies[i] = encode(Remark{Reason: noteDiff, Diff: &p})
 	}
 	return bodies
 }
@@ -115,7 +115,7 @@ func (r *DiffReader) Add(e Entry) {
 		return
 	}
 	var n Remark
-	if json.Unmarshal(e.Body, &n) != nil || n.Reason != NoteDiff || n.Diff == nil {
+	if json.Unmarshal(e.Body, &n) != nil || n.Reason != noteDiff || n.Diff == nil {
 		return
 	}
 	p := n.Diff
@@ -167,7 +167,7 @@ func (r *Record) foldNote(e Entry) {
 	case n.Reason == NoteUsage && n.Logged != nil:
 		r.foldLogged(*n.Logged)
 		return
-	case n.Reason != NoteDiff || n.Diff == nil || n.Diff.Part != 1:
+	case n.Reason != noteDiff || n.Diff == nil || n.Diff.Part != 1:
 		return
 	}
 	c := n.Diff.checked()

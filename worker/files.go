@@ -89,11 +89,11 @@ func writeFile(path string, body []byte, synced bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// MaxInput is the maximum size of what an agent reads on stdin, in bytes.
-const MaxInput = 64 << 20
+// maxInput is the maximum size of what an agent reads on stdin, in bytes.
+const maxInput = 64 << 20
 
-// ErrInput reports an input of more than [MaxInput] bytes.
-var ErrInput = fmt.Errorf("stdin: at most %d MiB can be passed to an agent", MaxInput>>20)
+// ErrInput reports an input of more than [maxInput] bytes.
+var ErrInput = fmt.Errorf("stdin: at most %d MiB can be passed to an agent", maxInput>>20)
 
 // copyInput writes all that in has to a new file.
 func copyInput(path string, in io.Reader) (int64, error) {
@@ -101,9 +101,9 @@ func copyInput(path string, in io.Reader) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := io.Copy(f, io.LimitReader(in, MaxInput+1))
+	n, err := io.Copy(f, io.LimitReader(in, maxInput+1))
 	switch {
-	case err == nil && n > MaxInput:
+	case err == nil && n > maxInput:
 		err = ErrInput
 	case err == nil:
 		err = f.Sync()

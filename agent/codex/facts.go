@@ -106,9 +106,9 @@ func turnError(v scan.Value, out *normalizer.Out) {
 	out.Facts.Error, out.Facts.ErrorSource = string(wire.Head(nil, v, maxError)), runs.ErrorTurn
 }
 
-// LastMessage returns the text of the last agent message in an agent's output that is not blank.
+// lastMessage returns the text of the last agent message in an agent's output that is not blank.
 // The first line of the output may be the end of a line.
-func LastMessage(output []byte) (text string, ok bool) {
+func lastMessage(output []byte) (text string, ok bool) {
 	for len(output) > 0 {
 		line := output
 		if i := bytes.LastIndexByte(output, '\n'); i >= 0 {

@@ -19,7 +19,7 @@ func TestLastMessageIsTheLastWholeAnswer(t *testing.T) {
 			"one", true},
 		"a command that prints one": {`{"type":"item.completed","item":{"type":"command_execution","text":"\"agent_message\""}}`, "", false},
 	} {
-		if got, ok := LastMessage([]byte(tt.output)); got != tt.want || ok != tt.ok {
+		if got, ok := lastMessage([]byte(tt.output)); got != tt.want || ok != tt.ok {
 			t.Errorf("%s: got %q, %v; want %q, %v", name, got, ok, tt.want, tt.ok)
 		}
 	}

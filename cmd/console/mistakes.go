@@ -13,8 +13,8 @@ import (
 // suggestion is a parse error with what kong takes for the intended word.
 var suggestion = regexp.MustCompile(`^(.* (\S+)), did you mean (?:one of )?(.*)\?$`)
 
-// Closer is a parse error of kong whose suggestions are close to the word that was typed.
-func Closer(err error) error {
+// closer is a parse error of kong whose suggestions are close to the word that was typed.
+func closer(err error) error {
 	m := suggestion.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
@@ -38,12 +38,12 @@ var (
 	unexpected = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean .*)?$`)
 )
 
-// IsUnexpected reports whether a parse error is about an argument that no command takes.
-func IsUnexpected(err error) bool { return unexpected.MatchString(err.Error()) }
+// isUnexpected reports whether a parse error is about an argument that no command takes.
+func isUnexpected(err error) bool { return unexpected.MatchString(err.Error()) }
 
-// Without is args without what a parse error names: an argument, or a flag
+// without is args without what a parse error names: an argument, or a flag
 // with its value, if the grammar has a flag of that name that takes one.
-func Without(args []string, model *kong.Application, err error) []string {
+func without(args []string, model *kong.Application, err error) []string {
 	if m := unexpected.FindStringSubmatch(err.Error()); m != nil {
 		for i, arg := range args {
 			if arg == m[1] && (i == 0 || !takesValue(model.Node, args[i-1])) { // else it is a value

@@ -28,7 +28,7 @@ func TestOnlyCloseWordsAreSuggested(t *testing.T) {
 			`unknown flag --foo, did you mean one of "--for", "--fob"?`},
 		{"expected one of a, b", "expected one of a, b"},
 	} {
-		if got := Closer(errors.New(tt[0])).Error(); got != tt[1] {
+		if got := closer(errors.New(tt[0])).Error(); got != tt[1] {
 			t.Errorf("%s: got %q, want %q", tt[0], got, tt[1])
 		}
 	}

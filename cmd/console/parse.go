@@ -32,12 +32,12 @@ func Parse(
 		}
 		// Some are consequences of another mistake: an argument that was the value of
 		// an unknown flag, and a missing command.
-		follows := IsUnexpected(err) || strings.HasPrefix(err.Error(), "expected one of")
+		follows := isUnexpected(err) || strings.HasPrefix(err.Error(), "expected one of")
 		if len(mistakes) == 0 || !follows {
-			mistakes = append(mistakes, Closer(err))
+			mistakes = append(mistakes, closer(err))
 		}
-		rest := Without(args, k.Model, err)
-		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand && IsUnexpected(err) {
+		rest := without(args, k.Model, err)
+		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand && isUnexpected(err) {
 			return trace.Context, false, errors.Join(mistakes...)
 		}
 		args = rest

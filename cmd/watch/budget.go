@@ -42,8 +42,8 @@ const maxTokens = 1_000_000_000_000_000
 // by are the divisions beside label:KEY.
 var by = []string{"caller", "source", "agent", "dir"}
 
-// ParseBudget reads the text of a budget. The error has no prefix.
-func ParseBudget(text string) (b Budget, err error) {
+// parseBudget reads the text of a budget. The error has no prefix.
+func parseBudget(text string) (b Budget, err error) {
 	unit, rest, _ := strings.Cut(text, "=")
 	limit, period, _ := strings.Cut(rest, "/")
 	b.Unit = Unit(unit)
@@ -92,10 +92,10 @@ func parseTokens(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// ParseBudgets reads several budgets. The error reports all mistakes.
-func ParseBudgets(texts []string) (all []Budget, err error) {
+// parseBudgets reads several budgets. The error reports all mistakes.
+func parseBudgets(texts []string) (all []Budget, err error) {
 	for _, text := range texts {
-		b, wrong := ParseBudget(text)
+		b, wrong := parseBudget(text)
 		err = errors.Join(err, wrong)
 		all = append(all, b)
 	}
@@ -179,10 +179,10 @@ type part struct {
 	group  string
 }
 
-// NewDay returns the day of now. Before has the tokens that runs had used when that day
+// newDay returns the day of now. Before has the tokens that runs had used when that day
 // began, as far as that is known; of another run that began earlier, all tokens are
 // counted if it was active on the day.
-func NewDay(budgets []Budget, now time.Time, before map[string]int64) *Day {
+func newDay(budgets []Budget, now time.Time, before map[string]int64) *Day {
 	d := &Day{last: map[string]int64{}}
 	for _, b := range budgets {
 		if b.Daily {
@@ -207,7 +207,7 @@ func (d *Day) begin(now time.Time) {
 // Date returns the date of the day.
 func (d *Day) Date() string { return d.from.Format(time.DateOnly) }
 
-// Before returns what [NewDay] needs to continue this day.
+// Before returns what [newDay] needs to continue this day.
 func (d *Day) Before() map[string]int64 { return d.before }
 
 // Ended adds a run that has ended, once.

@@ -44,7 +44,7 @@ func TestParseBudget(t *testing.T) {
 		"time=2/run":                   "",
 		"dollars=5/day":                "",
 	} {
-		b, err := ParseBudget(text)
+		b, err := parseBudget(text)
 		if (err == nil) != (want != "") || err == nil && b.String() != want {
 			t.Errorf("%q: %q, %v, want %q", text, b, err, want)
 		}
@@ -68,7 +68,7 @@ func use(id string, tokens int64, from, to float64, team string) *api.Run {
 
 func budgets(t *testing.T, texts ...string) []Budget {
 	t.Helper()
-	all, err := ParseBudgets(texts)
+	all, err := parseBudgets(texts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func used(notices []Notice) map[string]int64 {
 
 func TestDayAddsUpItsRuns(t *testing.T) {
 	t.Parallel()
-	d := NewDay(budgets(t, "tokens=1/day", "tokens=100/day/label:team", "time=1s/day", "tokens=1/run"), noon, nil)
+	d := newDay(budgets(t, "tokens=1/day", "tokens=100/day/label:team", "time=1s/day", "tokens=1/run"), noon, nil)
 	ended := use("ended", 100, 1, 2, "web")
 	d.Ended(ended, noon)
 	d.Ended(ended, noon)                              // a second time
@@ -106,7 +106,7 @@ func TestDayAddsUpItsRuns(t *testing.T) {
 // An agent that reports any number of tokens does not make the sum of a day small.
 func TestSumsDoNotOverflow(t *testing.T) {
 	t.Parallel()
-	d := NewDay(budgets(t, "tokens=1G/day"), noon, nil)
+	d := newDay(budgets(t, "tokens=1G/day"), noon, nil)
 	d.Ended(use("one", math.MaxInt64, 1, 2, ""), noon)
 	many := use("two", math.MaxInt64, 1, 2, "")
 	many.Tokens.Output = math.MaxInt64
@@ -120,7 +120,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 // that is restarted.
 func TestTokensAcrossMidnight(t *testing.T) {
 	t.Parallel()
-	d := NewDay(budgets(t, "tokens=1/day"), noon, nil)
+	d := newDay(budgets(t, "tokens=1/day"), noon, nil)
 	midnight := noon.Add(12 * time.Hour)
 	look := func(tokens int64, active, now time.Time) map[string]int64 {
 		run := use("r", tokens, 1, 0, "")
@@ -137,11 +137,11 @@ func TestTokensAcrossMidnight(t *testing.T) {
 	if got := d.Date(); got != "2026-11-24" {
 		t.Errorf("the day is %s", got)
 	}
-	d = NewDay(d.budgets, midnight.Add(time.Hour), d.Before())
+	d = newDay(d.budgets, midnight.Add(time.Hour), d.Before())
 	if got := look(150, midnight.Add(time.Hour), midnight.Add(time.Hour)); got[key] != 50 {
 		t.Errorf("after a restart: %v", got)
 	}
-	d = NewDay(d.budgets, midnight.Add(time.Hour), nil)
+	d = newDay(d.budgets, midnight.Add(time.Hour), nil)
 	if got := look(150, midnight.Add(-time.Minute), midnight.Add(time.Hour)); len(got) != 0 {
 		t.Errorf("not active since: %v", got)
 	}
@@ -153,7 +153,7 @@ func TestTokensAcrossMidnight(t *testing.T) {
 func TestDayIsDivided(t *testing.T) {
 	t.Parallel()
 	of := func(by string) map[string]string {
-		d := NewDay(budgets(t, "tokens=1/day/"+by), noon, nil)
+		d := newDay(budgets(t, "tokens=1/day/"+by), noon, nil)
 		named := use("named", 10, 1, 2, "web")
 		named.Labels, named.Dir, named.Source, named.Agent = runs.LabelsOf(map[string]string{"team": "web",
 			runs.LabelCaller: "ci"}), "/a b",
@@ -185,7 +185,7 @@ func TestDayWithAChangeOfTheClock(t *testing.T) {
 		t.Skip(err)
 	}
 	now := time.Date(2026, 10, 25, 23, 30, 0, 0, zone) // a day of 25 hours
-	d := NewDay(budgets(t, "time=24h30m/day"), now, nil)
+	d := newDay(budgets(t, "time=24h30m/day"), now, nil)
 	run := &api.Run{Summary: runs.Summary{ID: "r", State: runs.StateWorking,
 		StartedAt: runs.Time(now.Add(-48 * time.Hour).UnixMilli())}}
 	if got := d.Look([]*api.Run{run}, now); len(got) != 1 || got[0].ID != "2026-10-25/budget/time=24h30m0s/day" {

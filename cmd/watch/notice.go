@@ -219,8 +219,8 @@ func tokens(run *api.Run) int64 {
 	return plus(run.Tokens.Input, run.Tokens.Output)
 }
 
-// ParseKinds reads names of kinds.
-func ParseKinds(names []string, allowed ...Kind) (all []Kind, err error) {
+// parseKinds reads names of kinds.
+func parseKinds(names []string, allowed ...Kind) (all []Kind, err error) {
 	for _, n := range names {
 		k := Kind(strings.TrimSpace(n))
 		if !slices.Contains(allowed, k) {

@@ -150,11 +150,11 @@ func TestTextIsOneSafeLine(t *testing.T) {
 
 func TestParseKinds(t *testing.T) {
 	t.Parallel()
-	got, err := ParseKinds([]string{"lost", " stalled", "lost"}, Kinds...)
+	got, err := parseKinds([]string{"lost", " stalled", "lost"}, Kinds...)
 	if err != nil || !slices.Equal(got, []Kind{Lost, Stalled}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := ParseKinds([]string{"stuck"}, Kinds...); err == nil || !strings.Contains(err.Error(), `got "stuck"`) {
+	if _, err := parseKinds([]string{"stuck"}, Kinds...); err == nil || !strings.Contains(err.Error(), `got "stuck"`) {
 		t.Errorf("stuck: %v", err)
 	}
 }

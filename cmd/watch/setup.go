@@ -52,9 +52,9 @@ func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, er
 	set := merged(s.Watch, flags)
 	c := Config{Rules: Rules{StalledAfter: set.StalledAfter}, State: set.State, GiveUp: s.Push.GiveUp, Log: in.Log}
 	var errs [6]error
-	c.Rules.On, errs[0] = ParseKinds(set.On, Kinds...)
-	c.Rules.Budgets, errs[1] = ParseBudgets(set.Budgets)
-	c.Rules.CancelOn, errs[2] = ParseKinds(set.CancelOn, OverBudget, Stalled)
+	c.Rules.On, errs[0] = parseKinds(set.On, Kinds...)
+	c.Rules.Budgets, errs[1] = parseBudgets(set.Budgets)
+	c.Rules.CancelOn, errs[2] = parseKinds(set.CancelOn, OverBudget, Stalled)
 	for _, k := range c.Rules.CancelOn {
 		if !c.Rules.on(k) && errs[2] == nil {
 			errs[2] = fmt.Errorf("needs %s among the kinds of notices", k)

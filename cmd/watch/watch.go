@@ -68,9 +68,9 @@ func New(cfg Config) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{cfg: cfg, log: log, out: out, activity: Activity{}}
-	w.day = NewDay(cfg.Rules.Budgets, now, nil)
+	w.day = newDay(cfg.Rules.Budgets, now, nil)
 	if out.state.Day == w.day.Date() {
-		w.day = NewDay(cfg.Rules.Budgets, now, out.state.Before)
+		w.day = newDay(cfg.Rules.Budgets, now, out.state.Before)
 	}
 	return w, nil
 }

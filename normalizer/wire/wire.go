@@ -283,7 +283,7 @@ func Cost(v scan.Value) (amount float64, ok bool) {
 
 // Limits of the remembered calls.
 const (
-	MaxCalls     = 64  // newest calls
+	maxCalls     = 64  // newest calls
 	MaxCallBytes = 256 // of each field of a call
 )
 
@@ -296,7 +296,7 @@ type Call struct {
 // Tests is in place of the path of a call whose command runs tests, see [RunsTests].
 const Tests = "(tests)"
 
-// Memory remembers the [MaxCalls] newest calls. The zero value is empty.
+// Memory remembers the [maxCalls] newest calls. The zero value is empty.
 type Memory struct{ all []Call }
 
 // Add remembers a copy of a call, as the newest. A call with the same id takes its place. A call
@@ -311,7 +311,7 @@ func (c *Memory) Add(call Call) {
 	}
 	call.ID, call.Name, call.Path = strings.Clone(call.ID), strings.Clone(call.Name), strings.Clone(call.Path)
 	c.Take(call.ID)
-	if len(c.all) == MaxCalls {
+	if len(c.all) == maxCalls {
 		c.all = slices.Delete(c.all, 0, 1)
 	}
 	c.all = append(c.all, call)

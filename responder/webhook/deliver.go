@@ -54,11 +54,11 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	log = log.With(zap.String("host", host), zap.Int("times", n.Times))
 	left := p.cfg.GiveUp - time.Since(n.At)
 	if left <= 0 {
-		p.cfg.Attempted(GivenUp, -1)
+		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "it is too old")
 	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
-		p.cfg.Attempted(GivenUp, -1)
+		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the current settings do not allow its URL")
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
@@ -144,11 +144,11 @@ type outcome struct {
 func (o outcome) is() Outcome {
 	switch {
 	case o.err == nil && o.status/100 == 2:
-		return Delivered
+		return delivered
 	case o.err == nil && o.again():
 		return Failed
 	}
-	return GivenUp
+	return givenUp
 }
 
 // again reports whether another attempt may succeed.

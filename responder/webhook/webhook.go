@@ -107,9 +107,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	Delivered Outcome = "delivered"
+	delivered Outcome = "delivered"
 	Failed    Outcome = "failed" // it will be tried again
-	GivenUp   Outcome = "given_up"
+	givenUp   Outcome = "given_up"
 )
 
 // Pusher creates and delivers notifications.

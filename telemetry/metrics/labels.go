@@ -13,9 +13,9 @@ const other = "other"
 // unknown is the value of the label version while an agent has not told its version.
 const unknown = "unknown"
 
-// MaxVersions is the number of versions of an agent that have a label of their own, in one
+// maxVersions is the number of versions of an agent that have a label of their own, in one
 // process. Further ones are counted as "other".
-const MaxVersions = 16
+const maxVersions = 16
 
 // MaxSeries is the maximum number of series of a process with all roles, without those of the Go
 // runtime. Few processes come near it: it has all kinds of tool calls of all agents.
@@ -31,7 +31,7 @@ func (v *versions) label(version string) string {
 		return unknown
 	case slices.Contains(*v, version):
 		return version
-	case len(*v) < MaxVersions:
+	case len(*v) < maxVersions:
 		*v = append(*v, version)
 		return version
 	}

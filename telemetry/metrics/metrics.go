@@ -21,10 +21,10 @@ import (
 
 // The roles that a metric can be of.
 const (
-	RoleEvery      = "every role"
-	RoleNormalizer = "normalizer"
-	RoleWorker     = "worker"
-	RoleResponder  = "responder"
+	roleEvery      = "every role"
+	roleNormalizer = "normalizer"
+	roleWorker     = "worker"
+	roleResponder  = "responder"
 )
 
 // Description describes a metric.
@@ -40,12 +40,12 @@ type Description struct {
 func Descriptions() []Description {
 	r := prometheus.NewRegistry()
 	all := new([]Description)
-	registerBuild(set{r, RoleEvery, all}, "", "", "")
-	newNormalizer(set{r, RoleNormalizer, all}, nil, nil)
-	newWorker(set{r, RoleWorker, all})
-	newResponder(set{r, RoleResponder, all})
-	newCalls(set{r, RoleResponder, all})
-	order := []string{RoleEvery, RoleNormalizer, RoleWorker, RoleResponder}
+	registerBuild(set{r, roleEvery, all}, "", "", "")
+	newNormalizer(set{r, roleNormalizer, all}, nil, nil)
+	newWorker(set{r, roleWorker, all})
+	newResponder(set{r, roleResponder, all})
+	newCalls(set{r, roleResponder, all})
+	order := []string{roleEvery, roleNormalizer, roleWorker, roleResponder}
 	slices.SortFunc(*all, func(a, b Description) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Role), slices.Index(order, b.Role)), cmp.Compare(a.Name, b.Name))
 	})

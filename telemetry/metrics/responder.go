@@ -37,8 +37,8 @@ type Traces struct{ Exported, Rejected, Expired uint64 }
 // Lost is the state of working runs whose worker sends no heartbeats.
 const Lost = "lost"
 
-// States are the values of the label state of runs.
-var States = []string{
+// states are the values of the label state of runs.
+var states = []string{
 	string(runs.StateQueued), string(runs.StateWorking), Lost, string(runs.StateInputRequired),
 	string(runs.StateCompleted), string(runs.StateFailed), string(runs.StateCancelled), string(runs.StateTimeout),
 }
@@ -75,7 +75,7 @@ func newResponder(s set) *Responder {
 		if !known {
 			return
 		}
-		for _, state := range States {
+		for _, state := range states {
 			send(table, float64(v.Runs[state]), state)
 		}
 		send(orphans, float64(v.Orphans))
