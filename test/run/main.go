@@ -43,16 +43,9 @@ var sequential = []string{
 	"test/bench/corpus", "worker/launch", "worker/sessionlog", "worker/snapshot",
 }
 
-// The race detector makes tests that start a NATS server two to ten times as long, and takes
-// long to compile a server and large libraries: only -more all uses it there, and only make soak
-// in tests that start whole programs.
-var heavy = []string{
-	"github.com/nats-io/nats-server/v2/server", "google.golang.org/grpc",
-	"github.com/modelcontextprotocol/go-sdk/mcp", "charm.land/bubbletea/v2",
-}
-
-// Of the packages with a server, that whose goroutines share most is tested with the race
-// detector for each commit.
+// The package whose goroutines share most is tested with the race detector for each commit, and all
+// that have goroutines by make test-all, but for tests that start whole programs: those by make soak.
+// It makes tests that start a NATS server two to ten times as long.
 const racedEachCommit = "bus/pipeline"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
@@ -169,16 +162,15 @@ func gogc() string {
 }
 
 func sayRace(race bool, more string) string {
-	const but = "with the race detector, but for packages without goroutines, tests of whole programs"
 	switch {
 	case more == "":
 		return "without the race detector, which make test-all uses"
 	case !race:
 		return "without the race detector: there is no C compiler"
 	case more == eachCommit:
-		return but + ", large libraries, and servers outside of " + racedEachCommit
+		return racedEachCommit + " with the race detector"
 	}
-	return but
+	return "with the race detector, but for packages without goroutines, and tests of whole programs"
 }
 
 // tested is a package.
@@ -236,7 +228,7 @@ func list(ctx context.Context, patterns []string, more bool) (packages []tested,
 		program := room == "test" || short(path) == "cmd/linesman"
 		switch {
 		case has(engine) || isSequential(short(path)) || program:
-		case short(path) == racedEachCommit || !slices.ContainsFunc(heavy, has):
+		case short(path) == racedEachCommit:
 			packages[at].again = eachCommit
 		default:
 			packages[at].again = everything

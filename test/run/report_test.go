@@ -150,7 +150,7 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 			"[[test/cells] [agent/codex test/run test/e2e]TestA,TestB,TestC,TestD]",
 		}},
 		{true, "commit", [3]string{
-			whole, "[+race[bus/pipeline worker]]",
+			whole, "[+race[bus/pipeline]]",
 			"[[test/cells] [bus agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestF]",
 		}},
 		{false, "", [3]string{whole, "[]", "[]"}},
