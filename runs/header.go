@@ -9,13 +9,7 @@ import (
 )
 
 // Text returns the header as one line of JSON.
-func (h Header) Text() string {
-	b, err := json.Marshal(h)
-	if err != nil {
-		panic(err) // a number that JSON cannot have: what a record has was read from JSON
-	}
-	return string(b)
-}
+func (h Header) Text() string { return string(encode(h)) }
 
 // Words are texts that many headers share: directories, models, workers. Its zero value shares nothing.
 type Words map[string]string
@@ -36,8 +30,8 @@ func (w Words) of(text string) string {
 
 var errHeader = errors.New("not the header of a run")
 
-// ParseHeader parses the result of [Header.Text], in a tenth of the time that package json needs, and keeps nothing
-// of text. What it does not know is read by package json.
+// ParseHeader parses the result of [Header.Text], several times as fast as package json, and keeps
+// nothing of text. What it does not know is read by package json.
 func ParseHeader(text string, words Words) (Header, error) {
 	r := headerReader{rest: text, words: words}
 	r.header()
@@ -448,7 +442,7 @@ func (r *headerReader) flag() bool {
 }
 
 func (r *headerReader) time() Time {
-	at, err := parseTime(r.text())
+	at, err := ParseTime(r.text())
 	r.bad = r.bad || err != nil
 	return at
 }

@@ -25,9 +25,9 @@ func (t Time) String() string {
 
 // append appends the form of a time that is not 0; one that has no form as the nearest that has one.
 func (t Time) append(b []byte) []byte {
-	t = min(max(t, yearZero), lastTime)
-	days, rest := int64(t-yearZero)/day, int(int64(t-yearZero)%day)
-	year, month, date := dateOf(days)
+	since := int64(min(max(t, yearZero), lastTime) - yearZero)
+	rest := int(since % day)
+	year, month, date := dateOf(since/day + int64(yearZero)/day)
 	b = append(digits(b, year, 4), '-')
 	b = append(digits(b, month, 2), '-')
 	b = append(digits(b, date, 2), 'T')
@@ -48,43 +48,49 @@ func digits(b []byte, n, width int) []byte {
 	return b
 }
 
-// The Gregorian calendar repeats itself after 400 years.
+// The Gregorian calendar repeats itself after 400 years. Years are counted from March here, so that a
+// leap day is the last day of its year.
 const (
-	eraDays  = 146097
-	eraYears = 400
+	era        = 400              // years
+	eraDays    = 365*era + 97     // days of them
+	march0     = -719_468         // the first of March of the year 0, in days since 1970-01-01
+	before     = march0 - eraDays // the same an era earlier: no day is before it
+	fiveMonths = 153              // days of any five months from March or August on
 )
 
-// daysBefore is the number of days before a month of a year that begins in March.
-var daysBefore = [...]int{0, 31, 61, 92, 122, 153, 184, 214, 245, 275, 306, 337}
-
-// firstMarch is the number of days between the first of January and of March in the year 0.
-const firstMarch = 60
-
-// dateOf returns the date of a day; day 0 is the first of January in the year 0.
-func dateOf(days int64) (year, month, date int) {
-	n := int(days) - firstMarch + eraDays // from the first of March, 400 years before the year 0
-	era, n := n/eraDays, n%eraDays
-	// Leap days are at the end of such a year: all but the last of each century, and that of the era.
-	y := (n - n/1460 + n/36524 - n/(eraDays-1)) / 365
-	n -= 365*y + y/4 - y/100
-	m := len(daysBefore) - 1
-	for daysBefore[m] > n {
-		m--
+// daysOf returns the number of days from 1970-01-01 to a date, from the year 0 on.
+func daysOf(year, month, date int) int64 {
+	if month -= 3; month < 0 {
+		month, year = month+12, year-1
 	}
-	year, month, date = (era-1)*eraYears+y, m+3, n-daysBefore[m]+1
-	if month > 12 {
-		year, month = year+1, month-12
+	year += era
+	return int64(365*year+year/4-year/100+year/era+(fiveMonths*month+2)/5+date-1) + before
+}
+
+// dateOf is the inverse of daysOf.
+func dateOf(days int64) (year, month, date int) {
+	n := int(days - before)
+	eras, n := n/eraDays, n%eraDays
+	year = (n - n/1460 + n/36524 - n/(eraDays-1)) / 365
+	n -= 365*year + year/4 - year/100
+	month = (5*n + 2) / fiveMonths
+	date = n - (fiveMonths*month+2)/5 + 1
+	year += (eras - 1) * era
+	if month += 3; month > 12 {
+		month, year = month-12, year+1
 	}
 	return year, month, date
 }
 
-// daysOf is the inverse of dateOf.
-func daysOf(year, month, date int) int64 {
-	if month < 3 {
-		year, month = year-1, month+12
+// daysIn returns the number of days of a month.
+func daysIn(year, month int) int {
+	if month == 2 {
+		if year%4 == 0 && (year%100 != 0 || year%era == 0) {
+			return 29
+		}
+		return 28
 	}
-	year += eraYears
-	return int64(365*year+year/4-year/100+year/eraYears+daysBefore[month-3]+date-1) + firstMarch - eraDays
+	return 30 + (month+month/8)%2
 }
 
 // MarshalJSON writes a string. A zero time is "": leave it out with omitzero.
@@ -103,14 +109,15 @@ func (t *Time) UnmarshalJSON(b []byte) error {
 	var s string
 	err := json.Unmarshal(b, &s)
 	if err == nil {
-		*t, err = parseTime(s)
+		*t, err = ParseTime(s)
 	}
 	return err
 }
 
-// parseTime reads a time of RFC 3339; "" is 0. More digits than those of milliseconds are cut off.
-func parseTime(s string) (Time, error) {
-	if s == "" {
+// ParseTime reads a time of RFC 3339; an empty text is 0. More digits than those of milliseconds are
+// cut off.
+func ParseTime[T string | []byte](s T) (Time, error) {
+	if len(s) == 0 {
 		return 0, nil
 	}
 	const whole = len("2006-01-02T15:04:05")
@@ -118,42 +125,32 @@ func parseTime(s string) (Time, error) {
 		return 0, errTime
 	}
 	bad := false
-	number := func(text string, least, most int) int {
+	number := func(from, to, least, most int) int {
 		n := 0
-		for i := range len(text) {
-			bad = bad || text[i] < '0' || text[i] > '9'
-			n = 10*n + int(text[i]-'0')
+		for i := from; i < to; i++ {
+			bad = bad || s[i] < '0' || s[i] > '9'
+			n = 10*n + int(s[i]-'0')
 		}
 		bad = bad || n < least || n > most
 		return n
 	}
-	year, month, date := number(s[:4], 0, 9999), number(s[5:7], 1, 12), number(s[8:10], 1, 31)
-	at := int64(number(s[11:13], 0, 23))*hour + int64(number(s[14:16], 0, 59))*minute +
-		int64(number(s[17:19], 0, 59))*second
-	if bad {
-		return 0, errTime
-	}
-	days := daysOf(year, month, date)
-	if _, m, d := dateOf(days); m != month || d != date { // no such day
-		return 0, errTime
-	}
-	zone := s[whole:]
-	if zone[0] == '.' || zone[0] == ',' {
-		n := 1
-		for n < len(zone) && zone[n] >= '0' && zone[n] <= '9' {
-			n++
+	year, month := number(0, 4, 0, 9999), number(5, 7, 1, 12)
+	date := number(8, 10, 1, daysIn(year, month))
+	at := number(11, 13, 0, 23)*hour + number(14, 16, 0, 59)*minute + number(17, 19, 0, 59)*second
+	end := whole
+	if s[end] == '.' {
+		end++
+		for unit := second / 10; end < len(s) && s[end] >= '0' && s[end] <= '9'; unit /= 10 {
+			at += int(s[end]-'0') * unit
+			end++
 		}
-		if n == 1 {
-			return 0, errTime
-		}
-		at += int64(number((zone[1:n] + "00")[:3], 0, 999))
-		zone = zone[n:]
+		bad = bad || end == whole+1
 	}
-	switch {
-	case zone == "Z":
-	case len(zone) == len("+00:00") && (zone[0] == '+' || zone[0] == '-') && zone[3] == ':':
-		offset := int64(number(zone[1:3], 0, 24))*hour + int64(number(zone[4:6], 0, 60))*minute // as package time has it
-		if zone[0] == '+' {
+	switch zone := len(s) - end; {
+	case zone == 1 && s[end] == 'Z':
+	case zone == len("+00:00") && (s[end] == '+' || s[end] == '-') && s[end+3] == ':':
+		offset := number(end+1, end+3, 0, 23)*hour + number(end+4, end+6, 0, 59)*minute
+		if s[end] == '+' {
 			offset = -offset
 		}
 		at += offset
@@ -163,5 +160,5 @@ func parseTime(s string) (Time, error) {
 	if bad {
 		return 0, errTime
 	}
-	return yearZero + Time(days*day+at), nil
+	return Time(daysOf(year, month, date)*day + int64(at)), nil
 }
