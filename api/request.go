@@ -50,26 +50,15 @@ type Submission struct {
 	// run that exists is answered with that run.
 	Run string `json:"runId,omitempty"`
 
-	Agent   string    `json:"agent,omitempty"` // "": that of the thread, else [DefaultAgent]
-	Prompt  string    `json:"prompt"`
-	Mode    runs.Mode `json:"mode,omitempty"`       // "": read-only
-	Confirm bool      `json:"confirm,omitempty"`    // required for modes that can write
-	Dir     string    `json:"workingDir,omitempty"` // "": that of the thread, else the server's default
-	Model   string    `json:"model,omitempty"`      // "": the agent's default
-	Thread  string    `json:"threadId,omitempty"`   // thread to resume; "": a new one
+	// Task is what is asked for. Here Agent may be "": that of the thread, else [DefaultAgent]; Dir: that of
+	// the thread, else the server's default; Mode: read-only, and it may be [Preview]; Title: the first line
+	// of the prompt.
+	runs.Task
 
-	Schema  json.RawMessage `json:"outputSchema,omitempty"` // JSON Schema of the final answer
-	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`
-	Env     runs.EnvPolicy  `json:"env,omitzero"`
-	Idle    int64           `json:"idleTimeoutSec,omitempty"` // seconds; 0: the worker's limit
-	Hard    int64           `json:"timeoutSec,omitempty"`     // seconds; 0: the worker's limit
-
-	DestructiveGit bool              `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
-	Labels         map[string]string `json:"labels,omitempty"`              // see [runs.CheckLabels]
-	Title          string            `json:"title,omitempty"`               // "": the first line of the prompt, see [runs.Title]
-	Governance     string            `json:"governanceContext,omitempty"`   // opaque, kept with the run
-	Webhook        *Webhook          `json:"webhook,omitempty"`
-	Once           Once              `json:"once,omitzero"`
+	Confirm        bool     `json:"confirm,omitempty"`             // required for modes that can write
+	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
+	Webhook        *Webhook `json:"webhook,omitempty"`
+	Once           Once     `json:"once,omitzero"`
 
 	// Traceparent is the span of the caller (W3C Trace Context), which becomes the parent of
 	// that of the run; "", or invalid: that of the request, else none.

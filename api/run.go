@@ -17,8 +17,7 @@ func (r *Run) Need(now time.Time) runs.Need { return r.Summary.Need(now.UnixMill
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Sentence    string           `json:"summary"`        // the state of the run in one sentence
-	Mode        runs.Mode        `json:"mode,omitempty"` // what the agent may do; "": not recorded
+	Sentence    string           `json:"summary"` // the state of the run in one sentence
 	Exit        *Exit            `json:"exit,omitempty"`
 	Turns       Turns            `json:"turns"`
 	Lines       int64            `json:"lines"`

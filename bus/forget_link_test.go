@@ -16,7 +16,7 @@ func TestATaskIsForgottenFromItsBeginning(t *testing.T) {
 	leg := func(task string, code int) []runs.Entry {
 		start := runs.Start{Source: "run"}
 		if task != "" {
-			start.Labels = map[string]string{runs.LabelContinues: task}
+			start.Labels = runs.LabelsOf(map[string]string{runs.LabelContinues: task})
 		}
 		return []runs.Entry{
 			{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)},
@@ -53,7 +53,7 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	entries := func(task string, more ...runs.Entry) []runs.Entry {
 		start := runs.Start{Source: "run"}
 		if task != "" {
-			start.Labels = map[string]string{runs.LabelContinues: task}
+			start.Labels = runs.LabelsOf(map[string]string{runs.LabelContinues: task})
 		}
 		return append([]runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(start)}}, more...)
 	}

@@ -81,7 +81,8 @@ func TestForgetWaitsForTheRecordsOfACutThatIsUnderWay(t *testing.T) {
 func TestForgottenRunIsInNoQueue(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	task := runs.Task{Run: "T-1", Agent: "codex", Mode: runs.ReadOnly, Prompt: "sentinel", Dir: "/"}
+	task := runs.QueuedTask{Run: "T-1", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly, Dir: "/"}, Prompt: "sentinel"}}
 	for _, run := range []string{"T-1", "T-2"} {
 		task.Run = run
 		if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, task, 1); err != nil {

@@ -125,21 +125,10 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Header, error) {
 	if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 		return runs.Header{}, errors.Join(err, runs.ErrNoRun)
 	}
-	row := runs.Header{Summary: runs.Summary{ID: run, Agent: agent, State: runs.StateWorking,
-		StartedAt: runs.Time(max(e.Time, 1)), Seq: m.Sequence}}
-	var start runs.Start
-	if readable && e.Kind == runs.Queued && json.Unmarshal(e.Body, &start) == nil {
-		row.State, row.QueuedAt, row.StartedAt = runs.StateQueued, runs.Time(e.Time), 0
-		row.Source, row.Queue, row.Work, row.Dir = start.Source, start.Queue, start.Work, start.Dir
-		row.Title, row.Labels = runs.Title(start.Title), runs.LabelsOf(start.Labels)
-		if len(start.Thread) <= runs.MaxThread {
-			row.Thread = start.Thread
-		}
-		if runs.CheckGovernance(start.Governance) == nil {
-			row.Governance = start.Governance
-		}
+	if !readable {
+		e = runs.Entry{}
 	}
-	return row, nil
+	return runs.FirstHeader(run, agent, e, m.Sequence), nil
 }
 
 // WatchRuns calls each with the row of every run's record, in the order in which they

@@ -14,10 +14,9 @@ import (
 )
 
 // longest is a task whose message is as large as one can be.
-func longest(run string) runs.Task {
-	return runs.Task{
-		Run: run, Agent: "codex", Mode: runs.ReadOnly, Prompt: "x" + strings.Repeat("\x01", runs.MaxPrompt-1),
-	}
+func longest(run string) runs.QueuedTask {
+	return runs.QueuedTask{Run: run, Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+		Prompt: "x" + strings.Repeat("\x01", runs.MaxPrompt-1)}}
 }
 
 func TestPromptThatDoesNotFitSaysWhichSettingDoes(t *testing.T) {

@@ -56,7 +56,8 @@ func mortalWorker(ctx context.Context, url, root string) error {
 	if err != nil {
 		return err
 	}
-	d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: runs.SourcePipe})
+	d, err := worker.Create(root, worker.Spec{Run: "a", Attributes: runs.Attributes{Agent: "codex"},
+		Source: runs.SourcePipe})
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,8 @@ func TestRunWithATornMarkBeginsAgainWhereRawWasLost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, b := serve(t)
 			root := filepath.Join(t.TempDir(), "runs")
-			d, err := worker.Create(root, worker.Spec{Run: "a", Agent: "codex", Source: runs.SourcePipe})
+			d, err := worker.Create(root, worker.Spec{Run: "a", Attributes: runs.Attributes{Agent: "codex"},
+				Source: runs.SourcePipe})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ const DefaultQueue = "default"
 // error in between, the caller can submit the task again, even under the same run id:
 // if the same task, byte for byte, is in the queue without its entry, the entry is
 // added.
-func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error) {
+func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
 	}
@@ -56,10 +56,7 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.Task, at int64) (
 	if err != nil {
 		return fail(err)
 	}
-	err = entries.Append(ctx, runs.Entry{Kind: runs.Queued, Time: at, Body: runs.Encode(runs.Start{
-		Source: "queue", Title: t.TitleOf(), Dir: t.Dir, Labels: t.Labels, Queue: queue, Work: work, Thread: t.Thread,
-		Model: t.Model, Mode: t.Mode, Governance: t.Governance,
-	})})
+	err = entries.Append(ctx, t.Entry(queue, work, at))
 	if errors.Is(err, runs.ErrMoved) { // another caller used the id meanwhile
 		err = runs.ErrKnownRun
 		if entries.Mark().Work == work { // for the same task
@@ -235,7 +232,7 @@ func fetchOne(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, 
 }
 
 // Task decodes the submitted task.
-func (d *Delivery) Task() (t runs.Task, err error) {
+func (d *Delivery) Task() (t runs.QueuedTask, err error) {
 	if err := json.Unmarshal(d.m.Data(), &t); err != nil {
 		return t, errors.New("cannot decode the task")
 	}

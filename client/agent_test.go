@@ -6,6 +6,7 @@ import (
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/runs"
 )
 
 // A task of each agent is submitted over NATS. A thread belongs to the agent of its runs: a
@@ -21,7 +22,8 @@ func TestTasksOfAllAgents(t *testing.T) {
 	}
 	for _, a := range known.Agents {
 		thread := threads[a.Short]
-		for _, q := range []api.Submission{{Agent: a.Short, Thread: thread}, {Thread: thread}} {
+		for _, q := range []api.Submission{{Task: runs.Task{Attributes: runs.Attributes{Agent: a.Short, Thread: thread}}},
+			{Task: runs.Task{Attributes: runs.Attributes{Thread: thread}}}} {
 			q.Prompt = "hold"
 			done, err := c.Submit(ctx, q)
 			if err != nil {

@@ -41,7 +41,7 @@ func connect(t *testing.T, s *stage, user string) *client.Client {
 
 func submit(t *testing.T, c *client.Client, prompt string) string {
 	t.Helper()
-	done, err := c.Submit(t.Context(), api.Submission{Prompt: prompt})
+	done, err := c.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: prompt}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestATaskFromItsSubmissionToItsResult(t *testing.T) {
 func TestErrorsAreThoseOfTheService(t *testing.T) {
 	s := begin(t)
 	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
-	_, err := c.Submit(ctx, api.Submission{Prompt: " ", Idle: 1 << 40})
+	_, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: " ", Idle: 1 << 40}})
 	var e *api.Error
 	if !errors.As(err, &e) || e.Code != api.Validation || len(e.Issues) != 2 {
 		t.Errorf("two mistakes: %+v", e)

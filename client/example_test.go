@@ -8,6 +8,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
 )
 
 func Example() {
@@ -20,7 +21,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	task, err := c.Submit(ctx, api.Submission{Prompt: "Which files are here?"})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: "Which files are here?"}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func ExampleClient_Follow() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	task, err := c.Submit(ctx, api.Submission{Prompt: "Which files are here?"})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: "Which files are here?"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -17,7 +17,8 @@ func TestRunsAreNamedFilteredAndSeen(t *testing.T) {
 	var ids []string
 	for _, ticket := range []string{"41", "42"} {
 		done, err := c.Submit(t.Context(), api.Submission{
-			Prompt: "What is here?\nSay it.", Title: "Ticket " + ticket, Labels: map[string]string{"ticket": ticket},
+			Task: runs.Task{Attributes: runs.Attributes{Title: "Ticket " + ticket,
+				Labels: runs.LabelsOf(map[string]string{"ticket": ticket})}, Prompt: "What is here?\nSay it."},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +70,9 @@ func TestEventsOfAllRunsAreSelected(t *testing.T) {
 	s := begin(t)
 	c := connect(t, s, embedded.OperatorUser)
 	for _, team := range []string{"a", "b", "a"} {
-		done, err := c.Submit(t.Context(), api.Submission{Prompt: "x", Labels: map[string]string{"team": team}})
+		done, err := c.Submit(t.Context(),
+			api.Submission{Task: runs.Task{Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"team": team})},
+				Prompt: "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}

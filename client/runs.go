@@ -19,7 +19,8 @@ func (c *Client) SubmitRun(ctx context.Context, q api.Submission) (*api.Run, err
 	run, err := c.Status(ctx, done.Run)
 	if err != nil {
 		run = &api.Run{
-			Summary: runs.Summary{ID: done.Run, State: runs.StateQueued, Thread: done.Thread, Position: &done.Position,
+			Summary: runs.Summary{ID: done.Run, State: runs.StateQueued, Attributes: runs.Attributes{Thread: done.Thread},
+				Position: &done.Position,
 				QueuedAt: runs.Time(done.At),
 			},
 		}

@@ -13,7 +13,7 @@ import (
 func TestSubmittedAndCancelledRunsAreReturnedWhole(t *testing.T) {
 	s := begin(t)
 	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()
-	run, err := c.SubmitRun(ctx, api.Submission{Prompt: "hold"})
+	run, err := c.SubmitRun(ctx, api.Submission{Task: runs.Task{Prompt: "hold"}})
 	if err != nil || run.ID == "" || run.Agent != api.DefaultAgent || run.Source != "queue" || run.State.Final() {
 		t.Fatalf("got %+v, %v", run, err)
 	}
@@ -24,7 +24,7 @@ func TestSubmittedAndCancelledRunsAreReturnedWhole(t *testing.T) {
 	if _, err := c.CancelRun(ctx, api.Cancel{Run: "none"}); code(err) != api.NotFound {
 		t.Errorf("no run: %v", err)
 	}
-	if _, err := c.SubmitRun(ctx, api.Submission{Prompt: " "}); code(err) != api.Validation {
+	if _, err := c.SubmitRun(ctx, api.Submission{Task: runs.Task{Prompt: " "}}); code(err) != api.Validation {
 		t.Errorf("no prompt: %v", err)
 	}
 }
@@ -48,7 +48,7 @@ func TestDetailsOfANewRunAreFollowed(t *testing.T) {
 	if _, err := c.Status(ctx, "later"); code(err) != api.NotFound {
 		t.Fatal(err)
 	}
-	if _, err := c.Submit(ctx, api.Submission{Run: "later", Prompt: "Which files?"}); err != nil {
+	if _, err := c.Submit(ctx, api.Submission{Run: "later", Task: runs.Task{Prompt: "Which files?"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := <-kinds, "status status text_output status completion"; got != want {

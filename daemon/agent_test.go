@@ -107,7 +107,8 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	}
 	c := client.New(b)
 
-	task, err := c.Submit(ctx, api.Submission{Agent: "parrot", Prompt: "hello", Model: "grey", Dir: dir})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: "parrot",
+		Model: "grey", Dir: dir}, Prompt: "hello"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,8 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 		t.Errorf("its events have %q, want %q", said, want)
 	}
 
-	for _, q := range []api.Submission{{Agent: "parrot", Model: "raven", Prompt: "x"}, {Agent: "crow", Prompt: "x"}} {
+	for _, q := range []api.Submission{{Task: runs.Task{Attributes: runs.Attributes{Agent: "parrot", Model: "raven"},
+		Prompt: "x"}}, {Task: runs.Task{Attributes: runs.Attributes{Agent: "crow"}, Prompt: "x"}}} {
 		_, err := c.Submit(ctx, q)
 		if e := (*api.Error)(nil); !errors.As(err, &e) || e.Code != api.Validation ||
 			!strings.Contains(err.Error(), "another bird") && !strings.Contains(err.Error(), "opencode, parrot") {

@@ -50,8 +50,10 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 		{"opencode", "", "a/claude-sonnet", "opencode", "opencode of opencode"},
 	} {
 		_, task, err := host.PlanBridge(BridgePlan{
-			Dirs: []string{dir}, AtOnce: 1, Agent: c.agent, Model: c.own, WorkingDir: dir, Mode: runs.ReadOnly, SkipGit: true,
-			Env: runs.EnvPolicy{Policy: runs.InheritNone},
+			Dirs: []string{dir}, AtOnce: 1, Task: runs.Task{
+				Attributes: runs.Attributes{Agent: c.agent, Model: c.own, Dir: dir, Mode: runs.ReadOnly}, SkipGit: true,
+				Env: runs.EnvPolicy{Policy: runs.InheritNone},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -21,12 +21,9 @@ type BridgePlan struct {
 	MaxTimeout time.Duration // 0: the setting
 	AtOnce     int
 
-	Agent      string // kind; "": that of the model of a request, else the default
-	WorkingDir string // of the agents; "": the current directory
-	Mode       runs.Mode
-	Model      string
-	SkipGit    bool
-	Env        runs.EnvPolicy
+	// Task is what all tasks have in common. Agent "": that of the model of a request, else the default;
+	// Dir "": the current directory.
+	Task runs.Task
 }
 
 // maxAtOnce is the highest number of requests of one directory that wait at the same time.
@@ -53,22 +50,23 @@ func (c Config) PlanBridge(p BridgePlan) (dirs []bridge.Dir, q *api.Submission, 
 		}
 		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
 	}
-	add(p.External && (p.Agent != "" || p.Mode != runs.ReadOnly || p.WorkingDir != "" || p.Model != "" || p.SkipGit ||
-		p.Env.Policy != runs.InheritNone), "--external: not with flags for agents, which it does not start")
-	task := runs.Task{
-		Run: "T-local-unnamed", Prompt: "x", Agent: cmp.Or(p.Agent, api.DefaultAgent), Mode: p.Mode, Model: p.Model,
-		SkipGit: p.SkipGit, Env: p.Env,
-	}
-	task.Dir, err = filepath.Abs(p.WorkingDir) // "" is the current one
+	own := p.Task.Attributes != runs.Attributes{Mode: runs.ReadOnly} || p.Task.SkipGit ||
+		p.Task.Env.Policy != runs.InheritNone
+	add(p.External && own, "--external: not with flags for agents, which it does not start")
+	q = &api.Submission{Task: p.Task, Confirm: true,
+		DestructiveGit: true} // the owner of the directories has chosen the mode
+	q.Dir, err = filepath.Abs(q.Dir) // "" is the current one
 	add(err != nil, "--working-dir: %w", err)
+	task := q.Task
+	task.Agent, task.Prompt = cmp.Or(task.Agent, api.DefaultAgent), "x"
 	add(task.Mode == runs.DangerFull && !c.Settings.Work.Danger,
 		"--mode: danger-full-access is not allowed here: see the setting work.danger")
 	add(p.MaxTimeout < 0, "--max-timeout: must not be negative, got %s", p.MaxTimeout)
 	most := c.Settings.Work.MaxLimit
 	add(p.MaxTimeout > most, "--max-timeout: at most %s, which is work.max_limit, got %s", most, p.MaxTimeout)
 	add(p.AtOnce < 1 || p.AtOnce > maxAtOnce, "--at-once: must be 1 to %d, got %d", maxAtOnce, p.AtOnce)
-	names := map[string]string{"model": "--model", "dir": "--working-dir", "env.policy": "--env",
-		"env.allow": "--allow-env"}
+	names := api.NamesOf(func(n api.Name) string { return n.Flag })
+	names[api.FieldDir] = "--working-dir"
 	if bad := task.Check(); bad != nil {
 		for line := range strings.SplitSeq(bad.Error(), "\n") {
 			field, problem, _ := strings.Cut(line, ": ")
@@ -78,9 +76,5 @@ func (c Config) PlanBridge(p BridgePlan) (dirs []bridge.Dir, q *api.Submission, 
 	if p.External {
 		return dirs, nil, errors.Join(wrong...)
 	}
-	return dirs, &api.Submission{
-		// the owner of the directories has chosen the mode
-		Agent: p.Agent, Mode: task.Mode, Confirm: true, DestructiveGit: true,
-		Dir: task.Dir, Model: task.Model, SkipGit: task.SkipGit, Env: task.Env,
-	}, errors.Join(wrong...)
+	return dirs, q, errors.Join(wrong...)
 }

@@ -37,9 +37,9 @@ func (d *Daemon) Demo(
 		return "", err
 	}
 	dir, err := s.Create(ctx, worker.Spec{
-		Agent: "codex", Source: runs.SourceRun, Attended: true, Title: "A recorded run of Codex",
-		Labels: map[string]string{"demo": "recorded"},
-		Argv:   []string{self, "play"}, Dir: c.Settings.DataDir, Env: c.Environ,
+		Attributes: runs.Attributes{Agent: "codex", Title: "A recorded run of Codex",
+			Labels: runs.LabelsOf(map[string]string{"demo": "recorded"}), Dir: c.Settings.DataDir}, Source: runs.SourceRun,
+		Attended: true, Argv: []string{self, "play"}, Env: c.Environ,
 	})
 	if err != nil {
 		return "", err

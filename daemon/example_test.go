@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -67,7 +68,8 @@ echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","tex
 		log.Fatal(err)
 	}
 	c := client.New(b)
-	task, err := c.Submit(ctx, api.Submission{Prompt: "What is this?", Dir: dir, SkipGit: true})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Dir: dir},
+		Prompt: "What is this?", SkipGit: true}})
 	if err != nil {
 		log.Fatal(err)
 	}

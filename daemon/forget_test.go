@@ -49,7 +49,7 @@ func TestForgetErasesARunThatHasEnded(t *testing.T) {
 			t.Errorf("forget %s: %v, want %s", run, err, want)
 		}
 	}
-	task, err := c.Submit(ctx, api.Submission{Prompt: "x"})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,8 +132,9 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
 	var tasks []string
 	for range 2 { // the second one waits in the queue for the first
 		task, err := c.Submit(ctx, api.Submission{
-			Prompt: strings.Repeat(secret+" ", 1000), Title: secret, Dir: dir, SkipGit: true,
-			Labels: map[string]string{"about": secret},
+			Task: runs.Task{Attributes: runs.Attributes{Title: secret, Dir: dir,
+				Labels: runs.LabelsOf(map[string]string{"about": secret})}, Prompt: strings.Repeat(secret+" ", 1000),
+				SkipGit: true},
 		})
 		if err != nil {
 			t.Fatal(err)

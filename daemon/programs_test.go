@@ -96,7 +96,8 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	}
 	task := func(agent string) *runs.Record {
 		t.Helper()
-		done, err := x.Submit(ctx, api.Submission{Agent: agent, Prompt: "Go.", Dir: dir})
+		done, err := x.Submit(ctx, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: agent, Dir: dir},
+			Prompt: "Go."}})
 		if err == nil {
 			_, err = x.Wait(ctx, done.Run, nil)
 		}
@@ -132,7 +133,8 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	defer s.Close()
 	run := func(argv ...string) string {
 		t.Helper()
-		spec := worker.Spec{Agent: "codex", Source: runs.SourceRun, Argv: argv, Dir: dir, Env: environ}
+		spec := worker.Spec{Attributes: runs.Attributes{Agent: "codex", Dir: dir}, Source: runs.SourceRun, Argv: argv,
+			Env: environ}
 		w, err := s.Create(ctx, spec)
 		if err == nil {
 			err = s.Drive(ctx, w)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/linesman/linesman/bus"
@@ -114,10 +113,7 @@ func (s *Session) CreateNext(ctx context.Context, run string, spec worker.Spec) 
 	if err != nil {
 		return nil, NotResumedError{fmt.Errorf("--resume %s: %w", run, err)}
 	}
-	labels := map[string]string{}
-	maps.Copy(labels, spec.Labels)
-	labels[runs.LabelContinues] = task
-	spec.Run, spec.Labels = next, labels
+	spec.Run, spec.Labels = next, spec.Labels.With(runs.LabelContinues, task)
 	d, err := s.Create(ctx, spec)
 	if errors.Is(err, worker.ErrKnown) {
 		err = NotResumedError{fmt.Errorf("run %s: another run continues it already", run)}

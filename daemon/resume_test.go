@@ -82,7 +82,7 @@ func TestATaskContinuesWithAnUnusedID(t *testing.T) {
 		t.Helper()
 		start := runs.Start{Source: "run", Worker: "w"}
 		if task != "" {
-			start.Labels = map[string]string{runs.LabelContinues: task}
+			start.Labels = runs.LabelsOf(map[string]string{runs.LabelContinues: task})
 		}
 		l, err := b.OpenLog(ctx, "codex", run, runs.Mark{})
 		if err != nil {

@@ -201,8 +201,8 @@ func (f *Fold) publishDetailed(line []byte) {
 
 // publishPrompt publishes the prompt of the first start entry, or in its command line.
 func (f *Fold) publishPrompt(e runs.Entry) {
-	var start runs.Start
-	if f.Record.Cancel || json.Unmarshal(e.Body, &start) != nil {
+	start, err := runs.DecodeStart(e.Body)
+	if f.Record.Cancel || err != nil {
 		return
 	}
 	var prompt *runs.Detail

@@ -23,17 +23,12 @@ func IsCloud(r runs.Header) bool { return r.Agent == codexcloud.Agent }
 
 // Unknown is the row of a run that the table does not have, derived from its id.
 func Unknown(run string) runs.Header {
-	row := runs.Header{Summary: runs.Summary{ID: run, Agent: api.DefaultAgent, State: runs.StateQueued}}
+	row := runs.Header{Summary: runs.Summary{ID: run, Attributes: runs.Attributes{Agent: api.DefaultAgent},
+		State: runs.StateQueued}}
 	if strings.HasPrefix(run, "T-cloud-") {
 		row.Agent = codexcloud.Agent
 	}
 	return row
-}
-
-// requestFields are the fields of a [codexcloud.Request] by their names in package api.
-var requestFields = map[string]string{
-	"prompt": api.FieldPrompt, "environment": api.FieldEnvironment, "attempts": api.FieldAttempts,
-	"governance_context": api.FieldGovernance,
 }
 
 // CheckCloudSubmit reports all mistakes of a submission to Codex Cloud as one
@@ -41,7 +36,7 @@ var requestFields = map[string]string{
 func (s *Service) CheckCloudSubmit(q api.CloudSubmission) error {
 	var m mistakes
 	r := cloudRequest(q)
-	m.when(m.fields(r.Check(), requestFields) != nil, "request", "asks for a task that cannot be submitted")
+	m.when(m.fields(r.Check()) != nil, "request", "asks for a task that cannot be submitted")
 	s.checkBoth(&m, q.Prompt, q.DestructiveGit, q.Webhook)
 	return m.err()
 }
@@ -108,7 +103,7 @@ func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run strin
 		}
 	}
 	if err != nil {
-		return outcome{}, renamed(err, requestFields)
+		return outcome{}, validation(err)
 	}
 	s.cloud.add(sub.ID, sub.Run)
 	return outcome{

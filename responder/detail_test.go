@@ -182,7 +182,7 @@ func TestPagesOfDetailsHaveEachItemOnce(t *testing.T) {
 func TestDetailsOfARunThatIsQueuedAndThenWorksAreFollowed(t *testing.T) {
 	t.Parallel()
 	s := detailed(t, nil)
-	task, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x"})
+	task, err := s.Service.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func eventsOf(all []api.DetailItem) []api.DetailItem {
 func TestDetailsOfACancelledTaskEnd(t *testing.T) {
 	t.Parallel()
 	s := detailed(t, nil)
-	task, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x"})
+	task, err := s.Service.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: "x"}})
 	if err == nil {
 		_, err = s.Service.Cancel(t.Context(), api.Cancel{Run: task.Run})
 	}

@@ -145,9 +145,8 @@ func (m *mistakes) when(is bool, field, problem string) {
 	}
 }
 
-// fields adds every [runs.FieldError] of err by the names of package api, and
-// returns the rest.
-func (m *mistakes) fields(err error, names map[string]string) error {
+// fields adds every [runs.FieldError] of err, and returns the rest.
+func (m *mistakes) fields(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -155,24 +154,21 @@ func (m *mistakes) fields(err error, names map[string]string) error {
 	if errors.As(err, &joined) {
 		var rest []error
 		for _, e := range joined.Unwrap() {
-			rest = append(rest, m.fields(e, names))
+			rest = append(rest, m.fields(e))
 		}
 		return errors.Join(rest...)
 	}
 	if field, ok := errors.AsType[*runs.FieldError](err); ok {
-		if name, known := names[field.Field]; known {
-			m.when(true, name, field.Problem)
-			return nil
-		}
+		m.when(true, field.Field, field.Problem)
+		return nil
 	}
 	return err
 }
 
-// renamed is err, or an [api.Validation] error if err consists of
-// [runs.FieldError]s that have names.
-func renamed(err error, names map[string]string) error {
+// validation is err, or an [api.Validation] error if err consists of [runs.FieldError]s.
+func validation(err error) error {
 	var m mistakes
-	if rest := m.fields(err, names); rest != nil {
+	if rest := m.fields(err); rest != nil {
 		return rest
 	}
 	return m.err()
@@ -188,12 +184,22 @@ func (m *mistakes) err() error {
 	return e
 }
 
-// webhookFields are the fields of a registration by their names in package api.
-var webhookFields = map[string]string{
-	"": api.FieldWebhook, "url": api.FieldWebhook + ".url", "operation_id": api.FieldWebhook + ".operation_id",
-	"token": api.FieldWebhook + ".token", "authentication": api.FieldWebhook + ".authentication",
-	"authentication.schemes":     api.FieldWebhook + ".authentication.schemes",
-	"authentication.credentials": api.FieldWebhook + ".authentication.credentials", "context": api.FieldContext,
+// add adds the mistakes of another collection, under other names.
+func (m *mistakes) add(other mistakes, name func(field string) string) {
+	for _, i := range other.issues {
+		m.when(true, name(i.Field), i.Problem)
+	}
+}
+
+// webhookField is a field of a registration by its name in package api.
+func webhookField(field string) string {
+	switch field {
+	case "":
+		return api.FieldWebhook
+	case "context":
+		return api.FieldContext
+	}
+	return api.FieldWebhook + "." + field
 }
 
 // registration is a webhook in the form of package webhook.

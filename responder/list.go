@@ -109,7 +109,7 @@ func readLabels(all []string) (labels [][2]string, err error) {
 	}
 	for _, one := range all {
 		key, value, ok := strings.Cut(one, "=")
-		if !ok || runs.CheckLabels(map[string]string{key: value}) != nil {
+		if !ok || runs.LabelsOf(map[string]string{key: value}).Check() != nil {
 			return nil, api.Invalid(api.FieldLabels, "must be of the form KEY=VALUE")
 		}
 		labels = append(labels, [2]string{key, value})

@@ -21,9 +21,9 @@ const (
 // Ask starts a run that awaits an external answer until due; a zero due means no
 // deadline. Repeating an Ask is not an error: it completes a start that a crash
 // interrupted. The error is [api.Validation] for an invalid question.
-func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
+func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels runs.Labels, due time.Time) error {
 	err := s.table.Ask(ctx, run, q, labels, due)
-	return s.explain("ask the question", renamed(err, taskFields))
+	return s.explain("ask the question", validation(err))
 }
 
 // Answer stores the external answer of a run that awaits it, and ends the run. The
@@ -64,12 +64,12 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 	}
 	all := []api.Question{}
 	for _, record := range records {
-		request := record.Labels["request_id"]
+		request := record.Labels.Value("request_id")
 		if record.Lines == 0 || id != "" && id != record.ID && id != request { // nothing is asked yet
 			continue
 		}
 		q := api.Question{
-			Run: record.ID, Request: request, Agent: record.Labels["agent_name"], Phase: record.Labels["phase"],
+			Run: record.ID, Request: request, Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
 			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
 		}
 		out, _, err := s.table.Output(ctx, record, questionSize)
@@ -104,7 +104,7 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", s.explain("list questions", err)
 	}
-	records = slices.DeleteFunc(records, func(r *runs.Record) bool { return r.Labels["request_id"] != id })
+	records = slices.DeleteFunc(records, func(r *runs.Record) bool { return r.Labels.Value("request_id") != id })
 	switch len(records) {
 	case 0:
 	case 1:
@@ -121,7 +121,7 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 		if err != nil {
 			return "", s.explain("read a record", err)
 		}
-		if record.Labels["request_id"] == id {
+		if record.Labels.Value("request_id") == id {
 			return v.ID, nil
 		}
 	}

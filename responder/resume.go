@@ -33,7 +33,7 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 	case a.Check == nil:
 		return v.Thread, nil
 	}
-	if e, ok := errors.AsType[*runs.FieldError](a.Check(runs.Task{Thread: v.Thread})); ok {
+	if e, ok := errors.AsType[*runs.FieldError](a.Check(runs.Task{Attributes: runs.Attributes{Thread: v.Thread}})); ok {
 		return refuse(api.Conflict, "its thread cannot be resumed: it "+e.Problem)
 	}
 	return v.Thread, nil

@@ -38,8 +38,10 @@ func TestASessionIsResumedByItsOwnAgent(t *testing.T) {
 			t.Errorf("%s: the thread is %q (%v), want %q", kind, thread, err, one.ID)
 		}
 		for _, q := range []api.Submission{
-			{Thread: one.ID}, {Thread: one.ID, Agent: kind}, {Thread: one.ID, Agent: one.Agent.Short},
-			{Thread: strings.ToUpper(one.ID)},
+			{Task: runs.Task{Attributes: runs.Attributes{Thread: one.ID}}},
+			{Task: runs.Task{Attributes: runs.Attributes{Thread: one.ID, Agent: kind}}},
+			{Task: runs.Task{Attributes: runs.Attributes{Thread: one.ID, Agent: one.Agent.Short}}},
+			{Task: runs.Task{Attributes: runs.Attributes{Thread: strings.ToUpper(one.ID)}}},
 		} {
 			if q.Thread != one.ID && kind == "opencode" { // its ids are no UUIDs
 				continue
@@ -53,7 +55,8 @@ func TestASessionIsResumedByItsOwnAgent(t *testing.T) {
 				t.Errorf("%s: %+v becomes a task of %s in %s", kind, q, got.Agent, got.Dir)
 			}
 		}
-		err := s.Service.CheckSubmit(api.Submission{Prompt: "Go on.", Thread: one.ID, Agent: other.Short})
+		err := s.Service.CheckSubmit(api.Submission{Task: runs.Task{Attributes: runs.Attributes{Thread: one.ID,
+			Agent: other.Short}, Prompt: "Go on."}})
 		var e *api.Error
 		if !errors.As(err, &e) || e.Field != api.FieldThread || len(e.Issues) != 1 ||
 			e.Message != "belongs to "+one.Agent.Name+", which alone can resume it" {
@@ -71,15 +74,16 @@ func TestSubmissionChecksWhatTheAgentCanDo(t *testing.T) {
 			q    api.Submission
 			want map[string]string // by short name; "": of the others
 		}{
-			"a task": {api.Submission{Mode: runs.WorkspaceWrite, Confirm: true, Dir: "/srv", Model: "m", SkipGit: true,
-				Idle: 1, Hard: 1}, nil},
-			"a schema": {api.Submission{Schema: schema}, map[string]string{
+			"a task": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Mode: runs.WorkspaceWrite, Dir: "/srv",
+				Model: "m"}, SkipGit: true, Idle: 1, Hard: 1}, Confirm: true}, nil},
+			"a schema": {api.Submission{Task: runs.Task{Schema: schema}}, map[string]string{
 				"gemini":   "outputSchema: is not for Gemini CLI: it cannot keep to a schema",
 				"opencode": "outputSchema: is not for opencode: it cannot keep to a schema"}},
-			"a session by name": {api.Submission{Thread: "name"}, map[string]string{
-				"codex":    "threadId: must be the id of a thread, a UUID",
-				"opencode": "threadId: must be the id of a session: ses_ and letters and digits",
-				"":         "threadId: must be the id of a session, a UUID"}},
+			"a session by name": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Thread: "name"}}},
+				map[string]string{
+					"codex":    "threadId: must be the id of a thread, a UUID",
+					"opencode": "threadId: must be the id of a session: ses_ and letters and digits",
+					"":         "threadId: must be the id of a session, a UUID"}},
 		} {
 			want, ok := c.want[a.Short]
 			if !ok {
@@ -104,15 +108,19 @@ func TestRunsThatCannotBeResumedTellWhy(t *testing.T) {
 		code api.Code
 		want string
 	}{
-		{runs.Header{Summary: runs.Summary{Agent: "codex_cloud", Thread: "x"}}, api.Unsupported,
+		{runs.Header{Summary: runs.Summary{Attributes: runs.Attributes{Agent: "codex_cloud", Thread: "x"}}}, api.Unsupported,
 			"runs of codex_cloud cannot be resumed, only those of codex, claude, gemini, opencode"},
-		{runs.Header{Summary: runs.Summary{Agent: "external", State: runs.StateInputRequired}}, api.Unsupported,
+		{runs.Header{Summary: runs.Summary{Attributes: runs.Attributes{Agent: "external"}, State: runs.StateInputRequired}},
+			api.Unsupported,
 			"runs of external cannot be resumed, only those of codex, claude, gemini, opencode"},
-		{runs.Header{Summary: runs.Summary{Agent: "gemini_cli", State: runs.StateQueued}}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Attributes: runs.Attributes{Agent: "gemini_cli"}, State: runs.StateQueued}},
+			api.Conflict,
 			"it has no thread yet: wait until it works, or has ended"},
-		{runs.Header{Summary: runs.Summary{Agent: "claude_code", State: runs.StateFailed}}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Attributes: runs.Attributes{Agent: "claude_code"}, State: runs.StateFailed}},
+			api.Conflict,
 			"it ended before it had a thread: submit a new task"},
-		{runs.Header{Summary: runs.Summary{Agent: "opencode", State: runs.StateFailed, Thread: "s-1"}}, api.Conflict,
+		{runs.Header{Summary: runs.Summary{Attributes: runs.Attributes{Agent: "opencode", Thread: "s-1"},
+			State: runs.StateFailed}}, api.Conflict,
 			"its thread cannot be resumed: it must be the id of a session: ses_ and letters and digits"},
 	} {
 		c.row.ID = "T-1"
@@ -130,14 +138,17 @@ func TestAThreadIsOfTheAgentThatReportedIt(t *testing.T) {
 	t.Parallel()
 	s := stage(t)
 	const thread = "0199a213-81c0-7800-8aa1-bbab2a035999"
-	if _, err := s.Service.Submit(t.Context(), api.Submission{Prompt: "x", Thread: thread}); err != nil {
+	if _, err := s.Service.Submit(t.Context(),
+		api.Submission{Task: runs.Task{Attributes: runs.Attributes{Thread: thread}, Prompt: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Service.CheckSubmit(api.Submission{Prompt: "x", Thread: thread, Agent: "claude"}); err != nil {
+	if err := s.Service.CheckSubmit(api.Submission{Task: runs.Task{Attributes: runs.Attributes{Thread: thread,
+		Agent: "claude"}, Prompt: "x"}}); err != nil {
 		t.Errorf("another agent may not resume it: %v", err)
 	}
 	told := s.Sessions()[1] // of Claude Code
-	err := s.Service.CheckSubmit(api.Submission{Prompt: "x", Thread: told.ID, Agent: "codex"})
+	err := s.Service.CheckSubmit(api.Submission{Task: runs.Task{Attributes: runs.Attributes{Thread: told.ID,
+		Agent: "codex"}, Prompt: "x"}})
 	if err == nil || !strings.Contains(err.Error(), "belongs to Claude Code") {
 		t.Errorf("a thread of %s: %v", told.Agent.Name, err)
 	}

@@ -85,20 +85,21 @@ func TestSubmissionReportsAllMistakes(t *testing.T) {
 		q    api.Submission
 		want string // fields, sorted
 	}{
-		"fine":     {api.Submission{Prompt: "x"}, ""},
-		"agent":    {api.Submission{Prompt: "x", Agent: "other"}, ""},
-		"no agent": {api.Submission{Prompt: "x", Agent: "unknown"}, "agent"},
-		"all at once": {api.Submission{Mode: runs.WorkspaceWrite, Dir: "rel", Thread: "name"},
+		"fine":     {api.Submission{Task: runs.Task{Prompt: "x"}}, ""},
+		"agent":    {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: "other"}, Prompt: "x"}}, ""},
+		"no agent": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: "unknown"}, Prompt: "x"}}, "agent"},
+		"all at once": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Mode: runs.WorkspaceWrite, Dir: "rel",
+			Thread: "name"}}},
 			"confirm prompt threadId workingDir"},
-		"preview": {api.Submission{Prompt: strings.Repeat("x", runs.MaxPrompt),
-			Mode: api.Preview}, "prompt"},
-		"git":         {api.Submission{Prompt: "git push --force"}, "allowDestructiveGit"},
-		"git allowed": {api.Submission{Prompt: "git push --force", DestructiveGit: true}, ""},
-		"environment": {api.Submission{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}},
+		"preview": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Mode: api.Preview},
+			Prompt: strings.Repeat("x", runs.MaxPrompt)}}, "prompt"},
+		"git":         {api.Submission{Task: runs.Task{Prompt: "git push --force"}}, "allowDestructiveGit"},
+		"git allowed": {api.Submission{Task: runs.Task{Prompt: "git push --force"}, DestructiveGit: true}, ""},
+		"environment": {api.Submission{Task: runs.Task{Prompt: "x", Env: runs.EnvPolicy{Allow: []string{"A"}}}},
 			"env.allow"},
-		"a webhook for a run id of one's own": {api.Submission{Prompt: "x", Run: "T-x", Webhook: &api.Webhook{}}, "webhook"},
-		"run and labels": {api.Submission{Prompt: "x", Run: "no id!",
-			Labels: map[string]string{"": "x"}}, "labels run"},
+		"a webhook for a run id of one's own": {api.Submission{Task: runs.Task{Prompt: "x"}, Run: "T-x",
+			Webhook: &api.Webhook{}}, "webhook"},
+		"run and labels": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"": "x"})}, Prompt: "x"}, Run: "no id!"}, "labels run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.CheckSubmit(c.q)
@@ -122,7 +123,7 @@ func TestSubmissionReportsAllMistakes(t *testing.T) {
 func TestTypedRequestWithAKeyIsCarriedOutOnce(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	q := api.Submission{Prompt: "once", Once: api.Once{Key: "0123456789abcdef"}, Webhook: nil}
+	q := api.Submission{Task: runs.Task{Prompt: "once"}, Once: api.Once{Key: "0123456789abcdef"}, Webhook: nil}
 	first, err := s.Submit(t.Context(), q)
 	if err != nil || first.Replayed {
 		t.Fatalf("first: %+v, %v", first, err)
@@ -164,7 +165,8 @@ func TestTaskNamesTheTokenOfItsSubmitter(t *testing.T) {
 	}
 	for name, want := range map[string]int{"ci": most + 1, "": most} {
 		ctx := responder.WithCaller(t.Context(), name)
-		done, err := s.Submit(ctx, api.Submission{Prompt: "x", Labels: labels})
+		done, err := s.Submit(ctx,
+			api.Submission{Task: runs.Task{Attributes: runs.Attributes{Labels: runs.LabelsOf(labels)}, Prompt: "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +184,8 @@ func TestTaskNamesTheTokenOfItsSubmitter(t *testing.T) {
 func TestSubmissionWithAKnownRunIDReturnsThatRun(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	q := api.Submission{Run: "T-mine", Prompt: "x", Labels: map[string]string{"a": "b"}}
+	q := api.Submission{Run: "T-mine",
+		Task: runs.Task{Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"a": "b"})}, Prompt: "x"}}
 	for i, want := range []bool{false, true} {
 		done, err := s.Submit(t.Context(), q)
 		if err != nil || done.Run != q.Run || done.Replayed != want {
@@ -201,7 +204,8 @@ func TestTaskOfAThreadRunsInItsDirectory(t *testing.T) {
 	} {
 		var run string
 		for _, q := range []api.Submission{
-			{Agent: "other", Prompt: "x", Thread: thread, Dir: "/of/" + thread}, {Agent: "other", Prompt: "x", Thread: again},
+			{Task: runs.Task{Attributes: runs.Attributes{Agent: "other", Thread: thread, Dir: "/of/" + thread}, Prompt: "x"}},
+			{Task: runs.Task{Attributes: runs.Attributes{Agent: "other", Thread: again}, Prompt: "x"}},
 		} {
 			done, err := s.Submit(t.Context(), q)
 			if err != nil {
@@ -221,7 +225,8 @@ func TestPagesOfAListAreComplete(t *testing.T) {
 	var want []string
 	for i := range 7 {
 		run := fmt.Sprintf("T-list-%d", i)
-		if _, err := s.Submit(t.Context(), api.Submission{Run: run, Prompt: "x", Dir: fmt.Sprintf("/d%d", i%2)}); err != nil {
+		if _, err := s.Submit(t.Context(), api.Submission{Run: run,
+			Task: runs.Task{Attributes: runs.Attributes{Dir: fmt.Sprintf("/d%d", i%2)}, Prompt: "x"}}); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, run)
@@ -309,7 +314,7 @@ func TestUnknownRunIsNotFound(t *testing.T) {
 func TestOpenRunHasNoResult(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
-	done, err := s.Submit(t.Context(), api.Submission{Prompt: "x"})
+	done, err := s.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +362,7 @@ func TestKeyFormIsChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, nil)
 	for _, key := range []string{"1", "with a space in it", strings.Repeat("x", 256)} {
-		if _, err := s.Submit(t.Context(), api.Submission{Prompt: "x", Once: api.Once{Key: key}}); code(t,
+		if _, err := s.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: "x"}, Once: api.Once{Key: key}}); code(t,
 			err) != api.Validation {
 			t.Errorf("%q: %v", key, err)
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -28,14 +27,6 @@ const maxLimit = 86_400
 // planOnly precedes the prompt in mode preview.
 const planOnly = "Plan only: say which steps you would take and which files you would change. Change nothing.\n\n"
 
-// taskFields are the fields of a [runs.Task] by their names in package api.
-var taskFields = map[string]string{
-	"run": api.FieldRun, "labels": api.FieldLabels, "agent": api.FieldAgent, "prompt": api.FieldPrompt,
-	"title": api.FieldTitle, "mode": api.FieldMode, "dir": api.FieldDir, "model": api.FieldModel,
-	"thread": api.FieldThread, "output_schema": api.FieldSchema, "governance_context": api.FieldGovernance,
-	"env.policy": api.FieldEnvPolicy, "env.allow": api.FieldEnvAllow, "idle_s": api.FieldIdle, "hard_s": api.FieldHard,
-}
-
 // risky are git commands that may lose work.
 var risky = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(riskyPattern) })
 
@@ -53,19 +44,18 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	seconds := fmt.Sprintf("must be 1 to %d", maxLimit)
 	m.when(q.Idle < 0 || q.Idle > maxLimit, api.FieldIdle, seconds)
 	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)
-	t := s.task(q)
-	t.Run = cmp.Or(q.Run, "T-local-unnamed") // else it gets its own id later
 	m.when(q.Title != "" && strings.ContainsFunc(q.Title, unicode.IsControl), api.FieldTitle,
 		"must be one line without control characters")
 	m.when(q.Title != "" && strings.TrimSpace(q.Title) == "", api.FieldTitle, "must not be blank")
 	n = utf8.RuneCountInString(q.Title)
 	m.when(n > runs.MaxTitle, api.FieldTitle, fmt.Sprintf("at most %d characters, got %d", runs.MaxTitle, n))
+	t := runs.QueuedTask{Run: cmp.Or(q.Run, "T-local-unnamed"), Task: s.task(q)} // else it gets its own id later
 	a, known := s.cfg.Agents.Find(t.Agent)
 	if !known {
 		m.when(true, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
 		t.Agent = api.DefaultAgent // that is said
 	}
-	m.when(m.fields(t.Check(), taskFields) != nil, "request", "asks for a task that cannot be queued")
+	m.when(m.fields(t.Check()) != nil, "request", "asks for a task that cannot be queued")
 	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
@@ -73,7 +63,7 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 		m.when(true, api.FieldThread, why)
 	}
 	if a.Check != nil {
-		m.when(m.fields(a.Check(t), taskFields) != nil, "request", "asks for a task that the agent cannot run")
+		m.when(m.fields(a.Check(t.Task)) != nil, "request", "asks for a task that the agent cannot run")
 	}
 	// The run may be another program's, and have its own webhook.
 	m.when(q.Run != "" && q.Webhook != nil, api.FieldWebhook,
@@ -84,13 +74,13 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 
 // CheckLabels refuses labels of a caller that are not valid, or reserved for linesman. The
 // error is [api.Validation], and quotes none.
-func CheckLabels(labels map[string]string) error {
-	for name := range labels {
+func CheckLabels(labels runs.Labels) error {
+	for name := range labels.Map() {
 		if strings.HasPrefix(name, "linesman.") {
 			return api.Invalid(api.FieldLabels, "names that begin with linesman. are reserved")
 		}
 	}
-	if runs.CheckLabels(labels) != nil {
+	if labels.Check() != nil {
 		return api.Invalid(api.FieldLabels, "must be few and short: see the limits of labels")
 	}
 	return nil
@@ -101,8 +91,10 @@ func (s *Service) checkBoth(m *mistakes, prompt string, destructive bool, w *api
 	m.when(s.cfg.GitGate && !destructive && risky().MatchString(prompt), api.FieldGit,
 		"must be true: the task names a git command that may lose work")
 	if w != nil && s.cfg.Webhooks != nil {
-		m.when(m.fields(s.cfg.Webhooks.Check(registration(w, "")), webhookFields) != nil, api.FieldWebhook,
-			"is no configuration of a webhook")
+		var wrong mistakes
+		rest := wrong.fields(s.cfg.Webhooks.Check(registration(w, "")))
+		m.add(wrong, webhookField)
+		m.when(rest != nil, api.FieldWebhook, "is no configuration of a webhook")
 	}
 }
 
@@ -117,11 +109,8 @@ func (s *Service) agentKind(name string) string {
 
 // task is the task of a submission.
 func (s *Service) task(q api.Submission) runs.Task {
-	t := runs.Task{
-		Agent: q.Agent, Prompt: q.Prompt, Mode: q.Mode, Dir: q.Dir, Model: q.Model, Thread: q.Thread, Schema: q.Schema,
-		SkipGit: q.SkipGit, Env: q.Env, Idle: q.Idle, Hard: q.Hard, Labels: q.Labels, Governance: q.Governance,
-		Title: runs.Title(q.Title),
-	}
+	t := q.Task
+	t.Title = runs.Title(q.Title)
 	if t.Agent == "" {
 		t.Agent = s.agentOf(t.Thread)
 	}
@@ -135,12 +124,17 @@ func (s *Service) task(q api.Submission) runs.Task {
 	return t
 }
 
-// Submit queues a task; with a key, once. Its webhook is registered before the run
-// exists, so that no change of the run is missed.
+// Submit checks a submission, and queues its task: see [Service.Queue].
 func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CheckSubmit(q); err != nil {
 		return api.Submitted{}, err
 	}
+	return s.Queue(ctx, q)
+}
+
+// Queue queues the task of a submission in which [Service.CheckSubmit] found no mistake; with a key, once.
+// Its webhook is registered before the run exists, so that no change of the run is missed.
+func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
@@ -150,25 +144,20 @@ func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, 
 	}
 	t.Labels = traced(ctx, q, t.Labels)
 	if caller := Caller(ctx); caller != local {
-		t.Labels = maps.Clone(t.Labels)
-		if t.Labels == nil {
-			t.Labels = map[string]string{}
-		}
-		t.Labels[runs.LabelCaller] = caller
+		t.Labels = t.Labels.With(runs.LabelCaller, caller)
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q
 	hashed.Once, hashed.Webhook, hashed.Traceparent = api.Once{}, withoutSecret(q.Webhook), "" // differs at each attempt
 	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
-		t.Run = run
-		return s.enqueue(ctx, t, q.Webhook, again || q.Run != "")
+		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q.Webhook, again || q.Run != "")
 	})
 	return done.submitted(), s.explain("submit", err)
 }
 
 // enqueue queues a task with a run id. Again means that an earlier attempt with this
 // id may have queued it already, which is then no error.
-func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, again bool) (outcome, error) {
+func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, w *api.Webhook, again bool) (outcome, error) {
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
 	}
@@ -188,7 +177,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.Task, w *api.Webhook, agai
 		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v), v.Before(), true
 		return done, err
 	}
-	err = renamed(err, taskFields)
+	err = validation(err)
 	if !again && nothingDone(err) { // else an earlier attempt may have submitted it
 		s.unregister(ctx, t.Run, w)
 	}

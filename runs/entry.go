@@ -46,18 +46,13 @@ type Entry struct {
 
 // Start is the body of a queued and of a start entry.
 type Start struct {
-	Source  string            `json:"source"`             // run, tail, session, pipe, queue, cloud or external
-	Title   string            `json:"title,omitempty"`    // what the run is for, see [Title]
-	Argv    []string          `json:"argv,omitempty"`     // command line; absent if there is no process
-	Dir     string            `json:"dir,omitempty"`      // working directory
-	Labels  map[string]string `json:"labels,omitempty"`   // see [CheckLabels]
-	Worker  string            `json:"worker,omitempty"`   // name of the worker; at most maxWorker bytes
-	Queue   string            `json:"queue,omitempty"`    // name of the work queue
-	Work    uint64            `json:"work_seq,omitempty"` // sequence number in the work queue
-	Thread  string            `json:"thread,omitempty"`   // thread to resume; at most MaxThread bytes
-	Version string            `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
-	Model   string            `json:"model,omitempty"`    // model that was asked for; at most MaxModel bytes
-	Mode    Mode              `json:"mode,omitempty"`     // of a task
+	Source string `json:"source"` // run, tail, session, pipe, queue, cloud or external
+	Attributes
+	Argv    []string `json:"argv,omitempty"`     // command line; absent if there is no process
+	Worker  string   `json:"worker,omitempty"`   // name of the worker; at most maxWorker bytes
+	Queue   string   `json:"queue,omitempty"`    // name of the work queue
+	Work    uint64   `json:"work_seq,omitempty"` // sequence number in the work queue
+	Version string   `json:"version,omitempty"`  // version of the agent, if known; see [CheckVersion]
 
 	// Prompt is the beginning of a prompt that the agent gets on stdin, at most DetailWindow bytes of
 	// PromptBytes. Any other one is in Argv.
@@ -73,7 +68,19 @@ type Start struct {
 
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
-	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
+	Governance string `json:"governanceContext,omitempty"` // see [CheckGovernance]
+}
+
+// DecodeStart reads the body of a queued or start entry, with the names that some fields had in the first raw logs.
+func DecodeStart(body []byte) (s Start, err error) {
+	first := struct {
+		*Start
+		Dir        *string `json:"dir"`
+		Thread     *string `json:"thread"`
+		Governance *string `json:"governance_context"`
+	}{&s, &s.Dir, &s.Thread, &s.Governance}
+	err = json.Unmarshal(body, &first)
+	return s, err
 }
 
 // Remark is the body of a note and of a cancel entry.

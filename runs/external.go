@@ -61,7 +61,7 @@ type replyLine struct {
 // Line returns the question as a line of output, including the newline. The
 // error joins one or more [FieldError].
 func (q Question) Line() ([]byte, error) {
-	t := Task{Run: "x", Agent: AgentExternal, Mode: ReadOnly, Prompt: q.Prompt, Model: q.Model}
+	t := Task{Attributes: Attributes{Agent: AgentExternal, Mode: ReadOnly, Model: q.Model}, Prompt: q.Prompt}
 	if err := t.Check(); err != nil {
 		return nil, err
 	}

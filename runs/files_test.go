@@ -149,7 +149,7 @@ func largest() *runs.Record {
 		labels[fmt.Sprintf("%02d", i)+strings.Repeat(`"`, runs.MaxLabelKey-2)] = strings.Repeat(`\`, runs.MaxLabelValue)
 	}
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
-		Source: "queue", Labels: labels, Dir: "/" + strings.Repeat("x", 4090),
+		Source: "queue", Attributes: runs.Attributes{Labels: runs.LabelsOf(labels), Dir: "/" + strings.Repeat("x", 4090)},
 		Worker: strings.Repeat("w", runs.MaxWorker),
 		Queue:  strings.Repeat("q", runs.MaxID), Work: 1<<64 - 1, Governance: strings.Repeat(`"`, runs.MaxGovernance),
 	})})

@@ -133,6 +133,8 @@ func (r *headerReader) header() {
 		case "tokens":
 			r.bad = r.bad || h.Tokens != nil
 			h.Tokens = new(r.spend())
+		case "mode":
+			h.Mode = Mode(r.words.of(r.text()))
 		case "model":
 			h.Model = r.words.of(r.text())
 		case "agentVersion":

@@ -20,15 +20,14 @@ func TestHeaderRoundTrip(t *testing.T) {
 		maybe := func(name string) bool { return rapid.Bool().Draw(t, name) }
 		h := Header{
 			Summary: Summary{
-				ID: "T-local-a", Agent: text("agent"), State: StateInputRequired, Title: text("title"),
-				Source: text("source"), Thread: text("thread"), Dir: text("dir"), Worker: text("worker"),
+				ID: "T-local-a", Attributes: Attributes{Agent: text("agent"), Title: text("title"), Thread: text("thread"),
+					Dir: text("dir"), Model: text("model"), Labels: LabelsOf(map[string]string{"a" + text("key"): text("value"),
+						"b": text("b")})}, State: StateInputRequired, Source: text("source"), Worker: text("worker"),
 				Queue: text("queue"), CancelRequested: maybe("cancel"), Reason: text("reason"),
 				Continues: text("continues"), QueuedAt: at("queued"), StartedAt: at("started"),
-				ActiveAt: at("active"), EndedAt: at("ended"), Activity: text("activity"), Model: text("model"),
-				Version: text("version"), Times: Captured,
-				Brief:  Brief{Answer: text("answer"), Cause: text("cause"), Hint: text("hint")},
-				Labels: LabelsOf(map[string]string{"a" + text("key"): text("value"), "b": text("b")}),
-				Seq:    rapid.Uint64Range(0, 1<<62).Draw(t, "seq"),
+				ActiveAt: at("active"), EndedAt: at("ended"), Activity: text("activity"), Version: text("version"), Times: Captured,
+				Brief: Brief{Answer: text("answer"), Cause: text("cause"), Hint: text("hint")},
+				Seq:   rapid.Uint64Range(0, 1<<62).Draw(t, "seq"),
 			},
 			Work: rapid.Uint64Range(0, 1<<62).Draw(t, "work"), Asked: maybe("asked"),
 		}
@@ -58,14 +57,16 @@ func TestHeaderRoundTrip(t *testing.T) {
 // What the reader reads, package json reads in the same way.
 func FuzzHeader(f *testing.F) {
 	h := Header{Summary: Summary{
-		ID: "a", Agent: "codex", Title: "Größe <\\\">", Progress: &Todo{1, 2}, Doing: &Doing{Phase: Thinking, Since: 1},
-		Tokens: &Spend{1, 2}, Changed: &Changed{1, ByTools, 2, 3}, Labels: "a=b&c=d",
-		Brief: Brief{Tested: &TestCount{1, 2}, Cost: new(1.5e-7)}, Seq: 9,
+		ID: "a", Attributes: Attributes{Agent: "codex", Title: "Größe <\\\">", Labels: "a=b&c=d"}, Progress: &Todo{1, 2},
+		Doing:  &Doing{Phase: Thinking, Since: 1},
+		Tokens: &Spend{1, 2}, Changed: &Changed{1, ByTools, 2, 3}, Brief: Brief{Tested: &TestCount{1, 2},
+			Cost: new(1.5e-7)}, Seq: 9,
 	}, Work: 1, Steps: &Progress{1, 2, 3}}
 	for _, text := range []string{
 		h.Text(), `{"run":"a","RUN":"b"}`, `{"run":"a","seq":1,"seq":2}`, `{"run":"a", "seq":1}`, `{"run":"a","seq":-0}`,
 		`{"run":"a","labels":{"k":"v"},"labels":{"l":"v"}}`, `{"run":"a","title":"\ud800"}`, `{"run":"a","seq":null}`,
-		`{"run":"a","tokens":{}}`, `{"run":"\u0061","asked":true}`, `{"run":"a","costUsd":01}`, `{"run":"a","title":"` + "\xff" + `"}`,
+		`{"run":"a","tokens":{}}`, `{"run":"\u0061","asked":true}`, `{"run":"a","costUsd":01}`,
+		`{"run":"a","title":"` + "\xff" + `"}`,
 		`{"run":"a","progress":{"totalSteps":1},"progress":{"completedSteps":1}}`, `{"run":"a","endedAt":"x"}`,
 	} {
 		f.Add(text)

@@ -81,40 +81,6 @@ func sixDigits(random uint64) string {
 	return fmt.Sprintf("%06s", strconv.FormatUint(random%(36*36*36*36*36*36), 36))
 }
 
-// Limits of the labels of a run.
-const (
-	maxLabels     = 16
-	maxLabelKey   = 64  // bytes
-	maxLabelValue = 256 // bytes
-)
-
-// CheckLabels returns an error for every label that is not valid. Keys and
-// values are UTF-8 without control characters. The errors never quote a value.
-func CheckLabels(labels map[string]string) error {
-	var errs []error
-	n := len(labels)
-	if labels[LabelCaller] != "" {
-		n--
-	}
-	if n > maxLabels {
-		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, n))
-	}
-	for k, v := range labels {
-		if k == "" || len(k) > maxLabelKey || !printable(k) {
-			errs = append(errs, fmt.Errorf("label: a key must have 1 to %d bytes of printable text,"+
-				" one of %d bytes has not", maxLabelKey, len(k)))
-			continue
-		}
-		if !printable(v) {
-			errs = append(errs, fmt.Errorf("label %q: control characters and invalid UTF-8 are not allowed", k))
-		}
-		if len(v) > maxLabelValue {
-			errs = append(errs, fmt.Errorf("label %q: at most %d bytes, got %d", k, maxLabelValue, len(v)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // MaxGovernance is the maximum length of a governance token, in bytes.
 const MaxGovernance = 4096
 

@@ -45,7 +45,7 @@ func TestCheckAgent(t *testing.T) {
 	}
 }
 
-func TestCheckLabels(t *testing.T) {
+func TestLabelsAreChecked(t *testing.T) {
 	many := map[string]string{}
 	for i := range runs.MaxLabels {
 		many[strings.Repeat("k", i+1)] = "v"
@@ -54,7 +54,7 @@ func TestCheckLabels(t *testing.T) {
 		nil, {}, {"k": ""}, {"team": "größer 🚀"}, {strings.Repeat("k", 64): strings.Repeat("v", 256)},
 		{"a b": "=,\"\\"}, many,
 	} {
-		if err := runs.CheckLabels(labels); err != nil {
+		if err := runs.LabelsOf(labels).Check(); err != nil {
 			t.Errorf("%v: %v", labels, err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestCheckLabels(t *testing.T) {
 		{map[string]string{"k": "SECRET" + strings.Repeat("v", 251)}, 1},
 		{map[string]string{"k": "SECRET\n" + strings.Repeat("v", 256), "": "SECRET"}, 3},
 	} {
-		err := runs.CheckLabels(c.labels)
+		err := runs.LabelsOf(c.labels).Check()
 		if err == nil {
 			t.Errorf("%q is accepted", c.labels)
 			continue
@@ -127,7 +127,7 @@ func FuzzNames(f *testing.F) {
 		printable := func(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
 		want := name != "" && len(name) <= runs.MaxLabelKey && printable(name) &&
 			len(value) <= runs.MaxLabelValue && printable(value)
-		if got := runs.CheckLabels(map[string]string{name: value}) == nil; got != want {
+		if got := runs.LabelsOf(map[string]string{name: value}).Check() == nil; got != want {
 			t.Errorf("label %q=%q: %v, want %v", name, value, got, want)
 		}
 	})

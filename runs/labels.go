@@ -2,6 +2,8 @@ package runs
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 )
@@ -12,7 +14,7 @@ type Labels string
 
 // LabelCaller is the label of a task whose submitter has a token of its own. Its value is
 // the name of the token, and only linesman sets it. It does not count as one of the
-// labels of the submitter, see [CheckLabels].
+// labels of the submitter, see [Labels.Check].
 const LabelCaller = "linesman.caller"
 
 // LabelsOf returns labels as one text.
@@ -25,6 +27,51 @@ func LabelsOf(labels map[string]string) Labels {
 		q.Set(k, v)
 	}
 	return Labels(q.Encode())
+}
+
+// Limits of the labels of a run.
+const (
+	maxLabels     = 16
+	maxLabelKey   = 64  // bytes
+	maxLabelValue = 256 // bytes
+)
+
+// Check returns an error for every label that is not valid. Keys and
+// values are UTF-8 without control characters. The errors never quote a value.
+func (l Labels) Check() error {
+	var errs []error
+	labels := l.Map()
+	n := len(labels)
+	if labels[LabelCaller] != "" {
+		n--
+	}
+	if n > maxLabels {
+		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, n))
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > maxLabelKey || !printable(k) {
+			errs = append(errs, fmt.Errorf("label: a key must have 1 to %d bytes of printable text,"+
+				" one of %d bytes has not", maxLabelKey, len(k)))
+			continue
+		}
+		if !printable(v) {
+			errs = append(errs, fmt.Errorf("label %q: control characters and invalid UTF-8 are not allowed", k))
+		}
+		if len(v) > maxLabelValue {
+			errs = append(errs, fmt.Errorf("label %q: at most %d bytes, got %d", k, maxLabelValue, len(v)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// With returns the labels and one more, in place of one with the same key.
+func (l Labels) With(key, value string) Labels {
+	labels := l.Map()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	return LabelsOf(labels)
 }
 
 // Has reports whether there is a label with this key and this value.

@@ -19,9 +19,9 @@ func TestTheLargestRecordFits(t *testing.T) {
 	}
 	r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
-		Source: "queue", Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040], Labels: labels,
-		Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q", 60), Model: quotes[:63],
-		Governance: strings.Repeat("g", runs.MaxGovernance),
+		Source: "queue", Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
+			Labels: runs.LabelsOf(labels), Model: quotes[:63]}, Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q",
+			60), Governance: strings.Repeat("g", runs.MaxGovernance),
 		Withheld: &runs.Withheld{
 			Names:   slices.Repeat([]string{strings.Repeat("N", 40)}, runs.MaxWithheld),
 			Setting: "agents." + strings.Repeat("a", 32) + ".env",

@@ -3,7 +3,6 @@ package runs
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 )
@@ -55,7 +54,7 @@ func (r *Record) ForTask(task *Record) *Record {
 	s := *r
 	s.ID, s.Agent, s.Source, s.Governance = task.ID, task.Agent, task.Source, task.Governance
 	s.Continues, s.Link = task.Continues, r.ID
-	s.Labels = maps.Clone(task.Labels)
+	s.Labels = task.Labels
 	s.QueuedAt, s.StartedAt = task.QueuedAt, cmp.Or(task.StartedAt, r.StartedAt)
 	s.Thread = cmp.Or(r.Thread, task.Thread)
 	s.Seq = max(r.Seq, task.Seq)

@@ -21,7 +21,7 @@ func TestOnlyDerivedIDsAreLinks(t *testing.T) {
 	} {
 		r := runs.NewRecord(c.run, "codex")
 		r.Entry(runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run",
-			Labels: map[string]string{runs.LabelContinues: c.task}})})
+			Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: c.task})}})})
 		if got := r.Continues == c.task && c.task != ""; got != c.is || !got && r.Continues != "" {
 			t.Errorf("run %q of task %q: continues %q", c.run, c.task, r.Continues)
 		}

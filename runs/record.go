@@ -11,7 +11,6 @@ package runs
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,20 +55,16 @@ const (
 // Record is the state of a run. Times are those of its entries, in Unix milliseconds;
 // 0 means not yet. The JSON of a record has at most [MaxRecord] bytes.
 type Record struct {
-	ID      string            `json:"id"`
-	Agent   string            `json:"agent"`
-	Version string            `json:"version,omitempty"` // version of the agent, if known
-	State   State             `json:"state"`
-	Source  string            `json:"source,omitempty"` // run, tail, session, pipe, queue, cloud or external
-	Title   string            `json:"title,omitempty"`  // what the run is for, see [Title]
-	Model   string            `json:"model,omitempty"`  // newest model that is known; at most MaxModel bytes
-	Mode    Mode              `json:"mode,omitempty"`   // what the agent may do; "": not recorded
-	Labels  map[string]string `json:"labels,omitempty"`
-	// working directory; omitted if its JSON has more than maxDir bytes
-	Dir    string `json:"dir,omitempty"`
-	Worker string `json:"worker,omitempty"` // worker that owns or owned the run
-	Queue  string `json:"queue,omitempty"`  // name of the work queue
-	Work   uint64 `json:"work_seq,omitempty"`
+	ID string `json:"id"`
+	// Of Attributes, Dir is omitted if its JSON has more than maxDir bytes, Model is the newest one that is known, and
+	// Thread is the one that the agent has reported, at most 1024 bytes of JSON.
+	Attributes
+	Version string `json:"version,omitempty"` // version of the agent, if known
+	State   State  `json:"state"`
+	Source  string `json:"source,omitempty"` // run, tail, session, pipe, queue, cloud or external
+	Worker  string `json:"worker,omitempty"` // worker that owns or owned the run
+	Queue   string `json:"queue,omitempty"`  // name of the work queue
+	Work    uint64 `json:"work_seq,omitempty"`
 
 	QueuedAt  int64 `json:"queued_at,omitempty"`
 	StartedAt int64 `json:"started_at,omitempty"`
@@ -87,8 +82,7 @@ type Record struct {
 	Cancel   bool  `json:"cancel_requested,omitempty"`
 	CancelAt int64 `json:"cancel_at,omitempty"` // time of the first request
 
-	Thread    string `json:"thread_id,omitempty"` // at most 1024 bytes of JSON; a longer id is omitted
-	Resumes   string `json:"resumes,omitempty"`   // thread that the run was started to resume, or to fork
+	Resumes   string `json:"resumes,omitempty"` // thread that the run was started to resume, or to fork
 	TurnsDone int64  `json:"turns_completed"`
 	TurnsBad  int64  `json:"turns_failed"`
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
@@ -184,7 +178,7 @@ func (r *Record) Comparable() *Record {
 
 // NewRecord returns the record of a run without entries.
 func NewRecord(id, agent string) *Record {
-	return &Record{ID: id, Agent: agent, State: StateQueued, Events: map[string]int64{}}
+	return &Record{ID: id, Attributes: Attributes{Agent: agent}, State: StateQueued, Events: map[string]int64{}}
 }
 
 // Entry folds the header and body of an entry, but not the lines of its output.
@@ -225,8 +219,8 @@ func (r *Record) setWorking(at int64) {
 }
 
 func (r *Record) foldStart(e Entry) {
-	var start Start
-	if json.Unmarshal(e.Body, &start) != nil {
+	start, err := DecodeStart(e.Body)
+	if err != nil {
 		return
 	}
 	switch start.Source {
@@ -238,28 +232,12 @@ func (r *Record) foldStart(e Entry) {
 			r.State = StateInputRequired
 		}
 	}
-	r.setDir(start.Dir)
-	if title := Title(start.Title); title != "" {
-		r.Title = title
-	}
-	r.setModel(start.Model)
-	if start.Mode.known() {
-		r.Mode = start.Mode
-	}
+	r.foldAttributes(start.Attributes)
 	if start.Worker != "" && bounds.StringSize(start.Worker) <= maxWorker+2 {
 		r.Worker = start.Worker
 	}
 	if start.Work != 0 && CheckID(start.Queue) == nil {
 		r.Queue, r.Work = start.Queue, start.Work
-	}
-	if len(start.Labels) > 0 && CheckLabels(start.Labels) == nil {
-		r.Labels = start.Labels
-		if task := start.Labels[LabelContinues]; isLink(r.ID, task) {
-			r.Continues = task
-		}
-	}
-	if r.Thread == "" && start.Thread != "" && len(start.Thread) <= MaxThread {
-		r.Resumes = start.Thread
 	}
 	r.setVersion(start.Version)
 	if start.Before != nil {
@@ -271,6 +249,27 @@ func (r *Record) foldStart(e Entry) {
 	r.Person = r.Person || start.Person
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
+	}
+}
+
+// foldAttributes folds those of a queued or start entry.
+func (r *Record) foldAttributes(a Attributes) {
+	r.setDir(a.Dir)
+	if title := Title(a.Title); title != "" {
+		r.Title = title
+	}
+	r.setModel(a.Model)
+	if a.Mode.known() {
+		r.Mode = a.Mode
+	}
+	if a.Labels != "" && a.Labels.Check() == nil {
+		r.Labels = a.Labels
+		if task := r.Labels.Value(LabelContinues); isLink(r.ID, task) {
+			r.Continues = task
+		}
+	}
+	if r.Thread == "" && a.Thread != "" && len(a.Thread) <= MaxThread {
+		r.Resumes = a.Thread
 	}
 }
 

@@ -371,9 +371,11 @@ func TestSourceAndLabels(t *testing.T) {
 		{"a source that is not known", []string{`{"source":"SECRET"}`}, "", nil},
 		{"a body that cannot be read", []string{`{"source":"run","labels":{"team":"core"}}`, `{"source":7}`,
 			`oops`, ``}, "run", labels},
-		{"too many labels", []string{string(runs.Encode(runs.Start{Source: "run", Labels: tooMany}))}, "run", nil},
+		{"too many labels", []string{string(runs.Encode(runs.Start{Source: "run",
+			Attributes: runs.Attributes{Labels: runs.LabelsOf(tooMany)}}))}, "run", nil},
 		{"a label that is too long", []string{string(runs.Encode(runs.Start{Source: "run",
-			Labels: map[string]string{"k": strings.Repeat("v", runs.MaxLabelValue+1)}}))}, "run", nil},
+			Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"k": strings.Repeat("v",
+				runs.MaxLabelValue+1)})}}))}, "run", nil},
 		{"a label with a control character",
 			[]string{`{"source":"run","labels":{"team":"core","k":"a\nb"}}`}, "run", nil},
 		{"invalid labels after valid ones", []string{`{"labels":{"team":"core"}}`, `{"labels":{"":"x"}}`}, "", labels},
@@ -382,7 +384,7 @@ func TestSourceAndLabels(t *testing.T) {
 		for _, body := range c.bodies {
 			r.Entry(runs.Entry{Kind: runs.Started, Body: []byte(body)})
 		}
-		if r.Source != c.source || !maps.Equal(r.Labels, c.labels) {
+		if r.Source != c.source || !maps.Equal(r.Labels.Map(), c.labels) {
 			t.Errorf("%s: source %q, labels %v", c.why, r.Source, r.Labels)
 		}
 	}
@@ -431,7 +433,7 @@ func TestRecordIsBounded(t *testing.T) {
 			labels[key] = hostile(runs.MaxLabelValue).Draw(t, "value")
 		}
 		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1 << 62,
-			Body: runs.Encode(runs.Start{Source: "queue", Labels: labels})})
+			Body: runs.Encode(runs.Start{Source: "queue", Attributes: runs.Attributes{Labels: runs.LabelsOf(labels)}})})
 		for range rapid.IntRange(0, 60).Draw(t, "lines") {
 			f := runs.Facts{
 				Malformed: rapid.Bool().Draw(t, "malformed"),
@@ -491,7 +493,8 @@ func TestLargestRecord(t *testing.T) {
 		labels[fmt.Sprintf("%02d", i)+strings.Repeat(`"`, runs.MaxLabelKey-2)] = strings.Repeat(`\`, runs.MaxLabelValue)
 	}
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
-		Source: "queue", Labels: labels, Governance: strings.Repeat(`\`, runs.MaxGovernance),
+		Source: "queue", Attributes: runs.Attributes{Labels: runs.LabelsOf(labels)}, Governance: strings.Repeat(`\`,
+			runs.MaxGovernance),
 	})})
 	for i := range runs.MaxOpenCalls + 10 {
 		r.Line(runs.Facts{
@@ -504,9 +507,9 @@ func TestLargestRecord(t *testing.T) {
 		}, 1<<62)
 	}
 	r.Final(strings.Repeat("\x01", 1<<20))
-	if n := len(r.JSON()); len(r.Labels) != runs.MaxLabels || len(r.OpenCalls) != runs.MaxOpenCalls ||
+	if n := len(r.JSON()); len(r.Labels.Map()) != runs.MaxLabels || len(r.OpenCalls) != runs.MaxOpenCalls ||
 		n > runs.MaxRecord || n < runs.MaxRecord/2 {
-		t.Errorf("%d bytes, %d labels, %d calls", n, len(r.Labels), len(r.OpenCalls))
+		t.Errorf("%d bytes, %d labels, %d calls", n, len(r.Labels.Map()), len(r.OpenCalls))
 	}
 }
 
@@ -531,7 +534,8 @@ func TestRecordHasTheModeOfItsTask(t *testing.T) {
 		runs.ReadOnly: runs.ReadOnly, runs.WorkspaceWrite: runs.WorkspaceWrite, "": "", "all": "",
 	} {
 		r := runs.NewRecord("T-1", "codex")
-		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1, Body: runs.Encode(runs.Start{Source: "queue", Mode: mode})})
+		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1, Body: runs.Encode(runs.Start{Source: "queue",
+			Attributes: runs.Attributes{Mode: mode}})})
 		r.Entry(runs.Entry{Kind: runs.Started, Time: 2, Body: runs.Encode(runs.Start{Source: "queue"})})
 		if r.Mode != want {
 			t.Errorf("%q: %q", mode, r.Mode)

@@ -3,13 +3,10 @@ package runs
 // Summary is what is known of a run in lists. It has nothing that a caller who may read runs
 // must not see: no prompt, no output.
 type Summary struct {
-	ID              string `json:"run"`
-	Agent           string `json:"agent"`
+	ID string `json:"run"`
+	Attributes
 	State           State  `json:"state"`
-	Title           string `json:"title,omitempty"`  // what the run is for, at most 120 characters
 	Source          string `json:"source,omitempty"` // how it came to linesman: queue, run, tail, pipe, session, external
-	Thread          string `json:"threadId,omitempty"`
-	Dir             string `json:"workingDir,omitempty"`
 	Worker          string `json:"worker,omitempty"` // that owns or owned the run
 	Queue           string `json:"queue,omitempty"`
 	CancelRequested bool   `json:"cancelRequested,omitempty"`
@@ -23,13 +20,11 @@ type Summary struct {
 	Activity        string `json:"activity,omitempty"`     // for people: what the agent does, with the command or the path
 	Doing           *Doing `json:"doing,omitempty"`        // what the agent is doing; nil: not known, or not working
 	Tokens          *Spend `json:"tokens,omitempty"`       // of this run so far; nil: not known yet
-	Model           string `json:"model,omitempty"`        // of the agent
 	Version         string `json:"agentVersion,omitempty"` // of the agent
 	Times           Times  `json:"times,omitempty"`        // what the times of the run are
 
 	Changed *Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
 	Brief
-	Labels Labels `json:"labels,omitempty"`
 
 	Seq uint64 `json:"seq"` // sequence number in RAW of the last folded entry
 
@@ -125,16 +120,16 @@ type Header struct {
 func (r *Record) Header() Header {
 	h := Header{
 		Summary: Summary{
-			ID: r.ID, Agent: r.Agent, State: r.State, Source: r.Source,
-			Queue: r.Queue, Worker: r.Worker, Dir: r.Dir, Thread: r.Context(), Reason: r.Reason,
+			ID: r.ID, Attributes: r.Attributes, State: r.State, Source: r.Source,
+			Queue: r.Queue, Worker: r.Worker, Reason: r.Reason,
 			CancelRequested: r.Cancel, Continues: r.Continues, ContinuedBy: r.Link,
 			QueuedAt: Time(r.QueuedAt), StartedAt: Time(r.StartedAt), ActiveAt: Time(r.ActiveAt), EndedAt: Time(r.EndedAt),
 			Activity: r.Activity, Times: r.timesOf(), Seq: r.Seq,
-			Title: r.Title, Labels: LabelsOf(r.Labels), Version: r.Version, Model: r.Model,
-			Changed: r.Changed(), Brief: r.Brief(),
+			Version: r.Version, Changed: r.Changed(), Brief: r.Brief(),
 		},
 		Work: r.Work, Asked: r.Thread == "" && r.Resumes != "",
 	}
+	h.Thread = r.Context()
 	if s := r.Spent(); s.Total != nil && !s.Earlier {
 		h.Tokens = &Spend{s.Total.Input, s.Total.Output}
 	}
@@ -160,3 +155,18 @@ func (h Header) Mark() Mark {
 
 // Waits is [Record.Waits].
 func (s Summary) Waits() bool { return s.State == StateInputRequired && s.EndedAt != 0 }
+
+// FirstHeader returns the header of a run without a record, by the first entry of its log and the sequence
+// number of that. The run is queued if the entry says so, else it is working.
+func FirstHeader(run, agent string, e Entry, seq uint64) Header {
+	r := NewRecord(run, agent)
+	r.Seq = seq
+	if e.Kind == Queued {
+		r.Entry(e)
+	} else {
+		r.setWorking(max(e.Time, 1))
+	}
+	h := r.Header()
+	h.Governance = r.Governance
+	return h
+}

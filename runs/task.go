@@ -9,33 +9,52 @@ import (
 	"unicode/utf8"
 )
 
-// Task is a submitted task: the prompt for an agent and the settings of the run.
-// It is the message in the work queue.
+// Attributes are what is said of a run everywhere: in requests, in the work queue, in run.json, in RAW and in
+// lists. They have nothing that a caller who may read runs must not see: no prompt, no environment.
+type Attributes struct {
+	Agent  string `json:"agent,omitempty"`      // agent kind, see [CheckAgent]
+	Title  string `json:"title,omitempty"`      // what the run is for, see [Title]
+	Dir    string `json:"workingDir,omitempty"` // absolute; at most MaxDir bytes
+	Model  string `json:"model,omitempty"`      // of a task: "": the agent's default; at most MaxModel bytes
+	Thread string `json:"threadId,omitempty"`   // of a task: the thread to resume; at most MaxThread bytes
+	Mode   Mode   `json:"mode,omitempty"`       // what the agent may do; "": not recorded
+	Labels Labels `json:"labels,omitempty"`     // see [Labels.Check]
+}
+
+// Task is a request to an agent: the prompt, and the settings of the run.
 type Task struct {
-	Run    string `json:"run"`    // run id, see [CheckID]
-	Agent  string `json:"agent"`  // agent kind, see [CheckAgent]
-	Prompt string `json:"prompt"` // 1 to MaxPrompt bytes, not blank
-	Mode   Mode   `json:"mode"`
-	Dir    string `json:"dir,omitempty"`    // working directory, absolute; "": that of the worker
-	Model  string `json:"model,omitempty"`  // "": the agent's default
-	Thread string `json:"thread,omitempty"` // thread to resume; "": a new thread
-
-	Schema  json.RawMessage `json:"output_schema,omitempty"` // JSON Schema of the answer, an object; MaxSchema
-	SkipGit bool            `json:"skip_git_repo_check,omitempty"`
-	Env     EnvPolicy       `json:"env"`
-
-	Idle   int64             `json:"idle_s,omitempty"` // idle limit in seconds; 0: that of the worker
-	Hard   int64             `json:"hard_s,omitempty"` // hard limit in seconds; 0: that of the worker
-	Labels map[string]string `json:"labels,omitempty"`
-	Title  string            `json:"title,omitempty"` // what the run is for, see [Title]; "": that of the prompt
+	Attributes
+	Prompt  string          `json:"prompt"`                 // 1 to MaxPrompt bytes, not blank
+	Schema  json.RawMessage `json:"outputSchema,omitempty"` // JSON Schema of the answer, an object; MaxSchema
+	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`
+	Env     EnvPolicy       `json:"env,omitzero"`
+	Idle    int64           `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
+	Hard    int64           `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
 
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
-	Governance string `json:"governance_context,omitempty"`
+	Governance string `json:"governanceContext,omitempty"`
 }
 
-// TitleOf returns the title of the run of t: its own, else that of its prompt.
-func (t *Task) TitleOf() string { return cmp.Or(t.Title, Title(t.Prompt)) }
+// QueuedTask is the message in the work queue: a task that has a run.
+type QueuedTask struct {
+	Run string `json:"run"` // run id, see [CheckID]
+	Task
+}
+
+// OfRun returns the attributes of the run of t: without a title it has that of its prompt.
+func (t *Task) OfRun() Attributes {
+	a := t.Attributes
+	a.Title = cmp.Or(a.Title, Title(t.Prompt))
+	return a
+}
+
+// Entry returns the queued entry of the run; at is in Unix milliseconds.
+func (t *QueuedTask) Entry(queue string, work uint64, at int64) Entry {
+	return Entry{Kind: Queued, Time: at, Body: Encode(Start{
+		Source: SourceQueue, Attributes: t.OfRun(), Queue: queue, Work: work, Governance: t.Governance,
+	})}
+}
 
 // Limits of a task.
 const (
@@ -89,66 +108,85 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
+// fieldErrors collects a [FieldError] for each mistake.
+type fieldErrors []error
+
+func (f *fieldErrors) add(field, format string, a ...any) {
+	*f = append(*f, &FieldError{field, fmt.Sprintf(format, a...)})
+}
+
+// addErr adds err, if there is one. Its text may begin with the name of the field.
+func (f *fieldErrors) addErr(field string, err error) {
+	if err != nil {
+		f.add(field, "%s", strings.TrimPrefix(err.Error(), field+": "))
+	}
+}
+
+// addText adds a mistake of a text that has too many bytes, or is not one line of printable text.
+func (f *fieldErrors) addText(field, s string, limit int) {
+	switch {
+	case len(s) > limit:
+		f.add(field, "at most %d bytes, got %d", limit, len(s))
+	case s != "" && (!printable(s) || strings.TrimSpace(s) != s):
+		f.add(field, "must be printable text without white space around it")
+	}
+}
+
+// Check returns all errors of t, each as a [FieldError].
+func (t *QueuedTask) Check() error {
+	var wrong fieldErrors
+	wrong.addErr("run", CheckID(t.Run))
+	return errors.Join(append(wrong, t.Task.Check())...)
+}
+
 // Check returns all errors of t, each as a [FieldError].
 func (t *Task) Check() error {
-	var errs []error
-	fail := func(field, format string, a ...any) {
-		errs = append(errs, &FieldError{field, fmt.Sprintf(format, a...)})
-	}
-	for field, err := range map[string]error{
-		"run": CheckID(t.Run), "agent": CheckAgent(t.Agent), "labels": CheckLabels(t.Labels),
-	} {
-		if err != nil {
-			fail(field, "%s", strings.TrimPrefix(err.Error(), field+": "))
-		}
-	}
-	text := func(field, s string, limit int) {
-		switch {
-		case len(s) > limit:
-			fail(field, "at most %d bytes, got %d", limit, len(s))
-		case s != "" && (!printable(s) || strings.TrimSpace(s) != s):
-			fail(field, "must be printable text without white space around it")
-		}
-	}
+	var wrong fieldErrors
+	t.Attributes.check(&wrong)
 	switch n := len(t.Prompt); {
 	case !utf8.ValidString(t.Prompt) || strings.ContainsRune(t.Prompt, 0):
-		fail("prompt", "must be UTF-8 text without NUL")
+		wrong.add("prompt", "must be UTF-8 text without NUL")
 	case strings.TrimSpace(t.Prompt) == "":
-		fail("prompt", "must not be blank")
+		wrong.add("prompt", "must not be blank")
 	case n > MaxPrompt:
-		fail("prompt", "at most %d bytes, got %d", MaxPrompt, n)
+		wrong.add("prompt", "at most %d bytes, got %d", MaxPrompt, n)
 	}
-	if !t.Mode.known() {
-		fail("mode", "must be one of %s, %s, %s", ReadOnly, WorkspaceWrite, DangerFull)
-	}
-	text("dir", t.Dir, MaxDir)
-	if t.Dir != "" && (t.Dir[0] != '/' || strings.Contains(t.Dir+"/", "/../")) {
-		fail("dir", "must be an absolute path without ..")
-	}
-	text("model", t.Model, MaxModel)
-	text("thread", t.Thread, MaxThread)
 	if len(t.Schema) > MaxSchema {
-		fail("output_schema", "at most %d bytes, got %d", MaxSchema, len(t.Schema))
+		wrong.add("outputSchema", "at most %d bytes, got %d", MaxSchema, len(t.Schema))
 	} else if len(t.Schema) > 0 && (!json.Valid(t.Schema) || t.Schema[0] != '{') {
-		fail("output_schema", "must be a JSON object")
+		wrong.add("outputSchema", "must be a JSON object")
 	}
-	switch n := utf8.RuneCountInString(t.Title); {
-	case n > MaxTitle:
-		fail("title", "at most %d characters, got %d", MaxTitle, n)
-	case t.Title != "" && (!printable(t.Title) || strings.TrimSpace(t.Title) != t.Title):
-		fail("title", "must be one line of printable text without white space around it")
-	}
-	t.Env.check(fail)
+	t.Env.check(wrong.add)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {
-		fail("governance_context", "must be printable ASCII, at most %d bytes", MaxGovernance)
+		wrong.add("governanceContext", "must be printable ASCII, at most %d bytes", MaxGovernance)
 	}
 	if t.Idle < 0 {
-		fail("idle_s", "must not be negative")
+		wrong.add("idleTimeoutSec", "must not be negative")
 	}
 	if t.Hard < 0 {
-		fail("hard_s", "must not be negative")
+		wrong.add("timeoutSec", "must not be negative")
 	}
-	return errors.Join(errs...)
+	return errors.Join(wrong...)
+}
+
+func (a *Attributes) check(wrong *fieldErrors) {
+	wrong.addErr("agent", CheckAgent(a.Agent))
+	wrong.addErr("labels", a.Labels.Check())
+	if !a.Mode.known() {
+		wrong.add("mode", "must be one of %s, %s, %s", ReadOnly, WorkspaceWrite, DangerFull)
+	}
+	wrong.addText("workingDir", a.Dir, MaxDir)
+	if a.Dir != "" && (a.Dir[0] != '/' || strings.Contains(a.Dir+"/", "/../")) {
+		wrong.add("workingDir", "must be an absolute path without ..")
+	}
+	wrong.addText("model", a.Model, MaxModel)
+	wrong.addText("threadId", a.Thread, MaxThread)
+	switch n := utf8.RuneCountInString(a.Title); {
+	case n > MaxTitle:
+		wrong.add("title", "at most %d characters, got %d", MaxTitle, n)
+	case a.Title != "" && (!printable(a.Title) || strings.TrimSpace(a.Title) != a.Title):
+		wrong.add("title", "must be one line of printable text without white space around it")
+	}
 }
 
 func (p EnvPolicy) check(fail func(field, format string, a ...any)) {

@@ -3,7 +3,6 @@ package runs
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 )
 
 // LabelTraceparent is the label of a task with the trace context of its submitter, as
@@ -51,8 +50,8 @@ func (t Traceparent) String() string {
 
 // TraceOf returns the span of a run with labels, and that of the submitter, whose Span is
 // zero if there is none. The ids follow from the run's id, so every process finds the same.
-func TraceOf(run string, labels map[string]string) (own, parent Traceparent) {
-	parent, ok := ParseTraceparent(labels[LabelTraceparent])
+func TraceOf(run string, labels Labels) (own, parent Traceparent) {
+	parent, ok := ParseTraceparent(labels.Value(LabelTraceparent))
 	if !ok {
 		sum := sha256.Sum256([]byte("linesman trace " + run))
 		parent = Traceparent{Trace: [16]byte(sum[:16]), Sampled: true}
@@ -68,15 +67,10 @@ func SpanID(run, place string) [8]byte {
 
 // WithTraceparent returns labels with the trace context of a submitter. Labels that are
 // as many as there may be, and an invalid context, are returned unchanged.
-func WithTraceparent(labels map[string]string, traceparent string) map[string]string {
+func WithTraceparent(labels Labels, traceparent string) Labels {
 	t, ok := ParseTraceparent(traceparent)
-	if !ok || len(labels) >= maxLabels {
+	if !ok || len(labels.Map()) >= maxLabels {
 		return labels
 	}
-	all := maps.Clone(labels)
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[LabelTraceparent] = t.String()
-	return all
+	return labels.With(LabelTraceparent, t.String())
 }

@@ -49,20 +49,17 @@ func TestTraceContextIsALabel(t *testing.T) {
 	const value = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	labels := map[string]string{}
 	for i := range 17 {
-		got := runs.WithTraceparent(labels, value)
-		if has := got[runs.LabelTraceparent] == value; has != (i < 16) || runs.CheckLabels(got) != nil && i <= 16 {
-			t.Errorf("with %d labels: %v, %v", i, got, runs.CheckLabels(got))
-		}
-		if len(labels) != i {
-			t.Error("the labels of the caller changed")
+		got := runs.WithTraceparent(runs.LabelsOf(labels), value)
+		if has := got.Value(runs.LabelTraceparent) == value; has != (i < 16) || got.Check() != nil && i <= 16 {
+			t.Errorf("with %d labels: %v, %v", i, got, got.Check())
 		}
 		labels[fmt.Sprint(i)] = "x"
 	}
-	own, parent := runs.TraceOf("r", map[string]string{runs.LabelTraceparent: value})
+	own, parent := runs.TraceOf("r", runs.LabelsOf(map[string]string{runs.LabelTraceparent: value}))
 	if parent.String() != value || own.Trace != parent.Trace || own.Span == parent.Span {
 		t.Errorf("%v in %v", own, parent)
 	}
-	if own, parent := runs.TraceOf("r", nil); parent.Span != [8]byte{} || own.Trace == [16]byte{} || !own.Sampled {
+	if own, parent := runs.TraceOf("r", ""); parent.Span != [8]byte{} || own.Trace == [16]byte{} || !own.Sampled {
 		t.Errorf("without a submitter: %v in %v", own, parent)
 	}
 }

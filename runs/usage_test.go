@@ -72,9 +72,11 @@ func logged(l runs.Logged) runs.Entry {
 // tell it. Numbers are numbers of requests; -1: unknown.
 func TestSpentIsWhatTheModelServed(t *testing.T) {
 	const unknown = -1
-	resumes := runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run", Thread: "t1"})}
+	resumes := runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run",
+		Attributes: runs.Attributes{Thread: "t1"}})}
 	after := func(n int64) runs.Entry {
-		return runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run", Thread: "t1", Before: used(n)})}
+		return runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "run",
+			Attributes: runs.Attributes{Thread: "t1"}, Before: used(n)})}
 	}
 	total := func(n int64) runs.Facts { return runs.Facts{Used: used(n)} }
 	whole := func(n int64) runs.Facts { return runs.Facts{Used: used(n), Counts: runs.CountsAll} }
@@ -92,20 +94,25 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 		{"of a resumed thread that is not known", []any{resumes, total(3)}, 3, unknown, 3, false, true},
 		{"the same, and its log is read at the end", []any{resumes, total(3), logged(runs.Logged{Own: usage(1), All: true})},
 			1, unknown, 1, false, false},
-		{"the line tells what it was", []any{resumes, runs.Facts{Used: used(3), Before: used(2)}}, 1, unknown, 1, false, false},
+		{"the line tells what it was", []any{resumes, runs.Facts{Used: used(3), Before: used(2)}}, 1, unknown, 1, false,
+			false},
 		{"a total of zero, as of a review", []any{total(0)}, unknown, unknown, unknown, false, false},
-		{"the same, and the logs tell it", []any{total(0), logged(runs.Logged{Own: usage(0), Subagents: usage(2), All: true})},
+		{"the same, and the logs tell it", []any{total(0), logged(runs.Logged{Own: usage(0), Subagents: usage(2),
+			All: true})},
 			0, 2, 2, false, false},
 		{"a sub-agent that the total does not count", []any{delegates, total(6)}, 6, unknown, 6, true, false},
 		{"the same, and the logs tell it",
-			[]any{delegates, total(6), logged(runs.Logged{Own: usage(6), Subagents: usage(3), All: true})}, 6, 3, 9, false, false},
+			[]any{delegates, total(6), logged(runs.Logged{Own: usage(6), Subagents: usage(3), All: true})}, 6, 3, 9, false,
+			false},
 		{"the same, but not all was read",
-			[]any{delegates, total(6), logged(runs.Logged{Own: usage(6), Subagents: usage(1), Partial: true})}, 6, 1, 7, true, false},
+			[]any{delegates, total(6), logged(runs.Logged{Own: usage(6), Subagents: usage(1), Partial: true})}, 6, 1, 7, true,
+			false},
 		{"the agent was ended before it told its total", []any{logged(runs.Logged{Own: usage(1), All: true})},
 			1, unknown, 1, false, false},
 
 		{"parts", []any{spent(1), spent(2)}, 3, unknown, 3, false, false},
-		{"parts, and requests that no line tells", []any{runs.Facts{Untold: true, Spent: usage(1)}}, 1, unknown, 1, true, false},
+		{"parts, and requests that no line tells", []any{runs.Facts{Untold: true, Spent: usage(1)}}, 1, unknown, 1, true,
+			false},
 		{"parts, and a sub-agent that they do not count", []any{spent(1), delegates}, 1, unknown, 1, true, false},
 		{"a whole without sub-agents has compactions", []any{spent(1), whole(2)}, 2, unknown, 2, false, false},
 		{"a whole with sub-agents", []any{delegates, spent(3), whole(5)}, 3, 2, 5, false, false},
@@ -117,9 +124,11 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 			runs.Facts{Spent: usage(1), SpentAll: usage(1), Used: used(7), Counts: runs.CountsMore},
 		}, 3, unknown, 3, false, false},
 		{"an error after the answer tells zero", []any{spent(2), whole(2), whole(0), spent(0)}, 2, unknown, 2, false, false},
-		{"the agent was ended before its last total", []any{delegates, whole(1), logged(runs.Logged{Own: usage(2), Subagents: usage(1)})},
+		{"the agent was ended before its last total", []any{delegates, whole(1), logged(runs.Logged{Own: usage(2),
+			Subagents: usage(1)})},
 			2, 1, 3, false, false},
-		{"a whole whose parts are not told", []any{delegates, runs.Facts{SpentAll: usage(4)}}, unknown, unknown, 4, false, false},
+		{"a whole whose parts are not told", []any{delegates, runs.Facts{SpentAll: usage(4)}}, unknown, unknown, 4, false,
+			false},
 		{"a followed session, whose sub-agents are runs of their own",
 			[]any{runs.Facts{Log: true, Spent: usage(2), Delegates: true}, whole(5)}, 2, unknown, 2, false, false},
 		{"a followed session with requests that its log does not tell",

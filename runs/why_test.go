@@ -22,7 +22,7 @@ func TestTheReasonOfARefusalIsInTheRecord(t *testing.T) {
 		if x.Why != c.want {
 			t.Errorf("%s %.80q: %.80q, want %.80q", c.spawn, c.why, x.Why, c.want)
 		}
-		r := runs.Record{ID: "r", Agent: "codex"}
+		r := runs.Record{ID: "r", Attributes: runs.Attributes{Agent: "codex"}}
 		r.Entry(runs.Entry{Kind: runs.Queued, Time: 1, Body: runs.Encode(runs.Start{Source: "queue"})})
 		r.End(x, 2)
 		if c.want == why && (r.ErrorContext().Message != why || !strings.HasSuffix(r.Summary(), why)) {

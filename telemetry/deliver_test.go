@@ -102,9 +102,10 @@ func TestFactsWaitForTheRecord(t *testing.T) {
 			{"an old event without a record", time.Hour, nil, 0, ""},
 			{"a new event without a record", time.Second, nil, 9 * time.Second, ""},
 			{"an event of a clock that is ahead", -time.Hour, nil, 10 * time.Second, ""},
-			{"a record that is late", 0, &runs.Record{Seq: 4, Model: "late"}, 10 * time.Second, "late"},
-			{"a record that includes it", 0, &runs.Record{Seq: 5, Model: "m"}, 0, "m"},
-			{"the same later", 0, &runs.Record{Seq: 6, Model: "other"}, 0, "m"},
+			{"a record that is late", 0, &runs.Record{Seq: 4, Attributes: runs.Attributes{Model: "late"}}, 10 * time.Second,
+				"late"},
+			{"a record that includes it", 0, &runs.Record{Seq: 5, Attributes: runs.Attributes{Model: "m"}}, 0, "m"},
+			{"the same later", 0, &runs.Record{Seq: 6, Attributes: runs.Attributes{Model: "other"}}, 0, "m"},
 		} {
 			s.records["r"], e.position.Time = c.record, time.Now().Add(-c.age).UnixMilli()
 			began := time.Now()

@@ -198,8 +198,9 @@ func (s *stage) begin(run string) {
 
 func (s *stage) finish(run string) {
 	s.say(run, "tool_result", call("complete", "x"))
-	s.say(run, "status", `{"message":"turn completed","data":{"schema":"backend.codex.usage.v1","usage":{"input_tokens":9,`+
-		`"cached_input_tokens":4,"output_tokens":2}}}`)
+	s.say(run, "status",
+		`{"message":"turn completed","data":{"schema":"backend.codex.usage.v1","usage":{"input_tokens":9,`+
+			`"cached_input_tokens":4,"output_tokens":2}}}`)
 	s.say(run, "completion", `{"status":{"success":true,"code":0}}`)
 }
 
@@ -377,8 +378,9 @@ func TestSubmitterIsTheParent(t *testing.T) {
 		s.value = []byte(`{"stream":"a","seq":0}`)
 		const context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
 		for run, sampled := range map[string]string{"yes": "1", "no": "0"} {
-			s.records[run] = &runs.Record{State: runs.StateCompleted, Source: "queue", Model: "m", Version: "1.2",
-				Labels: map[string]string{runs.LabelTraceparent: context + sampled}}
+			s.records[run] = &runs.Record{State: runs.StateCompleted, Source: "queue",
+				Attributes: runs.Attributes{Model: "m",
+					Labels: runs.LabelsOf(map[string]string{runs.LabelTraceparent: context + sampled})}, Version: "1.2"}
 			s.begin(run)
 			s.finish(run)
 		}
@@ -406,7 +408,8 @@ func TestMetricsOfTheConventions(t *testing.T) {
 				"gen_ai.client.operation.duration s 15 4 of 2 cumulative",
 				"gen_ai.client.token.usage {token} 15 2 of 2 cumulative",
 				"gen_ai.client.token.usage {token} 15 4 of 2 cumulative"}},
-			{map[string]string{optIn: "http,gen_ai_latest_experimental", "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
+			{map[string]string{optIn: "http,gen_ai_latest_experimental",
+				"OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "delta"},
 				[]string{
 					"gen_ai.client.inference.usage.cache_read.input_tokens {token} 4 of 1 delta",
 					"gen_ai.client.inference.usage.cache_read.input_tokens {token} 4 of 1 delta",
@@ -492,7 +495,8 @@ func TestAttributesOfTheConventions(t *testing.T) {
 		} {
 			s := newStage(t)
 			s.value = []byte(`{"stream":"a","seq":0}`)
-			s.records["one"] = &runs.Record{ID: "one", Agent: "codex", Model: "gpt-5", Version: "0.169.0"}
+			s.records["one"] = &runs.Record{ID: "one", Attributes: runs.Attributes{Agent: "codex", Model: "gpt-5"},
+				Version: "0.169.0"}
 			s.begin("one")
 			s.finish("one")
 			s.export(s.exporter(map[string]string{optIn: value}), 10*time.Second)
@@ -583,10 +587,12 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		wrong           string // part of the error
 	}{
 		{env: nil},
-		{env: map[string]string{base + "ENDPOINT": "http://h:1/p/"}, traces: "http://h:1/p/v1/traces", metrics: "http://h:1/p/v1/metrics"},
+		{env: map[string]string{base + "ENDPOINT": "http://h:1/p/"}, traces: "http://h:1/p/v1/traces",
+			metrics: "http://h:1/p/v1/metrics"},
 		{env: map[string]string{base + "TRACES_ENDPOINT": "https://h"}, traces: "https://h/"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_SDK_DISABLED": "TRUE"}},
-		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_TRACES_EXPORTER": "none"}, metrics: "http://h/v1/metrics"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_TRACES_EXPORTER": "none"},
+			metrics: "http://h/v1/metrics"},
 		{env: map[string]string{base + "ENDPOINT": "h:4317"}, wrong: "ENDPOINT"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "PROTOCOL": "http/json"}, wrong: "PROTOCOL"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "TIMEOUT": "-1"}, wrong: "TIMEOUT"},

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,18 +176,19 @@ func (r *Run) begin(ctx context.Context) error {
 			return r.dir.mark.save()
 		}
 		thread, before := r.continues()
+		attributes := r.dir.Spec.Attributes
+		attributes.Thread = cmp.Or(thread, attributes.Thread)
 		// Saved first: after a kill, a start entry in the log is ours.
 		r.progress.Begun, r.progress.As = true, r.w.cfg.Name
 		if err := r.dir.mark.save(); err != nil {
 			return err
 		}
 		err := r.append(ctx, r.startTime(time.Now()), runs.Started, 0, runs.Encode(runs.Start{
-			Source: r.dir.Spec.shownSource(), Argv: r.dir.Spec.Argv, Dir: r.dir.Spec.Dir,
-			Title: r.dir.Spec.Title, Model: r.dir.Spec.Model,
-			Labels: r.dir.Spec.Labels, Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
+			Source: r.dir.Spec.shownSource(), Argv: r.dir.Spec.Argv, Attributes: attributes,
+			Worker: r.w.cfg.Name, Queue: r.dir.Spec.Queue, Work: r.dir.Spec.Work,
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
-			Thread:  thread, Before: before, Withheld: r.dir.Spec.Withheld,
+			Before:  before, Withheld: r.dir.Spec.Withheld,
 			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {

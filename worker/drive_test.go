@@ -46,9 +46,9 @@ func TestStartEntrySaysWhatRuns(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	spec := shell("r", "true")
-	spec.Labels = map[string]string{"k": "v"}
+	spec.Labels = runs.LabelsOf(map[string]string{"k": "v"})
 	l.drive(spec)
-	want := `{"source":"run","argv":["/bin/sh","-c","true"],"dir":"/","labels":{"k":"v"},"worker":"here"}`
+	want := `{"source":"run","agent":"codex","workingDir":"/","labels":{"k":"v"},"argv":["/bin/sh","-c","true"],"worker":"here"}`
 	if first := l.entries("r")[0]; first.Kind != runs.Started || string(first.Body) != want {
 		t.Errorf("first entry %s %s, want start %s", first.Kind, first.Body, want)
 	}

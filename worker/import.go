@@ -206,7 +206,8 @@ func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
 		return nil, err
 	}
 	spec := &Spec{
-		Agent: i.spec.Agent, Source: runs.SourceTail, Title: i.spec.title(file.Path), Labels: i.spec.Labels, File: &file,
+		Attributes: runs.Attributes{Agent: i.spec.Agent, Title: i.spec.title(file.Path), Labels: i.spec.Labels},
+		Source:     runs.SourceTail, File: &file,
 		Part: &part,
 	}
 	if i.force {

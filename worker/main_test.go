@@ -65,7 +65,7 @@ func act(role string, args []string) error {
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	switch role {
 	case "pipe":
-		d, err := Create(args[0], Spec{Run: "piped", Agent: "codex", Source: runs.SourcePipe})
+		d, err := Create(args[0], Spec{Run: "piped", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
 		if err != nil {
 			return err
 		}
@@ -276,8 +276,8 @@ func newFixture(t *testing.T) *fixture {
 // shell returns a run of a shell script.
 func shell(run, script string) Spec {
 	return Spec{
-		Run: run, Agent: "codex", Source: runs.SourceRun, Argv: []string{"/bin/sh", "-c", script}, Dir: "/",
-		Env: []string{"PATH=" + os.Getenv("PATH")}, Limits: Limits{Grace: 2 * time.Second},
+		Run: run, Attributes: runs.Attributes{Agent: "codex", Dir: "/"}, Source: runs.SourceRun, Argv: []string{"/bin/sh",
+			"-c", script}, Env: []string{"PATH=" + os.Getenv("PATH")}, Limits: Limits{Grace: 2 * time.Second},
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // pipe drives a run whose Pipe reads in.
 func (l *fixture) pipe(ctx context.Context, in io.Reader, limit int64) (runs.Exit, error) {
 	l.t.Helper()
-	d := l.create(Spec{Run: "p", Agent: "codex", Source: runs.SourcePipe, Limits: Limits{Spool: limit}})
+	d := l.create(Spec{Run: "p", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe,
+		Limits: Limits{Spool: limit}})
 	done := make(chan error, 1)
 	go func() { done <- Pipe(ctx, in, d) }()
 	ex, err := l.w.Run(d).Drive(l.t.Context())
@@ -109,7 +110,7 @@ func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 func TestCancelledPipeEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
-	d := l.create(Spec{Run: "p", Agent: "codex", Source: runs.SourcePipe})
+	d := l.create(Spec{Run: "p", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
 	defer d.Close()
 	r := l.w.Run(d)
 	r.cancels <- "no more"

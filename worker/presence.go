@@ -277,7 +277,7 @@ func (r *Run) notePresence(ctx context.Context) error {
 	// A line that was written before the hook can reach the file after it.
 	const late = 2 * time.Second
 	from := r.out.mod.Add(-late).UnixMilli()
-	if r.dir.Spec.Labels[runs.LabelContinues] != "" {
+	if r.dir.Spec.Labels.Value(runs.LabelContinues) != "" {
 		from = max(from, r.dir.Spec.Created)
 	}
 	says, ok := a.log.p.presence.says(a.origin.Session, from)

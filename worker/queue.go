@@ -28,7 +28,7 @@ type Queue interface {
 // Delivery is a task that was delivered to this worker. Unless Done or Later
 // is called, the task is redelivered after a while.
 type Delivery interface {
-	Task() (runs.Task, error)        // fails for a task that cannot be read
+	Task() (runs.QueuedTask, error)  // fails for a task that cannot be read
 	Work() uint64                    // position of the task in the queue
 	Times() int                      // number of deliveries, including this one
 	Done() error                     // acknowledges the task
@@ -114,7 +114,7 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	spec, err := t.spec(w.cfg.Root, task)
 	if err != nil {
 		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err), zap.Strings("work.roots", t.Rules.Allowed()))
-		return nil, w.refuse(ctx, task, d, err, t.Rules.Why(task, err))
+		return nil, w.refuse(ctx, task, d, err, t.Rules.Why(task.Task, err))
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()
 	dir, err := Create(w.cfg.Root, spec)
@@ -159,7 +159,7 @@ func unqueuedDelay(times int) time.Duration {
 // queued, and neither started nor cancelled. Otherwise the task is
 // acknowledged, or redelivered later. It waits for the queued entry only at the
 // first delivery: the tasks behind this one wait, too.
-func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool, error) {
+func (w *Worker) runnable(ctx context.Context, task runs.QueuedTask, d Delivery) (bool, error) {
 	const soon, pause = 200 * time.Millisecond, 20 * time.Millisecond
 	for began := time.Now(); ; {
 		log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
@@ -188,7 +188,7 @@ func (w *Worker) runnable(ctx context.Context, task runs.Task, d Delivery) (bool
 
 // refuse ends the run of a task that the rules of this worker do not allow. Text says why
 // for people.
-func (w *Worker) refuse(ctx context.Context, task runs.Task, d Delivery, why error, text string) error {
+func (w *Worker) refuse(ctx context.Context, task runs.QueuedTask, d Delivery, why error, text string) error {
 	log, err := w.cfg.Logs.Open(ctx, task.Agent, task.Run, runs.Mark{})
 	if err != nil {
 		return err
@@ -236,15 +236,15 @@ func hasSession(s agent.Sessions, thread string, env []string) bool {
 var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
 // spec returns the Spec of a task.
-func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
+func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	how, known := t.Agents[task.Agent]
 	if !known {
 		return Spec{}, &runs.FieldError{Field: "agent", Problem: "is not a kind that this worker can start"}
 	}
-	if err := t.Rules.Allow(task); err != nil {
+	if err := t.Rules.Allow(task.Task); err != nil {
 		return Spec{}, err
 	}
-	dir, err := t.Rules.Directory(task)
+	dir, err := t.Rules.Directory(task.Task)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -259,9 +259,7 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		}
 	}
 	spec := Spec{
-		Run: task.Run, Agent: task.Agent, Source: runs.SourceQueue, Title: task.TitleOf(), Model: task.Model,
-		Labels: task.Labels, Dir: dir,
-		Limits: limits, Schema: task.Schema,
+		Run: task.Run, Source: runs.SourceQueue, Attributes: task.OfRun(), Limits: limits, Schema: task.Schema,
 	}
 	spec.Env = launch.Environ(task.Env, how.Env, t.Environ)
 	spec.Withheld = how.Withheld(t.Environ, spec.Env)
@@ -270,21 +268,21 @@ func (t Tasks) spec(root string, task runs.Task) (Spec, error) {
 		schema = SchemaFile(root, task.Run)
 	}
 	if how.Check != nil {
-		if err := how.Check(task); err != nil {
+		if err := how.Check(task.Task); err != nil {
 			return Spec{}, err
 		}
 	}
 	if !hasSession(how.Logs, task.Thread, spec.Env) {
 		return Spec{}, errNoSession
 	}
-	spec.Argv = how.Argv(task, schema)
+	spec.Argv = how.Argv(task.Task, schema)
 	if agent.OnStdin(task.Prompt) {
 		spec.Input = strings.NewReader(task.Prompt)
 		spec.PromptBytes = len(task.Prompt)
 		spec.Prompt = task.Prompt[:bounds.Cut(task.Prompt, runs.DetailWindow)]
 	}
 	if how.Set != nil {
-		spec.Env = launch.Override(spec.Env, how.Set(task))
+		spec.Env = launch.Override(spec.Env, how.Set(task.Task))
 	}
 	spec.Env = launch.Override(spec.Env, launch.Trace(task))
 	return spec, nil

@@ -99,7 +99,8 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	s := l.serve("/bin/true")
-	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	task := runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+		Prompt: "x"}}
 	s.tasks <- task
 	<-s.later
 	l.foreign("r", runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 2}) // another task with the same id
@@ -119,7 +120,8 @@ func TestTaskWhoseSubmissionFailedHoldsNothingBack(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	s := l.serve("/bin/true")
-	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	task := runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+		Prompt: "x"}}
 	var waited time.Duration
 	for s.times = 1; ; s.times++ {
 		before := l.logs.opens()
@@ -142,7 +144,7 @@ func TestTaskWhoseSubmissionFailedHoldsNothingBack(t *testing.T) {
 // memoryQueue is a queue of tasks in memory, and records what happens to them.
 type memoryQueue struct {
 	times int // that each task was delivered
-	tasks chan runs.Task
+	tasks chan runs.QueuedTask
 	done  chan string
 	later chan time.Duration
 }
@@ -157,16 +159,16 @@ func (s *memoryQueue) Next(ctx context.Context) (Delivery, error) {
 }
 
 type slipTask struct {
-	task runs.Task
+	task runs.QueuedTask
 	s    *memoryQueue
 
 	times int
 }
 
-func (d *slipTask) Task() (runs.Task, error) { return d.task, d.task.Check() }
-func (d *slipTask) Work() uint64             { return 1 }
-func (d *slipTask) Times() int               { return d.times }
-func (d *slipTask) Done() error              { d.s.done <- d.task.Run; return nil }
+func (d *slipTask) Task() (runs.QueuedTask, error) { return d.task, d.task.Check() }
+func (d *slipTask) Work() uint64                   { return 1 }
+func (d *slipTask) Times() int                     { return d.times }
+func (d *slipTask) Done() error                    { d.s.done <- d.task.Run; return nil }
 func (d *slipTask) Later(after time.Duration) error {
 	d.s.later <- after
 	return nil
@@ -186,7 +188,7 @@ func (l *fixture) serve(command ...string) *memoryQueue {
 
 func (l *fixture) serving(how map[string]agent.Launch, environ ...string) *memoryQueue {
 	l.t.Helper()
-	s := &memoryQueue{times: 1, tasks: make(chan runs.Task), done: make(chan string, 16),
+	s := &memoryQueue{times: 1, tasks: make(chan runs.QueuedTask), done: make(chan string, 16),
 		later: make(chan time.Duration, 16)}
 	dir := l.t.TempDir()
 	l.adopt()
@@ -212,7 +214,8 @@ func TestARedeliveredTaskIsAcknowledged(t *testing.T) {
 	l := newFixture(t)
 	l.submitted("r")
 	s := l.serve("/bin/sh", "-c", "exit 0")
-	task := runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
+	task := runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+		Prompt: "x", Schema: []byte(`{"type":"object"}`)}}
 	for range 2 { // while its run is active, and after its end
 		s.tasks <- task
 		if got := <-s.done; got != "r" {
@@ -231,7 +234,8 @@ func TestATaskWithADirectoryIsRedeliveredLater(t *testing.T) {
 	d := l.queued("r", 1) // another goroutine is about to start it
 	defer d.Close()
 	s := l.serve("/bin/true")
-	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	s.tasks <- runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "x"}}
 	<-s.later
 }
 
@@ -241,7 +245,8 @@ func TestSchemaFileIsRemovedWithTheRun(t *testing.T) {
 	l.submitted("r")
 	copied := filepath.Join(t.TempDir(), "schema")
 	s := l.serve("/bin/sh", "-c", `for a; do case $a in --output-schema=*) cat "${a#*=}";; esac; done >`+copied, "sh")
-	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Schema: []byte(`{"type":"object"}`)}
+	s.tasks <- runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "x", Schema: []byte(`{"type":"object"}`)}}
 	<-s.done
 	waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
 	if got := contents(t, copied); got != `{"type":"object"}` {
@@ -261,7 +266,8 @@ func TestARedeliveredCancelledTaskIsNotStarted(t *testing.T) {
 	l.submitted("r")
 	l.foreign("r", runs.Cancelled, runs.Remark{Reason: "no"})
 	s := l.serve("/bin/sh", "-c", ": >"+ran)
-	s.tasks <- runs.Task{Run: "r", Agent: "codex", Prompt: "x", Mode: runs.ReadOnly}
+	s.tasks <- runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "x"}}
 	if got := <-s.done; got != "r" {
 		t.Fatalf("done with %q", got)
 	}
@@ -331,7 +337,8 @@ func TestATaskIsNotStartedOnASessionThatIsNotThere(t *testing.T) {
 	l.submitted("unknown")
 	s := l.serving(how, "CODEX_HOME="+root, "PATH=/usr/bin:/bin")
 	for run, thread := range map[string]string{"known": id, "unknown": other} {
-		s.tasks <- runs.Task{Run: run, Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Thread: thread}
+		s.tasks <- runs.QueuedTask{Run: run, Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+			Mode: runs.ReadOnly, Thread: thread}, Prompt: "x"}}
 		if got := <-s.done; got != run {
 			t.Fatalf("done with %q, want %q", got, run)
 		}

@@ -29,7 +29,7 @@ import (
 // SessionsSpec configures Sessions.
 type SessionsSpec struct {
 	Places []Place
-	Labels map[string]string
+	Labels runs.Labels
 	Idle   time.Duration // the run of a file ends when it has not changed for this time; must be positive
 	Since  time.Duration // also files that changed in this time before the start; at least Idle
 
@@ -64,7 +64,7 @@ type Place struct {
 // Symbolic links below a place are not followed. Sessions returns nil when ctx ends; the
 // runs stay open.
 func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
-	errs := []error{runs.CheckLabels(continuing(spec.Labels, "T"))}
+	errs := []error{spec.Labels.With(runs.LabelContinues, "T").Check()}
 	for _, p := range spec.Places {
 		errs = append(errs, runs.CheckAgent(p.Agent))
 	}
@@ -413,7 +413,7 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if err != nil {
 		return nil, errors.Is(err, runs.ErrManyRuns), err
 	}
-	if first := spec.Session.From == 0 && spec.Labels[runs.LabelContinues] == ""; first {
+	if first := spec.Session.From == 0 && spec.Labels.Value(runs.LabelContinues) == ""; first {
 		if own, err := t.own(ctx, f); own || err != nil {
 			return nil, own, err
 		}
@@ -540,7 +540,8 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.name}
 	task := importID(which)
 	spec := &Spec{
-		Run: task, Agent: t.p.Agent, Source: runs.SourceTail, Labels: t.s.spec.Labels, File: &file, Session: session,
+		Run: task, Attributes: runs.Attributes{Agent: t.p.Agent, Labels: t.s.spec.Labels}, Source: runs.SourceTail,
+		File: &file, Session: session,
 	}
 	before := ""
 	if len(known) > 0 {
@@ -577,14 +578,6 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	if spec.Run, err = runs.LinkID(task, number+1); err != nil {
 		return nil, err
 	}
-	spec.Labels = continuing(spec.Labels, task)
+	spec.Labels = spec.Labels.With(runs.LabelContinues, task)
 	return spec, nil
-}
-
-// continuing returns the labels of a later run of a task.
-func continuing(labels map[string]string, task string) map[string]string {
-	all := make(map[string]string, len(labels)+1)
-	maps.Copy(all, labels)
-	all[runs.LabelContinues] = task
-	return all
 }

@@ -17,26 +17,22 @@ import (
 )
 
 // specVersion is the version of run.json that this package writes and reads.
-const specVersion = 1
+const specVersion = 2
 
 // Spec describes a run. It is the content of run.json, which is written with
 // the run directory and never changed.
 type Spec struct {
-	Version int               `json:"version"`         // [SpecVersion]; set by Create
-	Run     string            `json:"run"`             // run id, see [runs.CheckID]
-	Agent   string            `json:"agent"`           // agent kind, see [runs.CheckAgent]
-	Source  string            `json:"source"`          // one of the Source constants of package runs
-	Title   string            `json:"title,omitempty"` // what the run is for, see [runs.Title]
-	Model   string            `json:"model,omitempty"` // that was asked for; "": the agent's default
-	Labels  map[string]string `json:"labels,omitempty"`
-	Created int64             `json:"created"` // Unix milliseconds; set by Create when 0
+	Version int    `json:"version"` // [SpecVersion]; set by Create
+	Run     string `json:"run"`     // run id, see [runs.CheckID]
+	Source  string `json:"source"`  // one of the Source constants of package runs
+	runs.Attributes
+	Created int64 `json:"created"` // Unix milliseconds; set by Create when 0
 
 	// The process to start, for runs.SourceRun and runs.SourceQueue. Argv[0] is looked up on
 	// the PATH of Env. Dir must be absolute. A nil Env means the environment of the
 	// worker that starts the agent; any other is stored in run.json, which only its
 	// owner can read, until the run has ended.
 	Argv []string `json:"argv,omitempty"`
-	Dir  string   `json:"dir,omitempty"`
 	Env  []string `json:"env"`
 	// Keys are names of variables with credentials that Create takes out of Env: their values are in
 	// no file. The agent gets those of Env if the process that created the run starts it, else those
@@ -181,7 +177,7 @@ func (s *Spec) setDefaults(now time.Time) {
 
 // check reports all invalid fields of s.
 func (s *Spec) check() error {
-	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), runs.CheckLabels(s.Labels)}
+	errs := []error{runs.CheckID(s.Run), runs.CheckAgent(s.Agent), s.Labels.Check()}
 	fail := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if s.Version != specVersion {
 		fail("version: must be %d, got %d", specVersion, s.Version)
@@ -192,7 +188,7 @@ func (s *Spec) check() error {
 			fail("argv: must not be empty")
 		}
 		if !filepath.IsAbs(s.Dir) {
-			fail("dir: must be an absolute path")
+			fail("workingDir: must be an absolute path")
 		}
 	case runs.SourcePipe:
 	case runs.SourceTail:

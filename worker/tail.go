@@ -25,7 +25,7 @@ import (
 type TailSpec struct {
 	Paths  []string // JSONL files of other programs
 	Agent  string   // agent kind of their content
-	Labels map[string]string
+	Labels runs.Labels
 	Title  string // of the runs of all files; "": the name of each file
 	Once   bool   // import the files: read each to its end, end its run, and return
 	Again  bool   // with Once: also import unchanged files that were imported before
@@ -64,7 +64,7 @@ const (
 // Without Once, Tail waits for files to appear, and returns nil when ctx ends;
 // the runs stay open.
 func (w *Worker) Tail(ctx context.Context, spec TailSpec) error {
-	if err := errors.Join(runs.CheckAgent(spec.Agent), runs.CheckLabels(spec.Labels)); err != nil {
+	if err := errors.Join(runs.CheckAgent(spec.Agent), spec.Labels.Check()); err != nil {
 		return fmt.Errorf("tail: %w", err)
 	}
 	paths, err := absolutePaths(spec.Paths)
@@ -224,12 +224,10 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	}
 	now := time.Now()
 	return Create(t.w.cfg.Root, Spec{
-		Run:    runs.LocalID(now.UnixMilli(), rand.Uint64()),
-		Agent:  t.spec.Agent,
-		Source: runs.SourceTail,
-		Title:  t.spec.title(t.path),
-		Labels: t.spec.Labels,
-		File:   &file,
+		Run:        runs.LocalID(now.UnixMilli(), rand.Uint64()),
+		Attributes: runs.Attributes{Agent: t.spec.Agent, Title: t.spec.title(t.path), Labels: t.spec.Labels},
+		Source:     runs.SourceTail,
+		File:       &file,
 	})
 }
 

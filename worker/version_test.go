@@ -17,7 +17,7 @@ func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(d.Path(), specFile)
-	newer := strings.Replace(contents(t, path), `"version":1`, `"version":2`, 1)
+	newer := strings.Replace(contents(t, path), `"version":2`, `"version":3`, 1)
 	if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestRunDirectoryOfANewerVersionIsRefused(t *testing.T) {
 	for _, line := range l.lines.FilterMessage("not a run directory, quarantined").All() {
 		logged += line.ContextMap()["error"].(string)
 	}
-	if !strings.Contains(logged, "version: must be 1, got 2") {
+	if !strings.Contains(logged, "version: must be 2, got 3") {
 		t.Errorf("the log says %q", logged)
 	}
 	if got := contents(t, filepath.Join(aside, specFile)); got != newer || len(l.entries("r")) != 0 {

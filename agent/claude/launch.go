@@ -87,7 +87,7 @@ func args(t runs.Task, _ string) []string {
 // Any other text would open a search among its sessions.
 func check(t runs.Task) error {
 	if t.Thread != "" && !agent.IsUUID(t.Thread) {
-		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
+		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func args(t runs.Task, schemaFile string) []string {
 // an unknown UUID codex itself reports an error.
 func check(t runs.Task) error {
 	if t.Thread != "" && !agent.IsUUID(t.Thread) {
-		return &runs.FieldError{Field: "thread", Problem: "must be the id of a thread, a UUID"}
+		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a thread, a UUID"}
 	}
 	return nil
 }

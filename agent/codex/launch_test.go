@@ -30,15 +30,16 @@ func TestCodexCommandLine(t *testing.T) {
 	}{
 		"least": {
 			command: []string{"codex"},
-			task:    runs.Task{Mode: runs.ReadOnly, Prompt: "Go."},
+			task:    runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "Go."},
 			want:    []string{"codex", "exec", "--json", "--sandbox=read-only", "--", "Go."},
 		},
 		"all": {
 			command: []string{"/opt/codex", "-c", "a=b"},
 			task: runs.Task{
-				Mode: runs.WorkspaceWrite, Dir: "/srv/a b", Model: "m", Thread: thread, SkipGit: true, Prompt: "Go.",
+				Attributes: runs.Attributes{Mode: runs.WorkspaceWrite, Dir: "/srv/a b", Model: "m", Thread: thread,
+					Labels: runs.LabelsOf(map[string]string{"k": "v"})}, SkipGit: true, Prompt: "Go.",
 				Schema: []byte(`{}`), Env: runs.EnvPolicy{Policy: runs.InheritAll},
-				Labels: map[string]string{"k": "v"}, Idle: 1, Hard: 2,
+				Idle: 1, Hard: 2,
 			},
 			schema: "/run/schema.json",
 			want: []string{
@@ -48,23 +49,24 @@ func TestCodexCommandLine(t *testing.T) {
 		},
 		"flags that are none": {
 			command: []string{"codex"},
-			task:    runs.Task{Mode: runs.DangerFull, Model: "--oss", Thread: "--last", Prompt: "--help"},
+			task: runs.Task{Attributes: runs.Attributes{Mode: runs.DangerFull, Model: "--oss", Thread: "--last"},
+				Prompt: "--help"},
 			want: []string{"codex", "exec", "--json", "--sandbox=danger-full-access", "--model=--oss", "resume", "--",
 				"--last", "--help"},
 		},
 		"a command that is none": {
 			command: []string{"codex"},
-			task:    runs.Task{Mode: runs.ReadOnly, Prompt: "resume"},
+			task:    runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "resume"},
 			want:    []string{"codex", "exec", "--json", "--sandbox=read-only", "--", "resume"},
 		},
 		"a dash is no stdin": {
 			command: []string{"codex"},
-			task:    runs.Task{Mode: runs.ReadOnly, Prompt: "-"},
+			task:    runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "-"},
 			want:    []string{"codex", "exec", "--json", "--sandbox=read-only", "--", "-\n"},
 		},
 		"two dashes": {
 			command: []string{"codex"},
-			task:    runs.Task{Mode: runs.ReadOnly, Prompt: "--"},
+			task:    runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "--"},
 			want:    []string{"codex", "exec", "--json", "--sandbox=read-only", "--", "--"},
 		},
 	} {
@@ -79,8 +81,8 @@ func TestCodexCommandLine(t *testing.T) {
 // Two tasks must not share the backing array of the configured command.
 func TestCodexDoesNotChangeTheConfiguredCommand(t *testing.T) {
 	command := append(make([]string, 0, 20), "codex", "-c", "a=b")
-	one := argv(command, runs.Task{Mode: runs.ReadOnly, Prompt: "one"}, "")
-	argv(command, runs.Task{Mode: runs.ReadOnly, Prompt: "two"}, "")
+	one := argv(command, runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "one"}, "")
+	argv(command, runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}, Prompt: "two"}, "")
 	if got := one[len(one)-1]; got != "one" {
 		t.Errorf("got prompt %q, want %q", got, "one")
 	}
@@ -93,10 +95,9 @@ func TestNoValueOfATaskBecomesAFlag(t *testing.T) {
 		text := rapid.OneOf(rapid.String(),
 			rapid.SampledFrom([]string{"", "-", "--", "--last", "-c", "--sandbox=danger-full-access", "resume", "a=b", "\n"}))
 		task := runs.Task{
-			Mode:    rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull}).Draw(t, "mode"),
-			Dir:     rapid.SampledFrom([]string{"", "/d", "/-d", "/a=b c"}).Draw(t, "dir"),
-			Model:   text.Draw(t, "model"),
-			Thread:  text.Draw(t, "thread"),
+			Attributes: runs.Attributes{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.WorkspaceWrite,
+				runs.DangerFull}).Draw(t, "mode"), Dir: rapid.SampledFrom([]string{"", "/d", "/-d", "/a=b c"}).Draw(t, "dir"),
+				Model: text.Draw(t, "model"), Thread: text.Draw(t, "thread")},
 			Prompt:  text.Draw(t, "prompt"),
 			SkipGit: rapid.Bool().Draw(t, "skip"),
 		}
@@ -163,13 +164,13 @@ func TestOnlyAUUIDNamesAThread(t *testing.T) {
 		strings.Replace(thread, "0", "g", 1): false,
 		strings.Replace(thread, "0", "G", 1): false,
 	} {
-		err := codex.Agent.Check(runs.Task{Thread: id})
+		err := codex.Agent.Check(runs.Task{Attributes: runs.Attributes{Thread: id}})
 		var field *runs.FieldError
 		switch {
 		case ok && err != nil:
 			t.Errorf("thread %q: %v", id, err)
-		case !ok && (!errors.As(err, &field) || field.Field != "thread"):
-			t.Errorf("thread %q: got %v, want an error of the field thread", id, err)
+		case !ok && (!errors.As(err, &field) || field.Field != "threadId"):
+			t.Errorf("thread %q: got %v, want an error of the field threadId", id, err)
 		case !ok && strings.Contains(err.Error(), id):
 			t.Errorf("the error quotes the thread: %v", err)
 		}

@@ -147,7 +147,8 @@ func TestRealCodexGetsThePromptByteForByte(t *testing.T) {
 			want = "-\n"
 		}
 		for _, in := range []string{"", thread} {
-			if _, asked := l.ask(t, runs.Task{Prompt: prompt, Thread: in}, ""); asked.prompt() != want {
+			if _, asked := l.ask(t, runs.Task{Prompt: prompt, Attributes: runs.Attributes{Thread: in}},
+				""); asked.prompt() != want {
 				t.Errorf("in thread %q the prompt is %.200q, want %.200q", in, asked.prompt(), want)
 			}
 		}
@@ -177,7 +178,8 @@ func TestRealCodexObeysTheTask(t *testing.T) {
 	}
 	for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull} {
 		for _, thread := range []string{"", first} {
-			task := runs.Task{Prompt: "Which number?", Mode: mode, Dir: elsewhere, Model: "--model", Thread: thread}
+			task := runs.Task{Prompt: "Which number?", Attributes: runs.Attributes{Mode: mode, Dir: elsewhere,
+				Model: "--model", Thread: thread}}
 			got, asked := l.ask(t, task, schemaFile)
 			if mode := last(sandboxMode, asked.texts("developer")); mode != string(task.Mode) {
 				t.Errorf("%+v: sandbox %q", task, mode)
@@ -220,12 +222,12 @@ func TestRealCodexRefusesADirectoryWithoutRepository(t *testing.T) {
 func TestRealCodexStartsANewThreadForAnUnknownName(t *testing.T) {
 	l := newFixture(t, "codex-hello")
 	const unknown = "01a1fe74-0000-7e33-89c9-b25c3e636bcc"
-	lines, _, code := l.do(t, runs.Task{Prompt: "Go on.", Thread: unknown, SkipGit: true}, "")
+	lines, _, code := l.do(t, runs.Task{Prompt: "Go on.", Attributes: runs.Attributes{Thread: unknown}, SkipGit: true}, "")
 	if code != 1 || len(lines) != 0 {
 		t.Errorf("an unknown UUID: exit %d, %v; want 1 and nothing", code, lines)
 	}
 	for _, thread := range []string{"nowhere", "--last"} {
-		task := runs.Task{Prompt: "Go on.", Thread: thread}
+		task := runs.Task{Prompt: "Go on.", Attributes: runs.Attributes{Thread: thread}}
 		if got, _ := l.ask(t, task, ""); got == "" || got == thread {
 			t.Errorf("thread %q: got %q, want a new one", thread, got)
 		}
@@ -255,7 +257,8 @@ func TestRealCodexPassesTheEnvironmentToItsCommands(t *testing.T) {
 			// codex needs the fixture's CODEX_HOME to find its model.
 			l.env = launch.Environ(row.policy, append([]string{"LAB_ALWAYS"}, codex.Agent.Env...), environ)
 
-			lines, stderr, code := l.do(t, runs.Task{Prompt: "Print it.", Mode: runs.DangerFull, SkipGit: true}, "")
+			lines, stderr, code := l.do(t, runs.Task{Prompt: "Print it.", Attributes: runs.Attributes{Mode: runs.DangerFull},
+				SkipGit: true}, "")
 			if code != 0 {
 				t.Fatalf("exit %d\n%s", code, stderr)
 			}

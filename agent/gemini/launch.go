@@ -69,9 +69,9 @@ func args(t runs.Task, _ string) []string {
 func check(t runs.Task) error {
 	switch {
 	case len(t.Schema) > 0:
-		return &runs.FieldError{Field: "output_schema", Problem: "is not for Gemini CLI: it cannot keep to a schema"}
+		return &runs.FieldError{Field: "outputSchema", Problem: "is not for Gemini CLI: it cannot keep to a schema"}
 	case t.Thread != "" && !agent.IsUUID(t.Thread):
-		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session, a UUID"}
+		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session, a UUID"}
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func TestWhetherACommandLinePrintsJSON(t *testing.T) {
 		if argv := strings.Fields(a.JSONCall); !a.PrintsJSON(argv) {
 			t.Errorf("%q prints no JSON", argv)
 		}
-		if argv := a.Argv(runs.Task{Prompt: "x", Dir: "/d"}, ""); !a.PrintsJSON(argv) {
+		if argv := a.Argv(runs.Task{Prompt: "x", Attributes: runs.Attributes{Dir: "/d"}}, ""); !a.PrintsJSON(argv) {
 			t.Errorf("%q prints no JSON", argv)
 		}
 	}

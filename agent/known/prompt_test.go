@@ -79,11 +79,11 @@ func TestThePromptOfATaskIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.SampledFrom(known.Agents).Draw(t, "agent")
 		task := runs.Task{
-			Mode:   rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull}).Draw(t, "mode"),
-			Dir:    rapid.SampledFrom([]string{"", "/d", "/a=b c"}).Draw(t, "dir"),
-			Model:  text.Draw(t, "model"),
-			Thread: text.Draw(t, "thread"), SkipGit: rapid.Bool().Draw(t, "skip"),
-			Prompt: text.Filter(func(s string) bool { return s != "" && s != "-\n" }).Draw(t, "prompt"),
+			Attributes: runs.Attributes{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.WorkspaceWrite,
+				runs.DangerFull}).Draw(t, "mode"), Dir: rapid.SampledFrom([]string{"", "/d", "/a=b c"}).Draw(t, "dir"),
+				Model: text.Draw(t, "model"), Thread: text.Draw(t, "thread")},
+			SkipGit: rapid.Bool().Draw(t, "skip"),
+			Prompt:  text.Filter(func(s string) bool { return s != "" && s != "-\n" }).Draw(t, "prompt"),
 		}
 		a.Command = rapid.SampledFrom([][]string{
 			{a.Program}, {"/opt/" + a.Program}, {"env", "A=b", a.Program}, {a.Program, "-m", "x"}, {a.Program, "--new", "x"},

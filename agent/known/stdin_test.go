@@ -24,7 +24,7 @@ func TestRealAgentsReadALongPromptOnStdin(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			env, argv, project := lab.Setup(t, a.Short+"-hello", dir)
-			task := runs.Task{Prompt: prompt, Mode: runs.ReadOnly, Dir: project, SkipGit: true}
+			task := runs.Task{Prompt: prompt, Attributes: runs.Attributes{Mode: runs.ReadOnly, Dir: project}, SkipGit: true}
 			how := a.Launch
 			how.Command = argv[0][:1]
 			in := filepath.Join(dir, "in")

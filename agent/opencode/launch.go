@@ -75,9 +75,9 @@ var session = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`) // of at most 68 bytes
 func check(t runs.Task) error {
 	switch {
 	case len(t.Schema) > 0:
-		return &runs.FieldError{Field: "output_schema", Problem: "is not for opencode: it cannot keep to a schema"}
+		return &runs.FieldError{Field: "outputSchema", Problem: "is not for opencode: it cannot keep to a schema"}
 	case t.Thread != "" && (len(t.Thread) > 68 || !session.MatchString(t.Thread)):
-		return &runs.FieldError{Field: "thread", Problem: "must be the id of a session: ses_ and letters and digits"}
+		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session: ses_ and letters and digits"}
 	}
 	return nil
 }

@@ -295,8 +295,9 @@ func NewEvent(b *bus.Bus, run string, raw int, body []byte) *nats.Msg {
 }
 
 // Task returns a task of a run.
-func Task(run string) runs.Task {
-	return runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+func Task(run string) runs.QueuedTask {
+	task := runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: "Fix it."}
+	return runs.QueuedTask{Run: run, Task: task}
 }
 
 // Submit adds a task to the default queue, and returns its sequence there.

@@ -204,7 +204,8 @@ func TestCauseOfAFullDiskIsReported(t *testing.T) {
 	if !fixture.Poll(fixture.Patience, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the writer waits to append the entry to RAW
 		defer cancel()
-		_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.Task{Run: "a", Agent: "codex", Prompt: "Go."}, 1)
+		_, _, err = b.Submit(ctx, bus.DefaultQueue, runs.QueuedTask{Run: "a",
+			Task: runs.Task{Attributes: runs.Attributes{Agent: "codex"}, Prompt: "Go."}}, 1)
 		return err == nil || strings.HasPrefix(bus.Cause(err), "there is no room: the disk of the server is full")
 	}) || err == nil {
 		t.Errorf("%v: %q", err, bus.Cause(err))

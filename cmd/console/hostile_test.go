@@ -32,10 +32,11 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		result := &api.Result{
 			Run: &api.Run{
 				Summary: runs.Summary{
-					ID: text("id"), Agent: text("agent"), State: runs.State(text("state")), Reason: text("reason"),
-					Thread: text("thread"), EndedAt: now, Title: text("title"), Version: text("version"),
-					Labels: runs.LabelsOf(map[string]string{text("key"): text("value")}),
-					Dir:    text("dir"), Model: text("running"), Tokens: &runs.Spend{}, Unseen: true,
+					ID: text("id"), Attributes: runs.Attributes{Agent: text("agent"), Thread: text("thread"), Title: text("title"),
+						Labels: runs.LabelsOf(map[string]string{text("key"): text("value")}), Dir: text("dir"),
+						Model: text("running")}, State: runs.State(text("state")), Reason: text("reason"),
+					EndedAt: now, Version: text("version"),
+					Tokens: &runs.Spend{}, Unseen: true,
 				}, Detail: &api.Detail{
 					Sentence: text("summary"), Models: []api.ModelUsage{{Name: text("model")}},
 					Drift:     &runs.Drift{Things: []runs.Thing{{What: runs.What(text("what")), Name: text("unknown")}}},
@@ -55,10 +56,10 @@ func TestNoAnswerMovesTheCursor(t *testing.T) {
 		working := &api.Run{
 			Summary: runs.Summary{
 				ID: text("task"), State: runs.StateWorking, StartedAt: now, Activity: text("activity"),
-				Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"), Title: text("task title"),
-				Dir:      text("task dir"),
+				Worker: text("worker"), WorkerLost: rapid.Bool().Draw(t, "lost"),
+				Attributes: runs.Attributes{Title: text("task title"), Dir: text("task dir"),
+					Labels: runs.LabelsOf(map[string]string{text("k"): text("v")})},
 				Doing:    &runs.Doing{Phase: runs.Phase(text("phase")), Tool: text("tool")},
-				Labels:   runs.LabelsOf(map[string]string{text("k"): text("v")}),
 				Progress: &runs.Todo{Done: rapid.Int().Draw(t, "done"), Total: rapid.Int().Draw(t, "total")},
 			}, Detail: &api.Detail{Cloud: &api.Cloud{URL: text("page")},
 				Drift: &runs.Drift{Things: []runs.Thing{{Name: text("unknown")}}}},

@@ -18,28 +18,32 @@ func someRuns(now time.Time) *api.Overview {
 	ago := func(d time.Duration) runs.Time { return api.TimeOf(now.Add(-d)) }
 	return &api.Overview{
 		Working: []*api.Run{
-			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", State: runs.StateWorking, Title: "Fix the flaky test of 日本語 names",
-				Dir: "/home/dev/project", StartedAt: ago(90 * time.Second), Tokens: &runs.Spend{Input: 4800, Output: 320},
-				Progress: &runs.Todo{Done: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2c0", Attributes: runs.Attributes{Agent: "codex",
+				Title: "Fix the flaky test of 日本語 names", Dir: "/home/dev/project",
 				Labels: runs.LabelsOf(map[string]string{"ticket": "42", "team": "core",
-					runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"}),
+					runs.LabelTraceparent: "00-0af7651916cd43dd-1-01"})}, State: runs.StateWorking,
+				StartedAt: ago(90 * time.Second), Tokens: &runs.Spend{Input: 4800, Output: 320},
+				Progress: &runs.Todo{Done: 1, Total: 3}, Activity: "Run the tests", ActiveAt: ago(12 * time.Second),
 				Doing: &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: ago(12 * time.Second)}}},
-			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2d7", Agent: "claude_code", State: runs.StateWorking, Source: runs.SourceSession,
-				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Title: "A session",
-				Doing: &runs.Doing{
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2d7", Attributes: runs.Attributes{Agent: "claude_code",
+				Title: "A session"}, State: runs.StateWorking, Source: runs.SourceSession,
+				StartedAt: ago(3 * time.Hour), ActiveAt: ago(time.Second), Doing: &runs.Doing{
 					Phase: runs.Retrying, Attempt: 3, Of: 10, NextAt: ago(-40 * time.Second), Since: ago(time.Second)}}},
-			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2e9", Agent: "opencode", State: runs.StateWorking, StartedAt: ago(time.Hour),
-				Worker: "worker-1", WorkerLost: true, Title: strings.Repeat("long ", 24)}},
+			{Summary: runs.Summary{ID: "T-local-mhhq2k1f3a9x2e9", Attributes: runs.Attributes{Agent: "opencode",
+				Title: strings.Repeat("long ", 24)}, State: runs.StateWorking, StartedAt: ago(time.Hour),
+				Worker: "worker-1", WorkerLost: true}},
 		},
-		Queued: []*api.Run{{Summary: runs.Summary{ID: "T-local-kkhq2k1f3a9x2c0", Agent: "gemini_cli",
-			State: runs.StateQueued, Position: new(1),
-			Title: "Write the docs"}}},
+		Queued: []*api.Run{{Summary: runs.Summary{ID: "T-local-kkhq2k1f3a9x2c0",
+			Attributes: runs.Attributes{Agent: "gemini_cli", Title: "Write the docs"},
+			State:      runs.StateQueued, Position: new(1),
+		}}},
 		Ended: []*api.Run{
-			{Summary: runs.Summary{ID: "mine", Agent: "codex", State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
+			{Summary: runs.Summary{ID: "mine", Attributes: runs.Attributes{Agent: "codex", Title: "Try it", Dir: "/tmp"},
+				State: runs.StateFailed, Reason: "exit code 1", Unseen: true,
 				StartedAt: ago(5 * time.Minute),
-				EndedAt:   ago(time.Minute), Title: "Try it", Dir: "/tmp",
-				Tokens: &runs.Spend{Input: 1_200_000, Output: 45_000}}},
-			{Summary: runs.Summary{ID: "T-local-zzhq2k1f3a9x2c0", Agent: "codex", State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
+				EndedAt:   ago(time.Minute), Tokens: &runs.Spend{Input: 1_200_000, Output: 45_000}}},
+			{Summary: runs.Summary{ID: "T-local-zzhq2k1f3a9x2c0", Attributes: runs.Attributes{Agent: "codex"},
+				State: runs.StateCompleted, StartedAt: ago(26 * time.Hour),
 				EndedAt: ago(25 * time.Hour)}},
 		},
 		Counts: api.Counts{Working: 3, Queued: 1, Ended: 7},
@@ -69,7 +73,9 @@ func TestListsOfRunsLookAsTheyDid(t *testing.T) {
 func TestShortIDsAreUnique(t *testing.T) {
 	all := []*api.Run{{Summary: runs.Summary{ID: "T-local-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-aaaaaab2"}},
 		{Summary: runs.Summary{ID: "T-local-aaaaaac"}},
-		{Summary: runs.Summary{ID: "T-cloud-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-b"}}, {Summary: runs.Summary{ID: "T-local-mine-and-long"}}, {Summary: runs.Summary{ID: "another-name"}}, {Summary: runs.Summary{ID: "T-local-aaaaaac"}}}
+		{Summary: runs.Summary{ID: "T-cloud-aaaaaab1"}}, {Summary: runs.Summary{ID: "T-local-b"}},
+		{Summary: runs.Summary{ID: "T-local-mine-and-long"}}, {Summary: runs.Summary{ID: "another-name"}},
+		{Summary: runs.Summary{ID: "T-local-aaaaaac"}}}
 	got := strings.Join(shortIDs(all), " ")
 	if want := "aaaaaab1 aaaaaab2 aaaaaac aaaaaa b mine-a another-name aaaaaac"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -100,7 +106,8 @@ func TestListsDoNotCutIDs(t *testing.T) {
 	for _, width := range []int{40, 60, 80, 100} {
 		var out bytes.Buffer
 		all := &api.Overview{Ended: []*api.Run{
-			{Summary: runs.Summary{ID: long + "1", State: runs.StateCompleted, Title: "first"}}, {Summary: runs.Summary{ID: long + "2", State: runs.StateFailed, Title: "second"}},
+			{Summary: runs.Summary{ID: long + "1", State: runs.StateCompleted, Attributes: runs.Attributes{Title: "first"}}},
+			{Summary: runs.Summary{ID: long + "2", State: runs.StateFailed, Attributes: runs.Attributes{Title: "second"}}},
 			{Summary: runs.Summary{ID: "T-local-aaaaaaaaa", State: runs.StateFailed}}}}
 		if err := renderTo(&out, true, false, width).Overview(all); err != nil {
 			t.Fatal(err)
@@ -139,9 +146,11 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 	now := time.Now()
 	all := someRuns(now)
 	all.Working = append(all.Working,
-		&api.Run{Summary: runs.Summary{ID: "T-local-asks", Agent: "codex", State: runs.StateInputRequired, Title: "Ask",
-			StartedAt: runs.Time(now.Add(-time.Hour).UnixMilli()), EndedAt: runs.Time(now.UnixMilli())}},
-		&api.Run{Summary: runs.Summary{ID: "T-local-session", Agent: "codex", State: runs.StateWorking,
+		&api.Run{Summary: runs.Summary{ID: "T-local-asks", Attributes: runs.Attributes{Agent: "codex", Title: "Ask"},
+			State: runs.StateInputRequired, StartedAt: runs.Time(now.Add(-time.Hour).UnixMilli()),
+			EndedAt: runs.Time(now.UnixMilli())}},
+		&api.Run{Summary: runs.Summary{ID: "T-local-session", Attributes: runs.Attributes{Agent: "codex"},
+			State:     runs.StateWorking,
 			Source:    runs.SourceSession,
 			StartedAt: runs.Time(now.UnixMilli()), Doing: &runs.Doing{Phase: runs.YourTurn}}})
 	all.Counts.Working = len(all.Working)
@@ -170,7 +179,8 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 			t.Errorf("in a pipe:\n%s", &out)
 		}
 	}
-	if b, err := json.Marshal(RunsJSON(all)); err != nil || !strings.HasPrefix(string(b), `{"runs":[{"run":"T-local-asks"`) {
+	if b, err := json.Marshal(RunsJSON(all)); err != nil || !strings.HasPrefix(string(b),
+		`{"runs":[{"run":"T-local-asks"`) {
 		t.Errorf("as JSON: %.200s, %v", b, err)
 	}
 }

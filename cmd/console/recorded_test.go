@@ -77,7 +77,8 @@ func TestRecordedRunsLookAsTheyDid(t *testing.T) {
 				for _, name := range names {
 					var out bytes.Buffer
 					l := timelineTo(&out, true, false, width, TimelineOptions{})
-					l.run = &api.Run{Summary: runs.Summary{Dir: "/home/dev/project", State: runs.StateWorking}}
+					l.run = &api.Run{Summary: runs.Summary{Attributes: runs.Attributes{Dir: "/home/dev/project"},
+						State: runs.StateWorking}}
 					printed(t, l, &out, recorded(t, agent, name))
 					checkRows(t, out.String(), width)
 					fmt.Fprintf(&all, "## %s\n%s", name, ourSequences.ReplaceAllString(out.String(), ""))

@@ -49,7 +49,8 @@ func TestFactsOfAnAgent(t *testing.T) {
 			"tokens     7 in (6 cached), 5 out\ncost       1.2500 USD\nthread cost  2.0000 USD\n" +
 				"model      claude-a: 4 in (0 cached), 2 out, 1.2000 USD\nmodel      claude-b: 0 in (0 cached), 0 out\n"},
 	} {
-		run := &api.Run{Summary: runs.Summary{ID: "T-1", Agent: c.agent, State: runs.StateCompleted}, Detail: &c.detail}
+		run := &api.Run{Summary: runs.Summary{ID: "T-1", Attributes: runs.Attributes{Agent: c.agent},
+			State: runs.StateCompleted}, Detail: &c.detail}
 		if c.detail.ThreadCost != nil {
 			run.Cost = new(1.25)
 		}
@@ -82,7 +83,8 @@ func TestResultOfAFailedRunIsForPeople(t *testing.T) {
 	t.Parallel()
 	jsonl := strings.Repeat(`{"type":"item.completed","item":{"text":"`+strings.Repeat("x", 100)+`"}}`+"\n", 20)
 	x := &api.Result{
-		Run: &api.Run{Summary: runs.Summary{ID: "T-1", Agent: "codex", State: runs.StateFailed, Reason: "exit status"},
+		Run: &api.Run{Summary: runs.Summary{ID: "T-1", Attributes: runs.Attributes{Agent: "codex"},
+			State: runs.StateFailed, Reason: "exit status"},
 			Detail: &api.Detail{
 				Error: &api.ErrorContext{Message: "not logged in", Suggestions: []string{"Run codex login"}},
 			}},

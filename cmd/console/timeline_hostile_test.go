@@ -99,8 +99,8 @@ func hostileItems(s string) []api.DetailItem {
 
 func checkHostile(t *testing.T, s string, width int) {
 	t.Helper()
-	run := &api.Run{Summary: runs.Summary{ID: s, Agent: s, Version: s, Model: s, Title: s, Dir: s,
-		State: runs.StateWorking,
+	run := &api.Run{Summary: runs.Summary{ID: s, Attributes: runs.Attributes{Agent: s, Model: s, Title: s, Dir: s},
+		Version: s, State: runs.StateWorking,
 		Doing: &runs.Doing{Phase: runs.RunningTool, Tool: s}}}
 	for _, o := range []TimelineOptions{{}, {Full: true, Diffs: true}} {
 		for _, on := range []int{width, 0} {

@@ -142,9 +142,10 @@ func deltas() *script {
 func stateOfScript() *api.Run {
 	return &api.Run{
 		Summary: runs.Summary{
-			ID: "T-local-mhhq2k1f3a9x2c0", Agent: "codex", Version: "0.169.0", Model: "gpt-5-codex", State: runs.StateWorking,
-			Title: "Fix the flaky test.", Dir: "/home/dev/project", StartedAt: scriptBegins,
-			Progress: &runs.Todo{Done: 1, Total: 3}, Tokens: &runs.Spend{Input: 4800, Output: 320},
+			ID: "T-local-mhhq2k1f3a9x2c0", Attributes: runs.Attributes{Agent: "codex", Model: "gpt-5-codex",
+				Title: "Fix the flaky test.", Dir: "/home/dev/project"}, Version: "0.169.0", State: runs.StateWorking,
+			StartedAt: scriptBegins,
+			Progress:  &runs.Todo{Done: 1, Total: 3}, Tokens: &runs.Spend{Input: 4800, Output: 320},
 			Doing: &runs.Doing{Phase: runs.RunningTool, Tool: "Bash", Since: scriptBegins},
 		},
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestDriftIsNamedByAgentAndVersion(t *testing.T) {
 	record := func(agent, version string, names ...string) *runs.Record {
-		r := &runs.Record{Agent: agent, Version: version, Drift: &runs.Drift{}}
+		r := &runs.Record{Attributes: runs.Attributes{Agent: agent}, Version: version, Drift: &runs.Drift{}}
 		for _, name := range names {
 			r.Drift.Things = append(r.Drift.Things, runs.Thing{What: runs.DriftField, Name: name, Hash: "1f0c2f3b9a77"})
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/responder/bridge"
-	"github.com/linesman/linesman/runs"
 )
 
 type bridgeCmd struct {
@@ -40,10 +39,10 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if kind == auto {
 		kind = ""
 	}
-	dirs, task, err := a.host().PlanBridge(daemon.BridgePlan{
-		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Agent: string(kind),
-		WorkingDir: c.WorkingDir,
-		Mode:       runs.Mode(c.Mode), Model: c.Model, SkipGit: c.SkipGit, Env: c.env(),
+	task := c.task()
+	task.Agent, task.Dir = string(kind), c.WorkingDir
+	dirs, q, err := a.host().PlanBridge(daemon.BridgePlan{
+		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Task: task,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)
@@ -58,7 +57,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 			}
 			fmt.Fprintln(a.stdout, line)
 		},
-	}, task)
+	}, q)
 }
 
 type bridgeCheckCmd struct {

@@ -68,12 +68,16 @@ type taskFlags struct {
 	AllowEnv []string `placeholder:"NAME" help:"Give the agent this variable of the worker; sets the policy allow-list. Repeat the flag or separate names with commas."`
 }
 
-func (f *taskFlags) env() runs.EnvPolicy {
-	p := runs.EnvPolicy{Policy: f.Env, Allow: f.AllowEnv}
-	if f.AllowEnv != nil && f.Env == runs.InheritNone {
-		p.Policy = runs.InheritList
+// task is a task without a prompt.
+func (f *taskFlags) task() runs.Task {
+	t := runs.Task{
+		Attributes: runs.Attributes{Mode: runs.Mode(f.Mode), Model: f.Model}, SkipGit: f.SkipGit,
+		Env: runs.EnvPolicy{Policy: f.Env, Allow: f.AllowEnv},
 	}
-	return p
+	if f.AllowEnv != nil && f.Env == runs.InheritNone {
+		t.Env.Policy = runs.InheritList
+	}
+	return t
 }
 
 // problems are the mistakes of a command line.
@@ -141,7 +145,7 @@ func (kind agentKind) Validate() error { return runs.CheckAgent(string(kind)) }
 type labels map[string]string
 
 // Validate is called by kong.
-func (l labels) Validate() error { return runs.CheckLabels(l) }
+func (l labels) Validate() error { return runs.LabelsOf(l).Check() }
 
 // scopes is a flag that lists scopes of a token.
 type scopes string

@@ -105,9 +105,9 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(failure(err), err)
 	}
 	exit, err := s.Attend(ctx, d, signals, a.printer(c.JSON).Attend(s.Client, api.Run{
-		Summary: runs.Summary{ID: d.Spec.Run, Agent: d.Spec.Agent, State: runs.StateWorking, Title: d.Spec.Title,
-			Dir: d.Spec.Dir, StartedAt: runs.Time(d.Spec.Created), ActiveAt: runs.Time(d.Spec.Created),
-		},
+		Summary: runs.Summary{ID: d.Spec.Run, Attributes: runs.Attributes{Agent: d.Spec.Agent, Title: d.Spec.Title,
+			Dir: d.Spec.Dir}, State: runs.StateWorking, StartedAt: runs.Time(d.Spec.Created),
+			ActiveAt: runs.Time(d.Spec.Created)},
 	}, c.Command, c.detailed(a)))
 	if err != nil {
 		return exitWith(failure(err), err)
@@ -174,8 +174,9 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 		return nil, nil, err
 	}
 	spec := worker.Spec{
-		Run: string(c.Run_), Agent: string(c.Agent), Source: runs.SourceRun, Labels: c.Label, Attended: true,
-		Argv: c.Command, Dir: dir, Env: a.environ, Title: runs.Title(cmp.Or(c.Title, known.Agents.Prompt(c.Command))),
+		Run: string(c.Run_), Attributes: runs.Attributes{Agent: string(c.Agent), Labels: runs.LabelsOf(c.Label), Dir: dir,
+			Title: runs.Title(cmp.Or(c.Title, known.Agents.Prompt(c.Command)))}, Source: runs.SourceRun, Attended: true,
+		Argv: c.Command, Env: a.environ,
 	}
 	spec.Input = a.piped(ctx)
 	if c.Resume == "" {

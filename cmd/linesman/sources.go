@@ -31,7 +31,8 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	run, err := daemon.Pipe(ctx, a.host(), in, worker.Spec{
-		Run: string(c.Run_), Agent: string(c.Agent), Source: runs.SourcePipe, Labels: c.Label, Title: c.Title,
+		Run: string(c.Run_), Attributes: runs.Attributes{Agent: string(c.Agent), Labels: runs.LabelsOf(c.Label),
+			Title: c.Title}, Source: runs.SourcePipe,
 	}, c.Wait)
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	}
 	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	spec := worker.TailSpec{
-		Paths: c.Path, Agent: string(c.Agent), Labels: c.Label, Title: c.Title, Once: c.Once, Again: c.Again,
+		Paths: c.Path, Agent: string(c.Agent), Labels: runs.LabelsOf(c.Label), Title: c.Title, Once: c.Once, Again: c.Again,
 		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
 	}
 	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
@@ -89,7 +90,7 @@ func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
 	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	defer files.Open()
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: c.Label, Since: c.Since, Idle: c.Idle, Began: files.Began,
+		Labels: runs.LabelsOf(c.Label), Since: c.Since, Idle: c.Idle, Began: files.Began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)

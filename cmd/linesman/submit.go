@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"time"
 
@@ -34,16 +33,6 @@ type submitCmd struct {
 	Prompt string `arg:"" optional:"" help:"The task of the agent, at most 1 MiB. \"-\" reads it from stdin."`
 }
 
-// submitNames are the names of the fields of a submission on the command line.
-var submitNames = map[string]string{
-	api.FieldPrompt: "PROMPT", api.FieldAgent: "--agent", api.FieldMode: "--mode", api.FieldConfirm: "--mode",
-	api.FieldDir:   "--dir",
-	api.FieldModel: "--model", api.FieldThread: "--resume", api.FieldSchema: "--output-schema",
-	"skipGitRepoCheck": "--skip-git-repo-check", api.FieldEnvPolicy: "--env", api.FieldEnvAllow: "--allow-env",
-	api.FieldIdle: "--idle-timeout", api.FieldHard: "--timeout",
-	api.FieldLabels: "--label", api.FieldTitle: "--title", api.FieldGit: "--allow-destructive-git",
-}
-
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	q, err := c.submission(a)
 	if err != nil {
@@ -69,9 +58,8 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 
 // notAccepted is the error of a submission.
 func (c *submitCmd) notAccepted(err error) error {
-	names := submitNames
+	names := api.NamesOf(func(n api.Name) string { return n.Flag })
 	if c.Dir == "" && c.Resume == "" {
-		names = maps.Clone(names)
 		names[api.FieldDir] = "the current directory (--dir)"
 	}
 	said := explain(err, names, "")
@@ -87,11 +75,10 @@ func (c *submitCmd) notAccepted(err error) error {
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-	q := api.Submission{
-		Agent: string(c.Agent), Mode: runs.Mode(c.Mode), Confirm: runs.Mode(c.Mode).Writes(), Model: c.Model,
-		Thread: c.Resume, Title: c.Title, Labels: c.Label, DestructiveGit: c.DestructiveGit,
-		Idle: wholeSeconds(c.IdleTimeout), Hard: wholeSeconds(c.Timeout),
-	}
+	task := c.task()
+	task.Agent, task.Thread, task.Title, task.Labels = string(c.Agent), c.Resume, c.Title, runs.LabelsOf(c.Label)
+	task.Idle, task.Hard = wholeSeconds(c.IdleTimeout), wholeSeconds(c.Timeout)
+	q := api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: c.DestructiveGit}
 	var wrong problems
 	var err error
 	from := "PROMPT"
@@ -121,10 +108,10 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 		} {
 			wrong.add(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
 		}
+		q.SkipGit, q.Env = false, runs.EnvPolicy{}
 		return q, errors.Join(wrong...)
 	}
 	q.Dir, err = filepath.Abs(c.Dir) // "" is the current one
 	wrong.add(err != nil, "--dir: %w", err)
-	q.SkipGit, q.Env = c.SkipGit, c.env()
 	return q, errors.Join(wrong...)
 }

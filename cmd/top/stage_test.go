@@ -31,10 +31,9 @@ func at(seconds int) runs.Time { return runs.Time(noon + 1000*seconds) }
 // oneRun is a run that began a minute ago, with changes.
 func oneRun(id string, state runs.State, change func(*api.Run)) *api.Run {
 	run := &api.Run{
-		Summary: runs.Summary{ID: id, Agent: "codex", State: state, Title: "Fix the flaky test",
-			Dir:       "/home/dev/src/linesman",
-			StartedAt: at(-60), ActiveAt: at(-5), Tokens: &runs.Spend{Input: 12_400, Output: 830},
-		},
+		Summary: runs.Summary{ID: id, Attributes: runs.Attributes{Agent: "codex", Title: "Fix the flaky test",
+			Dir: "/home/dev/src/linesman"}, State: state, StartedAt: at(-60), ActiveAt: at(-5),
+			Tokens: &runs.Spend{Input: 12_400, Output: 830}},
 	}
 	if state.Final() {
 		run.EndedAt = at(-20)

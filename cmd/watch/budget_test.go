@@ -56,8 +56,9 @@ func use(id string, tokens int64, from, to float64, team string) *api.Run {
 	hour := func(h float64) runs.Time { return ago(12*time.Hour - time.Duration(h*float64(time.Hour))) }
 	run := &api.Run{
 		Summary: runs.Summary{
-			ID: id, Agent: "codex", State: runs.StateWorking, StartedAt: hour(from), ActiveAt: ago(0),
-			Tokens: &runs.Spend{Input: tokens - 1, Output: 1}, Labels: runs.LabelsOf(map[string]string{"team": team}),
+			ID: id, Attributes: runs.Attributes{Agent: "codex", Labels: runs.LabelsOf(map[string]string{"team": team})},
+			State: runs.StateWorking, StartedAt: hour(from), ActiveAt: ago(0),
+			Tokens: &runs.Spend{Input: tokens - 1, Output: 1},
 		},
 	}
 	if to != 0 {

@@ -19,7 +19,7 @@ func ago(d time.Duration) runs.Time { return runs.Time(noon.Add(-d).UnixMilli())
 func working(silent time.Duration, doing *runs.Doing) *api.Run {
 	return &api.Run{
 		Summary: runs.Summary{
-			ID: "r", Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", Seq: 7,
+			ID: "r", Attributes: runs.Attributes{Agent: "codex"}, State: runs.StateWorking, Source: "queue", Worker: "w", Seq: 7,
 			StartedAt: ago(time.Hour), ActiveAt: ago(silent), Doing: doing,
 		},
 	}

@@ -192,7 +192,8 @@ func nowRun(id string, change func(*api.Run)) *api.Run {
 	at := runs.Time(time.Now().UnixMilli())
 	run := &api.Run{
 		Summary: runs.Summary{
-			ID: id, Agent: "codex", State: runs.StateWorking, Source: "queue", Worker: "w", StartedAt: at, ActiveAt: at,
+			ID: id, Attributes: runs.Attributes{Agent: "codex"}, State: runs.StateWorking, Source: "queue", Worker: "w",
+			StartedAt: at, ActiveAt: at,
 			Seq: uint64(at), Doing: &runs.Doing{Phase: runs.Thinking, Since: at},
 		},
 	}

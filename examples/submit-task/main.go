@@ -43,7 +43,7 @@ func submit(ctx context.Context, prompt string) error {
 
 	// The agent may only read files. To allow writes, add Mode:
 	// runs.WorkspaceWrite and Confirm: true.
-	task, err := c.Submit(ctx, api.Submission{Prompt: prompt})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: prompt}})
 	if err != nil {
 		return fmt.Errorf("submit: %w", err)
 	}

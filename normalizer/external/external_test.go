@@ -25,7 +25,7 @@ const question = `{"type":"external.question","prompt":"S3CR3T"}` + "\n"
 func openLog() []runs.Entry {
 	return []runs.Entry{
 		{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: runs.SourceExternal, Due: 9_000,
-			Labels: map[string]string{"request_id": "id"}})},
+			Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"request_id": "id"})}})},
 		{Kind: runs.Out, Time: 2_000, Body: []byte(question)},
 	}
 }
@@ -79,7 +79,7 @@ func TestQuestionIsNotPublished(t *testing.T) {
 	messages, fold := backendtest.Fold(external.Backend{}, openLog())
 	r := fold.Record
 	if r.State != runs.StateInputRequired || r.State.Final() || !r.Unowned() || r.Due != 9_000 ||
-		r.Labels["request_id"] != "id" {
+		r.Labels.Value("request_id") != "id" {
 		t.Errorf("record %s", r.JSON())
 	}
 	backendtest.Expect(t, runs.AgentExternal, messages,

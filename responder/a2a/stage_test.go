@@ -200,7 +200,8 @@ type log struct {
 // work begins a run that is queued, or one that is not there yet.
 func (d *endpoint) work(id string) *log {
 	d.t.Helper()
-	return d.begin("codex", id, runs.Start{Source: "queue", Dir: "/home/dev/project", Worker: "w1"})
+	return d.begin("codex", id, runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/home/dev/project"},
+		Worker: "w1"})
 }
 
 func (d *endpoint) begin(agent, id string, start runs.Start) *log {

@@ -216,7 +216,7 @@ func interim(v runs.Header) json.RawMessage {
 func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record,
 	echo json.RawMessage) (*sdk.Artifact, error) {
 	if record == nil { // it has just ended, or no normalizer is running
-		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Governance: v.Governance}
+		record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 	}
 	envelope, err := outcome(ctx, h.Service, record, updatedAt(v))
 	if err != nil {

@@ -57,9 +57,10 @@ func TestWhileItWorksTheBodyIsAlwaysTheSame(t *testing.T) {
 	e, r := notices{same{}.Result}, webhook.Registration{Run: "r", OperationID: "op", Created: 7}
 	early := &runs.Record{ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000}
 	late := &runs.Record{
-		ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000, Thread: "0199a213-81c0-7800-8aa1-bbab2a035a53",
-		Activity: "Editing a.go",
-		ActiveAt: 1_763_461_900_000, Seq: 99,
+		ID: "r", State: runs.StateWorking, StartedAt: 1_763_461_801_000,
+		Attributes: runs.Attributes{Thread: "0199a213-81c0-7800-8aa1-bbab2a035a53"},
+		Activity:   "Editing a.go",
+		ActiveAt:   1_763_461_900_000, Seq: 99,
 	}
 	a, err := e.Encode(t.Context(), r, early, "whk_x")
 	if err != nil {

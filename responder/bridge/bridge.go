@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/linesman/linesman/runs"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
@@ -35,7 +36,7 @@ type Job struct {
 	Prompt  string
 	Model   string        // "": the agent's own choice
 	Timeout time.Duration // rest of the request's timeout
-	Labels  map[string]string
+	Labels  runs.Labels
 }
 
 // Runner executes runs. A bridge calls its methods from several goroutines.

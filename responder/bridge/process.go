@@ -125,7 +125,8 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, 
 				labels[key] = value
 			}
 		}
-		err := w.cfg.Runner.Submit(ctx, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left, Labels: labels})
+		err := w.cfg.Runner.Submit(ctx, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left,
+			Labels: runs.LabelsOf(labels)})
 		if err != nil {
 			return Outcome{}, err
 		}

@@ -70,7 +70,7 @@ func (r *Request) Check() error {
 	}
 	wrong(r.Attempts < 0 || r.Attempts > MaxAttempts, "attempts", "must be 1 to %d, got %d", MaxAttempts, r.Attempts)
 	wrong(r.Run != "" && runs.CheckID(r.Run) != nil, "run", "must be a run id")
-	wrong(r.Governance != "" && runs.CheckGovernance(r.Governance) != nil, "governance_context",
+	wrong(r.Governance != "" && runs.CheckGovernance(r.Governance) != nil, "governanceContext",
 		"must be printable ASCII, at most %d bytes", runs.MaxGovernance)
 	return errors.Join(errs...)
 }
@@ -103,7 +103,7 @@ func (d *Driver) Submit(ctx context.Context, r Request) (Submitted, error) {
 	defer cancel()
 	run := cmp.Or(r.Run, runs.NewCloudID(s.At, rand.Uint64()))
 	s.Run, err = d.begin(write, run, s.At, runs.Start{
-		Source: "cloud", Title: runs.Title(r.Prompt), Governance: r.Governance,
+		Source: "cloud", Attributes: runs.Attributes{Title: runs.Title(r.Prompt)}, Governance: r.Governance,
 	}, submittedLine{
 		Type: "cloud.submitted", ID: id, URL: url, Environment: r.Environment, Attempts: attempts,
 	})

@@ -315,8 +315,8 @@ func TestVerbsSpeakTheTypesOfTheService(t *testing.T) {
 	l := newLab(t)
 	l.serve()
 	ctx, c := t.Context(), client.New(l.bus(embedded.OperatorUser))
-	done, err := c.Submit(ctx, api.Submission{Prompt: "x", Dir: "/d", Labels: map[string]string{"a": "b"},
-		Once: api.Once{}})
+	done, err := c.Submit(ctx, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Dir: "/d",
+		Labels: runs.LabelsOf(map[string]string{"a": "b"})}, Prompt: "x"}, Once: api.Once{}})
 	if err != nil || done.Run == "" || done.At == 0 || done.Basis == nil {
 		t.Fatalf("submit: %+v, %v", done, err)
 	}

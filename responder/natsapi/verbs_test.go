@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/runs"
 )
 
 // ask gives a body to every verb of a service whose table was never read: a
@@ -95,7 +96,8 @@ func FuzzRequests(f *testing.F) {
 // service of one version mean the same.
 func TestRequestsComeBack(t *testing.T) {
 	q := api.Submission{
-		Prompt: "x", Mode: api.Preview, Confirm: true, Labels: map[string]string{"a": "b"}, Once: api.Once{Key: "k"},
+		Task: runs.Task{Attributes: runs.Attributes{Mode: api.Preview,
+			Labels: runs.LabelsOf(map[string]string{"a": "b"})}, Prompt: "x"}, Confirm: true, Once: api.Once{Key: "k"},
 		Webhook: &api.Webhook{URL: "https://example.com", Context: json.RawMessage(`{"a":1}`)},
 	}
 	b, err := json.Marshal(q)

@@ -245,12 +245,13 @@ func (a *Args) Name(err error) error {
 // rename returns an error with the names of parameters. Without a parameter for the thread,
 // the context is the thread.
 func (a *Args) rename(e *api.Error) *api.Error {
-	e = e.Rename(parameters)
+	e = e.Rename(map[string]string{"request": Whole})
+	if a.declares("run") || a.declares("prompt") || a.declares("directory") {
+		return e.Rename(agentToolNames)
+	}
+	e = e.Rename(toolNames)
 	if !a.declares("threadId") {
 		e = e.Rename(map[string]string{"threadId": ContextID})
-	}
-	if a.declares("run") || a.declares("prompt") || a.declares("directory") {
-		e = e.Rename(ownNames)
 	}
 	return e
 }

@@ -11,6 +11,7 @@
 package request
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 
@@ -53,23 +54,12 @@ const (
 	maxCursor      = 1024 // bytes
 )
 
-// parameters are the names of parameters by the fields of package api.
-var parameters = map[string]string{
-	api.FieldPrompt: "task", api.FieldMode: "mode", api.FieldConfirm: "confirm", api.FieldDir: "workingDir",
-	api.FieldModel:  "model",
-	api.FieldThread: "threadId", api.FieldSchema: "outputSchema", api.FieldEnvPolicy: "envPolicy",
-	api.FieldEnvAllow: "envAllowList",
-	api.FieldIdle:     "idleTimeoutSec", api.FieldHard: "timeoutSec", api.FieldGit: "allow_destructive_git",
-	api.FieldGovernance: governance, api.FieldContext: echoed, api.FieldWebhook: Webhook, api.FieldKey: Key,
-	api.FieldTitle: "title", api.FieldLabels: "labels",
-	api.FieldRun: "task_id", api.FieldEnvironment: "envId", api.FieldAttempts: "attempts", "request": Whole,
-}
-
-// ownNames are the names in the tools for agents of every kind, where they differ.
-var ownNames = map[string]string{
-	"task": "prompt", "workingDir": "directory", "threadId": "thread", ContextID: "thread",
-	"timeoutSec": "timeout_seconds", "task_id": "run", api.FieldRef: "run",
-}
+// toolNames and agentToolNames are the names of parameters by the fields of package api. Those of the
+// tools for agents of every kind differ.
+var (
+	toolNames      = api.NamesOf(func(n api.Name) string { return n.Tool })
+	agentToolNames = api.NamesOf(func(n api.Name) string { return cmp.Or(n.Agent, n.Tool) })
+)
 
 // agentNames are the short names of all agents.
 var agentNames = []string{"codex", "claude", "gemini", "opencode"}

@@ -42,13 +42,12 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		return api.Submission{}
 	}
 	q := api.Submission{
-		Agent:  api.DefaultAgent,
-		Prompt: a.Text("task"), Mode: runs.Mode(a.Text("mode")), Confirm: a.Flag("confirm"), Dir: a.Text("workingDir"),
-		Model: a.Text("model"), Thread: a.Text("threadId"), Schema: a.raw("outputSchema"),
-		SkipGit: a.Flag("skipGitRepoCheck"),
-		Env:     runs.EnvPolicy{Policy: a.Text("envPolicy")},
-		Idle:    a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
-		DestructiveGit: a.Flag("allow_destructive_git"), Governance: a.Text(governance), Title: a.Text("title"),
+		Task: runs.Task{Attributes: runs.Attributes{Agent: api.DefaultAgent, Mode: runs.Mode(a.Text("mode")),
+			Dir: a.Text("workingDir"), Model: a.Text("model"), Thread: a.Text("threadId"), Title: a.Text("title")},
+			Prompt: a.Text("task"), Schema: a.raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
+			Env: runs.EnvPolicy{Policy: a.Text("envPolicy")}, Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
+			Governance: a.Text(governance)},
+		Confirm: a.Flag("confirm"), DestructiveGit: a.Flag("allow_destructive_git"),
 	}
 	if a.declares("prompt") {
 		q.Prompt, q.Dir, q.Thread = a.Text("prompt"), a.Text("directory"), a.Text("thread")
@@ -86,13 +85,14 @@ func (a *Args) readLabels(q *api.Submission) {
 		a.Refuse("labels", "must be an object of strings")
 		return
 	}
-	q.Labels = make(map[string]string, len(labels))
+	given := make(map[string]string, len(labels))
 	for name, value := range labels {
-		q.Labels[name] = *value
+		given[name] = *value
 	}
+	q.Labels = runs.LabelsOf(given)
 	if err := responder.CheckLabels(q.Labels); err != nil {
 		a.Refuse("labels", "%s", api.Known(err).Message)
-		q.Labels = nil // that is said
+		q.Labels = "" // that is said
 	}
 }
 
@@ -196,7 +196,7 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 	if q.Once, err = Once(tool, a); err != nil {
 		return api.Submitted{}, err
 	}
-	done, err := s.Submit(ctx, q)
+	done, err := s.Queue(ctx, q)
 	return done, a.Name(err)
 }
 

@@ -77,7 +77,8 @@ func TestStreamOfAnEarlierRunOfATaskEndsThoughItsEventsAgedOut(t *testing.T) {
 	for _, works := range []bool{false, true} {
 		if works {
 			s.Begin("codex", "T-local-task-2",
-				runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: "T-local-task"}})
+				runs.Start{Source: "run",
+					Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: "T-local-task"})}})
 			s.Await("T-local-task", func(v runs.Header) bool { return v.State == runs.StateWorking })
 		}
 		var page api.EventPage

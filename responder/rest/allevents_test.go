@@ -22,7 +22,8 @@ import (
 func (s *stage) talk(id, team string, lines int) {
 	s.T.Helper()
 	line := `{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"hello"}}` + "\n"
-	s.Begin("codex", id, runs.Start{Source: "run", Labels: map[string]string{"team": team}}).
+	s.Begin("codex", id, runs.Start{Source: "run",
+		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"team": team})}}).
 		Out([]byte(strings.Repeat(line, lines))).Exit(0)
 }
 

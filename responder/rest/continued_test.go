@@ -20,7 +20,7 @@ func TestOutputOfAResumedTaskHasItsOwnSize(t *testing.T) {
 	first.Append(runs.Entry{Kind: runs.Exited, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
 	s.Await(task, func(v runs.Header) bool { return v.State == runs.StateInputRequired })
 	s.Begin("codex", link, runs.Start{Source: "run", Worker: "w1",
-		Labels: map[string]string{runs.LabelContinues: task}}).
+		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: task})}}).
 		OutIn([]byte(strings.Repeat("more\n", 100)), 700).Exit(0)
 	s.Await(task, func(v runs.Header) bool { return v.State == runs.StateCompleted && v.ContinuedBy == link })
 	for path, want := range map[string]string{task: "17", link: "500"} {

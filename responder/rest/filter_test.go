@@ -15,7 +15,7 @@ func TestFiltersFindWhatTheToolsFind(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
-	s.Begin("codex", "one", runs.Start{Source: "run", Dir: "/srv/shop/", Worker: "w1"}).
+	s.Begin("codex", "one", runs.Start{Source: "run", Attributes: runs.Attributes{Dir: "/srv/shop/"}, Worker: "w1"}).
 		OutIn([]byte(`{"type":"thread.started","thread_id":"`+thread+`"}`+"\n"), 700)
 	s.Await("one", func(v runs.Header) bool { return v.Thread == thread })
 	for _, query := range []string{

@@ -15,11 +15,13 @@ func TestNothingIsSentThatMayBeALineBreak(t *testing.T) {
 	t.Parallel()
 	const breaks, body = "\u0085\u2028\u2029", `{"text":"a` + "\u0085\u2028\u2029" + `b"}`
 	var change bytes.Buffer
-	if err := writeChange(&change, api.RunChange{Run: &api.Run{Summary: runs.Summary{Title: breaks}}}); err != nil {
+	if err := writeChange(&change,
+		api.RunChange{Run: &api.Run{Summary: runs.Summary{Attributes: runs.Attributes{Title: breaks}}}}); err != nil {
 		t.Fatal(err)
 	}
 	sent := map[string][]byte{"an event": frameOf("1", "text_output", []byte(body)), "a change": change.Bytes()}
-	for _, answer := range []any{json.RawMessage(body), api.Run{Summary: runs.Summary{Title: breaks}}} {
+	for _, answer := range []any{json.RawMessage(body),
+		api.Run{Summary: runs.Summary{Attributes: runs.Attributes{Title: breaks}}}} {
 		r := reply{}
 		r.Body = answer
 		b, err := r.encode(jsonType)

@@ -58,7 +58,7 @@ func TestPagesOfAThousandRunsStayWhileRunsComeAndEnd(t *testing.T) {
 		if i%3 == 0 {
 			dir = "/srv/b & c"
 		}
-		logs[one.id] = s.BeginAt("codex", one.id, one.at, runs.Start{Source: "run", Dir: dir})
+		logs[one.id] = s.BeginAt("codex", one.id, one.at, runs.Start{Source: "run", Attributes: runs.Attributes{Dir: dir}})
 		seeds = append(seeds, one)
 	}
 	for id := range logs {

@@ -35,7 +35,7 @@ func TestListsAreFilteredByLabelsAndTimes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	start := func(labels map[string]string) runs.Start {
-		return runs.Start{Source: "run", Title: "Fix it", Labels: labels}
+		return runs.Start{Source: "run", Attributes: runs.Attributes{Title: "Fix it", Labels: runs.LabelsOf(labels)}}
 	}
 	s.ended("old", 48*time.Hour, start(map[string]string{"ticket": "42"}))
 	s.ended("mid", 24*time.Hour, start(map[string]string{"ticket": "42", "who": "a b&c"}))
@@ -139,7 +139,8 @@ func TestReferencesNameOneRun(t *testing.T) {
 	s := newStage(t, nil)
 	for i, id := range []string{"T-local-abcd111", "T-local-abcd222", "T-cloud-zzzz333", "abc", "T-local-abcd"} {
 		s.ended(id, time.Duration(9-i)*time.Hour, runs.Start{
-			Source: "run", Title: "Run " + id, Labels: map[string]string{"ticket": string(id[len(id)-1])},
+			Source: "run", Attributes: runs.Attributes{Title: "Run " + id,
+				Labels: runs.LabelsOf(map[string]string{"ticket": string(id[len(id)-1])})},
 		})
 	}
 	for ref, want := range map[string]string{

@@ -35,7 +35,7 @@ func (q *exchange) answerRun(ctx context.Context, status int, v runs.Header) (*r
 	}
 	run := responder.Describe(v, record)
 	if record == nil {
-		record = &runs.Record{ID: v.ID, Agent: v.Agent, State: v.State, Thread: v.Thread, Governance: v.Governance}
+		record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 	}
 	return &reply{Status: status, Body: run, record: record}, run, nil
 }

@@ -155,7 +155,8 @@ func TestStreamOfRunsIsTheList(t *testing.T) {
 	begin := func(i int) {
 		id := fmt.Sprintf("T-%03d", i)
 		open[id] = s.BeginAt([]string{"codex", "claude_code"}[i%2], id, time.Now().UnixMilli(), runs.Start{Source: "run",
-			Dir: "/srv/<script>\u2028&", Labels: map[string]string{"team": "ab"[i%2 : i%2+1]}})
+			Attributes: runs.Attributes{Dir: "/srv/<script>\u2028&",
+				Labels: runs.LabelsOf(map[string]string{"team": "ab"[i%2 : i%2+1]})}})
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	const first = 200

@@ -172,8 +172,8 @@ func (s *stage) want(status int, method, path, body string, header ...string) re
 // play makes a run of a recording.
 func (s *stage) play(id, name string, code int) {
 	s.T.Helper()
-	l := s.Begin("codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1",
-		Labels: map[string]string{"team": "a"}})
+	l := s.Begin("codex", id, runs.Start{Source: "run", Attributes: runs.Attributes{Dir: "/home/dev/project",
+		Labels: runs.LabelsOf(map[string]string{"team": "a"})}, Worker: "w1"})
 	l.OutIn(servicetest.Recording(s.T, name+".jsonl"), 700).Err(servicetest.Recording(s.T, name+".stderr")).Exit(code)
 }
 

@@ -105,7 +105,8 @@ func (t *index) refresh(task, but string) {
 func (r *Table) cancelWaiting(ctx context.Context, v runs.Header, reason string) (Cancelled, error) {
 	task := cmp.Or(v.Continues, v.ID)
 	c := Cancelled{Before: v.State, State: v.State}
-	start := runs.Start{Source: runs.SourceExternal, Labels: map[string]string{runs.LabelContinues: task}}
+	start := runs.Start{Source: runs.SourceExternal,
+		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: task})}}
 	for n := 2; ; n++ {
 		id, err := runs.LinkID(task, n)
 		if err != nil {

@@ -42,7 +42,7 @@ func (l *legs) begin(run, task string) {
 	l.Helper()
 	s := runs.Start{Source: "run", Worker: "w"}
 	if task != "" {
-		s.Labels = map[string]string{runs.LabelContinues: task}
+		s.Labels = runs.LabelsOf(map[string]string{runs.LabelContinues: task})
 	}
 	l.write(run, runs.Started, runs.Encode(s))
 }
@@ -174,7 +174,7 @@ func TestInterruptedCancelIsCompletedByTheNext(t *testing.T) {
 	l.begin(task, "")
 	l.exit(task, runs.ExitNeedsAgent)
 	l.write(link, runs.Started, runs.Encode(runs.Start{Source: runs.SourceExternal,
-		Labels: map[string]string{runs.LabelContinues: task}}))
+		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: task})}}))
 	l.shows(task, runs.StateInputRequired, link)
 	if c, err := l.table.Cancel(l.soon(), task, "nobody knows"); err != nil || otherEnd(c.State) {
 		t.Errorf("cancelled: %+v, %v", c, err)
@@ -196,7 +196,8 @@ func TestOfGoingOnAndGivingUpOneWins(t *testing.T) {
 		var begun bool
 		var group sync.WaitGroup
 		group.Go(func() {
-			start := runs.Encode(runs.Start{Source: "run", Labels: map[string]string{runs.LabelContinues: task}})
+			start := runs.Encode(runs.Start{Source: "run",
+				Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: task})}})
 			_, err := l.streams.AppendIf(l.soon(), "codex", link, runs.Mark{}, func(m runs.Mark) *runs.Entry {
 				if begun = m.Seq == 0; !begun {
 					return nil

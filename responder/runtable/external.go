@@ -20,14 +20,14 @@ var ErrNotAsked = errors.New("the run does not wait for an answer from outside")
 // no deadline. Repeating an Ask is not an error: it completes a start that a
 // crash interrupted. The error is one or several [runs.FieldError], or an error
 // of NATS.
-func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map[string]string, due time.Time) error {
+func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels runs.Labels, due time.Time) error {
 	line, err := q.Line()
 	if err = errors.Join(err, checkRun(run, labels)); err != nil {
 		return err
 	}
 	// The prompt is the asking program's own. Its phase and its agent are labels anyway.
-	asks := strings.TrimSpace(cmp.Or(labels["phase_name"], labels["phase"]) + " " + labels["agent_name"])
-	start := runs.Start{Source: runs.SourceExternal, Title: runs.Title(asks), Labels: labels}
+	asks := strings.TrimSpace(cmp.Or(labels.Value("phase_name"), labels.Value("phase")) + " " + labels.Value("agent_name"))
+	start := runs.Start{Source: runs.SourceExternal, Attributes: runs.Attributes{Title: runs.Title(asks), Labels: labels}}
 	if !due.IsZero() {
 		start.Due = due.UnixMilli()
 	}
@@ -46,11 +46,11 @@ func (r *Table) Ask(ctx context.Context, run string, q runs.Question, labels map
 	return err
 }
 
-func checkRun(run string, labels map[string]string) error {
+func checkRun(run string, labels runs.Labels) error {
 	if err := runs.CheckID(run); err != nil {
 		return &runs.FieldError{Field: "run", Problem: err.Error()}
 	}
-	if err := runs.CheckLabels(labels); err != nil {
+	if err := labels.Check(); err != nil {
 		return &runs.FieldError{Field: "labels", Problem: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	}
 	return nil

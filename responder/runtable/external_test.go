@@ -18,7 +18,8 @@ import (
 func (l *lab) ask(n int, due time.Time) string {
 	l.Helper()
 	run := fmt.Sprintf("T-local-ask%d", n)
-	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, map[string]string{"request_id": "id"},
+	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"},
+		runs.LabelsOf(map[string]string{"request_id": "id"}),
 		due); err != nil {
 		l.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestQuestionIsStoredOnce(t *testing.T) {
 		t.Errorf("an answer before the question: %v", err)
 	}
 	for range 3 {
-		if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
+		if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, "", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,7 +148,7 @@ func TestQuestionIsStoredOnce(t *testing.T) {
 	if _, err := l.table.Answer(l.soon(), run, text("yes"), false); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, nil, time.Time{}); err != nil {
+	if err := l.table.Ask(l.soon(), run, runs.Question{Prompt: "Which one?"}, "", time.Time{}); err != nil {
 		t.Errorf("asked again after the end: %v", err)
 	}
 	l.reaches(run, func(v runs.Header) bool { return v.State.Final() })
@@ -243,7 +244,8 @@ func TestOnlyExternalRunsAcceptAnswers(t *testing.T) {
 	if _, err := l.table.Answer(l.soon(), "T-local-none", runs.Reply{}, false); !errors.As(err, &field) {
 		t.Errorf("no answer: %v", err)
 	}
-	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, map[string]string{"": "x"}, time.Time{}); !errors.As(err,
+	if err := l.table.Ask(l.soon(), "a b", runs.Question{}, runs.LabelsOf(map[string]string{"": "x"}),
+		time.Time{}); !errors.As(err,
 		&field) {
 		t.Errorf("a bad question: %v", err)
 	}

@@ -49,7 +49,8 @@ func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
 	s.Helper()
 	s.until("a submission", func() bool {
 		var err error
-		ticket, err = s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
+		ticket, err = s.table.Submit(s.soon(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+			Mode: runs.ReadOnly}, Prompt: prompt}})
 		return err == nil
 	})
 	return ticket
@@ -274,7 +275,8 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	room(1)
-	if _, err := s.table.Submit(s.soon(), runs.Task{Agent: "codex", Prompt: "one", Mode: runs.ReadOnly}); err == nil {
+	if _, err := s.table.Submit(s.soon(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "one"}}); err == nil {
 		t.Fatal("a submission to a full RAW is taken")
 	} else {
 		t.Logf("told to the caller: %v", err)
@@ -333,8 +335,9 @@ func TestATaskThatRanElsewhereIsNotStartedWhenRawHasAgedOut(t *testing.T) {
 	s := newSite(t, nil)
 	ticket := s.submit("x")
 	d, err := worker.Create(filepath.Join(s.dir, "a"), worker.Spec{ // as A's Serve does, and is killed
-		Run: ticket.Run, Agent: "codex", Source: runs.SourceQueue, Queue: bus.DefaultQueue, Work: 1,
-		Argv: []string{"/bin/sh", "-c", ": >twice"}, Dir: s.dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Run: ticket.Run, Attributes: runs.Attributes{Agent: "codex", Dir: s.dir}, Source: runs.SourceQueue,
+		Queue: bus.DefaultQueue, Work: 1,
+		Argv: []string{"/bin/sh", "-c", ": >twice"}, Env: []string{"PATH=" + os.Getenv("PATH")},
 	})
 	if err == nil {
 		err = d.Close()

@@ -43,7 +43,7 @@ type Streams interface {
 	Peek(ctx context.Context, run string) (runs.Header, error)
 	Since() time.Time
 
-	Submit(ctx context.Context, queue string, t runs.Task, at int64) (work, raw uint64, err error)
+	Submit(ctx context.Context, queue string, t runs.QueuedTask, at int64) (work, raw uint64, err error)
 	Queued(ctx context.Context, queue, run string) (bool, error)
 	Unqueue(ctx context.Context, queue, run string) error
 	AskCancel(ctx context.Context, run, reason string) error
@@ -328,15 +328,15 @@ type Ticket struct {
 	Seq      uint64
 }
 
-// Submit queues a task. A task without a run id gets one. The error is one or
-// several [runs.FieldError], [runs.ErrQueueFull] or [runs.ErrKnownRun], or an
-// error of NATS.
-func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
+// Submit queues a task that was checked. A task without a run id gets one. The error is one or
+// several [runs.FieldError] of a task that no worker takes, [runs.ErrQueueFull] or [runs.ErrKnownRun],
+// or an error of NATS.
+func (r *Table) Submit(ctx context.Context, t runs.QueuedTask) (Ticket, error) {
 	now := time.Now().UnixMilli()
 	if t.Run == "" {
 		t.Run = runs.NewID(now, rand.Uint64())
 	}
-	if err := errors.Join(t.Check(), r.allow(t)); err != nil {
+	if err := r.allow(t.Task); err != nil {
 		return Ticket{}, err
 	}
 	if _, ok := r.index.get(t.Run); ok {
@@ -348,13 +348,7 @@ func (r *Table) Submit(ctx context.Context, t runs.Task) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
-	row := runs.Header{
-		Summary: runs.Summary{
-			ID: t.Run, Agent: t.Agent, State: runs.StateQueued, Source: "queue", Queue: r.cfg.Queue, Dir: t.Dir,
-			QueuedAt: runs.Time(now), Seq: raw, Thread: t.Thread,
-			Title: t.TitleOf(), Labels: runs.LabelsOf(t.Labels), Model: t.Model,
-		}, Work: work, Asked: t.Thread != "", Governance: t.Governance,
-	}
+	row := runs.FirstHeader(t.Run, t.Agent, t.Entry(r.cfg.Queue, work, now), raw)
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
 }
@@ -372,7 +366,7 @@ func (r *Table) allow(t runs.Task) error {
 		field string
 		asked int64
 		limit time.Duration
-	}{{"idle_s", t.Idle, r.cfg.MaxIdle}, {"hard_s", t.Hard, r.cfg.MaxHard}} {
+	}{{"idleTimeoutSec", t.Idle, r.cfg.MaxIdle}, {"timeoutSec", t.Hard, r.cfg.MaxHard}} {
 		if limit := int64(l.limit / time.Second); limit > 0 && l.asked > limit {
 			errs = append(errs, &runs.FieldError{Field: l.field, Problem: fmt.Sprintf("at most %d seconds, got %d", limit,
 				l.asked)})

@@ -171,7 +171,8 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 
 func (l *lab) submit(prompt string) runtable.Ticket {
 	l.Helper()
-	ticket, err := l.table.Submit(l.Context(), runs.Task{Agent: "codex", Prompt: prompt, Mode: runs.ReadOnly})
+	ticket, err := l.table.Submit(l.Context(),
+		runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}})
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -340,7 +341,9 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 1, done)
-	ticket, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.ReadOnly, Dir: "/"})
+	ticket, err := l.table.Submit(t.Context(),
+		runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly, Dir: "/"},
+			Prompt: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,16 +357,16 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	}
 }
 
-func TestInvalidTasksAreRefused(t *testing.T) {
+func TestTasksThatNoWorkerTakesAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
-	_, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: " ", Mode: "root", Dir: "x", Hard: 61})
-	for _, field := range []string{"prompt", "mode", "dir", "hard_s"} {
-		if err == nil || !strings.Contains(err.Error(), field+": ") {
-			t.Errorf("%s is not named: %v", field, err)
-		}
+	_, err := l.table.Submit(t.Context(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "x", Hard: 61}})
+	if err == nil || !strings.Contains(err.Error(), "timeoutSec: ") {
+		t.Errorf("the time limit is not named: %v", err)
 	}
-	if _, err := l.table.Submit(t.Context(), runs.Task{Agent: "codex", Prompt: "x", Mode: runs.DangerFull}); err == nil {
+	if _, err := l.table.Submit(t.Context(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.DangerFull}, Prompt: "x"}}); err == nil {
 		t.Error("a task without a sandbox was taken")
 	}
 	if s := l.table.Snapshot(5, nil); len(s.Queued) != 0 {

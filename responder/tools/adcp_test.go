@@ -414,7 +414,8 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 				Run: run}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			task := runs.Task{Run: run, Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+			task := runs.QueuedTask{Run: run, Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+				Prompt: "Fix it."}}
 			switch i {
 			case 1:
 				if _, err := s.jetstream(t).Publish(t.Context(), s.Operator.WorkSubject(bus.DefaultQueue, run),
@@ -422,7 +423,8 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 					t.Fatal(err)
 				}
 			case 2:
-				if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
+				if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run,
+					Task: runs.Task{Prompt: "Fix it."}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -451,7 +453,7 @@ func TestAResponderKilledHalfwayStartsNothingTwice(t *testing.T) {
 
 func TestContextIDIsTheThreadToResume(t *testing.T) {
 	s := remembering(t)
-	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/srv/project"}}).
 		Out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n")).Exit(1)
 	a := envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", thread, "idempotency_key",
 		key("thread"))
@@ -515,7 +517,7 @@ func TestARequestThatIsInAFullQueueIsAnError(t *testing.T) {
 		Run: run}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run, Prompt: "Fix it."}); err != nil {
+	if _, err := s.Service.Submit(t.Context(), api.Submission{Run: run, Task: runs.Task{Prompt: "Fix it."}}); err != nil {
 		t.Fatal(err)
 	}
 	stream, err := js.Stream(t.Context(), s.Operator.Work())

@@ -247,7 +247,8 @@ func recording(t testing.TB, name string) (out, err []byte) {
 func (s *stage) play(t testing.TB, id, name string, code int) {
 	t.Helper()
 	out, stderr := recording(t, name)
-	s.Begin("codex", id, runs.Start{Source: "run", Dir: "/home/dev/project", Worker: "w1"}).Out(out).Err(stderr).Exit(code)
+	s.Begin("codex", id, runs.Start{Source: "run", Attributes: runs.Attributes{Dir: "/home/dev/project"},
+		Worker: "w1"}).Out(out).Err(stderr).Exit(code)
 }
 
 // submitted is the id of a task that a tool has just put on the queue.

@@ -30,7 +30,8 @@ func TestStatusTellsWhatRunsWaitsAndEnded(t *testing.T) {
 		s.play(t, fmt.Sprintf("T-done-%d", i), "hello", i%2) // every other one fails
 	}
 	out, _ := recording(t, "shell-fail")
-	working := s.Begin("codex", "T-working", runs.Start{Source: "queue", Dir: "/srv/a", Worker: "w1"})
+	working := s.Begin("codex", "T-working", runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/srv/a"},
+		Worker: "w1"})
 	working.Out(out[:900])
 	s.Await("T-working", servicetest.Active)
 	q1 := submitted(t, ask(t, s.tools, "_codex_local_exec", `{"task":"x","workingDir":"/srv/a"}`))

@@ -31,9 +31,9 @@ func TestWritingModesNeedConfirm(t *testing.T) {
 func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/srv/project"}}).
 		Out([]byte(`{"type":"thread.started","thread_id":"01a1fd7b-f84f-78d0-8880-a6cacce2ab1b"}` + "\n")).Exit(1)
-	base := runs.Task{Agent: "codex", Prompt: "Fix it.", Mode: runs.ReadOnly}
+	base := runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: "Fix it."}
 	for _, c := range []struct {
 		tool string
 		args []any
@@ -61,9 +61,8 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 			}},
 	} {
 		a := ask(t, s.tools, c.tool, args(c.args...))
-		want := base
-		want.Run = submitted(t, a)
-		c.want(&want)
+		want := runs.QueuedTask{Run: submitted(t, a), Task: base}
+		c.want(&want.Task)
 		if c.tool == "_codex_local_run" {
 			want.Env.Policy = first(want.Env.Policy, runs.InheritNone)
 		}
@@ -83,7 +82,7 @@ func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing
 	t.Parallel()
 	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
 	s := newStage(t, func(c *responder.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
-	s.Begin("codex", "T-before", runs.Start{Source: "queue", Dir: "/srv/project"}).
+	s.Begin("codex", "T-before", runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/srv/project"}}).
 		Out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).Exit(1)
 	for _, c := range []struct {
 		tool string
@@ -113,7 +112,7 @@ func first(a, b string) string {
 }
 
 // take is the next task of the queue, as a worker gets it.
-func (s *stage) take(t *testing.T) runs.Task {
+func (s *stage) take(t *testing.T) runs.QueuedTask {
 	t.Helper()
 	task := s.Task()
 	// The queued entry is stored after the task: a worker waits for it, too.

@@ -23,7 +23,8 @@ func TestTheEndOfATaskThatWasGoneOnWithIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.append(raw, runs.Entry{Kind: runs.Started, Time: 1_763_461_801_000,
-			Body: runs.Encode(runs.Start{Source: "run", Worker: "w", Labels: labels})})
+			Body: runs.Encode(runs.Start{Source: "run", Worker: "w",
+				Attributes: runs.Attributes{Labels: runs.LabelsOf(labels)}})})
 		return raw
 	}
 	first := begin(run, nil)

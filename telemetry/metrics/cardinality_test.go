@@ -60,8 +60,9 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
 		var counted metrics.Counted
 		a.Record(&counted, &runs.Record{
-			ID: word(), Version: fmt.Sprintf("%d.%d.%d", random.IntN(99), random.IntN(99), i), Title: word(), Dir: word(),
-			State:  runs.State(pick("completed", "failed", "cancelled", "timeout")),
+			ID: word(), Version: fmt.Sprintf("%d.%d.%d", random.IntN(99), random.IntN(99), i),
+			Attributes: runs.Attributes{Title: word(), Dir: word()}, State: runs.State(pick("completed", "failed", "cancelled",
+				"timeout")),
 			Source: pick("run", "tail", "session", "pipe", "queue", "cloud", "external"),
 			Reason: pick("spawn", "lost", "spool", "signal", "exit status", "turn failed", "silent", "idle", "hard", ""),
 			Lines:  5, Malformed: 1, Unknown: 1, Drift: &runs.Drift{Count: 1}, QueuedAt: 1, StartedAt: 2, EndedAt: 3,
@@ -119,7 +120,7 @@ func TestNothingIsCountedTwice(t *testing.T) {
 	a := r.tally.Agent("codex")
 	var c metrics.Counted
 	use := func(in int64) {
-		a.Record(&c, &runs.Record{Agent: "codex", Own: &runs.Usage{Input: in}})
+		a.Record(&c, &runs.Record{Attributes: runs.Attributes{Agent: "codex"}, Own: &runs.Usage{Input: in}})
 		r.tally.Cut()
 		r.tally.Store()
 	}
@@ -129,7 +130,7 @@ func TestNothingIsCountedTwice(t *testing.T) {
 	compare(t, "tokens", values(t, r, "linesman_tokens_total"), map[string]float64{"codex/input": 300})
 	// A cut that is not stored is dropped with its tally, and counted by the next term.
 	next := r.tally
-	a.Record(&c, &runs.Record{Agent: "codex", Own: &runs.Usage{Input: 400}})
+	a.Record(&c, &runs.Record{Attributes: runs.Attributes{Agent: "codex"}, Own: &runs.Usage{Input: 400}})
 	next.Cut()
 	compare(t, "tokens", values(t, r, "linesman_tokens_total"), map[string]float64{"codex/input": 300})
 }

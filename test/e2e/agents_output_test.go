@@ -338,7 +338,8 @@ func TestRealClaudeKnowsTheToolsOfTasks(t *testing.T) {
 		dir := t.TempDir()
 		env, argv, cwd := agents.Setup(t, "claude-hello", dir)
 		log := filepath.Join(dir, "debug")
-		args := append([]string{"--debug-file=" + log}, a.Args(runs.Task{Mode: mode, Prompt: "Say hello."}, cwd)...)
+		args := append([]string{"--debug-file=" + log}, a.Args(runs.Task{Attributes: runs.Attributes{Mode: mode},
+			Prompt: "Say hello."}, cwd)...)
 		cmd := exec.Command(argv[0][0], args...)
 		cmd.Env, cmd.Dir = env, cwd
 		_, stderr, code := fixture.Run(t, cmd)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	lclient "github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/otlptest"
 )
@@ -88,7 +89,7 @@ func TestTraceparentOfASubmitterBecomesTheParent(t *testing.T) {
 		`{"returnImmediately":true}}}`, lab), "traceparent", context(4))
 	_ = answer.Body.Close()
 	if _, err := lclient.New(operatorBus(t, d.data)).Submit(t.Context(), api.Submission{
-		Prompt: "go", Dir: lab, SkipGit: true, Traceparent: context(5),
+		Task: runs.Task{Attributes: runs.Attributes{Dir: lab}, Prompt: "go", SkipGit: true}, Traceparent: context(5),
 	}); err != nil {
 		t.Error(err)
 	}

@@ -113,7 +113,7 @@ func (s *stage) record(n int) {
 		r.QueuedAt, r.StartedAt, r.ActiveAt, r.EndedAt, r.Seq = at, at+1000, at+20_000, at+30_000, uint64(i+1)
 		r.Dir, r.Title = fmt.Sprintf("/srv/project-%d", i%17), fmt.Sprintf("Recorded run number %d", i)
 		r.Model, r.Version, r.Thread = "claude-opus-5-5", "2.1.330", fmt.Sprintf("0199a213-81c0-7800-8aa1-%012d", i)
-		r.Labels = map[string]string{"team": "shop", "ticket": fmt.Sprint(i)}
+		r.Labels = runs.LabelsOf(map[string]string{"team": "shop", "ticket": fmt.Sprint(i)})
 		r.Tests, r.Files = &runs.Tests{Passed: i % 90}, &runs.Files{Modified: []string{"a.go", "b.go"}}
 		r.Usage, r.Cost = &runs.Usage{Input: int64(i) * 1000, Output: 5000}, new(0.25)
 		r.Final(fmt.Sprintf("The **test** number %d fails because the clock of the fixture is not the one of the server, "+

@@ -77,8 +77,8 @@ func Override(env, variables []string) []string {
 
 // Trace returns the variable by which an agent that traces itself joins the trace of its
 // run, if the submitter of the task began one.
-func Trace(t runs.Task) []string {
-	if t.Labels[runs.LabelTraceparent] == "" {
+func Trace(t runs.QueuedTask) []string {
+	if t.Labels.Value(runs.LabelTraceparent) == "" {
 		return nil
 	}
 	own, _ := runs.TraceOf(t.Run, t.Labels)

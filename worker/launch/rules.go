@@ -100,7 +100,7 @@ func (r Rules) given(t runs.Task) (dir, whose string) {
 // maxNamed bounds the number of roots in an error.
 const maxNamed = 8
 
-// Outside returns a [runs.FieldError] of the field dir if the directory of t is outside of the
+// Outside returns a [runs.FieldError] of the field workingDir if the directory of t is outside of the
 // roots, which it names, or is none or does not exist. It checks a submission on the worker's
 // machine; other problems may be solved before a worker takes t.
 func (r Rules) Outside(t runs.Task) error {
@@ -115,9 +115,9 @@ func (r Rules) Outside(t runs.Task) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &runs.FieldError{Field: "dir", Problem: whose + "does not exist"}
+		return &runs.FieldError{Field: "workingDir", Problem: whose + "does not exist"}
 	case errors.Is(err, syscall.ENOTDIR), err == nil && !info.IsDir():
-		return &runs.FieldError{Field: "dir", Problem: whose + "is not a directory"}
+		return &runs.FieldError{Field: "workingDir", Problem: whose + "is not a directory"}
 	case err != nil, r.inside(dir):
 		return nil
 	}
@@ -128,7 +128,7 @@ func (r Rules) Outside(t runs.Task) error {
 	if r.ToAllow != "" {
 		more += "; " + r.ToAllow
 	}
-	return &runs.FieldError{Field: "dir", Problem: whose +
+	return &runs.FieldError{Field: "workingDir", Problem: whose +
 		"is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
 }
 

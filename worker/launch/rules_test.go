@@ -27,7 +27,7 @@ func TestDangerMustBeAllowed(t *testing.T) {
 		{"danger-full-access ", false, false},
 		{"danger-full-access ", true, false},
 	} {
-		err := launch.Rules{Danger: row.danger}.Allow(runs.Task{Mode: row.mode})
+		err := launch.Rules{Danger: row.danger}.Allow(runs.Task{Attributes: runs.Attributes{Mode: row.mode}})
 		var field *runs.FieldError
 		if (err == nil) != row.ok || err != nil && (!errors.As(err, &field) || field.Field != "mode") {
 			t.Errorf("mode %q, danger %v: got %v, want ok %v", row.mode, row.danger, err, row.ok)
@@ -129,13 +129,13 @@ func TestWorkingDirectory(t *testing.T) {
 			for _, root := range row.roots {
 				rules.Roots = append(rules.Roots, path(root))
 			}
-			early := rules.Outside(runs.Task{Dir: path(row.dir)})
+			early := rules.Outside(runs.Task{Attributes: runs.Attributes{Dir: path(row.dir)}})
 			if want := strings.HasSuffix(row.wrong, "is not in a directory") ||
 				strings.HasSuffix(row.wrong, "that this worker allows") || strings.HasSuffix(row.wrong, "does not exist") ||
 				strings.HasSuffix(row.wrong, "is not a directory"); (early != nil) != want {
 				t.Errorf("before submission: %v, want an error: %t", early, want)
 			}
-			got, err := rules.Directory(runs.Task{Dir: path(row.dir)})
+			got, err := rules.Directory(runs.Task{Attributes: runs.Attributes{Dir: path(row.dir)}})
 			if row.wrong == "" {
 				if err != nil || got != path(row.want) {
 					t.Errorf("got %q, %v; want %q", got, err, path(row.want))
@@ -158,10 +158,10 @@ func TestWithoutAHomeDirIsTheOnlyRoot(t *testing.T) {
 	for _, home := range []string{"", "relative", "/", "/does/not/exist"} {
 		t.Setenv("HOME", home)
 		rules := launch.Rules{Dir: start}
-		if _, err := rules.Directory(runs.Task{Dir: start}); err != nil {
+		if _, err := rules.Directory(runs.Task{Attributes: runs.Attributes{Dir: start}}); err != nil {
 			t.Errorf("HOME=%q: %v", home, err)
 		}
-		if got, err := rules.Directory(runs.Task{Dir: other}); err == nil {
+		if got, err := rules.Directory(runs.Task{Attributes: runs.Attributes{Dir: other}}); err == nil {
 			t.Errorf("HOME=%q: got %q, want an error", home, got)
 		}
 	}
@@ -180,7 +180,7 @@ func TestUnreachableDirectoryIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(inner), 0o755) })
-	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Dir: inner}); err == nil ||
+	if got, err := (launch.Rules{Dir: base}).Directory(runs.Task{Attributes: runs.Attributes{Dir: inner}}); err == nil ||
 		!strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("got %q, %v; want permission denied", got, err)
 	}

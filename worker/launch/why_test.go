@@ -17,13 +17,13 @@ func TestARefusalSaysWhy(t *testing.T) {
 		"/":                         "outside of the directories of the setting work.roots: " + root,
 		filepath.Join(root, "none"): "working directory: does not exist",
 	} {
-		task := runs.Task{Dir: dir}
+		task := runs.Task{Attributes: runs.Attributes{Dir: dir}}
 		_, err := rules.Directory(task)
 		if got := rules.Why(task, err); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %q", dir, got, want)
 		}
 	}
-	mode := runs.Task{Mode: runs.DangerFull}
+	mode := runs.Task{Attributes: runs.Attributes{Mode: runs.DangerFull}}
 	if got := rules.Why(mode, rules.Allow(mode)); got != "mode: danger-full-access is not allowed by this worker" {
 		t.Errorf("mode: %q", got)
 	}

@@ -172,7 +172,7 @@ func variables(names, environ []string) []Variable {
 // modes returns the command lines of an agent, as [agent.Launch] makes them.
 func modes(how agent.Launch, danger bool) (all []Mode) {
 	for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull} {
-		t := runs.Task{Mode: mode, Dir: "DIR", Prompt: "PROMPT"}
+		t := runs.Task{Attributes: runs.Attributes{Mode: mode, Dir: "DIR"}, Prompt: "PROMPT"}
 		m := Mode{Mode: mode, Allowed: danger || mode != runs.DangerFull, Argv: how.Argv(t, ""), Env: []string{}}
 		if how.Set != nil {
 			m.Env = how.Set(t)

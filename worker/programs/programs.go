@@ -43,7 +43,7 @@ type Program struct {
 func Find(a agent.Agent, how agent.Launch, dir string, environ []string) (Program, bool) {
 	env := launch.Environ(runs.EnvPolicy{}, how.Env, environ)
 	if how.Set != nil {
-		env = launch.Override(env, how.Set(runs.Task{Mode: runs.ReadOnly}))
+		env = launch.Override(env, how.Set(runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}}))
 	}
 	path, failure := launch.LookPath(how.Command[0], dir, env)
 	if failure != "" {

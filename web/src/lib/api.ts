@@ -50,6 +50,7 @@ export interface Run {
   doing?: { phase: Phase; tool?: string; attempt?: number; of?: number; nextAt?: Time; since?: Time };
   tokens?: { input: number; output: number };
   model?: string;
+  mode?: Mode;
   agentVersion?: string;
   times?: 'written' | 'captured';
   changed?: Changed;
@@ -63,7 +64,6 @@ export interface Run {
   seq: number;
 
   summary?: string;
-  mode?: Mode;
   exit?: { reason: string; code?: number; signal?: number; spawn?: string; why?: string };
   turns?: { completed: number; failed: number };
   lines?: number;
