@@ -17,19 +17,10 @@ import (
 )
 
 // Sink delivers notices. Deliver may be called from several goroutines. An error says in
-// general why a notice was not accepted, and quotes nothing of it; a [Refusal] has more.
+// general why a notice was not accepted, and quotes nothing of it; a [webhook.Refusal] has more.
 type Sink interface {
 	Deliver(ctx context.Context, n Notice) error
 }
-
-// Refusal is the error of a notice that was not accepted.
-type Refusal struct {
-	Why   string
-	Final bool          // another attempt cannot succeed
-	After time.Duration // no attempt before that time has passed
-}
-
-func (r *Refusal) Error() string { return r.Why }
 
 // Printer prints notices: a line for people, or one of JSON.
 type Printer struct {
@@ -65,7 +56,7 @@ const (
 func (c *Command) Deliver(ctx context.Context, n Notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
-		return &Refusal{Why: "the notice cannot be encoded", Final: true}
+		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}
 	}
 	limit := c.Timeout
 	if limit == 0 {
@@ -83,20 +74,20 @@ func (c *Command) Deliver(ctx context.Context, n Notice) error {
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails where nothing of it is left
-		return &Refusal{Why: "the command did not end in time"}
+		return &webhook.Refusal{Why: "the command did not end in time"}
 	}
 	var exit *exec.ExitError
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // what it left in the background has its stdout
 		return nil
 	case errors.As(err, &exit) && exit.Exited():
-		return &Refusal{Why: fmt.Sprintf("the command ended with exit status %d", exit.ExitCode())}
+		return &webhook.Refusal{Why: fmt.Sprintf("the command ended with exit status %d", exit.ExitCode())}
 	case errors.As(err, &exit):
-		return &Refusal{Why: "a signal ended the command"}
+		return &webhook.Refusal{Why: "a signal ended the command"}
 	case cmd.ProcessState != nil && cmd.ProcessState.Success(): // it did not read its stdin to the end
 		return nil
 	}
-	return &Refusal{Why: "the command cannot be started"}
+	return &webhook.Refusal{Why: "the command cannot be started"}
 }
 
 // Webhook posts notices as JSON, as webhooks of tasks are posted.
@@ -106,11 +97,7 @@ type Webhook struct{ Receiver *webhook.Receiver }
 func (w Webhook) Deliver(ctx context.Context, n Notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
-		return &Refusal{Why: "the notice cannot be encoded", Final: true}
+		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}
 	}
-	got := w.Receiver.Post(ctx, "application/json", body)
-	if got.Delivered {
-		return nil
-	}
-	return &Refusal{Why: got.Why, Final: got.Final, After: got.After}
+	return w.Receiver.Post(ctx, "application/json", body)
 }

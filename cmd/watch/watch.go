@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -394,7 +395,7 @@ func (w *Watcher) attempt(ctx context.Context, n Notice) error {
 		w.out.done(n.ID)
 		return nil
 	}
-	var refusal *Refusal
+	var refusal *webhook.Refusal
 	errors.As(err, &refusal)
 	now := time.Now()
 	if refusal != nil && refusal.Final || now.Sub(at(n.Time)) > w.cfg.GiveUp {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -332,13 +333,13 @@ func TestDeliveryIsRetriedAndGivenUp(t *testing.T) {
 		b := &inbox{refuse: func(n Notice, times int) error {
 			switch {
 			case n.Run == "never":
-				return &Refusal{Why: "no"}
+				return &webhook.Refusal{Why: "no"}
 			case n.Run == "final":
-				return &Refusal{Why: "no", Final: true}
+				return &webhook.Refusal{Why: "no", Final: true}
 			case n.Run == "pause" && times == 1:
-				return &Refusal{Why: "later", After: time.Hour}
+				return &webhook.Refusal{Why: "later", After: time.Hour}
 			case n.Run == "again" && times < 5:
-				return &Refusal{Why: "not now"}
+				return &webhook.Refusal{Why: "not now"}
 			}
 			return nil
 		}}
@@ -381,7 +382,7 @@ func TestOutboxIsBounded(t *testing.T) {
 		l, down := newLinesman(), true
 		b := &inbox{refuse: func(Notice, int) error {
 			if down {
-				return &Refusal{Why: "no"}
+				return &webhook.Refusal{Why: "no"}
 			}
 			return nil
 		}}
@@ -565,7 +566,7 @@ func TestOnceDeliversAndReportsFailures(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.set(nowRun("a", func(r *api.Run) { r.State = runs.StateCompleted }))
-		b.refuse = func(Notice, int) error { return &Refusal{Why: "no"} }
+		b.refuse = func(Notice, int) error { return &webhook.Refusal{Why: "no"} }
 		if err := Run(t.Context(), cfg, true); err == nil || err.Error() != "no" {
 			t.Errorf("got %v", err)
 		}
@@ -595,7 +596,7 @@ func TestOnceReportsMoreThanTheOutboxHolds(t *testing.T) {
 		for i := range many {
 			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.State = runs.StateCompleted }))
 		}
-		b.refuse = func(Notice, int) error { return &Refusal{Why: "no"} }
+		b.refuse = func(Notice, int) error { return &webhook.Refusal{Why: "no"} }
 		for range 2 {
 			if err := Run(ctx, cfg, true); err == nil || ctx.Err() != nil {
 				t.Fatalf("got %v", err)
@@ -624,7 +625,7 @@ func TestOutboxIsBoundedForOpenRuns(t *testing.T) {
 		}
 		b := &inbox{refuse: func(Notice, int) error {
 			if down {
-				return &Refusal{Why: "no"}
+				return &webhook.Refusal{Why: "no"}
 			}
 			return nil
 		}}

@@ -66,30 +66,31 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		return min(wait, left+time.Second)
 	}
 	began := time.Now()
-	got := p.sender.send(ctx, r, of.Type, n.Body)
+	status, refused := p.sender.send(ctx, r, of.Type, n.Body)
 	took := time.Since(began)
-	p.hosts.leave(host, took, got.status != 0 || got.err != nil || ctx.Err() != nil, time.Now())
-	if ctx.Err() == nil || got.status != 0 {
-		p.cfg.Attempted(got.is(), took)
+	unsent := status == 0 && refused.Final
+	p.hosts.leave(host, took, status != 0 || unsent || ctx.Err() != nil, time.Now())
+	if ctx.Err() == nil || status != 0 {
+		p.cfg.Attempted(refused.outcome(), took)
 	}
 	switch {
-	case got.err != nil:
-		log.Error("a notification cannot be sent", zap.Error(got.err))
+	case unsent:
+		log.Error("a notification cannot be sent", zap.Error(refused))
 		return 0
-	case got.status/100 == 2:
-		log.Debug("a notification was delivered", zap.Int("status", got.status))
+	case refused == nil:
+		log.Debug("a notification was delivered", zap.Int("status", status))
 		return 0
 	case ctx.Err() != nil: // this process is shutting down
 		return time.Second
-	case got.again():
+	case !refused.Final:
 		logTry := log.Debug
 		if n.Times == 1 {
 			logTry = log.Info
 		}
-		logTry("a notification was not accepted", zap.Int("status", got.status), zap.String("why", got.why))
-		return min(max(pause(p.hosts.pace, time.Since(n.At), n.Times), got.after), left+time.Second)
+		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
+		return min(max(pause(p.hosts.pace, time.Since(n.At), n.Times), refused.After), left+time.Second)
 	}
-	return giveUp(log, "status "+strconv.Itoa(got.status))
+	return giveUp(log, refused.Why)
 }
 
 func giveUp(log *zap.Logger, why string) time.Duration {
@@ -132,39 +133,43 @@ func newSender(private bool) *sender {
 	}}
 }
 
-// outcome is the result of a request.
-type outcome struct {
-	status int           // 0: no answer
-	why    string        // if there is no answer: a short reason
-	after  time.Duration // delay that the receiver asked for; 0: none
-	err    error         // the request can never be sent
+// Refusal is the error of an attempt to deliver something that was not accepted.
+type Refusal struct {
+	Why   string        // without the address and without content
+	Final bool          // another attempt cannot succeed
+	After time.Duration // no attempt before that time has passed
 }
 
-// is returns what a metric calls it.
-func (o outcome) is() Outcome {
+func (r *Refusal) Error() string { return r.Why }
+
+// outcome returns what a metric calls it; of nil, that it was accepted.
+func (r *Refusal) outcome() Outcome {
 	switch {
-	case o.err == nil && o.status/100 == 2:
+	case r == nil:
 		return delivered
-	case o.err == nil && o.again():
-		return Failed
+	case r.Final:
+		return givenUp
 	}
-	return givenUp
+	return Failed
 }
 
-// again reports whether another attempt may succeed.
-func (o outcome) again() bool {
-	again := []int{0, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
-	return o.status >= 500 || slices.Contains(again, o.status)
+// refusal returns what the status of an answer means; nil: it was accepted.
+func refusal(status int) *Refusal {
+	again := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
+	if status/100 == 2 {
+		return nil
+	}
+	return &Refusal{Why: "status " + strconv.Itoa(status), Final: status < 500 && !slices.Contains(again, status)}
 }
 
-// send posts a body. The receiver's response body is not read: it has no
-// effect.
-func (c *sender) send(ctx context.Context, r Registration, mediaType string, body []byte) outcome {
+// send posts a body, and returns the status of the answer; 0: none. The receiver's response
+// body is not read: it has no effect.
+func (c *sender) send(ctx context.Context, r Registration, mediaType string, body []byte) (int, *Refusal) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
-		return outcome{err: errors.New("its URL is not of the known form")} // err would quote the URL
+		return 0, &Refusal{Why: "its URL is not of the known form", Final: true} // err would quote the URL
 	}
 	q.Header.Set("Content-Type", mediaType)
 	q.Header.Set("User-Agent", "linesman")
@@ -175,7 +180,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 		now := time.Now().Unix()
 		signature, err := sign(r.Credentials, now, body)
 		if err != nil {
-			return outcome{err: err}
+			return 0, &Refusal{Why: err.Error(), Final: true}
 		}
 		q.Header.Set(headerTimestamp, strconv.FormatInt(now, 10))
 		q.Header.Set(headerSignature, signature)
@@ -185,14 +190,14 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 	}
 	answer, err := c.transport.RoundTrip(q)
 	if err != nil {
-		return outcome{why: reason(err)}
+		return 0, &Refusal{Why: reason(err)}
 	}
 	_ = answer.Body.Close()
-	o := outcome{status: answer.StatusCode}
-	if o.status == http.StatusTooManyRequests || o.status == http.StatusServiceUnavailable {
-		o.after = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	status, refused := answer.StatusCode, refusal(answer.StatusCode)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		refused.After = retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	}
-	return o
+	return status, refused
 }
 
 // reason describes why there was no answer, without text that an error may

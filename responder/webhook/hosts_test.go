@@ -101,11 +101,11 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 
 func TestStatusesThatAreRetried(t *testing.T) {
 	for status, again := range map[int]bool{
-		0: true, 408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true, 599: true,
+		408: true, 425: true, 429: true, 500: true, 502: true, 503: true, 504: true, 599: true,
 		300: false, 301: false, 304: false, 308: false, 400: false, 401: false, 403: false, 404: false, 409: false,
 		410: false, 422: false, 451: false,
 	} {
-		if got := (outcome{status: status}).again(); got != again {
+		if got := !refusal(status).Final; got != again {
 			t.Errorf("%d: again %v, want %v", status, got, again)
 		}
 	}

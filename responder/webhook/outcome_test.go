@@ -1,21 +1,18 @@
 package webhook
 
-import (
-	"errors"
-	"testing"
-)
+import "testing"
 
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		got  outcome
+		got  *Refusal
 		want Outcome
 	}{
-		{outcome{status: 204}, delivered}, {outcome{status: 500}, Failed}, {outcome{why: "no answer"}, Failed},
-		{outcome{status: 429}, Failed}, {outcome{status: 410}, givenUp}, {outcome{status: 302}, givenUp},
-		{outcome{err: errors.New("bad URL")}, givenUp},
+		{refusal(204), delivered}, {refusal(500), Failed}, {&Refusal{Why: "no answer"}, Failed},
+		{refusal(429), Failed}, {refusal(410), givenUp}, {refusal(302), givenUp},
+		{&Refusal{Why: "bad URL", Final: true}, givenUp},
 	} {
-		if is := test.got.is(); is != test.want {
+		if is := test.got.outcome(); is != test.want {
 			t.Errorf("%+v is %s, want %s", test.got, is, test.want)
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"time"
 )
 
 // Receiver posts bodies to one address, with the checks, the signature and the limits of
@@ -37,24 +35,10 @@ func NewReceiver(url, secret string, private bool) (*Receiver, error) {
 	return &Receiver{to: r, sender: newSender(private)}, nil
 }
 
-// Posted is the result of an attempt.
-type Posted struct {
-	Delivered bool
-	Final     bool          // not delivered, and another attempt cannot succeed
-	After     time.Duration // the receiver asked for no attempt before that time has passed
-	Why       string        // not delivered: the reason, without the address and without content
-}
-
-// Post makes one attempt.
-func (r *Receiver) Post(ctx context.Context, mediaType string, body []byte) Posted {
-	got := r.sender.send(ctx, r.to, mediaType, body)
-	switch {
-	case got.err != nil:
-		return Posted{Final: true, Why: got.err.Error()}
-	case got.status/100 == 2:
-		return Posted{Delivered: true}
-	case got.status == 0:
-		return Posted{Why: got.why}
+// Post makes one attempt. The error is a [Refusal].
+func (r *Receiver) Post(ctx context.Context, mediaType string, body []byte) error {
+	if _, refused := r.sender.send(ctx, r.to, mediaType, body); refused != nil {
+		return refused
 	}
-	return Posted{Final: !got.again(), After: got.after, Why: "status " + strconv.Itoa(got.status)}
+	return nil
 }
