@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/api"
 )
 
@@ -117,51 +119,41 @@ func parseEnvironments(body []byte) ([]api.Environment, error) {
 		}
 		return broken(offset, "it is not JSON")
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	first, _ := d.Token()
-	list, nested := first == json.Delim('['), false
-	if !list && first != json.Delim('{') {
-		return broken(0, "it is no object")
-	}
-	all := []api.Environment{}
-	for {
-		if !d.More() {
-			if !nested {
-				return all, nil
-			}
-			_, _ = d.Token() // the end of the member environments
-			list, nested = false, false
-			continue
-		}
+	all, wrong, at := []api.Environment{}, "", 0
+	add := func(key, value gjson.Result) bool {
 		var e fileEntry
-		var key json.Token
-		if !list {
-			key, _ = d.Token()
-		}
-		at := len(body) - len(bytes.TrimLeft(body[d.InputOffset():], " \t\r\n:,"))
-		if key == "environments" && body[at] == '[' {
-			_, _ = d.Token()
-			list, nested = true, true
-			continue
-		}
-		var raw json.RawMessage
-		problem := ""
 		switch {
-		case d.Decode(&raw) != nil || raw[0] != '{' || json.Unmarshal(raw, &e) != nil:
-			problem = "an environment must be an object of strings"
+		case !value.IsObject() || json.Unmarshal([]byte(value.Raw), &e) != nil:
+			wrong = "an environment must be an object of strings"
 		case len(all) == maxEnvironments:
-			problem = fmt.Sprintf("it has more than %d environments", maxEnvironments)
+			wrong = fmt.Sprintf("it has more than %d environments", maxEnvironments)
 		default:
-			if id, ok := key.(string); ok {
-				e.ID = id
+			if key.Type == gjson.String {
+				e.ID = key.Str
 			}
-			problem = e.problem()
+			wrong = e.problem()
 		}
-		if problem != "" {
-			return broken(int64(at), problem)
-		}
-		all = append(all, e.environment())
+		all, at = append(all, e.environment()), value.Index
+		return wrong == ""
 	}
+	switch file := gjson.ParseBytes(body); {
+	case file.IsArray():
+		file.ForEach(add)
+	case file.IsObject():
+		file.ForEach(func(key, value gjson.Result) bool {
+			if key.Str == "environments" && value.IsArray() {
+				value.ForEach(add)
+				return wrong == ""
+			}
+			return add(key, value)
+		})
+	default:
+		wrong = "it is no object"
+	}
+	if wrong != "" {
+		return broken(int64(at), wrong)
+	}
+	return all, nil
 }
 
 // problem says what is wrong with e, or "".

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
 )
 
 // MaxResponse is the maximum size of a response file in bytes.
@@ -108,26 +109,14 @@ func contradictions(field map[string]json.RawMessage) (mistakes []string) {
 
 // duplicates returns an error for each field that occurs more than once in the
 // object b.
-func duplicates(b []byte) []string {
-	d := json.NewDecoder(bytes.NewReader(b))
-	if _, err := d.Token(); err != nil {
-		return nil
-	}
-	seen, mistakes := map[string]int{}, []string(nil)
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return mistakes
+func duplicates(b []byte) (mistakes []string) {
+	seen := map[string]int{}
+	gjson.ParseBytes(b).ForEach(func(name, _ gjson.Result) bool {
+		if seen[name.Str]++; seen[name.Str] == 2 {
+			mistakes = append(mistakes, fmt.Sprintf("%.64q: is there more than once", name.Str))
 		}
-		name, _ := key.(string)
-		if seen[name]++; seen[name] == 2 {
-			mistakes = append(mistakes, fmt.Sprintf("%.64q: is there more than once", name))
-		}
-		var skip json.RawMessage
-		if d.Decode(&skip) != nil {
-			return mistakes
-		}
-	}
+		return true
+	})
 	return mistakes
 }
 
