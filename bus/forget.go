@@ -3,11 +3,11 @@ package bus
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
@@ -198,13 +198,7 @@ func (b *Bus) forgetRequests(ctx context.Context, run string) (n uint64, err err
 	stream := bucket.Stream(b.Requests())
 	r := reader.NewConsumer(b.js, stream, bucket.Subject(b.Requests(), ">"), 256, 1)
 	err = r.ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
-		var request struct {
-			Run     string `json:"run"`
-			Outcome struct {
-				Run string `json:"run"`
-			} `json:"outcome"`
-		}
-		if json.Unmarshal(m.Data, &request) != nil || request.Run != run && request.Outcome.Run != run {
+		if of := gjson.GetManyBytes(m.Data, "run", "outcome.run"); of[0].Str != run && of[1].Str != run {
 			return nil
 		}
 		purged, err := b.purge(ctx, stream, m.Subject)

@@ -322,14 +322,9 @@ func (s *Service) diff(ctx context.Context, r *runs.Record, limit int) (api.Outp
 // lastDiff returns the newest diff in the lines of the cloud driver.
 func lastDiff(lines []byte) (diff string, cut, found bool) {
 	for line := range strings.Lines(string(lines)) {
-		var l struct {
-			Type      string `json:"type"`
-			Diff      string `json:"diff"`
-			Truncated bool   `json:"truncated"`
-		}
-		if strings.HasPrefix(line, `{"type":"cloud.diff"`) && json.Unmarshal([]byte(line), &l) == nil &&
-			l.Type == "cloud.diff" {
-			diff, cut, found = l.Diff, l.Truncated, true
+		if strings.HasPrefix(line, `{"type":"cloud.diff"`) && gjson.Valid(line) {
+			l := gjson.GetMany(line, "diff", "truncated")
+			diff, cut, found = l[0].Str, l[1].Bool(), true
 		}
 	}
 	return diff, cut, found

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/spans"
@@ -189,15 +191,15 @@ func files(all []runs.FileDetail) string {
 
 // textOf is the text of an event for the user.
 func textOf(event json.RawMessage) string {
-	var e struct{ Channel, Text string }
-	if json.Unmarshal(event, &e) != nil || e.Channel != "assistant" {
+	e := gjson.GetManyBytes(event, "channel", "text")
+	if e[0].Str != "assistant" {
 		return ""
 	}
-	e.Text = runs.Redact(e.Text)
-	if len(e.Text) > maxText {
-		return strings.ToValidUTF8(e.Text[:maxText], "")
+	text := runs.Redact(e[1].Str)
+	if len(text) > maxText {
+		return strings.ToValidUTF8(text[:maxText], "")
 	}
-	return e.Text
+	return text
 }
 
 // messages returns a message in the form of the conventions.

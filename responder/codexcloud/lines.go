@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
@@ -138,20 +140,16 @@ func (v *view) take(b []byte) {
 }
 
 func (v *view) line(line []byte) {
-	var l struct {
-		Type   string `json:"type"`
-		ID     string `json:"id"`
-		Status string `json:"status"`
-	}
-	if json.Unmarshal(line, &l) != nil {
+	if !json.Valid(line) {
 		return
 	}
-	switch {
-	case l.Type == "cloud.submitted" && v.id == "" && runs.CheckCloudTask(l.ID) == nil:
-		v.id = l.ID
-	case l.Type == "cloud.status" && runs.KnownCloudStatus(l.Status):
-		v.status = l.Status
-	case l.Type == "cloud.diff":
+	l := gjson.GetManyBytes(line, "type", "id", "status")
+	switch typ, id, status := l[0].Str, l[1].Str, l[2].Str; {
+	case typ == "cloud.submitted" && v.id == "" && runs.CheckCloudTask(id) == nil:
+		v.id = id
+	case typ == "cloud.status" && runs.KnownCloudStatus(status):
+		v.status = status
+	case typ == "cloud.diff":
 		v.differ = true
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
@@ -293,14 +294,11 @@ func refusal(p *Problem) adcp.Response {
 
 // contextOf returns the caller's context in a refused body, if it can be read.
 func contextOf(body json.RawMessage) json.RawMessage {
-	var said struct {
-		Context json.RawMessage `json:"context"`
-	}
-	if json.Unmarshal(body, &said) != nil || len(said.Context) == 0 || said.Context[0] != '{' ||
-		len(said.Context) > adcp.MaxContext {
+	said := gjson.GetBytes(body, "context")
+	if !json.Valid(body) || !said.IsObject() || len(said.Raw) > adcp.MaxContext {
 		return nil
 	}
-	return said.Context
+	return json.RawMessage(said.Raw)
 }
 
 // enveloped is an answer with a finished envelope: the answer to a write
