@@ -50,6 +50,8 @@ var rows = []row{
 	{"- the responder", "cpu", "mix-responder-us/line", none},
 	{"CPU of worker, normalizer and server, µs a small line", "cpu", "small-us/line", none},
 
+	{"gjson against the scan of a line, small", "ScanAgainstReference/small", "x-gjson", atLeast(3.5)},
+	{"gjson against the scan of a line, mix", "ScanAgainstReference/mix", "x-gjson", atLeast(6)},
 	{"Fold against its own scan, small", "FoldAgainstScan/small", "x-scan", atMost(2.5)},
 	{"Fold against its own scan, mix", "FoldAgainstScan/mix", "x-scan", atMost(1.6)},
 	{"Fold against its own scan, real", "FoldAgainstScan/real", "x-scan", none},
@@ -137,6 +139,7 @@ type benchmark struct{ name, pkg, times, quick string }
 
 var benchmarks = []benchmark{
 	{"Pipeline", "./bus/pipeline", "5x", "1x"},
+	{"ScanAgainstReference", "./agent/codex", "20x", "5x"},
 	{"FoldAgainstScan", "./agent/codex", "1s", "300ms"},
 	{"LineLength", "./normalizer", "5x", "2x"},
 	{"Status", "./responder/runtable", "1s", "300ms"},
