@@ -14,19 +14,19 @@ const (
 	MCP // a tool of an MCP server
 	Subagent
 	Plan
-	OtherTool
+	otherTool
 	Classes // the number of classes
 )
 
 // String returns the name of the class, as labels of metrics have it.
 func (c Class) String() string {
-	return [...]string{"command", "file_change", "read", "web", "mcp", "agent", "plan", "other"}[min(c, OtherTool)]
+	return [...]string{"command", "file_change", "read", "web", "mcp", "agent", "plan", "other"}[min(c, otherTool)]
 }
 
 // Tools are the tools that an agent comes with.
 type Tools struct {
 	// Classes has their classes, by the name of a tool and by the kind of a call. A call of another
-	// one is of [MCP], if the name says so, or [OtherTool].
+	// one is of [MCP], if the name says so, or [otherTool].
 	Classes map[string]Class
 	// Inner are tools that run a sub-agent to its end: what it does is a part of the call.
 	Inner []string
@@ -43,5 +43,5 @@ func (t *Tools) Class(kind, name string) Class {
 	if strings.HasPrefix(name, "mcp_") {
 		return MCP
 	}
-	return OtherTool
+	return otherTool
 }

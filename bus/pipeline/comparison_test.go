@@ -228,7 +228,7 @@ func TestRebuildWhoseStreamsAreRemovedSaysSo(t *testing.T) {
 		}
 		return false
 	}
-	if _, err := rebuild(t.Context(), n, maxSuspects); !errors.Is(err, ErrRemoved) {
+	if _, err := rebuild(t.Context(), n, maxSuspects); !errors.Is(err, errRemoved) {
 		t.Errorf("got %v", err)
 	}
 }

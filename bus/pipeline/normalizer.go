@@ -72,7 +72,7 @@ type State int32
 
 // The states.
 const (
-	Waiting  State = iota // for the server, or for the lease, which another one may hold
+	waiting  State = iota // for the server, or for the lease, which another one may hold
 	Starting              // it has the lease, and determines where to resume
 	Active                // it reads RAW
 )
@@ -124,7 +124,7 @@ func (n *Normalizer) Run(ctx context.Context) error {
 func (n *Normalizer) term(ctx context.Context, log *zap.Logger) error {
 	work := func(ctx context.Context) error {
 		n.state.Store(int32(Starting))
-		defer n.state.Store(int32(Waiting))
+		defer n.state.Store(int32(waiting))
 		s, err := n.open(ctx, log)
 		if err != nil {
 			return err

@@ -19,8 +19,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ErrRemoved reports that the temporary streams of a rebuild are gone.
-var ErrRemoved = errors.New("the temporary streams of this rebuild were removed: a run was forgotten, or an `up` was " +
+// errRemoved reports that the temporary streams of a rebuild are gone.
+var errRemoved = errors.New("the temporary streams of this rebuild were removed: a run was forgotten, or an `up` was " +
 	"started; start it again")
 
 // Rebuilt is the result of a rebuild.
@@ -51,7 +51,7 @@ const scratchAge = 24 * time.Hour
 // killed, at the next start of an `up`, when a run is forgotten, or by a rebuild on a later
 // day. The events are compared as they are derived. So the memory that it needs is that of
 // a normalizer, plus a few batches of stored events, plus the ids of at most 65,536 runs,
-// whatever the numbers of events and runs are. The error is [ErrRemoved] if its streams
+// whatever the numbers of events and runs are. The error is [errRemoved] if its streams
 // were removed meanwhile.
 func Rebuild(ctx context.Context, b *bus.Bus, backends []normalizer.Backend, maxLine int,
 	log *zap.Logger) (Rebuilt, error) {
@@ -134,7 +134,7 @@ func (c *comparison) derive(ctx context.Context) error {
 	c.n.Prepare = func(ctx context.Context) error { // after an error, too
 		_, err := c.n.Bus.Stream(ctx, bucket.Stream(c.n.Out.Runs()))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			fail(ErrRemoved)
+			fail(errRemoved)
 		}
 		return err
 	}

@@ -104,14 +104,14 @@ type Config struct {
 	Prefix string // of subjects and streams
 }
 
-// Role is what one process of linesman gets.
-type Role struct {
+// role is what one process of linesman gets.
+type role struct {
 	Name  string
 	Users []string // whose keys it needs
 }
 
 // Roles are all roles for which keys are made.
-var Roles = []Role{
+var Roles = []role{
 	{"normalizer", []string{"normalizer", "normalizer_public"}},
 	{"responder", []string{"responder", "responder_public"}},
 	{"worker", []string{"worker"}},
@@ -247,7 +247,7 @@ func confText(s string) string {
 }
 
 // settings returns the settings of a role whose directory is dir.
-func (c Config) settings(r Role, dir string) string {
+func (c Config) settings(r role, dir string) string {
 	text := fmt.Sprintf("# Settings of a %s; $LINESMAN_CONFIG or --config names this file.\nnats = %q\ncreds = %q\n",
 		r.Name, c.urls(), dir)
 	if r.Name == "subscriber" {

@@ -15,22 +15,22 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Unit is what a budget counts.
-type Unit string
+// budgetUnit is what a budget counts.
+type budgetUnit string
 
 // The units.
 const (
-	Tokens Unit = "tokens" // input and output, as lists of runs show them
-	Time   Unit = "time"   // from the start of a run to its end
+	unitTokens budgetUnit = "tokens" // input and output, as lists of runs show them
+	unitTime   budgetUnit = "time"   // from the start of a run to its end
 )
 
-// Budget is a limit for a run, or for all runs of a day. Its text is
+// budget is a limit for a run, or for all runs of a day. Its text is
 //
 //	UNIT=LIMIT/run  UNIT=LIMIT/day  UNIT=LIMIT/day/BY
 //
 // as in tokens=2M/run, time=10h/day, tokens=10M/day/label:team.
-type Budget struct {
-	Unit  Unit
+type budget struct {
+	Unit  budgetUnit
 	Limit int64 // tokens, or nanoseconds
 	Daily bool
 	By    string // of a day: caller, source, agent, dir or label:KEY, which divide it; "": all runs
@@ -43,14 +43,14 @@ const maxTokens = 1_000_000_000_000_000
 var by = []string{"caller", "source", "agent", "dir"}
 
 // parseBudget reads the text of a budget. The error has no prefix.
-func parseBudget(text string) (b Budget, err error) {
+func parseBudget(text string) (b budget, err error) {
 	unit, rest, _ := strings.Cut(text, "=")
 	limit, period, _ := strings.Cut(rest, "/")
-	b.Unit = Unit(unit)
+	b.Unit = budgetUnit(unit)
 	switch b.Unit {
-	case Tokens:
+	case unitTokens:
 		b.Limit, err = parseTokens(limit)
-	case Time:
+	case unitTime:
 		var d time.Duration
 		if d, err = time.ParseDuration(limit); err != nil || d <= 0 {
 			err = errors.New("the limit must be a duration such as 30m or 2h")
@@ -71,7 +71,7 @@ func parseBudget(text string) (b Budget, err error) {
 		err = errors.New("only a day can be divided: /day/caller, /day/source, /day/agent, /day/dir or /day/label:KEY")
 	}
 	if err != nil {
-		return Budget{}, fmt.Errorf("%w, got %q", err, text)
+		return budget{}, fmt.Errorf("%w, got %q", err, text)
 	}
 	return b, nil
 }
@@ -93,7 +93,7 @@ func parseTokens(text string) (int64, error) {
 }
 
 // parseBudgets reads several budgets. The error reports all mistakes.
-func parseBudgets(texts []string) (all []Budget, err error) {
+func parseBudgets(texts []string) (all []budget, err error) {
 	for _, text := range texts {
 		b, wrong := parseBudget(text)
 		err = errors.Join(err, wrong)
@@ -103,9 +103,9 @@ func parseBudgets(texts []string) (all []Budget, err error) {
 }
 
 // String returns the budget in one form for each: the same limit has the same text.
-func (b Budget) String() string {
+func (b budget) String() string {
 	limit, period := strconv.FormatInt(b.Limit, 10), "run"
-	if b.Unit == Time {
+	if b.Unit == unitTime {
 		limit = time.Duration(b.Limit).String()
 	}
 	if b.Daily {
@@ -118,33 +118,33 @@ func (b Budget) String() string {
 }
 
 // amount is a part of the budget for people.
-func (b Budget) amount(n int64) string {
-	if b.Unit == Time {
+func (b budget) amount(n int64) string {
+	if b.Unit == unitTime {
 		return console.ShortTime(time.Duration(n))
 	}
 	return console.ShortNumber(n) + " tokens"
 }
 
-// Use is how much of a budget is used. Times are in seconds.
-type Use struct {
-	Budget string `json:"budget"` // its text
-	Unit   Unit   `json:"unit"`
-	Limit  int64  `json:"limit"`
-	Used   int64  `json:"used"`
-	Day    string `json:"day,omitempty"`   // of a day: its date
-	Group  string `json:"group,omitempty"` // of a divided day: the caller, source, agent, directory or value of the label
+// usage is how much of a budget is used. Times are in seconds.
+type usage struct {
+	Budget string     `json:"budget"` // its text
+	Unit   budgetUnit `json:"unit"`
+	Limit  int64      `json:"limit"`
+	Used   int64      `json:"used"`
+	Day    string     `json:"day,omitempty"`   // of a day: its date
+	Group  string     `json:"group,omitempty"` // of a divided day: the caller, source, agent, dir or value of the label
 }
 
-func (b Budget) use(used int64) *Use {
-	u := &Use{Budget: b.String(), Unit: b.Unit, Limit: b.Limit, Used: used}
-	if b.Unit == Time {
+func (b budget) use(used int64) *usage {
+	u := &usage{Budget: b.String(), Unit: b.Unit, Limit: b.Limit, Used: used}
+	if b.Unit == unitTime {
 		u.Limit, u.Used = int64(time.Duration(b.Limit)/time.Second), int64(time.Duration(used)/time.Second)
 	}
 	return u
 }
 
 // group returns the part of a divided day that a run belongs to.
-func (b Budget) group(run *api.Run) string {
+func (b budget) group(run *api.Run) string {
 	switch label, isLabel := strings.CutPrefix(b.By, "label:"); {
 	case isLabel:
 		return run.Labels.Value(label)
@@ -160,10 +160,10 @@ func (b Budget) group(run *api.Run) string {
 	return ""
 }
 
-// Day adds up what the runs of one day use. It is computed from the runs alone; what it
+// day adds up what the runs of one day use. It is computed from the runs alone; what it
 // remembers of them are facts that do not change: what a run had used when the day began.
-type Day struct {
-	budgets []Budget // of days
+type day struct {
+	budgets []budget // of days
 	from    time.Time
 	to      time.Time
 
@@ -182,8 +182,8 @@ type part struct {
 // newDay returns the day of now. Before has the tokens that runs had used when that day
 // began, as far as that is known; of another run that began earlier, all tokens are
 // counted if it was active on the day.
-func newDay(budgets []Budget, now time.Time, before map[string]int64) *Day {
-	d := &Day{last: map[string]int64{}}
+func newDay(budgets []budget, now time.Time, before map[string]int64) *day {
+	d := &day{last: map[string]int64{}}
 	for _, b := range budgets {
 		if b.Daily {
 			d.budgets = append(d.budgets, b)
@@ -197,7 +197,7 @@ func newDay(budgets []Budget, now time.Time, before map[string]int64) *Day {
 }
 
 // begin begins the day of now.
-func (d *Day) begin(now time.Time) {
+func (d *day) begin(now time.Time) {
 	y, m, day := now.Date()
 	d.from, d.to = time.Date(y, m, day, 0, 0, 0, 0, now.Location()), time.Date(y, m, day+1, 0, 0, 0, 0, now.Location())
 	d.before, d.ended, d.total = d.last, map[string]bool{}, map[part]int64{}
@@ -205,13 +205,13 @@ func (d *Day) begin(now time.Time) {
 }
 
 // Date returns the date of the day.
-func (d *Day) Date() string { return d.from.Format(time.DateOnly) }
+func (d *day) Date() string { return d.from.Format(time.DateOnly) }
 
 // Before returns what [newDay] needs to continue this day.
-func (d *Day) Before() map[string]int64 { return d.before }
+func (d *day) Before() map[string]int64 { return d.before }
 
 // Ended adds a run that has ended, once.
-func (d *Day) Ended(run *api.Run, now time.Time) {
+func (d *day) Ended(run *api.Run, now time.Time) {
 	if len(d.budgets) == 0 || d.ended[run.ID] {
 		return
 	}
@@ -220,10 +220,10 @@ func (d *Day) Ended(run *api.Run, now time.Time) {
 }
 
 // add adds the part of a run that belongs to the day.
-func (d *Day) add(sums map[part]int64, run *api.Run, now time.Time) {
+func (d *day) add(sums map[part]int64, run *api.Run, now time.Time) {
 	for i, b := range d.budgets {
 		n := d.tokens(run)
-		if b.Unit == Time {
+		if b.Unit == unitTime {
 			n = int64(d.time(run, now))
 		}
 		if n > 0 {
@@ -242,7 +242,7 @@ func plus(a, b int64) int64 {
 }
 
 // tokens returns the tokens of a run that were reported on the day.
-func (d *Day) tokens(run *api.Run) int64 {
+func (d *day) tokens(run *api.Run) int64 {
 	if at(max(run.ActiveAt, run.StartedAt)).Before(d.from) {
 		return 0
 	}
@@ -250,7 +250,7 @@ func (d *Day) tokens(run *api.Run) int64 {
 }
 
 // time returns how long a run worked on the day.
-func (d *Day) time(run *api.Run, now time.Time) time.Duration {
+func (d *day) time(run *api.Run, now time.Time) time.Duration {
 	if run.StartedAt == 0 {
 		return 0
 	}
@@ -269,7 +269,7 @@ func (d *Day) time(run *api.Run, now time.Time) time.Duration {
 
 // Look returns a notice for each budget of the day that is used up at now, with the open
 // runs as they are. The first call on another day begins that day.
-func (d *Day) Look(open []*api.Run, now time.Time) (all []Notice) {
+func (d *day) Look(open []*api.Run, now time.Time) (all []notice) {
 	if len(d.budgets) == 0 {
 		return nil
 	}
@@ -295,12 +295,12 @@ func (d *Day) Look(open []*api.Run, now time.Time) (all []Notice) {
 			all = append(all, d.notice(b, p.group, used, now))
 		}
 	}
-	slices.SortFunc(all, func(a, b Notice) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b notice) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 
-func (d *Day) notice(b Budget, group string, used int64, now time.Time) Notice {
-	id, of := d.Date()+"/"+string(OverBudget)+"/"+b.String(), "all runs"
+func (d *day) notice(b budget, group string, used int64, now time.Time) notice {
+	id, of := d.Date()+"/"+string(kindBudget)+"/"+b.String(), "all runs"
 	if b.By != "" {
 		id += "/" + url.QueryEscape(group)
 		if of = "the runs without " + b.By; group != "" {
@@ -309,8 +309,8 @@ func (d *Day) notice(b Budget, group string, used int64, now time.Time) Notice {
 	}
 	u := b.use(used)
 	u.Day, u.Group = d.Date(), group
-	return Notice{
-		ID: id, Kind: OverBudget, Time: runs.Time(now.UnixMilli()), Budget: u,
+	return notice{
+		ID: id, Kind: kindBudget, Time: runs.Time(now.UnixMilli()), Budget: u,
 		Text: fmt.Sprintf("%s have used %s on %s, the budget is %s", of, b.amount(used), d.Date(), b.amount(b.Limit)),
 	}
 }

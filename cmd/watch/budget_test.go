@@ -67,7 +67,7 @@ func use(id string, tokens int64, from, to float64, team string) *api.Run {
 	return run
 }
 
-func budgets(t *testing.T, texts ...string) []Budget {
+func budgets(t *testing.T, texts ...string) []budget {
 	t.Helper()
 	all, err := parseBudgets(texts)
 	if err != nil {
@@ -77,7 +77,7 @@ func budgets(t *testing.T, texts ...string) []Budget {
 }
 
 // used returns how much of each budget is used.
-func used(notices []Notice) map[string]int64 {
+func used(notices []notice) map[string]int64 {
 	all := map[string]int64{}
 	for _, n := range notices {
 		all[n.Budget.Budget+" "+n.Budget.Group] = n.Budget.Used
@@ -196,7 +196,7 @@ func TestDayWithAChangeOfTheClock(t *testing.T) {
 
 func TestBudgetOfARunIsReportedOnceItIsUsedUp(t *testing.T) {
 	t.Parallel()
-	rules := Rules{On: []Kind{OverBudget}, Budgets: budgets(t, "tokens=100/run", "time=2h/run", "tokens=1/day")}
+	rules := rules{On: []kind{kindBudget}, Budgets: budgets(t, "tokens=100/run", "time=2h/run", "tokens=1/day")}
 	got := rules.Run(use("r", 99, 11, 0, ""), noon, noon)
 	if len(got) != 0 {
 		t.Errorf("too early: %v", got)

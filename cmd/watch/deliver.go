@@ -16,20 +16,20 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// Sink delivers notices. Deliver may be called from several goroutines. An error says in
+// sink delivers notices. Deliver may be called from several goroutines. An error says in
 // general why a notice was not accepted, and quotes nothing of it; a [webhook.Refusal] has more.
-type Sink interface {
-	Deliver(ctx context.Context, n Notice) error
+type sink interface {
+	Deliver(ctx context.Context, n notice) error
 }
 
-// Printer prints notices: a line for people, or one of JSON.
-type Printer struct {
+// printer prints notices: a line for people, or one of JSON.
+type printer struct {
 	Out  io.Writer
 	JSON bool
 }
 
-// Deliver implements [Sink].
-func (p Printer) Deliver(_ context.Context, n Notice) error {
+// Deliver implements [sink].
+func (p printer) Deliver(_ context.Context, n notice) error {
 	if p.JSON {
 		return console.PrintJSON(p.Out, n)
 	}
@@ -37,9 +37,9 @@ func (p Printer) Deliver(_ context.Context, n Notice) error {
 	return err
 }
 
-// Command runs a command for each notice, which gets it as JSON on its stdin, and its most
+// commandSink runs a command for each notice, which gets it as JSON on its stdin, and its most
 // important fields in the environment. Nothing of a notice is in the text of the command.
-type Command struct {
+type commandSink struct {
 	Line           string   // for /bin/sh -c
 	Environ        []string // as [os.Environ]
 	Stdout, Stderr io.Writer
@@ -52,8 +52,8 @@ const (
 	commandStop = 2 * time.Second  // from that until it is killed
 )
 
-// Deliver implements [Sink]. A notice is delivered when the command exits with 0.
-func (c *Command) Deliver(ctx context.Context, n Notice) error {
+// Deliver implements [sink]. A notice is delivered when the command exits with 0.
+func (c *commandSink) Deliver(ctx context.Context, n notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}
@@ -90,11 +90,11 @@ func (c *Command) Deliver(ctx context.Context, n Notice) error {
 	return &webhook.Refusal{Why: "the command cannot be started"}
 }
 
-// Webhook posts notices as JSON, as webhooks of tasks are posted.
-type Webhook struct{ Receiver *webhook.Receiver }
+// webhookSink posts notices as JSON, as webhooks of tasks are posted.
+type webhookSink struct{ Receiver *webhook.Receiver }
 
-// Deliver implements [Sink].
-func (w Webhook) Deliver(ctx context.Context, n Notice) error {
+// Deliver implements [sink].
+func (w webhookSink) Deliver(ctx context.Context, n notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}

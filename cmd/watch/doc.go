@@ -1,8 +1,8 @@
 // Package watch reports when a run ends, is lost or stalled, waits for a person, or uses up a
 // budget: it runs a command, calls a webhook, or prints lines.
 //
-//	EVENTS ── completions, in order ──▶ Rules ─┐
-//	list of open runs, polled ──▶ Rules, Day ──┴─▶ outbox ──▶ command, webhook or stdout
+//	EVENTS ── completions, in order ──▶ rules ─┐
+//	list of open runs, polled ──▶ rules, day ──┴─▶ outbox ──▶ command, webhook or stdout
 //	                                               (state file)
 //
 // Ends are read from the stream, so none is missed while the watcher is away. All else is a

@@ -12,54 +12,55 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Kind is what a notice is about.
-type Kind string
+// kind is what a notice is about.
+type kind string
 
 // The kinds.
 const (
-	Completed  Kind = "completed"   // the run has completed
-	Failed     Kind = "failed"      // the run has failed or was ended by a limit
-	Cancelled  Kind = "cancelled"   // the run was cancelled
-	Lost       Kind = "lost"        // the worker of the run sends no heartbeats, or the run ended as lost
-	Stalled    Kind = "stalled"     // the run has no output, and nothing explains that
-	NeedsInput Kind = "needs-input" // the run waits for a person
+	kindCompleted  kind = "completed"   // the run has completed
+	kindFailed     kind = "failed"      // the run has failed or was ended by a limit
+	kindCancelled  kind = "cancelled"   // the run was cancelled
+	kindLost       kind = "lost"        // the worker of the run sends no heartbeats, or the run ended as lost
+	kindStalled    kind = "stalled"     // the run has no output, and nothing explains that
+	kindNeedsInput kind = "needs-input" // the run waits for a person
 
-	// MayNeedInput is for a session whose log does not tell a tool that runs from a question.
-	MayNeedInput Kind = "may-need-input"
-	OverBudget   Kind = "budget" // a budget is used up
+	// kindMayNeedInput is for a session whose log does not tell a tool that runs from a question.
+	kindMayNeedInput kind = "may-need-input"
+	kindBudget       kind = "budget" // a budget is used up
 )
 
-// Kinds are all kinds, in the order of the documents.
-var Kinds = []Kind{Completed, Failed, Cancelled, Lost, Stalled, NeedsInput, MayNeedInput, OverBudget}
+// kinds are all kinds, in the order of the documents.
+var kinds = []kind{kindCompleted, kindFailed, kindCancelled, kindLost, kindStalled, kindNeedsInput,
+	kindMayNeedInput, kindBudget}
 
-// Notice reports one thing about a run, or about a day. Its id is the same whenever the same
+// notice reports one thing about a run, or about a day. Its id is the same whenever the same
 // thing is reported again, so that a receiver can recognize a notice that it has.
-type Notice struct {
+type notice struct {
 	ID     string    `json:"id"` // printable ASCII without spaces
-	Kind   Kind      `json:"kind"`
+	Kind   kind      `json:"kind"`
 	Time   runs.Time `json:"time"`          // when it was noticed
 	Run    string    `json:"run,omitempty"` // "": the notice is about a day
 	Text   string    `json:"text"`          // one line for people
-	Budget *Use      `json:"budget,omitempty"`
+	Budget *usage    `json:"budget,omitempty"`
 	Status *api.Run  `json:"status,omitempty"` // the run, as lists show it
 
-	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [Rules]
+	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [rules]
 }
 
-// Rules say what is reported. They are pure: all that they know of time is passed to them.
-type Rules struct {
-	On           []Kind
+// rules say what is reported. They are pure: all that they know of time is passed to them.
+type rules struct {
+	On           []kind
 	StalledAfter time.Duration // time without output after which a run counts as stalled
-	Budgets      []Budget
-	CancelOn     []Kind // of the kinds budget and stalled: what also ends a run
+	Budgets      []budget
+	CancelOn     []kind // of the kinds budget and stalled: what also ends a run
 }
 
-func (r *Rules) on(k Kind) bool { return slices.Contains(r.On, k) }
+func (r *rules) on(k kind) bool { return slices.Contains(r.On, k) }
 
 // Run returns the notices whose condition holds for a run at now. Active is when the run had
-// output last, see [Activity].
-func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
-	add := func(k Kind, holds bool, episode, text string) {
+// output last, see [activity].
+func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
+	add := func(k kind, holds bool, episode, text string) {
 		if holds && r.on(k) {
 			all = append(all, r.notice(k, run, episode, text, now))
 		}
@@ -71,12 +72,12 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	if took := lasted(run, now); took > 0 {
 		end += " after " + console.ShortTime(took)
 	}
-	add(Completed, run.State == runs.StateCompleted, "", end)
-	add(Failed, run.State == runs.StateFailed || run.State == runs.StateTimeout, "", end)
-	add(Cancelled, run.State == runs.StateCancelled, "", end)
+	add(kindCompleted, run.State == runs.StateCompleted, "", end)
+	add(kindFailed, run.State == runs.StateFailed || run.State == runs.StateTimeout, "", end)
+	add(kindCancelled, run.State == runs.StateCancelled, "", end)
 
-	add(Lost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), "", end)
-	add(Lost, !run.State.Final() && run.WorkerLost, "", fmt.Sprintf("run %s: its worker %s sends no heartbeats",
+	add(kindLost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), "", end)
+	add(kindLost, !run.State.Final() && run.WorkerLost, "", fmt.Sprintf("run %s: its worker %s sends no heartbeats",
 		name(run), console.Word(run.Worker)))
 
 	silent := now.Sub(active)
@@ -84,7 +85,7 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	if run.WorkerLost {
 		stalled += ", and its worker sends no heartbeats"
 	}
-	add(Stalled, silent >= r.StalledAfter && mustWrite(run, now), stamp(run.ActiveAt, run.StartedAt), stalled)
+	add(kindStalled, silent >= r.StalledAfter && mustWrite(run, now), stamp(run.ActiveAt, run.StartedAt), stalled)
 
 	since := runs.Time(0)
 	if run.Doing != nil {
@@ -92,9 +93,9 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 	}
 	episode := stamp(since, run.ActiveAt, run.StartedAt)
 	need := run.Need(now)
-	add(NeedsInput, need == runs.NeedsAnswer, episode, "run "+name(run)+" waits for an answer")
-	add(MayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
-	if r.on(OverBudget) {
+	add(kindNeedsInput, need == runs.NeedsAnswer, episode, "run "+name(run)+" waits for an answer")
+	add(kindMayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
+	if r.on(kindBudget) {
 		all = append(all, r.budgets(run, now)...)
 	}
 	return all
@@ -102,7 +103,7 @@ func (r *Rules) Run(run *api.Run, active, now time.Time) (all []Notice) {
 
 // notice returns a notice about a run. Episode distinguishes what can happen to a run
 // several times; "" is for what cannot.
-func (r *Rules) notice(k Kind, run *api.Run, episode, text string, now time.Time) Notice {
+func (r *rules) notice(k kind, run *api.Run, episode, text string, now time.Time) notice {
 	id := run.ID + "/" + string(k)
 	if episode != "" {
 		id += "/" + episode
@@ -110,27 +111,27 @@ func (r *Rules) notice(k Kind, run *api.Run, episode, text string, now time.Time
 	if title := console.Safe(run.Title); title != "" {
 		text += ": " + title
 	}
-	return Notice{
+	return notice{
 		ID: id, Kind: k, Time: runs.Time(now.UnixMilli()), Run: run.ID, Text: text, Status: run,
 		Cancel: slices.Contains(r.CancelOn, k) && !run.State.Final() && run.Source != runs.SourceSession,
 	}
 }
 
 // budgets returns a notice for each budget of a run that the run has used up.
-func (r *Rules) budgets(run *api.Run, now time.Time) (all []Notice) {
+func (r *rules) budgets(run *api.Run, now time.Time) (all []notice) {
 	for _, b := range r.Budgets {
 		if b.Daily {
 			continue
 		}
 		used := tokens(run)
-		if b.Unit == Time {
+		if b.Unit == unitTime {
 			used = int64(lasted(run, now))
 		}
 		if used < b.Limit {
 			continue
 		}
 		text := fmt.Sprintf("run %s has used %s, its budget is %s", name(run), b.amount(used), b.amount(b.Limit))
-		n := r.notice(OverBudget, run, b.String(), text, now)
+		n := r.notice(kindBudget, run, b.String(), text, now)
 		n.Budget = b.use(used)
 		all = append(all, n)
 	}
@@ -159,9 +160,9 @@ func mustWrite(run *api.Run, now time.Time) bool {
 	return !at(run.Doing.NextAt).After(now)
 }
 
-// Activity remembers when open runs had output last. It uses the times of a run only until
+// activity remembers when open runs had output last. It uses the times of a run only until
 // the run changes, because they are those of another machine.
-type Activity map[string]sign
+type activity map[string]sign
 
 // sign is the newest sign of life of a run.
 type sign struct {
@@ -170,7 +171,7 @@ type sign struct {
 }
 
 // Observe stores the state of a run at now, and returns when the run had output last.
-func (a Activity) Observe(run *api.Run, now time.Time) time.Time {
+func (a activity) Observe(run *api.Run, now time.Time) time.Time {
 	s, known := a[run.ID]
 	switch {
 	case !known:
@@ -220,9 +221,9 @@ func tokens(run *api.Run) int64 {
 }
 
 // parseKinds reads names of kinds.
-func parseKinds(names []string, allowed ...Kind) (all []Kind, err error) {
+func parseKinds(names []string, allowed ...kind) (all []kind, err error) {
 	for _, n := range names {
-		k := Kind(strings.TrimSpace(n))
+		k := kind(strings.TrimSpace(n))
 		if !slices.Contains(allowed, k) {
 			return nil, fmt.Errorf("must be of %s, got %q", strings.Join(texts(allowed), ", "), n)
 		}
@@ -233,7 +234,7 @@ func parseKinds(names []string, allowed ...Kind) (all []Kind, err error) {
 	return all, nil
 }
 
-func texts(kinds []Kind) (all []string) {
+func texts(kinds []kind) (all []string) {
 	for _, k := range kinds {
 		all = append(all, string(k))
 	}

@@ -25,9 +25,9 @@ func working(silent time.Duration, doing *runs.Doing) *api.Run {
 	}
 }
 
-func all() Rules { return Rules{On: Kinds, StalledAfter: 10 * time.Minute} }
+func all() rules { return rules{On: kinds, StalledAfter: 10 * time.Minute} }
 
-func kindsOf(notices []Notice) string {
+func kindsOf(notices []notice) string {
 	var got []string
 	for _, n := range notices {
 		got = append(got, string(n.Kind))
@@ -76,7 +76,7 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"ended as lost": {ended(runs.StateFailed, "lost"), "failed lost"},
 	} {
 		rules := all()
-		if got := kindsOf(rules.Run(one.run, Activity{}.Observe(one.run, noon), noon)); got != one.want {
+		if got := kindsOf(rules.Run(one.run, activity{}.Observe(one.run, noon), noon)); got != one.want {
 			t.Errorf("%s: %q, want %q", name, got, one.want)
 		}
 		rules.On = nil
@@ -90,7 +90,7 @@ func TestWhatHoldsForARun(t *testing.T) {
 func TestIDs(t *testing.T) {
 	t.Parallel()
 	rules := all()
-	rules.Budgets = []Budget{{Unit: Time, Limit: int64(time.Minute)}}
+	rules.Budgets = []budget{{Unit: unitTime, Limit: int64(time.Minute)}}
 	id := func(run *api.Run, now time.Time) (ids []string) {
 		for _, n := range rules.Run(run, noon.Add(-20*time.Minute), now) {
 			ids = append(ids, n.ID)
@@ -113,7 +113,7 @@ func TestIDs(t *testing.T) {
 // a change.
 func TestActivityIsTimedByOurOwnClock(t *testing.T) {
 	t.Parallel()
-	a, run := Activity{}, working(-time.Hour, nil) // its clock is an hour ahead
+	a, run := activity{}, working(-time.Hour, nil) // its clock is an hour ahead
 	if got := a.Observe(run, noon); !got.Equal(noon) {
 		t.Errorf("active at %v, want now", got)
 	}
@@ -133,13 +133,13 @@ func TestTextIsOneSafeLine(t *testing.T) {
 	run := working(time.Hour, nil)
 	run.Title, run.Worker, run.WorkerLost = "a\nb\x1b[2J\u202ec $(id) `id`", "w\x1b", true
 	rules := all()
-	rules.CancelOn = []Kind{Stalled}
+	rules.CancelOn = []kind{kindStalled}
 	got := rules.Run(run, noon.Add(-time.Hour), noon)
 	for _, n := range got {
 		if strings.ContainsFunc(n.Text, func(r rune) bool { return r < ' ' || r == '\u202e' }) {
 			t.Errorf("text %q", n.Text)
 		}
-		if n.Cancel != (n.Kind == Stalled) {
+		if n.Cancel != (n.Kind == kindStalled) {
 			t.Errorf("%s: cancel %v", n.Kind, n.Cancel)
 		}
 	}
@@ -150,11 +150,11 @@ func TestTextIsOneSafeLine(t *testing.T) {
 
 func TestParseKinds(t *testing.T) {
 	t.Parallel()
-	got, err := parseKinds([]string{"lost", " stalled", "lost"}, Kinds...)
-	if err != nil || !slices.Equal(got, []Kind{Lost, Stalled}) {
+	got, err := parseKinds([]string{"lost", " stalled", "lost"}, kinds...)
+	if err != nil || !slices.Equal(got, []kind{kindLost, kindStalled}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := parseKinds([]string{"stuck"}, Kinds...); err == nil || !strings.Contains(err.Error(), `got "stuck"`) {
+	if _, err := parseKinds([]string{"stuck"}, kinds...); err == nil || !strings.Contains(err.Error(), `got "stuck"`) {
 		t.Errorf("stuck: %v", err)
 	}
 }

@@ -39,10 +39,10 @@ type state struct {
 	Time     int64            `json:"time"`             // of it; Unix milliseconds
 	At       int64            `json:"at"`               // when it was handled, or the first start; Unix milliseconds
 	Day      string           `json:"day,omitempty"`    // date of Before
-	Before   map[string]int64 `json:"before,omitempty"` // see [Day.Before]
+	Before   map[string]int64 `json:"before,omitempty"` // see [day.Before]
 	Reported []string         `json:"reported"`         // ids of notices about open runs and the day, the oldest first
 	Over     []string         `json:"over,omitempty"`   // runs in Reported that have ended
-	Pending  []Notice         `json:"pending"`          // the oldest first
+	Pending  []notice         `json:"pending"`          // the oldest first
 }
 
 // end is a completion in EVENTS.
@@ -157,7 +157,7 @@ func (o *outbox) flush() {
 // a run is forgotten at the first look at which it has ended and is not open: a look that
 // began before its end must not report it again.
 func (o *outbox) holding(
-	ctx context.Context, all []Notice, open map[string]bool, day string, before map[string]int64,
+	ctx context.Context, all []notice, open map[string]bool, day string, before map[string]int64,
 ) error {
 	if err := o.room(ctx); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (o *outbox) reads(e client.Event) {
 }
 
 // ended adds the notices about the end of a run, whose completion has the sequence seq.
-func (o *outbox) ended(ctx context.Context, run string, all []Notice, seq uint64, now time.Time) error {
+func (o *outbox) ended(ctx context.Context, run string, all []notice, seq uint64, now time.Time) error {
 	if err := o.room(ctx); err != nil {
 		return err
 	}
@@ -242,12 +242,12 @@ func isDay(id string) bool {
 }
 
 // add adds notices that are neither reported nor pending, at most so many, and returns their ids.
-func (o *outbox) add(all []Notice, most int) (ids []string) {
+func (o *outbox) add(all []notice, most int) (ids []string) {
 	for _, n := range all {
 		if len(ids) >= most {
 			break
 		}
-		pending := slices.ContainsFunc(o.state.Pending, func(p Notice) bool { return p.ID == n.ID })
+		pending := slices.ContainsFunc(o.state.Pending, func(p notice) bool { return p.ID == n.ID })
 		if pending || slices.Contains(o.state.Reported, n.ID) || slices.Contains(ids, n.ID) {
 			continue
 		}
@@ -290,7 +290,7 @@ func (o *outbox) full() bool {
 // take returns the oldest notice whose delivery may begin at now. The notices of a run are
 // delivered one after the other. If there is none, wait is the time until the next one; 0:
 // unknown.
-func (o *outbox) take(now time.Time) (n Notice, wait time.Duration, ok bool) {
+func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	busy := map[string]bool{}
@@ -321,7 +321,7 @@ func (o *outbox) take(now time.Time) (n Notice, wait time.Duration, ok bool) {
 			busy[n.Run] = true // a later one waits for this one
 		}
 	}
-	return Notice{}, wait, false
+	return notice{}, wait, false
 }
 
 // done removes a notice that was delivered, or never will be.
@@ -329,7 +329,7 @@ func (o *outbox) done(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.attempts, id)
-	o.state.Pending = slices.DeleteFunc(o.state.Pending, func(n Notice) bool { return n.ID == id })
+	o.state.Pending = slices.DeleteFunc(o.state.Pending, func(n notice) bool { return n.ID == id })
 	o.wake()
 	o.save()
 }
@@ -346,7 +346,7 @@ func (o *outbox) again(id string, now time.Time, after time.Duration) {
 }
 
 // pending returns the notices that are not delivered.
-func (o *outbox) pending() []Notice {
+func (o *outbox) pending() []notice {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.state.Pending)

@@ -19,9 +19,9 @@ func TestLookThatIsOvertakenByAnEndReportsNothingAgain(t *testing.T) {
 	}
 	look := func(open bool) {
 		t.Helper()
-		var seen []Notice
+		var seen []notice
 		if open {
-			seen = []Notice{{ID: "r/lost", Run: "r"}}
+			seen = []notice{{ID: "r/lost", Run: "r"}}
 		}
 		if err := o.holding(t.Context(), seen, map[string]bool{"r": open}, "", nil); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestLookThatIsOvertakenByAnEndReportsNothingAgain(t *testing.T) {
 	if n := deliver(); n != 1 {
 		t.Errorf("%d notices", n)
 	}
-	end := []Notice{{ID: "r/failed", Run: "r"}, {ID: "r/lost", Run: "r"}}
+	end := []notice{{ID: "r/failed", Run: "r"}, {ID: "r/lost", Run: "r"}}
 	if err := o.ended(t.Context(), "r", end, 7, noon); err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +66,11 @@ func TestReportedConditionsAreBounded(t *testing.T) {
 	look := func(from, to int) (delivered int) {
 		t.Helper()
 		open := map[string]bool{}
-		var all []Notice
+		var all []notice
 		for i := from; i < to; i++ {
 			run := fmt.Sprint("r", i)
 			open[run] = true
-			all = append(all, Notice{ID: run + "/lost", Run: run})
+			all = append(all, notice{ID: run + "/lost", Run: run})
 		}
 		for part := range slices.Chunk(all, maxPending) {
 			if err := o.holding(t.Context(), part, open, "", nil); err != nil {

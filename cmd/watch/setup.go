@@ -50,20 +50,20 @@ func merged(set, flags config.Watch) config.Watch {
 // reports all mistakes, by the names of flags and settings.
 func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, error) {
 	set := merged(s.Watch, flags)
-	c := Config{Rules: Rules{StalledAfter: set.StalledAfter}, State: set.State, GiveUp: s.Push.GiveUp, Log: in.Log}
+	c := Config{Rules: rules{StalledAfter: set.StalledAfter}, State: set.State, GiveUp: s.Push.GiveUp, Log: in.Log}
 	var errs [6]error
-	c.Rules.On, errs[0] = parseKinds(set.On, Kinds...)
+	c.Rules.On, errs[0] = parseKinds(set.On, kinds...)
 	c.Rules.Budgets, errs[1] = parseBudgets(set.Budgets)
-	c.Rules.CancelOn, errs[2] = parseKinds(set.CancelOn, OverBudget, Stalled)
+	c.Rules.CancelOn, errs[2] = parseKinds(set.CancelOn, kindBudget, kindStalled)
 	for _, k := range c.Rules.CancelOn {
 		if !c.Rules.on(k) && errs[2] == nil {
 			errs[2] = fmt.Errorf("needs %s among the kinds of notices", k)
 		}
 	}
-	if len(set.Budgets) > 0 && !c.Rules.on(OverBudget) && errs[0] == nil {
+	if len(set.Budgets) > 0 && !c.Rules.on(kindBudget) && errs[0] == nil {
 		errs[0] = errors.New("must have budget, because there are budgets")
 	}
-	if len(set.Budgets) == 0 && slices.Contains(c.Rules.CancelOn, OverBudget) && errs[2] == nil {
+	if len(set.Budgets) == 0 && slices.Contains(c.Rules.CancelOn, kindBudget) && errs[2] == nil {
 		errs[2] = errors.New("budget needs a --budget (watch.budget)")
 	}
 	if set.StalledAfter < 0 {
@@ -73,11 +73,11 @@ func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, er
 	case set.Exec != "" && set.Webhook != "":
 		errs[3] = errors.New("not together with --webhook (watch.webhook)")
 	case set.Exec != "":
-		c.Sink = &Command{Line: set.Exec, Environ: in.Environ, Stdout: in.Stdout, Stderr: in.Stderr}
+		c.Sink = &commandSink{Line: set.Exec, Environ: in.Environ, Stdout: in.Stdout, Stderr: in.Stderr}
 	case set.Webhook != "":
 		c.Sink, errs[4] = receiver(set.Webhook, set.SecretFile, s.Push.AllowPrivate)
 	default:
-		c.Sink = Printer{Out: in.Stdout, JSON: in.JSON}
+		c.Sink = printer{Out: in.Stdout, JSON: in.JSON}
 	}
 	var all []error
 	for i, name := range []string{
@@ -94,7 +94,7 @@ func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, er
 }
 
 // receiver returns the sink of a webhook.
-func receiver(url, secretFile string, private bool) (Sink, error) {
+func receiver(url, secretFile string, private bool) (sink, error) {
 	secret := ""
 	if secretFile != "" {
 		info, err := os.Stat(secretFile)
@@ -119,5 +119,5 @@ func receiver(url, secretFile string, private bool) (Sink, error) {
 		}
 		return nil, err
 	}
-	return Webhook{to}, nil
+	return webhookSink{to}, nil
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // asked records the requests. A [client.Client] has many more methods: a watcher has the
-// four of [Runs] only.
+// four of [service] only.
 type asked struct {
 	*linesman
 	names map[string]bool
@@ -78,11 +78,11 @@ func TestCommandsEnd(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			c := Command{Line: line, Environ: os.Environ(), Timeout: fixture.Patience}
+			c := commandSink{Line: line, Environ: os.Environ(), Timeout: fixture.Patience}
 			if strings.Contains(line, "100") {
 				c.Timeout = 100 * time.Millisecond
 			}
-			err := c.Deliver(t.Context(), Notice{Text: dir, Budget: &Use{Group: strings.Repeat("x", 1<<20)}})
+			err := c.Deliver(t.Context(), notice{Text: dir, Budget: &usage{Group: strings.Repeat("x", 1<<20)}})
 			if got := ""; err != nil {
 				if got = err.Error(); got != want {
 					t.Errorf("got %q, want %q", got, want)
@@ -105,7 +105,7 @@ func TestSettings(t *testing.T) {
 		return Configure(s, flags, Surroundings{})
 	}
 	c, err := load("LINESMAN_WATCH_BUDGET=tokens=1k/run,time=1h/day/label:team", "LINESMAN_RUN=x", "LINESMAN_NOTICE_ID=x")
-	if _, printed := c.Sink.(Printer); err != nil || !printed || len(c.Rules.Budgets) != 2 || c.Rules.on(Cancelled) {
+	if _, printed := c.Sink.(printer); err != nil || !printed || len(c.Rules.Budgets) != 2 || c.Rules.on(kindCancelled) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -115,7 +115,7 @@ func TestSettings(t *testing.T) {
 	hook := []string{"LINESMAN_WATCH_WEBHOOK=https://example.com/hook", "LINESMAN_WATCH_SECRET_FILE=" + secret}
 	if c, err = load(hook...); err != nil {
 		t.Error(err)
-	} else if _, is := c.Sink.(Webhook); !is {
+	} else if _, is := c.Sink.(webhookSink); !is {
 		t.Errorf("the sink is %T", c.Sink)
 	}
 	for _, url := range []string{
@@ -128,7 +128,7 @@ func TestSettings(t *testing.T) {
 	flags = config.Watch{Exec: "true", On: config.List{"lost"}, StalledAfter: time.Second}
 	if c, err = load(hook...); err != nil || len(c.Rules.On) != 1 || c.Rules.StalledAfter != time.Second {
 		t.Errorf("flags: %+v, %v", c, err)
-	} else if _, is := c.Sink.(*Command); !is {
+	} else if _, is := c.Sink.(*commandSink); !is {
 		t.Errorf("the sink is %T", c.Sink)
 	}
 	flags = config.Watch{CancelOn: config.List{"budget"}}
@@ -140,9 +140,9 @@ func TestSettings(t *testing.T) {
 func TestNoticesOfACommandAreLines(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "notices")
-	c := Command{Line: "cat >> '" + file + "'", Environ: os.Environ()}
+	c := commandSink{Line: "cat >> '" + file + "'", Environ: os.Environ()}
 	for range 2 {
-		if err := c.Deliver(t.Context(), Notice{Text: "x"}); err != nil {
+		if err := c.Deliver(t.Context(), notice{Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 	}

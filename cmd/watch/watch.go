@@ -19,34 +19,34 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Runs is what a watcher asks linesman. A [*client.Client] answers it.
-type Runs interface {
+// service is what a watcher asks linesman. A [*client.Client] answers it.
+type service interface {
 	List(ctx context.Context, q api.List) (api.RunPage, error)
 	Status(ctx context.Context, run string) (*api.Run, error)
 	Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error)
 	Follow(ctx context.Context, f client.Filter) iter.Seq2[client.Event, error]
 }
 
-// Config configures a [Watcher].
+// Config configures a [watcher].
 type Config struct {
-	Runs   Runs
-	Rules  Rules
-	Sink   Sink
+	Runs   service
+	Rules  rules
+	Sink   sink
 	State  string        // path of the state file; "": none
 	GiveUp time.Duration // a notice this old is not delivered any more; default 24 h
 	Log    *zap.Logger   // default: none
 }
 
-// Watcher reports what its rules say.
-type Watcher struct {
+// watcher reports what its rules say.
+type watcher struct {
 	cfg      Config
 	log      *zap.Logger
 	out      *outbox
-	activity Activity
+	activity activity
 	again    end // of a stream that was recreated: up to it all ends were handled
 
 	mu  sync.Mutex
-	day *Day
+	day *day
 }
 
 // Times of a watcher.
@@ -59,8 +59,8 @@ const (
 	rowLag    = time.Minute // in which the record of a run must follow its completion
 )
 
-// New returns a watcher. The error is about the state file. Close it after use.
-func New(cfg Config) (*Watcher, error) {
+// newWatcher returns a watcher. The error is about the state file. Close it after use.
+func newWatcher(cfg Config) (*watcher, error) {
 	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.GiveUp, 24*time.Hour)
 	now := time.Now()
 	log := cfg.Log.Named("watch")
@@ -68,7 +68,7 @@ func New(cfg Config) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{cfg: cfg, log: log, out: out, activity: Activity{}}
+	w := &watcher{cfg: cfg, log: log, out: out, activity: activity{}}
 	w.day = newDay(cfg.Rules.Budgets, now, nil)
 	if out.state.Day == w.day.Date() {
 		w.day = newDay(cfg.Rules.Budgets, now, out.state.Before)
@@ -78,7 +78,7 @@ func New(cfg Config) (*Watcher, error) {
 
 // Run watches with a new watcher until ctx ends, or looks once.
 func Run(ctx context.Context, cfg Config, once bool) error {
-	w, err := New(cfg)
+	w, err := newWatcher(cfg)
 	if err != nil {
 		return err
 	}
@@ -90,12 +90,12 @@ func Run(ctx context.Context, cfg Config, once bool) error {
 }
 
 // Close releases the state file.
-func (w *Watcher) Close() error { return w.out.close() }
+func (w *watcher) Close() error { return w.out.close() }
 
 // Run watches until ctx ends; then it returns nil. It waits while linesman is
 // unreachable, and while the state file cannot be written. The error reports that linesman
-// denies the requests, or that the sink is a [Printer] that cannot print.
-func (w *Watcher) Run(outer context.Context) error {
+// denies the requests, or that the sink is a [printer] that cannot print.
+func (w *watcher) Run(outer context.Context) error {
 	group, ctx := errgroup.WithContext(outer)
 	group.Go(func() error { return w.deliver(ctx) })
 	group.Go(func() error {
@@ -116,7 +116,7 @@ func (w *Watcher) Run(outer context.Context) error {
 // Once looks once, at the open runs and at the ends since the time in the state file, and
 // makes one attempt to deliver each notice, or more if the outbox is full. The error reports
 // what was not delivered. If the outbox stays full, it ends, and the next time continues there.
-func (w *Watcher) Once(ctx context.Context) error {
+func (w *watcher) Once(ctx context.Context) error {
 	w.out.deliver = w.attempts
 	for _, step := range []func(context.Context) error{
 		w.fill, w.look, func(ctx context.Context) error { return w.ends(ctx, false) },
@@ -129,7 +129,7 @@ func (w *Watcher) Once(ctx context.Context) error {
 }
 
 // attempts makes one attempt to deliver each notice.
-func (w *Watcher) attempts(ctx context.Context) error {
+func (w *watcher) attempts(ctx context.Context) error {
 	var errs []error
 	for _, n := range w.out.pending() {
 		if err := w.attempt(ctx, n); err != nil {
@@ -140,7 +140,7 @@ func (w *Watcher) attempts(ctx context.Context) error {
 }
 
 // patiently calls do until it succeeds, and waits while linesman is unreachable.
-func (w *Watcher) patiently(ctx context.Context, do func(context.Context) error) error {
+func (w *watcher) patiently(ctx context.Context, do func(context.Context) error) error {
 	said := ""
 	for {
 		err := do(ctx)
@@ -166,10 +166,10 @@ func (w *Watcher) patiently(ctx context.Context, do func(context.Context) error)
 
 // interval returns the time between two looks at the open runs: a quarter of the shortest
 // time that the rules name, within bounds.
-func (w *Watcher) interval() time.Duration {
+func (w *watcher) interval() time.Duration {
 	d := w.cfg.Rules.StalledAfter
 	for _, b := range w.cfg.Rules.Budgets {
-		if b.Unit == Time {
+		if b.Unit == unitTime {
 			d = min(d, time.Duration(b.Limit))
 		}
 	}
@@ -177,8 +177,8 @@ func (w *Watcher) interval() time.Duration {
 }
 
 // fill adds the runs that have ended on this day to the day.
-func (w *Watcher) fill(ctx context.Context) error {
-	if !slices.ContainsFunc(w.cfg.Rules.Budgets, func(b Budget) bool { return b.Daily }) {
+func (w *watcher) fill(ctx context.Context) error {
+	if !slices.ContainsFunc(w.cfg.Rules.Budgets, func(b budget) bool { return b.Daily }) {
 		return nil
 	}
 	q := api.List{Order: api.ByChange, Since: runs.Time(w.day.from.UnixMilli()), States: []runs.State{
@@ -187,14 +187,14 @@ func (w *Watcher) fill(ctx context.Context) error {
 	return w.each(ctx, q, func(run *api.Run) { w.endedToday(run, time.Now()) })
 }
 
-func (w *Watcher) endedToday(run *api.Run, now time.Time) {
+func (w *watcher) endedToday(run *api.Run, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.day.Ended(run, now)
 }
 
 // each calls do with the runs of a list.
-func (w *Watcher) each(ctx context.Context, q api.List, do func(*api.Run)) error {
+func (w *watcher) each(ctx context.Context, q api.List, do func(*api.Run)) error {
 	for q.Limit = pageSize; ; {
 		page, err := w.cfg.Runs.List(ctx, q)
 		if err != nil {
@@ -210,7 +210,7 @@ func (w *Watcher) each(ctx context.Context, q api.List, do func(*api.Run)) error
 }
 
 // poll looks at the open runs again and again.
-func (w *Watcher) poll(ctx context.Context) error {
+func (w *watcher) poll(ctx context.Context) error {
 	for {
 		if err := w.patiently(ctx, w.look); err != nil {
 			return err
@@ -222,13 +222,13 @@ func (w *Watcher) poll(ctx context.Context) error {
 }
 
 // look looks at the open runs and the day, and adds what is to be reported.
-func (w *Watcher) look(ctx context.Context) error {
+func (w *watcher) look(ctx context.Context) error {
 	var open []*api.Run
 	q := api.List{States: []runs.State{runs.StateWorking, runs.StateInputRequired}}
 	if err := w.each(ctx, q, func(run *api.Run) { open = append(open, run) }); err != nil {
 		return err
 	}
-	var all []Notice
+	var all []notice
 	now, known := time.Now(), map[string]bool{}
 	for _, run := range open {
 		known[run.ID] = true
@@ -243,7 +243,7 @@ func (w *Watcher) look(ctx context.Context) error {
 	today := w.day.Look(open, now)
 	date, before := w.day.Date(), w.day.Before()
 	w.mu.Unlock()
-	if w.cfg.Rules.on(OverBudget) {
+	if w.cfg.Rules.on(kindBudget) {
 		all = append(all, today...)
 	}
 	for more := true; more; more = len(all) > 0 {
@@ -258,7 +258,7 @@ func (w *Watcher) look(ctx context.Context) error {
 }
 
 // follow reads ends as they come.
-func (w *Watcher) follow(ctx context.Context) error {
+func (w *watcher) follow(ctx context.Context) error {
 	for {
 		err := w.patiently(ctx, func(ctx context.Context) error { return w.ends(ctx, true) })
 		if err == nil {
@@ -272,7 +272,7 @@ func (w *Watcher) follow(ctx context.Context) error {
 
 // ends reads completions from where the state file is. With follow it continues with new
 // ones.
-func (w *Watcher) ends(ctx context.Context, follow bool) error {
+func (w *watcher) ends(ctx context.Context, follow bool) error {
 	f, err := w.resume(ctx)
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (w *Watcher) ends(ctx context.Context, follow bool) error {
 // resume returns the filter of the completions that were not handled. If the last one that
 // was handled is no longer in the stream, which then is another one or has lost it, all count
 // that are later, in the raw log or by their time.
-func (w *Watcher) resume(ctx context.Context) (client.Filter, error) {
+func (w *watcher) resume(ctx context.Context) (client.Filter, error) {
 	f := client.Filter{Kinds: []string{api.Completion}}
 	last := w.out.last()
 	if w.again = (end{}); last.seq == 0 {
@@ -317,7 +317,7 @@ func (w *Watcher) resume(ctx context.Context) (client.Filter, error) {
 }
 
 // ended handles the completion of a run: it waits for the record, which follows it.
-func (w *Watcher) ended(ctx context.Context, e client.Event) error {
+func (w *watcher) ended(ctx context.Context, e client.Event) error {
 	late := time.Now().Add(rowLag)
 	for {
 		run, err := w.cfg.Runs.Status(ctx, e.Run)
@@ -344,7 +344,7 @@ func (w *Watcher) ended(ctx context.Context, e client.Event) error {
 
 // deliver delivers notices, several at a time, until ctx ends. Deliveries that have begun
 // may end.
-func (w *Watcher) deliver(ctx context.Context) error {
+func (w *watcher) deliver(ctx context.Context) error {
 	busy, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastGrace, cancel) })()
@@ -377,14 +377,14 @@ func (w *Watcher) deliver(ctx context.Context) error {
 	return cmp.Or(group.Wait(), ctx.Err())
 }
 
-func isPrinter(s Sink) bool {
-	_, is := s.(Printer)
+func isPrinter(s sink) bool {
+	_, is := s.(printer)
 	return is
 }
 
 // attempt makes one attempt to deliver a notice, after the run is cancelled if the rules
 // want that. The error says why it was not delivered.
-func (w *Watcher) attempt(ctx context.Context, n Notice) error {
+func (w *watcher) attempt(ctx context.Context, n notice) error {
 	log := w.log.With(zap.String("run", n.Run), zap.String("kind", string(n.Kind)))
 	err := w.cancel(ctx, n)
 	if err == nil {
@@ -413,7 +413,7 @@ func (w *Watcher) attempt(ctx context.Context, n Notice) error {
 }
 
 // cancel cancels the run of a notice, if the rules want that.
-func (w *Watcher) cancel(ctx context.Context, n Notice) error {
+func (w *watcher) cancel(ctx context.Context, n notice) error {
 	if !n.Cancel {
 		return nil
 	}

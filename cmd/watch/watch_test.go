@@ -131,11 +131,11 @@ type inbox struct {
 	mu     sync.Mutex
 	got    []string
 	times  []time.Time
-	refuse func(n Notice, times int) error
+	refuse func(n notice, times int) error
 	tries  map[string]int
 }
 
-func (b *inbox) Deliver(_ context.Context, n Notice) error {
+func (b *inbox) Deliver(_ context.Context, n notice) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tries == nil {
@@ -161,7 +161,7 @@ func (b *inbox) all() []string {
 // watching runs a watcher until stop is called.
 func watching(t *testing.T, cfg Config) (stop func() error) {
 	t.Helper()
-	w, err := New(cfg)
+	w, err := newWatcher(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestDeliveryIsRetriedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLinesman()
-		b := &inbox{refuse: func(n Notice, times int) error {
+		b := &inbox{refuse: func(n notice, times int) error {
 			switch {
 			case n.Run == "never":
 				return &webhook.Refusal{Why: "no"}
@@ -380,13 +380,13 @@ func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, down := newLinesman(), true
-		b := &inbox{refuse: func(Notice, int) error {
+		b := &inbox{refuse: func(notice, int) error {
 			if down {
 				return &webhook.Refusal{Why: "no"}
 			}
 			return nil
 		}}
-		w, err := New(Config{Runs: l, Rules: all(), Sink: b})
+		w, err := newWatcher(Config{Runs: l, Rules: all(), Sink: b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,8 +449,8 @@ func TestRestartWithAnyStateFileLosesNothing(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			state := filepath.Join(t.TempDir(), "state")
 			l, b := newLinesman(), &inbox{}
-			begin := func() *Watcher {
-				w, err := New(Config{Runs: l, Rules: rules, Sink: b, State: state})
+			begin := func() *watcher {
+				w, err := newWatcher(Config{Runs: l, Rules: rules, Sink: b, State: state})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -465,7 +465,7 @@ func TestRestartWithAnyStateFileLosesNothing(t *testing.T) {
 					files = append(files, body)
 				}
 			}
-			b.refuse = func(Notice, int) error { keep(); return nil }
+			b.refuse = func(notice, int) error { keep(); return nil }
 			time.Sleep(time.Second)
 			play(l, func() {
 				b.mu.Lock()
@@ -509,7 +509,7 @@ func TestRestartWithAnyStateFileLosesNothing(t *testing.T) {
 		again := run(i)
 		for _, n := range []string{"ends completed", "fails failed", "stalls completed"} {
 			end := slices.Index([]string{"ends completed", "fails failed", "stalls completed"}, n)
-			handled := s.After >= uint64(end+1)*10 && !slices.ContainsFunc(s.Pending, func(p Notice) bool {
+			handled := s.After >= uint64(end+1)*10 && !slices.ContainsFunc(s.Pending, func(p notice) bool {
 				return p.Run+" "+string(p.Kind) == n
 			})
 			if slices.Contains(again, n) == handled {
@@ -527,7 +527,7 @@ func TestBudgetCancelsItsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, b := newLinesman(), &inbox{}
 		rules := all()
-		rules.Budgets, rules.CancelOn = budgets(t, "time=5m/run", "time=1s/day"), []Kind{OverBudget}
+		rules.Budgets, rules.CancelOn = budgets(t, "time=5m/run", "time=1s/day"), []kind{kindBudget}
 		stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
 		l.set(nowRun("long", nil))
 		pass(t, b, time.Minute, " budget")
@@ -546,7 +546,7 @@ func TestDeniedRequestsEndTheWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLinesman()
 		l.fail(&api.Error{Code: api.Unavailable, Err: client.ErrDenied})
-		w, err := New(Config{Runs: l, Rules: all(), Sink: &inbox{}})
+		w, err := newWatcher(Config{Runs: l, Rules: all(), Sink: &inbox{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -566,7 +566,7 @@ func TestOnceDeliversAndReportsFailures(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.set(nowRun("a", func(r *api.Run) { r.State = runs.StateCompleted }))
-		b.refuse = func(Notice, int) error { return &webhook.Refusal{Why: "no"} }
+		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "no"} }
 		if err := Run(t.Context(), cfg, true); err == nil || err.Error() != "no" {
 			t.Errorf("got %v", err)
 		}
@@ -596,7 +596,7 @@ func TestOnceReportsMoreThanTheOutboxHolds(t *testing.T) {
 		for i := range many {
 			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.State = runs.StateCompleted }))
 		}
-		b.refuse = func(Notice, int) error { return &webhook.Refusal{Why: "no"} }
+		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "no"} }
 		for range 2 {
 			if err := Run(ctx, cfg, true); err == nil || ctx.Err() != nil {
 				t.Fatalf("got %v", err)
@@ -623,14 +623,14 @@ func TestOutboxIsBoundedForOpenRuns(t *testing.T) {
 		for i := range many {
 			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.WorkerLost = true }))
 		}
-		b := &inbox{refuse: func(Notice, int) error {
+		b := &inbox{refuse: func(notice, int) error {
 			if down {
 				return &webhook.Refusal{Why: "no"}
 			}
 			return nil
 		}}
-		rules := Rules{On: []Kind{Lost}, StalledAfter: time.Hour}
-		w, err := New(Config{Runs: l, Rules: rules, Sink: b})
+		rules := rules{On: []kind{kindLost}, StalledAfter: time.Hour}
+		w, err := newWatcher(Config{Runs: l, Rules: rules, Sink: b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -659,11 +659,11 @@ func TestStateFileBelongsToOneWatcher(t *testing.T) {
 	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")
 	cfg := Config{Runs: newLinesman(), Rules: all(), Sink: &inbox{}, State: state}
-	w, err := New(cfg)
+	w, err := newWatcher(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(cfg); err == nil {
+	if _, err := newWatcher(cfg); err == nil {
 		t.Error("two watchers use one state file")
 	}
 	if err := w.Close(); err != nil {
@@ -673,7 +673,7 @@ func TestStateFileBelongsToOneWatcher(t *testing.T) {
 		if err := os.WriteFile(state, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(cfg); err == nil {
+		if _, err := newWatcher(cfg); err == nil {
 			t.Errorf("a state file %q is read", body)
 		}
 	}

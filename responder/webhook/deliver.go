@@ -150,7 +150,7 @@ func (r *Refusal) outcome() Outcome {
 	case r.Final:
 		return givenUp
 	}
-	return Failed
+	return failed
 }
 
 // refusal returns what the status of an answer means; nil: it was accepted.

@@ -8,8 +8,8 @@ func TestOutcomesOfAttempts(t *testing.T) {
 		got  *Refusal
 		want Outcome
 	}{
-		{refusal(204), delivered}, {refusal(500), Failed}, {&Refusal{Why: "no answer"}, Failed},
-		{refusal(429), Failed}, {refusal(410), givenUp}, {refusal(302), givenUp},
+		{refusal(204), delivered}, {refusal(500), failed}, {&Refusal{Why: "no answer"}, failed},
+		{refusal(429), failed}, {refusal(410), givenUp}, {refusal(302), givenUp},
 		{&Refusal{Why: "bad URL", Final: true}, givenUp},
 	} {
 		if is := test.got.outcome(); is != test.want {

@@ -108,7 +108,7 @@ type Outcome string
 // The outcomes.
 const (
 	delivered Outcome = "delivered"
-	Failed    Outcome = "failed" // it will be tried again
+	failed    Outcome = "failed" // it will be tried again
 	givenUp   Outcome = "given_up"
 )
 
