@@ -252,27 +252,6 @@ func (r *Record) foldStart(e Entry) {
 	}
 }
 
-// foldAttributes folds those of a queued or start entry.
-func (r *Record) foldAttributes(a Attributes) {
-	r.setDir(a.Dir)
-	if title := Title(a.Title); title != "" {
-		r.Title = title
-	}
-	r.setModel(a.Model)
-	if a.Mode.known() {
-		r.Mode = a.Mode
-	}
-	if a.Labels != "" && a.Labels.Check() == nil {
-		r.Labels = a.Labels
-		if task := r.Labels.Value(LabelContinues); isLink(r.ID, task) {
-			r.Continues = task
-		}
-	}
-	if r.Thread == "" && a.Thread != "" && len(a.Thread) <= MaxThread {
-		r.Resumes = a.Thread
-	}
-}
-
 func (r *Record) setDir(dir string) {
 	if dir != "" && bounds.StringSize(dir) <= maxDir {
 		r.Dir = strings.Clone(dir)

@@ -189,6 +189,27 @@ func (a *Attributes) check(wrong *fieldErrors) {
 	}
 }
 
+// foldAttributes folds those of a queued or start entry.
+func (r *Record) foldAttributes(a Attributes) {
+	r.setDir(a.Dir)
+	if title := Title(a.Title); title != "" {
+		r.Title = title
+	}
+	r.setModel(a.Model)
+	if a.Mode.known() {
+		r.Mode = a.Mode
+	}
+	if a.Labels != "" && a.Labels.Check() == nil {
+		r.Labels = a.Labels
+		if task := r.Labels.Value(LabelContinues); isLink(r.ID, task) {
+			r.Continues = task
+		}
+	}
+	if r.Thread == "" && a.Thread != "" && len(a.Thread) <= MaxThread {
+		r.Resumes = a.Thread
+	}
+}
+
 func (p EnvPolicy) check(fail func(field, format string, a ...any)) {
 	switch p.Policy {
 	case "", InheritNone, InheritAll, InheritList:

@@ -42,7 +42,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/subjects.md", "2.11 or newer", "bus/connect.go", "minMajor, minMinor = 2, 11"},
 	{"docs/subjects.md", "the worker sends at most 64 KiB at a time", "runs/entry.go", "const MaxChunk = 64 << 10"},
 	{"docs/subjects.md", "at most 1024 bytes of reason", "runs/entry.go", "const MaxReason = 1024"},
-	{"docs/subjects.md", "at most 16, keys up to 64 bytes, values up to 256", "runs/id.go",
+	{"docs/subjects.md", "at most 16, keys up to 64 bytes, values up to 256", "runs/labels.go",
 		"maxLabels = 16 maxLabelKey = 64 maxLabelValue = 256"},
 	{"docs/subjects.md", "at most 64 KiB. `state`", "runs/record.go", "MaxRecord = 64 << 10"},
 	{"docs/scale.md", "16,384 in the memory of the normalizer", "bus/pipeline/checkpoint.go",

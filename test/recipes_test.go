@@ -54,7 +54,7 @@ func naming(t *testing.T, what string) (files []string) {
 // Who follows a recipe touches the files that it lists, and no other one: here by what is
 // there already.
 func TestRecipesNameTheirFiles(t *testing.T) {
-	for _, title := range []string{"An agent", "A field of a run", "An operation", "A metric", "A bound"} {
+	for _, title := range []string{"An agent", "A field of a run", "A field that callers ask for", "An operation", "A metric", "A bound"} {
 		for _, file := range recipe(t, title) {
 			if _, err := os.Stat(filepath.Join("..", file)); err != nil {
 				t.Errorf("%s: %v", title, err)
@@ -75,6 +75,17 @@ func TestRecipesNameTheirFiles(t *testing.T) {
 	for _, file := range []string{"runs/header.go", "responder/rest/openapi.json", "web/src/lib/api.ts"} {
 		if !slices.Contains(naming(t, "agentVersion"), file) {
 			t.Errorf("a field need not be in %s", file)
+		}
+	}
+
+	asked := recipe(t, "A field that callers ask for")
+	if len(asked) > 8 {
+		t.Errorf("a field that callers ask for needs %d files, not at most 8", len(asked))
+	}
+	for _, file := range naming(t, "skipGitRepoCheck") {
+		other := strings.HasPrefix(file, "web/src/") || file == "responder/codexcloud/failure.go" // what a program prints
+		if !other && !slices.Contains(asked, file) {
+			t.Errorf("a field that callers ask for is also in %s", file)
 		}
 	}
 

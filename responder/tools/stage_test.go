@@ -37,7 +37,7 @@ func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	s := &stage{Streams: servicetest.New(t)}
 	s.config = responder.Config{
 		Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute,
-		Hard: 20 * time.Minute, MaxHard: time.Hour, Danger: true,
+		Hard: 20 * time.Minute, MaxHard: time.Hour, Danger: true, Cause: s.Operator.Cause,
 	}
 	s.serve(t, change)
 	return s
