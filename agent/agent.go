@@ -56,8 +56,8 @@ type Agent struct {
 	// Provider is the provider of its models, as OpenTelemetry names it. "": the one in the name of a
 	// model, PROVIDER/MODEL.
 	Provider string
-	// ThreadUsage reports that the usage in its events counts the thread so far, not a turn.
-	ThreadUsage bool
+	// Counters are those in its events.
+	Counters Counters
 	// Pieces reports that it prints a message in pieces. Else each text is a message.
 	Pieces bool
 	// Sessions is where the agent keeps logs of its sessions. Their lines are read by

@@ -17,6 +17,7 @@ type DetailItem struct {
 	Kind   string          `json:"kind"`            // of the event, or "detail"
 	Event  json.RawMessage `json:"event,omitempty"` // an AgentWrapperEvent, or a completion
 	Detail *runs.Detail    `json:"detail,omitempty"`
+	Meaning
 }
 
 // DetailRequest asks for a page of the details of a run.

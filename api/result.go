@@ -49,6 +49,24 @@ type Event struct {
 	Line  uint64          `json:"line,omitempty"`  // of the run's output, from 1; 0: of no line
 	Part  int             `json:"part,omitempty"`  // counts the events of that line, from 1
 	Body  json.RawMessage `json:"event"`           // an AgentWrapperEvent, or a completion
+	Meaning
+}
+
+// Meaning is what an event means, in a form that is the same for all agents: the event has an agent's
+// own names. What does not apply is left out, and all of it for an agent that is not known.
+type Meaning struct {
+	Class    string  `json:"class,omitempty"`    // of a call and its result: what the tool does, as in metrics
+	Subagent bool    `json:"subagent,omitempty"` // the tool runs a sub-agent to its end
+	Piece    bool    `json:"piece,omitempty"`    // of a text: the agent prints messages in pieces
+	Tokens   *Tokens `json:"tokens,omitempty"`   // that the agent used
+}
+
+// Tokens are the tokens that an event counts.
+type Tokens struct {
+	Input  int64 `json:"input"`  // with those from and to a cache
+	Cached int64 `json:"cached"` // of Input, read from a cache
+	Output int64 `json:"output"`
+	Thread bool  `json:"thread,omitempty"` // of the thread so far; else since the last event with tokens
 }
 
 // EventKinds are the kinds of events.

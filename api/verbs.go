@@ -115,9 +115,17 @@ type AnswerRequest struct {
 	Error   *string `json:"error,omitempty"`
 }
 
-// Workers are the workers that take tasks.
+// Workers are the workers that take tasks, and the agents that tasks can name.
 type Workers struct {
 	Workers []Worker `json:"workers"`
+	Agents  []Agent  `json:"agents"` // known to the responder; a worker may not have their programs
+}
+
+// Agent is a kind of agent.
+type Agent struct {
+	Kind  string `json:"kind"`
+	Short string `json:"short"` // the name that people type
+	Name  string `json:"name"`  // the name that people read
 }
 
 // Nothing is a request without arguments.

@@ -182,7 +182,7 @@ func (s *Service) counts() (m metrics.ResponderState, known bool) {
 	if !c.Oldest.IsZero() {
 		m.Oldest = max(time.Since(c.Oldest), 0)
 	}
-	for _, w := range s.Workers() {
+	for _, w := range s.Workers().Workers {
 		m.Workers++
 		m.Slots += w.Slots
 		m.Busy += w.Busy

@@ -58,14 +58,14 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(fixture.Patience); len(d.Workers()) < n; <-tick.C {
+		for end := time.Now().Add(fixture.Patience); len(d.Workers().Workers) < n; <-tick.C {
 			if time.Now().After(end) {
 				t.Fatalf("%d workers are not heard", n)
 			}
 		}
 	}
 	workers := func() (all []runtable.Worker) {
-		for _, w := range d.Workers() {
+		for _, w := range d.Workers().Workers {
 			all = append(all, runtable.Worker{Heartbeat: runs.Heartbeat{Name: w.Name, Queue: w.Queue}})
 		}
 		return all

@@ -236,7 +236,7 @@ func (d *Details) apply(seq uint64, e runs.Entry) error {
 		at.n++
 		at.last = item.Kind == api.Completion
 		if !d.after.covers(at) {
-			item.Pos = at.String()
+			item.Pos, item.Meaning = at.String(), d.service.meaning(d.view.Agent, item.Kind, item.Event)
 			d.queue = append(d.queue, item)
 			size += sizeOf(item)
 		}

@@ -131,10 +131,14 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 				return own
 			}
 		}
-		own = each(api.Event{
+		item := api.Event{
 			Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: runs.Time(e.Time), Line: e.Line, Part: e.Part,
 			Body: e.Body,
-		}, wanted)
+		}
+		if wanted {
+			item.Meaning = f.service.meaning(e.Agent, e.Token, e.Body)
+		}
+		own = each(item, wanted)
 		if own == nil && f.view.ID != "" && e.Token == api.Completion {
 			return errEnough
 		}

@@ -246,15 +246,18 @@ func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 	}
 }
 
-// Workers returns the workers that take tasks, by name.
-func (s *Service) Workers() []api.Worker {
-	all := []api.Worker{}
+// Workers returns the workers that take tasks, by name, and the agents.
+func (s *Service) Workers() (all api.Workers) {
+	all.Workers = []api.Worker{}
 	for _, w := range s.table.Workers() {
-		all = append(all, api.Worker{
+		all.Workers = append(all.Workers, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
 			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At), AgentVersions: w.AgentVersions,
 			Roots: w.Roots, Modes: w.Modes,
 		})
+	}
+	for _, a := range s.cfg.Agents {
+		all.Agents = append(all.Agents, api.Agent{Kind: a.Kind(), Short: a.Short, Name: a.Name})
 	}
 	return all
 }

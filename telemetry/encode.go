@@ -17,7 +17,7 @@ import (
 // facts are what is known of a run beside its events.
 type facts struct {
 	own, parent    runs.Traceparent
-	before         spans.Tokens // of its thread, when it began
+	before         runs.Usage // of its thread, when it began
 	model, version string
 	provider       string // of the model
 	source         string
@@ -31,10 +31,7 @@ func factsOf(run string, r *runs.Record) facts {
 	f := facts{model: r.Model, version: r.Version, source: r.Source}
 	f.own, f.parent = runs.TraceOf(run, r.Labels)
 	if b := r.Before; b != nil {
-		f.before = spans.Tokens{
-			Input: b.Input, CacheRead: b.CachedInput, CacheWrite: b.CacheWriteInput, Output: b.Output,
-			Reasoning: b.ReasoningOutput,
-		}
+		f.before = b.Usage
 	}
 	return f
 }
@@ -147,9 +144,9 @@ func turn(a *attributes, s spans.Span, f facts, c content, names conventions) {
 		a.number(attrInputTokens, t.Input)
 		a.number(attrOutputTokens, t.Output)
 		if names.whole {
-			a.number(attrCacheReadTokens, t.CacheRead)
-			a.number(attrCacheWriteTokens, t.CacheWrite)
-			a.number(attrReasoningTokens, t.Reasoning)
+			a.number(attrCacheReadTokens, t.CachedInput)
+			a.number(attrCacheWriteTokens, t.CacheWriteInput)
+			a.number(attrReasoningTokens, t.ReasoningOutput)
 		}
 	}
 	switch {
@@ -163,7 +160,7 @@ func turn(a *attributes, s spans.Span, f facts, c content, names conventions) {
 }
 
 // used returns the tokens of a turn; nil: unknown.
-func used(s spans.Span, f facts) *spans.Tokens {
+func used(s spans.Span, f facts) *runs.Usage {
 	if s.Tokens == nil || !s.Total {
 		return s.Tokens
 	}

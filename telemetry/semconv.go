@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/telemetry/spans"
+	"github.com/linesman/linesman/runs"
 )
 
 // All names of the conventions are in this file. The defaults are those of the GenAI semantic
@@ -91,7 +91,7 @@ type tokenMetric struct {
 	metric
 	operation, kind, modality string
 
-	of func(spans.Tokens) int64 // its value for a turn
+	of func(runs.Usage) int64 // its value for a turn
 }
 
 var tokenUsage = metric{"gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.",
@@ -101,15 +101,15 @@ var operationDuration = metric{"gen_ai.client.operation.duration", "s", "GenAI o
 	[]float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}, true}
 
 // counter is a counter of the tokens that requests to models used.
-func counter(name, description string, of func(spans.Tokens) int64) tokenMetric {
+func counter(name, description string, of func(runs.Usage) int64) tokenMetric {
 	return tokenMetric{
 		metric:    metric{name: "gen_ai.client.inference.usage." + name, unit: "{token}", description: description},
 		operation: opChat, modality: "unknown", of: of,
 	}
 }
 
-func inputTokens(t spans.Tokens) int64  { return t.Input }
-func outputTokens(t spans.Tokens) int64 { return t.Output }
+func inputTokens(t runs.Usage) int64  { return t.Input }
+func outputTokens(t runs.Usage) int64 { return t.Output }
 
 var versions = map[bool]conventions{
 	false: { // 1.41.0
@@ -124,11 +124,11 @@ var versions = map[bool]conventions{
 			counter("input_tokens", "The number of input tokens used, including cached tokens.", inputTokens),
 			counter("output_tokens", "The number of output tokens used, including reasoning tokens.", outputTokens),
 			counter("cache_read.input_tokens", "The number of input tokens read from a cache of the provider.",
-				func(t spans.Tokens) int64 { return t.CacheRead }),
+				func(t runs.Usage) int64 { return t.CachedInput }),
 			counter("cache_write.input_tokens", "The number of input tokens written to a cache of the provider.",
-				func(t spans.Tokens) int64 { return t.CacheWrite }),
+				func(t runs.Usage) int64 { return t.CacheWriteInput }),
 			counter("reasoning.output_tokens", "The number of output tokens used for reasoning.",
-				func(t spans.Tokens) int64 { return t.Reasoning }),
+				func(t runs.Usage) int64 { return t.ReasoningOutput }),
 		},
 		agentDuration: metric{"gen_ai.invoke_agent.duration", "s", "The end-to-end duration of a single agent invocation.",
 			[]float64{0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6}, false},

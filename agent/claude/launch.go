@@ -43,6 +43,10 @@ var Agent = agent.Agent{
 		},
 		Inner: []string{"Agent", "Task"},
 	},
+	Counters: agent.Counters{
+		Input: "input_tokens", Cached: "cache_read_input_tokens", Written: "cache_creation_input_tokens",
+		Output: "output_tokens", Apart: true,
+	},
 	Provider: "anthropic",
 
 	Sandbox: "edits stay in the directory; commands are in its own sandbox where the system has one, else few run",

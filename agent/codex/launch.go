@@ -36,7 +36,12 @@ var Agent = agent.Agent{
 		"mcp_tool_call": agent.MCP, "web_search": agent.Web, "collab_tool_call": agent.Subagent,
 		"spawn_agent": agent.Subagent, "wait_agent": agent.Subagent, "update_plan": agent.Plan,
 	}},
-	Provider: "openai", ThreadUsage: true,
+	Counters: agent.Counters{
+		Input: "input_tokens", Cached: "cached_input_tokens", Written: "cache_write_input_tokens",
+		Output: "output_tokens", Reasoning: "reasoning_output_tokens",
+		Thread: true,
+	},
+	Provider: "openai",
 
 	Sandbox: "its own: commands and edits stay in the directory",
 }

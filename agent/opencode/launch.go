@@ -33,6 +33,9 @@ var Agent = agent.Agent{
 		},
 		Inner: []string{"task"},
 	},
+	Counters: agent.Counters{
+		Input: "input", Cached: "cache_read", Written: "cache_write", Output: "output", Reasoning: "reasoning", Apart: true,
+	},
 
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }

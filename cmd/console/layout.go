@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // writeRecord writes one record as it looks on a terminal. Text of an agent stands
@@ -89,8 +91,8 @@ func statusText(v view) string {
 	if v.session != "" {
 		facts = append(facts, Word(v.session))
 	}
-	if v.usage != (usage{}) {
-		facts = append(facts, fmt.Sprintf("%d tokens in (%d cached), %d out", v.usage.Input, v.usage.Cached, v.usage.Output))
+	if v.usage != (runs.Usage{}) {
+		facts = append(facts, fmt.Sprintf("%d tokens in (%d cached), %d out", v.usage.Input, v.usage.CachedInput, v.usage.Output))
 	}
 	return strings.Join(facts, "  ")
 }
@@ -142,8 +144,8 @@ func plainBody(v view) []string {
 	if v.session != "" {
 		body = append(body, "session="+Word(v.session))
 	}
-	if v.usage != (usage{}) {
-		body = append(body, fmt.Sprintf("input=%d cached=%d output=%d", v.usage.Input, v.usage.Cached, v.usage.Output))
+	if v.usage != (runs.Usage{}) {
+		body = append(body, fmt.Sprintf("input=%d cached=%d output=%d", v.usage.Input, v.usage.CachedInput, v.usage.Output))
 	}
 	return body
 }

@@ -44,7 +44,7 @@ func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 		for _, line := range linesOf(runs.Whole(cmp.Or(message, "an error"))) {
 			t.row(b, Red, "! ", line)
 		}
-	case v.kind == "status" && v.usage != (usage{}) && (v.message != eachRequest || t.options.Full):
+	case v.kind == "status" && v.usage != (runs.Usage{}) && (v.message != eachRequest || t.options.Full):
 		t.row(b, Dim, "· ", Safe(v.message)+"  "+tokensOf(v.usage))
 	case v.kind == "status" && t.options.Full:
 		t.row(b, Dim, "· ", statusText(v))
@@ -126,10 +126,10 @@ func (c *completion) short() string {
 	return "failed: " + (&completion{Status: c.Status}).outcome()
 }
 
-func tokensOf(u usage) string {
+func tokensOf(u runs.Usage) string {
 	text := ShortNumber(u.Input) + " tokens in"
-	if u.Cached > 0 {
-		text += " (" + ShortNumber(u.Cached) + " cached)"
+	if u.CachedInput > 0 {
+		text += " (" + ShortNumber(u.CachedInput) + " cached)"
 	}
 	return text + ", " + ShortNumber(u.Output) + " out"
 }

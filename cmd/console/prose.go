@@ -1,10 +1,6 @@
 package console
 
-import (
-	"strings"
-
-	"github.com/linesman/linesman/agent/known"
-)
+import "strings"
 
 // prose is the state of the texts of a run.
 type prose struct {
@@ -16,19 +12,12 @@ type prose struct {
 	idle    bool   // nothing was added since the last Tick
 }
 
-// inPieces reports whether the texts of an agent are parts of a message. A text of another agent is a
-// message.
-func inPieces(kind string) bool {
-	a, _ := known.Agents.Find(kind)
-	return a.Pieces
-}
-
 // maxRest bounds the rest of a line that is not wrapped, in bytes.
 const maxRest = 64 << 10
 
 // text writes a text of the agent.
 func (t *Timeline) text(b *strings.Builder, v view) {
-	if v.channel != t.prose.channel || !inPieces(v.agentKind) {
+	if v.channel != t.prose.channel || !v.pieces {
 		t.endProse(b)
 	}
 	p := &t.prose
@@ -43,7 +32,7 @@ func (t *Timeline) text(b *strings.Builder, v view) {
 		p.middle = false
 	}
 	p.rest = lines[last]
-	if !inPieces(v.agentKind) || len(p.rest) > maxRest {
+	if !v.pieces || len(p.rest) > maxRest {
 		t.endProse(b)
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // Renderer prints records for people. On a terminal it lays them out, in
@@ -100,7 +102,7 @@ func (r *Renderer) observe(v *view) {
 	if v.Time.After(r.now) {
 		r.now = v.Time
 	}
-	if v.usage != (usage{}) {
+	if v.usage != (runs.Usage{}) {
 		r.count(v.Run, v.usage.Input+v.usage.Output)
 	}
 	if v.kind == "completion" {

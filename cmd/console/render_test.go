@@ -109,7 +109,7 @@ func TestRendererForgetsAtItsBounds(t *testing.T) {
 	const runs = maxCalls + maxThreads
 	for i := range runs {
 		call := fmt.Sprintf(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"i%d","phase":"start"},"usage":{"input_tokens":1}}}`, i)
-		if err := r.Write(Record{Run: fmt.Sprint(i), Event: []byte(call)}); err != nil {
+		if err := r.Write(Record{Run: fmt.Sprint(i), Agent: "codex", Event: []byte(call)}); err != nil {
 			t.Fatal(err)
 		}
 		out.Reset()
@@ -157,7 +157,7 @@ func TestEndedRunHasNothingRunning(t *testing.T) {
 	for _, rec := range []Record{
 		{Run: "a", Event: []byte(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"item_0","phase":"start"}}}`)},
 		{Run: "b", Event: []byte(`{"kind":"ToolCall","data":{"tool":{"backend_item_id":"item_0","phase":"start"}}}`)},
-		{Run: "a", Event: []byte(`{"kind":"Status","data":{"usage":{"input_tokens":7}}}`)},
+		{Run: "a", Agent: "codex", Event: []byte(`{"kind":"Status","data":{"usage":{"input_tokens":7}}}`)},
 		{Run: "a", Completion: []byte(`{"status":{"success":true,"code":0,"signal":null}}`)},
 	} {
 		out.Reset()

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/runs"
 )
 
 // view has the parts of a record that are shown. Its strings
@@ -12,16 +15,16 @@ import (
 // are printed.
 type view struct {
 	Record
-	kind      string // as subjects spell it
-	agentKind string
-	channel   string
-	text      string
-	message   string
-	tool      *tool
-	took      time.Duration // between a tool's call and its result; 0 if not known
-	session   string
-	usage     usage
-	done      *completion
+	kind    string // as subjects spell it
+	channel string
+	text    string
+	message string
+	tool    *tool
+	took    time.Duration // between a tool's call and its result; 0 if not known
+	session string
+	usage   runs.Usage // of a thread so far, of a turn or of a step, as the agent does
+	pieces  bool       // the text is a part of a message
+	done    *completion
 }
 
 // tool is the tools facet.
@@ -34,35 +37,6 @@ type tool struct {
 	Status   string `json:"status"`
 	ExitCode *int   `json:"exit_code"`
 	Bytes    struct{ Stdout, Stderr, Diff, Result int64 }
-}
-
-// usage counts tokens: those of a thread so far, of a turn or of a step, as the agent does.
-type usage struct{ Input, Cached, Output int64 }
-
-// UnmarshalJSON reads the counters of each agent, whose names differ. Claude Code and opencode
-// count cached tokens apart from the input.
-func (u *usage) UnmarshalJSON(text []byte) error {
-	var n struct {
-		Input     int64 `json:"input_tokens"`
-		Output    int64 `json:"output_tokens"`
-		OfCodex   int64 `json:"cached_input_tokens"`
-		OfGemini  int64 `json:"cached"`
-		Read      int64 `json:"cache_read_input_tokens"`
-		Written   int64 `json:"cache_creation_input_tokens"`
-		StepInput int64 `json:"input"`
-		StepOut   int64 `json:"output"`
-		StepRead  int64 `json:"cache_read"`
-		StepWrite int64 `json:"cache_write"`
-	}
-	if err := json.Unmarshal(text, &n); err != nil {
-		return err
-	}
-	*u = usage{
-		Input:  n.Input + n.Read + n.Written + n.StepInput + n.StepRead + n.StepWrite,
-		Cached: n.OfCodex + n.OfGemini + n.Read + n.StepRead,
-		Output: n.Output + n.StepOut,
-	}
-	return nil
 }
 
 type completion struct {
@@ -96,15 +70,17 @@ func look(rec Record) view {
 	if v.kind == "" {
 		v.kind = "unknown"
 	}
-	v.agentKind, v.channel, v.text, v.message = event.AgentKind, event.Channel, event.Text, event.Message
+	v.channel, v.text, v.message = event.Channel, event.Text, event.Message
+	of, _ := known.Agents.Find(cmp.Or(event.AgentKind, rec.Agent))
+	v.pieces = of.Pieces
 
 	var data struct {
 		Tool    *tool
 		Session struct{ ID string }
-		Usage   usage
+		Usage   map[string]int64
 	}
 	if len(event.Data) > 0 && json.Unmarshal(event.Data, &data) == nil {
-		v.tool, v.session, v.usage = data.Tool, data.Session.ID, data.Usage
+		v.tool, v.session, v.usage = data.Tool, data.Session.ID, of.Counters.Usage(data.Usage)
 	}
 	return v
 }

@@ -70,7 +70,7 @@ func VerbEndpoints(s *responder.Service) []Endpoint {
 		verb(s, "waiting", "Runs that wait for an answer from outside", v.waiting),
 		verb(s, "answer", "Answer a run that waits", v.answer),
 		verb(s, "workers", "Workers that take tasks", func(context.Context, api.Nothing) (api.Workers, error) {
-			return api.Workers{Workers: s.Workers()}, nil
+			return s.Workers(), nil
 		}),
 		verb(s, "environments", "Environments of Codex Cloud that a local file names",
 			func(context.Context, api.Nothing) (api.Environments, error) { return s.Environments() }),

@@ -263,5 +263,6 @@ func (q *exchange) list() (l api.List, err error) {
 const wrongCursor = "must be next of an answer to the same filters"
 
 func listWorkers(_ context.Context, q *exchange) (*reply, error) {
-	return &reply{Status: http.StatusOK, Body: &api.Workers{Workers: q.Service.Workers()}}, nil
+	workers := q.Service.Workers()
+	return &reply{Status: http.StatusOK, Body: &workers}, nil
 }

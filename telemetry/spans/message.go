@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -13,7 +14,7 @@ import (
 type message struct {
 	channel, text string
 	session       string // id of the thread, if the event is about it
-	usage         *Tokens
+	usage         *runs.Usage
 	phase         string
 	tool          tool
 
@@ -60,7 +61,6 @@ type status struct {
 }
 
 type data struct {
-	Schema  string           `json:"schema"`
 	Tool    tool             `json:"tool"`
 	Usage   map[string]int64 `json:"usage"`
 	Session struct {
@@ -70,7 +70,7 @@ type data struct {
 
 // read returns the parts of an event. Of an event that cannot be read only the token counts:
 // it is of a newer version.
-func read(e runs.Event) (m message) {
+func read(e runs.Event, counters *agent.Counters) (m message) {
 	var b body
 	if e.Token == "text_output" { // most of all bytes; the keys of events have an order
 		if head, _, ok := bytes.Cut(e.Body[:min(len(e.Body), 256)], []byte(`,"text":`)); ok &&
@@ -85,29 +85,14 @@ func read(e runs.Event) (m message) {
 	}
 	m.channel, m.text, m.tool, m.phase = b.Channel, b.Message, b.Data.Tool, b.Data.Tool.Phase
 	m.session = b.Data.Session.ID
-	if strings.HasSuffix(b.Data.Schema, ".usage.v1") {
-		m.usage = tokens(b.Data.Usage)
+	if b.Data.Usage != nil {
+		m.usage = new(counters.Usage(b.Data.Usage))
 	}
 	if m.completion {
 		m.failure, m.exit = failure(b)
 		m.success = b.Status != nil && b.Status.Success
 	}
 	return m
-}
-
-// tokens reads the counts under the names of all agents. Codex and Gemini CLI include cached
-// tokens in those of the input; the others count them apart.
-func tokens(n map[string]int64) *Tokens {
-	t := &Tokens{
-		CacheRead:  n["cached_input_tokens"] + n["cached"] + n["cache_read_input_tokens"] + n["cache_read"],
-		CacheWrite: n["cache_write_input_tokens"] + n["cache_creation_input_tokens"] + n["cache_write"],
-		Reasoning:  n["reasoning_output_tokens"] + n["reasoning"],
-	}
-	t.Input = n["input_tokens"] + n["input"] + n["cache_read_input_tokens"] + n["cache_creation_input_tokens"] +
-		n["cache_read"] + n["cache_write"]
-	t.Output = n["output_tokens"] + n["output"] + n["reasoning"]
-	*t = t.plus(0, Tokens{}) // none is negative
-	return t
 }
 
 // failure is the class of the error of a completion, "" for none, and the exit code.

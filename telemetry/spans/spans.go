@@ -35,21 +35,6 @@ type Place struct {
 	Part int
 }
 
-// Tokens are the tokens of a turn. Input includes CacheRead and CacheWrite, and Output
-// includes Reasoning.
-type Tokens struct{ Input, CacheRead, CacheWrite, Output, Reasoning int64 }
-
-// plus returns t plus n times u. No count of the result is negative.
-func (t Tokens) plus(n int64, u Tokens) Tokens {
-	return Tokens{
-		max(t.Input+n*u.Input, 0), max(t.CacheRead+n*u.CacheRead, 0), max(t.CacheWrite+n*u.CacheWrite, 0),
-		max(t.Output+n*u.Output, 0), max(t.Reasoning+n*u.Reasoning, 0),
-	}
-}
-
-// Minus returns t less what a thread had used before. No count of the result is negative.
-func (t Tokens) Minus(before Tokens) Tokens { return t.plus(-1, before) }
-
 // Span is a span that has ended.
 type Span struct {
 	Kind       Kind
@@ -65,11 +50,11 @@ type Span struct {
 	Incomplete bool   // no event said how it ended
 
 	// Only of a turn.
-	Tokens  *Tokens // nil: unknown
-	Total   bool    // Tokens include those of the thread before this run
-	Ended   bool    // the agent ended it
-	Message *Place  // of the last text for the user
-	After   Place   // of the event that ended the turn before; zero: there was none
+	Tokens  *runs.Usage // nil: unknown
+	Total   bool        // Tokens include those of the thread before this run
+	Ended   bool        // the agent ended it
+	Message *Place      // of the last text for the user
+	After   Place       // of the event that ended the turn before; zero: there was none
 
 	// Only of a call.
 	Tool, ToolKind, Call string
@@ -90,8 +75,7 @@ const (
 // Run folds the events of a run.
 type Run struct {
 	run, agent string
-	inner      []string // see [agent.Tools]
-	perThread  bool     // usage is the total of the thread so far
+	of         agent.Agent
 
 	begun  bool
 	start  int64
@@ -103,15 +87,15 @@ type Run struct {
 	calls  []*call
 	closed []string // ids of calls that ended last
 
-	total   Tokens // of the thread, where an agent counts that
-	counted bool   // total is known
+	total   runs.Usage // of the thread, where an agent counts that
+	counted bool       // total is known
 }
 
 type turn struct {
 	start   int64
 	begin   Place
 	id      [8]byte
-	tokens  *Tokens
+	tokens  *runs.Usage
 	total   bool
 	message *Place
 	settled bool // nothing followed the end of a step
@@ -128,7 +112,7 @@ type call struct {
 
 // New returns a run of an agent without events. Kind is that of the agent, which may not be known.
 func New(run, kind string, of agent.Agent) *Run {
-	return &Run{run: run, agent: kind, inner: of.Tools.Inner, perThread: of.ThreadUsage}
+	return &Run{run: run, agent: kind, of: of}
 }
 
 // Size is about how many bytes of memory the run takes.
@@ -144,7 +128,7 @@ func (r *Run) Apply(e runs.Event) []Span {
 	e.Time = max(e.Time, r.last)
 	r.last = e.Time
 	var out []Span
-	m := read(e)
+	m := read(e, &r.of.Counters)
 	settled := r.turn != nil && r.turn.settled
 	if r.turn != nil {
 		r.turn.settled = m.text == "step finished"
@@ -217,17 +201,15 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 func (r *Run) count(e runs.Event, m message) {
 	used := *m.usage
 	first := false
-	if r.perThread {
+	if r.of.Counters.Thread {
 		used, r.total = m.usage.Minus(r.total), *m.usage
 		first, r.counted = !r.counted, true
 	}
-	if r.turn == nil && used == (Tokens{}) {
+	if r.turn == nil && used == (runs.Usage{}) {
 		return
 	}
 	r.open(e)
-	if r.turn.tokens != nil {
-		used = used.plus(1, *r.turn.tokens)
-	}
+	used = used.Plus(r.turn.tokens)
 	r.turn.tokens, r.turn.total = &used, r.turn.total || first
 }
 
@@ -249,7 +231,7 @@ func (r *Run) newCall(e runs.Event, m message) *call {
 	return &call{
 		key: m.key(), name: cut(m.tool.Name, maxName), kind: cut(m.tool.Kind, maxName), start: e.Time,
 		begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "tool "+place(e)), parent: r.parent(),
-		sub: slices.Contains(r.inner, m.tool.Name),
+		sub: slices.Contains(r.of.Tools.Inner, m.tool.Name),
 	}
 }
 

@@ -102,19 +102,13 @@ func TestSpansOfEveryRecording(t *testing.T) {
 		fmt.Fprintf(&got, "%s\n", r.name)
 		tree(&got, all, [8]byte{}, 1)
 		byID := map[[8]byte]spans.Span{}
-		var used spans.Tokens
+		var used runs.Usage
 		for _, s := range all {
 			if _, twice := byID[s.ID]; twice {
 				t.Errorf("%s: two spans have the id %x", r.name, s.ID)
 			}
 			byID[s.ID] = s
-			if s.Tokens != nil {
-				used.Input += s.Tokens.Input
-				used.Output += s.Tokens.Output
-				used.CacheRead += s.Tokens.CacheRead
-				used.CacheWrite += s.Tokens.CacheWrite
-				used.Reasoning += s.Tokens.Reasoning
-			}
+			used = used.Plus(s.Tokens)
 		}
 		var before spans.Place
 		for _, s := range all {
@@ -130,14 +124,11 @@ func TestSpansOfEveryRecording(t *testing.T) {
 			}
 		}
 		if own := r.record.Own; own != nil {
-			want := spans.Tokens{Input: own.Input, Output: own.Output, CacheRead: own.CachedInput,
-				CacheWrite: own.CacheWriteInput, Reasoning: own.ReasoningOutput}
 			if b := r.record.Before; b != nil && r.record.Counts == runs.CountsOwn { // the exporter subtracts it
-				used = used.Minus(spans.Tokens{Input: b.Input, Output: b.Output, CacheRead: b.CachedInput,
-					CacheWrite: b.CacheWriteInput, Reasoning: b.ReasoningOutput})
+				used = used.Minus(b.Usage)
 			}
-			if used != want {
-				t.Errorf("%s: turns used %+v, the run %+v", r.name, used, want)
+			if used != *own {
+				t.Errorf("%s: turns used %+v, the run %+v", r.name, used, *own)
 			}
 		}
 	}

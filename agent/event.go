@@ -1,0 +1,26 @@
+package agent
+
+import "github.com/linesman/linesman/runs"
+
+// Counters are the names of the counts of tokens in the usage of an agent's events.
+type Counters struct {
+	// "": it does not tell them.
+	Input, Cached, Written, Output, Reasoning string
+	// Apart reports that Input is without Cached and Written, and Output without Reasoning.
+	Apart bool
+	// Thread reports that they are those of the thread so far, not of a turn.
+	Thread bool
+}
+
+// Usage returns the counts of a usage in the form that is the same for all agents. None is negative.
+func (c *Counters) Usage(n map[string]int64) runs.Usage {
+	u := runs.Usage{
+		Input: n[c.Input], CachedInput: n[c.Cached], CacheWriteInput: n[c.Written],
+		Output: n[c.Output], ReasoningOutput: n[c.Reasoning],
+	}.Minus(runs.Usage{})
+	if c.Apart {
+		u = u.Plus(&runs.Usage{Input: u.CachedInput, Output: u.ReasoningOutput})
+		u = u.Plus(&runs.Usage{Input: u.CacheWriteInput})
+	}
+	return u
+}

@@ -1,0 +1,40 @@
+package responder
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/linesman/linesman/api"
+)
+
+// meaning returns what an event of an agent means. The body of one without an event is empty.
+func (s *Service) meaning(agent, kind string, body []byte) (m api.Meaning) {
+	a, known := s.cfg.Agents.Find(agent)
+	if !known || len(body) == 0 || kind == api.Completion {
+		return m
+	}
+	if kind == "text_output" { // most of all bytes
+		m.Piece = a.Pieces
+		return m
+	}
+	var e struct {
+		Data struct {
+			Tool *struct {
+				Kind string `json:"kind"`
+				Name string `json:"tool_name"`
+			}
+			Usage map[string]int64
+		}
+	}
+	if json.Unmarshal(body, &e) != nil {
+		return m
+	}
+	if t := e.Data.Tool; t != nil {
+		m.Class, m.Subagent = a.Tools.Class(t.Kind, t.Name).String(), slices.Contains(a.Tools.Inner, t.Name)
+	}
+	if e.Data.Usage != nil {
+		u := a.Counters.Usage(e.Data.Usage)
+		m.Tokens = &api.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Thread: a.Counters.Thread}
+	}
+	return m
+}
