@@ -4,15 +4,20 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
 )
 
 // meaning returns what an event of an agent means. The body of one without an event is empty.
-func (s *Service) meaning(agent, kind string, body []byte) (m api.Meaning) {
-	a, known := s.cfg.Agents.Find(agent)
+func (s *Service) meaning(kindOfAgent, kind string, body []byte) api.Meaning {
+	a, known := s.cfg.Agents.Find(kindOfAgent)
 	if !known || len(body) == 0 || kind == api.Completion {
-		return m
+		return api.Meaning{}
 	}
+	return meaningOf(&a, kind, body)
+}
+
+func meaningOf(a *agent.Agent, kind string, body []byte) (m api.Meaning) {
 	if kind == "text_output" { // most of all bytes
 		m.Piece = a.Pieces
 		return m

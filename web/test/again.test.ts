@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
+import { agents } from '../src/lib/agents';
 import type { Run } from '../src/lib/api';
 import { again } from '../src/run/again';
 
 const run = (more: Partial<Run> = {}): Run => ({ run: 'r', agent: 'codex', state: 'failed', source: 'queue', seq: 1, ...more });
+agents.value = [{ kind: 'codex', short: 'codex', name: 'Codex' }];
 const prompt = { head: 'Fix the test.\nIt fails.' };
 
 test('a run is run again as it was', () => {

@@ -4,8 +4,10 @@ import { parse, runPath, withPath } from '../src/lib/router';
 import { iconURL, titleText } from '../src/lib/title';
 import { message, newsOf } from '../src/overview/notify';
 import { blank, forbidden, parseLabels, parseSeconds, request } from '../src/overview/task';
+import { agents } from '../src/lib/agents';
 import type { Run, Worker } from '../src/lib/api';
 
+agents.value = [{ kind: 'codex', short: 'codex', name: 'Codex' }];
 const run = (more: Partial<Run>): Run => ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, ...more });
 
 test('paths', () => {

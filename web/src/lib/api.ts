@@ -103,6 +103,9 @@ export interface Usage {
   inputTokens: number; cachedInputTokens: number; cacheWriteInputTokens: number; outputTokens: number; reasoningOutputTokens: number;
 }
 
+/** An agent that tasks can name. */
+export interface Agent { kind: string; short: string; name: string }
+
 export interface Worker {
   id: string; name: string; version?: string; queue: string; slots: number; busy: number; agents: string[]; lastSeenAt: Time;
   agentVersions?: Record<string, string>;
@@ -240,7 +243,7 @@ export const api = {
   /** Bytes from `offset` on; `X-Linesman-Offset` and `X-Linesman-Size` are in the headers. */
   output: (id: string, stream: 'stdout' | 'stderr', offset = 0, limit = 65536, signal?: AbortSignal) =>
     send(of(id) + '/output' + query({ stream, offset: String(offset), limit }), { signal }),
-  workers: (signal?: AbortSignal) => get<{ workers: Worker[] }>('/v1/workers', signal),
+  workers: (signal?: AbortSignal) => get<{ workers: Worker[]; agents: Agent[] }>('/v1/workers', signal),
 
   seen: (id: string) => change<void>('PUT', of(id) + '/seen'),
   cancel: (id: string, reason?: string) => change<Run>('POST', of(id) + '/cancel', reason ? { reason } : undefined),

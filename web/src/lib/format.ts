@@ -3,8 +3,8 @@
 //   duration(73_000)  "1m 13s"      age(at, now)   "12s", "5m", "3h", "2d"
 //   bytes(15_360)     "15 kB"       count(12_345)  "12,345"      tokens(12_345)  "12.3k"
 //   clock(at)         "14:03:07"    when(at, now)  "14:03", "Nov 3", "Nov 3, 2025"
-//   agentName('claude_code') "Claude Code"         stateName('input-required') "needs you"
-//   doing(run, now)   "running a command, 12s"     elapsed(run, now)   milliseconds or undefined
+//   stateName('input-required') "needs you"        elapsed(run, now)   milliseconds or undefined
+//   doing(run, now)   "running a command, 12s"
 
 import type { Changed, Mode, Phase, Run, State, Time } from './api';
 
@@ -112,12 +112,6 @@ const modes: Record<Mode, string> = { 'read-only': 'Read only', 'workspace-write
 
 /** What an agent may do, for people. */
 export const modeName = (mode: Mode): string => modes[mode] ?? mode;
-
-const agents: Record<string, string> = {
-  codex: 'Codex', claude_code: 'Claude Code', gemini: 'Gemini', gemini_cli: 'Gemini', opencode: 'OpenCode', codex_cloud: 'Codex Cloud', external: 'External',
-};
-
-export const agentName = (kind: string): string => agents[kind] ?? kind;
 
 const states: Record<State, string> = {
   queued: 'queued', working: 'running', 'input-required': 'needs you', completed: 'completed', failed: 'failed', cancelled: 'cancelled', timeout: 'timed out',

@@ -2,8 +2,9 @@
 // which the user switches on. Runs that end together make one notification.
 
 import { effect, signal } from '@preact/signals';
+import { agentName } from '../lib/agents';
 import type { Run } from '../lib/api';
-import { agentName, ended, lost, needsYou, plural, shortPath, stateName } from '../lib/format';
+import { ended, lost, needsYou, plural, shortPath, stateName } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';

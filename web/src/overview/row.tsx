@@ -1,6 +1,7 @@
 import { type Signal } from '@preact/signals';
+import { agentName } from '../lib/agents';
 import { type Run } from '../lib/api';
-import { age, agentName, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
+import { age, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import type { Form } from './list';

@@ -4,8 +4,9 @@
 // `agent:codex`, `dir:/srv`, `label:team=shop`, `state:failed`, `worker:`, `model:`, `thread:` look in one of
 // these. Quotes keep spaces; a minus before a word excludes. Case does not matter.
 
+import { agentName } from '../lib/agents';
 import type { Run } from '../lib/api';
-import { agentName, elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unsure, yourTurn } from '../lib/format';
+import { elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unsure, yourTurn } from '../lib/format';
 
 export const filters = ['all', 'needs', 'may', 'turn', 'running', 'queued', 'new', 'failed', 'lost'] as const;
 export type Filter = (typeof filters)[number];

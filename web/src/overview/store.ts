@@ -11,6 +11,7 @@
 //   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
 
 import { computed, effect, signal } from '@preact/signals';
+import { agents } from '../lib/agents';
 import { api, session, type Run } from '../lib/api';
 import { now, serverNow } from '../lib/clock';
 import { openStream, type Message, type Stream } from '../lib/stream';
@@ -143,6 +144,7 @@ function open(): void {
   effect(() => {
     const state = opened.state.value;
     if (state === 'disconnected') lost = true;
+    if (state === 'live') api.workers().then((answer) => (agents.value = answer.agents), () => {});
     if (state === 'live' && lost) {
       lost = false;
       void checkVersion();

@@ -1,8 +1,9 @@
 import { effect, signal, useSignal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { agentName } from '../lib/agents';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
-import { agentName, count, modeName, plural } from '../lib/format';
+import { count, modeName, plural } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';

@@ -2,8 +2,9 @@
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
+import { agentName } from '../lib/agents';
 import { api, ApiError, newKey, type Mode, type Run } from '../lib/api';
-import { agentName, count, modeName, when } from '../lib/format';
+import { count, modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
 import { plainText } from '../lib/plaintext';
 import { navigate, runPath, withPath } from '../lib/router';

@@ -1,5 +1,6 @@
 // A task like that of a run, for "Run again". Pure.
 
+import { takesTasks } from '../lib/agents';
 import type { Run } from '../lib/api';
 import { labelsOf } from '../lib/format';
 import type { Draft } from '../overview/task';
@@ -13,7 +14,7 @@ export type Again = { task: Partial<Draft>; why?: undefined } | { task?: undefin
 
 export function again(run: Run, prompt: Prompt, raw: boolean): Again {
   if (run.source !== 'run' && run.source !== 'queue') return { why: 'linesman did not start its agent' };
-  if (!['codex', 'claude_code', 'gemini_cli', 'opencode'].includes(run.agent)) return { why: 'its agent takes no tasks' };
+  if (!takesTasks(run.agent)) return { why: 'its agent takes no tasks' };
   if (!raw) return { why: 'its prompt needs the scope raw' };
   if (prompt === 'loading') return { why: 'its prompt is not read yet' };
   if (prompt === 'expired') return { why: 'its prompt has expired with the raw log' };

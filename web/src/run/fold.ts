@@ -1,4 +1,4 @@
-import { type Detail, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens, tokensOf } from './items';
+import { type Detail, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens } from './items';
 import type { Base, CallRow, EndRow, Row, Summary, TextRow, TurnRow } from './rows';
 
 // The fold makes rows of items: pure, one item at a time, in order.
@@ -138,10 +138,10 @@ export class Fold {
   }
 
   private usage(item: Item, e: Envelope): void {
-    const used = tokensOf(e);
+    const used = item.meaning.tokens;
     if (!used) return;
-    let t = used.tokens;
-    if (used.total) {
+    let t: Tokens = used;
+    if (used.thread) {
       const before = this.state.usage;
       this.state.usage = t;
       const grown = t.input >= before.input && t.output >= before.output;
@@ -170,7 +170,7 @@ export class Fold {
     const channel = e?.channel === 'reasoning' || e?.channel === 'subagent' ? e.channel : 'assistant';
     this.turn(item);
     const last = this.rows[this.rows.length - 1];
-    if (last?.kind === 'text' && last.channel === channel && last.length < maxText && continues(last, item, e)) {
+    if (last?.kind === 'text' && last.channel === channel && last.length < maxText && continues(last, item)) {
       last.parts.push(text);
       last.length += text.length;
       last.rev++;
@@ -225,8 +225,8 @@ export class Fold {
       if (turn) turn.errors++;
       if (this.sum) this.sum.errors++;
     }
-    if (!e || !tokensOf(e)) return;
-    this.usage(item, e); // the error that ends a turn of Claude Code or Gemini CLI
+    if (!e || !item.meaning.tokens) return;
+    this.usage(item, e); // the error that ends a turn
     this.endTurn(item, 'failed');
   }
 
@@ -319,7 +319,7 @@ export class Fold {
     const depth = this.nesting();
     const working = this.agents();
     const name = f.tool_name || f.kind;
-    const agent = isAgent(f);
+    const agent = item.meaning.subagent ?? false;
     const row = this.row(item, f, id, depth);
     row.start = item.time;
     row.parent = depth > 0 && working.length === 1 ? (working[0]?.id ?? null) : null;
@@ -334,7 +334,7 @@ export class Fold {
     const row: CallRow = {
       ...this.base(item), kind: 'call', id, name: f.tool_name || f.kind, item: f.kind, start: 0, end: 0,
       status: 'running', exit: null, bytes: { stdout: 0, stderr: 0, diff: 0, result: 0 }, detail: item.detail,
-      agent: isAgent(f), test: isTest(item.detail), parent: null, lane: 0, depth,
+      agent: item.meaning.subagent ?? false, test: isTest(item.detail), parent: null, lane: 0, depth,
       group: { start: item.time, end: item.time, members: [] },
     };
     row.group.members.push(row);
@@ -417,15 +417,11 @@ function add(to: Tokens, t: Tokens): void {
   to.output += t.output;
 }
 
-/** Reports whether an item is the next piece of a text. Gemini CLI prints texts word by word. */
-function continues(last: TextRow, item: Item, e: Envelope | null): boolean {
-  if (e?.agent_kind === 'gemini_cli') return true;
+/** Reports whether an item is the next piece of a text. */
+function continues(last: TextRow, item: Item): boolean {
+  if (item.meaning.piece) return true;
   const piece = last.parts[last.parts.length - 1] ?? '';
   return item.part > 1 && piece.length > pieceBytes / 4 && new TextEncoder().encode(piece).length > pieceBytes - 8;
-}
-
-function isAgent(f: ToolFacet): boolean {
-  return ['Agent', 'Task', 'task', 'invoke_agent'].includes(f.tool_name ?? '');
 }
 
 function isTest(d: Detail | null): boolean {

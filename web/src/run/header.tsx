@@ -1,9 +1,10 @@
 import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
+import { agentName, takesTasks } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, agentName, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, when } from '../lib/format';
+import { age, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
@@ -76,7 +77,7 @@ function Elapsed({ run }: { run: Run }) {
 
 function Actions({ run, action, again, small }: { run: Run; action: Signal<Action | ''>; again: Again; small?: boolean }) {
   const over = ended(run);
-  const resumable = over && run.threadId && !run.continuedBy && run.agent !== 'codex_cloud' && run.agent !== 'external';
+  const resumable = over && run.threadId && !run.continuedBy && takesTasks(run.agent);
   return (
     <div class="run-actions">
       {!small && allowed('submit') && resumable && <button class="button" title="Continue the thread (r)" onClick={() => (action.value = 'resume')}>Continue</button>}

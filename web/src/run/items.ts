@@ -68,9 +68,7 @@ export interface ToolFacet {
 }
 
 interface Facet {
-  schema?: string;
   tool?: ToolFacet;
-  usage?: Record<string, unknown>;
   total_cost_usd?: number;
   cost?: number;
 }
@@ -88,8 +86,27 @@ export interface Envelope {
   error?: { kind: string; message: string } | null;
 }
 
+/** Tokens that an event counts; `input` contains the cached ones. */
+export interface Tokens {
+  input: number;
+  cached: number;
+  output: number;
+}
+
+/** What an event means, in the same form for all agents. */
+export interface Meaning {
+  /** What the tool of a call does: `command`, `file_change`, `read`, `web`, `mcp`, `agent`, `plan`, `other`. */
+  class?: string;
+  /** The tool runs a sub-agent to its end. */
+  subagent?: true;
+  /** The text is a piece of a message. */
+  piece?: true;
+  /** `thread`: of the thread so far. */
+  tokens?: Tokens & { thread?: true };
+}
+
 /** An event of `GET /v1/events`. */
-export interface EventItem {
+export interface EventItem extends Meaning {
   seq: number;
   kind: Kind;
   time?: string;
@@ -99,7 +116,7 @@ export interface EventItem {
 }
 
 /** An item of `GET /v1/runs/{id}/detail`. */
-export interface DetailItem {
+export interface DetailItem extends Meaning {
   pos: string;
   line: number;
   part: number;
@@ -124,6 +141,7 @@ export interface Item {
   part: number;
   event: Envelope | null;
   detail: Detail | null;
+  meaning: Meaning;
   /** About the memory that it takes, in bytes. */
   weight: number;
 }
@@ -141,7 +159,7 @@ export function fromDetail(d: DetailItem): Item | null {
   return item(Number(m[1]) * itemsOfEntry + Number(m[2]), d.pos, d, d.event ?? null, d.detail ?? null);
 }
 
-interface Placed {
+interface Placed extends Meaning {
   kind: Kind;
   time?: string;
   line?: number;
@@ -161,6 +179,7 @@ function item(ord: number, cursor: string, p: Placed, event: Envelope | null, de
     part,
     event,
     detail,
+    meaning: { class: p.class, subagent: p.subagent, piece: p.piece, tokens: p.tokens },
     weight: 256 + weigh(event) + weigh(detail),
   };
 }
@@ -173,43 +192,7 @@ function weigh(value: unknown): number {
   return sum;
 }
 
-/** Tokens, as REST counts them: `input` contains the cached ones. */
-export interface Tokens {
-  input: number;
-  cached: number;
-  output: number;
-}
-
 export const noTokens: Tokens = { input: 0, cached: 0, output: 0 };
-
-/** Returns the tokens of a usage facet, or null. Those of Codex are of the thread so far. */
-export function tokensOf(e: Envelope): { tokens: Tokens; total: boolean } | null {
-  const schema = e.data?.schema ?? '';
-  const u = e.data?.usage;
-  if (!u || !schema.startsWith('backend.')) return null;
-  const n = (key: string): number => {
-    const v = u[key];
-    return typeof v === 'number' && Number.isFinite(v) ? v : 0;
-  };
-  switch (schema) {
-    case 'backend.codex.usage.v1':
-      return { tokens: { input: n('input_tokens'), cached: n('cached_input_tokens'), output: n('output_tokens') }, total: true };
-    case 'backend.claude_code.usage.v1': {
-      const cached = n('cache_read_input_tokens');
-      const input = n('input_tokens') + cached + n('cache_creation_input_tokens');
-      return { tokens: { input, cached, output: n('output_tokens') }, total: false };
-    }
-    case 'backend.gemini_cli.usage.v1':
-      return { tokens: { input: n('input_tokens'), cached: n('cached'), output: n('output_tokens') }, total: false };
-    case 'backend.opencode.usage.v1': {
-      const cached = n('cache_read');
-      const input = n('input') + cached + n('cache_write');
-      return { tokens: { input, cached, output: n('output') + n('reasoning') }, total: false };
-    }
-    default:
-      return null;
-  }
-}
 
 /** Joins a cut text for search and for one-line titles. */
 export function plain(t: DetailText | undefined): string {

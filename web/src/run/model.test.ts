@@ -119,7 +119,7 @@ describe('failures', () => {
 describe('turns', () => {
   it('have differences of the totals of Codex, from the beginning of the thread', async () => {
     const r = (await recording('codex', 'plan')).events;
-    const again = r.map((e) => ({ ...e, seq: e.seq + 1000, event: JSON.parse(JSON.stringify(e.event).replace('4800', '6000').replace('320', '400')) as EventItem['event'] }));
+    const again = r.map((e) => ({ ...e, seq: e.seq + 1000, ...(e.tokens && { tokens: { ...e.tokens, input: 6000, output: 400 } }) }));
     const t = new Timeline({ input: 1800, cached: 0, output: 20 });
     t.add([...r, ...again].map(fromEvent));
     const turns = t.rows().filter((x) => x.kind === 'turn');
@@ -175,7 +175,7 @@ function* long(n: number, from = 1): Generator<Item> {
     const base = { seq: i, time, line: i, part: 1 };
     const k = i % 25;
     if (k === 1) yield fromEvent({ ...base, kind: 'status', event: { agent_kind, message: 'turn started' } });
-    else if (k === 0) yield fromEvent({ ...base, kind: 'status', event: { agent_kind, message: 'turn completed', data: { schema: 'backend.codex.usage.v1', usage: { input_tokens: i * 10, output_tokens: i } } } });
+    else if (k === 0) yield fromEvent({ ...base, kind: 'status', event: { agent_kind, message: 'turn completed' }, tokens: { input: i * 10, cached: 0, output: i, thread: true } });
     else if (k % 3 === 0) yield fromEvent({ ...base, kind: 'text_output', event: { agent_kind, channel: 'assistant', text: `Text ${i} `.repeat(20) } });
     else if (k % 3 === 1) yield fromEvent({ ...base, kind: 'tool_call', event: tool('start', 'running', i) });
     else yield fromEvent({ ...base, kind: 'tool_result', event: tool('complete', 'completed', k === 2 ? i : i - 1) });

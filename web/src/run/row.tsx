@@ -1,8 +1,9 @@
 import { useSignal, type Signal } from '@preact/signals';
 import { Component, Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
+import { agentName } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
-import { agentName, bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
+import { bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
 import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';

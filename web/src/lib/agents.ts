@@ -1,0 +1,18 @@
+// The agents that tasks can name, as the server lists them. Until then, names are kinds.
+//
+//   agentName('claude_code')   "Claude Code"
+//   takesTasks('claude_code')  true
+
+import { computed, signal } from '@preact/signals';
+import type { Agent } from './api';
+
+export const agents = signal<readonly Agent[]>([]);
+
+// Runs that are not of an agent of this machine.
+const others: [string, string][] = [['codex_cloud', 'Codex Cloud'], ['external', 'External']];
+
+const names = computed(() => new Map([...others, ...agents.value.map((a): [string, string] => [a.kind, a.name])]));
+
+export const agentName = (kind: string): string => names.value.get(kind) ?? kind;
+
+export const takesTasks = (kind: string): boolean => agents.value.some((a) => a.kind === kind);
