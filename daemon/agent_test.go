@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
@@ -23,11 +25,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// parrot is an agent that no package of linesman knows: all of it is in this file.
-// Its program prints {"says":…} for each word of its prompt.
+// parrot is an agent that no package of linesman knows: all of it is in this file. Its program prints
+// what it says, which sticks it breaks, and how many words it has used.
 func parrot(program string) agent.Agent {
 	return agent.Agent{
 		Name: "Parrot", Short: "parrot", Backend: parrotBackend{}, Program: program, Tested: "1.2.3", Install: "buy a cage",
+		Tools:    agent.Tools{Classes: map[string]agent.Class{"break": agent.FileChange}, Inner: []string{"break"}},
+		Counters: agent.Counters{Input: "heard", Cached: "repeated", Output: "said", Apart: true, Thread: true},
+		Provider: "jungle", Pieces: true,
 		Launch: agent.Launch{
 			Env: []string{"PARROT_HOME"},
 			Args: func(t runs.Task, _ string) []string {
@@ -51,41 +56,60 @@ func (parrotBackend) Dialect() normalizer.Dialect { return parrotDialect{} }
 type parrotDialect struct{}
 
 func (parrotDialect) Line(line []byte, out *normalizer.Out) normalizer.Fault {
-	var l struct{ Says, Session string }
+	var l struct {
+		Says, Session, Breaks string
+		Used                  json.RawMessage
+	}
 	if json.Unmarshal(line, &l) != nil {
 		return normalizer.InvalidJSON
 	}
 	out.Session, out.Facts.Thread = l.Session, l.Session
-	out.Event(normalizer.AssistantText(l.Says))
-	out.Final(l.Says)
+	switch {
+	case l.Breaks != "":
+		f := normalizer.Facet{Kind: "tool_use", Phase: "complete", Status: "completed", ToolName: "break", UseID: l.Breaks}
+		out.Tool(normalizer.ToolResult, &f)
+	case l.Used != nil:
+		out.Facts.Used = &runs.Account{Usage: runs.Usage{Input: 10, CachedInput: 6, Output: 3}}
+		out.Facts.Turn = runs.TurnCompleted
+		out.Event(normalizer.StatusMessage("turn completed", []byte(`{"schema":"backend.parrot.usage.v1","usage":`+
+			string(l.Used)+`}`)))
+	default:
+		out.Event(normalizer.AssistantText(l.Says))
+		out.Final(l.Says)
+	}
 	return normalizer.NoFault
 }
 
 func (parrotDialect) State() ([]byte, error) { return []byte("{}"), nil }
 func (parrotDialect) Restore([]byte) error   { return nil }
 
-// An agent is one entry of the table: with it alone tasks of the agent are checked,
-// started, understood and answered for, and doctor knows its program.
-func TestAgentIsOneEntryOfTheTable(t *testing.T) {
+// aviary is an `up` whose table of agents has the parrot, too.
+type aviary struct {
+	*client.Client
+	config daemon.Config
+}
+
+// newAviary starts an `up` with a parrot whose program is a script of the shell. Settings and console have
+// the table of the program: for the test it is that with the parrot.
+func newAviary(t *testing.T, script string) *aviary {
+	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "parrot")
-	const script = `#!/bin/sh
-[ "$1" = --version ] && { echo parrot 1.2.3; exit; }
-printf '{"says":"%s %s %s %s","session":"s-1"}\n' "$1" "$2" "$3" "$5"
-printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
-`
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	before := known.Agents
+	t.Cleanup(func() { known.Agents = before })
+	known.Agents = append(slices.Clone(before), parrot(program))
 	settings := config.Default()
 	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
 	settings.Work.Roots = config.List{dir}
-	table := append(slices.Clone(known.Agents), parrot(program))
-	ctx, cancel := context.WithCancel(t.Context())
-	d, err := daemon.New(ctx, daemon.Config{
-		Settings: settings, Agents: table,
+	a := &aviary{config: daemon.Config{
+		Settings: settings, Agents: known.Agents, Registry: prometheus.NewRegistry(),
 		Environ: []string{"PATH=" + os.Getenv("PATH"), "PARROT_HOME=/perch", "OTHER_HOME=/other"},
-	})
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	d, err := daemon.New(ctx, a.config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +129,19 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := client.New(b)
+	a.Client = client.New(b)
+	return a
+}
 
+// An agent is one entry of the table: with it alone tasks of the agent are checked,
+// started, understood and answered for, and doctor knows its program.
+func TestAgentIsOneEntryOfTheTable(t *testing.T) {
+	c := newAviary(t, `#!/bin/sh
+[ "$1" = --version ] && { echo parrot 1.2.3; exit; }
+printf '{"says":"%s %s %s %s","session":"s-1"}\n' "$1" "$2" "$3" "$5"
+printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
+`)
+	ctx, dir := t.Context(), c.config.Settings.Work.Roots[0]
 	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: "parrot",
 		Model: "grey", Dir: dir}, Prompt: "hello"}})
 	if err != nil {
@@ -146,7 +181,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 			t.Errorf("%+v: got %v, want an error that names what is wrong", q, err)
 		}
 	}
-	checks := doctor.Examine(ctx, &datadir.Dialer{Config: settings}, table, nil)
+	checks := doctor.Examine(ctx, &datadir.Dialer{Config: c.config.Settings}, c.config.Agents, nil)
 	if !slices.ContainsFunc(checks, func(c doctor.Check) bool {
 		return c.Name == "parrot" && c.Level == doctor.OK && strings.HasSuffix(c.Text, "1.2.3")
 	}) {

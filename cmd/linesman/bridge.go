@@ -24,7 +24,7 @@ type bridgeCmd struct {
 type bridgeWatchCmd struct {
 	Dir        []string  `sep:"none" placeholder:"DIR" help:"Directory to watch; can be repeated. By default ~/.agentecflow/state and the current one."`
 	External   bool      `help:"Start no agents: requests wait for an answer from outside."`
-	Agent      agentKind `default:"auto" placeholder:"NAME" help:"Agent of the tasks: codex, claude, gemini or opencode. By default auto: that of the model of a request if its name tells it, such as claude-…, else codex."`
+	Agent      agentKind `default:"auto" placeholder:"NAME" help:"Agent of the tasks: ${one_agent}. By default auto: that of the model of a request if its name tells it, such as claude-…, else codex."`
 	WorkingDir string    `placeholder:"DIR" help:"Working directory of the agents, on the worker's machine. By default the current one."`
 	taskFlags
 	MaxTimeout time.Duration `placeholder:"DURATION" help:"Maximum time limit of a request. By default work.hard."`

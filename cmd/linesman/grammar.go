@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"embed"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/config"
 )
 
@@ -102,16 +105,32 @@ func addHelp(k *kong.Kong) error {
 		}
 		settings["${"+strings.ReplaceAll(s.Key, ".", "_")+"}"] = text + ")."
 	}
+	agents := strings.NewReplacer(
+		"${agents}", strings.Join(known.Agents.Names(), ", "),
+		"${one_agent}", oneOf(known.Agents),
+		"${session_agents}", oneOf(slices.DeleteFunc(slices.Clone(known.Agents), func(a agent.Agent) bool {
+			return len(a.Sessions.Files) == 0
+		})))
+	help := func(text string) string { return agents.Replace(cmp.Or(settings[text], text)) }
 	k.Model.Help = helpText(k.Model.Node)
 	return kong.Visit(k.Model, func(v kong.Visitable, next kong.Next) error {
 		switch v := v.(type) {
 		case *kong.Node:
 			v.Detail = helpText(v)
 		case *kong.Flag:
-			v.Help = cmp.Or(settings[v.Help], v.Help)
+			v.Help = help(v.Help)
 		case *kong.Value:
-			v.Help = cmp.Or(settings[v.Help], v.Help)
+			v.Help = help(v.Help)
 		}
 		return next(nil)
 	})
+}
+
+// oneOf lists the names of agents, for people.
+func oneOf(all agent.Table) string {
+	text := strings.Join(all.Names(), ", ")
+	if at := strings.LastIndex(text, ", "); at >= 0 {
+		text = text[:at] + " or" + text[at+1:]
+	}
+	return text
 }

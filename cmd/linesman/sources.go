@@ -13,7 +13,7 @@ import (
 )
 
 type pipeCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: ${agents}, or auto to tell it by the first lines (default codex)."`
 	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	startFlags
 	Wait bool `help:"Also wait until the run's completion is stored."`
@@ -44,7 +44,7 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 }
 
 type tailCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files: codex, claude, gemini, opencode, or auto to tell it by their first lines (default codex)."`
+	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files: ${agents}, or auto to tell it by their first lines (default codex)."`
 	startFlags
 	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
 	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
@@ -79,7 +79,7 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 }
 
 type sessionsCmd struct {
-	Agent agentKind `placeholder:"KIND" help:"Only sessions of this agent: codex or claude. By default of both."`
+	Agent agentKind `placeholder:"KIND" help:"Only sessions of this agent: ${session_agents}. By default of all."`
 	labelFlag
 	Since time.Duration `placeholder:"DURATION" help:"Also sessions that changed in this time before the start. By default that of --idle."`
 	Idle  time.Duration `default:"30m" placeholder:"DURATION" help:"The run of a session ends when its log has not changed for this time (default 30m)."`
@@ -99,7 +99,7 @@ func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
 }
 
 type normalizeCmd struct {
-	Agent        agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: codex, claude, gemini, opencode, or auto to tell it by the first lines (default codex)."`
+	Agent        agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: ${agents}, or auto to tell it by the first lines (default codex)."`
 	ExitCode     *int      `name:"exit-code" placeholder:"N" help:"Exit code of the process that printed it: then the completion is printed, too."`
 	MaxLineBytes string    `name:"max-line-bytes" setting:"max_line_bytes" placeholder:"SIZE" help:"${max_line_bytes}"`
 }

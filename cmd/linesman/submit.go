@@ -16,7 +16,7 @@ import (
 )
 
 type submitCmd struct {
-	Agent agentKind `placeholder:"NAME" help:"Agent of the task: codex, claude, gemini or opencode. By default that of the thread to resume, else codex."`
+	Agent agentKind `placeholder:"NAME" help:"Agent of the task: ${one_agent}. By default that of the thread to resume, else codex."`
 	taskFlags
 	Dir          string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
 	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory."`

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
@@ -62,7 +63,7 @@ var (
 )
 
 // agentNames are the short names of all agents.
-var agentNames = []string{"codex", "claude", "gemini", "opencode"}
+var agentNames = known.Agents.Names()
 
 // KeyForm is the form of an idempotency key.
 var KeyForm = idempotency.KeyForm

@@ -85,7 +85,7 @@ var Rooms = []Room{
 		[]string{"client", "cmd/...", "daemon", "responder/...", "telemetry"}},
 
 	{"agent/known", "the table of the known agents: a line each",
-		[]string{"cmd/...", "config", "daemon/...", "responder"}},
+		[]string{"cmd/...", "config", "daemon/...", "responder", "responder/request"}},
 	{"agent/*", "one agent each: its dialect, its command line, its program", []string{"agent/known", "daemon"}},
 	{"agent", "an entry of the table of agents",
 		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
