@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,65 +9,57 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// suggestion is a parse error with what kong takes for the intended word.
-var suggestion = regexp.MustCompile(`^(.* (\S+)), did you mean (?:one of )?(.*)\?$`)
-
 // closer is a parse error of kong whose suggestions are close to the word that was typed.
 func closer(err error) error {
-	m := suggestion.FindStringSubmatch(err.Error())
-	if m == nil {
+	const before, several = ", did you mean ", "one of "
+	text := err.Error()
+	at := strings.LastIndex(text, before)
+	if at < 0 {
 		return err
 	}
+	text, list := text[:at], strings.TrimPrefix(strings.TrimSuffix(text[at+len(before):], "?"), several)
+	words := strings.Split(strings.ReplaceAll(list, `"`, ""), ", ")
 	var quoted []string
-	for _, word := range Close(m[2], strings.Split(strings.ReplaceAll(m[3], `"`, ""), ", ")) {
+	for _, word := range Close(text[strings.LastIndexByte(text, ' ')+1:], words) {
 		quoted = append(quoted, strconv.Quote(word))
 	}
 	switch len(quoted) {
 	case 0:
-		return errors.New(m[1])
+		return errors.New(text)
 	case 1:
-		return errors.New(m[1] + ", did you mean " + quoted[0] + "?")
+		return errors.New(text + before + quoted[0] + "?")
 	}
-	return errors.New(m[1] + ", did you mean one of " + strings.Join(quoted, ", ") + "?")
+	return errors.New(text + before + several + strings.Join(quoted, ", ") + "?")
 }
 
-// What a parse error of kong names.
-var (
-	namedFlag  = regexp.MustCompile(`^(?:unknown flag )?(--?[A-Za-z0-9][A-Za-z0-9-]*)`)
-	unexpected = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean .*)?$`)
-)
-
 // isUnexpected reports whether a parse error is about an argument that no command takes.
-func isUnexpected(err error) bool { return unexpected.MatchString(err.Error()) }
+func isUnexpected(err error) bool { return strings.HasPrefix(err.Error(), "unexpected argument ") }
 
-// without is args without what a parse error names: an argument, or a flag
-// with its value, if the grammar has a flag of that name that takes one.
-func without(args []string, model *kong.Application, err error) []string {
-	if m := unexpected.FindStringSubmatch(err.Error()); m != nil {
-		for i, arg := range args {
-			if arg == m[1] && (i == 0 || !takesValue(model.Node, args[i-1])) { // else it is a value
-				return slices.Delete(slices.Clone(args), i, i+1)
-			}
-		}
-		return args
-	}
-	m := namedFlag.FindStringSubmatch(err.Error())
-	if m == nil {
-		return args
-	}
-	for i, arg := range args {
-		name, _, joined := strings.Cut(arg, "=")
-		switch {
-		case arg == "--":
+// without is args without what a parse error is about: an argument, or a flag with its value, if the
+// grammar has a flag of that name that takes one.
+func without(args []string, err *kong.ParseError) []string {
+	c := err.Context
+	at := len(args) - len(c.Path[len(c.Path)-1].Remainder()) // behind what could be read
+	if c.Error == nil {                                      // all could be read: the error names a flag
+		named, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), ":", " "), " ")
+		at = slices.IndexFunc(args, func(arg string) bool {
+			name, _, _ := strings.Cut(arg, "=")
+			return arg == "--" || name == named
+		})
+		if at < 0 || args[at] == "--" {
 			return args
-		case name != m[1]:
-		case joined, !takesValue(model.Node, name):
-			return slices.Delete(slices.Clone(args), i, i+1)
-		default:
-			return slices.Delete(slices.Clone(args), i, min(i+2, len(args)))
 		}
+	} else if at < len(args) && args[at] == "--" { // what follows is unexpected
+		at++
 	}
-	return args
+	if at >= len(args) {
+		return args
+	}
+	end := at + 1
+	if !isUnexpected(err) && takesValue(c.Model.Node, args[at]) {
+		end = min(end+1, len(args))
+	}
+	return slices.Delete(slices.Clone(args), at, end)
 }
 
 // takesValue reports whether any command has a flag of this name that wants a

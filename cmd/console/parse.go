@@ -36,7 +36,7 @@ func Parse(
 		if len(mistakes) == 0 || !follows {
 			mistakes = append(mistakes, closer(err))
 		}
-		rest := without(args, k.Model, err)
+		rest := without(args, trace)
 		if noCommand := trace.Context.Selected() == nil; len(rest) == len(args) || noCommand && isUnexpected(err) {
 			return trace.Context, false, errors.Join(mistakes...)
 		}
