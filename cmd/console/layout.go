@@ -92,7 +92,8 @@ func statusText(v view) string {
 		facts = append(facts, Word(v.session))
 	}
 	if v.usage != (runs.Usage{}) {
-		facts = append(facts, fmt.Sprintf("%d tokens in (%d cached), %d out", v.usage.Input, v.usage.CachedInput, v.usage.Output))
+		facts = append(facts,
+			fmt.Sprintf("%d tokens in (%d cached), %d out", v.usage.Input, v.usage.CachedInput, v.usage.Output))
 	}
 	return strings.Join(facts, "  ")
 }
