@@ -26,7 +26,8 @@ echo '{"breaks":"stick-1"}'
 echo '{"used":{"heard":4,"repeated":6,"said":3}}'
 `)
 	ctx := t.Context()
-	task, err := c.Submit(ctx, api.Submission{Agent: "parrot", Prompt: "hello", Dir: c.config.Settings.Work.Roots[0]})
+	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{
+		Attributes: runs.Attributes{Agent: "parrot", Dir: c.config.Settings.Work.Roots[0]}, Prompt: "hello"}})
 	if err != nil {
 		t.Fatal(err)
 	}
