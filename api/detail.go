@@ -46,13 +46,14 @@ const (
 	MaxDetailWait  = 60   // seconds
 )
 
-// Check reports a number outside its limits as a [Validation] error.
-func (q DetailRequest) Check() error {
+// Valid reports a number outside its limits as a [Validation] error.
+func (q DetailRequest) Valid() error {
 	for _, n := range []struct {
 		field       string
 		value, most int64
 	}{
-		{"last", int64(q.Last), MaxDetailItems}, {"limit", int64(q.Limit), MaxDetailItems}, {"waitSec", q.Wait, MaxDetailWait},
+		{"last", int64(q.Last), MaxDetailItems}, {"limit", int64(q.Limit), MaxDetailItems}, {"waitSec", q.Wait,
+			MaxDetailWait},
 	} {
 		if n.value < 0 || n.value > n.most {
 			return Invalid(n.field, fmt.Sprintf("must be 1 to %d", n.most))

@@ -138,8 +138,8 @@ type CleanupRequest struct {
 	DryRun   bool  `json:"dryRun,omitempty"`   // change nothing
 }
 
-// Check reports an age that is too small, or too large, as a [Validation] error.
-func (q CleanupRequest) Check() error {
+// Valid reports an age that is too small, or too large, as a [Validation] error.
+func (q CleanupRequest) Valid() error {
 	const year = 366 * 24 // hours
 	switch {
 	case q.StuckSec != 0 && (q.StuckSec < 60 || q.StuckSec > year*3600):

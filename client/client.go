@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"go.uber.org/zap"
@@ -92,30 +93,30 @@ func New(b *bus.Bus) *Client { return &Client{bus: b} }
 // Close closes the connection.
 func (c *Client) Close() { c.bus.Close() }
 
-// Time limits of answers.
-const (
-	answerTime = 15 * time.Second
-	slowTime   = 5 * time.Minute // of what starts programs or visits all runs
-)
+// answerTime is how long a client waits for an outcome, unless the operation says otherwise.
+const answerTime = 15 * time.Second
 
-// call sends a request of a verb and reads its outcome. It waits at most so
-// long, and no longer than ctx.
-func call[A any](ctx context.Context, c *Client, verb string, request any, within time.Duration) (answer A, err error) {
-	body, failed, err := c.ask(ctx, verb, request, within)
+// Call asks a responder for an operation, and decodes its outcome: see [api.Caller]. Each operation can be
+// asked for by [api.Op.Call]; the methods below do that. It waits no longer than ctx, and than the operation says.
+func (c *Client) Call(ctx context.Context, op api.Entry, request, outcome any) error {
+	body, failed, err := c.ask(ctx, op.Name, request, cmp.Or(op.Within, answerTime))
 	if err != nil {
-		return answer, err
+		return err
 	}
 	if failed {
 		e := &api.Error{}
 		if json.Unmarshal(body, e) != nil || e.Code == "" {
-			return answer, errForm()
+			return errForm()
 		}
-		return answer, e
+		return e
 	}
-	if json.Unmarshal(body, &answer) != nil {
-		return answer, errForm()
+	if json.Unmarshal(body, outcome) != nil {
+		return errForm()
 	}
-	return answer, nil
+	if f, ok := reflect.ValueOf(outcome).Elem().Interface().(interface{ Formed() bool }); ok && !f.Formed() {
+		return errForm()
+	}
+	return nil
 }
 
 // ask sends a request and returns its response; failed is true if that is an
@@ -166,12 +167,12 @@ func errForm() *api.Error {
 
 // Submit queues a task. The error lists everything that is wrong with it.
 func (c *Client) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
-	return submitted(call[api.Submitted](ctx, c, "submit", q, answerTime))
+	return submitted(api.OpSubmit.Call(ctx, c, q))
 }
 
 // SubmitCloud submits a task to Codex Cloud.
 func (c *Client) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Submitted, error) {
-	return submitted(call[api.Submitted](ctx, c, "submit_cloud", q, slowTime))
+	return submitted(api.OpSubmitCloud.Call(ctx, c, q))
 }
 
 func submitted(done api.Submitted, err error) (api.Submitted, error) {
@@ -184,31 +185,23 @@ func submitted(done api.Submitted, err error) (api.Submitted, error) {
 // Cancel cancels a run. The agent of a running one may end later. The error
 // is [api.Ended] for a run that has ended.
 func (c *Client) Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error) {
-	return call[api.Cancelled](ctx, c, "cancel", q, answerTime)
+	return api.OpCancel.Call(ctx, c, q)
 }
 
 // Status returns the state of a run without the details of its record. The
 // error is [api.NotFound] where there is no such run.
 func (c *Client) Status(ctx context.Context, run string) (*api.Run, error) {
-	return aRun(call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, answerTime))
+	return api.OpStatus.Call(ctx, c, api.RunRequest{Run: run})
 }
 
 // Describe returns the state of a run with the details of its record, which are
 // empty while there is none.
 func (c *Client) Describe(ctx context.Context, run string) (*api.Run, error) {
-	return detailed(call[*api.Run](ctx, c, "describe", api.RunRequest{Run: run}, answerTime))
+	return detailed(api.OpDescribe.Call(ctx, c, api.RunRequest{Run: run}))
 }
 
-func aRun(run *api.Run, err error) (*api.Run, error) {
-	if err == nil && (run == nil || run.ID == "") {
-		err = errForm()
-	}
-	return run, err
-}
-
-// detailed is aRun of a run whose details can be read.
+// detailed is a run whose details can be read.
 func detailed(run *api.Run, err error) (*api.Run, error) {
-	run, err = aRun(run, err)
 	if err == nil && run.Detail == nil {
 		run.Detail = &api.Detail{}
 	}
@@ -218,16 +211,12 @@ func detailed(run *api.Run, err error) (*api.Run, error) {
 // Overview returns the state of runs: the running ones, the queued ones, and the
 // last ones that ended.
 func (c *Client) Overview(ctx context.Context, q api.OverviewRequest) (*api.Overview, error) {
-	all, err := call[*api.Overview](ctx, c, "overview", q, answerTime)
-	if err == nil && all == nil {
-		err = errForm()
-	}
-	return all, err
+	return api.OpOverview.Call(ctx, c, q)
 }
 
 // List returns a page of runs, the newest first.
 func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
-	return call[api.RunPage](ctx, c, "list", q, answerTime)
+	return api.OpList.Call(ctx, c, q)
 }
 
 // Resolve returns the id of the run that a reference names: its id, a part of at least 3
@@ -235,27 +224,21 @@ func (c *Client) List(ctx context.Context, q api.List) (api.RunPage, error) {
 // KEY=VALUE for the newest run that has it. The error is [api.NotFound], [api.Validation],
 // or [api.Conflict] for several runs, which are its issues.
 func (c *Client) Resolve(ctx context.Context, ref string) (string, error) {
-	done, err := call[api.Resolved](ctx, c, "resolve", api.ResolveRequest{Ref: ref}, answerTime)
-	if err == nil && runs.CheckID(done.Run) != nil {
-		err = errForm()
-	}
+	done, err := api.OpResolve.Call(ctx, c, api.ResolveRequest{Ref: ref})
 	return done.Run, err
 }
 
 // Seen marks a run that has ended as opened by its owner: lists no longer show it as
 // unseen. The error is [api.NotEnded] for a run that has not ended.
 func (c *Client) Seen(ctx context.Context, run string) error {
-	_, err := call[api.Seen](ctx, c, "seen", api.RunRequest{Run: run}, answerTime)
+	_, err := api.OpSeen.Call(ctx, c, api.RunRequest{Run: run})
 	return err
 }
 
 // Results returns the result of a run. The error is [api.NotEnded] for a run that
 // has not ended.
 func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result, error) {
-	r, err := call[*api.Result](ctx, c, "results", q, answerTime)
-	if err == nil && r == nil {
-		r = &api.Result{}
-	}
+	r, err := api.OpResults.Call(ctx, c, q)
 	if err == nil {
 		r.Run, err = detailed(r.Run, nil)
 	}
@@ -264,23 +247,19 @@ func (c *Client) Results(ctx context.Context, q api.ResultsRequest) (*api.Result
 
 // Output returns a part of the output of the agent of a run.
 func (c *Client) Output(ctx context.Context, q api.OutputRequest) (api.OutputPart, error) {
-	return call[api.OutputPart](ctx, c, "output", q, answerTime)
+	return api.OpOutput.Call(ctx, c, q)
 }
 
 // Diff returns what a run changed in its directory, or the reason why that is unknown. The
 // error is [api.NotEnded] for a run that has not ended.
 func (c *Client) Diff(ctx context.Context, run string) (*api.Diff, error) {
-	d, err := call[*api.Diff](ctx, c, "diff", api.RunRequest{Run: run}, answerTime)
-	if err == nil && d == nil {
-		err = errForm()
-	}
-	return d, err
+	return api.OpDiff.Call(ctx, c, api.RunRequest{Run: run})
 }
 
 // Events returns a page of the events of a run, or of all runs, with the filters of q. See
 // [Client.Follow] for a stream of them.
 func (c *Client) Events(ctx context.Context, q api.EventsRequest) (api.EventPage, error) {
-	return call[api.EventPage](ctx, c, "events", q, answerTime)
+	return api.OpEvents.Call(ctx, c, q)
 }
 
 // Detail returns a page of what the events of a run omit, and waits for an item if the
@@ -292,33 +271,33 @@ func (c *Client) Detail(ctx context.Context, q api.DetailRequest) (api.DetailPag
 // Questions returns the runs that wait for an answer from outside, the oldest
 // first. The error is [api.NotFound] if the request names a run that does not wait.
 func (c *Client) Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
-	return call[api.Questions](ctx, c, "waiting", q, answerTime)
+	return api.OpWaiting.Call(ctx, c, q)
 }
 
 // Answer answers a run that waits. The first answer counts; the same one again
 // is no error.
 func (c *Client) Answer(ctx context.Context, q api.AnswerRequest) (api.Answered, error) {
-	return call[api.Answered](ctx, c, "answer", q, answerTime)
+	return api.OpAnswer.Call(ctx, c, q)
 }
 
 // Workers returns the workers that take tasks.
 func (c *Client) Workers(ctx context.Context) (api.Workers, error) {
-	return call[api.Workers](ctx, c, "workers", api.Nothing{}, answerTime)
+	return api.OpWorkers.Call(ctx, c, api.Nothing{})
 }
 
 // Environments returns the environments of Codex Cloud that the responder knows.
 func (c *Client) Environments(ctx context.Context) (api.Environments, error) {
-	return call[api.Environments](ctx, c, "environments", api.Nothing{}, answerTime)
+	return api.OpEnvironments.Call(ctx, c, api.Nothing{})
 }
 
 // Forget erases a run that has ended, and returns how much was erased. The error is
 // [api.Conflict] for one that has not, and [api.Unsupported] where the responder
 // lacks the rights.
 func (c *Client) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
-	return call[runs.Forgotten](ctx, c, "forget", api.RunRequest{Run: run}, time.Minute)
+	return api.OpForget.Call(ctx, c, api.RunRequest{Run: run})
 }
 
 // Cleanup ends stuck runs and removes old ones.
 func (c *Client) Cleanup(ctx context.Context, q api.CleanupRequest) (api.CleanedUp, error) {
-	return call[api.CleanedUp](ctx, c, "cleanup", q, slowTime)
+	return api.OpCleanup.Call(ctx, c, q)
 }

@@ -16,7 +16,9 @@ const (
 )
 
 func (c *Client) detail(ctx context.Context, q api.DetailRequest, within time.Duration) (api.DetailPage, error) {
-	return call[api.DetailPage](ctx, c, "detail", q, within+time.Duration(q.Wait)*time.Second)
+	op := api.OpDetail
+	op.Within = within + time.Duration(q.Wait)*time.Second
+	return op.Call(ctx, c, q)
 }
 
 // FollowDetail reads the details of a run after a position, "" being the beginning; or,

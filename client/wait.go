@@ -41,7 +41,9 @@ func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*ap
 			slice = min(slice, max(time.Until(deadline), time.Second))
 		}
 		q := api.WaitRequest{Run: run, Timeout: wholeSeconds(slice)}
-		ended, err := detailed(call[*api.Run](ctx, c, "wait", q, slice+answerTime/3))
+		op := api.OpWait
+		op.Within = slice + answerTime/3
+		ended, err := detailed(op.Call(ctx, c, q))
 		if err == nil {
 			return ended, nil
 		}
@@ -76,7 +78,9 @@ func (c *Client) look(ctx context.Context, run string, each func(*api.Run)) {
 			return
 		case <-next.C:
 		}
-		now, err := aRun(call[*api.Run](ctx, c, "status", api.RunRequest{Run: run}, 2*time.Second))
+		op := api.OpStatus
+		op.Within = 2 * time.Second
+		now, err := op.Call(ctx, c, api.RunRequest{Run: run})
 		if err == nil && ctx.Err() == nil {
 			each(now)
 		}

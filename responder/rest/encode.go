@@ -27,7 +27,7 @@ const retryAfter = 2
 // reply is the outcome of a request, before encoding.
 type reply struct {
 	Status  int
-	Body    any      // a pointer to a type of package api, or json.RawMessage; nil with a problem
+	Body    any      // of a type of package api, or a pointer to one, or json.RawMessage; nil with a problem
 	Problem *Problem // the error; nil: none
 
 	record   *runs.Record    // the record of the run in the body, or what is known of it

@@ -78,25 +78,61 @@ type Route struct {
 	Handler http.Handler
 }
 
-// Routes returns all routes.
+// Routes returns all routes: those of the operations, and three that are no operation of their own.
 func (a *API) Routes() []Route {
-	return []Route{
+	own := []struct {
+		op        string // its name in package api
+		operation string
+		query     []string
+		answer    handler
+	}{
+		{"list", "listRuns", []string{"state", "agent", "workingDir", "threadId", "label", "since", "until", "unseen",
+			"limit",
+			"cursor", "order", "recent"}, listRuns},
+		{"submit", "submitRun", nil, submitRun},
+		{"describe", "getRun", nil, getRun},
+		{"detail", "getDetail", []string{"after", "last", "limit"}, getDetail},
+		{"output", "getOutput", []string{"stream", "offset", "limit"}, getOutput},
+		{"diff", "getDiff", nil, getDiff},
+		{"wait", "waitForRun", []string{"timeout"}, waitForRun},
+		{"cancel", "cancelRun", nil, cancelRun},
+		{"events", "listEvents", []string{"run", "agent", "kind", "label", "after", "limit"}, listEvents},
+	}
+	routes := []Route{
 		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
-		a.route("GET /v1/runs", "listRuns", "read", []string{"state", "agent", "workingDir", "threadId", "label", "since",
-			"until", "unseen", "limit", "cursor", "order", "recent"}, listRuns),
-		a.route("POST /v1/runs", "submitRun", "submit", nil, submitRun),
-		a.route("GET /v1/runs/{id}", "getRun", "read", nil, getRun),
 		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
-		a.route("GET /v1/runs/{id}/detail", "getDetail", "raw", []string{"after", "last", "limit"}, getDetail),
-		a.route("GET /v1/runs/{id}/output", "getOutput", "raw", []string{"stream", "offset", "limit"}, getOutput),
-		a.route("GET /v1/runs/{id}/diff", "getDiff", "raw", nil, getDiff),
-		a.route("PUT /v1/runs/{id}/seen", "markSeen", "read", nil, markSeen),
-		a.route("GET /v1/runs/{id}/wait", "waitForRun", "read", []string{"timeout"}, waitForRun),
-		a.route("POST /v1/runs/{id}/cancel", "cancelRun", "submit", nil, cancelRun),
 		a.route("POST /v1/runs/{id}/resume", "resumeRun", "submit", nil, resumeRun),
-		a.route("GET /v1/events", "listEvents", "read", []string{"run", "agent", "kind", "label", "after", "limit"},
-			listEvents),
-		a.route("GET /v1/workers", "listWorkers", "read", nil, listWorkers),
+	}
+	for _, op := range a.Service.Operations() {
+		if op.Route == "" {
+			continue
+		}
+		operation, query, answer := op.Name, []string(nil), carryOut(op)
+		for _, o := range own {
+			if o.op == op.Name {
+				operation, query, answer = o.operation, o.query, o.answer
+			}
+		}
+		routes = append(routes, a.route(op.Route, operation, op.Scope, query, answer))
+	}
+	return routes
+}
+
+// carryOut answers with the outcome of an operation whose request is empty, or the run of the path.
+func carryOut(op responder.Bound) handler {
+	return func(ctx context.Context, q *exchange) (*reply, error) {
+		request := op.New()
+		if run, ok := request.(*api.RunRequest); ok {
+			if err := q.Service.Connected(); err != nil {
+				return nil, err
+			}
+			run.Run = q.run()
+		}
+		outcome, err := op.Do(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		return &reply{Status: http.StatusOK, Body: outcome}, nil
 	}
 }
 

@@ -218,17 +218,6 @@ func listed(err error) error {
 	return err
 }
 
-func markSeen(ctx context.Context, q *exchange) (*reply, error) {
-	if err := q.Service.Connected(); err != nil {
-		return nil, err
-	}
-	done, err := q.Service.Seen(ctx, q.run())
-	if err != nil {
-		return nil, err
-	}
-	return &reply{Status: http.StatusOK, Body: &done}, nil
-}
-
 // list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
 	state := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
@@ -261,8 +250,3 @@ func (q *exchange) list() (l api.List, err error) {
 }
 
 const wrongCursor = "must be next of an answer to the same filters"
-
-func listWorkers(_ context.Context, q *exchange) (*reply, error) {
-	workers := q.Service.Workers()
-	return &reply{Status: http.StatusOK, Body: &workers}, nil
-}
