@@ -85,8 +85,9 @@ var (
 		Name: "environments", About: "Environments of Codex Cloud that a local file names",
 	}
 	OpForget = Op[RunRequest, runs.Forgotten]{
-		Name: "forget", About: "Erase a run that has ended", Within: time.Minute,
+		Name: "forget", About: "Erase a run that has ended; only a responder of linesman up can", Within: time.Minute,
 	}
+	OpTools   = Op[ToolsRequest, Tools]{Name: "tools", About: "Tools for clients of MCP"}
 	OpCleanup = Op[CleanupRequest, CleanedUp]{Name: "cleanup", About: "End stuck runs and remove old ones", Within: slow}
 )
 

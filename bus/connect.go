@@ -114,6 +114,7 @@ type Bus struct {
 	jsPub  jetstream.JetStream
 	log    *zap.Logger
 	denied denials
+	inbox  *inbox        // for the answers of requests
 	turns  chan struct{} // of readers of raw logs: [reader.Reader.Turns]
 	output chan struct{} // of requests for output: each asks for several messages, one after the other
 	away   atomic.Int32  // how many of the connections are lost
@@ -129,7 +130,7 @@ const maxTurns = 8
 // be reached, it returns ErrUnreachable. Afterwards it reconnects without a limit.
 func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Logger) (*Bus, error) {
 	b := &Bus{Names: names, log: log.Named("bus"), turns: make(chan struct{}, maxTurns),
-		output: make(chan struct{}, maxTurns),
+		output: make(chan struct{}, maxTurns), inbox: newInbox(),
 	}
 	b.since.Store(time.Now().UnixNano())
 	var err error
@@ -365,7 +366,8 @@ func (b *Bus) OneAccount() bool { return b.public == b.inside }
 // Under returns a bus with other names on the same connections. It does not detect
 // permission violations.
 func (b *Bus) Under(names Names) *Bus {
-	return &Bus{Names: names, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log}
+	return &Bus{Names: names, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log,
+		inbox: b.inbox}
 }
 
 // JetStream returns the JetStream context of the inside account: all streams but

@@ -35,8 +35,13 @@ func (b *Bus) ForgetEach(ctx context.Context, run string, each func(step string)
 
 // Ask is Call without the flag of errors.
 func (b *Bus) Ask(ctx context.Context, tool string, args []byte) (body []byte, err error) {
-	body, _, err = b.Call(ctx, tool, args)
-	return body, err
+	a, err := b.Call(ctx, tool, args)
+	return a.Body, err
+}
+
+// HoldBy is Hold with the times at which the request is renewed.
+func (b *Bus) HoldBy(ctx context.Context, name string, progress func([]byte), renew <-chan time.Time) (Answer, error) {
+	return b.call(ctx, name, nil, progress, renew)
 }
 
 // Reconnected simulates that the connection was lost and restored.

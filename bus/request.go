@@ -4,90 +4,169 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-
-	"strings"
-
-	"github.com/linesman/linesman/bus/reader"
 )
 
 // ErrNoResponder reports that no responder is running. Nothing was done.
 var ErrNoResponder = errors.New("no responder answers")
 
-// Call sends one request of the NATS service, to a tool or a verb, and returns the body
-// of the answer; failed reports that it is that of an error. It waits until ctx ends.
-// The error is [ErrNoResponder] if no responder receives the request, [ErrDenied] if
-// the user has no permission, [ErrUnreachable] if the server is unreachable or the
-// connection is lost, and the service's error if its answer has no body. Except for the
-// first two, the request may have been carried out.
-func (b *Bus) Call(ctx context.Context, name string, args []byte) (body []byte, failed bool, err error) {
-	asking, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// ErrNotSent is an error of requests that did not leave this process, beside their cause. Nothing was done.
+var ErrNotSent = errors.New("the request was not sent")
 
-	// A pending answer is lost with the connection.
-	lost := b.inside.StatusChanged(nats.RECONNECTING, nats.CLOSED)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		if _, broke := <-lost; broke {
-			cancel(ErrUnreachable)
-		}
-	})
-	defer watch.Wait()
-	defer b.inside.RemoveStatusListener(lost)
+// unsent is the error of a request that was not sent.
+type unsent struct{ error }
 
-	subject := b.API() + "." + name
-	m, err := b.request(asking, cancel, subject, args)
-	switch {
-	case err == nil && len(m.Data) > 0:
-		return m.Data, m.Header.Get(micro.ErrorCodeHeader) != "", nil
-	case errors.Is(err, nats.ErrNoResponders):
-		return nil, false, ErrNoResponder
-	case errors.Is(context.Cause(asking), ErrDenied):
-		return nil, false, context.Cause(asking)
-	case errors.Is(err, ErrRefused):
-		return nil, false, err
-	case errors.Is(context.Cause(asking), ErrUnreachable), errors.Is(err, ErrUnreachable),
-		errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
-		return nil, false, fmt.Errorf("%w: the connection is lost", ErrUnreachable)
-	case err != nil:
-		return nil, false, fmt.Errorf("request %s: %w", name, err)
-	}
-	return nil, false, fmt.Errorf("request %s: the responder refused it: %.200q", name, m.Header.Get(micro.ErrorHeader))
+func (u unsent) Unwrap() []error { return []error{u.error, ErrNotSent} }
+
+// Answer is the answer to a request.
+type Answer struct {
+	Body   []byte
+	Type   string // media type; "": JSON of package api
+	Failed bool   // it is that of an error
 }
 
-// request sends a request and waits for the answer in an inbox of its own, so that a
-// permission violation can be matched to this request. It sends the request after the
-// server has accepted the subscription.
-func (b *Bus) request(ctx context.Context, cancel context.CancelCauseFunc, subject string,
-	args []byte) (*nats.Msg, error) {
-	inbox := b.inside.NewInbox()
-	deny := func(subject string) { cancel(errDenied(subject)) }
-	defer b.denied.watch(deny, subject, inbox)()
-	sub, err := b.inside.SubscribeSync(inbox)
+// Headers of the answers of the NATS service.
+const (
+	// PartHeader is in each message of an answer but the last one: see the constants below.
+	PartHeader = "Linesman-Part"
+	TypeHeader = "Content-Type" // of the answer; absent: JSON of package api
+)
+
+// Parts of an answer.
+const (
+	ProgressPart = "progress" // the progress of the call
+	BodyPart     = "body"     // the next part of the body, whose rest is in the last message
+	HeldPart     = "held"     // the call is still being carried out
+)
+
+// StopVerb and RenewVerb end and renew a call that is held. All responders hear them: they name no request
+// but a reply subject, StopVerb as its body and RenewVerb as its own reply subject.
+const (
+	StopVerb  = "stop"
+	RenewVerb = "renew"
+
+	// RenewEvery is how often a held call is renewed. A responder ends one that was not renewed for three
+	// times as long.
+	RenewEvery = 30 * time.Second
+)
+
+// maxAnswer bounds the body of an answer, in bytes.
+const maxAnswer = 64 << 20
+
+// Call sends one request of the NATS service, to a tool or a verb, and returns its answer. It waits until
+// ctx ends. The error is [ErrNoResponder] if no responder receives the request, [ErrDenied] if the user has no
+// permission, [ErrUnreachable] if the server is unreachable or the connection is lost, and the service's error
+// if its answer has no body. Except for the first two, and for [ErrNotSent], the request may have been carried
+// out.
+func (b *Bus) Call(ctx context.Context, name string, args []byte) (Answer, error) {
+	return b.call(ctx, name, args, func([]byte) {}, nil)
+}
+
+// Hold is Call for a request that is held by its responder until it is answered: it calls progress, unless
+// that is nil, for each part of the answer that has progress. If ctx ends, so does the request. If its
+// responder is gone, which may take twice [RenewEvery] to notice, the request may have been carried out.
+func (b *Bus) Hold(ctx context.Context, name string, args []byte, progress func(part []byte)) (Answer, error) {
+	renew := time.NewTicker(RenewEvery)
+	defer renew.Stop()
+	if progress == nil {
+		progress = func([]byte) {}
+	}
+	return b.call(ctx, name, args, progress, renew.C)
+}
+
+func (b *Bus) call(ctx context.Context, name string, args []byte, progress func([]byte),
+	renew <-chan time.Time) (Answer, error) {
+	// A pending answer is lost with the connection.
+	lost := b.inside.StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer b.inside.RemoveStatusListener(lost)
+	q, err := b.inbox.open(ctx, b)
 	if err != nil {
-		return nil, whyClosed(b.inside, err)
+		return Answer{}, unsent{b.failure(name, err)}
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
+	defer b.inbox.close(q)
+	subject := b.API() + "." + name
+	denied := make(chan error, 1)
+	defer b.denied.watch(func(subject string) {
+		select {
+		case denied <- errDenied(subject):
+		default:
+		}
+	}, subject, q.inbox+"*")()
 	if !b.inside.IsConnected() {
-		return nil, ErrUnreachable
+		return Answer{}, unsent{b.failure(name, ErrUnreachable)}
 	}
-	listening, stop := context.WithTimeout(ctx, reader.AnswerTimeout)
-	defer stop()
-	if err := b.inside.FlushWithContext(listening); err != nil {
-		return nil, whyClosed(b.inside, err)
+	if err := b.inside.PublishRequest(subject, q.reply, args); err != nil {
+		return Answer{}, unsent{b.failure(name, whyClosed(b.inside, err))}
 	}
-	if denies(b.inside.LastError(), inbox) {
-		deny(inbox)
-		return nil, ctx.Err()
+	renewed := false
+	for {
+		select {
+		case m := <-q.answered:
+			for len(q.progress) > 0 {
+				progress(<-q.progress)
+			}
+			if err := q.refused(m, renewed); err != nil {
+				return Answer{}, b.failure(name, err)
+			}
+			return Answer{Body: append(q.body, m.Data...), Type: m.Header.Get(TypeHeader),
+				Failed: m.Header.Get(micro.ErrorCodeHeader) != ""}, nil
+		case part := <-q.progress:
+			progress(part)
+		case <-renew:
+			if heard := q.heard.Swap(false); renewed && !heard {
+				return Answer{}, errGone
+			}
+			renewed = true
+			_ = b.inside.PublishRequest(b.API()+"."+RenewVerb, q.reply, nil) // else the connection is lost
+		case err := <-denied:
+			return Answer{}, err
+		case <-lost:
+			return Answer{}, b.failure(name, whyClosed(b.inside, nats.ErrConnectionClosed))
+		case <-ctx.Done():
+			if renew != nil {
+				_ = b.inside.Publish(b.API()+"."+StopVerb, []byte(q.reply)) // else it is not renewed
+			}
+			return Answer{}, fmt.Errorf("request %s: %w", name, ctx.Err())
+		}
 	}
-	if err := b.inside.PublishRequest(subject, inbox, args); err != nil {
-		return nil, whyClosed(b.inside, err)
+}
+
+// refused returns why the last message of an answer is none.
+func (q *asked) refused(m *nats.Msg, renewed bool) error {
+	switch {
+	case len(m.Data) == 0 && m.Header.Get("Status") == noResponders && renewed:
+		return errGone
+	case len(m.Data) == 0 && m.Header.Get("Status") == noResponders:
+		return ErrNoResponder
+	case len(q.body)+len(m.Data) == 0:
+		return fmt.Errorf("the responder refused it: %.200q", m.Header.Get(micro.ErrorHeader))
+	case q.tooLong:
+		return fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
 	}
-	m, err := sub.NextMsgWithContext(ctx)
-	return m, whyClosed(b.inside, err)
+	return nil
+}
+
+// errGone reports that a request is no longer held.
+var errGone = errors.New("the responder that took the request is gone")
+
+// noResponders is the status of the server's answer where nobody subscribes.
+const noResponders = "503"
+
+// failure is the error of a request.
+func (b *Bus) failure(name string, err error) error {
+	switch {
+	case errors.Is(err, ErrNoResponder), errors.Is(err, ErrDenied), errors.Is(err, ErrRefused), errors.Is(err, errGone):
+		return err
+	case errors.Is(err, ErrUnreachable), errors.Is(err, nats.ErrReconnectBufExceeded),
+		errors.Is(err, nats.ErrConnectionClosed):
+		return fmt.Errorf("%w: the connection is lost", ErrUnreachable)
+	}
+	return fmt.Errorf("request %s: %w", name, err)
 }
 
 // ErrDenied reports a request for which the user has no permission. Nothing was done.

@@ -39,6 +39,8 @@ var (
 	ErrDenied      = bus.ErrDenied      // these credentials do not allow it; nothing was done
 	ErrUnreachable = bus.ErrUnreachable // the NATS server is unreachable; the request may have been carried out
 	ErrRefused     = bus.ErrRefused     // the server refuses the credentials; it is ErrUnreachable, too
+
+	errNotSent = bus.ErrNotSent
 )
 
 // Config has the parameters of a connection. Give either Creds, or User and Password, or
@@ -137,7 +139,7 @@ func (c *Client) ask(
 	}
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	body, failed, err = c.bus.Call(asking, name, args)
+	a, err := c.bus.Call(asking, name, args)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, false, ctx.Err()
@@ -148,7 +150,7 @@ func (c *Client) ask(
 	case err != nil:
 		return nil, false, unanswered(err)
 	}
-	return body, failed, nil
+	return a.Body, a.Failed, nil
 }
 
 // unanswered is the error of a request that got no answer.

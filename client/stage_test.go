@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,7 +94,8 @@ func (s *stage) serve(ctx context.Context) error {
 	s.desk = start(service.Run, func(ctx context.Context) error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: s.bus.Inside(), Root: s.bus.API(), Version: "1.0.0", Log: zap.NewNop(),
-			Endpoints: append(natsapi.VerbEndpoints(service), natsapi.ToolEndpoints(set, set.List())...),
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(service), natsapi.ToolEndpoints(set, set.List()),
+				natsapi.CallEndpoints(set)),
 			Listening: func() { close(listening) },
 		})
 	})

@@ -77,9 +77,6 @@ type Config struct {
 	// process and of the build.
 	Registry *prometheus.Registry
 
-	// Tools are the tools that [Service.ServeMCP] offers: a key of toolSets. Default: "all".
-	Tools string
-
 	// Dialer connects to the server where the caller gives no connection. Its
 	// settings are Settings.
 	Dialer *datadir.Dialer

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/linesman/linesman/responder/mcp"
@@ -8,34 +9,23 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// allTools is the set of tools of a client that names none.
-const allTools = "all"
-
-// toolSets are the sets of tools that MCP offers, by name. A client has one of them, because it
-// gives all of its list to a model.
-var toolSets = map[string]func(*tools.Set) []v36.Tool{
-	allTools: (*tools.Set).List, "local": (*tools.Set).Local, "agents": (*tools.Set).Agents,
-}
-
 // mcpEndpoints serve MCP over HTTP, each with a set of tools. They share no sessions, because a
 // session has one list of tools.
 type mcpEndpoints map[string]*mcp.Endpoint
 
 func newMCPEndpoints(s *Service) mcpEndpoints {
 	all := mcpEndpoints{}
-	for set := range toolSets {
-		all[set] = mcp.Handler(mcp.NewServer(s.mcpConfig(set)))
+	for _, set := range tools.SetNames() {
+		all[set] = mcp.Handler(mcp.NewServer(mcp.Config{
+			Tools: s.tools, List: s.tools.Named(set), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+		}))
 	}
 	return all
 }
 
 // ServeHTTP serves a request with the tools that its query names: "?tools=local".
 func (e mcpEndpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	set := r.URL.Query().Get("tools")
-	if set == "" {
-		set = allTools
-	}
-	one := e[set]
+	one := e[cmp.Or(r.URL.Query().Get("tools"), tools.AllTools)]
 	if one == nil {
 		http.Error(w, "tools: must be agents, local or all", http.StatusBadRequest)
 		return

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -116,9 +115,8 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 		return err
 	}
 	defer b.Close()
-	if c = c.withDefaults(); c.Settings.NATS == "" {
-		c.dir = c.clientDir()
-	}
+	c = c.withDefaults()
+	c.dir = c.Dialer.TaskDir
 	s, err := newService(b, c)
 	if err != nil {
 		return err
@@ -137,20 +135,6 @@ func WithService(ctx context.Context, c Config, do func(context.Context, *Servic
 		})
 		return group.Wait()
 	})
-}
-
-// clientDir returns a function that chooses the directory of a task that names
-// none: this client's own directory if the `linesman up` of the data directory
-// runs in the background, else "", which means the directory of that `up`. It is
-// called at each submission, because one `up` can replace the other.
-func (c Config) clientDir() func() (string, error) {
-	dir, err := os.Getwd()
-	return func() (string, error) {
-		if here, unread := datadir.ReadInstance(c.Settings.DataDir); unread == nil && !here.Background {
-			return "", nil
-		}
-		return dir, err
-	}
 }
 
 // instanceRules returns the rules of the worker of the `linesman up` of the data

@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,11 +21,9 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
-	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/tools"
-	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry"
@@ -133,21 +129,6 @@ func (c Config) toAllow() string {
 		" (`linesman config edit`) and start `linesman up` again"
 }
 
-// ServeMCP answers one MCP client until it disconnects. The service must run.
-func (s *Service) ServeMCP(ctx context.Context, in io.Reader, out io.Writer) error {
-	if err := mcp.ServeStdio(ctx, mcp.NewServer(s.mcpConfig(cmp.Or(s.config.Tools, allTools))), in, out); err != nil {
-		return fmt.Errorf("MCP: %w", err)
-	}
-	return nil
-}
-
-// mcpConfig is the configuration of a server with one of the toolSets.
-func (s *Service) mcpConfig(set string) mcp.Config {
-	return mcp.Config{
-		Tools: s.tools, List: toolSets[set](s.tools), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
-	}
-}
-
 // answer fills the table of runs, answers requests over NATS, asks Codex Cloud, sends
 // webhooks and exports traces, until ctx ends.
 func (s *Service) answer(ctx context.Context) error {
@@ -156,7 +137,8 @@ func (s *Service) answer(ctx context.Context) error {
 	group.Go(func() error {
 		return natsapi.Serve(ctx, natsapi.Config{
 			Conn: s.bus.Inside(), Root: s.bus.API(), Version: s.config.Version, Log: s.config.Log,
-			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List())),
+			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List()),
+				natsapi.CallEndpoints(s.tools)),
 			Listening: func() { close(s.listening) }, Answered: s.calls.NATS,
 		})
 	})

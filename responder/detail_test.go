@@ -298,7 +298,7 @@ func TestRequestsForDetailsThatFail(t *testing.T) {
 		}
 	}
 	for _, q := range []api.DetailRequest{{Limit: -1}, {Limit: 1001}, {Last: 1001}, {Last: -1}, {Wait: 61}, {Wait: -1}} {
-		if !api.Is(q.Check(), api.Validation) {
+		if !api.Is(q.Valid(), api.Validation) {
 			t.Errorf("%+v is accepted", q)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -35,14 +36,15 @@ const (
 // Bound is an operation and the function that carries it out.
 type Bound struct {
 	api.Entry
-	New func() any // a pointer to an empty request
-	Do  func(ctx context.Context, request any) (outcome any, err error)
+	New     func() any   // a pointer to an empty request
+	Outcome reflect.Type // of what Do returns
+	Do      func(ctx context.Context, request any) (outcome any, err error)
 }
 
 // bind returns an operation with its function.
 func bind[Q, A any](op api.Op[Q, A], do func(context.Context, Q) (A, error)) Bound {
 	return Bound{
-		api.Entry(op), func() any { return new(Q) },
+		api.Entry(op), func() any { return new(Q) }, reflect.TypeFor[A](),
 		func(ctx context.Context, q any) (any, error) { return do(ctx, *q.(*Q)) },
 	}
 }

@@ -18,3 +18,11 @@ func Patience(ctx context.Context) (most time.Duration, bounded bool) {
 	most, bounded = ctx.Value(patienceKey{}).(time.Duration)
 	return most, bounded
 }
+
+type dirKey struct{}
+
+// WithDir adds to a context the directory of its caller, in which a task works that names none; "": no
+// directory.
+func WithDir(ctx context.Context, dir string) context.Context {
+	return context.WithValue(ctx, dirKey{}, dir)
+}

@@ -138,13 +138,16 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
-	t, err := s.placed(s.task(q))
+	t, err := s.placed(ctx, s.task(q))
 	if err != nil {
 		return api.Submitted{}, err
 	}
 	t.Labels = traced(ctx, q, t.Labels)
 	if caller := Caller(ctx); caller != local {
 		t.Labels = t.Labels.With(runs.LabelCaller, caller)
+	}
+	if err := t.Check(); err != nil { // with a directory and labels that are not the caller's words
+		return api.Submitted{}, s.explain("submit", validation(err))
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q
@@ -185,11 +188,14 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, w *api.Webhook
 }
 
 // placed returns the task with its directory: its own, that of the thread it
-// resumes, or the default.
-func (s *Service) placed(t runs.Task) (runs.Task, error) {
+// resumes, that of the caller, or the default.
+func (s *Service) placed(ctx context.Context, t runs.Task) (runs.Task, error) {
 	if t.Dir == "" && t.Thread != "" {
 		v, _ := s.table.Thread(t.Thread)
 		t.Dir = v.Dir
+	}
+	if t.Dir == "" {
+		t.Dir, _ = ctx.Value(dirKey{}).(string)
 	}
 	if t.Dir != "" || s.cfg.Dir == nil {
 		return t, nil

@@ -26,6 +26,11 @@ func WithTraceparent(ctx context.Context, value string) context.Context {
 // traced returns the labels of a task with the trace context of its submission, or else of
 // the caller.
 func traced(ctx context.Context, q api.Submission, labels runs.Labels) runs.Labels {
-	caller, _ := ctx.Value(traceKey{}).(string)
-	return runs.WithTraceparent(labels, cmp.Or(q.Traceparent, caller))
+	return runs.WithTraceparent(labels, cmp.Or(q.Traceparent, TraceparentOf(ctx)))
+}
+
+// TraceparentOf returns what [WithTraceparent] added, or "".
+func TraceparentOf(ctx context.Context) string {
+	value, _ := ctx.Value(traceKey{}).(string)
+	return value
 }

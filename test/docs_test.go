@@ -7,13 +7,16 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -128,20 +131,40 @@ func TestUsersAreDescribed(t *testing.T) {
 	}
 }
 
-// Each verb of the NATS service is in the table of docs/subjects.md.
+// The table of verbs in docs/subjects.md is that of the operations.
 func TestVerbsAreDescribed(t *testing.T) {
-	var described, known []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `linesman\\.api\\.([a-z_]+)` \\|").FindAllStringSubmatch(text(t,
-		"docs/subjects.md"), -1) {
-		described = append(described, m[1])
+	const page, begin, end = "docs/subjects.md", "<!-- verbs: made by UPDATE_DOCS=1 go test ./test -->\n",
+		"<!-- end of the verbs -->\n"
+	before, rest, ok := strings.Cut(text(t, page), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the verbs", page)
 	}
-	for _, v := range natsapi.VerbEndpoints(nil) {
-		known = append(known, v.Name)
+	rows := "| subject | what | request, outcome | over HTTP, scope |\n|---|---|---|---|\n"
+	name := func(t reflect.Type) string {
+		return strings.TrimPrefix(strings.TrimPrefix(t.String(), "*"), "api.")
 	}
-	slices.Sort(described)
-	slices.Sort(known)
-	if !slices.Equal(described, known) {
-		t.Errorf("docs/subjects.md has the verbs %v, the service %v", described, known)
+	var service *responder.Service
+	for _, op := range service.Operations() {
+		route := ""
+		if op.Route != "" {
+			route = "`" + op.Route + "`, " + op.Scope
+		}
+		rows += fmt.Sprintf("| `linesman.api.%s` | %s | `%s`, `%s` | %s |\n", op.Name, op.About,
+			name(reflect.TypeOf(op.New())), name(op.Outcome), route)
+	}
+	whole := before + begin + "\n" + rows + "\n" + end + after
+	if os.Getenv("UPDATE_DOCS") != "" {
+		if err := os.WriteFile(filepath.Join("..", page), []byte(whole), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text(t, page) != whole {
+		t.Errorf("%s does not show the operations: UPDATE_DOCS=1 go test ./test", page)
+	}
+	for _, v := range natsapi.CallEndpoints(&tools.Set{}) {
+		if !strings.Contains(whole, "`linesman.api."+v.Name+"`") {
+			t.Errorf("%s does not have %s", page, v.Name)
+		}
 	}
 }
 

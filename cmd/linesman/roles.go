@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -41,10 +42,13 @@ type mcpCmd struct {
 }
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
-	host := a.host()
-	host.Tools = c.Tools
-	return daemon.WithService(ctx, host, func(ctx context.Context, s *daemon.Service) error {
-		return s.ServeMCP(ctx, a.stdin, a.stdout)
+	return a.session(ctx, func(s *daemon.Session) error {
+		offer, err := mcp.Remote(ctx, s.Client(), c.Tools, a.dialer.TaskDir)
+		if err != nil {
+			return err
+		}
+		offer.Version, offer.Log = a.host().Version, a.log
+		return mcp.ServeStdio(ctx, mcp.NewServer(offer), a.stdin, a.stdout)
 	})
 }
 

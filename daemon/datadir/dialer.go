@@ -144,6 +144,19 @@ func (d *Dialer) Logins(user string) (inside, public bus.Login, err error) {
 	return inside, public, nil
 }
 
+// TaskDir returns the directory of a task that names none: that of this process, or "" for the one of the
+// worker, if that is not the `linesman up` of the data directory, or runs in a terminal. Ask for it at each
+// submission, because one `up` can replace the other.
+func (d *Dialer) TaskDir() (string, error) {
+	if d.Config.NATS != "" {
+		return "", nil
+	}
+	if here, err := ReadInstance(d.Config.DataDir); err == nil && !here.Background {
+		return "", nil
+	}
+	return os.Getwd()
+}
+
 // isDir reports whether there is a directory at a path.
 func isDir(path string) bool {
 	info, err := os.Stat(path)

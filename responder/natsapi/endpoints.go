@@ -20,6 +20,10 @@ type Endpoint struct {
 
 	// Do answers a request. It may block.
 	Do func(ctx context.Context, body []byte) Answer
+	// Hold is set instead of Do by an endpoint whose answer may be larger than a message, and may have parts
+	// before: progress sends the progress of the call. ctx also ends if the caller stops the request, or does
+	// not renew it.
+	Hold func(ctx context.Context, body []byte, progress func(body []byte)) Answer
 	// Refuse is the body of an error that the service itself answers with, of a
 	// code of HTTP; nil: none.
 	Refuse func(code int, text string) []byte
@@ -28,6 +32,7 @@ type Endpoint struct {
 // Answer is the answer of an endpoint.
 type Answer struct {
 	Body []byte
+	Type string // media type; "": JSON of package api
 	Code int    // of HTTP, for an error; 0: none
 	Text string // of an error: one line of ASCII
 }
@@ -55,7 +60,7 @@ func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
 					return Answer{Code: http.StatusInternalServerError, Text: "internal error"}
 				case a.IsError:
 					code, text := problem(a)
-					return Answer{a.Envelope, code, text}
+					return Answer{Body: a.Envelope, Code: code, Text: text}
 				}
 				return Answer{Body: a.Envelope}
 			},

@@ -5,6 +5,7 @@
 //
 //	PREFIX.api.VERB    a request of package api, its outcome: see VerbEndpoints
 //	PREFIX.api.TOOL    a v3.6 tool under its name: its arguments, its envelope
+//	PREFIX.api.tool    a call of any tool, with its progress: see CallEndpoints
 //
 // An error also has the headers Nats-Service-Error-Code and Nats-Service-Error.
 // Several responders form a queue group.
@@ -26,6 +27,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -44,6 +46,9 @@ type Config struct {
 
 	Endpoints []Endpoint
 
+	// Lease is after how long a held request ends that its caller does not renew. Default: 90 s.
+	Lease time.Duration
+
 	// Listening is called once requests from any connection reach the service.
 	// It may be nil.
 	Listening func()
@@ -56,10 +61,14 @@ type Config struct {
 // Serve answers requests until ctx ends. Then it cancels the requests in flight
 // and returns nil.
 func Serve(ctx context.Context, c Config) error {
+	c.Lease = cmp.Or(c.Lease, 3*bus.RenewEvery)
 	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls), idle: make(chan job)}
 	defer s.end()
 	r := newRegistration(c.Version)
 	defer r.stop()
+	if err := s.hearCallers(r); err != nil {
+		return fmt.Errorf("NATS service: %w", err)
+	}
 	for _, e := range c.Endpoints {
 		if err := r.add(c, e, s.request); err != nil {
 			return fmt.Errorf("NATS service: %w", err)
@@ -101,6 +110,8 @@ type service struct {
 	calls sync.WaitGroup
 	slots *responder.Slots
 
+	held sync.Map // of the requests that are held, by their reply subject
+
 	idle    chan job // to idle goroutines
 	resting atomic.Int64
 }
@@ -118,7 +129,7 @@ func (s *service) request(j job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		s.respond(j, Answer{Code: http.StatusServiceUnavailable, Text: "this responder ends: ask again"})
+		s.respond(j, ends)
 		return
 	}
 	free, ok := s.slots.Take(callerOf(j.request.Reply))
@@ -170,13 +181,20 @@ type job struct {
 
 func (s *service) answer(j job) {
 	ctx := responder.WithTraceparent(s.ctx, traceparent(j.request.Header))
+	if j.to.Hold != nil {
+		s.respond(j, s.hold(ctx, j))
+		return
+	}
 	a := j.to.Do(ctx, j.request.Data)
-	if int64(len(a.Body)) > s.Conn.MaxPayload()-1024 {
+	if len(a.Body) > s.most() {
 		a = Answer{Code: http.StatusRequestEntityTooLarge, Text: fmt.Sprintf("the answer has %d bytes, more than a "+
 			"message may: ask for less, with max_output_bytes or without events", len(a.Body))}
 	}
 	s.respond(j, a)
 }
+
+// most is how many bytes of an answer fit into a message, beside its headers.
+func (s *service) most() int { return int(s.Conn.MaxPayload()) - 1024 }
 
 // traceparent returns the trace context of a request. Clients write its name as it is, or as
 // HTTP does.
@@ -187,13 +205,17 @@ func traceparent(h nats.Header) string {
 // respond sends an answer, and counts the request. The statistics get the text of
 // an error only up to the first colon, because the rest may quote the request.
 func (s *service) respond(j job, a Answer) {
-	m, failure := &nats.Msg{Subject: j.request.Reply, Data: a.Body}, ""
+	m, failure := nats.NewMsg(j.request.Reply), ""
+	m.Data = a.Body
+	if a.Type != "" {
+		m.Header.Set(bus.TypeHeader, a.Type)
+	}
 	if a.Code != 0 {
 		if a.Body == nil && j.to.Refuse != nil {
 			m.Data = j.to.Refuse(a.Code, a.Text)
 		}
 		code := strconv.Itoa(a.Code)
-		m.Header = nats.Header{micro.ErrorCodeHeader: {code}, micro.ErrorHeader: {a.Text}}
+		m.Header[micro.ErrorCodeHeader], m.Header[micro.ErrorHeader] = []string{code}, []string{a.Text}
 		what, _, _ := strings.Cut(a.Text, ": ")
 		failure = code + ":" + what
 	}

@@ -77,7 +77,7 @@ func answerOf(outcome any, err error) Answer {
 	if err != nil { // strings and numbers
 		panic("natsapi: encode an error: " + err.Error())
 	}
-	return Answer{body, status[e.Code], string(e.Code) + ": " + line(e.Error())}
+	return Answer{Body: body, Code: status[e.Code], Text: string(e.Code) + ": " + line(e.Error())}
 }
 
 // status is the HTTP status of a code of package api.

@@ -44,6 +44,26 @@ func New(s *responder.Service) *Set {
 	return t
 }
 
+// AllTools is the name of the set of tools of a client that names none.
+const AllTools = "all"
+
+// Named describes the tools of a set, or returns nil if there is no such set. A client has one of them, because
+// it gives all of its list to a model.
+func (t *Set) Named(set string) []v36.Tool {
+	switch set {
+	case AllTools:
+		return t.List()
+	case "local":
+		return t.Local()
+	case "agents":
+		return t.Agents()
+	}
+	return nil
+}
+
+// SetNames are the names of the sets.
+func SetNames() []string { return []string{"agents", "local", AllTools} }
+
 // List describes the tools, in the order of the v3.6 contract.
 func (t *Set) List() []v36.Tool {
 	var all []v36.Tool

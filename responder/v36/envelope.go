@@ -29,27 +29,12 @@ import (
 // own protocol's error; every other mistake is an [Answer].
 var ErrUnknownTool = errors.New("unknown tool")
 
-// A Tool is the description of a tool for callers.
-type Tool struct {
-	Name        string
-	Title       string // for people
-	Description string // for the model that chooses a tool
-	Category    string // of its answers: execution_ack, status_snapshot, …; "": see [Plain]
+// A Tool is the description of a tool for callers. Its category is that of its answers: execution_ack,
+// status_snapshot, …; "": see [Plain].
+type Tool api.Tool
 
-	// InputSchema is the JSON Schema of the arguments, an object.
-	InputSchema json.RawMessage
-
-	Hints
-}
-
-// Hints are what a call may do, in the terms of MCP's annotations and without a
-// guarantee.
-type Hints struct {
-	ReadOnly    bool // changes nothing
-	Destructive bool // may overwrite or cancel something
-	Idempotent  bool // a repeated call has no further effect
-	OpenWorld   bool // reaches beyond this machine
-}
+// Hints are what a call may do.
+type Hints = api.Hints
 
 // A Schema is the JSON Schema of one category of envelopes, for callers that
 // validate answers.
@@ -61,10 +46,7 @@ type Schema struct {
 }
 
 // Progress is the progress of a call.
-type Progress struct {
-	Percent float64 // 0 to 100, never decreasing within a call
-	Message string
-}
+type Progress = api.ToolProgress
 
 // An Answer is the outcome of a call, successful or not.
 type Answer struct {

@@ -3,6 +3,7 @@ package bench
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,6 +64,7 @@ func BenchmarkIdleTails(b *testing.B) {
 type process struct {
 	b   *testing.B
 	cmd *exec.Cmd
+	in  io.Writer
 	out *bufio.Reader
 }
 
@@ -70,14 +72,15 @@ func start(b *testing.B, program string, args ...string) *process {
 	b.Helper()
 	cmd := exec.Command(program, args...)
 	out, err := cmd.StdoutPipe()
-	if err == nil {
+	in, inErr := cmd.StdinPipe()
+	if err = errors.Join(err, inErr); err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = cmd.Process.Kill() })
-	return &process{b, cmd, bufio.NewReader(out)}
+	return &process{b, cmd, in, bufio.NewReader(out)}
 }
 
 // lines waits until the process has printed so many.

@@ -34,7 +34,8 @@ var Rooms = []Room{
 	{"web", "the page: its files, embedded, and their handlers", []string{"daemon"}},
 
 	{"responder/natsapi", "the surface NATS: a request and an answer for each operation", []string{"daemon"}},
-	{"responder/mcp", "the surface MCP: it carries the tools", []string{"daemon"}},
+	{"responder/mcp", "the surface MCP: it carries the tools, of this process or of a responder",
+		[]string{"cmd/linesman", "daemon"}}, // `linesman mcp` is a client of a responder, with MCP on stdio
 	{"responder/rest", "the surface REST", []string{"daemon"}},
 	{"responder/a2a", "the surface A2A", []string{"daemon"}},
 	{"responder/tools", "the tools of agents", []string{"daemon"}},
@@ -74,7 +75,8 @@ var Rooms = []Room{
 		[]string{"cmd/doctor", "cmd/setup", "daemon/..."}},
 	{"bus/bustest", "a server in a test", nil},
 	{"bus", "NATS: the only packages that know subjects, streams, headers",
-		[]string{"bus/...", "client", "cmd/doctor", "cmd/setup", "daemon/..."}},
+		[]string{"bus/...", "client", "cmd/doctor", "cmd/setup", "daemon/...",
+			"responder/natsapi"}}, // which is the other end of [bus.Bus.Hold]
 	{"bus/bucket", "values under keys, with revisions", []string{"bus/..."}},
 	{"bus/reader", "reading streams through elections, stalls and losses", []string{"bus/..."}},
 
