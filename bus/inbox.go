@@ -15,6 +15,7 @@ import (
 // one, so that a request is sent only after the server has accepted it.
 type inbox struct {
 	opening chan struct{} // held by the request that subscribes
+	drop    func()        // ends the subscription; nil: there is none
 
 	mu      sync.Mutex
 	subject string // of the answers, with a token of the request at its end; "": not subscribed
@@ -27,7 +28,7 @@ func newInbox() *inbox { return &inbox{opening: make(chan struct{}, 1), waiting:
 // asked is a request that waits for its answer.
 type asked struct {
 	inbox, reply string
-	answered     chan *nats.Msg // the last message
+	answered     chan *nats.Msg // the last message; nil: the server refuses the inbox
 	progress     chan []byte    // the newest is dropped where the requester does not take it
 	heard        atomic.Bool    // since that was reset
 
@@ -71,19 +72,25 @@ func (i *inbox) close(q *asked) {
 
 // subscribe subscribes to a new inbox, and waits until the server has accepted that.
 func (i *inbox) subscribe(ctx context.Context, b *Bus) (subject string, err error) {
+	if i.drop != nil { // of an inbox that the server refused later
+		i.drop()
+		i.drop = nil
+	}
 	subject = b.inside.NewInbox() + "."
 	sub, err := b.inside.Subscribe(subject+"*", i.deliver)
 	if err != nil {
 		return "", whyClosed(b.inside, err)
 	}
-	refused := make(chan struct{})
-	var once sync.Once
+	refused := false // guarded by mu
 	// A server to which the connection moves may refuse it later.
-	stop := b.denied.watch(func(string) { once.Do(func() { i.refuse(subject); close(refused) }) }, subject+"*")
+	stop := b.denied.watch(func(string) { i.refuse(subject, &refused) }, subject+"*")
+	drop := func() {
+		stop()
+		_ = sub.Unsubscribe() // fails if the connection is lost
+	}
 	defer func() {
 		if err != nil {
-			stop()
-			_ = sub.Unsubscribe() // fails if the connection is lost
+			drop()
 		}
 	}()
 	listening, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
@@ -94,26 +101,28 @@ func (i *inbox) subscribe(ctx context.Context, b *Bus) (subject string, err erro
 	if err := b.inside.FlushWithContext(listening); err != nil {
 		return "", whyClosed(b.inside, err)
 	}
-	if denies(b.inside.LastError(), subject+"*") {
-		return "", errDenied(subject + "*")
-	}
-	select {
-	case <-refused:
-		return "", errDenied(subject + "*")
-	default:
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.subject = subject
+	if refused || denies(b.inside.LastError(), subject+"*") {
+		return "", errDenied(subject + "*")
+	}
+	i.subject, i.drop = subject, drop
 	return subject, nil
 }
 
-// refuse makes the next request subscribe again.
-func (i *inbox) refuse(subject string) {
+// refuse ends the requests of an inbox that the server refuses. The next request subscribes again.
+func (i *inbox) refuse(subject string, refused *bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	*refused = true
 	if i.subject == subject {
 		i.subject = ""
+	}
+	for reply, q := range i.waiting {
+		if q.inbox == subject {
+			delete(i.waiting, reply)
+			q.answered <- nil
+		}
 	}
 }
 

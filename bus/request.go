@@ -96,7 +96,7 @@ func (b *Bus) call(ctx context.Context, name string, args []byte, progress func(
 		case denied <- errDenied(subject):
 		default:
 		}
-	}, subject, q.inbox+"*")()
+	}, subject)()
 	if !b.inside.IsConnected() {
 		return Answer{}, unsent{b.failure(name, ErrUnreachable)}
 	}
@@ -107,6 +107,9 @@ func (b *Bus) call(ctx context.Context, name string, args []byte, progress func(
 	for {
 		select {
 		case m := <-q.answered:
+			if m == nil {
+				return Answer{}, errDenied(q.inbox + "*")
+			}
 			for len(q.progress) > 0 {
 				progress(<-q.progress)
 			}
