@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A reader that starts to follow while the server is unreachable waits for it.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A completed task does not await resumption again because the run that completed it

@@ -9,8 +9,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // The checkpoint of a cut is stored before its records. A run that ended within the cut

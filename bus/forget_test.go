@@ -14,10 +14,10 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A forgotten run is nowhere, wherever the operation was interrupted and whatever the

@@ -10,10 +10,10 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // serve starts a server for the test, with its streams.

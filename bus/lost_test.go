@@ -14,9 +14,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // breaker is a proxy in front of a server. Once armed it drops the next chunk that

@@ -8,9 +8,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // The output of a short run, the ends of one with large entries, and a part of it anywhere

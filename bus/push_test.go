@@ -14,8 +14,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestOfTwoWritersOfRegistrationsTheFirstWins(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // Consumers expire even if their creator does not limit them, and are counted.

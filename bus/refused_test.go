@@ -11,9 +11,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A server is replaced by another one that refuses the credentials: readers and

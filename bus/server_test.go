@@ -12,9 +12,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // The identity of a store survives restarts, and changes when the stream is recreated.

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/worker"
 )
 

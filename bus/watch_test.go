@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // 1. A responder watches the heartbeats of a worker, up to sequence N of the stream. 2.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
@@ -25,6 +24,7 @@ import (
 	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A run that has ended is erased over NATS; an open one is not, nor one whose

@@ -19,13 +19,13 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestMain(m *testing.M) { fixture.VerifyGoroutines(m) }

@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestAnEntryHasItsRevisionThroughItsLife(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // accountOf returns one of the accounts.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // The server caches blocks of every stream for a short time, also after a restart. With

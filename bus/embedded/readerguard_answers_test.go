@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // Readers that catch up request one batch at a time: as many answers are queued as

@@ -13,10 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/bench/corpus"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // BenchmarkBursts measures how fast the backlogs of one, four and a thousand runs get

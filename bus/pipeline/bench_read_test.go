@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // BenchmarkReadEvents measures reading 100,000 events by direct gets, all of them and

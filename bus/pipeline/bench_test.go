@@ -21,11 +21,11 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/bench/corpus"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // benchLines is the number of lines of one measurement.

@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // Another program's message arrived while ours were in flight: it has the sequence of

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestLagIsWhatTheNormalizerHasNotRecorded(t *testing.T) {

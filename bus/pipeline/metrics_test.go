@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/linesman/linesman/agent/known"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // counters returns the values of the counters, and the numbers of observations of histograms, of

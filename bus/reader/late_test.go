@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus/bucket"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // late calls after before it returns the information about a stream.

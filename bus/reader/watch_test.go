@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // A consumer may stall while its server sends heartbeats: a watch replaces it.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus/bustest"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 var at = time.UnixMilli(1_760_000_000_000)

@@ -73,7 +73,6 @@ var Rooms = []Room{
 	{"bus/pipeline", "the normalizer's shell: RAW to EVENTS and RUNS", []string{"daemon"}},
 	{"bus/embedded", "the server inside the process; accounts, users, permissions",
 		[]string{"cmd/doctor", "cmd/setup", "daemon/..."}},
-	{"bus/bustest", "a server in a test", nil},
 	{"bus", "NATS: the only packages that know subjects, streams, headers",
 		[]string{"bus/...", "client", "cmd/doctor", "cmd/setup", "daemon/...",
 			"responder/natsapi"}}, // which is the other end of [bus.Bus.Hold]
