@@ -99,7 +99,9 @@ func TestSubmissionReportsAllMistakes(t *testing.T) {
 			"env.allow"},
 		"a webhook for a run id of one's own": {api.Submission{Task: runs.Task{Prompt: "x"}, Run: "T-x",
 			Webhook: &api.Webhook{}}, "webhook"},
-		"run and labels": {api.Submission{Task: runs.Task{Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{"": "x"})}, Prompt: "x"}, Run: "no id!"}, "labels run"},
+		"run and labels": {api.Submission{
+			Run: "no id!", Task: runs.Task{Attributes: runs.Attributes{Labels: "=x"}, Prompt: "x"},
+		}, "labels run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := s.CheckSubmit(c.q)

@@ -54,7 +54,9 @@ func naming(t *testing.T, what string) (files []string) {
 // Who follows a recipe touches the files that it lists, and no other one: here by what is
 // there already.
 func TestRecipesNameTheirFiles(t *testing.T) {
-	for _, title := range []string{"An agent", "A field of a run", "A field that callers ask for", "An operation", "A metric", "A bound"} {
+	for _, title := range []string{
+		"An agent", "A field of a run", "A field that callers ask for", "An operation", "A metric", "A bound",
+	} {
 		for _, file := range recipe(t, title) {
 			if _, err := os.Stat(filepath.Join("..", file)); err != nil {
 				t.Errorf("%s: %v", title, err)
