@@ -50,11 +50,11 @@ func (b *Bus) remembered(ctx context.Context, run string) (runs.Mark, error) {
 	case e.Deleted:
 		return runs.Mark{Seq: 1, Started: true, Exited: true}, nil
 	}
-	row, err := runs.ParseHeader(e.Header.Get(HeaderRun), nil)
+	header, err := runs.ParseHeader(e.Header.Get(HeaderRun), nil)
 	if err != nil {
-		return runs.Mark{}, fmt.Errorf("%w: cannot decode the row of run %s", ErrUnfit, run)
+		return runs.Mark{}, fmt.Errorf("%w: cannot decode the header of run %s", ErrUnfit, run)
 	}
-	return row.Mark(), nil
+	return header.Mark(), nil
 }
 
 // Known reports whether there is a raw log, a record or events of a run.
@@ -107,7 +107,7 @@ func (b *Bus) lastOf(ctx context.Context, stream, subject string) (*jetstream.Ra
 	return last(ctx, s, subject)
 }
 
-// Peek returns, from the raw log, the row of a run that has no record yet: whether it
+// Peek returns, from the raw log, the header of a run that has no record yet: whether it
 // is queued or has started. The error is [runs.ErrNoRun] if RAW has no entry of it.
 func (b *Bus) Peek(ctx context.Context, run string) (runs.Header, error) {
 	m, err := b.lastOf(ctx, b.Raw(), b.RawSubject("*", run))
@@ -131,9 +131,9 @@ func (b *Bus) Peek(ctx context.Context, run string) (runs.Header, error) {
 	return runs.FirstHeader(run, agent, e, m.Sequence), nil
 }
 
-// WatchRuns calls each with the row of every run's record, in the order in which they
+// WatchRuns calls each with the header of every run's record, in the order in which they
 // were stored, then with every change, until ctx ends: then it returns nil. It reads no
-// records. After a loss of the connection it may repeat rows; if the run table was
+// records. After a loss of the connection it may repeat headers; if the run table was
 // recreated, it reports that first. It waits for a run table that does not exist yet,
 // and calls each with the reason.
 func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
@@ -144,16 +144,16 @@ func (b *Bus) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 		var err error
 		if e.Deleted {
 			c.Run.ID, c.Removed = e.Key, true
-		} else if c.Run, err = b.row(ctx, e, words); err != nil {
-			b.log.Warn("a run record has no row", zap.Uint64("sequence", c.Revision))
+		} else if c.Run, err = b.header(ctx, e, words); err != nil {
+			b.log.Warn("a run record has no header", zap.Uint64("sequence", c.Revision))
 			c = runs.Change{Revision: c.Revision, Last: c.Last}
 		}
 		each(c)
 	}, func(replaced, empty bool) { each(runs.Change{Replaced: replaced, Last: empty}) })
 }
 
-// row returns the row of a run record. If the record has none, it is derived from the record.
-func (b *Bus) row(ctx context.Context, e bucket.Entry, words runs.Words) (runs.Header, error) {
+// header returns the header of a run record. If the record has none, it is derived from the record.
+func (b *Bus) header(ctx context.Context, e bucket.Entry, words runs.Words) (runs.Header, error) {
 	if text := e.Header.Get(HeaderRun); text != "" {
 		return runs.ParseHeader(text, words)
 	}

@@ -71,7 +71,7 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 }
 
 // loadKey decodes a key's value into v. It returns the key's revision, 0 if there is
-// none, and whether the entry has no row.
+// none, and whether the entry has no header.
 func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
@@ -167,7 +167,7 @@ func (s *session) beginCut(ctx context.Context) error {
 type keyed struct {
 	of, key  string // bucket and key
 	value    []byte
-	row      string  // of a run record
+	header   string  // of a run record
 	revision *uint64 // the expected revision; after the write its own
 }
 
@@ -175,8 +175,8 @@ func (k keyed) subject() string { return bucket.Subject(k.of, k.key) }
 
 func (k keyed) put(js jetstream.JetStream) (jetstream.PubAckFuture, error) {
 	var header nats.Header
-	if k.row != "" {
-		header = nats.Header{bus.HeaderRun: {k.row}}
+	if k.header != "" {
+		header = nats.Header{bus.HeaderRun: {k.header}}
 	}
 	var follows []jetstream.PublishOpt
 	if k.revision != nil {
