@@ -17,7 +17,7 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-var show = flag.Bool("show", false, "print the tables as they are found to be")
+var show = flag.Bool("show", false, "print the cells of the tables as they are found to be")
 
 func TestEveryCellOfThePageHolds(t *testing.T) {
 	t.Parallel()
@@ -41,23 +41,21 @@ func everyCell(t *testing.T, p *place) {
 // compare holds what was found against a table of the page.
 func (p *place) compare(t *testing.T, name string, columns, rows []string, found func(t *testing.T, row,
 	column string) string) {
-	var want table
+	var want *table
 	if !*show {
 		want = tableOf(t, name, columns, rows)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n| %s | %s |\n|%s\n", name, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)+1))
 	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row)
+		fmt.Fprintf(&b, "\n%s, %s:", name, row)
 		for _, column := range columns {
 			p.expected = !*show && want.rows[row][column] == string(yes)
 			got := found(t, row, column)
-			fmt.Fprintf(&b, " %s |", got)
+			fmt.Fprintf(&b, " `%s`: %s;", column, got)
 			if !*show && got != want.rows[row][column] {
 				t.Errorf("%s: %q, %s: it is %q, and the page says %q", name, row, column, got, want.rows[row][column])
 			}
 		}
-		b.WriteByte('\n')
 	}
 	if *show {
 		t.Log(b.String())

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -291,12 +292,12 @@ var users = []string{
 }
 
 // page is the tables of the page, by the first cell of their heading.
-var page = sync.OnceValues(func() (map[string]table, error) {
+var page = sync.OnceValues(func() (map[string]*table, error) {
 	b, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]table{}
+	all := map[string]*table{}
 	var now *table
 	for line := range strings.Lines(string(b)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -309,16 +310,15 @@ var page = sync.OnceValues(func() (map[string]table, error) {
 		}
 		switch {
 		case now == nil:
-			now = &table{columns: cells[1:], rows: map[string]map[string]string{}}
-			all[cells[0]] = *now
+			now = &table{name: cells[0], columns: cells[1:], rows: map[string]map[string]string{}}
+			if now.list = slices.Equal(now.columns, []string{"allowed"}); now.list {
+				now.columns = users
+			}
+			all[cells[0]] = now
 		case strings.HasPrefix(cells[0], "--"):
 		default:
-			if now.rows[cells[0]] != nil || len(cells) != len(now.columns)+1 {
-				return nil, fmt.Errorf("row %q is there twice, or has %d cells", cells[0], len(cells))
-			}
-			now.rows[cells[0]] = map[string]string{}
-			for i, c := range now.columns {
-				now.rows[cells[0]][c] = cells[i+1]
+			if err := now.add(cells); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -328,12 +328,68 @@ var page = sync.OnceValues(func() (map[string]table, error) {
 // table is the headings of a table's columns, and the cells of each row, by its
 // first cell and the column.
 type table struct {
+	name    string
+	list    bool // its only column names the users with a right
 	columns []string
 	rows    map[string]map[string]string
 }
 
+// add adds a line of the page, whose first cell may name several rows.
+func (t *table) add(cells []string) error {
+	for row := range strings.SplitSeq(cells[0], "; ") {
+		values := map[string]string{}
+		if t.list {
+			if err := t.expand(values, cells[1:]); err != nil {
+				return fmt.Errorf("%s, row %q: %w", t.name, row, err)
+			}
+		} else if len(cells) == len(t.columns)+1 {
+			for i, c := range t.columns {
+				values[c] = cells[i+1]
+			}
+		}
+		if t.rows[row] != nil || len(values) != len(t.columns) {
+			return fmt.Errorf("%s: row %q is there twice, or has %d cells", t.name, row, len(cells))
+		}
+		t.rows[row] = values
+	}
+	return nil
+}
+
+// expand makes a cell of each user of a list such as "worker: info get; operator".
+func (t *table) expand(values map[string]string, cells []string) error {
+	list := strings.Join(cells, "|")
+	for item := range strings.SplitSeq(list, "; ") {
+		named, value, given := strings.Cut(item, ": ")
+		if !given {
+			value = string(yes)
+		}
+		for _, user := range strings.Fields(named) {
+			if list == "nobody" {
+				break
+			}
+			if !slices.Contains(users, user) || values[user] != "" {
+				return fmt.Errorf("%q is no user, or is there twice", user)
+			}
+			values[user] = value
+		}
+	}
+	other := string(no)
+	if slices.Contains([]string{"Publish", "Subscribe", "Stream", "Request"}, t.name) &&
+		values[embedded.OperatorUser]+values[embedded.OperatorUser+"_public"] != "" {
+		other = string(nothing) // in the account of the other operator
+	}
+	for _, user := range users {
+		if values[user] == "" && operates(user) {
+			values[user] = other
+		} else if values[user] == "" {
+			values[user] = string(no)
+		}
+	}
+	return nil
+}
+
 // tableOf is a table of the page. Its columns, and its rows, have to be these.
-func tableOf(t *testing.T, name string, columns, rows []string) table {
+func tableOf(t *testing.T, name string, columns, rows []string) *table {
 	t.Helper()
 	all, err := page()
 	if err != nil {
