@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -98,21 +97,6 @@ func TestQuotedCommandsParse(t *testing.T) {
 	}
 	if len(parsed) < 100 {
 		t.Errorf("only %d commands", len(parsed))
-	}
-}
-
-// Each command of the program is in the README's table, and none that it has not.
-func TestCommandsAreDescribed(t *testing.T) {
-	var described, known []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `linesman ([a-z-]+)").FindAllStringSubmatch(
-		fixture.Documents(t, root)["README.md"], -1) {
-		described = append(described, m[1])
-	}
-	for _, c := range grammarOf(t).Leaves(true) {
-		known = append(known, strings.Fields(c.FullPath())[1])
-	}
-	if len(known) == 0 || !slices.Equal(described, known) {
-		t.Errorf("the README has the commands %q, the program %q", described, known)
 	}
 }
 

@@ -52,7 +52,11 @@ func cell(text string) string {
 func commandsPage(b *bytes.Buffer, root *kong.Node) {
 	b.WriteString("# Commands\n\nGenerated from the program: `linesman help COMMAND` prints the same. " +
 		"[Settings](settings.md) can be given to every command that has them, as flags below or as variables of " +
-		"the environment.\n")
+		"the environment.\n\n")
+	for _, c := range root.Leaves(true) {
+		name := strings.TrimPrefix(c.FullPath(), root.Name+" ")
+		fmt.Fprintf(b, "- [%s](#%s): %s\n", name, strings.ReplaceAll(name, " ", "-"), c.Help)
+	}
 	flagsTable(b, "Flags of every command", root.Flags)
 	var visit func(n *kong.Node)
 	visit = func(n *kong.Node) {
