@@ -10,6 +10,16 @@
 // It also writes all metrics as JSON. The exit code is 0 whether targets are met or not: a
 // busy machine is not an error. It is 1 if a measurement failed, for example because events were
 // missing.
+//
+// Where the time goes: a line of mix takes 16.5 us of CPU time in one process, 2.5 to 3 times Z. The server stores
+// EVENTS one message after the other, in one goroutine: 6.5 us, of which 3 for the copy to linesman.live and 1.2 for a
+// write of each message; that limits small lines. The fold takes 4 to 5, the server's reading 1.9, its RAW 1.6, garbage
+// collection 1.3, publishing 1.1, the worker 0.7.
+//
+// What gave nothing, beside what decisions 12 and 47 reject: status in the goroutine of the subscription, fold and
+// publish in two goroutines, a fence only on the first event of a burst; more variants of the scanner (runs of bytes,
+// multibyte characters, masks of words), 1 to 10 % slower; persist_mode async for EVENTS, which saves a write a message
+// and loses acknowledged events at a kill; GOGC=400, 13 % more CPU time; GOMEMLIMIT of 250 MiB, less than half the rate.
 package main
 
 import (
