@@ -19,7 +19,8 @@
 // What gave nothing, beside what decisions 12 and 47 reject: status in the goroutine of the subscription, fold and
 // publish in two goroutines, a fence only on the first event of a burst; more variants of the scanner (runs of bytes,
 // multibyte characters, masks of words), 1 to 10 % slower; persist_mode async for EVENTS, which saves a write a message
-// and loses acknowledged events at a kill; GOGC=400, 13 % more CPU time; GOMEMLIMIT of 250 MiB, less than half the rate.
+// and loses acknowledged events at a kill; GOGC=400, 13 % more CPU time; GOMEMLIMIT of 250 MiB, less than half the
+// rate.
 package main
 
 import (
