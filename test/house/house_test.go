@@ -173,8 +173,8 @@ func TestOnlyTheBusSpeaksNATS(t *testing.T) {
 
 func TestPackagesPageShowsTheTable(t *testing.T) {
 	const page = "docs/reference/packages.md"
-	whole := "# Packages\n\nGenerated from test/house/rooms.go, which also says who may import each. Pure: no clock, no file, no network." +
-		"\n\n```\n" + Tree() + "```\n"
+	whole := "# Packages\n\nGenerated from test/house/rooms.go, which also says who may import each. " +
+		"Pure: no clock, no file, no network.\n\n```\n" + Tree() + "```\n"
 	if os.Getenv("UPDATE_DOCS") != "" {
 		if err := os.WriteFile(filepath.Join(root, page), []byte(whole), 0o644); err != nil {
 			t.Fatal(err)
