@@ -15,7 +15,7 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-var update = flag.Bool("update", false, "write the tables and answers of docs/mcp.md and docs/reference/mcp.md")
+var update = flag.Bool("update", false, "write the tables and answers of docs/reference/mcp.md")
 
 // example is a call of a tool that docs/reference/mcp.md shows, with the golden file of
 // its answer: what a test of the tools, in golden_test.go there, really got.
@@ -84,7 +84,7 @@ func TestPageOfToolsIsWhatTheyAre(t *testing.T) {
 
 // The page has a section for each of linesman's own tools, with the table of its parameters.
 func TestPageOfAgentToolsIsWhatTheyAre(t *testing.T) {
-	page := text(t, "docs/mcp.md")
+	page := text(t, "docs/reference/mcp.md")
 	var told, names []string
 	for _, m := range regexp.MustCompile("(?m)^### `(_agent_\\w+)`$").FindAllStringSubmatch(page, -1) {
 		told = append(told, m[1])
@@ -113,7 +113,7 @@ func TestPageOfAgentToolsIsWhatTheyAre(t *testing.T) {
 		t.Errorf("the page tells of %q, the tools are %q", told, names)
 	}
 	if *update {
-		if err := os.WriteFile("../docs/mcp.md", []byte(page), 0o600); err != nil {
+		if err := os.WriteFile("../docs/reference/mcp.md", []byte(page), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
