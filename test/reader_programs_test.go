@@ -13,24 +13,11 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// silence is how long no event comes: longer than any program of the page waits
-// for one at a time.
+// silence is how long no event comes: longer than any example waits for one at a time.
 const silence = 65 * time.Second
 
-// programs are those of a language on the page, in their order.
-func programs(t *testing.T, language string) (all []string) {
-	t.Helper()
-	for page := text(t, "docs/subjects.md"); ; {
-		program, rest, ok := fence(page, language)
-		if !ok {
-			return all
-		}
-		all, page = append(all, program), rest
-	}
-}
-
-// readsThroughASilence starts a program of the page. It has to print the end of
-// the run that is there, and, after a silence, that of one that comes.
+// readsThroughASilence starts an example. It has to print the end of the run that is there, and, after a silence, that of
+// one that comes.
 func readsThroughASilence(t *testing.T, i *instance, there string, program *exec.Cmd) {
 	t.Helper()
 	p := fixture.Start(t, program)
@@ -44,31 +31,26 @@ func readsThroughASilence(t *testing.T, i *instance, there string, program *exec
 	p.Kill()
 }
 
-// Both programs of the page, as they are there, with the oldest and the newest
-// client that it names.
+// Both examples in Python, with the oldest and the newest client that docs/subjects.md names.
 func TestPythonReaderOfThePageOutlivesASilence(t *testing.T) {
 	fixture.Long(t, "waits for a minute")
 	python := fixture.Need(t, "PYTHON", "python3")
 	t.Parallel()
-	page := programs(t, "python")
-	if len(page) != 2 {
-		t.Fatalf("the page has %d programs in Python, want one that publishes and one that reads", len(page))
-	}
 	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
 	for _, version := range []string{"2.9.0", "2.15.0"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			packages := natsPy(t, python, version)
 			i := up(t, linesman, t.TempDir())
-			as := func(user, program string) *exec.Cmd {
-				cmd := exec.CommandContext(t.Context(), python, "-c", program)
+			as := func(user, example string) *exec.Cmd {
+				cmd := exec.CommandContext(t.Context(), python, "../examples/python/"+example)
 				cmd.Env = append(i.as(user), "PYTHONUNBUFFERED=1", "PYTHONPATH="+packages)
 				return cmd
 			}
-			if out, err := as("worker", page[0]).CombinedOutput(); err != nil {
+			if out, err := as("worker", "publish_raw.py").CombinedOutput(); err != nil {
 				t.Fatalf("it does not publish: %v\n%s", err, out)
 			}
-			readsThroughASilence(t, i, "py-1", as("subscriber", page[1]))
+			readsThroughASilence(t, i, "py-1", as("subscriber", "read_events.py"))
 		})
 	}
 }
@@ -99,16 +81,11 @@ func natsPy(t *testing.T, python, version string) string {
 	return ""
 }
 
-// The program of the page, as it is there, with the oldest and the newest
-// client that the page names.
+// The example in TypeScript, with the oldest and the newest client that docs/subjects.md names.
 func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 	fixture.Long(t, "waits for a minute")
 	node := fixture.Need(t, "AGENTS", "node")
 	t.Parallel()
-	page := programs(t, "typescript")
-	if len(page) != 1 {
-		t.Fatalf("the page has %d programs in TypeScript, want 1", len(page))
-	}
 	linesman := filepath.Join(install(t, "./cmd/linesman"), "linesman")
 	for _, client := range []string{"oldest", "newest"} {
 		t.Run(client, func(t *testing.T) {
@@ -117,7 +94,7 @@ func TestTypeScriptReaderOfThePageOutlivesASilence(t *testing.T) {
 			for name, content := range map[string]string{
 				"package.json":      text(t, "test/clients/readers/"+client+"/package.json"),
 				"package-lock.json": text(t, "test/clients/readers/"+client+"/package-lock.json"),
-				"reader.mjs":        page[0], // it has no type that would need a compiler
+				"reader.mjs":        text(t, "examples/typescript/read-events.ts"), // no type needs a compiler
 			} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 					t.Fatal(err)
