@@ -118,16 +118,17 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// The tables of rights in docs/security.md have all users.
 func TestUsersAreDescribed(t *testing.T) {
 	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir())
+	head := regexp.MustCompile("(?m)^\\| Publish \\|.*$").FindString(text(t, "docs/security.md"))
 	var described []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (?:inside|public|readers) \\|").FindAllStringSubmatch(
-		text(t, "docs/operations.md"), -1) {
+	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(head, -1) {
 		described = append(described, m[1])
 	}
 	slices.Sort(described)
 	if users := slices.Sorted(maps.Keys(i.credentials)); !slices.Equal(described, users) {
-		t.Errorf("docs/operations.md has the users %q, the server %q", described, users)
+		t.Errorf("docs/security.md has the users %q, the server %q", described, users)
 	}
 }
 

@@ -30,8 +30,14 @@ type ToolSets interface {
 
 // CallEndpoints are the endpoints for programs that offer the tools to clients of their own, as `linesman mcp`
 // does: "tools" describes the tools of a set, and "tool" carries out a call, with its progress. The answer of a
-// call is what the client reads, Markdown or an envelope; an [api.Error] is that of a call which no tool has
-// answered.
+// call is what the client reads, with the Content-Type text/markdown or, for an envelope, application/json; without
+// that header it is an [api.Error]: no tool has answered.
+//
+// Messages with the header Linesman-Part precede the answer: "progress" is an [api.ToolProgress], if the request asks
+// for it; "body" is the next part of an answer that is larger than a message, with its rest in the last one; "held"
+// answers a renewal. All responders hear PREFIX.api.stop, whose body is the reply subject of a call that is to end, and
+// PREFIX.api.renew, whose own reply subject is that of a call. A call that was not renewed for [Config.Lease] ends. If
+// a renewal is not answered, the responder of the call is gone.
 func CallEndpoints(sets ToolSets) []Endpoint {
 	reads := map[string]bool{}
 	for _, set := range []string{"all", "agents"} {
