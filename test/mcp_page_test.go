@@ -178,7 +178,7 @@ func shown(t *testing.T, tool v36.Tool) string {
 // An answer that is shown elsewhere is a kept one, too.
 func TestErrorOnThePageIsReal(t *testing.T) {
 	want := strings.TrimRight(text(t, "responder/tools/testdata/local_exec_mistakes.md"), "\n")
-	if !strings.Contains(text(t, "docs/mcp.md"), "`````markdown\n"+want+"\n`````\n") {
-		t.Errorf("docs/mcp.md does not show\n%s", want)
+	if !strings.Contains(text(t, "docs/reference/mcp.md"), "`````markdown\n"+want+"\n`````\n") {
+		t.Errorf("docs/reference/mcp.md does not show\n%s", want)
 	}
 }
