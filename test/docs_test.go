@@ -121,7 +121,7 @@ func TestNamedTestsExist(t *testing.T) {
 // The tables of rights in docs/security.md have all users.
 func TestUsersAreDescribed(t *testing.T) {
 	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir())
-	head := regexp.MustCompile("(?m)^\\| Publish \\|.*$").FindString(text(t, "docs/security.md"))
+	head := regexp.MustCompile(`(?m)^\| Publish \|.*$`).FindString(text(t, "docs/security.md"))
 	var described []string
 	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(head, -1) {
 		described = append(described, m[1])

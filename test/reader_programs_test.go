@@ -16,8 +16,8 @@ import (
 // silence is how long no event comes: longer than any example waits for one at a time.
 const silence = 65 * time.Second
 
-// readsThroughASilence starts an example. It has to print the end of the run that is there, and, after a silence, that of
-// one that comes.
+// readsThroughASilence starts an example. It has to print the end of the run that is there, and, after a silence, that
+// of one that comes.
 func readsThroughASilence(t *testing.T, i *instance, there string, program *exec.Cmd) {
 	t.Helper()
 	p := fixture.Start(t, program)
