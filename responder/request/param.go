@@ -34,6 +34,7 @@ type Param struct {
 	Any      bool           // a text may have control characters, as prompts of any surface
 	Form     *regexp.Regexp // of a text; nil: any
 	Rule     string         // Form in words
+	Format   string         // of a text, in its schema alone
 	Default  any            // nil: none
 }
 
@@ -54,6 +55,11 @@ func Integer(name string, least, most, otherwise int64, about string) Param {
 		p.Default = otherwise
 	}
 	return p
+}
+
+// Names are at most max texts, each one of the words if there are any.
+func Names(name string, max int64, about string, words ...string) Param {
+	return Param{Name: name, Kind: names, Max: max, About: about, Words: words}
 }
 
 // Flag is true or false; false is its default.
@@ -154,11 +160,12 @@ func (p *Param) schema() []byte {
 		MinLength   int64    `json:"minLength,omitempty"`
 		MaxLength   int64    `json:"maxLength,omitempty"`
 		Pattern     string   `json:"pattern,omitempty"`
+		Format      string   `json:"format,omitempty"`
 		Minimum     *int64   `json:"minimum,omitempty"`
 		Maximum     *int64   `json:"maximum,omitempty"`
 		MaxItems    int64    `json:"maxItems,omitempty"`
 		Default     any      `json:"default,omitempty"`
-	}{Description: p.About, Enum: p.Words, Default: p.Default}
+	}{Description: p.About, Enum: p.Words, Format: p.Format, Default: p.Default}
 	switch p.Kind {
 	case text:
 		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.Max, p.Chars)
@@ -174,10 +181,11 @@ func (p *Param) schema() []byte {
 	case object:
 		s.Type = "object"
 	case names:
-		s.Type, s.MaxItems = "array", p.Max
+		s.Type, s.MaxItems, s.Enum = "array", p.Max, nil
 		s.Items = struct {
-			Type string `json:"type"`
-		}{"string"}
+			Type string   `json:"type"`
+			Enum []string `json:"enum,omitempty"`
+		}{"string", p.Words}
 	}
 	return encode(s)
 }

@@ -165,10 +165,7 @@ var (
 		Choice("envPolicy", runs.InheritNone,
 			"Which environment variables of the worker the agent gets, beyond what every program needs.",
 			runs.InheritNone, runs.InheritAll, runs.InheritList),
-		Param{
-			Name: "envAllowList", Kind: names, Max: runs.MaxEnv,
-			About: "Names of environment variables, for envPolicy allow-list.",
-		},
+		Names("envAllowList", runs.MaxEnv, "Names of environment variables, for envPolicy allow-list."),
 		Flag("async", "Answer once the task is queued, not when it has ended."),
 		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam)
 
@@ -220,10 +217,7 @@ var (
 		Integer("limit", 1, 100, 5, "How many ended tasks to list."),
 		Flag("verbose", "Adds the last lines of output of each running task, at most 5."),
 		Text("task_id", MaxRef, "Only this task (an extension of v3.6)."),
-		Param{
-			Name: "labels", Kind: names, Max: maxFilters,
-			About: "Only tasks with all of these labels, KEY=VALUE (an extension of v3.6).",
-		},
+		Names("labels", maxFilters, "Only tasks with all of these labels, KEY=VALUE (an extension of v3.6)."),
 		Text("agent", 64, "Only tasks of this agent, by its short name or its kind (an extension of v3.6)."),
 		Choice("state", "", "Only tasks in this state (an extension of v3.6).", "queued", "working", "input-required",
 			"completed", "failed", "cancelled", "timeout"),

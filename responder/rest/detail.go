@@ -11,8 +11,8 @@ import (
 
 func getDetail(ctx context.Context, q *exchange) (*reply, error) {
 	want := api.DetailRequest{
-		Run: q.run(), After: q.query.Get("after"), Last: int(q.query.number("last", 1, api.MaxDetailItems, 0)),
-		Limit: int(q.query.number("limit", 1, api.MaxDetailItems, 0)),
+		Run: q.run(), After: q.query.Get("after"), Last: int(q.query.number("last")),
+		Limit: int(q.query.number("limit")),
 	}
 	if last := q.r.Header.Get(lastEventID); last != "" {
 		want.After = last

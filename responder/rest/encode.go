@@ -69,23 +69,12 @@ const (
 // accept selects the media type of the answer. Unencoded contents can be
 // requested by their own type; their errors are JSON.
 func (q *exchange) accept() error {
-	offers := []string{jsonType, adcpType}
-	switch q.operation {
-	case "describe":
-		offers = offers[:1]
-	case "getOutput":
-		offers = []string{bytesType}
-	case "getDiff":
-		offers = []string{jsonType, patchType}
-	case "getEvents", "listEvents", "getDetail", "listRuns":
-		offers = append(offers, streamType)
-	}
 	accept := strings.Join(q.r.Header.Values("Accept"), ",")
 	q.form, q.errors = jsonType, formOfErrors(accept)
-	got, ok := choose(accept, offers)
+	got, ok := choose(accept, q.Media)
 	if !ok {
 		return &Problem{Status: http.StatusNotAcceptable, Code: "NOT_ACCEPTABLE", Detail: "this is given as " +
-			strings.Join(offers, " or ")}
+			strings.Join(q.Media, " or ")}
 	}
 	if got == adcpType {
 		q.form = got
@@ -153,7 +142,7 @@ func (q *exchange) write(a *reply) {
 	}
 	body, err := a.encode(form)
 	if err != nil {
-		q.log.Error("an answer cannot be written", zap.String("operation", q.operation), zap.String("type", media),
+		q.log.Error("an answer cannot be written", zap.String("operation", q.ID), zap.String("type", media),
 			zap.Error(err))
 		a = &reply{Status: http.StatusInternalServerError, Problem: problemOf(&api.Error{Code: api.Internal})}
 		media = "application/problem+json"

@@ -71,11 +71,10 @@ func listEvents(ctx context.Context, q *exchange) (*reply, error) {
 // after returns where to begin, and the size of a page. A reconnecting client
 // sends its last event in a header.
 func (q *exchange) after() (after uint64, limit int64, err error) {
-	const most = 1 << 62
-	n := q.query.number("after", 0, most, 0)
-	limit = q.query.number("limit", 1, maxEvents, 100)
+	n := q.query.number("after")
+	limit = q.query.number("limit")
 	if text := q.r.Header.Get(lastEventID); text != "" {
-		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 || n > most {
+		if n, err = strconv.ParseInt(text, 10, 64); err != nil || n < 0 || n > maxSequence {
 			q.query.refuse(lastEventID, "must be the id of an event of this stream")
 		}
 	}
@@ -83,8 +82,8 @@ func (q *exchange) after() (after uint64, limit int64, err error) {
 }
 
 func getOutput(ctx context.Context, q *exchange) (*reply, error) {
-	stream := q.query.word("stream", "stdout", "stderr")
-	offset, limit := q.query.number("offset", 0, 1<<60, 0), q.query.number("limit", 1, maxOutput, 64<<10)
+	stream := q.query.word("stream")
+	offset, limit := q.query.number("offset"), q.query.number("limit")
 	if q.query.err != nil {
 		return nil, q.query.err
 	}

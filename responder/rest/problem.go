@@ -12,19 +12,19 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Problem is an error response: problem details of RFC 9457, with extension
-// members from Code on.
+// Problem is an error as problem details of RFC 9457, with extension members from
+// `code` on.
 type Problem struct {
 	Type      string      `json:"type"`
 	Title     string      `json:"title"`
 	Status    int         `json:"status"`
 	Detail    string      `json:"detail"`
 	Code      string      `json:"code"`
-	Field     string      `json:"field,omitempty"`
-	Issues    []api.Issue `json:"issues,omitempty"` // all mistakes
-	Run       string      `json:"run,omitempty"`
-	State     runs.State  `json:"state,omitempty"` // of the run
-	Retryable bool        `json:"retryable,omitempty"`
+	Field     string      `json:"field,omitempty"`     // what is wrong, as the caller calls it
+	Issues    []api.Issue `json:"issues,omitempty"`    // all mistakes
+	Run       string      `json:"run,omitempty"`       // of the request
+	State     runs.State  `json:"state,omitempty"`     // of the run
+	Retryable bool        `json:"retryable,omitempty"` // the same request may succeed later
 }
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
@@ -121,7 +121,7 @@ func (q *exchange) explain(err error) *Problem {
 		}
 	default:
 		p = problemOf(&api.Error{Code: api.Internal})
-		q.log.Warn("a request failed", zap.String("operation", q.operation), zap.Error(err))
+		q.log.Warn("a request failed", zap.String("operation", q.ID), zap.Error(err))
 	}
 	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
 	return p

@@ -22,14 +22,15 @@ import (
 // query is the query string of a URL, by declared parameter names.
 type query struct {
 	url.Values
-	err error // the first mistake
+	params []request.Param
+	err    error // the first mistake
 }
 
 // several are the parameters that may be repeated.
 var several = []string{"label", "kind"}
 
 // readQuery refuses unknown parameters and repeated ones.
-func readQuery(raw string, known []string) (*query, error) {
+func readQuery(raw string, params []request.Param) (*query, error) {
 	if len(raw) > maxQuery {
 		return nil, invalid("query", "at most "+strconv.Itoa(maxQuery)+" bytes")
 	}
@@ -37,47 +38,56 @@ func readQuery(raw string, known []string) (*query, error) {
 	if err != nil {
 		return nil, invalid("query", "must be escaped as in a URL")
 	}
+	q := &query{Values: values, params: params}
 	for name, given := range values {
-		if !slices.Contains(known, name) {
-			return nil, unknownName(known)
+		if !slices.ContainsFunc(params, func(p request.Param) bool { return p.Name == name }) {
+			return nil, unknownName(params)
 		}
 		if len(given) > 1 && !slices.Contains(several, name) {
 			return nil, invalid(name, "is given twice")
 		}
 	}
-	return &query{Values: values}, nil
+	return q, nil
 }
 
-func unknownName(known []string) *Problem {
-	if len(known) == 0 {
+func unknownName(params []request.Param) *Problem {
+	if len(params) == 0 {
 		return invalid("query", "this path takes no parameters")
+	}
+	var known []string
+	for _, p := range params {
+		known = append(known, p.Name)
 	}
 	return invalid("query", "the parameters are "+strings.Join(known, ", "))
 }
 
-// number returns an integer parameter.
-func (q *query) number(name string, least, most, otherwise int64) int64 {
+// param returns a parameter by its name.
+func (q *query) param(name string) request.Param {
+	return q.params[slices.IndexFunc(q.params, func(p request.Param) bool { return p.Name == name })]
+}
+
+// number returns an integer parameter, or its default; 0 if it has none.
+func (q *query) number(name string) int64 {
+	p := q.param(name)
 	if !q.Has(name) {
+		otherwise, _ := p.Default.(int64)
 		return otherwise
 	}
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	if err != nil || n < least || n > most {
-		q.refuse(name, fmt.Sprintf("must be a whole number, %d to %d", least, most))
+	if err != nil || n < p.Min || n > p.Max {
+		q.refuse(name, fmt.Sprintf("must be a whole number, %d to %d", p.Min, p.Max))
 	}
 	return n
 }
 
 // word returns an enumerated parameter, "" if it is missing.
-func (q *query) word(name string, words ...string) string {
-	w := q.Get(name)
+func (q *query) word(name string) string {
+	w, words := q.Get(name), q.param(name).Words
 	if q.Has(name) && !slices.Contains(words, w) {
 		q.refuse(name, "must be one of "+strings.Join(words, ", "))
 	}
 	return w
 }
-
-// flag returns a boolean parameter, false if it is missing.
-func (q *query) flag(name string) bool { return q.word(name, "true", "false") == "true" }
 
 // time returns a time, zero if it is missing.
 func (q *query) time(name string) runs.Time {

@@ -7,8 +7,8 @@
 //	            (400, 406, …)                                    AdCP envelope
 //	                                   events, output ──▶ written as they are
 //
-// The one rule: openapi.json comes first, and every answer is one that it
-// describes. Tokens and their scopes are checked before, by the HTTP server.
+// The one rule: every answer is one that openapi.json describes, which test/openapi
+// makes of the routes and the types. Tokens and their scopes are checked before, by the HTTP server.
 package rest
 
 import (
@@ -17,12 +17,14 @@ import (
 	_ "embed"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -43,6 +45,8 @@ const (
 	MaxHeld   = 256 // concurrent event streams and waits; further ones are refused with 503
 
 	maxQuery      = 8 << 10 // bytes
+	maxSequence   = 1 << 62 // of an event
+	maxOffset     = 1 << 60 // bytes
 	maxEventBytes = 4 << 20 // of a page of events, unless a single one takes more
 	writeTime     = 30 * time.Second
 	askTime       = 30 * time.Second // for the streams to answer
@@ -74,46 +78,47 @@ func New(c Config) *API {
 // Route is one operation of the API.
 type Route struct {
 	Pattern string // of [http.ServeMux]
+	ID      string // unique
 	Scope   string // read, submit or raw
+	Query   []request.Param
+	Media   []string // types of the answer, the preferred one first
 	Handler http.Handler
 }
 
 // Routes returns all routes: those of the operations, and three that are no operation of their own.
 func (a *API) Routes() []Route {
-	own := []struct {
-		op        string // its name in package api
-		operation string
-		query     []string
-		answer    handler
+	forms := []string{jsonType, adcpType}
+	streams := append(slices.Clip(forms), streamType)
+	own := map[string]struct { // by the names of package api
+		id     string
+		query  []request.Param
+		media  []string
+		answer handler
 	}{
-		{"list", "listRuns", []string{"state", "agent", "workingDir", "threadId", "label", "since", "until", "unseen",
-			"limit",
-			"cursor", "order", "recent"}, listRuns},
-		{"submit", "submitRun", nil, submitRun},
-		{"describe", "getRun", nil, getRun},
-		{"detail", "getDetail", []string{"after", "last", "limit"}, getDetail},
-		{"output", "getOutput", []string{"stream", "offset", "limit"}, getOutput},
-		{"diff", "getDiff", nil, getDiff},
-		{"wait", "waitForRun", []string{"timeout"}, waitForRun},
-		{"cancel", "cancelRun", nil, cancelRun},
-		{"events", "listEvents", []string{"run", "agent", "kind", "label", "after", "limit"}, listEvents},
+		"list":     {"listRuns", listParams, streams, listRuns},
+		"submit":   {"submitRun", nil, forms, submitRun},
+		"describe": {"getRun", nil, forms, getRun},
+		"detail":   {"getDetail", detailParams, streams, getDetail},
+		"output":   {"getOutput", outputParams, []string{bytesType}, getOutput},
+		"diff":     {"getDiff", nil, []string{jsonType, patchType}, getDiff},
+		"wait":     {"waitForRun", waitParams, forms, waitForRun},
+		"cancel":   {"cancelRun", nil, forms, cancelRun},
+		"events":   {"listEvents", allEventParams, streams, listEvents},
 	}
 	routes := []Route{
-		a.route("GET /v1/openapi.json", "describe", "read", nil, describe),
-		a.route("GET /v1/runs/{id}/events", "getEvents", "read", []string{"after", "limit"}, getEvents),
-		a.route("POST /v1/runs/{id}/resume", "resumeRun", "submit", nil, resumeRun),
+		a.route(Route{"GET /v1/openapi.json", "describe", "read", nil, forms[:1], nil}, describe),
+		a.route(Route{"GET /v1/runs/{id}/events", "getEvents", "read", eventParams, streams, nil}, getEvents),
+		a.route(Route{"POST /v1/runs/{id}/resume", "resumeRun", "submit", nil, forms, nil}, resumeRun),
 	}
 	for _, op := range a.Service.Operations() {
 		if op.Route == "" {
 			continue
 		}
-		operation, query, answer := op.Name, []string(nil), carryOut(op)
-		for _, o := range own {
-			if o.op == op.Name {
-				operation, query, answer = o.operation, o.query, o.answer
-			}
+		o, known := own[op.Name]
+		if !known {
+			o.id, o.media, o.answer = op.Name, forms, carryOut(op)
 		}
-		routes = append(routes, a.route(op.Route, operation, op.Scope, query, answer))
+		routes = append(routes, a.route(Route{op.Route, o.id, op.Scope, o.query, o.media, nil}, o.answer))
 	}
 	return routes
 }
@@ -139,26 +144,27 @@ func carryOut(op responder.Bound) handler {
 // exchange is a request in progress.
 type exchange struct {
 	*API
-	w         http.ResponseWriter
-	r         *http.Request
-	operation string
-	query     *query
-	form      string          // of the answer: jsonType or adcpType
-	errors    string          // form of an error
-	stream    bool            // server-sent events are requested
-	patch     bool            // only the patch of a diff is requested
-	body      json.RawMessage // of a POST
-	key       string          // of a POST, from the header Idempotency-Key
+	Route
+	w      http.ResponseWriter
+	r      *http.Request
+	query  *query
+	form   string          // of the answer: jsonType or adcpType
+	errors string          // form of an error
+	stream bool            // server-sent events are requested
+	patch  bool            // only the patch of a diff is requested
+	body   json.RawMessage // of a POST
+	key    string          // of a POST, from the header Idempotency-Key
 }
 
 // handler answers a request within [askTime]. It returns nil if it has written the
 // answer itself.
 type handler func(ctx context.Context, q *exchange) (*reply, error)
 
-func (a *API) route(pattern, operation, scope string, query []string, answer handler) Route {
-	return Route{pattern, scope, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &exchange{API: a, w: w, r: r, operation: operation}
-		got, err := q.answer(query, answer)
+// route returns a route with its handler.
+func (a *API) route(route Route, answer handler) Route {
+	route.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := &exchange{API: a, Route: route, w: w, r: r}
+		got, err := q.answer(answer)
 		if err != nil {
 			problem := q.explain(err)
 			got = &reply{Status: problem.Status, Problem: problem}
@@ -166,15 +172,16 @@ func (a *API) route(pattern, operation, scope string, query []string, answer han
 		if got != nil {
 			q.write(got)
 		}
-	})}
+	})
+	return route
 }
 
-func (q *exchange) answer(query []string, answer handler) (*reply, error) {
+func (q *exchange) answer(answer handler) (*reply, error) {
 	if err := q.accept(); err != nil {
 		return nil, err
 	}
 	var err error
-	if q.query, err = readQuery(q.r.URL.RawQuery, query); err != nil {
+	if q.query, err = readQuery(q.r.URL.RawQuery, q.Query); err != nil {
 		return nil, err
 	}
 	if q.r.Method == http.MethodPost {
@@ -185,7 +192,7 @@ func (q *exchange) answer(query []string, answer handler) (*reply, error) {
 			return nil, err
 		}
 	}
-	if q.operation != "describe" {
+	if q.ID != "describe" {
 		if err := q.Service.Ready(q.r.Context()); err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (q *exchange) answerRun(ctx context.Context, status int, v runs.Header) (*r
 }
 
 func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
-	seconds := q.query.number("timeout", 0, int64(maxWait/time.Second), 60)
+	seconds := q.query.number("timeout")
 	if q.query.err != nil {
 		return nil, q.query.err
 	}
@@ -220,10 +220,7 @@ func listed(err error) error {
 
 // list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
-	state := q.query.word("state", string(runs.StateQueued), string(runs.StateWorking),
-		string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
-		string(runs.StateCancelled), string(runs.StateTimeout))
-	if state != "" {
+	if state := q.query.word("state"); state != "" {
 		l.States = []runs.State{runs.State(state)}
 	}
 	for _, name := range []string{"agent", "workingDir", "threadId"} {
@@ -236,13 +233,13 @@ func (q *exchange) list() (l api.List, err error) {
 		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
 	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
-	l.Unseen = q.query.flag("unseen")
-	l.Order = api.Order(q.query.word("order", string(api.ByChange)))
-	l.Recent = int(q.query.number("recent", 1, maxRecent, 0))
+	l.Unseen = q.query.word("unseen") == "true"
+	l.Order = api.Order(q.query.word("order"))
+	l.Recent = int(q.query.number("recent"))
 	if l.Recent > 0 && !q.stream {
 		q.query.refuse("recent", "is for a stream; a page has a limit")
 	}
-	l.Limit = int(q.query.number("limit", 1, maxPage, responder.DefaultPage))
+	l.Limit = int(q.query.number("limit"))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
 		q.query.refuse("cursor", wrongCursor)
 	}
