@@ -12,10 +12,10 @@ import (
 type DetailItem struct {
 	Pos    string          `json:"pos"`  // position in the run, to continue after it; opaque
 	Line   uint64          `json:"line"` // number of the line, as in the event's header; 0: not of a line
-	Part   int             `json:"part"`
+	Part   int             `json:"part"` // number within the line
 	At     runs.Time       `json:"time"`
-	Kind   string          `json:"kind"`            // of the event, or "detail"
-	Event  json.RawMessage `json:"event,omitempty"` // an AgentWrapperEvent, or a completion
+	Kind   string          `json:"kind"`            // of the event; `detail`: there is no event
+	Event  json.RawMessage `json:"event,omitempty"` // the envelope, or a completion
 	Detail *runs.Detail    `json:"detail,omitempty"`
 	Meaning
 }
@@ -32,11 +32,10 @@ type DetailRequest struct {
 // DetailPage is some of the details of a run, in order.
 type DetailPage struct {
 	Items []DetailItem `json:"items"`
-	Next  string       `json:"next,omitempty"` // After of the next page
+	Next  string       `json:"next,omitempty"` // `after` of the next page; absent before the first item
 	Done  bool         `json:"done"`           // no item comes after these
 
-	// Omitted is [Expired] if RAW has lost the beginning of the run, or all of it. Lines
-	// are then counted from the first one that is left.
+	// The raw log has lost the beginning of the run, or all of it. Lines are counted from the first one that is left.
 	Omitted Omitted `json:"omitted,omitempty"`
 }
 

@@ -5,22 +5,23 @@ import "github.com/linesman/linesman/runs"
 // Diff is what a run changed in its directory: the difference between the moment before its agent
 // started and the one after it ended. Changes by others at that time are included.
 type Diff struct {
-	Run       string          `json:"run"`
-	Reason    DiffReason      `json:"reason,omitempty"`  // why there is no diff; "": there is one
-	Why       string          `json:"why,omitempty"`     // the same for people
-	Changes   *Changes        `json:"changes,omitempty"` // of all files; nil without a diff
-	Files     []runs.DiffFile `json:"files"`             // the first ones, at most 200
-	Unlisted  int64           `json:"unlisted,omitempty"`
-	Patch     string          `json:"patch,omitempty"`     // unified diff as of git, redacted, at most 256 KiB
-	Truncated bool            `json:"truncated,omitempty"` // the patch lacks some of the changes
+	Run      string          `json:"run"`
+	Reason   DiffReason      `json:"reason,omitempty"`   // why there is no diff; absent: there is one
+	Why      string          `json:"why,omitempty"`      // the reason, for people
+	Changes  *Changes        `json:"changes,omitempty"`  // of all files; absent without a diff
+	Files    []runs.DiffFile `json:"files"`              // the first changed files, at most 200
+	Unlisted int64           `json:"unlisted,omitempty"` // changed files that are not listed
+	// Unified diff as of git, redacted; at most 256 KiB, of a file at most 64 KiB.
+	Patch     string `json:"patch,omitempty"`
+	Truncated bool   `json:"truncated,omitempty"` // the patch lacks some of the changes
 }
 
 // Changes counts what a run changed in its directory.
 type Changes struct {
-	Files   int64      `json:"files"`
-	Added   int64      `json:"added"`   // lines
-	Removed int64      `json:"removed"` // lines
-	Reason  DiffReason `json:"reason,omitempty"`
+	Files   int64          `json:"files"`            // changed files
+	Added   int64          `json:"added"`            // lines
+	Removed int64          `json:"removed"`          // lines
+	Reason  runs.NoChanges `json:"reason,omitempty"` // why the numbers are unknown, and 0
 }
 
 // DiffReason is why there is no diff: a value of [runs.NoChanges] or one of these.

@@ -41,30 +41,32 @@ type Partial struct {
 
 // Event is one event of a run.
 type Event struct {
-	Seq   uint64          `json:"seq"`  // in EVENTS
-	Kind  string          `json:"kind"` // the last token of its subject
-	Run   string          `json:"run,omitempty"`
-	Agent string          `json:"agent,omitempty"` // kind of the agent
-	At    runs.Time       `json:"time,omitzero"`   // of the line
-	Line  uint64          `json:"line,omitempty"`  // of the run's output, from 1; 0: of no line
-	Part  int             `json:"part,omitempty"`  // counts the events of that line, from 1
-	Body  json.RawMessage `json:"event"`           // an AgentWrapperEvent, or a completion
+	Seq   uint64 `json:"seq"` // sequence number in EVENTS
+	Kind  string `json:"kind"`
+	Run   string `json:"run,omitempty"`
+	Agent string `json:"agent,omitempty"` // kind of the agent
+	// Time of the line that the event is from; `times` of the run says what it is.
+	At   runs.Time       `json:"time,omitzero"`
+	Line uint64          `json:"line,omitempty"` // line of the run's output, from 1; absent: of no line
+	Part int             `json:"part,omitempty"` // counts the events of that line, from 1
+	Body json.RawMessage `json:"event"`          // the envelope, or a completion
 	Meaning
 }
 
 // Meaning is what an event means, in a form that is the same for all agents: the event has an agent's
 // own names. What does not apply is left out, and all of it for an agent that is not known.
 type Meaning struct {
-	Class    string  `json:"class,omitempty"`    // of a call and its result: what the tool does, as in metrics
+	// Of a call and its result: what the tool does, in the same words for all agents.
+	Class    string  `json:"class,omitempty"`
 	Subagent bool    `json:"subagent,omitempty"` // the tool runs a sub-agent to its end
-	Piece    bool    `json:"piece,omitempty"`    // of a text: the agent prints messages in pieces
-	Tokens   *Tokens `json:"tokens,omitempty"`   // that the agent used
+	Piece    bool    `json:"piece,omitempty"`    // of a text: the agent prints messages in pieces, and this is one
+	Tokens   *Tokens `json:"tokens,omitempty"`   // tokens that the event counts
 }
 
 // Tokens are the tokens that an event counts.
 type Tokens struct {
 	Input  int64 `json:"input"`  // with those from and to a cache
-	Cached int64 `json:"cached"` // of Input, read from a cache
+	Cached int64 `json:"cached"` // of the input, read from a cache
 	Output int64 `json:"output"`
 	Thread bool  `json:"thread,omitempty"` // of the thread so far; else since the last event with tokens
 }
@@ -82,8 +84,10 @@ const Completion = "completion"
 // asked for.
 type EventPage struct {
 	Events []Event `json:"events"`
-	Next   uint64  `json:"next"` // the next page comes after this sequence
-	Done   bool    `json:"done"` // no event comes after it; never for all runs
+	Next   uint64  `json:"next"` // `after` of the next page, also where this one is empty
+	// No event comes after these: the completion is one of them, lies before them, or has aged out. Never for the
+	// events of all runs.
+	Done bool `json:"done"`
 }
 
 // OutputRequest asks for a part of what an agent printed.

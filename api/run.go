@@ -6,7 +6,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Run is the state of a run. Lists leave Detail out.
+// Run is a run and what is known of it: a run that was submitted a moment ago has no details yet. Lists leave Detail
+// out.
 type Run struct {
 	runs.Summary
 	*Detail
@@ -17,30 +18,30 @@ func (r *Run) Need(now time.Time) runs.Need { return r.Summary.Need(now.UnixMill
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Sentence    string           `json:"summary"` // the state of the run in one sentence
+	Sentence    string           `json:"summary"` // what came of the run, in a sentence
 	Exit        *Exit            `json:"exit,omitempty"`
 	Turns       Turns            `json:"turns"`
-	Lines       int64            `json:"lines"`
+	Lines       int64            `json:"lines"` // of stdout
 	StdoutBytes int64            `json:"stdoutBytes"`
 	StderrBytes int64            `json:"stderrBytes"`
-	Events      map[string]int64 `json:"events,omitempty"`
-	Dropped     int64            `json:"droppedEvents"`
+	Events      map[string]int64 `json:"events,omitempty"` // number of events of each kind
+	Dropped     int64            `json:"droppedEvents"`    // events whose data was too large
 	Unknown     int64            `json:"unknownLines"`
-	Drift       *runs.Drift      `json:"drift,omitempty"` // nil: everything in the output is known
+	Drift       *runs.Drift      `json:"drift,omitempty"` // what linesman does not know in the output; absent: nothing
 	Malformed   int64            `json:"malformedLines"`
-	Gaps        int64            `json:"gaps"`
+	Gaps        int64            `json:"gaps"` // holes in the output
 	ToolCalls   int64            `json:"toolCalls"`
 	OpenCalls   []OpenCall       `json:"openCalls,omitempty"`
-	Usage       *RunUsage        `json:"usage,omitempty"`         // of this run; nil: unknown
+	Usage       *RunUsage        `json:"usage,omitempty"`         // what this run has used; absent: unknown
 	ThreadUsage *Usage           `json:"threadUsage,omitempty"`   // of all runs of the thread, as the agent tells it
-	ThreadCost  *float64         `json:"threadCostUsd,omitempty"` // the same of all runs of the thread
+	ThreadCost  *float64         `json:"threadCostUsd,omitempty"` // in US dollars, of all runs of the thread: by the agent
 	Models      []ModelUsage     `json:"models,omitempty"`        // what each model used for the run, at most 8
 	Files       *Files           `json:"fileOperations,omitempty"`
-	Changes     *Changes         `json:"changes,omitempty"` // nil: the directory is in no git work tree
+	Changes     *Changes         `json:"changes,omitempty"` // in the directory of the run; absent: no git work tree
 	Tests       *Tests           `json:"testResults,omitempty"`
 	Error       *ErrorContext    `json:"errorContext,omitempty"`
-	FinalText   *string          `json:"finalText,omitempty"`
-	FinalBytes  int64            `json:"finalTextBytes,omitempty"`
+	FinalText   *string          `json:"finalText,omitempty"`      // beginning of the agent's last message, at most 16 KiB
+	FinalBytes  int64            `json:"finalTextBytes,omitempty"` // of the whole last message
 	Cloud       *Cloud           `json:"cloud,omitempty"`
 }
 
@@ -68,13 +69,15 @@ type OpenCall struct {
 }
 
 // RunUsage is what a run has used: what the model served for it. Lists of runs, budgets, metrics
-// and sums of days count Total.
+// and sums of days count the total.
 type RunUsage struct {
-	Own       *Usage `json:"own,omitempty"`       // of the run without its sub-agents; nil: unknown
-	Subagents *Usage `json:"subagents,omitempty"` // of its sub-agents; nil: there were none, or unknown
-	Total     *Usage `json:"total,omitempty"`     // of both; nil: unknown
-	Partial   bool   `json:"partial,omitempty"`   // requests are missing in Total: it is a lower bound
-	Earlier   bool   `json:"earlier,omitempty"`   // Total may count what the thread used before: it is an upper bound
+	Own       *Usage `json:"own,omitempty"`       // of the run without its sub-agents; absent: unknown
+	Subagents *Usage `json:"subagents,omitempty"` // of its sub-agents; absent: there were none, or unknown
+	Total     *Usage `json:"total,omitempty"`     // of both; absent: unknown
+	Partial   bool   `json:"partial,omitempty"`   // requests are missing in the total: it is a lower bound
+	// The total may count what the thread used before this run: it is an upper bound. It is in no list, budget or
+	// metric.
+	Earlier bool `json:"earlier,omitempty"`
 }
 
 // Usage counts tokens.
@@ -135,7 +138,7 @@ type Cloud struct {
 // RunPage is a page of runs.
 type RunPage struct {
 	Runs []*Run `json:"runs"`
-	Next string `json:"next,omitempty"` // cursor of the next page; "": this is the last page
+	Next string `json:"next,omitempty"` // cursor of the next page; absent: this is the last page
 }
 
 // RunChange is an element of a stream of runs; one of Run, Gone and Synced is set.
@@ -158,19 +161,17 @@ type Synced struct {
 
 // Worker is a worker process that takes tasks.
 type Worker struct {
-	ID       string    `json:"id"`
+	ID       string    `json:"id"` // of the process: a worker may be several
 	Name     string    `json:"name"`
 	Version  string    `json:"version,omitempty"`
 	Queue    string    `json:"queue"`
 	Slots    int       `json:"slots"`
 	Busy     int       `json:"busy"`
-	Agents   []string  `json:"agents"` // kinds whose programs it finds
+	Agents   []string  `json:"agents"` // kinds of agents whose programs it finds
 	LastSeen runs.Time `json:"lastSeenAt"`
 
-	AgentVersions map[string]string `json:"agentVersions,omitempty"` // by kind, as far as known
+	AgentVersions map[string]string `json:"agentVersions,omitempty"` // of the programs by kind, as far as they are known
 
-	// Roots are the directories in and below which its tasks may work, and Modes what they may do; none:
-	// unknown, as from an earlier version.
-	Roots []string `json:"roots,omitempty"`
-	Modes []string `json:"modes,omitempty"`
+	Roots []string `json:"roots,omitempty"` // directories in and below which its tasks may work; absent: unknown
+	Modes []string `json:"modes,omitempty"` // what its tasks may do; absent: unknown
 }

@@ -118,12 +118,13 @@ type AnswerRequest struct {
 // Workers are the workers that take tasks, and the agents that tasks can name.
 type Workers struct {
 	Workers []Worker `json:"workers"`
-	Agents  []Agent  `json:"agents"` // known to the responder; a worker may not have their programs
+	// Agents that tasks can name; a worker may not have their programs.
+	Agents []Agent `json:"agents"`
 }
 
 // Agent is a kind of agent.
 type Agent struct {
-	Kind  string `json:"kind"`
+	Kind  string `json:"kind"`  // as in `agent` of a run
 	Short string `json:"short"` // the name that people type
 	Name  string `json:"name"`  // the name that people read
 }

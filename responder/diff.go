@@ -82,6 +82,6 @@ func changes(c *runs.Changes) *api.Changes {
 		return nil
 	}
 	return &api.Changes{
-		Files: c.Files, Added: c.Added, Removed: c.Removed, Reason: api.DiffReason(c.Reason),
+		Files: c.Files, Added: c.Added, Removed: c.Removed, Reason: c.Reason,
 	}
 }

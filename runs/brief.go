@@ -15,11 +15,13 @@ const (
 // Brief is what came of a run that has ended, for a row of a list. Its texts are redacted lines of at most
 // 160 characters.
 type Brief struct {
-	Answer string     `json:"answer,omitempty"`  // first line of the answer of a completed run, without Markdown
-	Cause  string     `json:"cause,omitempty"`   // why it has failed, or timed out
-	Hint   string     `json:"hint,omitempty"`    // what to try then; "" only without a cause
-	Tested *TestCount `json:"tests,omitempty"`   // the newest run of tests
-	Cost   *float64   `json:"costUsd,omitempty"` // US dollars, with its sub-agents, see [Record.Spent]; nil: unknown
+	Answer string     `json:"answer,omitempty"` // first line of the answer of a completed run, without Markdown, redacted
+	Cause  string     `json:"cause,omitempty"`  // why the run has failed, or timed out, in a redacted line
+	Hint   string     `json:"hint,omitempty"`   // what to try then; absent only without a cause
+	Tested *TestCount `json:"tests,omitempty"`  // the newest run of tests
+	// Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown, see
+	// [Record.Spent].
+	Cost *float64 `json:"costUsd,omitempty"`
 }
 
 // TestCount counts the tests of the newest run of tests.

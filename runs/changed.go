@@ -1,14 +1,16 @@
 package runs
 
-// Changed counts the files that a run changed: one number, in the record, its row, the end of its
-// details, and all surfaces. In says what it counts.
+// Changed counts the files that a run changed. It is the same in the record, its row, the end of its details, and on
+// all surfaces.
 type Changed struct {
-	Files int64     `json:"files"`
-	In    ChangedIn `json:"in"`
+	Files int64 `json:"files"` // changed files
+	// What is counted. `directory`: files of the git work tree of the directory that differ from before the run,
+	// whoever changed them. `tools`: files that the agent's tools report, while the run works or where there is no
+	// work tree; commands may have changed more. `cloud`: files in the diff of a cloud task.
+	In ChangedIn `json:"in"`
 
-	// Lines, with In [InDirectory].
-	Added   int64 `json:"added,omitempty"`
-	Removed int64 `json:"removed,omitempty"`
+	Added   int64 `json:"added,omitempty"`   // lines, of a directory
+	Removed int64 `json:"removed,omitempty"` // lines, of a directory
 }
 
 // ChangedIn is what a [Changed] counts.
@@ -16,9 +18,9 @@ type ChangedIn string
 
 // The values of ChangedIn.
 const (
-	InDirectory ChangedIn = "directory" // files of the git work tree that differ from before the run, whoever changed them
-	ByTools     ChangedIn = "tools"     // files that the agent's tools report: commands may have changed more
-	InCloud     ChangedIn = "cloud"     // files in the diff of a cloud task
+	InDirectory ChangedIn = "directory"
+	ByTools     ChangedIn = "tools"
+	InCloud     ChangedIn = "cloud"
 )
 
 // Changed returns how many files the run has changed; nil: unknown, or none is reported. What the work

@@ -40,13 +40,13 @@ type Diff struct {
 
 // DiffFile is a file that a run changed.
 type DiffFile struct {
-	Path      string `json:"path"` // relative to the directory of the run; at most 512 bytes of JSON
-	From      string `json:"from,omitempty"`
-	Kind      string `json:"kind"` // added, modified, deleted, renamed or type (as a file that became a link)
-	Added     int64  `json:"added"`
-	Removed   int64  `json:"removed"`
-	Binary    bool   `json:"binary,omitempty"`    // it has no lines
-	Truncated bool   `json:"truncated,omitempty"` // the patch lacks some of it
+	Path      string `json:"path"`                // relative to the directory of the run, redacted; at most 512 bytes
+	From      string `json:"from,omitempty"`      // former path of a renamed file
+	Kind      string `json:"kind"`                // `type`: a file that became a link, for example
+	Added     int64  `json:"added"`               // lines
+	Removed   int64  `json:"removed"`             // lines
+	Binary    bool   `json:"binary,omitempty"`    // the file has no lines
+	Truncated bool   `json:"truncated,omitempty"` // the patch lacks some of the file's changes
 }
 
 // noteDiff is the reason of a note with a part of a diff.

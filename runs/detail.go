@@ -7,7 +7,7 @@ import (
 )
 
 // Detail is what an event omits and the owner of the run may see: the content of a tool
-// call, a plan, a prompt. It is read from RAW on demand and never stored. [Detail.Limit]
+// call, a plan, a prompt, redacted and bounded. It is read from RAW on demand and never stored. [Detail.Limit]
 // redacts and bounds it.
 type Detail struct {
 	Prompt    *Excerpted   `json:"prompt,omitempty"`    // of the user or, in a tool call, of a sub-agent
@@ -22,31 +22,31 @@ type Detail struct {
 	Files     []FileDetail `json:"files,omitempty"`     // changed files, at most 50
 	MoreFiles int          `json:"moreFiles,omitempty"` // changed files beyond those
 	Plan      []PlanStep   `json:"plan,omitempty"`      // the whole to-do list, at most 50 steps
-	MoreSteps int          `json:"moreSteps,omitempty"`
-	Text      *Excerpted   `json:"text,omitempty"`    // what the line shows beside an event, such as a summary
-	Changed   *Changed     `json:"changed,omitempty"` // at the end of the run, see [Record.Changed]
+	MoreSteps int          `json:"moreSteps,omitempty"` // steps beyond those
+	Text      *Excerpted   `json:"text,omitempty"`      // what the line shows beside an event, such as a summary
+	Changed   *Changed     `json:"changed,omitempty"`   // at the end of the run, see [Record.Changed]
 }
 
 // FileDetail is one changed file.
 type FileDetail struct {
 	Path    string     `json:"path"`
-	Kind    string     `json:"kind"`              // added, modified or deleted
-	Added   *int       `json:"added,omitempty"`   // lines; nil: the line does not tell
+	Kind    string     `json:"kind"`
+	Added   *int       `json:"added,omitempty"`   // lines; absent: the line does not tell
 	Removed *int       `json:"removed,omitempty"` // lines
-	Diff    *Excerpted `json:"diff,omitempty"`    // if the line contains it
+	Diff    *Excerpted `json:"diff,omitempty"`    // absent if the line does not contain it
 }
 
 // PlanStep is a step of a to-do list.
 type PlanStep struct {
 	Text  string `json:"text"`
-	State string `json:"state"` // pending, active or done
+	State string `json:"state"`
 }
 
 // Excerpted is a text, or its beginning and its end.
 type Excerpted struct {
 	Head    string `json:"head"`
-	Tail    string `json:"tail,omitempty"`         // "": Head is all but for Omitted bytes at the end
-	Omitted int    `json:"omittedBytes,omitempty"` // between Head and Tail
+	Tail    string `json:"tail,omitempty"`         // absent: `head` is all but for the omitted bytes at its end
+	Omitted int    `json:"omittedBytes,omitempty"` // between `head` and `tail`, or after `head`
 }
 
 // Whole returns a text without a limit, for [Detail.Limit]. An empty text is nil.

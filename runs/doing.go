@@ -36,10 +36,10 @@ const maxDoingTool = 64
 // Doing is what an agent is doing, and since when.
 type Doing struct {
 	Phase   Phase  `json:"phase"`
-	Tool    string `json:"tool,omitempty"`    // if a tool runs: its name, at most 64 bytes
-	Attempt int    `json:"attempt,omitempty"` // with Retrying and RateLimited: number of the attempt; 0: unknown
-	Of      int    `json:"of,omitempty"`      // with Retrying and RateLimited: most attempts; 0: unknown
-	NextAt  Time   `json:"nextAt,omitzero"`   // with Retrying and RateLimited: next attempt; 0: unknown
+	Tool    string `json:"tool,omitempty"`    // with `running`: name of the tool, at most 64 bytes
+	Attempt int    `json:"attempt,omitempty"` // with `retrying` and `rate-limited`: number of the attempt; absent: unknown
+	Of      int    `json:"of,omitempty"`      // with the same: maximum number of attempts; absent: unknown
+	NextAt  Time   `json:"nextAt,omitzero"`   // with the same: time of the next attempt; absent: unknown
 	Since   Time   `json:"since,omitzero"`
 }
 

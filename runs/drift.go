@@ -12,16 +12,16 @@ import (
 // Drift lists what linesman does not know in the output of a run: the agent is
 // of a version that prints something new, or something old.
 type Drift struct {
-	Things []Thing `json:"things"`         // the first MaxThings, in the order of the output
-	Count  int64   `json:"count"`          // occurrences of all, the listed and others
-	Others bool    `json:"more,omitempty"` // there were others than the listed
+	Things []Thing `json:"things"`         // the first 12 things, in the order of the output
+	Count  int64   `json:"count"`          // occurrences of all things, listed or not
+	Others bool    `json:"more,omitempty"` // there are others than the listed things
 }
 
 // Thing is one unknown thing. Its name is for the owner of the run; everybody else gets
 // the hash.
 type Thing struct {
 	What  What   `json:"what"`
-	Name  string `json:"name"` // at most 64 bytes; "" if it is too long, or no identifier
+	Name  string `json:"name"` // redacted, at most 64 bytes; empty if it is too long, or no identifier
 	Hash  string `json:"hash"` // the first 12 hexadecimal digits of the SHA-256 of the whole name
 	Line  int64  `json:"line"` // number of the first line with it, from 1
 	Count int64  `json:"count"`

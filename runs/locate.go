@@ -21,7 +21,7 @@ const (
 type Location struct {
 	File   string `json:"file"`
 	Line   int    `json:"line"`             // from 1
-	Column int    `json:"column,omitempty"` // from 1; 0: unknown
+	Column int    `json:"column,omitempty"` // from 1; absent: unknown
 }
 
 // match is a location that was found in the output.

@@ -3,36 +3,39 @@ package runs
 // Summary is what is known of a run in lists. It has nothing that a caller who may read runs
 // must not see: no prompt, no output.
 type Summary struct {
-	ID string `json:"run"`
+	ID string `json:"run"` // id of the run
 	Attributes
 	State           State  `json:"state"`
-	Source          string `json:"source,omitempty"` // how it came to linesman: queue, run, tail, pipe, session, external
-	Worker          string `json:"worker,omitempty"` // that owns or owned the run
-	Queue           string `json:"queue,omitempty"`
+	Source          string `json:"source,omitempty"` // how the run came to linesman
+	Worker          string `json:"worker,omitempty"` // worker that owns or owned the run
+	Queue           string `json:"queue,omitempty"`  // work queue of the run
 	CancelRequested bool   `json:"cancelRequested,omitempty"`
-	Reason          string `json:"reason,omitempty"`
-	Continues       string `json:"continues,omitempty"` // task that this run resumes
+	Reason          string `json:"reason,omitempty"`    // why the run failed, timed out or waits, in a word
+	Continues       string `json:"continues,omitempty"` // first run of the task that this run resumes
 	QueuedAt        Time   `json:"queuedAt,omitzero"`
 	StartedAt       Time   `json:"startedAt,omitzero"`
-	ActiveAt        Time   `json:"activeAt,omitzero"`
+	ActiveAt        Time   `json:"activeAt,omitzero"` // time of the last output
 	EndedAt         Time   `json:"endedAt,omitzero"`
-	Progress        *Todo  `json:"progress,omitempty"`     // newest to-do list; nil: the agent keeps none
+	Progress        *Todo  `json:"progress,omitempty"`     // newest to-do list of the agent; absent: it keeps none
 	Activity        string `json:"activity,omitempty"`     // for people: what the agent does, with the command or the path
-	Doing           *Doing `json:"doing,omitempty"`        // what the agent is doing; nil: not known, or not working
-	Tokens          *Spend `json:"tokens,omitempty"`       // of this run so far; nil: not known yet
-	Version         string `json:"agentVersion,omitempty"` // of the agent
-	Times           Times  `json:"times,omitempty"`        // what the times of the run are
+	Doing           *Doing `json:"doing,omitempty"`        // what the agent is doing; absent: unknown, or not working
+	Tokens          *Spend `json:"tokens,omitempty"`       // tokens of this run so far; absent: unknown
+	Version         string `json:"agentVersion,omitempty"` // version of the agent; absent: unknown
+	// What the times of the run and its events are: when the agent wrote its output and ended, or when linesman
+	// read the output. Absent for runs without an agent's process or output.
+	Times Times `json:"times,omitempty"`
 
-	Changed *Changed `json:"changed,omitempty"` // files that the run changed; nil: unknown
+	Changed *Changed `json:"changed,omitempty"` // files that the run changed; absent: unknown, or none is reported
 	Brief
 
-	Seq uint64 `json:"seq"` // sequence number in RAW of the last folded entry
+	Seq uint64 `json:"seq"` // sequence number in RAW of the last entry that this is based on
 
 	// What depends on other runs and on the workers. A record does not have it.
+
 	Position    *int   `json:"position,omitempty"`    // of a queued run: the number of runs before it
-	ContinuedBy string `json:"continuedBy,omitempty"` // newest run that resumes this task
+	ContinuedBy string `json:"continuedBy,omitempty"` // newest run that resumes this task, whose state is that of the task
 	WorkerLost  bool   `json:"workerLost,omitempty"`  // the run is working, but its worker sends no heartbeats
-	Unseen      bool   `json:"unseen,omitempty"`      // it has ended, and its owner has not opened it since
+	Unseen      bool   `json:"unseen,omitempty"`      // it ended in the last 7 days, and its owner has not opened it since
 }
 
 // Need returns whether the run needs a person at now, in Unix milliseconds.
@@ -98,7 +101,7 @@ func (r *Record) timesOf() Times {
 	return ""
 }
 
-// Spend are the tokens of a run so far, with those of its sub-agents: see [Record.Spent].
+// Spend are the tokens of a run so far, with those of its sub-agents. See [Record.Spent].
 type Spend struct {
 	Input  int64 `json:"input"`
 	Output int64 `json:"output"`

@@ -12,13 +12,15 @@ import (
 // Attributes are what is said of a run everywhere: in requests, in the work queue, in run.json, in RAW and in
 // lists. They have nothing that a caller who may read runs must not see: no prompt, no environment.
 type Attributes struct {
-	Agent  string `json:"agent,omitempty"`      // agent kind, see [CheckAgent]
-	Title  string `json:"title,omitempty"`      // what the run is for, see [Title]
-	Dir    string `json:"workingDir,omitempty"` // absolute; at most MaxDir bytes
-	Model  string `json:"model,omitempty"`      // of a task: "": the agent's default; at most MaxModel bytes
-	Thread string `json:"threadId,omitempty"`   // of a task: the thread to resume; at most MaxThread bytes
-	Mode   Mode   `json:"mode,omitempty"`       // what the agent may do; "": not recorded
-	Labels Labels `json:"labels,omitempty"`     // see [Labels.Check]
+	Agent string `json:"agent,omitempty"` // kind of the agent, see [CheckAgent]
+	// What the run is for, at most 120 characters: as its submitter named it, else the first line of its prompt,
+	// redacted, see [Title].
+	Title  string `json:"title,omitempty"`
+	Dir    string `json:"workingDir,omitempty"` // working directory, absolute, see [MaxDir]
+	Model  string `json:"model,omitempty"`      // model of the agent; absent: its default, or unknown, see [MaxModel]
+	Thread string `json:"threadId,omitempty"`   // thread of the run; of a task: the one to resume, see [MaxThread]
+	Mode   Mode   `json:"mode,omitempty"`       // what the agent may do; absent: not recorded
+	Labels Labels `json:"labels,omitempty"`     // labels of the run, see [Labels.Check]
 }
 
 // Task is a request to an agent: the prompt, and the settings of the run.

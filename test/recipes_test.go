@@ -40,6 +40,9 @@ func naming(t *testing.T, what string) (files []string) {
 			return nil
 		}
 		name := strings.TrimPrefix(filepath.ToSlash(path), "../")
+		if name == "responder/rest/openapi.json" {
+			return nil
+		}
 		if strings.Contains(text(t, name), what) {
 			files = append(files, name)
 		}
@@ -65,8 +68,8 @@ func TestRecipesNameTheirFiles(t *testing.T) {
 	}
 
 	field := recipe(t, "A field of a run")
-	if len(field) > 8 {
-		t.Errorf("a field needs %d files, not at most 8", len(field))
+	if len(field) > 7 {
+		t.Errorf("a field needs %d files, not at most 7", len(field))
 	}
 	for _, file := range naming(t, "costUsd") { // of all runs that have ended
 		shown := strings.HasPrefix(file, "web/src/") || file == "runs/brief.go" || file == "api/run.go"
@@ -74,15 +77,15 @@ func TestRecipesNameTheirFiles(t *testing.T) {
 			t.Errorf("a field is also in %s", file)
 		}
 	}
-	for _, file := range []string{"runs/header.go", "responder/rest/openapi.json", "web/src/lib/api.ts"} {
+	for _, file := range []string{"runs/header.go", "web/src/lib/api.ts"} {
 		if !slices.Contains(naming(t, "agentVersion"), file) {
 			t.Errorf("a field need not be in %s", file)
 		}
 	}
 
 	asked := recipe(t, "A field that callers ask for")
-	if len(asked) > 8 {
-		t.Errorf("a field that callers ask for needs %d files, not at most 8", len(asked))
+	if len(asked) > 7 {
+		t.Errorf("a field that callers ask for needs %d files, not at most 7", len(asked))
 	}
 	for _, file := range naming(t, "skipGitRepoCheck") {
 		other := strings.HasPrefix(file, "web/src/") || file == "responder/codexcloud/failure.go" // what a program prints
@@ -92,8 +95,8 @@ func TestRecipesNameTheirFiles(t *testing.T) {
 	}
 
 	verb := recipe(t, "An operation")
-	if len(verb) > 4 {
-		t.Errorf("an operation needs %d files, not at most 4", len(verb))
+	if len(verb) > 3 {
+		t.Errorf("an operation needs %d files, not at most 3", len(verb))
 	}
 	for _, file := range slices.Concat(naming(t, "api.Seen"), naming(t, "OpSeen"), naming(t, `"markSeen"`)) {
 		method := file == "responder/resolve.go" || file == "client/client.go" // of the service, and one to read well

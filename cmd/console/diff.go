@@ -119,7 +119,7 @@ func changesText(c *api.Changes) string {
 	case c == nil:
 		return ""
 	case c.Reason != "":
-		return "unknown: " + Safe(api.Whys[c.Reason])
+		return "unknown: " + Safe(api.Whys[api.DiffReason(c.Reason)])
 	case c.Files == 0:
 		return "none"
 	case c.Files == 1:
