@@ -7,25 +7,27 @@ import (
 	"testing"
 )
 
-// TestDocumentIsThatOfTheCode compares the document with the code. UPDATE_DOCS=1 writes it.
-func TestDocumentIsThatOfTheCode(t *testing.T) {
+// TestGeneratedFilesAreThoseOfTheCode compares the document, and the types of the page, with the code.
+// UPDATE_DOCS=1 writes them.
+func TestGeneratedFilesAreThoseOfTheCode(t *testing.T) {
 	t.Chdir("../..")
-	const file = "responder/rest/openapi.json"
-	want, err := Document()
+	document, err := Document()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv("UPDATE_DOCS") != "" {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
+	types, err := TypeScript(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string][]byte{"responder/rest/openapi.json": document, "web/src/lib/schema.ts": types} {
+		if os.Getenv("UPDATE_DOCS") != "" {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not that of the code: UPDATE_DOCS=1 go test ./test/openapi", file)
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not that of the code (%v): UPDATE_DOCS=1 go test ./test/openapi", file, err)
+		}
 	}
 }
 

@@ -7,139 +7,21 @@
 //
 // Every failure is an ApiError. `status` 0 is a request without an answer: the network, or a server
 // that is not running. A 401 sets `session` to null, which shows the sign-in page.
-// The types are those of openapi.json; fields that are marked optional are absent if unknown.
+// The types of schema.ts are those of openapi.json; fields that are marked optional are absent if unknown.
 
 import { signal } from '@preact/signals';
 import { setServerTime } from './clock';
+import type { DetailPage, Diff, Doing, EventPage, Issue, Run, RunList, RunRequest, WorkerList } from './schema';
 
-export type State = 'queued' | 'working' | 'input-required' | 'completed' | 'failed' | 'cancelled' | 'timeout';
+export type { Agent, Changed, DetailItem, DetailText, Diff, Event, Issue, Run, RunUsage, Time, Usage, Worker } from './schema';
+
+export type State = Run['state'];
+export type Mode = NonNullable<Run['mode']>;
+export type Phase = Doing['phase'];
+export type Task = RunRequest;
 export type Scope = 'read' | 'submit' | 'raw' | 'metrics';
-export type Mode = 'read-only' | 'workspace-write' | 'danger-full-access';
-export type Phase =
-  | 'starting' | 'thinking' | 'running' | 'writing' | 'retrying' | 'rate-limited' | 'compacting'
-  | 'waiting-for-agent' | 'waiting-for-answer' | 'your-turn' | 'running-or-waiting';
-/** RFC 3339 in UTC with milliseconds. */
-export type Time = string;
 
 export interface Session { scopes: Scope[]; name: string; version: string }
-
-/** A run. Lists have the fields up to `seq`; the others are those of the run's record. */
-export interface Run {
-  run: string;
-  agent: string;
-  state: State;
-  title?: string;
-  unseen?: boolean;
-  source?: string;
-  threadId?: string;
-  workingDir?: string;
-  worker?: string;
-  queue?: string;
-  position?: number;
-  workerLost?: boolean;
-  cancelRequested?: boolean;
-  reason?: string;
-  continues?: string;
-  continuedBy?: string;
-  queuedAt?: Time;
-  startedAt?: Time;
-  activeAt?: Time;
-  endedAt?: Time;
-  progress?: { completedSteps: number; totalSteps: number };
-  activity?: string;
-  doing?: { phase: Phase; tool?: string; attempt?: number; of?: number; nextAt?: Time; since?: Time };
-  tokens?: { input: number; output: number };
-  model?: string;
-  mode?: Mode;
-  agentVersion?: string;
-  times?: 'written' | 'captured';
-  changed?: Changed;
-  /** Of a run that has ended: the first line of its answer; why it failed, and what to try; its tests and cost. */
-  answer?: string;
-  cause?: string;
-  hint?: string;
-  tests?: { passed: number; failed: number };
-  costUsd?: number;
-  labels?: Record<string, string>;
-  seq: number;
-
-  summary?: string;
-  exit?: { reason: string; code?: number; signal?: number; spawn?: string; why?: string };
-  turns?: { completed: number; failed: number };
-  lines?: number;
-  stdoutBytes?: number;
-  stderrBytes?: number;
-  events?: Record<string, number>;
-  droppedEvents?: number;
-  unknownLines?: number;
-  drift?: unknown;
-  malformedLines?: number;
-  gaps?: number;
-  toolCalls?: number;
-  openCalls?: { id: string; kind: string; name?: string; at: Time }[];
-  usage?: RunUsage;
-  threadUsage?: Usage;
-  threadCostUsd?: number;
-  models?: (Usage & { name: string; costUsd?: number })[];
-  fileOperations?: { modified: string[]; added: string[]; deleted: string[]; unlisted?: number; linesChanged?: number };
-  changes?: { files: number; added: number; removed: number; reason?: string };
-  testResults?: { passed: number; failed: number; skipped: number; failedTests: string[] | null };
-  errorContext?: {
-    message: string; type?: string; failedFiles: string[] | null;
-    locations: { file: string; line?: number; column?: number }[] | null; suggestions: string[] | null;
-  };
-  finalText?: string;
-  finalTextBytes?: number;
-  cloud?: { id?: string; url?: string; environment?: string; status?: string; attempts?: number; applied?: boolean };
-}
-
-/** How many files a run changed, and which are counted: those that differ in its directory, those that its tools report, or those of a cloud task. */
-export interface Changed { files: number; in: 'directory' | 'tools' | 'cloud'; added?: number; removed?: number }
-
-/** What a run has used: `own` without its sub-agents. `partial`: at least; `earlier`: at most. */
-export interface RunUsage { own?: Usage; subagents?: Usage; total?: Usage; partial?: boolean; earlier?: boolean }
-
-export interface Usage {
-  inputTokens: number; cachedInputTokens: number; cacheWriteInputTokens: number; outputTokens: number; reasoningOutputTokens: number;
-}
-
-/** An agent that tasks can name. */
-export interface Agent { kind: string; short: string; name: string }
-
-export interface Worker {
-  id: string; name: string; version?: string; queue: string; slots: number; busy: number; agents: string[]; lastSeenAt: Time;
-  agentVersions?: Record<string, string>;
-  roots?: string[]; modes?: Mode[]; // absent: unknown
-}
-
-/** An event of EVENTS; `event` is the envelope. */
-export interface Event {
-  seq: number; kind: string; run?: string; agent?: string; time?: Time; line?: number; part?: number; event: Record<string, unknown>;
-}
-
-export interface DetailText { head: string; tail?: string; omittedBytes?: number }
-
-export interface DetailItem {
-  pos: string; line: number; part: number; time: Time; kind: string; event?: Record<string, unknown>;
-  detail?: {
-    prompt?: DetailText; command?: DetailText; tool?: string; server?: string; arguments?: DetailText; output?: DetailText;
-    result?: DetailText; stderr?: DetailText; exitCode?: number; text?: DetailText;
-    files?: { path: string; kind: 'added' | 'modified' | 'deleted'; added?: number; removed?: number; diff?: DetailText }[]; moreFiles?: number;
-    plan?: { text: string; state: 'pending' | 'active' | 'done' }[]; moreSteps?: number;
-  };
-}
-
-export interface Diff {
-  run: string; reason?: string; why?: string; changes?: Run['changes']; unlisted?: number; patch?: string; truncated?: boolean;
-  files: { path: string; from?: string; kind: string; added: number; removed: number; binary?: boolean; truncated?: boolean }[];
-}
-
-export interface Task {
-  task: string; agent?: string; mode?: Mode; confirm?: boolean; model?: string; workingDir?: string; title?: string;
-  labels?: Record<string, string>; skipGitRepoCheck?: boolean; timeoutSec?: number; idleTimeoutSec?: number;
-}
-
-export interface Issue { field: string; problem: string; didYouMean?: string }
 
 /** Problem details of an answer, or a request without one (`status` 0). */
 export class ApiError extends Error {
@@ -232,18 +114,18 @@ export const api = {
   signIn: (token: string) => change<Session>('POST', '/session', { token }),
   signOut: () => change<void>('DELETE', '/session'),
 
-  runs: (filter: { order?: 'changed'; limit?: number; cursor?: string }, signal?: AbortSignal) => get<{ runs: Run[]; next?: string }>('/v1/runs' + query(filter), signal),
+  runs: (filter: { order?: 'changed'; limit?: number; cursor?: string }, signal?: AbortSignal) => get<RunList>('/v1/runs' + query(filter), signal),
   run: (id: string, signal?: AbortSignal) => get<Run>(of(id), signal),
   /** Waits up to `timeout` seconds for the end of the run. */
   events: (id: string, page: { after?: number; limit?: number } = {}, signal?: AbortSignal) =>
-    get<{ events: Event[]; next: number; done: boolean }>(of(id) + '/events' + query(page), signal),
+    get<EventPage>(of(id) + '/events' + query(page), signal),
   detail: (id: string, page: { after?: string; last?: number; limit?: number } = {}, signal?: AbortSignal) =>
-    get<{ items: DetailItem[]; next?: string; done: boolean; omitted?: 'expired' }>(of(id) + '/detail' + query(page), signal),
+    get<DetailPage>(of(id) + '/detail' + query(page), signal),
   diff: (id: string, signal?: AbortSignal) => get<Diff>(of(id) + '/diff', signal),
   /** Bytes from `offset` on; `X-Linesman-Offset` and `X-Linesman-Size` are in the headers. */
   output: (id: string, stream: 'stdout' | 'stderr', offset = 0, limit = 65536, signal?: AbortSignal) =>
     send(of(id) + '/output' + query({ stream, offset: String(offset), limit }), { signal }),
-  workers: (signal?: AbortSignal) => get<{ workers: Worker[]; agents: Agent[] }>('/v1/workers', signal),
+  workers: (signal?: AbortSignal) => get<WorkerList>('/v1/workers', signal),
 
   seen: (id: string) => change<void>('PUT', of(id) + '/seen'),
   cancel: (id: string, reason?: string) => change<Run>('POST', of(id) + '/cancel', reason ? { reason } : undefined),
