@@ -33,7 +33,7 @@ var (
 			"and the same filters."),
 	}
 	eventParams = []request.Param{
-		request.Integer("after", 0, maxSequence, 0, "Begin after this sequence."),
+		request.Integer("after", 0, maxSequence, 0, "Begin after this sequence. Default: 0."),
 		request.Integer("limit", 1, maxEvents, 100,
 			"Maximum number of events of a page; fewer if they take more than 4 MiB. Not for a stream."),
 	}
@@ -50,7 +50,7 @@ var (
 	}
 	outputParams = []request.Param{
 		request.Choice("stream", "stdout", "Which of the two streams.", "stdout", "stderr"),
-		request.Integer("offset", 0, maxOffset, 0, "Position of the first byte."),
+		request.Integer("offset", 0, maxOffset, 0, "Position of the first byte. Default: 0."),
 		request.Integer("limit", 1, maxOutput, responder.DefaultOutput, "Maximum number of bytes of the answer."),
 	}
 	waitParams = []request.Param{

@@ -235,8 +235,9 @@ func (s *schemas) body(n note) object {
 		switch p.Name {
 		case "agent":
 			schema["description"] = about + " Short names: `" + strings.Join(known.Agents.Names(), "`, `") + "`."
-		case "labels":
-			schema["additionalProperties"] = object{"type": "string"}
+		case "labels": // as its description says
+			schema["description"] = about + " Keys that begin with `linesman.` are reserved."
+			schema["maxProperties"], schema["additionalProperties"] = 16, object{"type": "string", "maxLength": 256}
 		}
 		head, tail, _ := strings.Cut(p.Name, "_") // allow_destructive_git
 		for word := range strings.SplitSeq(tail, "_") {

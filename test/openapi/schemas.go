@@ -174,13 +174,15 @@ func complete(name string, property *jsonschema.Schema) {
 }
 
 // all returns the schemas. A list has the summaries of runs, of which a run has more: what only its record
-// has may be absent. Every run has an agent.
+// has may be absent. Every run has an agent, and every event names its kind.
 func (s *schemas) all() map[string]any {
 	s.of(reflect.TypeFor[runs.Summary]())
 	s.of(reflect.TypeFor[rest.Problem]())
 	summary, whole := s.made["RunSummary"].(*jsonschema.Schema), s.made["Run"].(*jsonschema.Schema)
 	summary.Required = append(summary.Required, "agent")
 	whole.Required = summary.Required
+	envelope, _ := s.made["Event"].(*jsonschema.Schema).Properties.Get("event")
+	envelope.Required = []string{"agent_kind"}
 	list, _ := s.made["RunList"].(*jsonschema.Schema).Properties.Get("runs")
 	list.Items = &jsonschema.Schema{Ref: "#/$defs/RunSummary"}
 	s.made["Time"] = object{

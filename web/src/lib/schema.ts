@@ -350,7 +350,7 @@ export interface ResumeRequest {
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
   idleTimeoutSec?: number;
-  /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. */
+  /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
   /** What the agent may do to this machine. Default: `read-only`. */
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
@@ -493,7 +493,7 @@ export interface RunRequest {
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
   idleTimeoutSec?: number;
-  /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. */
+  /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
   /** What the agent may do to this machine. Default: `read-only`. */
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
