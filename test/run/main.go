@@ -43,10 +43,11 @@ var sequential = []string{
 	"test/bench/corpus", "worker/launch", "worker/sessionlog", "worker/snapshot",
 }
 
-// The package whose goroutines share most is tested with the race detector for each commit, and all
+// The package in which NATS, a normalizer, a run table and concurrent requests work together, and whose
+// tests are short, is tested with the race detector for each commit, and all
 // that have goroutines by make test-all, but for tests that start whole programs: those by make soak.
 // It makes tests that start a NATS server two to ten times as long.
-const racedEachCommit = "bus/pipeline"
+const racedEachCommit = "responder/natsapi"
 
 // The race detector is of no use in a JavaScript engine, which has one goroutine.
 const engine = "github.com/dop251/goja"

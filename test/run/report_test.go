@@ -138,7 +138,7 @@ func TestKeptOutputIsBounded(t *testing.T) {
 // a second time but with the race detector.
 func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	t.Chdir("../..")
-	const whole = "[[runs bus bus/pipeline agent/codex web worker test/run test/e2e]]"
+	const whole = "[[runs bus responder/natsapi agent/codex web worker test/run test/e2e]]"
 	for _, c := range []struct {
 		race bool
 		more string
@@ -146,21 +146,21 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 	}{
 		{true, "", [3]string{whole, "[]", "[]"}},
 		{true, "all", [3]string{
-			whole, "[+race[bus bus/pipeline worker]]",
+			whole, "[+race[bus responder/natsapi worker]]",
 			"[[test/cells] [agent/codex test/run test/e2e]TestA,TestB,TestC,TestD]",
 		}},
 		{true, "commit", [3]string{
-			whole, "[+race[bus/pipeline]]",
+			whole, "[+race[responder/natsapi]]",
 			"[[test/cells] [bus agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestF]",
 		}},
 		{false, "", [3]string{whole, "[]", "[]"}},
 		{false, "all", [3]string{
 			whole, "[]",
-			"[[test/cells] [bus bus/pipeline agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestE,TestF]",
+			"[[test/cells] [bus responder/natsapi agent/codex test/run test/e2e]TestA,TestB,TestC,TestD,TestE,TestF]",
 		}},
 	} {
 		packages, err := list(t.Context(), []string{
-			"./runs", "./bus", "./bus/pipeline", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells",
+			"./runs", "./bus", "./responder/natsapi", "./agent/codex", "./web", "./worker", "./test/run", "./test/cells",
 			"./test/e2e",
 		}, c.more != "")
 		if err != nil {
@@ -168,7 +168,7 @@ func TestNothingIsRunTwiceInTheSameWay(t *testing.T) {
 		}
 		names := map[string][]string{
 			"agent/codex": {"TestC"}, "test/e2e": {"TestA", "TestB", "TestA"}, "test/run": {"TestD"},
-			"bus/pipeline": {"TestE"}, "bus": {"TestF"},
+			"responder/natsapi": {"TestE"}, "bus": {"TestF"},
 		}
 		for path, tests := range names {
 			names[module+path] = tests
