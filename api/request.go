@@ -50,9 +50,9 @@ type Submission struct {
 	// run that exists is answered with that run.
 	Run string `json:"runId,omitempty"`
 
-	// Task is what is asked for. Here Agent may be "": that of the thread, else [DefaultAgent]; Dir: that of
-	// the thread, else the server's default; Mode: read-only, and it may be [Preview]; Title: the first line
-	// of the prompt.
+	// Some fields of the task may be left out. Agent: that of the thread, else [DefaultAgent]. Dir: that of the
+	// thread, else the server's default. Mode: read-only; it may also be [Preview]. Title: the first line of
+	// the prompt.
 	runs.Task
 
 	Confirm        bool     `json:"confirm,omitempty"`             // required for modes that can write

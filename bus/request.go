@@ -157,7 +157,7 @@ func (q *asked) refused(m *nats.Msg, renewed bool) error {
 // errGone reports that a request is no longer held.
 var errGone = errors.New("the responder that took the request is gone")
 
-// noResponders is the status of the server's answer where nobody subscribes.
+// noResponders is the status that the server answers with if the subject has no subscriber.
 const noResponders = "503"
 
 // failure is the error of a request.

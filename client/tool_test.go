@@ -20,7 +20,7 @@ type called struct {
 	error
 }
 
-// A tool that waits goes on waiting where its responder is replaced, and where the whole server is.
+// A call that waits for a run survives the restart of its responder, and that of the server.
 func TestToolSurvivesItsResponderAndItsServer(t *testing.T) {
 	s := begin(t)
 	c, ctx := connect(t, s, embedded.OperatorUser), t.Context()

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/runs"
 )
 
 // Limits of requests.
@@ -122,9 +123,32 @@ func decode(body []byte, q any) error {
 		return api.Invalid("request", "must not have a name twice in an object")
 	case errors.As(err, &mistake) && mistake.GoType != nil && mistake.JSONPointer != "" &&
 		!errors.Is(err, strict.ErrUnknownName):
-		return api.Invalid(fieldOf(reflect.TypeOf(q), mistake.JSONPointer), "must be of type "+mistake.GoType.String())
+		return api.Invalid(fieldOf(reflect.TypeOf(q), mistake.JSONPointer), "must be of type "+jsonType(mistake.GoType))
 	}
 	return api.Invalid("request", "must be a JSON object with the fields of this request and no others")
+}
+
+// jsonType is the type of a value in the words of JSON.
+func jsonType(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[runs.Labels]():
+		return "object of strings"
+	case reflect.TypeFor[runs.Time]():
+		return "string, a time of RFC 3339"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonType(t.Elem())
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "integer"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.Struct, reflect.Map:
+		return "object"
+	}
+	return t.Kind().String()
 }
 
 // fieldOf is the name of a field of a request, with dots between those of nested objects. It has

@@ -55,6 +55,15 @@ func TestRequestsAreReadStrictly(t *testing.T) {
 	if e := ask(t, `{"outputSchema":{"a":[{"b":1},{"b":1e999}]},"prompt":"b"}`)["submit"]; e.Code != api.Unavailable {
 		t.Errorf("a name in two objects: %+v", e)
 	}
+	for body, want := range map[string]string{
+		`{"labels":{"a":7}}`: "labels: must be of type object of strings", `{"labels":[]}`: "labels: must be of type object of strings",
+		`{"mode":7}`: "mode: must be of type string", `{"timeoutSec":"1"}`: "timeoutSec: must be of type integer",
+		`{"confirm":1}`: "confirm: must be of type boolean", `{"env":[]}`: "env: must be of type object",
+	} {
+		if e := ask(t, body)["submit"]; e.Code != api.Validation || e.Field+": "+e.Message != want {
+			t.Errorf("%s: %s: %s, want %s", body, e.Field, e.Message, want)
+		}
+	}
 	if e := ask(t, `{"run":7}`)["status"]; e.Code != api.Validation || e.Field != "run" ||
 		e.Message != "must be of type string" {
 		t.Errorf("a run that is a number: %+v", e)
