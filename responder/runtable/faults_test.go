@@ -49,8 +49,8 @@ func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
 	s.Helper()
 	s.until("a submission", func() bool {
 		var err error
-		ticket, err = s.table.Submit(s.soon(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
-			Mode: runs.ReadOnly}, Prompt: prompt}})
+		ticket, err = s.table.Submit(s.soon(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+			Mode: runs.ReadOnly}, Prompt: prompt}))
 		return err == nil
 	})
 	return ticket
@@ -275,8 +275,8 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	room(1)
-	if _, err := s.table.Submit(s.soon(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
-		Mode: runs.ReadOnly}, Prompt: "one"}}); err == nil {
+	if _, err := s.table.Submit(s.soon(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "one"})); err == nil {
 		t.Fatal("a submission to a full RAW is taken")
 	} else {
 		t.Logf("told to the caller: %v", err)

@@ -17,7 +17,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -328,14 +327,11 @@ type Ticket struct {
 	Seq      uint64
 }
 
-// Submit queues a task that was checked. A task without a run id gets one. The error is one or
+// Submit queues a task that was checked. The error is one or
 // several [runs.FieldError] of a task that no worker takes, [runs.ErrQueueFull] or [runs.ErrKnownRun],
 // or an error of NATS.
 func (r *Table) Submit(ctx context.Context, t runs.QueuedTask) (Ticket, error) {
 	now := time.Now().UnixMilli()
-	if t.Run == "" {
-		t.Run = runs.NewID(now, rand.Uint64())
-	}
 	if err := r.allow(t.Task); err != nil {
 		return Ticket{}, err
 	}

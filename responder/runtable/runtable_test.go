@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,7 +173,7 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 func (l *lab) submit(prompt string) runtable.Ticket {
 	l.Helper()
 	ticket, err := l.table.Submit(l.Context(),
-		runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}})
+		queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -342,8 +343,8 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	l := newLab(t, nil)
 	l.work("w", 1, done)
 	ticket, err := l.table.Submit(t.Context(),
-		runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly, Dir: "/"},
-			Prompt: "x"}})
+		queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly, Dir: "/"},
+			Prompt: "x"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,16 +358,21 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	}
 }
 
+// queued is a task with a run of its own.
+func queued(t runs.Task) runs.QueuedTask {
+	return runs.QueuedTask{Run: runs.NewID(time.Now().UnixMilli(), rand.Uint64()), Task: t}
+}
+
 func TestTasksThatNoWorkerTakesAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
-	_, err := l.table.Submit(t.Context(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
-		Mode: runs.ReadOnly}, Prompt: "x", Hard: 61}})
+	_, err := l.table.Submit(t.Context(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.ReadOnly}, Prompt: "x", Hard: 61}))
 	if err == nil || !strings.Contains(err.Error(), "timeoutSec: ") {
 		t.Errorf("the time limit is not named: %v", err)
 	}
-	if _, err := l.table.Submit(t.Context(), runs.QueuedTask{Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
-		Mode: runs.DangerFull}, Prompt: "x"}}); err == nil {
+	if _, err := l.table.Submit(t.Context(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		Mode: runs.DangerFull}, Prompt: "x"})); err == nil {
 		t.Error("a task without a sandbox was taken")
 	}
 	if s := l.table.Snapshot(5, nil); len(s.Queued) != 0 {
