@@ -267,6 +267,7 @@ func newFixture(t *testing.T) *fixture {
 	w.adoptEvery, w.tailPause, w.settle = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	l.w = w
+	t.Cleanup(func() { testfixture.EndShims(l.root) })
 	t.Cleanup(func() { // the shims of ended runs are about to exit
 		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
 	})

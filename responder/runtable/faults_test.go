@@ -59,6 +59,7 @@ func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
 func newSite(t *testing.T, change func(*runtable.Config)) *site {
 	t.Helper()
 	s := &site{lab: &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
+	t.Cleanup(func() { fixture.EndShims(s.dir) })
 	if testing.Verbose() {
 		s.log = zaptest.NewLogger(t)
 	}
