@@ -199,6 +199,17 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 	t.Parallel()
 	for _, burst := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fast ingest %v", burst), func(t *testing.T) {
+			canary := fixture.StartCanary(t)
+			check := func(what string, err error) {
+				t.Helper()
+				switch {
+				case errors.Is(err, jetstream.ErrAsyncPublishTimeout): // seconds: it is about a machine that stores
+					canary.Errorf("%s: %v", what, err)
+					t.FailNow()
+				case err != nil:
+					t.Fatalf("%s: %v", what, err)
+				}
+			}
 			// The default is 128 MiB; less simulates a slower server.
 			b := bustest.ConnectPlain(t, bustest.ServePlain(t, server.Options{StreamMaxBufferedSize: 2 * publishBytes}))
 			bustest.EnsureSmall(t, b)
@@ -211,29 +222,23 @@ func TestBacklogOfLargeEventsIsStoredInOneTerm(t *testing.T) {
 			body := []byte(strings.Repeat("x", 500<<10))
 			events := 150 / fixture.Every(3)
 			for i := range events {
-				if err := p.publish(
-					t.Context(),
-					b.EventSubject("codex", "x", "status"),
-					normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body},
-				); err != nil {
-					t.Fatalf("event %d: %v", i, err)
-				}
+				check(fmt.Sprintf("event %d", i), p.publish(t.Context(), b.EventSubject("codex", "x", "status"),
+					normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}))
 				p.mu.Lock()
 				if p.inFlight > publishBytes {
 					t.Errorf("event %d: %d bytes in flight", i, p.inFlight)
 				}
 				p.mu.Unlock()
 			}
-			if err := p.quiet(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.stored(t.Context(), uint64(events)); err != nil {
+			check("all are sent", p.quiet(t.Context()))
+			err = p.stored(t.Context(), uint64(events))
+			if err != nil {
 				select {
 				case err = <-p.broken:
 				default:
 				}
-				t.Fatal(err)
 			}
+			check("all are stored", err)
 		})
 	}
 }
