@@ -2,6 +2,8 @@ package console
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -10,8 +12,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Cells are the facts of a run as short texts, each safe and on one line, for a program that
-// draws a table itself. "" is unknown.
+// Cells are the facts of a run as short texts, each safe and on one line. "" is unknown.
 type Cells struct {
 	ID, State, Agent, Model, Title, Dir, Labels string
 
@@ -20,46 +21,101 @@ type Cells struct {
 	Ended  string // how long ago it ended, in whole minutes, hours or days
 	Tokens string // input/output
 	Plan   string // done/all
+
+	source string // session, unless it is a task
+
+	ago, took, opened string // of a run that has ended: as Ended, in seconds; Time in words; seen or new
 }
 
 // CellsOf describes the state of a run at a time.
 func CellsOf(run *api.Run, now time.Time) Cells {
-	one := rowOf(run, now)
 	c := Cells{
-		ID: one.run, State: one.state, Agent: Word(run.Agent), Title: flat(run.Title), Doing: one.brief, Time: one.about,
-		Labels: labels(run.Labels.Map()),
+		ID: Word(run.ID), State: stateWord(run, now), Title: flat(run.Title), Dir: Safe(run.Dir),
+		Labels: labels(run.Labels.Map()), Time: seconds(now.UnixMilli() - int64(begun(run))),
+	}
+	if run.Agent != "" {
+		c.Agent = Word(run.Agent)
 	}
 	if run.Model != "" {
 		c.Model = Word(run.Model)
 	}
-	if run.Dir != "" {
-		c.Dir = shortDir(run.Dir)
+	if run.Source == runs.SourceSession {
+		c.source = "session"
 	}
-	if run.Tokens != nil {
-		c.Tokens = tokenCounts(run.Tokens)
+	if n := run.Tokens; n != nil {
+		c.Tokens = ShortNumber(n.Input) + "/" + ShortNumber(n.Output)
 	}
 	if p := run.Progress; p != nil && p.Total > 0 {
 		c.Plan = fmt.Sprintf("%d/%d", p.Done, p.Total)
 	}
 	switch {
 	case run.State.Final():
-		c.Time, c.Ended, c.Doing = seconds(lasted(run)), age(now.Sub(time.UnixMilli(int64(run.EndedAt)))), flat(run.Reason)
+		c.Time, c.Doing, c.opened = seconds(lasted(run)), flat(run.Reason), "seen"
+		c.Ended, c.ago = age(now.Sub(time.UnixMilli(int64(run.EndedAt)))), Ago(run.EndedAt, now)
+		c.took = "took " + c.Time
+		if run.Unseen {
+			c.opened = "new"
+		}
 	case run.State == runs.StateQueued:
-		c.Time = seconds(now.UnixMilli() - int64(run.QueuedAt))
-	case run.CancelRequested:
-		c.Doing = "is being cancelled"
+		if c.Doing = "next"; position(run) > 0 {
+			c.Doing = behind(position(run))
+		}
 	default:
-		c.Doing = one.activity
-	}
-	return c.grid()
-}
-
-// grid is [Grid] of all texts.
-func (c Cells) grid() Cells {
-	for _, s := range []*string{&c.Title, &c.Dir, &c.Labels, &c.Doing} {
-		*s = Grid(*s)
+		words := []string{doing(run, now), Safe(run.Activity)}
+		if run.WorkerLost {
+			words = append([]string{"lost: worker " + silent(run)}, words...)
+		}
+		c.Doing = joined(words...)
 	}
 	return c
+}
+
+// joined are the texts that are known.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "  ")
+}
+
+// Now is what a run does, or how long ago it ended and why.
+func (c Cells) Now() string {
+	switch {
+	case c.Ended == "":
+		return strings.Replace(c.Doing, " for ", " ", 1)
+	case c.Doing == "":
+		return c.Ended
+	}
+	return c.Ended + ", " + c.Doing
+}
+
+// plain has the facts as a line has them that is not cut: Time is how long ago a run ended, or its
+// place in the queue.
+func (c Cells) plain() Cells {
+	switch {
+	case c.opened != "":
+		c.Time = c.ago
+	case c.State == string(runs.StateQueued):
+		c.Time, c.Doing = c.Doing, ""
+	}
+	c.Agent = strings.TrimSpace(c.Agent + " " + c.source)
+	return c
+}
+
+// steps is Plan in words.
+func (c Cells) steps() string {
+	if c.Plan == "" {
+		return ""
+	}
+	return strings.Replace(c.Plan, "/", " of ", 1) + " steps"
+}
+
+// labels are labels as KEY=VALUE, sorted, without the trace context, which is for machines.
+func labels(all map[string]string) string {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if key != runs.LabelTraceparent {
+			words = append(words, flat(key)+"="+flat(all[key]))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Grid is a safe text without what terminals give different numbers of columns: joined emoji
@@ -96,11 +152,9 @@ func isFlag(r rune) bool  { return firstFlag <= r && r <= lastFlag }
 func isTone(r rune) bool  { return '\U0001f3fb' <= r && r <= '\U0001f3ff' }
 func isStyle(r rune) bool { return '\ufe00' <= r && r <= emojiStyle }
 
-// Cut returns as much of a safe line as certainly fits into a number of columns, with … for the rest.
-func Cut(line string, room int) string { return cut(line, room) }
-
-// Flat is a text of an agent on one line, safe, without what [Grid] removes.
-func Flat(text string) string { return Grid(flat(text)) }
+// Cut returns as much of a safe line as certainly fits into a number of columns, with … for the rest,
+// without what [Grid] removes.
+func Cut(line string, room int) string { return cut(Grid(line), room) }
 
 // Elapsed is a duration in whole seconds for people: 40s, 1m02s, 3h05m.
 func Elapsed(d time.Duration) string { return seconds(d.Milliseconds()) }

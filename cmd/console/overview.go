@@ -12,29 +12,57 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Widths of a terminal, in cells, from which on a list has more columns.
+// statusTable are the columns of [Renderer.Overview]. Those without a width are only in a pipe.
+var statusTable = Table{
+	{"STATE", 0, 12, 12, func(c Cells) string { return c.State }, false},
+	{"RUN", 1, anyWidth, anyWidth, func(c Cells) string { return c.ID }, false},
+	{"TIME", 4, 7, 7, func(c Cells) string { return c.Time }, false},
+	{"TOOK", 10, 0, 0, func(c Cells) string { return c.took }, false},
+	{"OPENED", 11, 0, 0, func(c Cells) string { return c.opened }, false},
+	{"AGENT", 5, 11, 11, func(c Cells) string { return c.Agent }, false},
+	{"TOKENS", 6, 9, 11, func(c Cells) string { return c.Tokens }, false},
+	{"TITLE", 2, 20, 72, func(c Cells) string { return c.Title }, false},
+	{"DIRECTORY", 7, 14, 40, func(c Cells) string { return c.Dir }, true},
+	{"LABELS", 8, 14, 40, func(c Cells) string { return c.Labels }, false},
+	{"PROGRESS", 9, 14, 14, Cells.steps, false},
+	{"ACTIVITY", 3, 20, 64, Cells.Now, false}, // in a pipe it is Doing
+}
+
+// narrowTable is for terminals that have not room for the important columns of statusTable, those
+// that tell runs apart and what they do. The title of a run is below its row.
+var narrowTable = Table{
+	{"", 0, 12, 12, statusTable[0].Text, false},
+	{"", 2, anyWidth, anyWidth, statusTable[1].Text, false},
+	{"", 1, 8, 64, Cells.Now, false},
+}
+
 const (
-	mediumWidth = 60  // tokens, agent; a run is one row
-	wideWidth   = 100 // full ids, directory, labels
+	important = 4    // columns
+	wideWidth = 100  // of a terminal, from which on ids are whole
+	anyWidth  = 4096 // of a column that is not cut
 )
 
-// longID is the length of an id, in bytes, that has a row of its own on a narrow terminal.
-const longID = 24
-
 // Overview lists runs: those that need a person first, then the running ones, the ended ones
-// last. On a terminal long
-// columns are cut, and ids are short on narrow ones; * marks ended runs that their owner has
-// not opened. Anywhere else all columns are there, two spaces apart, but for those that are not
-// known: programs read the JSON.
+// last. On a terminal there are the columns that fit, with a heading, and ids are short on narrow
+// ones; * marks ended runs that their owner has not opened. Anywhere else all columns are there, two
+// spaces apart, but for those that are not known: programs read the JSON.
 //
 //	working  RUN  ELAPSED  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  [STEPS]  ACTIVITY
 //	queued   RUN  POSITION  AGENT  TITLE  DIRECTORY  LABELS
 //	STATE    RUN  AGO  TOOK  new or seen  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  REASON
 func (r *Renderer) Overview(all *api.Overview) error {
-	n, now := all.Counts, time.Now()
+	n, now, needy, widest := all.Counts, time.Now(), 0, 0
 	listed := byNeed(all, now)
+	rows := make([]Cells, len(listed))
+	for i, run := range listed {
+		rows[i] = CellsOf(run, now)
+		widest = max(widest, len(rows[i].ID))
+		if run.Need(now) == runs.NeedsAnswer {
+			needy++
+		}
+	}
 	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
-	if needy := count(listed, func(run *api.Run) bool { return run.Need(now) == runs.NeedsAnswer }); needy > 0 {
+	if needy > 0 {
 		total = fmt.Sprintf("%d working (%d needs you), %d queued, %d ended", n.Working, needy, n.Queued, n.Ended)
 	}
 	for i, more := range []int{n.Working - len(all.Working), n.Queued - len(all.Queued), n.Ended - len(all.Ended)} {
@@ -44,18 +72,18 @@ func (r *Renderer) Overview(all *api.Overview) error {
 	}
 	var b strings.Builder
 	if r.terminal {
-		r.table(&b, listed, now)
-		if slices.ContainsFunc(listed, func(run *api.Run) bool { return run.Unseen }) {
+		r.table(&b, listed, rows)
+		if slices.ContainsFunc(rows, func(c Cells) bool { return c.opened == "new" }) {
 			total += "; *: not opened yet"
 		}
 	} else {
-		width := 0
-		for _, run := range listed {
-			width = max(width, len(Word(run.ID)))
-		}
-		for _, run := range listed {
-			one := rowOf(run, now)
-			fmt.Fprintf(&b, "%-9s  %-*s  %s\n", one.state, width, one.run, strings.Join(columns(run, one, now), "  "))
+		for _, c := range rows {
+			c = c.plain()
+			var texts []string
+			for _, one := range statusTable[2 : len(statusTable)-1] {
+				texts = append(texts, one.Text(c))
+			}
+			fmt.Fprintf(&b, "%-9s  %-*s  %s\n", c.State, widest, c.ID, joined(append(texts, c.Doing)...))
 		}
 	}
 	for _, line := range wrap(total, r.wholeWidth()) {
@@ -72,15 +100,6 @@ func byNeed(all *api.Overview, now time.Time) []*api.Run {
 	return slices.Concat(working, all.Queued, all.Ended)
 }
 
-func count(all []*api.Run, is func(*api.Run) bool) (n int) {
-	for _, run := range all {
-		if is(run) {
-			n++
-		}
-	}
-	return n
-}
-
 // wholeWidth is the number of cells of a row; without a terminal rows have no limit.
 func (r *Renderer) wholeWidth() int {
 	if !r.terminal {
@@ -89,117 +108,37 @@ func (r *Renderer) wholeWidth() int {
 	return max(r.width()-1, 8)
 }
 
-// columns are the columns of a run behind its id, for pipes.
-func columns(run *api.Run, one row, now time.Time) []string {
-	var all []string
-	last := one.activity
-	if run.State.Final() {
-		opened := "seen"
-		if run.Unseen {
-			opened = "new"
+// table writes runs as rows of a terminal. On a narrow one the title is on a row of its own. No id
+// is cut.
+func (r *Renderer) table(b *strings.Builder, all []*api.Run, rows []Cells) {
+	for i, id := range shortIDs(all) {
+		if r.width() < wideWidth {
+			rows[i].ID = id
 		}
-		all, last = append(all, Ago(run.EndedAt, now), "took "+seconds(lasted(run)), opened), flat(run.Reason)
-	} else {
-		all = append(all, one.about)
-	}
-	agent, tokens := "", ""
-	if run.Agent != "" {
-		agent = source(run)
-	}
-	if run.Tokens != nil {
-		tokens = tokenCounts(run.Tokens)
-	}
-	all = append(all, agent, tokens, flat(run.Title), Safe(run.Dir), labels(run.Labels.Map()), one.steps, last)
-	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
-}
-
-// table writes runs as rows of a terminal. On a narrow one the title is on a row of its own.
-func (r *Renderer) table(b *strings.Builder, all []*api.Run, now time.Time) {
-	width, ids := r.width(), shortIDs(all)
-	for i, id := range ids {
-		if width < wideWidth && len(id) > longID {
-			width = min(width, mediumWidth-1)
-		} else if width >= wideWidth {
-			ids[i] = Word(all[i].ID)
+		if rows[i].opened == "new" {
+			rows[i].State += "*"
+		}
+		if rows[i].source != "" {
+			rows[i].Title = strings.TrimSpace(rows[i].source + ": " + rows[i].Title)
 		}
 	}
-	rows := make([][]string, 0, len(all)+1)
-	if width >= mediumWidth && len(all) > 0 {
-		rows = append(rows, header(width >= wideWidth))
+	room, whole := r.wholeWidth(), statusTable.fitted(rows)
+	table := whole.Layout(room)
+	narrow := len(table) < min(len(whole), important)
+	if narrow {
+		whole = narrowTable.fitted(rows)
+		table = whole.Layout(room)
+	} else if len(rows) > 0 {
+		b.WriteString(r.Paint(Dim, table.Heading()) + "\n")
 	}
-	for i, id := range ids {
-		rows = append(rows, cellsOfRun(all[i], id, width, now))
-	}
-	widths := make([]int, 6)
-	for _, row := range rows {
-		for i, s := range row {
-			widths[i] = max(widths[i], cells(s))
+	for _, c := range rows {
+		state, rest := table.Row(c)
+		b.WriteString(r.Paint(colors[strings.TrimSuffix(c.State, "*")], state) + rest + "\n")
+		if narrow && len(table) < len(whole) {
+			b.WriteString("  " + strings.Join(fold(c.ID, room-2), "\n  ") + "\n")
+		}
+		if narrow && c.Title != "" {
+			b.WriteString(cut("  "+joined(c.Title, c.Agent), room) + "\n")
 		}
 	}
-	for i, row := range rows {
-		color := colors[strings.TrimRight(row[0], "*")]
-		if i == 0 && width >= mediumWidth {
-			color = Dim
-		}
-		state := fmt.Sprintf("%-10s ", cut(row[0], 10))
-		b.WriteString(r.Paint(color, state))
-		room := r.wholeWidth() - len(state)
-		if width < mediumWidth {
-			r.narrow(b, row, widths[1], room)
-			continue
-		}
-		line := ""
-		for k, s := range row[1:] {
-			line += s + strings.Repeat(" ", widths[k+1]-cells(s)) + "  "
-		}
-		b.WriteString(cut(strings.TrimRight(line, " "), room) + "\n")
-	}
-}
-
-// narrow writes the id of a run, what it does, and its title, on a terminal that has not room for
-// them in one row. An id is not cut.
-func (r *Renderer) narrow(b *strings.Builder, row []string, widest, room int) {
-	id, doing, title := row[1], row[2], row[3]
-	if len(id) > longID || len(id) >= room {
-		b.WriteString(cut(doing, room) + "\n")
-		for _, part := range fold(id, r.wholeWidth()-2) {
-			b.WriteString("  " + part + "\n")
-		}
-	} else {
-		line := fmt.Sprintf("%-*s  %s", min(widest, longID), id, doing)
-		b.WriteString(cut(line, room) + "\n")
-	}
-	if title != "" {
-		b.WriteString(cut("  "+title, r.wholeWidth()) + "\n")
-	}
-}
-
-func header(wide bool) []string {
-	if wide {
-		return []string{"STATE", "RUN", "DOING", "TOKENS", "AGENT", "TITLE, DIRECTORY, LABELS"}
-	}
-	return []string{"STATE", "RUN", "DOING", "TOKENS", "TITLE, AGENT"}
-}
-
-// cellsOfRun are the columns of a run on a terminal: as those of [header], on a narrow one
-// without tokens.
-func cellsOfRun(run *api.Run, id string, width int, now time.Time) []string {
-	one := rowOf(run, now)
-	state, doing, tokens := one.state, one.brief, tokenCounts(run.Tokens)
-	if run.Unseen {
-		state += "*"
-	}
-	if one.state == "queued" {
-		tokens = ""
-	}
-	switch {
-	case width >= wideWidth:
-		if run.State.Final() {
-			doing = one.about
-		}
-		return []string{state, id, cut(doing, min(width/4, 40)), tokens, Word(run.Agent), about(run, true)}
-	case width >= mediumWidth:
-		return []string{state, id, cut(doing, 24), tokens, strings.TrimSpace(about(run, false) + "  " + Word(run.Agent))}
-	}
-	return []string{state, id, doing, about(run, false)}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -10,45 +11,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// row is one run in words. Its texts are safe.
-type row struct {
-	state, run, about string // about: its position, or how long it has been working
-	activity          string // of a working run: what it does, and that its worker is silent
-	steps             string // done and all, of a working run
-	brief             string // the most important of it, for a narrow column
-	facts             facts  // the same with names, for a run by itself
-}
-
-// rowOf describes the state of a run.
-func rowOf(run *api.Run, now time.Time) row {
-	r := row{state: workingWord(run, now), run: Word(run.ID)}
-	switch {
-	case run.State.Final():
-		r.ended(run, now)
-	case run.State == runs.StateQueued:
-		position := 0
-		if run.Position != nil {
-			position = *run.Position
-		}
-		if r.state, r.about = "queued", "next"; position > 0 {
-			r.about = behind(position)
-		}
-		r.brief = r.about
-		r.facts.add("waits", behind(position))
-		return r
-	default:
-		r.working(run, now)
-	}
-	if run.Detail != nil && run.Cloud != nil {
-		r.facts.add("web page", Safe(run.Cloud.URL))
-	}
-	return r
-}
-
-// workingWord is the state of a run that has begun and not ended, for people.
-func workingWord(run *api.Run, now time.Time) string {
+// stateWord is the state of a run, for people.
+func stateWord(run *api.Run, now time.Time) string {
 	need := run.Need(now)
 	switch {
+	case run.State.Final(), run.State == runs.StateQueued:
+		return Word(string(run.State))
 	case need == runs.NeedsAnswer:
 		return "needs you"
 	case run.WorkerLost:
@@ -71,55 +39,22 @@ func needed(run *api.Run) string {
 	return "needs an answer"
 }
 
-func (r *row) working(run *api.Run, now time.Time) {
-	begun := run.StartedAt
-	if begun == 0 {
-		begun = run.QueuedAt
+// doing says what a run does that has begun and not ended, or what it needs.
+func doing(run *api.Run, now time.Time) string {
+	if run.CancelRequested {
+		return "is being cancelled"
 	}
-	r.about = seconds(now.UnixMilli() - int64(begun))
-	r.facts.add("started", begun.String()+", "+r.about+" ago")
-	if p := run.Progress; p != nil && p.Total > 0 {
-		r.steps = fmt.Sprintf("%d of %d steps", p.Done, p.Total)
-		r.facts.add("progress", r.steps)
-	}
-	doing := activity(run, now)
-	if need := needed(run); need != "" {
-		doing = need
-	}
-	r.facts.add("doing", doing)
-	var words []string
-	for _, s := range []string{doing, Safe(run.Activity)} {
-		if s != "" {
-			words = append(words, s)
-		}
-	}
-	if run.Activity != "" {
-		r.facts.add("activity", Safe(run.Activity))
-	}
-	if r.brief = doing; doing == "" {
-		r.brief = r.about
-	}
-	if run.WorkerLost {
-		silent := Word(run.Worker) + " is silent"
-		words = append(words, "lost: worker "+silent)
-		r.brief = "lost: worker " + silent
-		r.facts.add("worker", silent)
-	}
-	r.activity = strings.Join(words, "  ")
+	return cmp.Or(needed(run), activity(run, now))
 }
 
-func (r *row) ended(run *api.Run, now time.Time) {
-	since, took := Ago(run.EndedAt, now), seconds(lasted(run))
-	r.state, r.about = Word(string(run.State)), since+", took "+took
-	r.brief = since + ", took " + took
-	r.facts.add("ended", run.EndedAt.String()+", "+since)
-	r.facts.add("took", took)
-	if run.Reason != "" {
-		r.about += ", " + flat(run.Reason)
-		r.brief = since + ", " + flat(run.Reason)
-		r.facts.add("reason", Safe(run.Reason))
-	}
-}
+// silent says that the worker of a run is.
+func silent(run *api.Run) string { return Word(run.Worker) + " is silent" }
+
+// begun is when a run was started or, before that, submitted.
+func begun(run *api.Run) runs.Time { return cmp.Or(run.StartedAt, run.QueuedAt) }
+
+// position is the place of a run in the queue, from 0.
+func position(run *api.Run) int { return *cmp.Or(run.Position, new(int)) }
 
 // lasted is how many milliseconds a run that has ended took; 0 for one that was
 // never started.
@@ -132,12 +67,13 @@ func lasted(run *api.Run) int64 {
 
 // Run prints the state of one run.
 func (r *Renderer) Run(run *api.Run) error {
-	one := rowOf(run, time.Now())
+	now := time.Now()
+	c := CellsOf(run, now)
 	var b strings.Builder
-	all := facts{{"run", one.run}, {"state", one.state}}
+	all := facts{{"run", c.ID}, {"state", c.State}}
 	all.about(run)
-	all.add("directory", Safe(run.Dir))
-	all = append(all, one.facts...)
+	all.add("directory", c.Dir)
+	all.course(run, c, now)
 	switch {
 	case run.Detail != nil && run.Usage != nil && run.Usage.Total != nil:
 		total := run.Usage.Total
@@ -172,14 +108,9 @@ func (r *Renderer) Progress(run *api.Run) error {
 	if !r.terminal {
 		return nil
 	}
-	one := rowOf(run, time.Now())
-	words := []string{one.state, one.about}
-	for _, s := range []string{one.steps, one.activity} {
-		if s != "" {
-			words = append(words, s)
-		}
-	}
-	return r.screen.show(r.out, "", r.Paint(Dim, cut(strings.Join(words, "  "), r.wholeWidth())))
+	c := CellsOf(run, time.Now()).plain()
+	line := joined(c.State, c.Time, c.steps(), c.Doing)
+	return r.screen.show(r.out, "", r.Paint(Dim, cut(line, r.wholeWidth())))
 }
 
 // captured describes times of the kind [runs.Captured].
@@ -196,6 +127,29 @@ func (f *facts) about(run *api.Run) {
 		f.add("source", "a session of the agent")
 	}
 	f.add("labels", labels(run.Labels.Map()))
+}
+
+// course adds what a run waits for or does, or how it ended.
+func (f *facts) course(run *api.Run, c Cells, now time.Time) {
+	switch {
+	case run.State.Final():
+		f.add("ended", run.EndedAt.String()+", "+c.ago)
+		f.add("took", c.Time)
+		f.add("reason", Safe(run.Reason))
+	case run.State == runs.StateQueued:
+		f.add("waits", behind(position(run)))
+	default:
+		f.add("started", begun(run).String()+", "+c.Time+" ago")
+		f.add("progress", c.steps())
+		f.add("doing", doing(run, now))
+		f.add("activity", Safe(run.Activity))
+		if run.WorkerLost {
+			f.add("worker", silent(run))
+		}
+	}
+	if run.Detail != nil && run.Cloud != nil {
+		f.add("web page", Safe(run.Cloud.URL))
+	}
 }
 
 // facts writes names and values, which are safe, each on a line of its own.

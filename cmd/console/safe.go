@@ -120,6 +120,21 @@ func cut(line string, room int) string {
 	return strings.TrimRight(line, " ") + "…"
 }
 
+// cutStart is [cut] that leaves out the beginning.
+func cutStart(line string, room int) string {
+	over := cells(line) - room
+	if over <= 0 {
+		return line
+	}
+	for i, r := range line {
+		if over < 0 { // there is a cell for the …
+			return "…" + line[i:]
+		}
+		over -= cellsOf(r)
+	}
+	return "…"
+}
+
 // wrap is [fold] that cuts at blanks if possible.
 func wrap(line string, width int) []string {
 	var rows []string

@@ -10,13 +10,13 @@ import (
 
 // listRows draws the list: totals, headings, and the visible runs. No others are formatted.
 func (m *model) listRows() []string {
-	cells := layout(m.width - len(marks{}.String()))
-	rows := []string{m.totals(), m.style.in(console.Dim, heading(cells))}
+	table := columns.Layout(m.width - len(marks(false, false)))
+	rows := []string{m.totals(), m.style.in(console.Dim, marks(false, false)+table.Heading())}
 	_, at := m.selected()
 	n := m.listHeight()
 	m.first = min(max(m.first, at-n+1, 0), at, max(len(m.table.shown)-n, 0))
 	for i := m.first; i < min(m.first+n, len(m.table.shown)); i++ {
-		rows = append(rows, m.runRow(m.table.shown[i], cells, i == at))
+		rows = append(rows, m.runRow(m.table.shown[i], table, i == at))
 	}
 	if len(m.table.shown) == 0 {
 		rows = append(rows, "", m.style.in(console.Dim, "  "+m.empty()))
@@ -70,49 +70,31 @@ func (m *model) totals() string {
 	return sides(left, right, m.width)
 }
 
-func heading(cells []cell) string {
-	line := marks{}.String()
-	for _, c := range cells {
-		line += fill(c.title, c.width) + strings.Repeat(" ", columnGap)
-	}
-	return strings.TrimRight(line, " ")
-}
-
-// marks are before a row: the selected one, and a run that was not opened.
-type marks struct{ selected, unseen bool }
-
-func (m marks) String() string {
+// marks are before a row: of the selected one, and of a run that was not opened.
+func marks(selected, unseen bool) string {
 	s := []byte("  ")
-	if m.selected {
+	if selected {
 		s[0] = '>'
 	}
-	if m.unseen {
+	if unseen {
 		s[1] = '*'
 	}
 	return string(s)
 }
 
 // runRow draws a run.
-func (m *model) runRow(run *api.Run, cells []cell, selected bool) string {
+func (m *model) runRow(run *api.Run, table console.Table, selected bool) string {
 	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
 	c.State = stateName(run, g, c.State)
-	line := marks{selected, run.Unseen}.String()
-	for i, one := range cells {
-		text := one.draw(c)
-		if i == 0 && !selected {
-			text = m.style.in(stateColor(run, g), text)
-		} else if g == ended && !selected {
-			text = m.style.in(console.Dim, text)
-		}
-		line += text
-		if i < len(cells)-1 {
-			line += strings.Repeat(" ", columnGap)
-		}
+	mark := marks(selected, run.Unseen)
+	state, rest := table.Row(c)
+	switch {
+	case selected:
+		return m.style.in(reverse, fill(mark+state+rest, m.width))
+	case g == ended:
+		rest = m.style.in(console.Dim, rest)
 	}
-	if selected {
-		return m.style.in(reverse, line+strings.Repeat(" ", max(m.width-width(line), 0)))
-	}
-	return line
+	return mark + m.style.in(stateColor(run, g), state) + rest
 }
 
 // stateName is the state of a run, unless its group tells more.
@@ -148,7 +130,7 @@ func (m *model) footer() string {
 	case m.asking != "":
 		title := ""
 		if run := m.table.all[m.asking]; run != nil {
-			title = console.Flat(run.Title)
+			title = console.CellsOf(run, m.now).Title
 		}
 		ask := "cancel " + console.Word(m.asking) + "?  y: cancel it  n: no  "
 		return m.style.in(bold, console.Cut(ask, m.width-1)) + console.Cut(title, m.width-1-len(ask))
@@ -170,7 +152,7 @@ func (m *model) place() string {
 	}
 	if t := m.table.filter.text; t != "" {
 		words = append(words,
-			fmt.Sprintf("%s: %d of %d", console.Cut(console.Flat(t), 30), len(m.table.shown), len(m.table.all)))
+			fmt.Sprintf("%s: %d of %d", console.Cut(console.Safe(t), 30), len(m.table.shown), len(m.table.all)))
 	} else if _, at := m.selected(); len(m.table.shown) > m.listHeight() {
 		words = append(words, fmt.Sprintf("%d of %d", at+1, len(m.table.shown)))
 	}

@@ -344,7 +344,7 @@ func why(err error) string {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnreachable):
 		return "the server is away"
 	}
-	return console.Flat(err.Error())
+	return console.Grid(console.Safe(strings.Join(strings.Fields(err.Error()), " ")))
 }
 
 // connection describes how current the list is, and whether it is.

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -115,10 +116,6 @@ func (m *model) runRows() []string {
 func (m *model) runHead() []string {
 	v, run := m.run, m.run.run
 	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
-	title := c.Title
-	if title == "" {
-		title = c.ID
-	}
 	state, live := m.connection()
 	if live {
 		state = ""
@@ -126,21 +123,21 @@ func (m *model) runHead() []string {
 		state = v.style.in(console.Yellow, "○ "+state)
 	}
 	facts := []string{agentName(c.Agent)}
-	for _, s := range []string{c.Model, c.Dir, c.ID, c.Labels} {
+	for _, s := range []string{c.Model, c.ID, c.Dir, c.Labels} {
 		if s != "" {
 			facts = append(facts, s)
 		}
 	}
 	now := []string{v.style.in(stateColor(run, g), stateName(run, g, c.State)) + " " + c.Time}
-	for _, s := range []string{doing(c), named(c.Tokens, "tokens"), named(c.Plan, "plan")} {
+	for _, s := range []string{c.Now(), named(c.Tokens, "tokens"), named(c.Plan, "plan")} {
 		if s != "" {
 			now = append(now, s)
 		}
 	}
 	return []string{
-		sides(v.style.in(bold, console.Cut(title, m.width-1)), state, m.width-1),
+		sides(v.style.in(bold, console.Cut(cmp.Or(c.Title, c.ID), m.width-1)), state, m.width-1),
 		v.style.in(console.Dim, console.Cut(strings.Join(facts, " · "), m.width-1)),
-		ansi.TruncateWc(strings.Join(now, v.style.in(console.Dim, " · ")), m.width-1, "…"),
+		ansi.TruncateWc(console.Grid(strings.Join(now, v.style.in(console.Dim, " · "))), m.width-1, "…"),
 	}
 }
 
@@ -163,7 +160,7 @@ func (v *runView) position(height int) string {
 		words = append(words, "a: older items")
 	}
 	if v.pattern != "" {
-		words = append(words, "search "+console.Cut(console.Flat(v.pattern), 16))
+		words = append(words, "search "+console.Cut(console.Safe(v.pattern), 16))
 	}
 	if v.kinds != allKinds {
 		words = append(words, v.kinds.String()+" only")
