@@ -11,12 +11,14 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -32,6 +34,9 @@ type Agent struct {
 	// LastMessage returns the text of the last message of the agent in a part of
 	// its output, whose first line may be the end of a line. Nil: not known.
 	LastMessage func(output []byte) (text string, ok bool)
+	// Live is how it speaks the Agent Client Protocol; without a program, it does not. Backend reads
+	// the lines of that, too. An agent without Launch.Args speaks nothing else: each of its tasks is live.
+	Live acp.Agent
 
 	// Models begins the names of the models that only this agent offers, as in requests that name a
 	// model and no agent. "": none.
@@ -76,6 +81,8 @@ type Launch struct {
 	//
 	// The content of a task is data: each value is an argument of its own, never
 	// part of a shell command, and cannot become a flag.
+	//
+	// Nil: it has no command line for a task, and speaks the Agent Client Protocol only.
 	Args func(t runs.Task, schemaFile string) []string
 	// Check reports why the agent cannot run a task, as a [runs.FieldError]. Nil:
 	// it can run all.
@@ -93,6 +100,8 @@ type Launch struct {
 	// Set returns variables for a task, as NAME=value, which are stronger than others. Nil:
 	// none.
 	Set func(t runs.Task) []string
+	// SetLive is Set for a live run. Nil: none.
+	SetLive func(t runs.Task) []string
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
 	// person: "" if there is none, or if it is not certain. Nil: not known.
 	Prompt func(argv []string) string
@@ -101,6 +110,9 @@ type Launch struct {
 	Thread func(argv []string) string
 	// Command is the program and its first arguments, as configured.
 	Command []string
+	// ACP is the program, with its arguments, that serves the Agent Client Protocol, as configured. Nil:
+	// there is none.
+	ACP []string
 	// Logs is where Command keeps the logs of its sessions. The zero value: nowhere, or not
 	// known, for example because it is a program of the user.
 	Logs Sessions
@@ -131,13 +143,42 @@ func (l Launch) Withheld(environ, passed []string) *runs.Withheld {
 // is shown to all users of the machine for as long as the program runs.
 func OnStdin(prompt string) bool { return utf8.RuneCountInString(prompt) > runs.MaxShortPrompt }
 
-// Argv returns the command line for a task, without its prompt if that is on stdin.
+// Argv returns the command line for a task, without its prompt if that is on stdin; that of the Agent Client
+// Protocol if there is no other.
 func (l Launch) Argv(t runs.Task, schemaFile string) []string {
+	if l.Args == nil {
+		return l.ACP
+	}
 	if OnStdin(t.Prompt) {
 		t.Prompt = ""
 	}
 	return slices.Concat(l.Command, l.Args(t, schemaFile))
 }
+
+// Speaker returns an agent of which nothing else is known than how it speaks the Agent Client Protocol. Its names
+// are its kind.
+func Speaker(kind string, live acp.Agent) Agent {
+	return Agent{
+		Name: kind, Short: kind, Backend: acp.Backend{Kind: kind, Live: &live}, Live: live,
+		Counters: Counters{
+			Input: "input_tokens", Cached: "cached_input_tokens", Written: "cache_write_input_tokens",
+			Output: "output_tokens", Reasoning: "reasoning_output_tokens",
+		},
+		Sandbox: "none: linesman answers what it asks for, by the mode",
+	}
+}
+
+// CheckName returns an error unless a configuration may name an agent so: it is a kind that no other source of
+// runs has, and not a word of the command line.
+func CheckName(name string) error {
+	if slices.Contains([]string{"auto", runs.AgentExternal, "codex_cloud"}, name) {
+		return errors.New("agent: the name has another meaning")
+	}
+	return runs.CheckAgent(name)
+}
+
+// LiveOnly reports whether each task of the agent is a live run: it has no other command line.
+func (a Agent) LiveOnly() bool { return a.Args == nil && a.Live.Program != "" }
 
 // Kind returns the kind: the agent_kind of events, a token of subjects, and the
 // agent of a request. It matches ^[a-z][a-z0-9_]*$.
@@ -154,6 +195,15 @@ type Table []Agent
 // Find returns the agent of a kind or a short name, false if there is none.
 func (t Table) Find(name string) (Agent, bool) {
 	return t.find(func(a Agent) bool { return a.Kind() == name || a.Short == name })
+}
+
+// Of returns the agent of a kind. Of one that is not in the table it is what all have in common that only speak
+// the Agent Client Protocol.
+func (t Table) Of(kind string) Agent {
+	if a, ok := t.Find(kind); ok {
+		return a
+	}
+	return Speaker(kind, acp.Agent{})
 }
 
 // Named is Find with an error that lists the names.

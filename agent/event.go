@@ -12,6 +12,22 @@ type Counters struct {
 	Thread bool
 }
 
+// UsageSchema is the schema of the data of a turn's usage, of all agents that speak the Agent Client Protocol.
+const UsageSchema = "backend.acp.usage.v1"
+
+// CountersOf returns the counters of events whose data have a schema.
+func (a *Agent) CountersOf(schema string) *Counters {
+	if schema == UsageSchema {
+		return &turnCounters
+	}
+	return &a.Counters
+}
+
+var turnCounters = Counters{
+	Input: "input_tokens", Cached: "cached_input_tokens", Written: "cache_write_input_tokens", Output: "output_tokens",
+	Reasoning: "reasoning_output_tokens",
+}
+
 // Usage returns the counts of a usage in the form that is the same for all agents. None is negative.
 func (c *Counters) Usage(n map[string]int64) runs.Usage {
 	u := runs.Usage{

@@ -43,5 +43,14 @@ func (t *Tools) Class(kind, name string) Class {
 	if strings.HasPrefix(name, "mcp_") {
 		return MCP
 	}
+	if c, ok := spoken[kind]; ok {
+		return c
+	}
 	return otherTool
+}
+
+// spoken are the kinds of tools of the Agent Client Protocol.
+var spoken = map[string]Class{
+	"execute": Command, "edit": FileChange, "delete": FileChange, "move": FileChange, "read": Read, "search": Read,
+	"fetch": Web,
 }

@@ -32,6 +32,8 @@ func FuzzRawMessages(f *testing.F) {
 	f.Add("err", "5", "4", []byte("x"), "note", "5", "", []byte(`{"idle":true}`))
 	f.Add("", "", "", []byte{}, "nobody", "7", "7", []byte{0xff})
 	f.Add("out", "1", "10", []byte("torn"), "out", "1", "0", []byte("\n\n{}\n"))
+	f.Add("in", "1", "7", []byte("{"), "process", "2", "", []byte(`{"n":1,"do":"end"}`))
+	f.Add("command", "1", "", []byte(`{"do":"end"}`), "in", "2", "-1", []byte("{}\n"))
 	f.Fuzz(func(t *testing.T, kind1, time1, offset1 string, body1 []byte, kind2, time2, offset2 string, body2 []byte) {
 		fold := normalizer.NewFold(codex.Backend{}, "run", 0)
 		for i, m := range []nats.Msg{

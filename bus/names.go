@@ -12,7 +12,7 @@ import (
 const (
 	HeaderRecord = "Linesman-Record" // RAW: kind of the entry
 	HeaderTime   = "Linesman-Time"   // RAW: see [runs.Entry], Unix
-	HeaderOffset = "Linesman-Offset" // RAW, out and err: position of the first byte
+	HeaderOffset = "Linesman-Offset" // RAW, out, err and in: position of the first byte
 	HeaderPos    = "Linesman-Pos"    // EVENTS: RAWSEQ LINE PART TIME
 	HeaderRun    = "Linesman-Run"    // RUNS: what is known of the run in lists, see [runs.Header.Text]
 )

@@ -118,6 +118,33 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	})
 }
 
+// Entries calls each with the entries after a sequence, in order, up to that of the mark. An entry that
+// cannot be decoded has the kind [runs.Unreadable]. It waits while NATS is unreachable.
+func (l *RawLog) Entries(ctx context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error {
+	for after < l.mark.Seq {
+		var m *jetstream.RawStreamMsg
+		err := l.patiently(ctx, func() (err error) {
+			m, err = l.get(ctx, after+1, jetstream.WithGetMsgSubject(l.subject))
+			if errors.Is(err, jetstream.ErrMsgNotFound) { // the log was lost meanwhile
+				return errors.Join(err, runs.ErrMoved)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("run %s: read its log: %w", l.run, err)
+		}
+		e, ok := DecodeEntry(m.Header, m.Data)
+		if !ok {
+			e.Kind = runs.Unreadable
+		}
+		if err := each(m.Sequence, e); err != nil {
+			return err
+		}
+		after = m.Sequence
+	}
+	return nil
+}
+
 // AppendIf appends an entry to the log of a run that the caller does not own. Decide
 // receives the log's mark, and returns the entry, or nil for none; it is called again
 // if another writer was first. Known is what the caller knows of the log; the result is
@@ -302,7 +329,7 @@ func encodeEntry(subject string, e runs.Entry) *nats.Msg {
 		HeaderRecord: []string{string(e.Kind)},
 		HeaderTime:   []string{strconv.FormatInt(e.Time, 10)},
 	}
-	if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+	if e.Kind.Streams() {
 		h[HeaderOffset] = []string{strconv.FormatInt(e.Offset, 10)}
 	}
 	return &nats.Msg{Subject: subject, Header: h, Data: e.Body}
@@ -317,7 +344,7 @@ func DecodeEntry(h nats.Header, body []byte) (e runs.Entry, ok bool) {
 		return e, false
 	}
 	e.Time = at
-	if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+	if e.Kind.Streams() {
 		e.Offset, err = strconv.ParseInt(h.Get(HeaderOffset), 10, 64)
 		if err != nil || e.Offset < 0 || e.Offset > maxOffset {
 			return e, false

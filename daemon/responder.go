@@ -221,7 +221,7 @@ func (r *Responder) busy(ctx context.Context) bool {
 	s := r.service.Load()
 	open := s.Snapshot(0, func(row runs.Header) bool {
 		// a request that waits for an answer, and a file that no process follows, need no server
-		return !row.State.Final() && row.State != runs.StateInputRequired && row.Source != runs.SourceTail &&
+		return !row.State.Final() && !row.Unowned() && row.Source != runs.SourceTail &&
 			row.Source != runs.SourceSession
 	})
 	if len(open.Working)+len(open.Queued) > 0 {

@@ -222,9 +222,47 @@ func (d scrubbedDialect) Detail(line []byte, details *Details) {
 
 func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 	fault := d.Dialect.Line(line, out)
-	if fault != NoFault {
-		return fault
+	if fault == NoFault {
+		d.clean(out)
 	}
+	return fault
+}
+
+// converse maps an entry, if the dialect knows a conversation. The methods of [Conversation] use it.
+func (d scrubbedDialect) converse(out *Out, mapTo func(Conversation)) {
+	if c, ok := d.Dialect.(Conversation); ok {
+		mapTo(c)
+		d.clean(out)
+	}
+}
+
+// Sent implements [Conversation].
+func (d scrubbedDialect) Sent(line []byte, out *Out) {
+	d.converse(out, func(c Conversation) { c.Sent(line, out) })
+}
+
+// SentDetail implements [Conversation]. The fold applies scrub to the details.
+func (d scrubbedDialect) SentDetail(line []byte, details *Details) {
+	if c, ok := d.Dialect.(Conversation); ok {
+		c.SentDetail(line, details)
+	}
+}
+
+// Process implements [Conversation].
+func (d scrubbedDialect) Process(p *runs.Process, out *Out) {
+	d.converse(out, func(c Conversation) { c.Process(p, out) })
+}
+
+// Command implements [Conversation].
+func (d scrubbedDialect) Command(command *runs.Command, out *Out) {
+	d.converse(out, func(c Conversation) { c.Command(command, out) })
+}
+
+// Finish implements [Conversation].
+func (d scrubbedDialect) Finish(out *Out) { d.converse(out, func(c Conversation) { c.Finish(out) }) }
+
+// clean scrubs the texts of a line or an entry.
+func (d scrubbedDialect) clean(out *Out) {
 	scrubbed := func(s *string) *string {
 		if s == nil {
 			return nil
@@ -248,5 +286,4 @@ func (d scrubbedDialect) Line(line []byte, out *Out) Fault {
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
 	out.text, out.value = d.scrub(out.text+out.value.Text()), scan.Value{}
-	return NoFault
 }

@@ -182,17 +182,18 @@ func (d *detailer) of(i int) *runs.Detail {
 	return d.limited(d.line.of[i])
 }
 
-// publishDetailed publishes the events of a line with their details, and then the details
-// that belong to no event.
-func (f *Fold) publishDetailed(line []byte) {
+// publishDetailed publishes the events of a line or an entry with the details that add adds, and then
+// the details that belong to no event.
+func (f *Fold) publishDetailed(line uint64, add func(*Details)) {
 	defer func() { f.details.line = Details{} }()
-	if from, ok := f.dialect.(Detailer); ok && !f.Record.Cancel {
+	if !f.Record.Cancel {
 		f.details.line.events = f.work.out.events
-		from.Detail(line, &f.details.line)
+		add(&f.details.line)
 	}
-	f.publish(f.work.out.events)
+	f.publish(line, f.work.out.events)
 	for _, detail := range f.details.line.extra {
 		if detail = f.details.limited(detail); detail != nil {
+			f.pos.Line = line
 			f.pos.Part++
 			f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: detail})
 		}

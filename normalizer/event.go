@@ -70,6 +70,7 @@ var (
 	channelStatus    = "status"
 	channelError     = "error"
 	channelTool      = "tool"
+	channelSubagent  = "subagent"
 )
 
 // AssistantText returns the event of a text for the user.
@@ -90,6 +91,11 @@ func ReasoningTextOf(text scan.Value) Event {
 // ReasoningText returns the event of a reasoning text.
 func ReasoningText(text string) Event {
 	return Event{Kind: textOutput, Channel: &channelReasoning, Text: &text}
+}
+
+// SubagentText returns the event of a text of a sub-agent.
+func SubagentText(text string) Event {
+	return Event{Kind: textOutput, Channel: &channelSubagent, Text: &text}
 }
 
 // StatusMessage returns the event of a status change. Data may be nil.

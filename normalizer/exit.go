@@ -10,9 +10,10 @@ import (
 // end ends the run: it folds an unfinished last line, publishes an Error event if
 // the run failed, and then the completion.
 func (f *Fold) end(exit runs.Exit) {
-	if len(f.partial) > 0 || f.state.Oversize > 0 {
+	if f.state.open() {
 		f.flush()
 	}
+	f.finish()
 	f.settle()
 	f.observeEnd()
 	f.Record.End(exit, f.pos.Time)
@@ -67,7 +68,7 @@ func (f *Fold) end(exit runs.Exit) {
 
 // release frees the state that an ended run does not need.
 func (f *Fold) release() {
-	f.partial, f.state.finalText, f.dialect = nil, finalText{}, nil
+	f.state.partial, f.state.In.partial, f.state.finalText, f.dialect = nil, nil, finalText{}, nil
 }
 
 func backendError(r runs.Reason) string {
@@ -78,6 +79,8 @@ func backendError(r runs.Reason) string {
 		return "could not be started (details redacted when unsafe)"
 	case runs.ReasonSpool:
 		return "output limit reached"
+	case runs.ReasonSession:
+		return "no session (details redacted when unsafe)"
 	}
 	return "exit status lost"
 }

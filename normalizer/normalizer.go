@@ -51,10 +51,9 @@ type Fold struct {
 	dialect Dialect
 	maxLine int
 
-	state   saved
-	partial []byte // unfinished line, unless it is too long
-	ended   bool   // the last folded line ends the run
-	done    bool   // the completion was published
+	state saved
+	ended bool // the last folded line ends the run
+	done  bool // the completion was published
 
 	pos           Pos
 	entryMessages int // messages of this entry that are not from a line
@@ -79,16 +78,27 @@ func (f *Fold) Done() bool { return f.done }
 // Seen returns the sequence number of the last folded entry.
 func (f *Fold) Seen() uint64 { return f.state.Seen }
 
-// Pending returns the number of buffered bytes of an unfinished line. The saved
-// state does not contain them: after [Restore], apply the entries from the offset
-// of the state again.
-func (f *Fold) Pending() int { return len(f.partial) }
+// Pending returns the number of buffered bytes of unfinished lines, one for each direction. The
+// saved state does not contain them: after [Restore], apply the entries from [Fold.From] again.
+func (f *Fold) Pending() int { return len(f.state.partial) + len(f.state.In.partial) }
 
-// Drop frees the buffered bytes of the unfinished line. The entries that contain
+// From returns the sequence number of the entry in which the first unfinished line begins whose bytes
+// are buffered; 0: there is none.
+func (f *Fold) From() uint64 {
+	var from uint64
+	for _, s := range []*stream{&f.state.stream, &f.state.In} {
+		if len(s.partial) > 0 && (from == 0 || s.from < from) {
+			from = s.from
+		}
+	}
+	return from
+}
+
+// Drop frees the buffered bytes of unfinished lines. The entries that contain
 // them must be applied again before the next new entry, as after a restart.
 func (f *Fold) Drop() {
-	f.state.Offset -= int64(len(f.partial))
-	f.partial = nil
+	f.state.drop()
+	f.state.In.drop()
 }
 
 // Apply folds the entry with sequence number seq, and calls emit for each
@@ -103,8 +113,8 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	if f.details != nil && e.Kind == runs.ErrOut {
 		f.details.errOut(e.Offset, e.Body)
 	}
-	output := e.Kind == runs.Out && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
-	if replay && !output {
+	bytes := (e.Kind == runs.Out || e.Kind == runs.Sent) && e.Offset >= 0 && e.Offset <= math.MaxInt64-int64(len(e.Body))
+	if replay && !bytes {
 		return
 	}
 	if f.work == nil {
@@ -130,12 +140,19 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 		if unowned {
 			f.end(runs.Exit{Reason: runs.ReasonCancelled})
 		}
-	case runs.Out:
-		if output {
-			f.output(e.Offset, e.Body, replay)
-		} else {
+	case runs.Out, runs.Sent:
+		switch {
+		case !bytes:
 			f.unreadable("bad offset")
+		case e.Kind == runs.Out:
+			f.output(e.Offset, e.Body, replay)
+		default:
+			f.sent(e.Offset, e.Body, replay)
 		}
+	case runs.Proc:
+		f.process(e.Body)
+	case runs.Ordered:
+		f.command(e.Body)
 	case runs.ErrOut:
 		f.state.ErrOffset = max(f.state.ErrOffset, e.Offset+int64(len(e.Body)))
 		f.Record.ErrBytes = f.state.ErrOffset
@@ -171,25 +188,11 @@ func (f *Fold) Unreadable(seq uint64, at int64, emit func(Message)) {
 	f.Apply(seq, runs.Entry{Kind: runs.Unreadable, Time: at}, emit)
 }
 
-// output folds bytes of stdout. Duplicate bytes are ignored; missing bytes result
-// in one Error event.
+// output folds bytes of stdout.
 func (f *Fold) output(offset int64, b []byte, replay bool) {
-	switch {
-	case offset+int64(len(b)) <= f.state.Offset:
-		return
-	case offset < f.state.Offset:
-		b = b[f.state.Offset-offset:]
-	case offset > f.state.Offset:
-		f.state.Missing += offset - f.state.Offset
-		f.partial, f.state.Oversize, f.state.AfterGap = nil, 0, true
-		f.state.Offset = offset
-		f.Record.Gaps++
-		if !replay {
-			f.publishGap()
-		}
-	}
-	f.state.Offset += int64(len(b))
-	f.Record.Bytes = f.state.Offset
+	s := &f.state.stream
+	b = f.next(s, offset, b, replay)
+	f.Record.Bytes = s.Offset
 	if f.state.Left {
 		return
 	}
@@ -197,18 +200,18 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
 			f.settle() // a line of this entry may be in the buffer
-			f.buffer(b)
+			f.buffer(s, b)
 			return
 		}
-		if len(f.partial) == 0 && f.state.Oversize == 0 {
+		if !s.open() {
 			f.line(b[:end])
 		} else {
-			f.buffer(b[:end])
+			f.buffer(s, b[:end])
 			f.flush()
 		}
 		if f.ended { // ignore the bytes after the line
-			f.state.Offset -= int64(len(b) - end - 1)
-			f.Record.Bytes = f.state.Offset
+			s.Offset -= int64(len(b) - end - 1)
+			f.Record.Bytes = s.Offset
 			f.end(runs.Exit{Reason: runs.ReasonEOF})
 			return
 		}
@@ -223,41 +226,11 @@ func (f *Fold) left(note []byte) {
 	if json.Unmarshal(note, &n) != nil || n.Reason != runs.NoteLeft || f.state.Left {
 		return
 	}
-	if len(f.partial) > 0 || f.state.Oversize > 0 {
+	if f.state.open() {
 		f.flush()
 		f.settle()
 	}
 	f.state.Left = f.Record.Rests()
-}
-
-// buffer stores the beginning of a line, or only its length if it is too long. The
-// limit is one byte more than maxLine, because the last byte may be a carriage
-// return.
-func (f *Fold) buffer(b []byte) {
-	if f.state.Oversize == 0 && len(f.partial)+len(b) <= f.maxLine+1 {
-		f.partial = f.work.extend(f.partial, b)
-		return
-	}
-	f.state.Oversize += int64(len(f.partial) + len(b))
-	f.partial = nil
-	if len(b) > 0 {
-		f.state.EndsInCR = b[len(b)-1] == '\r'
-	}
-}
-
-// flush folds the buffered line.
-func (f *Fold) flush() {
-	if f.state.Oversize > 0 {
-		if f.state.EndsInCR {
-			f.state.Oversize--
-		}
-		f.tooLong(f.state.Oversize)
-		f.state.Oversize, f.state.EndsInCR = 0, false
-	} else {
-		f.line(f.partial)
-	}
-	f.work.giveBack(f.partial)
-	f.partial = nil
 }
 
 // line folds a line without its newline: usually one record.
@@ -319,16 +292,42 @@ func (f *Fold) lost() { f.Record.Line(runs.Facts{}, f.pos.Time) }
 
 // record folds a record, unless it has a fault.
 func (f *Fold) record(line []byte) Fault {
-	out := &f.work.out
+	out := f.out()
 	defer out.reset()
-	out.agent, out.observed = f.agent, f.observer != nil
 	if fault := f.dialect.Line(line, out); fault != NoFault {
 		return fault
 	}
-	f.addSessionHandle()
-	f.foldFinal(out)
 	captured := f.pos.Time
 	f.pos.Time = f.Record.LineTime(out.Facts.At, captured)
+	f.told(out)
+	f.ended = out.end
+	if f.details == nil {
+		f.publish(uint64(f.Record.Lines), out.events)
+	} else {
+		f.publishDetailed(uint64(f.Record.Lines), func(d *Details) { f.detail(line, d) })
+	}
+	f.pos.Time = captured
+	return NoFault
+}
+
+// detail adds the details of a line.
+func (f *Fold) detail(line []byte, d *Details) {
+	if from, ok := f.dialect.(Detailer); ok {
+		from.Detail(line, d)
+	}
+}
+
+// out returns what the next line or entry is mapped to. The caller resets it.
+func (f *Fold) out() *Out {
+	out := &f.work.out
+	out.agent, out.observed = f.agent, f.observer != nil
+	return out
+}
+
+// told folds what a line or an entry tells, but for its events.
+func (f *Fold) told(out *Out) {
+	f.addSessionHandle()
+	f.foldFinal(out)
 	f.foldLater(out)
 	if turn := out.Facts.Turn; len(out.ended) > 0 || turn != runs.TurnNone {
 		f.observe(out)
@@ -337,14 +336,6 @@ func (f *Fold) record(line []byte) Fault {
 	for _, thing := range f.Record.Fold(&out.Facts, f.pos.Time) {
 		out.Event(driftEvent(f.agent, f.Record.Version, thing))
 	}
-	f.ended = out.end
-	if f.details == nil {
-		f.publish(out.events)
-	} else {
-		f.publishDetailed(line)
-	}
-	f.pos.Time = captured
-	return NoFault
 }
 
 func (f *Fold) tooLong(n int64) {
@@ -355,7 +346,7 @@ func (f *Fold) tooLong(n int64) {
 
 func (f *Fold) publishFault(message string) {
 	f.Record.Line(runs.Facts{Malformed: true}, f.pos.Time)
-	f.publish([]Event{ErrorMessage(message)})
+	f.publish(uint64(f.Record.Lines), []Event{ErrorMessage(message)})
 }
 
 // addSessionHandle adds the session handle facet to the first line with a session
@@ -391,13 +382,13 @@ func (f *Fold) publishEntryEvent(e Event) {
 	f.send(&e, nil)
 }
 
-// publish publishes the events of the last folded line. After a cancel only the
-// completion is published.
-func (f *Fold) publish(events []Event) {
+// publish publishes the events of a line, 0 being an entry that is not of output. After a cancel only
+// the completion is published.
+func (f *Fold) publish(line uint64, events []Event) {
 	if f.Record.Cancel {
 		return
 	}
-	f.pos.Line = uint64(f.Record.Lines)
+	f.pos.Line = line
 	for i := range events {
 		e := &events[i]
 		if e.limit() {

@@ -15,11 +15,9 @@ const MaxState = 272 << 10
 
 // saved is the state of a fold. What is stored is the state between two lines.
 type saved struct {
-	Offset      int64           `json:"offset"`               // in stdout, of the next new byte
+	stream                      // stdout
+	In          stream          `json:"in,omitzero"`          // what was sent to the agent
 	ErrOffset   int64           `json:"err_offset,omitempty"` // in stderr, of the next new byte
-	Oversize    int64           `json:"long,omitempty"`       // length of an unfinished line that is too long
-	EndsInCR    bool            `json:"cr,omitempty"`         // with Oversize: the last byte was a carriage return
-	AfterGap    bool            `json:"torn,omitempty"`       // the next line follows a gap: its beginning may be missing
 	Missing     int64           `json:"missing,omitempty"`    // bytes of gaps without an event so far
 	SessionDone bool            `json:"handled,omitempty"`    // the session handle was published or omitted
 	Session     string          `json:"session,omitempty"`    // id of the session handle, for the completion
@@ -47,7 +45,8 @@ func (f *Fold) State() ([]byte, error) {
 	}
 	f.state.whole()
 	s := f.state
-	s.Offset -= int64(len(f.partial))
+	s.drop()
+	s.In.drop()
 	s.Dialect = dialect
 	if s.Text != nil && bounds.StringSize(*s.Text) > maxPlain {
 		s.Packed, s.Text = []byte(*s.Text), nil

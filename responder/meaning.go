@@ -28,7 +28,8 @@ func meaningOf(a *agent.Agent, kind string, body []byte) (m api.Meaning) {
 				Kind string `json:"kind"`
 				Name string `json:"tool_name"`
 			}
-			Usage map[string]int64
+			Schema string
+			Usage  map[string]int64
 		}
 	}
 	if json.Unmarshal(body, &e) != nil {
@@ -38,8 +39,9 @@ func meaningOf(a *agent.Agent, kind string, body []byte) (m api.Meaning) {
 		m.Class, m.Subagent = a.Tools.Class(t.Kind, t.Name).String(), slices.Contains(a.Tools.Inner, t.Name)
 	}
 	if e.Data.Usage != nil {
-		u := a.Counters.Usage(e.Data.Usage)
-		m.Tokens = &api.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Thread: a.Counters.Thread}
+		counters := a.CountersOf(e.Data.Schema)
+		u := counters.Usage(e.Data.Usage)
+		m.Tokens = &api.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Thread: counters.Thread}
 	}
 	return m
 }

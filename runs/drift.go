@@ -37,6 +37,7 @@ const (
 	DriftField    What = "field"    // the key of a member; its name is a path: item.new_key
 	DriftStatus   What = "status"   // the status of an item or of a call
 	DriftProtocol What = "protocol" // the form of all lines
+	DriftMethod   What = "method"   // the method of a request of the agent
 )
 
 // DriftSetting begins the names of fields in the line with which an agent tells its settings. A new

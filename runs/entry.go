@@ -21,6 +21,11 @@ const (
 	Note      Kind = "note"   // a note of the worker; body [Remark]
 	Cancelled Kind = "cancel" // a cancel was requested; body [Remark]
 	Exited    Kind = "exit"   // the run ended; body [Exit]; always the last entry
+
+	// Of a live run.
+	Sent    Kind = "in"      // bytes for the agent's stdin, of the process that the log has last, at Offset over all
+	Proc    Kind = "process" // a process started or ended; body [Process]
+	Ordered Kind = "command" // what somebody asks of the run; body [Command]
 )
 
 // Unreadable replaces the kind of an entry that could not be decoded. No entry of a log has it.
@@ -28,8 +33,11 @@ const Unreadable Kind = "unreadable"
 
 // Known reports whether this version of linesman can read entries of kind k.
 func (k Kind) Known() bool {
-	return slices.Contains([]Kind{Queued, Started, Out, ErrOut, Note, Cancelled, Exited}, k)
+	return slices.Contains([]Kind{Queued, Started, Out, ErrOut, Note, Cancelled, Exited, Sent, Proc, Ordered}, k)
 }
+
+// Streams reports whether an entry of kind k has bytes of a stream, at an offset.
+func (k Kind) Streams() bool { return k == Out || k == ErrOut || k == Sent }
 
 // MaxChunk is the maximum number of output bytes in one entry. A longer line is
 // split into several entries; the boundaries of entries have no meaning.
@@ -40,8 +48,8 @@ const MaxChunk = 64 << 10
 type Entry struct {
 	Kind   Kind
 	Time   int64  // Unix milliseconds: when the last byte was written if that is known, else when it was read
-	Offset int64  // Out and ErrOut: offset of the first byte in that stream
-	Body   []byte // Out and ErrOut: the output bytes, unchanged; else a JSON object
+	Offset int64  // Out, ErrOut and Sent: offset of the first byte in that stream
+	Body   []byte // Out, ErrOut and Sent: the bytes, unchanged; else a JSON object
 }
 
 // Start is the body of a queued and of a start entry.
@@ -111,12 +119,13 @@ const (
 	ReasonSpool     Reason = "spool"     // the output exceeded the spool limit
 	ReasonFinished  Reason = "finished"  // ended some time after its final result, because it did not exit
 	ReasonSpawn     Reason = "spawn"     // the agent could not be started
+	ReasonSession   Reason = "session"   // an agent of a live run could not begin a session, or not in the mode of the run
 	ReasonLost      Reason = "lost"      // the exit status is unknown
 )
 
 var reasons = []Reason{
 	ReasonExited, ReasonEOF, ReasonCancelled, ReasonIdle, ReasonHard, ReasonSpool, ReasonSpawn, ReasonLost,
-	ReasonFinished,
+	ReasonFinished, ReasonSession,
 }
 
 // The reasons why an agent could not be started, in [Exit.Spawn].
@@ -136,7 +145,7 @@ type Exit struct {
 	Signal int    `json:"signal,omitempty"` // number of the signal that ended the agent, or 0
 	Spawn  string `json:"spawn,omitempty"`  // with ReasonSpawn: one of the Spawn constants
 	Torn   bool   `json:"torn,omitempty"`   // the output ended in the middle of a line
-	Why    string `json:"why,omitempty"`    // with SpawnRefused and SpawnNoDir: the rule, for people; at most 1000 characters
+	Why    string `json:"why,omitempty"`    // with SpawnRefused, SpawnNoDir and ReasonSession: the rule, for people; at most 1000 characters
 
 	// At is when the agent ended, or when it could not be started, Unix milliseconds. 0: at
 	// the time of the entry. [EncodeExit] writes it. It is not in the JSON of a record, which
@@ -247,7 +256,7 @@ func DecodeExit(body []byte) Exit {
 	if x.Spawn != "" && spawnTexts[x.Spawn] == "" {
 		x.Spawn = SpawnOther
 	}
-	if x.Why = oneLine(x.Why, maxWhy); x.Spawn != SpawnRefused && x.Spawn != SpawnNoDir {
+	if x.Why = oneLine(x.Why, maxWhy); x.Spawn != SpawnRefused && x.Spawn != SpawnNoDir && x.Reason != ReasonSession {
 		x.Why = ""
 	}
 	return x

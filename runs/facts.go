@@ -33,6 +33,7 @@ type Facts struct {
 	Opened     Call      // tool call that started; none if its ID is ""
 	Closed     string    // id of the tool call that ended, or ""
 	Cloud      *Cloud    // update of a cloud task
+	Live       *Told     // what the line tells of the conversation of a live run, or nil
 
 	Resumed   bool      // the agent does not wait for an answer any more, and goes on with the call that is open
 	Step      bool      // an item ended that is not a tool call or a to-do list

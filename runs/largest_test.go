@@ -9,8 +9,17 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// A record in which every part has its largest size has at most MaxRecord bytes.
+// A record in which every part has its largest size has at most MaxRecord bytes: that of a run with
+// lines of the agent's own, and that of a live run, whose lines do not tell what a thread has used.
 func TestTheLargestRecordFits(t *testing.T) {
+	for _, live := range []bool{false, true} {
+		if n := len(largestRecord(live).JSON()); n > runs.MaxRecord || n < runs.MaxRecord*9/10 {
+			t.Errorf("the largest record has %d bytes; live: %v", n, live)
+		}
+	}
+}
+
+func largestRecord(live bool) *runs.Record {
 	quotes := strings.Repeat(`"`, 100_000) // of two bytes each
 	labels := map[string]string{}
 	labels[runs.LabelCaller] = strings.Repeat("n", 64)
@@ -45,6 +54,10 @@ func TestTheLargestRecordFits(t *testing.T) {
 			Counts: runs.CountsMore, Delegates: true,
 			Doing: runs.Doing{Phase: runs.RateLimited, Tool: quotes[:64], Attempt: 1 << 30, Of: 1 << 30}, NextIn: 1 << 62,
 		}
+		if live {
+			f.Used, f.Counts, f.SpentCost = nil, "", largestAccount().Cost
+			f.Live = largestTold(i, quotes)
+		}
 		for j := range 20 {
 			f.Edits = append(f.Edits, runs.Edit{Path: fmt.Sprint(i, j) + quotes[:100]})
 		}
@@ -63,7 +76,17 @@ func TestTheLargestRecordFits(t *testing.T) {
 		r.Events[token] = 1 << 62
 	}
 	r.Seq = 1<<64 - 1
-	if n := len(r.JSON()); n > runs.MaxRecord || n < runs.MaxRecord*9/10 {
-		t.Errorf("the largest record has %d bytes", n)
+	return r
+}
+
+// largestTold is what a line tells of a conversation at most.
+func largestTold(i int, quotes string) *runs.Told {
+	asked := &runs.Asked{ID: fmt.Sprintf("q%d", 1<<60+i), Kind: runs.WaitsPermission, Tool: quotes[:16]}
+	for j := range 4 {
+		asked.Options = append(asked.Options, runs.Option{ID: fmt.Sprint(j) + quotes[:10], Kind: "reject_always"})
+	}
+	return &runs.Told{
+		Turn: 1 << 60, Asked: asked, Mode: quotes[:64], Model: quotes[:64],
+		Context: &runs.Context{Used: 1 << 60, Size: 1 << 60},
 	}
 }

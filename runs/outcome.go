@@ -39,12 +39,13 @@ func (r *Record) End(x Exit, at int64) {
 	}
 	r.State, r.Reason = r.outcome(x)
 	r.InTurn, r.Tasks = false, 0
+	r.endLive()
 	r.endProgress()
 }
 
 func (r *Record) outcome(x Exit) (State, string) {
 	switch x.Reason {
-	case ReasonSpawn:
+	case ReasonSpawn, ReasonSession:
 		return StateFailed, string(x.Reason)
 	case ReasonCancelled:
 		return StateCancelled, ""
@@ -97,9 +98,9 @@ func (r *Record) Rests() bool {
 }
 
 // Unowned reports whether no worker owns the run: it is queued or awaiting
-// external input. A cancel entry ends an unowned run.
+// external input, but not as a live run. A cancel entry ends an unowned run.
 func (r *Record) Unowned() bool {
-	return r.State == StateQueued && r.QueuedAt != 0 || r.State == StateInputRequired
+	return r.State == StateQueued && r.QueuedAt != 0 || r.State == StateInputRequired && r.Live == nil
 }
 
 // Outcome returns the state and the reason, for people: "failed (exit status 7)".
@@ -151,7 +152,12 @@ func (r *Record) Summary() string {
 		s = "Queued"
 	case StateInputRequired:
 		s = "Waits for an answer from outside"
-		if r.Waits() {
+		switch {
+		case r.Live != nil && r.Live.WaitsFor == WaitsPermission:
+			s = "Waits for a permission"
+		case r.Live != nil:
+			s = "Waits for an answer"
+		case r.Waits():
 			s = "Waits for an agent's answer, to be started again with it"
 		}
 	default:

@@ -129,6 +129,7 @@ type Record struct {
 	Diagnostics *Diagnostics `json:"trouble,omitempty"`         // see [Record.ErrorContext]
 
 	Cloud *Cloud `json:"cloud,omitempty"` // state of a cloud task, or nil
+	Live  *Live  `json:"live,omitempty"`  // state of the conversation; nil: the run is none
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 
@@ -199,8 +200,11 @@ func (r *Record) Entry(e Entry) {
 		if r.WrittenAt == 0 {
 			r.ActiveAt = max(r.ActiveAt, e.Time)
 		}
-	case ErrOut:
+	case ErrOut, Sent:
 		r.setWorking(e.Time)
+	case Proc:
+		r.setWorking(e.Time)
+		r.foldProcess(e)
 	case Note:
 		r.foldNote(e)
 	case Cancelled:
@@ -323,6 +327,9 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	}
 	if f.Closed != "" {
 		r.closeCall(f.Closed)
+	}
+	if f.Live != nil {
+		r.foldTold(f.Live, at)
 	}
 	r.foldWork(f)
 	r.foldDoing(f, at)

@@ -159,6 +159,12 @@ func (h Header) Mark() Mark {
 // Waits is [Record.Waits].
 func (s Summary) Waits() bool { return s.State == StateInputRequired && s.EndedAt != 0 }
 
+// Unowned reports whether the run awaits an answer that no worker gets: it is external, or its program has
+// ended. The worker of a live run waits with it.
+func (s Summary) Unowned() bool {
+	return s.State == StateInputRequired && (s.Source == SourceExternal || s.EndedAt != 0)
+}
+
 // FirstHeader returns the header of a run without a record, by the first entry of its log and the sequence
 // number of that. The run is queued if the entry says so, else it is working.
 func FirstHeader(run, agent string, e Entry, seq uint64) Header {

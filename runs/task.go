@@ -29,9 +29,12 @@ type Task struct {
 	Prompt  string          `json:"prompt"`                 // 1 to MaxPrompt bytes, not blank
 	Schema  json.RawMessage `json:"outputSchema,omitempty"` // JSON Schema of the answer, an object; MaxSchema
 	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`
-	Env     EnvPolicy       `json:"env,omitzero"`
-	Idle    int64           `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
-	Hard    int64           `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
+	// Live starts the agent as a server of the Agent Client Protocol: it may ask while it works. Without it
+	// an agent runs by its command line, if it has one.
+	Live bool      `json:"live,omitempty"`
+	Env  EnvPolicy `json:"env,omitzero"`
+	Idle int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
+	Hard int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
 
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
@@ -157,6 +160,12 @@ func (t *Task) Check() error {
 		wrong.add("outputSchema", "at most %d bytes, got %d", MaxSchema, len(t.Schema))
 	} else if len(t.Schema) > 0 && (!json.Valid(t.Schema) || t.Schema[0] != '{') {
 		wrong.add("outputSchema", "must be a JSON object")
+	}
+	if t.Live && len(t.Schema) > 0 {
+		wrong.add("outputSchema", "not with live: the protocol has no schemas of answers")
+	}
+	if t.Live && t.Thread != "" {
+		wrong.add("threadId", "not with live: a live run begins a thread")
 	}
 	t.Env.check(wrong.add)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -32,7 +33,9 @@ type Backend struct{}
 func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of Claude Code.
-func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+func (Backend) Dialect() normalizer.Dialect {
+	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+}
 
 // dialect has the session of a run, and what a later line needs of earlier ones.
 type dialect struct {

@@ -7,7 +7,7 @@ import (
 
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
-	Name: "Claude Code", Short: "claude", Backend: Backend{},
+	Name: "Claude Code", Short: "claude", Backend: Backend{}, Live: live,
 	Models: "claude-", Program: "claude", JSONCall: "claude -p --output-format stream-json --verbose",
 	JSONWords: [][]string{{"-p", "--print"}, {"stream-json"}},
 	Install:   "npm install -g @anthropic-ai/claude-code", Tested: "2.1.330", Known: known,

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -35,7 +36,9 @@ type Backend struct{}
 func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of the Codex CLI.
-func (Backend) Dialect() normalizer.Dialect { return new(dialect) }
+func (Backend) Dialect() normalizer.Dialect {
+	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+}
 
 // dialect has the current thread and turn of a run. Codex does not number turns,
 // so the dialect counts them.

@@ -10,7 +10,7 @@ import (
 
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
-	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: lastMessage,
+	Name: "Codex", Short: "codex", Backend: Backend{}, LastMessage: lastMessage, Live: live,
 	Program: "codex", JSONCall: "codex exec --json",
 	JSONWords: [][]string{{"exec", "e", "review"}, {"--json", "--experimental-json"}},
 	Install:   "npm install -g @openai/codex", Tested: "0.169.0", Known: known,

@@ -9,7 +9,7 @@ import (
 
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
-	Name: "Gemini CLI", Short: "gemini", Backend: Backend{},
+	Name: "Gemini CLI", Short: "gemini", Backend: Backend{}, Live: live,
 	Models: "gemini-", Program: "gemini", JSONCall: "gemini --output-format stream-json -p",
 	JSONWords: [][]string{{"stream-json"}},
 	Install:   "npm install -g @google/gemini-cli", Tested: "0.61.0", Known: known,

@@ -1,9 +1,11 @@
 package known_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 )
@@ -51,6 +53,37 @@ func TestTheProgramTellsTheAgent(t *testing.T) {
 		}
 		if kind != want {
 			t.Errorf("%q: %q, want %q", line, kind, want)
+		}
+	}
+}
+
+// Of each agent, its names are its own, and it has a command line for tasks, the Agent Client Protocol, or both.
+func TestEachAgentHasNamesAndAWayToStart(t *testing.T) {
+	names := map[string]string{"auto": "", "external": "", "codex_cloud": ""}
+	for _, a := range known.All() {
+		for _, name := range []string{a.Kind(), a.Short} {
+			if of, taken := names[name]; taken && of != a.Name {
+				t.Errorf("%s is a name of %s and of %q", name, a.Name, of)
+			}
+			names[name] = a.Name
+		}
+		if err := agent.CheckName(a.Kind()); err != nil || a.Install == "" || a.Tested == "" || a.Sandbox == "" {
+			t.Errorf("%s lacks what people are told: %v", a.Name, err)
+		}
+		for _, mode := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull} {
+			if a.LiveOnly() && a.Live.Mode(string(mode)) == "" {
+				t.Errorf("%s has no mode for %s", a.Name, mode)
+			}
+		}
+		a.ACP = a.Live.Command()
+		argv := a.Argv(runs.Task{Prompt: "x", Attributes: runs.Attributes{Dir: "/d"}}, "")
+		if a.LiveOnly() != (len(argv) > 0 && slices.Equal(argv, a.Live.Command())) {
+			t.Errorf("%s is started by %q", a.Name, argv)
+		}
+	}
+	for _, name := range []string{"auto", "external", "codex_cloud", "Crow", "1st", "a-b", ""} {
+		if agent.CheckName(name) == nil {
+			t.Errorf("%q is the name of an agent", name)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func TestEachKeyHasOneAgent(t *testing.T) {
 	_, table, _ := strings.Cut(string(doc), "\n## Keys and logins\n")
 	names := regexp.MustCompile("`([A-Z_]+)`")
 	owner := map[string]string{}
-	for _, a := range known.Agents {
+	for _, a := range known.All() {
 		for _, key := range a.Keys {
 			if other := owner[key]; other != "" {
 				t.Errorf("%s is a key of %s and %s", key, other, a.Short)

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
@@ -9,12 +10,12 @@ import (
 
 // Agent is the entry of the table of agents.
 var Agent = agent.Agent{
-	Name: "opencode", Short: "opencode", Backend: Backend{},
+	Name: "opencode", Short: "opencode", Backend: Backend{}, Live: live,
 	Program: "opencode", JSONCall: "opencode run --format json",
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Set: permissions,
+		Args: args, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
 		Others: []string{
@@ -70,6 +71,15 @@ func permissions(t runs.Task) []string {
 		return []string{name + `{"edit":"allow","bash":"deny","external_directory":"deny"}`}
 	}
 	return []string{name + `{"edit":"deny","bash":"deny","external_directory":"deny"}`}
+}
+
+// asks is permissions for a live run: what is denied without one is asked.
+func asks(t runs.Task) []string {
+	set := permissions(t)
+	for i, v := range set {
+		set[i] = strings.ReplaceAll(v, `"deny"`, `"ask"`)
+	}
+	return set
 }
 
 var session = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`) // of at most 68 bytes

@@ -353,12 +353,12 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry after the end, or of another agent
 		return nil
 	}
-	thread, lines, usage := r.Record.Thread, r.Record.Lines, r.Record.Usage
+	thread, usage := r.Record.Thread, r.Record.Usage
 	kind, grown, err := s.fold(ctx, r, m, seq)
 	if err != nil {
 		return err
 	}
-	s.keepLine(r, seq, grown, r.Record.Lines != lines)
+	s.keepLine(r, grown)
 	if r.Record.Thread != thread {
 		if err := s.thread(ctx, r); err != nil {
 			return err
@@ -375,16 +375,10 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	return nil
 }
 
-// keepLine updates where the unfinished line of a run begins, after the entry at seq
-// was folded; ended reports that a line ended in it. It drops unfinished lines of other
-// runs if all of them together are too long.
-func (s *session) keepLine(r *run, seq uint64, grown int, ended bool) {
-	switch {
-	case r.Pending() == 0:
-		r.from = 0
-	case r.from == 0 || ended:
-		r.from = seq
-	}
+// keepLine updates where the unfinished lines of a run begin, after an entry was folded by which they
+// grew. It drops those of other runs if all of them together are too long.
+func (s *session) keepLine(r *run, grown int) {
+	r.from = r.From()
 	if s.held += grown; s.held > s.maxHeld() {
 		s.shed(r)
 	}

@@ -44,7 +44,7 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 		return r.cancelWaiting(ctx, v, reason)
 	case v.ContinuedBy != "":
 		return r.Cancel(ctx, v.ContinuedBy, reason)
-	case v.State == runs.StateWorking:
+	case v.State == runs.StateWorking, v.State == runs.StateInputRequired && !v.Unowned():
 		err := r.cfg.Streams.AskCancel(ctx, run, reason)
 		if err == nil {
 			return r.cancelling(ctx, c, run)

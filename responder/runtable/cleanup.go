@@ -73,7 +73,7 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 				sign = at
 			}
 		}
-		if row.Source == "cloud" || row.State == runs.StateInputRequired || now.Sub(sign) < after {
+		if row.Source == "cloud" || row.Unowned() || now.Sub(sign) < after {
 			continue // Codex Cloud reports the end itself, and a run that awaits an answer has no worker
 		}
 		report.Stuck = append(report.Stuck, row.ID)

@@ -14,6 +14,7 @@ import (
 type message struct {
 	channel, text string
 	session       string // id of the thread, if the event is about it
+	thread        bool   // usage is that of the thread so far, not of a turn
 	usage         *runs.Usage
 	phase         string
 	tool          tool
@@ -62,6 +63,7 @@ type status struct {
 
 type data struct {
 	Tool    tool             `json:"tool"`
+	Schema  string           `json:"schema"`
 	Usage   map[string]int64 `json:"usage"`
 	Session struct {
 		ID string `json:"id"`
@@ -70,7 +72,7 @@ type data struct {
 
 // read returns the parts of an event. Of an event that cannot be read only the token counts:
 // it is of a newer version.
-func read(e runs.Event, counters *agent.Counters) (m message) {
+func read(e runs.Event, of *agent.Agent) (m message) {
 	var b body
 	if e.Token == "text_output" { // most of all bytes; the keys of events have an order
 		if head, _, ok := bytes.Cut(e.Body[:min(len(e.Body), 256)], []byte(`,"text":`)); ok &&
@@ -86,7 +88,8 @@ func read(e runs.Event, counters *agent.Counters) (m message) {
 	m.channel, m.text, m.tool, m.phase = b.Channel, b.Message, b.Data.Tool, b.Data.Tool.Phase
 	m.session = b.Data.Session.ID
 	if b.Data.Usage != nil {
-		m.usage = new(counters.Usage(b.Data.Usage))
+		counters := of.CountersOf(b.Data.Schema)
+		m.thread, m.usage = counters.Thread, new(counters.Usage(b.Data.Usage))
 	}
 	if m.completion {
 		m.failure, m.exit = failure(b)
@@ -130,7 +133,7 @@ func boundary(token string, m message) (begins, restarts, ends bool, failure str
 		return true, false, false, ""
 	case m.text == "turn failed":
 		return true, false, true, "turn_failed"
-	case m.text == "turn aborted":
+	case m.text == "turn aborted", m.text == "turn cancelled", m.text == "turn interrupted":
 		return true, false, true, "turn_aborted"
 	case m.text == "turn completed", strings.HasPrefix(m.text, "result "):
 		return true, false, true, ""

@@ -128,7 +128,7 @@ func (r *Run) Apply(e runs.Event) []Span {
 	e.Time = max(e.Time, r.last)
 	r.last = e.Time
 	var out []Span
-	m := read(e, &r.of.Counters)
+	m := read(e, &r.of)
 	settled := r.turn != nil && r.turn.settled
 	if r.turn != nil {
 		r.turn.settled = m.text == "step finished"
@@ -201,7 +201,7 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 func (r *Run) count(e runs.Event, m message) {
 	used := *m.usage
 	first := false
-	if r.of.Counters.Thread {
+	if m.thread {
 		used, r.total = m.usage.Minus(r.total), *m.usage
 		first, r.counted = !r.counted, true
 	}

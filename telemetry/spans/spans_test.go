@@ -274,3 +274,22 @@ func TestLongIDsAndNegativeTokens(t *testing.T) {
 		t.Errorf("%d spans", len(ended))
 	}
 }
+
+// A turn of the Agent Client Protocol tells its own tokens, also of an agent whose own lines tell those of the
+// thread. It can be cancelled or interrupted.
+func TestTurnsOfTheAgentClientProtocol(t *testing.T) {
+	t.Parallel()
+	r := spans.New("r", "codex", of("codex"))
+	at := 0
+	status := func(message string) []spans.Span {
+		at++
+		return r.Apply(runs.Event{Token: "status", Raw: uint64(at), Part: 1, Body: []byte(`{"message":"` + message + `",` +
+			`"data":{"schema":"backend.acp.usage.v1","usage":{"input_tokens":100,"output_tokens":1}}}`)})
+	}
+	for _, end := range []string{"turn completed", "turn cancelled", "turn interrupted"} {
+		r.Apply(runs.Event{Token: "status", Raw: uint64(at), Part: 1, Body: []byte(`{"message":"turn started"}`)})
+		if ended := status(end); len(ended) != 1 || ended[0].Tokens == nil || ended[0].Tokens.Input != 100 {
+			t.Errorf("%s: %+v", end, ended)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package acp
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// skimmedBy returns what a skim finds in a line that comes in pieces of n bytes.
+func skimmedBy(line string, n int) Message {
+	var s Skim
+	for line := []byte(line); len(line) > 0; line = line[min(n, len(line)):] {
+		s.Write(line[:min(n, len(line))])
+	}
+	return s.Message()
+}
+
+func TestSkimFindsIDAndMethod(t *testing.T) {
+	nested := `{"id":9,"x":"\"},{\\","y":[{"method":"no"},"]"]}`
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":5,"method":"a/b","params":` + nested + `}`:            `1 5 a/b`,
+		` { "params" : ` + nested + ` , "method":"a/b", "id": "5", "jsonrpc":"2.0"}`: `1 "5" a/b`,
+		`{"jsonrpc":"2.0","id":5,"id":6,"method":"a","params":` + nested + `}`:       `1 5 a`,
+		`{"jsonrpc":"2.0","id":5,"result":` + nested + `}`:                           `3 5 `,
+		`{"jsonrpc":"2.0","id":5,"method":` + nested + `}`:                           `3 5 `,
+		`{"jsonrpc":"2.0","method":"a","params":` + nested + `}`:                     `0  `,
+		`{"jsonrpc":"1.0","id":5,"method":"a"}`:                                      `0  `,
+		`{"jsonrpc":"2.0","id":null,"method":"a"}`:                                   `0  `,
+		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", MaxID) + `","method":"a"}`:   `1 "` + strings.Repeat("x", MaxID) + `" a`,
+		`{"jsonrpc":"2.0","id":"` + strings.Repeat("x", MaxID+1) + `","method":"a"}`: `0  `,
+		`[{"jsonrpc":"2.0","id":5,"method":"a"}]`:                                    `0  `,
+		`{}{"jsonrpc":"2.0","id":5,"method":"a"}`:                                    `0  `,
+		`"id":5`: `0  `, `}}]`: `0  `, ``: `0  `,
+	} {
+		for _, n := range []int{1, 3, 1000} {
+			m := skimmedBy(line, n)
+			got := string('0'+byte(m.Kind)) + "  "
+			if m.Kind != Invalid {
+				got = string('0'+byte(m.Kind)) + " " + m.RequestID() + " " + m.Method.Text()
+			}
+			if got != want {
+				t.Errorf("%s: got %q, want %q", line, got, want)
+			}
+		}
+	}
+}
+
+func TestSkimOfACutLineHasWhatIsBefore(t *testing.T) {
+	for before, want := range map[string]Kind{
+		`{"jsonrpc":"2.0","id":5,"method":"a","params":{`: Request,
+		`{"jsonrpc":"2.0","id":5,"method":"a"`:            Invalid, // perhaps not its end
+		`{"jsonrpc":"2.0","id":5,"result":{`:              Invalid, // perhaps it has a method
+		``:                                                Invalid,
+	} {
+		var s Skim
+		s.Write([]byte(before))
+		s.Cut()
+		s.Write([]byte(`,"id":6,"method":"b"}`))
+		if m := s.Message(); m.Kind != want || want == Request && m.RequestID() != "5" {
+			t.Errorf("%s: %+v", before, m)
+		}
+	}
+}
+
+// A skim of a valid line finds what [Read] reads.
+func TestSkimAgreesWithRead(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.SampledFrom([]string{`"2.0"`, `5`, `"m"`, `{"id":1}`, `[1,{"a":"}"}]`, `null`, `"\"\\"`, `true`, `-1e3`})
+		member := rapid.Custom(func(t *rapid.T) string {
+			return rapid.SampledFrom([]string{`"jsonrpc"`, `"id"`, `"method"`, `"params"`, `"i\u0064"`}).Draw(t, "key") +
+				rapid.SampledFrom([]string{":", " : "}).Draw(t, "colon") + value.Draw(t, "value")
+		})
+		line := `{"jsonrpc":"2.0",` + strings.Join(rapid.SliceOfNDistinct(member, 1, 4, func(m string) string {
+			return m[:4] // keys that differ
+		}).Draw(t, "members"), ",") + "}"
+		want, _ := Read([]byte(line))
+		got := skimmedBy(line, rapid.IntRange(1, 9).Draw(t, "piece"))
+		switch {
+		case want.Kind == Request && (got.Kind != Request || got.RequestID() != want.RequestID() ||
+			got.Method.Text() != want.Method.Text()):
+			t.Fatalf("%s: got %+v, want %+v", line, got, want)
+		case want.Kind != Request && got.Kind == Request:
+			t.Fatalf("%s: a request %+v", line, got)
+		}
+	})
+}
+
+func TestPathsOfAQuestion(t *testing.T) {
+	for call, want := range map[string]string{
+		`{}`: "true", `{"locations":null}`: "true", `{"locations":{}}`: "false",
+		`{"locations":[{"path":"/a","line":1},{"path":"b"}],"content":[{"type":"diff","path":"/c"},{"type":"content"}]}`: "true /a b /c",
+		`{"locations":[{"path":"/a"},{"path":""}]}`:                                     "false /a",
+		`{"locations":[{"path":"/a"},7]}`:                                               "false /a",
+		`{"locations":[` + strings.Repeat(`{"path":"/"},`, MaxPaths) + `{"path":"/"}]}`: "false" + strings.Repeat(" /", MaxPaths),
+		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", MaxPath+1) + `"}]}`: "false",
+	} {
+		m, _ := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":` + call + `}}`))
+		q := m.QuestionOf()
+		paths, whole := q.Paths()
+		got := strings.Join(append([]string{map[bool]string{true: "true", false: "false"}[whole]}, paths...), " ")
+		if got != want {
+			t.Errorf("%.80s: got %.80s, want %.80s", call, got, want)
+		}
+	}
+}

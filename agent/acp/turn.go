@@ -1,0 +1,287 @@
+package acp
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
+	"github.com/linesman/linesman/runs"
+)
+
+// Sent implements [normalizer.Conversation].
+func (d *dialect) Sent(line []byte, out *normalizer.Out) {
+	d.by = ""
+	m, fault := Read(line)
+	if fault != scan.OK || m.Kind == Invalid {
+		return // none for the agent
+	}
+	d.Heard = true
+	switch m.Kind {
+	case Response:
+		d.answered(&m, out)
+	case Request:
+		d.requests(&m, out)
+	default:
+		if m.Method.Equal("session/cancel") {
+			d.status(out, "turn cancel requested", nil)
+		}
+	}
+	d.done(out)
+}
+
+// requests maps a request of the client.
+func (d *dialect) requests(m *Message, out *normalizer.Out) {
+	p := wire.Object(m.Params)
+	switch m.Method.View() {
+	case "initialize":
+		d.expect(m, forHello, scan.Value{})
+	case "session/new":
+		d.expect(m, forNew, scan.Value{})
+	case "session/load", "session/resume":
+		d.expect(m, forOld, p["sessionId"])
+		d.Replay = true
+	case "session/prompt":
+		d.expect(m, forPrompt, scan.Value{})
+		d.Replay = false
+		d.Echo = hash(promptOf(p["prompt"]).Text())
+		d.begin(out)
+	case "session/set_mode":
+		d.expect(m, forMode, p["modeId"])
+	case "session/set_model":
+		d.expect(m, forModel, p["modelId"])
+	case "session/set_config_option":
+		option := map[string]string{
+			"mode": forMode, "model": forModel, "effort": forEffort, "reasoning_effort": forEffort, "thought_level": forEffort,
+		}
+		d.expect(m, option[p["configId"].View()], p["value"])
+	default:
+		d.expect(m, forNothing, scan.Value{})
+	}
+}
+
+// promptOf returns the first text of a prompt.
+func promptOf(prompt scan.Value) (text scan.Value) {
+	wire.Each(prompt, func(block scan.Value) {
+		if !text.IsString() {
+			text = wire.At(block, "text")
+		}
+	})
+	return text
+}
+
+// begin maps the beginning of a turn.
+func (d *dialect) begin(out *normalizer.Out) {
+	d.Turns++
+	d.Open, d.Text.Goes, d.Text.Said = true, false, ""
+	if d.agent.Tokens == PerRequest {
+		d.Spent = runs.Usage{}
+	}
+	d.told.Turn = d.Turns
+	out.NoFinal()
+	out.Facts.Turn, out.Facts.MustEnd, out.Facts.Doing.Phase = runs.TurnStarted, true, runs.Thinking
+	d.status(out, "turn started", nil)
+}
+
+// ended maps the response to a prompt.
+func (d *dialect) ended(m *Message, out *normalizer.Out) {
+	if !d.Open && !d.Heard {
+		d.begin(out)
+	}
+	d.withdrawAll("agent", out)
+	spent, usage := d.spent(m.Result, out)
+	reason := StopReason(m.Result)
+	switch {
+	case m.Failed():
+		text := m.Failure()
+		if wire.Blank(text) {
+			text = "the agent gave no reason"
+		}
+		d.failed(text, "turn failed", nil, out)
+	case reason == "cancelled":
+		d.failed("", "turn cancelled", usage, out)
+		out.Facts.Error, out.Facts.ErrorSource = "the turn was cancelled", runs.ErrorTurn
+	case reason == "end_turn" && d.agent.Silent && spent.Input+spent.Output == 0:
+		text := strings.TrimSpace(d.Text.Said)
+		if text == "" {
+			text = "the turn ended without an answer of the model"
+		}
+		d.failed(text, "turn failed", usage, out)
+	case reason == "end_turn":
+		d.Open, d.Text.Goes = false, false
+		out.Confirm()
+		out.Facts.Turn = runs.TurnCompleted
+		d.status(out, "turn completed", usage)
+	default:
+		text, known := stops[reason]
+		if !known {
+			d.drift.Status(wire.At(m.Result, "stopReason"), "stop/")
+			text = "the turn ended for a reason that is not known"
+		}
+		d.failed(text, "turn failed", usage, out)
+	}
+}
+
+// stops are the texts of the reasons for which a turn ends before its end.
+var stops = map[string]string{
+	"max_tokens":        "the turn ended because the model reached its limit of tokens",
+	"max_turn_requests": "the turn ended because the agent reached its limit of requests to the model",
+	"refusal":           "the turn ended because the agent refused to go on",
+}
+
+// failed ends a turn that was not completed; "": nobody needs to be told why.
+func (d *dialect) failed(text, message string, usage []byte, out *normalizer.Out) {
+	d.Open, d.Text.Goes = false, false
+	out.NoFinal()
+	out.Facts.Turn = runs.TurnFailed
+	if text != "" {
+		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTurn
+		d.event(out, normalizer.ErrorMessage(text))
+	}
+	d.status(out, message, usage)
+}
+
+// spent returns the tokens of a turn that has ended, and the data of its event; nil: they are not told.
+func (d *dialect) spent(result scan.Value, out *normalizer.Out) (spent runs.Usage, data []byte) {
+	told := wire.At(result, "usage")
+	switch d.agent.Tokens {
+	case NoTokens:
+		return spent, nil
+	case PerRequest:
+		if d.Spent == (runs.Usage{}) {
+			return spent, nil
+		}
+		return d.Spent, usageOf(d.Spent)
+	case PerTurnQuota:
+		told = wire.At(result, "_meta", "quota", "token_count")
+	}
+	if told.Kind != scan.Object {
+		return spent, nil
+	}
+	spent = d.tokens(told)
+	switch d.agent.Tokens {
+	case PerProcess:
+		spent, d.Spent = spent.Minus(d.Spent), spent
+		out.Facts.SpentAll = &spent
+	case LastRequest:
+		out.Facts.Spent, out.Facts.Untold = &spent, true
+	default:
+		out.Facts.SpentAll = &spent
+	}
+	return spent, usageOf(spent)
+}
+
+// requested counts the tokens of a request to the model, in an update.
+func (d *dialect) requested(meta scan.Value, out *normalizer.Out) {
+	if d.agent.Tokens != PerRequest {
+		return
+	}
+	if told := wire.At(meta, "usage"); told.Kind == scan.Object {
+		spent := d.tokens(told)
+		d.Spent = d.Spent.Plus(&spent)
+		out.Facts.SpentAll = &spent
+	}
+}
+
+// tokens returns counts of tokens. None is negative, and Input is all of it.
+func (d *dialect) tokens(told scan.Value) runs.Usage {
+	at := wire.Object(told)
+	count := func(keys ...string) int64 {
+		for _, key := range keys {
+			if n, ok := at[key].Int(); ok && 0 < n && n <= maxCount {
+				return n
+			}
+		}
+		return 0
+	}
+	u := runs.Usage{
+		Input: count("inputTokens", "input_tokens"), Output: count("outputTokens", "output_tokens"),
+		CachedInput: count("cachedReadTokens"), CacheWriteInput: count("cachedWriteTokens"),
+		ReasoningOutput: count("thoughtTokens"),
+	}
+	if d.agent.Apart {
+		u.Input += u.CachedInput + u.CacheWriteInput
+	}
+	return u
+}
+
+// maxCount is the largest number of tokens that counts.
+const maxCount = 1 << 50
+
+// usageOf returns the data of an event with the tokens of a turn.
+func usageOf(u runs.Usage) []byte {
+	b := []byte(`{"schema":"backend.acp.usage.v1","usage":{"input_tokens":`)
+	b = appendInt(b, u.Input)
+	b = appendInt(append(b, `,"cached_input_tokens":`...), u.CachedInput)
+	b = appendInt(append(b, `,"cache_write_input_tokens":`...), u.CacheWriteInput)
+	b = appendInt(append(b, `,"output_tokens":`...), u.Output)
+	b = appendInt(append(b, `,"reasoning_output_tokens":`...), u.ReasoningOutput)
+	return append(b, "}}"...)
+}
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
+
+// Process implements [normalizer.Conversation].
+func (d *dialect) Process(p *runs.Process, out *normalizer.Out) {
+	d.Heard = true
+	message := "agent started"
+	if p.Do == runs.ProcessStart {
+		out.Facts.Version = p.Version
+	} else {
+		message = "agent ended"
+		d.withdrawAll("", out)
+	}
+	b := appendInt([]byte(`{"schema":"backend.process.v1","process":{"n":`), int64(p.N))
+	b = appendText(append(b, `,"how":`...), oneOfText(p.How, "new", "resume", "load"))
+	b = append(b, `,"code":`...)
+	if p.Code == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendInt(b, int64(*p.Code))
+	}
+	b = append(b, `,"signal":`...)
+	if p.Signal == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = appendInt(b, int64(p.Signal))
+	}
+	d.status(out, message, append(b, "}}"...))
+	if p.Do != runs.ProcessStart && d.Open {
+		d.failed("the agent ended before its turn", "turn interrupted", nil, out)
+	}
+	d.Pending, d.Replay, d.Calls = nil, false, nil
+	if d.agent.Tokens == PerProcess {
+		d.Spent = runs.Usage{}
+	}
+	d.done(out)
+}
+
+// oneOfText returns s if it is one of some words, else "".
+func oneOfText(s string, words ...string) string {
+	for _, word := range words {
+		if s == word {
+			return word
+		}
+	}
+	return ""
+}
+
+// Command implements [normalizer.Conversation]. An answer counts when it is sent.
+func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
+	switch c.Do {
+	case runs.DoAnswer:
+		if q := d.question(c.Question); q != nil && q.By == "" && c.By != "" && len(c.By) <= maxName {
+			q.By = strings.Clone(c.By)
+		}
+	case runs.DoEnd:
+		if !d.Ends {
+			d.Ends = true
+			d.status(out, "end requested", nil)
+		}
+	}
+	d.done(out)
+}
+
+// Finish implements [normalizer.Conversation].
+func (d *dialect) Finish(out *normalizer.Out) { d.flush(out) }

@@ -1,0 +1,50 @@
+package runs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/runs"
+)
+
+func TestARecordListsFewQuestions(t *testing.T) {
+	r := runs.NewRecord("T-local-test", "codex")
+	r.Entry(runs.Entry{Kind: runs.Proc, Time: 1, Body: []byte(`{"n":1,"do":"start"}`)})
+	ask := func(i int, options ...runs.Option) {
+		r.Line(runs.Facts{Live: &runs.Told{Asked: &runs.Asked{ID: fmt.Sprint("q", i), Kind: "form", Options: options}}}, 2)
+	}
+	settle := func(ids ...string) { r.Line(runs.Facts{Live: &runs.Told{Settled: ids}}, 3) }
+	check := func(state runs.State, listed, more int) {
+		t.Helper()
+		if l := r.Live; r.State != state || len(l.Questions) != listed || l.More != more {
+			t.Errorf("%s, %d and %d questions, want %s, %d and %d", r.State, len(l.Questions), l.More, state, listed, more)
+		}
+	}
+	check(runs.StateWorking, 0, 0)
+	ask(1, runs.Option{ID: strings.Repeat("x", 1000)})
+	ask(2, runs.Option{ID: strings.Repeat("y", 1000)})
+	if q := r.Live.Questions; len(q[0].Options) != 1 || q[1].Options != nil {
+		t.Errorf("options %v", q)
+	}
+	for i := range 8 {
+		ask(3 + i)
+	}
+	check(runs.StateWorking, 8, 2)
+	settle("q1", "q10", "q9")
+	check(runs.StateWorking, 7, 0)
+	r.Entry(runs.Entry{Kind: runs.Proc, Time: 4, Body: []byte(`{"n":1,"do":"end"}`)})
+	check(runs.StateWorking, 0, 0)
+	if r.Live.Awake || r.Live.Process != 1 || r.Live.WaitsFor != "" {
+		t.Errorf("%+v", r.Live)
+	}
+	ask(11)
+	if h := r.Header(); h.State != runs.StateWorking || h.Unowned() {
+		t.Errorf("row %+v", h)
+	}
+	if r.Unowned() {
+		t.Error("unowned")
+	}
+	r.End(runs.Exit{Reason: runs.ReasonEOF}, 5)
+	check(runs.StateFailed, 0, 0)
+}
