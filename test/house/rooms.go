@@ -87,9 +87,14 @@ var Rooms = []Room{
 
 	{"agent/known", "the table of the known agents: a line each",
 		[]string{"cmd/...", "config", "daemon/...", "responder", "responder/request"}},
+	{"live", "the conversation with an agent: raw log entries to the lines that are due", []string{"responder", "worker"}},
+
 	{"agent/*", "one agent each: its dialect, its command line, its program", []string{"agent/known", "daemon"}},
 	{"agent", "an entry of the table of agents",
 		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
+
+	{"agent/acp", "the Agent Client Protocol: its lines, read and written; its dialect",
+		[]string{"agent/...", "config", "live", "worker"}},
 
 	{"normalizer/wire", "what dialects read in the same form", []string{"agent/..."}},
 	{"normalizer/cloud", "the dialect of Codex Cloud's status", []string{"daemon"}},
@@ -108,7 +113,7 @@ var Alone = []string{"bounds", "bus/reader", "daemon/memory", "internal/files", 
 
 // Pure packages are functions of their input: no clock, no file, no network, nothing from outside
 // this module, and nothing that runs concurrently.
-var Pure = []string{"bounds", "runs", "normalizer/...", "agent/...", "telemetry/spans"}
+var Pure = []string{"bounds", "runs", "normalizer/...", "agent/...", "live", "telemetry/spans"}
 
 // SpeakNATS are the packages that may import a client or server of NATS.
 var SpeakNATS = []string{"bus/...", "daemon/datadir", "responder/natsapi"}

@@ -39,8 +39,8 @@ const module = "github.com/linesman/linesman/"
 
 // These, and packages below them, have nothing that runs concurrently: see TestNothingRunsConcurrently.
 var sequential = []string{
-	"agent", "api", "bounds", "cmd/setup", "config", "internal/files", "normalizer", "runs", "telemetry/spans",
-	"test/bench/corpus", "worker/launch", "worker/sessionlog", "worker/snapshot",
+	"agent", "api", "bounds", "cmd/setup", "config", "internal/files", "live", "normalizer", "runs",
+	"telemetry/spans", "test/bench/corpus", "worker/launch", "worker/sessionlog", "worker/snapshot",
 }
 
 // The package in which NATS, a normalizer, a run table and concurrent requests work together, and whose

@@ -1,0 +1,249 @@
+package live
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/runs"
+)
+
+// message folds a line of the agent. Its length is 0 if it was too long, or damaged: it has no values then.
+func (c *Conversation) message(m *acp.Message, at place, length int) {
+	if !c.s.Alive || c.over() {
+		return
+	}
+	switch m.Kind {
+	case acp.Request:
+		c.request(m, at, length)
+	case acp.Response:
+		c.response(m)
+	case acp.Notification:
+		c.notification(m)
+	}
+}
+
+// response folds the response to a request that the agent has got in full. Any other one has no effect.
+func (c *Conversation) response(m *acp.Message) {
+	s := &c.s
+	id := m.RequestID()
+	at := slices.IndexFunc(s.Await, func(i item) bool { return strconv.FormatInt(i.ID, 10) == id })
+	if at < 0 {
+		return
+	}
+	answered := s.Await[at]
+	s.Await = slices.Delete(s.Await, at, at+1)
+	switch failed := m.Failed() || m.Result.Raw == nil; {
+	case s.Outcome != nil: // the session is closed, or the agent was late
+	case answered.Do == doPrompt:
+		c.turnEnded(m, failed)
+	case failed && m.Code() == acp.AuthRequired, failed && answered.Do == doAuthenticate:
+		c.refused(c.login())
+	case failed:
+		c.refused("the agent refused to " + map[string]string{
+			doInitialize: "initialize", doNew: "create a session", doMode: "set the mode " + answered.Value,
+			doModel: "set the model",
+		}[answered.Do])
+	default:
+		c.setUp(m, answered.Do)
+	}
+}
+
+// login returns the reason of a run whose agent has no login.
+func (c *Conversation) login() string {
+	why := "the agent is not logged in"
+	if login := c.config.Agent.Login; login != "" {
+		why += ": run " + login
+	}
+	return why
+}
+
+// setUp makes the next step of a process due, after the response to a step.
+func (c *Conversation) setUp(m *acp.Message, do string) {
+	s, task := &c.s, &c.config.Task
+	mode := c.config.Agent.Mode(string(task.Mode))
+	switch told := acp.SessionOf(m.Result); do {
+	case doInitialize:
+		hello, ok := acp.HelloOf(m.Result)
+		if !ok || hello.Protocol != 1 {
+			c.refused("the agent does not speak version 1 of the protocol")
+			return
+		}
+		if s.Closes = hello.Close; s.Auth != "" {
+			c.call(doAuthenticate, s.Auth)
+			return
+		}
+		c.call(doNew, "")
+		return
+	case doAuthenticate:
+		c.call(doNew, "")
+		return
+	case doNew:
+		if !told.ID.IsString() || told.ID.Len == 0 || told.ID.Len > runs.MaxThread {
+			c.refused("the agent created a session without a valid id")
+			return
+		}
+		if s.Session = told.ID.Text(); mode != "" {
+			c.call(doMode, mode)
+			return
+		}
+	case doMode:
+		if s.Mode = cmp.Or(told.Mode, s.Mode, mode); s.Mode != mode {
+			c.refused("the agent did not confirm the mode " + mode)
+			return
+		}
+	case doModel:
+		if c.tellMode(told.Mode); s.Outcome != nil {
+			return
+		}
+	}
+	if task.Model != "" && do != doModel {
+		c.call(doModel, task.Model)
+		return
+	}
+	s.Ready, s.Running, s.Asked = true, true, 0
+	s.Turn++
+	c.call(doPrompt, "")
+}
+
+// refused ends the run: no turn was possible.
+func (c *Conversation) refused(why string) { c.finish(Outcome{State: NoSession, Why: why}) }
+
+// turnEnded folds the response to a prompt.
+func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
+	o := Outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}
+	switch reason := acp.StopReason(m.Result); {
+	case o.Why != "":
+	case failed && m.Code() == acp.AuthRequired:
+		o.Why = c.login()
+	case failed:
+		o.Why = "the agent reported an error"
+	case reason == "end_turn":
+		o.State = TurnCompleted
+	case reason == "cancelled":
+		o.State = TurnCancelled
+	case reason == "max_tokens", reason == "max_turn_requests", reason == "refusal":
+		o.Why = "the agent stopped: " + reason
+	default:
+		o.Why = "the agent stopped for an unknown reason"
+	}
+	c.finish(o)
+}
+
+// finish sets the outcome of the run, and closes the session.
+func (c *Conversation) finish(o Outcome) {
+	s := &c.s
+	if s.Turn == 0 && o.State == TurnFailed {
+		o.State = NoSession
+	}
+	if s.Outcome == nil {
+		s.Outcome = &o
+	}
+	s.Running, s.Cancelled, s.Asked, s.Calls = false, false, 0, nil
+	c.retract(func(i item) bool { return i.Ref == "" })
+	c.withdrawAll()
+	if s.Session != "" && s.Closes {
+		c.call(doClose, "")
+	}
+}
+
+// stop cancels the turn that runs, and ends the run if there is none. It reports whether it had an effect.
+func (c *Conversation) stop(o Outcome) bool {
+	s := &c.s
+	switch {
+	case s.Outcome != nil || s.Cancelled:
+		return false
+	case s.Running && s.Limit == "":
+		s.Limit = o.Limit
+	}
+	if s.Fault = o.Why; !s.Running || c.retract(func(i item) bool { return i.Do == doPrompt }) {
+		c.finish(o)
+		return true
+	}
+	s.Cancelled = true
+	c.answer(item{Do: doCancel})
+	c.withdrawAll()
+	return true
+}
+
+// giveUp ends the conversation where it is: nothing further is due.
+func (c *Conversation) giveUp(why string) {
+	c.finish(Outcome{State: TurnFailed, Why: why, Limit: c.s.Limit})
+	c.s.Due, c.s.Part, c.s.Await, c.head = nil, 0, nil, nil
+}
+
+// notification folds a notification.
+func (c *Conversation) notification(m *acp.Message) {
+	if id := m.Withdrawn(); id != "" {
+		c.closeQuestion(func(q *question) bool { return q.Request == id })
+		return
+	}
+	switch kind, update := m.Update(); kind {
+	case "tool_call", "tool_call_update":
+		id, status := acp.CallOf(update)
+		c.toolCall(id.Text(), status)
+	case "current_mode_update", "config_option_update":
+		if c.s.Session != "" && m.SessionID() == c.s.Session {
+			c.tellMode(acp.SessionOf(update).Mode)
+		}
+	}
+}
+
+// toolCall folds an update of a tool call.
+func (c *Conversation) toolCall(id, status string) {
+	s := &c.s
+	if id == "" || !s.Running {
+		return
+	}
+	call := digest(id)
+	s.Calls = slices.DeleteFunc(s.Calls, func(other uint64) bool { return other == call })
+	switch status {
+	case acp.CallCompleted: // without an answer, if it is asked about
+		c.closeQuestion(func(q *question) bool { return q.Call == id })
+	case acp.CallFailed:
+	default:
+		s.Calls = append(s.Calls, call)
+		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]
+	}
+}
+
+// tellMode folds that the agent tells its mode. One that may do more than the task allows ends the turn.
+func (c *Conversation) tellMode(mode string) {
+	s := &c.s
+	if mode == "" || s.Outcome != nil {
+		return
+	}
+	if s.Mode = mode; s.Ready || c.expects(doModel) {
+		if !c.within(mode) {
+			c.stop(Outcome{State: TurnFailed, Why: "the agent left its mode"})
+		}
+	}
+}
+
+// within reports whether a mode of the agent is at most that of the task.
+func (c *Conversation) within(mode string) bool {
+	task := c.config.Task.Mode
+	if c.config.Agent.Mode(string(task)) == "" || task == runs.DangerFull ||
+		mode == "plan" || strings.HasSuffix(mode, "#plan") {
+		return true
+	}
+	for _, m := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite} {
+		if mode == c.config.Agent.Mode(string(m)) {
+			return true
+		}
+		if m == task {
+			break
+		}
+	}
+	return false
+}
+
+// digest shortens an id of any length.
+func digest(id string) uint64 {
+	sum := sha256.Sum256([]byte(id))
+	return binary.BigEndian.Uint64(sum[:])
+}

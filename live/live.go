@@ -1,0 +1,227 @@
+// Package live is the conversation with an agent that speaks the Agent Client Protocol. It folds the raw log of a
+// run to the lines that are due for the agent:
+//
+//	                  ┌──────────── RAW ◀───────────┐
+//	process, out,     │                             │ in, command
+//	in, command       ▼                             │
+//	             Conversation ─▶ Due: bytes ─▶ worker ─▶ file ─▶ agent
+//	                  │                             ▲
+//	                  └─▶ Open ─▶ Decide: command ──┘
+//
+// It is pure: a state is a function of the entries, whoever wrote them, and bytes are due until the log has
+// them. So a worker that is killed at any point is followed by one that goes on with the next byte: no line is
+// lost, and none is sent twice. What an agent prints makes a line due only if the protocol allows it: one answer
+// to each request, one prompt at a time.
+//
+// A due line is an item of a queue, rendered when it is asked for. How the line of a prompt is rendered is
+// therefore part of the format of the log: it is the only one that can be longer than an entry.
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/runs"
+)
+
+// Config is what a conversation is about. All workers of a run must give the same.
+type Config struct {
+	Agent   acp.Agent
+	Task    runs.Task
+	Version string // of linesman
+	Meta    any    // options of the session that the agent knows; nil: none
+}
+
+// Conversation is a conversation up to some entry of the raw log. It is not safe for concurrent use.
+type Conversation struct {
+	config Config
+	s      state
+	lines  joiner
+	head   []byte // the first line that is due; nil: not rendered
+}
+
+// state is what is saved of a conversation.
+type state struct {
+	V    int    `json:"v"`
+	Seq  uint64 `json:"seq"`            // of the last entry
+	Out  int64  `json:"out,omitempty"`  // bytes of output
+	Sent int64  `json:"sent,omitempty"` // bytes for the agent
+	Part int    `json:"part,omitempty"` // bytes that the log has of the first line that is due
+	Due  []item `json:"due,omitempty"`  // further ones follow at the end
+
+	Process int    `json:"process,omitempty"`
+	Alive   bool   `json:"alive,omitempty"`
+	Auth    string `json:"auth,omitempty"`
+	Next    int64  `json:"next,omitempty"`  // id of the next request
+	Await   []item `json:"await,omitempty"` // requests without a response
+	Closes  bool   `json:"closes,omitempty"`
+	Session string `json:"session,omitempty"`
+	Mode    string `json:"mode,omitempty"` // as the agent told it last, since one was requested
+	Ready   bool   `json:"ready,omitempty"`
+
+	Turn      int      `json:"turn,omitempty"`
+	Running   bool     `json:"running,omitempty"`   // from when the prompt is due to its response
+	Cancelled bool     `json:"cancelled,omitempty"` // the turn that runs
+	Fault     string   `json:"fault,omitempty"`     // why the turn was cancelled, if that makes it a failed one
+	Limit     string   `json:"limit,omitempty"`
+	Asked     int      `json:"asked,omitempty"` // requests of the agent since a turn began or ended
+	Calls     []uint64 `json:"calls,omitempty"` // digests of the tool calls that are open, at most maxCalls
+
+	Numbered int        `json:"numbered,omitempty"` // questions of the run
+	Open     []question `json:"open,omitempty"`     // at most MaxOpen
+	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
+
+	Outcome *Outcome `json:"outcome,omitempty"`
+}
+
+// Limits of a conversation.
+const (
+	MaxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
+	MaxState = 64 << 10 // of a saved state, in bytes
+	MaxOpen  = 16       // questions; further ones are rejected
+
+	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
+	maxCalls    = 64   // tool calls: the oldest is forgotten
+	maxCommands = 256
+)
+
+const version = 1
+
+// New returns the conversation before the first entry.
+func New(config Config) *Conversation {
+	return &Conversation{config: config, s: state{V: version}}
+}
+
+// Restore returns the conversation of a saved state.
+func Restore(config Config, saved []byte) (*Conversation, error) {
+	c := New(config)
+	if json.Unmarshal(saved, &c.s) != nil || c.s.V != version {
+		return nil, errors.New("the saved state of a conversation is not valid")
+	}
+	return c, nil
+}
+
+// State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
+// agent, or if more lines are due than fit. The last one is then still good, with the entries after it.
+func (c *Conversation) State() []byte {
+	if c.lines.unfinished() {
+		return nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(c.s); err != nil { // impossible for these types
+		panic("live: " + err.Error())
+	}
+	if b.Len() > MaxState {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// Seen returns the sequence of the last entry.
+func (c *Conversation) Seen() uint64 { return c.s.Seq }
+
+// Apply folds an entry of the raw log with its sequence. Entries come in the log's order; one that was applied
+// before has no effect.
+func (c *Conversation) Apply(seq uint64, e runs.Entry) {
+	if seq <= c.s.Seq {
+		return
+	}
+	c.s.Seq = seq
+	switch e.Kind {
+	case runs.Proc:
+		c.process(e.Body)
+	case runs.Out:
+		c.lines.add(c, place{seq, e.Offset}, e.Body)
+	case runs.Sent:
+		c.sent(e.Offset, e.Body)
+	case runs.Ordered:
+		c.command(e.Body)
+	case runs.Cancelled:
+		c.stop(Outcome{State: TurnCancelled})
+	case runs.Exited:
+		c.died()
+	}
+}
+
+// Status is what the limits of a conversation depend on.
+type Status struct {
+	Process int  // number of the last process; 0: none
+	Alive   bool // it has started, and not ended
+	Ready   bool // its session can take a prompt, or has
+	Turn    int  // number of the last turn; 0: none
+	Running bool // it has not ended
+	Stopped bool // it was cancelled
+	Asking  bool // a question is open
+	Calling bool // a tool call is open
+}
+
+// Status returns the present status.
+func (c *Conversation) Status() Status {
+	return Status{
+		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
+		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
+	}
+}
+
+// Ending is how a run ends as far as the conversation knows.
+type Ending string
+
+// The endings. With NoSession no turn was possible; with Interrupted the process ended first.
+const (
+	TurnCompleted Ending = "completed"
+	TurnFailed    Ending = "failed"
+	TurnCancelled Ending = "cancelled"
+	NoSession     Ending = "session"
+	Interrupted   Ending = "interrupted"
+)
+
+// Outcome is how a run of one turn ended.
+type Outcome struct {
+	State Ending `json:"state"`
+	Why   string `json:"why,omitempty"`   // for people, with nothing that the agent wrote
+	Limit string `json:"limit,omitempty"` // the limit that was reached
+}
+
+// Ended returns the outcome, nil if there is none yet. If over is true the agent gets nothing further: its process
+// is to be ended. Else some lines are due, or the agent closes the session: the worker ends the process if that
+// takes too long.
+func (c *Conversation) Ended() (outcome *Outcome, over bool) { return c.s.Outcome, c.over() }
+
+// over reports whether the agent gets nothing further. What it asks then has no effect.
+func (c *Conversation) over() bool {
+	return c.s.Outcome != nil && len(c.s.Due) == 0 && !c.expects(doClose)
+}
+
+// process folds the start or the end of a process.
+func (c *Conversation) process(body []byte) {
+	var p runs.Process
+	if json.Unmarshal(body, &p) != nil {
+		return
+	}
+	switch s := &c.s; {
+	case p.Do == runs.ProcessEnd && p.N == s.Process:
+		c.died()
+	case p.Do == runs.ProcessStart && p.N > s.Process:
+		c.died()
+		if s.Outcome == nil {
+			s.Process, s.Alive, s.Auth, s.Next = p.N, true, p.Auth, 0
+			s.Closes, s.Session, s.Mode, s.Ready = false, "", "", false
+			c.call(doInitialize, "")
+		}
+	}
+}
+
+// died ends the process: its questions are withdrawn, and nothing is due for it.
+func (c *Conversation) died() {
+	s := &c.s
+	if s.Process > 0 && s.Outcome == nil {
+		s.Outcome = &Outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+	}
+	s.Alive, s.Running, s.Cancelled, s.Asked = false, false, false, 0
+	s.Due, s.Part, s.Await, s.Open, s.Calls, c.head = nil, 0, nil, nil, nil, nil
+	c.lines.reset()
+}

@@ -1,0 +1,250 @@
+package live
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/runs"
+)
+
+// Question is a request of the agent that waits for a decision.
+type Question struct {
+	ID      string       `json:"id"`                // q1, q2, … over the run
+	Kind    string       `json:"kind"`              // [acp.Permission] or [acp.Form]
+	Tool    string       `json:"tool,omitempty"`    // kind of the tool as the protocol names it; "": another, or not told
+	Options []acp.Option `json:"options,omitempty"` // none: more or longer than can be kept, it can only be closed
+	Call    string       `json:"call,omitempty"`    // id of the tool call; "": not told, or longer than acp.MaxOption
+	Files   Place        `json:"files,omitempty"`   // of the call
+	Turn    int          `json:"turn"`
+
+	// The line of the request: sequence of the entry that has its first byte, that byte's offset in the output,
+	// and its length in bytes, without the newline.
+	Seq    uint64 `json:"seq"`
+	Offset int64  `json:"offset"`
+	Length int    `json:"length"`
+}
+
+// Place is where the files of a tool call are, by their paths: links are not followed.
+type Place string
+
+// The places. NoFiles names none.
+const (
+	NoFiles Place = ""
+	Inside  Place = "inside"  // all below the directory of the task
+	Outside Place = "outside" // at least one is not, or not all can be read
+)
+
+// question is one that is open.
+type question struct {
+	Question
+	Request string `json:"request"` // id as JSON
+}
+
+// maxOptions is how long the options of a question may be as JSON, in bytes.
+const maxOptions = 1 << 10
+
+// Open returns the open questions, oldest first, at most MaxOpen.
+func (c *Conversation) Open() []Question {
+	all := make([]Question, len(c.s.Open))
+	for i, q := range c.s.Open {
+		all[i] = q.Question
+		all[i].Options = slices.Clone(q.Options)
+	}
+	return all
+}
+
+// request folds a request of the agent. Each is answered once: at once, or when it is decided.
+func (c *Conversation) request(m *acp.Message, at place, length int) {
+	s := &c.s
+	s.Asked++
+	asked, id := m.QuestionOf(), m.RequestID()
+	if asked.Kind != "" && length > 0 {
+		s.Numbered++ // so does the dialect, which gets the same lines
+	}
+	switch {
+	case s.Asked > 2*maxAsked || s.Asked > maxAsked && !s.Running:
+		c.giveUp("the agent asks without end")
+		return
+	case c.twice(id):
+	case asked.Kind == "" && m.Method.Equal("elicitation/create"):
+		c.answer(item{Do: doRefuse, Ref: id, Code: acp.InvalidParams})
+	case asked.Kind == "":
+		c.answer(item{Do: doRefuse, Ref: id, Code: acp.MethodNotFound})
+	default:
+		c.ask(&asked, id, at, length)
+	}
+	if s.Asked > maxAsked {
+		c.stop(Outcome{State: TurnFailed, Why: "the agent asks without end"})
+	}
+}
+
+// ask opens a question, or rejects it at once: outside of a turn, after a cancel, and if it is too long or too many
+// are open.
+func (c *Conversation) ask(asked *acp.Question, id string, at place, length int) {
+	s := &c.s
+	q := question{Request: id, Question: Question{
+		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked),
+		Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
+	}}
+	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {
+		q.Call = asked.Call.Text()
+	}
+	for _, o := range asked.Options {
+		q.Options = append(q.Options, acp.Option{ID: o.ID, Kind: known(optionKinds, o.Kind)})
+	}
+	if len(runs.Encode(q.Options)) > maxOptions {
+		q.Options = nil
+	}
+	switch {
+	case !s.Running || s.Cancelled || length == 0:
+		c.decided(&q, "")
+	case len(s.Open) >= MaxOpen:
+		c.decided(&q, optionOf(&q.Question, "reject_once", false))
+	default:
+		s.Open = append(s.Open, q)
+	}
+}
+
+// The values of the protocol that are kept of a question.
+var (
+	tools       = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"}
+	optionKinds = []string{"allow_once", "allow_always", "reject_once", "reject_always"}
+)
+
+// known returns a value that is in a list, "" for another one.
+func known(list []string, value string) string {
+	if !slices.Contains(list, value) {
+		return ""
+	}
+	return value
+}
+
+// filesOf returns where the files of a question are.
+func (c *Conversation) filesOf(asked *acp.Question) Place {
+	dir := path.Clean(c.config.Task.Dir)
+	paths, whole := asked.Paths()
+	if !whole {
+		return Outside
+	}
+	for _, p := range paths {
+		if !path.IsAbs(p) {
+			p = path.Join(dir, p)
+		}
+		if p = path.Clean(p); !strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") && p != dir {
+			return Outside
+		}
+	}
+	if len(paths) == 0 {
+		return NoFiles
+	}
+	return Inside
+}
+
+// twice handles a request whose id is that of another one whose answer the agent does not have: both are rejected
+// by one answer, because nobody knows which of them another one would be for.
+func (c *Conversation) twice(id string) bool {
+	if c.closeQuestion(func(q *question) bool { return q.Request == id }) {
+		return true
+	}
+	for i := range c.s.Due {
+		if it := &c.s.Due[i]; it.Ref == id {
+			if it.Do == doSelect && (i > 0 || c.s.Part == 0) {
+				*it, c.head = item{Do: doWithdraw, Ref: id}, nil
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// closeQuestion closes the open questions for which closed is true, without an option, and reports whether there was
+// one.
+func (c *Conversation) closeQuestion(closed func(q *question) bool) bool {
+	n := len(c.s.Open)
+	c.s.Open = slices.DeleteFunc(c.s.Open, func(q question) bool {
+		is := closed(&q)
+		if is {
+			c.decided(&q, "")
+		}
+		return is
+	})
+	return len(c.s.Open) < n
+}
+
+func (c *Conversation) withdrawAll() { c.closeQuestion(func(*question) bool { return true }) }
+
+// decided makes the answer to a question due.
+func (c *Conversation) decided(q *question, option string) {
+	switch {
+	case q.Kind == acp.Form:
+		c.answer(item{Do: doForm, Ref: q.Request})
+	case option == "":
+		c.answer(item{Do: doWithdraw, Ref: q.Request})
+	default:
+		c.answer(item{Do: doSelect, Ref: q.Request, Value: option})
+	}
+}
+
+// command folds what somebody asks of the run. One that does not fit here has no effect.
+func (c *Conversation) command(body []byte) {
+	var cmd runs.Command
+	if json.Unmarshal(body, &cmd) != nil || cmd.ID == "" || len(cmd.ID) > runs.MaxCommandID {
+		return
+	}
+	if _, again := c.Obeyed(cmd.ID); again {
+		return
+	}
+	c.remember(cmd.ID, c.obey(&cmd))
+}
+
+func (c *Conversation) obey(cmd *runs.Command) bool {
+	s := &c.s
+	switch cmd.Do {
+	case runs.DoAnswer:
+		i := slices.IndexFunc(s.Open, func(q question) bool { return q.ID == cmd.Question })
+		if i < 0 || cmd.Option != "" && !slices.ContainsFunc(s.Open[i].Options, func(o acp.Option) bool {
+			return o.ID == cmd.Option
+		}) {
+			return false
+		}
+		q := s.Open[i]
+		s.Open = slices.Delete(s.Open, i, i+1)
+		c.decided(&q, cmd.Option)
+		return true
+	case runs.DoStop:
+		return cmd.Turn == s.Turn && c.stop(Outcome{State: TurnCancelled})
+	case runs.DoLimit:
+		o := Outcome{State: TurnCancelled, Limit: cmd.Rule}
+		if s.Turn == 0 {
+			o.State, o.Why = NoSession, "the agent was not ready in time"
+		}
+		return cmd.Turn == s.Turn && c.stop(o)
+	case runs.DoEnd: // a run of one turn ends with it
+		return s.Running || c.stop(Outcome{State: TurnCancelled})
+	}
+	return false
+}
+
+// remember keeps that a command had an effect, or none: 63 bits of its digest, and one for that.
+func (c *Conversation) remember(id string, effect bool) {
+	entry := digest(id) &^ 1
+	if effect {
+		entry |= 1
+	}
+	c.s.Commands = append(c.s.Commands, entry)
+	c.s.Commands = c.s.Commands[max(len(c.s.Commands)-maxCommands, 0):]
+}
+
+// Obeyed reports whether a command had an effect at its place in the log, and whether it is known: the last 256 are.
+func (c *Conversation) Obeyed(id string) (effect, known bool) {
+	sought := digest(id) &^ 1
+	i := slices.IndexFunc(c.s.Commands, func(entry uint64) bool { return entry&^1 == sought })
+	if i < 0 {
+		return false, false
+	}
+	return c.s.Commands[i]&1 == 1, true
+}

@@ -1,0 +1,380 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/runs"
+)
+
+func TestQuestionsAreOpenUntilTheyAreDecided(t *testing.T) {
+	s := inTurn(t)
+	line := permission("7", "edit", `,"locations":[{"path":"/home/dev/project/a"}],"content":[]`)
+	s.say(line)
+	s.want("")
+	q := s.c.Open()[0]
+	want := Question{
+		ID: "q1", Kind: acp.Permission, Tool: "edit", Call: "c", Files: Inside, Turn: 1,
+		Options: []acp.Option{{ID: "always", Kind: "allow_always"}, {ID: "yes", Kind: "allow_once"},
+			{ID: "no", Kind: "reject_once"}},
+		Seq: uint64(len(s.log)), Offset: s.out - int64(len(line)) - 1, Length: len(line),
+	}
+	if fmt.Sprint(q) != fmt.Sprint(want) {
+		t.Errorf("got  %+v\nwant %+v", q, want)
+	}
+	s.restart()
+	if fmt.Sprint(s.c.Open()) != fmt.Sprint([]Question{want}) || !s.c.Status().Asking {
+		t.Errorf("restored %+v", s.c.Open())
+	}
+	for _, void := range []runs.Command{
+		answerOf("1", "q2", "yes"), answerOf("2", "q1", "maybe"), {ID: "3", Do: "dance", Question: "q1"},
+		{Do: runs.DoAnswer, Question: "q1", Option: "yes"}, answerOf(strings.Repeat("x", 65), "q1", "yes"),
+	} {
+		s.order(void)
+		if effect, known := s.c.Obeyed(void.ID); effect || known != (len(void.ID) == 1) {
+			t.Errorf("%+v: effect %v, known %v", void, effect, known)
+		}
+	}
+	s.entry(runs.Ordered, []byte("{"))
+	s.answer("1", "q1", "no") // this id was void
+	s.want("")
+	s.answer("4", "q1", "yes")
+	s.answer("5", "q1", "no")
+	s.want("7:yes")
+	s.answer("6", "q1", "no")
+	s.want("")
+	if effect, known := s.c.Obeyed("4"); !effect || !known {
+		t.Error("the answer had no effect")
+	}
+	for i := range maxCommands {
+		s.order(runs.Command{ID: fmt.Sprint("n", i)})
+	}
+	if _, known := s.c.Obeyed("4"); known || len(s.c.s.Commands) != maxCommands {
+		t.Error("it is remembered for ever")
+	}
+}
+
+func TestRequestsThatAreNoOpenQuestionsAreAnsweredAtOnce(t *testing.T) {
+	request := func(id, method, params string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `}}`
+	}
+	s := newStage(t, config())
+	s.drain()
+	s.say(permission(`"early"`, "read", ""))
+	s.want(`"early":cancelled`)
+	s = inTurn(t)
+	s.say(request("0", "fs/read_text_file", ""), request("1", "craft/drainMidTurnQueue", ""),
+		request("2", "elicitation/create", `"mode":"url"`), request(`"x\u0000"`, "session/prompt", ""))
+	s.want(`0:-32601 1:-32601 2:-32602 "x\u0000":-32601`)
+	s.say(request("3", "elicitation/create", `"mode":"form","message":"?","requestedSchema":{}`))
+	if q := s.c.Open(); len(q) != 1 || q[0].ID != "q1" || q[0].Kind != acp.Form {
+		t.Errorf("%+v", q)
+	}
+	s.answer("a", "q1", "")
+	s.want("3:cancel")
+	for i := range MaxOpen + 2 {
+		s.say(permission(fmt.Sprint(100+i), "read", ""))
+	}
+	s.want("116:no 117:no")
+	s.order(runs.Command{ID: "b", Do: runs.DoStop, Turn: 1})
+	s.say(permission("200", "read", ""))
+	if got := kinds(s.drain()); !strings.HasPrefix(got, "session/cancel 100:cancelled 101:cancelled ") ||
+		!strings.HasSuffix(got, " 115:cancelled 200:cancelled") {
+		t.Error(got)
+	}
+	s.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`, permission("201", "read", ""))
+	s.want("session/close 201:cancelled")
+	s.ended(TurnCancelled, false)
+	s.say(closed, permission("202", "read", ""))
+	s.want("")
+}
+
+func TestTwoRequestsWithOneIDAreRejectedByOneAnswer(t *testing.T) {
+	s := inTurn(t)
+	s.say(permission("7", "read", ""), permission("7", "execute", ""))
+	s.want("7:cancelled")
+	s.say(permission("7", "read", "")) // the agent has the answer
+	s.answer("a", "q3", "yes")
+	s.say(permission("7", "execute", "")) // it does not
+	s.answer("b", "q4", "yes")
+	s.want("7:cancelled")
+	if len(s.c.Open()) != 0 {
+		t.Error(s.c.Open())
+	}
+}
+
+func TestAgentsWithdrawQuestions(t *testing.T) {
+	s := inTurn(t)
+	s.say(permission("7", "read", ""), permission(`"8"`, "read", ""), permission("9", "read", `,"x":0`),
+		`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"8"}}`,
+		`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":10}}`)
+	s.want(`"8":cancelled`)
+	s.say(update("tool_call_update", `"toolCallId":"c","status":"in_progress"`))
+	s.want("")
+	s.say(update("tool_call_update", `"toolCallId":"c","status":"completed"`)) // without an answer
+	s.want("7:cancelled 9:cancelled")
+	s.say(permission("11", "read", ""), turned)
+	s.want("11:cancelled session/close")
+}
+
+func TestCancelledTurns(t *testing.T) {
+	stop := func(id string, turn int) runs.Command { return runs.Command{ID: id, Do: runs.DoStop, Turn: turn} }
+	t.Run("before the prompt", func(t *testing.T) {
+		s := newStage(t, config())
+		s.drain()
+		s.say(hello)
+		s.drain()
+		s.say(created)
+		s.order(stop("a", 2))
+		s.order(stop("b", 1))
+		s.want("session/close")
+		s.ended(TurnCancelled, false)
+	})
+	t.Run("within the prompt", func(t *testing.T) {
+		cfg := config()
+		cfg.Task.Prompt = strings.Repeat("é", 200_000)
+		s := newStage(t, cfg)
+		s.drain()
+		s.say(hello)
+		s.drain()
+		s.say(created)
+		offset, body := s.c.Due()
+		if len(body) != runs.MaxChunk {
+			t.Fatal(len(body))
+		}
+		s.append(runs.Entry{Kind: runs.Sent, Offset: offset, Body: body})
+		s.order(stop("a", 1))
+		s.restart()
+		_, body = s.c.Due()
+		if !strings.HasPrefix(string(body), "é") && !strings.HasPrefix(string(body[1:]), "é") {
+			t.Errorf("%.20q", body)
+		}
+		for len(body) > 0 && body[len(body)-1] != '\n' {
+			offset, body = s.c.Due()
+			s.append(runs.Entry{Kind: runs.Sent, Offset: offset, Body: body})
+		}
+		s.want("session/cancel")
+		s.order(stop("b", 1))
+		s.want("")
+		s.say(turned) // it was too late
+		s.ended(TurnCompleted, false)
+	})
+	t.Run("by a limit", func(t *testing.T) {
+		s := inTurn(t)
+		s.order(runs.Command{ID: "a", Do: runs.DoLimit, Turn: 1, Rule: "idle"})
+		s.want("session/cancel")
+		s.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
+		s.ended(TurnCancelled, false)
+		if o, _ := s.c.Ended(); o.Limit != "idle" {
+			t.Errorf("%+v", o)
+		}
+	})
+	t.Run("by the limit of the start", func(t *testing.T) {
+		s := newStage(t, config())
+		s.order(runs.Command{ID: "a", Do: runs.DoLimit, Rule: "start"})
+		s.want("")
+		s.ended(NoSession, true)
+	})
+	t.Run("with the run", func(t *testing.T) {
+		s := inTurn(t)
+		s.entry(runs.Cancelled, []byte("{}"))
+		s.want("session/cancel")
+		s.process(runs.Process{N: 1, Do: runs.ProcessEnd})
+		s.ended(Interrupted, true)
+	})
+	t.Run("by an end", func(t *testing.T) {
+		s := inTurn(t)
+		s.order(runs.Command{ID: "a", Do: runs.DoEnd})
+		s.want("")
+		s = newStage(t, config())
+		s.order(runs.Command{ID: "a", Do: runs.DoEnd})
+		s.ended(TurnCancelled, true)
+	})
+	t.Run("answered before the cancel was sent", func(t *testing.T) {
+		s := inTurn(t)
+		s.order(stop("a", 1))
+		s.say(turned)
+		s.want("session/close")
+	})
+}
+
+func TestAFloodOfRequestsCancelsTheTurnThenEndsIt(t *testing.T) {
+	s := inTurn(t)
+	for i := range 2 * maxAsked {
+		s.say(permission(fmt.Sprint(i), "read", ""))
+		if cancelled := s.c.Status().Stopped; cancelled != (i >= maxAsked) {
+			t.Fatalf("request %d: cancelled %v", i, cancelled)
+		}
+	}
+	if n := len(s.c.s.Due); n > 2*maxAsked+10 {
+		t.Errorf("%d lines are due", n)
+	}
+	s.say(permission("-1", "read", ""))
+	s.ended(TurnFailed, true)
+	s.want("")
+}
+
+func TestAnAgentThatLeavesItsModeIsCancelled(t *testing.T) {
+	for mode, want := range map[string]string{
+		"edits": "", "ask": "", "plan": "", "https://x/session-modes#plan": "", "all": "session/cancel",
+		"auto": "session/cancel",
+	} {
+		cfg := config()
+		cfg.Agent.Modes = map[string]string{"read-only": "ask", "workspace-write": "edits", "danger-full-access": "all"}
+		s := newStage(t, cfg)
+		s.drain()
+		s.say(hello)
+		s.drain()
+		s.say(created)
+		s.drain()
+		s.say(`{"jsonrpc":"2.0","id":3,"result":{}}`)
+		s.want("session/prompt")
+		s.say(strings.Replace(update("current_mode_update", `"currentModeId":"all"`), `"s"`, `"sub"`, 1))
+		s.say(update("current_mode_update", `"currentModeId":"`+mode+`"`))
+		s.want(want)
+		if s.say(`{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}`); want != "" {
+			s.ended(TurnFailed, false)
+		}
+	}
+}
+
+func TestCallsAreOpenUntilTheyEnd(t *testing.T) {
+	s := inTurn(t)
+	for range 2 * maxCalls {
+		s.say(update("tool_call", `"toolCallId":"a","status":"pending"`), update("tool_call", `"toolCallId":"b"`))
+	}
+	s.say(update("tool_call_update", `"toolCallId":"a","status":"completed"`))
+	if !s.c.Status().Calling {
+		t.Error("b is closed")
+	}
+	if s.say(update("tool_call_update", `"toolCallId":"b","status":"failed"`)); s.c.Status().Calling {
+		t.Error("b is open")
+	}
+	for i := range 2 * maxCalls {
+		s.say(update("tool_call", fmt.Sprintf(`"toolCallId":"%d"`, i)))
+	}
+	if s.say(turned); len(s.c.s.Calls) > 0 {
+		t.Error("calls outlive the turn")
+	}
+}
+
+// Of a line that is too long, or of which bytes are missing, id and method count.
+func TestDamagedRequestsAreRejected(t *testing.T) {
+	long := `[` + strings.Repeat(" ", MaxLine) + `]`
+	s := inTurn(t)
+	s.asked["5"] = "session/request_permission"
+	s.print(`{"params":` + long + `,"id":5,"jsonrpc":"2.0","method":"session/request_permission"}` + "\n")
+	s.want("5:cancelled")
+	if s.c.lines.unfinished() || s.c.s.Numbered != 0 {
+		t.Errorf("%d numbered", s.c.s.Numbered)
+	}
+	s.asked["11"] = "session/request_permission"
+	s.print(`{"jsonrpc":"2.0","id":11,"method":"session/request_permission","params":`)
+	s.out += 100
+	if s.print(`"}}` + "\n"); s.c.State() == nil {
+		t.Error("the line is not at its end")
+	}
+	s.want("11:cancelled")
+	s.out += 100
+	s.print(permission("12", "read", "") + "\n" + permission("13", "read", "") + "\n") // the first may begin before
+	if q := s.c.Open(); len(q) != 1 || s.c.s.Open[0].Request != "13" {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestOutputThatIsKnownIsDropped(t *testing.T) {
+	s := inTurn(t)
+	line := permission("7", "read", "") + "\n"
+	s.print(line[:20])
+	if s.c.State() != nil {
+		t.Error("a state within a line")
+	}
+	s.append(runs.Entry{Kind: runs.Out, Offset: s.out - 20, Body: []byte(line)})
+	s.append(runs.Entry{Kind: runs.Out, Offset: s.out - 20, Body: []byte(line)})
+	s.c.Apply(1, runs.Entry{Kind: runs.Proc, Body: runs.Encode(runs.Process{N: 2, Do: runs.ProcessStart})}) // known, too
+	if q := s.c.Open(); len(q) != 1 || q[0].Offset != s.out-20 || q[0].Seq != uint64(len(s.log)-2) {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestALogWithoutWhatWasSentEndsTheConversation(t *testing.T) {
+	s := inTurn(t)
+	s.append(runs.Entry{Kind: runs.Sent, Offset: s.c.s.Sent + 5, Body: []byte("x\n")})
+	s.ended(TurnFailed, true)
+	s.want("")
+}
+
+func TestPolicyOfAMode(t *testing.T) {
+	const (
+		ro, ww, all = runs.ReadOnly, runs.WorkspaceWrite, runs.DangerFull
+		in          = `,"locations":[{"path":"/home/dev/project/a"},{"path":"b"},{"path":"/home/dev/project"}]`
+		out         = `,"locations":[{"path":"/home/dev/project/a"},{"path":"/home/dev/project/../b"}]`
+		diff        = `,"content":[{"type":"diff","path":"/home/dev/project2/a"}]`
+		odd         = `,"locations":[{"path":7}]`
+		object      = `,"locations":{}`
+	)
+	for _, test := range []struct {
+		mode        runs.Mode
+		tool, files string
+		want, rule  string
+	}{
+		{ro, "read", "", "yes", "read-only allows read"},
+		{ro, "search", in, "yes", "read-only allows search"},
+		{ro, "think", "", "yes", "read-only allows think"},
+		{ro, "read", out, "no", "read-only denies read"},
+		{ro, "edit", in, "no", "read-only denies edit"},
+		{ro, "execute", "", "no", "read-only denies execute"},
+		{ww, "edit", in, "yes", "workspace-write allows edit"},
+		{ww, "delete", in, "yes", "workspace-write allows delete"},
+		{ww, "move", in, "yes", "workspace-write allows move"},
+		{ww, "read", "", "yes", "workspace-write allows read"},
+		{ww, "edit", "", "no", "workspace-write denies edit"},
+		{ww, "edit", out, "no", "workspace-write denies edit"},
+		{ww, "edit", in + diff, "no", "workspace-write denies edit"},
+		{ww, "edit", odd, "no", "workspace-write denies edit"},
+		{ww, "read", object, "no", "workspace-write denies read"},
+		{ww, "execute", in, "no", "workspace-write denies execute"},
+		{ww, "fetch", "", "no", "workspace-write denies fetch"},
+		{ww, "secret", "", "no", "workspace-write denies other"},
+		{all, "execute", out, "yes", "danger-full-access allows execute"},
+		{all, "secret", odd, "yes", "danger-full-access allows other"},
+	} {
+		s := inTurn(t)
+		s.say(permission("7", test.tool, test.files))
+		cmd, ok := Decide(test.mode, s.c.Open()[0])
+		if !ok || cmd.Option != test.want || cmd.Rule != test.rule || cmd.By != runs.ByPolicy {
+			t.Errorf("%s %s %s: %+v", test.mode, test.tool, test.files, cmd)
+		}
+		s.order(cmd)
+		s.order(cmd)
+		s.want("7:" + test.want)
+	}
+}
+
+func TestPolicyPicksNoOptionForLonger(t *testing.T) {
+	option := func(kinds ...string) (all []acp.Option) {
+		for i, kind := range kinds {
+			all = append(all, acp.Option{ID: fmt.Sprint(i), Kind: kind})
+		}
+		return all
+	}
+	for _, test := range []struct {
+		kind    string
+		options []acp.Option
+		want    string
+	}{
+		{acp.Permission, option("allow_always", "allow_once", "reject_once"), "1"},
+		{acp.Permission, option("allow_always", "reject_always"), ""},
+		{acp.Permission, option("allow_always", "reject_always", "reject_once"), "2"},
+		{acp.Permission, option("allow_once", "allow_once", "reject_once"), "2"}, // with different effects
+		{acp.Permission, nil, ""},
+		{acp.Form, option("allow_once"), ""},
+	} {
+		cmd, ok := Decide(runs.DangerFull, Question{ID: "q1", Kind: test.kind, Options: test.options})
+		if want := (test.kind != acp.Form); !ok || (want || test.want == "") && cmd.Option != test.want {
+			t.Errorf("%+v: %+v", test, cmd)
+		}
+	}
+}
