@@ -114,6 +114,7 @@ flaky: ## run the tests of PKG TIMES times each: normally, beside busy loops and
 soak: ## run all tests of whole programs with the race detector, inject ROUNDS faults in each test of test/chaos, about 3 s each, then 200 concurrent runs for SOAK; SEED=N repeats a schedule
 	TEST_ALL=1 $(GO) test -race -count 1 -timeout 1h -p 1 -parallel 4 ./cmd/... ./test/...
 	TEST_ALL=1 $(GO) test -race -count 1 -timeout 3h -v -run 'LosesAndDoubles|LoseAndDouble|Paused|ShareItsRuns' ./test/chaos -chaos.rounds=$(ROUNDS) -chaos.seed=$(SEED)
+	TEST_ROUNDS=$(ROUNDS) $(GO) test -race -count 1 -timeout 3h -v -run 'KilledFeeders' ./worker
 	TEST_ALL=1 $(GO) test -race -count 1 -timeout 3h -v ./test/cells -cells.rounds=$$(( ($(ROUNDS) + 9) / 10 ))
 	TEST_ALL=1 $(GO) test -count 1 -timeout 1h -v -run 'SoakStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 

@@ -22,6 +22,7 @@ var Names = []Name{
 	{FieldLabels, "labels", "", "--label"},
 	{FieldSchema, "outputSchema", "", "--output-schema"},
 	{"skipGitRepoCheck", "skipGitRepoCheck", "skipGitRepoCheck", "--skip-git-repo-check"},
+	{"live", "live", "live", "--live"},
 	{FieldEnvPolicy, "envPolicy", "", "--env"},
 	{FieldEnvAllow, "envAllowList", "", "--allow-env"},
 	{FieldIdle, "idleTimeoutSec", "", "--idle-timeout"},

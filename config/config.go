@@ -3,7 +3,7 @@
 //
 //	flags ▶ LINESMAN_* environment variables ▶ TOML files ▶ defaults
 //
-// It takes the kinds of agents from package known, and imports nothing else of
+// It takes the kinds of agents from the packages below agent, and imports nothing else of
 // linesman. It reads the TOML file that its caller names, else those of [Files]. It
 // does not read the environment, other files or a clock.
 package config
@@ -11,6 +11,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/agent/known"
 )
 
@@ -91,7 +93,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
-	Agents map[string]*Agent // by short name; see package agent/known
+	Agents map[string]*Agent // by short name; see [Config.Table]
 	Push   Push
 
 	Background Background
@@ -164,8 +166,10 @@ type Work struct {
 // Agent describes how a worker starts one kind of agent for a task.
 type Agent struct {
 	// Command is the program, looked up in the PATH of the worker, and its first
-	// arguments. linesman appends more arguments.
+	// arguments. linesman appends more arguments. Nil: the agent only speaks the Agent Client Protocol.
 	Command List
+	// ACP is the program that serves the Agent Client Protocol for live runs, and its arguments.
+	ACP List
 	// Env has the names of environment variables that are passed to every task.
 	Env List
 	// Keys passes the credentials of the agent's own vendor to every task, if they are set.
@@ -274,8 +278,23 @@ func Default() Config {
 
 func agentDefaults() map[string]*Agent {
 	all := map[string]*Agent{}
-	for _, a := range known.Agents {
-		all[a.Short] = &Agent{Command: List{a.Program}, Keys: true}
+	for _, a := range known.All() {
+		all[a.Short] = &Agent{ACP: a.Live.Command(), Keys: true}
+		if a.Args != nil {
+			all[a.Short].Command = List{a.Program}
+		}
+	}
+	return all
+}
+
+// Table returns the agents: those that linesman knows, and then those that only the settings name, by name.
+func (c Config) Table() agent.Table {
+	all := known.All()
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		if _, ok := all.Find(name); !ok && len(c.Agents[name].ACP) > 0 {
+			command := c.Agents[name].ACP
+			all = append(all, agent.Speaker(name, acp.Agent{Program: command[0], Args: command[1:]}))
+		}
 	}
 	return all
 }
@@ -286,9 +305,9 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 	all := map[string]agent.Launch{}
 	for _, a := range t {
 		how := a.Launch
-		how.Command, how.Setting = []string{a.Program}, "agents."+a.Short+".env"
+		how.Command, how.ACP, how.Setting = []string{a.Program}, a.Live.Command(), "agents."+a.Short+".env"
 		if set := c.Agents[a.Short]; set != nil {
-			how.Command, how.Env = set.Command, slices.Concat(how.Env, set.Env)
+			how.Command, how.ACP, how.Env = set.Command, set.ACP, slices.Concat(how.Env, set.Env)
 			if set.Keys {
 				for _, key := range how.Keys {
 					if !slices.Contains(how.Env, key) {
@@ -296,6 +315,9 @@ func (c Config) Launches(t agent.Table) map[string]agent.Launch {
 					}
 				}
 			}
+		}
+		if a.Args == nil && len(how.ACP) > 0 {
+			how.Command = how.ACP[:1]
 		}
 		if len(how.Command) == 1 && filepath.Base(how.Command[0]) == a.Program {
 			how.Logs = a.Sessions

@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/known"
 )
 
 const (
@@ -180,6 +183,7 @@ func (l *loader) read(from Sources, env map[string]string) (files []string) {
 
 // loader has the state of one Load.
 type loader struct {
+	config *Config
 	rows   map[string]Setting
 	origin map[string]Origin // by key; none: the default
 	bad    map[string]bool   // by key: already has an error
@@ -187,11 +191,15 @@ type loader struct {
 }
 
 func newLoader(c *Config) *loader {
-	l := &loader{rows: map[string]Setting{}, origin: map[string]Origin{}, bad: map[string]bool{}}
-	for _, s := range c.settings() {
+	l := &loader{config: c, rows: map[string]Setting{}, origin: map[string]Origin{}, bad: map[string]bool{}}
+	l.addRows()
+	return l
+}
+
+func (l *loader) addRows() {
+	for _, s := range l.config.settings() {
 		l.rows[s.Key] = s
 	}
-	return l
 }
 
 // set sets the value of a setting. A value that cannot be parsed is an error and
@@ -199,8 +207,11 @@ func newLoader(c *Config) *loader {
 func (l *loader) set(key, value string, origin Origin) {
 	s, known := l.rows[key]
 	if !known {
-		l.errs = append(l.errs, fmt.Errorf("%s: no such setting (%s)", key, origin.Name))
-		return
+		if err := l.newAgent(key); err != nil {
+			l.errs = append(l.errs, fmt.Errorf("%s: %w (%s)", key, err, origin.Name))
+			return
+		}
+		s = l.rows[key]
 	}
 	if problem := s.parse(value); problem != "" {
 		l.errs = append(l.errs, s.invalid(problem, strconv.Quote(value), origin.Name))
@@ -209,6 +220,25 @@ func (l *loader) set(key, value string, origin Origin) {
 	}
 	l.origin[key] = origin
 	delete(l.bad, key)
+}
+
+// newAgent adds an agent that linesman does not know, by its setting agents.NAME.acp. Any other unknown key is an
+// error.
+func (l *loader) newAgent(key string) error {
+	ofAgent, is := strings.CutPrefix(key, "agents.")
+	name, names := strings.CutSuffix(ofAgent, ".acp")
+	if !is || !names {
+		return errors.New("no such setting")
+	}
+	if a, ok := known.All().Find(name); ok {
+		return fmt.Errorf("no such setting: that agent is agents.%s", a.Short)
+	}
+	if err := agent.CheckName(name); err != nil {
+		return err
+	}
+	l.config.Agents[name] = &Agent{}
+	l.addRows()
+	return nil
 }
 
 // parse sets the value. It returns a description of the error, or "".

@@ -297,21 +297,31 @@ func shortDuration(d time.Duration) string {
 
 // agentSettings returns the settings of each kind of agent.
 func (c *Config) agentSettings() (rows []Setting) {
+	table := known.All()
 	for _, short := range slices.Sorted(maps.Keys(c.Agents)) {
-		name, set, keys := short, c.Agents[short], ""
-		if a, ok := known.Agents.Find(short); ok {
-			name, keys = a.Name, strings.Join(a.Keys, ", ")
+		set, key := c.Agents[short], "agents."+short
+		a, known := table.Find(short)
+		name := cmp.Or(a.Name, short)
+		if a.Args != nil {
+			rows = append(rows, Setting{Key: key + ".command", target: &set.Command,
+				check: must(func() bool { return len(set.Command) > 0 && set.Command[0] != "" }, "must name a program"),
+				Help:  "Command of " + name + " for tasks: a program on the worker's PATH, and its first arguments."})
 		}
 		rows = append(rows,
-			Setting{Key: "agents." + short + ".command", target: &set.Command,
-				check: must(func() bool { return len(set.Command) > 0 && set.Command[0] != "" }, "must name a program"),
-				Help:  "Command of " + name + " for tasks: a program on the worker's PATH, and its first arguments."},
-			Setting{Key: "agents." + short + ".env", target: &set.Env,
+			Setting{Key: key + ".acp", target: &set.ACP,
+				check: must(func() bool {
+					return len(set.ACP) == 0 && a.Args != nil || len(set.ACP) > 0 && set.ACP[0] != ""
+				}, "must name a program"),
+				Help: "Command that serves the Agent Client Protocol of " + name + ", for live runs: a program on the worker's " +
+					"PATH, and its arguments."},
+			Setting{Key: key + ".env", target: &set.Env,
 				Help: "Environment variables that every task of " + name + " gets, in addition to those that every program " +
-					"needs and to its keys."},
-			Setting{Key: "agents." + short + ".keys", target: &set.Keys,
-				Help: "Every task of " + name + " gets the keys of its vendor, if they are set for the worker: " + keys + "."},
-		)
+					"needs and to its keys."})
+		if known && len(a.Keys) > 0 {
+			rows = append(rows, Setting{Key: key + ".keys", target: &set.Keys,
+				Help: "Every task of " + name + " gets the keys of its vendor, if they are set for the worker: " +
+					strings.Join(a.Keys, ", ") + "."})
+		}
 	}
 	return rows
 }

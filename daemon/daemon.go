@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent"
-	"github.com/linesman/linesman/agent/known"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -55,7 +54,7 @@ type Config struct {
 	// Sources are where Settings come from, for the next `linesman up` of the data directory.
 	Sources config.Sources
 
-	// Agents are the known agents. Default: [known.Agents].
+	// Agents are the known agents. Default: those of Settings, as of [config.Config.Table].
 	Agents agent.Table
 
 	// Version is the version that peers see. Default: "dev".
@@ -103,7 +102,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Version = cmp.Or(c.Version, "dev")
 	if c.Agents == nil {
-		c.Agents = known.Agents
+		c.Agents = c.Settings.Table()
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

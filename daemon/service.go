@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/codex"
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder"
@@ -55,7 +55,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	set := c.Settings
 	var err error
 	s.cloud, err = codexcloud.New(codexcloud.Config{
-		Command: set.Launches(known.Agents)[codex.Agent.Kind()].Command,
+		Command: set.Launches(agent.Table{codex.Agent})[codex.Agent.Kind()].Command,
 		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
 	})
 	if err != nil {

@@ -129,7 +129,8 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name, Log: c.Log,
+		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name,
+		Log: c.Log, Self: c.Version,
 		Shim: []string{self, "shim"}, Program: func() string { return datadir.SameProgram(self) }, Version: c.version,
 		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents,
 	})

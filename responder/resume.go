@@ -30,6 +30,8 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 		return refuse(api.Conflict, "it ended before it had a thread: submit a new task")
 	case v.Thread == "":
 		return refuse(api.Conflict, "it has no thread yet: wait until it works, or has ended")
+	case a.LiveOnly():
+		return refuse(api.Unsupported, "a live run begins a thread, and "+a.Name+" has no others")
 	case a.Check == nil:
 		return v.Thread, nil
 	}

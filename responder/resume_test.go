@@ -17,7 +17,7 @@ import (
 func stage(t *testing.T) *servicetest.Streams {
 	t.Helper()
 	s := servicetest.New(t)
-	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue})
+	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, Agents: known.All()})
 	servicetest.During(t, "service", s.Service.Run)
 	if err := s.Service.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -151,5 +151,30 @@ func TestAThreadIsOfTheAgentThatReportedIt(t *testing.T) {
 		Agent: "codex"}, Prompt: "x"}})
 	if err == nil || !strings.Contains(err.Error(), "belongs to Claude Code") {
 		t.Errorf("a thread of %s: %v", told.Agent.Name, err)
+	}
+}
+
+// A task of an agent that only speaks the Agent Client Protocol is a live run, also if nobody said so.
+func TestATaskOfAnAgentWithoutACommandLineIsLive(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	for agent, live := range map[string]bool{"qwen": true, "qwen_code": true, "gemini": false} {
+		if _, err := s.Service.Submit(t.Context(), api.Submission{Task: runs.Task{Attributes: runs.Attributes{Agent: agent,
+			Dir: "/"}, Prompt: "x"}}); err != nil {
+			t.Fatalf("%s: %v", agent, err)
+		}
+		if task := s.Task(); task.Live != live {
+			t.Errorf("%s: live is %t", agent, task.Live)
+		}
+	}
+	schema := runs.Task{Attributes: runs.Attributes{Agent: "qwen"}, Prompt: "x", Schema: []byte("{}")}
+	err := s.Service.CheckSubmit(api.Submission{Task: schema})
+	if err == nil || !strings.Contains(err.Error(), "not with live") {
+		t.Errorf("a schema: %v", err)
+	}
+	_, err = s.Service.Resumable(runs.Header{Summary: runs.Summary{ID: "r",
+		Attributes: runs.Attributes{Agent: "qwen_code", Thread: "t"}}})
+	if !api.Is(err, api.Unsupported) {
+		t.Errorf("resumed: %v", err)
 	}
 }

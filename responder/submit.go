@@ -114,7 +114,9 @@ func (s *Service) task(q api.Submission) runs.Task {
 	if t.Agent == "" {
 		t.Agent = s.agentOf(t.Thread)
 	}
-	t.Agent = s.agentKind(t.Agent)
+	if a, known := s.cfg.Agents.Find(t.Agent); known {
+		t.Agent, t.Live = a.Kind(), t.Live || a.LiveOnly()
+	}
 	switch t.Mode {
 	case "":
 		t.Mode = runs.ReadOnly

@@ -22,7 +22,7 @@ var mayNameAnAgent = []string{
 // Nothing but its package and the table names an agent, so that one more changes nothing else.
 func TestNoCodeNamesAnAgent(t *testing.T) {
 	root := fixture.Path(t)
-	names := regexp.MustCompile(`["'](` + strings.Join(append(known.Agents.Kinds(), known.Agents.Names()...), "|") + `)["']`)
+	names := regexp.MustCompile(`["'](` + strings.Join(append(known.All().Kinds(), known.All().Names()...), "|") + `)["']`)
 	var found []string
 	for _, room := range []string{
 		"api", "bus", "client", "cmd", "config", "daemon", "normalizer", "responder", "runs", "telemetry",

@@ -224,10 +224,14 @@ func ReadBacklog(root string) (b Backlog, err error) {
 	}
 	for _, name := range names {
 		b.Runs++
-		dir := filepath.Join(root, name)
+		run := filepath.Join(root, name)
+		dir := run // of the files of the agent
+		if first := filepath.Join(run, "p1"); exists(first) {
+			dir = first
+		}
 		if out, err := os.Stat(filepath.Join(dir, outFile)); err == nil { // else a tailed file, or the run has just ended
 			m := mark{}
-			line, err := readBounded(filepath.Join(dir, markFile), markSize)
+			line, err := readBounded(filepath.Join(run, markFile), markSize)
 			if err != nil || copy(m.line[:], line) < markSize || !m.decode() {
 				m.progress = progress{}
 			}

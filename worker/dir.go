@@ -31,9 +31,11 @@ const (
 	timesFile   = "times"       // when outFile had which size, see timesEvery
 	exitFile    = "exit.json"   // how the run ended, as a sealedExit
 	schemaFile  = "schema.json" // the Schema of the Spec
-	inFile      = "in"          // stdin of the agent, if it has any
+	inFile      = "in"          // stdin of the agent, if it has any; of a live run, all lines for the process
 	diffDir     = "diff"        // snapshot of the directory before the agent started, see package snapshot
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
+	stdinFile   = "stdin"       // FIFO, stdin of a process of a live run
+	fedFile     = "fed"         // how much of inFile was written to stdinFile, see fed
 )
 
 // Commands to a shim.
@@ -41,6 +43,7 @@ const (
 	ctlInterrupt = 'i' // send SIGINT to the process group of the agent
 	ctlCancel    = 'c' // terminate the agent
 	ctlFinish    = 'f' // terminate an agent that has printed its result, or what it left
+	ctlFeed      = 'l' // there are new lines for the agent
 	ctlQuit      = 'q' // from the shim to itself: stop listening
 )
 
@@ -168,6 +171,7 @@ func (d *Dir) createFiles(at string) error {
 		}
 	}
 	switch {
+	case d.Spec.Live: // each process has a FIFO of its own
 	case d.Spec.process():
 		if err := unix.Mkfifo(filepath.Join(at, ctlFile), 0o600); err != nil {
 			return fmt.Errorf("make fifo: %w", err)
@@ -282,22 +286,16 @@ func (d *Dir) Remove() error {
 
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
 
-// sendCommand sends one command to the shim. The error is ENXIO if no shim is
-// listening, or the FIFO was replaced.
-func (d *Dir) sendCommand(command byte) error {
-	fd, err := unix.Open(d.file(ctlFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+// sendCommand sends one command to the shim whose files are in dir. The error is
+// ENXIO if no shim is listening, or the FIFO was replaced.
+func sendCommand(dir string, command byte) error {
+	fd, err := openPipe(filepath.Join(dir, ctlFile), unix.O_WRONLY|unix.O_NONBLOCK)
 	if err == nil {
-		var info unix.Stat_t
-		if err = unix.Fstat(fd, &info); err == nil && info.Mode&unix.S_IFMT != unix.S_IFIFO {
-			err = unix.ENXIO
-		}
-		if err == nil {
-			_, err = unix.Write(fd, []byte{command})
-		}
+		_, err = unix.Write(fd, []byte{command})
 		_ = unix.Close(fd)
 	}
 	if err != nil && !errors.Is(err, unix.EAGAIN) { // a full FIFO already holds the command many times
-		return fmt.Errorf("send command to shim of %s: %w", d.Spec.Run, err)
+		return fmt.Errorf("send command to shim of %s: %w", filepath.Base(dir), err)
 	}
 	return nil
 }
@@ -419,10 +417,7 @@ const maxKeys = 2
 
 // markSize is the size of a mark file, in bytes. It is constant, so that an
 // update needs no space on a full disk.
-const (
-	markSize = 1024
-	markSum  = markSize - 9 // offset of the checksum: 8 hex digits and a newline
-)
+const markSize = 1024
 
 // mark stores the progress of a run in a file. It saves reading the raw log
 // from its beginning, and only the mark knows how often a spool was truncated.
@@ -450,24 +445,42 @@ func openMark(path string) (*mark, error) {
 // save writes the mark with one write, so that a kill leaves the old or the
 // new content. Only a power failure can tear it, which the checksum detects.
 func (m *mark) save() error {
-	body, err := json.Marshal(&m.progress)
+	err := fillSlot(m.line[:], &m.progress)
+	if err == nil {
+		_, err = m.f.WriteAt(m.line[:], 0)
+	}
 	if err != nil {
-		return fmt.Errorf("save mark: %w", err)
-	}
-	if len(body) > markSum {
-		return fmt.Errorf("save mark: %d bytes, at most %d", len(body), markSum)
-	}
-	n := copy(m.line[:], body)
-	copy(m.line[n:markSum], bytes.Repeat([]byte{' '}, markSum-n))
-	copy(m.line[markSum:], m.checksum())
-	if _, err := m.f.WriteAt(m.line[:], 0); err != nil {
 		return fmt.Errorf("save mark: %w", err)
 	}
 	return nil
 }
 
-func (m *mark) decode() bool {
-	return string(m.line[markSum:]) == m.checksum() && json.Unmarshal(m.line[:markSum], &m.progress) == nil
+func (m *mark) decode() bool { return readSlot(m.line[:], &m.progress) }
+
+// A slot is a line of constant size in a file: a JSON value, spaces, and a
+// checksum, of 8 hex digits and a newline.
+const slotSum = 9
+
+// fillSlot writes v into the slot.
+func fillSlot(slot []byte, v any) error {
+	end := len(slot) - slotSum
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(body) > end {
+		return fmt.Errorf("%d bytes, at most %d", len(body), end)
+	}
+	n := copy(slot, body)
+	copy(slot[n:end], bytes.Repeat([]byte{' '}, end-n))
+	copy(slot[end:], slotChecksum(slot[:end]))
+	return nil
 }
 
-func (m *mark) checksum() string { return fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(m.line[:markSum])) }
+// readSlot reads the value of the slot into v. It reports whether the slot is valid.
+func readSlot(slot []byte, v any) bool {
+	end := len(slot) - slotSum
+	return string(slot[end:]) == slotChecksum(slot[:end]) && json.Unmarshal(slot[:end], v) == nil
+}
+
+func slotChecksum(body []byte) string { return fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(body)) }

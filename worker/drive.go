@@ -20,6 +20,7 @@ type Run struct {
 	dir      *Dir
 	log      *zap.Logger
 	source   source
+	talk     *dialog // of a live run; else nil
 	raw      Log
 	progress *progress // stored in the mark of the directory
 	out      stream
@@ -101,14 +102,14 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 // Interrupt sends SIGINT to the process group of the agent. The error is
 // [errNoAgent] if there is none.
 func (r *Run) Interrupt() error {
-	if !r.dir.Spec.process() || r.dir.sendCommand(ctlInterrupt) != nil {
+	if !r.dir.Spec.process() || sendCommand(r.files(), ctlInterrupt) != nil {
 		return errNoAgent
 	}
 	return nil
 }
 
 // AgentBegun reports whether the agent was started or has ended.
-func (r *Run) AgentBegun() bool { return exists(r.dir.file(startedFile)) || r.AgentEnded() }
+func (r *Run) AgentBegun() bool { return exists(r.file(startedFile)) || r.AgentEnded() }
 
 // AgentEnded reports whether the agent has ended. It also works while the raw
 // log is unreachable. It is false for a run without an agent.
@@ -120,7 +121,7 @@ func (r *Run) AgentEnded() bool {
 	if !exists(r.dir.path) { // the run has ended
 		return true
 	}
-	ex, err := readExit(r.dir.path, *s.keys.Load()...)
+	ex, err := readExit(r.files(), *s.keys.Load()...)
 	return ex != nil && err == nil
 }
 
@@ -149,6 +150,9 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 	r.log.Log(level, how, zap.String("source", r.dir.Spec.shownSource()))
 
 	if err := r.takeSnapshot(ctx); err != nil {
+		return ex, err
+	}
+	if r.talk, err = r.newTalk(); err != nil {
 		return ex, err
 	}
 	last, err := r.follow(ctx)
@@ -205,6 +209,9 @@ func (r *Run) recheckOwnership(ctx context.Context) error {
 	if r.dir.Spec.Source != runs.SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
 		return nil
 	}
+	if r.talk != nil && r.talk.conv.Status().Process > 0 {
+		r.talk.torn = true
+	}
 	err := r.begin(ctx)
 	if errors.Is(err, ErrKnown) {
 		r.fenced = true
@@ -232,7 +239,7 @@ func (r *Run) lost(m runs.Mark) bool {
 	ours := r.progress.As
 	if ours == "" { // not saved, or the mark was torn
 		ours = r.w.cfg.Name
-		if exists(r.dir.file(startedFile)) {
+		if exists(r.file(startedFile)) {
 			return false
 		}
 	}
@@ -241,7 +248,7 @@ func (r *Run) lost(m runs.Mark) bool {
 
 // follow sends output until the source has ended. finish sends the rest.
 func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
-	paths := []string{r.out.path, r.dir.file(exitFile)}
+	paths := []string{r.out.path, r.file(exitFile)}
 	if r.dir.Spec.process() {
 		paths = append(paths, r.err.path)
 	}
@@ -279,6 +286,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			}
 			next = r.source.pollInterval()
 		}
+		r.endTalk(time.Now())
 		if watch.err != nil {
 			next = min(next, 100*time.Millisecond)
 		}
@@ -306,6 +314,13 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 			return ex, err
 		}
 	}
+	for moved := r.talk != nil; moved; {
+		err := r.noteProcess(ctx, ex)
+		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
+			return ex, err
+		}
+	}
+	ex = r.talked(ex)
 	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
 	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
 		return ex, err
@@ -337,7 +352,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 func (r *Run) abandon(ctx context.Context) error {
 	const shimTimeout = 15 * time.Second // for the shim, in addition to the grace period
 	deadline := time.Now().Add(r.dir.Spec.Limits.Grace + shimTimeout)
-	if r.fenced || r.dir.Spec.process() && !exists(r.dir.file(exitFile)) {
+	if r.fenced || r.dir.Spec.process() && !exists(r.file(exitFile)) {
 		r.log.Warn("fenced off: another writer ended the run in its raw log, stopping it here")
 	}
 	r.stop()

@@ -56,6 +56,23 @@ func openFIFO(path string) (*os.File, error) {
 	}
 }
 
+// openPipe opens the FIFO at path. The error of another kind of file is ENXIO.
+func openPipe(path string, flags int) (int, error) {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, err
+	}
+	var info unix.Stat_t
+	if err = unix.Fstat(fd, &info); err == nil && info.Mode&unix.S_IFMT != unix.S_IFIFO {
+		err = unix.ENXIO
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
 // openOther opens a file of another program, without blocking if it is a FIFO.
 func openOther(path string, flags int) (*os.File, error) {
 	return os.OpenFile(path, flags|unix.O_NONBLOCK, 0)

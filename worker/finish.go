@@ -19,7 +19,7 @@ const maxOutTail = 4 << 20
 func (r *Run) finishAgent(now time.Time) {
 	agent, ok := r.source.(*spawned)
 	limits := r.dir.Spec.Limits
-	if !ok || r.stopped {
+	if !ok || r.stopped || r.talk != nil {
 		return
 	}
 	switch {

@@ -139,3 +139,29 @@ func TestExitIsRecordedOnceThereIsRoom(t *testing.T) {
 		t.Errorf("exit %s, error %v", runs.Encode(ex), err)
 	}
 }
+
+// All that the worker has appended is fed; the rest once there is room.
+func TestFullDiskStopsNoLineForTheAgent(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	l := newFixture(t)
+	fill, empty := l.smallRoot()
+	c := l.converse()
+	c.say(100, 200)
+	whole := string(c.lines)
+	f, read := c.alone()
+	fill()
+	c.lines = append(c.lines, strings.Repeat("5", 8<<10)+"\n"...)
+	if err := c.send(); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("the disk was not full: %v", err)
+	}
+	if f.feed(time.Now()); read() != whole || c.fed().Phase != phaseIdle || c.fed().At != int64(len(whole)) {
+		t.Errorf("on a full disk the agent did not get its lines: %+v", c.fed())
+	}
+	empty()
+	c.say(300)
+	if f.feed(time.Now()); read() != string(c.lines)[len(whole):] {
+		t.Error("the agent did not get the next lines")
+	}
+}

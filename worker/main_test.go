@@ -33,7 +33,12 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
-		case "shim", "adopt", "pipe", "tail", "import", "sessions":
+		case "player":
+			if err := play(os.Args[2], os.Args[3:]); err != nil {
+				os.Exit(1)
+			}
+			return
+		case "shim", "agent", "adopt", "live", "pipe", "tail", "import", "sessions":
 			if err := act(role, os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				if errors.Is(err, ErrNotNeeded) {
@@ -49,8 +54,8 @@ func TestMain(m *testing.M) {
 }
 
 func act(role string, args []string) error {
-	if role == "shim" {
-		return Shim(args[0])
+	if part := map[string]func(string) error{"shim": feedingShim, "agent": talk}[role]; part != nil {
+		return part(args[0])
 	}
 	ctx := context.Background()
 	logs := &fileLogs{dir: args[1]}
@@ -64,6 +69,8 @@ func act(role string, args []string) error {
 	}
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	switch role {
+	case "live":
+		w.cfg.Agents = players
 	case "pipe":
 		d, err := Create(args[0], Spec{Run: "piped", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
 		if err != nil {
@@ -100,6 +107,8 @@ type fileLogs struct {
 	mu      sync.Mutex
 	count   int
 	opened  int
+	lossy   bool                                      // a log may lose entries
+	stored  func(e runs.Entry)                        // after each append
 	blocked chan struct{}                             // Open and Append wait until it is closed
 	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
@@ -114,10 +123,14 @@ func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, e
 	}
 	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
 	entries, size := readLog(log.path)
-	if m.Seq > uint64(len(entries)) {
-		return nil, errors.New("the mark is ahead of the log")
-	}
 	log.size = size
+	if m.Seq > uint64(len(entries)) {
+		if !l.lossy {
+			return nil, errors.New("the mark is ahead of the log")
+		}
+		log.lost()
+		return log, nil
+	}
 	for i, e := range entries[m.Seq:] {
 		log.mark = log.mark.After(e, m.Seq+uint64(i)+1)
 	}
@@ -182,6 +195,10 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	if err := files.Lock(f); err != nil {
 		return err
 	}
+	if info, err := f.Stat(); err == nil && info.Size() < l.size && l.logs.lossy {
+		l.lost()
+		return runs.ErrMoved
+	}
 	others, more := readLogFrom(f, l.size)
 	if more != 0 {
 		for _, other := range others {
@@ -190,7 +207,7 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 		l.size += more
 		return runs.ErrMoved
 	}
-	entry := fmt.Appendf(nil, "%s %d %d %d\n%s\n", e.Kind, e.Time, e.Offset, len(e.Body), e.Body)
+	entry := fileEntry(e)
 	if err := f.Truncate(l.size); err != nil { // the rest of an entry that a kill cut off
 		return err
 	}
@@ -199,8 +216,39 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	}
 	l.size += int64(len(entry))
 	l.mark = l.mark.After(e, l.mark.Seq+1)
+	if l.logs.stored != nil {
+		l.logs.stored(e)
+	}
 	if kill {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	return nil
+}
+
+// fileEntry is an entry as it is in the file.
+func fileEntry(e runs.Entry) []byte {
+	return fmt.Appendf(nil, "%s %d %d %d\n%s\n", e.Kind, e.Time, e.Offset, len(e.Body), e.Body)
+}
+
+// lost reads a log that has lost entries.
+func (l *fileLog) lost() {
+	var entries []runs.Entry
+	entries, l.size = readLog(l.path)
+	l.mark = runs.Mark{At: max(l.mark.At, 1)}
+	for i, e := range entries {
+		l.mark = l.mark.After(e, uint64(i)+1)
+	}
+}
+
+func (l *fileLog) Entries(_ context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error {
+	entries, _ := readLog(l.path)
+	for ; after < l.mark.Seq; after++ {
+		if after >= uint64(len(entries)) { // it was lost meanwhile
+			return runs.ErrMoved
+		}
+		if err := each(after+1, entries[after]); err != nil {
+			return err
+		}
 	}
 	return nil
 }

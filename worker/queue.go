@@ -263,6 +263,9 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	spec.Env = launch.Environ(task.Env, how.Env, t.Environ)
 	spec.Withheld = how.Withheld(t.Environ, spec.Env)
+	if task.Live || how.Args == nil && len(how.ACP) > 0 {
+		return t.live(spec, how, task)
+	}
 	schema := ""
 	if len(task.Schema) > 0 {
 		schema = SchemaFile(root, task.Run)
@@ -277,13 +280,32 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	spec.Argv = how.Argv(task.Task, schema)
 	if agent.OnStdin(task.Prompt) {
-		spec.Input = strings.NewReader(task.Prompt)
-		spec.PromptBytes = len(task.Prompt)
-		spec.Prompt = task.Prompt[:bounds.Cut(task.Prompt, runs.DetailWindow)]
+		spec.setInput(task.Prompt)
 	}
 	if how.Set != nil {
 		spec.Env = launch.Override(spec.Env, how.Set(task.Task))
 	}
 	spec.Env = launch.Override(spec.Env, launch.Trace(task))
 	return spec, nil
+}
+
+// live returns the Spec of a task for an agent that speaks the Agent Client Protocol. The prompt, which is a
+// line of the conversation, is in a file until then.
+func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, error) {
+	if len(how.ACP) == 0 {
+		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
+	}
+	spec.Live, spec.Argv = true, how.ACP
+	spec.setInput(task.Prompt)
+	if how.SetLive != nil {
+		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))
+	}
+	spec.Env = launch.Override(spec.Env, launch.Trace(task))
+	return spec, nil
+}
+
+// setInput sets a prompt that the agent gets on stdin.
+func (s *Spec) setInput(prompt string) {
+	s.Input, s.PromptBytes = strings.NewReader(prompt), len(prompt)
+	s.Prompt = prompt[:bounds.Cut(prompt, runs.DetailWindow)]
 }

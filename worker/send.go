@@ -72,6 +72,11 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if r.isIgnored() {
 			return sent, nil
 		}
+		if !final { // else there is no agent that could get a line
+			if err := r.converse(ctx); err != nil {
+				return sent, err
+			}
+		}
 		n, err := r.sendOut(ctx, final)
 		if n == 0 && err == nil && r.dir.Spec.process() {
 			n, err = r.sendErr(ctx, final)

@@ -34,7 +34,7 @@ const NotNeeded = 75
 // agent of the run directory dir at most once, enforces its limits, and
 // records how it ended. It returns when the agent and the processes of the run
 // are gone. On stdin it reads a shimConfig; without one it starts the agent
-// and signs nothing.
+// and signs nothing. For a live run, dir is the directory of one of its processes.
 //
 // It outlives the worker that started it, and terminates the agent on SIGTERM,
 // SIGINT and SIGHUP. Its error reports a failure of the shim itself; how the
@@ -50,7 +50,7 @@ func shimRun(dir string) error {
 	if err := closeInherited(); err != nil {
 		return err
 	}
-	spec, err := readSpec(dir)
+	spec, err := specOf(dir)
 	if err != nil {
 		return err
 	}
@@ -87,6 +87,10 @@ func shimRun(dir string) error {
 		return err
 	}
 	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	if spec.Live {
+		s.feeder = newFeeder(dir)
+		defer s.feeder.close()
+	}
 	return s.run(config)
 }
 
@@ -96,6 +100,7 @@ type shim struct {
 	spec     Spec
 	seed     []byte // of the key that signs exit.json
 	watchdog *watchdog
+	feeder   *feeder  // of a live run; else nil
 	pid      int      // of the agent, a child of this process, and of its process group
 	adopted  *members // instead of pid: the processes of a run that another shim started
 
@@ -157,6 +162,7 @@ func (s *shim) run(config shimConfig) error {
 				s.end(runs.ReasonCancelled)
 			case ctlFinish:
 				s.end(runs.ReasonFinished)
+			case ctlFeed: // by the step
 			}
 		}
 		next, err := s.step(time.Now())
@@ -283,6 +289,10 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 			s.end(limit)
 		}
 	}
+	feeds := s.feeder != nil && !ended && s.killAt.IsZero()
+	if feeds && !s.feeder.feed(now) {
+		s.end(runs.ReasonIdle)
+	}
 	if ended && s.killAt.IsZero() {
 		busy, err := files.Held(s.dir + "/" + outFile)
 		switch {
@@ -300,6 +310,9 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		next := s.watchdog.next(now)
 		if ended {
 			next = min(next, 100*time.Millisecond)
+		}
+		if feeds {
+			next = min(next, s.feeder.pause)
 		}
 		return next, nil
 	}
@@ -400,8 +413,17 @@ func (s *shim) sizes() (sizes [2]int64) {
 	return sizes
 }
 
-// openInput opens the stdin of the agent.
+// openInput opens the stdin of the agent. A FIFO it gets for reading and writing: as long as it
+// has it open itself, it reads no end.
 func (s *shim) openInput() (*os.File, error) {
+	if s.spec.Live {
+		path := s.dir + "/" + stdinFile
+		fd, err := openPipe(path, unix.O_RDWR)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", stdinFile, err)
+		}
+		return os.NewFile(uintptr(fd), path), nil
+	}
 	if s.spec.Stdin {
 		return openOwn(s.dir+"/"+inFile, os.O_RDONLY)
 	}

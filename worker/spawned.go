@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 // so any worker can continue with it.
 type spawned struct {
 	dir      *Dir
+	path     string // directory of its files: that of the run, or of a process of a live run
 	shim     []string
 	program  func() string // path of the file to execute as shim[0]; may be nil
 	log      *zap.Logger
@@ -58,6 +60,8 @@ const launchRetryDelay = time.Second
 // shim starts.
 const maxShimLog = 64 << 10
 
+func (s *spawned) file(name string) string { return filepath.Join(s.path, name) }
+
 func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if s.started.IsZero() {
 		if started, err := s.start(); !started || err != nil {
@@ -68,14 +72,14 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy, err := files.Held(s.dir.file(outFile))
+	busy, err := files.Held(s.file(outFile))
 	if err != nil {
 		return nil, err
 	}
 	giveUp := len(s.shim) == 0 || !busy && s.takeovers >= maxTries
 	if s.exit == nil && !supervised && giveUp {
 		s.log.Warn("shim is gone, the exit of the agent is unknown", zap.String("shim", s.shimLogTail()))
-		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost, At: lastSign(s.dir.path, now)}, now
+		s.exit, s.exitAt = &runs.Exit{Reason: runs.ReasonLost, At: lastSign(s.path, now)}, now
 	}
 	switch {
 	case s.exit != nil && !busy && !(supervised && s.killing(now)):
@@ -104,14 +108,14 @@ func (s *spawned) killing(now time.Time) bool {
 // so it can be called before the raw log is known to be ours, and while the
 // output is not read.
 func (s *spawned) supervise(now time.Time) {
-	if !exists(s.dir.file(startedFile)) {
+	if !exists(s.file(startedFile)) {
 		return
 	}
 	supervised, err := s.hasShim(now)
 	if supervised || err != nil { // an error is retried at the next call
 		return
 	}
-	busy, err := files.Held(s.dir.file(outFile))
+	busy, err := files.Held(s.file(outFile))
 	if err == nil && (busy || s.exit == nil && s.takeovers < maxTries) {
 		s.takeOver(now)
 	}
@@ -162,7 +166,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	// The order matters: a shim takes its lock before it claims the start, and
 	// releases it after it has written exit.json.
 	ours := s.running()
-	alive, err := files.Held(s.dir.file(shimFile))
+	alive, err := files.Held(s.file(shimFile))
 	if err != nil {
 		return false, err
 	}
@@ -190,7 +194,7 @@ const answerTime = 2 * time.Second
 // command sends a command to the shim. One that takes none is ended, and another one takes over: an agent
 // can remove the FIFO.
 func (s *spawned) command(now time.Time, command byte) {
-	switch err := s.dir.sendCommand(command); {
+	switch err := sendCommand(s.path, command); {
 	case err == nil:
 		s.deaf = time.Time{}
 	case s.deaf.IsZero():
@@ -217,8 +221,8 @@ func (s *spawned) endHalted() {
 func (s *spawned) shimProcess() (process, bool) {
 	pid := s.child
 	if pid == 0 {
-		text, _ := readBounded(s.dir.file(shimFile), 32)
-		if pid, _ = strconv.Atoi(string(text)); pid == 0 || !isShim(pid, s.dir.path) {
+		text, _ := readBounded(s.file(shimFile), 32)
+		if pid, _ = strconv.Atoi(string(text)); pid == 0 || !isShim(pid, s.path) {
 			return process{}, false
 		}
 	}
@@ -231,7 +235,7 @@ func (s *spawned) takeOver(now time.Time) {
 	if s.running() || now.Before(s.retryAt) {
 		return
 	}
-	switch _, copied := readIdentity(s.dir.path); {
+	switch _, copied := readIdentity(s.path); {
 	case copied && s.takeovers == 0:
 		s.log.Warn("this is a copy of the directory of a run: its agent may still work for the original, and is not touched")
 	case s.takeovers < maxTries:
@@ -252,7 +256,7 @@ func (s *spawned) takeOver(now time.Time) {
 // start it, start launches a shim or ends the run without an agent.
 func (s *spawned) start() (bool, error) {
 	running := s.running() // first: a shim that has exited can no longer start the agent
-	if info, err := os.Lstat(s.dir.file(startedFile)); err == nil {
+	if info, err := os.Lstat(s.file(startedFile)); err == nil {
 		s.started = changeTime(time.Now(), info.ModTime())
 		return true, nil
 	}
@@ -260,7 +264,7 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	s.failed = false // without an agent there are no processes left
-	if alive, err := files.Held(s.dir.file(shimFile)); alive || err != nil {
+	if alive, err := files.Held(s.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {
@@ -300,7 +304,7 @@ func resourceExhausted(err error) bool {
 // endUnstarted records the end of a run whose agent was not started, and
 // prevents shims from starting it. It does nothing if a shim was faster.
 func (s *spawned) endUnstarted(ex runs.Exit) error {
-	claimed, err := claimStart(s.dir.path)
+	claimed, err := claimStart(s.path)
 	if !claimed || err != nil {
 		return err
 	}
@@ -309,7 +313,7 @@ func (s *spawned) endUnstarted(ex runs.Exit) error {
 		return err
 	}
 	ex.At = time.Now().UnixMilli()
-	return writeExit(s.dir.path, sealed(ex, seed))
+	return writeExit(s.path, sealed(ex, seed))
 }
 
 // newKey creates a key that may sign the exit from now on, and returns its
@@ -333,7 +337,7 @@ func (s *spawned) launch(adopt bool) error {
 	if len(s.shim) == 0 {
 		return errors.New("no command configured")
 	}
-	log, err := openOwn(s.dir.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+	log, err := openOwn(s.file(shimLogFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -365,7 +369,7 @@ func (s *spawned) launch(adopt bool) error {
 	if _, err := stdin.Write(runs.Encode(o)); err != nil { // fits into the pipe buffer
 		return err
 	}
-	argv := append(s.shim[:len(s.shim):len(s.shim)], s.dir.path)
+	argv := append(s.shim[:len(s.shim):len(s.shim)], s.path)
 	file := argv[0]
 	if s.program != nil {
 		file = s.program()
@@ -388,7 +392,7 @@ func (s *spawned) launch(adopt bool) error {
 func (s *spawned) readExit(now time.Time) (err error) {
 	ex := s.readExitPipe()
 	if ex == nil {
-		ex, err = readExit(s.dir.path, s.dir.mark.Keys...)
+		ex, err = readExit(s.path, s.dir.mark.Keys...)
 	}
 	if ex != nil && err == nil {
 		s.exit, s.exitAt = ex, now
@@ -456,7 +460,7 @@ func (s *spawned) logShimFailure() {
 // shimLogTail returns the end of shim.log.
 func (s *spawned) shimLogTail() string {
 	const tail = 512
-	log, err := readBounded(s.dir.file(shimLogFile), maxShimLog)
+	log, err := readBounded(s.file(shimLogFile), maxShimLog)
 	if err != nil {
 		return ""
 	}

@@ -54,6 +54,10 @@ type Spec struct {
 	Prompt      string `json:"prompt,omitempty"`
 	PromptBytes int    `json:"prompt_bytes,omitempty"`
 
+	// Live says that the run is a conversation: its agent reads lines on stdin until it is ended, and
+	// may be started again. Each process has a directory of its own, see [Dir.makeProcess].
+	Live bool `json:"live,omitempty"`
+
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`
 
@@ -203,6 +207,9 @@ func (s *Spec) check() error {
 		}
 	default:
 		fail("source: must be run, queue, pipe or tail, got %q", s.Source)
+	}
+	if s.Live && !s.process() {
+		fail("live: must have a process")
 	}
 	for name, d := range map[string]time.Duration{
 		"idle": s.Limits.Idle, "hard": s.Limits.Hard, "grace": s.Limits.Grace, "linger": s.Limits.Linger,

@@ -191,7 +191,7 @@ func (r *Run) notBefore(t int64) int64 {
 // startTime is the time of the start entry: now or, if the raw log was lost
 // while the agent was running, when it was started.
 func (r *Run) startTime(now time.Time) time.Time {
-	if info, err := os.Stat(r.dir.file(startedFile)); err == nil && info.ModTime().Before(now) {
+	if info, err := os.Stat(r.file(startedFile)); err == nil && info.ModTime().Before(now) {
 		return info.ModTime()
 	}
 	return now
@@ -209,7 +209,7 @@ func (r *Run) exitTime(ex runs.Exit, now time.Time) time.Time {
 // lasted is how long the agent ran or, if there is none, the run.
 func (r *Run) lasted(ex runs.Exit, now time.Time) time.Duration {
 	began := time.UnixMilli(r.dir.Spec.Created)
-	if exists(r.dir.file(startedFile)) {
+	if exists(r.file(startedFile)) {
 		began = r.startTime(now)
 	}
 	return max(0, r.exitTime(ex, now).Sub(began)).Round(time.Millisecond)

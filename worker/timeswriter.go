@@ -51,10 +51,10 @@ func recordTimes(dir string) (stop func()) {
 // them for all programs of a user together, and agents need them, too.
 const maxNotified = 32
 
-// watchOutput watches out in the run directory dir. It returns nil if that is not
+// watchOutput watches out in dir, see [runOf]. It returns nil if that is not
 // possible, or too many other runs do so.
 func watchOutput(dir string) *fsnotify.Watcher {
-	if names, _, err := runDirs(filepath.Dir(dir)); err != nil || len(names) > maxNotified {
+	if names, _, err := runDirs(filepath.Dir(runOf(dir))); err != nil || len(names) > maxNotified {
 		return nil
 	}
 	watcher, err := fsnotify.NewWatcher()

@@ -86,6 +86,8 @@ type Config struct {
 
 	Metrics *metrics.Worker // nil: nothing is counted
 
+	// Self is the version of this program, for agents that ask.
+	Self string
 	// Version returns the version of the agent of a run that is about to start, "" if it is
 	// not known, at once. Nil: none is known.
 	Version func(s *Spec) string
@@ -198,8 +200,8 @@ func (w *Worker) Run(d *Dir) *Run {
 		done:         make(chan struct{}),
 		progress:     &d.mark.progress,
 	}
-	r.out = stream{path: d.file(outFile), segment: &r.progress.Out}
-	r.err = stream{path: d.file(errFile), segment: &r.progress.Err}
+	r.out = stream{path: r.file(outFile), segment: &r.progress.Out}
+	r.err = stream{path: r.file(errFile), segment: &r.progress.Err}
 	switch d.Spec.Source {
 	case runs.SourcePipe:
 		r.source = &piped{dir: d}
@@ -216,12 +218,13 @@ func (w *Worker) Run(d *Dir) *Run {
 	default:
 		r.out.most = d.Spec.Limits.Spool + overshoot
 		s := &spawned{
-			dir: d, shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics, out: &r.out, err: &r.err,
+			dir: d, path: r.files(), shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics,
+			out: &r.out, err: &r.err,
 		}
 		keys := d.mark.Keys
 		s.keys.Store(&keys)
 		r.source = s
-		r.backlog = &backlog{dir: d.path, created: d.Spec.Created}
+		r.backlog = &backlog{dir: r.files(), created: d.Spec.Created}
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"regexp"
@@ -35,15 +36,27 @@ func (r *Renderer) Agents(all []programs.Agent, details bool) error {
 }
 
 func (r *Renderer) agentTable(b *strings.Builder, all []programs.Agent) {
-	b.WriteString("AGENT     VERSION       SUPPORT        PROGRAM\n")
+	b.WriteString("AGENT     VERSION       SUPPORT        LIVE  PROGRAM\n")
 	for _, a := range all {
 		color, status, program := support[a.Support].color, support[a.Support].text, a.Path
-		if a.Path == "" {
-			color, status, program = Dim, "not installed", a.Install
+		switch {
+		case a.Path == "":
+			color, status, program = Dim, "not installed", cmp.Or(a.Install, a.Fix)
+		case a.Version == "" && a.Ready():
+			color, status = Dim, "not asked"
 		}
-		line := fmt.Sprintf("%-8s  %-12s  %s  %s", a.Short, Word(a.Version), r.Paint(color, fmt.Sprintf("%-13s", status)),
-			Safe(program))
+		live := "no"
+		if a.Live != nil && a.Live.Path != "" {
+			live = "yes"
+		}
+		line := fmt.Sprintf("%-8s  %-12s  %s  %-4s  %s", a.Short, Word(a.Version),
+			r.Paint(color, fmt.Sprintf("%-13s", status)), live, Safe(program))
 		b.WriteString(line + "\n")
+	}
+	for _, a := range all {
+		if a.Path != "" && a.Live != nil && a.Live.Path == "" {
+			fmt.Fprintf(b, "\n%s: no live runs: %s\n", a.Short, Safe(a.Live.Problem+"; "+a.Live.Fix))
+		}
 	}
 	for _, a := range all {
 		if len(a.Drift) > 0 {
@@ -64,6 +77,10 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	}
 	all.add("problem", Safe(a.Problem))
 	all.add("fix", Safe(a.Fix))
+	if a.Live != nil {
+		all.add("live", shellWords(a.Live.Command))
+		all.add("", Safe(cmp.Or(a.Live.Path, a.Live.Problem+"; "+a.Live.Fix)))
+	}
 	all.add("tested", a.Tested)
 	switch n := len(a.Known); n {
 	case 0, 1, 2:
@@ -74,7 +91,9 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	for _, thing := range a.Drift {
 		all.add("unknown", Safe(thing)+", printed by a recent run")
 	}
-	all.add("output", "JSON lines with `"+a.Prints+"`")
+	if a.Prints != "" {
+		all.add("output", "JSON lines with `"+a.Prints+"`")
+	}
 	for _, v := range a.Variables {
 		set := "not set here"
 		if v.Set {
@@ -93,7 +112,9 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 		}
 		fmt.Fprintf(b, "\n%s\n", r.Paint(bold, title))
 		fmt.Fprintf(b, "  %s\n", shellWords(slices.Concat(m.Env, m.Argv)))
-		fmt.Fprintf(b, "  %s\n", shellWords(slices.Concat(m.Env, m.Resume)))
+		if len(m.Resume) > 0 {
+			fmt.Fprintf(b, "  %s\n", shellWords(slices.Concat(m.Env, m.Resume)))
+		}
 	}
 }
 

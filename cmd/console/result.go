@@ -330,6 +330,8 @@ func Ended(x runs.Exit, program, task string) string {
 		return Safe(program) + ": cannot be executed"
 	case x.Reason == runs.ReasonSpawn:
 		return Safe(program) + ": could not be started"
+	case x.Reason == runs.ReasonSession:
+		return "no session with the agent: " + Safe(x.Why)
 	}
 	return map[runs.Reason]string{
 		runs.ReasonFinished: "the agent printed its result and did not exit: it was ended (limits.after_result)",

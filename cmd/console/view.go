@@ -71,16 +71,17 @@ func look(rec Record) view {
 		v.kind = "unknown"
 	}
 	v.channel, v.text, v.message = event.Channel, event.Text, event.Message
-	of, _ := known.Agents.Find(cmp.Or(event.AgentKind, rec.Agent))
+	of := known.Agents.Of(cmp.Or(event.AgentKind, rec.Agent))
 	v.pieces = of.Pieces
 
 	var data struct {
 		Tool    *tool
 		Session struct{ ID string }
+		Schema  string
 		Usage   map[string]int64
 	}
 	if len(event.Data) > 0 && json.Unmarshal(event.Data, &data) == nil {
-		v.tool, v.session, v.usage = data.Tool, data.Session.ID, of.Counters.Usage(data.Usage)
+		v.tool, v.session, v.usage = data.Tool, data.Session.ID, of.CountersOf(data.Schema).Usage(data.Usage)
 	}
 	return v
 }

@@ -24,13 +24,18 @@ func (x *examination) agents(ctx context.Context) {
 	if !slices.ContainsFunc(all, func(a programs.Agent) bool { return a.Path != "" }) {
 		var install []string
 		for _, a := range x.table {
-			install = append(install, a.Install)
+			if a.Install != "" {
+				install = append(install, a.Install)
+			}
 		}
 		x.note("agents", missing, "none is installed", strings.Join(install, ", or "))
 		all = slices.DeleteFunc(all, func(a programs.Agent) bool { return a.Default })
 	}
 	for _, a := range all {
 		version := a.Path + ", version " + a.Version
+		if a.Version == "" {
+			version = a.Path
+		}
 		if a.Withheld != "" {
 			version += "; " + a.Withheld
 		}
@@ -47,6 +52,25 @@ func (x *examination) agents(ctx context.Context) {
 		default:
 			x.note(a.Short, OK, version, "")
 		}
+	}
+	x.live(all)
+}
+
+// live notes which of the agents that are installed have live runs, and what the others lack.
+func (x *examination) live(all []programs.Agent) {
+	var have, lack, do []string
+	for _, a := range all {
+		switch l := a.Live; {
+		case l == nil || a.Path == "":
+		case l.Path != "":
+			have = append(have, a.Short+" by "+l.Path)
+		default:
+			lack = append(lack, a.Short+": "+l.Problem)
+			do = append(do, l.Fix)
+		}
+	}
+	if text := strings.Join(slices.Concat(have, lack), "; "); text != "" {
+		x.note("live", OK, text, strings.Join(do, "; "))
 	}
 }
 

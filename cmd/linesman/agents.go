@@ -20,8 +20,9 @@ type agentsCmd struct {
 }
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
-	here := programs.Here{Launches: a.config.Launches(known.Agents), Danger: a.config.Work.Danger, Environ: a.environ}
-	all, err := here.List(ctx, known.Agents, string(c.Agent))
+	table := a.config.Table()
+	here := programs.Here{Launches: a.config.Launches(table), Danger: a.config.Work.Danger, Environ: a.environ}
+	all, err := here.List(ctx, table, string(c.Agent))
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
@@ -148,7 +147,7 @@ func (a *app) backend(kind agentKind) (normalizer.Backend, error) {
 	if kind == auto {
 		return nil, nil // not known yet
 	}
-	found, err := known.Agents.Named(string(kind))
+	found, err := a.config.Table().Named(string(kind))
 	if err != nil {
 		return nil, exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/responder/bridge"
@@ -33,7 +32,7 @@ type bridgeWatchCmd struct {
 
 func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	kind := c.Agent
-	if _, err := known.Agents.Named(string(kind)); kind != auto && err != nil {
+	if _, err := a.config.Table().Named(string(kind)); kind != auto && err != nil {
 		return exitWith(exitUsage, fmt.Errorf("--agent: %w", err))
 	}
 	if kind == auto {

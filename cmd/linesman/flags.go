@@ -133,7 +133,7 @@ type agentKind string
 // Validate is called by kong.
 func (kind *agentKind) UnmarshalText(name []byte) error {
 	*kind = agentKind(name)
-	if a, ok := known.Agents.Find(string(name)); ok {
+	if a, ok := known.All().Find(string(name)); ok {
 		*kind = agentKind(a.Kind())
 	}
 	return nil
@@ -163,7 +163,7 @@ var allKinds = normalizer.Tokens()
 
 // listed are the values of types that have a list of them.
 var listed = map[reflect.Type][]string{
-	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): known.Agents.Names(),
+	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): known.All().Names(),
 }
 
 // UnmarshalText accepts the existing kinds only.

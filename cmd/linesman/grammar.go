@@ -107,7 +107,7 @@ func addHelp(k *kong.Kong) error {
 	}
 	agents := strings.NewReplacer(
 		"${agents}", strings.Join(known.Agents.Names(), ", "),
-		"${one_agent}", oneOf(known.Agents),
+		"${one_agent}", oneOf(known.All()),
 		"${session_agents}", oneOf(slices.DeleteFunc(slices.Clone(known.Agents), func(a agent.Agent) bool {
 			return len(a.Sessions.Files) == 0
 		})))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
@@ -34,7 +33,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 			}
 		}
 	}
-	checks := doctor.Examine(ctx, a.dialer, known.Agents, progress)
+	checks := doctor.Examine(ctx, a.dialer, a.config.Table(), progress)
 	if progress != nil {
 		progress(nil)
 	}

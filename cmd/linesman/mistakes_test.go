@@ -18,12 +18,12 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 		{"normalize --agent nobody --exit-code 900 --max-line-bytes nope --foo", nil, []string{
 			"unknown flag --foo",
 			"max_line_bytes: not a size such as 64KiB, 8MiB or 1GiB, got \"nope\" (--max-line-bytes)",
-			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
+			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode, copilot, qwen, kimi",
 			"--exit-code: must be from 0 to 255, got 900",
 		}},
 		{"run --agent nobody --timeout=-1s true", nil, []string{
 			"limits.hard: must not be negative, got -1s (--timeout)",
-			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
+			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode, copilot, qwen, kimi",
 			"the agent's command line must come after --",
 		}},
 		{"run --run a --resume b --label =c -- x", nil, []string{
@@ -34,11 +34,11 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 		{"up --http 127.0.0.1:0 --nats-listen 127.0.0.1:0 --foo 127.0.0.1:0", nil, []string{`unknown flag --foo, did you mean "--root"?`}},
 		{"pipe --agent nobody", []string{"LINESMAN_FOO=1"}, []string{
 			"LINESMAN_FOO: no such setting",
-			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
+			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode, copilot, qwen, kimi",
 		}},
 		{"tail --agent nobody --log-level loud x", nil, []string{
 			"log_level: must be one of debug, info, warn, error, got \"loud\" (--log-level)",
-			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode",
+			"--agent: \"nobody\" is not known; there is: codex, claude, gemini, opencode, copilot, qwen, kimi",
 		}},
 		{"events --since=-3s --kind x", nil, []string{
 			"--kind: must be one of unknown, text_output, tool_call, tool_result, status, error, completion, got \"x\"",

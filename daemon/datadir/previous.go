@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/internal/files"
 )
@@ -67,7 +66,7 @@ func Describe(from config.Sources, cfg config.Config) Previous {
 
 // agentVariables returns the names of the variables in environ that pass to agents of tasks.
 func agentVariables(cfg config.Config, environ []string) (names []string) {
-	for _, how := range cfg.Launches(known.Agents) {
+	for _, how := range cfg.Launches(cfg.Table()) {
 		for _, name := range how.Env {
 			if hasVariable(environ, name) {
 				names = append(names, name)

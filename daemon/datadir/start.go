@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -132,7 +131,7 @@ func backgroundEnviron(settings config.Config, environ []string) []string {
 			own = append(own, name)
 		}
 	}
-	for _, how := range settings.Launches(known.Agents) {
+	for _, how := range settings.Launches(settings.Table()) {
 		own = append(own, how.Env...)
 	}
 	return launch.Environ(runs.EnvPolicy{}, own, environ)

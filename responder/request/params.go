@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
@@ -62,8 +63,8 @@ var (
 	agentToolNames = api.NamesOf(func(n api.Name) string { return cmp.Or(n.Agent, n.Tool) })
 )
 
-// agentNames are the short names of all agents.
-var agentNames = known.Agents.Names()
+// agentNames are the short names of the agents that need no setting.
+var agentNames = strings.Join(known.All().Names(), ", ")
 
 // KeyForm is the form of an idempotency key.
 var KeyForm = idempotency.KeyForm
@@ -101,6 +102,8 @@ var (
 	dirParam = Text("workingDir", runs.MaxDir,
 		"Directory to work in, an absolute path without ..; default: that of the worker.")
 	skipParam = Flag("skipGitRepoCheck", "Work outside of a git repository, too.")
+	liveParam = Flag("live", "Start the agent as a server of the Agent Client Protocol: what it asks for is answered by "+
+		"the policy of its mode.")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
 		"End the task when it was silent for so long (an extension of v3.6).")
 	hardParam = Integer("timeoutSec", 1, maxSeconds, 0, "End the task when it took so long (an extension of v3.6).")
@@ -178,7 +181,7 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams     = append(long(ExecParams), agentParam)
+	TaskParams     = append(long(ExecParams), agentParam, liveParam)
 	ContinueParams = append(long(ResumeParams), agentParam)
 
 	// Those of the tools for agents of every kind.
@@ -187,20 +190,21 @@ var (
 			Name: "prompt", Kind: text, Required: true, Max: maxAgentPrompt, Lines: true, Any: true,
 			About: "What the agent is to do, at most 256 KiB.",
 		},
-		Choice("agent", "", "Which agent; default: that of the thread, else codex.", agentNames...),
+		Text("agent", 64, "Which agent: "+agentNames+", or another one of the settings; default: that of the thread, else "+
+			api.DefaultAgent+"."),
 		Text("directory", runs.MaxDir,
 			"Directory to work in, an absolute path without ..; default: that of the thread, else that of the worker."),
 		modeParam, confirmParam, modelParam,
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, gitParam, keyParam,
+		skipParam, liveParam, gitParam, keyParam,
 	}
 	AgentRefParam = RequiredText("run", MaxRef,
 		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")
 	AgentCancelParams = []Param{AgentRefParam, reasonParam}
 	AgentListParams   = []Param{
-		Choice("agent", "", "Only runs of this agent.", agentNames...),
+		Text("agent", 64, "Only runs of this agent."),
 		Text("directory", runs.MaxDir, "Only runs in this directory, an absolute path."),
 		Choice("state", "", "Only runs in this state.", "queued", "working", "input-required", "completed", "failed",
 			"cancelled", "timeout"),

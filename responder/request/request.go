@@ -53,6 +53,9 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		q.Prompt, q.Dir, q.Thread = a.Text("prompt"), a.Text("directory"), a.Text("thread")
 		q.Hard = a.Number("timeout_seconds")
 	}
+	if a.declares("live") {
+		q.Live = a.Flag("live")
+	}
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.names("envAllowList")...)

@@ -1,5 +1,5 @@
-// Package model_test checks the model of the append protocol. It is a package of its own so that
-// go test keeps its result, which took minutes, until the model changes.
+// Package model_test checks the models of the append protocol and of feeding. It is a package of its own so that
+// go test keeps its result, which took minutes, until a model changes.
 package model_test
 
 import (
@@ -13,37 +13,38 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// The model of the append protocol holds within its bounds, and each fence that
-// is left out breaks it.
+// Each model holds within its bounds, and each fence that is left out breaks it.
 func TestModelHoldsAndNeedsEachFence(t *testing.T) {
-	fixture.Long(t, "takes a minute, and the model changes seldom")
+	fixture.Long(t, "takes a minute, and the models change seldom")
 	t.Parallel()
 	for _, program := range []string{"spin", "gcc"} {
 		fixture.Need(t, "SPIN", program)
 	}
-	model, err := os.ReadFile(filepath.Join("..", "..", "docs", "model", "append.pml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const holds = "errors: 0"
+	const appends, feed, holds = "append.pml", "feed.pml", "errors: 0"
 	for _, c := range []struct {
-		name, defines string
-		live          bool   // the formula instead of the assertions
-		want          string // in what the checker prints
+		model, name, defines string
+		live                 bool   // the formula instead of the assertions
+		want                 string // in what the checker prints
 	}{
-		{"workers lose and double nothing", "WORKERS ENTRIES=3 DEATHS=2", false, holds},
-		{"workers come to an end", "WORKERS ENTRIES=2", true, holds},
-		{"bursts lose and double nothing", "WORKERS BURSTS ENTRIES=3 TROUBLES=1", false, holds},
-		{"bursts come to an end", "WORKERS BURSTS ENTRIES=3 TROUBLES=0", true, holds},
-		{"normalizers lose and double nothing", "TROUBLES=1", false, holds},
-		{"normalizers come to an end", "DEATHS=1 TROUBLES=0", true, holds},
-		{"no fence at RAW", "WORKERS NO_RAW_FENCE", false, "assertion violated (what==(raw+1))"},
-		{"no fence in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_FENCE", false, "assertion violated"},
-		{"no order in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_ORDER", false, "assertion violated (what==(raw+1))"},
-		{"no look at RAW's end", "WORKERS NO_RAW_RESUME", true, "acceptance cycle"},
-		{"no fence at EVENTS", "NO_EVENT_FENCE TROUBLES=1", false, "assertion violated ((what==(events+1))"},
-		{"no look at the last event", "NO_EVENT_CURSOR TROUBLES=1", false, "assertion violated ((what==(events+1))"},
-		{"no fence at the checkpoint", "NO_CHECKPOINT_FENCE TROUBLES=1", false, "assertion violated ((what>=checkpoint)"},
+		{appends, "workers lose and double nothing", "WORKERS ENTRIES=3 DEATHS=2", false, holds},
+		{appends, "workers come to an end", "WORKERS ENTRIES=2", true, holds},
+		{appends, "bursts lose and double nothing", "WORKERS BURSTS ENTRIES=3 TROUBLES=1", false, holds},
+		{appends, "bursts come to an end", "WORKERS BURSTS ENTRIES=3 TROUBLES=0", true, holds},
+		{appends, "normalizers lose and double nothing", "TROUBLES=1", false, holds},
+		{appends, "normalizers come to an end", "DEATHS=1 TROUBLES=0", true, holds},
+		{appends, "no fence at RAW", "WORKERS NO_RAW_FENCE", false, "assertion violated (what==(raw+1))"},
+		{appends, "no fence in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_FENCE", false, "assertion violated"},
+		{appends, "no order in a burst", "WORKERS BURSTS ENTRIES=3 NO_BURST_ORDER", false, "assertion violated (what==(raw+1))"},
+		{appends, "no look at RAW's end", "WORKERS NO_RAW_RESUME", true, "acceptance cycle"},
+		{appends, "no fence at EVENTS", "NO_EVENT_FENCE TROUBLES=1", false, "assertion violated ((what==(events+1))"},
+		{appends, "no look at the last event", "NO_EVENT_CURSOR TROUBLES=1", false, "assertion violated ((what==(events+1))"},
+		{appends, "no fence at the checkpoint", "NO_CHECKPOINT_FENCE TROUBLES=1", false, "assertion violated ((what>=checkpoint)"},
+		{feed, "lines are taken once", "LINES=3 DEATHS=6", false, holds},
+		{feed, "feeding comes to an end", "", true, holds},
+		{feed, "file before RAW", "NO_RAW_FIRST", false, "assertion violated (next<raw)"},
+		{feed, "no end of a torn body", "NO_POISON", false, "assertion violated (taken==2)"},
+		{feed, "newline is not repeated", "NO_NEWLINE_AGAIN", false, "assertion violated (taken==2)"},
+		{feed, "no phase for the newline", "NO_END", false, "assertion violated (line==taken)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -60,10 +61,14 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 			for d := range strings.FieldsSeq(c.defines) {
 				args = append(args, "-D"+d)
 			}
-			if err := os.WriteFile(filepath.Join(dir, "append.pml"), model, 0o600); err != nil {
+			model, err := os.ReadFile(filepath.Join("..", "..", "docs", "model", c.model))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, c.model), model, 0o600)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
-			run("spin", append(args, "append.pml")...)
+			run("spin", append(args, c.model)...)
 			build, check := []string{"-O1", "-w", "-DCOLLAPSE", "-DNFAIR=3"}, []string{"-m100000"}
 			if c.live {
 				check = append(check, "-a", "-f")

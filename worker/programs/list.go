@@ -47,12 +47,23 @@ type Agent struct {
 	Sandbox  string `json:"sandbox"`
 	Modes    []Mode `json:"modes"`
 
+	Live *Live `json:"live,omitempty"` // nil: it has no live runs
+
 	// Drift is what recent runs printed that linesman does not know, if a linesman can be
 	// reached that has them.
 	Drift []string `json:"drift,omitempty"`
 }
 
-// Ready reports whether the program was found and said its version.
+// Live is the program that serves the Agent Client Protocol. An adapter is another one than that of the agent.
+type Live struct {
+	Command []string `json:"command"`           // as configured
+	Path    string   `json:"path,omitempty"`    // "": it was not found
+	Install string   `json:"install,omitempty"` // the command that installs it; "": not known
+	Problem string   `json:"problem,omitempty"` // why it was not found
+	Fix     string   `json:"fix,omitempty"`     // what to do about it
+}
+
+// Ready reports whether the program was found and, if it was asked, said its version.
 func (a Agent) Ready() bool { return a.Problem == "" }
 
 // Support is what is known of a version.
@@ -77,7 +88,7 @@ type Mode struct {
 	Mode    runs.Mode `json:"mode"`
 	Allowed bool      `json:"allowed"` // by the settings here
 	Argv    []string  `json:"argv"`
-	Resume  []string  `json:"resume"` // the same with a model, in an earlier session
+	Resume  []string  `json:"resume"` // the same with a model, in an earlier session; empty if it has no such line
 	Env     []string  `json:"env"`    // variables that are set, as NAME=value
 }
 
@@ -129,21 +140,29 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 	if err != nil {
 		dir = "/"
 	}
+	if len(how.ACP) > 0 {
+		l.Live = &Live{Command: how.ACP, Install: a.Live.Install}
+		p, found := Find(a, agent.Launch{Command: how.ACP[:1], Env: how.Env}, dir, h.Environ)
+		if l.Live.Path = p.Path; !found {
+			l.Live.Problem, l.Live.Fix = missing(how.ACP[0], a.Live.Install, setting+".acp")
+		}
+	}
+	if a.Args == nil {
+		setting += ".acp"
+	} else {
+		setting += ".command"
+	}
 	p, found := Find(a, how, dir, h.Environ)
 	if !found {
-		l.Problem, l.Fix = how.Command[0]+" is not on the PATH", a.Install+", or set "+setting+".command"
-		if strings.Contains(how.Command[0], "/") {
-			l.Problem, l.Fix = how.Command[0]+" cannot be executed", "set "+setting+".command to the path of the program"
-			if _, err := os.Stat(how.Command[0]); err != nil {
-				l.Problem = how.Command[0] + " does not exist"
-			}
-		}
+		l.Problem, l.Fix = missing(how.Command[0], a.Install, setting)
 		return l
 	}
-	l.Path = p.Path
+	if l.Path = p.Path; a.Args == nil && !p.Own { // a program of the user, which may be a server whatever it is asked
+		return l
+	}
 	if l.Version, err = p.Version(ctx, cmp.Or(h.Ask, AskTime)); err != nil {
 		l.Problem = fmt.Sprintf("%s --version: %v", strings.Join(p.argv, " "), err)
-		l.Fix = "run that yourself; if it fails, install it again, or set " + setting + ".command"
+		l.Fix = "run that yourself; if it fails, install it again, or set " + setting
 		if l.Slow = errors.Is(err, errLate); l.Slow {
 			l.Fix = "the machine is busy, or the program waits: run that yourself"
 		}
@@ -158,6 +177,22 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		l.Support = Unknown
 	}
 	return l
+}
+
+// missing says why a program was not found, and what to do. Install is the command that installs it, "" if that is
+// not known.
+func missing(program, install, setting string) (problem, fix string) {
+	if !strings.Contains(program, "/") {
+		if install != "" {
+			install += ", or "
+		}
+		return program + " is not on the PATH", install + "set " + setting
+	}
+	problem = program + " cannot be executed"
+	if _, err := os.Stat(program); err != nil {
+		problem = program + " does not exist"
+	}
+	return problem, "set " + setting + " to the path of the program"
 }
 
 func variables(names, environ []string) []Variable {
@@ -178,7 +213,9 @@ func modes(how agent.Launch, danger bool) (all []Mode) {
 			m.Env = how.Set(t)
 		}
 		t.Model, t.Thread = "MODEL", "SESSION"
-		m.Resume = how.Argv(t, "")
+		if m.Resume = []string{}; how.Args != nil {
+			m.Resume = how.Argv(t, "")
+		}
 		all = append(all, m)
 	}
 	return all
