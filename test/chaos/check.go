@@ -56,8 +56,9 @@ type Agent struct {
 	Run    string
 	Out    Written
 	Err    Written
-	Starts int  // how often the program was started
-	Code   *int // the exit code that it told its journal; nil: it came not so far
+	In     []byte // lines that a live one has accepted
+	Starts int    // how often the program was started
+	Code   *int   // the exit code that it told its journal; nil: it came not so far
 
 	// Ends are the reasons with which its run may have ended; none means that it
 	// exited by itself, with Code.
@@ -182,7 +183,7 @@ func decode(m Message) (e runs.Entry, err error) {
 	if e.Time, err = strconv.ParseInt(m.Header.Get(bus.HeaderTime), 10, 64); err != nil {
 		return e, fmt.Errorf("has no time")
 	}
-	if e.Kind == runs.Out || e.Kind == runs.ErrOut {
+	if e.Kind == runs.Out || e.Kind == runs.ErrOut || e.Kind == runs.Sent {
 		e.Offset, err = strconv.ParseInt(m.Header.Get(bus.HeaderOffset), 10, 64)
 	}
 	return e, err
@@ -192,6 +193,7 @@ func decode(m Message) (e runs.Entry, err error) {
 type rawLog struct {
 	out       []byte
 	err       []runs.Entry
+	in        []byte
 	started   int
 	queued    int
 	cancelled bool
@@ -222,6 +224,11 @@ func (l *rawLog) add(e runs.Entry) string {
 		l.out = append(l.out, e.Body...)
 	case runs.ErrOut:
 		l.err = append(l.err, e)
+	case runs.Sent:
+		if at := int64(len(l.in)); e.Offset != at {
+			return fmt.Sprintf("for the agent has offset %d, and %d bytes came before it", e.Offset, at)
+		}
+		l.in = append(l.in, e.Body...)
 	case runs.Cancelled:
 		l.cancelled = true
 		if l.started == 0 { // then nobody starts it any more
@@ -256,6 +263,9 @@ func (c *checker) log(a Agent) {
 		c.report(a.Run, "RAW has %d bytes of stdout, and the agent wrote %d", len(l.out), len(a.Out.Bytes))
 	} else if len(l.out) < a.Out.Sure && !(a.Cut && l.cancelled) {
 		c.report(a.Run, "RAW has %d bytes of stdout, and the agent wrote %d", len(l.out), a.Out.Sure)
+	}
+	if !bytes.Equal(l.in, a.In) {
+		c.report(a.Run, "RAW has %d bytes for the agent, and it took others, which are %d", len(l.in), len(a.In))
 	}
 	c.stderr(a, l)
 }

@@ -13,6 +13,7 @@ import (
 // Journal is what the program in ./agent kept of itself, in one directory.
 type Journal struct {
 	Out, Err Written
+	In       []byte // the lines that a live one has accepted
 	Starts   int
 	PID      int  // of the last start; 0: none
 	Code     *int // how it said it would exit
@@ -53,7 +54,10 @@ func ReadJournal(dir string) (Journal, error) {
 	if j.Out.Bytes, err = read0(dir, "out"); err != nil {
 		return j, err
 	}
-	j.Err.Bytes, err = read0(dir, "err")
+	if j.Err.Bytes, err = read0(dir, "err"); err != nil {
+		return j, err
+	}
+	j.In, err = read0(dir, "in")
 	return j, err
 }
 
@@ -70,5 +74,5 @@ func read0(dir, name string) ([]byte, error) {
 
 // Agent is what the journal says of the agent of a run.
 func (j Journal) Agent(run string) Agent {
-	return Agent{Run: run, Out: j.Out, Err: j.Err, Starts: j.Starts, Code: j.Code}
+	return Agent{Run: run, Out: j.Out, Err: j.Err, In: j.In, Starts: j.Starts, Code: j.Code}
 }

@@ -64,7 +64,7 @@ func newSite(t *testing.T, rng *rand.Rand, settings string) *site {
 		}
 	}
 	text := fmt.Sprintf("log_level = 'debug'\n%s\n[limits]\ngrace = '300ms'\n[work]\nmax_runs = 4\nroots = "+
-		"[%q]\n[agents.codex]\ncommand = [%q, %q]\n", settings, s.dir, agent, s.journals)
+		"[%q]\n[agents.codex]\ncommand = [%q, %q]\nacp = [%[3]q, %[4]q, 'live']\n", settings, s.dir, agent, s.journals)
 	if err := os.WriteFile(filepath.Join(s.dir, "linesman.toml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -160,10 +160,11 @@ func (s *site) submit(behaviour string, settings ...string) {
 		late := time.Now().Add(patience)
 		for n := 1; ; n++ {
 			words := strings.SplitN(prompt, " ", 2)
-			answer, err := s.ask("_codex_local_exec", map[string]any{
-				"task": fmt.Sprintf("%s.%d %s", key, n, words[1]), "workingDir": s.dir, "skipGitRepoCheck": true,
-			})
-			id := answer.Get("data.task_id").String()
+			task, as := fmt.Sprintf("%s.%d", key, n), s.exec
+			if behaviour == "live" {
+				as = s.live
+			}
+			id, answer, err := as(task, task+" "+words[1])
 			s.mu.Lock()
 			if id != "" {
 				s.accepted = append(s.accepted, id)
@@ -178,6 +179,14 @@ func (s *site) submit(behaviour string, settings ...string) {
 			<-tick.C
 		}
 	})
+}
+
+// exec submits a task, and returns its run.
+func (s *site) exec(_, prompt string) (run string, answer gjson.Result, err error) {
+	answer, err = s.ask("_codex_local_exec", map[string]any{
+		"task": prompt, "workingDir": s.dir, "skipGitRepoCheck": true,
+	})
+	return answer.Get("data.task_id").String(), answer, err
 }
 
 // ask calls a tool of the responder.
@@ -377,6 +386,10 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 			continue
 		}
 		key, _, _ := strings.Cut(argv[len(argv)-1].String(), " ")
+		live := key == "live"
+		if live {
+			key = filepath.Base(gjson.GetBytes(m.Body, "workingDir").String())
+		}
 		if other, twice := journals[key]; twice && other != run {
 			problems = append(problems, "runs "+other+" and "+run+" have one task")
 			continue
@@ -389,6 +402,9 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 		a := j.Agent(run)
 		a.Ends = append(slices.Clone(s.ends[run]), s.ends[key]...)
 		a.Cut = s.cut[run] || s.cut[key]
+		if live {
+			a.Ends = append(a.Ends, runs.ReasonEOF)
+		}
 		agents = append(agents, a)
 	}
 	for run := range seen {

@@ -234,7 +234,7 @@ func (s *schemas) body(n note) object {
 		schema["description"] = about
 		switch p.Name {
 		case "agent":
-			schema["description"] = about + " Short names: `" + strings.Join(known.Agents.Names(), "`, `") + "`."
+			schema["description"] = about + " Short names: `" + strings.Join(known.All().Names(), "`, `") + "`."
 		case "labels": // as its description says
 			schema["description"] = about + " Keys that begin with `linesman.` are reserved."
 			schema["maxProperties"], schema["additionalProperties"] = 16, object{"type": "string", "maxLength": 256}

@@ -9,6 +9,9 @@
 // and `err N` once so many bytes have been written, and `end CODE`. So after a
 // kill -9 at any point stdout holds a beginning of out that is no shorter than
 // the last mark says.
+//
+// With the word live instead of a prompt it speaks the Agent Client Protocol, and KEY is the name of the directory
+// that it is started in. It also keeps in, each line that it has accepted.
 package main
 
 import (
@@ -31,6 +34,9 @@ func main() {
 	if len(os.Args) < 3 {
 		fmt.Fprintln(os.Stderr, "agent: needs a directory and a prompt")
 		os.Exit(64)
+	}
+	if os.Args[len(os.Args)-1] == "live" {
+		os.Exit(live(os.Args[1]))
 	}
 	words := strings.Fields(os.Args[len(os.Args)-1])
 	if len(words) < 3 {

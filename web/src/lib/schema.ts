@@ -483,7 +483,7 @@ export interface RunList {
 }
 
 export interface RunRequest {
-  /** Agent of the task, by its short name or its kind; default: that of the thread to resume, else codex. Short names: `codex`, `claude`, `gemini`, `opencode`. */
+  /** Agent of the task, by its short name or its kind; default: that of the thread to resume, else codex. Short names: `codex`, `claude`, `gemini`, `opencode`, `copilot`, `qwen`, `kimi`. */
   agent?: string;
   /** Allow git commands that may lose work, where they are guarded. */
   allowDestructiveGit?: boolean;
@@ -495,6 +495,8 @@ export interface RunRequest {
   idleTimeoutSec?: number;
   /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
+  /** Start the agent as a server of the Agent Client Protocol: what it asks for is answered by the policy of its mode. */
+  live?: boolean;
   /** What the agent may do to this machine. Default: `read-only`. */
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
   /** Model of the agent; default: the agent's own. */
@@ -635,7 +637,7 @@ export interface Thing {
   line: number;
   /** Redacted, at most 64 bytes; empty if it is too long, or no identifier. */
   name: string;
-  what: 'type' | 'item' | 'field' | 'status' | 'protocol';
+  what: 'type' | 'item' | 'field' | 'status' | 'protocol' | 'method';
 }
 
 /** RFC 3339 in UTC with milliseconds. */
