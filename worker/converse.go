@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/linesman/linesman/live"
@@ -106,22 +105,12 @@ func (r *Run) firstProcess() runs.Process {
 		At: time.Now().UnixMilli()}
 	a, _ := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
 	for _, auth := range a.Live.Auth {
-		if launch.Value(r.dir.Spec.Env, auth.Variable) != "" || r.hasKey(auth.Variable) {
+		if launch.Value(r.dir.Spec.Env, auth.Variable) != "" || slices.Contains(r.dir.Spec.Keys, auth.Variable) {
 			p.Auth = auth.Method
 			break
 		}
 	}
 	return p
-}
-
-// hasKey reports whether the agent gets a variable with a credential.
-func (r *Run) hasKey(name string) bool {
-	for _, v := range r.dir.Spec.credentials {
-		if strings.HasPrefix(v, name+"=") {
-			return true
-		}
-	}
-	return false
 }
 
 // hear folds the entries that the raw log has. Bytes for the agent go to the file of its process, which
