@@ -143,7 +143,7 @@ func (i *inbox) deliver(m *nats.Msg) {
 		default:
 		}
 	case BodyPart:
-		if q.tooLong = q.tooLong || len(q.body)+len(m.Data) > maxAnswer; !q.tooLong {
+		if q.tooLong = q.tooLong || len(q.body)+len(m.Data) > MaxAnswer; !q.tooLong {
 			q.body = append(q.body, m.Data...)
 		}
 	default:

@@ -55,8 +55,9 @@ const (
 	RenewEvery = 30 * time.Second
 )
 
-// maxAnswer bounds the body of an answer, in bytes.
-const maxAnswer = 64 << 20
+// MaxAnswer bounds the body of an answer, in bytes: beside other messages it is less than the built-in server keeps
+// for a client that does not read, before it ends the connection.
+const MaxAnswer = 12 << 20
 
 // Call sends one request of the NATS service, to a tool or a verb, and returns its answer. It waits until
 // ctx ends. The error is [ErrNoResponder] if no responder receives the request, [ErrDenied] if the user has no
@@ -149,7 +150,7 @@ func (q *asked) refused(m *nats.Msg, renewed bool) error {
 	case len(q.body)+len(m.Data) == 0:
 		return fmt.Errorf("the responder refused it: %.200q", m.Header.Get(micro.ErrorHeader))
 	case q.tooLong:
-		return fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
+		return fmt.Errorf("its answer is larger than %d bytes", MaxAnswer)
 	}
 	return nil
 }

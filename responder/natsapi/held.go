@@ -134,6 +134,9 @@ func (s *service) hold(ctx context.Context, j job) Answer {
 	s.held.Store(reply, held{cancel, lease})
 	defer s.held.Delete(reply)
 	a := j.to.Hold(ctx, j.request.Data, func(body []byte) { s.part(reply, bus.ProgressPart, body) })
+	if len(a.Body) > bus.MaxAnswer {
+		a = answerOf(nil, &api.Error{Code: api.Internal, Message: "the answer is larger than a client can get: ask for less"})
+	}
 	for most := s.most(); len(a.Body) > most; a.Body = a.Body[most:] {
 		s.part(reply, bus.BodyPart, a.Body[:most])
 	}

@@ -59,12 +59,14 @@ func (l *lab) hold(tools toolbox, lease time.Duration) (stop func()) {
 func TestToolsAreCalledByAClient(t *testing.T) {
 	l := newLab(t)
 	const args = `{ "b" : "<&>\u003c", "a":1.0, "a": [ ] }`
-	large := bytes.Repeat([]byte("0123456789"), 2_000_000) // of which a message holds less than half
+	large := bytes.Repeat([]byte("0123456789"), bus.MaxAnswer/10) // which a message does not hold
 	l.hold(func(ctx context.Context, tool string, got json.RawMessage, progress func(v36.Progress)) (v36.Answer, error) {
 		most, bounded := responder.Patience(ctx)
 		switch {
 		case tool == "none":
 			return v36.Answer{}, v36.ErrUnknownTool
+		case strings.HasPrefix(string(got), `["larger"`):
+			return v36.Answer{Envelope: append(large, large...), JSON: true}, nil
 		case tool == "changes":
 			return v36.Answer{Envelope: []byte(`{}`), Markdown: fmt.Sprint("no ", string(got), most), IsError: true,
 				Code: "VALIDATION"}, nil
@@ -98,6 +100,11 @@ func TestToolsAreCalledByAClient(t *testing.T) {
 	}
 	if _, err = c.Tool(t.Context(), api.ToolRequest{Name: "none"}, false, nil); !api.Is(err, api.Validation) {
 		t.Errorf("an unknown tool: %v", err)
+	}
+	q.Arguments = json.RawMessage(`["larger"]`)
+	_, err = c.Tool(t.Context(), q, false, nil)
+	if !api.Is(err, api.Internal) || !strings.Contains(err.Error(), "ask for less") {
+		t.Errorf("an answer that is too large: %v", err)
 	}
 	if m := l.ask("tool", `[]`); !strings.Contains(string(m.Data), string(api.Validation)) {
 		t.Errorf("no request: %s", m.Data)
