@@ -44,7 +44,7 @@ func (c *Conversation) render(i item) []byte {
 	case doAuthenticate:
 		return acp.Authenticate(i.ID, i.Value)
 	case doNew:
-		return acp.NewSession(i.ID, c.config.Task.Dir, c.config.Meta)
+		return acp.NewSession(i.ID, c.config.Task.Dir)
 	case doMode:
 		return acp.SetMode(i.ID, s.Session, i.Value)
 	case doModel:

@@ -31,7 +31,6 @@ type Config struct {
 	Agent   acp.Agent
 	Task    runs.Task
 	Version string // of linesman
-	Meta    any    // options of the session that the agent knows; nil: none
 }
 
 // Conversation is a conversation up to some entry of the raw log. It is not safe for concurrent use.

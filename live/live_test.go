@@ -92,7 +92,7 @@ func (s *stage) replay(file []byte) {
 func TestProcessIsSetUpInOrder(t *testing.T) {
 	cfg := config()
 	cfg.Agent = acp.Agent{Modes: map[string]string{"workspace-write": "edits", "danger-full-access": "all"}}
-	cfg.Task.Model, cfg.Meta = "m", map[string]any{"x": 1}
+	cfg.Task.Model = "m"
 	s := &stage{t: t, config: cfg, c: New(cfg), asked: map[string]string{}}
 	s.want("")
 	s.process(runs.Process{N: 1, Do: runs.ProcessStart, Auth: "key"})
@@ -103,7 +103,7 @@ func TestProcessIsSetUpInOrder(t *testing.T) {
 	}
 	s.say(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 	if lines := s.drain(); kinds(lines) != "session/new" || string(lines[0].Params) !=
-		`{"_meta":{"x":1},"cwd":"/home/dev/project","mcpServers":[]}` {
+		`{"cwd":"/home/dev/project","mcpServers":[]}` {
 		t.Fatal(lines)
 	}
 	s.say(`{"jsonrpc":"2.0","id":3,"result":{"sessionId":"s","modes":{"currentModeId":"wild"}}}`)

@@ -23,9 +23,7 @@ type Process struct {
 	Reason Reason `json:"reason,omitempty"` // of an end, as that of an [Exit], with Code and Signal
 	Code   *int   `json:"code,omitempty"`
 	Signal int    `json:"signal,omitempty"`
-	Fed    int64  `json:"fed,omitempty"`   // of an end: bytes of the lines that the process certainly got
-	Doubt  bool   `json:"doubt,omitempty"` // of an end: it may have got the line after them, too
-	At     int64  `json:"at,omitempty"`    // when that was, Unix milliseconds
+	At     int64  `json:"at,omitempty"` // when that was, Unix milliseconds
 }
 
 // What a command does, in [Command].

@@ -483,32 +483,3 @@ func (r *Run) supervised(f func() error) error {
 		}
 	}
 }
-
-// Of stderr only the beginning and the end are sent: the beginning while it is
-// written, the end when the agent has ended.
-const (
-	errHead = 1 << 20
-	errTail = 64 << 10
-)
-
-// noteIdle stores one note for each silence that comes close to the idle
-// limit.
-func (r *Run) noteIdle(ctx context.Context) error {
-	agent, ok := r.source.(*spawned)
-	idle := r.dir.Spec.Limits.Idle
-	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
-		return nil
-	}
-	now := time.Now()
-	written := 1 + r.out.end() + r.err.end()
-	if r.progress.Noted == written || now.Sub(agent.lastActivity()) < idle/10*9 {
-		return nil
-	}
-	before := r.progress.Noted
-	r.progress.Noted = written
-	err := r.append(ctx, now, runs.Note, 0, runs.Encode(runs.Remark{Reason: string(runs.ReasonIdle)}))
-	if err != nil {
-		r.progress.Noted = before
-	}
-	return err
-}

@@ -161,6 +161,13 @@ func (r *Run) split(b []byte, at int64, now time.Time, final bool) (entries []ru
 	return entries, size
 }
 
+// Of stderr only the beginning and the end are sent: the beginning while it is
+// written, the end when the agent has ended.
+const (
+	errHead = 1 << 20
+	errTail = 64 << 10
+)
+
 // sendErr sends the next chunk of stderr that is kept, and returns its size.
 func (r *Run) sendErr(ctx context.Context, final bool) (int, error) {
 	s, now := &r.err, time.Now()
@@ -198,4 +205,26 @@ func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
 	}
 	r.log.Info("output was truncated", zap.Int64("offset", at))
 	return found, r.dir.mark.save()
+}
+
+// noteIdle stores one note for each silence that comes close to the idle
+// limit.
+func (r *Run) noteIdle(ctx context.Context) error {
+	agent, ok := r.source.(*spawned)
+	idle := r.dir.Spec.Limits.Idle
+	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
+		return nil
+	}
+	now := time.Now()
+	written := 1 + r.out.end() + r.err.end()
+	if r.progress.Noted == written || now.Sub(agent.lastActivity()) < idle/10*9 {
+		return nil
+	}
+	before := r.progress.Noted
+	r.progress.Noted = written
+	err := r.append(ctx, now, runs.Note, 0, runs.Encode(runs.Remark{Reason: string(runs.ReasonIdle)}))
+	if err != nil {
+		r.progress.Noted = before
+	}
+	return err
 }

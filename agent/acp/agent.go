@@ -32,8 +32,6 @@ type Agent struct {
 	// reports that each update has a part of it.
 	Stdout, Stderr []string
 	Parts          bool
-	// Strict reports that an empty or an invalid line upsets the agent: its process is replaced instead.
-	Strict bool
 }
 
 // Command is the program and its arguments, nil if there is none.

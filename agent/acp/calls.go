@@ -28,7 +28,7 @@ type toolCall struct {
 	Result int `json:"result,omitempty"`
 	Shown  int `json:"shown,omitempty"` // Stdout and Result in the last event
 
-	Input bool `json:"input,omitempty"` // it is told
+	Input bool `json:"input,omitempty"` // a line has had the input of the call
 	Tests bool `json:"tests,omitempty"` // it is a command that runs tests
 	Asked bool `json:"asked,omitempty"` // only its question has told that it begins
 	Ended bool `json:"ended,omitempty"`

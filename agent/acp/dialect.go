@@ -38,7 +38,7 @@ type dialect struct {
 // state is saved. Ids that are too long are not kept.
 type state struct {
 	Session wire.Thread `json:"session,omitempty"`
-	// Heard: the log has the lines to the agent. Else responses are told by their form.
+	// Heard: the log has the lines to the agent. Else the form of a response tells which request it answers.
 	Heard   bool      `json:"heard,omitempty"`
 	Pending []request `json:"pending,omitempty"` // of the client, without a response; at most maxPending
 	// Replay: the agent may send again what its session had before.
@@ -187,8 +187,8 @@ func (d *dialect) expect(m *Message, what string, value scan.Value) {
 	d.Pending = append(d.Pending, r)
 }
 
-// take returns the request with an id, and forgets it. Without the lines to the agent it is told by
-// the response.
+// take removes the request that m answers, and returns it. Without the lines to the agent it is a guess, by the
+// form of the response.
 func (d *dialect) take(m *Message) (request, bool) {
 	if !d.Heard {
 		return d.guess(m), true

@@ -179,7 +179,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// Without the lines to the agent, a response is told by its form.
+// Without the lines to the agent, the form of a response tells what it answers.
 func TestOutputAlone(t *testing.T) {
 	failure := `< {"jsonrpc":"2.0","id":3,"error":{"code":1,"message":"no"}}`
 	got, record := said(t, claude.Backend{}, talk("< "+hello, "< "+opened, "< "+chunk("a"), "< "+asked, "< "+finished,

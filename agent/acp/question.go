@@ -18,7 +18,7 @@ type question struct {
 	Kind    string   `json:"kind"`
 	Call    string   `json:"call,omitempty"`    // that waits for it, at most maxCallID bytes
 	Options []choice `json:"options,omitempty"` // at most MaxOpts
-	By      string   `json:"by,omitempty"`      // who has decided, of a command; at most maxName bytes
+	By      string   `json:"by,omitempty"`      // who decided it, as the last command says; at most maxName bytes
 }
 
 // choice is an option of a question.

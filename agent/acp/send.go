@@ -36,13 +36,9 @@ func Authenticate(id int64, method string) []byte {
 	return call(&id, "authenticate", map[string]string{"methodId": method})
 }
 
-// NewSession returns the request of a session in a directory, with options that the agent knows; nil: none.
-func NewSession(id int64, dir string, meta any) []byte {
-	params := map[string]any{"cwd": dir, "mcpServers": []any{}}
-	if meta != nil {
-		params["_meta"] = meta
-	}
-	return call(&id, "session/new", params)
+// NewSession returns the request of a session in a directory.
+func NewSession(id int64, dir string) []byte {
+	return call(&id, "session/new", map[string]any{"cwd": dir, "mcpServers": []any{}})
 }
 
 // SetMode returns the request of a mode.

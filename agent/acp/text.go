@@ -13,7 +13,7 @@ type text struct {
 	Channel byte   `json:"channel,omitempty"` // see the constants; 0: there was none
 	ID      string `json:"id,omitempty"`      // of the message, at most MaxID bytes
 	Rest    string `json:"rest,omitempty"`
-	Goes    bool   `json:"goes,omitempty"` // the next chunk of the same message goes on with its final text
+	Goes    bool   `json:"goes,omitempty"` // the next chunk continues the final text, if it is of the same message
 	Said    string `json:"said,omitempty"` // beginning of the last message, if it may be an error
 }
 

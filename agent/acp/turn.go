@@ -130,7 +130,7 @@ var stops = map[string]string{
 	"refusal":           "the turn ended because the agent refused to go on",
 }
 
-// failed ends a turn that was not completed; "": nobody needs to be told why.
+// failed ends a turn that was not completed. Text is the message of an Error event; "": there is none.
 func (d *dialect) failed(text, message string, usage []byte, out *normalizer.Out) {
 	d.Open, d.Text.Goes = false, false
 	out.NoFinal()
