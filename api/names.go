@@ -23,6 +23,7 @@ var Names = []Name{
 	{FieldSchema, "outputSchema", "", "--output-schema"},
 	{"skipGitRepoCheck", "skipGitRepoCheck", "skipGitRepoCheck", "--skip-git-repo-check"},
 	{"live", "live", "live", "--live"},
+	{"ask", "ask", "ask", "--no-ask"},
 	{FieldEnvPolicy, "envPolicy", "", "--env"},
 	{FieldEnvAllow, "envAllowList", "", "--allow-env"},
 	{FieldIdle, "idleTimeoutSec", "", "--idle-timeout"},

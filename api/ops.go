@@ -18,7 +18,7 @@ type Entry struct {
 	About string // in one line
 
 	Route string // over HTTP: method, and path, in which {id} is the run; "": only over NATS
-	Scope string // that a token needs for the route: read, submit or raw
+	Scope string // that a token needs for the route: read, submit, raw or answer
 
 	Within time.Duration // that a client waits for the outcome; 0: 15 s
 }
@@ -76,8 +76,17 @@ var (
 	OpDiff = Op[RunRequest, *Diff]{
 		Name: "diff", About: "What a run changed in its directory", Route: "GET /v1/runs/{id}/diff", Scope: "raw",
 	}
-	OpWaiting = Op[QuestionsRequest, Questions]{Name: "waiting", About: "Runs that wait for an answer from outside"}
-	OpAnswer  = Op[AnswerRequest, Answered]{Name: "answer", About: "Answer a run that waits"}
+	OpWaiting = Op[QuestionsRequest, Questions]{
+		Name: "waiting", About: "Questions that wait for an answer", Route: "GET /v1/questions", Scope: "answer",
+	}
+	OpRequest = Op[RequestRequest, Request]{
+		Name: "request", About: "The whole request of an open question", Scope: "answer",
+		Route: "GET /v1/runs/{id}/questions/{question}/request",
+	}
+	OpAnswer = Op[AnswerRequest, Answered]{
+		Name: "answer", About: "Answer a question", Route: "POST /v1/runs/{id}/questions/{question}/answer",
+		Scope: "answer",
+	}
 	OpWorkers = Op[Nothing, Workers]{
 		Name: "workers", About: "Workers that take tasks", Route: "GET /v1/workers", Scope: "read",
 	}

@@ -198,20 +198,72 @@ type Environments struct {
 	All  []Environment `json:"environments"`
 }
 
-// Question is a run that waits for an answer from outside.
+// Question is what a run asks: the program of a file bridge, or people. All of its texts are as they were asked, not
+// redacted, with control and direction characters as ⟨U+202E⟩.
 type Question struct {
-	Run     string    `json:"run"`
-	Request string    `json:"requestId,omitempty"`
-	Agent   string    `json:"agentName,omitempty"` // the agent that is asked, as the request names it
-	Phase   string    `json:"phase,omitempty"`
-	Asked   runs.Time `json:"askedAt,omitzero"`
-	Due     runs.Time `json:"dueAt,omitzero"` // 0: never
-	Prompt  string    `json:"prompt,omitempty"`
-	Model   string    `json:"model,omitempty"`
+	Run      string    `json:"run"`
+	ID       string    `json:"id"`   // of a live run q1, q2, …; else q1, for its prompt
+	Kind     string    `json:"kind"` // text, permission or form
+	Request  string    `json:"requestId,omitempty"`
+	Agent    string    `json:"agentName,omitempty"` // that is asked, as the request names it; of a live run, that asks
+	Phase    string    `json:"phase,omitempty"`
+	RunTitle string    `json:"runTitle,omitempty"`
+	Asked    runs.Time `json:"askedAt,omitzero"`
+	Due      runs.Time `json:"dueAt,omitzero"` // 0: never
+	Prompt   string    `json:"prompt,omitempty"`
+	Model    string    `json:"model,omitempty"`
+
+	// What a permission is for, as the agent tells it.
+
+	Title   string           `json:"title,omitempty"`      // of the tool call; of a form, what it is for
+	Tool    string           `json:"tool,omitempty"`       // kind: execute, edit, read, …
+	Dir     string           `json:"workingDir,omitempty"` // of the run
+	Command string           `json:"command,omitempty"`
+	Input   string           `json:"input,omitempty"` // of the tool, as JSON, if it is no command
+	Text    string           `json:"text,omitempty"`  // what else the agent says
+	Files   []QuestionFile   `json:"files,omitempty"`
+	Options []QuestionOption `json:"options,omitempty"`
+
+	Fields json.RawMessage `json:"fields,omitempty"` // of a form: the JSON Schema of its content, an object
+
+	// Cut says that something is left out or shortened here: an answer is accepted only with Digest, the SHA-256 of
+	// the whole request in hex, which [OpRequest] has.
+	Cut    bool   `json:"cut,omitempty"`
+	Digest string `json:"digest,omitempty"`
 }
 
-// Answered is the state of a run after an answer.
+// The kinds of questions.
+const (
+	KindText       = "text" // of a file bridge
+	KindPermission = runs.WaitsPermission
+	KindForm       = "form"
+)
+
+// QuestionFile is a file that a tool is to change.
+type QuestionFile struct {
+	Path string `json:"path"`
+	Diff string `json:"diff,omitempty"` // in unified form, without a header; "": only the path is told
+}
+
+// QuestionOption is an answer that the agent offers.
+type QuestionOption struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"` // allow_once, allow_always, reject_once or reject_always; "": another
+	Name string `json:"name"`
+}
+
+// Answered is the state of a run after an answer, and the decision.
 type Answered struct {
 	Run   string     `json:"run"`
 	State runs.State `json:"state"`
+
+	// Of a question of a live run.
+
+	Question string `json:"question,omitempty"`
+	Outcome  string `json:"outcome,omitempty"` // allow, deny, submitted, declined or cancelled
+	Option   string `json:"option,omitempty"`  // id
+	By       string `json:"by,omitempty"`      // who decided: the name of a token, owner, operator, policy, timeout
+	Via      string `json:"via,omitempty"`     // the surface
+	// Delivered says that the agent has the answer. Else the worker gives it to the agent when it is back.
+	Delivered bool `json:"delivered,omitempty"`
 }

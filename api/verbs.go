@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/linesman/linesman/runs"
@@ -97,22 +98,45 @@ type EventsRequest struct {
 	Limit int    `json:"limit,omitempty"` // 1 to 1000; 0: 100
 }
 
-// QuestionsRequest asks for the runs that wait for an answer.
+// QuestionsRequest asks for the questions that wait for an answer.
 type QuestionsRequest struct {
-	Request string `json:"request,omitempty"` // id of a request, or of its run; "": all
+	Request string `json:"request,omitempty"` // id of a run, or of a request; "": all
 }
 
-// Questions lists the runs that wait for an answer, the oldest first.
+// Questions lists the questions that wait for an answer, the oldest first.
 type Questions struct {
 	Requests []Question `json:"requests"`
 	Unlisted int        `json:"unlisted,omitempty"` // questions that do not fit into the message
 }
 
-// AnswerRequest answers a run that waits: by a text, or by an error.
+// AnswerRequest answers a run that waits. A text question takes a text or an error; a permission an option; a form a
+// content, or the option decline or cancel.
 type AnswerRequest struct {
-	Request string  `json:"request"` // id of the request, or of its run
+	Request string  `json:"request"` // id of the run; of a text question, also of the request
 	Text    *string `json:"text,omitempty"`
 	Error   *string `json:"error,omitempty"`
+
+	Question string `json:"question,omitempty"` // id; absent: the only one that is open
+	// Option is the id of an option; or allow or deny, for the only one of kind allow_once or reject_once.
+	Option  string          `json:"option,omitempty"`
+	Content json.RawMessage `json:"content,omitempty"` // at most 16 KiB, as the schema in Fields says
+	Digest  string          `json:"digest,omitempty"`  // of a question that is cut: see [Question]
+}
+
+// RequestRequest asks for the whole request of an open question, in pieces.
+type RequestRequest struct {
+	Run      string `json:"run"`
+	Question string `json:"question"`
+	Offset   int    `json:"offset,omitempty"`
+}
+
+// Request is a piece of the request of a question: JSON as the agent wrote it.
+type Request struct {
+	Text   string `json:"text"` // whole characters
+	Offset int    `json:"offset"`
+	Bytes  int    `json:"bytes"`          // of the whole request
+	Next   int    `json:"next,omitempty"` // offset of the next piece; absent: this is the last one
+	Digest string `json:"digest"`
 }
 
 // Workers are the workers that take tasks, and the agents that tasks can name.

@@ -16,40 +16,25 @@ import (
 
 // command is a request to the owner of a run.
 type command struct {
-	Do     string `json:"do"` // cancel or unfollow
-	Reason string `json:"reason,omitempty"`
+	Do     string        `json:"do"` // cancel, unfollow or answer
+	Reason string        `json:"reason,omitempty"`
+	Answer *runs.Command `json:"answer,omitempty"`
 }
 
 type reply struct {
-	Done  bool   `json:"done"`
-	Error string `json:"error,omitempty"`
+	Done   bool         `json:"done"`
+	Error  string       `json:"error,omitempty"`
+	Ruling *runs.Ruling `json:"ruling,omitempty"`
 }
 
-// Listen receives requests to cancel a run, or to follow it no longer, for the owner of the
-// run, and calls cancel or unfollow, with a timeout of ten seconds. Stop ends that.
-func (b *Bus) Listen(
-	run string, cancel func(ctx context.Context, reason string) error, unfollow func(ctx context.Context) error,
-) (stop func(), err error) {
+// Listen receives requests to the owner of a run. Each call has ten
+// seconds. Stop ends that.
+func (b *Bus) Listen(run string, owner runs.Owner) (stop func(), err error) {
 	sub, err := b.inside.Subscribe(b.ControlSubject(run), func(m *nats.Msg) {
 		go func() { // do not block the next request
-			var c command
-			r := reply{}
 			ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
 			defer done()
-			err := json.Unmarshal(m.Data, &c)
-			switch {
-			case err != nil || c.Do != doCancel && c.Do != doUnfollow:
-				r.Error = "unknown command"
-			case c.Do == doCancel:
-				err = cancel(ctx, c.Reason)
-			default:
-				err = unfollow(ctx)
-			}
-			if r.Done = err == nil && r.Error == ""; err != nil && r.Error == "" {
-				r.Error = "failed"
-			}
-			body, err := json.Marshal(r)
-			if err == nil {
+			if body, err := json.Marshal(carryOut(ctx, owner, m.Data)); err == nil {
 				_ = m.Respond(body) // the requester may be gone
 			}
 		}()
@@ -60,43 +45,79 @@ func (b *Bus) Listen(
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
+func carryOut(ctx context.Context, owner runs.Owner, request []byte) (r reply) {
+	var c command
+	err := json.Unmarshal(request, &c)
+	switch {
+	case err == nil && c.Do == doCancel:
+		err = owner.Cancel(ctx, c.Reason)
+	case err == nil && c.Do == doUnfollow:
+		err = owner.Unfollow(ctx)
+	case err == nil && c.Do == doAnswer && c.Answer != nil:
+		var ruling runs.Ruling
+		ruling, err = owner.Answer(ctx, *c.Answer)
+		r.Ruling = &ruling
+	default:
+		return reply{Error: "unknown command"}
+	}
+	if r.Done = err == nil; !r.Done {
+		r.Error = "failed"
+	}
+	return r
+}
+
 // The commands.
 const (
 	doCancel   = "cancel"
 	doUnfollow = "unfollow"
+	doAnswer   = "answer"
 )
 
 // AskCancel asks the owner of a run to cancel it, and returns when the log contains
 // that. The error is [runs.ErrNoOwner] if no owner answers.
 func (b *Bus) AskCancel(ctx context.Context, run, reason string) error {
-	return b.askOwner(ctx, run, command{doCancel, reason})
+	_, err := b.askOwner(ctx, run, command{Do: doCancel, Reason: reason})
+	return err
 }
 
 // AskUnfollow asks the owner of the run of a session to follow it no longer, and returns when
 // the run has ended. The error is [runs.ErrNoOwner] if no owner answers.
 func (b *Bus) AskUnfollow(ctx context.Context, run string) error {
-	return b.askOwner(ctx, run, command{Do: doUnfollow})
+	_, err := b.askOwner(ctx, run, command{Do: doUnfollow})
+	return err
 }
 
-func (b *Bus) askOwner(ctx context.Context, run string, c command) error {
+// AskAnswer gives the answer to a question to the owner of a live run, and returns what became of it. The error is
+// [runs.ErrNoOwner] if no owner answers; it may have the answer all the same.
+func (b *Bus) AskAnswer(ctx context.Context, run string, c runs.Command) (runs.Ruling, error) {
+	r, err := b.askOwner(ctx, run, command{Do: doAnswer, Answer: &c})
+	if err == nil && r.Ruling == nil {
+		err = fmt.Errorf("run %s: its owner did not rule on the answer", run)
+	}
+	if err != nil {
+		return runs.Ruling{}, err
+	}
+	return *r.Ruling, nil
+}
+
+func (b *Bus) askOwner(ctx context.Context, run string, c command) (r reply, err error) {
 	body, err := json.Marshal(c)
 	if err != nil {
-		return err
+		return r, err
 	}
 	ctx, done := context.WithTimeout(ctx, 5*time.Second)
 	defer done()
 	m, err := b.inside.RequestWithContext(ctx, b.ControlSubject(run), body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return runs.ErrNoOwner
+		return r, runs.ErrNoOwner
 	case err != nil:
-		return fmt.Errorf("run %s: ask its owner to %s it: %w", run, c.Do, err)
+		return r, fmt.Errorf("run %s: ask its owner to %s it: %w", run, c.Do, err)
 	}
-	var r reply
 	if json.Unmarshal(m.Data, &r) != nil || !r.Done {
-		return fmt.Errorf("run %s: its owner did not %s it", run, c.Do)
+		return r, fmt.Errorf("run %s: its owner did not %s it", run, c.Do)
 	}
-	return nil
+	return r, nil
 }
 
 // ListenStop receives requests to stop the process pid, which is this one, from users

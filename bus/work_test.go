@@ -190,7 +190,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 		t.Fatalf("without an owner: %v", err)
 	}
 	asked := make(chan string, 1)
-	stop, err := w.Listen("T-1", func(_ context.Context, reason string) error { asked <- reason; return nil }, nil)
+	stop, err := w.Listen("T-1", owner{cancel: func(_ context.Context, reason string) error { asked <- reason; return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -510,3 +510,11 @@ func TestAWorkerSeesNoOtherStream(t *testing.T) {
 		t.Error("subject")
 	}
 }
+
+// owner is the owner of a run that can be cancelled.
+type owner struct {
+	runs.Owner
+	cancel func(ctx context.Context, reason string) error
+}
+
+func (o owner) Cancel(ctx context.Context, reason string) error { return o.cancel(ctx, reason) }

@@ -93,6 +93,7 @@ type Config struct {
 	Spool  Spool
 	Limits Limits
 	Work   Work
+	Live   Live
 	Agents map[string]*Agent // by short name; see [Config.Table]
 	Push   Push
 
@@ -161,6 +162,12 @@ type Work struct {
 	// GitGate rejects tasks whose text contains a destructive git command, unless
 	// the caller allows it.
 	GitGate bool
+}
+
+// Live has the limits of live runs.
+type Live struct {
+	// Answer is how long people may take to answer a question, at most 24 hours; 0: no limit. Then it is denied.
+	Answer time.Duration
 }
 
 // Agent describes how a worker starts one kind of agent for a task.
@@ -265,6 +272,7 @@ func Default() Config {
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
+		Live:   Live{Answer: time.Hour},
 		Agents: agentDefaults(),
 		Push:   Push{GiveUp: 24 * time.Hour},
 

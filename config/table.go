@@ -123,6 +123,10 @@ func (c *Config) settings() []Setting {
 	)
 	rows = append(rows, c.agentSettings()...)
 	return append(rows,
+		Setting{Key: "live.answer", target: &c.Live.Answer,
+			check: within(&c.Live.Answer, 0, 24*time.Hour, "must be from 0 to 24h"),
+			Help: "Time that people have to answer a question of a live run: then it is denied. Meanwhile the limits of the " +
+				"task stand still. 0: no limit."},
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
 			Help: "Also send notifications to private networks and to this machine, and without TLS: any caller can then " +
 				"reach what this machine reaches."},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -179,9 +180,22 @@ func (r *Responder) called(h http.Handler) http.Handler {
 		r.requests.Add(1)
 		r.serving.Add(1)
 		defer r.serving.Add(-1)
-		ctx := responder.WithCaller(q.Context(), httpserver.Caller(q.Context()))
+		ctx := responder.WithSurface(responder.WithCaller(q.Context(), httpserver.Caller(q.Context())), surfaceOf(q))
 		h.ServeHTTP(w, q.WithContext(responder.WithTraceparent(ctx, q.Header.Get(responder.Traceparent))))
 	})
+}
+
+// surfaceOf returns the surface of a request: below /v1 one with a cookie is the page's.
+func surfaceOf(q *http.Request) string {
+	switch below := strings.HasPrefix(q.URL.Path, "/v1/"); {
+	case below && q.Header.Get("Authorization") == "":
+		return responder.OverPage
+	case below:
+		return responder.OverREST
+	case q.URL.Path == "/mcp":
+		return responder.OverMCP
+	}
+	return responder.OverA2A
 }
 
 // listening waits until requests arrive and are answered. The error is that of ctx.

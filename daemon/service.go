@@ -26,6 +26,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/telemetry"
 	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker/launch"
@@ -68,7 +69,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
-		Eraser: c.eraser, Agents: c.Agents, Details: c.details(),
+		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b),
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{
@@ -81,6 +82,20 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	counts.Read(s.counts)
 	counts.ReadTraces(s.traces)
 	return s, nil
+}
+
+// absent stores answers to questions of runs whose worker is away.
+func (c Config) absent(b *bus.Bus) func(ctx context.Context, agent, run string, cmd runs.Command) (runs.Ruling, error) {
+	return func(ctx context.Context, agent, run string, cmd runs.Command) (runs.Ruling, error) {
+		log, err := b.OpenLog(ctx, agent, run, runs.Mark{})
+		if err != nil {
+			return runs.Ruling{}, err
+		}
+		a, _ := c.Agents.Find(agent)
+		return worker.Rule(ctx, log, func(each func(seq uint64, e runs.Entry) error) error {
+			return b.Entries(ctx, agent, run, 0, false, each)
+		}, a.Live, cmd)
+	}
 }
 
 // outside is [launch.Rules.Outside] by the rules of all workers of the queue: a task is

@@ -2,6 +2,8 @@ package live
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"slices"
 
 	"github.com/linesman/linesman/agent/acp"
@@ -13,8 +15,10 @@ type item struct {
 	Do    string `json:"do"`
 	ID    int64  `json:"id,omitempty"`    // of a request
 	Ref   string `json:"ref,omitempty"`   // of an answer: the id of the request, as JSON, at most acp.MaxID bytes
-	Value string `json:"value,omitempty"` // method of authenticate, mode, model, option
+	Value string `json:"value,omitempty"` // method of authenticate, mode, model, option, answer to a form
 	Code  int    `json:"code,omitempty"`  // of a refusal
+
+	Content json.RawMessage `json:"content,omitempty"` // of a form, at most runs.MaxContent
 }
 
 // What an item does: a request, a notification, an answer.
@@ -31,7 +35,7 @@ const (
 
 	doSelect   = "select"
 	doWithdraw = "withdraw"
-	doForm     = "form" // without an answer of a person
+	doForm     = "form"
 	doRefuse   = "refuse"
 )
 
@@ -61,7 +65,7 @@ func (c *Conversation) render(i item) []byte {
 	case doSelect:
 		return acp.Select(i.Ref, i.Value)
 	case doForm:
-		return acp.AnswerForm(i.Ref, "cancel", nil)
+		return acp.AnswerForm(i.Ref, cmp.Or(i.Value, "cancel"), i.Content)
 	case doRefuse:
 		return acp.Refuse(i.Ref, i.Code, "linesman does not serve this")
 	default:

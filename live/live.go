@@ -71,6 +71,7 @@ type state struct {
 	Numbered int        `json:"numbered,omitempty"` // questions of the run
 	Open     []question `json:"open,omitempty"`     // at most MaxOpen
 	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
+	Decided  []decision `json:"decided,omitempty"`  // the last maxDecided
 
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
@@ -79,7 +80,7 @@ type state struct {
 const (
 	MaxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
 	MaxState = 64 << 10 // of a saved state, in bytes
-	MaxOpen  = 16       // questions; further ones are rejected
+	MaxOpen  = 12       // questions; further ones are rejected
 
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten

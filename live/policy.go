@@ -7,32 +7,52 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Decide returns the decision of the policy of a mode on a question, as a command for the raw log. It is false if
-// the policy leaves the decision to a person; none here does. What is not certain is denied:
+// Policy decides the questions of a run.
+type Policy struct {
+	Mode   runs.Mode
+	Ask    bool  // people are asked what is not allowed
+	Answer int64 // milliseconds that they have; 0: no limit
+}
+
+// Decide returns what is done about an open question at now, in Unix milliseconds, as a command for the raw log; false:
+// nothing, people are asked. The policy of the mode decides what it allows:
 //
-//	read-only           allows read, search and think, not of files outside of the directory
-//	workspace-write     allows edit, delete and move, too, of files that are all inside of it
-//	danger-full-access  allows all
+//	read-only           read, search and think, not of files outside of the directory
+//	workspace-write     edit, delete and move, too, of files that are all inside of it
+//	danger-full-access  all
 //
-// No policy picks an option that holds for longer than the call. A form is closed. The policy is no sandbox: it
-// knows what the agent says that it will do.
-func Decide(mode runs.Mode, q Question) (runs.Command, bool) {
-	cmd := runs.Command{
-		ID: runs.ByPolicy + "-" + q.ID, Do: runs.DoAnswer, By: runs.ByPolicy, Question: q.ID,
-		Rule: string(mode) + " denies " + cmp.Or(q.Tool, "other"),
+// All else people are asked. What they do not answer in time, or are not asked, is denied, and a form is closed. No
+// policy picks an option that holds for longer than the call. The policy is no sandbox: it knows what the agent says
+// that it will do.
+func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
+	mode := string(p.Mode)
+	tool := cmp.Or(q.Tool, "other")
+	cmd := runs.Command{ID: runs.ByPolicy + "-" + q.ID, Do: runs.DoAnswer, By: runs.ByPolicy, Question: q.ID}
+	option := optionOf(&q, "allow_once", true)
+	allowed := !q.People && q.Kind == acp.Permission && allows(p.Mode, &q)
+	if allowed && option != "" {
+		cmd.Rule, cmd.Option = mode+" allows "+tool, option
+		return cmd, true
 	}
-	allowed := q.Kind == acp.Permission && allows(mode, &q)
-	switch option := optionOf(&q, "allow_once", true); {
+	switch {
+	case q.People && (q.Due == 0 || now < q.Due):
+		return cmd, false
+	case q.People:
+		cmd.ID, cmd.By, cmd.Rule = runs.ByTimeout+"-"+q.ID, runs.ByTimeout, "nobody answered"
+	case p.Ask:
+		cmd.ID, cmd.Do, cmd.Rule = runs.DoAsk+"-"+q.ID, runs.DoAsk, mode+" asks"
+		if p.Answer > 0 {
+			cmd.Due = now + p.Answer
+		}
+		return cmd, true
 	case q.Kind == acp.Form:
-		cmd.Rule = string(mode) + " closes forms"
-	case allowed && option != "":
-		cmd.Rule, cmd.Option = string(mode)+" allows "+cmp.Or(q.Tool, "other"), option
+		cmd.Rule = mode + " closes forms"
 	case allowed:
 		cmd.Rule = "not one option to allow it once"
-		fallthrough
 	default:
-		cmd.Option = optionOf(&q, "reject_once", false)
+		cmd.Rule = mode + " denies " + tool
 	}
+	cmd.Option = optionOf(&q, "reject_once", false)
 	return cmd, true
 }
 

@@ -276,7 +276,7 @@ func FuzzLine(f *testing.F) {
 		}
 		s.print(lines + "\n")
 		for _, q := range s.c.Open() {
-			if cmd, ok := Decide(cfg.Task.Mode, q); ok && q.ID != "q3" {
+			if cmd, ok := (Policy{Mode: cfg.Task.Mode}).Decide(q, 0); ok && q.ID != "q3" {
 				s.order(cmd)
 			}
 		}

@@ -20,6 +20,8 @@ type Question struct {
 	Call    string       `json:"call,omitempty"`    // id of the tool call; "": not told, or longer than acp.MaxOption
 	Files   Place        `json:"files,omitempty"`   // of the call
 	Turn    int          `json:"turn"`
+	People  bool         `json:"people,omitempty"` // they are asked
+	Due     int64        `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
 
 	// The line of the request: sequence of the entry that has its first byte, that byte's offset in the output,
 	// and its length in bytes, without the newline.
@@ -177,11 +179,12 @@ func (c *Conversation) closeQuestion(closed func(q *question) bool) bool {
 
 func (c *Conversation) withdrawAll() { c.closeQuestion(func(*question) bool { return true }) }
 
-// decided makes the answer to a question due.
-func (c *Conversation) decided(q *question, option string) {
+// decided makes the answer to a question due: an option; to a form accept, with a content, or decline. Without one
+// the question is closed.
+func (c *Conversation) decided(q *question, option string, content ...byte) {
 	switch {
 	case q.Kind == acp.Form:
-		c.answer(item{Do: doForm, Ref: q.Request})
+		c.answer(item{Do: doForm, Ref: q.Request, Value: option, Content: content})
 	case option == "":
 		c.answer(item{Do: doWithdraw, Ref: q.Request})
 	default:
@@ -204,16 +207,25 @@ func (c *Conversation) command(body []byte) {
 func (c *Conversation) obey(cmd *runs.Command) bool {
 	s := &c.s
 	switch cmd.Do {
+	case runs.DoAsk:
+		i := s.opened(cmd.Question)
+		if i < 0 || s.Open[i].People {
+			return false
+		}
+		s.Open[i].People, s.Open[i].Due = true, max(cmd.Due, 0)
+		return true
 	case runs.DoAnswer:
-		i := slices.IndexFunc(s.Open, func(q question) bool { return q.ID == cmd.Question })
-		if i < 0 || cmd.Option != "" && !slices.ContainsFunc(s.Open[i].Options, func(o acp.Option) bool {
-			return o.ID == cmd.Option
-		}) {
+		i := s.opened(cmd.Question)
+		if i < 0 || !s.Open[i].takes(cmd) {
 			return false
 		}
 		q := s.Open[i]
 		s.Open = slices.Delete(s.Open, i, i+1)
-		c.decided(&q, cmd.Option)
+		c.decided(&q, cmd.Option, cmd.Content...)
+		s.Decided = append(s.Decided, decision{
+			Question: q.ID, Option: cmd.Option, Content: contentOf(cmd), By: cmd.By, Via: cmd.Via,
+		})
+		s.Decided = s.Decided[max(len(s.Decided)-maxDecided, 0):]
 		return true
 	case runs.DoStop:
 		return cmd.Turn == s.Turn && c.stop(Outcome{State: TurnCancelled})
@@ -227,6 +239,75 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		return s.Running || c.stop(Outcome{State: TurnCancelled})
 	}
 	return false
+}
+
+// opened returns the index of an open question, or -1.
+func (s *state) opened(id string) int {
+	return slices.IndexFunc(s.Open, func(q question) bool { return q.ID == id })
+}
+
+// takes reports whether a command answers the question as its kind permits.
+func (q *Question) takes(cmd *runs.Command) bool {
+	switch {
+	case len(cmd.By) > runs.MaxBy || len(cmd.Via) > runs.MaxBy:
+		return false
+	case q.Kind == acp.Form && cmd.Option == runs.Accept:
+		return len(cmd.Content) <= runs.MaxContent && len(cmd.Content) > 0 && cmd.Content[0] == '{'
+	case cmd.Content != nil:
+		return false
+	case q.Kind == acp.Form:
+		return cmd.Option == "" || cmd.Option == runs.Decline
+	}
+	return cmd.Option == "" || slices.ContainsFunc(q.Options, func(o acp.Option) bool { return o.ID == cmd.Option })
+}
+
+// decision is how a command decided a question.
+type decision struct {
+	Question string `json:"question"`
+	Option   string `json:"option,omitempty"`  // as in the command
+	Content  uint64 `json:"content,omitempty"` // digest of the content
+	By       string `json:"by"`
+	Via      string `json:"via,omitempty"`
+}
+
+func contentOf(cmd *runs.Command) uint64 {
+	if cmd.Content == nil {
+		return 0
+	}
+	return digest(string(cmd.Content))
+}
+
+// maxDecided is how many decisions are kept.
+const maxDecided = 64
+
+// Rule returns what becomes of an answer at the end of the log.
+func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
+	ruling := runs.Ruling{Seq: c.s.Seq}
+	i := slices.IndexFunc(c.s.Decided, func(d decision) bool { return d.Question == cmd.Question })
+	repeated, _ := c.Obeyed(cmd.ID)
+	switch at := c.s.opened(cmd.Question); {
+	case at >= 0 && c.s.Open[at].takes(cmd):
+		ruling.Open = true
+	case at >= 0:
+		ruling.Why = runs.WhyUnfit
+	case i >= 0:
+		d := &c.s.Decided[i]
+		ruling.Option, ruling.By, ruling.Via = d.Option, d.By, d.Via
+		if ruling.Holds = repeated || d.Option == cmd.Option && d.Content == contentOf(cmd); !ruling.Holds {
+			ruling.Why = runs.WhyDecided
+		}
+	case c.asked(cmd.Question):
+		ruling.Why = runs.WhyWithdrawn
+	default:
+		ruling.Why = runs.WhyUnknown
+	}
+	return ruling
+}
+
+// asked reports whether the agent has asked a question with an id.
+func (c *Conversation) asked(question string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(question, "q"))
+	return err == nil && 0 < n && n <= c.s.Numbered && question == "q"+strconv.Itoa(n)
 }
 
 // remember keeps that a command had an effect, or none: 63 bits of its digest, and one for that.

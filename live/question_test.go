@@ -343,7 +343,7 @@ func TestPolicyOfAMode(t *testing.T) {
 	} {
 		s := inTurn(t)
 		s.say(permission("7", test.tool, test.files))
-		cmd, ok := Decide(test.mode, s.c.Open()[0])
+		cmd, ok := Policy{Mode: test.mode}.Decide(s.c.Open()[0], 0)
 		if !ok || cmd.Option != test.want || cmd.Rule != test.rule || cmd.By != runs.ByPolicy {
 			t.Errorf("%s %s %s: %+v", test.mode, test.tool, test.files, cmd)
 		}
@@ -372,7 +372,7 @@ func TestPolicyPicksNoOptionForLonger(t *testing.T) {
 		{acp.Permission, nil, ""},
 		{acp.Form, option("allow_once"), ""},
 	} {
-		cmd, ok := Decide(runs.DangerFull, Question{ID: "q1", Kind: test.kind, Options: test.options})
+		cmd, ok := Policy{Mode: runs.DangerFull}.Decide(Question{ID: "q1", Kind: test.kind, Options: test.options}, 0)
 		if want := (test.kind != acp.Form); !ok || (want || test.want == "") && cmd.Option != test.want {
 			t.Errorf("%+v: %+v", test, cmd)
 		}

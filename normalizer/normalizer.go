@@ -56,7 +56,9 @@ type Fold struct {
 	done  bool // the completion was published
 
 	pos           Pos
-	entryMessages int // messages of this entry that are not from a line
+	lineAt        int64 // offset of the present line in the output
+	lineLen       int   // its length, without the newline
+	entryMessages int   // messages of this entry that are not from a line
 	work          *Workspace
 	observer      Observer  // nil: none
 	details       *detailer // nil: none
@@ -203,6 +205,7 @@ func (f *Fold) output(offset int64, b []byte, replay bool) {
 			f.buffer(s, b)
 			return
 		}
+		f.lineAt, f.lineLen = s.Offset-int64(len(b)+len(s.partial)), end+len(s.partial)
 		if !s.open() {
 			f.line(b[:end])
 		} else {
@@ -332,6 +335,9 @@ func (f *Fold) told(out *Out) {
 	if turn := out.Facts.Turn; len(out.ended) > 0 || turn != runs.TurnNone {
 		f.observe(out)
 		f.foldTurn(turn)
+	}
+	if live := out.Facts.Live; live != nil && live.Asked != nil {
+		live.Asked.Offset, live.Asked.Length = f.lineAt, f.lineLen
 	}
 	for _, thing := range f.Record.Fold(&out.Facts, f.pos.Time) {
 		out.Event(driftEvent(f.agent, f.Record.Version, thing))

@@ -58,7 +58,7 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpSubmit, o.submit), bind(api.OpSubmitCloud, s.SubmitCloud), bind(api.OpCancel, o.cancel),
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
 		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),
-		bind(api.OpWaiting, o.waiting), bind(api.OpAnswer, o.answer), bind(api.OpWorkers, o.workers),
+		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request), bind(api.OpWorkers, o.workers),
 		bind(api.OpEnvironments, o.environments), bind(api.OpForget, o.forget), bind(api.OpCleanup, o.cleanup),
 	}
 }
@@ -230,14 +230,15 @@ func (s operations) output(ctx context.Context, q api.OutputRequest) (api.Output
 	return s.Output(ctx, q)
 }
 
-func (s operations) waiting(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
+// Waiting returns the questions that await an answer, as many as fit into a message.
+func (s *Service) Waiting(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
 	all, err := s.Questions(ctx, q.Request)
 	if err != nil {
 		return api.Questions{}, err
 	}
 	size := 0
 	for i, one := range all {
-		if size += 6*len(one.Prompt) + 1024; size > maxQuestionBytes && i > 0 { // the longest possible JSON
+		if size += len(runs.Encode(one)); size > maxQuestionBytes && i > 0 {
 			return api.Questions{Requests: all[:i], Unlisted: len(all) - i}, nil
 		}
 	}
@@ -259,10 +260,29 @@ func (s operations) cleanup(ctx context.Context, q api.CleanupRequest) (api.Clea
 	})
 }
 
-func (s operations) answer(ctx context.Context, q api.AnswerRequest) (api.Answered, error) {
-	switch {
-	case q.Request == "":
+// Decide answers a question of any kind.
+func (s *Service) Decide(ctx context.Context, q api.AnswerRequest) (api.Answered, error) {
+	if q.Request == "" {
 		return api.Answered{}, api.Invalid("request", "is required")
+	}
+	run, err := s.RunOfRequest(ctx, q.Request)
+	if err != nil {
+		return api.Answered{}, err
+	}
+	record, err := s.table.Record(ctx, run)
+	switch {
+	case err != nil && !errors.Is(err, runs.ErrNoRun):
+		return api.Answered{}, s.explain("read a record", err)
+	case err == nil && record.Live != nil && !record.State.Final():
+		if q.Text != nil || q.Error != nil {
+			return api.Answered{}, api.Invalid("option", "or content is required: the question is no text")
+		}
+		return s.decide(ctx, record, q)
+	case q.Option != "" || q.Content != nil || q.Question != "" && q.Question != "q1":
+		if err == nil && record.State.Final() {
+			return api.Answered{}, ended(run, record.State)
+		}
+		return api.Answered{}, api.Invalid("text", "or error is required: the question is a text")
 	case (q.Text == nil) == (q.Error == nil):
 		return api.Answered{}, api.Invalid("text", "or error is required, and not both")
 	}
@@ -271,10 +291,6 @@ func (s operations) answer(ctx context.Context, q api.AnswerRequest) (api.Answer
 		reply.Status, reply.Error = runs.ReplyError, *q.Error
 	} else {
 		reply.Text = *q.Text
-	}
-	run, err := s.RunOfRequest(ctx, q.Request)
-	if err != nil {
-		return api.Answered{}, err
 	}
 	return s.Answer(ctx, run, reply, false)
 }

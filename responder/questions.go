@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,8 @@ func (s *Service) Expire(ctx context.Context, run string) error {
 	return s.explainRun(run, "expire", s.table.Expire(ctx, run))
 }
 
-// Questions returns the runs that await an answer, oldest first, or only the one
-// with this run or request id. The error is [api.NotFound] if that one awaits none.
+// Questions returns the questions that await an answer, oldest first, or only those of one run, by the id of the run or
+// of its request. The error is [api.NotFound] if that one awaits none.
 func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, error) {
 	records, err := s.table.Waiting(ctx, maxQuestions)
 	if err != nil {
@@ -65,11 +66,20 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 	all := []api.Question{}
 	for _, record := range records {
 		request := record.Labels.Value("request_id")
+		if record.Live != nil {
+			if id != "" && id != record.ID {
+				continue
+			}
+			if all, err = s.liveQuestions(ctx, record, all); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if record.Lines == 0 || id != "" && id != record.ID && id != request { // nothing is asked yet
 			continue
 		}
 		q := api.Question{
-			Run: record.ID, Request: request, Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
+			Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: request, Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
 			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
 		}
 		out, _, err := s.table.Output(ctx, record, questionSize)
@@ -84,6 +94,7 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 	if id != "" && len(all) == 0 {
 		return nil, notFound(id)
 	}
+	slices.SortStableFunc(all, func(a, b api.Question) int { return cmp.Compare(a.Asked, b.Asked) })
 	return all, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,6 +118,9 @@ type Config struct {
 	// Away reports whether there is no connection to NATS; nil: unknown.
 	Away func() bool
 
+	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
+	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
+
 	Patience time.Duration // how long requests wait for the run table after a start; default 10 s
 	Log      *zap.Logger   // default: none
 }
@@ -145,7 +149,7 @@ func New(cfg Config) *Service {
 		cfg.Agents = known.Agents
 	}
 	table := runtable.New(runtable.Config{
-		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter,
+		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter, Absent: cfg.Absent,
 		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside, Log: cfg.Log,
 	})
 	return &Service{
@@ -294,6 +298,38 @@ func Caller(ctx context.Context) string {
 		return name
 	}
 	return local
+}
+
+// The surfaces, in [WithSurface].
+const (
+	OverPage = "page"
+	OverREST = "rest"
+	OverMCP  = "mcp"
+	OverA2A  = "a2a"
+	overNATS = "nats" // if there is none
+)
+
+type surfaceKey struct{}
+
+// WithSurface adds the surface of a request to a context.
+func WithSurface(ctx context.Context, surface string) context.Context {
+	return context.WithValue(ctx, surfaceKey{}, surface)
+}
+
+// decider returns who decides by a request, and over which surface: the name of the token; owner for that of the token
+// file; operator over NATS.
+func decider(ctx context.Context) (by, via string) {
+	by = Caller(ctx)
+	via, http := ctx.Value(surfaceKey{}).(string)
+	switch {
+	case !http && by == local:
+		return "operator", overNATS
+	case by == local:
+		return "owner", via
+	case slices.Contains([]string{"owner", "operator", runs.ByPolicy, runs.ByTimeout, runs.ByLimit}, by):
+		by = "token " + by
+	}
+	return by, cmp.Or(via, overNATS)
 }
 
 // Slots limits concurrent long requests: streams and waits. One caller has at most

@@ -115,7 +115,9 @@ func (s *Service) task(q api.Submission) runs.Task {
 		t.Agent = s.agentOf(t.Thread)
 	}
 	if a, known := s.cfg.Agents.Find(t.Agent); known {
-		t.Agent, t.Live = a.Kind(), t.Live || a.LiveOnly()
+		if t.Agent = a.Kind(); a.LiveOnly() && !t.Live {
+			t.Live, t.Ask = true, cmp.Or(t.Ask, new(false)) // whoever did not ask for it does not answer
+		}
 	}
 	switch t.Mode {
 	case "":

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type Process struct {
 
 // What a command does, in [Command].
 const (
+	DoAsk    = "ask"    // people, who have until Due: no rule of the policy decides the question
 	DoAnswer = "answer" // a question
 	DoStop   = "stop"   // cancel the turn
 	DoEnd    = "end"    // the run, after its turn
@@ -51,12 +53,26 @@ type Command struct {
 	Rule string `json:"rule,omitempty"` // of a policy; of a limit, its name
 	Turn int    `json:"turn,omitempty"` // of stop and limit; from 1; 0: before the first one
 
-	Question string `json:"question,omitempty"` // of an answer: q1, q2, …
-	Option   string `json:"option,omitempty"`   // that was chosen; "": the question is closed without one
+	Question string `json:"question,omitempty"` // of ask and answer: q1, q2, …
+	Due      int64  `json:"due,omitempty"`      // of ask, Unix milliseconds; 0: never
+	// Option is the answer to a permission: the id of an option; to a form: accept or decline. "": the question is
+	// closed without an answer.
+	Option  string          `json:"option,omitempty"`
+	Content json.RawMessage `json:"content,omitempty"` // of a form that is accepted: an object, at most MaxContent
 }
 
-// MaxCommandID is the maximum length of the id of a command, in bytes.
-const MaxCommandID = 64
+// Limits of a command, in bytes.
+const (
+	MaxCommandID = 64       // of its id
+	MaxBy        = 64       // of By and Via
+	MaxContent   = 16 << 10 // of Content, as compact JSON
+)
+
+// The answers to a form, in [Command.Option].
+const (
+	Accept  = "accept"
+	Decline = "decline"
+)
 
 // Live is the state of the conversation of a live run, in a [Record].
 type Live struct {
@@ -71,7 +87,7 @@ type Live struct {
 	Context   *Context `json:"context,omitempty"`            // nil: not told
 }
 
-// What a live run waits for, in [Live], beside the kinds of questions. "": nothing.
+// What a live run waits for, in [Live]: that people answer the oldest question that is put to them. "": nothing.
 const (
 	WaitsPermission = "permission"
 	WaitsQuestion   = "question" // a form
@@ -86,6 +102,12 @@ type Asked struct {
 	Options []Option `json:"options,omitempty"`
 	At      int64    `json:"asked"`   // Unix milliseconds
 	Seq     uint64   `json:"raw_seq"` // of the entry in which the request ends
+	// People says that they are asked, until Due, in Unix milliseconds; 0: for ever. Else the policy decides.
+	People bool  `json:"people,omitempty"`
+	Due    int64 `json:"due,omitempty"`
+	// The line of the request: its offset in the output, and its length without the newline, in bytes.
+	Offset int64 `json:"offset"`
+	Length int   `json:"length"`
 }
 
 // Option is an option of a question.
@@ -103,7 +125,9 @@ type Context struct {
 // Told is what a line tells of the conversation of a live run. A zero value tells nothing.
 type Told struct {
 	Turn        int      // that begins
-	Asked       *Asked   // a question, without At and Seq
+	Asked       *Asked   // a question, without what the record knows: At, Seq and the line
+	People      string   // a question that people are asked, until Due
+	Due         int64    // Unix milliseconds; 0: for ever
 	Settled     []string // questions that are not open any more
 	Mode, Model string
 	Context     *Context
@@ -111,7 +135,7 @@ type Told struct {
 
 // Limits of what a record has of a conversation.
 const (
-	maxQuestions = 8
+	maxQuestions = 12
 	maxChoice    = 130  // bytes of JSON of a mode, a model
 	maxTool      = 34   // bytes of JSON of the kind of a tool
 	maxOptions   = 1536 // bytes of JSON of all options
@@ -159,6 +183,9 @@ func (r *Record) foldTold(t *Told, at int64) {
 	default:
 		l.ask(*t.Asked, at, r.Seq)
 	}
+	if i := slices.IndexFunc(l.Questions, func(q Asked) bool { return q.ID == t.People }); i >= 0 {
+		l.Questions[i].People, l.Questions[i].Due = true, t.Due
+	}
 	for _, choice := range []struct{ from, to *string }{{&t.Mode, &l.Mode}, {&t.Model, &l.Model}} {
 		if *choice.from != "" && !longJSON(*choice.from, maxChoice) {
 			*choice.to = strings.Clone(*choice.from)
@@ -186,16 +213,35 @@ func (l *Live) ask(q Asked, at int64, seq uint64) {
 	l.Questions = append(l.Questions, q)
 }
 
-// setWaits sets what the run waits for. The policy decides it at once, so it is no state of the run, and
-// nobody is called.
+// setWaits sets what the run waits for. What the policy decides at once is no state of the run, and nobody is
+// called for it.
 func (r *Record) setWaits() {
 	l := r.Live
 	l.WaitsFor = ""
-	if len(l.Questions) > 0 {
-		if l.WaitsFor = WaitsQuestion; l.Questions[0].Kind == WaitsPermission {
+	if i := slices.IndexFunc(l.Questions, func(q Asked) bool { return q.People }); i >= 0 {
+		if l.WaitsFor = WaitsQuestion; l.Questions[i].Kind == WaitsPermission {
 			l.WaitsFor = WaitsPermission
 		}
 	}
+	switch {
+	case l.WaitsFor != "" && r.State == StateWorking:
+		r.State = StateInputRequired
+	case l.WaitsFor == "" && r.State == StateInputRequired:
+		r.State = StateWorking
+	}
+}
+
+// put returns the ids of the questions that are put to people, the oldest first.
+func (r *Record) put() (ids []string) {
+	if r.Live == nil || r.State != StateInputRequired {
+		return nil
+	}
+	for _, q := range r.Live.Questions {
+		if q.People {
+			ids = append(ids, q.ID)
+		}
+	}
+	return ids
 }
 
 // endLive ends the conversation with the run.
@@ -204,3 +250,34 @@ func (r *Record) endLive() {
 		l.Awake, l.WaitsFor, l.Questions, l.More = false, "", nil, 0
 	}
 }
+
+// Owner carries out what is asked of the owner of a run.
+type Owner interface {
+	Cancel(ctx context.Context, reason string) error
+	Unfollow(ctx context.Context) error
+	Answer(ctx context.Context, c Command) (Ruling, error)
+}
+
+// Ruling is what became of an answer to a question.
+type Ruling struct {
+	Open  bool   `json:"open,omitempty"`  // the question is open, and the answer fits: the log does not have it yet
+	Holds bool   `json:"holds,omitempty"` // the question is decided as the answer says
+	Why   string `json:"why,omitempty"`   // it does not: one of the Why constants
+
+	// The decision that holds, if there is one, as in its [Command].
+
+	Option string `json:"option,omitempty"`
+	By     string `json:"by,omitempty"`
+	Via    string `json:"via,omitempty"`
+
+	Delivered bool   `json:"delivered,omitempty"` // the agent has it
+	Seq       uint64 `json:"seq,omitempty"`       // the last entry of the log that this is based on
+}
+
+// Why an answer does not hold, in [Ruling].
+const (
+	WhyUnknown   = "unknown"   // there is no such question
+	WhyUnfit     = "unfit"     // it is no answer to this kind of question, or none of its options
+	WhyDecided   = "decided"   // otherwise, before
+	WhyWithdrawn = "withdrawn" // the agent does not wait any more, or its process has ended
+)

@@ -16,11 +16,13 @@ type Summary struct {
 	StartedAt       Time   `json:"startedAt,omitzero"`
 	ActiveAt        Time   `json:"activeAt,omitzero"` // time of the last output
 	EndedAt         Time   `json:"endedAt,omitzero"`
-	Progress        *Todo  `json:"progress,omitempty"`     // newest to-do list of the agent; absent: it keeps none
-	Activity        string `json:"activity,omitempty"`     // for people: what the agent does, with the command or the path
-	Doing           *Doing `json:"doing,omitempty"`        // what the agent is doing; absent: unknown, or not working
-	Tokens          *Spend `json:"tokens,omitempty"`       // tokens of this run so far; absent: unknown
-	Version         string `json:"agentVersion,omitempty"` // version of the agent; absent: unknown
+	Progress        *Todo  `json:"progress,omitempty"` // newest to-do list of the agent; absent: it keeps none
+	Activity        string `json:"activity,omitempty"` // for people: what the agent does, with the command or the path
+	Doing           *Doing `json:"doing,omitempty"`    // what the agent is doing; absent: unknown, or not working
+	// Questions are the ids of the questions of a live run that people are asked, the oldest first.
+	Questions []string `json:"questions,omitempty"`
+	Tokens    *Spend   `json:"tokens,omitempty"`       // tokens of this run so far; absent: unknown
+	Version   string   `json:"agentVersion,omitempty"` // version of the agent; absent: unknown
 	// What the times of the run and its events are: when the agent wrote its output and ended, or when linesman
 	// read the output. Absent for runs without an agent's process or output.
 	Times Times `json:"times,omitempty"`
@@ -128,7 +130,7 @@ func (r *Record) Header() Header {
 			CancelRequested: r.Cancel, Continues: r.Continues, ContinuedBy: r.Link,
 			QueuedAt: Time(r.QueuedAt), StartedAt: Time(r.StartedAt), ActiveAt: Time(r.ActiveAt), EndedAt: Time(r.EndedAt),
 			Activity: r.Activity, Times: r.timesOf(), Seq: r.Seq,
-			Version: r.Version, Changed: r.Changed(), Brief: r.Brief(),
+			Version: r.Version, Changed: r.Changed(), Brief: r.Brief(), Questions: r.put(),
 		},
 		Work: r.Work, Asked: r.Thread == "" && r.Resumes != "",
 	}

@@ -31,7 +31,10 @@ type Task struct {
 	SkipGit bool            `json:"skipGitRepoCheck,omitempty"`
 	// Live starts the agent as a server of the Agent Client Protocol: it may ask while it works. Without it
 	// an agent runs by its command line, if it has one.
-	Live bool      `json:"live,omitempty"`
+	Live bool `json:"live,omitempty"`
+	// Ask says whether people are asked what the policy of the mode does not allow; else it is denied. Absent: they are.
+	// Only with Live.
+	Ask  *bool     `json:"ask,omitempty"`
 	Env  EnvPolicy `json:"env,omitzero"`
 	Idle int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
 	Hard int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
@@ -46,6 +49,9 @@ type QueuedTask struct {
 	Run string `json:"run"` // run id, see [CheckID]
 	Task
 }
+
+// Asks reports whether people are asked.
+func (t *Task) Asks() bool { return t.Live && (t.Ask == nil || *t.Ask) }
 
 // OfRun returns the attributes of the run of t: without a title it has that of its prompt.
 func (t *Task) OfRun() Attributes {
@@ -166,6 +172,9 @@ func (t *Task) Check() error {
 	}
 	if t.Live && t.Thread != "" {
 		wrong.add("threadId", "not with live: a live run begins a thread")
+	}
+	if t.Ask != nil && !t.Live {
+		wrong.add("ask", "only with live")
 	}
 	t.Env.check(wrong.add)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {

@@ -28,10 +28,11 @@ type ReadLog interface {
 //
 // All that it knows is in the raw log, so the worker after it goes on where that ends.
 type dialog struct {
-	conv *live.Conversation
-	mode runs.Mode
-	over time.Time // when the conversation had an outcome; zero: it has none
-	torn bool      // the raw log has lost entries of it: nobody knows what the agent was sent
+	conv   *live.Conversation
+	policy live.Policy
+	over   time.Time // when the conversation had an outcome; zero: it has none
+	asking *int64    // in the file asking; nil: not known
+	torn   bool      // the raw log has lost entries of it: nobody knows what the agent was sent
 }
 
 // closeTime is how long an agent may take to close its session.
@@ -54,7 +55,8 @@ func (r *Run) newTalk() (*dialog, error) {
 		return nil, err
 	}
 	a, _ := r.w.cfg.Agents.Find(spec.Agent)
-	return &dialog{mode: spec.Mode, conv: live.New(live.Config{
+	policy := live.Policy{Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
+	return &dialog{policy: policy, conv: live.New(live.Config{
 		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt)},
 	})}, nil
 }
@@ -68,9 +70,9 @@ func (r *Run) converse(ctx context.Context) error {
 		if r.talk.torn {
 			return nil
 		}
-		e, ok := r.talk.next()
+		e, ok := r.talk.next(time.Now())
 		if !ok {
-			return nil
+			return r.noteAsked()
 		}
 		if e.Kind == runs.Proc {
 			e.Body = runs.Encode(r.firstProcess())
@@ -83,12 +85,12 @@ func (r *Run) converse(ctx context.Context) error {
 }
 
 // next returns the entry that is due; without a body where the run knows that.
-func (t *dialog) next() (e runs.Entry, ok bool) {
+func (t *dialog) next(now time.Time) (e runs.Entry, ok bool) {
 	if outcome, _ := t.conv.Ended(); outcome == nil && t.conv.Status().Process == 0 {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
 	for _, q := range t.conv.Open() {
-		decision, ok := live.Decide(t.mode, q)
+		decision, ok := t.policy.Decide(q, now.UnixMilli())
 		if _, known := t.conv.Obeyed(decision.ID); ok && !known {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(decision)}, true
 		}

@@ -36,6 +36,7 @@ const (
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 	stdinFile   = "stdin"       // FIFO, stdin of a process of a live run
 	fedFile     = "fed"         // how much of inFile was written to stdinFile, see fed
+	askingFile  = "asking"      // people are asked: until when, in Unix milliseconds
 )
 
 // Commands to a shim.

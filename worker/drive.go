@@ -13,7 +13,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Run is one run that this worker owns. Interrupt and Cancel may be called
+// Run is one run that this worker owns. Interrupt, Cancel and Answer may be called
 // from any goroutine, before and while it is driven.
 type Run struct {
 	w        *Worker
@@ -32,6 +32,7 @@ type Run struct {
 	retried      bool          // this worker drove it before, and failed
 	cancels      chan string   // reasons of cancel requests; one is enough
 	unfollow     chan struct{} // requests to follow no longer; one is enough
+	answers      chan answer   // to questions of a live run
 	unfollowed   bool
 	leftNoted    bool          // the raw log says that further output is of processes that the agent left
 	judged       int64         // bytes of stdout, plus one, of which it is known whether they end with a result
@@ -74,7 +75,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	r.w.register(r)
 	defer r.w.unregister(r)
 	if r.w.cfg.Control != nil {
-		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r.Cancel, r.Unfollow)
+		stop, err := r.w.cfg.Control.Listen(r.dir.Spec.Run, r)
 		if err != nil {
 			return runs.Exit{}, err
 		}
@@ -287,6 +288,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			next = r.source.pollInterval()
 		}
 		r.endTalk(time.Now())
+		next = min(next, r.due(time.Now()))
 		if watch.err != nil {
 			next = min(next, 100*time.Millisecond)
 		}
@@ -299,6 +301,12 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		case <-r.unfollow:
 			r.unfollowed = true
 			r.stop()
+		case a := <-r.answers:
+			got := r.rule(ctx, a.command)
+			a.ruled <- got
+			if got.err != nil {
+				return nil, got.err
+			}
 		case <-watch.C:
 		case <-timer.C:
 		}

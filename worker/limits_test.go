@@ -46,7 +46,7 @@ func TestWatchdog(t *testing.T) {
 			start := time.Unix(1000, 0)
 			dog := newWatchdog(test.limits, start)
 			for _, l := range test.looks {
-				if got := dog.check(start.Add(l.at), [2]int64{l.out, l.err}); got != l.want {
+				if got := dog.check(start.Add(l.at), [2]int64{l.out, l.err}, false); got != l.want {
 					t.Errorf("after %v: %q, want %q", l.at, got, l.want)
 				}
 				if next := dog.next(start.Add(l.at)); next <= 0 || next > s {
@@ -60,7 +60,7 @@ func TestWatchdog(t *testing.T) {
 func TestWatchdogChecksSoonerWhenTheSpoolFills(t *testing.T) {
 	start := time.Unix(1000, 0)
 	dog := newWatchdog(Limits{Spool: 1000}, start)
-	dog.check(start.Add(time.Second), [2]int64{800, 0})
+	dog.check(start.Add(time.Second), [2]int64{800, 0}, false)
 	if next := dog.next(start.Add(time.Second)); next != 125*time.Millisecond {
 		t.Errorf("next check in %v with 200 bytes left at 800 a second; want 125ms", next)
 	}

@@ -295,7 +295,7 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 	if len(how.ACP) == 0 {
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}
-	spec.Live, spec.Argv = true, how.ACP
+	spec.Live, spec.Ask, spec.Argv = true, task.Asks(), how.ACP
 	spec.setInput(task.Prompt)
 	if how.SetLive != nil {
 		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))

@@ -212,7 +212,7 @@ func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
 func (r *Run) noteIdle(ctx context.Context) error {
 	agent, ok := r.source.(*spawned)
 	idle := r.dir.Spec.Limits.Idle
-	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
+	if !ok || idle == 0 || r.stopped || !agent.agentAlive() || r.talk.asks() {
 		return nil
 	}
 	now := time.Now()

@@ -285,7 +285,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		s.recordExit(now) // a failure is retried later: the remaining processes must be terminated all the same
 	}
 	if s.killAt.IsZero() {
-		if limit := s.watchdog.check(now, s.sizes()); limit != "" && (limit != runs.ReasonIdle || !ended) {
+		if limit := s.watchdog.check(now, s.sizes(), s.spec.Live && asks(s.dir, now)); limit != "" && (limit != runs.ReasonIdle || !ended) {
 			s.end(limit)
 		}
 	}

@@ -57,6 +57,7 @@ type Spec struct {
 	// Live says that the run is a conversation: its agent reads lines on stdin until it is ended, and
 	// may be started again. Each process has a directory of its own, see [Dir.makeProcess].
 	Live bool `json:"live,omitempty"`
+	Ask  bool `json:"ask,omitempty"` // see [runs.Task]
 
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`
@@ -138,6 +139,8 @@ type Limits struct {
 	// Finish is how long an agent may print nothing after its final result before it is ended; 0:
 	// no limit. Where the dialect is not known, there is none.
 	Finish time.Duration `json:"finish_ns,omitempty"`
+	// Answer is how long people may take to answer a question; 0: no limit. Meanwhile Idle and Hard stand still.
+	Answer time.Duration `json:"answer_ns,omitempty"`
 	// Keep lets processes run that the agent left and that do not hold its stdout.
 	Keep bool `json:"keep,omitempty"`
 	// Spool is how many bytes a run may write. Default 1 GiB. Of what it writes beyond

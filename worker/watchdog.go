@@ -23,8 +23,11 @@ func newWatchdog(limits Limits, now time.Time) *watchdog {
 }
 
 // check compares the sizes of stdout and stderr with the limits. It returns
-// the limit that was passed, or "".
-func (w *watchdog) check(now time.Time, sizes [2]int64) runs.Reason {
+// the limit that was passed, or "". For time that is held no limit counts it.
+func (w *watchdog) check(now time.Time, sizes [2]int64, held bool) runs.Reason {
+	if passed := now.Sub(w.seen); held && passed > 0 {
+		w.began, w.grew = w.began.Add(passed), w.grew.Add(passed)
+	}
 	var grown int64
 	for i, size := range sizes {
 		was := w.sizes[i]

@@ -58,12 +58,10 @@ var (
 	errNoAgent = errors.New("the run has no running agent")
 )
 
-// Control receives the requests to end a run, for its owner.
+// Control receives the requests to a run, for its owner.
 type Control interface {
-	// Listen passes on requests to cancel the run, and to follow it no longer, until stop is
-	// called.
-	Listen(run string, cancel func(ctx context.Context, reason string) error, unfollow func(ctx context.Context) error) (
-		stop func(), err error)
+	// Listen passes on requests until stop is called.
+	Listen(run string, owner runs.Owner) (stop func(), err error)
 }
 
 // Stores returns the IDs of the stores that know the ended runs of Logs. The
@@ -77,7 +75,7 @@ type Config struct {
 	Ledger  string        // file that records imported files; default: imported.jsonl next to Root
 	Logs    Logs          // raw logs of the runs
 	Stores  Stores        // where ended runs are known; may be nil
-	Control Control       // where runs can be cancelled; may be nil
+	Control Control       // where requests to runs come from; may be nil
 	Shim    []string      // command that calls [Shim] with the path that is added as last argument
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same
@@ -196,6 +194,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		log:          w.log.With(zap.String("run", d.Spec.Run), zap.String("agent", d.Spec.Agent)),
 		cancels:      make(chan string, 1),
 		unfollow:     make(chan struct{}, 1),
+		answers:      make(chan answer),
 		cancelStored: make(chan struct{}),
 		done:         make(chan struct{}),
 		progress:     &d.mark.progress,

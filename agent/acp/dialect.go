@@ -118,10 +118,10 @@ func (d *dialect) Line(line []byte, out *normalizer.Out) normalizer.Fault {
 
 // done sets the facts that are the same for all lines.
 func (d *dialect) done(out *normalizer.Out) {
-	if len(d.Asked) > 0 && !d.Heard { // else the policy decides it at once
+	if slices.ContainsFunc(d.Asked, func(q question) bool { return q.People || !d.Heard }) {
 		out.Facts.Doing = runs.Doing{Phase: runs.AwaitingInput}
 	}
-	if t := &d.told; t.Turn > 0 || t.Asked != nil || t.Settled != nil || t.Mode+t.Model != "" || t.Context != nil {
+	if t := &d.told; t.Turn > 0 || t.Asked != nil || t.People != "" || t.Settled != nil || t.Mode+t.Model != "" || t.Context != nil {
 		out.Facts.Live = new(*t)
 	}
 	out.Facts.Drift = d.drift

@@ -18,7 +18,9 @@ type question struct {
 	Kind    string   `json:"kind"`
 	Call    string   `json:"call,omitempty"`    // that waits for it, at most maxCallID bytes
 	Options []choice `json:"options,omitempty"` // at most MaxOpts
-	By      string   `json:"by,omitempty"`      // who decided it, as the last command says; at most maxName bytes
+	By      string   `json:"by,omitempty"`      // who decided it, as the command says; at most runs.MaxBy bytes
+	Chose   uint32   `json:"chose,omitempty"`   // hash of the option of that command
+	People  bool     `json:"people,omitempty"`  // they are asked
 }
 
 // choice is an option of a question.
@@ -29,7 +31,7 @@ type choice struct {
 }
 
 // maxAsked is the number of open questions that are remembered. Further ones are refused.
-const maxAsked = 16
+const maxAsked = 12
 
 func (q *question) name() string { return "q" + strconv.Itoa(q.N) }
 
@@ -130,6 +132,37 @@ func (d *dialect) questionData(asked *question, q *Question) []byte {
 	return append(b, "]}}"...)
 }
 
+// put maps that people are asked a question.
+func (d *dialect) put(c *runs.Command, out *normalizer.Out) {
+	q := d.question(c.Question)
+	if q == nil || q.People {
+		return
+	}
+	q.People = true
+	d.told.People, d.told.Due = q.name(), c.Due
+	b := appendText([]byte(`{"schema":"backend.asked.v1","asked":{"id":`), q.name())
+	b = appendText(append(b, `,"kind":`...), q.Kind)
+	if b = append(b, `,"due":`...); c.Due == 0 {
+		b = append(b, "null"...)
+	} else {
+		b = appendInt(b, c.Due)
+	}
+	d.status(out, "people asked", append(b, "}}"...))
+}
+
+// decided remembers who decides a question: the first command that can.
+func (d *dialect) decided(c *runs.Command) {
+	q := d.question(c.Question)
+	if q == nil || q.By != "" || len(c.By) > runs.MaxBy {
+		return
+	}
+	fits := c.Option == "" || q.Kind == Form && (c.Option == runs.Accept || c.Option == runs.Decline) ||
+		slices.ContainsFunc(q.Options, func(o choice) bool { return o.Hash == hash32(c.Option) })
+	if fits {
+		q.By, q.Chose = strings.Clone(c.By), hash32(c.Option)
+	}
+}
+
 // answered maps an answer of the client.
 func (d *dialect) answered(m *Message, out *normalizer.Out) {
 	i := d.openQuestion(m.RequestID())
@@ -138,6 +171,9 @@ func (d *dialect) answered(m *Message, out *normalizer.Out) {
 	}
 	q := d.Asked[i]
 	outcome, chosen := q.outcome(m)
+	if q.By != "" && q.Kind == Permission && q.Chose != hash32(chosen) { // a cancel came before the command
+		q.By = ""
+	}
 	by := q.decider(outcome)
 	if q.By != "" {
 		d.by = "by " + q.By
@@ -192,7 +228,7 @@ func (q *question) decider(outcome string) string {
 		return ""
 	case runs.ByPolicy, runs.ByTimeout:
 		return q.By
-	case runs.ByLimit, "turn", "end":
+	case runs.ByLimit:
 		return "cancel"
 	}
 	return "person"

@@ -270,10 +270,10 @@ func oneOfText(s string, words ...string) string {
 // Command implements [normalizer.Conversation]. An answer counts when it is sent.
 func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
 	switch c.Do {
+	case runs.DoAsk:
+		d.put(c, out)
 	case runs.DoAnswer:
-		if q := d.question(c.Question); q != nil && q.By == "" && c.By != "" && len(c.By) <= maxName {
-			q.By = strings.Clone(c.By)
-		}
+		d.decided(c)
 	case runs.DoEnd:
 		if !d.Ends {
 			d.Ends = true

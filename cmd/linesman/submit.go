@@ -25,7 +25,8 @@ type submitCmd struct {
 	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
-	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): what it asks for is answered by the policy of --mode."`
+	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
+	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
 	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
@@ -78,7 +79,9 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	task := c.task()
 	task.Agent, task.Thread, task.Title, task.Labels = string(c.Agent), c.Resume, c.Title, runs.LabelsOf(c.Label)
-	task.Live = c.Live
+	if task.Live = c.Live; c.NoAsk {
+		task.Ask = new(false)
+	}
 	task.Idle, task.Hard = wholeSeconds(c.IdleTimeout), wholeSeconds(c.Timeout)
 	q := api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: c.DestructiveGit}
 	var wrong problems

@@ -297,15 +297,16 @@ const (
 	Submit                     // start, resume and cancel runs
 	raw                        // read the unmodified output of agents
 	Metrics                    // read /metrics, and nothing else
+	Answer                     // read open questions in full, and answer them
 
 	// All are the scopes for all about runs. The token of the token file has Metrics, too.
-	All = Read | Submit | raw
+	All = Read | Submit | raw | Answer
 )
 
 var scopeNames = []struct {
 	scope Scopes
 	name  string
-}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}, {Metrics, "metrics"}}
+}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}, {Answer, "answer"}, {Metrics, "metrics"}}
 
 // ParseScopes parses a list such as "read,submit". Every token needs read, but for one whose
 // only scope is metrics.
@@ -314,7 +315,7 @@ func ParseScopes(list string) (Scopes, error) {
 	for _, word := range strings.Split(list, ",") {
 		scope, err := ScopeOf(strings.TrimSpace(word))
 		if err != nil {
-			return 0, errors.New("scope: must be a list of read, submit and raw\n" +
+			return 0, errors.New("scope: must be a list of read, submit, raw and answer\n" +
 				"or metrics, for a program that reads /metrics alone")
 		}
 		all |= scope
@@ -332,7 +333,7 @@ func ScopeOf(name string) (Scopes, error) {
 			return s.scope, nil
 		}
 	}
-	return 0, errors.New("scope: must be read, submit, raw or metrics")
+	return 0, errors.New("scope: must be read, submit, raw, answer or metrics")
 }
 
 // Names returns the names of the scopes in s, read first.

@@ -185,7 +185,7 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 			return nil, context.Canceled // it ended before the call began
 		}
 		o := found.(*request)
-		ctx, cancel := context.WithCancel(responder.WithCaller(ctx, o.caller))
+		ctx, cancel := context.WithCancel(responder.WithSurface(responder.WithCaller(ctx, o.caller), responder.OverMCP))
 		defer cancel()
 		defer o.onEnd(cancel)()
 		return next(ctx, method, req)

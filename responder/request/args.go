@@ -281,8 +281,8 @@ func (a *Args) Flag(name string) bool {
 	return b
 }
 
-// raw returns the value of an object, as it was written.
-func (a *Args) raw(name string) json.RawMessage {
+// Raw returns the value of an object, as it was written.
+func (a *Args) Raw(name string) json.RawMessage {
 	r, _ := a.value(name).(json.RawMessage)
 	return r
 }

@@ -62,6 +62,11 @@ func Names(name string, max int64, about string, words ...string) Param {
 	return Param{Name: name, Kind: names, Max: max, About: about, Words: words}
 }
 
+// Object is a JSON object of at most max bytes.
+func Object(name string, max int64, about string) Param {
+	return Param{Name: name, Kind: object, Max: max, About: about}
+}
+
 // Flag is true or false; false is its default.
 func Flag(name, about string) Param {
 	return Param{Name: name, Kind: boolean, Default: false, About: about}

@@ -32,7 +32,7 @@ func (a *Args) Echo() json.RawMessage {
 	if a.broken {
 		return nil
 	}
-	return a.raw(echoed)
+	return a.Raw(echoed)
 }
 
 // Submission reads a submission, and adds its mistakes to the arguments. Tool is
@@ -44,7 +44,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	q := api.Submission{
 		Task: runs.Task{Attributes: runs.Attributes{Agent: api.DefaultAgent, Mode: runs.Mode(a.Text("mode")),
 			Dir: a.Text("workingDir"), Model: a.Text("model"), Thread: a.Text("threadId"), Title: a.Text("title")},
-			Prompt: a.Text("task"), Schema: a.raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
+			Prompt: a.Text("task"), Schema: a.Raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
 			Env: runs.EnvPolicy{Policy: a.Text("envPolicy")}, Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
 			Governance: a.Text(governance)},
 		Confirm: a.Flag("confirm"), DestructiveGit: a.Flag("allow_destructive_git"),
@@ -55,6 +55,9 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	}
 	if a.declares("live") {
 		q.Live = a.Flag("live")
+		if a.Has("ask") {
+			q.Ask = new(a.Flag("ask"))
+		}
 	}
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
@@ -79,7 +82,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 
 // readLabels reads the labels of a submission.
 func (a *Args) readLabels(q *api.Submission) {
-	raw := a.raw("labels")
+	raw := a.Raw("labels")
 	if raw == nil {
 		return
 	}
@@ -120,7 +123,7 @@ func CloudSubmission(s *responder.Service, tool string, a *Args) api.CloudSubmis
 
 // readWebhook reads the configuration of a webhook; nil if there is none.
 func readWebhook(tool string, a *Args) (*api.Webhook, error) {
-	raw := a.raw(Webhook)
+	raw := a.Raw(Webhook)
 	if raw == nil {
 		return nil, nil
 	}
@@ -130,7 +133,7 @@ func readWebhook(tool string, a *Args) (*api.Webhook, error) {
 	}
 	return &api.Webhook{
 		URL: r.URL, OperationID: r.OperationID, Token: r.Token, Scheme: r.Scheme, Credentials: r.Credentials,
-		Operation: tool, Context: a.raw(echoed),
+		Operation: tool, Context: a.Raw(echoed),
 	}, nil
 }
 

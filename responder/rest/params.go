@@ -53,6 +53,10 @@ var (
 		request.Integer("offset", 0, maxOffset, 0, "Position of the first byte. Default: 0."),
 		request.Integer("limit", 1, maxOutput, responder.DefaultOutput, "Maximum number of bytes of the answer."),
 	}
+	questionParams = []request.Param{request.Text("run", 0, "Only questions of this run.")}
+	requestParams  = []request.Param{
+		request.Integer("offset", 0, maxOffset, 0, "Position of the first byte: `next` of the piece before. Default: 0."),
+	}
 	waitParams = []request.Param{
 		request.Integer("timeout", 0, int64(maxWait/time.Second), 60, "How long to wait, in seconds."),
 	}

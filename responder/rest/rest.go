@@ -79,7 +79,7 @@ func New(c Config) *API {
 type Route struct {
 	Pattern string // of [http.ServeMux]
 	ID      string // unique
-	Scope   string // read, submit or raw
+	Scope   string // read, submit, raw or answer
 	Query   []request.Param
 	Media   []string // types of the answer, the preferred one first
 	Handler http.Handler
@@ -103,6 +103,9 @@ func (a *API) Routes() []Route {
 		"diff":     {"getDiff", nil, []string{jsonType, patchType}, getDiff},
 		"wait":     {"waitForRun", waitParams, forms, waitForRun},
 		"cancel":   {"cancelRun", nil, forms, cancelRun},
+		"waiting":  {"listQuestions", questionParams, []string{jsonType}, listQuestions},
+		"request":  {"getRequest", requestParams, []string{jsonType}, getRequest},
+		"answer":   {"answerQuestion", nil, []string{jsonType}, answerQuestion},
 		"events":   {"listEvents", allEventParams, streams, listEvents},
 	}
 	routes := []Route{

@@ -38,10 +38,7 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 	}
 	asked := make(chan string, 1)
 	listen := sync.OnceFunc(func() {
-		stop, err := owner.Listen("T-silent", func(_ context.Context, reason string) error {
-			asked <- reason
-			return nil
-		}, nil)
+		stop, err := owner.Listen("T-silent", cancelled{reasons: asked})
 		if err != nil {
 			t.Error(err)
 			return
@@ -64,4 +61,15 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 	case <-l.soon().Done():
 		t.Error("the new owner does not hear of the cancel")
 	}
+}
+
+// cancelled is the owner of a run that passes on the reasons of cancels.
+type cancelled struct {
+	runs.Owner
+	reasons chan<- string
+}
+
+func (c cancelled) Cancel(_ context.Context, reason string) error {
+	c.reasons <- reason
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,13 +186,14 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 	return err
 }
 
-// Waiting reads the records of the runs that await an external answer, oldest
-// first, at most limit of them.
+// Waiting reads the records of the runs that await an answer, from outside or by people, oldest first, at most limit of
+// them.
 func (r *Table) Waiting(ctx context.Context, limit int) ([]*runs.Record, error) {
 	working, _ := r.index.open()
 	var all []*runs.Record
 	for _, row := range working {
-		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal || len(all) == limit {
+		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal && len(row.Questions) == 0 ||
+			len(all) == limit {
 			continue
 		}
 		record, err := r.Record(ctx, row.ID)
@@ -206,6 +208,41 @@ func (r *Table) Waiting(ctx context.Context, limit int) ([]*runs.Record, error) 
 		}
 	}
 	return all, nil
+}
+
+// Decide gives the answer to a question of a live run to its owner, or stores it in place of one that is away, and
+// returns what became of it. The error is [ErrNotAsked] for a run that is not live, an [EndedError] for one that has
+// ended, and [runs.ErrNoRun] for an unknown run.
+func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ruling, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	v, err := r.Look(ctx, run)
+	switch {
+	case err != nil:
+		return runs.Ruling{}, err
+	case v.Agent == runs.AgentExternal:
+		return runs.Ruling{}, ErrNotAsked
+	case v.State.Final():
+		return runs.Ruling{}, &EndedError{v.State}
+	}
+	ruling, err := r.cfg.Streams.AskAnswer(ctx, run, c)
+	if err != nil && r.cfg.Absent != nil {
+		if !errors.Is(err, runs.ErrNoOwner) {
+			r.log.Warn("the owner did not take the answer; it is stored instead", zap.String("run", run), zap.Error(err))
+		}
+		ruling, err = r.cfg.Absent(ctx, v.Agent, run, c)
+	}
+	if err != nil {
+		return ruling, err
+	}
+	soon, done := context.WithTimeout(ctx, time.Second) // until the table shows it
+	defer done()
+	if _, err := r.until(soon, run, nil, func(v runs.Header) bool {
+		return v.Seq >= ruling.Seq && !slices.Contains(v.Questions, c.Question)
+	}); err != nil {
+		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
+	}
+	return ruling, nil
 }
 
 // maxOverdue bounds how many waiting runs one check reads.

@@ -46,6 +46,7 @@ type Streams interface {
 	Queued(ctx context.Context, queue, run string) (bool, error)
 	Unqueue(ctx context.Context, queue, run string) error
 	AskCancel(ctx context.Context, run, reason string) error
+	AskAnswer(ctx context.Context, run string, c runs.Command) (runs.Ruling, error)
 	AppendIf(ctx context.Context, agent, run string, known runs.Mark, decide func(runs.Mark) *runs.Entry) (runs.Mark,
 		error)
 }
@@ -63,6 +64,9 @@ type Config struct {
 	// Outside returns a [runs.FieldError] for a task in a directory outside the
 	// roots that this process knows of. Nil: only the workers decide.
 	Outside func(runs.Task, []Worker) error
+
+	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
+	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
 
 	Log *zap.Logger // default: none
 }

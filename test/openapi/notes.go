@@ -6,6 +6,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/rest"
 )
 
 const about = "Runs of coding agents: begin them, follow them, end them. Every request shows a token with the scope " +
@@ -145,6 +146,25 @@ var notes = map[string]note{
 			404: "There is no run of the id in `run`.", 409: "",
 		},
 	},
+	"listQuestions": {
+		about: "Open questions, the oldest first: of live runs, and of file bridges. Their texts are not redacted. `unlisted` " +
+			"counts those that do not fit.",
+		answers: map[int]string{200: "The questions."},
+	},
+	"getRequest": {
+		about:   "A piece of at most 128 KiB. The pieces together are the JSON whose SHA-256 is `digest`.",
+		answers: map[int]string{200: "A piece.", 409: "The question is not open."},
+	},
+	"answerQuestion": {
+		about: "The first answer counts, however many there are: a repeated one is no error, another one is a 409 that says " +
+			"who decided. It holds for this call alone, unless the option says otherwise. A question of a file bridge takes " +
+			"`text` or `error`.",
+		request: "Answer", body: rest.AnswerParams,
+		answers: map[int]string{
+			200: "The decision. `delivered` says that the agent has it.", 413: "The body is over 1 MiB.",
+			409: "The question was answered otherwise, or the agent does not wait for it any more.",
+		},
+	},
 	"workers": {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
 }
 
@@ -165,6 +185,10 @@ var parameters = object{
 	"idempotencyKey": parameter("Idempotency-Key", "header", "As `idempotencyKey` in the body: the same request with "+
 		"the same key is carried out once. May be in double quotes. Where the body has a key too, both must be the same.",
 		object{"type": "string", "pattern": `^"?[A-Za-z0-9_.:-]{16,255}"?$`}),
+	"question": object{
+		"name": "question", "in": "path", "required": true, "description": "Id of the question.",
+		"schema": object{"type": "string", "pattern": "^q[1-9][0-9]*$"},
+	},
 	"id": object{
 		"name": "id", "in": "path", "required": true, "description": "Id of the run.",
 		"schema": object{"type": "string", "pattern": runID},

@@ -45,6 +45,9 @@ func Document() ([]byte, error) {
 			if strings.Contains(path, "{id}") {
 				paths[path]["parameters"] = []any{reference("parameters", "id")}
 			}
+			if strings.Contains(path, "{question}") {
+				paths[path]["parameters"] = append(paths[path]["parameters"].([]any), reference("parameters", "question"))
+			}
 		}
 		note := notes[route.ID]
 		note.summary = cmp.Or(note.summary, summaries[route.Pattern])
@@ -58,7 +61,7 @@ func Document() ([]byte, error) {
 		"schemas":    s.all(),
 		"securitySchemes": object{"token": object{
 			"type": "http", "scheme": "bearer", "description": "The token of the token file, or one of " +
-				"`linesman token create`. Scopes: read, submit, raw. The scope metrics is for /metrics.",
+				"`linesman token create`. Scopes: read, submit, raw, answer. The scope metrics is for /metrics.",
 		}},
 	}
 	var b bytes.Buffer

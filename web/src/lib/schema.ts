@@ -10,6 +10,36 @@ export interface Agent {
   short: string;
 }
 
+export interface Answer {
+  /** Of a form: an object as its schema in `fields` says, at most 16 KiB. */
+  content?: Record<string, unknown>;
+  /** `digest` of the question: required to allow one that is `cut`, whose whole request is read apart. */
+  digest?: string;
+  /** Of a text: why there is no answer. */
+  error?: string;
+  /** Of a permission: the `id` of an option; or `allow` or `deny`, for the only option of the kind `allow_once` or `reject_once`. Of a form: `decline` or `cancel`. */
+  option?: string;
+  /** Of a text: the answer. */
+  text?: string;
+}
+
+/** The state of a run after an answer, and the decision. */
+export interface Answered {
+  /** Who decided: the name of a token, owner, operator, policy, timeout. */
+  by?: string;
+  /** Delivered says that the agent has the answer. Else the worker gives it to the agent when it is back. */
+  delivered?: boolean;
+  /** Id. */
+  option?: string;
+  /** Allow, deny, submitted, declined or cancelled. */
+  outcome?: string;
+  question?: string;
+  run: string;
+  state: 'queued' | 'working' | 'input-required' | 'completed' | 'failed' | 'cancelled' | 'timeout';
+  /** The surface. */
+  via?: string;
+}
+
 export interface CancelRequest {
   /** The same request with the same key is carried out once. */
   idempotencyKey?: string;
@@ -341,6 +371,77 @@ export interface Problem {
   type: 'about:blank';
 }
 
+/** What a run asks: the program of a file bridge, or people. */
+export interface Question {
+  /** That is asked, as the request names it; of a live run, that asks. */
+  agentName?: string;
+  askedAt?: Time;
+  command?: string;
+  /** Cut says that something is left out or shortened here: an answer is accepted only with Digest, the SHA-256 of the whole request in hex, which [OpRequest] has. */
+  cut?: boolean;
+  digest?: string;
+  /** 0: never. */
+  dueAt?: Time;
+  /** Of a form: the JSON Schema of its content, an object. */
+  fields?: Record<string, unknown>;
+  files?: Array<QuestionFile>;
+  /** Of a live run q1, q2, …; else q1, for its prompt. */
+  id: string;
+  /** Of the tool, as JSON, if it is no command. */
+  input?: string;
+  /** Text, permission or form. */
+  kind: string;
+  model?: string;
+  options?: Array<QuestionOption>;
+  phase?: string;
+  prompt?: string;
+  requestId?: string;
+  run: string;
+  runTitle?: string;
+  /** What else the agent says. */
+  text?: string;
+  /** Of the tool call; of a form, what it is for. */
+  title?: string;
+  /** Kind: execute, edit, read, …. */
+  tool?: string;
+  /** Of the run. */
+  workingDir?: string;
+}
+
+/** A file that a tool is to change. */
+export interface QuestionFile {
+  /** In unified form, without a header; "": only the path is told. */
+  diff?: string;
+  path: string;
+}
+
+/** An answer that the agent offers. */
+export interface QuestionOption {
+  id: string;
+  /** Allow_once, allow_always, reject_once or reject_always; "": another. */
+  kind: string;
+  name: string;
+}
+
+/** Lists the questions that wait for an answer, the oldest first. */
+export interface Questions {
+  requests: Array<Question>;
+  /** Questions that do not fit into the message. */
+  unlisted?: number;
+}
+
+/** A piece of the request of a question: JSON as the agent wrote it. */
+export interface Request {
+  /** Of the whole request. */
+  bytes: number;
+  digest: string;
+  /** Offset of the next piece; absent: this is the last one. */
+  next?: number;
+  offset: number;
+  /** Whole characters. */
+  text: string;
+}
+
 export interface ResumeRequest {
   /** Allow git commands that may lose work, where they are guarded. */
   allowDestructiveGit?: boolean;
@@ -428,6 +529,8 @@ export interface Run {
   position?: number;
   /** Newest to-do list of the agent; absent: it keeps none. */
   progress?: Todo;
+  /** Questions are the ids of the questions of a live run that people are asked, the oldest first. */
+  questions?: Array<string>;
   /** Work queue of the run. */
   queue?: string;
   queuedAt?: Time;
@@ -487,6 +590,8 @@ export interface RunRequest {
   agent?: string;
   /** Allow git commands that may lose work, where they are guarded. */
   allowDestructiveGit?: boolean;
+  /** With live: people are asked what its mode does not allow. If false, it is denied. */
+  ask?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
   /** The same request with the same key is carried out once. */
@@ -495,7 +600,7 @@ export interface RunRequest {
   idleTimeoutSec?: number;
   /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
-  /** Start the agent as a server of the Agent Client Protocol: what it asks for is answered by the policy of its mode. */
+  /** Start the agent as a server of the Agent Client Protocol: it may ask while it works. What its mode allows is allowed; for all else people are asked. */
   live?: boolean;
   /** What the agent may do to this machine. Default: `read-only`. */
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
@@ -553,6 +658,8 @@ export interface RunSummary {
   position?: number;
   /** Newest to-do list of the agent; absent: it keeps none. */
   progress?: Todo;
+  /** Questions are the ids of the questions of a live run that people are asked, the oldest first. */
+  questions?: Array<string>;
   /** Work queue of the run. */
   queue?: string;
   queuedAt?: Time;

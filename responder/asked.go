@@ -1,0 +1,345 @@
+package responder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/aymanbagabas/go-udiff"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/runs"
+)
+
+// Questions of live runs. The record has where a request is in the output; what it asks is read there, each time.
+
+const (
+	maxRequest   = 8 << 20   // bytes of a request: a longer one is never open
+	requestPiece = 128 << 10 // bytes of a piece of a request
+)
+
+// request is an open question, with the request of the agent.
+type request struct {
+	runs.Asked
+	line   []byte
+	digest string
+	asks   acp.Asked
+}
+
+// liveQuestions adds the questions of a live run that people are asked.
+func (s *Service) liveQuestions(ctx context.Context, record *runs.Record, all []api.Question) ([]api.Question, error) {
+	for _, asked := range record.Live.Questions {
+		if !asked.People {
+			continue
+		}
+		q, err := s.readRequest(ctx, record, asked)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, q.question(record))
+	}
+	return all, nil
+}
+
+// readRequest reads the request of a question.
+func (s *Service) readRequest(ctx context.Context, record *runs.Record, asked runs.Asked) (*request, error) {
+	q := &request{Asked: asked}
+	if asked.Length > maxRequest {
+		return q, nil
+	}
+	for len(q.line) < asked.Length {
+		at, more, err := s.cfg.Streams.OutputAt(ctx, record.Agent, record.ID, runs.Out, asked.Offset+int64(len(q.line)),
+			asked.Length-len(q.line))
+		if err != nil {
+			return nil, s.explain("read a question", err)
+		}
+		if len(more) == 0 || at != asked.Offset+int64(len(q.line)) { // RAW has lost it
+			return q, nil
+		}
+		q.line = append(q.line, more...)
+	}
+	sum := sha256.Sum256(q.line)
+	q.digest = hex.EncodeToString(sum[:])
+	q.asks, _ = acp.AskedIn(q.line)
+	return q, nil
+}
+
+// question is what the request asks, for people.
+func (q *request) question(record *runs.Record) api.Question {
+	a := &q.asks
+	out := api.Question{
+		Run: record.ID, ID: q.ID, Kind: q.Kind, Agent: record.Agent, RunTitle: record.Title, Dir: visible(record.Dir),
+		Asked: runs.Time(q.At), Due: runs.Time(q.Due), Model: record.Model,
+		Title: visible(a.Title), Tool: a.Tool, Command: visible(a.Command), Input: visible(a.Input), Text: visible(a.Text),
+		Cut: a.Cut || a.Kind == "", Digest: q.digest,
+	}
+	for _, o := range a.Options {
+		out.Options = append(out.Options, api.QuestionOption{ID: o.ID, Kind: o.Kind, Name: visible(o.Name)})
+	}
+	if len(a.Fields) > 0 {
+		out.Fields = json.RawMessage(visible(string(a.Fields)))
+	}
+	left := 4 * acp.MaxAsked // bytes of all diffs
+	for _, f := range a.Files {
+		file := api.QuestionFile{Path: visible(f.Path)}
+		if f.Change {
+			if file.Diff = visible(diffOf(f)); len(file.Diff) > min(acp.MaxAsked, left) {
+				file.Diff, out.Cut = file.Diff[:bounds.Cut(file.Diff, min(acp.MaxAsked, left))], true
+			}
+			left -= len(file.Diff)
+		}
+		out.Files = append(out.Files, file)
+	}
+	return out
+}
+
+// diffOf returns a change in unified form, without the names of the files.
+func diffOf(f acp.AskedFile) string {
+	diff := udiff.Unified("a", "b", f.Old, f.New)
+	return strings.TrimPrefix(diff, "--- a\n+++ b\n")
+}
+
+// visible returns a text with each character that shows nothing, or moves what is around it, as its code.
+func visible(s string) string {
+	hidden := func(c rune) bool {
+		return c != '\n' && c != '\t' && c != ' ' && c != '\u3000' &&
+			unicode.In(c, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zs, unicode.Zl, unicode.Zp)
+	}
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if hidden(c) {
+			fmt.Fprintf(&b, "⟨U+%04X⟩", c)
+		} else {
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// findRequest returns a question of a run that people are asked; without an id the only one. It is nil if it is not open.
+func (s *Service) findRequest(ctx context.Context, record *runs.Record, id string) (*request, error) {
+	var open []runs.Asked
+	if record.Live != nil {
+		open = slices.Clone(record.Live.Questions)
+	}
+	open = slices.DeleteFunc(open, func(q runs.Asked) bool { return !q.People || id != "" && q.ID != id })
+	if id == "" && len(open) > 1 {
+		return nil, api.Invalid("question", fmt.Sprintf("is required: %d questions are open", len(open)))
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	return s.readRequest(ctx, record, open[0])
+}
+
+// Request returns a piece of the request of an open question, as the agent wrote it.
+func (s *Service) Request(ctx context.Context, r api.RequestRequest) (api.Request, error) {
+	record, err := s.table.Record(ctx, r.Run)
+	if err != nil {
+		return api.Request{}, s.explainRun(r.Run, "read a record", err)
+	}
+	q, err := s.findRequest(ctx, record, r.Question)
+	switch {
+	case err != nil:
+		return api.Request{}, err
+	case q == nil || q.digest == "":
+		return api.Request{}, &api.Error{Code: api.NotWaiting, Field: "question", Run: r.Run,
+			Message: "the question is not open"}
+	case r.Offset < 0 || r.Offset > len(q.line):
+		return api.Request{}, api.Invalid("offset", "is not in the request")
+	}
+	rest := string(q.line[r.Offset:])
+	piece := rest[:bounds.Cut(rest, requestPiece)]
+	out := api.Request{Text: piece, Offset: r.Offset, Bytes: len(q.line), Digest: q.digest}
+	if end := r.Offset + len(piece); end < len(q.line) {
+		out.Next = end
+	}
+	return out, nil
+}
+
+// decide answers a question of a live run.
+func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerRequest) (api.Answered, error) {
+	q, err := s.findRequest(ctx, record, r.Question)
+	if err != nil {
+		return api.Answered{}, err
+	}
+	cmd := runs.Command{Do: runs.DoAnswer, Question: r.Question, Option: r.Option}
+	cmd.By, cmd.Via = decider(ctx)
+	if q != nil {
+		cmd.Question = q.ID
+	}
+	if cmd.Question == "" {
+		return api.Answered{}, &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Run: record.ID,
+			Message: "the run has no open question"}
+	}
+	sum := sha256.Sum256(runs.Encode([]string{cmd.Question, r.Option, string(r.Content)}))
+	cmd.ID = hex.EncodeToString(sum[:16])
+	if q != nil {
+		if err := q.check(&cmd, r); err != nil {
+			return api.Answered{}, err
+		}
+	}
+	ruling, err := s.table.Decide(ctx, record.ID, cmd)
+	if err != nil {
+		return api.Answered{}, s.explainRun(record.ID, "answer", err)
+	}
+	return q.answered(record.ID, cmd, ruling)
+}
+
+// check completes the command of an answer.
+func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
+	switch {
+	case r.Digest != "" && r.Digest != q.digest:
+		return api.Invalid("digest", "is not that of the request")
+	case r.Digest == "" && (q.asks.Cut || q.digest == "") && !q.denies(r.Option):
+		return &api.Error{Code: api.Validation, Field: "digest", Message: "is required: the question is not shown in full",
+			Suggestion: "read the whole request, and give its digest"}
+	case q.Kind == api.KindForm:
+		return q.checkForm(cmd, r)
+	case r.Content != nil:
+		return api.Invalid("content", "is for forms")
+	}
+	kind := map[string]string{"allow": "allow_once", "deny": "reject_once"}[r.Option]
+	var fit []string
+	for _, o := range q.asks.Options {
+		if o.ID == r.Option {
+			return nil
+		}
+		if kind != "" && o.Kind == kind {
+			fit = append(fit, o.ID)
+		}
+	}
+	switch {
+	case len(fit) == 1:
+		cmd.Option = fit[0]
+		return nil
+	case r.Option == "deny" && len(fit) == 0:
+		cmd.Option = "" // closed without an option
+		return nil
+	case kind != "":
+		return api.Invalid("option", fmt.Sprintf("%d options are of the kind %s: name the id of one", len(fit), kind))
+	}
+	return api.Invalid("option", "must be the id of an option, allow or deny")
+}
+
+// denies reports whether an answer permits nothing.
+func (q *request) denies(option string) bool {
+	return option == "deny" || option == runs.Decline || option == "cancel" || slices.ContainsFunc(q.asks.Options,
+		func(o acp.NamedOption) bool { return o.ID == option && strings.HasPrefix(o.Kind, "reject_") })
+}
+
+func (q *request) checkForm(cmd *runs.Command, r api.AnswerRequest) error {
+	switch {
+	case r.Content != nil && (r.Option == "" || r.Option == runs.Accept):
+	case r.Content == nil && (r.Option == runs.Decline || r.Option == "deny"):
+		cmd.Option = runs.Decline
+		return nil
+	case r.Content == nil && r.Option == "cancel":
+		cmd.Option = ""
+		return nil
+	default:
+		return api.Invalid("content", "is required, or the option decline or cancel")
+	}
+	content := runs.Encode(r.Content) // compact
+	if len(content) > runs.MaxContent || content[0] != '{' {
+		return api.Invalid("content", fmt.Sprintf("must be an object of at most %d bytes", runs.MaxContent))
+	}
+	if err := fits(q.asks.Fields, content); err != nil {
+		return api.Invalid("content", err.Error())
+	}
+	cmd.Option, cmd.Content = runs.Accept, content
+	return nil
+}
+
+// fits checks a content against the schema of a form. The error has names of fields, no values.
+func fits(schema, content []byte) error {
+	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
+	if err != nil {
+		return errors.New("the agent's form has no valid schema: decline or cancel it")
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(content)))
+	if err != nil {
+		return errors.New("must be JSON")
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	if err = c.AddResource("form", parsed); err == nil {
+		var compiled *jsonschema.Schema
+		if compiled, err = c.Compile("form"); err == nil {
+			err = compiled.Validate(value)
+			var wrong *jsonschema.ValidationError
+			if errors.As(err, &wrong) {
+				for len(wrong.Causes) > 0 {
+					wrong = wrong.Causes[0]
+				}
+				return fmt.Errorf("is not what the form asks for: /%s, by its %s", strings.Join(wrong.InstanceLocation, "/"),
+					strings.Join(wrong.ErrorKind.KeywordPath(), "/"))
+			}
+			return err
+		}
+	}
+	return errors.New("the agent's form has no valid schema: decline or cancel it")
+}
+
+// noLoader loads no schema: a form refers to none.
+type noLoader struct{}
+
+func (noLoader) Load(string) (any, error) { return nil, errors.New("not loaded") }
+
+// answered is the outcome of an answer; q may be nil.
+func (q *request) answered(run string, cmd runs.Command, ruling runs.Ruling) (api.Answered, error) {
+	refused := func(code api.Code, message string) (api.Answered, error) {
+		return api.Answered{}, &api.Error{Code: code, Message: message, Run: run, Reason: ruling.Why}
+	}
+	switch {
+	case ruling.Holds:
+	case ruling.Why == runs.WhyDecided:
+		what := "it was closed"
+		if ruling.Option != "" {
+			what = "the answer was " + ruling.Option
+		}
+		return refused(api.Conflict, fmt.Sprintf("question %s is answered: %s, by %s", cmd.Question, what,
+			strings.TrimSuffix(ruling.By+" over "+ruling.Via, " over ")))
+	case ruling.Why == runs.WhyWithdrawn:
+		return refused(api.Conflict, "question "+cmd.Question+" is not open any more: the agent does not wait for it")
+	case ruling.Why == runs.WhyUnfit:
+		return refused(api.Validation, "this is no answer to question "+cmd.Question)
+	case ruling.Why == runs.WhyUnknown:
+		return refused(api.NotFound, "the run has no question "+cmd.Question)
+	default:
+		return refused(api.Unavailable, "the answer was not stored")
+	}
+	return api.Answered{
+		Run: run, State: runs.StateWorking, Question: cmd.Question, Outcome: q.outcome(cmd, ruling), Option: ruling.Option,
+		By: ruling.By, Via: ruling.Via, Delivered: ruling.Delivered,
+	}, nil
+}
+
+// outcome is what an answer says; "" if it is not known any more.
+func (q *request) outcome(cmd runs.Command, ruling runs.Ruling) string {
+	switch {
+	case ruling.Option == "":
+		return "cancelled"
+	case q == nil:
+		return ""
+	case q.Kind == api.KindForm && ruling.Option == runs.Accept:
+		return "submitted"
+	case q.Kind == api.KindForm:
+		return "declined"
+	case q.denies(ruling.Option):
+		return "deny"
+	}
+	return "allow"
+}
