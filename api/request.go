@@ -242,13 +242,13 @@ const (
 // QuestionFile is a file that a tool is to change.
 type QuestionFile struct {
 	Path string `json:"path"`
-	Diff string `json:"diff,omitempty"` // in unified form, without a header; "": only the path is told
+	Diff string `json:"diff,omitempty"` // in unified form, without a header; absent: only the path is told
 }
 
 // QuestionOption is an answer that the agent offers.
 type QuestionOption struct {
 	ID   string `json:"id"`
-	Kind string `json:"kind"` // allow_once, allow_always, reject_once or reject_always; "": another
+	Kind string `json:"kind"` // allow_once, allow_always, reject_once, reject_always, or another
 	Name string `json:"name"`
 }
 

@@ -410,7 +410,7 @@ export interface Question {
 
 /** A file that a tool is to change. */
 export interface QuestionFile {
-  /** In unified form, without a header; "": only the path is told. */
+  /** In unified form, without a header; absent: only the path is told. */
   diff?: string;
   path: string;
 }
@@ -418,7 +418,7 @@ export interface QuestionFile {
 /** An answer that the agent offers. */
 export interface QuestionOption {
   id: string;
-  /** Allow_once, allow_always, reject_once or reject_always; "": another. */
+  /** Allow_once, allow_always, reject_once, reject_always, or another. */
   kind: string;
   name: string;
 }
