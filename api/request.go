@@ -226,8 +226,8 @@ type Question struct {
 
 	Fields json.RawMessage `json:"fields,omitempty"` // of a form: the JSON Schema of its content, an object
 
-	// Cut says that something is left out or shortened here: an answer is accepted only with Digest, the SHA-256 of
-	// the whole request in hex, which [OpRequest] has.
+	// Cut says that something is left out or shortened here: it is allowed only with the digest, the SHA-256 of the
+	// whole request in hex.
 	Cut    bool   `json:"cut,omitempty"`
 	Digest string `json:"digest,omitempty"`
 }

@@ -69,7 +69,7 @@ type state struct {
 	Calls     []uint64 `json:"calls,omitempty"` // digests of the tool calls that are open, at most maxCalls
 
 	Numbered int        `json:"numbered,omitempty"` // questions of the run
-	Open     []question `json:"open,omitempty"`     // at most MaxOpen
+	Open     []question `json:"open,omitempty"`     // at most runs.MaxQuestions
 	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
 	Decided  []decision `json:"decided,omitempty"`  // the last maxDecided
 
@@ -80,7 +80,6 @@ type state struct {
 const (
 	MaxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
 	MaxState = 64 << 10 // of a saved state, in bytes
-	MaxOpen  = 12       // questions; further ones are rejected
 
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten

@@ -31,7 +31,7 @@ type world struct {
 func (w *world) apply(e runs.Entry) {
 	w.s.append(e)
 	s := &w.s.c.s
-	if len(s.Open) > MaxOpen || len(s.Open) > 0 && (!s.Running || s.Cancelled) || len(s.Await) > 3 {
+	if len(s.Open) > runs.MaxQuestions || len(s.Open) > 0 && (!s.Running || s.Cancelled) || len(s.Await) > 3 {
 		w.Fatalf("%d questions are open, %d requests have no response, in %+v", len(s.Open), len(s.Await), w.s.c.Status())
 	}
 }

@@ -49,7 +49,7 @@ type question struct {
 // maxOptions is how long the options of a question may be as JSON, in bytes.
 const maxOptions = 1 << 10
 
-// Open returns the open questions, oldest first, at most MaxOpen.
+// Open returns the open questions, oldest first, at most runs.MaxQuestions.
 func (c *Conversation) Open() []Question {
 	all := make([]Question, len(c.s.Open))
 	for i, q := range c.s.Open {
@@ -104,7 +104,7 @@ func (c *Conversation) ask(asked *acp.Question, id string, at place, length int)
 	switch {
 	case !s.Running || s.Cancelled || length == 0:
 		c.decided(&q, "")
-	case len(s.Open) >= MaxOpen:
+	case len(s.Open) >= runs.MaxQuestions:
 		c.decided(&q, optionOf(&q.Question, "reject_once", false))
 	default:
 		s.Open = append(s.Open, q)

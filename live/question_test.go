@@ -74,14 +74,14 @@ func TestRequestsThatAreNoOpenQuestionsAreAnsweredAtOnce(t *testing.T) {
 	}
 	s.answer("a", "q1", "")
 	s.want("3:cancel")
-	for i := range MaxOpen + 2 {
+	for i := range runs.MaxQuestions + 2 {
 		s.say(permission(fmt.Sprint(100+i), "read", ""))
 	}
-	s.want("116:no 117:no")
+	s.want("110:no 111:no")
 	s.order(runs.Command{ID: "b", Do: runs.DoStop, Turn: 1})
 	s.say(permission("200", "read", ""))
 	if got := kinds(s.drain()); !strings.HasPrefix(got, "session/cancel 100:cancelled 101:cancelled ") ||
-		!strings.HasSuffix(got, " 115:cancelled 200:cancelled") {
+		!strings.HasSuffix(got, " 109:cancelled 200:cancelled") {
 		t.Error(got)
 	}
 	s.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`, permission("201", "read", ""))

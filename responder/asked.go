@@ -192,6 +192,10 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 		}
 	}
 	ruling, err := s.table.Decide(ctx, record.ID, cmd)
+	if err == nil && ruling.Why == runs.WhyUnfit && q != nil && q.denies(cmd.Option) {
+		cmd.ID, cmd.Option = cmd.ID+"-", "" // its options are too many to be kept: it can only be closed
+		ruling, err = s.table.Decide(ctx, record.ID, cmd)
+	}
 	if err != nil {
 		return api.Answered{}, s.explainRun(record.ID, "answer", err)
 	}

@@ -81,12 +81,14 @@ func largestRecord(live bool) *runs.Record {
 
 // largestTold is what a line tells of a conversation at most.
 func largestTold(i int, quotes string) *runs.Told {
-	asked := &runs.Asked{ID: fmt.Sprintf("q%d", 1<<60+i), Kind: runs.WaitsPermission, Tool: quotes[:16]}
+	asked := &runs.Asked{
+		ID: fmt.Sprintf("q%d", 1<<60+i), Kind: runs.WaitsPermission, Tool: quotes[:16], Offset: 1 << 60, Length: 8 << 20,
+	}
 	for j := range 4 {
 		asked.Options = append(asked.Options, runs.Option{ID: fmt.Sprint(j) + quotes[:10], Kind: "reject_always"})
 	}
 	return &runs.Told{
-		Turn: 1 << 60, Asked: asked, Mode: quotes[:64], Model: quotes[:64],
+		Turn: 1 << 60, Asked: asked, People: asked.ID, Due: 1 << 62, Mode: quotes[:64], Model: quotes[:64],
 		Context: &runs.Context{Used: 1 << 60, Size: 1 << 60},
 	}
 }

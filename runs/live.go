@@ -80,11 +80,10 @@ type Live struct {
 	Awake     bool     `json:"awake,omitempty"`   // it has not ended
 	Turn      int      `json:"turn,omitempty"`    // number of the newest turn, over all processes
 	WaitsFor  string   `json:"waits_for,omitempty"`
-	Questions []Asked  `json:"questions,omitempty"`          // that are open, the oldest first; at most maxQuestions
-	More      int      `json:"questions_unlisted,omitempty"` // that are open, too
-	Mode      string   `json:"mode,omitempty"`               // of the agent, at most maxChoice bytes of JSON
-	Model     string   `json:"model,omitempty"`              // that is chosen, of the same size
-	Context   *Context `json:"context,omitempty"`            // nil: not told
+	Questions []Asked  `json:"questions,omitempty"` // that are open, the oldest first; at most MaxQuestions
+	Mode      string   `json:"mode,omitempty"`      // of the agent, at most maxChoice bytes of JSON
+	Model     string   `json:"model,omitempty"`     // that is chosen, of the same size
+	Context   *Context `json:"context,omitempty"`   // nil: not told
 }
 
 // What a live run waits for, in [Live]: that people answer the oldest question that is put to them. "": nothing.
@@ -133,12 +132,14 @@ type Told struct {
 	Context     *Context
 }
 
+// MaxQuestions is how many questions of a run may be open. Further ones are rejected.
+const MaxQuestions = 10
+
 // Limits of what a record has of a conversation.
 const (
-	maxQuestions = 12
-	maxChoice    = 130  // bytes of JSON of a mode, a model
-	maxTool      = 34   // bytes of JSON of the kind of a tool
-	maxOptions   = 1536 // bytes of JSON of all options
+	maxChoice  = 130  // bytes of JSON of a mode, a model
+	maxTool    = 34   // bytes of JSON of the kind of a tool
+	maxOptions = 1024 // bytes of JSON of all options
 )
 
 // foldProcess folds the start or the end of a process.
@@ -152,7 +153,7 @@ func (r *Record) foldProcess(e Entry) {
 	}
 	l := r.Live
 	l.Process, l.Awake = max(p.N, l.Process), p.Do == ProcessStart
-	l.Questions, l.More = nil, 0
+	l.Questions = nil
 	if l.Awake {
 		r.OpenCalls, r.OldCalls, r.MoreCalls = nil, 0, 0 // of the process before
 		r.setDoing(Doing{Phase: Starting}, e.Time)
@@ -172,15 +173,9 @@ func (r *Record) foldTold(t *Told, at int64) {
 	for _, id := range t.Settled {
 		if i := slices.IndexFunc(l.Questions, func(q Asked) bool { return q.ID == id }); i >= 0 {
 			l.Questions = slices.Delete(l.Questions, i, i+1)
-		} else {
-			l.More = max(l.More-1, 0)
 		}
 	}
-	switch {
-	case t.Asked == nil:
-	case len(l.Questions) == maxQuestions:
-		l.More++
-	default:
+	if t.Asked != nil && len(l.Questions) < MaxQuestions {
 		l.ask(*t.Asked, at, r.Seq)
 	}
 	if i := slices.IndexFunc(l.Questions, func(q Asked) bool { return q.ID == t.People }); i >= 0 {
@@ -247,7 +242,7 @@ func (r *Record) put() (ids []string) {
 // endLive ends the conversation with the run.
 func (r *Record) endLive() {
 	if l := r.Live; l != nil {
-		l.Awake, l.WaitsFor, l.Questions, l.More = false, "", nil, 0
+		l.Awake, l.WaitsFor, l.Questions = false, "", nil
 	}
 }
 

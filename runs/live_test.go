@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,26 +16,38 @@ func TestARecordListsFewQuestions(t *testing.T) {
 		r.Line(runs.Facts{Live: &runs.Told{Asked: &runs.Asked{ID: fmt.Sprint("q", i), Kind: "form", Options: options}}}, 2)
 	}
 	settle := func(ids ...string) { r.Line(runs.Facts{Live: &runs.Told{Settled: ids}}, 3) }
-	check := func(state runs.State, listed, more int) {
+	check := func(state runs.State, listed int) {
 		t.Helper()
-		if l := r.Live; r.State != state || len(l.Questions) != listed || l.More != more {
-			t.Errorf("%s, %d and %d questions, want %s, %d and %d", r.State, len(l.Questions), l.More, state, listed, more)
+		if l := r.Live; r.State != state || len(l.Questions) != listed {
+			t.Errorf("%s, %d questions, want %s, %d", r.State, len(l.Questions), state, listed)
 		}
 	}
-	check(runs.StateWorking, 0, 0)
+	check(runs.StateWorking, 0)
 	ask(1, runs.Option{ID: strings.Repeat("x", 1000)})
 	ask(2, runs.Option{ID: strings.Repeat("y", 1000)})
 	if q := r.Live.Questions; len(q[0].Options) != 1 || q[1].Options != nil {
 		t.Errorf("options %v", q)
 	}
-	for i := range 8 {
+	for i := range runs.MaxQuestions {
 		ask(3 + i)
 	}
-	check(runs.StateWorking, 8, 2)
-	settle("q1", "q10", "q9")
-	check(runs.StateWorking, 7, 0)
+	check(runs.StateWorking, 10)
+	settle("q1", "q99")
+	check(runs.StateWorking, 9)
+	put := func(id string, due int64) { r.Line(runs.Facts{Live: &runs.Told{People: id, Due: due}}, 3) }
+	put("q5", 9)
+	put("q3", 0)
+	put("q99", 0)
+	check(runs.StateInputRequired, 9)
+	if ids := r.Header().Questions; !slices.Equal(ids, []string{"q3", "q5"}) || r.Live.WaitsFor != runs.WaitsQuestion {
+		t.Errorf("people are asked %v, the run waits for a %s", ids, r.Live.WaitsFor)
+	}
+	settle("q3", "q5")
+	check(runs.StateWorking, 7)
+	put("q2", 0)
+	check(runs.StateInputRequired, 7)
 	r.Entry(runs.Entry{Kind: runs.Proc, Time: 4, Body: []byte(`{"n":1,"do":"end"}`)})
-	check(runs.StateWorking, 0, 0)
+	check(runs.StateWorking, 0)
 	if r.Live.Awake || r.Live.Process != 1 || r.Live.WaitsFor != "" {
 		t.Errorf("%+v", r.Live)
 	}

@@ -49,7 +49,7 @@ type state struct {
 	Echo  uint64 `json:"echo,omitempty"`  // hash of its prompt
 
 	Asks  int        `json:"asks,omitempty"`  // questions so far
-	Asked []question `json:"asked,omitempty"` // that are open; at most maxAsked
+	Asked []question `json:"asked,omitempty"` // that are open; at most runs.MaxQuestions
 	Ends  bool       `json:"ends,omitempty"`  // the end of the run was requested
 
 	Calls []toolCall `json:"calls,omitempty"` // the newest; at most maxCalls

@@ -57,6 +57,10 @@ func said(t *testing.T, b normalizer.Backend, log []runs.Entry) (events []string
 				Tool     struct{ Phase, Kind string }
 				Answer   struct{ ID, Outcome, By string }
 				Question struct{ ID string }
+				Asked    struct {
+					ID  string
+					Due int64
+				}
 			}
 		}
 		if err := json.Unmarshal(m.Body, &e); err != nil {
@@ -72,6 +76,8 @@ func said(t *testing.T, b normalizer.Backend, log []runs.Entry) (events []string
 			text = strings.TrimSpace(text + " " + e.Data.Answer.ID + " " + e.Data.Answer.Outcome + " " + e.Data.Answer.By)
 		case e.Data.Question.ID != "":
 			text += " " + e.Data.Question.ID
+		case e.Data.Asked.ID != "":
+			text += fmt.Sprint(" ", e.Data.Asked.ID, " ", e.Data.Asked.Due)
 		case e.Kind == "Error":
 			text = "error: " + text
 		case e.Kind == "Unknown":
@@ -134,11 +140,19 @@ func TestConversations(t *testing.T) {
 			"< " + update(`"sessionUpdate":"tool_call_update",`+call+`,"status":"failed"`)},
 			[]string{"start edit", "delta edit", "complete edit"}},
 		{"a permission that is given by a policy", []string{"< " + asked,
-			`{"id":"k","do":"answer","by":"policy","question":"q1"}`, `{"id":"l","do":"answer","by":"ann","question":"q1"}`,
+			`{"id":"k","do":"answer","by":"policy","question":"q1","option":"y"}`, `{"id":"l","do":"answer","by":"ann","question":"q1","option":"y"}`,
 			"> " + reply("y"), "> " + reply("n")},
 			[]string{"start edit", "permission asked q1", "answered q1 allow policy"}},
-		{"a permission that a person denies", []string{"< " + asked, `{"id":"k","do":"answer","by":"ann","question":"q1"}`,
-			"> " + reply("n")}, []string{"start edit", "permission asked q1", "answered q1 deny person", "fail edit"}},
+		{"people are asked, and one answers", []string{"< " + asked, `{"id":"a","do":"ask","by":"policy","question":"q1","due":9}`,
+			`{"id":"b","do":"ask","by":"policy","question":"q1"}`, `{"id":"c","do":"ask","by":"policy","question":"q2"}`,
+			`{"id":"k","do":"answer","by":"ann","question":"q1","option":"none"}`,
+			`{"id":"l","do":"answer","by":"bob","question":"q1","option":"y"}`, "> " + reply("y")},
+			[]string{"start edit", "permission asked q1", "people asked q1 9", "answered q1 allow person"}},
+		{"an answer after a cancel", []string{"< " + asked, `{"id":"k","do":"answer","by":"ann","question":"q1","option":"y"}`,
+			`> {"jsonrpc":"2.0","id":7,"result":{"outcome":{"outcome":"cancelled"}}}`},
+			[]string{"start edit", "permission asked q1", "answered q1 cancelled cancel", "fail edit"}},
+		{"a permission that a person denies", []string{"< " + asked, `{"id":"k","do":"answer","by":"ann","question":"q1",` +
+			`"option":"n"}`, "> " + reply("n")}, []string{"start edit", "permission asked q1", "answered q1 deny person", "fail edit"}},
 		{"a tool that does not wait", []string{"< " + asked,
 			"< " + update(`"sessionUpdate":"tool_call_update",`+call+`,"status":"completed"`), "> " + reply("y")},
 			[]string{"start edit", "permission asked q1", "error: a tool ran without an answer to its question",
@@ -220,7 +234,7 @@ func TestARunHasOneFormOfLines(t *testing.T) {
 func TestWhatARunWaitsFor(t *testing.T) {
 	form := `{"jsonrpc":"2.0","id":8,"method":"elicitation/create","params":{"mode":"form","message":"Which?"}}`
 	lines := []string{"start", "> " + newOne, "< " + opened, "> " + prompt, "< " + form, "< " + asked,
-		`> {"jsonrpc":"2.0","id":8,"result":{"action":"decline"}}`, "> " + reply("y"), "end", "start"}
+		`{"id":"a","do":"ask","question":"q1"}`, `{"id":"b","do":"ask","question":"q2","due":9}`, `> {"jsonrpc":"2.0","id":8,"result":{"action":"decline"}}`, "> " + reply("y"), "end", "start"}
 	var got []string
 	f := normalizer.NewFold(plain, "T-local-test", 0)
 	for i, e := range talk(lines...) {
@@ -231,17 +245,18 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		}
 	}
 	want := []string{"working  0 true starting", "working  0 true starting", "working  0 true starting",
-		"working  0 true thinking", "working question 1 true thinking",
-		"working question 2 true running", "working permission 1 true running",
+		"working  0 true thinking", "working  1 true thinking", "working  2 true running",
+		"input-required question 2 true waiting-for-answer", "input-required question 2 true waiting-for-answer",
+		"input-required permission 1 true waiting-for-answer",
 		"working  0 true running", "working  0 false ", "working  0 true starting"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	_, record := said(t, plain, talk(lines[:6]...))
+	_, record := said(t, plain, talk(lines[:8]...))
 	want = []string{
-		`{"id":"q1","kind":"form","asked":2004,"raw_seq":6}`,
+		`{"id":"q1","kind":"form","asked":2004,"raw_seq":6,"people":true,"offset":88,"length":98}`,
 		`{"id":"q2","kind":"permission","tool":"edit","options":[{"id":"y","kind":"allow_once"},` +
-			`{"id":"n","kind":"reject_once"}],"asked":2005,"raw_seq":7}`,
+			`{"id":"n","kind":"reject_once"}],"asked":2005,"raw_seq":7,"people":true,"due":9,"offset":187,"length":237}`,
 	}
 	for i, q := range record.Live.Questions {
 		if b := runs.Encode(q); string(b) != want[i] {

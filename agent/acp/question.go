@@ -30,9 +30,6 @@ type choice struct {
 	Deny  bool   `json:"d,omitempty"`
 }
 
-// maxAsked is the number of open questions that are remembered. Further ones are refused.
-const maxAsked = 12
-
 func (q *question) name() string { return "q" + strconv.Itoa(q.N) }
 
 // question returns the open question with a name; nil: there is none.
@@ -80,7 +77,7 @@ func (d *dialect) asks(m *Message, out *normalizer.Out) {
 	}
 	d.Text.Goes = false
 	d.status(out, message, d.questionData(&asked, &q))
-	if len(d.Asked) < maxAsked {
+	if len(d.Asked) < runs.MaxQuestions {
 		d.Asked = append(d.Asked, asked)
 		d.told.Asked = &runs.Asked{ID: asked.name(), Kind: q.Kind, Tool: d.toolKind(&q), Options: q.Options}
 	}

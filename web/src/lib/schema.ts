@@ -377,7 +377,7 @@ export interface Question {
   agentName?: string;
   askedAt?: Time;
   command?: string;
-  /** Cut says that something is left out or shortened here: an answer is accepted only with Digest, the SHA-256 of the whole request in hex, which [OpRequest] has. */
+  /** Cut says that something is left out or shortened here: it is allowed only with the digest, the SHA-256 of the whole request in hex. */
   cut?: boolean;
   digest?: string;
   /** 0: never. */
