@@ -59,5 +59,5 @@ func TestARecordListsFewQuestions(t *testing.T) {
 		t.Error("unowned")
 	}
 	r.End(runs.Exit{Reason: runs.ReasonEOF}, 5)
-	check(runs.StateFailed, 0, 0)
+	check(runs.StateFailed, 0)
 }
