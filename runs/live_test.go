@@ -61,3 +61,26 @@ func TestARecordListsFewQuestions(t *testing.T) {
 	r.End(runs.Exit{Reason: runs.ReasonEOF}, 5)
 	check(runs.StateFailed, 0)
 }
+
+// A cancel of a live run after its turn has no effect.
+func TestALateCancelOfALiveRun(t *testing.T) {
+	for _, test := range []struct {
+		turn runs.Turn
+		exit runs.Reason
+		want runs.State
+	}{
+		{runs.TurnCompleted, runs.ReasonEOF, runs.StateCompleted},
+		{runs.TurnFailed, runs.ReasonEOF, runs.StateFailed},
+		{runs.TurnCompleted, runs.ReasonCancelled, runs.StateCancelled},
+		{runs.TurnStarted, runs.ReasonEOF, runs.StateCancelled},
+	} {
+		r := runs.NewRecord("T-local-test", "codex")
+		r.Entry(runs.Entry{Kind: runs.Proc, Time: 1, Body: []byte(`{"n":1,"do":"start"}`)})
+		r.Line(runs.Facts{Turn: test.turn, MustEnd: test.turn == runs.TurnStarted}, 2)
+		r.Entry(runs.Entry{Kind: runs.Cancelled, Time: 3})
+		r.End(runs.Exit{Reason: test.exit, At: 4}, 4)
+		if r.State != test.want {
+			t.Errorf("turn %v, exit %s: %s", test.turn, test.exit, r.State)
+		}
+	}
+}

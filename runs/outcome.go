@@ -86,8 +86,11 @@ func (r *Record) outcome(x Exit) (State, string) {
 }
 
 // endedBefore reports whether the agent had ended with its turn before the cancel: then only processes
-// that it left were cancelled.
+// that it left were cancelled. Of a live run the worker knows.
 func (r *Record) endedBefore(x Exit) bool {
+	if r.Live != nil {
+		return x.Reason == ReasonEOF && r.Rests()
+	}
 	return x.Reason == ReasonExited && x.At > 0 && x.At < r.CancelAt && r.Rests()
 }
 

@@ -32,6 +32,7 @@ type dialog struct {
 	policy live.Policy
 	over   time.Time // when the conversation had an outcome; zero: it has none
 	asking *int64    // in the file asking; nil: not known
+	late   bool      // a cancel came after the end of the turn: the agent had no part in it
 	torn   bool      // the raw log has lost entries of it: nobody knows what the agent was sent
 }
 
@@ -130,6 +131,9 @@ func (r *Run) hear(ctx context.Context) error {
 					return fmt.Errorf("run %s: give lines to the agent: %w", r.dir.Spec.Run, err)
 				}
 			}
+			if outcome, _ := t.conv.Ended(); e.Kind == runs.Cancelled && outcome != nil {
+				t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
+			}
 			t.conv.Apply(seq, e)
 			return nil
 		})
@@ -182,7 +186,7 @@ func (r *Run) endTalk(now time.Time) {
 // the process is in an entry of its own.
 func (r *Run) talked(ex runs.Exit) runs.Exit {
 	own := []runs.Reason{runs.ReasonFinished, runs.ReasonExited, runs.ReasonLost}
-	if r.talk == nil || !slices.Contains(own, ex.Reason) {
+	if r.talk == nil || !slices.Contains(own, ex.Reason) && !(r.talk.late && ex.Reason == runs.ReasonCancelled) {
 		return ex
 	}
 	switch outcome, _ := r.talk.conv.Ended(); {

@@ -410,6 +410,17 @@ func TestCancelledLiveRunEnds(t *testing.T) {
 	}
 }
 
+// A cancel after the end of the turn cancels nothing.
+func TestLiveRunThatIsCancelledAfterItsTurnIsCompleted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "asks=1")
+	s.once(func(e runs.Entry) bool {
+		return e.Kind == runs.Sent && bytes.Contains(e.Body, []byte("session/close"))
+	}, false, s.cancels)
+	s.drive(s.spec)
+	s.ends(runs.Exit{Reason: runs.ReasonEOF})
+}
+
 // While no entry can be stored, nobody answers the question of the agent, and a cancel ends it.
 func TestLiveRunIsCancelledWhileItsLogIsAway(t *testing.T) {
 	t.Parallel()

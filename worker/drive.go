@@ -334,7 +334,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 		return ex, err
 	}
 	for moved := true; moved; {
-		if r.progress.Log.Cancelled && !(ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)) {
+		if r.progress.Log.Cancelled && !r.endedBefore(ex) {
 			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
 		}
 		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Exited, 0, runs.EncodeExit(ex))
@@ -353,6 +353,14 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	}
 	r.log.Info("ended", fields...)
 	return ex, r.recordAndRemove(ctx)
+}
+
+// endedBefore reports whether the agent had ended its turn before the run was cancelled.
+func (r *Run) endedBefore(ex runs.Exit) bool {
+	if r.talk != nil {
+		return r.talk.late && ex.Reason == runs.ReasonEOF
+	}
+	return ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)
 }
 
 // abandon stops a run whose raw log already has an exit entry, stored by
