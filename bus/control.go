@@ -27,9 +27,16 @@ type reply struct {
 	Ruling *runs.Ruling `json:"ruling,omitempty"`
 }
 
+// Owner carries out what is asked of the owner of a run.
+type Owner interface {
+	Cancel(ctx context.Context, reason string) error
+	Unfollow(ctx context.Context) error
+	Answer(ctx context.Context, c runs.Command) (runs.Ruling, error)
+}
+
 // Listen receives requests to the owner of a run. Each call has ten
 // seconds. Stop ends that.
-func (b *Bus) Listen(run string, owner runs.Owner) (stop func(), err error) {
+func (b *Bus) Listen(run string, owner Owner) (stop func(), err error) {
 	sub, err := b.inside.Subscribe(b.ControlSubject(run), func(m *nats.Msg) {
 		go func() { // do not block the next request
 			ctx, done := context.WithTimeout(context.Background(), 10*time.Second)
@@ -45,7 +52,7 @@ func (b *Bus) Listen(run string, owner runs.Owner) (stop func(), err error) {
 	return func() { _ = sub.Unsubscribe() }, nil
 }
 
-func carryOut(ctx context.Context, owner runs.Owner, request []byte) (r reply) {
+func carryOut(ctx context.Context, owner Owner, request []byte) (r reply) {
 	var c command
 	err := json.Unmarshal(request, &c)
 	switch {

@@ -513,7 +513,7 @@ func TestAWorkerSeesNoOtherStream(t *testing.T) {
 
 // owner is the owner of a run that can be cancelled.
 type owner struct {
-	runs.Owner
+	bus.Owner
 	cancel func(ctx context.Context, reason string) error
 }
 

@@ -26,9 +26,9 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/telemetry"
 	"github.com/linesman/linesman/telemetry/metrics"
+	"github.com/linesman/linesman/worker"
 	"github.com/linesman/linesman/worker/launch"
 )
 

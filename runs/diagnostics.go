@@ -214,6 +214,9 @@ func (r *Record) reasonText() string {
 	text := reasonTexts[r.Reason]
 	if r.Reason == string(ReasonSpawn) && r.Exit != nil {
 		text = cmp.Or(r.Exit.Why, spawnTexts[r.Exit.Spawn], text)
+		if r.Exit.Spawn == SpawnNotFound && r.Live != nil {
+			text = "the program that speaks the Agent Client Protocol for the agent was not found"
+		}
 	}
 	_, reason, _ := strings.Cut(r.Outcome(), " (")
 	return cmp.Or(text, "the agent ended with "+strings.TrimSuffix(reason, ")"))
@@ -238,7 +241,9 @@ func (c *ErrorContext) suggest(r *Record) {
 		"there shows which are allowed, and its log why")
 	add(refused == SpawnRefused && r.Exit.Why == "", "Look at the worker's log, which says what it refused")
 	add(refused == SpawnNoSession, "Start a new thread, or resume it on the machine that has its session")
-	add(r.Reason == string(ReasonSpawn) && refused == "",
+	add(r.Reason == string(ReasonSpawn) && refused == "" && r.Live != nil && r.Exit.Spawn == SpawnNotFound,
+		"Install it on the worker's machine: `linesman agents` there names the command")
+	add(r.Reason == string(ReasonSpawn) && refused == "" && r.Live == nil,
 		"Check that the agent is installed and that the working directory exists")
 	add(r.Reason == string(ReasonSpool), "Keep large outputs in files, and print their end only")
 

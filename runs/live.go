@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -244,13 +243,6 @@ func (r *Record) endLive() {
 	if l := r.Live; l != nil {
 		l.Awake, l.WaitsFor, l.Questions = false, "", nil
 	}
-}
-
-// Owner carries out what is asked of the owner of a run.
-type Owner interface {
-	Cancel(ctx context.Context, reason string) error
-	Unfollow(ctx context.Context) error
-	Answer(ctx context.Context, c Command) (Ruling, error)
 }
 
 // Ruling is what became of an answer to a question.

@@ -61,7 +61,7 @@ var (
 // Control receives the requests to a run, for its owner.
 type Control interface {
 	// Listen passes on requests until stop is called.
-	Listen(run string, owner runs.Owner) (stop func(), err error)
+	Listen(run string, owner *Run) (stop func(), err error)
 }
 
 // Stores returns the IDs of the stores that know the ended runs of Logs. The

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
@@ -65,7 +66,7 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 
 // cancelled is the owner of a run that passes on the reasons of cancels.
 type cancelled struct {
-	runs.Owner
+	bus.Owner
 	reasons chan<- string
 }
 

@@ -87,14 +87,14 @@ var Rooms = []Room{
 
 	{"agent/known", "the table of the known agents: a line each",
 		[]string{"cmd/...", "config", "daemon/...", "responder", "responder/request"}},
-	{"live", "the conversation with an agent: raw log entries to the lines that are due", []string{"responder", "worker"}},
+	{"live", "the conversation with an agent: raw log entries to the lines that are due", []string{"worker"}},
 
 	{"agent/*", "one agent each: its dialect, its command line, its program", []string{"agent/known", "daemon"}},
 	{"agent", "an entry of the table of agents",
 		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
 
 	{"agent/acp", "the Agent Client Protocol: its lines, read and written; its dialect",
-		[]string{"agent/...", "config", "live", "worker"}},
+		[]string{"agent/...", "config", "live", "responder", "worker"}},
 
 	{"normalizer/wire", "what dialects read in the same form", []string{"agent/..."}},
 	{"normalizer/cloud", "the dialect of Codex Cloud's status", []string{"daemon"}},
