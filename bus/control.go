@@ -28,7 +28,7 @@ type reply struct {
 }
 
 // Owner carries out what is asked of the owner of a run.
-type Owner interface {
+type Owner = interface {
 	Cancel(ctx context.Context, reason string) error
 	Unfollow(ctx context.Context) error
 	Answer(ctx context.Context, c runs.Command) (runs.Ruling, error)

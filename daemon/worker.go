@@ -130,7 +130,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 		return nil, err
 	}
 	return worker.New(worker.Config{
-		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: control{b}, Name: name,
+		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name,
 		Log: c.Log, Self: c.Version,
 		Shim: []string{self, "shim"}, Program: func() string { return datadir.SameProgram(self) }, Version: c.version,
 		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents,
@@ -200,13 +200,6 @@ type logs struct{ bus *bus.Bus }
 
 func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (worker.Log, error) {
 	return l.bus.OpenLog(ctx, agent, run, m)
-}
-
-// control lets the owners of runs be asked over a bus.
-type control struct{ bus *bus.Bus }
-
-func (c control) Listen(run string, owner *worker.Run) (stop func(), err error) {
-	return c.bus.Listen(run, owner)
 }
 
 // queue lets a worker take tasks from a bus.

@@ -58,10 +58,17 @@ var (
 	errNoAgent = errors.New("the run has no running agent")
 )
 
-// Control receives the requests to a run, for its owner.
+// Control receives the requests to a run.
 type Control interface {
-	// Listen passes on requests until stop is called.
-	Listen(run string, owner *Run) (stop func(), err error)
+	// Listen passes them on to the owner of the run, a [Run], until stop is called.
+	Listen(run string, owner Owner) (stop func(), err error)
+}
+
+// Owner carries out what is asked of a run. It is an alias because a [Control] has the same one.
+type Owner = interface {
+	Cancel(ctx context.Context, reason string) error
+	Unfollow(ctx context.Context) error
+	Answer(ctx context.Context, c runs.Command) (runs.Ruling, error)
 }
 
 // Stores returns the IDs of the stores that know the ended runs of Logs. The

@@ -18,7 +18,7 @@ func (s *site) live(key, prompt string) (run string, answer gjson.Result, err er
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", answer, err
 	}
-	out, err := exec.CommandContext(s.t.Context(), program, s.at(s.data[0], "submit", "--agent", "codex", "--live",
+	out, err := exec.CommandContext(s.t.Context(), program, s.at(s.data[0], "submit", "--agent", "codex", "--live", "--no-ask",
 		"--json", "--skip-git-repo-check", "--dir", dir, prompt)...).Output()
 	answer = gjson.ParseBytes(out)
 	return answer.Get("run").String(), answer, err

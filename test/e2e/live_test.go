@@ -68,7 +68,7 @@ func (s *story) talks() {
 	files := map[string]string{"new.txt": "one\n", "a.txt": "one\ndeux\n"}
 	s.has(files)
 
-	run = s.submit("Task two", append(s.in(runs.WorkspaceWrite), "--wait", "--live")...)
+	run = s.submit("Task two", append(s.in(runs.WorkspaceWrite), "--wait", "--live", "--no-ask")...)
 	r = s.record(run)
 	events, _ = execute(s.t, "events", "--data-dir", s.data, "--run", run, "--json")
 	said := r.FinalText != nil && *r.FinalText == "42."
