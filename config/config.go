@@ -168,6 +168,8 @@ type Work struct {
 type Live struct {
 	// Answer is how long people may take to answer a question, at most 24 hours; 0: no limit. Then it is denied.
 	Answer time.Duration
+	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
+	Policy List
 }
 
 // Agent describes how a worker starts one kind of agent for a task.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/agent/known"
 )
 
@@ -127,6 +128,13 @@ func (c *Config) settings() []Setting {
 			check: within(&c.Live.Answer, 0, 24*time.Hour, "must be from 0 to 24h"),
 			Help: "Time that people have to answer a question of a live run: then it is denied. Meanwhile the limits of the " +
 				"task stand still. 0: no limit."},
+		Setting{Key: "live.policy", target: &c.Live.Policy, check: func() string {
+			if err := acp.CheckRules(c.Live.Policy); err != nil {
+				return err.Error()
+			}
+			return ""
+		}, Help: "Rules for what the agents of live runs ask, before that of the mode: the first one that matches decides. " +
+			"[\"allow execute: go test ...\", \"deny execute: git push\", \"ask fetch\"]"},
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
 			Help: "Also send notifications to private networks and to this machine, and without TLS: any caller can then " +
 				"reach what this machine reaches."},

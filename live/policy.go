@@ -10,8 +10,9 @@ import (
 // Policy decides the questions of a run.
 type Policy struct {
 	Mode   runs.Mode
-	Ask    bool  // people are asked what is not allowed
-	Answer int64 // milliseconds that they have; 0: no limit
+	Rules  []acp.Rule // the first one that matches decides; without one the mode does
+	Ask    bool       // people are asked what is not allowed
+	Answer int64      // milliseconds that they have; 0: no limit
 }
 
 // Decide returns what is done about an open question at now, in Unix milliseconds, as a command for the raw log; false:
@@ -29,9 +30,14 @@ func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
 	tool := cmp.Or(q.Tool, "other")
 	cmd := runs.Command{ID: runs.ByPolicy + "-" + q.ID, Do: runs.DoAnswer, By: runs.ByPolicy, Question: q.ID}
 	option := optionOf(&q, "allow_once", true)
-	allowed := !q.People && q.Kind == acp.Permission && allows(p.Mode, &q)
+	rule := p.ruled(&q)
+	by := mode
+	if rule != "" {
+		by = "a rule"
+	}
+	allowed := !q.People && q.Kind == acp.Permission && (rule == "allow" || rule == "" && allows(p.Mode, &q))
 	if allowed && option != "" {
-		cmd.Rule, cmd.Option = mode+" allows "+tool, option
+		cmd.Rule, cmd.Option = by+" allows "+tool, option
 		return cmd, true
 	}
 	switch {
@@ -39,8 +45,8 @@ func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
 		return cmd, false
 	case q.People:
 		cmd.ID, cmd.By, cmd.Rule = runs.ByTimeout+"-"+q.ID, runs.ByTimeout, "nobody answered"
-	case p.Ask:
-		cmd.ID, cmd.Do, cmd.Rule = runs.DoAsk+"-"+q.ID, runs.DoAsk, mode+" asks"
+	case p.Ask && rule != "deny":
+		cmd.ID, cmd.Do, cmd.Rule = runs.DoAsk+"-"+q.ID, runs.DoAsk, by+" asks"
 		if p.Answer > 0 {
 			cmd.Due = now + p.Answer
 		}
@@ -50,7 +56,7 @@ func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
 	case allowed:
 		cmd.Rule = "not one option to allow it once"
 	default:
-		cmd.Rule = mode + " denies " + tool
+		cmd.Rule = by + " denies " + tool
 	}
 	cmd.Option = optionOf(&q, "reject_once", false)
 	return cmd, true

@@ -19,6 +19,7 @@ type Question struct {
 	Options []acp.Option `json:"options,omitempty"` // none: more or longer than can be kept, it can only be closed
 	Call    string       `json:"call,omitempty"`    // id of the tool call; "": not told, or longer than acp.MaxOption
 	Files   Place        `json:"files,omitempty"`   // of the call
+	Command string       `json:"command,omitempty"` // that the tool is to run; "": not told, or longer than acp.MaxCommand
 	Turn    int          `json:"turn"`
 	People  bool         `json:"people,omitempty"` // they are asked
 	Due     int64        `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
@@ -89,7 +90,7 @@ func (c *Conversation) request(m *acp.Message, at place, length int) {
 func (c *Conversation) ask(asked *acp.Question, id string, at place, length int) {
 	s := &c.s
 	q := question{Request: id, Question: Question{
-		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked),
+		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked), Command: asked.Command,
 		Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {

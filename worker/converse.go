@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/live"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -56,7 +57,15 @@ func (r *Run) newTalk() (*dialog, error) {
 		return nil, err
 	}
 	a, _ := r.w.cfg.Agents.Find(spec.Agent)
-	policy := live.Policy{Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
+	var rules []acp.Rule
+	for _, s := range spec.Policy {
+		rule, err := acp.ParseRule(s)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: policy: %w", spec.Run, err)
+		}
+		rules = append(rules, rule)
+	}
+	policy := live.Policy{Rules: rules, Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
 	return &dialog{policy: policy, conv: live.New(live.Config{
 		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt)},
 	})}, nil

@@ -43,6 +43,7 @@ type Tasks struct {
 	Agents   map[string]agent.Launch // by kind; each has a Command
 	Rules    launch.Rules
 	Environ  []string // environment of the worker
+	Policy   []string // rules for what agents ask, see [acp.ParseRule]
 	Limits   Limits   // for values that a task does not set
 	MaxLimit time.Duration
 }
@@ -296,6 +297,7 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}
 	spec.Live, spec.Ask, spec.Argv = true, task.Asks(), how.ACP
+	spec.Policy = t.Policy
 	spec.setInput(task.Prompt)
 	if how.SetLive != nil {
 		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))

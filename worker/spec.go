@@ -58,6 +58,8 @@ type Spec struct {
 	// may be started again. Each process has a directory of its own, see [Dir.makeProcess].
 	Live bool `json:"live,omitempty"`
 	Ask  bool `json:"ask,omitempty"` // see [runs.Task]
+	// Policy are the rules for what it asks, see [acp.ParseRule].
+	Policy []string `json:"policy,omitempty"`
 
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`

@@ -191,9 +191,13 @@ type Question struct {
 	Session  scan.Value
 	Tool     string // kind of the tool: execute, edit, read, …; "": not told
 	Call     scan.Value
+	Command  string // that the tool is to run; "": not told, or longer than MaxCommand
 	Options  []Option
 	ToolCall scan.Value // of a permission, as `tool_call` of an update
 }
+
+// MaxCommand is the maximum length of a command for which rules can be, in bytes.
+const MaxCommand = 512
 
 // The kinds of questions.
 const (
@@ -209,6 +213,9 @@ func (m *Message) QuestionOf() (q Question) {
 	case m.Method.Equal("session/request_permission"):
 		q.Kind, q.ToolCall = Permission, wire.At(m.Params, "toolCall")
 		q.Tool, q.Call = short(wire.At(q.ToolCall, "kind")), wire.At(q.ToolCall, "toolCallId")
+		if command := wire.At(q.ToolCall, "rawInput", "command"); command.IsString() && command.Len <= MaxCommand {
+			q.Command = command.Text()
+		}
 		whole := true
 		wire.Each(wire.At(m.Params, "options"), func(v scan.Value) {
 			o := Option{ID: short(wire.At(v, "optionId")), Kind: short(wire.At(v, "kind"))}

@@ -17,7 +17,8 @@ func CallOf(update scan.Value) (id scan.Value, status string) {
 	return wire.At(update, "toolCallId"), short(wire.At(update, "status"))
 }
 
-// Paths are the files that a question is about: the locations of its call, and the files of its diffs. It is false
+// Paths are the files that a question is about: the locations of its call, the files of its diffs, and
+// the directory of its command. It is false
 // if they cannot be read in full: there are more than MaxPaths, or one is no text, is empty or is longer than
 // MaxPath bytes.
 func (q *Question) Paths() (paths []string, whole bool) {
@@ -28,6 +29,9 @@ func (q *Question) Paths() (paths []string, whole bool) {
 		if whole = whole && ok; ok {
 			paths = append(paths, path.Text())
 		}
+	}
+	if dir := wire.At(q.ToolCall, "rawInput", "cwd"); dir.Kind > scan.Null { // where a command runs
+		add(dir)
 	}
 	wire.Each(locations, func(v scan.Value) { add(wire.At(v, "path")) })
 	wire.Each(wire.At(q.ToolCall, "content"), func(v scan.Value) {

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/linesman/linesman/agent/acp"
+)
+
+// ruled returns what the first rule that matches does; "": none does.
+func (p *Policy) ruled(q *Question) string {
+	i := slices.IndexFunc(p.Rules, func(r acp.Rule) bool { return matches(&r, q) })
+	if i < 0 || q.Kind == acp.Form {
+		return ""
+	}
+	return p.Rules[i].Do
+}
+
+// matches reports whether a rule is about a question. One that allows is not if something is not known.
+func matches(r *acp.Rule, q *Question) bool {
+	if r.Tool != "*" && r.Tool != cmp.Or(q.Tool, "other") {
+		return false
+	}
+	if r.Do != "allow" {
+		return len(r.Command) == 0 || has(q.Command, r.Command)
+	}
+	changes := q.Tool == "edit" || q.Tool == "delete" || q.Tool == "move"
+	if q.Files == Outside || changes && q.Files != Inside {
+		return false
+	}
+	return len(r.Command) == 0 || is(q.Command, r.Command)
+}
+
+// interpreted are the characters that make a command more than its words.
+const interpreted = ";&|<>$(){}`'\"\\\n\r"
+
+// is reports whether a command has only these words. Of the pattern, * is any word, and ... at the end any number of
+// them.
+func is(command string, pattern []string) bool {
+	if strings.ContainsAny(command, interpreted) {
+		return false
+	}
+	words := strings.Fields(command)
+	if len(words) == 0 || strings.Contains(words[0], "=") { // an assignment
+		return false
+	}
+	if last := len(pattern) - 1; pattern[last] == "..." {
+		pattern = pattern[:last]
+		words = words[:min(len(words), last)]
+	}
+	return slices.EqualFunc(words, pattern, sameWord)
+}
+
+// has reports whether a command, or a part of it, has these words one after the other.
+func has(command string, pattern []string) bool {
+	words := strings.FieldsFunc(command, func(c rune) bool { return c <= ' ' || strings.ContainsRune(interpreted, c) })
+	pattern = slices.DeleteFunc(slices.Clone(pattern), func(word string) bool { return word == "..." })
+	for i := range len(words) - len(pattern) + 1 {
+		if slices.EqualFunc(words[i:i+len(pattern)], pattern, sameWord) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameWord(word, pattern string) bool { return pattern == "*" || word == pattern }
