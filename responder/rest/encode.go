@@ -36,7 +36,6 @@ type reply struct {
 	location string
 	late     bool   // the answer of a wait that timed out
 	tagged   bool   // it has an ETag
-	private  bool   // it has what only this caller may see: it has no ETag
 	cache    string // Cache-Control if tagged; "": no-cache
 }
 

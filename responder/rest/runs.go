@@ -22,7 +22,7 @@ func getRun(ctx context.Context, q *exchange) (*reply, error) {
 	}
 	a, _, err := q.answerRun(ctx, http.StatusOK, v)
 	if err == nil {
-		a.tagged = !a.private
+		a.tagged = true
 	}
 	return a, err
 }
@@ -43,7 +43,6 @@ func (q *exchange) answerRun(ctx context.Context, status int, v runs.Header) (*r
 	}
 	asked, err := q.Service.QuestionOf(ctx, record, run.Questions[0])
 	if asked != nil {
-		a.private = true
 		a.Body = struct {
 			*api.Run
 			Question *api.Question `json:"question"`

@@ -106,9 +106,9 @@ func TestQuestionsAreToldOnceAfterAKill(t *testing.T) {
 		live.Permission("two", 0)
 		live.Asks("q1", "q2")
 		s.until("it has died or done all", func() bool {
-			return l.left.Load() <= 0 || r.questions(run) == "map[q1:1 q2:1]" && s.waiting() == 0
+			return l.over.Load() || r.questions(run) == "map[q1:1 q2:1]" && s.waiting() == 0
 		})
-		if l.left.Load() <= 0 {
+		if l.over.Load() {
 			died++
 		}
 		dying.stop()
