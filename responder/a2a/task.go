@@ -329,9 +329,11 @@ func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 // replayed marks the envelope of a task that an earlier message started, with the
 // time of this answer, as AdCP requires.
 func replayed(t *sdk.Task) {
-	parts := t.Status.Message.Parts[:2]
+	parts := t.Status.Message.Parts
 	if len(t.Artifacts) > 0 {
 		parts = t.Artifacts[0].Parts
+	} else {
+		parts = parts[:2] // a question is behind the envelope
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
 		data["replayed"], data["timestamp"] = true, api.TimeOf(time.Now()).String()
