@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,9 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -331,5 +335,70 @@ func TestStreamsHaveEachQuestionOnce(t *testing.T) {
 		if got := strings.Join(all, " "); got != "WORKING asks-q1 asks-q2 WORKING asks-q3 WORKING COMPLETED end" {
 			t.Errorf("told %s: %s", scopes, got)
 		}
+	}
+}
+
+// A receiver is told of each question once, with its number and no content.
+func TestReceiverIsToldOfEachQuestion(t *testing.T) {
+	t.Parallel()
+	came := make(chan gjson.Result, 16)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		came <- gjson.ParseBytes(body)
+	}))
+	t.Cleanup(receiver.Close)
+	l := newLab(t)
+	d := pushEndpoint(l)
+	store := l.bus.PushStore()
+	pusher := webhook.New(webhook.Config{
+		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
+		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
+	})
+	servicetest.During(t, "pusher", pusher.Run)
+	run := d.live("asks")
+	run.Asks()
+	if _, err := d.client(surfaces[0], token).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "asks",
+		URL: receiver.URL + "/hook"}); err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	until := func(want string) {
+		t.Helper()
+		for len(told) == 0 || told[len(told)-1] != want {
+			select {
+			case n := <-came:
+				status := n.Get("statusUpdate.status")
+				what := status.Get("state").String() + status.Get("message.messageId").String()
+				if n.Get("task").Exists() {
+					what = n.Get("task.status.state").String()
+				}
+				told = append(told, strings.TrimPrefix(what, "TASK_STATE_"))
+				if q := status.Get("message.parts.1.data.question"); strings.Contains(n.Raw, "sentinel") || status.Get(
+					"message").Exists() && (q.Get("kind").String() != "permission" || status.Get("timestamp").Time().UnixMilli() !=
+					q.Get("askedAt").Time().UnixMilli() || status.Get("message.parts.1.data.path").String() !=
+					"/v1/questions?run=asks") {
+					t.Errorf("told %s", n.Raw)
+				}
+			case <-time.After(fixture.Patience):
+				t.Fatalf("told %q, and not of %s", told, want)
+			}
+		}
+	}
+	until("WORKING")
+	for _, id := range []string{"q1", "q2"} {
+		run.Permission("sentinel", servicetest.Hour())
+		until("INPUT_REQUIREDasks-" + id)
+		if got := d.rpc(token, "SendMessage", to("asks", answer(`{"question":"`+id+`","option":"yes"}`))); got.Get(
+			"error").Exists() {
+			t.Errorf("answered: %s", got.Raw)
+		}
+	}
+	run.Turn("Done.")
+	until("COMPLETED")
+	if got := strings.Join(told, " "); got != "WORKING INPUT_REQUIREDasks-q1 INPUT_REQUIREDasks-q2 COMPLETED" {
+		t.Errorf("told %s", got)
 	}
 }

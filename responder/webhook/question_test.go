@@ -2,7 +2,9 @@ package webhook_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tidwall/gjson"
@@ -131,6 +133,51 @@ func TestQuestionsAreToldOnceAfterAKill(t *testing.T) {
 		if strings.HasSuffix(what, "input-required") && len(bodies) != 3 {
 			t.Errorf("%s: told %d times", what, len(bodies))
 		}
+	}
+	s.quiet()
+}
+
+// A process that is killed while a receiver has a question leaves it to the next one, which tells of the next question,
+// too.
+func TestAProcessKilledWithAQuestionLosesNone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var open atomic.Bool
+	held := make(chan struct{}, 100)
+	r := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int {
+		if open.Load() {
+			return 200
+		}
+		held <- struct{}{}
+		<-gone
+		return -1
+	})
+	caller := s.node(nil)
+	caller.stop() // it takes tasks, and tells nobody
+	run := caller.submit("key-0123456789-1", r.URL, webhook.HMAC)
+	l := caller.live(run)
+	l.Permission("one", 0)
+	l.Asks("q1")
+	s.kill(held)
+	caller.answer(run, "q1") // what is in the outbox is told all the same
+	l.Asks()
+	open.Store(true)
+	s.node(nil)
+	s.hasten()
+	l.Permission("two", 0)
+	s.until("both are told", func() bool {
+		return strings.HasPrefix(r.questions(run), "map[q1:") && strings.Contains(r.questions(run), "q2:") && s.waiting() == 0
+	})
+	bodies := map[string]string{}
+	for _, q := range r.requests() {
+		key := gjson.GetBytes(q.body, "idempotency_key").String()
+		if before, known := bodies[key]; known && before != string(q.body) {
+			t.Errorf("one key, two bodies: %s\n%s", before, q.body)
+		}
+		bodies[key] = string(q.body)
+	}
+	if len(bodies) != 2 {
+		t.Errorf("%d keys for two questions", len(bodies))
 	}
 	s.quiet()
 }
