@@ -50,6 +50,16 @@ func (s *Service) liveQuestions(ctx context.Context, record *runs.Record, all []
 	return all, nil
 }
 
+// QuestionOf returns an open question that people are asked, by its id and the record of its live run; nil: it is not
+// open.
+func (s *Service) QuestionOf(ctx context.Context, record *runs.Record, id string) (*api.Question, error) {
+	q, err := s.findRequest(ctx, record, id)
+	if q == nil || err != nil {
+		return nil, err
+	}
+	return new(q.question(record)), nil
+}
+
 // readRequest reads the request of a question.
 func (s *Service) readRequest(ctx context.Context, record *runs.Record, asked runs.Asked) (*request, error) {
 	q := &request{Asked: asked}

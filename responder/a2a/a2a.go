@@ -50,6 +50,7 @@ const (
 const (
 	scopeRead   = "read"
 	scopeSubmit = "submit"
+	scopeAnswer = "answer" // to see a question, and to answer it
 )
 
 // Config is what a [Handler] needs.
@@ -63,8 +64,8 @@ type Config struct {
 	URL     string
 	Version string // of linesman
 
-	// Allows reports whether the caller of a request has a scope, read or
-	// submit. nil: always.
+	// Allows reports whether the caller of a request has a scope: read, submit
+	// or answer. nil: always.
 	Allows func(ctx context.Context, scope string) bool
 
 	Beat time.Duration // interval of comments in an idle stream; default 15 s
@@ -105,7 +106,7 @@ func (h *Handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task
 	if err != nil {
 		return nil, err
 	}
-	return h.task(ctx, v, wanted{artifacts: true, history: q.HistoryLength})
+	return h.task(ctx, v, wanted{artifacts: true, question: true, history: q.HistoryLength})
 }
 
 // CancelTask cancels a run. It returns the current task: one whose agent is
@@ -142,7 +143,7 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 	if now, ok := h.Service.Get(v.ID); ok {
 		v = now
 	}
-	t, err := h.task(ctx, v, wanted{artifacts: true})
+	t, err := h.task(ctx, v, wanted{artifacts: true, question: true})
 	if err == nil && c.State == runs.StateCancelled && !t.Status.State.Terminal() {
 		t.Status.State = sdk.TaskStateCanceled
 	}
@@ -233,7 +234,7 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 	if callOf(ctx).version == versionUnknown {
 		return fail(sdk.ErrVersionNotSupported, "A2A-Version must be 1.0; over JSON-RPC 0.3 is spoken too")
 	}
-	if h.Allows != nil && !h.Allows(ctx, scope) {
+	if !h.allows(ctx, scope) {
 		return fail(sdk.ErrUnauthorized, "the token lacks the scope "+scope)
 	}
 	if err := h.Service.Connected(); err != nil {
@@ -243,6 +244,10 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 		return h.explain("read the run table", err)
 	}
 	return nil
+}
+
+func (h *Handler) allows(ctx context.Context, scope string) bool {
+	return h.Allows == nil || h.Allows(ctx, scope)
 }
 
 // find returns the run of a task.

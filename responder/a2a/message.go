@@ -15,14 +15,14 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
-	"github.com/linesman/linesman/runs"
 )
 
-// message is a valid message that can become a task.
+// message is a valid message: one that can become a task, or answers the question of one.
 type message struct {
-	args    *request.Args // the arguments of its task: its texts and its data
-	context string        // the context that it continues, as named by the caller; "": a new one
-	again   bool          // a repetition: the task already exists
+	args    *request.Args     // the arguments of its task: its texts and its data; nil: it is an answer
+	answer  api.AnswerRequest // if args is nil
+	context string            // the context that it continues, as named by the caller; "": a new one
+	again   bool              // a repetition: the task already exists
 }
 
 // modes are the media types of a task's output.
@@ -88,7 +88,7 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		return nil, err
 	}
 	if m.TaskID != "" {
-		return nil, h.refuseTask(ctx, m)
+		return h.readAnswer(ctx, q, len(texts) > 0, options)
 	}
 	var presets []request.Preset
 	if m.ContextID != "" {
@@ -169,25 +169,6 @@ func checkOptions(options json.RawMessage, text bool) error {
 		return err == nil
 	})
 	return err
-}
-
-// refuseTask returns why a message for an existing task is refused: a task of
-// linesman has only its first message.
-func (h *Handler) refuseTask(ctx context.Context, m *sdk.Message) error {
-	v, err := h.find(ctx, m.TaskID)
-	switch {
-	case err != nil:
-		return err
-	case m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
-		return fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
-	case v.State.Final():
-		return fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
-			": go on in its context, without its taskId")
-	case v.State == runs.StateInputRequired:
-		return fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
-	}
-	return fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+
-		": wait for its end, or cancel it")
 }
 
 // thread returns the thread of a context, which is named by its thread, or by

@@ -235,7 +235,11 @@ func (h *Handler) taskStatus(ctx context.Context, input json.RawMessage) (adcp.R
 		governance(v, record)
 	if !v.State.Final() || record == nil {
 		r.Body = interim(v)
-		return r, nil
+		q, err := h.question(ctx, v, record)
+		if q != nil {
+			r.Body = slices.Concat(r.Body[:len(r.Body)-1], []byte(`,"question":`), runs.Encode(q), []byte{'}'})
+		}
+		return r, err
 	}
 	r.Message = record.Summary()
 	r.Body, r.Error, err = bodyOf(ctx, h.Service, record)

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
@@ -178,14 +179,22 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 	ms := cmp.Or(responder.ChangedAt(v), 1) // a log without times
 	at := time.UnixMilli(ms).UTC()
 	if !record.State.Final() { // changing data would make a different body of the same notification
-		return encodeNotice(&sdk.TaskStatusUpdateEvent{
+		e := &sdk.TaskStatusUpdateEvent{
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
 				Timestamp: &at},
-		})
+		}
+		if q, told := adcp.Asked(record); q != nil {
+			at = time.UnixMilli(int64(q.Asked)).UTC()
+			e.Status.Message = &sdk.Message{
+				ID: record.ID + "-" + q.ID, Role: sdk.MessageRoleAgent, TaskID: e.TaskID, ContextID: e.ContextID,
+				Parts: sdk.ContentParts{sdk.NewTextPart(needs(q.ID)), dataPart(told)},
+			}
+		}
+		return encodeNotice(e)
 	}
 	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v)}
 	var err error
-	if t.Status, err = status(t, v, record, nil); err != nil {
+	if t.Status, err = status(t, v, record, nil, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
 	envelope, err := outcome(ctx, n.service, record, runs.Time(ms))

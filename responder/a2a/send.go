@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -14,11 +15,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// SendMessage submits a task, and answers when it has ended, or with
-// returnImmediately once it is queued. A message repeated with the same
-// messageId gets the task of the first one.
+// SendMessage submits a task or answers the question of one. It returns when the
+// task has ended or waits for an answer, or at once with returnImmediately. A
+// message repeated with the same messageId gets the task of the first one.
 func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
-	if err := h.admit(ctx, scopeSubmit); err != nil {
+	if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 		return nil, err
 	}
 	if callOf(ctx).asks(ProfileURI) {
@@ -44,7 +45,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 		return refused, nil
 	}
 	if wait {
-		if err := h.settle(ctx, run); err != nil {
+		if err := h.settle(ctx, run, m.answer.Question); err != nil {
 			return nil, err
 		}
 	}
@@ -57,12 +58,13 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	return h.task(ctx, v, m.wanted(q))
 }
 
-// settle waits until a run has ended, or awaits an external answer.
-func (h *Handler) settle(ctx context.Context, run string) error {
+// settle waits until a run has ended, or awaits an answer, but not to a question that
+// was just answered: the run table may lag behind.
+func (h *Handler) settle(ctx context.Context, run, answered string) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	_, err := h.Service.Wait(ctx, run, func(v runs.Header) {
-		if v.State == runs.StateInputRequired {
+		if v.State == runs.StateInputRequired && !slices.Equal(v.Questions, []string{answered}) {
 			cancel()
 		}
 	})
@@ -74,19 +76,28 @@ func (h *Handler) settle(ctx context.Context, run string) error {
 
 // wanted is what the answer to a message contains.
 func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
-	w := wanted{context: m.context, artifacts: true, again: m.again, echo: m.args.Echo()}
+	w := wanted{context: m.context, artifacts: true, question: true, again: m.again}
+	if m.args != nil {
+		w.echo = m.args.Echo()
+	}
 	if q.Config != nil {
 		w.history = q.Config.HistoryLength
 	}
 	return w
 }
 
-// submit queues the task of a message, once: a repeated message gets the first
-// run. A refused task is returned as rejected.
+// submit carries a message out. It queues its task, once: a repeated message gets the
+// first run. A refused task is returned as rejected.
 func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task,
 	err error) {
 	if err := h.checkPush(q); err != nil {
 		return "", nil, err
+	}
+	if m.args == nil {
+		if err := h.decide(ctx, m.answer); err != nil {
+			return "", nil, err
+		}
+		return m.answer.Request, nil, h.register(ctx, m.answer.Request, q)
 	}
 	done, err := h.queue(ctx, request.ToolExec, m.args)
 	var e *api.Error

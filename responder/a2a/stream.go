@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,10 +17,10 @@ import (
 )
 
 // SendStreamingMessage is SendMessage with a stream of updates until the task
-// ends.
+// ends, also while it waits for answers.
 func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
-		if err := h.admit(ctx, scopeSubmit); err != nil {
+		if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 			return err
 		}
 		if callOf(ctx).asks(ProfileURI) {
@@ -75,7 +76,7 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 			return err
 		}
 		defer free()
-		return h.follow(ctx, v, wanted{artifacts: true}, yield)
+		return h.follow(ctx, v, wanted{artifacts: true, question: true}, yield)
 	})
 }
 
@@ -115,7 +116,7 @@ func (h *Handler) follow(ctx context.Context, v runs.Header, w wanted, yield fun
 		return nil
 	}
 	s := &follower{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
-		governance: governance(v, record)}
+		governance: governance(v, record), asked: v.Questions[:min(len(v.Questions), 1)]}
 	switch err := s.run(ctx); {
 	case errors.Is(err, errLeft):
 		return nil
@@ -183,7 +184,8 @@ type follower struct {
 	first string // first piece of its message
 	begun bool   // a text was sent
 
-	governance string // of the run
+	governance string   // of the run
+	asked      []string // questions that were sent, of those that were open in view
 }
 
 // copy sends events until the run has ended and all of its events were read.
@@ -215,8 +217,7 @@ func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan r
 				}
 				continue
 			}
-			var err error
-			if event, err = s.changed(v); err != nil {
+			if err := s.changed(ctx, v); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -258,19 +259,65 @@ func (s *follower) toldFinal(final string) bool {
 		len(final) > enough && strings.HasPrefix(s.first, final[:enough]))
 }
 
-// changed returns the current state of the run, nil if it was sent already.
-func (s *follower) changed(v runs.Header) (sdk.Event, error) {
+// changed sends the current state of the run, unless it was sent already. While people
+// are asked that is once for each question.
+func (s *follower) changed(ctx context.Context, v runs.Header) error {
 	old := s.view
+	if v.Seq < old.Seq { // the record that the stream began with was newer
+		return nil
+	}
 	s.view = v
+	if len(v.Questions) > 0 {
+		return s.ask(ctx, v)
+	}
+	s.asked = nil
 	if stateOf(v.State) == s.state && v.Activity == old.Activity && v.CancelRequested == old.CancelRequested &&
 		v.WorkerLost == old.WorkerLost && v.Before() == old.Before() && v.Plan() == old.Plan() {
-		return nil, nil
+		return nil
 	}
+	return s.send(v, nil)
+}
+
+// ask sends the questions that were not sent. One that is closed meanwhile is left out.
+func (s *follower) ask(ctx context.Context, v runs.Header) error {
+	sent := s.asked
+	s.asked = v.Questions
+	for _, id := range v.Questions {
+		if slices.Contains(sent, id) {
+			continue
+		}
+		now, record, err := s.h.record(ctx, v)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(now.Questions, id) {
+			continue
+		}
+		now.Questions = []string{id}
+		q, err := s.h.question(ctx, now, record)
+		if err != nil {
+			return err
+		}
+		if err := s.send(now, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends the state of the run.
+func (s *follower) send(v runs.Header, q *api.Question) error {
 	s.state = stateOf(v.State)
 	t := &sdk.Task{ID: s.info.TaskID, ContextID: s.info.ContextID}
 	v.Governance = s.governance
-	now, err := status(t, v, nil, s.w.echo)
-	return &sdk.TaskStatusUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Status: now}, err
+	now, err := status(t, v, nil, q, s.w.echo)
+	if err != nil {
+		return err
+	}
+	if !s.yield(&sdk.TaskStatusUpdateEvent{TaskID: t.ID, ContextID: t.ContextID, Status: now}) {
+		return errLeft
+	}
+	return nil
 }
 
 // end sends the rest of the result, and the final state.

@@ -27,6 +27,7 @@ const resultID = sdk.ArtifactID("result")
 type wanted struct {
 	context   string // the caller's name of its context; "": its own
 	artifacts bool
+	question  bool            // what a run asks people
 	history   *int            // number of messages, the last ones; nil: none
 	room      *int            // remaining bytes of history in the answer; nil: MaxHistoryBytes
 	echo      json.RawMessage // an AdCP context to echo; nil: none
@@ -78,8 +79,14 @@ func (h *Handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task,
 // describe is task with the record already read.
 func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Record, w wanted) (*sdk.Task, error) {
 	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v)), Metadata: metadata(v)}
+	var q *api.Question
 	var err error
-	if t.Status, err = status(t, v, record, w.echo); err != nil {
+	if w.question {
+		if q, err = h.question(ctx, v, record); err != nil {
+			return nil, err
+		}
+	}
+	if t.Status, err = status(t, v, record, q, w.echo); err != nil {
 		return nil, err
 	}
 	if w.artifacts && v.State.Final() {
@@ -126,6 +133,9 @@ func metadata(v runs.Header) map[string]any {
 	if v.Unseen {
 		m["unseen"] = true
 	}
+	if len(v.Questions) > 0 {
+		m["questions"] = v.Questions
+	}
 	return m
 }
 
@@ -143,8 +153,11 @@ func (h *Handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs
 }
 
 // status returns the status of a run. Until the run ends, the data of its
-// message is the AdCP envelope, without the fields of the task itself.
-func status(t *sdk.Task, v runs.Header, record *runs.Record, echo json.RawMessage) (sdk.TaskStatus, error) {
+// message is the AdCP envelope, without the fields of the task itself. The message
+// of a run that asks people is about one question; q is what it asks, nil: not for
+// this caller.
+func status(t *sdk.Task, v runs.Header, record *runs.Record, q *api.Question, echo json.RawMessage) (sdk.TaskStatus,
+	error) {
 	said := summary(v, record)
 	m := &sdk.Message{
 		ID: v.ID + "-" + string(v.State) + "-" + strconv.FormatUint(v.Seq, 10), Role: sdk.MessageRoleAgent,
@@ -160,6 +173,13 @@ func status(t *sdk.Task, v runs.Header, record *runs.Record, echo json.RawMessag
 		}
 		m.Parts = append(m.Parts, dataPart(data))
 	}
+	if len(v.Questions) > 0 {
+		m.ID = v.ID + "-" + v.Questions[0]
+	}
+	if q != nil {
+		m.Parts[0] = sdk.NewTextPart(asks(q))
+		m.Parts = append(m.Parts, dataPart(map[string]any{"question": q}))
+	}
 	s := sdk.TaskStatus{State: stateOf(v.State), Message: m}
 	if ms := responder.ChangedAt(v); ms != 0 {
 		at := time.UnixMilli(ms).UTC()
@@ -171,6 +191,8 @@ func status(t *sdk.Task, v runs.Header, record *runs.Record, echo json.RawMessag
 // summary describes the state of a run in one line.
 func summary(v runs.Header, record *runs.Record) string {
 	switch {
+	case len(v.Questions) > 0:
+		return needs(v.Questions[0])
 	case v.State == runs.StateQueued:
 		return "Queued, " + strconv.Itoa(v.Before()) + " before it"
 	case !v.State.Final() && v.Activity != "":
@@ -188,8 +210,12 @@ func governance(v runs.Header, record *runs.Record) string {
 	return v.Governance
 }
 
-// interim returns the data of an open run.
+// interim returns the data of an open run. What a run does that asks people is what it
+// asks.
 func interim(v runs.Header) json.RawMessage {
+	if len(v.Questions) > 0 {
+		v.Activity = ""
+	}
 	body := struct {
 		Position  *int   `json:"queue_position,omitempty"`
 		Progress  any    `json:"progress,omitempty"`
@@ -306,13 +332,15 @@ func replayed(t *sdk.Task) {
 	parts := t.Status.Message.Parts
 	if len(t.Artifacts) > 0 {
 		parts = t.Artifacts[0].Parts
+	} else {
+		parts = parts[:2] // a question is behind the envelope
 	}
 	if data, ok := parts[len(parts)-1].Data().(map[string]any); ok {
 		data["replayed"], data["timestamp"] = true, api.TimeOf(time.Now()).String()
 	}
 }
 
-func dataPart(data map[string]any) *sdk.Part {
+func dataPart(data any) *sdk.Part {
 	p := sdk.NewDataPart(data)
 	p.MediaType = "application/json"
 	return p

@@ -77,6 +77,9 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}
+		if q, told := Asked(record); q != nil {
+			at, p.Message, p.Result = int64(q.Asked), "Waits for an answer to question "+q.ID, told
+		}
 	}
 	p.Timestamp = runs.Time(cmp.Or(at, r.Created)) // the log has no beginning
 	b := p.encode(r.Context)
@@ -85,6 +88,18 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		b = p.encode(r.Context)
 	}
 	return webhook.Body{Type: "application/json", Bytes: b}, nil
+}
+
+// Asked returns the question of the record of a [webhook.Encoder], and what a notification
+// tells of it: which one it is, until when it can be answered, and where its content is
+// read. Nil: the run asks nobody.
+func Asked(record *runs.Record) (*api.Question, json.RawMessage) {
+	if len(record.Header().Questions) == 0 {
+		return nil, nil
+	}
+	asked := record.Live.Questions[0]
+	q := &api.Question{Run: record.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due)}
+	return q, encode(map[string]any{"path": "/v1/questions?run=" + record.ID, "question": q})
 }
 
 func (p *payload) encode(context json.RawMessage) []byte {

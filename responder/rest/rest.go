@@ -55,9 +55,12 @@ const (
 // Config is what an [API] needs.
 type Config struct {
 	Service *responder.Service
-	Beat    time.Duration // interval of comments in an idle event stream; default 15 s
-	Held    int           // replaces MaxHeld, unless 0
-	Log     *zap.Logger   // default: none
+	// Allows reports whether the caller of a request has a scope that its route does not
+	// need: answer. nil: always.
+	Allows func(ctx context.Context, scope string) bool
+	Beat   time.Duration // interval of comments in an idle event stream; default 15 s
+	Held   int           // replaces MaxHeld, unless 0
+	Log    *zap.Logger   // default: none
 }
 
 // API answers requests.

@@ -37,7 +37,18 @@ func (q *exchange) answerRun(ctx context.Context, status int, v runs.Header) (*r
 	if record == nil {
 		record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 	}
-	return &reply{Status: status, Body: run, record: record}, run, nil
+	a := &reply{Status: status, Body: run, record: record}
+	if q.form != adcpType || len(run.Questions) == 0 || q.Allows != nil && !q.Allows(ctx, "answer") {
+		return a, run, nil
+	}
+	asked, err := q.Service.QuestionOf(ctx, record, run.Questions[0])
+	if asked != nil {
+		a.Body = struct {
+			*api.Run
+			Question *api.Question `json:"question"`
+		}{run, asked}
+	}
+	return a, run, err
 }
 
 func waitForRun(ctx context.Context, q *exchange) (*reply, error) {

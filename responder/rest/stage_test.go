@@ -74,6 +74,10 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 		}
 	}
 	cfg.rest.Service = s.Service
+	cfg.rest.Allows = func(ctx context.Context, scope string) bool {
+		needed, err := httpserver.ScopeOf(scope)
+		return err == nil && httpserver.Allows(ctx, needed)
+	}
 	s.serve(cfg.rest)
 	return s
 }

@@ -198,6 +198,8 @@ func (c *call) follow(ctx context.Context, run string) (runs.Header, error) {
 			message = v.Activity
 		case v.State == runs.StateWorking:
 			message = "Working"
+		case len(v.Questions) > 0:
+			message = "Waiting for an answer"
 		case v.State == runs.StateInputRequired:
 			message = "Waiting for an answer from outside"
 		default:

@@ -1,6 +1,7 @@
 package v36
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -103,6 +104,8 @@ type taskEntry struct {
 	Progress *progressData `json:"progress"`
 	Lines    []string      `json:"last_lines,omitempty"`
 	Ext      entryExt      `json:"ext,omitzero"`
+
+	asks bool // people, as its activity says; else it waits for an answer from outside
 }
 
 type progressData struct {
@@ -120,7 +123,7 @@ type planData struct {
 
 type entryExt struct {
 	Lost   bool   `json:"lost,omitempty"`           // its worker is silent
-	Input  bool   `json:"input_required,omitempty"` // it waits for an answer from outside
+	Input  bool   `json:"input_required,omitempty"` // it waits for an answer
 	Worker string `json:"worker,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
@@ -203,11 +206,15 @@ func entryOf(v runs.Header, now time.Time) taskEntry {
 			e.Progress.Activity = &v.Activity
 		}
 	}
+	if len(v.Questions) > 0 { // its activity is what it asks
+		e.Progress = cmp.Or(e.Progress, &progressData{})
+		e.Progress.Activity = new("waiting for an answer")
+	}
 	if v.WorkerLost {
 		e.Ext = entryExt{Lost: true, Worker: v.Worker}
 	}
 	e.Ext.runExt = runExtOf(v)
-	e.Ext.Input = v.State == runs.StateInputRequired
+	e.Ext.Input, e.asks = v.State == runs.StateInputRequired, len(v.Questions) > 0
 	if v.Progress != nil {
 		e.Ext.Plan = &planData{v.Progress.Done, v.Progress.Total}
 	}
@@ -237,7 +244,7 @@ func (d *snapshotData) markdown(p *page) {
 				s += ", " + plain(*e.Progress.Activity)
 			}
 		}
-		if e.Ext.Input {
+		if e.Ext.Input && !e.asks {
 			s += ", waits for an answer from outside"
 		}
 		if e.Ext.Lost {

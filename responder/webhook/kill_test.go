@@ -96,6 +96,31 @@ func (s *stage) hasten() {
 	}
 }
 
+// kill starts a process that delivers, and kills it once a receiver has its request.
+func (s *stage) kill(held <-chan struct{}) {
+	s.t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "PUSH_TEST_SERVER="+s.server.URL(), "PUSH_TEST_DIR="+s.dir)
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-held:
+	case err := <-ended:
+		s.t.Fatalf("it ended: %v\n%s", err, stderr.String())
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := <-ended; err == nil || cmd.ProcessState.Exited() {
+		s.t.Fatalf("it was not killed: %v", err)
+	}
+}
+
 // A process that is killed while a receiver has its request leaves the
 // notification to the next one.
 func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
@@ -116,26 +141,7 @@ func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	run := caller.submit("key-0123456789-1", r.URL, webhook.HMAC)
 	raw := s.start(run)
 
-	var stderr bytes.Buffer
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PUSH_TEST_SERVER="+s.server.URL(), "PUSH_TEST_DIR="+s.dir)
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-held:
-	case err := <-ended:
-		t.Fatalf("it ended: %v\n%s", err, stderr.String())
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ended; err == nil || cmd.ProcessState.Exited() {
-		t.Fatalf("it was not killed: %v", err)
-	}
+	s.kill(held)
 	if n := s.waiting(); n != 1 {
 		t.Fatalf("%d notifications wait", n)
 	}

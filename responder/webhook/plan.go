@@ -18,7 +18,7 @@ import (
 type outboxMeta struct {
 	Protocol string     `json:"protocol"`
 	ID       string     `json:"id"`
-	State    runs.State `json:"state"`
+	State    runs.State `json:"state"` // of which it is, see [entry.key]
 	Type     string     `json:"type"`
 }
 
@@ -38,6 +38,9 @@ func (p *Pusher) plan(ctx context.Context) error {
 		return p.cfg.Runs.WatchRuns(ctx, func(c runs.Change) {
 			if c.Run.ID != "" && !c.Removed {
 				a.advanced(c.Run.ID, progress(c.Run.State))
+				for _, question := range c.Run.Questions {
+					a.asked(c.Run.ID, ordinal(question))
+				}
 			}
 		})
 	})
@@ -103,16 +106,12 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	now, changed := progress(record.State), false
+	changed := false
 	var errs []error
 	for i := range list {
-		if e := &list[i]; e.Notified < now {
-			if err := p.enqueue(ctx, e, record); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			e.Notified, changed = now, true
-		}
+		more, err := p.notify(ctx, &list[i], record)
+		changed = changed || more
+		errs = append(errs, err)
 	}
 	if changed {
 		ok, err := write(ctx, p.cfg.Registrations, run, list, revision)
@@ -124,13 +123,41 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 	return errors.Join(errs...)
 }
 
-// enqueue adds one notification to the outbox.
-func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) error {
+// notify creates the missing notifications of a registration, and reports whether there
+// was one: of the state, or of each open question that people are asked.
+func (p *Pusher) notify(ctx context.Context, e *entry, record *runs.Record) (changed bool, err error) {
+	now := progress(record.State)
+	if len(record.Header().Questions) == 0 {
+		if e.Notified >= now {
+			return false, nil
+		}
+		if err := p.enqueue(ctx, e, record, record.State); err != nil {
+			return false, err
+		}
+		e.Notified = now
+		return true, nil
+	}
+	for _, q := range record.Live.Questions { // in the order of their numbers
+		if !q.People || ordinal(q.ID) <= e.Asked {
+			continue
+		}
+		one, live := *record, *record.Live
+		live.Questions, one.Live = []runs.Asked{q}, &live
+		if err := p.enqueue(ctx, e, &one, record.State+" "+runs.State(q.ID)); err != nil {
+			return changed, err
+		}
+		e.Notified, e.Asked, changed = now, ordinal(q.ID), true
+	}
+	return changed, nil
+}
+
+// enqueue adds one notification to the outbox, about a state as in [entry.key].
+func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record, about runs.State) error {
 	encoder := p.cfg.Encoders[e.Protocol]
 	if encoder == nil {
 		return fmt.Errorf("no encoder for protocol %s", e.Protocol)
 	}
-	key := e.key(record.State)
+	key := e.key(about)
 	body, err := encoder.Encode(ctx, e.Registration, record, key)
 	if err != nil {
 		return err
@@ -139,7 +166,7 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record) err
 		p.log.Error("a notification is too long and is not sent", zap.String("run", e.Run), zap.Int("bytes", len(body.Bytes)))
 		return nil
 	}
-	meta, err := bounds.Encode(outboxMeta{e.Protocol, e.ID, record.State, body.Type}) // an id at most doubles
+	meta, err := bounds.Encode(outboxMeta{e.Protocol, e.ID, about, body.Type}) // an id at most doubles
 	if err != nil {
 		return err
 	}
@@ -168,6 +195,7 @@ type agenda struct {
 type openRun struct {
 	progress int       // the lowest progress of its registrations
 	until    time.Time // when its registrations expire, unless they change
+	asked    string    // newest question for which it was listed, as [ordinal] returns it
 }
 
 func newAgenda() *agenda {
@@ -184,7 +212,7 @@ func (a *agenda) registered(run string, progress int) {
 		delete(a.failed, run)
 		return
 	}
-	a.open[run] = openRun{progress, time.Now().Add(openTTL)}
+	a.open[run] = openRun{progress, time.Now().Add(openTTL), a.open[run].asked}
 	a.add(run) // the run may have made progress before
 }
 
@@ -193,6 +221,17 @@ func (a *agenda) advanced(run string, progress int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known, there := a.open[run]; there && progress > known.progress {
+		a.add(run)
+	}
+}
+
+// asked handles that people are asked the question with an ordinal.
+func (a *agenda) asked(run, question string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known, there := a.open[run]; there && question > known.asked {
+		known.asked = question
+		a.open[run] = known
 		a.add(run)
 	}
 }

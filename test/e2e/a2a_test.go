@@ -147,18 +147,44 @@ esac
 cat '`+lab+`'/"$prompt".jsonl
 [ "$prompt" = shell-ok ]
 `)
-	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf("[agents.codex]\ncommand = ['/bin/sh', %q]\n",
-		filepath.Join(lab, "agent.sh")))
+	write(t, filepath.Join(lab, "parrot.sh"), parrot)
+	write(t, filepath.Join(lab, "linesman.toml"), fmt.Sprintf(
+		"[agents.codex]\ncommand = ['/bin/sh', %q]\n[agents.parrot]\nacp = ['/bin/sh', %q]\n",
+		filepath.Join(lab, "agent.sh"), filepath.Join(lab, "parrot.sh")))
 	up(t, data, "--config", filepath.Join(lab, "linesman.toml"))
-	return newSite(t, data, "read,submit")
+	return newSite(t, data, "read,submit,answer")
 }
+
+// parrot is a server of the Agent Client Protocol that asks for a permission, and says what it got.
+const parrot = `while read -r line; do
+	id=${line#*'"id":'} id=${id%%[,\}]*}
+	case $line in
+	*'"method":"initialize"'*) result='{"protocolVersion":1}' ;;
+	*'"method":"session/new"'*) result='{"sessionId":"perch-1"}' ;;
+	*'"method":"session/prompt"'*)
+		prompt=$id
+		echo '{"jsonrpc":"2.0","id":"ask","method":"session/request_permission","params":{"sessionId":"perch-1",` +
+	`"toolCall":{"toolCallId":"c1","title":"polly","kind":"execute","rawInput":{"command":"polly"}},"options":[` +
+	`{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}'
+		continue
+		;;
+	*'"optionId":"y"'*)
+		echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"perch-1","update":{` +
+	`"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Polly may."}}}}'
+		id=$prompt result='{"stopReason":"end_turn"}'
+		;;
+	*) continue ;;
+	esac
+	echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
+done
+`
 
 func TestA2AClientFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := recordings(t, "shell-ok")
 	for _, c := range [][2]string{{"JSONRPC", "1.0"}, {"HTTP+JSON", "1.0"}, {"JSONRPC", "0.3"}} {
 		t.Run(c[0]+" "+c[1], func(t *testing.T) {
-			said := a2atest.Story(t, s.url, s.token, c[0], c[1], "shell-ok", "slow")
+			said := a2atest.Story(t, s.url, s.token, c[0], c[1], "shell-ok", "slow", "parrot")
 			g := gjson.ParseBytes(said)
 			const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc865"
 			for path, want := range map[string]string{
@@ -167,13 +193,15 @@ func TestA2AClientFromElsewhere(t *testing.T) {
 				"said":  `["I will list the files.","Two files."]`, "final": "Two files.", "context": thread,
 				"history":                             `["I will list the files.","Two files."]`,
 				"data.metadata.thread_info.thread_id": thread, "secondState": "TASK_STATE_COMPLETED", "secondContext": thread,
+				"asks": "TASK_STATE_INPUT_REQUIRED", "question.command": "polly", "question.id": "q1",
+				"answered": "TASK_STATE_COMPLETED", "answer": "Polly may.",
 			} {
 				if got := g.Get(path).String(); got != want {
 					t.Errorf("%s: %q, want %q", path, got, want)
 				}
 			}
 			for path, want := range map[string]string{"cancelledAgain": "has ended", "unknown": "no task of this id",
-				"subscribed": "has ended"} {
+				"subscribed": "has ended", "text": "the options are y (Yes), n (No)"} {
 				if got := g.Get(path).String(); !strings.Contains(got, want) {
 					t.Errorf("%s: %q, want something of %q", path, got, want)
 				}

@@ -1,15 +1,16 @@
 // A story told by the official client: send a task and follow it, look at it,
-// go on in its context, list, cancel. Prints one JSON object.
+// go on in its context, list, cancel, answer a question. Prints one JSON object.
 //
-//   node client.mjs URL TOKEN TRANSPORT VERSION PROMPT SLOW
+//   node client.mjs URL TOKEN TRANSPORT VERSION PROMPT SLOW ASKS
 //
 // TRANSPORT is JSONRPC or HTTP+JSON, VERSION 1.0 or 0.3. PROMPT is a task that
-// ends by itself, SLOW one that is to be cancelled.
+// ends by itself, SLOW one that is to be cancelled, ASKS an agent that asks for
+// a permission.
 import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory, createAuthenticatingFetchWithRetry, DefaultAgentCardResolver } from "@a2a-js/sdk/client";
 import { Role, TaskState } from "@a2a-js/sdk";
 import { randomUUID } from "node:crypto";
 
-const [url, token, transport, version, prompt, slow] = process.argv.slice(2);
+const [url, token, transport, version, prompt, slow, asks] = process.argv.slice(2);
 const fetchImpl = createAuthenticatingFetchWithRetry(fetch, {
   headers: async () => ({ Authorization: `Bearer ${token}` }),
   shouldRetryWithHeaders: async () => undefined,
@@ -80,6 +81,16 @@ story.subscribed = await refused(async () => {
   for await (const _ of client.resubscribeTask({ tenant: "", id: first.id })) {
   }
 });
+const asking = await client.sendMessage(params(message("ask", { options: { agent: asks, live: true } }), false));
+const waiting = asking.payload?.value ?? asking;
+const { question } = waiting.status.message.parts.map((p) => p.content.value).find((v) => v.question);
+story.text = await refused(() => client.sendMessage(params(message("yes", { message: { taskId: waiting.id } }), false)));
+const answer = { answer: { question: question.id, option: question.options[0].id } };
+const answered = await client.sendMessage(params(message("", {
+  message: { taskId: waiting.id, parts: [{ content: { $case: "data", value: answer }, filename: "", mediaType: "", metadata: undefined }] },
+}), false));
+const last = answered.payload?.value ?? answered;
+Object.assign(story, { asks: state(waiting), question, answered: state(last), answer: texts(last.artifacts[0].parts)[0] });
 if (version === "1.0") {
   const list = await client.listTasks({
     tenant: "", contextId: got.contextId, status: TaskState.TASK_STATE_UNSPECIFIED, pageSize: 10, pageToken: "", historyLength: undefined,

@@ -1,0 +1,168 @@
+package a2a
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	strict "github.com/go-json-experiment/json"
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// Questions of live runs: a task that waits for people shows one question at a time,
+// the oldest first, and takes its answer as data. Text is never taken for an answer.
+
+// answerData is the member of the data of a message that is an answer.
+const answerData = "answer"
+
+// neededBy returns the scope that a message needs: only to answer takes no right to
+// submit.
+func neededBy(ctx context.Context, q *sdk.SendMessageRequest) string {
+	isAnswer := func(p *sdk.Part) bool {
+		if p == nil {
+			return false
+		}
+		data, _ := p.Data().(map[string]any)
+		return data[answerData] != nil
+	}
+	switch {
+	case callOf(ctx).asks(ProfileURI), q == nil, q.Message == nil, q.Message.TaskID == "",
+		q.Config != nil && q.Config.PushConfig != nil, !slices.ContainsFunc(q.Message.Parts, isAnswer):
+		return scopeSubmit
+	}
+	return scopeAnswer
+}
+
+// question returns the oldest question that a run asks people, for a caller who may
+// answer it; nil: there is none, or this caller may not.
+func (h *Handler) question(ctx context.Context, v runs.Header, record *runs.Record) (*api.Question, error) {
+	if len(v.Questions) == 0 || record == nil || !h.allows(ctx, scopeAnswer) {
+		return nil, nil
+	}
+	q, err := h.Service.QuestionOf(ctx, record, v.Questions[0])
+	if err != nil {
+		return nil, h.explain("read a question", err)
+	}
+	return q, nil
+}
+
+// needs is all that callers read of a question who may not answer it.
+func needs(question string) string { return "The task needs an answer to question " + question }
+
+// asks returns a question as text.
+func asks(q *api.Question) string {
+	lines := []string{q.Agent + " asks (" + q.Kind + " " + q.ID + "): " + q.Title}
+	for _, s := range []string{q.Command, q.Input, q.Text} {
+		if s != "" {
+			lines = append(lines, s)
+		}
+	}
+	for _, f := range q.Files {
+		lines = append(lines, "File: "+f.Path)
+	}
+	if q.Cut {
+		lines = append(lines, "This is not all: to allow it takes the digest of the whole request.")
+	}
+	return strings.Join(append(lines, "Answer: "+strings.Join(choices(q), ", ")), "\n")
+}
+
+// choices returns what a question can be answered with, for people.
+func choices(q *api.Question) (all []string) {
+	if q.Kind == api.KindForm {
+		return []string{"content, as the schema in fields says", runs.Decline, "cancel"}
+	}
+	for _, o := range q.Options {
+		all = append(all, o.ID+" ("+o.Name+")")
+	}
+	return all
+}
+
+// readAnswer converts a message for a task to the answer to a question of its run. All
+// other messages for a task are refused: it has only its first one.
+func (h *Handler) readAnswer(ctx context.Context, q *sdk.SendMessageRequest, text bool, data json.RawMessage) (*message,
+	error) {
+	m := q.Message
+	v, err := h.find(ctx, m.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	v, record, err := h.record(ctx, v)
+	switch {
+	case err != nil:
+		return nil, err
+	case m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
+		return nil, fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
+	case v.State.Final():
+		return nil, fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
+			": go on in its context, without its taskId")
+	case gjson.GetBytes(data, answerData).Exists() && record != nil && record.Live != nil:
+		a, err := answerOf(v.ID, text, data)
+		return &message{answer: a, context: m.ContextID}, err
+	case len(v.Questions) > 0:
+		return nil, h.refuseText(ctx, v, record)
+	case v.State == runs.StateInputRequired:
+		return nil, fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
+	}
+	return nil, fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+
+		": wait for its end, or cancel it")
+}
+
+// refuseText refuses a message for a task that asks people, which is no answer.
+func (h *Handler) refuseText(ctx context.Context, v runs.Header, record *runs.Record) error {
+	q, err := h.question(ctx, v, record)
+	if err != nil {
+		return err
+	}
+	why := "the task waits for the answer to question " + v.Questions[0] + ", and text is none: it takes a data part " +
+		`{"answer": {"question": "` + v.Questions[0] + `", "option": …}} and the scope ` + scopeAnswer
+	if q != nil {
+		why += "; the options are " + strings.Join(choices(q), ", ")
+	}
+	return fail(sdk.ErrUnsupportedOperation, why)
+}
+
+// answerOf reads the data of an answer.
+func answerOf(run string, text bool, data json.RawMessage) (a api.AnswerRequest, err error) {
+	var said struct {
+		Answer struct {
+			Question string          `json:"question"`
+			Option   string          `json:"option"`
+			Content  json.RawMessage `json:"content"`
+			Digest   string          `json:"digest"`
+		} `json:"answer"`
+	}
+	err = strict.Unmarshal(data, &said, strict.RejectUnknownMembers(true))
+	switch {
+	case err != nil: // it may quote what was sent
+		return a, fail(sdk.ErrInvalidParams,
+			`message.parts: the data of an answer must be {"answer": {question, option, content, digest}}`)
+	case text:
+		return a, fail(sdk.ErrInvalidParams, "message.parts: an answer is data alone: text is not passed on")
+	case said.Answer.Question == "":
+		return a, fail(sdk.ErrInvalidParams, "answer.question: is required")
+	}
+	return api.AnswerRequest{Request: run, Question: said.Answer.Question, Option: said.Answer.Option,
+		Content: said.Answer.Content, Digest: said.Answer.Digest}, nil
+}
+
+// decide gives an answer.
+func (h *Handler) decide(ctx context.Context, a api.AnswerRequest) error {
+	_, err := h.Service.Decide(ctx, a)
+	e := api.Known(err)
+	switch {
+	case err == nil:
+		return nil
+	case e.Code == api.Validation && e.Field != "":
+		return fail(sdk.ErrInvalidParams, "answer."+e.Error())
+	case e.Code == api.NotFound:
+		return fail(sdk.ErrInvalidParams, "answer.question: "+e.Message)
+	case e.Code == api.Ended:
+		return fail(sdk.ErrUnsupportedOperation, e.Message)
+	}
+	return h.explain("answer", err)
+}

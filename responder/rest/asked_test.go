@@ -1,0 +1,59 @@
+package rest_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
+)
+
+// The envelope of a run that asks people has the question, for those who may answer it, and then another ETag.
+func TestEnvelopeHasTheQuestionForThoseWhoMayAnswer(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	l := s.BeginLive("codex", "asks", runs.Start{Source: "queue", Worker: "w1"})
+	l.Permission("make sentinel", servicetest.Hour())
+	l.Asks("q1")
+	tags := map[string]bool{} // of those who may, and of the others
+	for scopes, may := range map[string]bool{
+		"read": false, "read,submit": false, "read,raw": false, "read,answer": true, "read,submit,raw,answer": true,
+	} {
+		all, err := httpserver.ParseScopes(scopes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bearer, err := httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), strings.ReplaceAll(scopes, ",", "-"), all,
+			time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/v1/runs/asks", "/v1/runs/asks/wait?timeout=0"} {
+			r := s.want(200, "GET", path, "", "Authorization", "Bearer "+bearer, "Accept", "application/adcp+json")
+			got := gjson.ParseBytes(r.body)
+			if got.Get("status").String() != "input-required" || got.Get("message").String() != "Waits for a permission" ||
+				got.Get("questions").Raw != `["q1"]` || got.Get("question").Exists() != may || may &&
+				got.Get("question.command").String() != "make sentinel" {
+				t.Errorf("%s by %s: %s", path, scopes, r.body)
+			}
+			if tag := r.header.Get("ETag"); tag != "" {
+				if of, known := tags[tag]; known && of != may {
+					t.Errorf("%s by %s: the ETag of others", path, scopes)
+				}
+				tags[tag] = may
+			}
+			plain := s.want(200, "GET", path, "", "Authorization", "Bearer "+bearer)
+			if gjson.GetBytes(plain.body, "question").Exists() {
+				t.Errorf("%s by %s as JSON: %s", path, scopes, plain.body)
+			}
+		}
+	}
+	if len(tags) != 2 {
+		t.Errorf("%d ETags", len(tags))
+	}
+}
