@@ -1,6 +1,8 @@
 package rest_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -22,6 +24,7 @@ import (
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // Each status that the document names is given by each operation that it names
@@ -71,6 +74,41 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(200, "GET", "/v1/events?run=done", "")
 	s.want(200, "GET", "/v1/events?run=done", "", "Accept", "text/event-stream")
 	s.want(204, "GET", fmt.Sprintf("/v1/events?run=done&after=%d", page.Next), "", "Accept", "text/event-stream")
+	asks := s.BeginLive("codex", "asks", runs.Start{Source: "queue", Worker: "w1"})
+	for range 2 {
+		asks.Permission("make", servicetest.Hour())
+	}
+	asks.Asks("q1", "q2")
+	var open api.Questions
+	s.want(200, "GET", "/v1/questions?run=asks", "").read(t, &open)
+	if s.want(200, "GET", "/v1/questions", "").read(t, &open); len(open.Requests) != 2 || open.Requests[0].Command != "make" {
+		t.Errorf("questions %+v", open)
+	}
+	if r := s.want(200, "GET", "/v1/questions?run=done", ""); strings.TrimSpace(string(r.body)) != `{"requests":[]}` {
+		t.Errorf("questions of another run: %s", r.body)
+	}
+	var piece api.Request
+	s.want(200, "GET", "/v1/runs/asks/questions/q1/request", "").read(t, &piece)
+	if sum := sha256.Sum256([]byte(piece.Text)); hex.EncodeToString(sum[:]) != piece.Digest ||
+		piece.Digest != open.Requests[0].Digest {
+		t.Errorf("request %+v", piece)
+	}
+	for _, answer := range []string{"", `{"option":"maybe"}`, `{"content":{}}`, `{"text":"yes"}`, `{"option":"allow","digest":"0"}`} {
+		s.want(400, "POST", "/v1/runs/asks/questions/q1/answer", answer)
+	}
+	for range 2 { // the same again
+		var done api.Answered
+		s.want(200, "POST", "/v1/runs/asks/questions/q1/answer", `{"option":"allow"}`).read(t, &done)
+		if done.By != "operator" || done.Option != "yes" {
+			t.Errorf("answered %+v", done)
+		}
+	}
+	if r := s.want(409, "POST", "/v1/runs/asks/questions/q1/answer", `{"option":"no"}`); !strings.Contains(string(r.body),
+		"the answer was yes, by operator over nats") {
+		t.Errorf("another answer: %s", r.body)
+	}
+	s.want(404, "POST", "/v1/runs/asks/questions/q9/answer", `{"option":"no"}`)
+	s.want(409, "GET", "/v1/runs/asks/questions/q1/request", "")
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)
@@ -96,22 +134,30 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	// What does not.
 	runPaths := []string{
 		"GET ", "GET /events", "GET /detail", "GET /output", "GET /diff", "GET /wait", "PUT /seen", "POST /cancel",
-		"POST /resume",
+		"POST /resume", "GET /questions/q1/request", "POST /questions/q1/answer",
 	}
 	ask := func(status int, op, id, body string, header ...string) reply {
 		method, tail, _ := strings.Cut(op, " ")
 		return s.want(status, method, "/v1/runs/"+id+tail, body, header...)
 	}
-	body := map[bool]string{true: `{"task":"go"}`}
+	body := func(op string) string {
+		switch {
+		case !strings.HasPrefix(op, "POST"):
+			return ""
+		case strings.HasSuffix(op, "/answer"):
+			return `{"option":"allow"}`
+		}
+		return `{"task":"go"}`
+	}
 	for _, op := range runPaths {
-		post := body[strings.HasPrefix(op, "POST")]
+		post := body(op)
 		ask(404, op, "none", post)
 		ask(400, op+"?no=such", "done", post)
 	}
 	var all []string
 	for path, methods := range s.document.paths {
 		for method, o := range methods {
-			all = append(all, method+" "+strings.ReplaceAll(path, "{id}", "done"))
+			all = append(all, method+" "+strings.NewReplacer("{id}", "done", "{question}", "q1").Replace(path))
 			if len(o.Security) != 1 || o.Security[0]["token"] == nil {
 				t.Errorf("%s %s does not say its scope", method, path)
 			}
@@ -123,7 +169,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	}
 	for _, op := range all {
 		method, path, _ := strings.Cut(op, " ")
-		post := body[method == "POST"]
+		post := body(op)
 		s.want(401, method, path, post, "Authorization", "Bearer wrong")
 		s.want(406, method, path, post, "Accept", "image/png")
 		s.want(400, method, path+"?no=such", post)
@@ -168,7 +214,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	young := prepare(t, false, func(c *config) { c.service.Patience = time.Millisecond })
 	for _, op := range all {
 		if method, path, _ := strings.Cut(op, " "); path != "/v1/openapi.json" {
-			r := young.want(503, method, path, body[method == "POST"])
+			r := young.want(503, method, path, body(op))
 			if r.header.Get("Retry-After") == "" {
 				t.Errorf("%s: 503 without Retry-After", op)
 			}

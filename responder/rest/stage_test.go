@@ -245,6 +245,9 @@ func template(path string) string {
 	if len(part) > 3 && part[2] == "runs" {
 		part[3] = "{id}"
 	}
+	if len(part) > 5 && part[4] == "questions" {
+		part[5] = "{question}"
+	}
 	return strings.Join(part, "/")
 }
 
