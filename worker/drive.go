@@ -261,6 +261,9 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	for {
 		sent, err := r.pump(ctx, false)
 		if err == nil {
+			err = r.look(ctx, time.Now())
+		}
+		if err == nil {
 			err = r.noteIdle(ctx)
 		}
 		if err == nil {

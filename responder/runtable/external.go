@@ -223,7 +223,7 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 	case v.Agent == runs.AgentExternal:
 		return runs.Ruling{}, ErrNotAsked
 	case v.State.Final():
-		return runs.Ruling{}, &EndedError{v.State}
+		return r.decided(ctx, v, c)
 	}
 	ruling, err := r.cfg.Streams.AskAnswer(ctx, run, c)
 	if err != nil && r.cfg.Absent != nil {
@@ -243,6 +243,17 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
 	}
 	return ruling, nil
+}
+
+// decided returns what became of an answer, perhaps given before, to a question of a run that has ended.
+func (r *Table) decided(ctx context.Context, v runs.Header, c runs.Command) (runs.Ruling, error) {
+	if r.cfg.Absent != nil {
+		ruling, err := r.cfg.Absent(ctx, v.Agent, v.ID, c)
+		if err == nil && (ruling.Holds || ruling.Why == runs.WhyDecided) {
+			return ruling, nil
+		}
+	}
+	return runs.Ruling{}, &EndedError{v.State}
 }
 
 // maxOverdue bounds how many waiting runs one check reads.
