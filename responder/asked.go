@@ -180,7 +180,11 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	if q != nil {
 		cmd.Do, cmd.Question = runs.DoAnswer, q.ID
 	}
-	if cmd.Question == "" {
+	switch {
+	case cmd.Question != "":
+	case record.State.Final():
+		return api.Answered{}, ended(record.ID, record.State)
+	default:
 		return api.Answered{}, &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Run: record.ID,
 			Message: "the run has no open question"}
 	}
@@ -195,7 +199,11 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	if err != nil {
 		return api.Answered{}, s.explainRun(record.ID, "answer", err)
 	}
-	return q.answered(record.ID, cmd, ruling)
+	a, err := q.answered(record.ID, cmd, ruling)
+	if err == nil && record.State.Final() {
+		a.State = record.State
+	}
+	return a, err
 }
 
 // check completes the command of an answer.

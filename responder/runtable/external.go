@@ -230,15 +230,15 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 		if !errors.Is(err, runs.ErrNoOwner) {
 			r.log.Warn("the owner did not take the answer; it is stored instead", zap.String("run", run), zap.Error(err))
 		}
-		ruling, err = r.cfg.Absent(ctx, v.Agent, run, c)
+		return r.cfg.Absent(ctx, v.Agent, run, c) // the question is open until the agent gets that
 	}
-	if err != nil {
+	if err != nil || !ruling.Holds {
 		return ruling, err
 	}
 	soon, done := context.WithTimeout(ctx, time.Second) // until the table shows it
 	defer done()
 	if _, err := r.until(soon, run, nil, func(v runs.Header) bool {
-		return v.Seq >= ruling.Seq && !slices.Contains(v.Questions, c.Question)
+		return v.State.Final() || v.Seq >= ruling.Seq || !slices.Contains(v.Questions, c.Question)
 	}); err != nil {
 		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
 	}
