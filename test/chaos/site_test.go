@@ -407,6 +407,9 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 		a.Cut = s.cut[run] || s.cut[key]
 		if live {
 			a.Ends = append(a.Ends, runs.ReasonEOF)
+			if a.Starts == 0 { // its shim was killed while it started it
+				a.Ends = append(a.Ends, runs.ReasonLost)
+			}
 		}
 		agents = append(agents, a)
 	}
