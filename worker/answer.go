@@ -207,6 +207,17 @@ func asks(dir string, now time.Time) bool {
 	return err == nil && (until == math.MaxInt64 || now.UnixMilli() < until+late.Milliseconds())
 }
 
+// calmly is how often worker and shim look after an agent that waits for people, if nothing wakes them: files that
+// change, commands, the time of a question.
+const calmly = 5 * time.Second
+
+func (r *Run) pollInterval() time.Duration {
+	if agent, ok := r.source.(*spawned); ok && r.talk.asks() && !r.stopped && agent.agentAlive() {
+		return calmly
+	}
+	return r.source.pollInterval()
+}
+
 // holds reports whether the limits stand still. Each change is noted with the time that they have stood still so far, for
 // the next shim.
 func (s *shim) holds(now time.Time) bool {

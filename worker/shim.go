@@ -313,6 +313,9 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if s.killAt.IsZero() {
 		next := s.watchdog.next(now)
+		if s.held {
+			next = calmly
+		}
 		if ended {
 			next = min(next, 100*time.Millisecond)
 		}
