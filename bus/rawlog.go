@@ -145,6 +145,16 @@ func (l *RawLog) Entries(ctx context.Context, after uint64, each func(seq uint64
 	return nil
 }
 
+// Look reads what other writers have appended, and reports whether they have. It does not wait while NATS is
+// unreachable.
+func (l *RawLog) Look(ctx context.Context) (moved bool, err error) {
+	before, since := l.mark, l.bus.since.Load()
+	if _, err = l.catchUp(ctx, nil); err == nil {
+		l.since = since
+	}
+	return l.mark != before, err
+}
+
 // AppendIf appends an entry to the log of a run that the caller does not own. Decide
 // receives the log's mark, and returns the entry, or nil for none; it is called again
 // if another writer was first. Known is what the caller knows of the log; the result is

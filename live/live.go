@@ -71,7 +71,7 @@ type state struct {
 	Numbered int        `json:"numbered,omitempty"` // questions of the run
 	Open     []question `json:"open,omitempty"`     // at most runs.MaxQuestions
 	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
-	Decided  []decision `json:"decided,omitempty"`  // the last maxDecided
+	Decided  []decision `json:"decided,omitempty"`  // the last ones; see keep
 
 	Outcome *Outcome `json:"outcome,omitempty"`
 }

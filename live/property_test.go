@@ -26,10 +26,16 @@ type world struct {
 	saved   []byte         // a state
 	prompts int
 	seq     int
+	around  func(e runs.Entry, apply func()) // each entry; may be nil
+	answer  func(line []byte, m sent)        // that the agent gets; may be nil
 }
 
 func (w *world) apply(e runs.Entry) {
-	w.s.append(e)
+	if w.around != nil {
+		w.around(e, func() { w.s.append(e) })
+	} else {
+		w.s.append(e)
+	}
 	s := &w.s.c.s
 	if len(s.Open) > runs.MaxQuestions || len(s.Open) > 0 && (!s.Running || s.Cancelled) || len(s.Await) > 3 {
 		w.Fatalf("%d questions are open, %d requests have no response, in %+v", len(s.Open), len(s.Await), w.s.c.Status())
@@ -88,6 +94,9 @@ func (w *world) take(line []byte) {
 	if m.Method == "" {
 		if w.asked[string(m.ID)] == 0 {
 			w.Fatalf("an answer to nothing: %s", line)
+		}
+		if w.answer != nil {
+			w.answer(line, m)
 		}
 		w.asked[string(m.ID)] = 0
 		return

@@ -223,10 +223,9 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		q := s.Open[i]
 		s.Open = slices.Delete(s.Open, i, i+1)
 		c.decided(&q, cmd.Option, cmd.Content...)
-		s.Decided = append(s.Decided, decision{
-			Question: q.ID, Option: cmd.Option, Content: contentOf(cmd), By: cmd.By, Via: cmd.Via,
+		s.keep(decision{
+			Question: q.ID, Command: digest(cmd.ID), Option: cmd.Option, Content: contentOf(cmd), By: cmd.By, Via: cmd.Via,
 		})
-		s.Decided = s.Decided[max(len(s.Decided)-maxDecided, 0):]
 		return true
 	case runs.DoStop:
 		return cmd.Turn == s.Turn && c.stop(Outcome{State: TurnCancelled})
@@ -265,6 +264,7 @@ func (q *Question) takes(cmd *runs.Command) bool {
 // decision is how a command decided a question.
 type decision struct {
 	Question string `json:"question"`
+	Command  uint64 `json:"command"`           // digest of its id
 	Option   string `json:"option,omitempty"`  // as in the command
 	Content  uint64 `json:"content,omitempty"` // digest of the content
 	By       string `json:"by"`
@@ -278,23 +278,38 @@ func contentOf(cmd *runs.Command) uint64 {
 	return digest(string(cmd.Content))
 }
 
-// maxDecided is how many decisions are kept.
-const maxDecided = 64
+// How many decisions are kept, the newest, and their bytes of JSON: some ids of options are mostly escapes.
+const (
+	maxDecided     = 64
+	maxDecidedJSON = 32 << 10
+)
 
-// Rule returns what becomes of an answer at the end of the log.
+// keep keeps a decision.
+func (s *state) keep(d decision) {
+	s.Decided = append(s.Decided, d)
+	s.Decided = s.Decided[max(len(s.Decided)-maxDecided, 0):]
+	for len(runs.Encode(s.Decided)) > maxDecidedJSON {
+		s.Decided = s.Decided[1:]
+	}
+}
+
+// Rule returns what becomes of an answer at the end of the log. A command that is no answer, and an answer to a question
+// that people are not asked, learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
 	i := slices.IndexFunc(c.s.Decided, func(d decision) bool { return d.Question == cmd.Question })
-	repeated, _ := c.Obeyed(cmd.ID)
+	_, known := c.Obeyed(cmd.ID)
 	switch at := c.s.opened(cmd.Question); {
-	case at >= 0 && c.s.Open[at].takes(cmd):
+	case at >= 0 && (!c.s.Open[at].People || cmd.Do != runs.DoAnswer): // not now
+	case at >= 0 && !known && cmd.ID != "" && len(cmd.ID) <= runs.MaxCommandID && c.s.Open[at].takes(cmd):
 		ruling.Open = true
 	case at >= 0:
 		ruling.Why = runs.WhyUnfit
 	case i >= 0:
 		d := &c.s.Decided[i]
 		ruling.Option, ruling.By, ruling.Via = d.Option, d.By, d.Via
-		if ruling.Holds = repeated || d.Option == cmd.Option && d.Content == contentOf(cmd); !ruling.Holds {
+		same := d.Option == cmd.Option && d.Content == contentOf(cmd)
+		if ruling.Holds = same || d.Command == digest(cmd.ID); !ruling.Holds {
 			ruling.Why = runs.WhyDecided
 		}
 	case c.asked(cmd.Question):

@@ -185,12 +185,16 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	if err != nil {
 		return api.Answered{}, err
 	}
-	cmd := runs.Command{Do: runs.DoAnswer, Question: r.Question, Option: r.Option}
+	cmd := runs.Command{Question: r.Question, Option: r.Option} // asks only what was decided
 	cmd.By, cmd.Via = decider(ctx)
 	if q != nil {
-		cmd.Question = q.ID
+		cmd.Do, cmd.Question = runs.DoAnswer, q.ID
 	}
-	if cmd.Question == "" {
+	switch {
+	case cmd.Question != "":
+	case record.State.Final():
+		return api.Answered{}, ended(record.ID, record.State)
+	default:
 		return api.Answered{}, &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Run: record.ID,
 			Message: "the run has no open question"}
 	}
@@ -209,7 +213,11 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	if err != nil {
 		return api.Answered{}, s.explainRun(record.ID, "answer", err)
 	}
-	return q.answered(record.ID, cmd, ruling)
+	a, err := q.answered(record.ID, cmd, ruling)
+	if err == nil && record.State.Final() {
+		a.State = record.State
+	}
+	return a, err
 }
 
 // check completes the command of an answer.
@@ -326,6 +334,8 @@ func (q *request) answered(run string, cmd runs.Command, ruling runs.Ruling) (ap
 		}
 		return refused(api.Conflict, fmt.Sprintf("question %s is answered: %s, by %s", cmd.Question, what,
 			strings.TrimSuffix(ruling.By+" over "+ruling.Via, " over ")))
+	case ruling.Why == runs.WhyExpired:
+		return refused(api.Conflict, "question "+cmd.Question+" is not open any more: its time is over")
 	case ruling.Why == runs.WhyWithdrawn:
 		return refused(api.Conflict, "question "+cmd.Question+" is not open any more: the agent does not wait for it")
 	case ruling.Why == runs.WhyUnfit:

@@ -273,7 +273,7 @@ func (s *Service) Decide(ctx context.Context, q api.AnswerRequest) (api.Answered
 	switch {
 	case err != nil && !errors.Is(err, runs.ErrNoRun):
 		return api.Answered{}, s.explain("read a record", err)
-	case err == nil && record.Live != nil && !record.State.Final():
+	case err == nil && record.Live != nil:
 		if q.Text != nil || q.Error != nil {
 			return api.Answered{}, api.Invalid("option", "or content is required: the question is no text")
 		}

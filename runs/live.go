@@ -249,7 +249,7 @@ func (r *Record) endLive() {
 type Ruling struct {
 	Open  bool   `json:"open,omitempty"`  // the question is open, and the answer fits: the log does not have it yet
 	Holds bool   `json:"holds,omitempty"` // the question is decided as the answer says
-	Why   string `json:"why,omitempty"`   // it does not: one of the Why constants
+	Why   string `json:"why,omitempty"`   // it does not: one of the Why constants; "": people are not asked now
 
 	// The decision that holds, if there is one, as in its [Command].
 
@@ -266,5 +266,6 @@ const (
 	WhyUnknown   = "unknown"   // there is no such question
 	WhyUnfit     = "unfit"     // it is no answer to this kind of question, or none of its options
 	WhyDecided   = "decided"   // otherwise, before
+	WhyExpired   = "expired"   // its time is over, and its owner is away
 	WhyWithdrawn = "withdrawn" // the agent does not wait any more, or its process has ended
 )

@@ -94,14 +94,17 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 	}
 }
 
-// Rule stores the answer to a question of a live run whose owner is away, unless it is decided: the next owner gives it
-// to the agent. Of several that do so at once, the log takes one. Read reads the log from its beginning, up to about
-// its end.
+// Rule stores the answer to a question of a live run whose owner is away, unless it is decided, or nobody waits for it
+// any more: the next owner gives it to the agent. Of several that do so at once, the log takes one. Read reads the log
+// from its beginning, up to about its end.
 func Rule(
 	ctx context.Context, log ReadLog, read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent, c runs.Command,
 ) (runs.Ruling, error) {
 	conv := live.New(live.Config{Agent: a})
 	apply := func(seq uint64, e runs.Entry) error {
+		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
+			conv = live.New(live.Config{Agent: a, Task: runs.Task{Attributes: start.Attributes}})
+		}
 		conv.Apply(seq, e)
 		return nil
 	}
@@ -110,11 +113,16 @@ func Rule(
 		if err = log.Entries(ctx, conv.Seen(), apply); err != nil {
 			break
 		}
-		ruling := conv.Rule(&c)
+		ruling, now := conv.Rule(&c), time.Now().UnixMilli()
 		if !ruling.Open {
 			return ruling, nil
 		}
-		at := max(time.Now().UnixMilli(), log.Mark().At)
+		for _, q := range conv.Open() {
+			if q.ID == c.Question && q.Due > 0 && now >= q.Due {
+				return runs.Ruling{Why: runs.WhyExpired, Seq: ruling.Seq}, nil
+			}
+		}
+		at := max(now, log.Mark().At)
 		err = log.Append(ctx, runs.Entry{Kind: runs.Ordered, Time: at, Body: runs.Encode(c)})
 		if errors.Is(err, runs.ErrMoved) {
 			err = nil
@@ -143,7 +151,11 @@ func (r *Run) noteAsked() error {
 	case r.talk.asking != nil && *r.talk.asking == until:
 		return nil
 	case until >= 0:
-		if err := writeFile(path, strconv.AppendInt(nil, until, 10), false); err != nil {
+		err := writeFile(path+".new", strconv.AppendInt(nil, until, 10), false)
+		if err == nil {
+			err = os.Rename(path+".new", path) // no shim reads half of it
+		}
+		if err != nil {
 			return err
 		}
 	default:
@@ -158,6 +170,32 @@ func (r *Run) noteAsked() error {
 // asks reports whether people are asked.
 func (t *dialog) asks() bool { return t != nil && t.asking != nil && *t.asking >= 0 }
 
+// now is the time for the due times of questions, in Unix milliseconds. A clock that is set back gives nobody more time.
+func (t *dialog) now(now time.Time) int64 {
+	return steady(t.began.UnixMilli(), now.Sub(t.began), now.UnixMilli())
+}
+
+func steady(began int64, passed time.Duration, wall int64) int64 {
+	return max(wall, began+passed.Milliseconds())
+}
+
+// look reads what others have stored in the log while people are asked: an answer that was given while this worker was
+// not to be reached. Where the log cannot be read the next look does it.
+func (r *Run) look(ctx context.Context, now time.Time) error {
+	if !r.talk.asks() || now.Sub(r.talk.looked) < r.w.lookEvery {
+		return nil
+	}
+	r.talk.looked = now
+	var moved bool
+	if err := r.supervised(func() (err error) {
+		moved, err = r.raw.(ReadLog).Look(ctx)
+		return err
+	}); err != nil || !moved {
+		return ctx.Err()
+	}
+	return r.progressed("", runs.ErrMoved)
+}
+
 // asks reports whether people are asked, by the agent whose files are in dir.
 func asks(dir string, now time.Time) bool {
 	b, err := readBounded(dir+"/"+askingFile, 32)
@@ -169,6 +207,47 @@ func asks(dir string, now time.Time) bool {
 	return err == nil && (until == math.MaxInt64 || now.UnixMilli() < until+late.Milliseconds())
 }
 
+// calmly is how often worker and shim look after an agent that waits for people, if nothing wakes them: files that
+// change, commands, the time of a question.
+const calmly = 5 * time.Second
+
+func (r *Run) pollInterval() time.Duration {
+	if agent, ok := r.source.(*spawned); ok && r.talk.asks() && !r.stopped && agent.agentAlive() {
+		return calmly
+	}
+	return r.source.pollInterval()
+}
+
+// holds reports whether the limits stand still. Each change is noted with the time that they have stood still so far, for
+// the next shim.
+func (s *shim) holds(now time.Time) bool {
+	if held := s.spec.Live && asks(s.dir, now); held != s.held {
+		note := fmt.Appendf(nil, "%d %t", s.watchdog.held.Milliseconds(), held)
+		if writeFile(s.dir+"/"+heldFile+".new", note, false) == nil { // else a later shim counts more
+			_ = os.Rename(s.dir+"/"+heldFile+".new", s.dir+"/"+heldFile)
+		}
+		s.held = held
+	}
+	return s.held
+}
+
+// heldBefore is how long the limits stood still under the shims before.
+func heldBefore(dir string, now time.Time) time.Duration {
+	path := dir + "/" + heldFile
+	note, err := readBounded(path, 64)
+	info, infoErr := os.Lstat(path)
+	var ms int64
+	var held bool
+	if _, scanErr := fmt.Sscanf(string(note), "%d %t", &ms, &held); err != nil || infoErr != nil || scanErr != nil || ms < 0 {
+		return 0
+	}
+	total := time.Duration(ms) * time.Millisecond
+	if held {
+		total += max(now.Sub(info.ModTime()), 0)
+	}
+	return total
+}
+
 // due is how long nothing is due for want of an answer.
 func (r *Run) due(now time.Time) time.Duration {
 	next := time.Hour
@@ -176,8 +255,8 @@ func (r *Run) due(now time.Time) time.Duration {
 		return next
 	}
 	for _, q := range r.talk.conv.Open() {
-		if q.People && q.Due > 0 {
-			next = min(next, max(time.UnixMilli(q.Due).Sub(now), time.Millisecond))
+		if q.People && q.Due > 0 && !r.stopped && !r.talk.torn {
+			next = min(next, max(time.Duration(q.Due-r.talk.now(now))*time.Millisecond, time.Millisecond))
 		}
 	}
 	return next

@@ -20,6 +20,9 @@ type ReadLog interface {
 	Log
 	// Entries calls each with the entries after a sequence, in order, up to that of the mark.
 	Entries(ctx context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error
+	// Look reports whether others have appended since the mark, which includes that then. It does not wait for a
+	// server that is away.
+	Look(ctx context.Context) (moved bool, err error)
 }
 
 // dialog is what a worker does for a live run beside storing its output: it folds the raw log, and appends
@@ -32,7 +35,10 @@ type dialog struct {
 	conv   *live.Conversation
 	policy live.Policy
 	over   time.Time // when the conversation had an outcome; zero: it has none
+	began  time.Time
 	asking *int64    // in the file asking; nil: not known
+	asked  time.Time // when people were last known to be asked
+	looked time.Time // when the log was last read for what others have stored
 	late   bool      // a cancel came after the end of the turn: the agent had no part in it
 	torn   bool      // the raw log has lost entries of it: nobody knows what the agent was sent
 }
@@ -66,7 +72,7 @@ func (r *Run) newTalk() (*dialog, error) {
 		rules = append(rules, rule)
 	}
 	policy := live.Policy{Rules: rules, Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
-	return &dialog{policy: policy, conv: live.New(live.Config{
+	return &dialog{policy: policy, began: time.Now(), conv: live.New(live.Config{
 		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt)},
 	})}, nil
 }
@@ -100,7 +106,7 @@ func (t *dialog) next(now time.Time) (e runs.Entry, ok bool) {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
 	for _, q := range t.conv.Open() {
-		decision, ok := t.policy.Decide(q, now.UnixMilli())
+		decision, ok := t.policy.Decide(q, t.now(now))
 		if _, known := t.conv.Obeyed(decision.ID); ok && !known {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(decision)}, true
 		}

@@ -261,6 +261,9 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	for {
 		sent, err := r.pump(ctx, false)
 		if err == nil {
+			err = r.look(ctx, time.Now())
+		}
+		if err == nil {
 			err = r.noteIdle(ctx)
 		}
 		if err == nil {
@@ -285,9 +288,12 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			if ex, err := r.source.ended(now); ex != nil || err != nil {
 				return ex, err
 			}
-			next = r.source.pollInterval()
+			next = r.pollInterval()
 		}
 		r.endTalk(time.Now())
+		if sent && r.talk.asks() { // the shim is calm, too
+			_ = sendCommand(r.files(), ctlFeed)
+		}
 		next = min(next, r.due(time.Now()))
 		if watch.err != nil {
 			next = min(next, 100*time.Millisecond)

@@ -70,7 +70,7 @@ func act(role string, args []string) error {
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	switch role {
 	case "live":
-		w.cfg.Agents = players
+		w.cfg.Agents, w.lookEvery = players, 20*time.Millisecond
 	case "pipe":
 		d, err := Create(args[0], Spec{Run: "piped", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
 		if err != nil {
@@ -187,6 +187,9 @@ func (l *fileLog) Append(ctx context.Context, e runs.Entry) error {
 	if hook != nil {
 		e = hook(l, e)
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -253,6 +256,15 @@ func (l *fileLog) Entries(_ context.Context, after uint64, each func(seq uint64,
 	return nil
 }
 
+func (l *fileLog) Look(context.Context) (moved bool, err error) {
+	entries, size := readLog(l.path)
+	for ; l.mark.Seq < uint64(len(entries)); moved = true {
+		l.mark = l.mark.After(entries[l.mark.Seq], l.mark.Seq+1)
+	}
+	l.size = max(l.size, size)
+	return moved, nil
+}
+
 // readLog returns the entries of a log and their size in bytes.
 func readLog(path string) (entries []runs.Entry, size int64) {
 	f, err := os.Open(path)
@@ -313,6 +325,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	w.adoptEvery, w.tailPause, w.settle = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
+	w.lookEvery = 20 * time.Millisecond
 	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
 	l.w = w
 	t.Cleanup(func() { testfixture.EndShims(l.root) })

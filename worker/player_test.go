@@ -35,6 +35,7 @@ type accepted struct {
 // play is the main function of a player: a directory, and what it does, as NAME or NAME=NUMBER:
 //
 //	asks=N, flood=N  ask N permission requests in the turn, one after the other, or all at once
+//	bare             its requests have no option to reject them
 //	unknown=N        asks N unknown requests before
 //	line=N           prints a line with N bytes before
 //	waits            in the turn, for the file go in its directory
@@ -147,10 +148,13 @@ func (p *player) turn(prompt accepted) error {
 	var asked []string
 	ask := func(id, method string) error {
 		asked = append(asked, id)
+		no := `,{"optionId":"no","kind":"reject_once","name":"No"}`
+		if p.can("bare") {
+			no = ""
+		}
 		return p.say(`"id":%s,"method":%q,"params":{"sessionId":"s1","toolCall":{"toolCallId":"c%s","kind":"execute"},`+
-			`"options":[{"optionId":"yes","kind":"allow_once","name":"Yes"},`+
-			`{"optionId":"no","kind":"reject_once","name":"No"}]}`,
-			id, method, id)
+			`"options":[{"optionId":"yes","kind":"allow_once","name":"Yes"}%s]}`,
+			id, method, id, no)
 	}
 	for i := range p.does["unknown"] {
 		if err := ask(strconv.Itoa(5000+i), "fs/read_text_file"); err != nil {

@@ -27,6 +27,11 @@ func (r *Run) appendAll(ctx context.Context, entries []runs.Entry) error {
 	if err != nil && !errors.Is(err, runs.ErrMoved) {
 		return fmt.Errorf("append %s entry: %w", kind, err)
 	}
+	return r.progressed(kind, err)
+}
+
+// progressed stores what the log holds, after an entry of a kind was stored, or after [runs.ErrMoved].
+func (r *Run) progressed(kind runs.Kind, err error) error {
 	r.progress.Log = r.raw.Mark()
 	if err := r.dir.mark.save(); err != nil {
 		return err
@@ -212,12 +217,21 @@ func (r *Run) refresh(s *stream, at int64, now time.Time) (change, error) {
 func (r *Run) noteIdle(ctx context.Context) error {
 	agent, ok := r.source.(*spawned)
 	idle := r.dir.Spec.Limits.Idle
-	if !ok || idle == 0 || r.stopped || !agent.agentAlive() || r.talk.asks() {
+	if !ok || idle == 0 || r.stopped || !agent.agentAlive() {
 		return nil
 	}
 	now := time.Now()
+	since := agent.lastActivity()
+	if t := r.talk; t != nil {
+		if t.asks() {
+			t.asked = now
+		}
+		if t.asked.After(since) {
+			since = t.asked
+		}
+	}
 	written := 1 + r.out.end() + r.err.end()
-	if r.progress.Noted == written || now.Sub(agent.lastActivity()) < idle/10*9 {
+	if r.progress.Noted == written || now.Sub(since) < idle/10*9 {
 		return nil
 	}
 	before := r.progress.Noted

@@ -101,6 +101,7 @@ type shim struct {
 	seed     []byte // of the key that signs exit.json
 	watchdog *watchdog
 	feeder   *feeder  // of a live run; else nil
+	held     bool     // the limits stand still
 	pid      int      // of the agent, a child of this process, and of its process group
 	adopted  *members // instead of pid: the processes of a run that another shim started
 
@@ -258,6 +259,10 @@ func (s *shim) takeOver(o shimConfig) error {
 	} else if info, err := os.Lstat(s.dir + "/" + startedFile); err == nil {
 		s.watchdog.began = changeTime(now, info.ModTime())
 	}
+	if s.spec.Live {
+		s.watchdog.hold(heldBefore(s.dir, now))
+		s.watchdog.grew = now
+	}
 	if _, running := s.adopted.agent(); !running {
 		s.endedAt = time.UnixMilli(lastSign(s.dir, now))
 	}
@@ -285,7 +290,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		s.recordExit(now) // a failure is retried later: the remaining processes must be terminated all the same
 	}
 	if s.killAt.IsZero() {
-		if limit := s.watchdog.check(now, s.sizes(), s.spec.Live && asks(s.dir, now)); limit != "" && (limit != runs.ReasonIdle || !ended) {
+		if limit := s.watchdog.check(now, s.sizes(), s.holds(now)); limit != "" && (limit != runs.ReasonIdle || !ended) {
 			s.end(limit)
 		}
 	}
@@ -308,6 +313,9 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if s.killAt.IsZero() {
 		next := s.watchdog.next(now)
+		if s.held {
+			next = calmly
+		}
 		if ended {
 			next = min(next, 100*time.Millisecond)
 		}

@@ -12,8 +12,9 @@ type watchdog struct {
 	limits Limits
 	began  time.Time
 	grew   time.Time // when output was last written
-	sizes  [2]int64  // of stdout and stderr, at the last check
-	total  int64     // bytes written, including bytes that were truncated since
+	held   time.Duration
+	sizes  [2]int64 // of stdout and stderr, at the last check
+	total  int64    // bytes written, including bytes that were truncated since
 	seen   time.Time
 	rate   float64 // bytes per second, between the last two checks
 }
@@ -23,10 +24,10 @@ func newWatchdog(limits Limits, now time.Time) *watchdog {
 }
 
 // check compares the sizes of stdout and stderr with the limits. It returns
-// the limit that was passed, or "". For time that is held no limit counts it.
+// the limit that was passed, or "". Time that is held counts for no limit of time.
 func (w *watchdog) check(now time.Time, sizes [2]int64, held bool) runs.Reason {
-	if passed := now.Sub(w.seen); held && passed > 0 {
-		w.began, w.grew = w.began.Add(passed), w.grew.Add(passed)
+	if held {
+		w.hold(now.Sub(w.seen))
 	}
 	var grown int64
 	for i, size := range sizes {
@@ -52,6 +53,12 @@ func (w *watchdog) check(now time.Time, sizes [2]int64, held bool) runs.Reason {
 		return runs.ReasonIdle
 	}
 	return ""
+}
+
+// hold takes out a time in which the limits stood still.
+func (w *watchdog) hold(passed time.Duration) {
+	w.held += passed
+	w.began, w.grew = w.began.Add(passed), w.grew.Add(passed)
 }
 
 // silence is the time since output was last written.

@@ -117,6 +117,8 @@ type Worker struct {
 	// adoptEvery is the interval at which Adopt looks for run directories without
 	// an owner.
 	adoptEvery time.Duration
+	// lookEvery is the interval at which the log of a run that waits for people is read for answers.
+	lookEvery time.Duration
 	// tailPause is the polling interval for a missing file, and how long a renamed
 	// or removed file must be unchanged until it counts as ended.
 	tailPause time.Duration
@@ -181,7 +183,7 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	w := &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, tailPause: time.Second,
+		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 10 * time.Second, tailPause: time.Second,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),

@@ -164,8 +164,8 @@ func New(c Config) (*Server, error) {
 }
 
 // Handle registers a handler for a pattern of [http.ServeMux], before Serve,
-// for tokens with all scopes. It panics if the pattern is taken.
-func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(All, pattern, h) }
+// for tokens with the scopes read, submit and raw. It panics if the pattern is taken.
+func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(All&^Answer, pattern, h) }
 
 // HandleFor is Handle for tokens that have at least the needed scopes.
 func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {

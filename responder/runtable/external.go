@@ -223,26 +223,37 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 	case v.Agent == runs.AgentExternal:
 		return runs.Ruling{}, ErrNotAsked
 	case v.State.Final():
-		return runs.Ruling{}, &EndedError{v.State}
+		return r.decided(ctx, v, c)
 	}
 	ruling, err := r.cfg.Streams.AskAnswer(ctx, run, c)
 	if err != nil && r.cfg.Absent != nil {
 		if !errors.Is(err, runs.ErrNoOwner) {
 			r.log.Warn("the owner did not take the answer; it is stored instead", zap.String("run", run), zap.Error(err))
 		}
-		ruling, err = r.cfg.Absent(ctx, v.Agent, run, c)
+		return r.cfg.Absent(ctx, v.Agent, run, c) // the question is open until the agent gets that
 	}
-	if err != nil {
+	if err != nil || !ruling.Holds {
 		return ruling, err
 	}
 	soon, done := context.WithTimeout(ctx, time.Second) // until the table shows it
 	defer done()
 	if _, err := r.until(soon, run, nil, func(v runs.Header) bool {
-		return v.Seq >= ruling.Seq && !slices.Contains(v.Questions, c.Question)
+		return v.State.Final() || v.Seq >= ruling.Seq || !slices.Contains(v.Questions, c.Question)
 	}); err != nil {
 		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))
 	}
 	return ruling, nil
+}
+
+// decided returns what became of an answer, perhaps given before, to a question of a run that has ended.
+func (r *Table) decided(ctx context.Context, v runs.Header, c runs.Command) (runs.Ruling, error) {
+	if r.cfg.Absent != nil {
+		ruling, err := r.cfg.Absent(ctx, v.Agent, v.ID, c)
+		if err == nil && (ruling.Holds || ruling.Why == runs.WhyDecided) {
+			return ruling, nil
+		}
+	}
+	return runs.Ruling{}, &EndedError{v.State}
 }
 
 // maxOverdue bounds how many waiting runs one check reads.

@@ -161,8 +161,11 @@ func (s *site) submit(behaviour string, settings ...string) {
 		for n := 1; ; n++ {
 			words := strings.SplitN(prompt, " ", 2)
 			task, as := fmt.Sprintf("%s.%d", key, n), s.exec
-			if behaviour == "live" {
+			switch behaviour {
+			case "live":
 				as = s.live
+			case "asks":
+				as = func(key, prompt string) (string, gjson.Result, error) { return s.asks(key, prompt) }
 			}
 			id, answer, err := as(task, task+" "+words[1])
 			s.mu.Lock()
@@ -404,6 +407,9 @@ func (s *site) agents(e Evidence) (agents []Agent, problems []string) {
 		a.Cut = s.cut[run] || s.cut[key]
 		if live {
 			a.Ends = append(a.Ends, runs.ReasonEOF)
+			if a.Starts == 0 { // its shim was killed while it started it
+				a.Ends = append(a.Ends, runs.ReasonLost)
+			}
 		}
 		agents = append(agents, a)
 	}

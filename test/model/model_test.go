@@ -1,4 +1,4 @@
-// Package model_test checks the models of the append protocol and of feeding. It is a package of its own so that
+// Package model_test checks the models of the append protocol, of feeding and of answers. It is a package of its own so that
 // go test keeps its result, which took minutes, until a model changes.
 package model_test
 
@@ -20,7 +20,7 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 	for _, program := range []string{"spin", "gcc"} {
 		fixture.Need(t, "SPIN", program)
 	}
-	const appends, feed, holds = "append.pml", "feed.pml", "errors: 0"
+	const appends, feed, answer, holds = "append.pml", "feed.pml", "answer.pml", "errors: 0"
 	for _, c := range []struct {
 		model, name, defines string
 		live                 bool   // the formula instead of the assertions
@@ -45,6 +45,11 @@ func TestModelHoldsAndNeedsEachFence(t *testing.T) {
 		{feed, "no end of a torn body", "NO_POISON", false, "assertion violated (taken==2)"},
 		{feed, "newline is not repeated", "NO_NEWLINE_AGAIN", false, "assertion violated (taken==2)"},
 		{feed, "no phase for the newline", "NO_END", false, "assertion violated (line==taken)"},
+		{answer, "a question has one answer, and who is told so gave it", "LATE", false, holds},
+		{answer, "a question is answered", "LATE DEATHS=1", true, holds},
+		{answer, "no fence for two who answer", "NO_FENCE", false, "assertion violated (log[0]==me)"},
+		{answer, "the agent gets an answer before the log has it", "NO_LOG_FIRST", false, "assertion violated"},
+		{answer, "an owner that does not look for answers of others", "NO_LOOK", true, "acceptance cycle"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
