@@ -55,7 +55,7 @@ func (r *Renderer) Questions(all []api.Question, whole bool) error {
 
 // QuestionRows returns all that a question asks as rows of at most so many columns, its options with numbers.
 func QuestionRows(q api.Question, width int, color bool) []string {
-	t := NewRows(width+3, color, TimelineOptions{})
+	t := NewRows(width, color, TimelineOptions{})
 	var b strings.Builder
 	t.r.asked(&b, q, math.MaxInt, true)
 	return rowsOf(&b)
