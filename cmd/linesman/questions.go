@@ -174,7 +174,7 @@ func (c *answerCmd) Run(ctx context.Context, a *app) error {
 		case c.Word == nil && content == nil:
 			err := &api.Error{Code: api.Validation, Field: "option", Message: "is required: allow, deny or the id of an option"}
 			if q != nil && q.Kind == api.KindForm {
-				err.Message = "or --content is required: decline, cancel, or an object with the fields"
+				err.Field, err.Message = "content", "or WORD is required: an object with the fields, or decline or cancel"
 			}
 			return notAnswered(err, run, q)
 		}
@@ -250,6 +250,8 @@ func notAnswered(err error, run string, q *api.Question) error {
 		case q == nil:
 		case e.Field == "digest":
 			all = append(all, fmt.Errorf("linesman questions %s/%s --whole: prints the request and its digest", run, q.ID))
+		case e.Field == "content":
+			all = append(all, fmt.Errorf("linesman questions %s/%s: prints the fields", run, q.ID))
 		case e.Field == "option":
 			for _, o := range q.Options {
 				all = append(all, errors.New("    "+console.Word(o.ID)+"  "+console.Safe(o.Name)+" ("+console.Word(o.Kind)+")"))
@@ -260,26 +262,32 @@ func notAnswered(err error, run string, q *api.Question) error {
 	return explain(err, nil, run)
 }
 
-// asks returns a function that is called with the states of a run, and tells a person once of each of its questions.
-// It is nil where stderr is no terminal.
+// asks is [tellQuestions] on stderr; nil where that is no terminal.
 func (a *app) asks(ctx context.Context, l *client.Client) func(*api.Run) {
 	if !a.shown(a.stderr).Terminal() {
 		return nil
 	}
+	return tellQuestions(ctx, l.Questions, a.stderr)
+}
+
+// tellQuestions returns a function that is called with the states of a run, and prints each of its questions once.
+func tellQuestions(
+	ctx context.Context, read func(context.Context, api.QuestionsRequest) (api.Questions, error), out io.Writer,
+) func(*api.Run) {
 	var said []string // of those that are open
 	return func(run *api.Run) {
 		said = slices.DeleteFunc(said, func(id string) bool { return !slices.Contains(run.Questions, id) })
 		if len(said) == len(run.Questions) {
 			return
 		}
-		open, err := l.Questions(ctx, api.QuestionsRequest{Request: run.ID})
+		open, err := read(ctx, api.QuestionsRequest{Request: run.ID})
 		if err != nil { // the next state follows
 			return
 		}
 		for _, q := range open.Requests {
 			if !slices.Contains(said, q.ID) {
 				said = append(said, q.ID)
-				fmt.Fprintf(a.stderr, "linesman: %s asks: %s — answer with: %s\n", run.ID, console.Asks(q), console.AnswerLine(q))
+				fmt.Fprintf(out, "linesman: %s asks: %s — answer with: %s\n", run.ID, console.Asks(q), console.AnswerLine(q))
 			}
 		}
 	}
