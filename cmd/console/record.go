@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -82,6 +83,19 @@ func JSONFor(w io.Writer, body []byte) []byte {
 	return api.OneLine(body)
 }
 
+// JSON prints JSON on a terminal, indented, with all that does not show as itself as an escape.
+func (r *Renderer) JSON(text string) error {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		var rows strings.Builder
+		r.text(&rows, "", "", text)
+		_, err := io.WriteString(r.out, rows.String())
+		return err
+	}
+	_, err := r.out.Write(append(escapeJSON(b.Bytes()), '\n'))
+	return err
+}
+
 func escapeJSON(body []byte) []byte {
 	out := make([]byte, 0, len(body))
 	for len(body) > 0 {
@@ -101,9 +115,14 @@ func escapeJSON(body []byte) []byte {
 }
 
 // PrintQuestion prints a request that waits for an answer from outside as JSON,
-// which is a contract.
+// which is a contract: without what only a question of a live run has.
 func PrintQuestion(w io.Writer, q api.Question) error {
-	return PrintJSON(w, q)
+	return PrintJSON(w, struct {
+		api.Question
+		ID       *string `json:"id,omitempty"`
+		Kind     *string `json:"kind,omitempty"`
+		RunTitle *string `json:"runTitle,omitempty"`
+	}{Question: q})
 }
 
 // Ticker has a status line: a [Renderer] or a [Timeline].

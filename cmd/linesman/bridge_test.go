@@ -35,8 +35,7 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{run: exitUsage, "id-1": exitUsage, "id-2": exitDone, "": exitDone} {
-		c := bridgeAnswerCmd{Request: run, Text: &text}
-		if err := c.mixedUp(asked); exitCode(err) != want {
+		if err := mixedUp(text, asked); exitCode(err) != want {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

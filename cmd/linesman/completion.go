@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/datadir"
@@ -47,8 +48,11 @@ func (c *completeCmd) Run(ctx context.Context, a *app, k *kong.Kong) error {
 		words = words[1:]
 	}
 	all := console.Candidates(k.Model.Node, words, func(v *kong.Value) []string {
-		if v.Target.Type() == reflect.TypeFor[runRef]() {
-			return a.recent(ctx, words[:len(words)-1])
+		switch v.Target.Type() {
+		case reflect.TypeFor[runRef]():
+			return a.offered(ctx, words[:len(words)-1], recent)
+		case reflect.TypeFor[questionRef]():
+			return a.offered(ctx, words[:len(words)-1], asked)
 		}
 		return choices(v)
 	})
@@ -62,9 +66,11 @@ const (
 	recentTime = 100 * time.Millisecond // then there are none: a person waits
 )
 
-// recent are the newest runs of the server that the settings name, with their states and
-// titles. It starts none, and there are none if anything fails.
-func (a *app) recent(ctx context.Context, words []string) (found []string) {
+// offered is what find returns of the server that the settings name. It starts none, and there is nothing if anything
+// fails.
+func (a *app) offered(
+	ctx context.Context, words []string, find func(context.Context, *client.Client) []string,
+) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, recentTime)
 	defer cancel()
 	if n := len(words); n > 0 && strings.HasPrefix(words[n-1], "--") { // the flag of the run
@@ -80,9 +86,23 @@ func (a *app) recent(ctx context.Context, words []string) (found []string) {
 		return nil
 	}
 	defer l.Close()
+	return find(ctx, l)
+}
+
+// recent are the newest runs, with their states and titles.
+func recent(ctx context.Context, l *client.Client) (found []string) {
 	page, _ := l.List(ctx, api.List{Limit: recentRuns})
 	for _, run := range page.Runs {
 		found = append(found, run.ID+"\t"+console.Safe(strings.TrimSpace(string(run.State)+"  "+run.Title)))
+	}
+	return found
+}
+
+// asked are the open questions, with their titles.
+func asked(ctx context.Context, l *client.Client) (found []string) {
+	open, _ := l.Questions(ctx, api.QuestionsRequest{})
+	for _, q := range open.Requests {
+		found = append(found, console.Word(q.Run)+"/"+console.Word(q.ID)+"\t"+console.Asks(q))
 	}
 	return found
 }

@@ -102,15 +102,18 @@ func (c *waitCmd) Run(ctx context.Context, a *app) error {
 func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout time.Duration) error {
 	a.log.Debug("waiting", zap.String("run", run))
 	line := a.shown(a.stderr)
-	var each func(*api.Run)
-	if line.Terminal() {
-		each = func(run *api.Run) { _ = line.Progress(run) } // fails if the terminal is gone
-	}
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if timeout > 0 {
 		waiting, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
+	}
+	each := a.asks(waiting, l)
+	if asks := each; asks != nil {
+		each = func(run *api.Run) {
+			_ = line.Progress(run) // fails if the terminal is gone
+			asks(run)
+		}
 	}
 	now, err := l.Wait(waiting, run, each)
 	_ = line.Close()

@@ -164,6 +164,7 @@ var allKinds = normalizer.Tokens()
 // listed are the values of types that have a list of them.
 var listed = map[reflect.Type][]string{
 	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): known.All().Names(),
+	reflect.TypeFor[*word](): {"allow", "deny", "decline", "cancel"},
 }
 
 // UnmarshalText accepts the existing kinds only.

@@ -45,6 +45,8 @@ type grammar struct {
 	Diff       diffCmd       `cmd:"" help:"Print what changed in the directory of a run."`
 	Results    resultsCmd    `cmd:"" help:"Print the result of a run."`
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
+	Questions  questionsCmd  `cmd:"" help:"List the questions of runs that wait for an answer."`
+	Answer     answerCmd     `cmd:"" help:"Answer a question of a run."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
 	Unfollow   unfollowCmd   `cmd:"" help:"Stop following a session; its agent keeps running."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`

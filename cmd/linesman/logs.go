@@ -55,7 +55,9 @@ const attachItems = 10
 
 func (c *attachCmd) Run(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
-		r, err := a.printer(a.json).Details(ctx, l, run, attachItems, true, c.options())
+		p := a.printer(a.json)
+		p.Asks = a.asks(ctx, l)
+		r, err := p.Details(ctx, l, run, attachItems, true, c.options())
 		if err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ type printer struct {
 	Out, Err io.Writer           // data, and advice to people
 	Getenv   func(string) string // looks up NO_COLOR and TERM
 	JSON     bool                // print JSON lines, not for people
+	Asks     func(*api.Run)      // is called with the states of a run that is followed on a terminal; nil: nothing is
 }
 
 // Events returns a function that prints the events of a filter until there are no more, and
@@ -72,7 +73,7 @@ func (p printer) Details(
 		if err := t.Status(run); err != nil {
 			return run, err
 		}
-		if _, err := t.Watch(ctx, items, states(l, run.ID)); err != nil {
+		if _, err := t.Watch(ctx, items, p.states(l, run.ID)); err != nil {
 			return run, err
 		}
 	}
@@ -85,9 +86,15 @@ func (p printer) Details(
 	return run, nil
 }
 
-// states passes the states of a run, until it has ended.
-func states(l *client.Client, run string) func(context.Context, func(*api.Run)) {
-	return func(ctx context.Context, set func(*api.Run)) { _, _ = l.Wait(ctx, run, set) }
+// states passes the states of a run, until it has ended, also to Asks.
+func (p printer) states(l *client.Client, run string) func(context.Context, func(*api.Run)) {
+	return func(ctx context.Context, set func(*api.Run)) {
+		_, _ = l.Wait(ctx, run, func(run *api.Run) {
+			if set(run); p.Asks != nil {
+				p.Asks(run)
+			}
+		})
+	}
 }
 
 // Attend returns a function that prints the events of a run that is about to start, or, with
@@ -124,7 +131,7 @@ func (p printer) Attend(
 			if len(item.Event) > 0 && item.Kind != api.Completion {
 				advise(console.Record{Agent: run.Agent, Event: item.Event})
 			}
-		}), states(l, run.ID))
+		}), p.states(l, run.ID))
 		if after == "" && (api.Is(err, api.Unsupported) || errors.Is(err, client.ErrNoResponder)) {
 			return events(ctx)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/top"
+	"github.com/linesman/linesman/worker"
 )
 
 type topCmd struct {
@@ -14,7 +15,8 @@ type topCmd struct {
 }
 
 func (c *topCmd) Run(ctx context.Context, a *app) error {
-	screen := top.Config{Stdin: a.stdin, Stdout: a.stdout, Environ: a.environ, Getenv: a.getenv, Filter: c.Filter}
+	screen := top.Config{Stdin: a.stdin, Stdout: a.stdout, Environ: a.environ, Getenv: a.getenv, Filter: c.Filter,
+		Inside: worker.InAgent(a.environ)}
 	if err := screen.Check(); err != nil {
 		return exitWith(exitUsage, err)
 	}

@@ -18,6 +18,8 @@ type Service interface {
 	Events(ctx context.Context, q api.EventsRequest) (api.EventPage, error)
 	Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error)
 	Seen(ctx context.Context, run string) error
+	Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error)
+	Answer(ctx context.Context, q api.AnswerRequest) (api.Answered, error)
 }
 
 // Limits of a [feed].

@@ -27,6 +27,20 @@ type server struct {
 	seen     []string
 
 	cancelled []string
+	asked     []api.Question
+	answers   []api.AnswerRequest
+}
+
+func (s *server) Questions(_ context.Context, q api.QuestionsRequest) (api.Questions, error) {
+	all := slices.DeleteFunc(slices.Clone(s.asked), func(one api.Question) bool {
+		return q.Request != "" && q.Request != one.Run
+	})
+	return answered(s, api.Questions{Requests: all})
+}
+
+func (s *server) Answer(_ context.Context, q api.AnswerRequest) (api.Answered, error) {
+	s.answers = append(s.answers, q)
+	return answered(s, api.Answered{Run: q.Request, Question: q.Question, Option: q.Option, Outcome: "allow", Delivered: true})
 }
 
 func newServer(n int) *server {

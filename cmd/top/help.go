@@ -20,6 +20,7 @@ var listKeys = []binding{
 	{"?", "help", "explain the keys"},
 	{"q", "quit", "quit; runs continue"},
 	{"f", "", "open the run at its end, and follow it"},
+	{"a d", "", "show what the run asks; there, the same keys answer"},
 	{"y", "", "show the id of the run, and copy it"},
 }
 
@@ -33,8 +34,21 @@ var runKeys = []binding{
 	{"e", "expand", "show texts, outputs and all events in full, or briefly"},
 	{"d", "diffs", "show or hide the diffs of changed files"},
 	{"a", "", "load all of a long run, not only its newest items"},
+	{"⇥", "", "show what the run asks; a and d do so, too, while it asks"},
 	{"↑↓", "", "k j, page up and down, space, g G: scroll"},
 	{"y", "", "show the id of the run, and copy it"},
+}
+
+var questionKeys = []binding{
+	{"a", "allow", "allow it this time, if one option does that"},
+	{"d", "deny", "deny it this time"},
+	{"1-9", "choose", "choose an option; some have to be confirmed"},
+	{"⇥", "timeline", "show the timeline of the run; ⇥ again: the question"},
+	{"esc", "back", "q h ←: back to the list; the question stays open"},
+	{"c", "cancel", "cancel the run, after a confirmation"},
+	{"?", "help", "explain the keys"},
+	{"↑↓", "", "k j, page up and down, space, g G: scroll"},
+	{"y", "", "show the name of the question, and copy it"},
 }
 
 // keys is the line of keys at the bottom: as many of the first ones as fit.
@@ -54,7 +68,12 @@ func (m *model) keys(all []binding, room int) string {
 func (m *model) helpRows() []string {
 	title, keys := "linesman top: the list of runs", listKeys
 	notes := "Order by need: needs you, working, queued, ended and not opened (*), failed, lost; then the newest."
-	if m.run != nil {
+	switch {
+	case m.run != nil && m.run.question != nil:
+		title, keys, notes = "linesman top: a question", questionKeys, "Keys answer from 0.3 seconds after a question has "+
+			"appeared, and allow only what was read to its end. Forms, and what is not shown in full, are answered by "+
+			"\"linesman answer\"."
+	case m.run != nil:
 		title, keys, notes = "linesman top: a run", runKeys, "The times on the left are since the start of the run."
 	}
 	rows := []string{m.style.in(bold, console.Cut(title, m.width-1)), ""}

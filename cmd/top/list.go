@@ -84,7 +84,7 @@ func marks(selected, unseen bool) string {
 
 // runRow draws a run.
 func (m *model) runRow(run *api.Run, table console.Table, selected bool) string {
-	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
+	c, g := m.cells(run), groupOf(run, m.now)
 	c.State = stateName(run, g, c.State)
 	mark := marks(selected, run.Unseen)
 	state, rest := table.Row(c)
@@ -134,11 +134,18 @@ func (m *model) footer() string {
 		}
 		ask := "cancel " + console.Word(m.asking) + "?  y: cancel it  n: no  "
 		return m.style.in(bold, console.Cut(ask, m.width-1)) + console.Cut(title, m.width-1-len(ask))
+	case m.run != nil && m.run.question != nil && m.run.question.chosen != nil:
+		q := m.run.question
+		ask := q.confirmation()
+		return m.style.in(bold, console.Cut(ask, m.width-1)) + console.Cut(console.Safe(q.chosen.Name), m.width-1-width(ask))
 	case m.note != "" && m.now.Sub(m.noted) < noteTime:
 		return console.Cut(m.note, m.width-1)
 	}
 	keys, right := listKeys, m.place()
-	if m.run != nil {
+	switch {
+	case m.run != nil && m.run.question != nil:
+		keys, right = questionKeys, m.run.question.position(m.runHeight())
+	case m.run != nil:
 		keys, right = runKeys, m.run.position(m.runHeight())
 	}
 	return sides(m.keys(keys, m.width-width(right)-1), right, m.width-1)

@@ -62,8 +62,16 @@ type model struct {
 	input  *input   // a line that is being typed
 	asking string   // id of the run whose cancel has to be confirmed
 	help   bool
-	note   string
-	noted  time.Time
+
+	asked    map[string]api.Question // open questions that were read, by RUN/q1
+	askedFor string                  // asks of the table when they were read
+	omitted  bool                    // there were more than one answer has
+	reading  bool
+	views    int  // of questions so far
+	inside   bool // this is a program of an agent, which must not answer
+
+	note  string
+	noted time.Time
 }
 
 func newModel(ctx context.Context, svc Service, color bool, now time.Time) *model {
@@ -94,6 +102,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.run != nil {
 			m.run.resize(m.bodyWidth())
 			m.scroll(0)
+			if q := m.run.question; q != nil {
+				q.rows = console.QuestionRows(q.Question, m.bodyWidth(), m.style.color)
+				m.scrollQuestion(0)
+			}
 		}
 	case updateMsg:
 		return m, m.update(update(msg))
@@ -103,6 +115,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.err == nil {
 			m.table.seen(msg.run)
 		}
+	case questionsMsg:
+		return m, m.questions(msg)
+	case settledMsg:
+		if m.run != nil && m.run.question != nil && m.run.question.shown == int(msg) {
+			m.run.question.ready = true
+		}
+	case answeredMsg:
+		return m, m.answered(msg)
 	case detailsMsg:
 		return m, m.details(detailsFound(msg))
 	case tea.PasteMsg:
@@ -138,7 +158,7 @@ func (m *model) update(u update) tea.Cmd {
 	case m.table.totals[working]+m.table.totals[queued]+m.table.totals[needsYou]+m.table.totals[mayNeed] > 0:
 		pause = pollBusy
 	}
-	return tea.Batch(m.poll(pause), m.see())
+	return tea.Batch(m.poll(pause), m.see(), m.readQuestions(), m.showQuestion())
 }
 
 // see marks the open run as seen, once it has ended.
@@ -189,12 +209,14 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 		return m.answer(name)
 	case m.help:
 		m.help = false
-		return nil
+		return m.settle()
 	case name == "?":
 		m.help = true
 		return nil
 	case name == "ctrl+l":
 		return tea.ClearScreen
+	case m.run != nil && m.run.question != nil:
+		return m.questionKey(name)
 	case m.run != nil:
 		return m.runKey(name)
 	}
@@ -229,6 +251,11 @@ func (m *model) listKey(name string) tea.Cmd {
 			m.run.follow = true
 			return cmd
 		}
+	case "a", "d":
+		if run != nil && len(run.Questions) > 0 {
+			return m.open(run)
+		}
+		m.say("it asks nothing that can be answered here")
 	case "c":
 		m.askCancel(run)
 	case "y":

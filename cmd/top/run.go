@@ -49,6 +49,10 @@ type runView struct {
 	width int
 	seen  bool // it was marked as seen
 
+	question *questionView // in place of the timeline; nil: none
+	aside    string        // id of the question that was put aside
+	asked    string        // asks of the table when its questions were read apart
+
 	items   []api.DetailItem
 	bytes   int
 	dropped bool // older items are not there
@@ -90,7 +94,7 @@ func (m *model) open(run *api.Run) tea.Cmd {
 	v := &runView{id: run.ID, run: run, style: m.style, load: m.loads, follow: !run.State.Final()}
 	m.run, m.at = v, run.ID
 	v.resize(m.bodyWidth())
-	return tea.Batch(m.read(0), m.see())
+	return tea.Batch(m.read(0), m.see(), m.showQuestion())
 }
 
 // read asks for the next page of the open run after a pause.

@@ -14,6 +14,10 @@ import (
 // runKey handles a key in a run.
 func (m *model) runKey(name string) tea.Cmd {
 	v := m.run
+	if _, asks := m.oldest(v.run); asks && (name == "a" || name == "d" || name == "tab") {
+		v.aside = ""
+		return m.showQuestion()
+	}
 	if by := steps(name, m.runHeight(), len(v.rows)); by != 0 {
 		v.follow = false
 		m.scroll(by)
@@ -87,6 +91,9 @@ func (m *model) runHeight() int { return max(m.height-5, 1) }
 func (m *model) runRows() []string {
 	v := m.run
 	rows := append(m.runHead(), "")
+	if q := v.question; q != nil {
+		return append(rows, q.rows[q.first:min(q.first+m.runHeight(), len(q.rows))]...)
+	}
 	all := v.visible()
 	for i := v.first; i < min(v.first+m.runHeight(), len(all)); i++ {
 		row := all[i]
@@ -115,7 +122,7 @@ func (m *model) runRows() []string {
 // runHead are the three lines above the timeline.
 func (m *model) runHead() []string {
 	v, run := m.run, m.run.run
-	c, g := console.CellsOf(run, m.now), groupOf(run, m.now)
+	c, g := m.cells(run), groupOf(run, m.now)
 	state, live := m.connection()
 	if live {
 		state = ""
@@ -129,7 +136,11 @@ func (m *model) runHead() []string {
 		}
 	}
 	now := []string{v.style.in(stateColor(run, g), stateName(run, g, c.State)) + " " + c.Time}
-	for _, s := range []string{c.Now(), named(c.Tokens, "tokens"), named(c.Plan, "plan")} {
+	due := ""
+	if q, ok := m.oldest(run); ok {
+		due = console.DueText(q, m.now)
+	}
+	for _, s := range []string{due, c.Now(), named(c.Tokens, "tokens"), named(c.Plan, "plan")} {
 		if s != "" {
 			now = append(now, s)
 		}

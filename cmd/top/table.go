@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -33,6 +34,7 @@ type table struct {
 	filter filter
 	order  order
 	now    time.Time // of the server, at the last update
+	asks   string    // the open questions of all runs, as RUN/q1
 	moves  bool      // runs can come to another group as time passes
 }
 
@@ -66,6 +68,7 @@ func (t *table) seen(id string) {
 // arrange counts, filters and sorts.
 func (t *table) arrange() {
 	t.shown, t.totals, t.moves = t.shown[:0], [len(groups)]int{}, false
+	var asks []string
 	for _, run := range t.all {
 		g := groupOf(run, t.now)
 		for one := range t.totals {
@@ -73,11 +76,16 @@ func (t *table) arrange() {
 				t.totals[one]++
 			}
 		}
+		for _, id := range run.Questions {
+			asks = append(asks, refOf(run.ID, id))
+		}
 		t.moves = t.moves || run.Doing != nil && run.Doing.Phase == runs.RunningOrAsking
 		if t.filter.keeps(run, g) {
 			t.shown = append(t.shown, run)
 		}
 	}
+	slices.Sort(asks)
+	t.asks = strings.Join(asks, " ")
 	slices.SortFunc(t.shown, t.compare)
 }
 

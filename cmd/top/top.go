@@ -32,6 +32,7 @@ type Config struct {
 	Environ       []string
 	Getenv        func(string) string
 	Filter        string // of the list, as it is typed
+	Inside        bool   // the caller is a program of an agent, which must not answer questions
 }
 
 // redraws is the maximum number of them in a second.
@@ -67,6 +68,7 @@ func Run(ctx context.Context, svc Service, c Config) error {
 		options = append(options, tea.WithColorProfile(colorprofile.ANSI))
 	}
 	m := newModel(ctx, svc, color, time.Now())
+	m.inside = c.Inside
 	m.filter(c.Filter)
 	_, err := tea.NewProgram(m, options...).Run()
 	switch {

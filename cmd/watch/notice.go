@@ -44,6 +44,8 @@ type notice struct {
 	Budget *usage    `json:"budget,omitempty"`
 	Status *api.Run  `json:"status,omitempty"` // the run, as lists show it
 
+	Question string `json:"question,omitempty"` // id of the question that the run asks
+
 	Cancel bool `json:"cancel,omitempty"` // the watcher cancels the run, see [rules]
 }
 
@@ -93,12 +95,34 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 	}
 	episode := stamp(since, run.ActiveAt, run.StartedAt)
 	need := run.Need(now)
-	add(kindNeedsInput, need == runs.NeedsAnswer, episode, "run "+name(run)+" waits for an answer")
+	add(kindNeedsInput, need == runs.NeedsAnswer && len(run.Questions) == 0, episode,
+		"run "+name(run)+" waits for an answer")
+	for _, id := range run.Questions {
+		if r.on(kindNeedsInput) {
+			n := r.notice(kindNeedsInput, run, id, "", now)
+			n.Question, n.Text = id, asks(run, api.Question{Run: run.ID, ID: id, Cut: true})
+			all = append(all, n)
+		}
+	}
 	add(kindMayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
 	if r.on(kindBudget) {
 		all = append(all, r.budgets(run, now)...)
 	}
 	return all
+}
+
+// asks says that a run asks a question: what the run is for, the kind of the tool and how to answer, and nothing else of
+// what is asked.
+func asks(run *api.Run, q api.Question) string {
+	text := "run " + name(run) + " asks"
+	const letters = "abcdefghijklmnopqrstuvwxyz_"
+	if q.Tool != "" && len(q.Tool) <= 20 && strings.Trim(q.Tool, letters) == "" { // no path, and nothing else of an agent
+		text += " for " + q.Tool
+	}
+	if title := console.Safe(run.Title); title != "" {
+		text += ": " + title
+	}
+	return text + " — " + strings.TrimSuffix(console.AnswerLine(q), " --whole")
 }
 
 // notice returns a notice about a run. Episode distinguishes what can happen to a run

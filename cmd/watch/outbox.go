@@ -177,10 +177,12 @@ func (o *outbox) holding(
 		}
 	}
 	o.state.Over = slices.DeleteFunc(o.state.Over, func(run string) bool { return !open[run] })
-	if len(o.state.Reported)+len(all) > maxReported { // runs whose end was not read
+	if len(o.state.Reported)+len(all) > maxReported { // runs whose end was not read, and questions of long ago
 		o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool {
-			run, _, _ := strings.Cut(id, "/")
-			return !isDay(id) && !open[run]
+			run, what, _ := strings.Cut(id, "/")
+			closed := strings.HasPrefix(what, string(kindNeedsInput)+"/q") &&
+				!slices.ContainsFunc(all, func(n notice) bool { return n.ID == id })
+			return !isDay(id) && (!open[run] || closed)
 		})
 	}
 	added := o.add(all, maxReported-len(o.state.Reported))

@@ -23,6 +23,7 @@ import (
 type service interface {
 	List(ctx context.Context, q api.List) (api.RunPage, error)
 	Status(ctx context.Context, run string) (*api.Run, error)
+	Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error)
 	Cancel(ctx context.Context, q api.Cancel) (api.Cancelled, error)
 	Follow(ctx context.Context, f client.Filter) iter.Seq2[client.Event, error]
 }
@@ -386,6 +387,11 @@ func isPrinter(s sink) bool {
 // want that. The error says why it was not delivered.
 func (w *watcher) attempt(ctx context.Context, n notice) error {
 	log := w.log.With(zap.String("run", n.Run), zap.String("kind", string(n.Kind)))
+	if n.Question != "" && !w.asked(ctx, &n) {
+		log.Debug("a question was answered before its notice was delivered")
+		w.out.done(n.ID)
+		return nil
+	}
 	err := w.cancel(ctx, n)
 	if err == nil {
 		err = w.cfg.Sink.Deliver(ctx, n)
@@ -410,6 +416,27 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	}
 	w.out.again(n.ID, now, after)
 	return err
+}
+
+// asked completes the text of a notice about a question, and reports whether the question is open, as far as is known.
+func (w *watcher) asked(ctx context.Context, n *notice) bool {
+	run, err := w.cfg.Runs.Status(ctx, n.Run)
+	switch {
+	case api.Is(err, api.NotFound), err == nil && run.State.Final():
+		return false
+	case err != nil:
+		return true
+	case !slices.Contains(run.Questions, n.Question):
+		return n.Status != nil && run.Seq < n.Status.Seq // a responder that lags behind
+	}
+	if open, err := w.cfg.Runs.Questions(ctx, api.QuestionsRequest{Request: n.Run}); err == nil {
+		for _, q := range open.Requests {
+			if q.ID == n.Question {
+				n.Text = asks(run, q)
+			}
+		}
+	}
+	return true
 }
 
 // cancel cancels the run of a notice, if the rules want that.

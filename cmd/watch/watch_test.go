@@ -88,6 +88,20 @@ func (l *linesman) Status(_ context.Context, id string) (*api.Run, error) {
 	return new(*run), nil
 }
 
+func (l *linesman) Questions(_ context.Context, q api.QuestionsRequest) (all api.Questions, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if run := l.runs[q.Request]; run != nil {
+		for _, id := range run.Questions {
+			all.Requests = append(all.Requests, api.Question{
+				Run: run.ID, ID: id, Kind: api.KindPermission, RunTitle: run.Title, Title: "rm -rf /home/dev", Tool: "execute",
+				Command: "rm -rf /home/dev", Options: []api.QuestionOption{{ID: "y", Kind: "allow_once"}},
+			})
+		}
+	}
+	return all, l.err
+}
+
 func (l *linesman) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +161,11 @@ func (b *inbox) Deliver(_ context.Context, n notice) error {
 			return err
 		}
 	}
-	b.got = append(b.got, n.Run+" "+string(n.Kind))
+	said := n.Run + " " + string(n.Kind)
+	if n.Question != "" {
+		said = n.Text
+	}
+	b.got = append(b.got, said)
 	b.times = append(b.times, time.Now())
 	return nil
 }
@@ -320,6 +338,55 @@ func TestEndWaitsForTheRecord(t *testing.T) {
 		l.mu.Unlock()
 		l.set(nowRun("next", func(r *api.Run) { r.State = runs.StateCompleted }))
 		pass(t, b, 10*time.Second, "late completed", "next completed")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Each question of a live run has a notice of its own, once, also over a restart; the phase that waits for it has none.
+// One that is answered while its notice waits to be delivered is not reported.
+func TestEachQuestionIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		cfg := Config{Runs: l, Rules: all(), Sink: b, State: filepath.Join(t.TempDir(), "state")}
+		asks := func(since time.Time, ids ...string) {
+			l.set(nowRun("r", func(r *api.Run) {
+				r.Title = "Fix it"
+				if r.Questions = ids; ids != nil {
+					r.State, r.Doing = runs.StateInputRequired, &runs.Doing{Phase: runs.AwaitingInput, Since: api.TimeOf(since)}
+				}
+			}))
+		}
+		said := func(id string) string {
+			return "run r (codex) asks for execute: Fix it — linesman answer r/" + id + " allow (or deny)"
+		}
+		stop := watching(t, cfg)
+		asks(time.Now(), "q1")
+		pass(t, b, time.Minute, said("q1"))
+		asks(time.Now(), "q1", "q2")
+		pass(t, b, time.Hour, said("q2"))
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		stop = watching(t, cfg)
+		pass(t, b, time.Minute)
+		asks(time.Now())
+		pass(t, b, time.Minute)
+		asks(time.Now(), "q3")
+		pass(t, b, time.Minute, said("q3"))
+
+		b.mu.Lock()
+		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "away"} }
+		b.mu.Unlock()
+		asks(time.Now(), "q4", "q5")
+		time.Sleep(time.Minute)
+		asks(time.Now(), "q5")
+		b.mu.Lock()
+		b.refuse = nil
+		b.mu.Unlock()
+		pass(t, b, time.Hour, said("q5"))
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
