@@ -307,8 +307,8 @@ const (
 	OverMCP  = "mcp"
 	// OverStdio is MCP for a client of `linesman mcp`, which calls the tools over NATS.
 	OverStdio = "mcp stdio"
-	OverA2A  = "a2a"
-	overNATS = "nats" // if there is none
+	OverA2A   = "a2a"
+	overNATS  = "nats" // if there is none
 )
 
 type surfaceKey struct{}
@@ -321,7 +321,9 @@ func WithSurface(ctx context.Context, surface string) context.Context {
 type answersKey struct{}
 
 // WithAnswers adds to a context that the caller, who asks over HTTP, has the scope answer.
-func WithAnswers(ctx context.Context) context.Context { return context.WithValue(ctx, answersKey{}, true) }
+func WithAnswers(ctx context.Context) context.Context {
+	return context.WithValue(ctx, answersKey{}, true)
+}
 
 // MayAnswer reports whether the caller may read and answer questions: over NATS everyone who may ask, over HTTP by
 // [WithAnswers].

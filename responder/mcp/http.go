@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -58,6 +60,7 @@ type Endpoint struct {
 type request struct {
 	session string
 	caller  string
+	answers bool // the caller may answer questions
 	end     context.CancelFunc
 	onEnd   func(func()) (stop func() bool)
 }
@@ -107,6 +110,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if id, wrong := checkBody(body); wrong != nil {
 			refuse(w, http.StatusBadRequest, id, wrong.Code, wrong.Message)
+			return
+		}
+		if replies(gjson.ParseBytes(body)) && !e.asked(r) {
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "this caller was asked nothing")
 			return
 		}
 		modern = modern || gjson.GetBytes(body, metaVersion).String() >= stateless
@@ -159,7 +166,7 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool {
+	o := &request{caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, onEnd: func(f func()) func() bool {
 		return context.AfterFunc(ctx, f)
 	}}
 	if r.Method != http.MethodDelete { // which ends the other requests of its session
@@ -173,11 +180,12 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 }
 
 // tie cancels the context of a call when its HTTP request ends, which the SDK
-// does only for the revision without sessions, and sets its caller.
+// does only for the revision without sessions, and sets its caller. One who may not answer questions
+// is offered no tool for that.
 func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		extra := req.GetExtra()
-		if method != "tools/call" || extra == nil || extra.Header.Get(requestHeader) == "" {
+		if method != "tools/call" && method != "tools/list" || extra == nil || extra.Header.Get(requestHeader) == "" {
 			return next(ctx, method, req)
 		}
 		found, ok := e.requests.Load(extra.Header.Get(requestHeader))
@@ -188,8 +196,39 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 		ctx, cancel := context.WithCancel(responder.WithSurface(responder.WithCaller(ctx, o.caller), responder.OverMCP))
 		defer cancel()
 		defer o.onEnd(cancel)()
-		return next(ctx, method, req)
+		if o.answers {
+			return next(responder.WithAnswers(ctx), method, req)
+		}
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*sdk.ListToolsResult); ok {
+			list.Tools = slices.DeleteFunc(list.Tools, func(t *sdk.Tool) bool { return t.Name == api.ToolAgentAnswer })
+		}
+		return res, err
 	}
+}
+
+// replies reports whether there is a response among the messages of a body.
+func replies(body gjson.Result) (found bool) {
+	if body.IsArray() {
+		body.ForEach(func(_, one gjson.Result) bool {
+			found = replies(one)
+			return !found
+		})
+		return found
+	}
+	return body.IsObject() && !body.Get("method").Exists()
+}
+
+// asked reports whether the user of a client may have been asked something by a call of this caller: a session is known
+// to whoever knows its id, and what its user answers is an answer of the caller of the call.
+func (e *Endpoint) asked(r *http.Request) (asked bool) {
+	session, caller := r.Header.Get(sessionHeader), responder.Caller(r.Context())
+	e.requests.Range(func(_, v any) bool {
+		o := v.(*request)
+		asked = session != "" && o.session == session && o.caller == caller && o.answers
+		return !asked
+	})
+	return asked
 }
 
 // end cancels the matching requests.

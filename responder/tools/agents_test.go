@@ -197,7 +197,7 @@ func TestAgentToolsAreFewAndSmall(t *testing.T) {
 			}
 		}
 	}
-	if len(list) != 6 || size > 6000 {
+	if len(list) != 7 || size > 6000 {
 		t.Errorf("%d tools, %d bytes", len(list), size)
 	}
 	for _, tool := range tools.List() {
