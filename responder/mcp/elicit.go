@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -129,8 +130,12 @@ func (w *waiter) put(ctx context.Context, q api.Question, a v36.Answer) v36.Answ
 	said := make(chan *sdk.ElicitResult, 1)
 	go func() {
 		r, err := w.req.Session.Elicit(eliciting, form(q, w.req.ProtocolVersion()))
-		if err != nil {
-			r = nil
+		switch {
+		case errors.Is(err, context.Canceled):
+			recalled(ctx)
+			fallthrough
+		case err != nil:
+			r = &sdk.ElicitResult{Action: "cancel"}
 		}
 		said <- r
 		end()
@@ -144,7 +149,7 @@ func (w *waiter) put(ctx context.Context, q api.Question, a v36.Answer) v36.Answ
 	}
 	stop()
 	r := <-said
-	if r == nil || r.Action != "accept" {
+	if r.Action != "accept" {
 		return a
 	}
 	known := run.Questions // that are decided may be open for a moment, in the table of runs

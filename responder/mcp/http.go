@@ -62,6 +62,7 @@ type request struct {
 	caller  string
 	answers bool // the caller may answer questions
 	end     context.CancelFunc
+	stream  stream
 	onEnd   func(func()) (stop func() bool)
 }
 
@@ -119,13 +120,14 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		modern = modern || gjson.GetBytes(body, metaVersion).String() >= stateless
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r, leave := e.enter(r)
+	out := stream{w, make(chan struct{}, 1)}
+	r, leave := e.enter(r, out)
 	defer leave()
 	if modern {
 		e.modern.ServeHTTP(w, r)
 		return
 	}
-	e.serveSession(w, r)
+	e.serveSession(out, r)
 }
 
 // serveSession serves a request of a session, or the one that creates it.
@@ -160,13 +162,13 @@ func (e *Endpoint) Close() {
 
 // enter gives r a context that linesman can cancel, and an id by which its call
 // is found.
-func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
+func (e *Endpoint) enter(r *http.Request, out stream) (*http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	key := strconv.FormatUint(e.count.Add(1), 36)
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, onEnd: func(f func()) func() bool {
+	o := &request{caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, stream: out, onEnd: func(f func()) func() bool {
 		return context.AfterFunc(ctx, f)
 	}}
 	if r.Method != http.MethodDelete { // which ends the other requests of its session
@@ -196,6 +198,7 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 		ctx, cancel := context.WithCancel(responder.WithSurface(responder.WithCaller(ctx, o.caller), responder.OverMCP))
 		defer cancel()
 		defer o.onEnd(cancel)()
+		ctx = context.WithValue(ctx, streamKey{}, o.stream)
 		if o.answers {
 			return next(responder.WithAnswers(ctx), method, req)
 		}
@@ -204,6 +207,45 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 			list.Tools = slices.DeleteFunc(list.Tools, func(t *sdk.Tool) bool { return t.Name == api.ToolAgentAnswer })
 		}
 		return res, err
+	}
+}
+
+// stream is the response to a request.
+type stream struct {
+	http.ResponseWriter
+	recalled chan struct{} // signals that a request to the client was taken back
+}
+
+type streamKey struct{}
+
+// Unwrap is for [http.ResponseController].
+func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// Write writes one message.
+func (s stream) Write(b []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(b)
+	if bytes.Contains(b[:min(len(b), 256)], []byte(`"method":"notifications/cancelled"`)) {
+		select {
+		case s.recalled <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+// recalled waits until a client was told that a request to it was taken back. The SDK does that in a goroutine, and over
+// HTTP not after the response to the call.
+func recalled(ctx context.Context) {
+	over, ok := ctx.Value(streamKey{}).(stream)
+	if !ok {
+		return
+	}
+	late := time.NewTimer(lastAnswers)
+	defer late.Stop()
+	select {
+	case <-over.recalled:
+	case <-ctx.Done():
+	case <-late.C:
 	}
 }
 
