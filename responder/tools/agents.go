@@ -156,7 +156,7 @@ func (c *call) agentWait(ctx context.Context) (outcome, error) {
 func (c *call) agentAsks(ctx context.Context, v runs.Header) (outcome, error) {
 	out := api.Asking{Run: responder.Summarize(v)}
 	switch {
-	case len(v.Questions) == 0:
+	case len(v.Questions) == 0 || ctx.Err() != nil: // then nobody reads it
 		return outcome{plain: out,
 			next: "The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
 	case !responder.MayAnswer(ctx):
