@@ -46,11 +46,11 @@ func (s *server) waiter(ctx context.Context, req *sdk.CallToolRequest, progress 
 		return nil
 	}
 	var args struct { // in both spellings
-		Seconds  int64 `json:"timeout_seconds"`
-		Seconds2 int64 `json:"timeoutSeconds"`
+		Seconds  float64 `json:"timeout_seconds"`
+		Seconds2 float64 `json:"timeoutSeconds"`
 	}
 	_ = json.Unmarshal(req.Params.Arguments, &args)
-	most := time.Duration(cmp.Or(args.Seconds, args.Seconds2, api.AgentWaitSeconds)) * time.Second
+	most := time.Duration(min(cmp.Or(args.Seconds, args.Seconds2, api.AgentWaitSeconds), 3600) * float64(time.Second))
 	if patience, bounded := responder.Patience(ctx); bounded {
 		most = min(most, patience)
 	}
