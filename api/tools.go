@@ -23,6 +23,23 @@ type Hints struct {
 	OpenWorld   bool `json:"openWorld,omitempty"`   // reaches beyond this machine
 }
 
+// The tools that a server of MCP calls itself, to ask the user of its client.
+const (
+	ToolAgentWait   = "_agent_wait"
+	ToolAgentAnswer = "_agent_answer"
+)
+
+// AgentWaitSeconds is how long [ToolAgentWait] waits by default.
+const AgentWaitSeconds = 300
+
+// Asking is the answer of [ToolAgentWait] about a run that has not ended.
+type Asking struct {
+	*Run
+	// Asked are the open questions of the run, the oldest first, for callers who may answer them.
+	Asked    []Question `json:"asked,omitempty"`
+	Unlisted int        `json:"unlisted,omitempty"` // questions that do not fit into the message
+}
+
 // ToolsRequest is a request for the tools of a responder.
 type ToolsRequest struct {
 	Set string `json:"set,omitempty"` // agents, local or all; "": all

@@ -127,7 +127,7 @@ func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	}
 	if r.http != nil {
 		r.mcp = newMCPEndpoints(s)
-		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
+		r.http.HandleFor(httpserver.All&^httpserver.Answer, "/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}
@@ -181,6 +181,9 @@ func (r *Responder) called(h http.Handler) http.Handler {
 		r.serving.Add(1)
 		defer r.serving.Add(-1)
 		ctx := responder.WithSurface(responder.WithCaller(q.Context(), httpserver.Caller(q.Context())), surfaceOf(q))
+		if httpserver.Allows(ctx, httpserver.Answer) {
+			ctx = responder.WithAnswers(ctx)
+		}
 		h.ServeHTTP(w, q.WithContext(responder.WithTraceparent(ctx, q.Header.Get(responder.Traceparent))))
 	})
 }

@@ -282,6 +282,10 @@ func (s *Service) Decide(ctx context.Context, q api.AnswerRequest) (api.Answered
 		if err == nil && record.State.Final() {
 			return api.Answered{}, ended(run, record.State)
 		}
+		if err != nil || record.Agent != runs.AgentExternal {
+			return api.Answered{}, &api.Error{Code: api.NotWaiting, Field: api.FieldRun, Run: run,
+				Message: "the run has no open question"}
+		}
 		return api.Answered{}, api.Invalid("text", "or error is required: the question is a text")
 	case (q.Text == nil) == (q.Error == nil):
 		return api.Answered{}, api.Invalid("text", "or error is required, and not both")

@@ -305,8 +305,10 @@ const (
 	OverPage = "page"
 	OverREST = "rest"
 	OverMCP  = "mcp"
-	OverA2A  = "a2a"
-	overNATS = "nats" // if there is none
+	// OverStdio is MCP for a client of `linesman mcp`, which calls the tools over NATS.
+	OverStdio = "mcp stdio"
+	OverA2A   = "a2a"
+	overNATS  = "nats" // if there is none
 )
 
 type surfaceKey struct{}
@@ -314,6 +316,20 @@ type surfaceKey struct{}
 // WithSurface adds the surface of a request to a context.
 func WithSurface(ctx context.Context, surface string) context.Context {
 	return context.WithValue(ctx, surfaceKey{}, surface)
+}
+
+type answersKey struct{}
+
+// WithAnswers adds to a context that the caller, who asks over HTTP, has the scope answer.
+func WithAnswers(ctx context.Context) context.Context {
+	return context.WithValue(ctx, answersKey{}, true)
+}
+
+// MayAnswer reports whether the caller may read and answer questions: over NATS everyone who may ask, over HTTP by
+// [WithAnswers].
+func MayAnswer(ctx context.Context) bool {
+	via, http := ctx.Value(surfaceKey{}).(string)
+	return !http || via == OverStdio || ctx.Value(answersKey{}) != nil
 }
 
 // decider returns who decides by a request, and over which surface: the name of the token; owner for that of the token
@@ -324,6 +340,8 @@ func decider(ctx context.Context) (by, via string) {
 	switch {
 	case !http && by == local:
 		return "operator", overNATS
+	case via == OverStdio:
+		return "operator", OverMCP
 	case by == local:
 		return "owner", via
 	case slices.Contains([]string{"owner", "operator", runs.ByPolicy, runs.ByTimeout, runs.ByLimit}, by):

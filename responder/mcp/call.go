@@ -44,6 +44,14 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		ctx = responder.WithTraceparent(ctx, trace)
 	}
 	begun := time.Now()
+	wait := s.waiter(ctx, req, progress)
+	if wait != nil && req.Params.RequestState != "" && req.ProtocolVersion() >= stateless {
+		asked, err := readState(req.Params.RequestState)
+		if err != nil {
+			return nil, err
+		}
+		return wait.result(ctx, wait.again(ctx, asked)), nil
+	}
 	answer, err := s.tools.Call(ctx, tool, args, progress)
 	switch {
 	case errors.Is(err, v36.ErrUnknownTool):
@@ -54,6 +62,9 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	}
 	s.log.Debug("tool called", zap.String("tool", tool), zap.Bool("is_error", answer.IsError),
 		zap.Duration("took", time.Since(begun)))
+	if wait != nil {
+		return wait.result(ctx, answer), nil
+	}
 	return result(answer), nil
 }
 

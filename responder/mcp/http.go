@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -58,7 +60,9 @@ type Endpoint struct {
 type request struct {
 	session string
 	caller  string
+	answers bool // the caller may answer questions
 	end     context.CancelFunc
+	stream  stream
 	onEnd   func(func()) (stop func() bool)
 }
 
@@ -109,16 +113,21 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusBadRequest, id, wrong.Code, wrong.Message)
 			return
 		}
+		if replies(gjson.ParseBytes(body)) && !e.asked(r) {
+			refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, "this caller was asked nothing")
+			return
+		}
 		modern = modern || gjson.GetBytes(body, metaVersion).String() >= stateless
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	r, leave := e.enter(r)
+	out := stream{w, make(chan struct{}, 1)}
+	r, leave := e.enter(r, out)
 	defer leave()
 	if modern {
 		e.modern.ServeHTTP(w, r)
 		return
 	}
-	e.serveSession(w, r)
+	e.serveSession(out, r)
 }
 
 // serveSession serves a request of a session, or the one that creates it.
@@ -153,13 +162,13 @@ func (e *Endpoint) Close() {
 
 // enter gives r a context that linesman can cancel, and an id by which its call
 // is found.
-func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
+func (e *Endpoint) enter(r *http.Request, out stream) (*http.Request, func()) {
 	ctx, cancel := context.WithCancel(r.Context())
 	key := strconv.FormatUint(e.count.Add(1), 36)
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: responder.Caller(ctx), end: cancel, onEnd: func(f func()) func() bool {
+	o := &request{caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, stream: out, onEnd: func(f func()) func() bool {
 		return context.AfterFunc(ctx, f)
 	}}
 	if r.Method != http.MethodDelete { // which ends the other requests of its session
@@ -173,11 +182,12 @@ func (e *Endpoint) enter(r *http.Request) (*http.Request, func()) {
 }
 
 // tie cancels the context of a call when its HTTP request ends, which the SDK
-// does only for the revision without sessions, and sets its caller.
+// does only for the revision without sessions, and sets its caller. One who may not answer questions
+// is offered no tool for that.
 func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		extra := req.GetExtra()
-		if method != "tools/call" || extra == nil || extra.Header.Get(requestHeader) == "" {
+		if method != "tools/call" && method != "tools/list" || extra == nil || extra.Header.Get(requestHeader) == "" {
 			return next(ctx, method, req)
 		}
 		found, ok := e.requests.Load(extra.Header.Get(requestHeader))
@@ -188,8 +198,79 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 		ctx, cancel := context.WithCancel(responder.WithSurface(responder.WithCaller(ctx, o.caller), responder.OverMCP))
 		defer cancel()
 		defer o.onEnd(cancel)()
-		return next(ctx, method, req)
+		ctx = context.WithValue(ctx, streamKey{}, o.stream)
+		if o.answers {
+			return next(responder.WithAnswers(ctx), method, req)
+		}
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*sdk.ListToolsResult); ok {
+			list.Tools = slices.DeleteFunc(list.Tools, func(t *sdk.Tool) bool { return t.Name == api.ToolAgentAnswer })
+		}
+		return res, err
 	}
+}
+
+// stream is the response to a request.
+type stream struct {
+	http.ResponseWriter
+	recalled chan struct{} // signals that a request to the client was taken back
+}
+
+type streamKey struct{}
+
+// Unwrap is for [http.ResponseController].
+func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// Write writes one message.
+func (s stream) Write(b []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(b)
+	if bytes.Contains(b[:min(len(b), 256)], []byte(`"method":"notifications/cancelled"`)) {
+		select {
+		case s.recalled <- struct{}{}:
+		default:
+		}
+	}
+	return n, err
+}
+
+// recalled waits until a client was told that a request to it was taken back. The SDK does that in a goroutine, and over
+// HTTP not after the response to the call.
+func recalled(ctx context.Context) {
+	over, ok := ctx.Value(streamKey{}).(stream)
+	if !ok {
+		return
+	}
+	late := time.NewTimer(lastAnswers)
+	defer late.Stop()
+	select {
+	case <-over.recalled:
+	case <-ctx.Done():
+	case <-late.C:
+	}
+}
+
+// replies reports whether there is a response among the messages of a body.
+func replies(body gjson.Result) (found bool) {
+	if body.IsArray() {
+		body.ForEach(func(_, one gjson.Result) bool {
+			found = replies(one)
+			return !found
+		})
+		return found
+	}
+	return body.IsObject() && !body.Get("method").Exists()
+}
+
+// asked reports whether the user of a client may have been asked something by a call of this caller: a session is known
+// to whoever knows its id, and what its user answers is an answer of the caller of the call.
+func (e *Endpoint) asked(r *http.Request) (asked bool) {
+	session, caller := r.Header.Get(sessionHeader), responder.Caller(r.Context())
+	e.requests.Range(func(_, v any) bool {
+		o := v.(*request)
+		asked = session != "" && o.session == session && o.caller == caller && o.answers
+		return !asked
+	})
+	return asked
 }
 
 // end cancels the matching requests.

@@ -24,6 +24,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
@@ -84,8 +85,11 @@ func newServer(c Config, most int) *sdk.Server {
 		Capabilities: &sdk.ServerCapabilities{
 			Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{},
 		},
-		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) {
+		SetCacheable: func(_ context.Context, req sdk.Request, c *sdk.Cacheable) {
 			c.TTLMs, c.CacheScope = int(fresh.Milliseconds()), "public"
+			if _, list := req.(*sdk.ListToolsRequest); list && s.known[api.ToolAgentAnswer].Name != "" {
+				c.CacheScope = "private" // not every caller is offered that
+			}
 		},
 	})
 	for _, t := range c.List {

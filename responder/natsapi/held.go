@@ -87,6 +87,7 @@ var ends = Answer{Code: http.StatusServiceUnavailable, Text: "this responder end
 // call calls a tool.
 func call(ctx context.Context, tools Tools, q api.ToolRequest, progress func([]byte)) Answer {
 	ctx = responder.WithTraceparent(responder.WithDir(ctx, q.Dir), q.Traceparent)
+	ctx = responder.WithSurface(ctx, responder.OverStdio)
 	if q.Patience > 0 {
 		ctx = responder.WithPatience(ctx, time.Duration(min(q.Patience, maxPatience))*time.Second)
 	}

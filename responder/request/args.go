@@ -287,8 +287,8 @@ func (a *Args) Raw(name string) json.RawMessage {
 	return r
 }
 
-// names returns the value of names.
-func (a *Args) names(name string) []string {
+// Names returns the value of names.
+func (a *Args) Names(name string) []string {
 	l, _ := a.value(name).([]string)
 	return l
 }

@@ -61,7 +61,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	}
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
-		q.Env.Allow = append([]string{}, a.names("envAllowList")...)
+		q.Env.Allow = append([]string{}, a.Names("envAllowList")...)
 	}
 	if a.declares("agent") {
 		q.Agent = a.Text("agent")
@@ -260,7 +260,7 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 // list reads the filters of a status.
 func (a *Args) list() (q api.List, err error) {
 	q = api.List{
-		Agent: a.Text("agent"), Dir: a.Text("workingDir"), Thread: a.Text(ContextID), Labels: a.names("labels"),
+		Agent: a.Text("agent"), Dir: a.Text("workingDir"), Thread: a.Text(ContextID), Labels: a.Names("labels"),
 		Unseen: a.Flag("unseen"),
 	}
 	if state := a.Text("state"); state != "" {

@@ -2,6 +2,8 @@ package tools
 
 import (
 	"context"
+	"crypto/sha256"
+	"slices"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -32,14 +34,34 @@ func agentTools(limits string) []*tool {
 		},
 		{
 			Tool: v36.Tool{
-				Name: "_agent_wait", Title: "Wait for a run", Hints: reading,
+				Name: api.ToolAgentWait, Title: "Wait for a run", Hints: reading,
 				Description: "Waits until a run has ended, and returns its outcome: the agent's answer, changed files, tests, " +
-					"tokens, error. If it has not ended in time, the state is not final: call again.",
+					"tokens, error; or until its agent asks people. If it has not ended in time, the state is not final: " +
+					"call again.",
 			},
 			reads: true, act: (*call).agentWait,
 			params: []request.Param{
 				request.AgentRefParam,
-				request.Integer("timeout_seconds", 1, 3600, 300, "How long to wait. Without a progressToken it is at most 50."),
+				request.Integer("timeout_seconds", 1, 3600, api.AgentWaitSeconds,
+					"How long to wait. Without a progressToken it is at most 50."),
+				request.Names(knownQuestions, maxKnown,
+					"Ids of open questions that others answer: the wait ends when other ones are open."),
+			},
+		},
+		{
+			Tool: v36.Tool{
+				Name: api.ToolAgentAnswer, Title: "Answer a question", Hints: v36.Hints{Destructive: true, Idempotent: true},
+				Description: "Answers a question of a run, which may allow a command. A person decides it: ask your user, " +
+					"unless you were told to decide. The first answer counts.",
+			},
+			reads: true, act: (*call).agentAnswer,
+			params: []request.Param{
+				request.AgentRefParam,
+				request.Text("question", maxQuestion, "Its id; default: the only one that is open."),
+				request.Text("option", maxOption, "Id of an option, or allow or deny; of a form decline or cancel."),
+				request.Object("content", runs.MaxContent, "Of a form: what its fields ask for."),
+				request.Text("digest", sha256.Size*2, "That of the question; required if it is cut, and the user has read all "+
+					"of it."),
 			},
 		},
 		{
@@ -67,6 +89,14 @@ func agentTools(limits string) []*tool {
 	}
 }
 
+// The parameter of a wait with the questions that do not end it, and limits: of their number, and of texts in bytes.
+const (
+	knownQuestions = "known_questions"
+	maxKnown       = 16
+	maxQuestion    = 64
+	maxOption      = 4096
+)
+
 func (c *call) agentRun(ctx context.Context) (outcome, error) {
 	done, err := request.Submit(ctx, c.service, c.tool.Name, c.args, c.task)
 	if err != nil {
@@ -92,8 +122,8 @@ func (c *call) agentStatus(ctx context.Context) (outcome, error) {
 	return outcome{plain: responder.Summarize(v)}, nil
 }
 
-// agentWait waits for the end of a run. If the time is over before, it answers with the state of
-// the run, which is not an error.
+// agentWait waits for the end of a run, or until its open questions are others than those that the caller knows. If
+// the time is over before, it answers with the state of the run, which is not an error.
 func (c *call) agentWait(ctx context.Context) (outcome, error) {
 	v, err := c.agentRef(ctx)
 	if err != nil {
@@ -101,18 +131,64 @@ func (c *call) agentWait(ctx context.Context) (outcome, error) {
 	}
 	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_seconds")))
 	defer cancel()
-	now, err := c.follow(waiting, v.ID)
+	known := slices.Sorted(slices.Values(c.args.Names(knownQuestions)))
+	var asks *runs.Header // the first state with other questions
+	now, err := c.follow(waiting, v.ID, func(v runs.Header) {
+		if asks == nil && !slices.Equal(slices.Sorted(slices.Values(v.Questions)), known) {
+			asks = &v
+			cancel()
+		}
+	})
 	switch {
 	case now.State.Final():
 		return c.agentResult(ctx, now, api.ResultRequest{NoOutput: true})
 	case waiting.Err() == nil:
 		return outcome{}, err
-	}
-	if now.ID != "" {
+	case asks != nil:
+		v = *asks
+	case now.ID != "":
 		v = now
 	}
-	return outcome{plain: responder.Summarize(v),
-		next: "The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
+	return c.agentAsks(ctx, v)
+}
+
+// agentAsks returns the state of a run that has not ended, with its open questions.
+func (c *call) agentAsks(ctx context.Context, v runs.Header) (outcome, error) {
+	out := api.Asking{Run: responder.Summarize(v)}
+	switch {
+	case len(v.Questions) == 0 || ctx.Err() != nil: // then nobody reads it
+		return outcome{plain: out,
+			next: "The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
+	case !responder.MayAnswer(ctx):
+		return outcome{plain: out, next: "People are asked; you may not answer. Tell your user, and call _agent_wait with " +
+			"these questions as known_questions."}, nil
+	}
+	open, err := c.service.Waiting(ctx, api.QuestionsRequest{Request: v.ID})
+	if err != nil && !api.Is(err, api.NotFound) { // none is open any more
+		return outcome{}, err
+	}
+	out.Asked, out.Unlisted = open.Requests, open.Unlisted
+	return outcome{plain: out, next: "Show your user what is asked, and call _agent_answer with the answer; decide it " +
+		"yourself only if you were told to. If others answer: _agent_wait with these questions as known_questions."}, nil
+}
+
+// agentAnswer answers a question.
+func (c *call) agentAnswer(ctx context.Context) (outcome, error) {
+	if !responder.MayAnswer(ctx) {
+		return outcome{}, &api.Error{Code: api.Unsupported, Message: "this token may not answer: it lacks the scope answer"}
+	}
+	v, err := c.agentRef(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	done, err := c.service.Decide(ctx, api.AnswerRequest{
+		Request: v.ID, Question: c.args.Text("question"), Option: c.args.Text("option"), Content: c.args.Raw("content"),
+		Digest: c.args.Text("digest"),
+	})
+	if err != nil {
+		return outcome{}, c.args.Name(err)
+	}
+	return outcome{plain: done, next: "Call _agent_wait with this run."}, nil
 }
 
 func (c *call) agentResults(ctx context.Context) (outcome, error) {

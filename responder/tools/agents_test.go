@@ -104,6 +104,11 @@ func TestAgentToolsStartAnyAgent(t *testing.T) {
 			!strings.Contains(run.Next, "_agent_wait") {
 			t.Errorf("%s: wait: %+v %v", name, run, e)
 		}
+		var none struct{}
+		if e := own(t.Context(), t, s, "_agent_answer", args("run", done.Run, "option", "y"), &none); e == nil ||
+			e.Code != api.NotWaiting {
+			t.Errorf("%s: answer: %v", name, e)
+		}
 		var page api.RunPage
 		if e := own(t.Context(), t, s, "_agent_list", args("agent", name, "state", "queued", "directory", "/srv/app"),
 			&page); e != nil || len(page.Runs) != 1 || page.Runs[0].ID != done.Run {
@@ -154,6 +159,9 @@ func TestMistakesInAgentToolsHaveTheirNames(t *testing.T) {
 		{"_agent_run", args("prompt", "x", "timeout_seconds", 0), "timeout_seconds"},
 		{"_agent_run", args("prompt", "x", "workingDir", "/srv"), "workingDir"},
 		{"_agent_status", args("run", ".."), "run"},
+		{"_agent_answer", `{}`, "run"},
+		{"_agent_answer", args("run", "last", "option", "y", "answer", "y"), "answer"},
+		{"_agent_wait", args("run", "last", "known_questions", "q1"), "known_questions"},
 		{"_agent_list", args("limit", 101), "limit"},
 		{"_agent_list", args("cursor", "none"), "cursor"},
 	} {
@@ -197,7 +205,7 @@ func TestAgentToolsAreFewAndSmall(t *testing.T) {
 			}
 		}
 	}
-	if len(list) != 6 || size > 6000 {
+	if len(list) != 7 || size > 6000 {
 		t.Errorf("%d tools, %d bytes", len(list), size)
 	}
 	for _, tool := range tools.List() {

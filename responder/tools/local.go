@@ -45,7 +45,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		waiting, cancel = context.WithTimeout(ctx, most)
 		defer cancel()
 	}
-	v, err := c.follow(waiting, done.Run)
+	v, err := c.follow(waiting, done.Run, func(runs.Header) {})
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
@@ -151,7 +151,7 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	timeout := time.Duration(c.args.Number("timeout_sec")) * time.Second
 	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_sec")))
 	defer cancel()
-	now, err := c.follow(waiting, v.ID)
+	now, err := c.follow(waiting, v.ID, func(runs.Header) {})
 	if now.ID == "" {
 		now = v
 	}
@@ -182,9 +182,10 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	return outcome{reply: v36.Waited(r), of: adcp.OfRecord(record)}, nil
 }
 
-// follow waits for the end of a task, and reports its progress.
-func (c *call) follow(ctx context.Context, run string) (runs.Header, error) {
+// follow waits for the end of a task, and reports its progress. Each is called with each of its states.
+func (c *call) follow(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
 	return c.service.Wait(ctx, run, func(v runs.Header) {
+		each(v)
 		percent, message := 0.0, ""
 		if v.Steps != nil {
 			percent = float64(v.Steps.Percent)

@@ -1,4 +1,4 @@
-// Package tools has the fifteen tools of the v3.6 delegator, and six of linesman's own
+// Package tools has the fifteen tools of the v3.6 delegator, and seven of linesman's own
 // for agents of every kind: their names, texts, parameters and actions. The meaning of
 // requests and the form of answers belong to other packages.
 //

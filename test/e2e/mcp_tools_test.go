@@ -65,27 +65,29 @@ func TestLocalToolsAreFewAndBrief(t *testing.T) {
 	web := func(query string) sdk.Transport {
 		return &sdk.StreamableClientTransport{Endpoint: server.HTTP + "/mcp" + query, HTTPClient: client}
 	}
-	sizes := map[int]int{} // by number of tools
+	sizes := map[string]int{} // by set
 	for _, tt := range []struct {
-		what  string
-		over  sdk.Transport
-		tools int
+		what, set string
+		over      sdk.Transport
+		tools     int
 	}{
-		{"stdio", stdio(), 15}, {"stdio all", stdio("--tools", "all"), 15}, {"stdio local", stdio("--tools", "local"), 7},
-		{"http", web(""), 15}, {"http all", web("?tools=all"), 15}, {"http local", web("?tools=local"), 7},
-		{"stdio agents", stdio("--tools", "agents"), 6}, {"http agents", web("?tools=agents"), 6},
+		{"stdio", "all", stdio(), 15}, {"stdio all", "all", stdio("--tools", "all"), 15},
+		{"stdio local", "local", stdio("--tools", "local"), 7},
+		{"http", "all", web(""), 15}, {"http all", "all", web("?tools=all"), 15},
+		{"http local", "local", web("?tools=local"), 7},
+		{"stdio agents", "agents", stdio("--tools", "agents"), 7}, {"http agents", "agents", web("?tools=agents"), 7},
 	} {
 		names, size, session := listed(t, tt.over)
 		cloud := slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "_codex_local_") })
-		if len(names) != tt.tools || cloud != (tt.tools != 7) {
+		if len(names) != tt.tools || cloud != (tt.set != "local") {
 			t.Errorf("%s: %q", tt.what, names)
 		}
-		if sizes[tt.tools] == 0 {
-			sizes[tt.tools] = size
-		} else if sizes[tt.tools] != size {
-			t.Errorf("%s: %d bytes, and %d by another way", tt.what, size, sizes[tt.tools])
+		if sizes[tt.set] == 0 {
+			sizes[tt.set] = size
+		} else if sizes[tt.set] != size {
+			t.Errorf("%s: %d bytes, and %d by another way", tt.what, size, sizes[tt.set])
 		}
-		if tt.tools == 6 {
+		if tt.set == "agents" {
 			out, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_agent_list"})
 			if err != nil || out.IsError {
 				t.Errorf("%s: list: %v %+v", tt.what, err, out)
@@ -100,12 +102,12 @@ func TestLocalToolsAreFewAndBrief(t *testing.T) {
 			t.Errorf("%s: status: %v %+v", tt.what, err, out)
 		}
 		_, err = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "_codex_cloud_list_environments"})
-		if (err == nil) != (tt.tools == 15) {
+		if (err == nil) != (tt.set == "all") {
 			t.Errorf("%s: a tool of the cloud: %v", tt.what, err)
 		}
 	}
-	says := fmt.Sprintf("%.1f kB with `agents`, %.1f kB with `local`, %.1f kB with `all`", float64(sizes[6])/1000,
-		float64(sizes[7])/1000, float64(sizes[15])/1000)
+	says := fmt.Sprintf("%.1f kB with `agents`, %.1f kB with `local`, %.1f kB with `all`", float64(sizes["agents"])/1000,
+		float64(sizes["local"])/1000, float64(sizes["all"])/1000)
 	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), says) {
 		t.Errorf("docs/mcp.md does not have %q", says)
 	}
