@@ -130,7 +130,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
       break;
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
-  if (run.state === 'input-required') {
+  if (run.state === 'input-required' && !run.questions?.length) {
     const external = run.agent === 'external';
     notices.push(['needs', (
       <span class="stack">
