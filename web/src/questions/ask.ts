@@ -85,10 +85,10 @@ export function keyChoice(press: Press, q: Question, { typing, shown }: { typing
 
 /** When nobody answers. */
 export function dueText(q: Question, now: number): { text: string; soon: boolean } {
-  const what = q.kind === 'form' ? 'cancelled' : 'denied';
-  if (!q.dueAt) return { text: 'waits until it is answered', soon: false };
+  const what = q.kind === 'form' ? 'Cancelled' : 'Denied';
+  if (!q.dueAt) return { text: 'Waits until it is answered', soon: false };
   const s = Math.ceil((Date.parse(q.dueAt) - now) / 1000);
-  if (s <= 0) return { text: `is being ${what}: nobody has answered in time`, soon: true };
+  if (s <= 0) return { text: `${what}: nobody has answered in time`, soon: true };
   const left = s < 120 ? `${s} s` : s < 7200 ? `${Math.ceil(s / 60)} min` : `${Math.round(s / 3600)} h`;
   return { text: `${what} in ${left} unless answered`, soon: s < 300 };
 }

@@ -110,41 +110,43 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
         )}
         {q.kind !== 'form' && <LongNames options={q.options ?? []} />}
       </div>
-      {lasting.length > 0 && (
-        <div class="question-lasting" role="group" aria-labelledby={`${id}-lasting`}>
-          <p id={`${id}-lasting`} class="small muted">For the rest of the session or longer: changes the agent’s own settings</p>
-          {lasting.map((o) => (
-            <button key={o.id} class="button answer" data-armed={sure.value === o.id || undefined} aria-disabled={busy || (permits(o) && !whole.value) || undefined} onClick={pressLasting(o)}>
-              <Name option={o} />
-              {sure.value === o.id && <span class="confirm-hint" role="status">Press again to confirm</span>}
-            </button>
-          ))}
-        </div>
-      )}
-      <div class="question-foot">
-        {work.value.problem && (
-          <p class="notice" data-tone="bad" role="alert">
-            {work.value.problem} {work.value.again && <button class="link" onClick={() => void send(work.peek().again!, 'again')}>Send it again</button>}
-          </p>
-        )}
-        <Due q={q} />
-        {q.kind === 'form' ? (
-          <div class="answers" data-of="form">
-            {['cancel', 'decline'].map((option) => (
-              <button key={option} class="button answer" disabled={busy} onClick={press({ id: option, kind: 'reject_once', name: option })}>{option === 'cancel' ? 'Cancel' : <>Decline <kbd aria-hidden="true">d</kbd></>}</button>
-            ))}
-            {typeof fields !== 'string' && <button class="button answer primary" form={`${id}-form`} disabled={busy || !whole.value}>{work.value.sending === 'submit' ? 'Sending…' : 'Submit'}</button>}
-          </div>
-        ) : (
-          <div class="answers" data-of={once.length === 2 && once.every((o) => buttonName(o).text.length <= 24) ? 'two' : 'many'}>
-            {once.map((o) => (
-              <button key={o.id} class={`button answer${o.kind === 'allow_once' ? ' primary' : ''}`} disabled={busy || (permits(o) && !whole.value)} title={permits(o) && !whole.value ? 'Open the whole request first' : undefined} onClick={press(o)}>
-                {work.value.sending === o.id ? <span class="answer-name">Sending…</span> : <Name option={o} />}
-                {once.filter((other) => other.kind === o.kind).length === 1 && <kbd aria-hidden="true">{o.kind === 'allow_once' ? 'a' : 'd'}</kbd>}
+      <div class="question-side">
+        {lasting.length > 0 && (
+          <div class="question-lasting" role="group" aria-labelledby={`${id}-lasting`}>
+            <p id={`${id}-lasting`} class="small muted">For the rest of the session or longer: changes the agent’s own settings</p>
+            {lasting.map((o) => (
+              <button key={o.id} class="button answer" data-armed={sure.value === o.id || undefined} aria-disabled={busy || (permits(o) && !whole.value) || undefined} onClick={pressLasting(o)}>
+                <Name option={o} />
+                {sure.value === o.id && <span class="confirm-hint" role="status">Press again to confirm</span>}
               </button>
             ))}
           </div>
         )}
+        <div class="question-foot">
+          {work.value.problem && (
+            <p class="notice" data-tone="bad" role="alert">
+              {work.value.problem} {work.value.again && <button class="link" onClick={() => void send(work.peek().again!, 'again')}>Send it again</button>}
+            </p>
+          )}
+          <Due q={q} />
+          {q.kind === 'form' ? (
+            <div class="answers" data-of="form">
+              {['cancel', 'decline'].map((option) => (
+                <button key={option} class="button answer" disabled={busy} onClick={press({ id: option, kind: 'reject_once', name: option })}>{option === 'cancel' ? 'Cancel' : <>Decline <kbd aria-hidden="true">d</kbd></>}</button>
+              ))}
+              {typeof fields !== 'string' && <button class="button answer primary" form={`${id}-form`} disabled={busy || !whole.value}>{work.value.sending === 'submit' ? 'Sending…' : 'Submit'}</button>}
+            </div>
+          ) : (
+            <div class="answers" data-of={once.length === 2 && once.every((o) => buttonName(o).text.length <= 24) ? 'two' : 'many'}>
+              {once.map((o) => (
+                <button key={o.id} class={`button answer${o.kind === 'allow_once' ? ' primary' : ''}`} disabled={busy || (permits(o) && !whole.value)} title={permits(o) && !whole.value ? 'Open the whole request first' : undefined} onClick={press(o)}>
+                  {work.value.sending === o.id ? <span class="answer-name">Sending…</span> : <Name option={o} />}
+                  {once.filter((other) => other.kind === o.kind).length === 1 && <kbd aria-hidden="true">{o.kind === 'allow_once' ? 'a' : 'd'}</kbd>}
+                </button>
+              ))}
+            </div>
+          )}
+        </div>
       </div>
     </article>
   );

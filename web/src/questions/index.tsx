@@ -27,14 +27,15 @@ function Questions({ run, link }: { run?: string; link: string }) {
   const gone = useSignal('');
   const away = useSignal(false); // it is not on the screen
 
-  const shown = open.find((e) => e.key === selected.value) ?? open[0];
+  const shown = open.find((e) => e.key === selected.value) ?? open.find((e) => e.question);
   useLayoutEffect(() => {
     if (shown) selected.value = shown.key; // one that is older comes below it
   }, [shown?.key]);
 
   const focus = (): void => {
-    box.current?.scrollIntoView({ block: 'start' });
-    box.current?.focus({ preventScroll: true });
+    const card = box.current;
+    card?.scrollIntoView({ block: card.offsetHeight < innerHeight * 0.7 ? 'nearest' : 'start' });
+    card?.focus({ preventScroll: true });
   };
   const select = (e: Entry): void => {
     selected.value = e.key;
@@ -90,7 +91,7 @@ function Questions({ run, link }: { run?: string; link: string }) {
       <p class="visually-hidden" role="status">{newest && `${headOf(newest)}: ${plainText(newest.runTitle || newest.run)}`}</p>
       {(entries.length > 0 || gone.value) && (
         <section class="inbox" aria-label="Questions" onFocusIn={() => (had.current = true)} onFocusOut={left}>
-          {open.length > 0 && <h2>{open.length === 1 ? 'A question waits for your answer' : `${open.length} questions wait for your answer`}</h2>}
+          {open.length > 0 && <h2 class={run && open.length === 1 ? 'visually-hidden' : ''}>{open.length === 1 ? 'A question waits for your answer' : `${open.length} questions wait for your answer`}</h2>}
           {gone.value && <p class="notice question-closed" data-tone="idle" role="status">Question {plainText(gone.value)} is not open any more. The timeline shows what became of it.</p>}
           <ol class="questions">
             {entries.map((e) => (

@@ -6,7 +6,7 @@ import type { Envelope, QuestionFacet } from './items';
 
 const outcomes: Record<string, string> = { allow: 'Allowed', deny: 'Denied', submitted: 'Submitted', declined: 'Declined', cancelled: 'Cancelled', unknown: 'Answered' };
 const deciders: Record<string, string> = {
-  person: ' by a person', policy: ' by the policy', timeout: ': nobody answered in time', cancel: ': the turn was cancelled', agent: ' by the agent',
+  person: ' by a person', policy: ' by the policy', timeout: ', nobody answered in time', cancel: ', the turn was cancelled', agent: ' by the agent',
 };
 
 const word = (words: Record<string, string>, key: string | null | undefined): string => (Object.hasOwn(words, key ?? '') ? words[key!]! : '');
@@ -17,7 +17,7 @@ export function conversationWords({ message, data }: Envelope): string | undefin
   switch (message) {
     case 'permission asked': case 'question asked': return question && `${sentence(question)}${question.id}`;
     case 'people asked': return asked && `People are asked: ${asked.id}, ${dueWords(asked)}`;
-    case 'answered': return answer && `${word(outcomes, answer.outcome) || 'Answered'}${word(deciders, answer.by)}: ${answer.id}`.replace(/: ([^:]*): /, ': $1, ');
+    case 'answered': return answer && `${word(outcomes, answer.outcome) || 'Answered'}${word(deciders, answer.by)}: ${answer.id}`;
     case 'question withdrawn': return answer && `Withdrawn${word({ agent: ' by the agent' }, answer.by)}: ${answer.id}`;
     default: return undefined;
   }

@@ -27,8 +27,10 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
   const ref = useRef<HTMLElement>(null);
   useLayoutEffect(() => { // what sticks below it, and what is scrolled to, must know its height
     const box = ref.current!;
-    const observer = new ResizeObserver(() => box.parentElement?.style.setProperty('--run-head', `${box.offsetHeight}px`));
+    const measure = (): void => box.parentElement?.style.setProperty('--run-head', `${box.offsetHeight}px`);
+    const observer = new ResizeObserver(measure);
     observer.observe(box);
+    measure();
     return () => observer.disconnect();
   }, []);
   const title = plainText(run.title ?? run.run);

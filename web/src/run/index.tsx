@@ -261,10 +261,10 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
       {tab.value === 'changes' ? <Changes view={view} run={run} /> : (
         <>
           {search.value && <p class="found muted num" role="status">{plural(rows.filter((r) => r.kind !== 'turn' && r.kind !== 'gap').length, 'match', 'matches')}{timeline.collapsed > 0 && `; ${plural(timeline.collapsed, 'collapsed event')} not searched`}</p>}
-          <List rows={rows} version={version} scroller={scroller} active={active} marked={marked} follow={follow} works={!over} shown={shown} handle={list} label="Timeline" />
+          <List rows={rows} version={version} scroller={scroller} active={active} marked={marked} follow={follow} works={!over && !asks} shown={shown} handle={list} label="Timeline" />
           {rows.length === 0 && <Empty view={view} run={run} searched={search.value !== '' || all.length > 0} />}
           {!over && rows.length > 0 && <Working run={run} />}
-          {!over && !follow.value && timeline.size > 0 && (
+          {!over && !asks && !follow.value && timeline.size > 0 && (
             <div class="newest"><button class="button" onClick={toEnd}>↓ {fresh > 0 ? plural(fresh, 'new event') : 'Jump to newest'}</button></div>
           )}
         </>
