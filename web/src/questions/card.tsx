@@ -29,13 +29,14 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
   const fields = useMemo(() => (q.kind === 'form' ? fieldsOf(q.fields) : []), [q]);
   const values = useSignal<Values>(typeof fields === 'string' ? new Map() : initialOf(fields));
   const errors = useSignal<ReadonlyMap<string, string>>(new Map());
-  const since = useRef(performance.now()); // it is here, and has the focus
+  const appeared = useMemo(() => performance.now(), []);
+  const focusedAt = useRef(0);
   const sureAt = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
 
   const { once, lasting } = choicesOf(q);
-  const shown = (): number => performance.now() - Math.max(since.current, movedAt());
+  const shown = (): number => performance.now() - Math.max(appeared, movedAt()); // in its place, in ms
   const id = `question-${entry.run}-${entry.id}`;
   const busy = work.value.sending !== undefined;
 
@@ -86,7 +87,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
   };
   const key = (e: KeyboardEvent): void => {
     if (e.defaultPrevented) return;
-    const option = keyChoice(e, q, { typing: typingIn(e), shown: shown() });
+    const option = keyChoice(e, q, { typing: typingIn(e), shown: Math.min(shown(), performance.now() - focusedAt.current) });
     if (!option) {
       if (/^[ad]$/.test(e.key) && !typingIn(e) && !e.ctrlKey && !e.metaKey && !e.altKey) e.preventDefault(); // they mean nothing else here
       return;
@@ -95,7 +96,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
     choose(option);
   };
   const focused = (e: FocusEvent): void => {
-    if (!box.current?.contains(e.relatedTarget as Node | null)) since.current = performance.now();
+    if (!box.current?.contains(e.relatedTarget as Node | null)) focusedAt.current = performance.now();
   };
 
   return (
