@@ -14,7 +14,7 @@ export const desktop = { width: 1280, height: 800 };
 export async function visit({ browser, open }, url, { viewport = desktop, theme = 'dark', offline = false, ...more } = {}) {
   const context = await browser.newContext({ baseURL: new URL(url).origin, viewport, colorScheme: theme, reducedMotion: 'reduce', ...more });
   const page = await context.newPage();
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(60_000);
   const wrong = [];
   const origin = new URL(url).origin;
   page.on('request', (r) => {

@@ -16,7 +16,7 @@ import { FormFields } from './fields';
 import { close, movedAt, type Entry } from './store';
 import { WholeRequest } from './whole';
 
-const armed = 6_000; // ms for which a second press confirms
+const armed = 10_000; // ms for which a second press confirms
 
 /** What is being done with a question. */
 interface Work { sending?: string; problem?: string; again?: Answer }
@@ -103,8 +103,8 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
     <article class="question panel" ref={box} tabIndex={-1} aria-labelledby={`${id}-head`} aria-busy={busy} onKeyDown={key} onFocusIn={focused}>
       <div class="question-main">
         <Head q={q} id={id} here={here} />
-        {q.kind !== 'form' && <Request q={q} />}
         {q.cut && <WholeRequest q={q} whole={whole} />}
+        {q.kind !== 'form' && <Request q={q} />}
         {q.kind === 'form' && typeof fields === 'string' && <p class="notice" data-tone="needs">This can only be declined or cancelled here: {fields}.</p>}
         {q.kind === 'form' && typeof fields !== 'string' && (
           <form class="question-form" id={`${id}-form`} onSubmit={submit} noValidate><FormFields id={id} fields={fields} values={values} errors={errors.value} /></form>
@@ -130,6 +130,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
             </p>
           )}
           <Due q={q} />
+          {!whole.value && q.digest && <p class="small muted">To allow it, open the whole request first.</p>}
           {q.kind === 'form' ? (
             <div class="answers" data-of="form">
               {['cancel', 'decline'].map((option) => (
