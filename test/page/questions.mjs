@@ -301,7 +301,7 @@ export async function hostileQuestions(scene) {
   await asked.getByRole('radio').first().check();
   await press(asked.getByRole('button', { name: 'Submit' }));
   await inbox(page).getByText('Submitted by you').waitFor();
-  await answered(page, run, '"__proto__":"polluted"');
+  await answered(page, run, ':"polluted"'); // its name is bold here
 }
 
 /** Who may not answer sees that something waits, and nothing of it. */
