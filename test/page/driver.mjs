@@ -4,8 +4,10 @@
 
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
-import * as scenarios from './scenarios.mjs';
+import * as questions from './questions.mjs';
+import * as all from './scenarios.mjs';
 
+const scenarios = { ...all, ...questions };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const say = (message) => process.stdout.write(JSON.stringify(message) + '\n');
 const hear = async () => {

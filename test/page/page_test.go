@@ -140,8 +140,12 @@ func newStage(t *testing.T) *stage {
 	if err := os.Chmod(filepath.Join(s.lab, "codex"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n", s.lab,
-		filepath.Join(s.lab, "codex")))
+	ask, err := json.Marshal(asker(t, s.lab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n[agents.asker]\nacp = %s\n",
+		s.lab, filepath.Join(s.lab, "codex"), ask))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()
 	return s
@@ -214,6 +218,7 @@ func (s *stage) calls() calls {
 			}
 			return nil
 		},
+		"ask":   s.ask,
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },
 	}

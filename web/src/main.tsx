@@ -12,6 +12,7 @@ import { startTitle } from './lib/title';
 import { startNotifications } from './overview/notify';
 import { startSeen } from './overview/seen';
 import { startStore } from './overview/store';
+import { startQuestions } from './questions/store';
 
 applyTheme();
 startRouter();
@@ -19,6 +20,7 @@ startKeys();
 startClock();
 startTitle();
 startStore();
+startQuestions();
 startNotifications();
 startSeen();
 void loadSession();

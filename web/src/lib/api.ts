@@ -11,15 +11,15 @@
 
 import { signal } from '@preact/signals';
 import { setServerTime } from './clock';
-import type { DetailPage, Diff, Doing, EventPage, Issue, Run, RunList, RunRequest, WorkerList } from './schema';
+import type { Answer, Answered, DetailPage, Diff, Doing, EventPage, Issue, Questions, Request, Run, RunList, RunRequest, WorkerList } from './schema';
 
-export type { Agent, Changed, DetailItem, DetailText, Diff, Event, Issue, Run, RunUsage, Time, Usage, Worker } from './schema';
+export type { Agent, Answer, Answered, Changed, DetailItem, DetailText, Diff, Event, Issue, Question, QuestionFile, QuestionOption, Run, RunUsage, Time, Usage, Worker } from './schema';
 
 export type State = Run['state'];
 export type Mode = NonNullable<Run['mode']>;
 export type Phase = Doing['phase'];
 export type Task = RunRequest;
-export type Scope = 'read' | 'submit' | 'raw' | 'metrics';
+export type Scope = 'read' | 'submit' | 'raw' | 'metrics' | 'answer';
 
 export interface Session { scopes: Scope[]; name: string; version: string }
 
@@ -126,6 +126,14 @@ export const api = {
   output: (id: string, stream: 'stdout' | 'stderr', offset = 0, limit = 65536, signal?: AbortSignal) =>
     send(of(id) + '/output' + query({ stream, offset: String(offset), limit }), { signal }),
   workers: (signal?: AbortSignal) => get<WorkerList>('/v1/workers', signal),
+
+  /** The open questions of all runs or of one, the oldest first, as many as fit into an answer. */
+  questions: (run = '') => get<Questions>('/v1/questions' + query({ run })),
+  /** A piece of the request of a question, from an offset on. */
+  request: (id: string, question: string, offset: number, signal?: AbortSignal) =>
+    get<Request>(`${of(id)}/questions/${encodeURIComponent(question)}/request` + query({ offset }), signal),
+  /** The first answer counts: the same one again is no error, another one is a CONFLICT. */
+  answer: (id: string, question: string, answer: Answer) => change<Answered>('POST', `${of(id)}/questions/${encodeURIComponent(question)}/answer`, answer),
 
   seen: (id: string) => change<void>('PUT', of(id) + '/seen'),
   cancel: (id: string, reason?: string) => change<Run>('POST', of(id) + '/cancel', reason ? { reason } : undefined),

@@ -53,13 +53,16 @@ export function label(key: string): string {
 
 const fields = 'input:not([type=checkbox],[type=radio],[type=button]),textarea,select,[contenteditable=true]';
 
+/** Whether the user types in what an event is of. */
+export const typingIn = (event: Event): boolean => Boolean((event.target as Element | null)?.matches?.(fields));
+
 let first = ''; // of two keys in turn
 let firstAt = 0;
 
 function press(event: KeyboardEvent): void {
   if (event.isComposing || event.defaultPrevented) return;
   const target = event.target as Element | null;
-  const typing = Boolean(target?.matches?.(fields));
+  const typing = typingIn(event);
   const dialog = document.querySelector('dialog[open]') !== null;
   const name = nameOf(event);
   const pair = event.timeStamp - firstAt < 1000 ? `${first} ${name}` : '';

@@ -5,7 +5,7 @@
 //   params.value                  the query (URLSearchParams)
 //   navigate('/runs/X')           a new entry in the history; { replace: true } for none
 //   setParams({ q: 'x' })         changes the query in place; undefined or '' removes a value
-//   runPath(id), withPath(a, b)
+//   runPath(id), withPath(a, b), questionPath(id, 'q1')
 //
 // The hash is left to the pages (`hash.value`).
 
@@ -41,6 +41,7 @@ function decode(text: string): string {
 
 export const runPath = (id: string): string => `/runs/${encodeURIComponent(id)}`;
 export const withPath = (left: string, right: string): string => `${runPath(left)}/with/${encodeURIComponent(right)}`;
+export const questionPath = (id: string, question: string): string => `${runPath(id)}?q=${encodeURIComponent(question)}`;
 
 const here = signal(typeof location === 'undefined' ? '/' : location.pathname + location.search + location.hash);
 const url = computed(() => new URL(here.value, 'http://x'));

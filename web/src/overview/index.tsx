@@ -6,6 +6,7 @@ import { now, serverNow } from '../lib/clock';
 import { navigate, params, runPath, setParams, withPath } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
+import { Inbox } from '../questions';
 import { Problem } from '../ui/problem';
 import { clearToast, toast } from '../ui/toast';
 import { Empty, Loading, NothingFound } from './empty';
@@ -130,6 +131,7 @@ export function Overview() {
   return (
     <main class="overview">
       <h1 class="visually-hidden">Runs</h1>
+      <Inbox />
       <div class="toolbar">
         <nav class="filters" aria-label="Show">
           {filters.map((f) => (

@@ -3,11 +3,14 @@
 
 import { effect, signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
-import type { Run } from '../lib/api';
+import { allowed, type Question, type Run } from '../lib/api';
 import { ended, lost, needsYou, plural, shortPath, stateName } from '../lib/format';
-import { navigate, runPath } from '../lib/router';
+import { plainText } from '../lib/plaintext';
+import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';
+import { actOf, keyOf } from '../questions/ask';
+import { arrivals, inbox } from '../questions/store';
 import { changed, leader, runs, updates } from './store';
 
 const key = 'linesman.notify';
@@ -51,31 +54,60 @@ export function message(news: Run[]): { title: string; body: string } {
   return { title: plural(news.length, 'run'), body: parts.filter(Boolean).join(', ') };
 }
 
-let pending: Run[] = [];
+/** A question, by its kind: what it is about is for whoever opens it. */
+export function questionMessage(q: Question): { title: string; body: string } {
+  const where = q.workingDir && shortPath(plainText(q.workingDir));
+  return { title: `${plainText(q.runTitle || q.run)}: ${actOf(q)}?`, body: [`${agentName(q.agentName ?? '')} waits for your answer`, where].filter(Boolean).join(' · ') };
+}
+
+let pending: { run: Run; question?: Question }[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
+const shownQuestions = new Map<string, Notification>();
 
 function show(): void {
   timer = undefined;
   const news = pending;
   pending = [];
   if (notifying.value !== 'on' || !leader.value || document.hasFocus()) return;
-  for (const each of news.length <= 3 ? news.map((run) => [run]) : [news]) {
-    const { title, body } = message(each);
-    const run = each.length === 1 ? each[0] : undefined;
-    const shown = new Notification(title, { body, tag: run ? run.run : 'linesman', icon: '/favicon.svg' });
-    shown.onclick = () => {
-      window.focus();
-      navigate(run ? runPath(run.run) : '/');
-      shown.close();
-    };
+  if (news.length > 3) return void notify(message(news.map((n) => n.run)), 'linesman', '/');
+  for (const { run, question: q } of news) {
+    if (!q) notify(message([run]), run.run, runPath(run.run));
+    else shownQuestions.set(keyOf(q.run, q.id), notify(questionMessage(q), keyOf(q.run, q.id), questionPath(q.run, q.id)));
   }
 }
 
+function notify({ title, body }: { title: string; body: string }, tag: string, path: string): Notification {
+  const shown = new Notification(title, { body, tag, icon: '/favicon.svg' });
+  shown.onclick = () => {
+    window.focus();
+    navigate(path);
+    shown.close();
+  };
+  return shown;
+}
+
 export function startNotifications(): void {
-  updates.add((before, after) => {
-    if (!newsOf(before, after)) return;
-    pending.push(after!);
+  const add = (run: Run, question?: Question): void => {
+    pending.push({ run, question });
     timer ??= setTimeout(show, 800);
+  };
+  updates.add((before, after) => {
+    const news = newsOf(before, after);
+    if (news === 'needs' && after!.questions?.length && allowed('answer')) return; // its questions tell
+    if (news) add(after!);
+  });
+  arrivals.add((q) => {
+    const run = runs.get(q.run);
+    if (run) add(run, q);
+  });
+  effect(() => { // of a question that is answered nothing is left
+    const open = new Set(inbox.value.filter((e) => !e.closed).map((e) => e.key));
+    pending = pending.filter(({ question: q }) => !q || open.has(keyOf(q.run, q.id)));
+    for (const [key, shown] of shownQuestions) {
+      if (open.has(key)) continue;
+      shown.close();
+      shownQuestions.delete(key);
+    }
   });
   effect(() => {
     void changed.value;

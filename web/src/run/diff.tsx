@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { plainText } from '../lib/plaintext';
 import { count } from '../lib/format';
+import './diff.css';
 import { type DiffLine, diffLines } from './unified';
 
 const firstLines = 400;

@@ -1,4 +1,5 @@
 import { type Detail, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens } from './items';
+import { conversationWords } from './conversation';
 import type { Base, CallRow, EndRow, Row, Summary, TextRow, TurnRow } from './rows';
 
 // The fold makes rows of items: pure, one item at a time, in order.
@@ -204,7 +205,7 @@ export class Fold {
       this.rows.push({ ...this.base(item), kind: 'plan', steps: null, more: 0, news: [] });
       return;
     }
-    if (!prompt && !item.detail?.plan) this.note(item, message || 'status', message === '' || quietNote.test(message));
+    if (!prompt && !item.detail?.plan) this.note(item, conversationWords(e) ?? (message || 'status'), message === '' || quietNote.test(message));
   }
 
   private note(item: Item, message: string, quiet: boolean): void {

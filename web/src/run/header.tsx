@@ -27,8 +27,10 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
   const ref = useRef<HTMLElement>(null);
   useLayoutEffect(() => { // what sticks below it, and what is scrolled to, must know its height
     const box = ref.current!;
-    const observer = new ResizeObserver(() => box.parentElement?.style.setProperty('--run-head', `${box.offsetHeight}px`));
+    const measure = (): void => box.parentElement?.style.setProperty('--run-head', `${box.offsetHeight}px`);
+    const observer = new ResizeObserver(measure);
     observer.observe(box);
+    measure();
     return () => observer.disconnect();
   }, []);
   const title = plainText(run.title ?? run.run);
@@ -130,7 +132,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
       break;
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
-  if (run.state === 'input-required') {
+  if (run.state === 'input-required' && !run.questions?.length) {
     const external = run.agent === 'external';
     notices.push(['needs', (
       <span class="stack">

@@ -8,6 +8,7 @@ import { navigate, params, runPath, setParams } from '../lib/router';
 import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
 import { fresh } from '../overview/store';
+import { Inbox } from '../questions';
 import { toast } from '../ui/toast';
 import { CancelDialog, CompareDialog, ResumeDialog } from './actions';
 import { again } from './again';
@@ -116,6 +117,7 @@ function Loaded({ view, run, scroller, side }: { view: RunView; run: Run; scroll
     <>
       <RunHeader run={run} action={action} again={again(run, view.prompt.value, allowed('raw'))} small={Boolean(side)} />
       <Notices view={view} run={run} />
+      <Inbox run={run.run} link={!side} />
       {!wide && <details class="about"><summary>About this run<span class="faint num"> · {plural(sum.calls, 'call')}{run.changed && `, ${changedText(run.changed)}`}{sum.errors > 0 && `, ${plural(sum.errors, 'error')}`}</span></summary>{about}</details>}
       <div class="run-body">
         <div class="run-main"><Timeline view={view} run={run} scroller={scroller} tab={tab} wanted={wanted} list={list} action={action} main={!side} /></div>
@@ -160,6 +162,19 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
     },
     load: (chunk) => void view.load(chunk),
   }), [run.run, run.agent, run.workingDir, start, view.feed.value, timeline]);
+
+  // The newest thing of a run that asks is its question, above: the page follows it, and goes on when it is answered.
+  const asks = (run.questions?.length ?? 0) > 0;
+  const paused = useRef(false);
+  useEffect(() => {
+    if (asks && follow.value) {
+      paused.current = true;
+      list.current?.toStart();
+    } else if (!asks && paused.current) {
+      paused.current = false;
+      follow.value = !over;
+    }
+  }, [asks]);
 
   if (follow.value || left.current === 0) left.current = timeline.size;
   const fresh = timeline.size - left.current;
@@ -246,10 +261,10 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
       {tab.value === 'changes' ? <Changes view={view} run={run} /> : (
         <>
           {search.value && <p class="found muted num" role="status">{plural(rows.filter((r) => r.kind !== 'turn' && r.kind !== 'gap').length, 'match', 'matches')}{timeline.collapsed > 0 && `; ${plural(timeline.collapsed, 'collapsed event')} not searched`}</p>}
-          <List rows={rows} version={version} scroller={scroller} active={active} marked={marked} follow={follow} works={!over} shown={shown} handle={list} label="Timeline" />
+          <List rows={rows} version={version} scroller={scroller} active={active} marked={marked} follow={follow} works={!over && !asks} shown={shown} handle={list} label="Timeline" />
           {rows.length === 0 && <Empty view={view} run={run} searched={search.value !== '' || all.length > 0} />}
           {!over && rows.length > 0 && <Working run={run} />}
-          {!over && !follow.value && timeline.size > 0 && (
+          {!over && !asks && !follow.value && timeline.size > 0 && (
             <div class="newest"><button class="button" onClick={toEnd}>↓ {fresh > 0 ? plural(fresh, 'new event') : 'Jump to newest'}</button></div>
           )}
         </>

@@ -67,8 +67,22 @@ export interface ToolFacet {
   tool_use_id?: string | null;
 }
 
+/** A question of a live run: who decided it and how, and by when somebody has to. */
+export interface QuestionFacet {
+  id: string;
+  kind?: string;
+  tool?: string | null;
+  outcome?: string;
+  by?: string | null;
+  /** Unix milliseconds; null: never. */
+  due?: number | null;
+}
+
 interface Facet {
   tool?: ToolFacet;
+  question?: QuestionFacet;
+  asked?: QuestionFacet;
+  answer?: QuestionFacet;
   total_cost_usd?: number;
   cost?: number;
 }

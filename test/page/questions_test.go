@@ -1,0 +1,57 @@
+package page
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and whatever the
+// agents write.
+func TestPageOfQuestions(t *testing.T) {
+	b := startBrowser(t)
+	s := newStage(t)
+	args := map[string]any{
+		"shots": s.shots, "lab": s.lab, "reader": s.linesman("token", "create", "reader", "--scope", "read"),
+	}
+	for _, name := range []string{
+		"phone", "twoTabs", "keys", "forms", "cutQuestion", "lasting", "notification", "hostileQuestions", "notAllowed",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { // what a scenario that has failed leaves open
+				for _, r := range gjson.Get(s.linesman("ls", "--json", "--state", "input-required"), "runs").Array() {
+					s.linesman("cancel", r.Get("run").String())
+				}
+			})
+			b.do(t, name, args, s.calls())
+		})
+	}
+}
+
+// ask starts a live run of the asker, which asks what a scenario says. It returns its id.
+func (s *stage) ask(args json.RawMessage) any {
+	s.t.Helper()
+	var want struct {
+		Name, Title string
+		Requests    json.RawMessage
+	}
+	if err := json.Unmarshal(args, &want); err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(want.Name+".json", string(want.Requests))
+	return s.linesman("submit", "--agent", "asker", "--live", "--dir", s.lab, "--title", want.Title, "ask "+want.Name)
+}
+
+// asker is the command of the agent that asks.
+func asker(t *testing.T, lab string) []string {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		fixture.Missing(t, kind, "node is not installed")
+	}
+	return []string{node, filepath.Join(fixture.Path(t, "test", "page"), "asker.mjs"), lab}
+}
