@@ -291,7 +291,7 @@ func TestStateFitsWithAllQuestionsAndDecisions(t *testing.T) {
 		s.order(runs.Command{ID: fmt.Sprint("void", n)})
 		s.say(update("tool_call", fmt.Sprintf(`"toolCallId":"c%d"`, n)))
 	}
-	for n := range MaxOpen {
+	for n := range runs.MaxQuestions {
 		ask(1000 + n)
 		fits()
 	}
@@ -300,7 +300,7 @@ func TestStateFitsWithAllQuestionsAndDecisions(t *testing.T) {
 	}
 	s.drain()
 
-	for n := range MaxOpen {
+	for n := range runs.MaxQuestions {
 		s.say(`{"jsonrpc":"2.0","id":` + fmt.Sprint(n) + `,"method":"elicitation/create","params":{"mode":"form"}}`)
 	}
 	for _, q := range s.c.Open() {
@@ -311,7 +311,7 @@ func TestStateFitsWithAllQuestionsAndDecisions(t *testing.T) {
 	if len(s.c.Open()) != 0 || s.c.State() != nil {
 		t.Error("12 forms of 16 KiB fit")
 	}
-	if lines := s.drain(); len(lines) != MaxOpen {
+	if lines := s.drain(); len(lines) != runs.MaxQuestions {
 		t.Errorf("%d answers", len(lines))
 	}
 	fits()
