@@ -98,7 +98,8 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 // any more: the next owner gives it to the agent. Of several that do so at once, the log takes one. Read reads the log
 // from its beginning, up to about its end.
 func Rule(
-	ctx context.Context, log ReadLog, read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent, c runs.Command,
+	ctx context.Context, log ReadLog, read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent,
+	c runs.Command,
 ) (runs.Ruling, error) {
 	conv := live.New(live.Config{Agent: a})
 	apply := func(seq uint64, e runs.Entry) error {
@@ -238,7 +239,8 @@ func heldBefore(dir string, now time.Time) time.Duration {
 	info, infoErr := os.Lstat(path)
 	var ms int64
 	var held bool
-	if _, scanErr := fmt.Sscanf(string(note), "%d %t", &ms, &held); err != nil || infoErr != nil || scanErr != nil || ms < 0 {
+	_, scanErr := fmt.Sscanf(string(note), "%d %t", &ms, &held)
+	if errors.Join(err, infoErr, scanErr) != nil || ms < 0 {
 		return 0
 	}
 	total := time.Duration(ms) * time.Millisecond

@@ -89,14 +89,13 @@ func newAsking(b *testing.B, questions int) *asking {
 	}
 	self, err := os.Executable()
 	if err == nil {
-		err = os.WriteFile(config, fmt.Appendf(nil, "[work]\nmax_runs = 50\nroots = [%q]\n[agents.codex]\nacp = [%q, 'asks', "+
-			"'%d']\n", a.dir, self, questions), 0o600)
+		err = os.WriteFile(config, fmt.Appendf(nil, "[work]\nmax_runs = 50\nroots = [%q]\n[agents.codex]\n"+
+			"acp = [%q, 'asks', '%d']\n", a.dir, self, questions), 0o600)
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	a.up = start(b, program, "up", "--data-dir", a.data, "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--config",
-		config)
+	a.up = start(b, program, append([]string{"up", "--data-dir", a.data, "--config", config}, fixture.Loopback()...)...)
 	a.up.lines(1)
 	at := fixture.ReadAddress(b, a.data)
 	a.http, a.token = at.HTTP, at.Token

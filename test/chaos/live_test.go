@@ -30,8 +30,8 @@ func (s *site) asks(key, prompt string, flags ...string) (run string, answer gjs
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", answer, err
 	}
-	args := append(s.at(s.data[0], "submit", "--agent", "codex", "--live", "--json", "--skip-git-repo-check", "--dir", dir),
-		append(flags, prompt)...)
+	args := s.at(s.data[0], "submit", "--agent", "codex", "--live", "--json", "--skip-git-repo-check", "--dir", dir)
+	args = append(append(args, flags...), prompt)
 	out, err := exec.CommandContext(s.t.Context(), program, args...).Output()
 	answer = gjson.ParseBytes(out)
 	return answer.Get("run").String(), answer, err

@@ -97,7 +97,8 @@ func newCouncil(t *testing.T, rounds, size int) *council {
 	}
 	t.Cleanup(c.bus.Close)
 	task, _ := json.Marshal(map[string]any{
-		"agent": "codex", "task": "Ask.", "live": true, "workingDir": c.agent.dir, "skipGitRepoCheck": true, "mode": "read-only",
+		"agent": "codex", "task": "Ask.", "live": true, "workingDir": c.agent.dir, "skipGitRepoCheck": true,
+		"mode": "read-only",
 	})
 	answer := c.responders[0].open("POST", "/v1/runs", string(task))
 	defer answer.Body.Close()

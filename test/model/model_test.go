@@ -1,5 +1,5 @@
-// Package model_test checks the models of the append protocol, of feeding and of answers. It is a package of its own so that
-// go test keeps its result, which took minutes, until a model changes.
+// Package model_test checks the models of the append protocol, of feeding and of answers. It is a package of its own
+// so that go test keeps its result, which took minutes, until a model changes.
 package model_test
 
 import (

@@ -46,7 +46,9 @@ while get; do
 	*'"initialize"'*) answer 1 '"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}}}' ;;
 	*'"session/new"'*) answer 2 '"sessionId":"s1"' ;;
 	*'"session/set_mode"'*) answer 3 ;;
-	*'"session/prompt"'*) cat permission form; get; get; answer 4 '"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}' ;;
+	*'"session/prompt"'*)
+		cat permission form; get; get
+		answer 4 '"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}' ;;
 	*'"session/close"'*) answer 5; exit 0 ;;
 	esac
 done
