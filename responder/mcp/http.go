@@ -168,9 +168,10 @@ func (e *Endpoint) enter(r *http.Request, out stream) (*http.Request, func()) {
 	r = r.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set(requestHeader, key)
-	o := &request{caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, stream: out, onEnd: func(f func()) func() bool {
-		return context.AfterFunc(ctx, f)
-	}}
+	o := &request{
+		caller: responder.Caller(ctx), answers: responder.MayAnswer(ctx), end: cancel, stream: out,
+		onEnd: func(f func()) func() bool { return context.AfterFunc(ctx, f) },
+	}
 	if r.Method != http.MethodDelete { // which ends the other requests of its session
 		o.session = r.Header.Get(sessionHeader)
 	}
@@ -233,8 +234,8 @@ func (s stream) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// recalled waits until a client was told that a request to it was taken back. The SDK does that in a goroutine, and over
-// HTTP not after the response to the call.
+// recalled waits until a client was told that a request to it was taken back. The SDK does that in a goroutine, and
+// over HTTP not after the response to the call.
 func recalled(ctx context.Context) {
 	over, ok := ctx.Value(streamKey{}).(stream)
 	if !ok {
