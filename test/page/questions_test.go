@@ -11,8 +11,8 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and whatever the
-// agents write.
+// People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and
+// whatever the agents write.
 func TestPageOfQuestions(t *testing.T) {
 	b := startBrowser(t)
 	s := newStage(t)
