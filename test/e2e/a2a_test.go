@@ -155,30 +155,6 @@ cat '`+lab+`'/"$prompt".jsonl
 	return newSite(t, data, "read,submit,answer")
 }
 
-// parrot is a server of the Agent Client Protocol that asks for a permission, and says what it got.
-const parrot = `while read -r line; do
-	id=${line#*'"id":'} id=${id%%[,\}]*}
-	case $line in
-	*'"method":"initialize"'*) result='{"protocolVersion":1}' ;;
-	*'"method":"session/new"'*) result='{"sessionId":"perch-1"}' ;;
-	*'"method":"session/prompt"'*)
-		prompt=$id
-		echo '{"jsonrpc":"2.0","id":"ask","method":"session/request_permission","params":{"sessionId":"perch-1",` +
-	`"toolCall":{"toolCallId":"c1","title":"polly","kind":"execute","rawInput":{"command":"polly"}},"options":[` +
-	`{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}'
-		continue
-		;;
-	*'"optionId":"y"'*)
-		echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"perch-1","update":{` +
-	`"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Polly may."}}}}'
-		id=$prompt result='{"stopReason":"end_turn"}'
-		;;
-	*) continue ;;
-	esac
-	echo '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
-done
-`
-
 func TestA2AClientFromElsewhere(t *testing.T) {
 	t.Parallel()
 	s := recordings(t, "shell-ok")
