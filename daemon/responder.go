@@ -127,7 +127,7 @@ func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	}
 	if r.http != nil {
 		r.mcp = newMCPEndpoints(s)
-		r.http.HandleFor(httpserver.All&^httpserver.Answer, "/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
+		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func TestLinkSignsInOnce(t *testing.T) {
 		}
 	}
 	w = call(s, "GET", "/session", "", use...)
-	if want := `{"scopes":["read","submit","raw"],"name":"","version":"v9"}` + "\n"; w.Code != 200 ||
+	if want := `{"scopes":["read","submit","raw","answer"],"name":"","version":"v9"}` + "\n"; w.Code != 200 ||
 		w.Body.String() != want {
 		t.Errorf("session: %d %s", w.Code, w.Body)
 	}
