@@ -270,13 +270,13 @@ func (c *Client) Detail(ctx context.Context, q api.DetailRequest) (api.DetailPag
 	return c.detail(ctx, q, foldTime)
 }
 
-// Questions returns the runs that wait for an answer from outside, the oldest
+// Questions returns the questions that wait for an answer, the oldest
 // first. The error is [api.NotFound] if the request names a run that does not wait.
 func (c *Client) Questions(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
 	return api.OpWaiting.Call(ctx, c, q)
 }
 
-// Answer answers a run that waits. The first answer counts; the same one again
+// Answer answers a question. The first answer counts; the same one again
 // is no error.
 func (c *Client) Answer(ctx context.Context, q api.AnswerRequest) (api.Answered, error) {
 	return api.OpAnswer.Call(ctx, c, q)

@@ -178,20 +178,25 @@ func (c *answerCmd) Run(ctx context.Context, a *app) error {
 			}
 			return notAnswered(err, run, q)
 		}
-		option := string(*cmp.Or(c.Word, new(word)))
-		done, err := l.Answer(ctx, api.AnswerRequest{
-			Request: run, Question: id, Option: option, Content: content, Digest: c.Digest,
+		return c.decide(ctx, a, l, q, api.AnswerRequest{
+			Request: run, Question: id, Option: string(*cmp.Or(c.Word, new(word))), Content: content, Digest: c.Digest,
 		})
-		if err != nil {
-			return notAnswered(err, run, q)
+	})
+}
+
+// decide answers a question of a live run; q may be nil.
+func (c *answerCmd) decide(ctx context.Context, a *app, l *client.Client, q *api.Question, r api.AnswerRequest) error {
+	done, err := l.Answer(ctx, r)
+	if err != nil {
+		return notAnswered(err, r.Request, q)
+	}
+	return a.print(done, func() error {
+		if !done.Delivered {
+			fmt.Fprintln(a.stderr, "linesman: the answer is stored; the agent gets it when its worker is back")
 		}
-		return a.print(done, func() error {
-			if !done.Delivered {
-				fmt.Fprintln(a.stderr, "linesman: the answer is stored; the agent gets it when its worker is back")
-			}
-			_, err := fmt.Fprintf(a.stdout, "%s %s %s\n", run, done.Question, console.Word(cmp.Or(done.Outcome, option, done.Option)))
-			return err
-		})
+		outcome := console.Word(cmp.Or(done.Outcome, r.Option, done.Option))
+		_, err := fmt.Fprintf(a.stdout, "%s %s %s\n", done.Run, done.Question, outcome)
+		return err
 	})
 }
 

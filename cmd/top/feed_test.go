@@ -40,7 +40,9 @@ func (s *server) Questions(_ context.Context, q api.QuestionsRequest) (api.Quest
 
 func (s *server) Answer(_ context.Context, q api.AnswerRequest) (api.Answered, error) {
 	s.answers = append(s.answers, q)
-	return answered(s, api.Answered{Run: q.Request, Question: q.Question, Option: q.Option, Outcome: "allow", Delivered: true})
+	return answered(s, api.Answered{
+		Run: q.Request, Question: q.Question, Option: q.Option, Outcome: "allow", Delivered: true,
+	})
 }
 
 func newServer(n int) *server {

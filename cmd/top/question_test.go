@@ -29,7 +29,8 @@ func permission(id string, change func(*api.Question)) api.Question {
 	q := api.Question{
 		Run: askingRun, ID: id, Kind: api.KindPermission, Agent: "claude_code", RunTitle: "Fix the flaky test",
 		Dir: "/home/dev/src/linesman", Asked: at(-5), Due: at(3240), Title: "Run the tests", Tool: "execute",
-		Command: "go test ./... -count=1 -run TestThatHasALongName/and_a_case_that_is_long_too &&\n\trm -r ./tmp\x1b[2J⟨U+202E⟩", Digest: "d-" + id,
+		Digest: "d-" + id, Command: "go test ./... -count=1 -run TestThatHasALongName/and_a_case_that_is_long_too &&\n" +
+			"\trm -r ./tmp\x1b[2J⟨U+202E⟩",
 		Files: []api.QuestionFile{{Path: "go.mod", Diff: "@@ -1 +1 @@\n-go 1.25\n+go 1.26\n"}},
 		Options: []api.QuestionOption{
 			{ID: "once", Kind: "allow_once", Name: "Allow once"}, {ID: "ever", Kind: "allow_always", Name: "Always allow"},
@@ -80,8 +81,8 @@ func TestQuestionAtEachWidth(t *testing.T) {
 	checkGolden(t, "help-question", screen(m))
 }
 
-// In the list the keys show the question. A key that follows within 300 ms, or comes as soon after another question took
-// its place, answers nothing.
+// In the list the keys show the question. A key that follows within 300 ms, or comes as soon after another question
+// took its place, answers nothing.
 func TestKeysAnswerOnlyWhatWasOnTheScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, s := asked(t, 80, 24, permission("q1", nil), permission("q2", nil))
@@ -126,8 +127,8 @@ func TestKeysAnswerOnlyWhatWasOnTheScreen(t *testing.T) {
 		if press(m, "a", "d", "1") != nil {
 			t.Error("the next question is answered before it was on the screen for 300 ms")
 		}
-		if want := (api.AnswerRequest{Request: askingRun, Question: "q1", Option: "once", Digest: "d-q1"}); len(s.answers) != 1 ||
-			fmt.Sprint(s.answers[0]) != fmt.Sprint(want) {
+		want := []api.AnswerRequest{{Request: askingRun, Question: "q1", Option: "once", Digest: "d-q1"}}
+		if fmt.Sprint(s.answers) != fmt.Sprint(want) {
 			t.Errorf("answers %+v", s.answers)
 		}
 	})
@@ -199,7 +200,9 @@ func TestCutQuestionsAndFormsNameTheirCommand(t *testing.T) {
 
 // A long command is allowed after its last row was on the screen; it can be denied before.
 func TestLongQuestionsAreReadBeforeTheyAreAllowed(t *testing.T) {
-	m, s := asked(t, 80, 12, permission("q1", func(q *api.Question) { q.Command = strings.Repeat("true &&\n", 30) + "rm -rf /" }))
+	m, s := asked(t, 80, 12, permission("q1", func(q *api.Question) {
+		q.Command = strings.Repeat("true &&\n", 30) + "rm -rf /"
+	}))
 	press(m, "a")
 	settled(m)
 	if press(m, "a") != nil || press(m, "1") != nil || len(s.answers) > 0 {

@@ -111,8 +111,8 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 	return all
 }
 
-// asks says that a run asks a question: what the run is for, the kind of the tool and how to answer, and nothing else of
-// what is asked.
+// asks says that a run asks a question: what the run is for, the kind of the tool and how to answer, and nothing else
+// of what is asked.
 func asks(run *api.Run, q api.Question) string {
 	text := "run " + name(run) + " asks"
 	const letters = "abcdefghijklmnopqrstuvwxyz_"

@@ -92,3 +92,26 @@ func TestReportedConditionsAreBounded(t *testing.T) {
 		t.Errorf("%d notices about others", got)
 	}
 }
+
+// A run that asks again and again leaves room for its next question.
+func TestQuestionsOfLongAgoAreForgotten(t *testing.T) {
+	t.Parallel()
+	o, err := openOutbox("", noon, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxReported {
+		o.state.Reported = append(o.state.Reported, fmt.Sprintf("r/needs-input/q%d", i))
+	}
+	o.state.Reported[0] = "r/stalled/1"
+	last, next := notice{ID: o.state.Reported[maxReported-1], Run: "r"}, notice{ID: "r/needs-input/q99999", Run: "r"}
+	if err := o.holding(t.Context(), []notice{last, next}, map[string]bool{"r": true}, "", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.pending(); len(got) != 1 || got[0].ID != next.ID {
+		t.Errorf("pending: %v", got)
+	}
+	if want := []string{"r/stalled/1", last.ID, next.ID}; !slices.Equal(o.state.Reported, want) {
+		t.Errorf("%d reported, want %q", len(o.state.Reported), want)
+	}
+}
