@@ -33,6 +33,7 @@ type request struct {
 	line   []byte
 	digest string
 	asks   acp.Asked
+	shown  api.Question // what people see of it
 }
 
 // liveQuestions adds the questions of a live run that people are asked.
@@ -45,7 +46,7 @@ func (s *Service) liveQuestions(ctx context.Context, record *runs.Record, all []
 		if err != nil {
 			return all, err
 		}
-		all = append(all, q.question(record))
+		all = append(all, q.shown)
 	}
 	return all, nil
 }
@@ -57,30 +58,40 @@ func (s *Service) QuestionOf(ctx context.Context, record *runs.Record, id string
 	if q == nil || err != nil {
 		return nil, err
 	}
-	return new(q.question(record)), nil
+	return &q.shown, nil
 }
 
-// readRequest reads the request of a question.
+// readRequest reads the request of a question. One that cannot be read has no line.
 func (s *Service) readRequest(ctx context.Context, record *runs.Record, asked runs.Asked) (*request, error) {
 	q := &request{Asked: asked}
+	if err := s.readLine(ctx, record, q); err != nil {
+		return nil, err
+	}
+	q.shown = q.question(record)
+	return q, nil
+}
+
+func (s *Service) readLine(ctx context.Context, record *runs.Record, q *request) error {
+	asked := &q.Asked
 	if asked.Length > maxRequest {
-		return q, nil
+		return nil
 	}
 	for len(q.line) < asked.Length {
 		at, more, err := s.cfg.Streams.OutputAt(ctx, record.Agent, record.ID, runs.Out, asked.Offset+int64(len(q.line)),
 			asked.Length-len(q.line))
 		if err != nil {
-			return nil, s.explain("read a question", err)
+			return s.explain("read a question", err)
 		}
 		if len(more) == 0 || at != asked.Offset+int64(len(q.line)) { // RAW has lost it
-			return q, nil
+			q.line = nil
+			return nil
 		}
 		q.line = append(q.line, more...)
 	}
 	sum := sha256.Sum256(q.line)
 	q.digest = hex.EncodeToString(sum[:])
 	q.asks, _ = acp.AskedIn(q.line)
-	return q, nil
+	return nil
 }
 
 // question is what the request asks, for people.
@@ -225,7 +236,7 @@ func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
 	switch {
 	case r.Digest != "" && r.Digest != q.digest:
 		return api.Invalid("digest", "is not that of the request")
-	case r.Digest == "" && (q.asks.Cut || q.digest == "") && !q.denies(r.Option):
+	case r.Digest == "" && (q.shown.Cut || q.digest == "") && !q.denies(r.Option):
 		return &api.Error{Code: api.Validation, Field: "digest", Message: "is required: the question is not shown in full",
 			Suggestion: "read the whole request, and give its digest"}
 	case q.Kind == api.KindForm:

@@ -1,0 +1,99 @@
+package responder
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// asking returns a permission request as it is shown: for an edit of a file, with a command and a title.
+func asking(t *testing.T, title, command, text string) *request {
+	t.Helper()
+	line := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":`+
+		`{"toolCallId":"c","title":%s,"kind":"edit","rawInput":{"command":%s},"content":[{"type":"diff","path":"/w/a",`+
+		`"oldText":"one\n","newText":%s}]},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},`+
+		`{"optionId":"n","name":"No","kind":"reject_once"},{"optionId":"z","name":"Always","kind":"allow_always"}]}}`,
+		runs.Encode(title), runs.Encode(command), runs.Encode(text))
+	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindPermission}, line: []byte(line), digest: "d"}
+	var ok bool
+	if q.asks, ok = acp.AskedIn(q.line); !ok {
+		t.Fatalf("no request: %s", line)
+	}
+	q.shown = q.question(runs.NewRecord("r", "codex"))
+	return q
+}
+
+// What is allowed was shown in full, or its digest is given. What is denied need not be.
+func TestOnlyWhatIsShownIsAllowed(t *testing.T) {
+	many := strings.Repeat("x\n", acp.MaxAsked/2)
+	for _, test := range []struct {
+		q   *request
+		cut bool
+	}{
+		{asking(t, "t", "c", "two\n"), false},
+		{asking(t, "t"+many, "c", "two\n"), true},
+		{asking(t, "t", "c"+many, "two\n"), true},
+		{asking(t, "t", "c", many), true},
+		{asking(t, "t", "c", strings.Repeat(many, 32)), true},
+	} {
+		if test.q.shown.Cut != test.cut {
+			t.Errorf("cut: %t, want %t", test.q.shown.Cut, test.cut)
+		}
+		for option, allows := range map[string]bool{"allow": true, "y": true, "z": true, "deny": false, "n": false} {
+			err := test.q.check(&runs.Command{}, api.AnswerRequest{Option: option})
+			if refused := err != nil; refused != (test.cut && allows) {
+				t.Errorf("%s of a question that is cut, %t: %v", option, test.cut, err)
+			}
+			if err := test.q.check(&runs.Command{}, api.AnswerRequest{Option: option, Digest: "d"}); err != nil {
+				t.Errorf("%s with the digest: %v", option, err)
+			}
+			if err := test.q.check(&runs.Command{}, api.AnswerRequest{Option: option, Digest: "e"}); err == nil {
+				t.Errorf("%s with another digest is taken", option)
+			}
+		}
+	}
+}
+
+func TestHiddenCharactersAreVisible(t *testing.T) {
+	q := asking(t, "a\u202eb", "rm\u00a0-r\x1b[2J\u200b x\r\n\ty", "two\u2066\n").shown
+	if q.Title != "a⟨U+202E⟩b" || q.Command != "rm⟨U+00A0⟩-r⟨U+001B⟩[2J⟨U+200B⟩ x⟨U+000D⟩\n\ty" ||
+		q.Files[0].Diff != "@@ -1 +1 @@\n-one\n+two⟨U+2066⟩\n" {
+		t.Errorf("%+v", q)
+	}
+}
+
+func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
+	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindForm}, digest: "d", asks: acp.Asked{Kind: api.KindForm, Fields: []byte(
+		`{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`)}}
+	for answer, want := range map[*api.AnswerRequest]string{
+		{Content: []byte(`{"n": 3}`)}:                  `accept {"n":3}`,
+		{Content: []byte(`{"n":3}`), Option: "accept"}: `accept {"n":3}`,
+		{Option: "decline"}:                            "decline ",
+		{Option: "deny"}:                               "decline ",
+		{Option: "cancel"}:                             " ",
+		{}:                                             "",
+		{Option: "allow"}:                              "",
+		{Content: []byte(`{"n":"secret"}`)}:            "",
+		{Content: []byte(`{}`)}:                        "",
+		{Content: []byte(`[]`)}:                        "",
+		{Content: []byte(`{"n":3}`), Option: "decline"}: "",
+	} {
+		var cmd runs.Command
+		err := q.check(&cmd, *answer)
+		if got := cmd.Option + " " + string(cmd.Content); (err == nil) != (want != "") || err == nil && got != want {
+			t.Errorf("%+v: %q, %v", *answer, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("the value is in the error: %v", err)
+		}
+	}
+	q.asks.Fields = []byte(`{"$ref":"file:///etc/passwd"}`)
+	if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(`{}`)}); err == nil ||
+		!strings.Contains(err.Error(), "decline or cancel") {
+		t.Errorf("a schema from elsewhere: %v", err)
+	}
+}
