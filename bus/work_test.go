@@ -190,7 +190,10 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 		t.Fatalf("without an owner: %v", err)
 	}
 	asked := make(chan string, 1)
-	stop, err := w.Listen("T-1", owner{cancel: func(_ context.Context, reason string) error { asked <- reason; return nil }})
+	stop, err := w.Listen("T-1", owner{cancel: func(_ context.Context, reason string) error {
+		asked <- reason
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,8 @@ func (f *forum) draw() runs.Command {
 	if open := f.s.c.Open(); len(open) > 0 && rapid.Bool().Draw(f.T, "is open") {
 		cmd.Question = rapid.SampledFrom(open).Draw(f.T, "question").ID
 	}
-	cmd.Option = rapid.SampledFrom([]string{"yes", "yes", "no", "", "else", "accept", "accept", "decline"}).Draw(f.T, "option")
+	options := []string{"yes", "yes", "no", "", "else", "accept", "accept", "decline"}
+	cmd.Option = rapid.SampledFrom(options).Draw(f.T, "option")
 	if cmd.Option == "accept" || rapid.IntRange(0, 5).Draw(f.T, "with content") == 0 {
 		cmd.Content = json.RawMessage(rapid.SampledFrom([]string{
 			`{"a":1}`, `{"a":2}`, `{"a":"` + strings.Repeat("x", runs.MaxContent-8) + `"}`,

@@ -90,8 +90,9 @@ func (c *Conversation) request(m *acp.Message, at place, length int) {
 func (c *Conversation) ask(asked *acp.Question, id string, at place, length int) {
 	s := &c.s
 	q := question{Request: id, Question: Question{
-		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked), Command: asked.Command,
-		Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
+		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked),
+		Command: asked.Command,
+		Turn:    s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {
 		q.Call = asked.Call.Text()
@@ -293,8 +294,8 @@ func (s *state) keep(d decision) {
 	}
 }
 
-// Rule returns what becomes of an answer at the end of the log. A command that is no answer, and an answer to a question
-// that people are not asked, learns only what was decided.
+// Rule returns what becomes of an answer at the end of the log. A command that is no answer, and an answer to a
+// question that people are not asked, learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
 	i := slices.IndexFunc(c.s.Decided, func(d decision) bool { return d.Question == cmd.Question })

@@ -149,7 +149,8 @@ func visible(s string) string {
 	return b.String()
 }
 
-// findRequest returns a question of a run that people are asked; without an id the only one. It is nil if it is not open.
+// findRequest returns a question of a run that people are asked; without an id the only one. It is nil if it is not
+// open.
 func (s *Service) findRequest(ctx context.Context, record *runs.Record, id string) (*request, error) {
 	var open []runs.Asked
 	if record.Live != nil {

@@ -67,8 +67,11 @@ func TestHiddenCharactersAreVisible(t *testing.T) {
 }
 
 func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
-	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindForm}, digest: "d", asks: acp.Asked{Kind: api.KindForm, Fields: []byte(
-		`{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`)}}
+	fields := `{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`
+	q := &request{
+		Asked: runs.Asked{ID: "q1", Kind: api.KindForm}, digest: "d",
+		asks: acp.Asked{Kind: api.KindForm, Fields: []byte(fields)},
+	}
 	for answer, want := range map[*api.AnswerRequest]string{
 		{Content: []byte(`{"n": 3}`)}:                  `accept {"n":3}`,
 		{Content: []byte(`{"n":3}`), Option: "accept"}: `accept {"n":3}`,

@@ -58,7 +58,8 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpSubmit, o.submit), bind(api.OpSubmitCloud, s.SubmitCloud), bind(api.OpCancel, o.cancel),
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
 		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),
-		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request), bind(api.OpWorkers, o.workers),
+		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
+		bind(api.OpWorkers, o.workers),
 		bind(api.OpEnvironments, o.environments), bind(api.OpForget, o.forget), bind(api.OpCleanup, o.cleanup),
 	}
 }

@@ -79,7 +79,8 @@ func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, err
 			continue
 		}
 		q := api.Question{
-			Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: request, Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
+			Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: request,
+			Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
 			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
 		}
 		out, _, err := s.table.Output(ctx, record, questionSize)

@@ -171,7 +171,8 @@ func (r *Run) noteAsked() error {
 // asks reports whether people are asked.
 func (t *dialog) asks() bool { return t != nil && t.asking != nil && *t.asking >= 0 }
 
-// now is the time for the due times of questions, in Unix milliseconds. A clock that is set back gives nobody more time.
+// now is the time for the due times of questions, in Unix milliseconds. A clock that is set back gives nobody more
+// time.
 func (t *dialog) now(now time.Time) int64 {
 	return steady(t.began.UnixMilli(), now.Sub(t.began), now.UnixMilli())
 }
@@ -219,8 +220,8 @@ func (r *Run) pollInterval() time.Duration {
 	return r.source.pollInterval()
 }
 
-// holds reports whether the limits stand still. Each change is noted with the time that they have stood still so far, for
-// the next shim.
+// holds reports whether the limits stand still. Each change is noted with the time that they have stood still so far,
+// for the next shim.
 func (s *shim) holds(now time.Time) bool {
 	if held := s.spec.Live && asks(s.dir, now); held != s.held {
 		note := fmt.Appendf(nil, "%d %t", s.watchdog.held.Milliseconds(), held)

@@ -121,7 +121,8 @@ func (d *dialect) done(out *normalizer.Out) {
 	if slices.ContainsFunc(d.Asked, func(q question) bool { return q.People || !d.Heard }) {
 		out.Facts.Doing = runs.Doing{Phase: runs.AwaitingInput}
 	}
-	if t := &d.told; t.Turn > 0 || t.Asked != nil || t.People != "" || t.Settled != nil || t.Mode+t.Model != "" || t.Context != nil {
+	t := &d.told
+	if t.Turn > 0 || t.Asked != nil || t.Settled != nil || t.People+t.Mode+t.Model != "" || t.Context != nil {
 		out.Facts.Live = new(*t)
 	}
 	out.Facts.Drift = d.drift

@@ -16,7 +16,7 @@ type Rule struct {
 var (
 	errRule  = errors.New(`a rule is DO KIND or DO KIND: COMMAND, such as "allow execute: go test ..."`)
 	ruleDo   = []string{"allow", "deny", "ask"}
-	ruleTool = []string{"*", "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"}
+	ruleTool = append([]string{"*", "other"}, kinds...)
 )
 
 // ParseRule reads a rule: what it does, the kind of a tool, and perhaps a command.

@@ -202,7 +202,8 @@ func TestQuestionsAreAnsweredOverA2A(t *testing.T) {
 			}
 			answered := make(chan *sdk.Task)
 			go func() {
-				got, err := c.SendMessage(context.WithoutCancel(t.Context()), reply(map[string]any{"question": "q1", "option": "allow"}))
+				allow := map[string]any{"question": "q1", "option": "allow"}
+				got, err := c.SendMessage(context.WithoutCancel(t.Context()), reply(allow))
 				if err != nil {
 					t.Error(err)
 				}
@@ -211,7 +212,8 @@ func TestQuestionsAreAnsweredOverA2A(t *testing.T) {
 			}()
 			l.Asks()
 			q2 := l.Form("Who?")
-			if got := <-answered; got == nil || got.Status.State != sdk.TaskStateInputRequired || got.Status.Message.ID != run+"-q2" {
+			if got := <-answered; got == nil || got.Status.State != sdk.TaskStateInputRequired ||
+				got.Status.Message.ID != run+"-q2" {
 				t.Fatalf("the task after the answer: %+v", got)
 			}
 			for range 2 { // the same again is no error

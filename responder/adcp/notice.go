@@ -98,7 +98,9 @@ func Asked(record *runs.Record) (*api.Question, json.RawMessage) {
 		return nil, nil
 	}
 	asked := record.Live.Questions[0]
-	q := &api.Question{Run: record.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due)}
+	q := &api.Question{
+		Run: record.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due),
+	}
 	return q, encode(map[string]any{"path": "/v1/questions?run=" + record.ID, "question": q})
 }
 

@@ -30,7 +30,9 @@ func TestTokenReachesWhatItsScopesCover(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	s := server(t, Config{Tokens: path})
 	s.Handle("POST /all", ok)
-	handlers := map[string]Scopes{"/read": Read, "/submit": Submit, "/raw": raw, "/both": Read | raw, "/all": Read | Submit | raw}
+	handlers := map[string]Scopes{
+		"/read": Read, "/submit": Submit, "/raw": raw, "/both": Read | raw, "/all": Read | Submit | raw,
+	}
 	for name, needed := range handlers {
 		if name != "/all" {
 			s.HandleFor(needed, "POST "+name, ok)
@@ -253,7 +255,8 @@ func TestTokensAreLimitedAndHaveNames(t *testing.T) {
 
 func TestScopesRoundTrip(t *testing.T) {
 	for list, want := range map[string]Scopes{
-		"read": Read, "read,submit": Read | Submit, "raw, read": Read | raw, "read,submit,raw": Read | Submit | raw, "read,submit,raw,answer": All, "read,read": Read,
+		"read": Read, "read,submit": Read | Submit, "raw, read": Read | raw,
+		"read,submit,raw": Read | Submit | raw, "read,submit,raw,answer": All, "read,read": Read,
 		"": 0, "submit": 0, "read,": 0, "READ": 0, "read;submit": 0, "all": 0,
 	} {
 		got, err := ParseScopes(list)

@@ -42,7 +42,8 @@ type waiter struct {
 func (s *server) waiter(ctx context.Context, req *sdk.CallToolRequest, progress func(v36.Progress)) *waiter {
 	can := req.ClientCapabilities()
 	if req.Params.Name != api.ToolAgentWait || s.known[api.ToolAgentAnswer].Name == "" ||
-		req.ProtocolVersion() < elicits || can == nil || can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil {
+		req.ProtocolVersion() < elicits || can == nil || can.Elicitation == nil ||
+		can.Elicitation.Form == nil && can.Elicitation.URL != nil {
 		return nil
 	}
 	var args struct { // in both spellings

@@ -81,7 +81,8 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	asks.Asks("q1", "q2")
 	var open api.Questions
 	s.want(200, "GET", "/v1/questions?run=asks", "").read(t, &open)
-	if s.want(200, "GET", "/v1/questions", "").read(t, &open); len(open.Requests) != 2 || open.Requests[0].Command != "make" {
+	s.want(200, "GET", "/v1/questions", "").read(t, &open)
+	if len(open.Requests) != 2 || open.Requests[0].Command != "make" {
 		t.Errorf("questions %+v", open)
 	}
 	if r := s.want(200, "GET", "/v1/questions?run=done", ""); strings.TrimSpace(string(r.body)) != `{"requests":[]}` {

@@ -33,8 +33,9 @@ func TestRunThatAsksPeople(t *testing.T) {
 		"_codex_local_wait": {"task_id", run, "timeout_sec", 1},
 	} {
 		a := envelope(t, s.tools, tool, pairs...)
-		if strings.Contains(string(a.Envelope), "sentinel") && tool != "_codex_local_status" || a.Status != "input-required" &&
-			tool != "_codex_local_status" {
+		if strings.Contains(string(a.Envelope), "sentinel") && tool != "_codex_local_status" ||
+			a.Status != "input-required" &&
+				tool != "_codex_local_status" {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
 	}

@@ -83,7 +83,8 @@ func TestEachQuestionIsToldOnce(t *testing.T) {
 	first := gjson.Parse(r.taken()[run+" input-required"][0])
 	want := fmt.Sprintf(`{"path":"/v1/questions?run=%s","question":{"run":%q,"id":"q1","kind":"permission","askedAt":%q,"dueAt":%q}}`,
 		run, run, first.Get("timestamp").String(), runs.Time(due))
-	if got := first.Get("result").Raw; got != want || first.Get("message").String() != "Waits for an answer to question q1" {
+	got, message := first.Get("result").Raw, first.Get("message").String()
+	if got != want || message != "Waits for an answer to question q1" {
 		t.Errorf("told %s, want %s", first.Raw, want)
 	}
 	s.quiet()

@@ -52,7 +52,8 @@ func TestLiveTaskSurvivesUp(t *testing.T) {
 	config := filepath.Join(data, "linesman.toml")
 	write(t, config, fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\nacp = [%q]\n", agent.dir, agent.path))
 	server := up(t, data, "--config", config)
-	out, code := execute(t, "submit", "--data-dir", data, "--agent", "codex", "--live", "--no-ask", "--json", "--dir", agent.dir,
+	out, code := execute(t, "submit", "--data-dir", data, "--agent", "codex", "--live", "--no-ask", "--json",
+		"--dir", agent.dir,
 		"--skip-git-repo-check", "--mode", "read-only", fixture.Sentinel+"prompt")
 	run := gjson.Get(out, "run").String()
 	if code != 0 || run == "" {

@@ -156,8 +156,9 @@ var notes = map[string]note{
 		answers: map[int]string{200: "A piece.", 409: "The question is not open."},
 	},
 	"answerQuestion": {
-		about: "The first answer counts, however many there are: a repeated one is no error, another one is a 409 that says " +
-			"who decided. It holds for this call alone, unless the option says otherwise. A question of a file bridge takes " +
+		about: "The first answer counts, however many there are: a repeated one is no error, another one is a 409 that " +
+			"says who decided. It holds for this call alone, unless the option says otherwise. A question of a file bridge " +
+			"takes " +
 			"`text` or `error`.",
 		request: "Answer", body: rest.AnswerParams,
 		answers: map[int]string{

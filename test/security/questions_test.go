@@ -99,7 +99,8 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 	asked := []string{"arguments", "command", "diff", "output", "plan", "result"}
 	of := "/v1/runs/" + run + "/questions/q1/"
 	rows := []string{
-		"GET /v1/questions", "GET /v1/runs/{id}/questions/{question}/request", "POST /v1/runs/{id}/questions/{question}/answer",
+		"GET /v1/questions", "GET /v1/runs/{id}/questions/{question}/request",
+		"POST /v1/runs/{id}/questions/{question}/answer",
 	}
 	requests := map[string]asking{
 		rows[0]: {method: "GET", path: "/v1/questions", owner: asked},
