@@ -16,8 +16,8 @@ import (
 )
 
 // Real agents do tasks as servers of the Agent Client Protocol: one that may do everything; one that may
-// write in its directory, whose command the policy denies; and one that may only read and is cancelled while
-// its model is silent.
+// write in its directory, whose command a person denies; one that may only read and is cancelled while its model is
+// silent; and one whose command a person allows.
 func TestRealAgentsDoLiveTasks(t *testing.T) {
 	t.Parallel()
 	lab, data := secretDir(t), t.TempDir()
@@ -27,7 +27,7 @@ func TestRealAgentsDoLiveTasks(t *testing.T) {
 	var stories []*story
 	for _, short := range []string{"gemini", "opencode"} {
 		s := &story{short: short, data: data, dir: filepath.Join(lab, short), environ: environ}
-		theirs, argv, project := agents.Setup(t, short+"-tasks", s.dir)
+		theirs, argv, project := agents.Setup(t, short+"-live", s.dir)
 		environ[keyName[short]], s.project = keyOf(short), project
 		names := []string{keyName[short]}
 		for _, v := range theirs {
@@ -57,6 +57,15 @@ func TestRealAgentsDoLiveTasks(t *testing.T) {
 	}
 }
 
+// asks waits until people are asked for a command.
+func (s *story) asks(run, command string) {
+	s.t.Helper()
+	fixture.Eventually(s.t, fixture.Patience, "nobody is asked", func() bool {
+		out, code := execute(s.t, "questions", "--data-dir", s.data, run, "--json")
+		return code == 0 && strings.Contains(out, command)
+	})
+}
+
 func (s *story) talks() {
 	s.t.Helper()
 	run := s.submit("Task one", append(s.in(runs.DangerFull), "--wait", "--live")...)
@@ -68,7 +77,14 @@ func (s *story) talks() {
 	files := map[string]string{"new.txt": "one\n", "a.txt": "one\ndeux\n"}
 	s.has(files)
 
-	run = s.submit("Task two", append(s.in(runs.WorkspaceWrite), "--wait", "--live", "--no-ask")...)
+	run = s.submit("Task two", append(s.in(runs.WorkspaceWrite), "--live")...)
+	s.asks(run, "touch denied.txt")
+	if out, code := execute(s.t, "answer", "--data-dir", s.data, run, "deny"); code != 0 {
+		s.t.Errorf("answer: exit %d: %s", code, out)
+	}
+	if out, code := execute(s.t, "wait", "--data-dir", s.data, run); code != 0 {
+		s.t.Errorf("wait: exit %d: %s", code, out)
+	}
 	r = s.record(run)
 	events, _ = execute(s.t, "events", "--data-dir", s.data, "--run", run, "--json")
 	said := r.FinalText != nil && *r.FinalText == "42."
@@ -84,7 +100,7 @@ func (s *story) talks() {
 		s.t.Errorf("it asked nothing:\n%s", events)
 	}
 
-	run = s.submit("Task three", append(s.in(runs.ReadOnly), "--live")...)
+	run = s.submit("Task three", append(s.in(runs.ReadOnly), "--live", "--no-ask")...)
 	fixture.Eventually(s.t, fixture.Patience, "its model is not silent", func() bool {
 		out, _ := execute(s.t, "status", "--data-dir", s.data, "--json", run)
 		return gjson.Get(out, "doing.phase").String() == string(runs.Thinking)
@@ -94,6 +110,27 @@ func (s *story) talks() {
 	}
 	s.ends(run, runs.StateCancelled, "")
 	s.has(files)
+
+	run = s.submit("Task four", append(s.in(runs.ReadOnly), "--live")...)
+	fixture.Eventually(s.t, fixture.Patience, "the command that is allowed does not run", func() bool {
+		out, code := execute(s.t, "questions", "--data-dir", s.data, run, "--json")
+		for line := range strings.Lines(out) {
+			if code != 0 {
+				break // nothing is asked now
+			}
+			execute(s.t, "answer", "--data-dir", s.data, run+"/"+gjson.Get(line, "id").String(), "allow")
+		}
+		for _, command := range processes(s.t, s.project) {
+			if strings.Contains(command, "sleep 61") {
+				return true
+			}
+		}
+		return false
+	})
+	if out, code := execute(s.t, "cancel", "--data-dir", s.data, run); code != 0 {
+		s.t.Errorf("cancel: exit %d: %s", code, out)
+	}
+	s.ends(run, runs.StateCancelled, "")
 	if left := processes(s.t, s.project); len(left) > 0 {
 		s.t.Errorf("these processes are left: %q", left)
 	}

@@ -40,7 +40,7 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 	node := Node(tb)
 	s := read(tb, scenario)
 	name := cmp.Or(s.CLI, "codex")
-	program := Program(tb, name)
+	program := installed(tb, name, strings.HasSuffix(scenario, "-live"))
 	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
 	if err := os.MkdirAll(cwd, 0o755); err != nil {
 		tb.Fatal(err)
@@ -203,28 +203,29 @@ func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl")
 // [fixture.Missing] it. The test is part of `make test-all`.
 func Codex(tb testing.TB) string {
 	tb.Helper()
-	return installed(tb, "codex")
+	return installed(tb, "codex", false)
 }
 
 // Program is the path of the command line of an agent, found as [Codex] is.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
-	return installed(tb, name)
+	return installed(tb, name, false)
 }
 
 // Claude is the path of the claude command line, found as [Codex] is.
 func Claude(tb testing.TB) string {
 	tb.Helper()
-	return installed(tb, "claude")
+	return installed(tb, "claude", false)
 }
 
 // slow are agents that take seconds to begin.
 var slow = []string{"gemini", "opencode"}
 
-func installed(tb testing.TB, name string) string {
+// installed is the path of the command line of an agent. For each commit slow ones are run if often is true.
+func installed(tb testing.TB, name string, often bool) string {
 	tb.Helper()
 	fixture.All(tb, "starts a real agent")
-	if slices.Contains(slow, name) {
+	if slices.Contains(slow, name) && !often {
 		fixture.Long(tb, "starts an agent other than Codex and Claude Code")
 	}
 	variable := strings.ToUpper(name) + "_BIN"
