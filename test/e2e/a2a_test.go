@@ -169,7 +169,7 @@ func TestA2AClientFromElsewhere(t *testing.T) {
 				"said":  `["I will list the files.","Two files."]`, "final": "Two files.", "context": thread,
 				"history":                             `["I will list the files.","Two files."]`,
 				"data.metadata.thread_info.thread_id": thread, "secondState": "TASK_STATE_COMPLETED", "secondContext": thread,
-				"asks": "TASK_STATE_INPUT_REQUIRED", "question.command": "polly", "question.id": "q1",
+				"asks": "TASK_STATE_INPUT_REQUIRED", "question.command": "polly --want cracker", "question.id": "q1",
 				"answered": "TASK_STATE_COMPLETED", "answer": "Polly may.",
 			} {
 				if got := g.Get(path).String(); got != want {
