@@ -250,16 +250,17 @@ func recalled(ctx context.Context) {
 	}
 }
 
-// replies reports whether there is a response among the messages of a body.
+// replies reports whether a body is a response, or a list with one.
 func replies(body gjson.Result) (found bool) {
-	if body.IsArray() {
-		body.ForEach(func(_, one gjson.Result) bool {
-			found = replies(one)
-			return !found
-		})
-		return found
+	isOne := func(m gjson.Result) bool { return m.IsObject() && !m.Get("method").Exists() }
+	if !body.IsArray() {
+		return isOne(body)
 	}
-	return body.IsObject() && !body.Get("method").Exists()
+	body.ForEach(func(_, m gjson.Result) bool {
+		found = isOne(m)
+		return !found
+	})
+	return found
 }
 
 // asked reports whether the user of a client may have been asked something by a call of this caller: a session is known

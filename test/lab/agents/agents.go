@@ -40,7 +40,7 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 	node := Node(tb)
 	s := read(tb, scenario)
 	name := cmp.Or(s.CLI, "codex")
-	program := installed(tb, name, strings.HasSuffix(scenario, "-live"))
+	program := Program(tb, name)
 	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
 	if err := os.MkdirAll(cwd, 0o755); err != nil {
 		tb.Fatal(err)
@@ -203,29 +203,28 @@ func requestLog(dir string) string { return filepath.Join(dir, "requests.jsonl")
 // [fixture.Missing] it. The test is part of `make test-all`.
 func Codex(tb testing.TB) string {
 	tb.Helper()
-	return installed(tb, "codex", false)
+	return installed(tb, "codex")
 }
 
 // Program is the path of the command line of an agent, found as [Codex] is.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
-	return installed(tb, name, false)
+	return installed(tb, name)
 }
 
 // Claude is the path of the claude command line, found as [Codex] is.
 func Claude(tb testing.TB) string {
 	tb.Helper()
-	return installed(tb, "claude", false)
+	return installed(tb, "claude")
 }
 
 // slow are agents that take seconds to begin.
 var slow = []string{"gemini", "opencode"}
 
-// installed is the path of the command line of an agent. For each commit slow ones are run if often is true.
-func installed(tb testing.TB, name string, often bool) string {
+func installed(tb testing.TB, name string) string {
 	tb.Helper()
 	fixture.All(tb, "starts a real agent")
-	if slices.Contains(slow, name) && !often {
+	if slices.Contains(slow, name) {
 		fixture.Long(tb, "starts an agent other than Codex and Claude Code")
 	}
 	variable := strings.ToUpper(name) + "_BIN"
