@@ -242,7 +242,7 @@ const (
 // QuestionFile is a file that a tool is to change.
 type QuestionFile struct {
 	Path string `json:"path"`
-	Diff string `json:"diff,omitempty"` // in unified form, without a header; absent: only the path is told
+	Diff string `json:"diff,omitempty"` // in unified form, without a header; absent: the agent names only the path
 }
 
 // QuestionOption is an answer that the agent offers.

@@ -297,11 +297,13 @@ func (q *request) checkForm(cmd *runs.Command, r api.AnswerRequest) error {
 	return nil
 }
 
+var errSchema = errors.New("the agent's form has no valid schema: decline or cancel it")
+
 // fits checks a content against the schema of a form. The error has names of fields, no values.
 func fits(schema, content []byte) error {
 	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
-	if err != nil {
-		return errors.New("the agent's form has no valid schema: decline or cancel it")
+	if err != nil || !flat(parsed, 0) {
+		return errSchema
 	}
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(content)))
 	if err != nil {
@@ -324,7 +326,30 @@ func fits(schema, content []byte) error {
 			return err
 		}
 	}
-	return errors.New("the agent's form has no valid schema: decline or cancel it")
+	return errSchema
+}
+
+// flat reports whether a schema costs little to check against: it is not deep, and has no references, by which a few
+// lines would be checked without end.
+func flat(schema any, depth int) bool {
+	if depth > 16 {
+		return false
+	}
+	switch v := schema.(type) {
+	case map[string]any:
+		for key, one := range v {
+			if strings.HasPrefix(key, "$") && key != "$schema" || !flat(one, depth+1) {
+				return false
+			}
+		}
+	case []any:
+		for _, one := range v {
+			if !flat(one, depth+1) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // noLoader loads no schema: a form refers to none.

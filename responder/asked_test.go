@@ -94,9 +94,18 @@ func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
 			t.Errorf("the value is in the error: %v", err)
 		}
 	}
-	q.asks.Fields = []byte(`{"$ref":"file:///etc/passwd"}`)
-	if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(`{}`)}); err == nil ||
-		!strings.Contains(err.Error(), "decline or cancel") {
-		t.Errorf("a schema from elsewhere: %v", err)
+	laughs := `{"$ref":"#/$defs/0","$defs":{"40":{}` // 2 to the 40th checks
+	for i := range 40 {
+		laughs += fmt.Sprintf(`,"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%[2]d"}]}`, i, i+1)
+	}
+	for _, schema := range []string{
+		`{"$ref":"file:///etc/passwd"}`, `{"$schema":"http://127.0.0.1:1/x"}`, `{"not":{"$dynamicRef":"#"}}`, laughs + "}}",
+		strings.Repeat(`{"not":`, 2000) + "{}" + strings.Repeat("}", 2000), `[`, `{"type":"nothing"}`,
+	} {
+		q.asks.Fields = []byte(schema)
+		if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(`{}`)}); err == nil ||
+			!strings.Contains(err.Error(), "decline or cancel") {
+			t.Errorf("the schema %.60s: %v", schema, err)
+		}
 	}
 }

@@ -361,14 +361,6 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	return ex, r.recordAndRemove(ctx)
 }
 
-// endedBefore reports whether the agent had ended its turn before the run was cancelled.
-func (r *Run) endedBefore(ex runs.Exit) bool {
-	if r.talk != nil {
-		return r.talk.late && ex.Reason == runs.ReasonEOF
-	}
-	return ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)
-}
-
 // abandon stops a run whose raw log already has an exit entry, stored by
 // another writer or by us right before a kill, and removes the directory.
 func (r *Run) abandon(ctx context.Context) error {

@@ -79,3 +79,11 @@ func (r *Run) beforeLeft(ctx context.Context, at int64, n int) (own int, others 
 	r.leftNoted = true
 	return n, false, nil
 }
+
+// endedBefore reports whether the agent had ended its turn before the run was cancelled.
+func (r *Run) endedBefore(ex runs.Exit) bool {
+	if r.talk != nil {
+		return r.talk.late && ex.Reason == runs.ReasonEOF
+	}
+	return ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)
+}

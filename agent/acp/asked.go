@@ -19,7 +19,7 @@ type Asked struct {
 	Cut     bool   // something is shortened or left out
 }
 
-// AskedFile is a file that a tool is to use. Without Change only its path is told.
+// AskedFile is a file of a tool call. Without Change the request has only its path.
 type AskedFile struct {
 	Path     string
 	Change   bool
@@ -32,7 +32,7 @@ type NamedOption struct {
 	Name string
 }
 
-// Limits of what is asked, in bytes.
+// Limits of Asked, in bytes.
 const (
 	MaxAsked  = 16 << 10  // of a text
 	maxChange = 256 << 10 // of a text of a file

@@ -17,8 +17,8 @@ import (
 // rowsOfQuestion is how many rows of each text of a question are printed in a list.
 const rowsOfQuestion = 12
 
-// Questions prints what is asked, and how to answer it. On a terminal, and with whole anywhere, each question is a
-// block; whole leaves nothing of its texts out. Else it is a line:
+// Questions prints questions, and how to answer them. On a terminal each is a block, and with whole anywhere, with
+// nothing of its texts left out. Else it is a line:
 //
 //	RUN/QUESTION  AGENT  TOOL or KIND  AGO  DUE  TITLE
 func (r *Renderer) Questions(all []api.Question, whole bool) error {
@@ -157,7 +157,7 @@ func Asks(q api.Question) string {
 	return cut(cmp.Or(flat(q.Title), flat(q.Prompt), flat(q.Tool), flat(q.Kind)), maxAsks)
 }
 
-// DueText says what happens to a question that nobody answers, and when; "": nothing.
+// DueText says when a question is denied without an answer; "": never.
 func DueText(q api.Question, now time.Time) string {
 	what := map[string]string{api.KindPermission: "denied", api.KindForm: "cancelled"}[q.Kind]
 	left := time.UnixMilli(int64(q.Due)).Sub(now)

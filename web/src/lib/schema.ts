@@ -410,7 +410,7 @@ export interface Question {
 
 /** A file that a tool is to change. */
 export interface QuestionFile {
-  /** In unified form, without a header; absent: only the path is told. */
+  /** In unified form, without a header; absent: the agent names only the path. */
   diff?: string;
   path: string;
 }
