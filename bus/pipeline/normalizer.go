@@ -167,7 +167,7 @@ type session struct {
 	raw    uint64 // last folded sequence of RAW
 	held   int    // bytes of unfinished lines in memory
 	dirty  int    // runs whose records must be stored
-	urgent bool   // one of them has ended
+	urgent bool   // somebody waits for one of them, see entry
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
@@ -259,7 +259,8 @@ func (s *session) work(ctx context.Context) error {
 	s.state.Store(int32(Active))
 	s.outage.Over()
 	every := cmp.Or(s.CutEvery, time.Second)
-	tick := time.NewTicker(max(every/20, time.Millisecond))
+	pace := max(every/20, time.Millisecond)
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	check := time.NewTicker(5 * every)
 	defer check.Stop()
@@ -270,11 +271,17 @@ func (s *session) work(ctx context.Context) error {
 		var err error
 		select {
 		case m := <-messages:
-			err = s.entry(ctx, m)
+			wasUrgent := s.urgent
+			if err = s.entry(ctx, m); s.urgent && !wasUrgent {
+				tick.Reset(max(pace/10, time.Millisecond))
+			}
 		case cut := <-s.cut:
 			err = s.cutDone(cut)
 		case <-tick.C:
-			err = s.cutIfDue(ctx, every, messages)
+			wasUrgent := s.urgent
+			if err = s.cutIfDue(ctx, every, messages); wasUrgent && !s.urgent {
+				tick.Reset(pace)
+			}
 			s.tellLag()
 		case <-check.C:
 			err = s.upkeep(ctx, consumer)
@@ -290,7 +297,7 @@ func (s *session) work(ctx context.Context) error {
 }
 
 // cutIfDue starts a cut if there is something to record: after each interval, or
-// earlier when idle.
+// earlier when idle, and at most 20 times in an interval.
 func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan jetstream.Msg) error {
 	if len(next) == 0 {
 		if err := s.events.quiet(ctx); err != nil {
@@ -299,7 +306,7 @@ func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan
 	}
 	quiet := len(next) == 0 && s.events.idle()
 	age := time.Since(s.cutAt)
-	if s.unrecorded() && (age >= every || quiet && (s.urgent || age >= every/10)) {
+	if s.unrecorded() && (age >= every || quiet && (s.urgent && age >= every/20 || age >= every/10)) {
 		return s.beginCut(ctx)
 	}
 	return nil
@@ -371,7 +378,12 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		r.dirty = true
 		s.dirty++
 	}
-	s.urgent = s.urgent || r.Done() || kind == runs.Started || kind == runs.Queued || kind == runs.Cancelled
+	switch kind {
+	case runs.Started, runs.Queued, runs.Cancelled, runs.Ordered:
+		s.urgent = true // a caller waits for the record, or people are asked
+	default:
+		s.urgent = s.urgent || r.Done()
+	}
 	return nil
 }
 

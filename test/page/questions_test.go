@@ -15,6 +15,7 @@ import (
 // People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and
 // whatever the agents write.
 func TestPageOfQuestions(t *testing.T) {
+	t.Parallel()
 	b := startBrowser(t)
 	s := newStage(t)
 	args := map[string]any{

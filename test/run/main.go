@@ -53,7 +53,7 @@ const racedEachCommit = "responder/natsapi"
 const engine = "github.com/dop251/goja"
 
 // Packages that wait longest begin first.
-var slowest = []string{"./test/e2e/...", "./test/...", "./worker/...", "./bus/..."}
+var slowest = []string{"./test/page", "./test/e2e/...", "./test/security", "./test/...", "./worker/...", "./bus/..."}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-w", "-timeout=20m", "-parallel=4"}
+	common := []string{"-json", "-vet=off", "-ldflags=-s -w", "-timeout=20m", "-parallel=4"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
