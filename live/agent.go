@@ -105,9 +105,27 @@ func (c *Conversation) setUp(m *acp.Message, do string) {
 		c.call(doModel, task.Model)
 		return
 	}
-	s.Ready, s.Running, s.Asked = true, true, 0
+	s.Ready = true
+	c.prompt("")
+}
+
+// prompt begins a turn. Text is that of a message, "" the task's.
+func (c *Conversation) prompt(text string) {
+	s := &c.s
+	s.Running, s.Asked, s.Fault, s.Limit = true, 0, "", ""
 	s.Turn++
-	c.call(doPrompt, "")
+	c.call(doPrompt, text)
+}
+
+// proceed begins the turn of the first message that waits, if none runs.
+func (c *Conversation) proceed() {
+	s := &c.s
+	if !s.Ready || s.Running || s.Outcome != nil || !s.Alive {
+		return
+	}
+	if m, ok := s.Queue.Next(); ok {
+		c.prompt(m.Text)
+	}
 }
 
 // refused ends the run: no turn was possible.
@@ -131,8 +149,25 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 	default:
 		o.Why = "the agent stopped for an unknown reason"
 	}
-	c.finish(o)
+	c.turnOver(o)
 }
+
+// turnOver folds the end of a turn. It ends the run, unless that goes on: it does not with an agent that left its mode,
+// or asks without end.
+func (c *Conversation) turnOver(o Outcome) {
+	s := &c.s
+	if s.Last = o.State; !c.config.Task.Keep || s.Ends || s.Fault != "" {
+		c.finish(o)
+		return
+	}
+	s.Running, s.Cancelled, s.Asked, s.Calls, s.Limit = false, false, 0, nil, ""
+	c.withdrawAll()
+	s.Queue.Ended(o.State == TurnCompleted)
+	c.proceed()
+}
+
+// end lets the run end with the turn that runs. What waits is not sent.
+func (c *Conversation) end() { c.s.Ends, c.s.Queue = true, runs.Queue{} }
 
 // finish sets the outcome of the run, and closes the session.
 func (c *Conversation) finish(o Outcome) {
@@ -143,7 +178,7 @@ func (c *Conversation) finish(o Outcome) {
 	if s.Outcome == nil {
 		s.Outcome = &o
 	}
-	s.Running, s.Cancelled, s.Asked, s.Calls = false, false, 0, nil
+	s.Running, s.Cancelled, s.Asked, s.Calls, s.Queue = false, false, 0, nil, runs.Queue{}
 	c.retract(func(i item) bool { return i.Ref == "" })
 	c.withdrawAll()
 	if s.Session != "" && s.Closes {
@@ -151,7 +186,8 @@ func (c *Conversation) finish(o Outcome) {
 	}
 }
 
-// stop cancels the turn that runs, and ends the run if there is none. It reports whether it had an effect.
+// stop cancels the turn that runs. If there is none, it ends a run that has not begun its first turn, or is to end. It
+// reports whether it had an effect.
 func (c *Conversation) stop(o Outcome) bool {
 	s := &c.s
 	switch {
@@ -160,8 +196,15 @@ func (c *Conversation) stop(o Outcome) bool {
 	case s.Running && s.Limit == "":
 		s.Limit = o.Limit
 	}
-	if s.Fault = o.Why; !s.Running || c.retract(func(i item) bool { return i.Do == doPrompt }) {
+	if s.Fault = o.Why; !s.Running {
+		if c.config.Task.Keep && s.Ready && !s.Ends && o.Why == "" {
+			return false
+		}
 		c.finish(o)
+		return true
+	}
+	if c.retract(func(i item) bool { return i.Do == doPrompt }) {
+		c.turnOver(o)
 		return true
 	}
 	s.Cancelled = true

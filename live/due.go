@@ -15,7 +15,7 @@ type item struct {
 	Do    string `json:"do"`
 	ID    int64  `json:"id,omitempty"`    // of a request
 	Ref   string `json:"ref,omitempty"`   // of an answer: the id of the request, as JSON, at most acp.MaxID bytes
-	Value string `json:"value,omitempty"` // method of authenticate, mode, model, option, answer to a form
+	Value string `json:"value,omitempty"` // method of authenticate, mode, model, option, answer to a form; text of a prompt that is not the task's
 	Code  int    `json:"code,omitempty"`  // of a refusal
 
 	Content json.RawMessage `json:"content,omitempty"` // of a form, at most runs.MaxContent
@@ -57,7 +57,7 @@ func (c *Conversation) render(i item) []byte {
 		}
 		return acp.SetModel(i.ID, s.Session, i.Value)
 	case doPrompt:
-		return acp.Prompt(i.ID, s.Session, c.config.Task.Prompt)
+		return acp.Prompt(i.ID, s.Session, cmp.Or(i.Value, c.config.Task.Prompt))
 	case doClose:
 		return acp.CloseSession(i.ID, s.Session)
 	case doCancel:
@@ -108,6 +108,9 @@ func (c *Conversation) sent(offset int64, body []byte) {
 		first := s.Due[0]
 		s.Due, s.Part, c.head = slices.Delete(s.Due, 0, 1), 0, nil
 		if first.request() {
+			if first.Do == doPrompt {
+				first.Value = "" // of no use any more
+			}
 			s.Await = append(s.Await, first)
 		}
 		if first.Do == doMode {

@@ -100,8 +100,11 @@ func (f *forum) rule() {
 	put := c.s.opened(cmd.Question) >= 0 && c.s.Open[c.s.opened(cmd.Question)].People
 	c.Apply(c.Seen()+1, runs.Entry{Kind: runs.Ordered, Body: runs.Encode(cmd)})
 	effect, _ := c.Obeyed(cmd.ID)
-	if effect = effect && !again && cmd.Do == runs.DoAnswer && put; effect != ruling.Open {
+	if effect = effect && !again && (cmd.Do == runs.DoAnswer && put || cmd.Do == runs.DoStop); effect != ruling.Open {
 		f.Fatalf("%+v has an effect: %v; before: %+v", cmd, effect, ruling)
+	}
+	if cmd.Do == runs.DoStop {
+		return
 	}
 	d, over := f.decided[cmd.Question]
 	switch {

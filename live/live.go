@@ -73,6 +73,10 @@ type state struct {
 	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
 	Decided  []decision `json:"decided,omitempty"`  // the last ones; see keep
 
+	Queue runs.Queue `json:"queue,omitzero"` // of a run that goes on after a turn
+	Ends  bool       `json:"ends,omitempty"` // with the turn that runs
+	Last  Ending     `json:"last,omitempty"` // how the last turn ended
+
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
@@ -103,7 +107,7 @@ func Restore(config Config, saved []byte) (*Conversation, error) {
 }
 
 // State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
-// agent, or if more lines are due than fit. The last one is then still good, with the entries after it.
+// agent, or if more lines are due, or messages wait, than fit. The last one is then still good, with the entries after it.
 func (c *Conversation) State() []byte {
 	if c.lines.unfinished() {
 		return nil
@@ -140,6 +144,7 @@ func (c *Conversation) Apply(seq uint64, e runs.Entry) {
 	case runs.Ordered:
 		c.command(e.Body)
 	case runs.Cancelled:
+		c.end()
 		c.stop(Outcome{State: TurnCancelled})
 	case runs.Exited:
 		c.died()
@@ -156,6 +161,7 @@ type Status struct {
 	Stopped bool // it was cancelled
 	Asking  bool // a question is open
 	Calling bool // a tool call is open
+	Idle    bool // it waits for a message
 }
 
 // Status returns the present status.
@@ -163,6 +169,7 @@ func (c *Conversation) Status() Status {
 	return Status{
 		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
 		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
+		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0,
 	}
 }
 
@@ -178,7 +185,7 @@ const (
 	Interrupted   Ending = "interrupted"
 )
 
-// Outcome is how a run of one turn ended.
+// Outcome is how a run ended: as its last turn.
 type Outcome struct {
 	State Ending `json:"state"`
 	Why   string `json:"why,omitempty"`   // for people, with nothing that the agent wrote

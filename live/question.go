@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
 	"slices"
@@ -208,6 +209,9 @@ func (c *Conversation) command(body []byte) {
 
 func (c *Conversation) obey(cmd *runs.Command) bool {
 	s := &c.s
+	if len(cmd.By) > runs.MaxBy || len(cmd.Via) > runs.MaxBy {
+		return false
+	}
 	switch cmd.Do {
 	case runs.DoAsk:
 		i := s.opened(cmd.Question)
@@ -236,11 +240,40 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 			o.State, o.Why = NoSession, "the agent was not ready in time"
 		}
 		return cmd.Turn == s.Turn && c.stop(o)
-	case runs.DoEnd: // a run of one turn ends with it
-		return s.Running || c.stop(Outcome{State: TurnCancelled})
+	case runs.DoEnd:
+		if s.Outcome != nil || s.Ends {
+			return false
+		}
+		if c.end(); !s.Running {
+			c.finish(Outcome{State: cmp.Or(s.Last, TurnCancelled)})
+		}
+		return true
+	case runs.DoSend, runs.DoEdit, runs.DoUnsend, runs.DoRelease:
+		if c.refuses(cmd) != "" || !s.Queue.Apply(cmd) {
+			return false
+		}
+		if cmd.Do == runs.DoSend && cmd.When == runs.WhenNow && s.Running {
+			s.Queue.Now = true
+			c.stop(Outcome{State: TurnCancelled})
+		}
+		c.proceed()
+		return true
 	}
 	return false
 }
+
+// refuses returns why a command for the queue has no effect; "": it has.
+func (c *Conversation) refuses(cmd *runs.Command) string {
+	switch s := &c.s; {
+	case s.Outcome != nil || s.Ends || !c.config.Task.Keep:
+		return runs.WhyEnds
+	default:
+		return s.Queue.Refuses(cmd)
+	}
+}
+
+// Queue returns what waits for its turn.
+func (c *Conversation) Queue() *runs.Queue { return &c.s.Queue }
 
 // opened returns the index of an open question, or -1.
 func (s *state) opened(id string) int {
@@ -294,10 +327,13 @@ func (s *state) keep(d decision) {
 	}
 }
 
-// Rule returns what becomes of an answer at the end of the log. A command that is no answer, and an answer to a
-// question that people are not asked, learns only what was decided.
+// Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked learns
+// only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
-	ruling := runs.Ruling{Seq: c.s.Seq}
+	ruling := runs.Ruling{Seq: c.s.Seq, Turn: c.s.Turn}
+	if cmd.Changes() || cmd.Do == runs.DoStop || cmd.Do == runs.DoEnd {
+		return c.ruleOther(cmd, ruling)
+	}
 	i := slices.IndexFunc(c.s.Decided, func(d decision) bool { return d.Question == cmd.Question })
 	_, known := c.Obeyed(cmd.ID)
 	switch at := c.s.opened(cmd.Question); {
@@ -317,6 +353,32 @@ func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 		ruling.Why = runs.WhyWithdrawn
 	default:
 		ruling.Why = runs.WhyUnknown
+	}
+	return ruling
+}
+
+// ruleOther is Rule for a command that is no answer.
+func (c *Conversation) ruleOther(cmd *runs.Command, ruling runs.Ruling) runs.Ruling {
+	s := &c.s
+	effect, known := c.Obeyed(cmd.ID)
+	switch {
+	case cmd.ID == "" || len(cmd.ID) > runs.MaxCommandID || len(cmd.By) > runs.MaxBy || len(cmd.Via) > runs.MaxBy:
+		ruling.Why = runs.WhyUnfit
+	case known:
+		if ruling.Holds = effect; !effect {
+			ruling.Why = runs.WhyUnfit
+		}
+	case cmd.Changes():
+		ruling.Why = c.refuses(cmd)
+		ruling.Open = ruling.Why == ""
+	case s.Outcome != nil, s.Ends:
+		ruling.Holds, ruling.Why = cmd.Do == runs.DoEnd, runs.WhyEnds
+	case cmd.Do == runs.DoEnd:
+		ruling.Open = true
+	default: // stop
+		if ruling.Open = s.Running && cmd.Turn == s.Turn && !s.Cancelled; !ruling.Open {
+			ruling.Holds, ruling.Why = s.Cancelled && cmd.Turn == s.Turn, runs.WhySent
+		}
 	}
 	return ruling
 }

@@ -74,6 +74,8 @@ type Start struct {
 
 	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
 
+	Keep bool `json:"keep,omitempty"` // see [Task]
+
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
 	Governance string `json:"governanceContext,omitempty"` // see [CheckGovernance]

@@ -31,7 +31,7 @@ const (
 	DoAsk    = "ask"    // people, who have until Due: no rule of the policy decides the question
 	DoAnswer = "answer" // a question
 	DoStop   = "stop"   // cancel the turn
-	DoEnd    = "end"    // the run, after its turn
+	DoEnd    = "end"    // the run, after its turn; what waits is not sent
 	DoLimit  = "limit"  // a limit was reached: cancel the turn
 )
 
@@ -58,6 +58,10 @@ type Command struct {
 	// closed without an answer.
 	Option  string          `json:"option,omitempty"`
 	Content json.RawMessage `json:"content,omitempty"` // of a form that is accepted: an object, at most MaxContent
+
+	Text    string `json:"text,omitempty"`    // of send and edit, at most MaxMessage bytes
+	When    string `json:"when,omitempty"`    // of send: WhenNow; "": in its turn
+	Message string `json:"message,omitempty"` // of edit and unsend: the id of the message
 }
 
 // Limits of a command, in bytes.
@@ -78,6 +82,9 @@ type Live struct {
 	Process   int      `json:"process,omitempty"` // number of the newest process
 	Awake     bool     `json:"awake,omitempty"`   // it has not ended
 	Turn      int      `json:"turn,omitempty"`    // number of the newest turn, over all processes
+	Keep      bool     `json:"keep,omitempty"`    // the run goes on after a turn
+	Idle      bool     `json:"idle,omitempty"`    // it is between two turns, with a session that is ready
+	Queue     Queue    `json:"queue,omitzero"`    // messages that wait
 	WaitsFor  string   `json:"waits_for,omitempty"`
 	Questions []Asked  `json:"questions,omitempty"` // that are open, the oldest first; at most MaxQuestions
 	Mode      string   `json:"mode,omitempty"`      // of the agent, at most maxChoice bytes of JSON
@@ -85,10 +92,12 @@ type Live struct {
 	Context   *Context `json:"context,omitempty"`   // nil: not told
 }
 
-// What a live run waits for, in [Live]: that people answer the oldest question that is put to them. "": nothing.
+// What a live run waits for, in [Live]: that people answer the oldest question that is put to them, or send a message.
+// "": nothing.
 const (
 	WaitsPermission = "permission"
 	WaitsQuestion   = "question" // a form
+	WaitsMessage    = "message"
 )
 
 // Asked is an open question of an agent.
@@ -129,6 +138,8 @@ type Told struct {
 	Settled     []string // questions that are not open any more
 	Mode, Model string
 	Context     *Context
+	Queue       *Queue // as it is now; nil: as before
+	Changed     string // the message in it whose text is new
 }
 
 // MaxQuestions is how many questions of a run may be open. Further ones are rejected.
@@ -188,6 +199,9 @@ func (r *Record) foldTold(t *Told, at int64) {
 	if t.Context != nil {
 		l.Context = new(*t.Context)
 	}
+	if t.Queue != nil {
+		l.foldQueue(t.Queue, t.Changed, r.Seq)
+	}
 	r.setWaits()
 }
 
@@ -216,6 +230,8 @@ func (r *Record) setWaits() {
 		if l.WaitsFor = WaitsQuestion; l.Questions[i].Kind == WaitsPermission {
 			l.WaitsFor = WaitsPermission
 		}
+	} else if l.Keep && l.Idle && (l.Queue.Held || len(l.Queue.Messages) == 0) {
+		l.WaitsFor = WaitsMessage
 	}
 	switch {
 	case l.WaitsFor != "" && r.State == StateWorking:
@@ -241,15 +257,15 @@ func (r *Record) put() (ids []string) {
 // endLive ends the conversation with the run.
 func (r *Record) endLive() {
 	if l := r.Live; l != nil {
-		l.Awake, l.WaitsFor, l.Questions = false, "", nil
+		l.Awake, l.Idle, l.WaitsFor, l.Questions, l.Queue = false, false, "", nil, Queue{}
 	}
 }
 
-// Ruling is what became of an answer to a question.
+// Ruling is what became of a command.
 type Ruling struct {
-	Open  bool   `json:"open,omitempty"`  // the question is open, and the answer fits: the log does not have it yet
-	Holds bool   `json:"holds,omitempty"` // the question is decided as the answer says
-	Why   string `json:"why,omitempty"`   // it does not: one of the Why constants; "": people are not asked now
+	Open  bool   `json:"open,omitempty"`  // it would have an effect: the log does not have it yet
+	Holds bool   `json:"holds,omitempty"` // it had one, or the question is decided as the answer says
+	Why   string `json:"why,omitempty"`   // it has none: one of the Why constants; "": people are not asked now
 
 	// The decision that holds, if there is one, as in its [Command].
 
@@ -259,6 +275,7 @@ type Ruling struct {
 
 	Delivered bool   `json:"delivered,omitempty"` // the agent has it
 	Seq       uint64 `json:"seq,omitempty"`       // the last entry of the log that this is based on
+	Turn      int    `json:"turn,omitempty"`      // the newest turn
 }
 
 // Why an answer does not hold, in [Ruling].
@@ -268,4 +285,7 @@ const (
 	WhyDecided   = "decided"   // otherwise, before
 	WhyExpired   = "expired"   // its time is over, and its owner is away
 	WhyWithdrawn = "withdrawn" // the agent does not wait any more, or its process has ended
+	WhyFull      = "full"      // too many messages wait, or too long ones
+	WhySent      = "sent"      // the message does not wait, or there is none
+	WhyEnds      = "ends"      // the run ends with the turn, or has ended
 )

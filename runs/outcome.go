@@ -158,6 +158,8 @@ func (r *Record) Summary() string {
 		switch {
 		case r.Live != nil && r.Live.WaitsFor == WaitsPermission:
 			s = "Waits for a permission"
+		case r.Live != nil && r.Live.WaitsFor == WaitsMessage:
+			s = "Waits for a message"
 		case r.Live != nil:
 			s = "Waits for an answer"
 		case r.Waits():

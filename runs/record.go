@@ -251,6 +251,9 @@ func (r *Record) foldStart(e Entry) {
 		r.Withheld = start.Withheld
 	}
 	r.Person = r.Person || start.Person
+	if start.Keep && r.Live == nil {
+		r.Live = &Live{Keep: true}
+	}
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance
 	}
@@ -313,6 +316,10 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	case TurnFailed:
 		r.TurnsBad++
 		r.LastTurn = TurnFailed
+	}
+	if f.Turn != TurnNone && r.Live != nil {
+		r.Live.Idle = f.Turn != TurnStarted && r.Live.Awake
+		r.setWaits()
 	}
 	if f.Cloud != nil {
 		r.Cloud = r.Cloud.Merge(f.Cloud)

@@ -34,7 +34,9 @@ type Task struct {
 	Live bool `json:"live,omitempty"`
 	// Ask says whether people are asked what the policy of the mode does not allow; else it is denied. Absent: they are.
 	// Only with Live.
-	Ask  *bool     `json:"ask,omitempty"`
+	Ask *bool `json:"ask,omitempty"`
+	// Keep lets the run go on after its first turn, for further messages, until somebody ends it. Only with Live.
+	Keep bool      `json:"keep,omitempty"`
 	Env  EnvPolicy `json:"env,omitzero"`
 	Idle int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
 	Hard int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
@@ -64,6 +66,7 @@ func (t *Task) OfRun() Attributes {
 func (t *QueuedTask) Entry(queue string, work uint64, at int64) Entry {
 	return Entry{Kind: Queued, Time: at, Body: Encode(Start{
 		Source: SourceQueue, Attributes: t.OfRun(), Queue: queue, Work: work, Governance: t.Governance,
+		Keep: t.Keep,
 	})}
 }
 
@@ -172,6 +175,9 @@ func (t *Task) Check() error {
 	}
 	if t.Live && t.Thread != "" {
 		wrong.add("threadId", "not with live: a live run begins a thread")
+	}
+	if t.Keep && !t.Live {
+		wrong.add("keep", "only with live")
 	}
 	if t.Ask != nil && !t.Live {
 		wrong.add("ask", "only with live")

@@ -51,6 +51,7 @@ type state struct {
 	Asks  int        `json:"asks,omitempty"`  // questions so far
 	Asked []question `json:"asked,omitempty"` // that are open; at most runs.MaxQuestions
 	Ends  bool       `json:"ends,omitempty"`  // the end of the run was requested
+	Queue runs.Queue `json:"queue,omitzero"`  // messages that wait; with hashes of their texts
 
 	Calls []toolCall `json:"calls,omitempty"` // the newest; at most maxCalls
 	Text  text       `json:"text,omitzero"`
@@ -122,7 +123,8 @@ func (d *dialect) done(out *normalizer.Out) {
 		out.Facts.Doing = runs.Doing{Phase: runs.AwaitingInput}
 	}
 	t := &d.told
-	if t.Turn > 0 || t.Asked != nil || t.Settled != nil || t.People+t.Mode+t.Model != "" || t.Context != nil {
+	if t.Turn > 0 || t.Asked != nil || t.Settled != nil || t.People+t.Mode+t.Model != "" || t.Context != nil ||
+		t.Queue != nil {
 		out.Facts.Live = new(*t)
 	}
 	out.Facts.Drift = d.drift

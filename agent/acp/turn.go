@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -46,6 +47,9 @@ func (d *dialect) requests(m *Message, out *normalizer.Out) {
 		d.expect(m, forPrompt, scan.Value{})
 		d.Replay = false
 		d.Echo = hash(promptOf(p["prompt"]).Text())
+		if _, waited := d.Queue.Sent(func(m *runs.Message) bool { return m.Hash == d.Echo }); waited {
+			d.told.Queue = &d.Queue
+		}
 		d.begin(out)
 	case "session/set_mode":
 		d.expect(m, forMode, p["modeId"])
@@ -109,7 +113,7 @@ func (d *dialect) ended(m *Message, out *normalizer.Out) {
 		}
 		d.failed(text, "turn failed", usage, out)
 	case reason == "end_turn":
-		d.Open, d.Text.Goes = false, false
+		d.closeTurn(true)
 		out.Confirm()
 		out.Facts.Turn = runs.TurnCompleted
 		d.status(out, "turn completed", usage)
@@ -132,7 +136,7 @@ var stops = map[string]string{
 
 // failed ends a turn that was not completed. Text is the message of an Error event; "": there is none.
 func (d *dialect) failed(text, message string, usage []byte, out *normalizer.Out) {
-	d.Open, d.Text.Goes = false, false
+	d.closeTurn(false)
 	out.NoFinal()
 	out.Facts.Turn = runs.TurnFailed
 	if text != "" {
@@ -140,6 +144,13 @@ func (d *dialect) failed(text, message string, usage []byte, out *normalizer.Out
 		d.event(out, normalizer.ErrorMessage(text))
 	}
 	d.status(out, message, usage)
+}
+
+func (d *dialect) closeTurn(completed bool) {
+	d.Open, d.Text.Goes = false, false
+	if d.Queue.Ended(completed); !d.Queue.IsZero() {
+		d.told.Queue = &d.Queue
+	}
 }
 
 // spent returns the tokens of a turn that has ended, and the data of its event; nil: they are not told.
@@ -276,11 +287,34 @@ func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
 		d.decided(c)
 	case runs.DoEnd:
 		if !d.Ends {
-			d.Ends = true
+			d.Ends, d.Queue = true, runs.Queue{}
+			d.told.Queue = &d.Queue
 			d.status(out, "end requested", nil)
 		}
+	case runs.DoSend, runs.DoEdit, runs.DoUnsend, runs.DoRelease:
+		d.queue(c, out)
 	}
 	d.done(out)
+}
+
+// queue maps a change of what waits.
+func (d *dialect) queue(c *runs.Command, out *normalizer.Out) {
+	if d.Ends || !d.Queue.Apply(c) {
+		return
+	}
+	d.Queue.Now = d.Queue.Now || c.Do == runs.DoSend && c.When == runs.WhenNow && d.Open
+	message := map[string]string{
+		runs.DoSend: "message queued", runs.DoEdit: "message changed", runs.DoUnsend: "message removed",
+		runs.DoRelease: "messages released",
+	}[c.Do]
+	if d.told.Queue = &d.Queue; c.Text != "" {
+		d.told.Changed = cmp.Or(c.Message, c.ID)
+		m := d.Queue.Of(d.told.Changed)
+		m.Text, m.Hash = "", hash(c.Text)
+	}
+	b := appendInt([]byte(`{"schema":"backend.queue.v1","queue":{"waiting":`), int64(len(d.Queue.Messages)))
+	b = appendInt(append(b, `,"bytes":`...), int64(len(c.Text)))
+	d.status(out, message, append(b, "}}"...))
 }
 
 // Finish implements [normalizer.Conversation].
