@@ -168,6 +168,8 @@ type Work struct {
 type Live struct {
 	// Answer is how long people may take to answer a question, at most 24 hours; 0: no limit. Then it is denied.
 	Answer time.Duration
+	// EndAfter is how long a run that is kept may have no turn before it is ended; 0: no limit.
+	EndAfter time.Duration
 	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
 	Policy List
 }
@@ -274,7 +276,7 @@ func Default() Config {
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
-		Live:   Live{Answer: time.Hour},
+		Live:   Live{Answer: time.Hour, EndAfter: 24 * time.Hour},
 		Agents: agentDefaults(),
 		Push:   Push{GiveUp: 24 * time.Hour},
 

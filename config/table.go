@@ -128,6 +128,9 @@ func (c *Config) settings() []Setting {
 			check: within(&c.Live.Answer, 0, 24*time.Hour, "must be from 0 to 24h"),
 			Help: "Time that people have to answer a question of a live run: then it is denied. Meanwhile the limits of the " +
 				"task stand still. 0: no limit."},
+		Setting{Key: "live.end_after", target: &c.Live.EndAfter,
+			check: within(&c.Live.EndAfter, 0, 30*24*time.Hour, "must be from 0 to 720h"),
+			Help:  "Time after which a live run that is kept, and gets no message, is ended. 0: no limit."},
 		Setting{Key: "live.policy", target: &c.Live.Policy, check: func() string {
 			if err := acp.CheckRules(c.Live.Policy); err != nil {
 				return err.Error()

@@ -330,7 +330,7 @@ func (s *state) keep(d decision) {
 // Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked learns
 // only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
-	ruling := runs.Ruling{Seq: c.s.Seq, Turn: c.s.Turn}
+	ruling := runs.Ruling{Seq: c.s.Seq}
 	if cmd.Changes() || cmd.Do == runs.DoStop || cmd.Do == runs.DoEnd {
 		return c.ruleOther(cmd, ruling)
 	}
@@ -360,12 +360,13 @@ func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 // ruleOther is Rule for a command that is no answer.
 func (c *Conversation) ruleOther(cmd *runs.Command, ruling runs.Ruling) runs.Ruling {
 	s := &c.s
+	ruling.Turn = s.Turn
 	effect, known := c.Obeyed(cmd.ID)
 	switch {
 	case cmd.ID == "" || len(cmd.ID) > runs.MaxCommandID || len(cmd.By) > runs.MaxBy || len(cmd.Via) > runs.MaxBy:
 		ruling.Why = runs.WhyUnfit
 	case known:
-		if ruling.Holds = effect; !effect {
+		if ruling.Holds, ruling.By, ruling.Via = effect, cmd.By, cmd.Via; !effect {
 			ruling.Why = runs.WhyUnfit
 		}
 	case cmd.Changes():

@@ -104,7 +104,7 @@ func Rule(
 	conv := live.New(live.Config{Agent: a})
 	apply := func(seq uint64, e runs.Entry) error {
 		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
-			conv = live.New(live.Config{Agent: a, Task: runs.Task{Attributes: start.Attributes}})
+			conv = live.New(live.Config{Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}})
 		}
 		conv.Apply(seq, e)
 		return nil
@@ -138,6 +138,9 @@ func Rule(
 // noteAsked keeps the file asking.
 func (r *Run) noteAsked() error {
 	until := int64(-1) // nobody is asked
+	if r.talk.conv.Status().Idle {
+		until = math.MaxInt64 // for a message
+	}
 	for _, q := range r.talk.conv.Open() {
 		switch {
 		case !q.People || until == math.MaxInt64:

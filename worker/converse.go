@@ -41,6 +41,7 @@ type dialog struct {
 	looked time.Time // when the log was last read for what others have stored
 	late   bool      // a cancel came after the end of the turn: the agent had no part in it
 	torn   bool      // the raw log has lost entries of it: nobody knows what the agent was sent
+	pace   pace
 }
 
 // closeTime is how long an agent may take to close its session.
@@ -72,9 +73,14 @@ func (r *Run) newTalk() (*dialog, error) {
 		rules = append(rules, rule)
 	}
 	policy := live.Policy{Rules: rules, Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
-	return &dialog{policy: policy, began: time.Now(), conv: live.New(live.Config{
-		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt)},
-	})}, nil
+	task := runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep}
+	t := &dialog{policy: policy, began: time.Now(), conv: live.New(live.Config{
+		Agent: a.Live, Version: r.w.cfg.Self, Task: task,
+	})}
+	if spec.Keep {
+		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest}
+	}
+	return t, nil
 }
 
 // converse appends what is due to the raw log, and gives it to the shim, until nothing is due.
@@ -86,7 +92,7 @@ func (r *Run) converse(ctx context.Context) error {
 		if r.talk.torn {
 			return nil
 		}
-		e, ok := r.talk.next(time.Now())
+		e, ok := r.talk.next(time.Now(), r.progress.Log.At)
 		if !ok {
 			return r.noteAsked()
 		}
@@ -100,8 +106,9 @@ func (r *Run) converse(ctx context.Context) error {
 	return nil
 }
 
-// next returns the entry that is due; without a body where the run knows that.
-func (t *dialog) next(now time.Time) (e runs.Entry, ok bool) {
+// next returns the entry that is due; without a body where the run knows that. The last one in the log is of the time
+// last, Unix milliseconds.
+func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
 	if outcome, _ := t.conv.Ended(); outcome == nil && t.conv.Status().Process == 0 {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
@@ -109,6 +116,11 @@ func (t *dialog) next(now time.Time) (e runs.Entry, ok bool) {
 		decision, ok := t.policy.Decide(q, t.now(now))
 		if _, known := t.conv.Obeyed(decision.ID); ok && !known {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(decision)}, true
+		}
+	}
+	if c, reached := t.pace.limit(t.conv.Status(), now, last); reached {
+		if _, known := t.conv.Obeyed(c.ID); !known {
+			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(c)}, true
 		}
 	}
 	if offset, body := t.conv.Due(); len(body) > 0 {
@@ -186,7 +198,7 @@ func (r *Run) endTalk(now time.Time) {
 		return
 	}
 	outcome, over := r.talk.conv.Ended()
-	if over = over || r.talk.torn; outcome == nil && !over {
+	if over = over || r.talk.torn || r.talk.pace.stuck(now); outcome == nil && !over {
 		return
 	}
 	if r.talk.over.IsZero() {

@@ -194,7 +194,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
 			Before:  before, Withheld: r.dir.Spec.Withheld,
-			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes,
+			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes, Keep: r.dir.Spec.Keep,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

@@ -297,7 +297,7 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}
 	spec.Live, spec.Ask, spec.Argv = true, task.Asks(), how.ACP
-	spec.Policy = t.Policy
+	spec.Policy, spec.Keep = t.Policy, task.Keep
 	spec.setInput(task.Prompt)
 	if how.SetLive != nil {
 		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))

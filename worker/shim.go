@@ -236,7 +236,7 @@ func (s *shim) start() (bool, error) {
 	if p, ok := lookup(s.pid); ok { // its process ID is not reused before it is reaped
 		_ = addIdentity(s.dir, identity{Agent: s.pid, Start: p.start})
 	}
-	s.watchdog = newWatchdog(s.spec.Limits, time.Now())
+	s.watchdog = newWatchdog(s.spec.ofProcess(), time.Now())
 	return true, nil
 }
 
@@ -253,7 +253,7 @@ func (s *shim) takeOver(o shimConfig) error {
 	id, _ := readIdentity(s.dir)
 	s.adopted = &members{id: id, dir: s.dir}
 	now := time.Now()
-	s.watchdog = newWatchdog(s.spec.Limits, now)
+	s.watchdog = newWatchdog(s.spec.ofProcess(), now)
 	if agent, ok := s.adopted.agent(); ok {
 		s.watchdog.began = now.Add(-agent.age())
 	} else if info, err := os.Lstat(s.dir + "/" + startedFile); err == nil {

@@ -58,6 +58,8 @@ type Spec struct {
 	// may be started again. Each process has a directory of its own, see [Dir.makeProcess].
 	Live bool `json:"live,omitempty"`
 	Ask  bool `json:"ask,omitempty"` // see [runs.Task]
+	// Keep says that the run goes on after a turn, until somebody ends it. Limits.Hard is then of a turn.
+	Keep bool `json:"keep,omitempty"`
 	// Policy are the rules for what it asks, see [acp.ParseRule].
 	Policy []string `json:"policy,omitempty"`
 
@@ -143,6 +145,8 @@ type Limits struct {
 	Finish time.Duration `json:"finish_ns,omitempty"`
 	// Answer is how long people may take to answer a question; 0: no limit. Meanwhile Idle and Hard stand still.
 	Answer time.Duration `json:"answer_ns,omitempty"`
+	// Rest is how long a run that is kept may have no turn before it is ended; 0: no limit.
+	Rest time.Duration `json:"rest_ns,omitempty"`
 	// Keep lets processes run that the agent left and that do not hold its stdout.
 	Keep bool `json:"keep,omitempty"`
 	// Spool is how many bytes a run may write. Default 1 GiB. Of what it writes beyond
@@ -163,6 +167,15 @@ func (s *Spec) hideCredentials() {
 		name, _, _ := strings.Cut(v, "=")
 		s.Keys = append(s.Keys, name)
 	}
+}
+
+// ofProcess are the limits of a process of the agent.
+func (s *Spec) ofProcess() Limits {
+	l := s.Limits
+	if s.Keep {
+		l.Hard = 0 // is of a turn
+	}
+	return l
 }
 
 // process reports whether the run has an agent process.
@@ -212,6 +225,9 @@ func (s *Spec) check() error {
 		}
 	default:
 		fail("source: must be run, queue, pipe or tail, got %q", s.Source)
+	}
+	if s.Keep && !s.Live {
+		fail("keep: only with live")
 	}
 	if s.Live && !s.process() {
 		fail("live: must have a process")

@@ -272,18 +272,24 @@ func (w *Worker) unregister(r *Run) {
 	}
 }
 
-// Tasks returns the number of driven runs from a queue.
+// Tasks returns the number of driven runs from a queue. Up to maxKept runs that go on after a turn do not count: they
+// mostly wait for people, and must not stop the queue.
 func (w *Worker) Tasks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := 0
+	n, kept := 0, 0
 	for _, r := range w.driven {
-		if r.dir.Spec.Source == runs.SourceQueue {
+		switch {
+		case r.dir.Spec.Keep:
+			kept++
+		case r.dir.Spec.Source == runs.SourceQueue:
 			n++
 		}
 	}
-	return n
+	return n + max(kept-maxKept, 0)
 }
+
+const maxKept = 8
 
 // Runs returns the number of driven runs.
 func (w *Worker) Runs() int {
