@@ -87,6 +87,28 @@ var (
 		Name: "answer", About: "Answer a question", Route: "POST /v1/runs/{id}/questions/{question}/answer",
 		Scope: "answer",
 	}
+	OpSend = Op[SendRequest, Sent]{
+		Name: "send", About: "Send a message to a live run", Route: "POST /v1/runs/{id}/messages", Scope: "submit",
+	}
+	OpMessages = Op[RunRequest, Messages]{
+		Name: "messages", About: "Messages that wait", Route: "GET /v1/runs/{id}/messages", Scope: "raw",
+	}
+	OpEdit = Op[SendRequest, Sent]{
+		Name: "edit", About: "Change a message that waits", Route: "PATCH /v1/runs/{id}/messages/{message}", Scope: "submit",
+	}
+	OpUnsend = Op[MessageRequest, Sent]{
+		Name: "unsend", About: "Take back a message that waits", Route: "DELETE /v1/runs/{id}/messages/{message}",
+		Scope: "submit",
+	}
+	OpRelease = Op[RunRequest, Sent]{
+		Name: "release", About: "Send what is held", Route: "POST /v1/runs/{id}/messages/release", Scope: "submit",
+	}
+	OpStop = Op[TurnRequest, Sent]{
+		Name: "stop", About: "Cancel the turn of a live run", Route: "POST /v1/runs/{id}/turn/cancel", Scope: "submit",
+	}
+	OpEnd = Op[RunRequest, Sent]{
+		Name: "end", About: "End a live run after its turn", Route: "POST /v1/runs/{id}/end", Scope: "submit",
+	}
 	OpWorkers = Op[Nothing, Workers]{
 		Name: "workers", About: "Workers that take tasks", Route: "GET /v1/workers", Scope: "read",
 	}

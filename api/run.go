@@ -18,9 +18,12 @@ func (r *Run) Need(now time.Time) runs.Need { return r.Summary.Need(now.UnixMill
 
 // Detail is the part of a run that only its record has.
 type Detail struct {
-	Sentence    string           `json:"summary"` // what came of the run, in a sentence
-	Exit        *Exit            `json:"exit,omitempty"`
-	Turns       Turns            `json:"turns"`
+	Sentence string `json:"summary"` // what came of the run, in a sentence
+	Exit     *Exit  `json:"exit,omitempty"`
+	Turns    Turns  `json:"turns"`
+
+	Conversation *Conversation `json:"conversation,omitempty"` // of a live run that is kept
+
 	Lines       int64            `json:"lines"` // of stdout
 	StdoutBytes int64            `json:"stdoutBytes"`
 	StderrBytes int64            `json:"stderrBytes"`

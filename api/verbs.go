@@ -49,7 +49,18 @@ type Counts struct {
 type WaitRequest struct {
 	Run     string `json:"run"`
 	Timeout int64  `json:"timeoutSec,omitempty"` // at most 3600; 0: 60. After that the error is [Timeout]
+	// Until is what is waited for: end, the default, of the run; turn: no turn of a live run runs, and nothing waits
+	// that is not held; input: the same, or a question is open.
+	Until string `json:"until,omitempty"`
+	After uint64 `json:"after,omitempty"` // not before the entry of [Sent]
 }
+
+// What a wait is for, in [WaitRequest].
+const (
+	UntilEnd   = "end"
+	UntilTurn  = "turn"
+	UntilInput = "input"
+)
 
 // ResultsRequest is a request for the outcome of a run.
 type ResultsRequest struct {

@@ -33,6 +33,12 @@ const (
 // Each, unless it is nil, is called with the state of the run about once a
 // second while it lasts, from another goroutine, and not after Wait has returned.
 func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*api.Run, error) {
+	return c.WaitUntil(ctx, api.WaitRequest{Run: run}, each)
+}
+
+// WaitUntil is Wait for what a request says. Its limit of time does not count.
+func (c *Client) WaitUntil(ctx context.Context, q api.WaitRequest, each func(*api.Run)) (*api.Run, error) {
+	run := q.Run
 	defer c.watch(ctx, run, each)()
 	var p patience
 	for {
@@ -40,7 +46,7 @@ func (c *Client) Wait(ctx context.Context, run string, each func(*api.Run)) (*ap
 		if deadline, ok := ctx.Deadline(); ok {
 			slice = min(slice, max(time.Until(deadline), time.Second))
 		}
-		q := api.WaitRequest{Run: run, Timeout: wholeSeconds(slice)}
+		q.Timeout = wholeSeconds(slice)
 		op := api.OpWait
 		op.Within = slice + answerTime/3
 		ended, err := detailed(op.Call(ctx, c, q))

@@ -89,7 +89,7 @@ func (c Config) limits(idle, hard time.Duration) worker.Limits {
 	return worker.Limits{
 		Idle: idle, Hard: hard, Grace: l.Grace, Finish: l.AfterResult, Keep: l.KeepLeft,
 		Answer: c.Settings.Live.Answer, Rest: c.Settings.Live.EndAfter,
-		Spool:  int64(c.Settings.Spool.MaxBytes),
+		Spool: int64(c.Settings.Spool.MaxBytes),
 	}
 }
 

@@ -28,7 +28,7 @@ func Describe(h runs.Header, record *runs.Record) *api.Run {
 	}
 	r := Summarize(Newer(h, record))
 	r.Detail = &api.Detail{
-		Sentence: record.Summary(), Lines: record.Lines,
+		Conversation: conversation(record), Sentence: record.Summary(), Lines: record.Lines,
 		Turns:       api.Turns{Completed: record.TurnsDone, Failed: record.TurnsBad},
 		StdoutBytes: record.Bytes, StderrBytes: record.ErrBytes, Events: record.Events, Dropped: record.Dropped,
 		Unknown: record.Unknown, Malformed: record.Malformed, Gaps: record.Gaps, ToolCalls: record.ToolCalls,

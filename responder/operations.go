@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -59,6 +60,8 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
 		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),
 		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
+		bind(api.OpSend, s.Send), bind(api.OpMessages, s.Messages), bind(api.OpEdit, s.Send),
+		bind(api.OpUnsend, s.Unsend), bind(api.OpRelease, s.Release), bind(api.OpStop, s.StopTurn), bind(api.OpEnd, s.End),
 		bind(api.OpWorkers, o.workers),
 		bind(api.OpEnvironments, o.environments), bind(api.OpForget, o.forget), bind(api.OpCleanup, o.cleanup),
 	}
@@ -178,9 +181,12 @@ func (s operations) wait(ctx context.Context, q api.WaitRequest) (*api.Run, erro
 	if err := within("timeoutSec", q.Timeout, maxWait); err != nil {
 		return nil, err
 	}
+	if !slices.Contains([]string{"", api.UntilEnd, api.UntilTurn, api.UntilInput}, q.Until) {
+		return nil, api.Invalid("until", "must be end, turn or input")
+	}
 	waiting, cancel := context.WithTimeout(ctx, time.Duration(cmp.Or(q.Timeout, 60))*time.Second)
 	defer cancel()
-	v, err := s.Wait(waiting, q.Run, nil)
+	v, err := s.WaitUntil(waiting, q.Run, nil, Reached(q))
 	if err != nil && !v.State.Final() {
 		return nil, err
 	}

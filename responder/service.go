@@ -233,8 +233,15 @@ func (s *Service) Record(ctx context.Context, run string) (*runs.Record, error) 
 // called with the current row and after each change. If ctx ends first, Wait
 // returns the last row and [api.Timeout], or the cause.
 func (s *Service) Wait(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
+	return s.WaitUntil(ctx, run, each, func(v runs.Header) bool { return v.State.Final() })
+}
+
+// WaitUntil is Wait for another condition than the end.
+func (s *Service) WaitUntil(
+	ctx context.Context, run string, each func(runs.Header), is func(runs.Header) bool,
+) (runs.Header, error) {
 	begun := time.Now()
-	v, err := s.table.Wait(ctx, run, each)
+	v, err := s.table.Until(ctx, run, each, is)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return v, WaitOver(run, v.State, begun)
 	}

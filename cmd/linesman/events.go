@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/runs"
 )
 
 type eventsCmd struct {
@@ -87,6 +88,7 @@ func (c *eventsCmd) run(ctx context.Context, a *app) (run string, err error) {
 type waitCmd struct {
 	Run_    runRef        `arg:"" name:"run" help:"${run}"`
 	Timeout time.Duration `placeholder:"DURATION" help:"Wait no longer than this, in whole seconds; the run continues. By default without a limit."`
+	Until   string        `enum:"end,turn,input" default:"end" help:"What to wait for: the end of the run; or of a live run that no turn runs (turn), or the same or an open question (input). Exit code 1: the turn was not completed; 5: a question is open."`
 	jsonFlag
 }
 
@@ -94,12 +96,20 @@ func (c *waitCmd) Run(ctx context.Context, a *app) error {
 	if c.Timeout < 0 {
 		return exitWith(exitUsage, fmt.Errorf("--timeout: must not be negative, got %s", c.Timeout))
 	}
-	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error { return a.wait(ctx, l, run, c.Timeout) })
+	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
+		return a.waitUntil(ctx, l, api.WaitRequest{Run: run, Until: c.Until}, c.Timeout)
+	})
 }
 
 // wait waits for the end of a run, at most for timeout unless that is 0, and
 // prints its result. The progress line is on stderr, because stdout may be a file.
 func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout time.Duration) error {
+	return a.waitUntil(ctx, l, api.WaitRequest{Run: run}, timeout)
+}
+
+// waitUntil is wait for what a request says.
+func (a *app) waitUntil(ctx context.Context, l *client.Client, q api.WaitRequest, timeout time.Duration) error {
+	run := q.Run
 	a.log.Debug("waiting", zap.String("run", run))
 	line := a.shown(a.stderr)
 	waiting, cancel := context.WithCancel(ctx)
@@ -115,7 +125,7 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 			asks(run)
 		}
 	}
-	now, err := l.Wait(waiting, run, each)
+	now, err := l.WaitUntil(waiting, q, each)
 	_ = line.Close()
 	if errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil && ctx.Err() == nil {
 		if now, err = l.Describe(ctx, run); err != nil {
@@ -128,6 +138,9 @@ func (a *app) wait(ctx context.Context, l *client.Client, run string, timeout ti
 		return exitWith(exitFailed, fmt.Errorf("no longer waiting; run %s continues", run))
 	case err != nil:
 		return explain(err, nil, run)
+	}
+	if q.Until != "" && q.Until != api.UntilEnd && now.State == runs.StateInputRequired && waiting.Err() == nil {
+		return a.turned(now)
 	}
 	if err := a.waited(ctx, l, now); err != nil {
 		return err
@@ -154,4 +167,24 @@ func (a *app) waited(ctx context.Context, l *client.Client, run *api.Run) error 
 	}
 	a.seen(ctx, l, run.ID)
 	return a.shown(a.stdout).Result(r, console.ResultOptions{})
+}
+
+// turned prints what the last turn of a live run said, and returns how that ended.
+func (a *app) turned(run *api.Run) error {
+	err := a.print(run, func() error {
+		if run.Detail == nil || run.FinalText == nil {
+			return nil
+		}
+		_, err := fmt.Fprintln(a.stdout, console.Safe(*run.FinalText))
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(run.Questions) > 0:
+		return exitWith(exitAsks, fmt.Errorf("run %s asks: linesman answer %[1]s", run.ID))
+	case run.Detail == nil || run.Conversation == nil || run.Conversation.Last != "completed":
+		return exitWith(exitFailed, fmt.Errorf("run %s: the turn was not completed", run.ID))
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ const (
 	exitUsage  = 2 // bad flags or settings; for run, too
 	exitNATS   = 3 // NATS is unreachable, or does not accept and store data
 	exitNoRun  = 4 // there is no such run
+	exitAsks   = 5 // a question of the run is open, for `wait --until` and `send --wait`
 
 	exitBusy = datadir.ExitLocked // of `up --background` alone: another one holds the lock of the data directory
 

@@ -47,7 +47,9 @@ type grammar struct {
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Questions  questionsCmd  `cmd:"" help:"List the questions of runs that wait for an answer."`
 	Answer     answerCmd     `cmd:"" help:"Answer a question of a run."`
-	Cancel     cancelCmd     `cmd:"" help:"Cancel a run."`
+	Send       sendCmd       `cmd:"" help:"Send a message to a live run that is kept."`
+	End        endCmd        `cmd:"" help:"End a live run that is kept, after its turn."`
+	Cancel     cancelCmd     `cmd:"" help:"Cancel a run, or its turn."`
 	Unfollow   unfollowCmd   `cmd:"" help:"Stop following a session; its agent keeps running."`
 	Events     eventsCmd     `cmd:"" help:"Print the events of runs."`
 	Notify     watchCmd      `cmd:"" name:"watch" logs:"" help:"Report runs that end, stall, wait or exceed a budget."`

@@ -138,10 +138,19 @@ func (c *unfollowCmd) Run(ctx context.Context, a *app) error {
 type cancelCmd struct {
 	Run_   runRef `arg:"" name:"run" help:"${run}"`
 	Reason string `placeholder:"TEXT" help:"Reason, stored with the run."`
+	Turn   bool   `help:"Cancel only the turn that runs: a live run that is kept goes on."`
 	jsonFlag
 }
 
 func (c *cancelCmd) Run(ctx context.Context, a *app) error {
+	if c.Turn && c.Reason != "" {
+		return exitWith(exitUsage, errors.New("--reason: not with --turn"))
+	}
+	if c.Turn {
+		return a.order(ctx, c.Run_, func(l *client.Client, run string) (api.Sent, error) {
+			return api.OpStop.Call(ctx, l, api.TurnRequest{Run: run})
+		})
+	}
 	return a.withRun(ctx, c.Run_, map[string]string{"reason": "--reason"}, func(l *client.Client, run string) error {
 		r, err := l.CancelRun(ctx, api.Cancel{Run: run, Reason: c.Reason})
 		if err != nil {

@@ -106,6 +106,7 @@ var (
 		"its mode allows is allowed; for all else people are asked.")
 	askParam = Param{Name: "ask", Kind: boolean, Default: true,
 		About: "With live: people are asked what its mode does not allow. If false, it is denied."}
+	keepParam = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
 		"End the task when it was silent for so long (an extension of v3.6).")
 	hardParam = Integer("timeoutSec", 1, maxSeconds, 0, "End the task when it took so long (an extension of v3.6).")
@@ -183,7 +184,7 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam)
+	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam, keepParam)
 	ContinueParams = append(long(ResumeParams), agentParam)
 
 	// Those of the tools for agents of every kind.
@@ -200,7 +201,7 @@ var (
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, liveParam, askParam, gitParam, keyParam,
+		skipParam, liveParam, askParam, keepParam, gitParam, keyParam,
 	}
 	AgentRefParam = RequiredText("run", MaxRef,
 		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")

@@ -59,6 +59,10 @@ var (
 	}
 	waitParams = []request.Param{
 		request.Integer("timeout", 0, int64(maxWait/time.Second), 60, "How long to wait, in seconds."),
+		{Name: "until", Words: []string{api.UntilEnd, api.UntilTurn, api.UntilInput}, Default: api.UntilEnd,
+			About: "`end` of the run; `turn`: no turn of a live run runs, and no message waits that is not held; `input`: the " +
+				"same, or a question is open."},
+		request.Integer("after", 1, 1<<53, 0, "`entry` of a message that was sent: an earlier state does not count."),
 	}
 )
 

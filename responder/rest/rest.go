@@ -109,6 +109,10 @@ func (a *API) Routes() []Route {
 		"waiting":  {"listQuestions", questionParams, []string{jsonType}, listQuestions},
 		"request":  {"getRequest", requestParams, []string{jsonType}, getRequest},
 		"answer":   {"answerQuestion", nil, []string{jsonType}, answerQuestion},
+		"send":     {"sendMessage", nil, []string{jsonType}, sendMessage},
+		"edit":     {"editMessage", nil, []string{jsonType}, editMessage},
+		"unsend":   {"unsendMessage", nil, []string{jsonType}, unsendMessage},
+		"stop":     {"cancelTurn", nil, []string{jsonType}, cancelTurn},
 		"events":   {"listEvents", allEventParams, streams, listEvents},
 	}
 	routes := []Route{
@@ -190,7 +194,7 @@ func (q *exchange) answer(answer handler) (*reply, error) {
 	if q.query, err = readQuery(q.r.URL.RawQuery, q.Query); err != nil {
 		return nil, err
 	}
-	if q.r.Method == http.MethodPost {
+	if q.r.Method == http.MethodPost || q.r.Method == http.MethodPatch {
 		if q.key, err = readKey(q.r.Header); err != nil {
 			return nil, err
 		}

@@ -60,7 +60,11 @@ func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	if seconds > 0 && !v.State.Final() {
+	is := responder.Reached(api.WaitRequest{Until: q.query.word("until"), After: uint64(q.query.number("after"))})
+	if q.query.err != nil {
+		return nil, q.query.err
+	}
+	if seconds > 0 && !is(v) {
 		free, err := q.hold()
 		if err != nil {
 			return nil, err
@@ -68,7 +72,7 @@ func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
 		defer free()
 		limited, cancel := context.WithTimeout(q.r.Context(), time.Duration(seconds)*time.Second)
 		defer cancel()
-		if v, err = q.Service.Wait(limited, v.ID, nil); err != nil && limited.Err() == nil {
+		if v, err = q.Service.WaitUntil(limited, v.ID, nil, is); err != nil && limited.Err() == nil {
 			return nil, err
 		}
 		if v.ID == "" { // it was removed at the timeout
@@ -77,8 +81,8 @@ func waitForRun(ctx context.Context, q *exchange) (*reply, error) {
 	}
 	after, cancel := context.WithTimeout(q.r.Context(), askTime)
 	defer cancel()
-	a, run, err := q.answerRun(after, http.StatusOK, v)
-	if err == nil && seconds > 0 && !run.State.Final() {
+	a, _, err := q.answerRun(after, http.StatusOK, v)
+	if err == nil && seconds > 0 && !is(v) {
 		a.late = true
 	}
 	return a, err

@@ -105,7 +105,7 @@ func (r *Table) askAgain(ctx context.Context, run, reason string) {
 // cancelEnded cancels the task of a run that has just ended, if the task awaits
 // resumption now.
 func (r *Table) cancelEnded(ctx context.Context, c Cancelled, run, reason string) (Cancelled, error) {
-	v, err := r.until(ctx, run, nil, func(v runs.Header) bool { return v.State.Final() || v.Waits() })
+	v, err := r.Until(ctx, run, nil, func(v runs.Header) bool { return v.State.Final() || v.Waits() })
 	switch {
 	case err != nil:
 		return c, err

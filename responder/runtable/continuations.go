@@ -151,7 +151,7 @@ func newEntry(kind runs.Kind, body []byte) *runs.Entry {
 // it continues a task. A removed run does not.
 func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
 	is := false
-	_, err := r.until(ctx, id, nil, func(runs.Header) bool {
+	_, err := r.Until(ctx, id, nil, func(runs.Header) bool {
 		e, ok := r.index.get(id)
 		is = ok && e.Continues == task
 		return ok && e.revision != 0

@@ -237,7 +237,7 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 	}
 	soon, done := context.WithTimeout(ctx, time.Second) // until the table shows it
 	defer done()
-	if _, err := r.until(soon, run, nil, func(v runs.Header) bool {
+	if _, err := r.Until(soon, run, nil, func(v runs.Header) bool {
 		return v.State.Final() || v.Seq >= ruling.Seq || c.Question != "" && !slices.Contains(v.Questions, c.Question)
 	}); err != nil {
 		r.log.Debug("the record of an answered run lags behind", zap.String("run", run), zap.Error(err))

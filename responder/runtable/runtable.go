@@ -289,11 +289,11 @@ func (r *Table) Events(ctx context.Context, record *runs.Record, n int) (all []j
 // current view and after each change. If ctx ends first, Wait returns the last
 // view and the error of ctx.
 func (r *Table) Wait(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
-	return r.until(ctx, run, each, func(v runs.Header) bool { return v.State.Final() })
+	return r.Until(ctx, run, each, func(v runs.Header) bool { return v.State.Final() })
 }
 
-// until is Wait for another condition than the end.
-func (r *Table) until(ctx context.Context, run string, each func(runs.Header),
+// Until is Wait for another condition than the end.
+func (r *Table) Until(ctx context.Context, run string, each func(runs.Header),
 	is func(runs.Header) bool) (runs.Header, error) {
 	news, stop := r.index.listen(run)
 	defer stop()

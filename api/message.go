@@ -1,0 +1,65 @@
+package api
+
+import "github.com/linesman/linesman/runs"
+
+// A live run that is kept takes messages: each begins a turn once no other one runs.
+
+// SendRequest sends a message, or changes one that waits.
+type SendRequest struct {
+	Run  string `json:"run"`
+	Text string `json:"text"` // 1 to 262144 bytes
+	// When is next, the default: in its turn; or now: the turn that runs is cancelled for it.
+	When    string `json:"when,omitempty"`
+	Message string `json:"message,omitempty"` // id of the one to change
+	Key     string `json:"key,omitempty"`     // idempotency key: the same again is sent once; absent: each time
+}
+
+// MessageRequest names a message that waits.
+type MessageRequest struct {
+	Run     string `json:"run"`
+	Message string `json:"message"`
+}
+
+// TurnRequest names a turn.
+type TurnRequest struct {
+	Run  string `json:"run"`
+	Turn int    `json:"turn,omitempty"` // from 1; absent: the one that runs
+}
+
+// Sent is the state of a live run after a message, or another request.
+type Sent struct {
+	Run     string     `json:"run"`
+	State   runs.State `json:"state"`
+	Message string     `json:"message,omitempty"` // id
+	Waits   bool       `json:"waits,omitempty"`   // the message waits for its turn
+	Turn    int        `json:"turn"`              // the newest one
+	Waiting int        `json:"waiting"`           // messages that wait
+	Held    bool       `json:"held,omitempty"`    // since the last turn was not completed
+	// Delivered says that the agent has what is due for it. Else the worker gives it to the agent when it is back.
+	Delivered bool   `json:"delivered,omitempty"`
+	Entry     uint64 `json:"entry,omitempty"` // of the log, for [WaitRequest]
+}
+
+// Conversation is how a live run that is kept stands.
+type Conversation struct {
+	Turn     int    `json:"turn"`                // the newest one, from 1; 0: none has begun
+	Last     string `json:"last_turn,omitempty"` // completed or failed: the last one that has ended
+	WaitsFor string `json:"waits_for,omitempty"` // permission, question or message; absent: nothing
+	Waiting  int    `json:"waiting"`             // messages that wait
+	Held     bool   `json:"held,omitempty"`      // they are, since the last turn was not completed
+}
+
+// Messages are those that wait, in the order in which they will be sent.
+type Messages struct {
+	Run      string    `json:"run"`
+	Messages []Message `json:"messages"`
+	Held     bool      `json:"held,omitempty"`
+}
+
+// Message is a message that waits.
+type Message struct {
+	Message string `json:"message"` // id
+	Text    string `json:"text"`
+	By      string `json:"by,omitempty"`  // the name of a token, owner or operator
+	Via     string `json:"via,omitempty"` // the surface
+}

@@ -1,0 +1,205 @@
+package responder
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// Send sends a message to a live run, or changes one that waits. The error is [api.Conflict] for a run that takes none.
+func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error) {
+	switch {
+	case strings.TrimSpace(q.Text) == "":
+		return api.Sent{}, api.Invalid("text", "is required")
+	case len(q.Text) > runs.MaxMessage:
+		return api.Sent{}, api.Invalid("text", fmt.Sprintf("at most %d bytes, got %d", runs.MaxMessage, len(q.Text)))
+	case !utf8.ValidString(q.Text):
+		return api.Sent{}, api.Invalid("text", "must be UTF-8")
+	case q.When != "" && q.When != "next" && q.When != runs.WhenNow:
+		return api.Sent{}, api.Invalid("when", "must be next or now")
+	case q.When != "" && q.Message != "":
+		return api.Sent{}, api.Invalid("when", "is not for a message that waits")
+	case len(q.Key) > maxKey:
+		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
+	}
+	c := runs.Command{Do: runs.DoSend, Text: q.Text, Message: q.Message}
+	if q.When == runs.WhenNow {
+		c.When = q.When
+	}
+	if q.Message != "" {
+		c.Do = runs.DoEdit
+	}
+	if q.Key != "" {
+		caller, _ := decider(ctx)
+		sum := sha256.Sum256(runs.Encode([]string{caller, q.Run, q.Key}))
+		c.ID = hex.EncodeToString(sum[:16])
+	}
+	return s.order(ctx, q.Run, c)
+}
+
+const maxKey = 255 // bytes of an idempotency key
+
+// Unsend takes back a message that waits.
+func (s *Service) Unsend(ctx context.Context, q api.MessageRequest) (api.Sent, error) {
+	if q.Message == "" {
+		return api.Sent{}, api.Invalid("message", "is required")
+	}
+	return s.order(ctx, q.Run, runs.Command{Do: runs.DoUnsend, Message: q.Message})
+}
+
+// Release sends what is held since a turn was not completed.
+func (s *Service) Release(ctx context.Context, q api.RunRequest) (api.Sent, error) {
+	return s.order(ctx, q.Run, runs.Command{Do: runs.DoRelease})
+}
+
+// StopTurn cancels the turn that runs. The run goes on.
+func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, error) {
+	if q.Turn < 0 {
+		return api.Sent{}, api.Invalid("turn", "must be from 1")
+	}
+	return s.order(ctx, q.Run, runs.Command{Do: runs.DoStop, Turn: q.Turn})
+}
+
+// End ends the run after its turn, at once if none runs. What waits is not sent.
+func (s *Service) End(ctx context.Context, q api.RunRequest) (api.Sent, error) {
+	return s.order(ctx, q.Run, runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
+}
+
+// order stores a command of a live run that is kept. Without an id it has one of its own.
+func (s *Service) order(ctx context.Context, run string, c runs.Command) (api.Sent, error) {
+	v, err := s.Look(ctx, run)
+	if err != nil {
+		return api.Sent{}, err
+	}
+	record, err := s.table.Record(ctx, v.ID)
+	switch {
+	case errors.Is(err, runs.ErrNoRun) && !v.State.Final():
+		return api.Sent{}, takesNone(v.ID, "has not begun yet")
+	case err != nil:
+		return api.Sent{}, s.explainRun(v.ID, c.Do, err)
+	case record.State.Final():
+		return api.Sent{}, ended(v.ID, record.State)
+	case record.Live == nil || !record.Live.Keep:
+		return api.Sent{}, takesNone(v.ID, "takes no messages: it was not submitted with keep")
+	}
+	if c.Do == runs.DoStop && c.Turn == 0 {
+		c.Turn = record.Live.Turn
+	}
+	if c.ID == "" {
+		c.ID = strings.ToLower(rand.Text()[:10]) // 50 bits, in one run
+	}
+	c.By, c.Via = decider(ctx)
+	ruling, err := s.table.Decide(ctx, v.ID, c)
+	if err != nil {
+		return api.Sent{}, s.explainRun(v.ID, c.Do, err)
+	}
+	if !ruling.Holds {
+		return api.Sent{}, refused(v.ID, &c, ruling)
+	}
+	sent := api.Sent{Run: v.ID, State: record.State, Turn: ruling.Turn, Delivered: ruling.Delivered, Entry: ruling.Seq}
+	if c.Do == runs.DoSend {
+		sent.Message = c.ID
+	}
+	if now, err := s.table.Record(ctx, v.ID); err == nil && now.Live != nil {
+		q := &now.Live.Queue
+		sent.State, sent.Waiting, sent.Held, sent.Turn = now.State, len(q.Messages), q.Held, max(sent.Turn, now.Live.Turn)
+		sent.Waits = c.Do == runs.DoSend && q.Of(c.ID) != nil
+	}
+	return sent, nil
+}
+
+func takesNone(run, why string) error {
+	return &api.Error{Code: api.Conflict, Run: run, Message: "the run " + why}
+}
+
+// refused is the error of a command that has no effect.
+func refused(run string, c *runs.Command, ruling runs.Ruling) error {
+	e := &api.Error{Code: api.Conflict, Run: run, Reason: ruling.Why}
+	switch {
+	case ruling.Why == runs.WhyFull:
+		e.Message = fmt.Sprintf("%d messages, or %d bytes, wait already", runs.MaxQueued, runs.MaxQueuedBytes)
+	case ruling.Why == runs.WhyEnds:
+		e.Message = "the run ends with its turn"
+	case c.Do == runs.DoStop:
+		e.Message = fmt.Sprintf("turn %d does not run", c.Turn)
+	case ruling.Why == runs.WhySent:
+		e.Message = "message " + c.Message + " does not wait: it was sent or taken back, or there is none"
+	case c.Do == runs.DoRelease:
+		e.Message = "nothing is held"
+	case ruling.Why == runs.WhyUnfit:
+		e.Message = "the request was refused"
+	default:
+		e.Code, e.Message = api.Unavailable, "the request was not stored"
+	}
+	return e
+}
+
+// Reached is the condition of a wait.
+func Reached(q api.WaitRequest) func(v runs.Header) bool {
+	return func(v runs.Header) bool {
+		switch {
+		case v.State.Final():
+			return true
+		case q.Until == "" || q.Until == api.UntilEnd || v.Seq < q.After || v.State != runs.StateInputRequired:
+			return false
+		}
+		return q.Until == api.UntilInput || len(v.Questions) == 0 && v.Agent != runs.AgentExternal
+	}
+}
+
+// conversation is how a live run that is kept stands; nil: it is none.
+func conversation(record *runs.Record) *api.Conversation {
+	l := record.Live
+	if l == nil || !l.Keep {
+		return nil
+	}
+	c := &api.Conversation{Turn: l.Turn, WaitsFor: l.WaitsFor, Waiting: len(l.Queue.Messages), Held: l.Queue.Held}
+	switch record.LastTurn {
+	case runs.TurnCompleted:
+		c.Last = "completed"
+	case runs.TurnFailed:
+		c.Last = "failed"
+	}
+	return c
+}
+
+// Messages returns what waits, read from the raw log.
+func (s *Service) Messages(ctx context.Context, q api.RunRequest) (api.Messages, error) {
+	v, err := s.Look(ctx, q.Run)
+	if err != nil {
+		return api.Messages{}, err
+	}
+	all := api.Messages{Run: v.ID, Messages: []api.Message{}}
+	record, err := s.table.Record(ctx, v.ID)
+	if errors.Is(err, runs.ErrNoRun) || err == nil && record.Live == nil {
+		return all, nil
+	}
+	if err != nil {
+		return api.Messages{}, s.explainRun(v.ID, "read", err)
+	}
+	all.Held = record.Live.Queue.Held
+	for _, m := range record.Live.Queue.Messages {
+		one := api.Message{Message: m.ID}
+		err := s.cfg.Streams.Entries(ctx, record.Agent, record.ID, m.Seq, false, func(_ uint64, e runs.Entry) error {
+			var c runs.Command
+			if e.Kind == runs.Ordered && json.Unmarshal(e.Body, &c) == nil {
+				one.Text, one.By, one.Via = c.Text, c.By, c.Via
+			}
+			return errEnough
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return api.Messages{}, s.explainRun(v.ID, "read", err)
+		}
+		all.Messages = append(all.Messages, one)
+	}
+	return all, nil
+}

@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/runs"
+)
+
+// MessageParams are the members of the body of a message, and EditParams of its change.
+var (
+	MessageParams = []request.Param{
+		textParam,
+		{Name: "when", Words: []string{"next", runs.WhenNow}, Default: "next",
+			About: "`next`: in its turn. `now`: the turn that runs is cancelled, and this message is the first."},
+	}
+	EditParams = []request.Param{textParam}
+
+	textParam = request.Param{Name: "text", Required: true, Max: runs.MaxMessage, Any: true, Lines: true,
+		About: "Text for the agent, at most 262,144 bytes."}
+
+	// TurnParams are the members of the body that names a turn.
+	TurnParams = []request.Param{request.Integer("turn", 1, 1<<31-1, 0, "Number of the turn, from 1; absent: the one that runs. "+
+		"With it a turn that began meanwhile is not cancelled.")}
+)
+
+// written returns the arguments of a body.
+func (q *exchange) written(params []request.Param) (*request.Args, error) {
+	args, err := q.arguments(params, nil, request.Format)
+	if err == nil {
+		err = args.Err()
+	}
+	return args, err
+}
+
+func sendMessage(ctx context.Context, q *exchange) (*reply, error) {
+	args, err := q.written(MessageParams)
+	if err != nil {
+		return nil, err
+	}
+	return q.sent(q.Service.Send(ctx, api.SendRequest{
+		Run: q.run(), Text: args.Text("text"), When: args.Text("when"), Key: q.key,
+	}))
+}
+
+func editMessage(ctx context.Context, q *exchange) (*reply, error) {
+	args, err := q.written(EditParams)
+	if err != nil {
+		return nil, err
+	}
+	return q.sent(q.Service.Send(ctx, api.SendRequest{
+		Run: q.run(), Text: args.Text("text"), Message: q.r.PathValue("message"), Key: q.key,
+	}))
+}
+
+func unsendMessage(ctx context.Context, q *exchange) (*reply, error) {
+	return q.sent(q.Service.Unsend(ctx, api.MessageRequest{Run: q.run(), Message: q.r.PathValue("message")}))
+}
+
+func cancelTurn(ctx context.Context, q *exchange) (*reply, error) {
+	args, err := q.written(TurnParams)
+	if err != nil {
+		return nil, err
+	}
+	return q.sent(q.Service.StopTurn(ctx, api.TurnRequest{Run: q.run(), Turn: int(args.Number("turn"))}))
+}
+
+func (q *exchange) sent(done api.Sent, err error) (*reply, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &reply{Status: http.StatusOK, Body: done}, nil
+}
