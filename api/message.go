@@ -37,7 +37,7 @@ type Sent struct {
 	Held    bool       `json:"held,omitempty"`    // since the last turn was not completed
 	// Delivered says that the agent has what is due for it. Else the worker gives it to the agent when it is back.
 	Delivered bool   `json:"delivered,omitempty"`
-	Entry     uint64 `json:"entry,omitempty"` // of the log, for [WaitRequest]
+	Entry     uint64 `json:"entry,omitempty"` // of the log: a wait after it ends with nothing earlier
 }
 
 // Conversation is how a live run that is kept stands.

@@ -201,7 +201,7 @@ var (
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, liveParam, askParam, keepParam, gitParam, keyParam,
+		skipParam, liveParam, askParam, gitParam, keyParam,
 	}
 	AgentRefParam = RequiredText("run", MaxRef,
 		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")

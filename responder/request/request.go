@@ -54,7 +54,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		q.Hard = a.Number("timeout_seconds")
 	}
 	if a.declares("live") {
-		q.Live, q.Keep = a.Flag("live"), a.Flag("keep")
+		q.Live, q.Keep = a.Flag("live"), a.declares("keep") && a.Flag("keep")
 		if a.Has("ask") {
 			q.Ask = new(a.Flag("ask"))
 		}

@@ -1,5 +1,7 @@
 // Generated from openapi.json: UPDATE_DOCS=1 go test ./test/openapi
 
+export type  = Record<string, unknown>;
+
 /** A kind of agent. */
 export interface Agent {
   /** As in `agent` of a run. */
@@ -82,6 +84,20 @@ export interface Cloud {
   linesRemoved?: number;
   status?: string;
   url?: string;
+}
+
+/** How a live run that is kept stands. */
+export interface Conversation {
+  /** They are, since the last turn was not completed. */
+  held?: boolean;
+  /** Completed or failed: the last one that has ended. */
+  last_turn?: string;
+  /** The newest one, from 1; 0: none has begun. */
+  turn: number;
+  /** Messages that wait. */
+  waiting: number;
+  /** Permission, question or message; absent: nothing. */
+  waits_for?: string;
 }
 
 /** An event of a run with what the event omits, or what only the owner of the run may see. */
@@ -326,6 +342,24 @@ export interface Location {
   line: number;
 }
 
+/** A message that waits. */
+export interface Message {
+  /** The name of a token, owner or operator. */
+  by?: string;
+  /** Id. */
+  message: string;
+  text: string;
+  /** The surface. */
+  via?: string;
+}
+
+/** Those that wait, in the order in which they will be sent. */
+export interface Messages {
+  held?: boolean;
+  messages: Array<Message>;
+  run: string;
+}
+
 /** What one model has used, as the agent tells it. */
 export interface ModelUsage {
   cacheWriteInputTokens: number;
@@ -491,6 +525,8 @@ export interface Run {
   continuedBy?: string;
   /** First run of the task that this run resumes. */
   continues?: string;
+  /** Of a live run that is kept. */
+  conversation?: Conversation;
   /** Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown. */
   costUsd?: number;
   /** What the agent is doing; absent: unknown, or not working. */
@@ -598,6 +634,8 @@ export interface RunRequest {
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
   idleTimeoutSec?: number;
+  /** With live: the run goes on after its first turn, for further messages, until it is ended. */
+  keep?: boolean;
   /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
   /** Start the agent as a server of the Agent Client Protocol: it may ask while it works. What its mode allows is allowed; for all else people are asked. */
@@ -713,6 +751,26 @@ export interface Seen {
   state: 'queued' | 'working' | 'input-required' | 'completed' | 'failed' | 'cancelled' | 'timeout';
   /** Always false. */
   unseen: boolean;
+}
+
+/** The state of a live run after a message, or another request. */
+export interface Sent {
+  /** Delivered says that the agent has what is due for it. Else the worker gives it to the agent when it is back. */
+  delivered?: boolean;
+  /** Of the log: a wait after it ends with nothing earlier. */
+  entry?: number;
+  /** Since the last turn was not completed. */
+  held?: boolean;
+  /** Id. */
+  message?: string;
+  run: string;
+  state: 'queued' | 'working' | 'input-required' | 'completed' | 'failed' | 'cancelled' | 'timeout';
+  /** The newest one. */
+  turn: number;
+  /** Messages that wait. */
+  waiting: number;
+  /** The message waits for its turn. */
+  waits?: boolean;
 }
 
 /** The tokens of a run so far, with those of its sub-agents. */
