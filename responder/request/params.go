@@ -127,6 +127,9 @@ var (
 		About: "The same request with the same key is carried out once. Required with format adcp for what changes " +
 			"something; reads change nothing.",
 	}
+	// KeyParam is the idempotency key of a request.
+	KeyParam = Text(Key, idempotency.MaxKey, "The same request with the same key is carried out once.")
+
 	contextParam = Param{
 		Name: echoed, Kind: object, Max: webhook.MaxContext,
 		About: "Comes back as it is in format adcp, at most 64 KiB; nothing is read from it.",

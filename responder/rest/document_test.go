@@ -110,6 +110,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	}
 	s.want(404, "POST", "/v1/runs/asks/questions/q9/answer", `{"option":"no"}`)
 	s.want(409, "GET", "/v1/runs/asks/questions/q1/request", "")
+	s.messages()
 	submitted := s.want(202, "POST", "/v1/runs", `{"task":"go","workingDir":"/srv","outputSchema":{"type":"object"}}`)
 	s.want(200, "GET", submitted.header.Get("Location"), "")
 	s.want(200, "POST", submitted.header.Get("Location")+"/cancel", `{"reason":"enough"}`)

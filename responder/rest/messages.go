@@ -13,10 +13,11 @@ import (
 var (
 	MessageParams = []request.Param{
 		textParam,
+		request.KeyParam,
 		{Name: "when", Words: []string{"next", runs.WhenNow}, Default: "next",
 			About: "`next`: in its turn. `now`: the turn that runs is cancelled, and this message is the first."},
 	}
-	EditParams = []request.Param{textParam}
+	EditParams = []request.Param{textParam, request.KeyParam}
 
 	textParam = request.Param{Name: "text", Required: true, Max: runs.MaxMessage, Any: true, Lines: true,
 		About: "Text for the agent, at most 262,144 bytes."}
@@ -41,7 +42,7 @@ func sendMessage(ctx context.Context, q *exchange) (*reply, error) {
 		return nil, err
 	}
 	return q.sent(q.Service.Send(ctx, api.SendRequest{
-		Run: q.run(), Text: args.Text("text"), When: args.Text("when"), Key: q.key,
+		Run: q.run(), Text: args.Text("text"), When: args.Text("when"), Key: args.Text(request.Key),
 	}))
 }
 
@@ -51,7 +52,7 @@ func editMessage(ctx context.Context, q *exchange) (*reply, error) {
 		return nil, err
 	}
 	return q.sent(q.Service.Send(ctx, api.SendRequest{
-		Run: q.run(), Text: args.Text("text"), Message: q.r.PathValue("message"), Key: q.key,
+		Run: q.run(), Text: args.Text("text"), Message: q.r.PathValue("message"), Key: args.Text(request.Key),
 	}))
 }
 

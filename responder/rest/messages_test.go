@@ -1,0 +1,77 @@
+package rest_test
+
+import (
+	"strings"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
+)
+
+// messages sends messages to a live run, and does to them what can be done.
+func (s *stage) messages() {
+	s.T.Helper()
+	keeps := s.BeginLive("codex", "keeps", runs.Start{
+		Source: "queue", Worker: "w1", Keep: true, Attributes: runs.Attributes{Dir: "/home/dev/project"},
+	})
+	send := func(status int, run, body string, headers ...string) (sent api.Sent) {
+		s.T.Helper()
+		r := s.want(status, "POST", "/v1/runs/"+run+"/messages", body, headers...)
+		if status == 200 {
+			r.read(s.T, &sent)
+		}
+		return sent
+	}
+	first := send(200, "keeps", `{"text":"one"}`, "Idempotency-Key", "0123456789abcdef")
+	if !first.Waits || first.Turn != 1 || first.Waiting != 1 || first.State != runs.StateWorking {
+		s.T.Errorf("sent %+v", first)
+	}
+	if again := send(200, "keeps", `{"text":"one"}`, "Idempotency-Key", "0123456789abcdef"); again.Message != first.Message {
+		s.T.Errorf("the same again: %+v", again)
+	}
+	second := send(200, "keeps", `{"text":"two","when":"next"}`)
+	for _, body := range []string{"", "{}", `{"text":" "}`, `{"text":"x","when":"soon"}`, `{"text":"x","turn":1}`,
+		`{"text":"` + strings.Repeat("x", runs.MaxMessage+1) + `"}`} {
+		send(400, "keeps", body)
+	}
+	send(404, "none", `{"text":"x"}`)
+	send(409, "done", `{"text":"x"}`)
+	send(409, "asks", `{"text":"x"}`)
+
+	one := "/v1/runs/keeps/messages/" + first.Message
+	s.want(200, "PATCH", one, `{"text":"uno"}`)
+	s.want(400, "PATCH", one, `{}`)
+	s.want(404, "PATCH", "/v1/runs/none/messages/m", `{"text":"x"}`)
+	s.want(409, "PATCH", "/v1/runs/keeps/messages/m", `{"text":"x"}`)
+	s.want(200, "DELETE", "/v1/runs/keeps/messages/"+second.Message, "")
+	s.want(409, "DELETE", "/v1/runs/keeps/messages/"+second.Message, "")
+	s.want(404, "DELETE", "/v1/runs/none/messages/m", "")
+	var all api.Messages
+	s.want(200, "GET", "/v1/runs/keeps/messages", "").read(s.T, &all)
+	if len(all.Messages) != 1 || all.Messages[0] != (api.Message{Message: first.Message, Text: "uno", By: "operator", Via: "nats"}) {
+		s.T.Errorf("messages %+v", all)
+	}
+	s.want(404, "GET", "/v1/runs/none/messages", "")
+
+	const held = "/v1/runs/keeps/messages/release"
+	s.want(409, "POST", held, "")
+	s.want(404, "POST", "/v1/runs/none/messages/release", "")
+	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":2}`)
+	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1}`)
+	s.want(404, "POST", "/v1/runs/none/turn/cancel", "")
+	keeps.Say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
+	fixture.Eventually(s.T, fixture.Patience, "the turn has not ended", func() bool {
+		var run api.Run
+		s.want(200, "GET", "/v1/runs/keeps", "").read(s.T, &run)
+		c := run.Conversation
+		return c != nil && *c == api.Conversation{Turn: 1, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true}
+	})
+	s.want(200, "GET", "/v1/runs/keeps/wait?until=turn&timeout=60", "")
+	s.want(400, "GET", "/v1/runs/keeps/wait?until=now", "")
+	s.want(200, "POST", held, "")
+	s.want(200, "POST", "/v1/runs/keeps/end", "")
+	s.want(200, "POST", "/v1/runs/keeps/end", `{}`) // the same again
+	s.want(409, "POST", "/v1/runs/done/end", "")
+	s.want(404, "POST", "/v1/runs/none/end", "")
+	send(409, "keeps", `{"text":"x"}`)
+}
