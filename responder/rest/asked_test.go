@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -55,5 +58,45 @@ func TestEnvelopeHasTheQuestionForThoseWhoMayAnswer(t *testing.T) {
 	}
 	if len(tags) != 2 {
 		t.Errorf("%d ETags", len(tags))
+	}
+}
+
+// A record that cannot be read hides the questions of its run alone, and the list tells which run that is.
+func TestADamagedRecordHidesNoOtherQuestion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	records := bucket.New(s.Operator.JetStream(), s.Operator.Runs())
+	for _, id := range []string{"asks-1", "other", "broken", "dead", "asks-2"} {
+		l := s.BeginLive("codex", id, runs.Start{Source: "queue", Worker: "w1"})
+		l.Permission("make", servicetest.Hour())
+		l.Asks("q1")
+		damage := map[string]string{
+			"broken": `{"record":{"id":`, "other": `{"record":{"id":"asks-1"}}`,
+			"dead": `{"record":{"id":"dead","agent":"codex","state":"input-required"}}`,
+		}[id]
+		if damage == "" {
+			continue
+		}
+		e, err := records.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := records.Put(t.Context(), id, []byte(damage), nats.Header{bus.HeaderRun: e.Header[bus.HeaderRun]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := gjson.ParseBytes(s.want(200, "GET", "/v1/questions", "").body)
+	if got := list.Get("requests.#.run").Raw; got != `["asks-1","asks-2"]` {
+		t.Errorf("listed: %s", got)
+	}
+	if got := list.Get("unread").Raw; got != `["broken","dead","other"]` {
+		t.Errorf("not read: %s", got)
+	}
+	if got := s.want(200, "GET", "/v1/questions?run=asks-1", "").body; gjson.GetBytes(got, "unread").Exists() ||
+		gjson.GetBytes(got, "requests.#").Int() != 1 {
+		t.Errorf("of one run: %s", got)
+	}
+	if got := s.want(200, "GET", "/v1/questions?run=broken", "").body; gjson.GetBytes(got, "unread").Raw != `["broken"]` {
+		t.Errorf("of a damaged one: %s", got)
 	}
 }

@@ -428,6 +428,8 @@ export interface Questions {
   requests: Array<Question>;
   /** Questions that do not fit into the message. */
   unlisted?: number;
+  /** Unread are runs that ask, too, but whose records are damaged: what they ask cannot be read. At most 100. */
+  unread?: Array<string>;
 }
 
 /** A piece of the request of a question: JSON as the agent wrote it. */
