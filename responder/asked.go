@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -199,8 +200,11 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	}
 	cmd := runs.Command{Question: r.Question, Option: r.Option} // asks only what was decided
 	cmd.By, cmd.Via = decider(ctx)
-	if q != nil {
+	switch {
+	case q != nil:
 		cmd.Do, cmd.Question = runs.DoAnswer, q.ID
+	case r.Content != nil && len(r.Content) <= 2*runs.MaxContent && cmp.Or(r.Option, runs.Accept) == runs.Accept:
+		cmd.Option, cmd.Content = runs.Accept, runs.Encode(r.Content)
 	}
 	switch {
 	case cmd.Question != "":

@@ -100,3 +100,45 @@ func TestADamagedRecordHidesNoOtherQuestion(t *testing.T) {
 		t.Errorf("of a damaged one: %s", got)
 	}
 }
+
+// The same answer by another person, in other words or other white space, is no error, and tells who decided.
+func TestTheSameAnswerByAnotherIsNone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	l := s.BeginLive("codex", "asks", runs.Start{Source: "queue", Worker: "w1"})
+	bearers := map[string]string{}
+	for _, name := range []string{"ann", "bob"} {
+		all, err := httpserver.ParseScopes("read,answer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bearers[name], err = httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), name, all, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ first, same, other string }{
+		{`{"option":"yes"}`, `{"option":"allow"}`, `{"option":"deny"}`},
+		{`{"option":"allow"}`, `{"option":"yes"}`, `{"option":"no"}`},
+		{`{"option":"no"}`, `{"option":"deny"}`, `{"option":"allow"}`},
+		{`{"option":"deny"}`, `{"option":"no"}`, `{"option":"yes"}`},
+		{`{"content":{"name":"a"}}`, `{"content": {"name": "a"}}`, `{"content":{"name":"b"}}`},
+		{`{"option":"decline"}`, `{"option":"deny"}`, `{"option":"cancel"}`},
+		{`{"option":"cancel"}`, `{"option":"cancel"}`, `{"option":"decline"}`},
+	} {
+		id := ""
+		if strings.Contains(test.other, "c") { // content, cancel, decline
+			id = l.Form("What?")
+		} else {
+			id = l.Permission("make", servicetest.Hour())
+		}
+		l.Asks(id)
+		path := "/v1/runs/asks/questions/" + id + "/answer"
+		s.want(200, "POST", path, test.first, "Authorization", "Bearer "+bearers["ann"])
+		r := s.want(200, "POST", path, test.same, "Authorization", "Bearer "+bearers["bob"])
+		if gjson.GetBytes(r.body, "by").String() != "ann" {
+			t.Errorf("%s after %s: %s", test.same, test.first, r.body)
+		}
+		s.want(409, "POST", path, test.other, "Authorization", "Bearer "+bearers["bob"])
+		l.Asks()
+	}
+}
