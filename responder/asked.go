@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -309,6 +310,7 @@ func fits(schema, content []byte) error {
 	if err != nil || !flat(parsed, 0) {
 		return errSchema
 	}
+	dropNulls(parsed)
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(content)))
 	if err != nil {
 		return errors.New("must be JSON")
@@ -354,6 +356,21 @@ func flat(schema any, depth int) bool {
 		}
 	}
 	return true
+}
+
+// dropNulls removes the members of a flat schema that are null: in ACP that is the same as absent.
+func dropNulls(schema any) {
+	switch v := schema.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(key string, one any) bool { return one == nil && key != "const" })
+		for _, one := range v {
+			dropNulls(one)
+		}
+	case []any:
+		for _, one := range v {
+			dropNulls(one)
+		}
+	}
 }
 
 // noLoader loads no schema: a form refers to none.

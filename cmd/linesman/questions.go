@@ -141,7 +141,7 @@ type word string
 type answerCmd struct {
 	Run_    questionRef `arg:"" name:"run" help:"The question: RUN/q1, or RUN where one is open."`
 	Word    *word       `arg:"" optional:"" help:"allow, deny, decline or cancel, or the id of an option. Of a request of a bridge: the answer, unchanged."`
-	Content string      `placeholder:"JSON" help:"Answer a form with this object, or with that in the file of this name; \"-\" is stdin."`
+	Content string      `placeholder:"JSON" help:"Answer a form with this object, one member a field, such as {\"name\": \"a\", \"checks\": [\"lint\"]}; or with that in the file of this name; \"-\" is stdin."`
 	Digest  string      `placeholder:"HEX" help:"The digest that \"linesman questions --whole\" printed: needed to allow what was not shown in full."`
 	replyFlags
 }

@@ -21,7 +21,7 @@ func TestPageOfQuestions(t *testing.T) {
 		"shots": s.shots, "lab": s.lab, "reader": s.linesman("token", "create", "reader", "--scope", "read"),
 	}
 	for _, name := range []string{
-		"phone", "twoTabs", "keys", "forms", "cutQuestion", "lasting", "notification", "hostileQuestions", "notAllowed",
+		"phone", "twoTabs", "keys", "forms", "severalChoices", "cutQuestion", "lasting", "notification", "hostileQuestions", "notAllowed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Contains([]string{"phone", "twoTabs", "hostileQuestions"}, name) {
