@@ -75,7 +75,6 @@ func (s *Service) questions(ctx context.Context, id string) (all []api.Question,
 	}
 	all = []api.Question{}
 	for _, record := range records {
-		request := record.Labels.Value("request_id")
 		if record.Live != nil {
 			if all, err = s.liveQuestions(ctx, record, all); err != nil {
 				return nil, nil, err
@@ -85,17 +84,9 @@ func (s *Service) questions(ctx context.Context, id string) (all []api.Question,
 		if record.Lines == 0 { // nothing is asked yet
 			continue
 		}
-		q := api.Question{
-			Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: request,
-			Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
-			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
-		}
-		out, _, err := s.table.Output(ctx, record, questionSize)
+		q, err := s.textQuestion(ctx, record)
 		if err != nil {
-			return nil, nil, s.explain("read a question", err)
-		}
-		if asked, ok := runs.FindQuestion(out.Head); ok {
-			q.Prompt, q.Model = asked.Prompt, asked.Model
+			return nil, nil, err
 		}
 		all = append(all, q)
 	}
@@ -107,6 +98,23 @@ func (s *Service) questions(ctx context.Context, id string) (all []api.Question,
 	}
 	slices.SortStableFunc(all, func(a, b api.Question) int { return cmp.Compare(a.Asked, b.Asked) })
 	return all, unread, nil
+}
+
+// textQuestion is what a request of a file bridge asks.
+func (s *Service) textQuestion(ctx context.Context, record *runs.Record) (api.Question, error) {
+	q := api.Question{
+		Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: record.Labels.Value("request_id"),
+		Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
+		Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
+	}
+	out, _, err := s.table.Output(ctx, record, questionSize)
+	if err != nil {
+		return q, s.explain("read a question", err)
+	}
+	if asked, ok := runs.FindQuestion(out.Head); ok {
+		q.Prompt, q.Model = asked.Prompt, asked.Model
+	}
+	return q, nil
 }
 
 // RunOfRequest returns the run of a request: one that awaits an answer, or else one

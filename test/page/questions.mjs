@@ -196,6 +196,26 @@ export async function severalChoices(scene) {
   await answered(page, run, 'ask0: {"action":"accept","content":{"checks":["unit","e2e"]}}');
 }
 
+/** What a program asks by a file is answered with a text. */
+export async function textQuestion(scene) {
+  const page = await signedIn(scene, '/', phoneSized);
+  await scene.call('request', { prompt: 'Which branch\u202e is it?\n\u001b[2J<b>main</b> or next?' });
+  const question = card(page, 'A program asks you something');
+  await question.getByText('Which branch⟨U+202E⟩ is it?').waitFor();
+  await question.getByText('⟨U+001B⟩[2J<b>main</b> or next?').waitFor();
+  await fits(page, 'a text');
+  await accessible(scene, page, 'a text');
+  await page.screenshot({ path: `${scene.shots}/question-text.png` });
+  await press(question.getByRole('button', { name: 'Send' }));
+  await question.getByText('Answer is required').waitFor();
+  await accessible(scene, page, 'a text that is missing');
+  await question.getByLabel('Answer').fill('next,\nad');
+  await press(question.getByRole('button', { name: 'Send' }));
+  await inbox(page).getByText('Answered by you').waitFor();
+  same('the response', await scene.call('response'), 'next,\nad');
+  await nothingOpen(page);
+}
+
 /** What is shortened can be allowed only after all of it was shown. */
 export async function cutQuestion(scene) {
   const page = await signedIn(scene, '/', phoneSized);

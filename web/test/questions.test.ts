@@ -5,8 +5,8 @@ import { revealed } from '../src/lib/plaintext';
 import { questionPath } from '../src/lib/router';
 import { questionMessage } from '../src/overview/notify';
 import { apply, begin, runs, synced } from '../src/overview/store';
-import { actOf, buttonName, byAge, choicesOf, dueText, headOf, indentJSON, keyChoice, permits, type Press, refusal, resultText, settled, wantedOf } from '../src/questions/ask';
-import { boundsText, contentOf, fieldsOf, initialOf, type Field } from '../src/questions/form';
+import { actOf, buttonName, byAge, choicesOf, dueText, headOf, indentJSON, keyChoice, permits, type Press, questionsOf, refusal, resultText, settled, wantedOf } from '../src/questions/ask';
+import { boundsText, contentOf, fieldsOf, initialOf, textField, type Field } from '../src/questions/form';
 import { arrivals, close, follow, inbox, unread, waiting } from '../src/questions/store';
 import { conversationWords } from '../src/run/conversation';
 
@@ -58,6 +58,16 @@ test('a key answers only the question that was there, and nothing while one type
   expect([key(press('a'), lasting), key(press('d'), lasting)]).toEqual([undefined, 'deny']);
   const form = question({ kind: 'form', options: undefined });
   expect([key(press('a'), form), key(press('d'), form)]).toEqual([undefined, 'decline']);
+});
+
+test('what a program asks takes a text', () => {
+  const row = { ...run('e'), agent: 'external', state: 'input-required' } as Run;
+  expect([questionsOf(row), questionsOf({ ...row, state: 'completed' }), questionsOf({ ...row, agent: 'codex' }), questionsOf(run('a', ['q2']))]).toEqual([['q1'], [], [], ['q2']]);
+  const q = question({ kind: 'text', agentName: 'writer', prompt: 'Which?', options: undefined });
+  expect([headOf(q), actOf(q)]).toEqual(['A program asks you something', 'ask you something']);
+  expect(contentOf(textField, new Map([['text', ' yes ']])).content).toEqual({ text: ' yes ' });
+  expect(contentOf(textField, initialOf(textField)).errors.get('text')).toBe('is required');
+  expect(refusal(new ApiError(409, 'ENDED', 'it has ended'), q)).toMatchObject({ gone: true });
 });
 
 test('when nobody answers', () => {

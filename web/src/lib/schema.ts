@@ -371,7 +371,7 @@ export interface Problem {
   type: 'about:blank';
 }
 
-/** What a run asks: the program of a file bridge, or people. */
+/** What a run asks: the program of a file bridge, or the agent of a live run. */
 export interface Question {
   /** That is asked, as the request names it; of a live run, that asks. */
   agentName?: string;
@@ -394,6 +394,7 @@ export interface Question {
   model?: string;
   options?: Array<QuestionOption>;
   phase?: string;
+  /** Of a text, unchanged: who shows it makes its characters visible. */
   prompt?: string;
   requestId?: string;
   run: string;

@@ -20,6 +20,9 @@ export interface Field {
   format?: string;
 }
 
+/** The form of a question that takes a text. */
+export const textField: readonly Field[] = [{ name: 'text', title: 'Answer', about: '', required: true, kind: 'text', choices: [], initial: '' }];
+
 type Schema = Record<string, unknown>;
 
 const object = (v: unknown): v is Schema => typeof v === 'object' && v !== null && !Array.isArray(v);
