@@ -198,8 +198,8 @@ type Environments struct {
 	All  []Environment `json:"environments"`
 }
 
-// Question is what a run asks: the program of a file bridge, or people. All of its texts are as they were asked, not
-// redacted, with control and direction characters as ⟨U+202E⟩.
+// Question is what a run asks: the program of a file bridge, or the agent of a live run. All of its texts are as they
+// were asked, not redacted; all but Prompt have control and direction characters as ⟨U+202E⟩.
 type Question struct {
 	Run      string    `json:"run"`
 	ID       string    `json:"id"`   // of a live run q1, q2, …; else q1, for its prompt
@@ -209,8 +209,8 @@ type Question struct {
 	Phase    string    `json:"phase,omitempty"`
 	RunTitle string    `json:"runTitle,omitempty"`
 	Asked    runs.Time `json:"askedAt,omitzero"`
-	Due      runs.Time `json:"dueAt,omitzero"` // 0: never
-	Prompt   string    `json:"prompt,omitempty"`
+	Due      runs.Time `json:"dueAt,omitzero"`   // 0: never
+	Prompt   string    `json:"prompt,omitempty"` // of a text, unchanged: who shows it makes its characters visible
 	Model    string    `json:"model,omitempty"`
 
 	// What a permission is for, as the agent tells it.

@@ -118,6 +118,8 @@ type QuestionsRequest struct {
 type Questions struct {
 	Requests []Question `json:"requests"`
 	Unlisted int        `json:"unlisted,omitempty"` // questions that do not fit into the message
+	// Unread are runs that ask, too, but whose records are damaged: what they ask cannot be read. At most 100.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // AnswerRequest answers a run that waits. A text question takes a text or an error; a permission an option; a form a

@@ -25,7 +25,7 @@ func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
 }
 
 // Record returns the stored record of a run, and whether there is one. It needs a login
-// to the inside account.
+// to the inside account. The error is [runs.ErrBadRecord] if it cannot be decoded.
 func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error) {
 	e, err := b.RunEntry(ctx, run)
 	if err != nil || !e.Exists() {
@@ -34,8 +34,8 @@ func (b *Bus) Record(ctx context.Context, run string) (*runs.Record, bool, error
 	var v struct {
 		Record *runs.Record `json:"record"` // the normalizer's state is beside it
 	}
-	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil {
-		return nil, false, fmt.Errorf("%w: cannot decode the record of run %s", ErrUnfit, run)
+	if err := json.Unmarshal(e.Value, &v); err != nil || v.Record == nil || v.Record.ID != run {
+		return nil, false, fmt.Errorf("run %s: %w", run, runs.ErrBadRecord)
 	}
 	return v.Record, true, nil
 }

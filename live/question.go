@@ -229,7 +229,8 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		s.Open = slices.Delete(s.Open, i, i+1)
 		c.decided(&q, cmd.Option, cmd.Content...)
 		s.keep(decision{
-			Question: q.ID, Command: digest(cmd.ID), Option: cmd.Option, Content: contentOf(cmd), By: cmd.By, Via: cmd.Via,
+			Question: q.ID, Command: digest(cmd.ID), Option: cmd.Option, Word: q.word(cmd.Option), Content: contentOf(cmd),
+			By: cmd.By, Via: cmd.Via,
 		})
 		return true
 	case runs.DoStop:
@@ -295,11 +296,34 @@ func (q *Question) takes(cmd *runs.Command) bool {
 	return cmd.Option == "" || slices.ContainsFunc(q.Options, func(o acp.Option) bool { return o.ID == cmd.Option })
 }
 
+// word returns the word that people may say for an option, "" if there is none: allow or deny for the only one of its
+// kind, and for how a question is closed.
+func (q *Question) word(option string) string {
+	word := ""
+	switch {
+	case q.Kind == acp.Form:
+		word = map[string]string{runs.Decline: "deny", "": "cancel"}[option]
+	case option == "":
+		if optionOf(q, "reject_once", false) == "" {
+			word = "deny"
+		}
+	case option == optionOf(q, "allow_once", true):
+		word = "allow"
+	case option == optionOf(q, "reject_once", true):
+		word = "deny"
+	}
+	if slices.ContainsFunc(q.Options, func(o acp.Option) bool { return o.ID == word }) {
+		return "" // the id of an option is no word
+	}
+	return word
+}
+
 // decision is how a command decided a question.
 type decision struct {
 	Question string `json:"question"`
 	Command  uint64 `json:"command"`           // digest of its id
 	Option   string `json:"option,omitempty"`  // as in the command
+	Word     string `json:"word,omitempty"`    // that stands for the option, as the responder reads it
 	Content  uint64 `json:"content,omitempty"` // digest of the content
 	By       string `json:"by"`
 	Via      string `json:"via,omitempty"`
@@ -345,7 +369,7 @@ func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	case i >= 0:
 		d := &c.s.Decided[i]
 		ruling.Option, ruling.By, ruling.Via = d.Option, d.By, d.Via
-		same := d.Option == cmd.Option && d.Content == contentOf(cmd)
+		same := (d.Option == cmd.Option || d.Word == cmd.Option && d.Word != "") && d.Content == contentOf(cmd)
 		if ruling.Holds = same || d.Command == digest(cmd.ID); !ruling.Holds {
 			ruling.Why = runs.WhyDecided
 		}

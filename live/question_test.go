@@ -378,3 +378,41 @@ func TestPolicyPicksNoOptionForLonger(t *testing.T) {
 		}
 	}
 }
+
+// A later answer by a word, such as allow, is the same as the one by the id that it stands for, whoever gave that.
+func TestAWordIsTheSameAnswerAsItsOption(t *testing.T) {
+	of := func(options string) string {
+		line, _, _ := strings.Cut(permission("7", "read", ""), `"options"`)
+		return line + `"options":[` + options + `]}}`
+	}
+	two := of(`{"optionId":"a","name":"","kind":"allow_once"},{"optionId":"b","name":"","kind":"allow_once"}`)
+	named := of(`{"optionId":"allow","name":"","kind":"reject_once"},{"optionId":"yes","name":"","kind":"allow_once"}`)
+	const form = `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"?",` +
+		`"requestedSchema":{}}}`
+	for _, test := range []struct{ line, option, holds, not string }{
+		{permission("7", "read", ""), "yes", "yes allow", "no deny always decline"},
+		{permission("7", "read", ""), "no", "no deny", "yes allow"},
+		{permission("7", "read", ""), "always", "always", "allow deny"},
+		{permission("7", "read", ""), "", "", "deny allow"}, // it has an option that denies
+		{two, "a", "a", "allow b deny"},
+		{two, "", "deny", "allow"},
+		{named, "yes", "yes", "allow deny"},
+		{named, "allow", "allow deny", "yes"},
+		{form, runs.Decline, "decline deny", "cancel allow"},
+		{form, "", "cancel", "decline deny"},
+	} {
+		s := inTurn(t)
+		s.say(test.line)
+		s.answer("1", "q1", test.option)
+		s.drain()
+		s.restart()
+		for words, holds := range map[string]bool{test.holds: true, test.not: false} {
+			for _, word := range strings.Fields(words) {
+				if got := s.c.Rule(&runs.Command{ID: "2", Question: "q1", Option: word}); got.Holds != holds ||
+					got.Option != test.option {
+					t.Errorf("%q after %q: %+v", word, test.option, got)
+				}
+			}
+		}
+	}
+}

@@ -1,12 +1,14 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -199,8 +201,11 @@ func (s *Service) decide(ctx context.Context, record *runs.Record, r api.AnswerR
 	}
 	cmd := runs.Command{Question: r.Question, Option: r.Option} // asks only what was decided
 	cmd.By, cmd.Via = decider(ctx)
-	if q != nil {
+	switch {
+	case q != nil:
 		cmd.Do, cmd.Question = runs.DoAnswer, q.ID
+	case r.Content != nil && len(r.Content) <= 2*runs.MaxContent && cmp.Or(r.Option, runs.Accept) == runs.Accept:
+		cmd.Option, cmd.Content = runs.Accept, runs.Encode(r.Content)
 	}
 	switch {
 	case cmd.Question != "":
@@ -305,6 +310,7 @@ func fits(schema, content []byte) error {
 	if err != nil || !flat(parsed, 0) {
 		return errSchema
 	}
+	dropNulls(parsed)
 	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(content)))
 	if err != nil {
 		return errors.New("must be JSON")
@@ -350,6 +356,21 @@ func flat(schema any, depth int) bool {
 		}
 	}
 	return true
+}
+
+// dropNulls removes the members of a flat schema that are null: in ACP that is the same as absent.
+func dropNulls(schema any) {
+	switch v := schema.(type) {
+	case map[string]any:
+		maps.DeleteFunc(v, func(key string, one any) bool { return one == nil && key != "const" })
+		for _, one := range v {
+			dropNulls(one)
+		}
+	case []any:
+		for _, one := range v {
+			dropNulls(one)
+		}
+	}
 }
 
 // noLoader loads no schema: a form refers to none.

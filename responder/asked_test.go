@@ -94,6 +94,19 @@ func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
 			t.Errorf("the value is in the error: %v", err)
 		}
 	}
+	q.asks.Fields = []byte(`{"type":"object","title":null,"required":["two"],"properties":{"two":{"type":"array","minItems":1,` +
+		`"maxItems":2,"default":null,"items":{"anyOf":[{"const":"a","title":"A"},{"const":"b","title":"B"},{"const":"c",` +
+		`"title":"C"}]}},"any":{"type":"array","minItems":null,"items":{"type":"string","enum":["x","y"]}},"one":{"type":` +
+		`"string","enum":null,"pattern":null,"oneOf":[{"const":"a","title":"A"}]}}}`)
+	for content, want := range map[string]bool{
+		`{"two":["a"]}`: true, `{"two":["b","c"],"any":["x","y"],"one":"a"}`: true, `{"two":["a"],"any":[]}`: true,
+		`{"two":[]}`: false, `{"two":["a","b","c"]}`: false, `{"two":["d"]}`: false, `{"two":"a"}`: false, `{}`: false,
+		`{"two":["a"],"any":["a"]}`: false, `{"two":["a"],"one":"b"}`: false, `{"two":["a"],"one":["a"]}`: false,
+	} {
+		if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(content)}); (err == nil) != want {
+			t.Errorf("%s: %v", content, err)
+		}
+	}
 	laughs := `{"$ref":"#/$defs/0","$defs":{"40":{}` // 2 to the 40th checks
 	for i := range 40 {
 		laughs += fmt.Sprintf(`,"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%[2]d"}]}`, i, i+1)

@@ -239,17 +239,17 @@ func (s operations) output(ctx context.Context, q api.OutputRequest) (api.Output
 
 // Waiting returns the questions that await an answer, as many as fit into a message.
 func (s *Service) Waiting(ctx context.Context, q api.QuestionsRequest) (api.Questions, error) {
-	all, err := s.Questions(ctx, q.Request)
+	all, unread, err := s.questions(ctx, q.Request)
 	if err != nil {
 		return api.Questions{}, err
 	}
 	size := 0
 	for i, one := range all {
 		if size += len(runs.Encode(one)); size > maxQuestionBytes && i > 0 {
-			return api.Questions{Requests: all[:i], Unlisted: len(all) - i}, nil
+			return api.Questions{Requests: all[:i], Unlisted: len(all) - i, Unread: unread}, nil
 		}
 	}
-	return api.Questions{Requests: all}, nil
+	return api.Questions{Requests: all, Unread: unread}, nil
 }
 
 // submit refuses labels that are reserved for linesman. Its errors quote none.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
 )
@@ -15,6 +17,7 @@ import (
 // Limits of the runs that are read.
 const (
 	maxQuestions = 1000
+	maxUnread    = 100                         // runs that an answer lists as damaged
 	maxSearched  = 1000                        // ended runs that are searched for a request
 	questionSize = 2 * 6 * runs.MaxShortPrompt // bytes of output that contain the question
 )
@@ -56,47 +59,62 @@ func (s *Service) Expire(ctx context.Context, run string) error {
 	return s.explainRun(run, "expire", s.table.Expire(ctx, run))
 }
 
-// Questions returns the questions that await an answer, oldest first, or only those of one run, by the id of the run or
-// of its request. The error is [api.NotFound] if that one awaits none.
-func (s *Service) Questions(ctx context.Context, id string) ([]api.Question, error) {
-	records, err := s.table.Waiting(ctx, maxQuestions)
-	if err != nil {
-		return nil, s.explain("list questions", err)
+// ofRequest selects the runs that an id names: its own, or that of its request; "" names all.
+func ofRequest(id string) func(runs.Header) bool {
+	return func(r runs.Header) bool {
+		return id == "" || r.ID == id || asksOutside(r) && r.Labels.Value("request_id") == id
 	}
-	all := []api.Question{}
+}
+
+// questions returns the questions that await an answer, oldest first, or only those of one run, by the id of the run or
+// of its request. Unread are runs whose questions cannot be read. The error is [api.NotFound] if that one awaits none.
+func (s *Service) questions(ctx context.Context, id string) (all []api.Question, unread []string, err error) {
+	records, unread, err := s.table.Waiting(ctx, maxQuestions, ofRequest(id))
+	if err != nil {
+		return nil, nil, s.explain("list questions", err)
+	}
+	all = []api.Question{}
 	for _, record := range records {
-		request := record.Labels.Value("request_id")
 		if record.Live != nil {
-			if id != "" && id != record.ID {
-				continue
-			}
 			if all, err = s.liveQuestions(ctx, record, all); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			continue
 		}
-		if record.Lines == 0 || id != "" && id != record.ID && id != request { // nothing is asked yet
+		if record.Lines == 0 { // nothing is asked yet
 			continue
 		}
-		q := api.Question{
-			Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: request,
-			Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
-			Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
-		}
-		out, _, err := s.table.Output(ctx, record, questionSize)
+		q, err := s.textQuestion(ctx, record)
 		if err != nil {
-			return nil, s.explain("read a question", err)
-		}
-		if asked, ok := runs.FindQuestion(out.Head); ok {
-			q.Prompt, q.Model = asked.Prompt, asked.Model
+			return nil, nil, err
 		}
 		all = append(all, q)
 	}
-	if id != "" && len(all) == 0 {
-		return nil, notFound(id)
+	if unread = unread[:min(len(unread), maxUnread)]; len(unread) > 0 {
+		s.log.Warn("questions cannot be read: records are damaged", zap.Strings("runs", unread))
+	}
+	if id != "" && len(all)+len(unread) == 0 {
+		return nil, nil, notFound(id)
 	}
 	slices.SortStableFunc(all, func(a, b api.Question) int { return cmp.Compare(a.Asked, b.Asked) })
-	return all, nil
+	return all, unread, nil
+}
+
+// textQuestion is what a request of a file bridge asks.
+func (s *Service) textQuestion(ctx context.Context, record *runs.Record) (api.Question, error) {
+	q := api.Question{
+		Run: record.ID, ID: "q1", Kind: api.KindText, RunTitle: record.Title, Request: record.Labels.Value("request_id"),
+		Agent: record.Labels.Value("agent_name"), Phase: record.Labels.Value("phase"),
+		Asked: runs.Time(record.StartedAt), Due: runs.Time(record.Due),
+	}
+	out, _, err := s.table.Output(ctx, record, questionSize)
+	if err != nil {
+		return q, s.explain("read a question", err)
+	}
+	if asked, ok := runs.FindQuestion(out.Head); ok {
+		q.Prompt, q.Model = asked.Prompt, asked.Model
+	}
+	return q, nil
 }
 
 // RunOfRequest returns the run of a request: one that awaits an answer, or else one
@@ -112,18 +130,20 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 			return "", s.explain("look up a run", err)
 		}
 	}
-	records, err := s.table.Waiting(ctx, maxQuestions)
+	records, waiting, err := s.table.Waiting(ctx, maxQuestions, ofRequest(id))
 	if err != nil {
 		return "", s.explain("list questions", err)
 	}
-	records = slices.DeleteFunc(records, func(r *runs.Record) bool { return r.Labels.Value("request_id") != id })
-	switch len(records) {
+	for _, r := range records {
+		waiting = append(waiting, r.ID)
+	}
+	switch len(waiting) {
 	case 0:
 	case 1:
-		return records[0].ID, nil
+		return waiting[0], nil
 	default:
 		return "", &api.Error{Code: api.Conflict, Message: fmt.Sprintf(
-			"several runs are of this request, among them %s and %s: name one of them", records[0].ID, records[1].ID)}
+			"several runs are of this request, among them %s and %s: name one of them", waiting[0], waiting[1])}
 	}
 	for _, v := range s.table.Snapshot(maxSearched, asksOutside).Ended {
 		record, err := s.table.Record(ctx, v.ID)

@@ -78,6 +78,7 @@ var (
 	ErrKnownRun  = errors.New("there is a run of this id already")
 	ErrQueueFull = errors.New("the work queue is full")
 	ErrNoOwner   = errors.New("no worker has the run")
+	ErrBadRecord = errors.New("the record of the run is damaged")
 
 	// ErrOpen reports a run that cannot be forgotten because it has not ended, or
 	// its task has not.

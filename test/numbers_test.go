@@ -14,7 +14,7 @@ var numbers = []struct{ page, says, file, code string }{
 		"MaxMessage = 4096"},
 	{"README.md", "kept for 72 hours", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
 	{"README.md", "the events for 720 (30 days)", "config/config.go", "Events: Retention{MaxAge: 720 * time.Hour}"},
-	{"README.md", "124: a limit ended it; 125: linesman failed; 126", "cmd/linesman/exit.go", "exitTimeout = 124"},
+	{"docs/operations.md", "124 (a limit), 125 (linesman failed), 126", "cmd/linesman/exit.go", "exitTimeout = 124"},
 	{"README.md", "takes tasks, two at a time", "config/config.go", "MaxRuns: 2"},
 	{"docs/events.md", "| channel | 128 bytes", "bounds/bounds.go", "MaxChannel = 128"},
 	{"docs/events.md", "| message | 4096 bytes", "bounds/bounds.go", "MaxMessage = 4096"},

@@ -20,12 +20,12 @@ import (
 
 // The files of a run directory.
 const (
-	specFile    = "run.json"    // the Spec, written once
+	specFile    = "run.json"    // the Spec, written once; no values of credentials
 	ownerFile   = "owner"       // locked by the worker that drives the run
 	markFile    = "mark"        // how much the raw log is known to hold
 	shimFile    = "shim"        // locked by a running shim
 	shimLogFile = "shim.log"    // errors and warnings of the shims; no agent output
-	startedFile = "started"     // created right before the agent starts, at most once; holds an identity
+	startedFile = "started"     // created at most once: before the agent starts, with an identity; or to prevent the start
 	outFile     = "out"         // stdout of the agent, locked by every process that may write to it
 	errFile     = "err"         // stderr of the agent
 	timesFile   = "times"       // when outFile had which size, see timesEvery

@@ -114,15 +114,20 @@ func fieldsOf(schema json.RawMessage) (lines []string) {
 	if len(schema) == 0 {
 		return nil
 	}
+	type choices struct {
+		Enum  []any         `json:"enum"`
+		OneOf []titledValue `json:"oneOf"`
+		AnyOf []titledValue `json:"anyOf"` // of the items of a list
+	}
 	var form struct {
 		Properties map[string]struct {
-			Type        any    `json:"type"`
-			Title       string `json:"title"`
-			Description string `json:"description"`
-			Enum        []any  `json:"enum"`
-			OneOf       []struct {
-				Const any `json:"const"`
-			} `json:"oneOf"`
+			Type        any     `json:"type"`
+			Title       string  `json:"title"`
+			Description string  `json:"description"`
+			Items       choices `json:"items"` // of a list
+			MinItems    int     `json:"minItems"`
+			MaxItems    int     `json:"maxItems"`
+			choices
 		} `json:"properties"`
 		Required []string `json:"required"`
 	}
@@ -139,14 +144,39 @@ func fieldsOf(schema json.RawMessage) (lines []string) {
 			line += ": " + about
 		}
 		for _, one := range f.OneOf {
-			f.Enum = append(f.Enum, one.Const)
+			f.Enum = append(f.Enum, one)
+		}
+		for _, one := range f.Items.AnyOf {
+			f.Items.Enum = append(f.Items.Enum, one)
 		}
 		if len(f.Enum) > 0 {
 			line += "; one of " + flat(fmt.Sprint(f.Enum))
 		}
+		if len(f.Items.Enum) > 0 {
+			line += "; any of " + flat(fmt.Sprint(f.Items.Enum))
+		}
+		if f.MinItems > 0 {
+			line += fmt.Sprintf(", at least %d", f.MinItems)
+		}
+		if f.MaxItems > 0 {
+			line += fmt.Sprintf(", at most %d", f.MaxItems)
+		}
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// titledValue is a choice of a form.
+type titledValue struct {
+	Const any    `json:"const"`
+	Title string `json:"title"`
+}
+
+func (v titledValue) String() string {
+	if text := fmt.Sprint(v.Const); v.Title == "" || v.Title == text {
+		return text
+	}
+	return fmt.Sprintf("%v (%s)", v.Const, v.Title)
 }
 
 // maxAsks is how many cells of a title are printed on one line.

@@ -73,6 +73,9 @@ func TestFieldsOfForms(t *testing.T) {
 		`[]`: "[]",
 		`{"properties":{"b":{"type":["string","null"],"enum":["x","y"]},"a":{"title":"A\n","oneOf":[{"const":1}]}},` +
 			`"required":["b"]}`: "a  any: A; one of [1]|b  [string null], required; one of [x y]",
+		`{"properties":{"a":{"type":"array","minItems":1,"maxItems":2,"items":{"anyOf":[{"const":"x","title":"X\u001b"},` +
+			`{"const":"y","title":"y"}]}},"b":{"type":"array","items":{"type":"string","enum":["z"]}}}}`: "a  array; any of " +
+			"[x (X\\x1b) y], at least 1, at most 2|b  array; any of [z]",
 	} {
 		if got := strings.Join(fieldsOf(json.RawMessage(schema)), "|"); got != want {
 			t.Errorf("%s: %q, want %q", schema, got, want)

@@ -40,10 +40,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 				return err
 			}
 		}
-		if all.Unlisted > 0 {
-			fmt.Fprintf(a.stderr, "linesman: %d more do not fit one answer\n", all.Unlisted)
-		}
-		return nil
+		return a.omitted(all)
 	})
 }
 

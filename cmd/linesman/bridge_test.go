@@ -24,8 +24,8 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for late := time.After(fixture.Patience); ; {
-		if all, err := d.Questions(t.Context(), run); err == nil {
-			asked = all
+		if all, err := d.Waiting(t.Context(), api.QuestionsRequest{Request: run}); err == nil {
+			asked = all.Requests
 			break
 		}
 		select {

@@ -69,7 +69,7 @@ func (c *questionsCmd) Run(ctx context.Context, a *app) error {
 		switch {
 		case err != nil:
 			return err
-		case run != "" && len(open.Requests) == 0:
+		case run != "" && len(open.Requests)+len(open.Unread) == 0:
 			return notOpen(run, id)
 		case c.Whole:
 			return a.whole(ctx, l, run, cmp.Or(id, onlyOne(open)))
@@ -82,11 +82,23 @@ func (c *questionsCmd) Run(ctx context.Context, a *app) error {
 		default:
 			err = a.shown(a.stdout).Questions(open.Requests, id != "")
 		}
-		if open.Unlisted > 0 {
-			fmt.Fprintf(a.stderr, "linesman: %d more do not fit one answer\n", open.Unlisted)
-		}
-		return err
+		return cmp.Or(err, a.omitted(open))
 	})
+}
+
+// omitted prints which questions an answer does not have. It is an error if it has none, because none can be read.
+func (a *app) omitted(open api.Questions) error {
+	if open.Unlisted > 0 {
+		fmt.Fprintf(a.stderr, "linesman: %d more do not fit one answer\n", open.Unlisted)
+	}
+	for i, run := range open.Unread {
+		err := errors.New(ofRun(run, "asks something that cannot be read: its record is damaged"))
+		if i == len(open.Unread)-1 && len(open.Requests) == 0 {
+			return err
+		}
+		fmt.Fprintf(a.stderr, "linesman: %v\n", err)
+	}
+	return nil
 }
 
 // onlyOne is the id of the only question; "" if there are several.
@@ -129,7 +141,7 @@ type word string
 type answerCmd struct {
 	Run_    questionRef `arg:"" name:"run" help:"The question: RUN/q1, or RUN where one is open."`
 	Word    *word       `arg:"" optional:"" help:"allow, deny, decline or cancel, or the id of an option. Of a request of a bridge: the answer, unchanged."`
-	Content string      `placeholder:"JSON" help:"Answer a form with this object, or with that in the file of this name; \"-\" is stdin."`
+	Content string      `placeholder:"JSON" help:"Answer a form with this object, one member a field, such as {\"name\": \"a\", \"checks\": [\"lint\"]}; or with that in the file of this name; \"-\" is stdin."`
 	Digest  string      `placeholder:"HEX" help:"The digest that \"linesman questions --whole\" printed: needed to allow what was not shown in full."`
 	replyFlags
 }

@@ -252,7 +252,7 @@ func (m *model) listKey(name string) tea.Cmd {
 			return cmd
 		}
 	case "a", "d":
-		if run != nil && len(run.Questions) > 0 {
+		if run != nil && len(run.Asks()) > 0 {
 			return m.open(run)
 		}
 		m.say("it asks nothing that can be answered here")

@@ -94,7 +94,7 @@ func (m *model) questions(f questionsMsg) tea.Cmd {
 // oldest returns the oldest question of a run that was read and has no answer.
 func (m *model) oldest(run *api.Run) (q api.Question, ok bool) {
 	if run != nil {
-		for _, id := range run.Questions {
+		for _, id := range run.Asks() {
 			if q, ok = m.asked[refOf(run.ID, id)]; ok {
 				break
 			}
@@ -120,7 +120,7 @@ func (m *model) showQuestion() tea.Cmd {
 	}
 	q, ok := m.oldest(v.run)
 	switch {
-	case !ok && v.run != nil && len(v.run.Questions) > 0 && m.omitted && !m.reading && v.asked != m.table.asks:
+	case !ok && v.run != nil && len(v.run.Asks()) > 0 && m.omitted && !m.reading && v.asked != m.table.asks:
 		v.asked = m.table.asks
 		return m.readQuestionsOf(v.id)
 	case !ok || v.aside == q.ID:

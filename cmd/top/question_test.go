@@ -198,6 +198,25 @@ func TestCutQuestionsAndFormsNameTheirCommand(t *testing.T) {
 	}
 }
 
+// What a file bridge asks is shown, too, and names the command that answers it.
+func TestRequestsOfBridgesAreShown(t *testing.T) {
+	s := newServer(0)
+	s.asked = []api.Question{{Run: askingRun, ID: "q1", Kind: api.KindText, Prompt: "Which\u202e one?"}}
+	m := stage(120, 24, false)
+	m.svc, m.ctx = s, t.Context
+	run := asking()
+	run.Agent, run.State = runs.AgentExternal, runs.StateInputRequired
+	m.Update(found(run))
+	m.Update(readNow(m))
+	press(m, "a")
+	settled(m)
+	press(m, "a")
+	if s := screen(m); !strings.Contains(s, "Which") || strings.Contains(s, "\u202e") ||
+		!strings.Contains(s, "linesman answer "+askingRun+"/q1 TEXT") {
+		t.Errorf("no question, or no command:\n%s", s)
+	}
+}
+
 // A long command is allowed after its last row was on the screen; it can be denied before.
 func TestLongQuestionsAreReadBeforeTheyAreAllowed(t *testing.T) {
 	m, s := asked(t, 80, 12, permission("q1", func(q *api.Question) {

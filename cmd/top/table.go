@@ -76,7 +76,7 @@ func (t *table) arrange() {
 				t.totals[one]++
 			}
 		}
-		for _, id := range run.Questions {
+		for _, id := range run.Asks() {
 			asks = append(asks, refOf(run.ID, id))
 		}
 		t.moves = t.moves || run.Doing != nil && run.Doing.Phase == runs.RunningOrAsking

@@ -297,10 +297,15 @@ func TestFormsOfQuestions(t *testing.T) {
 		`{"type":"object","properties":{"a":{"type":"string","maxLength":3},"b":{"type":"boolean"}},"required":["a"]}`: elicits,
 		`{"type":"object","properties":{"a":{"type":"string","oneOf":[{"const":"x","title":"X"}]}}}`:                   titled,
 		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}`:                 titled,
-		`{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}`:                                   "",
-		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:                                           "",
-		`{"type":"object","properties":{"a":{"type":["string","null"]}}}`:                                              "",
-		`{"type":"object","properties":{}}`:                                                                            "", `{"type":"string"}`: "", `7`: "", ``: "",
+		`{"type":"object","properties":{"a":{"type":"array","minItems":1,"maxItems":2,"default":["x"],"items":{"anyOf":[` +
+			`{"const":"x","title":"X"}]}}}}`: titled,
+		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}`:                            "",
+		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"],"pattern":"x"}}}}`: "",
+		`{"type":"object","properties":{"a":{"type":"array"}}}`:                                                      "",
+		`{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}`:                                 "",
+		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:                                         "",
+		`{"type":"object","properties":{"a":{"type":["string","null"]}}}`:                                            "",
+		`{"type":"object","properties":{}}`:                                                                          "", `{"type":"string"}`: "", `7`: "", ``: "",
 	} {
 		q := api.Question{Kind: api.KindForm, Digest: digest, Fields: json.RawMessage(fields)}
 		for _, revision := range []string{elicits, titled, stateless} {

@@ -82,7 +82,7 @@ func flat(fields json.RawMessage, revision string) any {
 			Enum, EnumNames                  []string
 			OneOf                            []struct{ Const, Title string }
 
-			Items              any // of a list of choices
+			Items              json.RawMessage // of a list of choices
 			MinItems, MaxItems *int
 		}
 		d := json.NewDecoder(bytes.NewReader(raw))
@@ -96,7 +96,7 @@ func flat(fields json.RawMessage, revision string) any {
 				return nil
 			}
 		case "array":
-			if field.Items == nil || revision < titled {
+			if revision < titled || !listed(field.Items) {
 				return nil
 			}
 		default:
@@ -105,6 +105,19 @@ func flat(fields json.RawMessage, revision string) any {
 		out.Properties[name] = raw
 	}
 	return out
+}
+
+// listed reports whether the items of a list are choices as clients show them: texts, or texts with titles.
+func listed(items json.RawMessage) bool {
+	var of struct {
+		Type  string
+		Enum  []string
+		AnyOf []struct{ Const, Title string }
+	}
+	d := json.NewDecoder(bytes.NewReader(items))
+	d.DisallowUnknownFields()
+	return d.Decode(&of) == nil &&
+		(of.Type == "string" && of.Enum != nil && of.AnyOf == nil || of.Type == "" && of.Enum == nil && of.AnyOf != nil)
 }
 
 // message is a question in full. What the agent says is on one line, or indented, so that it cannot pass for another

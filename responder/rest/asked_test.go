@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -55,5 +58,87 @@ func TestEnvelopeHasTheQuestionForThoseWhoMayAnswer(t *testing.T) {
 	}
 	if len(tags) != 2 {
 		t.Errorf("%d ETags", len(tags))
+	}
+}
+
+// A record that cannot be read hides the questions of its run alone, and the list tells which run that is.
+func TestADamagedRecordHidesNoOtherQuestion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	records := bucket.New(s.Operator.JetStream(), s.Operator.Runs())
+	for _, id := range []string{"asks-1", "other", "broken", "dead", "asks-2"} {
+		l := s.BeginLive("codex", id, runs.Start{Source: "queue", Worker: "w1"})
+		l.Permission("make", servicetest.Hour())
+		l.Asks("q1")
+		damage := map[string]string{
+			"broken": `{"record":{"id":`, "other": `{"record":{"id":"asks-1"}}`,
+			"dead": `{"record":{"id":"dead","agent":"codex","state":"input-required"}}`,
+		}[id]
+		if damage == "" {
+			continue
+		}
+		e, err := records.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := records.Put(t.Context(), id, []byte(damage), nats.Header{bus.HeaderRun: e.Header[bus.HeaderRun]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := gjson.ParseBytes(s.want(200, "GET", "/v1/questions", "").body)
+	if got := list.Get("requests.#.run").Raw; got != `["asks-1","asks-2"]` {
+		t.Errorf("listed: %s", got)
+	}
+	if got := list.Get("unread").Raw; got != `["broken","dead","other"]` {
+		t.Errorf("not read: %s", got)
+	}
+	if got := s.want(200, "GET", "/v1/questions?run=asks-1", "").body; gjson.GetBytes(got, "unread").Exists() ||
+		gjson.GetBytes(got, "requests.#").Int() != 1 {
+		t.Errorf("of one run: %s", got)
+	}
+	if got := s.want(200, "GET", "/v1/questions?run=broken", "").body; gjson.GetBytes(got, "unread").Raw != `["broken"]` {
+		t.Errorf("of a damaged one: %s", got)
+	}
+}
+
+// The same answer by another person, in other words or other white space, is no error, and tells who decided.
+func TestTheSameAnswerByAnotherIsNone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	l := s.BeginLive("codex", "asks", runs.Start{Source: "queue", Worker: "w1"})
+	bearers := map[string]string{}
+	for _, name := range []string{"ann", "bob"} {
+		all, err := httpserver.ParseScopes("read,answer")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bearers[name], err = httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), name, all, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ first, same, other string }{
+		{`{"option":"yes"}`, `{"option":"allow"}`, `{"option":"deny"}`},
+		{`{"option":"allow"}`, `{"option":"yes"}`, `{"option":"no"}`},
+		{`{"option":"no"}`, `{"option":"deny"}`, `{"option":"allow"}`},
+		{`{"option":"deny"}`, `{"option":"no"}`, `{"option":"yes"}`},
+		{`{"content":{"name":"a"}}`, `{"content": {"name": "a"}}`, `{"content":{"name":"b"}}`},
+		{`{"option":"decline"}`, `{"option":"deny"}`, `{"option":"cancel"}`},
+		{`{"option":"cancel"}`, `{"option":"cancel"}`, `{"option":"decline"}`},
+	} {
+		id := ""
+		if strings.Contains(test.other, "c") { // content, cancel, decline
+			id = l.Form("What?")
+		} else {
+			id = l.Permission("make", servicetest.Hour())
+		}
+		l.Asks(id)
+		path := "/v1/runs/asks/questions/" + id + "/answer"
+		s.want(200, "POST", path, test.first, "Authorization", "Bearer "+bearers["ann"])
+		r := s.want(200, "POST", path, test.same, "Authorization", "Bearer "+bearers["bob"])
+		if gjson.GetBytes(r.body, "by").String() != "ann" {
+			t.Errorf("%s after %s: %s", test.same, test.first, r.body)
+		}
+		s.want(409, "POST", path, test.other, "Authorization", "Bearer "+bearers["bob"])
+		l.Asks()
 	}
 }

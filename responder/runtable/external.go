@@ -186,28 +186,29 @@ func (r *Table) Expire(ctx context.Context, run string) error {
 	return err
 }
 
-// Waiting reads the records of the runs that await an answer, from outside or by people, oldest first, at most limit of
-// them.
-func (r *Table) Waiting(ctx context.Context, limit int) ([]*runs.Record, error) {
+// Waiting reads the records of those runs that await an answer, from outside or by people, and that pick selects; nil:
+// all. They are the oldest first, at most limit of them. Unread are the ids of runs whose records are damaged.
+func (r *Table) Waiting(ctx context.Context, limit int, pick func(runs.Header) bool) (
+	all []*runs.Record, unread []string, err error,
+) {
 	working, _ := r.index.open()
-	var all []*runs.Record
 	for _, row := range working {
 		if row.State != runs.StateInputRequired || row.Agent != runs.AgentExternal && len(row.Questions) == 0 ||
-			len(all) == limit {
+			len(all)+len(unread) == limit || pick != nil && !pick(row) {
 			continue
 		}
 		record, err := r.Record(ctx, row.ID)
-		if errors.Is(err, runs.ErrNoRun) {
-			continue
-		}
-		if err != nil {
-			return all, err
-		}
-		if record.State == runs.StateInputRequired {
+		switch {
+		case errors.Is(err, runs.ErrNoRun):
+		case errors.Is(err, runs.ErrBadRecord), err == nil && record.Live == nil && row.Agent != runs.AgentExternal:
+			unread = append(unread, row.ID)
+		case err != nil:
+			return all, unread, err
+		case record.State == runs.StateInputRequired:
 			all = append(all, record)
 		}
 	}
-	return all, nil
+	return all, unread, nil
 }
 
 // Decide gives the answer to a question of a live run to its owner, or stores it in place of one that is away, and
@@ -262,7 +263,7 @@ const maxOverdue = 10_000
 // endOverdue ends waiting runs whose deadline has passed by more than grace and
 // whose bridge has not ended them.
 func (r *Table) endOverdue(ctx context.Context, grace time.Duration) {
-	all, err := r.Waiting(ctx, maxOverdue)
+	all, _, err := r.Waiting(ctx, maxOverdue, nil)
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("runs that await an answer cannot be read", zap.Error(err))
 	}

@@ -183,7 +183,7 @@ func TestOnlyOverdueQuestionsAreEnded(t *testing.T) {
 			t.Errorf("%s: %s, lost: %v", run, v.State, v.WorkerLost)
 		}
 	}
-	waiting, err := l.table.Waiting(l.soon(), 10)
+	waiting, _, err := l.table.Waiting(l.soon(), 10, nil)
 	if err != nil || len(waiting) != 2 || waiting[0].ID != early || waiting[1].ID != never {
 		t.Errorf("waiting: %d, %v", len(waiting), err)
 	}

@@ -167,6 +167,10 @@ func (c *call) agentAsks(ctx context.Context, v runs.Header) (outcome, error) {
 	if err != nil && !api.Is(err, api.NotFound) { // none is open any more
 		return outcome{}, err
 	}
+	if len(open.Unread) > 0 {
+		return outcome{}, &api.Error{Code: api.Internal, Run: v.ID, Message: "the questions of the run cannot be read: its " +
+			"record is damaged"}
+	}
 	out.Asked, out.Unlisted = open.Requests, open.Unlisted
 	return outcome{plain: out, next: "Show your user what is asked, and call _agent_answer with the answer; decide it " +
 		"yourself only if you were told to. If others answer: _agent_wait with these questions as known_questions."}, nil

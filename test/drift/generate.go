@@ -107,7 +107,7 @@ func (f *files) page(page []byte) ([]byte, error) {
 
 // section returns the generated section of docs/agents.md.
 func (f *files) section() string {
-	var good, bad, changes strings.Builder
+	var good, bad strings.Builder
 	for _, a := range known.Agents {
 		p, all := f.plans[a.Short], f.results[a.Short]
 		fmt.Fprintf(&good, "| %s | %s | %d: %s |\n", a.Name, ranges(all, result.good), len(all), p.Which)
@@ -115,12 +115,6 @@ func (f *files) section() string {
 			if !r.good() {
 				fmt.Fprintf(&bad, "| %s | %s | %s |\n", a.Name, r.Version, r.problems())
 			}
-		}
-		for _, c := range p.Changes {
-			fmt.Fprintf(&changes, "| %s | %s | %s |\n", a.Name, c.From, c.What)
-		}
-		if !slices.ContainsFunc(all, func(r result) bool { return len(r.Differs) > 0 }) {
-			fmt.Fprintf(&changes, "| %s | | none: all of these versions produce the same events |\n", a.Name)
 		}
 	}
 	var s strings.Builder
@@ -132,9 +126,6 @@ func (f *files) section() string {
 	table(knownGood,
 		"| agent | known good | tried |", good.String())
 	table("Not known good:", "| agent | version | why |", bad.String())
-	table("Changes in the output. \"From\" is the first tried version with the change. "+
-		"linesman reads the output before and after it.",
-		"| agent | from | change |", changes.String())
 	return s.String() + "\n"
 }
 

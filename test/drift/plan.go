@@ -21,7 +21,7 @@ type plan struct {
 	Scenarios []string // of test/lab/agents/scenarios, without the agent's name
 	Unordered []string // scenarios in which the order of events depends on timing
 	Ranges    []span   // what differs between versions; a later range overrides an earlier one
-	Changes   []change // what changed in the output, in ascending order
+	Changes   []change // notes of what changed in the output, in ascending order; no program shows them
 }
 
 // span is what differs in a range of versions.

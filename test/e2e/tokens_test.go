@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ var tokenScenarios = []struct {
 	{name: "opencode-subagent", what: "a sub-agent and a title, which opencode does not report", partial: true},
 }
 
-// What a run has used is what the model served for it, and what docs/agents.md says. UPDATE_DOCS=1
+// What a run has used is what the model served for it, and what tokens.md says. UPDATE_DOCS=1
 // writes the table there.
 func TestTokensAreWhatTheModelServed(t *testing.T) {
 	fixture.Long(t, "runs real agents")
@@ -121,7 +120,7 @@ func TestTokensAreWhatTheModelServed(t *testing.T) {
 		"| --- | --- | --- | --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n"
 	const begin = "<!-- made by UPDATE_DOCS=1 TEST_ALL=1 go test ./test/e2e -run TokensAre -->\n"
 	const end = "<!-- end of the tokens -->\n"
-	path := filepath.Join("..", "..", "docs", "agents.md")
+	const path = "tokens.md"
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

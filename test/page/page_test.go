@@ -218,7 +218,8 @@ func (s *stage) calls() calls {
 			}
 			return nil
 		},
-		"ask":   s.ask,
+		"ask":     s.ask,
+		"request": s.request, "response": s.response,
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },
 	}

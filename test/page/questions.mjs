@@ -1,7 +1,7 @@
 // What people do with the questions of live runs. Roles and names only: no classes.
 
 import { accessible, fits, live, row, same, signedIn, until, visit } from './page.mjs';
-import { ask, command, edit, form, hostile, list, long, permission } from './requests.mjs';
+import { ask, command, edit, form, hostile, list, long, permission, several } from './requests.mjs';
 
 export const phoneSized = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 
@@ -168,6 +168,52 @@ export async function forms(scene) {
   await press(question.getByRole('button', { name: 'Decline' }));
   await inbox(page).getByText('Declined by you').waitFor();
   await answered(page, other, 'ask0: {"action":"decline"}');
+}
+
+/** Several are chosen by touch and by keys, as many as the form wants. */
+export async function severalChoices(scene) {
+  const page = await signedIn(scene, '/', phoneSized);
+  const run = await scene.call('ask', { name: 'several', title: 'Choose checks', requests: [several] });
+  const question = card(page, 'asker asks you something');
+  const checks = question.getByRole('group', { name: 'Checks' });
+  await checks.getByText('1 to 2 of these').waitFor();
+  await fits(page, 'a list of choices');
+  await accessible(scene, page, 'a list of choices');
+  await page.screenshot({ path: `${scene.shots}/question-several.png` });
+  same('the default', await checks.getByLabel('Lint').isChecked(), true);
+  await checks.getByText('Unit tests').tap();
+  await checks.getByLabel('Lint').focus();
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Space');
+  same('by the key', await checks.getByLabel('End to end').isChecked(), true);
+  await press(question.getByRole('button', { name: 'Submit' }));
+  await question.getByText('Checks must have at most 2').waitFor();
+  await accessible(scene, page, 'too many choices');
+  await checks.getByText('Lint').tap();
+  await press(question.getByRole('button', { name: 'Submit' }));
+  await inbox(page).getByText('Submitted by you').waitFor();
+  await answered(page, run, 'ask0: {"action":"accept","content":{"checks":["unit","e2e"]}}');
+}
+
+/** What a program asks by a file is answered with a text. */
+export async function textQuestion(scene) {
+  const page = await signedIn(scene, '/', phoneSized);
+  await scene.call('request', { prompt: 'Which branch\u202e is it?\n\u001b[2J<b>main</b> or next?' });
+  const question = card(page, 'A program asks you something');
+  await question.getByText('Which branch⟨U+202E⟩ is it?').waitFor();
+  await question.getByText('⟨U+001B⟩[2J<b>main</b> or next?').waitFor();
+  await fits(page, 'a text');
+  await accessible(scene, page, 'a text');
+  await page.screenshot({ path: `${scene.shots}/question-text.png` });
+  await press(question.getByRole('button', { name: 'Send' }));
+  await question.getByText('Answer is required').waitFor();
+  await accessible(scene, page, 'a text that is missing');
+  await question.getByLabel('Answer').fill('next,\nad');
+  await press(question.getByRole('button', { name: 'Send' }));
+  await inbox(page).getByText('Answered by you').waitFor();
+  same('the response', await scene.call('response'), 'next,\nad');
+  await nothingOpen(page);
 }
 
 /** What is shortened can be allowed only after all of it was shown. */

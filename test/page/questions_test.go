@@ -2,10 +2,12 @@ package page
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -22,7 +24,8 @@ func TestPageOfQuestions(t *testing.T) {
 		"shots": s.shots, "lab": s.lab, "reader": s.linesman("token", "create", "reader", "--scope", "read"),
 	}
 	for _, name := range []string{
-		"phone", "twoTabs", "keys", "forms", "cutQuestion", "lasting", "notification", "hostileQuestions", "notAllowed",
+		"phone", "twoTabs", "keys", "forms", "severalChoices", "textQuestion", "cutQuestion", "lasting", "notification",
+		"hostileQuestions", "notAllowed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !slices.Contains([]string{"phone", "twoTabs", "hostileQuestions"}, name) {
@@ -50,6 +53,32 @@ func (s *stage) ask(args json.RawMessage) any {
 	}
 	s.write(want.Name+".json", string(want.Requests))
 	return s.linesman("submit", "--agent", "asker", "--live", "--dir", s.lab, "--title", want.Title, "ask "+want.Name)
+}
+
+// request asks by a file, from a bridge that runs until the test ends.
+func (s *stage) request(args json.RawMessage) any {
+	s.t.Helper()
+	var want struct{ Prompt string }
+	if err := json.Unmarshal(args, &want); err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := json.Marshal(map[string]string{"request_id": "id-1", "prompt": want.Prompt})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(".agent-request.json", string(b))
+	fixture.Start(s.t, exec.Command(program, "bridge", "--data-dir", s.data, "--external", "--dir", s.lab))
+	return nil
+}
+
+// response is the answer in the file that the bridge writes.
+func (s *stage) response(json.RawMessage) any {
+	s.t.Helper()
+	var b []byte
+	for end := time.Now().Add(fixture.Patience); b == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		b, _ = os.ReadFile(filepath.Join(s.lab, ".agent-response.json"))
+	}
+	return gjson.GetBytes(b, "response").String()
 }
 
 // asker is the command of the agent that asks.

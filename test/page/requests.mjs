@@ -37,6 +37,14 @@ export const ask = form('Which database do the tests use? I found two in the con
   why: { type: 'string', title: 'Anything else' },
 }, ['database', 'retries']);
 
+export const several = form('Which checks are to run?', {
+  checks: {
+    type: 'array', title: 'Checks', description: 'Each takes a minute', minItems: 1, maxItems: 2, default: ['lint'],
+    items: { anyOf: [{ const: 'lint', title: 'Lint' }, { const: 'unit', title: 'Unit tests' }, { const: 'e2e', title: 'End to end' }] },
+  },
+  targets: { type: 'array', title: 'Targets', items: { type: 'string', enum: ['linux', 'darwin'] } },
+}, ['checks']);
+
 export const list = form('Which files?', { files: { type: 'array', items: { type: 'string' } } });
 
 export const long = permission({ title: 'Write a long script', kind: 'execute', rawInput: { command: `printf '${'0123456789'.repeat(30_000)}'; echo the end` } });

@@ -5,8 +5,8 @@ import { revealed } from '../src/lib/plaintext';
 import { questionPath } from '../src/lib/router';
 import { questionMessage } from '../src/overview/notify';
 import { apply, begin, runs, synced } from '../src/overview/store';
-import { actOf, buttonName, byAge, choicesOf, dueText, headOf, indentJSON, keyChoice, permits, type Press, refusal, resultText, settled, wantedOf } from '../src/questions/ask';
-import { boundsText, contentOf, fieldsOf, initialOf, type Field } from '../src/questions/form';
+import { actOf, buttonName, byAge, choicesOf, dueText, headOf, indentJSON, keyChoice, permits, type Press, questionsOf, refusal, resultText, settled, wantedOf } from '../src/questions/ask';
+import { boundsText, contentOf, fieldsOf, initialOf, textField, type Field } from '../src/questions/form';
 import { arrivals, close, follow, inbox, unread, waiting } from '../src/questions/store';
 import { conversationWords } from '../src/run/conversation';
 
@@ -58,6 +58,16 @@ test('a key answers only the question that was there, and nothing while one type
   expect([key(press('a'), lasting), key(press('d'), lasting)]).toEqual([undefined, 'deny']);
   const form = question({ kind: 'form', options: undefined });
   expect([key(press('a'), form), key(press('d'), form)]).toEqual([undefined, 'decline']);
+});
+
+test('what a program asks takes a text', () => {
+  const row = { ...run('e'), agent: 'external', state: 'input-required' } as Run;
+  expect([questionsOf(row), questionsOf({ ...row, state: 'completed' }), questionsOf({ ...row, agent: 'codex' }), questionsOf(run('a', ['q2']))]).toEqual([['q1'], [], [], ['q2']]);
+  const q = question({ kind: 'text', agentName: 'writer', prompt: 'Which?', options: undefined });
+  expect([headOf(q), actOf(q)]).toEqual(['A program asks you something', 'ask you something']);
+  expect(contentOf(textField, new Map([['text', ' yes ']])).content).toEqual({ text: ' yes ' });
+  expect(contentOf(textField, initialOf(textField)).errors.get('text')).toBe('is required');
+  expect(refusal(new ApiError(409, 'ENDED', 'it has ended'), q)).toMatchObject({ gone: true });
 });
 
 test('when nobody answers', () => {
@@ -114,9 +124,31 @@ test('a form is made from its schema', () => {
   expect(with_(['db', '0'], ['n', '1.5'], ['s', 'a'])).toEqual([{ db: 'pg', b: true, e: 'y' }, { n: 'must be a whole number', s: 'must be at least 2 characters' }]);
 });
 
+test('several are chosen of a list', () => {
+  const items = { anyOf: [{ const: 'a', title: 'A' }, { const: 'b', title: 'B', description: 'bee' }, { const: 'c', title: 'C' }] };
+  const fields = fieldsOf({
+    properties: {
+      two: { type: 'array', title: 'Two', items, minItems: 1, maxItems: 2, default: ['c', 'z', 'a'] }, any: { type: 'array', items: { type: 'string', enum: ['x', 'y'] }, minItems: 0 },
+      none: { type: 'array', items, minItems: null }, one: { type: 'string', enum: null, oneOf: null, title: null },
+    },
+    required: ['two', 'none'],
+  }) as Field[];
+  expect(fields.map((f) => [f.title, f.kind, f.choices.length, f.initial, boundsText(f)])).toEqual([
+    ['Two', 'choices', 3, '0,2', '1 to 2 of these'], ['any', 'choices', 2, '', ''], ['none', 'choices', 3, '', ''], ['one', 'text', 0, '', ''],
+  ]);
+  const with_ = (...more: [string, string][]): unknown => {
+    const { content, errors } = contentOf(fields, new Map([...initialOf(fields), ...more]));
+    return [content, Object.fromEntries(errors)];
+  };
+  expect(with_()).toEqual([{ two: ['a', 'c'], none: [] }, {}]);
+  expect(with_(['two', '1'], ['any', '0,1'], ['none', '2'])).toEqual([{ two: ['b'], any: ['x', 'y'], none: ['c'] }, {}]);
+  expect(with_(['two', ''])).toEqual([{ none: [] }, { two: 'is required' }]);
+  expect(with_(['two', '0,1,2'])).toEqual([{ none: [] }, { two: 'must have at most 2' }]);
+});
+
 test('a form that cannot be shown can only be declined', () => {
   const why = (s: unknown): boolean => typeof fieldsOf(s) === 'string';
-  for (const bad of [undefined, null, [], 'x', { type: 'array' }, { properties: [] }, { properties: { a: { type: 'array' } } }, { properties: { a: { type: ['string', 'null'] } } }, { properties: { a: true } },
+  for (const bad of [undefined, null, [], 'x', { type: 'array' }, { properties: [] }, { properties: { a: { type: 'array' } } }, { properties: { a: { type: 'array', items: { type: 'string' } } } }, { properties: { a: { type: 'array', items: { enum: [[]] } } } }, { properties: { a: { type: ['string', 'null'] } } }, { properties: { a: true } },
     { properties: { a: { $ref: '#' } } }, { properties: { a: { enum: [] } } }, { properties: { a: { enum: [{}] } } }, { properties: { a: { oneOf: [{ type: 'string' }] } } }, { required: ['a'] }]) expect(why(bad)).toBe(true);
   expect([why({}), why({ type: 'object', properties: {} })]).toEqual([false, false]);
   expect(fieldsOf({ properties: { 'a\u202e': { type: 'object' } } })).toBe('its field “a⟨U+202E⟩” is of a kind that this page does not know');

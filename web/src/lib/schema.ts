@@ -405,7 +405,7 @@ export interface Problem {
   type: 'about:blank';
 }
 
-/** What a run asks: the program of a file bridge, or people. */
+/** What a run asks: the program of a file bridge, or the agent of a live run. */
 export interface Question {
   /** That is asked, as the request names it; of a live run, that asks. */
   agentName?: string;
@@ -428,6 +428,7 @@ export interface Question {
   model?: string;
   options?: Array<QuestionOption>;
   phase?: string;
+  /** Of a text, unchanged: who shows it makes its characters visible. */
   prompt?: string;
   requestId?: string;
   run: string;
@@ -462,6 +463,8 @@ export interface Questions {
   requests: Array<Question>;
   /** Questions that do not fit into the message. */
   unlisted?: number;
+  /** Unread are runs that ask, too, but whose records are damaged: what they ask cannot be read. At most 100. */
+  unread?: Array<string>;
 }
 
 /** A piece of the request of a question: JSON as the agent wrote it. */

@@ -9,7 +9,7 @@ import { plainText } from '../lib/plaintext';
 import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';
-import { actOf, keyOf } from '../questions/ask';
+import { actOf, keyOf, questionsOf } from '../questions/ask';
 import { arrivals, inbox } from '../questions/store';
 import { changed, leader, runs, updates } from './store';
 
@@ -93,7 +93,7 @@ export function startNotifications(): void {
   };
   updates.add((before, after) => {
     const news = newsOf(before, after);
-    if (news === 'needs' && after!.questions?.length && allowed('answer')) return; // its questions tell
+    if (news === 'needs' && questionsOf(after!).length && allowed('answer')) return; // its questions tell
     if (news) add(after!);
   });
   arrivals.add((q) => {

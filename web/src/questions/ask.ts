@@ -7,10 +7,13 @@ import { revealed } from '../lib/plaintext';
 
 export const keyOf = (run: string, id: string): string => `${run}/${id}`;
 
+/** The ids of the questions that a run waits for: those of a live run, or the one of a request of a file bridge. */
+export const questionsOf = (run: Run): readonly string[] => run.questions ?? (run.agent === 'external' && run.state === 'input-required' ? ['q1'] : []);
+
 /** The questions that runs wait for, by key. */
 export function wantedOf(runs: Iterable<Run>): Map<string, { run: string; id: string }> {
   const wanted = new Map<string, { run: string; id: string }>();
-  for (const { run, questions = [] } of runs) for (const id of questions) wanted.set(keyOf(run, id), { run, id });
+  for (const row of runs) for (const id of questionsOf(row)) wanted.set(keyOf(row.run, id), { run: row.run, id });
   return wanted;
 }
 
@@ -33,10 +36,11 @@ const acts: Record<string, string> = {
 
 /** What an agent asks to do: of a kind of tool, never of a text of the agent. */
 export const actOf = (q: { kind: string; tool?: string | null }): string =>
-  q.kind === 'form' ? 'ask you something' : Object.hasOwn(acts, q.tool ?? '') ? acts[q.tool!]! : 'use a tool';
+  q.kind === 'form' || q.kind === 'text' ? 'ask you something' : Object.hasOwn(acts, q.tool ?? '') ? acts[q.tool!]! : 'use a tool';
 
 /** The question in a sentence without its texts. */
-export const headOf = (q: Question): string => `${agentName(q.agentName ?? '')} ${q.kind === 'form' ? 'asks you something' : `asks to ${actOf(q)}`}`;
+export const headOf = (q: Question): string =>
+  q.kind === 'text' ? 'A program asks you something' : `${agentName(q.agentName ?? '')} ${q.kind === 'form' ? 'asks you something' : `asks to ${actOf(q)}`}`;
 
 /** `once` can be chosen by a press; `lasting` changes more than this request, or nobody knows what it does. */
 export interface Choices { once: QuestionOption[]; lasting: QuestionOption[] }
@@ -78,6 +82,7 @@ export type Press = Pick<KeyboardEvent, 'key' | 'ctrlKey' | 'metaKey' | 'shiftKe
 export function keyChoice(press: Press, q: Question, { typing, shown }: { typing: boolean; shown: number }): QuestionOption | undefined {
   const name = nameOf(press);
   if (typing || press.repeat || press.isComposing || shown < settled || (name !== 'a' && name !== 'd')) return undefined;
+  if (q.kind === 'text') return undefined;
   if (q.kind === 'form') return name === 'd' ? { id: 'decline', kind: 'reject_once', name: 'Decline' } : undefined;
   const fit = choicesOf(q).once.filter((o) => o.kind === (name === 'a' ? 'allow_once' : 'reject_once'));
   return fit.length === 1 ? fit[0] : undefined;
@@ -85,7 +90,7 @@ export function keyChoice(press: Press, q: Question, { typing, shown }: { typing
 
 /** When nobody answers. */
 export function dueText(q: Question, now: number): { text: string; soon: boolean } {
-  const what = q.kind === 'form' ? 'Cancelled' : 'Denied';
+  const what = q.kind === 'form' ? 'Cancelled' : q.kind === 'text' ? 'Ended' : 'Denied';
   if (!q.dueAt) return { text: 'Waits until it is answered', soon: false };
   const s = Math.ceil((Date.parse(q.dueAt) - now) / 1000);
   if (s <= 0) return { text: `${what}: nobody has answered in time`, soon: true };
@@ -108,7 +113,7 @@ export function refusal(e: ApiError, q: Question): { text: string; gone: boolean
   if (unsure) return { text: 'No reply: it is not known whether the answer was stored. It is safe to send it again.', gone: false, unsure };
   let said = revealed(e.message);
   for (const o of q.options ?? []) said = said.replace(`the answer was ${revealed(o.id)},`, () => `the answer was “${revealed(o.name)}”,`);
-  if (e.code === 'CONFLICT') return { text: `Your answer does not count: ${said}.`, gone: true, unsure };
+  if (e.code === 'CONFLICT' || e.code === 'ENDED') return { text: `Your answer does not count: ${said}.`, gone: true, unsure };
   if (e.status === 404) return { text: `${said}.`, gone: true, unsure };
   return { text: e.status === 403 ? 'This login may not answer: it lacks the scope answer.' : `Refused: ${said}.`, gone: false, unsure };
 }

@@ -11,7 +11,7 @@ import { runPath } from '../lib/router';
 import { Delta, DiffText } from '../run/diff';
 import { diffLines } from '../run/unified';
 import { actOf, buttonName, choicesOf, dueText, headOf, indentJSON, keyChoice, kindName, permits, refusal, resultText, settled } from './ask';
-import { contentOf, fieldsOf, initialOf, type Values } from './form';
+import { contentOf, fieldsOf, initialOf, textField, type Values } from './form';
 import { FormFields } from './fields';
 import { close, movedAt, type Entry } from './store';
 import { WholeRequest } from './whole';
@@ -26,7 +26,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
   const work = useSignal<Work>({});
   const sure = useSignal(''); // the id of the option that waits for its second press
   const whole = useSignal(!q.cut);
-  const fields = useMemo(() => (q.kind === 'form' ? fieldsOf(q.fields) : []), [q]);
+  const fields = useMemo(() => (q.kind === 'form' ? fieldsOf(q.fields) : q.kind === 'text' ? textField : []), [q]);
   const values = useSignal<Values>(typeof fields === 'string' ? new Map() : initialOf(fields));
   const errors = useSignal<ReadonlyMap<string, string>>(new Map());
   const appeared = useMemo(() => performance.now(), []);
@@ -83,7 +83,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
       requestAnimationFrame(() => box.current?.querySelector<HTMLElement>(`[id="${id}-${at}"], [name="${id}-${at}"]`)?.focus());
       return;
     }
-    void send({ content: made.content }, 'submit');
+    void send(q.kind === 'text' ? { text: String(made.content['text']) } : { content: made.content }, 'submit');
   };
   const key = (e: KeyboardEvent): void => {
     if (e.defaultPrevented) return;
@@ -104,12 +104,13 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
       <div class="question-main">
         <Head q={q} id={id} here={here} />
         {q.cut && <WholeRequest q={q} whole={whole} />}
-        {q.kind !== 'form' && <Request q={q} />}
+        {q.kind === 'text' && <p class="question-text" dir="auto">{revealed(q.prompt ?? '')}</p>}
+        {q.kind === 'permission' && <Request q={q} />}
         {q.kind === 'form' && typeof fields === 'string' && <p class="notice" data-tone="needs">This can only be declined or cancelled here: {fields}.</p>}
-        {q.kind === 'form' && typeof fields !== 'string' && (
+        {q.kind !== 'permission' && typeof fields !== 'string' && (
           <form class="question-form" id={`${id}-form`} onSubmit={submit} noValidate><FormFields id={id} fields={fields} values={values} errors={errors.value} /></form>
         )}
-        {q.kind !== 'form' && <LongNames options={q.options ?? []} />}
+        {q.kind === 'permission' && <LongNames options={q.options ?? []} />}
       </div>
       <div class="question-side">
         {lasting.length > 0 && (
@@ -131,12 +132,12 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
           )}
           <Due q={q} />
           {!whole.value && q.digest && <p class="small muted">To allow it, open the whole request first.</p>}
-          {q.kind === 'form' ? (
-            <div class="answers" data-of="form">
-              {['cancel', 'decline'].map((option) => (
+          {q.kind !== 'permission' ? (
+            <div class="answers" data-of={q.kind}>
+              {q.kind === 'form' && ['cancel', 'decline'].map((option) => (
                 <button key={option} class="button answer" disabled={busy} onClick={press({ id: option, kind: 'reject_once', name: option })}>{option === 'cancel' ? 'Cancel' : <>Decline <kbd aria-hidden="true">d</kbd></>}</button>
               ))}
-              {typeof fields !== 'string' && <button class="button answer primary" form={`${id}-form`} disabled={busy || !whole.value}>{work.value.sending === 'submit' ? 'Sending…' : 'Submit'}</button>}
+              {typeof fields !== 'string' && <button class="button answer primary" form={`${id}-form`} disabled={busy || !whole.value}>{work.value.sending === 'submit' ? 'Sending…' : q.kind === 'text' ? 'Send' : 'Submit'}</button>}
             </div>
           ) : (
             <div class="answers" data-of={once.length === 2 && once.every((o) => buttonName(o).text.length <= 24) ? 'two' : 'many'}>
@@ -181,7 +182,7 @@ function Head({ q, id, here }: { q: Question; id: string; here: boolean }) {
       <h3 id={`${id}-head`} data-tone="needs"><span class="state">{headOf(q)}</span></h3>
       <p class="question-where">
         {!here && <a href={runPath(q.run)}>{plainText(q.runTitle || q.run)}</a>}
-        {!here && q.agentName && <span>{agentName(q.agentName)}</span>}
+        {!here && q.agentName && q.kind !== 'text' && <span>{agentName(q.agentName)}</span>}
         {q.workingDir && <span class="mono" title={revealed(q.workingDir)}>{revealed(shortPath(q.workingDir))}</span>}
         <Asked q={q} />
       </p>
@@ -235,7 +236,7 @@ function File({ file, dir }: { file: QuestionFile; dir: string }) {
 
 /** A question that is one of several, in a line. */
 export function QuestionLine({ q, onOpen }: { q: Question; onOpen: () => void }) {
-  const about = revealed(q.command || q.title || '').replace(/\s+/g, ' ').slice(0, 300);
+  const about = revealed(q.command || q.title || q.prompt || '').replace(/\s+/g, ' ').slice(0, 300);
   return (
     <button class="question-line panel" aria-expanded={false} onClick={onOpen}>
       <span data-tone="needs"><span class="state">{actOf(q)}</span></span>

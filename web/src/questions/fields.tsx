@@ -1,5 +1,5 @@
 import { type Signal } from '@preact/signals';
-import { boundsText, type Field, type Values } from './form';
+import { boundsText, indexesOf, type Field, type Values } from './form';
 
 /** The fields of a form. `id` begins the ids of its elements. */
 export function FormFields({ id, fields, values, errors }: { id: string; fields: readonly Field[]; values: Signal<Values>; errors: ReadonlyMap<string, string> }) {
@@ -31,13 +31,16 @@ function FormField({ id, field: f, value, set, error }: Props) {
       </div>
     );
   }
-  if (f.kind === 'choice' && f.choices.length <= manyChoices) {
+  if (f.kind === 'choices' || (f.kind === 'choice' && f.choices.length <= manyChoices)) {
+    const several = f.kind === 'choices';
+    const chosen = indexesOf(value);
+    const choose = (i: number): void => set(!several ? String(i) : (chosen.includes(i) ? chosen.filter((c) => c !== i) : [...chosen, i]).sort((a, b) => a - b).join());
     return (
       <fieldset class="field radios" aria-describedby={common['aria-describedby']}>
         <legend>{label}</legend>
         {f.choices.map((c, i) => (
           <label key={i} class="check">
-            <input type="radio" name={id} required={f.required} checked={value === String(i)} onChange={() => set(String(i))} />
+            <input type={several ? 'checkbox' : 'radio'} name={id} required={f.required && !several} checked={chosen.includes(i)} onChange={() => choose(i)} />
             <span>{c.name}{c.about && <span class="faint"> {c.about}</span>}</span>
           </label>
         ))}

@@ -10,15 +10,18 @@ export interface Field {
   title: string;
   about: string;
   required: boolean;
-  kind: 'text' | 'number' | 'integer' | 'boolean' | 'choice';
+  kind: 'text' | 'number' | 'integer' | 'boolean' | 'choice' | 'choices';
   choices: Choice[];
-  /** What it has at first: a text, "true", the index of a choice, or "". */
+  /** What it has at first: a text, "true", the index of a choice, those of several with commas, or "". */
   initial: string;
-  /** Of a number its bounds, of a text those of its characters. */
+  /** Of a number its bounds, of a text those of its characters, of choices those of how many are chosen. */
   min?: number;
   max?: number;
   format?: string;
 }
+
+/** The form of a question that takes a text. */
+export const textField: readonly Field[] = [{ name: 'text', title: 'Answer', about: '', required: true, kind: 'text', choices: [], initial: '' }];
 
 type Schema = Record<string, unknown>;
 
@@ -58,9 +61,19 @@ function fieldOf(name: string, s: Schema, required: boolean): Field | undefined 
       return { ...field, kind: s['type'], initial: typeof given === 'number' ? String(given) : '', min: number(s['minimum']), max: number(s['maximum']) };
     case 'boolean':
       return { ...field, kind: 'boolean', initial: given === true ? 'true' : '' };
+    case 'array': {
+      const items = object(s['items']) ? s['items'] : {};
+      const several = choicesOf({ ...items, oneOf: items['anyOf'] });
+      if (!several?.length) return undefined;
+      const chosen = Array.isArray(given) ? several.flatMap((c, i) => (given.includes(c.value) ? [i] : [])) : [];
+      return { ...field, kind: 'choices', choices: several, initial: chosen.join(), min: number(s['minItems']), max: number(s['maxItems']) };
+    }
     default: return undefined;
   }
 }
+
+/** The indexes in the value of choices. */
+export const indexesOf = (value: string): number[] => (value === '' ? [] : value.split(',').map(Number));
 
 const single = (v: unknown): boolean => ['string', 'number', 'boolean'].includes(typeof v);
 
@@ -71,7 +84,7 @@ function choicesOf(s: Schema): Choice[] | undefined {
     if (!values.every(single)) return [];
     return values.map((value, i) => ({ value, name: text(Array.isArray(names) ? names[i] : '') || revealed(String(value)), about: '' }));
   }
-  if (oneOf === undefined) return undefined;
+  if (oneOf === undefined || oneOf === null) return undefined;
   if (!Array.isArray(oneOf) || !oneOf.every((o) => object(o) && single(o['const']))) return [];
   return (oneOf as Schema[]).map((o) => ({ value: o['const'], name: text(o['title']) || revealed(String(o['const'])), about: text(o['description']) }));
 }
@@ -86,8 +99,10 @@ export function contentOf(fields: readonly Field[], values: Values): { content: 
   const content: [string, unknown][] = [];
   for (const f of fields) {
     const value = values.get(f.name) ?? '';
-    const wrong = value === '' && f.kind !== 'boolean' ? (f.required ? 'is required' : '') : wrongIn(f, value);
+    const none = f.kind === 'choices' && f.required && !f.min; // an answer, too
+    const wrong = value === '' && f.kind !== 'boolean' ? (f.required && !none ? 'is required' : '') : wrongIn(f, value);
     if (wrong) errors.set(f.name, wrong);
+    else if (f.kind === 'choices' && (value !== '' || none)) content.push([f.name, indexesOf(value).map((i) => f.choices[i]!.value)]);
     else if (f.kind === 'boolean') content.push([f.name, value === 'true']);
     else if (value !== '') content.push([f.name, f.kind === 'choice' ? f.choices[Number(value)]!.value : f.kind === 'text' ? value : Number(value)]);
   }
@@ -96,19 +111,20 @@ export function contentOf(fields: readonly Field[], values: Values): { content: 
 
 function wrongIn(f: Field, value: string): string {
   if (f.kind === 'choice' || f.kind === 'boolean') return '';
-  const n = f.kind === 'text' ? [...value].length : Number(value);
-  if (f.kind !== 'text' && (value.trim() === '' || !Number.isFinite(n))) return 'must be a number';
+  const n = f.kind === 'text' ? [...value].length : f.kind === 'choices' ? indexesOf(value).length : Number(value);
+  if ((f.kind === 'number' || f.kind === 'integer') && (value.trim() === '' || !Number.isFinite(n))) return 'must be a number';
   if (f.kind === 'integer' && !Number.isSafeInteger(n)) return 'must be a whole number';
   const unit = f.kind === 'text' ? ' characters' : '';
-  if (f.min !== undefined && n < f.min) return `must be at least ${f.min}${unit}`;
-  if (f.max !== undefined && n > f.max) return `must be at most ${f.max}${unit}`;
+  const must = f.kind === 'choices' ? 'must have' : 'must be';
+  if (f.min !== undefined && n < f.min) return `${must} at least ${f.min}${unit}`;
+  if (f.max !== undefined && n > f.max) return `${must} at most ${f.max}${unit}`;
   return '';
 }
 
 /** The bounds of a field, for people. */
 export function boundsText({ kind, min, max }: Field): string {
-  const unit = kind === 'text' ? ' characters' : '';
+  const unit = kind === 'text' ? ' characters' : kind === 'choices' ? ' of these' : '';
   if (min !== undefined && max !== undefined) return `${min} to ${max}${unit}`;
-  if (min !== undefined && (kind !== 'text' || min > 1)) return `at least ${min}${unit}`;
+  if (min !== undefined && (kind !== 'text' || min > 1) && (kind !== 'choices' || min > 0)) return `at least ${min}${unit}`;
   return max !== undefined ? `at most ${max}${unit}` : '';
 }

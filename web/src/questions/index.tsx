@@ -6,7 +6,7 @@ import { useKeys } from '../lib/keys';
 import { plainText } from '../lib/plaintext';
 import { params, runPath } from '../lib/router';
 import { runs, synced } from '../overview/store';
-import { headOf } from './ask';
+import { headOf, questionsOf } from './ask';
 import { QuestionCard, QuestionLine } from './card';
 import './questions.css';
 import { inbox, unread, waiting, type Entry } from './store';
@@ -121,7 +121,8 @@ function ClosedQuestion({ entry, here }: { entry: Entry; here: boolean }) {
 
 /** What a session sees that may not answer. */
 function NotAllowed({ run }: { run?: string }) {
-  const n = run ? runs.get(run)?.questions?.length ?? 0 : waiting.value;
+  const row = run ? runs.get(run) : undefined;
+  const n = row ? questionsOf(row).length : run ? 0 : waiting.value;
   void waiting.value;
   if (n === 0) return null;
   return (

@@ -87,7 +87,7 @@ async function load(): Promise<void> {
     take(page.requests);
     const left = new Set(missing().filter((key) => asked.includes(key)).map((key) => wanted.get(key)!.run));
     if (page.unlisted) for (const run of left) take((await api.questions(run)).requests); // they did not fit
-    unread.value = '';
+    unread.value = page.unread?.length ? 'the record of its run is damaged' : '';
   } catch (e) {
     unread.value = e instanceof ApiError ? e.message : String(e);
   }

@@ -132,8 +132,8 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
       break;
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
-  if (run.state === 'input-required' && !run.questions?.length) {
-    const external = run.agent === 'external';
+  const external = run.agent === 'external';
+  if (run.state === 'input-required' && !run.questions?.length && !(external && allowed('answer'))) {
     notices.push(['needs', (
       <span class="stack">
         <span>It waits for an answer. {external ? 'Give it on a machine of the cluster:' : 'Its program ended and asks to be started again with the answer:'}</span>

@@ -9,6 +9,7 @@ import { usePageTitle } from '../lib/title';
 import { SearchIcon } from '../ui/icons';
 import { fresh } from '../overview/store';
 import { Inbox } from '../questions';
+import { questionsOf } from '../questions/ask';
 import { toast } from '../ui/toast';
 import { CancelDialog, CompareDialog, ResumeDialog } from './actions';
 import { again } from './again';
@@ -164,7 +165,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   }), [run.run, run.agent, run.workingDir, start, view.feed.value, timeline]);
 
   // The newest thing of a run that asks is its question, above: the page follows it, and goes on when it is answered.
-  const asks = (run.questions?.length ?? 0) > 0;
+  const asks = questionsOf(run).length > 0 && allowed('answer');
   const paused = useRef(false);
   useEffect(() => {
     if (asks && follow.value) {
