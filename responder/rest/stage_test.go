@@ -248,6 +248,9 @@ func template(path string) string {
 	if len(part) > 5 && part[4] == "questions" {
 		part[5] = "{question}"
 	}
+	if len(part) > 5 && part[4] == "messages" && part[5] != "release" {
+		part[5] = "{message}"
+	}
 	return strings.Join(part, "/")
 }
 
