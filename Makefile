@@ -30,10 +30,11 @@ OPENCODE = opencode-ai@1.18.33
 
 # npm writes this file last, so it is there once an installation is whole.
 AGENTS = test/lab/agents/node_modules/.package-lock.json
+LIVE   = test/lab/agents/live/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := build
 .PHONY: build web check test test-all test-commit lint golangci vuln deploy-check bench bench-go fuzz flaky soak page-soak trickle
-.PHONY: house recovery drift agents agents-if-npm collector otel release-check docker clean help
+.PHONY: house recovery drift agents live-agents agents-if-npm live-agents-if-npm collector otel release-check docker clean help
 
 build: ## build bin/linesman, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/linesman ./cmd/linesman
@@ -51,7 +52,7 @@ check: ## before each commit: check format, vet and lint, then make test
 test: ## run the tests that need only Go, in five to seven minutes; with COUNT=1 also those that passed before
 	@$(GO) run ./test/run $(COUNT:%=-count %) $(PKG)
 
-test-all: agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector
+test-all: live-agents-if-npm ## run all tests: also with real agents, a browser, clusters, faults, and the race detector
 	@$(GO) run ./test/run -more all $(COUNT:%=-count %) $(PKG)
 
 test-commit: agents-if-npm ## run the part of them that is run for each commit
@@ -125,8 +126,9 @@ trickle: ## keep `up` under a trickle for SOAK (8h is a working day), and print 
 	TEST_ALL=1 $(GO) test -count 1 -timeout 0 -v -run 'TrickleStaysFlat' ./test/chaos -chaos.soak=$(SOAK) -chaos.seed=$(SEED)
 
 # Long, and from the network: no part of a check of a commit.
-drift: ## play published versions of the agents and list what linesman does not know; AGENT=claude VERSIONS="2.1.330" restricts it
+drift: live-agents ## play published versions of the agents and list what linesman does not know, then the suite of live ones; AGENT=claude VERSIONS="2.1.330" restricts it
 	$(GO) run ./test/drift -agent "$(AGENT)" -versions "$(VERSIONS)"
+	$(if $(AGENT)$(VERSIONS),,TEST_ALL=1 $(GO) test -count 1 -timeout 30m -v -run 'LiveContract' ./test/e2e)
 
 agents: $(AGENTS) ## install the pinned agent command lines into test/lab/agents
 
@@ -134,10 +136,16 @@ $(AGENTS): test/lab/agents/package.json test/lab/agents/package-lock.json
 	cd test/lab/agents && npm ci && npm install --no-save --no-package-lock $(OPENCODE)
 	@touch $@
 
+live-agents: agents $(LIVE) ## install also the servers of the Agent Client Protocol, 1 GB, into test/lab/agents/live
+
+$(LIVE): test/lab/agents/live/package.json
+	cd test/lab/agents/live && npm install --no-package-lock
+	@touch $@
+
 # Tests that need an agent are skipped without it, unless TEST_REQUIRE_AGENTS=1.
-agents-if-npm:
+agents-if-npm live-agents-if-npm:
 	@if ! command -v npm >/dev/null; then echo "agents: npm is not installed, tests that run a real agent will say so"; \
-	elif ! $(MAKE) --no-print-directory agents; then \
+	elif ! $(MAKE) --no-print-directory $(@:-if-npm=); then \
 	  echo "agents: npm could not install them"; test "$$TEST_REQUIRE_AGENTS" != 1; \
 	fi
 
@@ -156,7 +164,7 @@ docker: ## build the container image
 	docker build --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 clean: ## remove what was built and installed
-	rm -rf $(BIN) test/lab/agents/node_modules test/clients/*/node_modules test/page/node_modules web/node_modules
+	rm -rf $(BIN) test/lab/agents/node_modules test/lab/agents/live/node_modules test/clients/*/node_modules test/page/node_modules web/node_modules
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' Makefile

@@ -183,6 +183,28 @@ func TestQuestionWithoutAnswerIsDenied(t *testing.T) {
 }
 
 // A clock that is set forward makes a question due; one that is set back gives nobody more time.
+// What a program has started and left, such as the agent of a launcher, gets no answer any more.
+func TestLiveRunEndsWithItsProgram(t *testing.T) {
+	t.Parallel()
+	s := asking(t, time.Hour, "asks=1")
+	s.spec.Limits.Grace = 100 * time.Millisecond
+	launcher := filepath.Join(s.dir, "launcher")
+	s.spec.Argv = append([]string{"sh", "-c", `echo $$ >"$0"; "$@"; exit 0`, launcher}, s.spec.Argv...)
+	_, done := s.driven(t.Context(), s.create(s.spec))
+	s.puts("q1")
+	pid, err := strconv.Atoi(strings.TrimSpace(contents(t, launcher)))
+	if err == nil {
+		err = unix.Kill(pid, unix.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil {
+		t.Fatal(res.err)
+	}
+	s.ends(runs.Exit{Reason: runs.ReasonExited, Signal: int(unix.SIGKILL)})
+}
+
 func TestClockThatJumps(t *testing.T) {
 	const began, hour = int64(1e12), int64(3600_000)
 	q := live.Question{ID: "q1", Kind: "permission", People: true, Due: began + hour}

@@ -307,6 +307,8 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		case err != nil, !busy: // if the directory is gone, the run has ended
 			s.recordExitRetrying()
 			return 0, err
+		case busy && s.spec.Live: // nobody feeds what is left: nothing that it would still say counts
+			s.killAt = now
 		case busy && s.watchdog.silence(now) >= s.spec.Limits.Linger:
 			s.end("")
 		}

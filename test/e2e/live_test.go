@@ -49,12 +49,15 @@ func TestRealAgentsDoLiveTasks(t *testing.T) {
 	write(t, filepath.Join(lab, "linesman.toml"), settings)
 	fixture.Up(t, program, data, env, "--config", filepath.Join(lab, "linesman.toml"))
 	b := operatorBus(t, data)
-	for _, s := range stories {
-		t.Run(s.short, func(t *testing.T) {
-			s.t, s.bus = t, b
-			s.talks()
-		})
-	}
+	t.Run("agents", func(t *testing.T) { // ends once all of them have
+		for _, s := range stories {
+			t.Run(s.short, func(t *testing.T) {
+				t.Parallel()
+				s.t, s.bus = t, b
+				s.talks()
+			})
+		}
+	})
 }
 
 // asks waits until people are asked for a command.

@@ -37,23 +37,9 @@ const Thread = "{{thread}}"
 // stdout is left to the caller. [Requests] tells what the model was asked.
 func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, cwd string) {
 	tb.Helper()
-	node := Node(tb)
-	s := read(tb, scenario)
-	name := cmp.Or(s.CLI, "codex")
+	s, name := read(tb, scenario)
 	program := Program(tb, name)
-	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
-	if err := os.MkdirAll(cwd, 0o755); err != nil {
-		tb.Fatal(err)
-	}
-	for name, text := range s.Files {
-		write(tb, filepath.Join(cwd, name), text)
-	}
-	port := mock(tb, scenario, "--log", requestLog(dir))
-	env = append([]string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home},
-		s.configure(tb, name, home, port, node)...)
-	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		env = append(env, name+"="+s.Env[name])
-	}
+	env, cwd = s.prepare(tb, scenario, dir)
 	for _, run := range s.processes {
 		line := append([]string{program}, commands[name]...)
 		line = append(line, s.Args...)
@@ -69,6 +55,43 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 	return env, argv, cwd
 }
 
+// SetupLive is [Setup] for an agent that is started as a server of the Agent Client Protocol: the program, by its
+// name, is on the PATH of env, and so is the Node.js that it needs.
+func SetupLive(tb testing.TB, program, scenario, dir string) (env []string, cwd string) {
+	tb.Helper()
+	fixture.All(tb, "starts a real agent")
+	for _, bin := range []string{"node_modules/.bin", "live/node_modules/.bin"} {
+		bin = filepath.Join(folder(tb), bin)
+		if _, err := exec.LookPath(filepath.Join(bin, program)); err == nil {
+			s, _ := read(tb, scenario)
+			env, cwd = s.prepare(tb, scenario, dir)
+			env[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
+			return env, cwd
+		}
+	}
+	fixture.Missing(tb, "AGENTS", "agents: "+program+" is not installed: run `make agents live-agents`")
+	return nil, ""
+}
+
+// prepare writes the configuration of the agent and the files of the project, and serves the model.
+func (s *scenarioFile) prepare(tb testing.TB, scenario, dir string) (env []string, cwd string) {
+	tb.Helper()
+	home, cwd := filepath.Join(dir, "home"), filepath.Join(dir, "project")
+	if err := os.MkdirAll(cwd, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	for name, text := range s.Files {
+		write(tb, filepath.Join(cwd, name), text)
+	}
+	port := mock(tb, scenario, "--log", requestLog(dir))
+	env = append([]string{"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "HOME=" + home},
+		s.configure(tb, home, port, Node(tb))...)
+	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		env = append(env, name+"="+s.Env[name])
+	}
+	return env, cwd
+}
+
 // commands are the arguments with which an agent prints JSON lines and asks nobody.
 var commands = map[string][]string{
 	"codex": {"exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access"},
@@ -80,11 +103,11 @@ var commands = map[string][]string{
 
 // configure writes the configuration of an agent into its home, for the model at port,
 // and returns the variables that it needs.
-func (s *scenarioFile) configure(tb testing.TB, name, home string, port int, node string) []string {
+func (s *scenarioFile) configure(tb testing.TB, home string, port int, node string) []string {
 	tb.Helper()
 	server := filepath.Join(folder(tb), "mcp-server.mjs")
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
-	switch name {
+	switch name := cmp.Or(s.CLI, "codex"); name {
 	case "codex":
 		codexHome := filepath.Join(home, ".codex")
 		write(tb, filepath.Join(codexHome, "config.toml"), s.config(port, node, server))
@@ -108,9 +131,24 @@ func (s *scenarioFile) configure(tb testing.TB, name, home string, port int, nod
 			"OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 			"npm_config_registry=http://127.0.0.1:9/",
 		}
+	case "copilot":
+		return []string{
+			"COPILOT_PROVIDER_BASE_URL=" + url + "/v1", "COPILOT_PROVIDER_API_KEY=unused", "COPILOT_MODEL=mock",
+			"COPILOT_OFFLINE=true", "COPILOT_AUTO_UPDATE=false",
+		}
+	case "qwen":
+		write(tb, filepath.Join(home, ".qwen", "settings.json"), `{"privacy":{"usageStatisticsEnabled":false},`+
+			`"telemetry":{"enabled":false},"general":{"disableAutoUpdate":true}}`)
+		return []string{"OPENAI_BASE_URL=" + url + "/v1", "OPENAI_API_KEY=unused", "OPENAI_MODEL=mock"}
+	case "kimi":
+		return []string{
+			"KIMI_MODEL_NAME=mock", "KIMI_MODEL_API_KEY=unused", "KIMI_MODEL_BASE_URL=" + url + "/v1",
+			"KIMI_MODEL_PROVIDER_TYPE=openai", "KIMI_CODE_NO_AUTO_UPDATE=1", "KIMI_DISABLE_TELEMETRY=1",
+		}
+	default:
+		tb.Fatalf("agents: a scenario for %s, which is not set up here", name)
+		return nil
 	}
-	tb.Fatalf("agents: a scenario for %s, which is not set up here", name)
-	return nil
 }
 
 // Mock serves the model of one scenario on loopback until the test ends, and
@@ -329,17 +367,17 @@ func (s *scenarioFile) config(port int, node, mcp string) string {
 	return strings.Join(append(lines, ""), "\n")
 }
 
-func read(tb testing.TB, scenario string) *scenarioFile {
+// read reads a scenario, and returns the name of its agent.
+func read(tb testing.TB, scenario string) (s *scenarioFile, name string) {
 	tb.Helper()
 	raw, err := os.ReadFile(file(tb, scenario))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := parse(raw)
-	if err != nil {
+	if s, err = parse(raw); err != nil {
 		tb.Fatalf("agents: scenario %s: %v", scenario, err)
 	}
-	return s
+	return s, cmp.Or(s.CLI, "codex")
 }
 
 func file(tb testing.TB, scenario string) string {

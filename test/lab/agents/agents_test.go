@@ -65,19 +65,23 @@ func TestRequestsAreWhatTheModelWasAsked(t *testing.T) {
 
 // The agents that `make agents` installs are those that linesman says it was tested with.
 func TestPinnedVersionsAreTheTestedOnes(t *testing.T) {
-	pinned, err := os.ReadFile("package.json")
-	if err != nil {
-		t.Fatal(err)
+	var pinned []byte
+	for _, file := range []string{"package.json", filepath.Join("live", "package.json")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pinned = append(pinned, text...)
 	}
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range known.Agents {
+	for _, a := range known.All() {
 		name := a.Install[strings.LastIndexByte(a.Install, ' ')+1:]
 		if !bytes.Contains(pinned, []byte(`"`+name+`": "`+a.Tested+`"`)) &&
 			!bytes.Contains(makefile, []byte(" "+name+"@"+a.Tested+"\n")) {
-			t.Errorf("%s %s, with which linesman was tested, is not the version that `make agents` installs", name, a.Tested)
+			t.Errorf("%s %s, with which linesman was tested, is not the version that `make live-agents` installs", name, a.Tested)
 		}
 	}
 }
