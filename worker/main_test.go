@@ -60,7 +60,7 @@ func act(role string, args []string) error {
 	ctx := context.Background()
 	logs := &fileLogs{dir: args[1]}
 	logs.killAt, _ = strconv.Atoi(os.Getenv("TEST_KILL_AT"))
-	logs.killAfter = os.Getenv("TEST_KILL_WHEN") == "after"
+	logs.killAfter, logs.lossy = os.Getenv("TEST_KILL_WHEN") == "after", os.Getenv("TEST_LOSSY") != ""
 	w, err := New(Config{
 		Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Diff: os.Getenv("TEST_DIFF") != "",
 	})
@@ -247,6 +247,7 @@ func (l *fileLog) Entries(_ context.Context, after uint64, each func(seq uint64,
 	entries, _ := readLog(l.path)
 	for ; after < l.mark.Seq; after++ {
 		if after >= uint64(len(entries)) { // it was lost meanwhile
+			l.lost()
 			return runs.ErrMoved
 		}
 		if err := each(after+1, entries[after]); err != nil {
