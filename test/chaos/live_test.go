@@ -225,17 +225,17 @@ func TestQuestionsSurviveTheLossOfRaw(t *testing.T) {
 			}
 			var open []string
 			eventually(t, "nobody is asked", func() (bool, string) {
-				before := open
 				open = waiting()
-				return len(open) > 2 && slices.Equal(before, open), fmt.Sprint(open)
+				return len(open) > 2, fmt.Sprint(open)
 			})
 			for _, kill := range []bool{false, true} {
 				if n.lose(c.lost...); kill {
 					killWorker.strike(s)
 				}
 				eventually(t, "not all are asked again", func() (bool, string) {
-					now := waiting()
-					return slices.Equal(now, open), fmt.Sprintf("%q, want %q", now, open)
+					now := waiting() // perhaps more
+					missing := slices.DeleteFunc(slices.Clone(open), func(q string) bool { return slices.Contains(now, q) })
+					return len(missing) == 0, fmt.Sprint(missing)
 				})
 			}
 			ctx, stop := context.WithCancel(t.Context())
