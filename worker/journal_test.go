@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,4 +130,75 @@ func TestJournalIsBounded(t *testing.T) {
 		t.Error(err, j.head, j.last)
 	}
 	j.close()
+}
+
+// BenchmarkHear measures the start of a worker of a live run with 100,000 entries, half of them in the journal.
+func BenchmarkHear(b *testing.B) {
+	t := &testing.T{}
+	root, logs := b.TempDir(), &fileLogs{dir: b.TempDir()}
+	w, err := New(Config{Root: root, Logs: logs, Name: "here", Agents: players})
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := shell("r", "")
+	spec.Live = true
+	spec.setInput("hello")
+	spec.Input = strings.NewReader("hello")
+	d, err := Create(root, spec)
+	if err == nil {
+		err = d.makeProcess(1)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	j, err := openJournal(d.file(journalFile))
+	if err != nil {
+		b.Fatal(err)
+	}
+	line := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"x"}}}` + "\n"
+	sent := `{"jsonrpc":"2.0","id":1,"result":{"outcome":{"outcome":"selected","optionId":"allow"}}}` + "\n"
+	var last runs.Entry
+	const entries = 100_000
+	write(t, filepath.Join(d.processDir(1), outFile), strings.Repeat(line, entries/2))
+	write(t, filepath.Join(d.processDir(1), inFile), strings.Repeat(sent, entries/2))
+	process := runs.Entry{Kind: runs.Proc, Body: runs.Encode(runs.Process{N: 1, Do: runs.ProcessStart})}
+	if _, err := j.take(noted{1, 0, process}); err != nil {
+		b.Fatal(err)
+	}
+	for n := range entries / 2 {
+		last = runs.Entry{Kind: runs.Sent, Offset: int64(n * len(sent)), Body: []byte(sent)}
+		if _, err := j.take(noted{uint64(2*n + 3), int64((n + 1) * len(line)), last}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	j.close()
+	for b.Loop() {
+		r := w.Run(d)
+		r.raw = onlyLast{seq: entries + 1, e: last}
+		r.progress.Log = r.raw.Mark()
+		if r.talk, err = r.newTalk(); err != nil {
+			b.Fatal(err)
+		}
+		if err := r.hear(b.Context()); err != nil || r.talk.torn || r.talk.seen != entries+1 {
+			b.Fatal(err, r.talk.seen)
+		}
+		r.talk.close()
+		r.out.close()
+	}
+}
+
+// onlyLast is a log of which only the last entry is read.
+type onlyLast struct {
+	ReadLog
+	seq uint64
+	e   runs.Entry
+}
+
+func (l onlyLast) Mark() runs.Mark { return runs.Mark{Started: true, Seq: l.seq} }
+
+func (l onlyLast) Entries(_ context.Context, after uint64, each func(uint64, runs.Entry) error) error {
+	if after >= l.seq {
+		return nil
+	}
+	return each(l.seq, l.e)
 }
