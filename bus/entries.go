@@ -22,10 +22,7 @@ func (b *Bus) Entries(ctx context.Context, agent, run string, from uint64, follo
 	r := reader.NewTail(b.js, b.Raw(), subject, b.public, b.liveSubject(b.EventSubject(agent, run, "*")), max(from, 1))
 	r.Log, r.Turns = b.log, b.turns
 	pass := func(m *jetstream.RawStreamMsg) error {
-		e, ok := DecodeEntry(m.Header, m.Data)
-		if !ok {
-			e.Kind = runs.Unreadable
-		}
+		e := decoded(m)
 		if err := each(m.Sequence, e); err != nil {
 			return err
 		}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
@@ -223,4 +225,86 @@ func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A log gives its own entries, and those of others that it has read, without asking the server for them again. It says
+// that it was lost, and leaves out what has expired.
+func TestLogKeepsWhatItHasStored(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	l := open(t, b)
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	var last uint64
+	hears := func(after uint64, want ...string) {
+		t.Helper()
+		got = nil
+		err := l.Entries(t.Context(), after, func(seq uint64, e runs.Entry) error {
+			last = seq
+			got = append(got, string(e.Body))
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("after %d: %.300q, error %v; want %.300q", after, got, err, want)
+		}
+	}
+	says := func(text string) uint64 {
+		t.Helper()
+		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Note, Body: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		return l.Mark().Seq
+	}
+	says("1")
+	says("2")
+	hears(0, "1", "2")
+	hears(1, "2")
+	at := last
+	says("3")
+	if err := open(t, b).Append(t.Context(), runs.Entry{Kind: runs.Note, Body: []byte("other")}); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := l.Look(t.Context()); !moved || err != nil {
+		t.Fatal(moved, err)
+	}
+	says("4")
+	for seq := at + 1; seq <= l.Mark().Seq; seq++ {
+		if err := raw.SecureDeleteMsg(t.Context(), seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hears(at, "3", "other", "4")
+	hears(last)
+
+	l = open(t, b)
+	hears(0, "1", "2")
+	x, y := strings.Repeat("x", 900<<10), strings.Repeat("y", 900<<10)
+	says(x)
+	says(y) // too much to be kept
+	hears(last, x, y)
+	if err := raw.Purge(t.Context(), jetstream.WithPurgeSequence(l.Mark().Seq)); err != nil {
+		t.Fatal(err)
+	}
+	hears(0, y)
+	if err := raw.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	hears(0)
+	bustest.Remake(t, b, b.JetStream(), b.Raw())
+	err = l.Entries(t.Context(), 0, func(uint64, runs.Entry) error { return nil })
+	if !errors.Is(err, runs.ErrMoved) || l.Mark().Seq != 0 {
+		t.Errorf("lost: error %v, mark %+v", err, l.Mark())
+	}
+}
+
+func open(t *testing.T, b *bus.Bus) *bus.RawLog {
+	t.Helper()
+	l, err := b.OpenLog(t.Context(), "codex", "kept", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }

@@ -72,7 +72,8 @@ func (l *RawLog) stored(e runs.Entry, seq uint64) {
 	} else {
 		l.window = -max(l.patience, minPatience)
 	}
-	l.mark, l.fence = l.mark.After(e, seq), seq
+	l.advance(e, seq)
+	l.fence = seq
 }
 
 // publishAll publishes at least two entries by fast ingest, and returns how many are

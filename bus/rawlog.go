@@ -34,6 +34,11 @@ type RawLog struct {
 	window   int    // how many entries may be in flight; 1 and less: one
 	patience int    // entries before the next burst, after one that failed
 	log      *zap.Logger
+
+	hears     bool    // [RawLog.Entries] was called: entries are kept for it
+	kept      []heard // those after keptFrom, at most about maxKept bytes
+	keptFrom  uint64
+	keptBytes int
 }
 
 // OpenLog opens the raw log of a run after mark, which describes what the caller knows:
@@ -44,7 +49,7 @@ func (b *Bus) OpenLog(ctx context.Context, agent, run string, mark runs.Mark) (*
 
 func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, failFast bool) (*RawLog, error) {
 	l := &RawLog{
-		bus: b, failFast: failFast, run: run, subject: b.RawSubject(agent, run), mark: mark,
+		bus: b, failFast: failFast, run: run, subject: b.RawSubject(agent, run), mark: mark, keptFrom: mark.Seq,
 		log: b.log.With(zap.String("agent", agent), zap.String("run", run)),
 	}
 	err := l.patiently(ctx, func() error {
@@ -118,32 +123,82 @@ func (l *RawLog) Append(ctx context.Context, e runs.Entry) error {
 	})
 }
 
+// maxKept bounds the bodies of the entries that a log keeps for [RawLog.Entries], in bytes.
+const maxKept = 1 << 20
+
+// heard is an entry that the mark includes.
+type heard struct {
+	seq uint64
+	runs.Entry
+}
+
 // Entries calls each with the entries after a sequence, in order, up to that of the mark. An entry that
-// cannot be decoded has the kind [runs.Unreadable]. It waits while NATS is unreachable.
+// cannot be decoded has the kind [runs.Unreadable], and those that have expired are left out. It asks the
+// server only for entries before those that this log has stored, or read, since the last call. It waits
+// while NATS is unreachable. [runs.ErrMoved] means that the log was lost meanwhile, and Mark is updated.
 func (l *RawLog) Entries(ctx context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error {
-	for after < l.mark.Seq {
+	pass := func(seq uint64, e runs.Entry) error {
+		after = seq
+		return each(seq, e)
+	}
+	for after < l.keptFrom {
 		var m *jetstream.RawStreamMsg
 		err := l.patiently(ctx, func() (err error) {
 			m, err = l.get(ctx, after+1, jetstream.WithGetMsgSubject(l.subject))
-			if errors.Is(err, jetstream.ErrMsgNotFound) { // the log was lost meanwhile
-				return errors.Join(err, runs.ErrMoved)
+			if !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return err
+			}
+			before := l.mark
+			if _, err = l.catchUp(ctx, nil); err == nil && l.mark != before {
+				return runs.ErrMoved
 			}
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("run %s: read its log: %w", l.run, err)
 		}
-		e, ok := DecodeEntry(m.Header, m.Data)
-		if !ok {
-			e.Kind = runs.Unreadable
+		if m == nil { // the others have expired
+			break
 		}
-		if err := each(m.Sequence, e); err != nil {
+		if err := pass(m.Sequence, decoded(m)); err != nil {
 			return err
 		}
-		after = m.Sequence
 	}
+	for _, e := range l.kept {
+		if e.seq > after {
+			if err := pass(e.seq, e.Entry); err != nil {
+				return err
+			}
+		}
+	}
+	l.hears = true
+	l.keepAfter(l.mark)
 	return nil
 }
+
+// decoded returns the entry in a message of RAW.
+func decoded(m *jetstream.RawStreamMsg) runs.Entry {
+	e, ok := DecodeEntry(m.Header, m.Data)
+	if !ok {
+		e.Kind = runs.Unreadable
+	}
+	return e
+}
+
+// advance sets the mark after an entry.
+func (l *RawLog) advance(e runs.Entry, seq uint64) {
+	l.mark = l.mark.After(e, seq)
+	l.keptBytes += len(e.Body) + 100 // for what else an entry takes
+	if !l.hears || l.keptBytes > maxKept {
+		l.keepAfter(l.mark)
+		return
+	}
+	e.Body = bytes.Clone(e.Body)
+	l.kept = append(l.kept, heard{seq, e})
+}
+
+// keepAfter sets the mark, and that entries are kept from there on.
+func (l *RawLog) keepAfter(m runs.Mark) { l.mark, l.keptFrom, l.kept, l.keptBytes = m, m.Seq, nil, 0 }
 
 // Look reads what other writers have appended, and reports whether they have. It does not wait while NATS is
 // unreachable.
@@ -201,7 +256,7 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 	if other, err := l.other(ctx, last.Sequence); err != nil {
 		return false, err
 	} else if other { // start over with the new content
-		l.mark = emptied(l.mark)
+		l.keepAfter(emptied(l.mark))
 	}
 	for l.mark.Seq < last.Sequence {
 		m, err := l.get(ctx, l.mark.Seq+1, jetstream.WithGetMsgSubject(l.subject))
@@ -210,9 +265,9 @@ func (l *RawLog) catchUp(ctx context.Context, mine *runs.Entry) (stored bool, er
 		}
 		e, ok := DecodeEntry(m.Header, m.Data)
 		if !ok {
-			e = runs.Entry{}
+			e = runs.Entry{Kind: runs.Unreadable}
 		}
-		l.mark = l.mark.After(e, m.Sequence)
+		l.advance(e, m.Sequence)
 		l.news = stored
 		if mine != nil && e.Kind == mine.Kind && e.Time == mine.Time && e.Offset == mine.Offset &&
 			bytes.Equal(e.Body, mine.Body) {
@@ -229,7 +284,7 @@ func (l *RawLog) catchUpEmpty(ctx context.Context) (err error) {
 	case l.mark.Seq != 0:
 		aged, err := l.agedOut(ctx)
 		if err == nil && !aged { // RAW was recreated, and has nothing of the run
-			l.mark = emptied(l.mark)
+			l.keepAfter(emptied(l.mark))
 		}
 		return err
 	case l.mark.At != 0: // the run's record belongs to a former RAW

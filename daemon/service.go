@@ -87,14 +87,12 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 // absent stores answers to questions of runs whose worker is away.
 func (c Config) absent(b *bus.Bus) func(ctx context.Context, agent, run string, cmd runs.Command) (runs.Ruling, error) {
 	return func(ctx context.Context, agent, run string, cmd runs.Command) (runs.Ruling, error) {
-		log, err := b.OpenLog(ctx, agent, run, runs.Mark{})
-		if err != nil {
-			return runs.Ruling{}, err
-		}
 		a, _ := c.Agents.Find(agent)
-		return worker.Rule(ctx, log, func(each func(seq uint64, e runs.Entry) error) error {
+		open := func(m runs.Mark) (worker.ReadLog, error) { return b.OpenLog(ctx, agent, run, m) }
+		read := func(each func(seq uint64, e runs.Entry) error) error {
 			return b.Entries(ctx, agent, run, 0, false, each)
-		}, a.Live, cmd)
+		}
+		return worker.Rule(ctx, open, read, a.Live, cmd)
 	}
 }
 

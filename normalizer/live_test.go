@@ -17,7 +17,14 @@ func (r *run) sent(offset int, text string) {
 }
 
 func (r *run) process(do string) {
-	r.entry(runs.Entry{Kind: runs.Proc, Time: 2_000, Body: runs.Encode(runs.Process{N: 1, Do: do})})
+	p := runs.Process{Do: do}
+	if r.Record.Live != nil {
+		p.N = r.Record.Live.Process
+	}
+	if do == runs.ProcessStart {
+		p.N++
+	}
+	r.entry(runs.Entry{Kind: runs.Proc, Time: 2_000, Body: runs.Encode(p)})
 }
 
 // messages returns the messages of the events, and where they are.

@@ -126,9 +126,10 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.state.Seen
 	unowned, queued := f.Record.Unowned(), f.Record.State == runs.StateQueued
+	known := false
 	if !replay {
 		f.publishGap()
-		f.Record.Entry(e)
+		known = f.Record.Entry(e)
 	}
 	switch e.Kind {
 	case runs.Queued: // folded by the record
@@ -152,7 +153,9 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 			f.sent(e.Offset, e.Body, replay)
 		}
 	case runs.Proc:
-		f.process(e.Body)
+		if !known {
+			f.process(e.Body)
+		}
 	case runs.Ordered:
 		f.command(e.Body)
 	case runs.ErrOut:

@@ -152,11 +152,15 @@ const (
 	maxOptions = 1024 // bytes of JSON of all options
 )
 
-// foldProcess folds the start or the end of a process.
-func (r *Record) foldProcess(e Entry) {
+// foldProcess folds the start or the end of a process. It reports whether the record has it already: a raw log that
+// was lost has got it again.
+func (r *Record) foldProcess(e Entry) (known bool) {
 	var p Process
 	if json.Unmarshal(e.Body, &p) != nil {
-		return
+		return false
+	}
+	if l := r.Live; l != nil && (p.N < l.Process || p.N == l.Process && (p.Do == ProcessStart || !l.Awake)) {
+		return true
 	}
 	if r.Live == nil {
 		r.Live = new(Live)
@@ -171,6 +175,7 @@ func (r *Record) foldProcess(e Entry) {
 		r.Doing = Doing{}
 	}
 	r.setWaits()
+	return false
 }
 
 // foldTold folds what a line tells, which was written at at.

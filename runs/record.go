@@ -183,8 +183,9 @@ func NewRecord(id, agent string) *Record {
 }
 
 // Entry folds the header and body of an entry, but not the lines of its output.
-// A body that is not valid counts as empty.
-func (r *Record) Entry(e Entry) {
+// A body that is not valid counts as empty. It reports whether the record has a process of which the
+// entry is: that is folded once.
+func (r *Record) Entry(e Entry) (known bool) {
 	switch e.Kind {
 	case Queued:
 		r.QueuedAt = e.Time
@@ -204,7 +205,7 @@ func (r *Record) Entry(e Entry) {
 		r.setWorking(e.Time)
 	case Proc:
 		r.setWorking(e.Time)
-		r.foldProcess(e)
+		return r.foldProcess(e)
 	case Note:
 		r.foldNote(e)
 	case Cancelled:
@@ -212,6 +213,7 @@ func (r *Record) Entry(e Entry) {
 			r.CancelAt = e.Time
 		}
 	}
+	return false
 }
 
 // setWorking ends the state queued. Output without a start entry does this, too.

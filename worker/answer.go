@@ -77,7 +77,13 @@ func (r *Run) fedUpTo(ctx context.Context, n int64) bool {
 // rule carries out an answer.
 func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 	for {
-		if got.err = r.converse(ctx); got.err == nil {
+		got.err = r.converse(ctx, false)
+		if got.err == nil && r.talk.missing() != nil {
+			if _, got.err = r.pump(ctx, false); got.err == nil {
+				continue
+			}
+		}
+		if got.err == nil {
 			got.ruling = r.talk.conv.Rule(&c)
 			got.sent, _ = r.talk.conv.Due()
 			if !got.ruling.Open || r.stopped || r.talk.torn {
@@ -96,20 +102,25 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 
 // Rule stores the answer to a question of a live run whose owner is away, unless it is decided, or nobody waits for it
 // any more: the next owner gives it to the agent. Of several that do so at once, the log takes one. Read reads the log
-// from its beginning, up to about its end.
+// from its beginning, up to about its end, and open opens it after a mark.
 func Rule(
-	ctx context.Context, log ReadLog, read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent,
-	c runs.Command,
+	ctx context.Context, open func(runs.Mark) (ReadLog, error),
+	read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent, c runs.Command,
 ) (runs.Ruling, error) {
-	conv := live.New(live.Config{Agent: a})
+	conv, mark := live.New(live.Config{Agent: a}), runs.Mark{}
 	apply := func(seq uint64, e runs.Entry) error {
 		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
 			conv = live.New(live.Config{Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}})
 		}
 		conv.Apply(seq, e)
+		mark = mark.After(e, seq)
 		return nil
 	}
+	var log ReadLog
 	err := read(apply)
+	if err == nil {
+		log, err = open(mark)
+	}
 	for err == nil {
 		if err = log.Entries(ctx, conv.Seen(), apply); err != nil {
 			break

@@ -51,9 +51,12 @@ func answerBy(by, question, option string) runs.Command {
 
 // absent stores an answer as a responder does that reaches no owner.
 func (s *stage) absent(c runs.Command) (runs.Ruling, error) {
-	log, err := s.logs.Open(s.t.Context(), "codex", "r", runs.Mark{})
-	if err != nil {
-		return runs.Ruling{}, err
+	open := func(m runs.Mark) (ReadLog, error) {
+		log, err := s.logs.Open(s.t.Context(), "codex", "r", m)
+		if err != nil {
+			return nil, err
+		}
+		return log.(ReadLog), nil
 	}
 	read := func(each func(seq uint64, e runs.Entry) error) (err error) {
 		for i, e := range s.entries("r") {
@@ -61,7 +64,7 @@ func (s *stage) absent(c runs.Command) (runs.Ruling, error) {
 		}
 		return err
 	}
-	return Rule(s.t.Context(), log.(ReadLog), read, players[0].Live, c)
+	return Rule(s.t.Context(), open, read, players[0].Live, c)
 }
 
 // asked is the transcript of a run with questions that somebody answered by an option.

@@ -28,20 +28,25 @@ type ReadLog interface {
 // dialog is what a worker does for a live run beside storing its output: it folds the raw log, and appends
 // what follows from it.
 //
-//	out, in, … ─▶ Conversation ─▶ decisions, due bytes ─▶ RAW ─▶ file in ─▶ shim ─▶ agent
+//	out, in, … ─▶ Conversation ─▶ decisions, due bytes ─▶ RAW ─▶ journal ─▶ file in ─▶ shim ─▶ agent
 //
 // All that it knows is in the raw log, so the worker after it goes on where that ends.
 type dialog struct {
-	conv   *live.Conversation
-	policy live.Policy
-	over   time.Time // when the conversation had an outcome; zero: it has none
-	began  time.Time
-	asking *int64    // in the file asking; nil: not known
-	asked  time.Time // when people were last known to be asked
-	looked time.Time // when the log was last read for what others have stored
-	late   bool      // a cancel came after the end of the turn: the agent had no part in it
-	torn   bool      // the raw log has lost entries of it: nobody knows what the agent was sent
-	pace   pace
+	config  live.Config
+	conv    *live.Conversation
+	journal *journal
+	seen    uint64 // up to where the raw log is folded
+	out     int64  // bytes of stdout so far
+	pieces  int    // of stdout since the last record of the journal
+	policy  live.Policy
+	over    time.Time // when the conversation had an outcome; zero: it has none
+	began   time.Time
+	asking  *int64    // in the file asking; nil: not known
+	asked   time.Time // when people were last known to be asked
+	looked  time.Time // when the log was last read for what others have stored
+	late    bool      // a cancel came after the end of the turn: the agent had no part in it
+	torn    bool      // entries of it are lost: nobody knows what the agent was sent
+	pace    pace
 }
 
 // closeTime is how long an agent may take to close its session.
@@ -73,23 +78,58 @@ func (r *Run) newTalk() (*dialog, error) {
 		rules = append(rules, rule)
 	}
 	policy := live.Policy{Rules: rules, Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
-	task := runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep}
-	t := &dialog{policy: policy, began: time.Now(), conv: live.New(live.Config{
-		Agent: a.Live, Version: r.w.cfg.Self, Task: task,
-	})}
+	j, err := openJournal(r.dir.file(journalFile))
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", spec.Run, err)
+	}
+	t := &dialog{policy: policy, began: time.Now(), journal: j, config: live.Config{
+		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
+	}}
 	if spec.Keep {
 		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest}
 	}
+	t.restart()
 	return t, nil
 }
 
-// converse appends what is due to the raw log, and gives it to the shim, until nothing is due.
-func (r *Run) converse(ctx context.Context) error {
+func (t *dialog) close() {
+	if t != nil {
+		t.journal.close()
+	}
+}
+
+// restart begins the fold again.
+func (t *dialog) restart() {
+	if t != nil {
+		t.conv, t.seen, t.out, t.pieces = live.New(t.config), 0, 0, 0
+	}
+}
+
+// missing is the entry that the raw log has lost and gets next; nil: there is none.
+func (t *dialog) missing() *noted {
+	if t == nil || t.torn {
+		return nil
+	}
+	return t.journal.head
+}
+
+// converse appends what the raw log has lost, and then, unless no agent could get it, what is due, until nothing is, or
+// output comes first.
+func (r *Run) converse(ctx context.Context, final bool) error {
 	for r.talk != nil && !r.stopped {
-		if err := r.hear(ctx); err != nil {
+		if err := r.hear(ctx); err != nil || r.talk.torn {
 			return err
 		}
-		if r.talk.torn {
+		if lost := r.talk.missing(); lost != nil {
+			if r.talk.torn = r.unlike(lost); r.talk.torn || r.progress.Log.Out < lost.Out {
+				return nil
+			}
+			if err := r.append(ctx, time.UnixMilli(lost.Time), lost.Kind, lost.Offset, lost.Body); err != nil {
+				return err
+			}
+			continue
+		}
+		if final {
 			return nil
 		}
 		e, ok := r.talk.next(time.Now(), r.progress.Log.At)
@@ -104,6 +144,18 @@ func (r *Run) converse(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// unlike reports whether an entry that was lost cannot be stored again: the output before it is gone, or it was sent to
+// the agent, and is not due at its place.
+func (r *Run) unlike(lost *noted) bool {
+	if at := r.progress.Log.Out; at < lost.Out {
+		info, err := os.Lstat(r.out.path)
+		base := r.progress.Out.Base
+		return err != nil || base > at || base+info.Size() < lost.Out
+	}
+	offset, due := r.talk.conv.Due()
+	return lost.Kind == runs.Sent && (offset != lost.Offset || len(due) == 0)
 }
 
 // next returns the entry that is due; without a body where the run knows that. The last one in the log is of the time
@@ -143,33 +195,135 @@ func (r *Run) firstProcess() runs.Process {
 	return p
 }
 
-// hear folds the entries that the raw log has. Bytes for the agent go to the file of its process, which
-// has them already if a worker before wrote them.
+// hear folds the entries that the raw log has.
 func (r *Run) hear(ctx context.Context) error {
-	t, agent := r.talk, r.source.(*spawned)
-	at := r.progress.Log.Seq
-	if t.torn = t.torn || at < t.conv.Seen(); t.torn || at == t.conv.Seen() {
+	t, at := r.talk, r.progress.Log.Seq
+	if at < t.seen { // it was lost
+		t.restart()
+	}
+	if t.torn || at == t.seen {
 		return nil
 	}
-	err := r.supervised(func() error {
-		return r.raw.(ReadLog).Entries(ctx, t.conv.Seen(), func(seq uint64, e runs.Entry) error {
-			if e.Kind == runs.Sent {
-				if err := agent.send(e.Offset, e.Body); err != nil {
-					return fmt.Errorf("run %s: give lines to the agent: %w", r.dir.Spec.Run, err)
-				}
+	if t.seen == 0 {
+		if err := r.recall(ctx, at); err != nil {
+			return err
+		}
+	}
+	err := r.read(ctx, t.seen, r.heard)
+	if errors.Is(err, runs.ErrMoved) { // it was lost meanwhile
+		return r.progressed("", err)
+	}
+	if err == nil {
+		t.seen, t.torn = at, t.torn || t.missing() == nil && r.toldMore()
+	}
+	return err
+}
+
+// errEnough ends a read.
+var errEnough = errors.New("enough was read")
+
+// read reads the raw log after a sequence, until each returns an error.
+func (r *Run) read(ctx context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error {
+	err := r.supervised(func() error { return r.raw.(ReadLog).Entries(ctx, after, each) })
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// recall folds what the journal has, if the raw log has its last entry, or has had it: else that was lost.
+func (r *Run) recall(ctx context.Context, at uint64) error {
+	t, last := r.talk, r.talk.journal.last
+	if err := t.journal.rewind(); err != nil || last.Seq == 0 || last.Seq > at {
+		return err
+	}
+	const early = 16 // there is the start entry, unless it has expired
+	has, begins, n := false, false, 0
+	err := r.read(ctx, last.Seq-1, func(seq uint64, e runs.Entry) error {
+		has = seq == last.Seq && last.is(e)
+		return errEnough
+	})
+	if err == nil && !has {
+		err = r.read(ctx, 0, func(_ uint64, e runs.Entry) error {
+			n, begins = n+1, e.Kind == runs.Queued || e.Kind == runs.Started
+			if begins || n == early {
+				return errEnough
 			}
-			if outcome, _ := t.conv.Ended(); e.Kind == runs.Cancelled && outcome != nil {
-				t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
-			}
-			t.conv.Apply(seq, e)
 			return nil
 		})
-	})
-	if errors.Is(err, runs.ErrMoved) { // they were lost meanwhile
-		t.torn, err = true, nil
 	}
-	t.torn = t.torn || err == nil && r.toldMore()
+	if err != nil || begins {
+		return err
+	}
+	whole := true
+	for n := t.journal.head; n != nil && whole && err == nil; n = t.journal.head {
+		if whole, err = r.recallOut(n.Out); whole && err == nil {
+			t.conv.Apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
+			err = t.journal.next()
+		}
+	}
+	if whole && err == nil {
+		whole, err = r.recallOut(last.Out)
+	}
+	if err == nil && (!whole || t.conv.Seen() > last.Seq) { // the whole log is to be folded
+		t.restart()
+		return t.journal.rewind()
+	}
+	t.seen = last.Seq
 	return err
+}
+
+// recallOut folds stdout up to an offset. It reports whether that is there.
+func (r *Run) recallOut(to int64) (whole bool, err error) {
+	t, s := r.talk, &r.out
+	if _, err := r.refresh(s, r.progress.Log.Out, time.Now()); err != nil {
+		return false, err
+	}
+	buf, release := r.w.buffers.take(0)
+	defer release()
+	for t.out < to {
+		n, at, err := s.read(buf[:min(int64(len(buf)), max(to-max(t.out, s.segment.Base), 0))], t.out)
+		if err != nil || n == 0 || s.segment.Base > t.out {
+			return false, err
+		}
+		t.out = at + int64(n)
+		t.conv.Apply(t.conv.Seen()+1, runs.Entry{Kind: runs.Out, Offset: at, Body: buf[:n]})
+	}
+	return true, nil
+}
+
+// heard folds an entry of the raw log. Bytes for the agent go to the file of its process, which has them already if a
+// worker before wrote them.
+func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
+	const often = 256 // entries of stdout
+	t := r.talk
+	switch {
+	case t.torn:
+		return nil
+	case journaled(e.Kind):
+		t.pieces = 0
+		same, terr := t.journal.take(noted{seq, t.out, e})
+		t.torn, err = !same && e.Kind != runs.Ordered, terr // a command may be somebody else's
+	case e.Kind == runs.Out:
+		t.out = max(t.out, e.Offset+int64(len(e.Body)))
+		if t.pieces++; t.pieces >= often && t.missing() == nil {
+			t.pieces = 0
+			err = t.journal.write(noted{Seq: seq, Out: t.out})
+		}
+	case e.Kind == runs.Cancelled:
+		if outcome, _ := t.conv.Ended(); outcome != nil {
+			t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
+		}
+	}
+	if err == nil && e.Kind == runs.Sent && !t.torn {
+		err = r.source.(*spawned).send(e.Offset, e.Body)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: give lines to the agent: %w", r.dir.Spec.Run, err)
+	}
+	t.conv.Apply(seq, e)
+	t.seen = seq
+	return nil
 }
 
 // toldMore reports whether the agent was started, or its file has bytes for it, and the raw log does not know: it

@@ -441,10 +441,9 @@ func TestLiveRunIsCancelledWhileItsLogIsAway(t *testing.T) {
 	s.holds(false)
 }
 
-// The raw log loses entries of a live run, all or its end: the run ends, and the agent gets nothing further.
-func TestLiveRunWhoseLogIsLostEnds(t *testing.T) {
+// The raw log loses entries of a live run, all or its end: it gets them again, in their order, and the run goes on.
+func TestLiveRunWhoseLogIsLostGoesOn(t *testing.T) {
 	t.Parallel()
-	const why = "the raw log lost entries of the conversation with the agent"
 	for _, test := range []struct {
 		name      string
 		at        runs.Kind // it is lost before the first append of this kind
@@ -464,7 +463,7 @@ func TestLiveRunWhoseLogIsLostEnds(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, "asks=1")
+			s := newStage(t, "asks=2")
 			s.logs.lossy, s.spec.Source = true, runs.SourceQueue
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
@@ -478,20 +477,110 @@ func TestLiveRunWhoseLogIsLostEnds(t *testing.T) {
 				}
 			})
 			_, done := s.driven(ctx, s.create(s.spec))
-			if !test.restarted {
-				waitFor(t, "the end of the run", func() bool { return len(done) > 0 })
-				if res := <-done; res.err != nil {
-					t.Error(res.err)
-				}
-			} else {
-				<-done
-				s.adopt()
-				waitFor(t, "the end", func() bool { return s.ended("r") })
+			if res := <-done; res.err != nil && !test.restarted {
+				t.Error(res.err)
 			}
+			s.adopt()
+			s.goesOn(turns(2))
+		})
+	}
+}
+
+// goesOn waits for the end of a run whose log was lost, and checks that nothing is missing.
+func (s *stage) goesOn(want string) {
+	s.t.Helper()
+	waitFor(s.t, "the end", func() bool { return s.ended("r") })
+	s.holds(true)
+	s.ends(runs.Exit{Reason: runs.ReasonEOF})
+	if got := strings.ReplaceAll(s.transcript(), "note ", ""); got != want {
+		s.t.Errorf("log:\n%s, want\n%s", got, want)
+	}
+}
+
+// All of the log is lost while people are asked, again and again, and the worker is killed at each append while it
+// fills the log again: the question stays open, and the agent gets the answers, once.
+func TestQuestionStaysOpenWhileTheLogIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for _, env := range [][]string{
+		{"TEST_KILL_AT=2"}, {"TEST_KILL_AT=1", "TEST_KILL_WHEN=after"}, {"TEST_KILL_AT=3", "TEST_KILL_WHEN=after"},
+		{"TEST_KILL_AT=3", "TEST_KILL_FEED=5"},
+	} {
+		t.Run(strings.Join(env, " "), func(t *testing.T) {
+			t.Parallel()
+			s := asking(t, time.Hour, "asks=3")
+			s.create(s.spec).Close()
+			env := append(slices.Clip(env), "TEST_LOSSY=1")
+			lost := map[string]int{}            // how often, by question
+			waits := func() (question string) { // for people
+				answers := s.commands(runs.DoAnswer)
+				for q := range s.commands(runs.DoAsk) {
+					if len(answers[q]) == 0 {
+						return q
+					}
+				}
+				return ""
+			}
+			for workers, over := 0, func() bool { return s.ended("r") && s.empty() }; !over() && !t.Failed(); workers++ {
+				worker := s.process(nil, env, "live")
+				dead := make(chan error, 1)
+				go func() { dead <- worker.Wait() }()
+				waitFor(t, "the end of the worker or of the run, or a question", func() bool {
+					return len(dead) > 0 || over() || waits() != ""
+				})
+				_ = worker.Process.Kill()
+				if err := <-dead; !isKilled(err) {
+					t.Fatalf("worker %d was not killed: %v", workers, err)
+				}
+				switch q := waits(); {
+				case q == "":
+				case lost[q] < 2:
+					s.lose(5 * lost[q])
+					lost[q]++
+				default:
+					option := map[bool]string{true: "no", false: "yes"}[q == "q2"]
+					if got, err := s.absent(answerBy("ann", q, option)); err != nil || !got.Holds {
+						t.Errorf("%s: %+v, error %v", q, got, err)
+					}
+				}
+			}
+			if len(lost) != 3 {
+				t.Errorf("lost at %v", lost)
+			}
+			s.goesOn(asked("ann", "yes", "no", "yes"))
+		})
+	}
+}
+
+// Where the journal lacks what the agent was sent, nobody knows what it has got, and the run ends.
+func TestLiveRunWhoseLogAndJournalAreLostEnds(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]func(path string, size int64) error{
+		"gone":  func(path string, _ int64) error { return os.Remove(path) },
+		"empty": func(path string, _ int64) error { return os.Truncate(path, 0) },
+		"torn":  func(path string, size int64) error { return os.Truncate(path, size/2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "asks=1")
+			s.logs.lossy = true
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			s.once(isKind(runs.Ordered), false, func() { s.lose(0); stop() })
+			_, done := s.driven(ctx, s.create(s.spec))
+			<-done
+			path := filepath.Join(s.root, "r", journalFile)
+			info, err := os.Stat(path)
+			if err == nil {
+				err = damage(path, info.Size())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.adopt()
+			waitFor(t, "the end", func() bool { return s.ended("r") })
 			waitFor(t, "the directory", s.empty)
-			want := runs.Exit{Reason: runs.ReasonSession, Why: why}
-			s.ends(want)
-			if got := s.transcript(); !test.after && !strings.Contains(got, "start ") || !strings.HasSuffix(got, " exit") {
+			s.ends(runs.Exit{Reason: runs.ReasonSession, Why: "the raw log lost entries of the conversation with the agent"})
+			if got := s.transcript(); !strings.HasPrefix(got, "start ") || !strings.HasSuffix(got, " exit") {
 				t.Errorf("log: %s", got)
 			}
 			if strings.Contains(s.did("accepted"), `"no"`) {

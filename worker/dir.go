@@ -37,6 +37,7 @@ const (
 	stdinFile   = "stdin"       // FIFO, stdin of a process of a live run
 	fedFile     = "fed"         // how much of inFile was written to stdinFile, see fed
 	askingFile  = "asking"      // people are asked: until when, in Unix milliseconds
+	journalFile = "journal"     // of a live run, see journal
 	heldFile    = "held"        // how long the limits stood still, see hold
 )
 

@@ -72,6 +72,7 @@ func (r *Run) Drive(ctx context.Context) (runs.Exit, error) {
 	defer r.dir.Close()
 	defer r.out.close()
 	defer r.err.close()
+	defer func() { r.talk.close() }()
 	r.w.register(r)
 	defer r.w.unregister(r)
 	if r.w.cfg.Control != nil {
@@ -210,9 +211,6 @@ func (r *Run) recheckOwnership(ctx context.Context) error {
 	if r.dir.Spec.Source != runs.SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
 		return nil
 	}
-	if r.talk != nil && r.talk.conv.Status().Process > 0 {
-		r.talk.torn = true
-	}
 	err := r.begin(ctx)
 	if errors.Is(err, ErrKnown) {
 		r.fenced = true
@@ -324,7 +322,10 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	for moved := true; moved && !r.isIgnored(); {
 		_, err := r.pump(ctx, true)
-		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
+		if moved = errors.Is(err, runs.ErrMoved); moved {
+			err = r.recheckOwnership(ctx)
+		}
+		if err != nil {
 			return ex, err
 		}
 	}

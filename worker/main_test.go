@@ -60,7 +60,7 @@ func act(role string, args []string) error {
 	ctx := context.Background()
 	logs := &fileLogs{dir: args[1]}
 	logs.killAt, _ = strconv.Atoi(os.Getenv("TEST_KILL_AT"))
-	logs.killAfter = os.Getenv("TEST_KILL_WHEN") == "after"
+	logs.killAfter, logs.lossy = os.Getenv("TEST_KILL_WHEN") == "after", os.Getenv("TEST_LOSSY") != ""
 	w, err := New(Config{
 		Root: args[0], Logs: logs, Shim: []string{os.Args[0], "shim"}, Name: "here", Diff: os.Getenv("TEST_DIFF") != "",
 	})
@@ -108,6 +108,7 @@ type fileLogs struct {
 	count   int
 	opened  int
 	lossy   bool                                      // a log may lose entries
+	expired uint64                                    // entries that nobody can read any more
 	stored  func(e runs.Entry)                        // after each append
 	blocked chan struct{}                             // Open and Append wait until it is closed
 	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
@@ -245,8 +246,9 @@ func (l *fileLog) lost() {
 
 func (l *fileLog) Entries(_ context.Context, after uint64, each func(seq uint64, e runs.Entry) error) error {
 	entries, _ := readLog(l.path)
-	for ; after < l.mark.Seq; after++ {
+	for after = max(after, l.logs.expired); after < l.mark.Seq; after++ {
 		if after >= uint64(len(entries)) { // it was lost meanwhile
+			l.lost()
 			return runs.ErrMoved
 		}
 		if err := each(after+1, entries[after]); err != nil {

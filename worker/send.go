@@ -32,9 +32,13 @@ func (r *Run) appendAll(ctx context.Context, entries []runs.Entry) error {
 
 // progressed stores what the log holds, after an entry of a kind was stored, or after [runs.ErrMoved].
 func (r *Run) progressed(kind runs.Kind, err error) error {
+	before := r.progress.Log
 	r.progress.Log = r.raw.Mark()
 	if err := r.dir.mark.save(); err != nil {
 		return err
+	}
+	if r.progress.Log.Seq < before.Seq || before.Started && !r.progress.Log.Started { // it was lost
+		r.talk.restart()
 	}
 	if r.progress.Log.Cancelled {
 		r.stop()
@@ -77,10 +81,8 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if r.isIgnored() {
 			return sent, nil
 		}
-		if !final { // else there is no agent that could get a line
-			if err := r.converse(ctx); err != nil {
-				return sent, err
-			}
+		if err := r.converse(ctx, final); err != nil {
+			return sent, err
 		}
 		n, err := r.sendOut(ctx, final)
 		if n == 0 && err == nil && r.dir.Spec.process() {
@@ -114,6 +116,9 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	}
 	buf, release := r.w.buffers.take(min(r.piece, s.end()-at))
 	defer release()
+	if lost := r.talk.missing(); lost != nil && lost.Out > at && lost.Out-at <= int64(len(buf)) { // it stood there
+		buf, final = buf[:lost.Out-at], true
+	}
 	n, at, err := s.read(buf, at)
 	if err != nil {
 		return 0, err

@@ -293,7 +293,7 @@ func TestIndexIsBoundedAndSilenceCostsNothing(t *testing.T) {
 				}
 				go func() {
 					defer close(done)
-					w.follow(written, nil, quit, stat)
+					w.follow(written, nil, quit, func() bool { return false }, stat)
 				}()
 				for time.Since(begun) < writes {
 					time.Sleep(20 * time.Millisecond)

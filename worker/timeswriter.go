@@ -12,7 +12,7 @@ import (
 // recordTimes keeps the index of out in the run directory dir until the
 // returned function is called. It wakes only when out was written, and at most
 // every timesEvery; without notifications it polls, less often while out does
-// not grow. No error of the index matters to the run.
+// not grow, and least while people are asked. No error of the index matters to the run.
 func recordTimes(dir string) (stop func()) {
 	f, err := openOwn(dir+"/"+timesFile, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -29,13 +29,14 @@ func recordTimes(dir string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		w.follow(written, lost, quit, func() (size int64, at time.Time, err error) {
-			info, err := os.Stat(out)
-			if err != nil {
-				return 0, at, err
-			}
-			return info.Size(), info.ModTime(), nil
-		})
+		w.follow(written, lost, quit, func() bool { return asks(dir, time.Now()) },
+			func() (size int64, at time.Time, err error) {
+				info, err := os.Stat(out)
+				if err != nil {
+					return 0, at, err
+				}
+				return info.Size(), info.ModTime(), nil
+			})
 	}()
 	return func() {
 		close(quit)
@@ -98,18 +99,20 @@ func newTimesWriter(f timesFd, limit int64) *timesWriter {
 }
 
 // follow adds a record after each notification until quit is closed, or polls
-// if written is nil. Lost reports that notifications were lost.
-func (w *timesWriter) follow(written <-chan fsnotify.Event, lost <-chan error, quit <-chan struct{},
+// if written is nil. Lost reports that notifications were lost, calm that little is written.
+func (w *timesWriter) follow(written <-chan fsnotify.Event, lost <-chan error, quit <-chan struct{}, calm func() bool,
 	stat func() (size int64, at time.Time, err error)) {
-	const longest = time.Second
 	for pause, running := w.every, true; running; {
 		before := w.last
 		if size, at, err := stat(); err == nil {
 			w.note(size, at, time.Now())
 		}
-		pause *= 2
-		if written != nil || w.last != before {
+		longest := time.Second
+		switch pause *= 2; {
+		case written != nil || w.last != before:
 			pause = w.every
+		case pause > longest && calm():
+			longest = calmly
 		}
 		pause = min(pause, max(longest, w.every))
 		select {

@@ -12,7 +12,6 @@ import (
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/worker"
 )
 
 type workerCmd struct {
@@ -50,22 +49,6 @@ func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 		offer.Version, offer.Log = a.host().Version, a.log
 		return mcp.ServeStdio(ctx, mcp.NewServer(offer), a.stdin, a.stdout)
 	})
-}
-
-// shimCmd is the process that owns one agent. Only a worker starts it.
-type shimCmd struct {
-	Dir string `arg:"" name:"dir" help:"The run's directory."`
-}
-
-func (c *shimCmd) Run() error {
-	err := worker.Shim(c.Dir)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, worker.ErrNotNeeded):
-		return exitWith(worker.NotNeeded, err)
-	}
-	return exitWith(exitLinesman, err)
 }
 
 type downCmd struct{ jsonFlag }

@@ -200,3 +200,77 @@ func TestQuestionsLoseAndDoubleNothing(t *testing.T) {
 		}
 	})
 }
+
+// RAW is lost, alone or with all else, while people are asked, and a worker is killed. The questions stay open, the
+// agents get each answer once, and each event is there once.
+func TestQuestionsSurviveTheLossOfRaw(t *testing.T) {
+	t.Parallel()
+	for _, c := range lossesOfRaw {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := startNATS(t)
+			s := newRoles(t, drawn(t, 0), n.url)
+			people := &clients{s: s, say: map[string]string{}}
+			for range 4 {
+				s.submit("asks")
+			}
+			s.waiting.Wait()
+			waiting := func() (all []string) { // with what they ask
+				open, _ := s.ask("waiting", map[string]any{})
+				for _, q := range open.Get("requests").Array() {
+					all = append(all, q.Get("run").String()+"/"+q.Get("id").String()+" "+q.Get("digest").String())
+				}
+				slices.Sort(all)
+				return all
+			}
+			var open []string
+			eventually(t, "nobody is asked", func() (bool, string) {
+				open = waiting()
+				return len(open) > 2, fmt.Sprint(open)
+			})
+			for _, kill := range []bool{false, true} {
+				if n.lose(c.lost...); kill {
+					killWorker.strike(s)
+				}
+				eventually(t, "not all are asked again", func() (bool, string) {
+					now := waiting() // perhaps more
+					missing := slices.DeleteFunc(slices.Clone(open), func(q string) bool { return slices.Contains(now, q) })
+					return len(missing) == 0, fmt.Sprint(missing)
+				})
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var answering sync.WaitGroup
+			answering.Go(func() { people.answer(ctx, drawn(t, 1)) })
+			e, err := s.settle().Gather(t.Context())
+			stop()
+			answering.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked := map[string]bool{} // the others had no questions, and have ended before
+			for _, q := range open {
+				run, _, _ := strings.Cut(q, "/")
+				asked[run] = true
+			}
+			agents, _ := s.agents(e)
+			agents = slices.DeleteFunc(agents, func(a Agent) bool { return !asked[a.Run] })
+			for _, a := range agents {
+				got, want := e.Told(a.Run), e.Folded(a.Run)
+				if !slices.Equal(got, want) {
+					t.Errorf("run %s has %d events, want %d:\n%s\n%s", a.Run, len(got), len(want), strings.Join(got, "\n"),
+						strings.Join(want, "\n"))
+				}
+				l := e.log(a.Run)
+				if string(l.in) != string(a.In) || string(l.out) != string(a.Out.Bytes) || l.started != 1 ||
+					l.exit == nil || l.exit.Reason != runs.ReasonEOF || a.Starts != 1 {
+					t.Errorf("run %s: RAW has %d bytes for the agent, %d from it, exit %+v; the agent %+v", a.Run, len(l.in),
+						len(l.out), l.exit, a)
+				}
+			}
+			if answers := people.check(agents); len(agents) != len(asked) || answers < len(open) {
+				t.Errorf("%d answers, %d agents, want %d and %d", answers, len(agents), len(open), len(asked))
+			}
+		})
+	}
+}

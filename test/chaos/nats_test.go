@@ -167,17 +167,24 @@ func TestFaultsOfNATSLoseAndDoubleNothing(t *testing.T) {
 	})
 }
 
+// lossesOfRaw are the streams that are lost: RAW alone, or with all else.
+var lossesOfRaw = func() (all []loss) {
+	n := bus.Names{Prefix: bus.DefaultPrefix}
+	streams := []string{n.Raw(), n.Events(), n.Work(), stream(n.Runs()), stream(n.State()), stream(n.Threads()),
+		stream(n.Requests())}
+	return []loss{{"RAW alone", streams[:1]}, {"all streams", streams}}
+}()
+
+type loss struct {
+	name string
+	lost []string
+}
+
 // RAW is lost, alone or with all else, while agents write. What has ended is in
 // EVENTS, if that is there; what goes on is in the spools, and is told whole.
 func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 	t.Parallel()
-	names := bus.Names{Prefix: bus.DefaultPrefix}
-	all := []string{names.Raw(), names.Events(), names.Work(), stream(names.Runs()), stream(names.State()),
-		stream(names.Threads()), stream(names.Requests())}
-	for _, c := range []struct {
-		name string
-		lost []string
-	}{{"RAW alone", all[:1]}, {"all streams", all}} {
+	for _, c := range lossesOfRaw {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			n := startNATS(t)

@@ -17,11 +17,27 @@ func Unbroken(run string, out []byte, exit runs.Exit) []string {
 	var all []string
 	f := normalizer.NewFold(codex.Backend{}, run, 0)
 	take := func(m normalizer.Message) {
-		all = append(all, fmt.Sprintf("%d.%d %s %s", m.Line, m.Part, m.Token, m.Body))
+		all = append(all, told(m))
 	}
 	f.Apply(1, runs.Entry{Kind: runs.Out, Body: out}, take)
 	f.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.Encode(exit)}, take)
 	return all
+}
+
+// Folded is what the events of a run must say by its raw log.
+func (e Evidence) Folded(run string) []string {
+	var all []string
+	f := normalizer.NewFold(codex.Backend{}, run, 0)
+	for i, m := range e.Raw {
+		if entry, err := decode(m); err == nil && runOf(m) == run {
+			f.Apply(uint64(i+1), entry, func(m normalizer.Message) { all = append(all, told(m)) })
+		}
+	}
+	return all
+}
+
+func told(m normalizer.Message) string {
+	return fmt.Sprintf("%d.%d %s %s", m.Line, m.Part, m.Token, m.Body)
 }
 
 // Told is what the events of a run say.
