@@ -40,8 +40,8 @@ type Summary struct {
 	Unseen      bool   `json:"unseen,omitempty"`      // it ended in the last 7 days, and its owner has not opened it since
 }
 
-// Asks returns the ids of the questions that can be answered now: Questions, or q1 for the prompt of a request of a file
-// bridge.
+// Asks returns the ids of the questions that can be answered now: Questions, or q1 for the prompt of a request of a
+// file bridge.
 func (s Summary) Asks() []string {
 	if s.Agent == AgentExternal && s.State == StateInputRequired {
 		return []string{"q1"}

@@ -81,7 +81,8 @@ func TestADamagedRecordHidesNoOtherQuestion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := records.Put(t.Context(), id, []byte(damage), nats.Header{bus.HeaderRun: e.Header[bus.HeaderRun]}); err != nil {
+		header := nats.Header{bus.HeaderRun: e.Header[bus.HeaderRun]}
+		if _, err := records.Put(t.Context(), id, []byte(damage), header); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +113,8 @@ func TestTheSameAnswerByAnotherIsNone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bearers[name], err = httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), name, all, time.Now()); err != nil {
+		bearers[name], err = httpserver.CreateToken(filepath.Join(s.Dir, "tokens.json"), name, all, time.Now())
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -48,7 +48,8 @@ func (s *stage) messages() {
 	s.want(404, "DELETE", "/v1/runs/none/messages/m", "")
 	var all api.Messages
 	s.want(200, "GET", "/v1/runs/keeps/messages", "").read(s.T, &all)
-	if len(all.Messages) != 1 || all.Messages[0] != (api.Message{Message: first.Message, Text: "uno", By: "operator", Via: "nats"}) {
+	want := api.Message{Message: first.Message, Text: "uno", By: "operator", Via: "nats"}
+	if len(all.Messages) != 1 || all.Messages[0] != want {
 		s.T.Errorf("messages %+v", all)
 	}
 	s.want(404, "GET", "/v1/runs/none/messages", "")
