@@ -86,6 +86,8 @@ func (s *Service) order(ctx context.Context, run string, c runs.Command) (api.Se
 		return api.Sent{}, takesNone(v.ID, "has not begun yet")
 	case err != nil:
 		return api.Sent{}, s.explainRun(v.ID, c.Do, err)
+	case record.State == runs.StateQueued:
+		return api.Sent{}, takesNone(v.ID, "has not begun yet")
 	case record.State.Final():
 		return api.Sent{}, ended(v.ID, record.State)
 	case record.Live == nil || !record.Live.Keep:

@@ -69,7 +69,7 @@ func (r *Record) foldDoing(f *Facts, at int64) {
 			d.NextAt = Time(min(f.NextAt, at+maxWait))
 		}
 		r.setDoing(d, at)
-	case ended && r.Person:
+	case ended && (r.Person || r.Live != nil && r.Live.Keep):
 		r.setDoing(Doing{Phase: YourTurn}, at)
 	case ended:
 		r.Doing = Doing{}
@@ -253,11 +253,11 @@ const MayNeedAfter = 30 * second
 // Need returns whether the run needs a person at now, in Unix milliseconds.
 func (d Doing) Need(s State, now int64) Need {
 	switch {
+	case (s == StateWorking || s == StateInputRequired) && d.Phase == YourTurn:
+		return NeedsPrompt
 	case s == StateInputRequired, s == StateWorking && d.Phase == AwaitingInput:
 		return NeedsAnswer
 	case s != StateWorking:
-	case d.Phase == YourTurn:
-		return NeedsPrompt
 	case d.Phase == RunningOrAsking && now-int64(d.Since) >= MayNeedAfter:
 		return MayNeedAnswer
 	}
