@@ -832,6 +832,8 @@ export interface Todo {
 }
 
 export interface TurnRequest {
+  /** The same request with the same key is carried out once. */
+  idempotencyKey?: string;
   /** Number of the turn, from 1; absent: the one that runs. With it a turn that began meanwhile is not cancelled. */
   turn?: number;
 }
