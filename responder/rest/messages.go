@@ -23,8 +23,11 @@ var (
 		About: "Text for the agent, at most 262,144 bytes."}
 
 	// TurnParams are the members of the body that names a turn.
-	TurnParams = []request.Param{request.Integer("turn", 1, 1<<31-1, 0, "Number of the turn, from 1; absent: the one that runs. "+
-		"With it a turn that began meanwhile is not cancelled."), request.KeyParam}
+	TurnParams = []request.Param{
+		request.Integer("turn", 1, 1<<31-1, 0, "Number of the turn, from 1; absent: the one that runs. "+
+			"With it a turn that began meanwhile is not cancelled."),
+		request.KeyParam,
+	}
 )
 
 // written returns the arguments of a body.
