@@ -24,6 +24,7 @@ type MessageRequest struct {
 type TurnRequest struct {
 	Run  string `json:"run"`
 	Turn int    `json:"turn,omitempty"` // from 1; absent: the one that runs
+	Key  string `json:"key,omitempty"`  // idempotency key: the same again cancels no later turn
 }
 
 // Sent is the state of a live run after a message, or another request.

@@ -31,22 +31,27 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	c := runs.Command{Do: runs.DoSend, Text: q.Text, Message: q.Message}
+	c := runs.Command{Do: runs.DoSend, ID: commandID(ctx, q.Run, q.Key), Text: q.Text, Message: q.Message}
 	if q.When == runs.WhenNow {
 		c.When = q.When
 	}
 	if q.Message != "" {
 		c.Do = runs.DoEdit
 	}
-	if q.Key != "" {
-		caller, _ := decider(ctx)
-		sum := sha256.Sum256(runs.Encode([]string{caller, q.Run, q.Key}))
-		c.ID = hex.EncodeToString(sum[:16])
-	}
 	return s.order(ctx, q.Run, c)
 }
 
 const maxKey = 255 // bytes of an idempotency key
+
+// commandID returns the id of a command with an idempotency key, "" without one.
+func commandID(ctx context.Context, run, key string) string {
+	if key == "" {
+		return ""
+	}
+	caller, _ := decider(ctx)
+	sum := sha256.Sum256(runs.Encode([]string{caller, run, key}))
+	return hex.EncodeToString(sum[:16])
+}
 
 // Unsend takes back a message that waits.
 func (s *Service) Unsend(ctx context.Context, q api.MessageRequest) (api.Sent, error) {
@@ -63,10 +68,13 @@ func (s *Service) Release(ctx context.Context, q api.RunRequest) (api.Sent, erro
 
 // StopTurn cancels the turn that runs. The run goes on.
 func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, error) {
-	if q.Turn < 0 {
+	switch {
+	case q.Turn < 0:
 		return api.Sent{}, api.Invalid("turn", "must be from 1")
+	case len(q.Key) > maxKey:
+		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, runs.Command{Do: runs.DoStop, Turn: q.Turn})
+	return s.order(ctx, q.Run, runs.Command{Do: runs.DoStop, ID: commandID(ctx, q.Run, q.Key), Turn: q.Turn})
 }
 
 // End ends the run after its turn, at once if none runs. What waits is not sent.

@@ -23,8 +23,11 @@ var (
 		About: "Text for the agent, at most 262,144 bytes."}
 
 	// TurnParams are the members of the body that names a turn.
-	TurnParams = []request.Param{request.Integer("turn", 1, 1<<31-1, 0, "Number of the turn, from 1; absent: the one "+
-		"that runs. With it a turn that began meanwhile is not cancelled.")}
+	TurnParams = []request.Param{
+		request.Integer("turn", 1, 1<<31-1, 0, "Number of the turn, from 1; absent: the one that runs. "+
+			"With it a turn that began meanwhile is not cancelled."),
+		request.KeyParam,
+	}
 )
 
 // written returns the arguments of a body.
@@ -65,7 +68,9 @@ func cancelTurn(ctx context.Context, q *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.sent(q.Service.StopTurn(ctx, api.TurnRequest{Run: q.run(), Turn: int(args.Number("turn"))}))
+	return q.sent(q.Service.StopTurn(ctx, api.TurnRequest{
+		Run: q.run(), Turn: int(args.Number("turn")), Key: args.Text(request.Key),
+	}))
 }
 
 func (q *exchange) sent(done api.Sent, err error) (*reply, error) {

@@ -58,7 +58,9 @@ func (s *stage) messages() {
 	s.want(409, "POST", held, "")
 	s.want(404, "POST", "/v1/runs/none/messages/release", "")
 	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":2}`)
-	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1}`)
+	for range 2 {
+		s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1,"idempotencyKey":"0123456789abcdef"}`)
+	}
 	s.want(404, "POST", "/v1/runs/none/turn/cancel", "")
 	keeps.Say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
 	fixture.Eventually(s.T, fixture.Patience, "the turn has not ended", func() bool {
@@ -67,6 +69,8 @@ func (s *stage) messages() {
 		c := run.Conversation
 		return c != nil && *c == api.Conversation{Turn: 1, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true}
 	})
+	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"idempotencyKey":"0123456789abcdef"}`) // the same again
+	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1}`)
 	s.want(200, "GET", "/v1/runs/keeps/wait?until=turn&timeout=60", "")
 	s.want(400, "GET", "/v1/runs/keeps/wait?until=now", "")
 	s.want(200, "POST", held, "")

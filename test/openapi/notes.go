@@ -166,7 +166,14 @@ var notes = map[string]note{
 			409: "The question was answered otherwise, or the agent does not wait for it any more.",
 		},
 	},
-	"workers": {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
+	"sendMessage": {request: "SendRequest", body: rest.MessageParams},
+	"editMessage": {
+		request: "EditRequest", body: rest.EditParams,
+		answers: map[int]string{409: "The message does not wait any more."},
+	},
+	"unsendMessage": {answers: map[int]string{409: "The message does not wait any more."}},
+	"cancelTurn":    {request: "TurnRequest", body: rest.TurnParams},
+	"workers":       {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
 }
 
 func header(name, kind, about string) map[string]object {
@@ -189,6 +196,10 @@ var parameters = object{
 	"question": object{
 		"name": "question", "in": "path", "required": true, "description": "Id of the question.",
 		"schema": object{"type": "string", "pattern": "^q[1-9][0-9]*$"},
+	},
+	"message": object{
+		"name": "message", "in": "path", "required": true, "description": "Id of the message.",
+		"schema": object{"type": "string"},
 	},
 	"id": object{
 		"name": "id", "in": "path", "required": true, "description": "Id of the run.",

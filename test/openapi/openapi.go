@@ -45,8 +45,10 @@ func Document() ([]byte, error) {
 			if strings.Contains(path, "{id}") {
 				paths[path]["parameters"] = []any{reference("parameters", "id")}
 			}
-			if strings.Contains(path, "{question}") {
-				paths[path]["parameters"] = append(paths[path]["parameters"].([]any), reference("parameters", "question"))
+			for _, name := range []string{"question", "message"} {
+				if strings.Contains(path, "{"+name+"}") {
+					paths[path]["parameters"] = append(paths[path]["parameters"].([]any), reference("parameters", name))
+				}
 			}
 		}
 		note := notes[route.ID]
@@ -116,8 +118,10 @@ func (s *schemas) operation(route rest.Route, note note) operation {
 		o.Parameters = append(o.Parameters, parameter("If-None-Match", "header", "An `ETag` that is known.",
 			object{"type": "string"}))
 	}
-	if strings.HasPrefix(route.Pattern, "POST ") {
+	if strings.HasPrefix(route.Pattern, "POST ") || note.request != "" {
 		o.Parameters = append(o.Parameters, reference("parameters", "idempotencyKey"))
+	}
+	if note.request != "" {
 		o.Body = object{
 			"required": slices.ContainsFunc(note.body, required),
 			"content":  object{"application/json": object{"schema": s.body(note)}},

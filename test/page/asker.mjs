@@ -1,5 +1,6 @@
-// An agent that speaks the Agent Client Protocol. Its prompt names a file in the directory of its argument, a list of requests
-// {"method": …, "params": {…}}. It asks them all at once, and says what it was answered, each on a line.
+// An agent that speaks the Agent Client Protocol. Its prompt "ask NAME" names a file in the directory of its argument, a list of
+// requests {"method": …, "params": {…}}. It asks them all at once, and says what it was answered, each on a line. Any other prompt
+// is repeated, but for "hold", which it holds until it is cancelled.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,6 +10,11 @@ const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', .
 const answers = new Map();
 let prompt;
 let asked = 0;
+
+function end(text) {
+  say({ method: 'session/update', params: { sessionId: 'session-1', update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } } } });
+  say({ id: prompt, result: { stopReason: 'end_turn' } });
+}
 
 for await (const line of createInterface({ input: process.stdin })) {
   let m;
@@ -21,15 +27,19 @@ for await (const line of createInterface({ input: process.stdin })) {
   else if (m.method === 'session/new') say({ id: m.id, result: { sessionId: 'session-1' } });
   else if (m.method === 'session/prompt') {
     prompt = m.id;
-    const requests = JSON.parse(readFileSync(join(process.argv[2], /ask (\w+)/.exec(line)[1] + '.json'), 'utf8'));
+    const text = m.params.prompt.map((part) => part.text ?? '').join('');
+    const [, name] = /ask (\w+)/.exec(text) ?? [];
+    if (!name) {
+      if (text !== 'hold') end(`You said: ${text}`);
+      continue;
+    }
+    const requests = JSON.parse(readFileSync(join(process.argv[2], `${name}.json`), 'utf8'));
     asked = requests.length;
     requests.forEach(({ method, params }, i) => say({ id: `ask${i}`, method, params: { sessionId: 'session-1', ...params } }));
   } else if (m.method === 'session/cancel') say({ id: prompt, result: { stopReason: 'cancelled' } });
   else if (/^ask\d+$/.test(m.id)) {
     answers.set(m.id, m.result ?? m.error);
     if (answers.size < asked) continue;
-    const text = [...answers].map(([id, answer]) => `${id}: ${JSON.stringify(answer)}`).join('\n\n');
-    say({ method: 'session/update', params: { sessionId: 'session-1', update: { sessionUpdate: 'agent_message_chunk', content: { type: 'text', text } } } });
-    say({ id: prompt, result: { stopReason: 'end_turn' } });
+    end([...answers].map(([id, answer]) => `${id}: ${JSON.stringify(answer)}`).join('\n\n'));
   }
 }

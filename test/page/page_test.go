@@ -219,6 +219,7 @@ func (s *stage) calls() calls {
 			return nil
 		},
 		"ask":     s.ask,
+		"keep":    s.keep,
 		"request": s.request, "response": s.response,
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },

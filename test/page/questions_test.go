@@ -41,6 +41,24 @@ func TestPageOfQuestions(t *testing.T) {
 	}
 }
 
+// People talk to a live run that is kept: on a wide screen and on a phone.
+func TestPageOfMessages(t *testing.T) {
+	t.Parallel()
+	b := startBrowser(t)
+	s := newStage(t)
+	b.do(t, "messages", map[string]any{"shots": s.shots}, s.calls())
+}
+
+// keep starts a live run that is kept. It returns its id.
+func (s *stage) keep(args json.RawMessage) any {
+	s.t.Helper()
+	var want struct{ Title, Prompt string }
+	if err := json.Unmarshal(args, &want); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.linesman("submit", "--agent", "asker", "--live", "--keep", "--dir", s.lab, "--title", want.Title, want.Prompt)
+}
+
 // ask starts a live run of the asker, which asks what a scenario says. It returns its id.
 func (s *stage) ask(args json.RawMessage) any {
 	s.t.Helper()

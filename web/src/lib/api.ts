@@ -11,9 +11,9 @@
 
 import { signal } from '@preact/signals';
 import { setServerTime } from './clock';
-import type { Answer, Answered, DetailPage, Diff, Doing, EventPage, Issue, Questions, Request, Run, RunList, RunRequest, WorkerList } from './schema';
+import type { Answer, Answered, DetailPage, Diff, Doing, EventPage, Issue, Messages, Questions, Request, Run, RunList, RunRequest, Sent, WorkerList } from './schema';
 
-export type { Agent, Answer, Answered, Changed, DetailItem, DetailText, Diff, Event, Issue, Question, QuestionFile, QuestionOption, Run, RunUsage, Time, Usage, Worker } from './schema';
+export type { Agent, Answer, Answered, Changed, DetailItem, DetailText, Diff, Event, Issue, Message, Question, QuestionFile, QuestionOption, Run, RunUsage, Sent, Time, Usage, Worker } from './schema';
 
 export type State = Run['state'];
 export type Mode = NonNullable<Run['mode']>;
@@ -42,6 +42,12 @@ export class ApiError extends Error {
   of(field: string): string | undefined {
     return this.issues.find((issue) => issue.field === field || issue.field.startsWith(field + '.') || issue.field.startsWith(field + '['))?.problem;
   }
+}
+
+/** What went wrong, for people: each field with its problem, else the message. */
+export function explained(e: unknown): string {
+  if (!(e instanceof ApiError)) return String(e);
+  return e.issues.length > 0 ? e.issues.map((i) => `${i.field}: ${i.problem}`).join('; ') : e.message;
 }
 
 export const session = signal<Session | null | undefined>(undefined);
@@ -134,6 +140,18 @@ export const api = {
     get<Request>(`${of(id)}/questions/${encodeURIComponent(question)}/request` + query({ offset }), signal),
   /** The first answer counts: the same one again is no error, another one is a CONFLICT. */
   answer: (id: string, question: string, answer: Answer) => change<Answered>('POST', `${of(id)}/questions/${encodeURIComponent(question)}/answer`, answer),
+
+  /** What waits for a turn of a live run that is kept. */
+  messages: (id: string, signal?: AbortSignal) => get<Messages>(of(id) + '/messages', signal),
+  /** `now` cancels the turn that runs. The same key sends once. */
+  sendMessage: (id: string, text: string, now: boolean, key: string) =>
+    change<Sent>('POST', of(id) + '/messages', now ? { text, when: 'now' } : { text }, { 'Idempotency-Key': key }),
+  editMessage: (id: string, message: string, text: string, key: string) =>
+    change<Sent>('PATCH', `${of(id)}/messages/${encodeURIComponent(message)}`, { text }, { 'Idempotency-Key': key }),
+  removeMessage: (id: string, message: string) => change<Sent>('DELETE', `${of(id)}/messages/${encodeURIComponent(message)}`),
+  release: (id: string, key: string) => change<Sent>('POST', of(id) + '/messages/release', undefined, { 'Idempotency-Key': key }),
+  cancelTurn: (id: string, turn: number, key: string) => change<Sent>('POST', of(id) + '/turn/cancel', { turn }, { 'Idempotency-Key': key }),
+  end: (id: string, key: string) => change<Sent>('POST', of(id) + '/end', undefined, { 'Idempotency-Key': key }),
 
   seen: (id: string) => change<void>('PUT', of(id) + '/seen'),
   cancel: (id: string, reason?: string) => change<Run>('POST', of(id) + '/cancel', reason ? { reason } : undefined),

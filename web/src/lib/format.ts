@@ -135,6 +135,10 @@ export const mayNeedYou = (run: Run, now: number): boolean => unsure(run) && now
 /** Whether the agent waits for the next prompt. */
 export const yourTurn = (run: Run): boolean => run.state === 'working' && run.doing?.phase === 'your-turn' && !run.workerLost;
 
+/** Whether a live run that is kept is between two turns. */
+export const waitsForMessage = (run: Run): boolean =>
+  run.state === 'input-required' && !run.questions?.length && run.agent !== 'external' && !run.reason && !run.workerLost;
+
 export const ended = (run: Run): boolean => !['queued', 'working', 'input-required'].includes(run.state);
 
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */

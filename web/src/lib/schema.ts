@@ -1,7 +1,5 @@
 // Generated from openapi.json: UPDATE_DOCS=1 go test ./test/openapi
 
-export type  = Record<string, unknown>;
-
 /** A kind of agent. */
 export interface Agent {
   /** As in `agent` of a run. */
@@ -203,6 +201,13 @@ export interface Drift {
   more?: boolean;
   /** The first 12 things, in the order of the output. */
   things: Array<Thing>;
+}
+
+export interface EditRequest {
+  /** The same request with the same key is carried out once. */
+  idempotencyKey?: string;
+  /** Text for the agent, at most 262,144 bytes. */
+  text: string;
 }
 
 /** Why a run failed, as far as its output shows. */
@@ -756,6 +761,15 @@ export interface Seen {
   unseen: boolean;
 }
 
+export interface SendRequest {
+  /** The same request with the same key is carried out once. */
+  idempotencyKey?: string;
+  /** Text for the agent, at most 262,144 bytes. */
+  text: string;
+  /** `next`: in its turn. `now`: the turn that runs is cancelled, and this message is the first. Default: `next`. */
+  when?: 'next' | 'now';
+}
+
 /** The state of a live run after a message, or another request. */
 export interface Sent {
   /** Delivered says that the agent has what is due for it. Else the worker gives it to the agent when it is back. */
@@ -815,6 +829,13 @@ export type Time = string;
 export interface Todo {
   completedSteps: number;
   totalSteps: number;
+}
+
+export interface TurnRequest {
+  /** The same request with the same key is carried out once. */
+  idempotencyKey?: string;
+  /** Number of the turn, from 1; absent: the one that runs. With it a turn that began meanwhile is not cancelled. */
+  turn?: number;
 }
 
 /** Counts the turns that ended. */

@@ -4,7 +4,7 @@
 import { effect, signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
 import { allowed, type Question, type Run } from '../lib/api';
-import { ended, lost, needsYou, plural, shortPath, stateName } from '../lib/format';
+import { ended, lost, needsYou, plural, shortPath, stateName, waitsForMessage } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
@@ -44,7 +44,7 @@ export function newsOf(before: Run | undefined, after: Run | undefined): 'needs'
 export function message(news: Run[]): { title: string; body: string } {
   const [run] = news;
   if (run && news.length === 1) {
-    const how = lost(run) ? 'was lost' : needsYou(run) ? 'needs an answer' : stateName(run.state);
+    const how = lost(run) ? 'was lost' : waitsForMessage(run) ? 'waits for a message' : needsYou(run) ? 'needs an answer' : stateName(run.state);
     return { title: run.title || run.run, body: [`${agentName(run.agent)} ${how}`, run.workingDir && shortPath(run.workingDir)].filter(Boolean).join(' · ') };
   }
   const needs = news.filter(needsYou).length;

@@ -1,7 +1,7 @@
 import { type Signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
 import { type Run } from '../lib/api';
-import { age, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, when, yourTurn } from '../lib/format';
+import { age, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, waitsForMessage, when, yourTurn } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
@@ -19,6 +19,7 @@ const reasons: Record<string, string> = {
 export function stateOf(run: Run): { text: string; tone: string; hollow: boolean } {
   if (lost(run)) return { text: 'lost', tone: 'lost', hollow: !ended(run) };
   if (run.cancelRequested && !ended(run)) return { text: 'cancelling', tone: 'idle', hollow: false };
+  if (waitsForMessage(run)) return { text: 'idle', tone: 'needs', hollow: false };
   if (needsYou(run)) return { text: stateName('input-required'), tone: 'needs', hollow: false };
   if (yourTurn(run)) return { text: 'your turn', tone: 'ok', hollow: false };
   return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
@@ -30,7 +31,8 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
   if (run.workerLost && !ended(run)) return { text: `its worker is silent, ${age(run.activeAt, at)}`, detail };
   switch (run.state) {
     case 'queued': return { text: run.position ? `waiting, ${count(run.position)} ahead of it` : 'waiting for a worker', detail: '' };
-    case 'input-required': return { text: doing(run, at) || `waiting for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
+    case 'input-required': if (waitsForMessage(run)) return { text: 'waits for a message', detail: '' };
+      return { text: doing(run, at) || `waiting for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
     case 'working': return { text: doing(run, at) || quiet(run, at), detail };
     default: return { text: run.cause ?? run.answer ?? (run.reason ? reasons[run.reason] ?? run.reason : ''), detail: run.hint ?? '' };
   }

@@ -3,7 +3,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { agentName } from '../lib/agents';
-import { api, ApiError, newKey, type Mode, type Run } from '../lib/api';
+import { api, explained, newKey, type Mode, type Run } from '../lib/api';
 import { count, modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
 import { plainText } from '../lib/plaintext';
@@ -26,7 +26,7 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
       toast(run.state === 'queued' ? 'Cancelled' : 'Cancelling the run');
       onClose();
     } catch (e) {
-      failure.value = message(e);
+      failure.value = explained(e);
       busy.value = false;
     }
   };
@@ -72,7 +72,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
       onClose();
       navigate(runPath(next.run));
     } catch (e) {
-      failure.value = message(e);
+      failure.value = explained(e);
       busy.value = false;
     }
   };
@@ -146,11 +146,6 @@ export function CompareDialog({ run, onClose }: { run: Run; onClose: () => void 
   );
 }
 
-function message(e: unknown): string {
-  if (!(e instanceof ApiError)) return String(e);
-  return e.issues.length > 0 ? e.issues.map((i) => `${i.field}: ${i.problem}`).join('; ') : e.message;
-}
-
 const maxSaved = 512 << 20; // bytes
 
 /** Saves all events of a run as JSON lines. */
@@ -186,7 +181,7 @@ async function saving(name: string, type: string, fill: (add: (part: BlobPart) =
       return size < maxSaved;
     });
   } catch (e) {
-    return toast(`Could not be saved: ${message(e)}`, { tone: 'bad' });
+    return toast(`Could not be saved: ${explained(e)}`, { tone: 'bad' });
   }
   if (size === 0) return toast('There is nothing to save yet');
   const url = URL.createObjectURL(new Blob(parts, { type }));

@@ -194,7 +194,7 @@ export class Fold {
     switch (message) {
       case 'turn completed': case 'step finished': this.endTurn(item, 'completed'); return;
       case 'turn failed': this.endTurn(item, 'failed'); return;
-      case 'turn aborted': this.endTurn(item, 'aborted'); return;
+      case 'turn aborted': case 'turn cancelled': this.endTurn(item, 'aborted'); return;
       case 'turn started': case 'step started': return;
     }
     if (message.startsWith('result ')) {

@@ -4,7 +4,7 @@ import { useLayoutEffect, useRef } from 'preact/hooks';
 import { agentName, takesTasks } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
 import { now } from '../lib/clock';
-import { age, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, when } from '../lib/format';
+import { age, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, waitsForMessage, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
@@ -15,6 +15,7 @@ import { newTask } from '../overview/submit';
 import { toast } from '../ui/toast';
 import { saveEvents, saveOutput } from './actions';
 import type { Again } from './again';
+import { lastTurn } from './messages';
 import { Path } from './row';
 import type { RunView } from './view';
 
@@ -37,7 +38,7 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
   return (
     <>
       <header class="run-head" ref={ref}>
-        <span class="run-state" data-tone={state.tone}><span class="visually-hidden">State: </span><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
+        <span class="run-state" data-tone={state.tone}><span class="visually-hidden">State: </span><span class="state" data-hollow={state.hollow || undefined}>{state.text}{waitsForMessage(run) && ': waits for a message'}</span></span>
         <h1 dir="auto" title={title}>{small ? <a href={runPath(run.run)}>{title}</a> : title}</h1>
         <Actions run={run} action={action} again={again} small={small} />
       </header>
@@ -66,6 +67,7 @@ function Doing({ run }: { run: Run }) {
     const { text } = lineOf(run, 0);
     return <span class="muted">{text && text !== run.cause && text !== run.answer && `${text}, `}ended <time dateTime={run.endedAt} title={full(run.endedAt)}>{age(run.endedAt, now.value)} ago</time></span>;
   }
+  if (waitsForMessage(run)) return <span class="muted">{lastTurn(run)}</span>;
   const { text, detail } = lineOf(run, asOf.value);
   return <span class="muted num">{text}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
 }
@@ -133,7 +135,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
     case 'failed': notices.push(['bad', <>The events cannot be read: {stream.error.value?.message}. <button class="link" onClick={() => void view.open()}>Try again</button></>]); break;
   }
   const external = run.agent === 'external';
-  if (run.state === 'input-required' && !run.questions?.length && !(external && allowed('answer'))) {
+  if (run.state === 'input-required' && !run.questions?.length && !waitsForMessage(run) && !(external && allowed('answer'))) {
     notices.push(['needs', (
       <span class="stack">
         <span>It waits for an answer. {external ? 'Give it on a machine of the cluster:' : 'Its program ended and asks to be started again with the answer:'}</span>

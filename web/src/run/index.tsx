@@ -15,8 +15,10 @@ import { CancelDialog, CompareDialog, ResumeDialog } from './actions';
 import { again } from './again';
 import { Aside } from './aside';
 import { Changes, Nothing } from './changes';
+import { Composer } from './composer';
 import { type Action, Notices, RunHeader } from './header';
 import { List, type ListHandle } from './list';
+import { takesMessages } from './messages';
 import { opens, type Shown, startOf } from './row';
 import type { Row } from './rows';
 import './run.css';
@@ -124,6 +126,7 @@ function Loaded({ view, run, scroller, side }: { view: RunView; run: Run; scroll
         <div class="run-main"><Timeline view={view} run={run} scroller={scroller} tab={tab} wanted={wanted} list={list} action={action} main={!side} /></div>
         {wide && about}
       </div>
+      {!side && takesMessages(run) && allowed('submit') && <Composer view={view} run={run} />}
       {action.value === 'cancel' && <CancelDialog run={run} onClose={close} />}
       {action.value === 'resume' && <ResumeDialog run={run} onClose={close} />}
       {action.value === 'compare' && <CompareDialog run={run} onClose={close} />}

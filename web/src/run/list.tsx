@@ -19,9 +19,10 @@ function same(above: Row | undefined, row: Row, start: number): boolean {
 
 function bring(s: HTMLElement, top: number, height: number, near: boolean): void {
   const bar = 56 + (parseFloat(s.style.getPropertyValue('--run-head')) || 0); // pixels that the header and the bar above the list cover
+  const below = parseFloat(s.style.getPropertyValue('--composer')) || 0;
   if (!near) s.scrollTop = top - Math.max(bar, Math.min(160, s.clientHeight / 4));
   else if (top < s.scrollTop + bar) s.scrollTop = top - bar;
-  else if (top + height > s.scrollTop + s.clientHeight) s.scrollTop = Math.min(top - bar, top + height - s.clientHeight + 24);
+  else if (top + height > s.scrollTop + s.clientHeight - below) s.scrollTop = Math.min(top - bar, top + height - s.clientHeight + below + 24);
 }
 
 /**

@@ -160,7 +160,8 @@ export class RunView {
     }, after);
   }
 
-  private async refresh(first = false): Promise<boolean> {
+  /** Reads the record of the run. */
+  async refresh(first = false): Promise<boolean> {
     try {
       const run = await api.run(this.id, this.abort.signal);
       const known = this.run.peek();

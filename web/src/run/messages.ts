@@ -1,0 +1,89 @@
+// Messages of a live run that is kept: what waits, what is typed, and the keys that let each request be carried out once. Pure.
+
+import { signal } from '@preact/signals';
+import { type ApiError, explained, newKey, type Run } from '../lib/api';
+import { ended, plural, waitsForMessage } from '../lib/format';
+import { revealed } from '../lib/plaintext';
+
+export const takesMessages = (run: Run): boolean => run.conversation !== undefined && !ended(run) && !run.cancelRequested;
+
+/** The number of the turn that runs; 0: none. */
+export const turnOf = (run: Run): number => (waitsForMessage(run) ? 0 : run.conversation?.turn ?? 0);
+
+/** What came of the last turn of a run that is between two. */
+export function lastTurn(run: Run): string {
+  const c = run.conversation;
+  return c?.last_turn ? `turn ${c.turn} ${c.last_turn === 'completed' ? 'completed' : 'was not completed'}` : '';
+}
+
+/** What waits, and for what; "": nothing does. */
+export function queueText(run: Run): string {
+  const c = run.conversation;
+  if (!c?.waiting) return '';
+  if (c.held) return `${plural(c.waiting, 'message is', 'messages are')} held: turn ${c.turn} was not completed`;
+  return `${plural(c.waiting, 'message waits', 'messages wait')} ${turnOf(run) ? `for the end of turn ${c.turn}` : 'for the agent'}`;
+}
+
+/** Why a request was refused. */
+export function refusedText(e: ApiError): string {
+  if (e.status === 0 || e.status >= 500) return 'No reply: it is not known whether linesman has it. It is safe to try again: nothing is sent twice.';
+  return `Refused: ${revealed(explained(e))}.`;
+}
+
+const maxKeys = 64;
+
+/** What is typed for a run. It stays until it was accepted, also if another page is shown meanwhile. */
+export class Draft {
+  readonly text = signal('');
+  /** The id of the message that is changed; "": it is a new one. */
+  readonly editing = signal('');
+  private aside = ''; // what was typed before the edit
+  private readonly keys = new Map<string, string>();
+
+  constructor(private readonly make = newKey) {}
+
+  /** The key of a request: the same one for the same content until `done`. */
+  key(...content: unknown[]): string {
+    const of = JSON.stringify(content);
+    const known = this.keys.get(of);
+    if (known) return known;
+    const key = this.make();
+    this.keys.set(of, key);
+    if (this.keys.size > maxKeys) this.keys.delete(this.keys.keys().next().value!);
+    return key;
+  }
+
+  done(...content: unknown[]): void {
+    this.keys.delete(JSON.stringify(content));
+  }
+
+  edit(message: string, text: string): void {
+    if (!this.editing.peek()) this.aside = this.text.peek();
+    this.editing.value = message;
+    this.text.value = text;
+  }
+
+  /** The message that is changed does not wait any more: its text becomes a new one. */
+  renew(): void {
+    this.editing.value = '';
+  }
+
+  /** What was typed is accepted, or given up. */
+  clear(): void {
+    this.editing.value = '';
+    this.text.value = this.aside;
+    this.aside = '';
+  }
+}
+
+const maxDrafts = 64;
+const drafts = new Map<string, Draft>();
+
+/** The draft of a run. */
+export function draftOf(run: string): Draft {
+  const draft = drafts.get(run) ?? new Draft();
+  drafts.delete(run);
+  drafts.set(run, draft); // the newest one is the last
+  if (drafts.size > maxDrafts) drafts.delete(drafts.keys().next().value!);
+  return draft;
+}

@@ -1,0 +1,64 @@
+import { expect, test } from 'vitest';
+import { ApiError, explained, type Run } from '../src/lib/api';
+import { message } from '../src/overview/notify';
+import { lineOf, stateOf } from '../src/overview/row';
+import { Draft, draftOf, lastTurn, queueText, refusedText, takesMessages, turnOf } from '../src/run/messages';
+
+const run = (more: Partial<Run> = {}, conversation: Partial<NonNullable<Run['conversation']>> = {}): Run =>
+  ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, conversation: { turn: 3, waiting: 0, ...conversation }, ...more });
+const idle = run({ state: 'input-required' }, { waits_for: 'message', last_turn: 'completed' });
+
+test('a run between two turns is idle, one that asks is not', () => {
+  expect(stateOf(idle).text).toBe('idle');
+  expect([lineOf(idle, 0).text, lastTurn(idle), lastTurn(run())]).toEqual(['waits for a message', 'turn 3 completed', '']);
+  expect(lastTurn(run({}, { last_turn: 'failed' }))).toBe('turn 3 was not completed');
+  expect(message([idle]).body).toMatch(/ waits for a message$/);
+  for (const other of [{ questions: ['q1'] }, { reason: 'needs agent' }, { agent: 'external' }]) expect(stateOf({ ...idle, ...other }).text).toBe('needs you');
+  expect([turnOf(idle), turnOf(run()), turnOf(run({ state: 'input-required', questions: ['q1'] })), turnOf(run({ conversation: undefined }))]).toEqual([0, 3, 3, 0]);
+});
+
+test('only a run that is kept and goes on takes messages', () => {
+  expect([idle, run(), run({ state: 'completed' }), run({ cancelRequested: true }), run({ conversation: undefined })].map(takesMessages)).toEqual([true, true, false, false, false]);
+});
+
+test('what waits, and for what', () => {
+  const waits = (c: object, of: Partial<Run> = {}): string => queueText(run(of, c));
+  expect([waits({}), waits({ waiting: 1 }), waits({ waiting: 2 })]).toEqual(['', '1 message waits for the end of turn 3', '2 messages wait for the end of turn 3']);
+  expect(waits({ waiting: 2, held: true }, { state: 'input-required' })).toBe('2 messages are held: turn 3 was not completed');
+  expect(waits({ waiting: 1, turn: 0 })).toBe('1 message waits for the agent');
+});
+
+test('a request has one key until it succeeded', () => {
+  let made = 0;
+  const draft = new Draft(() => `key ${++made}`);
+  const first = draft.key('send', '', 'go on');
+  expect(draft.key('send', '', 'stop')).not.toBe(first);
+  draft.key('release');
+  expect(draft.key('send', '', 'go on')).toBe(first); // a retry, whatever was done meanwhile
+  draft.done('send', '', 'go on');
+  expect(draft.key('send', '', 'go on')).not.toBe(first); // the same words once more
+});
+
+test('an edit takes the place of what was typed until it is over', () => {
+  const draft = draftOf('T-1');
+  draft.text.value = 'new';
+  draft.edit('m1', 'one');
+  draft.edit('m2', 'two');
+  expect([draft.editing.value, draft.text.value]).toEqual(['m2', 'two']);
+  draft.clear();
+  expect([draft.editing.value, draftOf('T-1').text.value]).toEqual(['', 'new']);
+  draft.edit('m2', 'two');
+  draft.renew(); // it was sent meanwhile
+  expect([draft.editing.value, draft.text.value]).toEqual(['', 'two']);
+  draft.clear();
+  expect(draft.text.value).toBe('new');
+  for (let i = 0; i < 64; i++) draftOf(`other ${i}`);
+  expect(draftOf('T-1').text.value).toBe('');
+});
+
+test('why a request was refused', () => {
+  for (const status of [0, 503]) expect(refusedText(new ApiError(status, 'X', 'x'))).toMatch(/safe to try again/);
+  expect(refusedText(new ApiError(409, 'CONFLICT', 'nothing is held\u202e'))).toBe('Refused: nothing is held⟨U+202E⟩.');
+  expect(refusedText(new ApiError(400, 'INVALID', 'no', [{ field: 'text', problem: 'is too long' }]))).toBe('Refused: text: is too long.');
+  expect(explained(new Error('odd'))).toBe('Error: odd');
+});
