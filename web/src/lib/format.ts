@@ -121,7 +121,7 @@ export const stateName = (state: State): string => states[state] ?? state;
 
 /** Whether a person is needed: the agent asks its user, or the run waits for an answer from outside. As in `top` and `watch`. */
 export const needsYou = (run: Run): boolean =>
-  run.state === 'input-required' || (run.state === 'working' && run.doing?.phase === 'waiting-for-answer' && !run.workerLost);
+  (run.state === 'input-required' && run.doing?.phase !== 'your-turn') || (run.state === 'working' && run.doing?.phase === 'waiting-for-answer' && !run.workerLost);
 
 /** How long a tool of a session runs, or its agent waits for a permission, until it may need a person, in ms: the log does not tell them apart. */
 export const mayNeed = 30_000;
@@ -133,7 +133,7 @@ export const unsure = (run: Run): boolean => run.state === 'working' && run.doin
 export const mayNeedYou = (run: Run, now: number): boolean => unsure(run) && now - ms(run.doing?.since) >= mayNeed;
 
 /** Whether the agent waits for the next prompt. */
-export const yourTurn = (run: Run): boolean => run.state === 'working' && run.doing?.phase === 'your-turn' && !run.workerLost;
+export const yourTurn = (run: Run): boolean => ['working', 'input-required'].includes(run.state) && run.doing?.phase === 'your-turn' && !run.workerLost;
 
 /** Whether a live run that is kept is between two turns. */
 export const waitsForMessage = (run: Run): boolean =>

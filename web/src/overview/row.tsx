@@ -19,7 +19,7 @@ const reasons: Record<string, string> = {
 export function stateOf(run: Run): { text: string; tone: string; hollow: boolean } {
   if (lost(run)) return { text: 'lost', tone: 'lost', hollow: !ended(run) };
   if (run.cancelRequested && !ended(run)) return { text: 'cancelling', tone: 'idle', hollow: false };
-  if (waitsForMessage(run)) return { text: 'idle', tone: 'needs', hollow: false };
+  if (waitsForMessage(run)) return { text: 'idle', tone: 'ok', hollow: false };
   if (needsYou(run)) return { text: stateName('input-required'), tone: 'needs', hollow: false };
   if (yourTurn(run)) return { text: 'your turn', tone: 'ok', hollow: false };
   return { text: stateName(run.state), tone: tones[run.state] ?? 'idle', hollow: run.state === 'queued' || run.state === 'cancelled' };
