@@ -76,6 +76,7 @@ type state struct {
 	Queue runs.Queue `json:"queue,omitzero"` // of a run that goes on after a turn
 	Ends  bool       `json:"ends,omitempty"` // with the turn that runs
 	Last  Ending     `json:"last,omitempty"` // how the last turn ended
+	Spent runs.Usage `json:"spent,omitzero"` // by the process, if the agent tells that
 
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
@@ -169,7 +170,8 @@ func (c *Conversation) Status() Status {
 	return Status{
 		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
 		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
-		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0,
+		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0 &&
+			c.next() == nil,
 	}
 }
 
