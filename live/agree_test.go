@@ -11,9 +11,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// The record agrees with the conversation: after any interleaving of commands, lines and turns the same messages wait in
-// the same order, they are held in both or in none, and a turn has the same number. Many texts are the same, that of the
-// task among them.
+// The record agrees with the conversation: after any interleaving of commands, lines and turns the same messages wait
+// in the same order, they are held in both or in none, and a turn has the same number. Many texts are the same, that of
+// the task among them.
 func TestRecordAgreesWithTheConversation(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := config()

@@ -73,9 +73,10 @@ func (c *Conversation) render(i item) []byte {
 	}
 }
 
-// Due returns the next bytes for the agent, at most [runs.MaxChunk], and their offset in all that it got in the
-// run; none if nothing is due. A message that waits is due when all else is sent, and no turn runs. The worker appends them as an entry of kind [runs.Sent], and applies it, before it
-// appends any other entry or asks again. The body is valid until then.
+// Due returns the next bytes for the agent, at most [runs.MaxChunk], and their offset in all that it got in the run;
+// none if nothing is due. A message that waits is due when all else is sent, and no turn runs. The worker appends
+// them as an entry of kind [runs.Sent], and applies it, before it appends any other entry or asks again. The body is
+// valid until then.
 func (c *Conversation) Due() (offset int64, body []byte) {
 	if len(c.s.Due) == 0 {
 		m := c.next()

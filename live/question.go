@@ -356,8 +356,8 @@ func (s *state) keep(d decision) {
 	}
 }
 
-// Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked learns
-// only what was decided.
+// Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked
+// learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
 	if cmd.Changes() || cmd.Do == runs.DoStop || cmd.Do == runs.DoEnd {

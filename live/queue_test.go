@@ -292,8 +292,9 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// Any interleaving of messages, their changes, turns and restarts: each message that is not taken back is sent once, as it
-// was written last, in the order of the queue, while no other turn runs; and what is said of a command is what it does.
+// Any interleaving of messages, their changes, turns and restarts: each message that is not taken back is sent once,
+// as it was written last, in the order of the queue, while no other turn runs; and what is said of a command is what
+// it does.
 func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 	var turns int
 	rapid.Check(t, func(rt *rapid.T) {

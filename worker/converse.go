@@ -83,7 +83,8 @@ func (r *Run) newTalk() (*dialog, error) {
 		return nil, fmt.Errorf("run %s: %w", spec.Run, err)
 	}
 	t := &dialog{policy: policy, began: time.Now(), journal: j, config: live.Config{
-		Agent: a.Live, Version: r.w.cfg.Self, Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
+		Agent: a.Live, Version: r.w.cfg.Self,
+		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
 	}}
 	if spec.Keep {
 		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest}

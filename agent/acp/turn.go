@@ -190,8 +190,8 @@ func (d *dialect) requested(meta scan.Value, out *normalizer.Out) {
 	}
 }
 
-// Spent returns the tokens in the result of a prompt, and whether there are any. Of an agent that tells them per process
-// they are those of all turns so far.
+// Spent returns the tokens in the result of a prompt, and whether there are any. Of an agent that tells them per
+// process they are those of all turns so far.
 func (a *Agent) Spent(result scan.Value) (spent runs.Usage, told bool) {
 	at := []string{"usage"}
 	if a.Tokens == PerTurnQuota {
