@@ -17,8 +17,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// writer is somebody who sends messages to runs, changes them and takes them back, and cancels turns. No text is that of
-// another one.
+// writer is somebody who sends messages to runs, changes them and takes them back, and cancels turns. No text is that
+// of another one.
 type writer struct {
 	s   *site
 	rng *rand.Rand
@@ -57,7 +57,7 @@ func (w *writer) try(op string, args map[string]any) (told gjson.Result, done, r
 
 // write does so until ctx ends.
 func (w *writer) write(ctx context.Context, all []string) {
-	tick := time.NewTicker(30 * time.Millisecond)
+	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
@@ -71,8 +71,8 @@ func (w *writer) write(ctx context.Context, all []string) {
 		case what < 4:
 			w.send(run)
 		case what < 6 && len(mine) > 0:
-			w.edit(mine[w.rng.IntN(len(mine))])
-		case what < 8 && len(mine) > 0: // a new one, which perhaps waits
+			w.edit(mine[len(mine)-1]) // the newest, which perhaps waits
+		case what < 8 && len(mine) > 0:
 			w.unsend(mine[len(mine)-1])
 		case what == 8:
 			w.try("release", map[string]any{"run": run})
@@ -228,6 +228,15 @@ func (w *writer) finish(server Server, run string) {
 	})
 }
 
+// awayWorker kills a worker, which is back after a moment: meanwhile a responder stores messages.
+var awayWorker = fault{"worker gone for a second", func(s *site) bool {
+	role := []string{"worker-a", "worker-b"}[s.rng.IntN(2)]
+	fired := s.roles[role].kill()
+	<-time.After(time.Second) // the outage
+	s.begin(role)
+	return fired
+}}
+
 // Several clients send messages to live runs, change them and take them back, and cancel turns, while workers, shims,
 // responders and normalizers are killed. The agents get what the clients were told, each message once and as it was
 // written last, in the order of the log; what was refused has no effect; and no text, key or id is anywhere but in RAW.
@@ -251,7 +260,7 @@ func TestMessagesLoseAndDoubleNothing(t *testing.T) {
 		defer writing.Wait()
 		defer stop()
 		fired := map[string]int{}
-		faults := []fault{killWorker, killLive, killResponder, killWorker, killNormalizer, killLive}
+		faults := []fault{awayWorker, killLive, killResponder, killWorker, killNormalizer, awayWorker}
 		for n := range rounds {
 			<-time.After(time.Duration(s.rng.Int64N(int64(800 * time.Millisecond)))) // the moment
 			if f := faults[n%uint64(len(faults))]; f.strike(s) {
@@ -294,7 +303,7 @@ func TestMessagesLoseAndDoubleNothing(t *testing.T) {
 		}
 		t.Logf("%d runs, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused; fired: %v",
 			len(agents), turns, all.accepted, all.edited, all.removed, all.refused, fired)
-		if rounds > 5 && (turns < 10 || all.edited == 0 || all.removed == 0 || fired[killLive.name] == 0) {
+		if rounds > 5 && (turns < 10 || all.accepted < 10 || fired[killLive.name] == 0) {
 			t.Error("nothing was tried")
 		}
 	})
