@@ -117,15 +117,25 @@ func (c *Conversation) prompt(text string) {
 	c.call(doPrompt, text)
 }
 
-// proceed begins the turn of the first message that waits, if none runs.
-func (c *Conversation) proceed() {
-	s := &c.s
-	if !s.Ready || s.Running || s.Outcome != nil || !s.Alive {
-		return
+// next returns the message whose turn it is; nil: there is none. It waits, and can be changed, until the log has a byte
+// of its prompt.
+func (c *Conversation) next() *runs.Message {
+	if s := &c.s; !s.Ready || s.Running || s.Outcome != nil || !s.Alive {
+		return nil
 	}
-	if m, ok := s.Queue.Next(); ok {
-		c.prompt(m.Text)
+	return c.s.Queue.Next()
+}
+
+// proceed begins the turn of the next message, and reports whether there is one.
+func (c *Conversation) proceed() bool {
+	m := c.next()
+	if m == nil {
+		return false
 	}
+	text := m.Text
+	c.s.Queue.Sent(func(other *runs.Message) bool { return other == m })
+	c.prompt(text)
+	return true
 }
 
 // refused ends the run: no turn was possible.
@@ -133,7 +143,7 @@ func (c *Conversation) refused(why string) { c.finish(Outcome{State: NoSession, 
 
 // turnEnded folds the response to a prompt.
 func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
-	o := Outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}
+	o, empty := Outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}, c.empty(m)
 	switch reason := acp.StopReason(m.Result); {
 	case o.Why != "":
 	case failed && m.Code() == acp.AuthRequired:
@@ -149,12 +159,22 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 	default:
 		o.Why = "the agent stopped for an unknown reason"
 	}
-	c.turnOver(o)
+	c.turnOver(o, o.State == TurnCompleted && !empty)
+}
+
+// empty reports whether a turn has failed without saying so; see [acp.Agent.Silent].
+func (c *Conversation) empty(m *acp.Message) bool {
+	a := &c.config.Agent
+	spent, told := a.Spent(m.Result)
+	if a.Tokens == acp.PerProcess && told {
+		spent, c.s.Spent = spent.Minus(c.s.Spent), spent
+	}
+	return a.Silent && spent.Input+spent.Output == 0
 }
 
 // turnOver folds the end of a turn. It ends the run, unless that goes on: it does not with an agent that left its mode,
-// or asks without end.
-func (c *Conversation) turnOver(o Outcome) {
+// or asks without end. What waits is held unless the turn was good.
+func (c *Conversation) turnOver(o Outcome, good bool) {
 	s := &c.s
 	if s.Last = o.State; !c.config.Task.Keep || s.Ends || s.Fault != "" {
 		c.finish(o)
@@ -162,8 +182,7 @@ func (c *Conversation) turnOver(o Outcome) {
 	}
 	s.Running, s.Cancelled, s.Asked, s.Calls, s.Limit = false, false, 0, nil, ""
 	c.withdrawAll()
-	s.Queue.Ended(o.State == TurnCompleted)
-	c.proceed()
+	s.Queue.Ended(good)
 }
 
 // end lets the run end with the turn that runs. What waits is not sent.
@@ -204,7 +223,7 @@ func (c *Conversation) stop(o Outcome) bool {
 		return true
 	}
 	if c.retract(func(i item) bool { return i.Do == doPrompt }) {
-		c.turnOver(o)
+		c.turnOver(o, false)
 		return true
 	}
 	s.Cancelled = true

@@ -73,12 +73,18 @@ func (c *Conversation) render(i item) []byte {
 	}
 }
 
-// Due returns the next bytes for the agent, at most [runs.MaxChunk], and their offset in all that it got in the
-// run; none if nothing is due. The worker appends them as an entry of kind [runs.Sent], and applies it, before it
-// appends any other entry or asks again. The body is valid until then.
+// Due returns the next bytes for the agent, at most [runs.MaxChunk], and their offset in all that it got in the run;
+// none if nothing is due. A message that waits is due when all else is sent, and no turn runs. The worker appends
+// them as an entry of kind [runs.Sent], and applies it, before it appends any other entry or asks again. The body is
+// valid until then.
 func (c *Conversation) Due() (offset int64, body []byte) {
 	if len(c.s.Due) == 0 {
-		return c.s.Sent, nil
+		m := c.next()
+		if m == nil {
+			return c.s.Sent, nil
+		}
+		body = c.render(item{Do: doPrompt, ID: c.s.Next + 1, Value: m.Text})
+		return c.s.Sent, body[:min(len(body), runs.MaxChunk)]
 	}
 	if c.head == nil {
 		c.head = c.render(c.s.Due[0])
@@ -87,7 +93,8 @@ func (c *Conversation) Due() (offset int64, body []byte) {
 	return c.s.Sent, rest[:min(len(rest), runs.MaxChunk)]
 }
 
-// sent folds bytes that the agent gets: a newline takes the first due line from the queue.
+// sent folds bytes that the agent gets: a newline takes the first due line from the queue. The first byte of a message
+// begins its turn.
 func (c *Conversation) sent(offset int64, body []byte) {
 	s := &c.s
 	known := max(s.Sent-offset, 0)
@@ -98,7 +105,7 @@ func (c *Conversation) sent(offset int64, body []byte) {
 		c.giveUp("the raw log has lost what was sent to the agent")
 	}
 	body, s.Sent = body[known:], offset+int64(len(body))
-	for len(s.Due) > 0 && len(body) > 0 {
+	for len(body) > 0 && (len(s.Due) > 0 || c.proceed()) {
 		end := bytes.IndexByte(body, '\n')
 		if end < 0 {
 			s.Part += len(body)

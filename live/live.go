@@ -76,6 +76,7 @@ type state struct {
 	Queue runs.Queue `json:"queue,omitzero"` // of a run that goes on after a turn
 	Ends  bool       `json:"ends,omitempty"` // with the turn that runs
 	Last  Ending     `json:"last,omitempty"` // how the last turn ended
+	Spent runs.Usage `json:"spent,omitzero"` // by the process, if the agent tells that
 
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
@@ -107,8 +108,8 @@ func Restore(config Config, saved []byte) (*Conversation, error) {
 }
 
 // State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
-// agent, or if more lines are due, or messages wait, than fit. The last one is then still good, with the entries after
-// it.
+// agent, or if more lines are due, or messages wait, than fit. The last one is then still good, with the entries
+// after it.
 func (c *Conversation) State() []byte {
 	if c.lines.unfinished() {
 		return nil
@@ -170,7 +171,8 @@ func (c *Conversation) Status() Status {
 	return Status{
 		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
 		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
-		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0,
+		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0 &&
+			c.next() == nil,
 	}
 }
 

@@ -234,7 +234,7 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		})
 		return true
 	case runs.DoStop:
-		return cmd.Turn == s.Turn && c.stop(Outcome{State: TurnCancelled})
+		return cmd.Turn == s.Turn && !s.Ends && c.begun() && c.stop(Outcome{State: TurnCancelled})
 	case runs.DoLimit:
 		o := Outcome{State: TurnCancelled, Limit: cmd.Rule}
 		if s.Turn == 0 {
@@ -253,11 +253,9 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		if c.refuses(cmd) != "" || !s.Queue.Apply(cmd) {
 			return false
 		}
-		if cmd.Do == runs.DoSend && cmd.When == runs.WhenNow && s.Running {
-			s.Queue.Now = true
+		if cmd.Do == runs.DoSend && cmd.When == runs.WhenNow && c.begun() {
 			c.stop(Outcome{State: TurnCancelled})
 		}
-		c.proceed()
 		return true
 	}
 	return false
@@ -271,6 +269,13 @@ func (c *Conversation) refuses(cmd *runs.Command) string {
 	default:
 		return s.Queue.Refuses(cmd)
 	}
+}
+
+// begun reports whether a turn runs that can be cancelled. In a run that goes on afterwards the log has a byte of its
+// prompt: else the prompt would never be sent.
+func (c *Conversation) begun() bool {
+	unsent := func(i item) bool { return i.Do == doPrompt }
+	return c.s.Running && !(c.config.Task.Keep && c.s.Part == 0 && slices.ContainsFunc(c.s.Due, unsent))
 }
 
 // Queue returns what waits for its turn.
@@ -401,7 +406,7 @@ func (c *Conversation) ruleOther(cmd *runs.Command, ruling runs.Ruling) runs.Rul
 	case cmd.Do == runs.DoEnd:
 		ruling.Open = true
 	default: // stop
-		if ruling.Open = s.Running && cmd.Turn == s.Turn && !s.Cancelled; !ruling.Open {
+		if ruling.Open = c.begun() && cmd.Turn == s.Turn && !s.Cancelled; !ruling.Open {
 			ruling.Holds, ruling.Why = s.Cancelled && cmd.Turn == s.Turn, runs.WhySent
 		}
 	}

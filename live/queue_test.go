@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -138,8 +139,11 @@ func TestTurnIsCancelledWithoutTheEndOfTheRun(t *testing.T) {
 	s.wantPrompt("session/cancel")
 	s.ends(3, "cancelled")
 	s.order(send("c", "one"))
-	s.order(runs.Command{ID: "d", Do: runs.DoStop, Turn: 2}) // the prompt is not sent yet
-	s.wantPrompt("")
+	s.order(runs.Command{ID: "d", Do: runs.DoStop, Turn: 2}) // it has not begun
+	s.wantPrompt("one")
+	s.order(runs.Command{ID: "f", Do: runs.DoStop, Turn: 2})
+	s.wantPrompt("session/cancel")
+	s.ends(4, "cancelled")
 	if got := s.c.Status(); !got.Idle || got.Turn != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -147,6 +151,87 @@ func TestTurnIsCancelledWithoutTheEndOfTheRun(t *testing.T) {
 	if effect, _ := s.c.Obeyed("e"); effect {
 		t.Error("a turn that had ended was cancelled")
 	}
+}
+
+// While no worker sends it, a message waits as others do, and none is lost.
+func TestMessageCanBeChangedUntilItIsSent(t *testing.T) {
+	s := keeps(t)
+	s.ends(3, "end_turn")
+	s.order(send("a", "one"))
+	s.order(runs.Command{ID: "b", Do: runs.DoEdit, Message: "a", Text: "eins"})
+	s.order(send("c", "two"))
+	s.order(runs.Command{ID: "d", Do: runs.DoUnsend, Message: "c"})
+	s.order(now(send("e", "three")))
+	s.order(runs.Command{ID: "f", Do: runs.DoStop, Turn: 2})
+	if got := s.c.Status(); got.Turn != 1 || got.Running || got.Idle {
+		t.Errorf("%+v", got)
+	}
+	s.wantPrompt("three")
+	s.ends(4, "end_turn")
+	s.wantPrompt("eins")
+}
+
+// The prompt of the task is sent first, whatever is asked before.
+func TestPromptOfTheTaskComesFirst(t *testing.T) {
+	cfg := config()
+	cfg.Task.Keep = true
+	s := newStage(t, cfg)
+	s.order(send("a", "Go."))
+	s.want("initialize")
+	s.say(hello)
+	s.want("session/new")
+	s.say(created)
+	s.order(now(send("b", "one")))
+	stop := runs.Command{ID: "c", Do: runs.DoStop, Turn: 1}
+	if s.order(stop); s.c.Rule(&stop).Holds {
+		t.Error("a turn was cancelled that had not begun")
+	}
+	s.wantPrompt("Go.")
+	s.ends(3, "refusal")
+	s.wantPrompt("one")
+	s.ends(4, "end_turn")
+	s.wantPrompt("Go.")
+}
+
+// Taking the message back for which the turn was cancelled does not send the ones after it.
+func TestWithoutTheUrgentMessageTheOthersAreHeld(t *testing.T) {
+	s := keeps(t)
+	s.order(send("a", "one"))
+	s.order(now(send("b", "two")))
+	s.order(runs.Command{ID: "c", Do: runs.DoUnsend, Message: "b"})
+	s.wantPrompt("session/cancel")
+	s.ends(3, "cancelled")
+	s.wantPrompt("")
+	if !s.c.Queue().Held {
+		t.Error("not held")
+	}
+}
+
+// Some agents end a turn that failed like others, without tokens.
+func TestMessagesAreHeldAfterATurnWithoutTokens(t *testing.T) {
+	cfg := config()
+	cfg.Task.Keep, cfg.Agent.Silent, cfg.Agent.Tokens = true, true, acp.PerProcess
+	s := newStage(t, cfg)
+	s.want("initialize")
+	s.say(hello)
+	s.want("session/new")
+	s.say(created)
+	s.want("session/prompt")
+	s.order(send("a", "one"))
+	s.order(send("b", "two"))
+	s.order(send("c", "three"))
+	ends := func(n, tokens int) {
+		s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"stopReason":"end_turn","usage":{"outputTokens":%d}}}`, n, tokens))
+	}
+	ends(3, 5)
+	s.wantPrompt("one")
+	s.restart()
+	ends(4, 5)
+	s.wantPrompt("")
+	s.order(runs.Command{ID: "d", Do: runs.DoRelease})
+	s.wantPrompt("two")
+	ends(5, 6)
+	s.wantPrompt("three")
 }
 
 func TestRunEndsWithItsTurn(t *testing.T) {
@@ -207,9 +292,9 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// Any interleaving of messages, their changes, turns and restarts: each message that is not taken back is sent once, as
-// it was written last, in the order of the queue, while no other turn runs; and what is said of a command is what it
-// does.
+// Any interleaving of messages, their changes, turns and restarts: each message that is not taken back is sent once,
+// as it was written last, in the order of the queue, while no other turn runs; and what is said of a command is what
+// it does.
 func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 	var turns int
 	rapid.Check(t, func(rt *rapid.T) {
@@ -217,7 +302,8 @@ func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 		s.quick = true
 		var waiting []string // ids in order, by a model of its own
 		texts := map[string]string{}
-		held, urgent, ends, over := false, false, false, false
+		urgent := map[string]bool{}
+		held, ends, over := false, false, false
 		running, cancelled, request := true, false, 3
 		next := func() {
 			if running || held || over || len(waiting) == 0 {
@@ -281,7 +367,7 @@ func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 						break
 					}
 					waiting = slices.Insert(waiting, 0, c.ID)
-					cancel, urgent = running && !cancelled, running
+					cancel, urgent[c.ID] = running && !cancelled, running
 				case "edit":
 					texts[c.Message] = c.Text
 				case "unsend":
@@ -306,7 +392,8 @@ func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 				}
 				reason := rapid.SampledFrom([]string{"end_turn", "end_turn", "refusal", "cancelled"}).Draw(t, "reason")
 				running = false
-				held, urgent = reason != "end_turn" && !urgent && len(waiting) > 0, false
+				held = reason != "end_turn" && len(waiting) > 0 && !urgent[waiting[0]]
+				clear(urgent)
 				over = ends
 				s.ends(request, reason)
 				next()

@@ -28,7 +28,8 @@ func largestRecord(live bool) *runs.Record {
 	}
 	r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
-		Source: "queue", Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
+		Source: "queue", Keep: live,
+		Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
 			Labels: runs.LabelsOf(labels), Model: quotes[:63]}, Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q",
 			60), Governance: strings.Repeat("g", runs.MaxGovernance),
 		Withheld: &runs.Withheld{
@@ -87,8 +88,17 @@ func largestTold(i int, quotes string) *runs.Told {
 	for j := range 4 {
 		asked.Options = append(asked.Options, runs.Option{ID: fmt.Sprint(j) + quotes[:10], Kind: "reject_always"})
 	}
-	return &runs.Told{
-		Turn: 1 << 60, Asked: asked, People: asked.ID, Due: 1 << 62, Mode: quotes[:64], Model: quotes[:64],
+	told := &runs.Told{
+		Turn: 1 << 60, Queue: &runs.Queue{Held: true},
+		Asked: asked, People: asked.ID, Due: 1 << 62, Mode: quotes[:64], Model: quotes[:64],
 		Context: &runs.Context{Used: 1 << 60, Size: 1 << 60},
 	}
+	for j := range runs.MaxQueued {
+		id := fmt.Sprintf("%064d", j)
+		told.Changed = id
+		told.Queue.Messages = append(told.Queue.Messages, runs.Message{
+			ID: id, Bytes: runs.MaxMessage, Text: quotes, Hash: 1 << 63, Now: true,
+		})
+	}
+	return told
 }

@@ -9,7 +9,6 @@ type Queue struct {
 	// Held: a turn was not completed while messages waited. As they assume that it would be, none is sent until
 	// somebody releases the queue or sends another one.
 	Held bool `json:"held,omitempty"`
-	Now  bool `json:"now,omitempty"` // the turn that runs was cancelled for the first message
 }
 
 // Message is a text for the agent.
@@ -19,6 +18,7 @@ type Message struct {
 	Seq   uint64 `json:"raw_seq,omitempty"` // of the entry that has its text
 	Text  string `json:"text,omitempty"`    // in the conversation alone
 	Hash  uint64 `json:"hash,omitempty"`    // of the text, in a dialect alone
+	Now   bool   `json:"now,omitempty"`     // it cancelled the turn before it, which therefore holds nothing
 }
 
 // Limits of a queue.
@@ -57,7 +57,7 @@ func (q *Queue) Refuses(c *Command) string {
 	switch text := c.Do == DoSend || c.Do == DoEdit; {
 	case text && (len(c.Text) == 0 || len(c.Text) > MaxMessage):
 		return WhyUnfit
-	case c.Do == DoSend && q.at(c.ID) >= 0:
+	case c.Do == DoSend && (q.at(c.ID) >= 0 || longJSON(c.ID, MaxCommandID+len(`""`))):
 		return WhyUnfit
 	case c.Do == DoSend && len(q.Messages) == MaxQueued, text && total > MaxQueuedBytes:
 		return WhyFull
@@ -76,8 +76,8 @@ func (q *Queue) Apply(c *Command) bool {
 	}
 	switch i := q.at(c.Message); c.Do {
 	case DoSend:
-		m := Message{ID: c.ID, Bytes: len(c.Text), Text: c.Text}
-		if q.Held = false; c.When == WhenNow {
+		m := Message{ID: c.ID, Bytes: len(c.Text), Text: c.Text, Now: c.When == WhenNow}
+		if q.Held = false; m.Now {
 			q.Messages = slices.Insert(q.Messages, 0, m)
 		} else {
 			q.Messages = append(q.Messages, m)
@@ -94,33 +94,34 @@ func (q *Queue) Apply(c *Command) bool {
 
 // Ended folds the end of a turn.
 func (q *Queue) Ended(completed bool) {
-	q.Held = !completed && !q.Now && len(q.Messages) > 0
-	q.Now = false
-}
-
-// Next takes the first message, if one is to be sent now. No turn may run.
-func (q *Queue) Next() (m Message, ok bool) {
-	if q.Held || len(q.Messages) == 0 {
-		return m, false
+	q.Held = !completed && len(q.Messages) > 0 && !q.Messages[0].Now
+	for i := range q.Messages {
+		q.Messages[i].Now = false
 	}
-	return q.take(0), true
 }
 
-// Sent takes the first message for which is is true.
-func (q *Queue) Sent(is func(m *Message) bool) (m Message, ok bool) {
+// Next returns the message that is to be sent when no turn runs; nil: there is none.
+func (q *Queue) Next() *Message {
+	if q.Held || len(q.Messages) == 0 {
+		return nil
+	}
+	return &q.Messages[0]
+}
+
+// Sent takes the first message for which is is true, and reports whether there was one.
+func (q *Queue) Sent(is func(m *Message) bool) bool {
 	for i := range q.Messages {
 		if is(&q.Messages[i]) {
-			return q.take(i), true
+			q.take(i)
+			return true
 		}
 	}
-	return m, false
+	return false
 }
 
-func (q *Queue) take(i int) Message {
-	m := q.Messages[i]
+func (q *Queue) take(i int) {
 	q.Messages = slices.Delete(q.Messages, i, i+1)
 	q.Held = q.Held && len(q.Messages) > 0
-	return m
 }
 
 func (q *Queue) at(id string) int {
@@ -139,7 +140,8 @@ func (q *Queue) Of(id string) *Message {
 func (q *Queue) shown() Queue {
 	all := Queue{Messages: slices.Clone(q.Messages), Held: q.Held}
 	for i := range all.Messages {
-		all.Messages[i].Text, all.Messages[i].Hash = "", 0
+		m := &all.Messages[i]
+		m.Text, m.Hash, m.Now = "", 0, false
 	}
 	return all
 }
@@ -159,4 +161,4 @@ func (l *Live) foldQueue(q *Queue, changed string, seq uint64) {
 }
 
 // IsZero reports whether nothing waits.
-func (q Queue) IsZero() bool { return len(q.Messages) == 0 && !q.Held && !q.Now }
+func (q Queue) IsZero() bool { return len(q.Messages) == 0 && !q.Held }

@@ -47,6 +47,7 @@ const (
 	maxCallField   = 64       // bytes of JSON of each field of a listed call
 	maxCallShown   = 32       // bytes of JSON of the name of a listed call for people
 	maxFinalEscape = 17 << 10 // bytes of JSON of the final text
+	maxQueue       = 4 << 10  // bytes of JSON of the messages that wait
 
 	// A governance token with a longer JSON form shortens the final text.
 	maxGovernanceSize = MaxGovernance + 2 // bytes of JSON
@@ -449,6 +450,9 @@ func (r *Record) Final(text string) {
 	limit := maxFinalEscape
 	if n := bounds.StringSize(r.Governance) - maxGovernanceSize; n > 0 { // escaping can double the size of a token
 		limit -= n
+	}
+	if r.Live != nil && r.Live.Keep {
+		limit -= maxQueue
 	}
 	for bounds.StringSize(text) > limit { // escaping can increase the size of a text six times
 		text = text[:bounds.Cut(text, len(text)*15/16)]

@@ -52,6 +52,8 @@ type state struct {
 	Asked []question `json:"asked,omitempty"` // that are open; at most runs.MaxQuestions
 	Ends  bool       `json:"ends,omitempty"`  // the end of the run was requested
 	Queue runs.Queue `json:"queue,omitzero"`  // messages that wait; with hashes of their texts
+	// Changes are hashes of the ids of commands that changed the queue, the newest: a log that was lost has them again.
+	Changes []uint64 `json:"changes,omitempty"`
 
 	Calls []toolCall `json:"calls,omitempty"` // the newest; at most maxCalls
 	Text  text       `json:"text,omitzero"`
@@ -87,6 +89,7 @@ const (
 // Limits of the state.
 const (
 	maxPending = 16
+	maxChanges = 256
 	maxValue   = 256 // bytes of a session that is kept
 )
 

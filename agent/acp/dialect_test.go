@@ -287,6 +287,9 @@ func TestTheLargestState(t *testing.T) {
 			strings.Repeat(`\u0001`, 126)))
 	}
 	lines = append(lines, "< "+chunk(strings.Repeat(`\u0001`, 1023)))
+	for i := range 300 {
+		lines = append(lines, fmt.Sprintf(`{"id":"%064d","do":"send","text":"%d"}`, i, i))
+	}
 	d := claude.Backend{}.Dialect()
 	f := normalizer.NewFold(claude.Backend{}, "T-local-test", 0)
 	var out normalizer.Out
@@ -296,6 +299,8 @@ func TestTheLargestState(t *testing.T) {
 			d.Line(line, &out)
 		} else if e.Kind == runs.Sent {
 			d.(normalizer.Conversation).Sent(line, &out)
+		} else if c := (runs.Command{}); e.Kind == runs.Ordered && json.Unmarshal(line, &c) == nil {
+			d.(normalizer.Conversation).Command(&c, &out)
 		}
 	}
 	state, err := d.State()
@@ -304,6 +309,32 @@ func TestTheLargestState(t *testing.T) {
 	}
 	if n := len(f.Record.JSON()); n > runs.MaxRecord {
 		t.Errorf("a record of %d bytes", n)
+	}
+}
+
+// A raw log that was lost, and has got its entries again, changes nothing that waits. Commands have fields that they do
+// not use.
+func TestCommandsThatAreThereAgainHaveNoEffect(t *testing.T) {
+	log := talk("start", `> {"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"Go."}]}}`,
+		`{"id":"a","do":"send","text":"one","message":"x"}`, `{"id":"b","do":"send","text":"two"}`,
+		`{"id":"c","do":"send","text":"three"}`, `{"id":"d","do":"unsend","message":"b","text":"x"}`,
+		`{"id":"e","do":"edit","message":"c","text":"drei"}`,
+		`< {"jsonrpc":"2.0","id":1,"result":{"stopReason":"refusal"}}`, `{"id":"f","do":"release","text":"x"}`,
+		`> {"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"one"}]}}`)
+	f := normalizer.NewFold(plain, "r", 0)
+	seq, events := uint64(0), 0
+	for range 2 {
+		events = 0
+		for _, e := range log {
+			seq++
+			f.Apply(seq, e, func(normalizer.Message) { events++ })
+		}
+		if q := f.Record.Live.Queue; len(q.Messages) != 1 || q.Messages[0].ID != "c" || q.Messages[0].Bytes != 4 || q.Held {
+			t.Errorf("waiting: %+v", q)
+		}
+	}
+	if events > 0 {
+		t.Errorf("%d events twice", events)
 	}
 }
 

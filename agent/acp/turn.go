@@ -1,7 +1,7 @@
 package acp
 
 import (
-	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,7 +47,8 @@ func (d *dialect) requests(m *Message, out *normalizer.Out) {
 		d.expect(m, forPrompt, scan.Value{})
 		d.Replay = false
 		d.Echo = hash(promptOf(p["prompt"]).Text())
-		if _, waited := d.Queue.Sent(func(m *runs.Message) bool { return m.Hash == d.Echo }); waited {
+		is := func(m *runs.Message) bool { return m.Hash == d.Echo }
+		if d.Turns > 0 && d.Queue.Sent(is) { // the first is that of the task
 			d.told.Queue = &d.Queue
 		}
 		d.begin(out)
@@ -155,22 +156,16 @@ func (d *dialect) closeTurn(completed bool) {
 
 // spent returns the tokens of a turn that has ended, and the data of its event; nil: they are not told.
 func (d *dialect) spent(result scan.Value, out *normalizer.Out) (spent runs.Usage, data []byte) {
-	told := wire.At(result, "usage")
-	switch d.agent.Tokens {
-	case NoTokens:
-		return spent, nil
-	case PerRequest:
+	if d.agent.Tokens == PerRequest {
 		if d.Spent == (runs.Usage{}) {
 			return spent, nil
 		}
 		return d.Spent, usageOf(d.Spent)
-	case PerTurnQuota:
-		told = wire.At(result, "_meta", "quota", "token_count")
 	}
-	if told.Kind != scan.Object {
+	spent, told := d.agent.Spent(result)
+	if !told {
 		return spent, nil
 	}
-	spent = d.tokens(told)
 	switch d.agent.Tokens {
 	case PerProcess:
 		spent, d.Spent = spent.Minus(d.Spent), spent
@@ -189,14 +184,28 @@ func (d *dialect) requested(meta scan.Value, out *normalizer.Out) {
 		return
 	}
 	if told := wire.At(meta, "usage"); told.Kind == scan.Object {
-		spent := d.tokens(told)
+		spent := d.agent.tokens(told)
 		d.Spent = d.Spent.Plus(&spent)
 		out.Facts.SpentAll = &spent
 	}
 }
 
+// Spent returns the tokens in the result of a prompt, and whether there are any. Of an agent that tells them per
+// process they are those of all turns so far.
+func (a *Agent) Spent(result scan.Value) (spent runs.Usage, told bool) {
+	at := []string{"usage"}
+	if a.Tokens == PerTurnQuota {
+		at = []string{"_meta", "quota", "token_count"}
+	}
+	v := wire.At(result, at...)
+	if a.Tokens == NoTokens || a.Tokens == PerRequest || v.Kind != scan.Object {
+		return spent, false
+	}
+	return a.tokens(v), true
+}
+
 // tokens returns counts of tokens. None is negative, and Input is all of it.
-func (d *dialect) tokens(told scan.Value) runs.Usage {
+func (a *Agent) tokens(told scan.Value) runs.Usage {
 	at := wire.Object(told)
 	count := func(keys ...string) int64 {
 		for _, key := range keys {
@@ -211,7 +220,7 @@ func (d *dialect) tokens(told scan.Value) runs.Usage {
 		CachedInput: count("cachedReadTokens"), CacheWriteInput: count("cachedWriteTokens"),
 		ReasoningOutput: count("thoughtTokens"),
 	}
-	if d.agent.Apart {
+	if a.Apart {
 		u.Input += u.CachedInput + u.CacheWriteInput
 	}
 	return u
@@ -299,17 +308,21 @@ func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
 
 // queue maps a change of what waits.
 func (d *dialect) queue(c *runs.Command, out *normalizer.Out) {
-	if d.Ends || !d.Queue.Apply(c) {
+	id := hash(c.ID)
+	if d.Ends || slices.Contains(d.Changes, id) || !d.Queue.Apply(c) {
 		return
 	}
-	d.Queue.Now = d.Queue.Now || c.Do == runs.DoSend && c.When == runs.WhenNow && d.Open
+	d.Changes = append(d.Changes, id)
+	d.Changes = d.Changes[max(len(d.Changes)-maxChanges, 0):]
 	message := map[string]string{
 		runs.DoSend: "message queued", runs.DoEdit: "message changed", runs.DoUnsend: "message removed",
 		runs.DoRelease: "messages released",
 	}[c.Do]
-	if d.told.Queue = &d.Queue; c.Text != "" {
-		d.told.Changed = cmp.Or(c.Message, c.ID)
-		m := d.Queue.Of(d.told.Changed)
+	d.told.Queue, d.told.Changed = &d.Queue, c.ID
+	if c.Do == runs.DoEdit {
+		d.told.Changed = c.Message
+	}
+	if m := d.Queue.Of(d.told.Changed); m != nil && c.Text != "" {
 		m.Text, m.Hash = "", hash(c.Text)
 	}
 	b := appendInt([]byte(`{"schema":"backend.queue.v1","queue":{"waiting":`), int64(len(d.Queue.Messages)))

@@ -90,6 +90,37 @@ func TestEachQuestionIsToldOnce(t *testing.T) {
 	s.quiet()
 }
 
+// A receiver is told of nothing that a message says, nor of its key, nor of an id that a client made up.
+func TestNothingOfMessagesIsTold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	n, r := s.node(nil), receive(t, nil)
+	run := n.submit("key-0123456789-1", r.URL, webhook.HMAC)
+	l := (&servicetest.Streams{T: t, Operator: n.bus, Service: n.responder}).BeginLive("codex", run,
+		runs.Start{Source: "queue", Worker: "w", Keep: true})
+	s.until("it works", func() bool { return len(r.taken()[run+" working"]) == 1 })
+	sent, err := n.responder.Send(t.Context(), api.SendRequest{Run: run, Text: "sentinel-text", Key: "sentinel-key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = n.responder.Send(t.Context(), api.SendRequest{
+		Run: run, Text: "sentinel-change", Message: sent.Message,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = n.responder.Unsend(t.Context(), api.MessageRequest{Run: run, Message: "sentinel-id"}); err == nil {
+		t.Error("a message was taken back that there is not")
+	}
+	l.Permission("ls", 0)
+	s.until("a question is told", func() bool { return r.questions(run) == "map[q1:1]" })
+	for _, q := range r.requests() {
+		body := strings.ReplaceAll(string(q.body), token, "")
+		if strings.Contains(body, "sentinel") || strings.Contains(body, sent.Message) {
+			t.Errorf("a notification has content: %s", q.body)
+		}
+	}
+}
+
 // After a kill between any two steps, each question that is still open is told, once; one that was answered before is
 // not told any more.
 func TestQuestionsAreToldOnceAfterAKill(t *testing.T) {

@@ -117,6 +117,11 @@ func TestLogsHoldNoPromptNoKeyAndNoCredentials(t *testing.T) {
 			"message": map[string]any{"kind": "message", "messageId": word("message"), "role": "user",
 				"parts": []any{map[string]any{"kind": "text", "text": word("text")}}},
 			"configuration": map[string]any{"pushNotificationConfig": hook}}}},
+		{"/v1/runs/last/messages", token, map[string]string{"Idempotency-Key": word("message-key")},
+			map[string]any{"text": word("message-text"), "when": word("when")}},
+		{"/v1/runs/last/messages", token, map[string]string{"Idempotency-Key": word("message-key")},
+			map[string]any{"text": word("message-text")}},
+		{"/v1/runs/last/messages/" + word("message-id"), token, nil, map[string]any{"text": word("message-text")}},
 		{"/" + word("path"), token, nil, nil},
 	} {
 		code, answer, _ := s.post(c.path, c.token, c.header, c.body)

@@ -166,6 +166,10 @@ func (s *site) submit(behaviour string, settings ...string) {
 				as = s.live
 			case "asks":
 				as = func(key, prompt string) (string, gjson.Result, error) { return s.asks(key, prompt) }
+			case "keeps":
+				as = func(key, prompt string) (string, gjson.Result, error) {
+					return s.asks(key, prompt, "--no-ask", "--keep")
+				}
 			}
 			id, answer, err := as(task, task+" "+words[1])
 			s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,7 @@ type message struct {
 	Method string          `json:"method"`
 }
 
-// live is an agent of one turn, in which it asks some questions. It ignores a line that is no message, as real ones
+// live is an agent that asks some questions in each turn. It ignores a line that is no message, as real ones
 // do, and keeps each other one.
 func live(journals string) int {
 	dir, err := os.Getwd()
@@ -32,11 +33,15 @@ func live(journals string) int {
 		for {
 			line, err := in.ReadBytes('\n')
 			must(err)
-			if json.Unmarshal(line, &m) == nil {
-				_, err = journal.Write(line)
-				must(err)
+			if m = (message{}); json.Unmarshal(line, &m) != nil {
+				continue
+			}
+			_, err = journal.Write(line)
+			must(err)
+			if m.Method != "session/cancel" {
 				return m
 			}
+			a.cancelled = true
 		}
 	}
 	for {
@@ -48,8 +53,16 @@ func live(journals string) int {
 		case "session/new":
 			result = `{"sessionId":"session-` + a.key + `"}`
 		case "session/prompt":
+			a.cancelled = false
 			a.liveTurn(next)
-			result = fmt.Sprintf(`{"stopReason":"end_turn","usage":{"inputTokens":%d,"outputTokens":2},"extra":%q}`,
+			reason := "end_turn"
+			if strings.HasPrefix(a.key, "keeps") && a.random.IntN(6) == 0 {
+				reason = "refusal"
+			}
+			if a.cancelled {
+				reason = "cancelled"
+			}
+			result = fmt.Sprintf(`{"stopReason":"`+reason+`","usage":{"inputTokens":%d,"outputTokens":2},"extra":%q}`,
 				1+a.random.IntN(1e6), a.secret())
 		}
 		a.line(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`)

@@ -79,6 +79,8 @@ type agent struct {
 	err     sink
 	lines   int
 	written int // to stdout
+
+	cancelled bool // the turn of a live one
 }
 
 // sink is an output with its journal. Several processes may have it, one after

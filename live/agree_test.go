@@ -1,0 +1,98 @@
+package live
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/linesman/linesman/agent/acp"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
+)
+
+// The record agrees with the conversation: after any interleaving of commands, lines and turns the same messages wait
+// in the same order, they are held in both or in none, and a turn has the same number. Many texts are the same, that of
+// the task among them.
+func TestRecordAgreesWithTheConversation(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := config()
+		cfg.Task.Keep = true
+		cfg.Agent.Tokens = rapid.SampledFrom([]acp.Tokens{acp.NoTokens, acp.PerTurn, acp.PerProcess}).Draw(rt, "tokens")
+		cfg.Agent.Silent = cfg.Agent.Tokens != acp.NoTokens
+		texts := []string{cfg.Task.Prompt, "one", "two"}
+		if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
+			texts = append(texts, "") // one of several entries, and of its own
+		}
+		s := newStage(t, cfg)
+		s.log[0].Body = runs.Encode(runs.Start{Source: "queue", Keep: true})
+		s.quick = true
+		fold, folded := normalizer.NewFold(acp.Backend{Kind: "codex", Live: &cfg.Agent}, "r", 0), 0
+		n, parts := 0, 0
+		rt.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				for ; folded < len(s.log); folded++ {
+					e := s.log[folded]
+					e.Time = int64(folded + 1)
+					fold.Apply(uint64(folded+1), e, func(normalizer.Message) {})
+				}
+				if s.c.s.Running && s.c.expects(doPrompt) && len(s.c.s.Due) > 0 {
+					return // the record follows at the end of the line
+				}
+				standing := func(turn int, q runs.Queue) string {
+					text := fmt.Sprintf("turn %d, held %t:", turn, q.Held)
+					for _, m := range q.Messages {
+						text += fmt.Sprintf(" %s of %d bytes", m.ID, m.Bytes)
+					}
+					return text
+				}
+				l := fold.Record.Live
+				if c, r := standing(s.c.Status().Turn, *s.c.Queue()), standing(l.Turn, l.Queue); c != r {
+					t.Fatalf("the conversation is at %s\nthe record at %s", c, r)
+				}
+			},
+			"worker sends": func(*rapid.T) {
+				if offset, body := s.c.Due(); len(body) > 0 {
+					s.append(runs.Entry{Kind: runs.Sent, Offset: offset, Body: append([]byte(nil), body...)})
+					parts++
+				}
+			},
+			"command": func(t *rapid.T) {
+				n++
+				c := runs.Command{
+					ID:      fmt.Sprint("c", rapid.IntRange(max(n-3, 0), n).Draw(t, "id")),
+					Do:      rapid.SampledFrom([]string{"send", "send", "send", "edit", "unsend", "release", "stop"}).Draw(t, "do"),
+					Message: fmt.Sprint("c", rapid.IntRange(max(n-6, 0), n).Draw(t, "message")),
+					Text:    texts[rapid.IntRange(0, len(texts)-1).Draw(t, "text")],
+					Turn:    rapid.IntRange(0, s.c.Status().Turn).Draw(t, "turn"),
+				}
+				if c.Text == "" && len(s.c.Queue().Messages) > 3 {
+					c.Text = texts[0] // else what is full depends on the line that is being sent
+				} else if c.Text == "" {
+					c.Text = fmt.Sprintf("%*d", 2*runs.MaxChunk, n)
+				}
+				if c.Do == "send" && rapid.IntRange(0, 3).Draw(t, "now") == 0 {
+					c.When = runs.WhenNow
+				}
+				if s.c.Rule(&c).Open {
+					s.order(c)
+				}
+			},
+			"agent answers": func(t *rapid.T) {
+				if len(s.c.s.Await) == 0 {
+					return
+				}
+				switch first := s.c.s.Await[0]; first.Do {
+				case doInitialize:
+					s.say(hello)
+				case doNew:
+					s.say(created)
+				default:
+					reason := rapid.SampledFrom([]string{"end_turn", "end_turn", "refusal", "cancelled"}).Draw(t, "reason")
+					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"stopReason":%q,"usage":{"outputTokens":%d}}}`,
+						first.ID, reason, rapid.IntRange(0, 2).Draw(t, "tokens")))
+				}
+			},
+		})
+	})
+}

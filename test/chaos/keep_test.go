@@ -1,0 +1,310 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+)
+
+// writer is somebody who sends messages to runs, changes them and takes them back, and cancels turns. No text is that
+// of another one.
+type writer struct {
+	s   *site
+	rng *rand.Rand
+	n   int
+	all []*written
+
+	accepted, edited, removed, refused int
+}
+
+// written is a message, as far as its writer knows.
+type written struct {
+	run, id string
+	may     []string // texts that may be its last one; several: nobody knows whether a change was taken
+	never   []string // texts that were refused, or replaced
+	taken   bool     // it was accepted
+	back    bool     // it was taken back
+	unsure  bool     // nobody knows whether it was
+}
+
+func (w *writer) text() string {
+	w.n++
+	return fmt.Sprintf("%s-%d %s", w.s.t.Name(), w.rng.Uint64(), Sentinel)
+}
+
+// try makes a request. Refused says that it has no effect; neither: nobody knows.
+func (w *writer) try(op string, args map[string]any) (told gjson.Result, done, refused bool) {
+	told, err := w.s.ask(op, args)
+	switch code := told.Get("code").String() + told.Get("error.code").String(); {
+	case err != nil:
+		return told, false, false
+	case code != "":
+		return told, false, code == "CONFLICT" || code == "ENDED" || code == "VALIDATION"
+	}
+	return told, told.Get("run").Exists(), false
+}
+
+// write does so until ctx ends.
+func (w *writer) write(ctx context.Context, all []string) {
+	tick := time.NewTicker(150 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		run := all[w.rng.IntN(len(all))]
+		mine := slices.DeleteFunc(slices.Clone(w.all), func(m *written) bool { return !m.taken || m.back || m.unsure })
+		switch what := w.rng.IntN(10); {
+		case what < 4:
+			w.send(run)
+		case what < 6 && len(mine) > 0:
+			w.edit(mine[len(mine)-1]) // the newest, which perhaps waits
+		case what < 8 && len(mine) > 0:
+			w.unsend(mine[len(mine)-1])
+		case what == 8:
+			w.try("release", map[string]any{"run": run})
+			w.try("unsend", map[string]any{"run": run, "message": Sentinel + "id"})
+		case what == 9:
+			w.try("stop", map[string]any{"run": run})
+		}
+	}
+}
+
+func (w *writer) send(run string) {
+	m := &written{run: run, may: []string{w.text()}}
+	w.all = append(w.all, m)
+	args := map[string]any{"run": run, "text": m.may[0], "key": Sentinel + "key" + m.may[0]}
+	if w.rng.IntN(5) == 0 {
+		args["when"] = "now"
+	}
+	for range 3 { // the same again is sent once
+		told, done, refused := w.try("send", args)
+		if done {
+			m.taken, m.id = true, told.Get("message").String()
+			w.accepted++
+			return
+		}
+		if refused {
+			m.never, m.may = m.may, nil
+			w.refused++
+			return
+		}
+	}
+}
+
+func (w *writer) edit(m *written) {
+	text := w.text()
+	_, done, refused := w.try("edit", map[string]any{"run": m.run, "message": m.id, "text": text})
+	switch {
+	case done:
+		m.never, m.may = append(m.never, m.may...), []string{text}
+		w.edited++
+	case refused:
+		m.never = append(m.never, text)
+		w.refused++
+	default:
+		m.may = append(m.may, text)
+	}
+}
+
+func (w *writer) unsend(m *written) {
+	_, done, refused := w.try("unsend", map[string]any{"run": m.run, "message": m.id})
+	if m.back, m.unsure = done, !done && !refused; done {
+		w.removed++
+	}
+}
+
+// check compares what the writer was told with the prompts of each run.
+func (w *writer) check(prompts map[string][]string) {
+	for _, m := range w.all {
+		sent := 0
+		for _, text := range prompts[m.run] {
+			if slices.Contains(m.never, text) || m.back && slices.Contains(m.may, text) {
+				w.s.t.Errorf("run %s: message %s was sent as a text that was refused, replaced or taken back", m.run, m.id)
+			}
+			if slices.Contains(m.may, text) {
+				sent++
+			}
+		}
+		if sent > 1 || m.taken && !m.back && !m.unsure && sent == 0 {
+			w.s.t.Errorf("run %s: message %s was sent %d times: %+v", m.run, m.id, sent, m)
+		}
+	}
+}
+
+// promptsOf returns the texts of the prompts among lines for an agent.
+func promptsOf(in []byte) (texts []string) {
+	for line := range strings.Lines(string(in)) {
+		if gjson.Get(line, "method").String() == "session/prompt" {
+			texts = append(texts, gjson.Get(line, "params.prompt.0.text").String())
+		}
+	}
+	return texts
+}
+
+// sentOf returns the texts that the log of a run has in its queue when they are sent, by a queue of its own; problem: a
+// prompt is not the first of them.
+func sentOf(e Evidence, run string) (texts []string, problem string) {
+	var waiting []runs.Command
+	var in []byte
+	known := map[string]bool{}
+	for _, m := range e.Raw {
+		if runOf(m) != run {
+			continue
+		}
+		switch runs.Kind(m.Header.Get(bus.HeaderRecord)) {
+		case runs.Ordered:
+			var c runs.Command
+			if json.Unmarshal(m.Body, &c) != nil || known[c.ID] {
+				return nil, fmt.Sprintf("command %s is there twice", c.ID)
+			}
+			known[c.ID] = true
+			at := slices.IndexFunc(waiting, func(w runs.Command) bool { return w.ID == c.Message })
+			switch {
+			case c.Do == runs.DoSend && c.When == runs.WhenNow:
+				waiting = slices.Insert(waiting, 0, c)
+			case c.Do == runs.DoSend:
+				waiting = append(waiting, c)
+			case c.Do == runs.DoEdit && at >= 0:
+				waiting[at].Text = c.Text
+			case c.Do == runs.DoUnsend && at >= 0:
+				waiting = slices.Delete(waiting, at, at+1)
+			case at < 0 && (c.Do == runs.DoEdit || c.Do == runs.DoUnsend):
+				return nil, "a change of a message that does not wait is in the log"
+			}
+		case runs.Sent:
+			in = append(in, m.Body...)
+			end := strings.LastIndexByte(string(in), '\n') + 1
+			for _, text := range promptsOf(in[:end]) {
+				if texts = append(texts, text); len(texts) == 1 {
+					continue // of the task
+				}
+				if len(waiting) == 0 || waiting[0].Text != text {
+					return nil, fmt.Sprintf("prompt %d is not the first that waits", len(texts))
+				}
+				waiting = waiting[1:]
+			}
+			in = in[end:]
+		}
+	}
+	if len(waiting) > 0 {
+		problem = fmt.Sprintf("%d messages wait at the end", len(waiting))
+	}
+	return texts, problem
+}
+
+// finish ends a run when nothing waits for its turn, and the last one was completed.
+func (w *writer) finish(server Server, run string) {
+	eventually(w.s.t, "run "+run+" does not end", func() (bool, string) {
+		ctx, cancel := context.WithTimeout(w.s.t.Context(), 5*time.Second)
+		defer cancel()
+		r, err := server.Record(ctx, run)
+		switch {
+		case err != nil || r == nil || r.Live == nil:
+			return false, "it has no record"
+		case r.State.Final():
+			return true, ""
+		case r.Live.Queue.Held:
+			w.try("release", map[string]any{"run": run})
+		case r.Live.WaitsFor == runs.WaitsMessage && r.LastTurn == runs.TurnCompleted:
+			w.try("end", map[string]any{"run": run})
+		case r.Live.WaitsFor == runs.WaitsMessage:
+			w.send(run)
+		}
+		return false, string(r.JSON())
+	})
+}
+
+// awayWorker kills a worker, which is back after a moment: meanwhile a responder stores messages.
+var awayWorker = fault{"worker gone for a second", func(s *site) bool {
+	role := []string{"worker-a", "worker-b"}[s.rng.IntN(2)]
+	fired := s.roles[role].kill()
+	<-time.After(time.Second) // the outage
+	s.begin(role)
+	return fired
+}}
+
+// Several clients send messages to live runs, change them and take them back, and cancel turns, while workers, shims,
+// responders and normalizers are killed. The agents get what the clients were told, each message once and as it was
+// written last, in the order of the log; what was refused has no effect; and no text, key or id is anywhere but in RAW.
+func TestMessagesLoseAndDoubleNothing(t *testing.T) {
+	sieges(t, 8, func(t *testing.T, rng *rand.Rand, rounds uint64) {
+		s := newRoles(t, rng, startNATS(t).url)
+		for range 3 {
+			s.submit("keeps")
+		}
+		s.waiting.Wait()
+		if s.failure != nil {
+			t.Fatal(s.failure)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var writing sync.WaitGroup
+		writers := make([]*writer, 3)
+		for n := range writers {
+			writers[n] = &writer{s: s, rng: drawn(t, uint64(n+1))}
+			writing.Go(func() { writers[n].write(ctx, slices.Clone(s.accepted)) })
+		}
+		defer writing.Wait()
+		defer stop()
+		fired := map[string]int{}
+		faults := []fault{awayWorker, killLive, killResponder, killWorker, killNormalizer, awayWorker}
+		for n := range rounds {
+			<-time.After(time.Duration(s.rng.Int64N(int64(800 * time.Millisecond)))) // the moment
+			if f := faults[n%uint64(len(faults))]; f.strike(s) {
+				fired[f.name]++
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		stop()
+		writing.Wait()
+		server := s.server()
+		begun, err := server.Begun(t.Context()) // also of submissions that failed halfway
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range begun {
+			writers[0].finish(server, run)
+		}
+		e := s.check()
+		agents, _ := s.agents(e)
+		prompts := map[string][]string{}
+		turns := 0
+		for _, a := range agents {
+			prompts[a.Run] = promptsOf(a.In)
+			turns += len(prompts[a.Run])
+			if texts, problem := sentOf(e, a.Run); problem != "" || !slices.Equal(texts, prompts[a.Run]) {
+				t.Errorf("run %s: %s; the agent has got %d prompts, want %d", a.Run, problem, len(prompts[a.Run]), len(texts))
+			}
+			if r, err := server.Record(t.Context(), a.Run); err != nil || r == nil || r.State != runs.StateCompleted ||
+				!r.Live.Queue.IsZero() {
+				t.Errorf("run %s has not completed: %v", a.Run, err)
+			}
+		}
+		var all writer
+		for _, w := range writers {
+			w.check(prompts)
+			all.accepted, all.edited = all.accepted+w.accepted, all.edited+w.edited
+			all.removed, all.refused = all.removed+w.removed, all.refused+w.refused
+		}
+		t.Logf("%d runs, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused; fired: %v",
+			len(agents), turns, all.accepted, all.edited, all.removed, all.refused, fired)
+		if rounds > 5 && (turns < 10 || all.accepted < 10 || fired[killLive.name] == 0) {
+			t.Error("nothing was tried")
+		}
+	})
+}
