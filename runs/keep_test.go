@@ -12,7 +12,8 @@ func TestKeptRunNeedsAPromptBetweenTurns(t *testing.T) {
 		r.Seq++
 		r.Line(f, at)
 		h := r.Header()
-		if r.State != state || r.Live.WaitsFor != waits || r.Doing.Need(r.State, at) != need || h.Doing.Phase != r.Doing.Phase {
+		if r.State != state || r.Live.WaitsFor != waits || r.Doing.Need(r.State, at) != need ||
+			h.Doing.Phase != r.Doing.Phase {
 			t.Errorf("at %d: %s, waits for %q, %+v", at, r.State, r.Live.WaitsFor, r.Doing)
 		}
 	}

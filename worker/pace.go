@@ -9,8 +9,8 @@ import (
 )
 
 // pace are the limits of a run that goes on after a turn: how long a turn may take, without the time in which people
-// are asked, and how long there may be none. The worker keeps them, as only it knows the turns; what a worker before it has
-// seen of a turn is not counted.
+// are asked, and how long there may be none. The worker keeps them, as only it knows the turns; what a worker before
+// it has seen of a turn is not counted.
 type pace struct {
 	turn, rest time.Duration // 0: no limit
 
