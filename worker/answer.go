@@ -225,7 +225,7 @@ func asks(dir string, now time.Time) bool {
 
 // calmly is how often worker and shim look after an agent that waits for people, if nothing wakes them: files that
 // change, commands, the time of a question.
-const calmly = 5 * time.Second
+const calmly = 15 * time.Second
 
 func (r *Run) pollInterval() time.Duration {
 	if agent, ok := r.source.(*spawned); ok && r.talk.asks() && !r.stopped && agent.agentAlive() {

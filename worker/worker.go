@@ -183,7 +183,7 @@ func New(cfg Config) (*Worker, error) {
 	log := cfg.Log.Named("worker")
 	w := &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
-		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 10 * time.Second, tailPause: time.Second,
+		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 30 * time.Second, tailPause: time.Second,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
