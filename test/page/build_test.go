@@ -14,7 +14,6 @@ import (
 
 // The checked-in files of the page, and the bundle of its unit tests, are those that `make web` builds from their source.
 func TestBuiltPageIsThatOfItsSource(t *testing.T) {
-	t.Parallel()
 	dir := fixture.Install(t, kind, "web")
 	npm(t, dir, "exec", "--", "tsc")
 	for name, config := range map[string]string{"dist": "vite.config.ts", "testdata": "units.config.ts"} {

@@ -250,7 +250,6 @@ echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":
 }
 
 func TestPage(t *testing.T) {
-	t.Parallel()
 	b := startBrowser(t)
 	s := newStage(t)
 	reader := s.linesman("token", "create", "reader", "--scope", "read")

@@ -17,7 +17,6 @@ import (
 // People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and
 // whatever the agents write.
 func TestPageOfQuestions(t *testing.T) {
-	t.Parallel()
 	b := startBrowser(t)
 	s := newStage(t)
 	args := map[string]any{
@@ -43,7 +42,7 @@ func TestPageOfQuestions(t *testing.T) {
 
 // People talk to a live run that is kept: on a wide screen and on a phone.
 func TestPageOfMessages(t *testing.T) {
-	t.Parallel()
+	fixture.Long(t, "sends messages to live runs")
 	b := startBrowser(t)
 	s := newStage(t)
 	b.do(t, "messages", map[string]any{"shots": s.shots}, s.calls())
