@@ -160,7 +160,7 @@ func TestTopSurvivesItsServer(t *testing.T) {
 	say := live(t, data, "a live run")
 	say("the first words")
 	s := start(t, 100, 20, []string{"LINESMAN_BACKGROUND_START=false"}, top(data))
-	s.shows(`(?s)● live.*before the kill`)
+	s.shows(`(?s)● live.*> working [^\n]* a live run.*before the kill`) // else its command finds no server
 	server.Kill()
 	s.shows(`(?s)○ stale for .* away, retrying.*before the kill`)
 	server = fixture.Up(t, program, data, nil)
