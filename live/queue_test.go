@@ -285,7 +285,10 @@ func TestQueueIsBounded(t *testing.T) {
 	if s.c.State() != nil {
 		t.Error("a state with a mebibyte")
 	}
-	for _, c := range []runs.Command{send("l", strings.Repeat("x", runs.MaxMessage+1)), send("e", "")} {
+	for _, c := range []runs.Command{
+		send("l", strings.Repeat("x", runs.MaxMessage+1)), send("e", ""),
+		send("j", strings.Repeat("\x01", runs.MaxMessageJSON/6+1)),
+	} {
 		if got := s.c.Rule(&c); got.Why != runs.WhyUnfit {
 			t.Errorf("%d bytes: %+v", len(c.Text), got)
 		}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,6 +23,10 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 		return api.Sent{}, api.Invalid("text", "is required")
 	case len(q.Text) > runs.MaxMessage:
 		return api.Sent{}, api.Invalid("text", fmt.Sprintf("at most %d bytes, got %d", runs.MaxMessage, len(q.Text)))
+	case bounds.StringSize(q.Text) > runs.MaxMessageJSON:
+		return api.Sent{}, api.Invalid("text", fmt.Sprintf("at most %d bytes as JSON", runs.MaxMessageJSON))
+	case len(q.Message) > runs.MaxCommandID:
+		return api.Sent{}, api.Invalid("message", fmt.Sprintf("at most %d bytes", runs.MaxCommandID))
 	case !utf8.ValidString(q.Text):
 		return api.Sent{}, api.Invalid("text", "must be UTF-8")
 	case q.When != "" && q.When != "next" && q.When != runs.WhenNow:
@@ -55,8 +60,11 @@ func commandID(ctx context.Context, run, key string) string {
 
 // Unsend takes back a message that waits.
 func (s *Service) Unsend(ctx context.Context, q api.MessageRequest) (api.Sent, error) {
-	if q.Message == "" {
+	switch {
+	case q.Message == "":
 		return api.Sent{}, api.Invalid("message", "is required")
+	case len(q.Message) > runs.MaxCommandID:
+		return api.Sent{}, api.Invalid("message", fmt.Sprintf("at most %d bytes", runs.MaxCommandID))
 	}
 	return s.order(ctx, q.Run, runs.Command{Do: runs.DoUnsend, Message: q.Message})
 }

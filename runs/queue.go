@@ -26,6 +26,7 @@ const (
 	MaxQueued      = 32        // messages
 	MaxQueuedBytes = 1 << 20   // of their texts
 	MaxMessage     = 256 << 10 // bytes of a text
+	MaxMessageJSON = 512 << 10 // of it as JSON: an entry with it fits into any NATS server that linesman takes
 )
 
 // What a command does to a queue, in [Command.Do].
@@ -55,7 +56,7 @@ func (q *Queue) Refuses(c *Command) string {
 		}
 	}
 	switch text := c.Do == DoSend || c.Do == DoEdit; {
-	case text && (len(c.Text) == 0 || len(c.Text) > MaxMessage):
+	case text && (len(c.Text) == 0 || len(c.Text) > MaxMessage || longJSON(c.Text, MaxMessageJSON)):
 		return WhyUnfit
 	case c.Do == DoSend && (q.at(c.ID) >= 0 || longJSON(c.ID, MaxCommandID+len(`""`))):
 		return WhyUnfit

@@ -74,12 +74,21 @@ func (r *Run) fedUpTo(ctx context.Context, n int64) bool {
 	return false
 }
 
+// errFilling refuses a command while the raw log, which was lost, gets its entries again, and output is needed for the
+// next one. The caller asks again.
+var errFilling = errors.New("the raw log of the run is being filled again")
+
 // rule carries out an answer.
 func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 	for {
 		got.err = r.converse(ctx, false)
-		if got.err == nil && r.talk.missing() != nil {
-			if _, got.err = r.pump(ctx, false); got.err == nil {
+		if got.err == nil && r.talk.missing() != nil { // the conversation is not whole yet
+			sent, err := r.pump(ctx, false)
+			if err == nil && !sent {
+				got.err = errFilling
+				return got
+			}
+			if got.err = err; err == nil {
 				continue
 			}
 		}

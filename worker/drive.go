@@ -308,7 +308,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		case a := <-r.answers:
 			got := r.rule(ctx, a.command)
 			a.ruled <- got
-			if got.err != nil {
+			if got.err != nil && !errors.Is(got.err, errFilling) {
 				return nil, got.err
 			}
 		case <-watch.C:

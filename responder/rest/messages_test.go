@@ -31,7 +31,8 @@ func (s *stage) messages() {
 	}
 	second := send(200, "keeps", `{"text":"two","when":"next"}`)
 	for _, body := range []string{"", "{}", `{"text":" "}`, `{"text":"x","when":"soon"}`, `{"text":"x","turn":1}`,
-		`{"text":"` + strings.Repeat("x", runs.MaxMessage+1) + `"}`} {
+		`{"text":"` + strings.Repeat("x", runs.MaxMessage+1) + `"}`,
+		`{"text":"` + strings.Repeat(`\u0001`, runs.MaxMessageJSON/6+1) + `"}`} {
 		send(400, "keeps", body)
 	}
 	send(404, "none", `{"text":"x"}`)
@@ -43,6 +44,9 @@ func (s *stage) messages() {
 	s.want(400, "PATCH", one, `{}`)
 	s.want(404, "PATCH", "/v1/runs/none/messages/m", `{"text":"x"}`)
 	s.want(409, "PATCH", "/v1/runs/keeps/messages/m", `{"text":"x"}`)
+	for _, method := range []string{"PATCH", "DELETE"} {
+		s.want(400, method, "/v1/runs/keeps/messages/"+strings.Repeat("m", runs.MaxCommandID+1), `{"text":"x"}`)
+	}
 	s.want(200, "DELETE", "/v1/runs/keeps/messages/"+second.Message, "")
 	s.want(409, "DELETE", "/v1/runs/keeps/messages/"+second.Message, "")
 	s.want(404, "DELETE", "/v1/runs/none/messages/m", "")
