@@ -172,8 +172,8 @@ func (c *Conversation) empty(m *acp.Message) bool {
 	return a.Silent && spent.Input+spent.Output == 0
 }
 
-// turnOver folds the end of a turn. It ends the run, unless that goes on: it does not with an agent that left its mode,
-// or asks without end. What waits is held unless the turn was good.
+// turnOver folds the end of a turn. A run that is not kept ends with it, and so does one whose agent left its mode or
+// asks without end. What waits is held unless the turn was good.
 func (c *Conversation) turnOver(o Outcome, good bool) {
 	s := &c.s
 	if s.Last = o.State; !c.config.Task.Keep || s.Ends || s.Fault != "" {

@@ -138,7 +138,7 @@ func (c *unfollowCmd) Run(ctx context.Context, a *app) error {
 type cancelCmd struct {
 	Run_   runRef `arg:"" name:"run" help:"${run}"`
 	Reason string `placeholder:"TEXT" help:"Reason, stored with the run."`
-	Turn   bool   `help:"Cancel only the turn that runs: a live run that is kept goes on."`
+	Turn   bool   `help:"Cancel only the current turn. The run stays open; it must be one of \"linesman submit --keep\"."`
 	jsonFlag
 }
 

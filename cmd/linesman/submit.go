@@ -27,7 +27,7 @@ type submitCmd struct {
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
 	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
 	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
-	Keep         bool          `help:"With --live: the run goes on after its first turn, for \"linesman send\", until \"linesman end\"."`
+	Keep         bool          `help:"With --live: keep the run open after its first turn. \"linesman send\" sends it messages, \"linesman end\" ends it."`
 	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
