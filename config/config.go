@@ -170,6 +170,10 @@ type Live struct {
 	Answer time.Duration
 	// EndAfter is how long a run that is kept may have no turn before it is ended; 0: no limit.
 	EndAfter time.Duration
+	// SleepAfter is after how long without a turn its process is ended, until the next message; 0: never. So is that
+	// of another one as soon as more than Processes would be there.
+	SleepAfter time.Duration
+	Processes  int
 	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
 	Policy List
 }
@@ -276,7 +280,7 @@ func Default() Config {
 		Work: Work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
-		Live:   Live{Answer: time.Hour, EndAfter: 24 * time.Hour},
+		Live:   Live{Answer: time.Hour, EndAfter: 24 * time.Hour, SleepAfter: 10 * time.Minute, Processes: 8},
 		Agents: agentDefaults(),
 		Push:   Push{GiveUp: 24 * time.Hour},
 

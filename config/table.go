@@ -131,6 +131,14 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "live.end_after", target: &c.Live.EndAfter,
 			check: within(&c.Live.EndAfter, 0, 30*24*time.Hour, "must be from 0 to 720h"),
 			Help:  "Time after which a live run that is kept, and gets no message, is ended. 0: no limit."},
+		Setting{Key: "live.sleep_after", target: &c.Live.SleepAfter,
+			check: within(&c.Live.SleepAfter, 0, 30*24*time.Hour, "must be from 0 to 720h"),
+			Help: "Time after which the process of a live run that is kept, and gets no message, is ended, with all that it " +
+				"left running. The next message starts another one, which continues the session, if the agent can. 0: never."},
+		Setting{Key: "live.processes", target: &c.Live.Processes,
+			check: within(&c.Live.Processes, 1, 1024, "must be from 1 to 1024"),
+			Help: "Maximum of processes of live runs that are kept: before another one starts, the one that waits for " +
+				"longest is ended as above. They take no slot of work.max_runs."},
 		Setting{Key: "live.policy", target: &c.Live.Policy, check: func() string {
 			if err := acp.CheckRules(c.Live.Policy); err != nil {
 				return err.Error()

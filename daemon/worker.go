@@ -88,7 +88,7 @@ func (c Config) limits(idle, hard time.Duration) worker.Limits {
 	l := c.Settings.Limits
 	return worker.Limits{
 		Idle: idle, Hard: hard, Grace: l.Grace, Finish: l.AfterResult, Keep: l.KeepLeft,
-		Answer: c.Settings.Live.Answer, Rest: c.Settings.Live.EndAfter,
+		Answer: c.Settings.Live.Answer, Rest: c.Settings.Live.EndAfter, Sleep: c.Settings.Live.SleepAfter,
 		Spool: int64(c.Settings.Spool.MaxBytes),
 	}
 }
@@ -133,7 +133,7 @@ func driver(b *bus.Bus, c Config) (*worker.Worker, error) {
 		Root: datadir.RunsDir(c.Settings.DataDir), Logs: logs{b}, Stores: b.Stores, Control: b, Name: name,
 		Log: c.Log, Self: c.Version,
 		Shim: []string{self, "shim"}, Program: func() string { return datadir.SameProgram(self) }, Version: c.version,
-		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents,
+		Diff: c.Settings.Diff, Metrics: c.counts, Agents: c.Agents, Awake: c.Settings.Live.Processes,
 	})
 }
 

@@ -38,18 +38,20 @@ func (c *Conversation) response(m *acp.Message) {
 	answered := s.Await[at]
 	s.Await = slices.Delete(s.Await, at, at+1)
 	switch failed := m.Failed() || m.Result.Raw == nil; {
-	case s.Outcome != nil: // the session is closed, or the agent was late
+	case s.Outcome != nil || s.Sleeps: // the session is closed, or the agent was late
 	case answered.Do == doPrompt:
 		c.turnEnded(m, failed)
 	case failed && m.Code() == acp.AuthRequired, failed && answered.Do == doAuthenticate:
 		c.refused(c.login())
+	case failed && answered.Do == doResume && s.Loads:
+		c.call(doLoad, answered.Value)
 	case failed:
 		c.refused("the agent refused to " + map[string]string{
 			doInitialize: "initialize", doNew: "create a session", doMode: "set the mode " + answered.Value,
-			doModel: "set the model",
+			doModel: "set the model", doResume: "continue the session", doLoad: "continue the session",
 		}[answered.Do])
 	default:
-		c.setUp(m, answered.Do)
+		c.setUp(m, answered)
 	}
 }
 
@@ -63,25 +65,31 @@ func (c *Conversation) login() string {
 }
 
 // setUp makes the next step of a process due, after the response to a step.
-func (c *Conversation) setUp(m *acp.Message, do string) {
+func (c *Conversation) setUp(m *acp.Message, answered item) {
 	s, task := &c.s, &c.config.Task
 	mode := c.config.Agent.Mode(string(task.Mode))
-	switch told := acp.SessionOf(m.Result); do {
+	switch told := acp.SessionOf(m.Result); answered.Do {
 	case doInitialize:
 		hello, ok := acp.HelloOf(m.Result)
 		if !ok || hello.Protocol != 1 {
 			c.refused("the agent does not speak version 1 of the protocol")
 			return
 		}
-		if s.Closes = hello.Close; s.Auth != "" {
+		s.Closes, s.Resumes, s.Loads = hello.Close, hello.Resume, hello.Load
+		if s.Auth != "" {
 			c.call(doAuthenticate, s.Auth)
 			return
 		}
-		c.call(doNew, "")
+		c.open()
 		return
 	case doAuthenticate:
-		c.call(doNew, "")
+		c.open()
 		return
+	case doResume, doLoad:
+		if s.Session = answered.Value; mode != "" {
+			c.call(doMode, mode)
+			return
+		}
 	case doNew:
 		if !told.ID.IsString() || told.ID.Len == 0 || told.ID.Len > runs.MaxThread {
 			c.refused("the agent created a session without a valid id")
@@ -101,12 +109,28 @@ func (c *Conversation) setUp(m *acp.Message, do string) {
 			return
 		}
 	}
-	if task.Model != "" && do != doModel {
+	if task.Model != "" && answered.Do != doModel {
 		c.call(doModel, task.Model)
 		return
 	}
-	s.Ready = true
-	c.prompt("")
+	if s.Ready = true; s.Turn == 0 || s.Again {
+		s.Again = false
+		c.prompt("")
+	}
+}
+
+// open makes the request of the session due: of a new one, unless there was one before.
+func (c *Conversation) open() {
+	switch s, session := &c.s, cmp.Or(c.s.Session, c.config.Task.Thread); {
+	case session == "":
+		c.call(doNew, "")
+	case s.Resumes:
+		c.call(doResume, session)
+	case s.Loads:
+		c.call(doLoad, session)
+	default:
+		c.refused("the agent does not continue sessions")
+	}
 }
 
 // prompt begins a turn. Text is that of a message, "" the task's.
@@ -133,7 +157,7 @@ func (c *Conversation) proceed() bool {
 		return false
 	}
 	text := m.Text
-	c.s.Queue.Sent(func(other *runs.Message) bool { return other == m })
+	c.s.Queue.Take(func(other *runs.Message) bool { return other == m })
 	c.prompt(text)
 	return true
 }
@@ -160,6 +184,21 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 		o.Why = "the agent stopped for an unknown reason"
 	}
 	c.turnOver(o, o.State == TurnCompleted && !empty)
+	if failed && c.s.Outcome == nil { // the program below an adapter may be gone
+		c.sleep()
+	}
+}
+
+// sleep lets the process end, and the run go on. It reports whether that is possible.
+func (c *Conversation) sleep() bool {
+	s := &c.s
+	if !s.Alive || !s.Ready || s.Running || s.Sleeps || s.Outcome != nil || !c.continues() {
+		return false
+	}
+	if s.Sleeps, s.Ready = true, false; s.Closes {
+		c.call(doClose, "")
+	}
+	return true
 }
 
 // empty reports whether a turn has failed without saying so; see [acp.Agent.Silent].
@@ -176,7 +215,7 @@ func (c *Conversation) empty(m *acp.Message) bool {
 // asks without end. What waits is held unless the turn was good.
 func (c *Conversation) turnOver(o Outcome, good bool) {
 	s := &c.s
-	if s.Last = o.State; !c.config.Task.Keep || s.Ends || s.Fault != "" {
+	if s.Last, s.Starts = o.State, 0; !c.config.Task.Keep || s.Ends || s.Fault != "" {
 		c.finish(o)
 		return
 	}
@@ -200,7 +239,7 @@ func (c *Conversation) finish(o Outcome) {
 	s.Running, s.Cancelled, s.Asked, s.Calls, s.Queue = false, false, 0, nil, runs.Queue{}
 	c.retract(func(i item) bool { return i.Ref == "" })
 	c.withdrawAll()
-	if s.Session != "" && s.Closes {
+	if s.Session != "" && s.Closes && s.Alive && !s.Sleeps {
 		c.call(doClose, "")
 	}
 }
@@ -216,13 +255,13 @@ func (c *Conversation) stop(o Outcome) bool {
 		s.Limit = o.Limit
 	}
 	if s.Fault = o.Why; !s.Running {
-		if c.config.Task.Keep && s.Ready && !s.Ends && o.Why == "" {
+		if c.config.Task.Keep && s.Turn > 0 && !s.Ends && o.Why == "" {
 			return false
 		}
 		c.finish(o)
 		return true
 	}
-	if c.retract(func(i item) bool { return i.Do == doPrompt }) {
+	if c.retract(item.prompts) {
 		c.turnOver(o, false)
 		return true
 	}

@@ -26,6 +26,8 @@ const (
 	doInitialize   = "initialize"
 	doAuthenticate = "authenticate"
 	doNew          = "new"
+	doResume       = "resume"
+	doLoad         = "load"
 	doMode         = "mode"
 	doModel        = "model"
 	doPrompt       = "prompt"
@@ -39,6 +41,8 @@ const (
 	doRefuse   = "refuse"
 )
 
+func (i item) prompts() bool { return i.Do == doPrompt }
+
 func (i *item) request() bool { return i.Ref == "" && i.Do != doCancel }
 
 func (c *Conversation) render(i item) []byte {
@@ -49,6 +53,10 @@ func (c *Conversation) render(i item) []byte {
 		return acp.Authenticate(i.ID, i.Value)
 	case doNew:
 		return acp.NewSession(i.ID, c.config.Task.Dir)
+	case doResume:
+		return acp.ResumeSession(i.ID, i.Value, c.config.Task.Dir)
+	case doLoad:
+		return acp.LoadSession(i.ID, i.Value, c.config.Task.Dir)
 	case doMode:
 		return acp.SetMode(i.ID, s.Session, i.Value)
 	case doModel:
@@ -117,6 +125,7 @@ func (c *Conversation) sent(offset int64, body []byte) {
 		if first.request() {
 			if first.Do == doPrompt {
 				first.Value = "" // of no use any more
+				s.Prompted = s.Sent - int64(len(body))
 			}
 			s.Await = append(s.Await, first)
 		}

@@ -21,6 +21,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
@@ -47,8 +48,10 @@ type state struct {
 	Seq  uint64 `json:"seq"`            // of the last entry
 	Out  int64  `json:"out,omitempty"`  // bytes of output
 	Sent int64  `json:"sent,omitempty"` // bytes for the agent
-	Part int    `json:"part,omitempty"` // bytes that the log has of the first line that is due
-	Due  []item `json:"due,omitempty"`  // further ones follow at the end
+	// Prompted is Sent behind the last prompt.
+	Prompted int64  `json:"prompted,omitempty"`
+	Part     int    `json:"part,omitempty"` // bytes that the log has of the first line that is due
+	Due      []item `json:"due,omitempty"`  // further ones follow at the end
 
 	Process int    `json:"process,omitempty"`
 	Alive   bool   `json:"alive,omitempty"`
@@ -56,9 +59,14 @@ type state struct {
 	Next    int64  `json:"next,omitempty"`  // id of the next request
 	Await   []item `json:"await,omitempty"` // requests without a response
 	Closes  bool   `json:"closes,omitempty"`
-	Session string `json:"session,omitempty"`
-	Mode    string `json:"mode,omitempty"` // as the agent told it last, since one was requested
+	Resumes bool   `json:"resumes,omitempty"` // it continues a session
+	Loads   bool   `json:"loads,omitempty"`   // it does, and sends all of it again
+	Session string `json:"session,omitempty"` // of the process before, too
+	Mode    string `json:"mode,omitempty"`    // as the agent told it last, since one was requested
 	Ready   bool   `json:"ready,omitempty"`
+	Sleeps  bool   `json:"sleeps,omitempty"` // the process is to end, and the run goes on
+	Again   bool   `json:"again,omitempty"`  // the agent had not got the prompt of the task
+	Starts  int    `json:"starts,omitempty"` // of processes, since a turn
 
 	Turn      int      `json:"turn,omitempty"`
 	Running   bool     `json:"running,omitempty"`   // from when the prompt is due to its response
@@ -89,6 +97,7 @@ const (
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten
 	maxCommands = 256
+	maxStarts   = 3 // of processes without a turn
 )
 
 const version = 1
@@ -149,7 +158,8 @@ func (c *Conversation) Apply(seq uint64, e runs.Entry) {
 		c.end()
 		c.stop(Outcome{State: TurnCancelled})
 	case runs.Exited:
-		c.died()
+		c.s.Ends = true
+		c.died(false)
 	}
 }
 
@@ -164,16 +174,31 @@ type Status struct {
 	Asking  bool // a question is open
 	Calling bool // a tool call is open
 	Idle    bool // it waits for a message
+	Sleeps  bool // its process is to end before the run: there is nothing to do for it, or it has failed
+	Asleep  bool // no process is there, and the run goes on
+	Lasts   bool // another process can go on with the session
+	Wakes   bool // it is asleep, and has something to send
 }
 
 // Status returns the present status.
 func (c *Conversation) Status() Status {
+	asleep := c.asleep()
 	return Status{
 		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
 		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
-		Idle: c.config.Task.Keep && c.s.Ready && !c.s.Running && c.s.Outcome == nil && len(c.s.Due) == 0 &&
-			c.next() == nil,
+		Idle: c.config.Task.Keep && c.s.Outcome == nil && !c.s.Running && c.s.Queue.Next() == nil &&
+			(c.s.Ready && len(c.s.Due) == 0 || c.s.Sleeps || asleep && !c.s.Again),
+		Lasts: c.continues(), Sleeps: c.s.Sleeps, Asleep: asleep, Wakes: asleep && (c.s.Again || c.s.Queue.Next() != nil),
 	}
+}
+
+// asleep reports whether the process has ended, and the run goes on.
+func (c *Conversation) asleep() bool { return c.s.Process > 0 && !c.s.Alive && c.s.Outcome == nil }
+
+// continues reports whether another process can go on with the session.
+func (c *Conversation) continues() bool {
+	s := &c.s
+	return c.config.Task.Keep && s.Session != "" && (s.Resumes || s.Loads) && !c.config.Agent.Forgets
 }
 
 // Ending is how a run ends as far as the conversation knows.
@@ -202,7 +227,7 @@ func (c *Conversation) Ended() (outcome *Outcome, over bool) { return c.s.Outcom
 
 // over reports whether the agent gets nothing further. What it asks then has no effect.
 func (c *Conversation) over() bool {
-	return c.s.Outcome != nil && len(c.s.Due) == 0 && !c.expects(doClose)
+	return (c.s.Outcome != nil || c.s.Sleeps) && len(c.s.Due) == 0 && !c.expects(doClose)
 }
 
 // process folds the start or the end of a process.
@@ -213,24 +238,63 @@ func (c *Conversation) process(body []byte) {
 	}
 	switch s := &c.s; {
 	case p.Do == runs.ProcessEnd && p.N == s.Process:
-		c.died()
+		c.died(p.Unsent)
 	case p.Do == runs.ProcessStart && p.N > s.Process:
-		c.died()
+		if s.Alive {
+			c.died(false)
+		}
 		if s.Outcome == nil {
-			s.Process, s.Alive, s.Auth, s.Next = p.N, true, p.Auth, 0
-			s.Closes, s.Session, s.Mode, s.Ready = false, "", "", false
+			s.Process, s.Alive, s.Auth, s.Next, s.Spent = p.N, true, p.Auth, 0, runs.Usage{}
+			s.Closes, s.Mode, s.Ready = false, "", false
+			s.Starts++
 			c.call(doInitialize, "")
 		}
 	}
 }
 
-// died ends the process: its questions are withdrawn, and nothing is due for it.
-func (c *Conversation) died() {
+// died ends the process: its questions are withdrawn, and nothing is due for it. Unsent says that it had not got the
+// prompt of its turn.
+func (c *Conversation) died(unsent bool) {
 	s := &c.s
 	if s.Process > 0 && s.Outcome == nil {
-		s.Outcome = &Outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+		c.leave(unsent)
 	}
-	s.Alive, s.Running, s.Cancelled, s.Asked = false, false, false, 0
+	s.Alive, s.Ready, s.Sleeps, s.Running, s.Cancelled, s.Asked = false, false, false, false, false, 0
 	s.Due, s.Part, s.Await, s.Open, s.Calls, c.head = nil, 0, nil, nil, nil, nil
 	c.lines.reset()
+}
+
+// leave folds the end of a process before that of the run.
+func (c *Conversation) leave(unsent bool) {
+	s := &c.s
+	switch {
+	case !c.continues() || s.Ends:
+		s.Outcome = &Outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+	case s.Running && unsent:
+		if s.Again = s.Queue.Sent == nil; slices.ContainsFunc(s.Due, item.prompts) {
+			s.Turn-- // no line of the log begins it
+		}
+		s.Queue.Unsent()
+	case s.Running:
+		s.Last, s.Starts = Interrupted, 0
+		s.Queue.Ended(false)
+	}
+	if s.Starts >= maxStarts && s.Outcome == nil {
+		s.Outcome = &Outcome{State: NoSession, Why: "the agent ended again and again before it took a message"}
+	}
+}
+
+// Unsent reports whether a process that has taken the first fed bytes of all in the log has not got the prompt of the
+// turn that runs.
+func (c *Conversation) Unsent(fed int64) bool {
+	s := &c.s
+	return s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
+}
+
+// Stays reports whether the run goes on when its process ends now.
+func (c *Conversation) Stays(unsent bool) bool {
+	after := Conversation{config: c.config, s: c.s}
+	after.s.Queue.Messages = slices.Clone(c.s.Queue.Messages)
+	after.died(unsent)
+	return after.s.Outcome == nil
 }

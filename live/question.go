@@ -235,6 +235,8 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		return true
 	case runs.DoStop:
 		return cmd.Turn == s.Turn && !s.Ends && c.begun() && c.stop(Outcome{State: TurnCancelled})
+	case runs.DoSleep:
+		return c.Status().Idle && c.sleep()
 	case runs.DoLimit:
 		o := Outcome{State: TurnCancelled, Limit: cmd.Rule}
 		if s.Turn == 0 {
@@ -274,8 +276,7 @@ func (c *Conversation) refuses(cmd *runs.Command) string {
 // begun reports whether a turn runs that can be cancelled. In a run that goes on afterwards the log has a byte of its
 // prompt: else the prompt would never be sent.
 func (c *Conversation) begun() bool {
-	unsent := func(i item) bool { return i.Do == doPrompt }
-	return c.s.Running && !(c.config.Task.Keep && c.s.Part == 0 && slices.ContainsFunc(c.s.Due, unsent))
+	return c.s.Running && !(c.config.Task.Keep && c.s.Part == 0 && slices.ContainsFunc(c.s.Due, item.prompts))
 }
 
 // Queue returns what waits for its turn.

@@ -153,7 +153,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 			f.sent(e.Offset, e.Body, replay)
 		}
 	case runs.Proc:
-		if !known {
+		if f.state.Left = false; !known {
 			f.process(e.Body)
 		}
 	case runs.Ordered:

@@ -16,10 +16,14 @@ const (
 type Process struct {
 	N       int    `json:"n"` // from 1
 	Do      string `json:"do"`
-	How     string `json:"how,omitempty"`     // of a start: new, resume or load
+	How     string `json:"how,omitempty"`     // of a start: new, or resume, which continues a session
 	Version string `json:"version,omitempty"` // of the program of the agent
 	Auth    string `json:"auth,omitempty"`    // of a start: the method of `authenticate`; "": it is not called
 
+	// Stays says that the run goes on after the end: a message starts the next process. Unsent, that the agent has
+	// certainly not got the prompt of the turn that ran: the next process gets it, at once.
+	Stays  bool   `json:"stays,omitempty"`
+	Unsent bool   `json:"unsent,omitempty"`
 	Reason Reason `json:"reason,omitempty"` // of an end, as that of an [Exit], with Code and Signal
 	Code   *int   `json:"code,omitempty"`
 	Signal int    `json:"signal,omitempty"`
@@ -33,6 +37,7 @@ const (
 	DoStop   = "stop"   // cancel the turn
 	DoEnd    = "end"    // the run, after its turn; what waits is not sent
 	DoLimit  = "limit"  // a limit was reached: cancel the turn
+	DoSleep  = "sleep"  // end a process that has nothing to do; the next message starts another one
 )
 
 // The deciders of a command that is no person's, in [Command].
@@ -81,9 +86,10 @@ const (
 type Live struct {
 	Process   int      `json:"process,omitempty"` // number of the newest process
 	Awake     bool     `json:"awake,omitempty"`   // it has not ended
+	Asleep    bool     `json:"asleep,omitempty"`  // it has, and the next message starts another one
 	Turn      int      `json:"turn,omitempty"`    // number of the newest turn, over all processes
 	Keep      bool     `json:"keep,omitempty"`    // the run goes on after a turn
-	Idle      bool     `json:"idle,omitempty"`    // it is between two turns, with a session that is ready
+	Idle      bool     `json:"idle,omitempty"`    // it is between two turns
 	Queue     Queue    `json:"queue,omitzero"`    // messages that wait
 	WaitsFor  string   `json:"waits_for,omitempty"`
 	Questions []Asked  `json:"questions,omitempty"` // that are open, the oldest first; at most MaxQuestions
@@ -167,7 +173,8 @@ func (r *Record) foldProcess(e Entry) (known bool) {
 	}
 	l := r.Live
 	l.Process, l.Awake = max(p.N, l.Process), p.Do == ProcessStart
-	l.Questions = nil
+	l.Asleep = !l.Awake && p.Stays && !p.Unsent
+	l.Idle, l.Questions = l.Asleep, nil
 	if l.Awake {
 		r.OpenCalls, r.OldCalls, r.MoreCalls = nil, 0, 0 // of the process before
 		r.setDoing(Doing{Phase: Starting}, e.Time)
@@ -262,7 +269,7 @@ func (r *Record) put() (ids []string) {
 // endLive ends the conversation with the run.
 func (r *Record) endLive() {
 	if l := r.Live; l != nil {
-		l.Awake, l.Idle, l.WaitsFor, l.Questions, l.Queue = false, false, "", nil, Queue{}
+		l.Awake, l.Asleep, l.Idle, l.WaitsFor, l.Questions, l.Queue = false, false, false, "", nil, Queue{}
 	}
 }
 

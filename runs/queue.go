@@ -9,6 +9,8 @@ type Queue struct {
 	// Held: a turn was not completed while messages waited. As they assume that it would be, none is sent until
 	// somebody releases the queue or sends another one.
 	Held bool `json:"held,omitempty"`
+	// Sent is the message of the turn that runs. It waits again if the agent ended before it took it.
+	Sent *Message `json:"sent,omitempty"`
 }
 
 // Message is a text for the agent.
@@ -60,7 +62,7 @@ func (q *Queue) Refuses(c *Command) string {
 		return WhyUnfit
 	case c.Do == DoSend && (q.at(c.ID) >= 0 || longJSON(c.ID, MaxCommandID+len(`""`))):
 		return WhyUnfit
-	case c.Do == DoSend && len(q.Messages) == MaxQueued, text && total > MaxQueuedBytes:
+	case c.Do == DoSend && len(q.Messages) >= MaxQueued, text && total > MaxQueuedBytes:
 		return WhyFull
 	case (c.Do == DoEdit || c.Do == DoUnsend) && i < 0:
 		return WhySent
@@ -95,6 +97,7 @@ func (q *Queue) Apply(c *Command) bool {
 
 // Ended folds the end of a turn.
 func (q *Queue) Ended(completed bool) {
+	q.Sent = nil
 	q.Held = !completed && len(q.Messages) > 0 && !q.Messages[0].Now
 	for i := range q.Messages {
 		q.Messages[i].Now = false
@@ -109,15 +112,27 @@ func (q *Queue) Next() *Message {
 	return &q.Messages[0]
 }
 
-// Sent takes the first message for which is is true, and reports whether there was one.
-func (q *Queue) Sent(is func(m *Message) bool) bool {
+// Take takes the first message for which is is true, as its turn begins, and reports whether there was one.
+func (q *Queue) Take(is func(m *Message) bool) bool {
 	for i := range q.Messages {
 		if is(&q.Messages[i]) {
+			q.Sent = new(q.Messages[i])
 			q.take(i)
 			return true
 		}
 	}
 	return false
+}
+
+// Unsent folds the end of an agent that had not got the message of the turn: it is the next one.
+func (q *Queue) Unsent() {
+	sent := q.Sent
+	q.Ended(true)
+	if sent != nil {
+		first := *sent
+		first.Now = false
+		q.Messages = slices.Insert(q.Messages, 0, first)
+	}
 }
 
 func (q *Queue) take(i int) {
@@ -140,26 +155,39 @@ func (q *Queue) Of(id string) *Message {
 // shown is the queue as a record has it: without texts.
 func (q *Queue) shown() Queue {
 	all := Queue{Messages: slices.Clone(q.Messages), Held: q.Held}
+	if q.Sent != nil {
+		all.Sent = new(*q.Sent)
+		all.Sent.shorten()
+	}
 	for i := range all.Messages {
-		m := &all.Messages[i]
-		m.Text, m.Hash, m.Now = "", 0, false
+		all.Messages[i].shorten()
 	}
 	return all
 }
 
+func (m *Message) shorten() { m.Text, m.Hash, m.Now = "", 0, false }
+
 // foldQueue folds the queue that a line or a command leaves. Changed is the message whose text is new.
 func (l *Live) foldQueue(q *Queue, changed string, seq uint64) {
 	now := q.shown()
-	for i := range now.Messages {
-		m := &now.Messages[i]
-		if m.Seq = seq; m.ID != changed {
-			if was := l.Queue.Of(m.ID); was != nil {
-				m.Seq = was.Seq
-			}
+	place := func(m *Message) {
+		if m.Seq = seq; m.ID == changed {
+			return
 		}
+		if was := l.Queue.Of(m.ID); was != nil {
+			m.Seq = was.Seq
+		} else if was := l.Queue.Sent; was != nil && was.ID == m.ID {
+			m.Seq = was.Seq
+		}
+	}
+	for i := range now.Messages {
+		place(&now.Messages[i])
+	}
+	if now.Sent != nil {
+		place(now.Sent)
 	}
 	l.Queue = now
 }
 
-// IsZero reports whether nothing waits.
-func (q Queue) IsZero() bool { return len(q.Messages) == 0 && !q.Held }
+// IsZero reports whether nothing waits, and no message has its turn.
+func (q Queue) IsZero() bool { return len(q.Messages) == 0 && !q.Held && q.Sent == nil }

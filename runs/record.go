@@ -321,7 +321,7 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.LastTurn = TurnFailed
 	}
 	if f.Turn != TurnNone && r.Live != nil {
-		r.Live.Idle = f.Turn != TurnStarted && r.Live.Awake
+		r.Live.Idle = f.Turn != TurnStarted && (r.Live.Awake || r.Live.Asleep)
 		r.setWaits()
 	}
 	if f.Cloud != nil {

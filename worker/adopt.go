@@ -226,8 +226,8 @@ func ReadBacklog(root string) (b Backlog, err error) {
 		b.Runs++
 		run := filepath.Join(root, name)
 		dir := run // of the files of the agent
-		if first := filepath.Join(run, "p1"); exists(first) {
-			dir = first
+		if d := (&Dir{path: run}); exists(d.processDir(1)) {
+			dir = d.processDir(d.process())
 		}
 		if out, err := os.Stat(filepath.Join(dir, outFile)); err == nil { // else a tailed file, or the run has just ended
 			m := mark{}

@@ -23,7 +23,8 @@ type answer struct {
 
 type ruled struct {
 	ruling runs.Ruling
-	sent   int64 // bytes for the agent, with the answer
+	fed    string // the file that tells what the process was fed
+	sent   int64  // bytes for the process, with the answer
 	err    error
 }
 
@@ -43,7 +44,7 @@ func (r *Run) Answer(ctx context.Context, c runs.Command) (runs.Ruling, error) {
 	}
 	select {
 	case got := <-done:
-		got.ruling.Delivered = got.err == nil && got.ruling.By != "" && r.fedUpTo(ctx, got.sent)
+		got.ruling.Delivered = got.err == nil && got.ruling.By != "" && fedUpTo(ctx, got.fed, got.sent)
 		return got.ruling, got.err
 	case <-r.done:
 		return runs.Ruling{}, ErrEnded
@@ -53,10 +54,10 @@ func (r *Run) Answer(ctx context.Context, c runs.Command) (runs.Ruling, error) {
 }
 
 // fedUpTo reports whether the agent has the first n bytes that are for it. It waits a moment for that.
-func (r *Run) fedUpTo(ctx context.Context, n int64) bool {
+func fedUpTo(ctx context.Context, path string, n int64) bool {
 	const tries, pause = 100, 5 * time.Millisecond
 	for range tries {
-		f, err := os.Open(r.file(fedFile))
+		f, err := os.Open(path)
 		if err != nil {
 			return false
 		}
@@ -95,6 +96,7 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 		if got.err == nil {
 			got.ruling = r.talk.conv.Rule(&c)
 			got.sent, _ = r.talk.conv.Due()
+			got.sent, got.fed = got.sent-r.talk.place.in, r.file(fedFile)
 			if !got.ruling.Open || r.stopped || r.talk.torn {
 				return got
 			}

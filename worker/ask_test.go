@@ -378,10 +378,10 @@ func TestDeliveredIsWhatTheShimHasFed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if !r.fedUpTo(ctx, 0) || r.fedUpTo(ctx, 1) {
+	if !fedUpTo(ctx, r.file(fedFile), 0) || fedUpTo(ctx, r.file(fedFile), 1) {
 		t.Error("a new process has nothing")
 	}
-	if err := os.Remove(r.file(fedFile)); err != nil || r.fedUpTo(ctx, 0) {
+	if err := os.Remove(r.file(fedFile)); err != nil || fedUpTo(ctx, r.file(fedFile), 0) {
 		t.Error("a process that is gone has something", err)
 	}
 }

@@ -39,7 +39,7 @@ func TestSplitEndsEntriesWhereSingleReadsEnd(t *testing.T) {
 		r.out = stream{segment: &r.progress.Out, size: int64(len(text))}
 		ends := func(piece int) (all []int64) {
 			for at := int64(0); at < int64(len(text)); {
-				entries, size := r.split(text[at:min(int(at)+piece, len(text))], at, time.Now(), final)
+				entries, size := r.split(&r.out, text[at:min(int(at)+piece, len(text))], at, time.Now(), final)
 				if size == 0 {
 					break
 				}

@@ -44,6 +44,8 @@ type dialog struct {
 	asking  *int64    // in the file asking; nil: not known
 	asked   time.Time // when people were last known to be asked
 	looked  time.Time // when the log was last read for what others have stored
+	place   begins    // of the process that the fold has reached
+	former  stream    // its output, if it is not the newest
 	late    bool      // a cancel came after the end of the turn: the agent had no part in it
 	torn    bool      // entries of it are lost: nobody knows what the agent was sent
 	pace    pace
@@ -87,7 +89,7 @@ func (r *Run) newTalk() (*dialog, error) {
 		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
 	}}
 	if spec.Keep {
-		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest}
+		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep}
 	}
 	t.restart()
 	return t, nil
@@ -96,13 +98,14 @@ func (r *Run) newTalk() (*dialog, error) {
 func (t *dialog) close() {
 	if t != nil {
 		t.journal.close()
+		t.former.close()
 	}
 }
 
 // restart begins the fold again.
 func (t *dialog) restart() {
 	if t != nil {
-		t.conv, t.seen, t.out, t.pieces = live.New(t.config), 0, 0, 0
+		t.conv, t.seen, t.out, t.pieces, t.place = live.New(t.config), 0, 0, 0, begins{}
 	}
 }
 
@@ -133,12 +136,17 @@ func (r *Run) converse(ctx context.Context, final bool) error {
 		if final {
 			return nil
 		}
-		e, ok := r.talk.next(time.Now(), r.progress.Log.At)
-		if !ok {
+		now := time.Now()
+		sleep := r.noteAwake(now)
+		e, ok := r.talk.next(now, r.progress.Log.At)
+		if !ok && sleep {
+			e, ok = runs.Entry{Kind: runs.Ordered, Body: runs.Encode(r.talk.sleeps())}, true
+		}
+		if !ok || e.Kind == runs.Proc && r.talk.conv.Status().Asleep && !r.mayWake() {
 			return r.noteAsked()
 		}
 		if e.Kind == runs.Proc {
-			e.Body = runs.Encode(r.firstProcess())
+			e.Body = runs.Encode(r.nextProcess())
 		}
 		if err := r.append(ctx, time.Now(), e.Kind, e.Offset, e.Body); err != nil {
 			return err
@@ -151,8 +159,9 @@ func (r *Run) converse(ctx context.Context, final bool) error {
 // the agent, and is not due at its place.
 func (r *Run) unlike(lost *noted) bool {
 	if at := r.progress.Log.Out; at < lost.Out {
-		info, err := os.Lstat(r.out.path)
-		base := r.progress.Out.Base
+		s := r.folded()
+		info, err := os.Lstat(s.path)
+		base := s.segment.Base
 		return err != nil || base > at || base+info.Size() < lost.Out
 	}
 	offset, due := r.talk.conv.Due()
@@ -162,7 +171,8 @@ func (r *Run) unlike(lost *noted) bool {
 // next returns the entry that is due; without a body where the run knows that. The last one in the log is of the time
 // last, Unix milliseconds.
 func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
-	if outcome, _ := t.conv.Ended(); outcome == nil && t.conv.Status().Process == 0 {
+	status := t.conv.Status()
+	if outcome, _ := t.conv.Ended(); outcome == nil && (status.Process == 0 || status.Wakes) {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
 	for _, q := range t.conv.Open() {
@@ -171,7 +181,11 @@ func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(decision)}, true
 		}
 	}
-	if c, reached := t.pace.limit(t.conv.Status(), now, last); reached {
+	c, reached := t.pace.limit(status, now, last)
+	if c.Do == runs.DoSleep {
+		c = t.sleeps()
+	}
+	if reached {
 		if _, known := t.conv.Obeyed(c.ID); !known {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(c)}, true
 		}
@@ -182,10 +196,13 @@ func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
 	return e, false
 }
 
-// firstProcess is the start of the first process, with the login that its environment permits.
-func (r *Run) firstProcess() runs.Process {
-	p := runs.Process{N: 1, Do: runs.ProcessStart, How: "new", Version: r.w.cfg.Version(&r.dir.Spec),
-		At: time.Now().UnixMilli()}
+// nextProcess is the start of the next process, with the login that its environment permits.
+func (r *Run) nextProcess() runs.Process {
+	p := runs.Process{N: r.talk.conv.Status().Process + 1, Do: runs.ProcessStart, How: "new",
+		Version: r.w.cfg.Version(&r.dir.Spec), At: time.Now().UnixMilli()}
+	if p.N > 1 || r.dir.Spec.Thread != "" {
+		p.How = "resume"
+	}
 	a, _ := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
 	for _, auth := range a.Live.Auth {
 		if launch.Value(r.dir.Spec.Env, auth.Variable) != "" || slices.Contains(r.dir.Spec.Keys, auth.Variable) {
@@ -210,14 +227,23 @@ func (r *Run) hear(ctx context.Context) error {
 			return err
 		}
 	}
-	err := r.read(ctx, t.seen, r.heard)
-	if errors.Is(err, runs.ErrMoved) { // it was lost meanwhile
-		return r.progressed("", err)
+	for {
+		err := r.read(ctx, t.seen, r.heard)
+		if errors.Is(err, runs.ErrMoved) { // it was lost meanwhile
+			return r.progressed("", err)
+		}
+		n := t.conv.Status().Process
+		switch {
+		case err != nil:
+			return err
+		case n <= r.process():
+			t.seen, t.torn = at, t.torn || t.missing() == nil && r.toldMore()
+			return nil
+		}
+		if err := r.enterProcess(n); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		t.seen, t.torn = at, t.torn || t.missing() == nil && r.toldMore()
-	}
-	return err
 }
 
 // errEnough ends a read.
@@ -259,7 +285,7 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 	whole := true
 	for n := t.journal.head; n != nil && whole && err == nil; n = t.journal.head {
 		if whole, err = r.recallOut(n.Out); whole && err == nil {
-			t.conv.Apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
+			t.apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
 			err = t.journal.next()
 		}
 	}
@@ -276,7 +302,7 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 
 // recallOut folds stdout up to an offset. It reports whether that is there.
 func (r *Run) recallOut(to int64) (whole bool, err error) {
-	t, s := r.talk, &r.out
+	t, s := r.talk, r.folded()
 	if _, err := r.refresh(s, r.progress.Log.Out, time.Now()); err != nil {
 		return false, err
 	}
@@ -316,15 +342,27 @@ func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
 			t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
 		}
 	}
-	if err == nil && e.Kind == runs.Sent && !t.torn {
-		err = r.source.(*spawned).send(e.Offset, e.Body)
+	if s := t.conv.Status(); err == nil && e.Kind == runs.Sent && !t.torn && s.Process == r.process() && s.Alive {
+		err = r.source.(*spawned).send(e.Offset-t.place.in, e.Body)
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: give lines to the agent: %w", r.dir.Spec.Run, err)
 	}
-	t.conv.Apply(seq, e)
-	t.seen = seq
+	t.apply(seq, e)
+	if t.seen = seq; t.conv.Status().Process > r.process() {
+		return errEnough // its files are not there yet
+	}
 	return nil
+}
+
+// apply folds an entry.
+func (t *dialog) apply(seq uint64, e runs.Entry) {
+	before := t.conv.Status().Process
+	t.conv.Apply(seq, e)
+	if t.conv.Status().Process != before {
+		sent, _ := t.conv.Due()
+		t.place = begins{out: t.out, in: sent}
+	}
 }
 
 // toldMore reports whether the agent was started, or its file has bytes for it, and the raw log does not know: it
@@ -332,16 +370,19 @@ func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
 func (r *Run) toldMore() bool {
 	sent, _ := r.talk.conv.Due()
 	info, err := os.Lstat(r.file(inFile))
-	return err == nil && info.Size() > sent || r.talk.conv.Status().Process == 0 && exists(r.file(startedFile))
+	return err == nil && r.talk.place.in+info.Size() > sent || r.talk.conv.Status().Process == 0 && exists(r.file(startedFile))
 }
 
 // files is the directory with the files of the agent.
 func (r *Run) files() string {
 	if r.dir.Spec.Live {
-		return r.dir.processDir(1)
+		return r.dir.processDir(r.process())
 	}
 	return r.dir.path
 }
+
+// process is the number of the newest process of a live run.
+func (r *Run) process() int { return int(r.n.Load()) }
 
 // file is the path of a file of the agent.
 func (r *Run) file(name string) string { return filepath.Join(r.files(), name) }
@@ -353,7 +394,8 @@ func (r *Run) endTalk(now time.Time) {
 		return
 	}
 	outcome, over := r.talk.conv.Ended()
-	if over = over || r.talk.torn || r.talk.pace.stuck(now); outcome == nil && !over {
+	sleeps := r.talk.conv.Status().Sleeps
+	if over = over || r.talk.torn || r.talk.pace.stuck(now); outcome == nil && !sleeps && !over {
 		return
 	}
 	if r.talk.over.IsZero() {
@@ -391,10 +433,16 @@ func (r *Run) noteProcess(ctx context.Context, ex runs.Exit) error {
 	if err := r.hear(ctx); err != nil {
 		return err
 	}
-	if status := r.talk.conv.Status(); !status.Alive {
+	if status := r.talk.conv.Status(); !status.Alive || status.Process != r.process() {
 		return nil
 	}
-	return r.append(ctx, r.exitTime(ex, time.Now()), runs.Proc, 0, runs.Encode(runs.Process{
-		N: 1, Do: runs.ProcessEnd, Reason: ex.Reason, Code: ex.Code, Signal: ex.Signal, At: ex.At,
-	}))
+	p := runs.Process{
+		N: r.process(), Do: runs.ProcessEnd, Reason: ex.Reason, Code: ex.Code, Signal: ex.Signal, At: ex.At,
+	}
+	if r.dir.Spec.Keep && !r.stopped && !r.talk.torn {
+		p.Unsent = r.talk.conv.Unsent(r.fed())
+		p.Stays = r.talk.conv.Stays(p.Unsent)
+		p.Unsent = p.Unsent && p.Stays
+	}
+	return r.append(ctx, r.exitTime(ex, time.Now()), runs.Proc, 0, runs.Encode(p))
 }

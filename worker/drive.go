@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,7 +21,9 @@ type Run struct {
 	dir      *Dir
 	log      *zap.Logger
 	source   source
-	talk     *dialog // of a live run; else nil
+	talk     *dialog      // of a live run; else nil
+	n        atomic.Int32 // the newest process of a live run
+	doze     doze         // under the lock of the worker
 	raw      Log
 	progress *progress // stored in the mark of the directory
 	out      stream
@@ -33,6 +36,7 @@ type Run struct {
 	cancels      chan string   // reasons of cancel requests; one is enough
 	unfollow     chan struct{} // requests to follow no longer; one is enough
 	answers      chan answer   // to questions of a live run
+	nudge        chan struct{} // to look at doze; one is enough
 	unfollowed   bool
 	leftNoted    bool          // the raw log says that further output is of processes that the agent left
 	judged       int64         // bytes of stdout, plus one, of which it is known whether they end with a result
@@ -247,12 +251,9 @@ func (r *Run) lost(m runs.Mark) bool {
 
 // follow sends output until the source has ended. finish sends the rest.
 func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
-	paths := []string{r.out.path, r.file(exitFile)}
-	if r.dir.Spec.process() {
-		paths = append(paths, r.err.path)
-	}
-	watch := r.w.watch(paths...)
-	defer watch.close()
+	watched := r.process()
+	watch := r.watch()
+	defer func() { watch.close() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var checked time.Time
@@ -281,12 +282,31 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		// line.
 		const interval = 20 * time.Millisecond
 		next := interval
-		if now := time.Now(); !sent || now.Sub(checked) >= interval {
+		switch now := time.Now(); {
+		case r.asleep():
+			if !r.resting() {
+				return &runs.Exit{Reason: runs.ReasonExited, At: now.UnixMilli()}, nil
+			}
+			if next = min(calmly, r.w.lookEvery); r.talk.conv.Status().Wakes { // others are to sleep before
+				next = time.Second
+			}
+		case !sent || now.Sub(checked) >= interval:
 			checked = now
-			if ex, err := r.source.ended(now); ex != nil || err != nil {
+			ex, err := r.source.ended(now)
+			if ex != nil && err == nil {
+				var goesOn bool
+				if goesOn, err = r.goesOn(ctx, *ex); goesOn {
+					continue
+				}
+			}
+			if ex != nil || err != nil {
 				return ex, err
 			}
 			next = r.pollInterval()
+		}
+		if n := r.process(); n != watched {
+			watch.close()
+			watched, watch = n, r.watch()
 		}
 		r.endTalk(time.Now())
 		if sent && r.talk.asks() { // the shim is calm, too
@@ -311,10 +331,20 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			if got.err != nil && !errors.Is(got.err, errFilling) {
 				return nil, got.err
 			}
+		case <-r.nudge:
 		case <-watch.C:
 		case <-timer.C:
 		}
 	}
+}
+
+// watch watches the files that the source of the run writes.
+func (r *Run) watch() *watch {
+	paths := []string{r.out.path, r.file(exitFile)}
+	if r.dir.Spec.process() {
+		paths = append(paths, r.err.path)
+	}
+	return r.w.watch(paths...)
 }
 
 // finish sends the remaining output of the ended source, stores the exit

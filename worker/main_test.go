@@ -332,7 +332,12 @@ func newFixture(t *testing.T) *fixture {
 	l.w = w
 	t.Cleanup(func() { testfixture.EndShims(l.root) })
 	t.Cleanup(func() { // the shims of ended runs are about to exit
-		waitFor(t, "the shims", func() bool { w.reap(); return len(w.exitingShims) == 0 })
+		waitFor(t, "the shims", func() bool {
+			w.reap()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.exitingShims) == 0
+		})
 	})
 	return l
 }

@@ -28,7 +28,11 @@ func (t *sent) set(s *stream, at int64) {
 
 // output returns the size of the output, and how much of it the raw log does not have.
 func (r *Run) output() (size, unsent int64) {
-	info, err := os.Stat(r.out.path)
+	path := r.out.path
+	if r.dir.Spec.process() {
+		path = r.file(outFile)
+	}
+	info, err := os.Stat(path)
 	if err != nil { // there is none yet, or no more
 		return 0, 0
 	}

@@ -10,9 +10,9 @@ import (
 
 // pace are the limits of a run that goes on after a turn: how long a turn may take, without the time in which people
 // are asked, and how long there may be none. The worker keeps them, as only it knows the turns; what a worker before
-// it has seen of a turn is not counted.
+// it has seen of a turn is not counted. Before the rest is over, the process can sleep.
 type pace struct {
-	turn, rest time.Duration // 0: no limit
+	turn, rest, sleep time.Duration // 0: no limit
 
 	n       int           // the turn
 	worked  time.Duration // in it
@@ -44,6 +44,8 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 		return runs.Command{
 			ID: "limit-rest-" + strconv.Itoa(s.Turn), Do: runs.DoEnd, By: runs.ByLimit, Rule: "live.end_after",
 		}, true
+	case p.sleep > 0 && p.rested+now.Sub(p.idle) >= p.sleep && s.Alive && s.Ready && s.Lasts:
+		return runs.Command{Do: runs.DoSleep}, true
 	}
 	switch {
 	case !s.Running:

@@ -48,10 +48,17 @@ type accepted struct {
 //	version=N        of the protocol
 //	login, refuses   answers `session/new` or `session/set_mode` with an error
 //	stays            after the end of its session
+//	resumes, loads   offers to continue a session; lost: and refuses it
+//	once-…           one of these, in its first process alone; later-…: in each other one
 func play(dir string, does []string) error {
 	p := &player{dir: dir, does: map[string]int{}, in: bufio.NewReaderSize(os.Stdin, 64<<10)}
 	for _, word := range does {
 		name, number, _ := strings.Cut(word, "=")
+		if when, rest, found := strings.Cut(name, "-"); found {
+			if name = rest; exists(filepath.Join(dir, "started")) == (when == "once") {
+				continue
+			}
+		}
 		n, _ := strconv.Atoi(number)
 		p.does[name] = max(n, 1)
 	}
@@ -123,8 +130,16 @@ func (p *player) obey(m accepted) error {
 	switch {
 	case p.can("silent"):
 	case m.Method == "initialize":
-		return p.say(`"id":%s,"result":{"protocolVersion":%d,"agentCapabilities":{"sessionCapabilities":{"close":{}}}}`,
-			m.ID, max(p.does["version"], 1))
+		resumes := ""
+		if p.can("resumes") {
+			resumes = `,"resume":{}`
+		}
+		return p.say(`"id":%s,"result":{"protocolVersion":%d,"agentCapabilities":{"loadSession":%t,`+
+			`"sessionCapabilities":{"close":{}%s}}}`, m.ID, max(p.does["version"], 1), p.can("loads"), resumes)
+	case (m.Method == "session/resume" || m.Method == "session/load") && p.can("lost"):
+		return p.say(`"id":%s,"error":{"code":-32602,"message":"no such session"}`, m.ID)
+	case m.Method == "session/load":
+		return errors.Join(p.chunk(0, "said before "), p.say(`"id":%s,"result":{}`, m.ID))
 	case m.Method == "session/set_mode" && p.can("numb"):
 		return errors.Join(p.say(`"id":%s,"result":{}`, m.ID), p.sleep())
 	case m.Method == "session/new" && p.can("login"):

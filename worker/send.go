@@ -103,7 +103,7 @@ func (r *Run) isIgnored() bool { return r.stopped && !r.dir.Spec.process() }
 // sendOut sends the next chunk of stdout, or several of a backlog, and returns their
 // size.
 func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
-	s, now := &r.out, time.Now()
+	s, now := r.folded(), time.Now()
 	at := r.progress.Log.Out
 	found, err := r.refresh(s, at, now)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	entries, size := r.split(buf[:n], at, now, final || others)
+	entries, size := r.split(s, buf[:n], at, now, final || others)
 	if size == 0 {
 		s.partialEnd = s.end()
 		r.backlog.caughtUp(now)
@@ -153,14 +153,14 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 
 // split returns the entries of output that was read at the offset at, and their size.
 // The last line of b is left to the next read, unless it ends the output.
-func (r *Run) split(b []byte, at int64, now time.Time, final bool) (entries []runs.Entry, size int) {
+func (r *Run) split(s *stream, b []byte, at int64, now time.Time, final bool) (entries []runs.Entry, size int) {
 	var last int64
 	for rest := b; len(rest) > 0 && len(entries) < maxEntries; rest = b[size:] {
 		chunk, offset := rest[:min(len(rest), runs.MaxChunk)], at+int64(size)
-		if size > 0 && len(chunk) < runs.MaxChunk && offset+int64(len(chunk)) < r.out.end() {
+		if size > 0 && len(chunk) < runs.MaxChunk && offset+int64(len(chunk)) < s.end() {
 			break
 		}
-		n, written := r.outTime(chunk, offset, now, final)
+		n, written := r.outTime(s, chunk, offset, now, final)
 		if n == 0 {
 			break
 		}

@@ -147,6 +147,8 @@ type Limits struct {
 	Answer time.Duration `json:"answer_ns,omitempty"`
 	// Rest is how long a run that is kept may have no turn before it is ended; 0: no limit.
 	Rest time.Duration `json:"rest_ns,omitempty"`
+	// Sleep is after how long without a turn its process is ended; 0: never. The next message starts another one.
+	Sleep time.Duration `json:"sleep_ns,omitempty"`
 	// Keep lets processes run that the agent left and that do not hold its stdout.
 	Keep bool `json:"keep,omitempty"`
 	// Spool is how many bytes a run may write. Default 1 GiB. Of what it writes beyond

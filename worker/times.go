@@ -151,19 +151,22 @@ func (b *backlog) rewind() {
 // the time when its last byte was written. For output of an agent that is read
 // late this is a time of the index or, at the end of the file, the modification
 // time. Otherwise it is now.
-func (r *Run) outTime(chunk []byte, at int64, now time.Time, final bool) (int, time.Time) {
-	b, s := r.backlog, &r.out
-	if b == nil || !b.late(now) || s.segment.Base != 0 { // the index has no offsets of truncated output
+func (r *Run) outTime(s *stream, chunk []byte, at int64, now time.Time, final bool) (int, time.Time) {
+	b, base := r.backlog, int64(0)
+	if r.talk != nil {
+		base = r.talk.place.out
+	}
+	if b == nil || !b.late(now) || s.segment.Base != base || s != &r.out { // the index has no offsets of truncated output
 		return wholeLines(chunk, final), now
 	}
-	if b.last.size < at+int64(len(chunk)) {
-		b.load(s.end(), now)
+	if at -= base; b.last.size < at+int64(len(chunk)) {
+		b.load(s.end()-base, now)
 	}
 	n, written := b.cut(chunk, at, final)
 	switch {
 	case written != 0:
 		return n, time.UnixMilli(written)
-	case at+int64(n) == s.end() && s.mod.Before(now):
+	case at+base+int64(n) == s.end() && s.mod.Before(now):
 		return n, s.mod
 	}
 	return n, now
@@ -191,7 +194,11 @@ func (r *Run) notBefore(t int64) int64 {
 // startTime is the time of the start entry: now or, if the raw log was lost
 // while the agent was running, when it was started.
 func (r *Run) startTime(now time.Time) time.Time {
-	if info, err := os.Stat(r.file(startedFile)); err == nil && info.ModTime().Before(now) {
+	started := r.dir.file(startedFile)
+	if r.dir.Spec.Live {
+		started = r.dir.processDir(1) + "/" + startedFile
+	}
+	if info, err := os.Stat(started); err == nil && info.ModTime().Before(now) {
 		return info.ModTime()
 	}
 	return now

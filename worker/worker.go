@@ -87,6 +87,7 @@ type Config struct {
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same
 	MaxRuns int           // maximum of runs that Adopt drives at a time; default 4096
+	Awake   int           // maximum of processes of runs that go on after a turn; default 8
 	Diff    bool          // note what each agent changes in a git work tree
 
 	Metrics *metrics.Worker // nil: nothing is counted
@@ -171,6 +172,9 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.MaxRuns <= 0 {
 		cfg.MaxRuns = 4096
 	}
+	if cfg.Awake <= 0 {
+		cfg.Awake = 8
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -204,12 +208,15 @@ func (w *Worker) Run(d *Dir) *Run {
 		cancels:      make(chan string, 1),
 		unfollow:     make(chan struct{}, 1),
 		answers:      make(chan answer),
+		nudge:        make(chan struct{}, 1),
 		cancelStored: make(chan struct{}),
 		done:         make(chan struct{}),
 		progress:     &d.mark.progress,
 	}
-	r.out = stream{path: r.file(outFile), segment: &r.progress.Out}
-	r.err = stream{path: r.file(errFile), segment: &r.progress.Err}
+	if d.Spec.Live {
+		r.n.Store(int32(d.process()))
+	}
+	r.openFiles()
 	switch d.Spec.Source {
 	case runs.SourcePipe:
 		r.source = &piped{dir: d}
@@ -223,18 +230,41 @@ func (w *Worker) Run(d *Dir) *Run {
 			r.out.segment.Base = -s.From
 			r.source.(*tailed).idle = s.Idle
 		}
-	default:
-		r.out.most = d.Spec.Limits.Spool + overshoot
-		s := &spawned{
-			dir: d, path: r.files(), shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics,
-			out: &r.out, err: &r.err,
-		}
-		keys := d.mark.Keys
-		s.keys.Store(&keys)
-		r.source = s
-		r.backlog = &backlog{dir: r.files(), created: d.Spec.Created}
 	}
 	return r
+}
+
+// openFiles sets where the output of the run is, and of a run with an agent its process.
+func (r *Run) openFiles() {
+	w, d := r.w, r.dir
+	r.out = stream{path: r.file(outFile), segment: &r.progress.Out}
+	r.err = stream{path: r.file(errFile), segment: &r.progress.Err}
+	if !d.Spec.process() {
+		return
+	}
+	r.out.most = d.Spec.Limits.Spool + overshoot
+	s := &spawned{
+		dir: d, path: r.files(), shim: w.cfg.Shim, program: w.cfg.Program, log: r.log, metrics: w.cfg.Metrics,
+		out: &r.out, err: &r.err,
+	}
+	keys := d.mark.Keys
+	s.keys.Store(&keys)
+	if old, ok := r.source.(*spawned); ok {
+		old.closeExitPipe()
+		w.leave(old, r.log)
+	}
+	r.source = s
+	r.backlog = &backlog{dir: r.files(), created: d.Spec.Created}
+}
+
+// leave reaps the shim of a process that has ended, once it has.
+func (w *Worker) leave(s *spawned, log *zap.Logger) {
+	if !s.running() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.exitingShims = append(w.exitingShims, exitingShim{s.child, log})
 }
 
 // drivenRun returns the driven run with this id.
@@ -272,30 +302,34 @@ func (w *Worker) unregister(r *Run) {
 	}
 }
 
-// Tasks returns the number of driven runs from a queue. Up to maxKept runs that go on after a turn do not count: they
-// mostly wait for people, and must not stop the queue.
+// Tasks returns the number of driven runs from a queue. Runs that go on after a turn do not count, unless more of them
+// have a process than Awake: they mostly wait for people, and must not stop the queue.
 func (w *Worker) Tasks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, kept := 0, 0
 	for _, r := range w.driven {
 		switch {
-		case r.dir.Spec.Keep:
+		case r.awake():
 			kept++
+		case r.dir.Spec.Keep: // it sleeps
 		case r.dir.Spec.Source == runs.SourceQueue:
 			n++
 		}
 	}
-	return n + max(kept-maxKept, 0)
+	return n + max(kept-w.cfg.Awake, 0)
 }
 
-const maxKept = 8
-
-// Runs returns the number of driven runs.
-func (w *Worker) Runs() int {
+// Runs returns the number of driven runs that do not sleep.
+func (w *Worker) Runs() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.driven)
+	for _, r := range w.driven {
+		if !r.doze.asleep || r.doze.wakes {
+			n++
+		}
+	}
+	return n
 }
 
 // exitingShim is a running shim of an ended run.

@@ -13,6 +13,8 @@ type Agent struct {
 	// Modes are the agent's modes by the mode of a task. One that is missing is given by variables or by
 	// the policy.
 	Modes map[string]string
+	// Forgets reports that no other process can continue its session, even if it offers that.
+	Forgets bool
 	// ModelOption reports that a model is the option "model"; else it is set by `session/set_model`.
 	ModelOption bool
 	// Tokens is how it tells the tokens of a turn.

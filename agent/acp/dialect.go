@@ -32,6 +32,7 @@ type dialect struct {
 
 	drift wire.Drift // of the line
 	told  runs.Told  // by the line
+	lost  bool       // the agent ended before it got the prompt of its turn
 	by    string     // who gave the answer in the last line to the agent, and which; for its detail
 }
 
@@ -51,6 +52,7 @@ type state struct {
 	Asks  int        `json:"asks,omitempty"`  // questions so far
 	Asked []question `json:"asked,omitempty"` // that are open; at most runs.MaxQuestions
 	Ends  bool       `json:"ends,omitempty"`  // the end of the run was requested
+	Again bool       `json:"again,omitempty"` // the next prompt is that of the task, which the agent had not got
 	Queue runs.Queue `json:"queue,omitzero"`  // messages that wait; with hashes of their texts
 	// Changes are hashes of the ids of commands that changed the queue, the newest: a log that was lost has them again.
 	Changes []uint64 `json:"changes,omitempty"`

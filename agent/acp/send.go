@@ -41,6 +41,20 @@ func NewSession(id int64, dir string) []byte {
 	return call(&id, "session/new", map[string]any{"cwd": dir, "mcpServers": []any{}})
 }
 
+// ResumeSession returns the request to continue a session, without what was said in it.
+func ResumeSession(id int64, session, dir string) []byte {
+	return continued(id, "session/resume", session, dir)
+}
+
+// LoadSession returns the request to continue a session. The agent sends all of it again before its response.
+func LoadSession(id int64, session, dir string) []byte {
+	return continued(id, "session/load", session, dir)
+}
+
+func continued(id int64, method, session, dir string) []byte {
+	return call(&id, method, map[string]any{"sessionId": session, "cwd": dir, "mcpServers": []any{}})
+}
+
 // SetMode returns the request of a mode.
 func SetMode(id int64, session, mode string) []byte {
 	return call(&id, "session/set_mode", map[string]string{"sessionId": session, "modeId": mode})

@@ -48,9 +48,10 @@ func (d *dialect) requests(m *Message, out *normalizer.Out) {
 		d.Replay = false
 		d.Echo = hash(promptOf(p["prompt"]).Text())
 		is := func(m *runs.Message) bool { return m.Hash == d.Echo }
-		if d.Turns > 0 && d.Queue.Sent(is) { // the first is that of the task
+		if d.Turns > 0 && !d.Again && d.Queue.Take(is) { // the first is that of the task
 			d.told.Queue = &d.Queue
 		}
+		d.Again = false
 		d.begin(out)
 	case "session/set_mode":
 		d.expect(m, forMode, p["modeId"])
@@ -149,8 +150,13 @@ func (d *dialect) failed(text, message string, usage []byte, out *normalizer.Out
 
 func (d *dialect) closeTurn(completed bool) {
 	d.Open, d.Text.Goes = false, false
-	if d.Queue.Ended(completed); !d.Queue.IsZero() {
-		d.told.Queue = &d.Queue
+	if d.Queue.IsZero() {
+		return
+	}
+	if d.told.Queue = &d.Queue; d.lost {
+		d.Queue.Unsent()
+	} else {
+		d.Queue.Ended(completed)
 	}
 }
 
@@ -249,7 +255,9 @@ func (d *dialect) Process(p *runs.Process, out *normalizer.Out) {
 	if p.Do == runs.ProcessStart {
 		out.Facts.Version = p.Version
 	} else {
-		message = "agent ended"
+		if message = "agent ended"; p.Stays && p.Reason == runs.ReasonFinished && !d.Open {
+			message = "agent asleep"
+		}
 		d.withdrawAll("", out)
 	}
 	b := appendInt([]byte(`{"schema":"backend.process.v1","process":{"n":`), int64(p.N))
@@ -268,7 +276,9 @@ func (d *dialect) Process(p *runs.Process, out *normalizer.Out) {
 	}
 	d.status(out, message, append(b, "}}"...))
 	if p.Do != runs.ProcessStart && d.Open {
+		d.lost, d.Again = p.Unsent, p.Unsent && d.Queue.Sent == nil
 		d.failed("the agent ended before its turn", "turn interrupted", nil, out)
+		d.lost = false
 	}
 	d.Pending, d.Replay, d.Calls = nil, false, nil
 	if d.agent.Tokens == PerProcess {

@@ -12,5 +12,5 @@ var live = acp.Agent{
 	Modes: map[string]string{
 		string(runs.ReadOnly): "default", string(runs.WorkspaceWrite): "autoEdit", string(runs.DangerFull): "yolo",
 	},
-	Tokens: acp.PerTurnQuota,
+	Tokens: acp.PerTurnQuota, Forgets: true,
 }

@@ -1,0 +1,232 @@
+package worker
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// sleeping returns a run whose agent sleeps as soon as it can.
+func sleeping(t *testing.T, does ...string) *stage {
+	s := keeping(t, does...)
+	s.spec.Limits.Sleep = time.Millisecond
+	return s
+}
+
+const (
+	wentToSleep = " limit- >close5 <5 process-end"
+	awoken      = " process-start >initialize1 <1 >resume2 <2 >set_mode3 <3 >prompt4 <update <4"
+)
+
+// say sends a message, and fails the test unless it is accepted.
+func (s *stage) say(r *Run, id string) {
+	s.t.Helper()
+	if got, err := r.Answer(s.t.Context(), message(id, "text "+id)); err != nil || !got.Holds {
+		s.t.Fatalf("message %s: %+v, error %v", id, got, err)
+	}
+}
+
+// kill kills the agent that runs.
+func (s *stage) kill(n int) {
+	s.t.Helper()
+	id, _ := readIdentity((&Dir{path: filepath.Join(s.root, "r")}).processDir(n))
+	killAgent(id.Agent)
+}
+
+// over ends a run.
+func (s *stage) over(r *Run, done <-chan result) {
+	s.t.Helper()
+	if got, err := r.Answer(s.t.Context(), runs.Command{ID: "over", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+		s.t.Errorf("end: %+v, error %v", got, err)
+	}
+	if res := <-done; res.err != nil || res.Exit.Reason != runs.ReasonEOF {
+		s.t.Errorf("%+v", res)
+	}
+}
+
+// keepOnly loses all but the first n entries of the log.
+func (s *stage) keepOnly(n int) {
+	s.t.Helper()
+	var body []byte
+	for _, e := range s.entries("r")[:n] {
+		body = append(body, fileEntry(e)...)
+	}
+	s.logs.lossy = true
+	if err := os.WriteFile(filepath.Join(s.logs.dir, "r"), body, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestRunSleepsBetweenTurns(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	log := firstTurn + wentToSleep
+	s.lasts(log)
+	for _, id := range []string{"m1", "m2"} {
+		s.say(r, id)
+		log += " ann-" + awoken + wentToSleep
+		s.lasts(log)
+	}
+	s.over(r, done)
+	s.reads(log + " ann- exit")
+	if got := strings.Count(s.did("started"), "x"); got != 3 {
+		t.Errorf("%d processes", got)
+	}
+}
+
+// An agent that only offers to load a session sends it again: that is no output of the turn.
+func TestRunThatSleepsIsLoaded(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "loads")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(r, "m1")
+	s.lasts(firstTurn + wentToSleep + " ann- process-start >initialize1 <1 >load2 <update <2 >set_mode3 <3 >prompt4 <update <4" +
+		wentToSleep)
+	s.over(r, done)
+}
+
+func TestRunWhoseSessionIsLostEnds(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes", "loads", "lost")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(r, "m1")
+	res := <-done
+	if res.err != nil || res.Exit.Reason != runs.ReasonSession || res.Exit.Why != "the agent refused to continue the session" {
+		t.Errorf("%+v", res)
+	}
+	s.reads(firstTurn + wentToSleep +
+		" ann- process-start >initialize1 <1 >resume2 <2! >load3 <3! >close4 <4 process-end exit")
+}
+
+// The workers after this one know where the run is: wentToSleep, and with a message that came while no worker was there.
+func TestRunSleepsThroughARestartOfTheWorker(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	ctx, end := context.WithCancel(t.Context())
+	_, done := s.driven(ctx, s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	end()
+	<-done
+	if got, err := s.absent(message("m1", "text m1")); err != nil || !got.Holds {
+		t.Fatalf("without an owner: %+v, error %v", got, err)
+	}
+	s.adopt()
+	log := firstTurn + wentToSleep + " ann-" + awoken + wentToSleep
+	s.lasts(log)
+	if got, err := s.absent(runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+		t.Fatalf("end without an owner: %+v, error %v", got, err)
+	}
+	waitFor(t, "the end", func() bool { return s.ended("r") })
+	s.reads(log + " ann- exit")
+}
+
+// A turn that its agent did not survive is not sent again: nobody knows what it did. What waits is held.
+func TestAgentThatDiesInATurnIsStartedForTheNextMessage(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes", "once-waits", "once-dies")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	waitFor(t, "the turn", func() bool { return strings.HasSuffix(s.transcript(), "<update") })
+	s.say(r, "m1")
+	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := strings.TrimSuffix(firstTurn, " <4") + " ann- process-end"
+	s.lasts(log)
+	if got, err := r.Answer(t.Context(), runs.Command{ID: "r", Do: runs.DoRelease, By: "ann"}); err != nil || !got.Holds {
+		t.Fatalf("release: %+v, error %v", got, err)
+	}
+	s.lasts(log + " ann-" + awoken)
+	s.over(r, done)
+}
+
+// A prompt that the agent had certainly not got is sent to the next process.
+func TestPromptThatWasNotTakenIsSentAgain(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes", "once-numb")
+	s.prompts(strings.Repeat("long ", 60_000)) // more than fits into a pipe
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	waitFor(t, "the prompt", func() bool { return strings.HasSuffix(s.transcript(), ">prompt4") })
+	s.say(r, "m1")
+	s.kill(1)
+	s.lasts("start process-start >initialize1 <1 >new2 <2 >set_mode3 <3 >prompt4 ann- process-end" + awoken +
+		" >prompt5 <update <5")
+	if got := strings.Count(s.did("accepted"), `"text":"`); got != 2 {
+		t.Errorf("the agent has accepted %d prompts", got)
+	}
+	s.over(r, done)
+}
+
+// An agent that does not start any more ends the run.
+func TestAgentThatDoesNotWakeEndsTheRun(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes", "later-stillborn")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(r, "m1")
+	res := <-done
+	if res.err != nil || res.Exit.Reason != runs.ReasonSession {
+		t.Errorf("%+v", res)
+	}
+	if got := strings.Count(s.did("started"), "x"); got != 4 {
+		t.Errorf("%d processes", got)
+	}
+}
+
+// A raw log that was lost gets the entries of all processes again.
+func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for name, drop := range map[string]func(n int) int{
+		"all": func(int) int { return 0 }, "half": func(n int) int { return n / 2 }, "the end": func(n int) int { return n - 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sleeping(t, "resumes")
+			ctx, end := context.WithCancel(t.Context())
+			r, done := s.driven(ctx, s.create(s.spec))
+			s.lasts(firstTurn + wentToSleep)
+			s.say(r, "m1")
+			log := firstTurn + wentToSleep + " ann-" + awoken + wentToSleep
+			s.lasts(log)
+			end()
+			<-done
+			s.keepOnly(drop(len(s.entries("r"))))
+			s.adopt()
+			s.lasts(log)
+			if got, err := s.absent(message("m2", "text m2")); err != nil || !got.Holds {
+				t.Fatalf("%+v, error %v", got, err)
+			}
+			s.lasts(log + " ann-" + awoken + wentToSleep)
+			if got, err := s.absent(runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+				t.Fatalf("end: %+v, error %v", got, err)
+			}
+			waitFor(t, "the end", func() bool { return s.ended("r") })
+		})
+	}
+}
+
+// Of more runs than may be awake, the one that waits for longest sleeps first.
+func TestFewRunsAreAwake(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes")
+	s.w.cfg.Awake = 1
+	first, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn)
+	other := s.spec
+	other.Run = "r2"
+	s.prompts("hello")
+	other.Input = s.spec.Input
+	second, secondDone := s.driven(t.Context(), s.create(other))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(first, "m1")
+	s.lasts(firstTurn + wentToSleep + " ann-" + awoken)
+	s.over(first, done)
+	s.over(second, secondDone)
+}
