@@ -48,6 +48,8 @@ type Conversation struct {
 	WaitsFor string `json:"waits_for,omitempty"` // permission, question or message; absent: nothing
 	Waiting  int    `json:"waiting"`             // messages that wait
 	Held     bool   `json:"held,omitempty"`      // they are, since the last turn was not completed
+	Process  int    `json:"process"`             // the newest process of the agent, from 1; 0: none was started
+	Asleep   bool   `json:"asleep,omitempty"`    // it has ended, and the next message starts another one
 }
 
 // Messages are those that wait, in the order in which they will be sent.

@@ -12,8 +12,8 @@ import (
 )
 
 // The record agrees with the conversation: after any interleaving of commands, lines and turns the same messages wait
-// in the same order, they are held in both or in none, and a turn has the same number. Many texts are the same, that of
-// the task among them.
+// in the same order, they are held in both or in none, a turn has the same number, and a process the same state. Many
+// texts are the same, that of the task among them.
 func TestRecordAgreesWithTheConversation(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := config()
@@ -29,6 +29,7 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 		s.quick = true
 		fold, folded := normalizer.NewFold(acp.Backend{Kind: "codex", Live: &cfg.Agent}, "r", 0), 0
 		n, parts := 0, 0
+		resumes := rapid.Bool().Draw(rt, "resumes")
 		rt.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				for ; folded < len(s.log); folded++ {
@@ -39,16 +40,24 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 				if s.c.s.Running && s.c.expects(doPrompt) && len(s.c.s.Due) > 0 {
 					return // the record follows at the end of the line
 				}
-				standing := func(turn int, q runs.Queue) string {
-					text := fmt.Sprintf("turn %d, held %t:", turn, q.Held)
+				standing := func(process, turn int, alive bool, q runs.Queue) string {
+					text := fmt.Sprintf("process %d, alive %t, turn %d, held %t:", process, alive, turn, q.Held)
 					for _, m := range q.Messages {
 						text += fmt.Sprintf(" %s of %d bytes", m.ID, m.Bytes)
 					}
 					return text
 				}
-				l := fold.Record.Live
-				if c, r := standing(s.c.Status().Turn, *s.c.Queue()), standing(l.Turn, l.Queue); c != r {
+				l, now := fold.Record.Live, s.c.Status()
+				over, _ := s.c.Ended()
+				if over != nil && !now.Alive {
+					return // the end of the run follows
+				}
+				c := standing(now.Process, now.Turn, now.Alive, *s.c.Queue())
+				if r := standing(l.Process, l.Turn, l.Awake, l.Queue); c != r {
 					t.Fatalf("the conversation is at %s\nthe record at %s", c, r)
+				}
+				if over == nil && now.Asleep && now.Wakes == (l.WaitsFor == runs.WaitsMessage) {
+					t.Fatalf("it has something to send: %t; the record is %+v", now.Wakes, l)
 				}
 			},
 			"worker sends": func(*rapid.T) {
@@ -78,15 +87,43 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 					s.order(c)
 				}
 			},
+			"agent ends": func(t *rapid.T) {
+				now := s.c.Status()
+				if !now.Alive || rapid.IntRange(0, 2).Draw(t, "dies") > 0 {
+					return
+				}
+				p := runs.Process{N: now.Process, Do: runs.ProcessEnd, Reason: runs.ReasonExited}
+				p.Unsent = s.c.Unsent(rapid.Int64Range(0, s.c.s.Sent).Draw(t, "fed"))
+				p.Stays = s.c.Stays(p.Unsent)
+				s.process(p)
+			},
+			"agent starts": func(*rapid.T) {
+				if now := s.c.Status(); now.Wakes {
+					s.process(runs.Process{N: now.Process + 1, Do: runs.ProcessStart, How: "resume"})
+				}
+			},
+			"sleep": func(*rapid.T) {
+				n++
+				s.order(runs.Command{ID: fmt.Sprint("sleep", n), Do: runs.DoSleep, By: runs.ByLimit})
+			},
 			"agent answers": func(t *rapid.T) {
 				if len(s.c.s.Await) == 0 {
 					return
 				}
 				switch first := s.c.s.Await[0]; first.Do {
 				case doInitialize:
-					s.say(hello)
+					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"protocolVersion":1,"agentCapabilities":{`+
+						`"loadSession":%t,"sessionCapabilities":{"close":{},"resume":{}}}}}`, first.ID, resumes))
 				case doNew:
 					s.say(created)
+				case doResume:
+					if !resumes || rapid.Bool().Draw(t, "continues") {
+						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, first.ID))
+					} else {
+						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32602,"message":"no"}}`, first.ID))
+					}
+				case doLoad, doClose, doMode, doModel:
+					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, first.ID))
 				default:
 					reason := rapid.SampledFrom([]string{"end_turn", "end_turn", "refusal", "cancelled"}).Draw(t, "reason")
 					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"stopReason":%q,"usage":{"outputTokens":%d}}}`,

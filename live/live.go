@@ -288,7 +288,7 @@ func (c *Conversation) leave(unsent bool) {
 // turn that runs.
 func (c *Conversation) Unsent(fed int64) bool {
 	s := &c.s
-	return s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
+	return s.Again || s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
 }
 
 // Stays reports whether the run goes on when its process ends now.

@@ -180,7 +180,8 @@ func conversation(record *runs.Record) *api.Conversation {
 	if l == nil || !l.Keep {
 		return nil
 	}
-	c := &api.Conversation{Turn: l.Turn, WaitsFor: l.WaitsFor, Waiting: len(l.Queue.Messages), Held: l.Queue.Held}
+	c := &api.Conversation{Turn: l.Turn, WaitsFor: l.WaitsFor, Waiting: len(l.Queue.Messages), Held: l.Queue.Held,
+		Process: l.Process, Asleep: l.Asleep}
 	switch record.LastTurn {
 	case runs.TurnCompleted:
 		c.Last = "completed"

@@ -2,6 +2,7 @@ package responder
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 
@@ -30,8 +31,8 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 		return refuse(api.Conflict, "it ended before it had a thread: submit a new task")
 	case v.Thread == "":
 		return refuse(api.Conflict, "it has no thread yet: wait until it works, or has ended")
-	case a.LiveOnly():
-		return refuse(api.Unsupported, "a live run begins a thread, and "+a.Name+" has no others")
+	case a.LiveOnly() && a.Live.Forgets:
+		return refuse(api.Unsupported, a.Name+" continues no session")
 	case a.Check == nil:
 		return v.Thread, nil
 	}
@@ -39,6 +40,20 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 		return refuse(api.Conflict, "its thread cannot be resumed: it "+e.Problem)
 	}
 	return v.Thread, nil
+}
+
+// taken returns why the thread of a task cannot be continued now: an open run has it, and one of both is live. Two
+// processes would write to one session.
+func (s *Service) taken(ctx context.Context, t runs.QueuedTask) error {
+	v, ok := s.table.Thread(t.Thread)
+	if t.Thread == "" || !ok || v.State.Final() || v.ID == t.Run {
+		return nil
+	}
+	if record, err := s.table.Record(ctx, v.ID); err != nil || record.Live == nil && !t.Live {
+		return nil // a record that cannot be read stops nobody
+	}
+	return &api.Error{Code: api.Conflict, Message: "its thread is that of an open run, which has to end before", Run: v.ID,
+		State: v.State, Retryable: true}
 }
 
 // agentOf returns the agent of a task that names none: that of the thread to resume, if it

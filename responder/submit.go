@@ -62,6 +62,8 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	if why := s.foreign(t.Thread, t.Agent); known && why != "" {
 		m.when(true, api.FieldThread, why)
 	}
+	m.when(known && t.Live && t.Thread != "" && a.Live.Forgets, api.FieldThread,
+		"not with live: "+a.Name+" continues no session so")
 	if a.Check != nil {
 		m.when(m.fields(a.Check(t.Task)) != nil, "request", "asks for a task that the agent cannot run")
 	}
@@ -165,6 +167,9 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 // enqueue queues a task with a run id. Again means that an earlier attempt with this
 // id may have queued it already, which is then no error.
 func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, w *api.Webhook, again bool) (outcome, error) {
+	if err := s.taken(ctx, t); err != nil {
+		return outcome{}, err
+	}
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
 	}

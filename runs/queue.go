@@ -124,15 +124,17 @@ func (q *Queue) Take(is func(m *Message) bool) bool {
 	return false
 }
 
-// Unsent folds the end of an agent that had not got the message of the turn: it is the next one.
+// Unsent folds the end of an agent that had not got the message of the turn: it is the next one, unless others are to
+// be sent at once.
 func (q *Queue) Unsent() {
-	sent := q.Sent
-	q.Ended(true)
-	if sent != nil {
-		first := *sent
-		first.Now = false
-		q.Messages = slices.Insert(q.Messages, 0, first)
+	if q.Sent != nil {
+		at := slices.IndexFunc(q.Messages, func(m Message) bool { return !m.Now })
+		if at < 0 {
+			at = len(q.Messages)
+		}
+		q.Messages = slices.Insert(q.Messages, at, *q.Sent)
 	}
+	q.Ended(true)
 }
 
 func (q *Queue) take(i int) {

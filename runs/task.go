@@ -173,9 +173,6 @@ func (t *Task) Check() error {
 	if t.Live && len(t.Schema) > 0 {
 		wrong.add("outputSchema", "not with live: the protocol has no schemas of answers")
 	}
-	if t.Live && t.Thread != "" {
-		wrong.add("threadId", "not with live: a live run begins a thread")
-	}
 	if t.Keep && !t.Live {
 		wrong.add("keep", "only with live")
 	}

@@ -442,7 +442,6 @@ func (r *Run) noteProcess(ctx context.Context, ex runs.Exit) error {
 	if r.dir.Spec.Keep && !r.stopped && !r.talk.torn {
 		p.Unsent = r.talk.conv.Unsent(r.fed())
 		p.Stays = r.talk.conv.Stays(p.Unsent)
-		p.Unsent = p.Unsent && p.Stays
 	}
 	return r.append(ctx, r.exitTime(ex, time.Now()), runs.Proc, 0, runs.Encode(p))
 }

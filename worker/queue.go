@@ -293,6 +293,9 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 // live returns the Spec of a task for an agent that speaks the Agent Client Protocol. The prompt, which is a
 // line of the conversation, is in a file until then.
 func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, error) {
+	if !hasSession(how.Logs, task.Thread, spec.Env) {
+		return Spec{}, errNoSession
+	}
 	if len(how.ACP) == 0 {
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}

@@ -279,6 +279,9 @@ func (d *dialect) Process(p *runs.Process, out *normalizer.Out) {
 		d.lost, d.Again = p.Unsent, p.Unsent && d.Queue.Sent == nil
 		d.failed("the agent ended before its turn", "turn interrupted", nil, out)
 		d.lost = false
+	} else if p.Unsent && !d.Queue.IsZero() { // the log has a part of it
+		d.Queue.Unsent()
+		d.told.Queue = &d.Queue
 	}
 	d.Pending, d.Replay, d.Calls = nil, false, nil
 	if d.agent.Tokens == PerProcess {

@@ -57,6 +57,11 @@ var turns = []struct{ prompt, item string }{
 	{"Talk one", "echo one >>one.txt"}, {"Talk one", ""},
 	{"Talk two", "touch two.txt"},
 	{"Talk three", ""},
+	{"Keep one", ""},
+	{"Keep two", ""},
+	{"Keep three", "touch three.txt"},
+	{"Keep four", ""},
+	{"Keep five", ""},
 }
 
 const lastWord = "That is all."
@@ -101,6 +106,7 @@ func TestLiveContract(t *testing.T) {
 			env, project := agents.SetupLive(t, a.Live.Program, s.scenario(t, dir), dir)
 			l := lodge(t, &s, a, env, project)
 			l.asksTwice()
+			l.isKept()
 			if !fixture.Whole() {
 				return
 			}
@@ -128,7 +134,7 @@ func lodge(t *testing.T, s *speaker, a agent.Agent, env []string, project string
 		}
 	}
 	config := filepath.Join(data, "linesman.toml")
-	write(t, config, fmt.Sprintf("[work]\nroots = [%q]\n[agents.%s]\nenv = [\"%s\"]\n", project, s.short,
+	write(t, config, fmt.Sprintf("[live]\nsleep_after = '1ms'\n[work]\nroots = [%q]\n[agents.%s]\nenv = [\"%s\"]\n", project, s.short,
 		strings.Join(names, `", "`)))
 	fixture.Up(t, program, data, env, "--config", config)
 	return &lodging{story{t: t, short: s.short, data: data, project: project, bus: operatorBus(t, data)}, s, a}
@@ -232,6 +238,65 @@ func (l *lodging) used(r *runs.Record, n int) {
 	}
 }
 
+// isKept has a conversation over the ends of processes: a sleep, and a kill while a question is open. An agent that
+// does not continue a session stays awake, and its run ends when it is killed.
+func (l *lodging) isKept() {
+	l.t.Helper()
+	forgets := l.agent.Live.Forgets
+	run := l.submit("Keep one", append(l.in(runs.ReadOnly), "--live", "--keep")...)
+	l.linesman("wait", "--until", "turn", run)
+	l.rests(run, 1)
+	thread := l.record(run).Thread
+	l.linesman("send", "--wait", run, "Keep two")
+	l.rests(run, 2)
+	used := l.record(run).Spent().Total
+	if l.agent.Live.Tokens == acp.PerTurn && (used == nil || used.Input != turnInput(9)+turnInput(10)) {
+		l.t.Errorf("usage %+v", used)
+	}
+	l.linesman("send", run, "Keep three")
+	l.asked(run, "q1", "three.txt")
+	l.killed()
+	if forgets {
+		l.ends(run, runs.StateFailed, "signal")
+		return
+	}
+	l.rests(run, 3)
+	if r := l.record(run); r.LastTurn != runs.TurnFailed || len(r.Live.Questions) > 0 {
+		l.t.Errorf("after the kill: %+v, %+v", r.LastTurn, r.Live)
+	}
+	l.linesman("send", "--wait", run, "Keep four")
+	l.rests(run, 4)
+	l.linesman("end", run)
+	l.linesman("wait", run)
+	r, events := l.record(run), l.events(run)
+	if r.State != runs.StateCompleted || r.Thread != thread || r.FinalText == nil || *r.FinalText != lastWord ||
+		strings.Count(events, "session continued") < 2 || strings.Count(events, `"text":"`+lastWord+`"`) != 3 {
+		l.t.Errorf("%s (%s), thread %s of %s, final text %v\n%s", r.State, r.Reason, r.Thread, thread, r.FinalText, events)
+	}
+	again := l.submit("Keep five", "--mode", string(runs.ReadOnly), "--live", "--wait", "--resume", thread)
+	if r := l.record(again); r.Thread != thread || r.State != runs.StateCompleted {
+		l.t.Errorf("the thread in another run: %s (%s), thread %s", r.State, r.Reason, r.Thread)
+	}
+}
+
+// turnInput are the input tokens of a turn.
+func turnInput(i int64) int64 { return 1000 + 100*i }
+
+// rests waits until a run waits for a message, and its process sleeps if it can.
+func (l *lodging) rests(run string, turn int) {
+	l.t.Helper()
+	var r *runs.Record
+	if !fixture.Poll(fixture.Patience, func() (is bool) {
+		if r, is, _ = l.bus.Record(l.t.Context(), run); !is || r.Live == nil {
+			return false
+		}
+		return r.State.Final() || r.Live.Turn == turn && r.Live.WaitsFor == runs.WaitsMessage &&
+			(r.Live.Asleep || l.agent.Live.Forgets)
+	}) || r.State.Final() {
+		l.t.Fatalf("the run does not rest after turn %d: %s (%s), %+v\n%s", turn, r.State, r.Reason, r.Live, l.events(run))
+	}
+}
+
 // isCancelled cancels a run while its question is open.
 func (l *lodging) isCancelled() {
 	l.t.Helper()
@@ -245,6 +310,16 @@ func (l *lodging) isCancelled() {
 func (l *lodging) isKilled() {
 	l.t.Helper()
 	run := l.begins("Task three", "three.txt")
+	l.killed()
+	if events := l.ends(run, runs.StateFailed, "signal"); !strings.Contains(events, "question withdrawn") {
+		l.t.Errorf("its question is not withdrawn:\n%s", events)
+	}
+	l.isOver(run)
+}
+
+// killed kills the agent.
+func (l *lodging) killed() {
+	l.t.Helper()
 	all, first := processes(l.t, l.project), 0
 	for id := range all {
 		pid, _ := strconv.Atoi(id)
@@ -255,10 +330,6 @@ func (l *lodging) isKilled() {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
-	if events := l.ends(run, runs.StateFailed, "signal"); !strings.Contains(events, "question withdrawn") {
-		l.t.Errorf("its question is not withdrawn:\n%s", events)
-	}
-	l.isOver(run)
 }
 
 // isOver checks that nothing of a run is left, and that its command has not run.
