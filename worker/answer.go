@@ -282,6 +282,7 @@ func (r *Run) due(now time.Time) time.Duration {
 	if r.talk == nil {
 		return next
 	}
+	next = r.talk.pace.due(now)
 	for _, q := range r.talk.conv.Open() {
 		if q.People && q.Due > 0 && !r.stopped && !r.talk.torn {
 			next = min(next, max(time.Duration(q.Due-r.talk.now(now))*time.Millisecond, time.Millisecond))

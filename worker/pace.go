@@ -63,6 +63,20 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 	return runs.Command{}, false
 }
 
+// due is how long no rest is over.
+func (p *pace) due(now time.Time) time.Duration {
+	next := time.Hour
+	if p.idle.IsZero() {
+		return next
+	}
+	for _, limit := range []time.Duration{p.rest, p.sleep} {
+		if left := limit - p.rested - now.Sub(p.idle); limit > 0 && left > 0 {
+			next = min(next, left)
+		}
+	}
+	return next
+}
+
 // stuck reports whether the agent does not end a turn that was cancelled.
 func (p *pace) stuck(now time.Time) bool {
 	return !p.stopped.IsZero() && now.Sub(p.stopped) >= stopTime

@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,4 +231,89 @@ func TestFewRunsAreAwake(t *testing.T) {
 	s.lasts(firstTurn + wentToSleep + " ann-" + awoken)
 	s.over(first, done)
 	s.over(second, secondDone)
+}
+
+// Workers and shims are killed again and again while a run sleeps and wakes: each process gets its lines once, and
+// each message has one turn.
+func TestRunThatSleepsSurvivesItsWorkersAndShims(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		env  []string
+	}{
+		{"before the second append", []string{"TEST_KILL_AT=2"}},
+		{"after the first append", []string{"TEST_KILL_AT=1", "TEST_KILL_WHEN=after"}},
+		{"with shims", []string{"TEST_KILL_AT=3", "TEST_KILL_WHEN=after", "TEST_KILL_FEED=7"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := sleeping(t, "resumes")
+			s.create(s.spec).Close()
+			log, next := firstTurn+wentToSleep, 0
+			over := func() bool {
+				if s.transcript() == log && next < 3 {
+					c := message(fmt.Sprint("m", next), fmt.Sprint("text ", next))
+					if next++; next == 3 {
+						c = runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}
+					}
+					if got, err := s.absent(c); err != nil || !got.Holds {
+						t.Fatalf("%s: %+v, error %v", c.ID, got, err)
+					}
+					if log += " ann-"; next < 3 {
+						log += awoken + wentToSleep
+					}
+				}
+				return s.ended("r") && s.empty()
+			}
+			for workers := 0; !over(); workers++ {
+				worker := s.process(nil, test.env, "live")
+				dead := make(chan error, 1)
+				go func() { dead <- worker.Wait() }()
+				waitFor(t, "the end of the worker or of the run", func() bool { return len(dead) > 0 || over() })
+				_ = worker.Process.Kill()
+				if err := <-dead; !isKilled(err) {
+					t.Fatalf("worker %d was not killed: %v", workers, err)
+				}
+			}
+			s.reads(log + " exit")
+			if accepted := s.did("accepted"); accepted != s.told() {
+				t.Errorf("the agents have taken %d bytes, not those of the log", len(accepted))
+			}
+			if got := strings.Count(s.did("started"), "x"); got != 3 {
+				t.Errorf("%d processes", got)
+			}
+		})
+	}
+}
+
+// The agent is killed at any moment, again and again: no message is taken twice, and each has its turn in the log.
+func TestRunSurvivesAnAgentThatIsKilled(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	random := rand.New(rand.NewPCG(1, 2))
+	const messages = 30
+	for i := range messages {
+		s.say(r, fmt.Sprint("m", i))
+		<-time.After(time.Duration(random.IntN(30)) * time.Millisecond) // the moment
+		n := 1
+		for exists((&Dir{path: filepath.Join(s.root, "r")}).processDir(n + 1)) {
+			n++
+		}
+		s.kill(n)
+		waitFor(t, "the message has its turn", func() bool {
+			if got, err := r.Answer(t.Context(), runs.Command{ID: fmt.Sprint("r", i, time.Now()), Do: runs.DoRelease, By: "ann"}); err != nil {
+				t.Fatalf("release: %+v, error %v", got, err)
+			}
+			return strings.Contains(s.told(), fmt.Sprintf(`"text":"text m%d"`, i))
+		})
+	}
+	s.over(r, done)
+	accepted := s.did("accepted")
+	for i := range messages {
+		if got := strings.Count(accepted, fmt.Sprintf(`"text":"text m%d"`, i)); got > 1 {
+			t.Errorf("message %d was taken %d times", i, got)
+		}
+	}
 }
