@@ -97,11 +97,12 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 // submission is the request that the flags specify. The error has all mistakes
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
-	q, wrong := c.newRunFlags.submission()
+	q, flags := c.newRunFlags.submission()
 	q.Thread, q.Live, q.Keep = c.Resume, c.Live, c.Keep
 	if c.NoAsk {
 		q.Ask = new(false)
 	}
+	var wrong problems
 	var err error
 	from := "PROMPT"
 	if c.File != "" {
@@ -113,6 +114,7 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wrong.add(err != nil, "%s: %w", from, err)
 	q.Schema, err = daemon.ReadSchema(a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
+	wrong = append(wrong, flags...)
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
 	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
 	if c.Resume != "" {
