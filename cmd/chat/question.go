@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -22,6 +23,8 @@ type asked struct {
 	chosen  *api.QuestionOption
 	sent    bool            // its answer is on the way
 	reading bool            // the questions are read
+	newest  string          // id of the newest one among the items
+	missing string          // id of one that was not among them when it was read
 	mine    map[string]bool // ids of those that were answered here
 }
 
@@ -65,13 +68,23 @@ func (m *model) questions(f questionsMsg) {
 		return
 	}
 	for _, q := range f.Requests {
-		if slices.Contains(m.run.Asks(), q.ID) {
-			m.ask.open = &q
-			m.out = append(m.out, m.talk.timeline.Unfinished()...)
-			m.out = append(m.out, console.QuestionRows(q, m.width-1, m.color)...)
+		if !slices.Contains(m.run.Asks(), q.ID) {
+			continue
+		}
+		if number(q.ID) > number(m.ask.newest) && m.ask.missing != q.ID { // what led to it is printed first
+			m.ask.missing = q.ID
 			return
 		}
+		m.ask.open = &q
+		m.out = append(m.out, console.QuestionRows(q, m.width-1, m.color)...)
+		return
 	}
+}
+
+// number is that of a question, from its id.
+func number(id string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(id, "q"))
+	return n
 }
 
 // turnToQuestion gives the keys to the question.

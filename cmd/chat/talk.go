@@ -105,8 +105,13 @@ func (m *model) item(item api.DetailItem) (rows []string, changed bool) {
 			rows = append(rows, m.paint(console.Dim, "· "+console.Safe(message)))
 		}
 		return rows, true
-	case strings.HasSuffix(message, " asked") && (m.talk.told || m.asks(item)): // it is shown in full
-		item.Detail = nil
+	case strings.HasSuffix(message, " asked"):
+		if id := gjson.GetBytes(item.Event, "data.question.id").String(); id != "" {
+			m.ask.newest = id
+		}
+		if m.talk.told || slices.Contains(m.run.Asks(), m.ask.newest) { // it is shown in full
+			item.Detail = nil
+		}
 		return m.talk.timeline.Rows(item), true
 	case message == "answered", message == "question withdrawn":
 		row := m.settled(item, message)
@@ -117,11 +122,6 @@ func (m *model) item(item api.DetailItem) (rows []string, changed bool) {
 		return m.talk.timeline.Rows(item), true
 	}
 	return m.talk.timeline.Rows(item), false
-}
-
-// asks reports whether what an item asks is open.
-func (m *model) asks(item api.DetailItem) bool {
-	return slices.Contains(m.run.Asks(), gjson.GetBytes(item.Event, "data.question.id").String())
 }
 
 // settled is the row of the end of a question.
