@@ -92,5 +92,6 @@ func (o *output) Write(b []byte) (int, error) {
 // away reports whether a request got no answer, and may get one later.
 func away(err error) bool {
 	var e *api.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Retryable && e.Code == api.Unavailable
+	return errors.Is(err, context.DeadlineExceeded) ||
+		errors.As(err, &e) && e.Retryable && (e.Code == api.Unavailable || e.Code == api.TooMany)
 }

@@ -91,6 +91,8 @@ func (m *model) status() string {
 		return "queued: " + console.CellsOf(m.run, m.now).Doing
 	case m.run.State.Final():
 		return "ended: " + string(m.run.State)
+	case c.Turn == 0:
+		return "starting"
 	case m.ask.open != nil:
 		return fmt.Sprintf("turn %d asks", c.Turn)
 	case m.turn() == 0 && c.WaitsFor != "":

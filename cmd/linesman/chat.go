@@ -34,6 +34,8 @@ func (c *chatCmd) check(*app) error {
 	var wrong problems
 	unset := newRunFlags{taskFlags: taskFlags{Mode: string(runs.ReadOnly), Env: runs.InheritNone}}
 	wrong.add(c.Continue != "" && !reflect.DeepEqual(c.newRunFlags, unset), "--continue: not with flags of a new run")
+	isRun := c.Text == "last" || strings.HasPrefix(c.Text, "T-local-")
+	wrong.add(isRun && c.Continue == "", "TEXT: names a run: linesman chat --continue %s opens it", console.Word(c.Text))
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
 	return errors.Join(wrong...)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// talker starts an `up` with an agent that answers, and returns a command line of `linesman chat` in a shell that shows
-// what it leaves.
-func talker(t *testing.T) (data string, chat func(flags string) string) {
+// talker returns a function that starts an `up` with an agent that answers, its data directory, and the command line of
+// `linesman chat` in a shell that shows what it leaves.
+func talker(t *testing.T) (up func() *fixture.Server, data string, chat func(flags string) string) {
 	t.Helper()
 	data = t.TempDir()
 	echo, err := filepath.Abs(filepath.Join("testdata", "echo"))
@@ -26,8 +26,8 @@ func talker(t *testing.T) (data string, chat func(flags string) string) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Up(t, program, data, nil, "--config", config)
-	return data, func(flags string) string {
+	up = func() *fixture.Server { return fixture.Up(t, program, data, nil, "--config", config) }
+	return up, data, func(flags string) string {
 		return fmt.Sprintf("echo before; '%s' chat --data-dir '%s' %s%s", program, data, flags, after)
 	}
 }
@@ -46,7 +46,8 @@ func TestChatInTmux(t *testing.T) {
 	for _, width := range []int{80, 40} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			t.Parallel()
-			data, chat := talker(t)
+			up, data, chat := talker(t)
+			up()
 			s := start(t, width, 30, nil, chat("--agent echo --skip-git-repo-check"))
 			s.shows(`(?s)^before\n── a new conversation\necho, read-only, this directory\n.*\n> *\n`)
 			s.says("Say 三十 🦜.")
@@ -145,3 +146,24 @@ func checkRows(t *testing.T, s *tmux, width int) {
 	}
 }
 
+// A conversation goes on after its server was killed, which is told once: what is sent meanwhile is sent once.
+func TestChatSurvivesItsServer(t *testing.T) {
+	t.Parallel()
+	up, _, chat := talker(t)
+	server := up()
+	s := start(t, 80, 30, []string{"LINESMAN_BACKGROUND_START=false"}, chat("--agent echo --skip-git-repo-check 'Say one.'"))
+	s.shows(`(?s)│ You said: Say one\..*your turn`)
+	server.Kill()
+	s.shows(`! linesman is away: .*\n(.*\n)*linesman is away, reconnecting`)
+	s.says("Say two.")
+	s.shows(`… not sent yet: Say two\.`)
+	up()
+	screen := s.shows(`(?s)linesman is back\..*> Say two\.\n│ You said: Say two\..*your turn`)
+	for _, once := range []string{"> Say one.", "> Say two.", "! linesman is away", "linesman is back."} {
+		if n := strings.Count(screen, "\n"+once); n != 1 {
+			t.Errorf("%q is there %d times:\n%s", once, n, screen)
+		}
+	}
+	s.keys("C-c", "C-c")
+	s.left("0")
+}

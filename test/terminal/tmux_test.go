@@ -1,5 +1,5 @@
-// Package terminal runs `linesman top` in a real terminal multiplexer, and looks at what a
-// person sees.
+// Package terminal runs `linesman top` and `linesman chat` in a real terminal multiplexer, and looks at what a person
+// sees.
 package terminal
 
 import (
