@@ -1,5 +1,5 @@
-// Package chat is a conversation with a live run in a terminal: what the agent does is printed as it comes, and stays in
-// the terminal's own history; below it are what waits, what is asked, and a field for the next message. It asks a
+// Package chat is a conversation with a live run in a terminal: what the agent does is printed as it comes, and stays
+// in the terminal's own history; below it are what waits, what is asked, and a field for the next message. It asks a
 // responder for what it shows, and stores nothing; all texts of agents are made safe by package console.
 //
 //	details ──▶ rows above ──▶ terminal
@@ -18,6 +18,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
@@ -61,7 +62,7 @@ func Run(ctx context.Context, svc api.Caller, c Config) (*api.Run, error) {
 	if color { // the sequences are those that every terminal with colours has
 		options = append(options, tea.WithColorProfile(colorprofile.ANSI))
 	}
-	m := newModel(ctx, svc, c, color)
+	m := newModel(ctx, svc, c, color, time.Now())
 	m.drawing = out.drawn
 	_, err := tea.NewProgram(m, options...).Run()
 	switch {
@@ -73,8 +74,8 @@ func Run(ctx context.Context, svc api.Caller, c Config) (*api.Run, error) {
 	return m.run, m.fatal
 }
 
-// output is a terminal that tells when the first rows are drawn. Rows that are printed above earlier, as if these filled
-// the screen, would leave a gap.
+// output is a terminal that tells when the first rows are drawn. What is printed above them sooner would leave a gap,
+// as if they filled the screen.
 type output struct {
 	*os.File
 	once  sync.Once

@@ -63,7 +63,7 @@ func talking(change func(*api.Run)) *api.Run {
 func stage(t *testing.T, width int, run *api.Run) (*model, *server) {
 	t.Helper()
 	s := &server{}
-	m := newModel(t.Context(), s, Config{Run: run}, false)
+	m := newModel(t.Context(), s, Config{Run: run}, false, time.Now())
 	m.resize(width, 24)
 	m.handle(drawnMsg{})
 	m.out = nil
@@ -95,8 +95,8 @@ var enter, tab = tea.KeyPressMsg{Code: tea.KeyEnter}, tea.KeyPressMsg{Code: tea.
 
 // asks puts a question to the person of a stage.
 func asks(m *model, s *server) {
-	s.waiting.Requests = []api.Question{{Run: id, ID: "q1", Kind: api.KindPermission, Title: "Remove\x1b[2J it", Digest: "d",
-		Command: "rm -r build", Options: []api.QuestionOption{
+	s.waiting.Requests = []api.Question{{Run: id, ID: "q1", Kind: api.KindPermission, Title: "Remove\x1b[2J it",
+		Digest: "d", Command: "rm -r build", Options: []api.QuestionOption{
 			{ID: "once", Kind: "allow_once", Name: "Yes"}, {ID: "ever", Kind: "allow_always", Name: "Always"},
 			{ID: "no", Kind: "reject_once", Name: "No"},
 		}}}
@@ -109,7 +109,8 @@ func asks(m *model, s *server) {
 func TestTypedTextIsNoAnswer(t *testing.T) {
 	m, s := stage(t, 80, talking(nil))
 	asks(m, s)
-	if shown := strings.Join(m.out, "\n"); !strings.Contains(shown, "rm -r build") || !strings.Contains(shown, "2  ever  Always") {
+	shown := strings.Join(m.out, "\n")
+	if !strings.Contains(shown, "rm -r build") || !strings.Contains(shown, "2  ever  Always") {
 		t.Errorf("the question: %s", shown)
 	}
 	press(m, append(typed("a1d"), enter)...)
@@ -213,6 +214,16 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%s: %s, typed %q", line, s.last(), m.field.Value())
 		}
 	}
+	m.run.Conversation.Waiting = 2
+	before := len(s.asked)
+	press(m, append(typed("/end"), enter)...)
+	if len(s.asked) != before || !strings.Contains(m.status(), "2 waiting will not be sent") {
+		t.Errorf("what waits is dropped: %s, says %q", s.last(), m.status())
+	}
+	press(m, enter)
+	if len(s.asked) != before+1 || !strings.HasPrefix(s.last(), "end ") {
+		t.Errorf("confirmed: %s", s.last())
+	}
 	press(m, append(typed("/quit"), enter)...)
 	if !m.leaving || slices.ContainsFunc(s.asked, func(a string) bool { return strings.HasPrefix(a, "cancel") }) {
 		t.Errorf("leaving %v, %q", m.leaving, s.asked)
@@ -247,11 +258,17 @@ func TestInterrupt(t *testing.T) {
 
 // said is an item with a text of the agent.
 func said(text string) api.DetailItem {
-	event, err := json.Marshal(map[string]any{"agent_kind": "claude_code", "kind": "TextOutput", "channel": "assistant", "text": text})
+	event, err := json.Marshal(map[string]string{
+		"agent_kind": "claude_code", "kind": "TextOutput", "channel": "assistant", "text": text,
+	})
 	if err != nil {
 		panic(err)
 	}
 	return api.DetailItem{Kind: "text_output", Event: event}
+}
+
+func page(items ...api.DetailItem) itemsMsg {
+	return itemsMsg{DetailPage: api.DetailPage{Items: items, Next: "1"}}
 }
 
 // No text of anybody moves the cursor, and each row fits.
@@ -259,7 +276,7 @@ func TestRowsAreSafe(t *testing.T) {
 	const hostile = "red \x1b[31m\x1b]0;title\a\u202e 三十三十三十三十三十三十三十 👩‍👩‍👧\r\n\ttab"
 	for _, width := range []int{40, 80} {
 		m, s := stage(t, width, talking(nil))
-		m.items(itemsMsg{DetailPage: api.DetailPage{Items: []api.DetailItem{said(hostile), said(strings.Repeat(hostile, 9))}}})
+		m.items(page(said(hostile), said(strings.Repeat(hostile, 9))))
 		asks(m, s)
 		m.queue = api.Messages{Held: true, Messages: []api.Message{{Message: "m\x1b1", Text: hostile, By: "me\x1b[2J"}}}
 		m.outbox = append(m.outbox, outgoing{text: hostile})
@@ -280,7 +297,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for i := range earlier {
 		items = append(items, said(fmt.Sprintf("text %d", i)))
 	}
-	m.items(itemsMsg{DetailPage: api.DetailPage{Items: items, Next: "1"}})
+	m.items(page(items...))
 	if n := len(m.out); n != earlierRows+1 || m.out[0] != "… all of it: linesman logs "+id ||
 		m.out[n-1] != fmt.Sprintf("│ text %d", earlier-1) {
 		t.Errorf("%d rows, from %q to %q", n, m.out[0], m.out[n-1])

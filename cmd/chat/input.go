@@ -3,8 +3,10 @@ package chat
 import (
 	"cmp"
 	"crypto/rand"
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/textarea"
@@ -157,6 +159,7 @@ func (m *model) enter() tea.Cmd {
 
 // clear empties the field.
 func (m *model) clear() {
+	m.sure = false
 	m.past.back, m.past.draft = 0, ""
 	m.field.Reset()
 }
@@ -237,25 +240,8 @@ Ctrl-C cancels the turn; twice, or Ctrl-D, leaves: the run stays.
 
 // command carries out a command.
 func (m *model) command(text string) tea.Cmd {
-	name, rest, _ := strings.Cut(text, " ")
-	rest = strings.TrimSpace(rest)
-	name, more, _ := strings.Cut(name, "\n")
-	rest = strings.TrimSpace(more + " " + rest)
-	run := api.RunRequest{}
-	if m.run != nil {
-		run.Run = m.run.ID
-	}
-	order := func(op api.Op[api.RunRequest, api.Sent]) tea.Cmd {
-		m.clear()
-		if m.run == nil {
-			m.note = "there is no run yet"
-			return nil
-		}
-		return func() tea.Msg {
-			sent, err := op.Call(m.ctx(), m.svc, run)
-			return orderedMsg{sent, err}
-		}
-	}
+	end := strings.IndexFunc(text+" ", unicode.IsSpace)
+	name, rest := text[:end], strings.TrimSpace(text[end:])
 	switch name {
 	case "/now":
 		if rest == "" {
@@ -267,9 +253,13 @@ func (m *model) command(text string) tea.Cmd {
 		m.clear()
 		m.listQueue()
 	case "/release":
-		return order(api.OpRelease)
+		return m.order(api.OpRelease)
 	case "/end":
-		return order(api.OpEnd)
+		if n := m.conversation().Waiting; n > 0 && !m.sure {
+			m.note, m.sure = fmt.Sprintf("%d waiting will not be sent: enter again", n), true
+			return nil
+		}
+		return m.order(api.OpEnd)
 	case "/quit":
 		m.clear()
 		return m.leave()
@@ -282,6 +272,30 @@ func (m *model) command(text string) tea.Cmd {
 		m.note = cmp.Or(console.Cut(console.Safe(name), 20), "/") + ": no command (/help); // sends it as text"
 	}
 	return nil
+}
+
+// order carries out a request about the run.
+func (m *model) order(op api.Op[api.RunRequest, api.Sent]) tea.Cmd {
+	m.clear()
+	if m.run == nil {
+		m.note = "there is no run yet"
+		return nil
+	}
+	run := m.run.ID
+	return func() tea.Msg {
+		_, err := op.Call(m.ctx(), m.svc, api.RunRequest{Run: run})
+		return orderedMsg{err}
+	}
+}
+
+// orderedMsg is the end of a request about the run that sends nothing.
+type orderedMsg struct{ err error }
+
+func (m *model) ordered(o orderedMsg) tea.Cmd {
+	if o.err != nil {
+		m.warn(console.Why(o.err))
+	}
+	return m.look(0, false)
 }
 
 // listQueue prints what waits in full, and how to change it.

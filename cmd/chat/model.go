@@ -69,16 +69,18 @@ type model struct {
 	past    history
 	outbox  []outgoing
 	sending bool
-	typed   int // messages so far
 
-	interrupts int // Ctrl-C so far
-	armed      bool
+	interrupts int  // Ctrl-C so far
+	armed      bool // another one leaves
+	sure       bool // another /end ends the run in spite of what waits
 	note       string
 }
 
-func newModel(ctx context.Context, svc api.Caller, c Config, color bool) *model {
-	m := &model{svc: svc, ctx: func() context.Context { return ctx }, start: c.Start, about: c.About, color: color, inside: c.Inside,
-		run: c.Run, now: time.Now(), width: 80, height: 24, printing: true, field: newField()}
+func newModel(ctx context.Context, svc api.Caller, c Config, color bool, now time.Time) *model {
+	m := &model{
+		svc: svc, ctx: func() context.Context { return ctx }, start: c.Start, about: c.About, color: color, inside: c.Inside,
+		run: c.Run, now: now, width: 80, height: 24, printing: true, field: newField(),
+	}
 	m.talk.timeline = console.NewRows(m.width-1, color, console.TimelineOptions{})
 	if c.Run != nil {
 		m.know(c.Run)
@@ -253,8 +255,9 @@ func (m *model) readQueue() tea.Cmd {
 		return nil
 	}
 	m.knew, m.stale = c, false
+	run := m.run.ID
 	return func() tea.Msg {
-		all, err := api.OpMessages.Call(m.ctx(), m.svc, api.RunRequest{Run: m.run.ID})
+		all, err := api.OpMessages.Call(m.ctx(), m.svc, api.RunRequest{Run: run})
 		return queueMsg{all, err}
 	}
 }
@@ -301,9 +304,11 @@ func (m *model) interrupt() tea.Cmd {
 	switch {
 	case turn > 0:
 		m.note = "cancelling the turn; Ctrl-C again leaves"
-		return tea.Batch(disarm, m.order(func(ctx context.Context) (api.Sent, error) {
-			return api.OpStop.Call(ctx, m.svc, api.TurnRequest{Run: m.run.ID, Turn: turn})
-		}))
+		q := api.TurnRequest{Run: m.run.ID, Turn: turn}
+		return tea.Batch(disarm, func() tea.Msg {
+			_, err := api.OpStop.Call(m.ctx(), m.svc, q)
+			return orderedMsg{err}
+		})
 	case m.field.Value() != "":
 		m.field.Reset()
 	default:

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,24 +157,3 @@ func (m *model) remark(text string) { m.out = append(m.out, m.wrapped(console.Di
 
 // warn prints one that is more than a remark.
 func (m *model) warn(text string) { m.out = append(m.out, m.wrapped(console.Yellow, "! "+text)...) }
-
-// order carries out a request about the run.
-func (m *model) order(do func(context.Context) (api.Sent, error)) tea.Cmd {
-	return func() tea.Msg {
-		sent, err := do(m.ctx())
-		return orderedMsg{sent, err}
-	}
-}
-
-// orderedMsg is the end of a request about the run that sends nothing.
-type orderedMsg struct {
-	api.Sent
-	err error
-}
-
-func (m *model) ordered(o orderedMsg) tea.Cmd {
-	if o.err != nil {
-		m.warn(console.Why(o.err))
-	}
-	return m.look(0, false)
-}

@@ -51,15 +51,18 @@ const queueShown = 3
 
 // queueRows are the messages that wait.
 func (m *model) queueRows() (rows []string) {
-	mark, n := "… waits: ", len(m.queue.Messages)+len(m.outbox)
+	mark, sending, n := "… waits: ", "… sending: ", len(m.queue.Messages)+len(m.outbox)
 	if m.queue.Held {
 		mark = "… held: "
+	}
+	if m.away {
+		sending = "… not sent yet: "
 	}
 	for _, one := range m.queue.Messages {
 		rows = append(rows, mark+one.Text)
 	}
 	for _, one := range m.outbox {
-		rows = append(rows, "… not sent yet: "+one.text)
+		rows = append(rows, sending+one.text)
 	}
 	if n > queueShown {
 		rows = append(rows[:queueShown-1], fmt.Sprintf("… and %d more: /queue", n-queueShown+1))

@@ -43,7 +43,7 @@ func (c *chatCmd) check(*app) error {
 func (c *chatCmd) Run(ctx context.Context, a *app) error {
 	screen := chat.Config{Stdin: a.stdin, Stdout: a.stdout, Environ: a.environ, Getenv: a.getenv,
 		Inside: worker.InAgent(a.environ), Text: c.Text,
-		About: strings.Join([]string{cmp.Or(string(c.Agent), api.DefaultAgent), c.Mode, cmp.Or(c.Dir, "this directory")}, ", ")}
+		About: cmp.Or(string(c.Agent), api.DefaultAgent) + ", " + c.Mode + ", " + cmp.Or(c.Dir, "this directory")}
 	people := !a.json && screen.Fits()
 	if people {
 		a.dialer.Log = zap.NewNop() // the screen shows outages
@@ -68,8 +68,11 @@ func (c *chatCmd) Run(ctx context.Context, a *app) error {
 			screen.Run, screen.Text = run, ""
 		}
 		run, err := chat.Run(ctx, l, screen)
-		if run == nil || err != nil {
+		switch {
+		case run == nil:
 			return explain(err, nil, "")
+		case err != nil:
+			return explain(err, nil, run.ID)
 		}
 		return a.left(ctx, l, run)
 	})
@@ -109,7 +112,8 @@ func (c *chatCmd) resume(ctx context.Context, l *client.Client) (*api.Run, error
 // left says how the run stands that a person has left.
 func (a *app) left(ctx context.Context, l *client.Client, run *api.Run) error {
 	if !run.State.Final() {
-		_, err := fmt.Fprintf(a.stdout, "The run stays open.\n\n    linesman chat --continue %s\n    linesman end %[1]s\n", run.ID)
+		const stays = "The run stays open.\n\n    linesman chat --continue %s\n    linesman end %[1]s\n"
+		_, err := fmt.Fprintf(a.stdout, stays, run.ID)
 		return err
 	}
 	a.seen(ctx, l, run.ID)

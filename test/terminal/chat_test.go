@@ -51,7 +51,8 @@ func TestChatInTmux(t *testing.T) {
 			s := start(t, width, 30, nil, chat("--agent echo --skip-git-repo-check"))
 			s.shows(`(?s)^before\n── a new conversation\necho, read-only, this directory\n.*\n> *\n`)
 			s.says("Say 三十 🦜.")
-			s.shows(`(?s)── Say 三十 🦜\.\n   echo.*\n> Say 三十 🦜\.\n│ You said: Say 三十 🦜\. \\x1b\[31m\n· turn completed\nyour turn`)
+			s.shows(`(?s)── Say 三十 🦜\.\n   echo.*\n> Say 三十 🦜\.\n│ You said: Say 三十 🦜\. \\x1b\[31m\n` +
+				`· turn completed\nyour turn`)
 
 			s.keys("-l", `one\`)
 			s.keys("Enter")
@@ -61,7 +62,8 @@ func TestChatInTmux(t *testing.T) {
 			s.shows(`(?s)\n> one\n> two\n> three\n│ You said: one\n│ two\n│ three `)
 
 			s.says("ask")
-			s.shows(`(?s)\n\? execute: polly\n│ polly ⟨U\+001B⟩\[2J⟨U\+202E⟩\n.*\n\? q1 polly .*\ntab: answer\nturn 3 asks\n>`)
+			s.shows(`(?s)\n\? execute: polly\n│ polly ⟨U\+001B⟩\[2J⟨U\+202E⟩\n.*\n\? q1 polly .*\ntab: answer\n` +
+				`turn 3 asks\n>`)
 			s.says("a") // no answer
 			s.shows(`… waits: a\n`)
 			s.keys("Tab", "2")
@@ -151,7 +153,8 @@ func TestChatSurvivesItsServer(t *testing.T) {
 	t.Parallel()
 	up, _, chat := talker(t)
 	server := up()
-	s := start(t, 80, 30, []string{"LINESMAN_BACKGROUND_START=false"}, chat("--agent echo --skip-git-repo-check 'Say one.'"))
+	env := []string{"LINESMAN_BACKGROUND_START=false"}
+	s := start(t, 80, 30, env, chat("--agent echo --skip-git-repo-check 'Say one.'"))
 	s.shows(`(?s)│ You said: Say one\..*your turn`)
 	server.Kill()
 	s.shows(`! linesman is away: .*\n(.*\n)*linesman is away, reconnecting`)

@@ -68,8 +68,8 @@ func TestChatOverSSH(t *testing.T) {
 	login := sshd(t)
 	up, data, _ := talker(t)
 	up()
-	s := start(t, 40, 24, nil, fmt.Sprintf("%s 'LC_ALL=C.UTF-8 %s chat --data-dir %s --agent echo --skip-git-repo-check'%s",
-		login, program, data, after))
+	const remote = "%s 'LC_ALL=C.UTF-8 %s chat --data-dir %s --agent echo --skip-git-repo-check'%s"
+	s := start(t, 40, 24, nil, fmt.Sprintf(remote, login, program, data, after))
 	s.shows(`(?s)a new conversation.*\n>`)
 	s.says("日本語 é")
 	s.shows(`(?s)\n> 日本語 é\n│ You said: 日本語 é .*your turn`)
