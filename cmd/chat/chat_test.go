@@ -303,10 +303,27 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d rows, from %q to %q", n, m.out[0], m.out[n-1])
 	}
 	for left := len(m.out); left > 0; left = len(m.out) {
-		if m.print(); left-len(m.out)+len(m.rows())+m.field.Height() > m.height {
+		if m.print(); left-len(m.out) > m.atOnce() {
 			t.Fatalf("%d rows at once", left-len(m.out))
 		}
 		m.handle(printedMsg{})
+	}
+}
+
+// Whatever is drawn, there is room above it for the rows that are printed at once.
+func TestWhatIsDrawnLeavesRoom(t *testing.T) {
+	for height := 5; height < 60; height++ {
+		m, s := stage(t, 40, talking(nil))
+		m.resize(40, height)
+		asks(m, s)
+		for i := range 9 {
+			m.queue.Messages = append(m.queue.Messages, api.Message{Message: fmt.Sprint(i), Text: "later"})
+		}
+		m.queue.Held = true
+		m.handle(tea.PasteMsg{Content: strings.Repeat("a line\n", 50)})
+		if n := len(m.rows()) + m.field.Height() + m.atOnce(); n > height {
+			t.Errorf("at %d rows: %d drawn and %d printed", height, n-m.atOnce(), m.atOnce())
+		}
 	}
 }
 

@@ -262,7 +262,11 @@ func (m *model) readQueue() tea.Cmd {
 	}
 }
 
-// print prints the rows that are due, above what is drawn: no more at once than the terminal has room for.
+// atOnce is how many rows are printed at once. What is drawn leaves as much room: what was drawn before, and is still on
+// the screen, may have been higher than what is drawn now.
+func (m *model) atOnce() int { return max(m.height/3, 1) }
+
+// print prints the rows that are due, above what is drawn.
 func (m *model) print() tea.Cmd {
 	switch {
 	case m.printing:
@@ -272,7 +276,7 @@ func (m *model) print() tea.Cmd {
 	case len(m.out) == 0:
 		return nil
 	}
-	n := min(len(m.out), max(m.height-1-len(m.rows()), 1))
+	n := min(len(m.out), m.atOnce())
 	rows := strings.Join(m.out[:n], "\n")
 	if m.out = slices.Clone(m.out[n:]); rows == "" {
 		rows = " " // a blank row is a row

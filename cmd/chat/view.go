@@ -42,7 +42,7 @@ func (m *model) rows() (rows []string) {
 	rows = append(rows, m.questionRows()...)
 	rows = append(rows, m.queueRows()...)
 	rows = append(rows, m.paint(console.Dim, console.Cut(m.status(), m.width-1)))
-	most := max(m.height-m.field.Height()-1, 1)
+	most := max(m.height-m.atOnce()-m.field.Height()-1, 1)
 	return rows[max(len(rows)-most, 0):]
 }
 

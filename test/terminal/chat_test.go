@@ -91,6 +91,9 @@ func TestChatInTmux(t *testing.T) {
 			s.shows(`(?s)· turn cancelled\n… held: later\nHeld, since the turn was not`)
 			s.says("/release")
 			s.shows(`(?s)> later\n│ You said: later .*\nyour turn`)
+			s.says("long")
+			s.says("and then") // what is drawn changes while it is printed
+			s.shows(`(?s)│ You said: and then .*\nyour turn`)
 			checkRows(t, s, width)
 
 			s.keys("C-d")
@@ -108,18 +111,18 @@ func TestChatInTmux(t *testing.T) {
 func comesBack(t *testing.T, width int, chat func(string) string, run string) {
 	t.Helper()
 	s := start(t, width, 30, []string{"NO_COLOR=1"}, chat("--continue "+run))
-	s.shows(`(?s)> later\n│ You said: later .*\n· turn completed\nyour turn`)
+	s.shows(`(?s)> and then\n│ You said: and then .*\n· turn completed\nyour turn`)
 	if s.screen("-e") != s.screen() {
 		t.Errorf("colours in spite of NO_COLOR:\n%s", s.screen("-e"))
 	}
 	s.keys("Up")
-	s.shows(`(?m)^> later *\n`)
+	s.shows(`(?m)^> and then *\n`)
 	s.keys("C-c")
 	s.says("/end")
 	s.shows(`(?s)\n■ .*The run has ended: it is completed\.\n`)
 	s.left("0")
 	s = start(t, width, 30, nil, chat("--continue "+run))
-	s.shows(`(?s)│ You said: later .*\n■ .*\nThe run has ended: it is completed\.\n`)
+	s.shows(`(?s)│ You said: and then .*\n■ .*\nThe run has ended: it is completed\.\n`)
 	s.left("0")
 }
 
@@ -141,7 +144,11 @@ func checkRows(t *testing.T, s *tmux, width int) {
 			t.Errorf("a row of %d columns: %s", n, row)
 		}
 	}
-	for _, once := range []string{"> form", "> hold", "│ I hold.", "│ It is v1.", "> later", "── a new conversation"} {
+	all := []string{"> form", "> hold", "│ I hold.", "│ It is v1.", "> later", "── a new conversation"}
+	for n := range 60 {
+		all = append(all, fmt.Sprintf("│ line %d of a long answer", n+1))
+	}
+	for _, once := range all {
 		if n := strings.Count(screen, once+"\n"); n != 1 {
 			t.Errorf("%q is there %d times:\n%s", once, n, screen)
 		}
