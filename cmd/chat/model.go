@@ -301,22 +301,23 @@ func (m *model) interrupt() tea.Cmd {
 	if m.armed {
 		return m.leave()
 	}
+	turn := m.turn()
+	if turn == 0 && m.field.Value() != "" {
+		m.clear()
+		return nil
+	}
 	m.armed = true
 	m.interrupts++
-	n, turn := m.interrupts, m.turn()
+	n := m.interrupts
 	disarm := tea.Tick(moment, func(time.Time) tea.Msg { return disarmedMsg(n) })
-	switch {
-	case turn > 0:
+	if turn > 0 {
 		m.note = "cancelling the turn; Ctrl-C again leaves"
 		q := api.TurnRequest{Run: m.run.ID, Turn: turn}
 		return tea.Batch(disarm, func() tea.Msg {
 			_, err := api.OpStop.Call(m.ctx(), m.svc, q)
 			return orderedMsg{err}
 		})
-	case m.field.Value() != "":
-		m.field.Reset()
-	default:
-		m.note = "Ctrl-C again leaves"
 	}
+	m.note = "Ctrl-C again leaves"
 	return disarm
 }
