@@ -262,8 +262,8 @@ func (m *model) readQueue() tea.Cmd {
 	}
 }
 
-// atOnce is how many rows are printed at once. What is drawn leaves as much room: what was drawn before, and is still on
-// the screen, may have been higher than what is drawn now.
+// atOnce is how many rows are printed at once. What is drawn leaves as much room: what was drawn before, and is still
+// on the screen, may have been higher than what is drawn now.
 func (m *model) atOnce() int { return max(m.height/3, 1) }
 
 // print prints the rows that are due, above what is drawn.

@@ -201,8 +201,8 @@ func DueText(q api.Question, now time.Time) string {
 }
 
 // Choose returns the option of a permission that a key is for: "a" is the one that allows once, "d" the one that
-// rejects once, a digit the one of that number. Sure: it needs no confirmation. Why says why the key is for none; without
-// an id and without that, there is nothing to say.
+// rejects once, a digit the one of that number. Sure: it needs no confirmation. Why says why the key is for none;
+// without an id and without that, there is nothing to say.
 func Choose(q api.Question, key string) (o api.QuestionOption, sure bool, why string) {
 	of := func(kind string) (some []api.QuestionOption) {
 		for _, o := range q.Options {
