@@ -200,6 +200,38 @@ func DueText(q api.Question, now time.Time) string {
 	return cmp.Or(what, "ended") + " in " + Elapsed(left) + " unless answered"
 }
 
+// Choose returns the option of a permission that a key is for: "a" is the one that allows once, "d" the one that
+// rejects once, a digit the one of that number. Sure: it needs no confirmation. Why says why the key is for none;
+// without an id and without that, there is nothing to say.
+func Choose(q api.Question, key string) (o api.QuestionOption, sure bool, why string) {
+	of := func(kind string) (some []api.QuestionOption) {
+		for _, o := range q.Options {
+			if o.Kind == kind {
+				some = append(some, o)
+			}
+		}
+		return some
+	}
+	kind := map[string]string{"a": "allow_once", "d": "reject_once"}[key]
+	fit := of(kind)
+	n := int(key[0] - '1')
+	switch {
+	case q.Cut || q.Kind != api.KindPermission:
+		return o, false, "in a shell: " + AnswerLine(q)
+	case kind == "" && n >= len(q.Options):
+		return o, false, ""
+	case kind == "":
+		o = q.Options[n]
+	case len(fit) == 1:
+		o = fit[0]
+	case len(fit) == 0 && key == "d":
+		return api.QuestionOption{ID: "deny", Kind: kind}, true, ""
+	default:
+		return o, false, fmt.Sprintf("%d options are of the kind %s: choose one by its number", len(fit), kind)
+	}
+	return o, !strings.HasSuffix(o.Kind, "_always") && len(of(o.Kind)) == 1, ""
+}
+
 // AnswerLine is the command that answers a question, or shows it in full if it must be seen before. Pasted into a shell
 // as it is, it allows nothing.
 func AnswerLine(q api.Question) string {

@@ -1,12 +1,14 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
 )
 
 // Refusal prints why linesman refused a request as JSON, on one line: the [api.Error] in the
@@ -17,6 +19,21 @@ func Refusal(w io.Writer, err error) error {
 		return nil
 	}
 	return PrintJSON(w, e)
+}
+
+// Why describes the error of a request in a few words, on one line.
+func Why(err error) string {
+	switch {
+	case errors.Is(err, client.ErrDenied):
+		return "these credentials do not allow it"
+	case errors.Is(err, client.ErrNoResponder):
+		return "no responder is running"
+	case errors.Is(err, client.ErrRefused):
+		return "the server refuses the credentials"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnreachable):
+		return "the server is away"
+	}
+	return Grid(flat(err.Error()))
 }
 
 // RunsJSON is an overview as it is printed for programs.

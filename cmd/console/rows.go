@@ -15,12 +15,18 @@ import (
 // sequences for colours.
 func NewRows(width int, color bool, o TimelineOptions) *Timeline {
 	r := &Renderer{out: io.Discard, screen: &Screen{}, terminal: true, color: color}
-	r.width = func() int { return width + 1 } // the last column of a terminal stays empty
-	return &Timeline{r: r, options: o}
+	t := &Timeline{r: r, options: o}
+	t.SetWidth(width)
+	return t
 }
 
 // SetRun sets the state of the run, as far as rows show it. It prints nothing.
 func (t *Timeline) SetRun(run *api.Run) { t.run = run }
+
+// SetWidth sets the width of the rows that follow, in columns.
+func (t *Timeline) SetWidth(width int) {
+	t.r.width = func() int { return width + 1 } // the last column of a terminal stays empty
+}
 
 // Rows returns the rows of an item. The last row of a text that may continue is not among
 // them: see [Timeline.Unfinished].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -175,7 +176,11 @@ func (a *app) turned(run *api.Run) error {
 		if run.Detail == nil || run.FinalText == nil {
 			return nil
 		}
-		_, err := fmt.Fprintln(a.stdout, console.Safe(*run.FinalText))
+		var b strings.Builder
+		for line := range strings.Lines(*run.FinalText) {
+			b.WriteString(console.Safe(strings.TrimRight(line, "\r\n")) + "\n")
+		}
+		_, err := io.WriteString(a.stdout, b.String())
 		return err
 	})
 	switch {

@@ -37,6 +37,7 @@ type grammar struct {
 	Pipe       pipeCmd       `cmd:"" help:"Publish JSONL from stdin as one run."`
 	Normalize  normalizeCmd  `cmd:"" help:"Convert JSONL on stdin to events on stdout, without NATS."`
 	Submit     submitCmd     `cmd:"" help:"Queue a task for a worker, and print the id of its run."`
+	Chat       chatCmd       `cmd:"" help:"Converse with a live run in the terminal."`
 	Status     statusCmd     `cmd:"" help:"List running, queued and ended runs."`
 	Ls         statusCmd     `cmd:"" help:"The same as status."`
 	Top        topCmd        `cmd:"" help:"Show runs live in the terminal."`

@@ -15,21 +15,26 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-type submitCmd struct {
+// newRunFlags are the flags of commands that submit a task of the command line.
+type newRunFlags struct {
 	Agent agentKind `placeholder:"NAME" help:"Agent of the task: ${one_agent}. By default that of the thread to resume, else codex."`
 	taskFlags
-	Dir          string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
+	Dir         string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
+	IdleTimeout time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
+	Timeout     time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
+	startFlags
+	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
+}
+
+type submitCmd struct {
+	newRunFlags
 	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
-	IdleTimeout  time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
-	Timeout      time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
 	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
 	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
 	Keep         bool          `help:"With --live: keep the run open after its first turn. \"linesman send\" sends it messages, \"linesman end\" ends it."`
-	startFlags
-	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
 
 	File   string `placeholder:"FILE" help:"Read the task from this file, at most 1 MiB."`
@@ -44,7 +49,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		run, err := l.SubmitRun(ctx, q)
 		if err != nil {
-			return c.notAccepted(err)
+			return c.notAccepted(err, c.Resume != "")
 		}
 		if c.Wait {
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
@@ -60,9 +65,9 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 }
 
 // notAccepted is the error of a submission.
-func (c *submitCmd) notAccepted(err error) error {
+func (f *newRunFlags) notAccepted(err error, resumed bool) error {
 	names := api.NamesOf(func(n api.Name) string { return n.Flag })
-	if c.Dir == "" && c.Resume == "" {
+	if f.Dir == "" && !resumed {
 		names[api.FieldDir] = "the current directory (--dir)"
 	}
 	said := explain(err, names, "")
@@ -74,17 +79,29 @@ func (c *submitCmd) notAccepted(err error) error {
 	return fmt.Errorf("it is not known whether the task was accepted: %w", said)
 }
 
+// submission is the request for a task of the command line, and the mistakes that are known without the responder.
+func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
+	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+	task := f.task()
+	task.Agent, task.Title, task.Labels = string(f.Agent), f.Title, runs.LabelsOf(f.Label)
+	task.Idle, task.Hard = wholeSeconds(f.IdleTimeout), wholeSeconds(f.Timeout)
+	q = api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: f.DestructiveGit}
+	wrong.add(f.IdleTimeout < 0, "--idle-timeout: must not be negative, got %s", f.IdleTimeout)
+	wrong.add(f.Timeout < 0, "--timeout: must not be negative, got %s", f.Timeout)
+	var err error
+	q.Dir, err = filepath.Abs(f.Dir) // "" is the current one
+	wrong.add(err != nil, "--dir: %w", err)
+	return q, wrong
+}
+
 // submission is the request that the flags specify. The error has all mistakes
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
-	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-	task := c.task()
-	task.Agent, task.Thread, task.Title, task.Labels = string(c.Agent), c.Resume, c.Title, runs.LabelsOf(c.Label)
-	if task.Live, task.Keep = c.Live, c.Keep; c.NoAsk {
-		task.Ask = new(false)
+	q, flags := c.newRunFlags.submission()
+	q.Thread, q.Live, q.Keep = c.Resume, c.Live, c.Keep
+	if c.NoAsk {
+		q.Ask = new(false)
 	}
-	task.Idle, task.Hard = wholeSeconds(c.IdleTimeout), wholeSeconds(c.Timeout)
-	q := api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: c.DestructiveGit}
 	var wrong problems
 	var err error
 	from := "PROMPT"
@@ -97,12 +114,8 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wrong.add(err != nil, "%s: %w", from, err)
 	q.Schema, err = daemon.ReadSchema(a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
-	for _, l := range []struct {
-		flag string
-		d    time.Duration
-	}{{"--idle-timeout", c.IdleTimeout}, {"--timeout", c.Timeout}, {"--wait-timeout", c.WaitTimeout}} {
-		wrong.add(l.d < 0, "%s: must not be negative, got %s", l.flag, l.d)
-	}
+	wrong = append(wrong, flags...)
+	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
 	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
 	if c.Resume != "" {
 		for _, o := range []struct {
@@ -114,10 +127,7 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 		} {
 			wrong.add(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
 		}
-		q.SkipGit, q.Env = false, runs.EnvPolicy{}
-		return q, errors.Join(wrong...)
+		q.Dir, q.SkipGit, q.Env = "", false, runs.EnvPolicy{}
 	}
-	q.Dir, err = filepath.Abs(c.Dir) // "" is the current one
-	wrong.add(err != nil, "--dir: %w", err)
 	return q, errors.Join(wrong...)
 }

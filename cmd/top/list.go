@@ -33,7 +33,7 @@ func (m *model) empty() string {
 	case len(m.table.all) > 0:
 		return "No run matches the filter. Esc shows all runs."
 	case m.failing != nil:
-		return "Waiting for linesman: " + why(m.failing) + "."
+		return "Waiting for linesman: " + console.Why(m.failing) + "."
 	case m.loading:
 		return "Loading …"
 	}

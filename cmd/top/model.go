@@ -2,7 +2,6 @@ package top
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/runs"
 )
@@ -355,23 +353,8 @@ func (m *model) answer(name string) tea.Cmd {
 func (m *model) cancelled(d done) {
 	m.say("cancel requested: " + console.Word(d.run))
 	if d.err != nil {
-		m.say("not cancelled: " + why(d.err))
+		m.say("not cancelled: " + console.Why(d.err))
 	}
-}
-
-// why describes the error of a request in a few words.
-func why(err error) string {
-	switch {
-	case errors.Is(err, client.ErrDenied):
-		return "these credentials do not allow it"
-	case errors.Is(err, client.ErrNoResponder):
-		return "no responder is running"
-	case errors.Is(err, client.ErrRefused):
-		return "the server refuses the credentials"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnreachable):
-		return "the server is away"
-	}
-	return console.Grid(console.Safe(strings.Join(strings.Fields(err.Error()), " ")))
 }
 
 // connection describes how current the list is, and whether it is.
@@ -381,13 +364,13 @@ func (m *model) connection() (text string, live bool) {
 	case m.updated.IsZero() && m.failing == nil:
 		return "connecting", false
 	case m.updated.IsZero():
-		return why(m.failing) + ", retrying", false
+		return console.Why(m.failing) + ", retrying", false
 	case m.failing == nil && age < staleAge:
 		return "live", true
 	case m.failing == nil:
 		return "stale for " + console.Elapsed(age), false
 	}
-	return fmt.Sprintf("stale for %s: %s, retrying", console.Elapsed(age), why(m.failing)), false
+	return fmt.Sprintf("stale for %s: %s, retrying", console.Elapsed(age), console.Why(m.failing)), false
 }
 
 // View draws the screen.

@@ -187,42 +187,19 @@ func (m *model) questionKey(name string) tea.Cmd {
 
 // decide answers a question as a key says, or says why it does not.
 func (m *model) decide(q *questionView, key string) tea.Cmd {
-	of := func(kind string) (some []api.QuestionOption) {
-		for _, o := range q.Options {
-			if o.Kind == kind {
-				some = append(some, o)
-			}
-		}
-		return some
-	}
-	var o api.QuestionOption
-	kind := map[string]string{"a": "allow_once", "d": "reject_once"}[key]
-	fit := of(kind)
-	n := int(key[0] - '1')
-	switch {
-	case m.inside:
+	if m.inside {
 		m.say("an agent cannot answer")
 		return nil
-	case q.Cut || q.Kind != api.KindPermission:
-		m.say("in a shell: " + console.AnswerLine(q.Question))
-		return nil
-	case kind == "" && n >= len(q.Options):
-		return nil
-	case kind == "":
-		o = q.Options[n]
-	case len(fit) == 1:
-		o = fit[0]
-	case len(fit) == 0 && key == "d":
-		return m.send("deny")
-	default:
-		m.say(fmt.Sprintf("%d options are of the kind %s: choose one by its number", len(fit), kind))
-		return nil
 	}
+	o, sure, why := console.Choose(q.Question, key)
 	switch {
+	case why != "":
+		m.say(why)
+	case o.ID == "":
 	case !strings.HasPrefix(o.Kind, "reject_") && !q.read:
 		m.scrollQuestion(m.runHeight())
 		m.say("the question is longer: read it to its end first")
-	case strings.HasSuffix(o.Kind, "_always") || len(of(o.Kind)) > 1:
+	case !sure:
 		q.chosen = &o
 	default:
 		return m.send(o.ID)
@@ -246,7 +223,7 @@ func (m *model) answered(a answeredMsg) tea.Cmd {
 		func(c api.Code) bool { return api.Is(a.err, c) })
 	switch {
 	case a.err != nil:
-		m.say("not answered: " + why(a.err))
+		m.say("not answered: " + console.Why(a.err))
 	case a.Delivered:
 		m.say("answered: " + console.Word(a.Outcome))
 	default:

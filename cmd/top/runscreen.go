@@ -106,9 +106,9 @@ func (m *model) runRows() []string {
 		text := "Loading …"
 		switch {
 		case v.failing != nil && v.done:
-			text = "Not available: " + why(v.failing) + "."
+			text = "Not available: " + console.Why(v.failing) + "."
 		case v.failing != nil:
-			text = "Waiting: " + why(v.failing) + "."
+			text = "Waiting: " + console.Why(v.failing) + "."
 		case v.kinds != allKinds && len(v.items) > 0:
 			text = "No " + v.kinds.String() + ". t shows other kinds."
 		case v.done || v.after != "" || v.events:

@@ -21,6 +21,7 @@ const everyone = "all"
 var Rooms = []Room{
 	{"cmd/linesman", "the program: its grammar, and one file for each command", nil},
 	{"cmd/top", "the live view in a terminal: the list of runs, and one run's timeline", []string{"cmd/linesman"}},
+	{"cmd/chat", "`linesman chat`: a conversation with a live run in a terminal", []string{"cmd/linesman"}},
 	{"cmd/watch", "`linesman watch`: rules, budgets, delivery of notices", []string{"cmd/linesman"}},
 	{"cmd/doctor", "checks of all that linesman needs on a machine", []string{"cmd/linesman"}},
 	{"cmd/setup", "`linesman setup`: files of a NATS cluster; hooks of agents", []string{"cmd/linesman"}},

@@ -61,3 +61,22 @@ func TestTopOverSSH(t *testing.T) {
 	s.keys("q")
 	s.restored("0")
 }
+
+// Over ssh a conversation is the same, in a small window.
+func TestChatOverSSH(t *testing.T) {
+	t.Parallel()
+	login := sshd(t)
+	up, data, _ := talker(t)
+	up()
+	const remote = "%s 'LC_ALL=C.UTF-8 %s chat --data-dir %s --agent echo --skip-git-repo-check'%s"
+	s := start(t, 40, 24, nil, fmt.Sprintf(remote, login, program, data, after))
+	s.shows(`(?s)a new conversation.*\n>`)
+	s.says("日本語 é")
+	s.shows(`(?s)\n> 日本語 é\n│ You said: 日本語 é .*your turn`)
+	s.says("ask")
+	s.shows(`tab: answer\n`)
+	s.keys("Tab", "d")
+	s.shows(`(?s)q1 answered: deny.*│ No\.\n.*your turn`)
+	s.keys("C-d")
+	s.left("0")
+}

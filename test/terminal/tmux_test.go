@@ -1,5 +1,5 @@
-// Package terminal runs `linesman top` in a real terminal multiplexer, and looks at what a
-// person sees.
+// Package terminal runs `linesman top` and `linesman chat` in a real terminal multiplexer, and looks at what a person
+// sees.
 package terminal
 
 import (
@@ -115,10 +115,15 @@ const after = `; code=$?; stty -a | grep -o -E ' -?(icanon|echo|isig)( |$)' | tr
 // restored waits for the end of a command with an exit code, and checks what it left.
 func (s *tmux) restored(code string) {
 	s.t.Helper()
-	screen := s.shows(`exit=` + code)
-	if !strings.Contains(screen, "before") || strings.Contains(screen, "STATE") {
+	if screen := s.left(code); !strings.Contains(screen, "before") || strings.Contains(screen, "STATE") {
 		s.t.Errorf("the screen is not as before:\n%s", screen)
 	}
+}
+
+// left waits for the end of a command with an exit code, checks the modes that it left, and returns the screen.
+func (s *tmux) left(code string) string {
+	s.t.Helper()
+	screen := s.shows(`exit=` + code)
 	if strings.Contains(screen, "-icanon") || strings.Contains(screen, "-echo") || strings.Contains(screen, "-isig") {
 		s.t.Errorf("the modes of the terminal are not as before:\n%s", screen)
 	}
@@ -126,6 +131,7 @@ func (s *tmux) restored(code string) {
 	if got := strings.TrimSpace(string(out)); err != nil || got != "0 1 0" {
 		s.t.Errorf("alternate screen, cursor, mouse: %q, %v; want 0 1 0", got, err)
 	}
+	return screen
 }
 
 // top is the command line of `linesman top` in a shell that shows what it leaves.
