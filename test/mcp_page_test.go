@@ -89,7 +89,7 @@ func TestPageOfAgentToolsIsWhatTheyAre(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^### `(_agent_\\w+)`$").FindAllStringSubmatch(page, -1) {
 		told = append(told, m[1])
 	}
-	for _, tool := range tools.Agents() {
+	for _, tool := range tools.Named("agents") {
 		names = append(names, tool.Name)
 		head := "### `" + tool.Name + "`\n"
 		before, section, ok := strings.Cut(page, head)

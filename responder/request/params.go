@@ -206,6 +206,12 @@ var (
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
 		skipParam, liveParam, askParam, gitParam, keyParam,
 	}
+	// LiveStartParams are AgentRunParams for a live run.
+	LiveStartParams = append(slices.DeleteFunc(slices.Clone(AgentRunParams), func(p Param) bool {
+		return p.Name == "thread" || p.Name == liveParam.Name
+	}), Param{Name: keepParam.Name, Kind: boolean, Default: true,
+		About: "The run goes on after its first turn, for further messages, until it is ended; if false, it ends with it."})
+
 	AgentRefParam = RequiredText("run", MaxRef,
 		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")
 	AgentCancelParams = []Param{AgentRefParam, reasonParam}
