@@ -162,7 +162,7 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		d.idle("talks")
 	}
 	for parts, code := range map[string]int64{
-		answer(`{"question":"q1","option":"yes"}`):  -32602, // which names its task
+		answer(`{"question":"q1","option":"yes"}`):   -32602, // which names its task
 		`{"text":"x"},{"data":{"mode":"read-only"}}`: -32602,
 		`{"text":"x"},{"data":{"end":true}}`:         -32602,
 		`{"data":{"end":false}}`:                     -32602,
