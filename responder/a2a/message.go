@@ -106,14 +106,8 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	}
 	var presets []request.Preset
 	if m.ContextID != "" {
-		if v, open, err := h.talksIn(ctx, m.ContextID); open || err != nil {
-			if err == nil && gjson.GetBytes(options, answerData).Exists() {
-				err = fail(sdk.ErrInvalidParams, "message.taskId: is required for an answer")
-			}
-			if err != nil {
-				return nil, err
-			}
-			return h.readForTask(ctx, m, v, texts, options)
+		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
+			return talk, err
 		}
 		thread, err := h.thread(m.ContextID)
 		if err != nil {

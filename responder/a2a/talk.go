@@ -23,23 +23,45 @@ const endData = "end"
 // kept reports whether a run takes messages until it has ended.
 func kept(record *runs.Record) bool { return record != nil && record.Live != nil && record.Live.Keep }
 
-// talksIn returns the open run of a context that takes messages.
-func (h *Handler) talksIn(ctx context.Context, name string) (v runs.Header, open bool, err error) {
-	v, ok := h.Service.Get(name)
+// talkIn reads a message for the newest run of a context, if that is kept: it is for the open run, or was sent to one
+// that has ended since. Nil: it is for neither.
+func (h *Handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
+	v, ok := h.Service.Get(m.ContextID)
 	if !ok || v.State.Final() {
-		v, ok = h.Service.Thread(cmp.Or(v.Thread, name))
+		v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
 	}
-	if !ok || v.State.Final() {
-		return v, false, nil
+	if !ok {
+		return nil, nil
 	}
 	v, record, err := h.record(ctx, v)
-	return v, kept(record) && !v.State.Final(), err
+	switch {
+	case err != nil || !kept(record):
+		return nil, err
+	case v.State.Final():
+		if _, err := h.Service.Send(ctx, textOf(v.ID, m, texts)); err != nil {
+			if api.Is(err, api.Ended) || api.Is(err, api.Validation) { // it was not sent
+				err = nil
+			}
+			return nil, h.unsent(err)
+		}
+		sent := func(context.Context) (func(runs.Header) bool, error) { return asksAnew(""), nil }
+		return &message{run: v.ID, do: sent, context: m.ContextID, again: true}, nil
+	case gjson.GetBytes(data, answerData).Exists():
+		return nil, fail(sdk.ErrInvalidParams, "message.taskId: is required for an answer")
+	}
+	return h.readForTask(ctx, m, v, texts, data)
+}
+
+// textOf is a message for the agent of a run.
+func textOf(run string, m *sdk.Message, texts []string) api.SendRequest {
+	return api.SendRequest{Run: run, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID)}
 }
 
 // readForTask reads a message for a task: an answer to a question of its run, a message for the agent of a run that is
 // kept, or its end. All others are refused: a task has only its first one.
-func (h *Handler) readForTask(ctx context.Context, m *sdk.Message, v runs.Header, texts []string, data json.RawMessage) (
-	*message, error) {
+func (h *Handler) readForTask(
+	ctx context.Context, m *sdk.Message, v runs.Header, texts []string, data json.RawMessage,
+) (*message, error) {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
 		return nil, err
@@ -64,7 +86,7 @@ func (h *Handler) readForTask(ctx context.Context, m *sdk.Message, v runs.Header
 		err = fail(sdk.ErrInvalidParams, `message.parts: a message for the agent is text alone; data is {"answer": …}, or `+
 			`{"end": true}`)
 	case out.keeps:
-		out.do = h.send(api.SendRequest{Run: v.ID, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID)})
+		out.do = h.send(textOf(v.ID, m, texts))
 	case v.State == runs.StateInputRequired:
 		err = fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
 	default:

@@ -10,6 +10,8 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -46,8 +48,8 @@ func said(t *sdk.Task) (all string) {
 	return all
 }
 
-// A2A's own client talks to a run that is kept: each message is a turn, which the send waits for. Questions are answered
-// in between, and the end is a message, too.
+// A2A's own client talks to a run that is kept: each message is a turn, which the send waits for. Questions are
+// answered in between, and the end is a message, too.
 func TestTaskOfAKeptRunTakesMessages(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
@@ -142,8 +144,15 @@ func idleText(run string) string { return to(run, `{"text":"More."}`) }
 // A message in the context of an open run that is kept is for that run; what is not for it is refused, and begins none.
 func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).endpoint(nil)
-	l := d.talk("talks")
+	var l *servicetest.Live
+	lab := newLab(t)
+	d := lab.endpointOf(responder.Config{
+		Requests: &idempotency.Requests{Store: lab.bus.RequestStore()},
+		Absent: func(ctx context.Context, _, _ string, c runs.Command) (runs.Ruling, error) {
+			return l.Answer(ctx, c) // reads the log of the run that has ended
+		},
+	}, nil)
+	l = d.talk("talks")
 	l.EndTurn("One.", "end_turn")
 	d.idle("talks")
 	in := func(name, parts string) gjson.Result {
@@ -178,8 +187,14 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		t.Errorf("the end: %s", got.Raw)
 	}
 	l.Quit()
-	// Its context goes on with a run of its own.
-	if got := in(thread, `{"text":"Anew."}`); got.Get("result.task.id").String() == "talks" || got.Get(
+	// A message whose answer was lost begins no other run. Then its context goes on with a run of its own.
+	if got := in(thread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
+		`"replayed":true`) {
+		t.Errorf("a repeated message, after the end: %s", got.Raw)
+	}
+	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, thread))
+	if got.Get("result.task.id").String() == "talks" || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)
 	}

@@ -50,9 +50,9 @@ type waitArgs struct {
 // waiter returns nil if the client cannot ask its user, or has no tool to answer.
 func (s *server) waiter(ctx context.Context, req *sdk.CallToolRequest, progress func(v36.Progress)) *waiter {
 	can := req.ClientCapabilities()
-	if req.Params.Name != api.ToolAgentWait && req.Params.Name != api.ToolLiveWait || s.known[api.ToolAgentAnswer].Name == "" ||
-		req.ProtocolVersion() < elicits || can == nil || can.Elicitation == nil ||
-		can.Elicitation.Form == nil && can.Elicitation.URL != nil {
+	waits := req.Params.Name == api.ToolAgentWait || req.Params.Name == api.ToolLiveWait
+	if !waits || s.known[api.ToolAgentAnswer].Name == "" || req.ProtocolVersion() < elicits || can == nil ||
+		can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil {
 		return nil
 	}
 	var args waitArgs

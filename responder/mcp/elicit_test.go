@@ -141,7 +141,7 @@ func (d *desk) config() Config {
 	return config(tools{api.ToolAgentWait: d.wait, api.ToolAgentAnswer: d.answer})
 }
 
-// The user of a client that waits for a turn of a live run is asked, too; the wait ends with the turn, not with the run.
+// The user of a client that waits for a turn of a live run is asked, too; the wait ends with the turn, not the run.
 func TestUserOfALiveRunIsAsked(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

@@ -91,8 +91,8 @@ func TestToolsTalkToALiveRun(t *testing.T) {
 		return len(told) > 0
 	})
 	l.Permission("make", servicetest.Hour())
-	if wait = end(); !wait.Reached || len(wait.Asked) != 1 || wait.Asked[0].Command != "make" || !strings.Contains(wait.Next,
-		"call _agent_answer") || !strings.Contains(wait.Next, "_agent_live_wait with these questions") {
+	if wait = end(); !wait.Reached || len(wait.Asked) != 1 || wait.Asked[0].Command != "make" || !strings.Contains(
+		wait.Next, "call _agent_answer") || !strings.Contains(wait.Next, "_agent_live_wait with these questions") {
 		t.Errorf("a question: %+v", wait)
 	}
 	wait = asking{}
@@ -166,8 +166,8 @@ func TestToolStartsALiveRun(t *testing.T) {
 			"title", "Chat", "timeout_seconds", 60, "idempotency_key", fmt.Sprintf("0123456789abcdef-%d", i)}, more...)
 		var first, again asking
 		for _, run := range []*asking{&first, &again} {
-			if e := own(t.Context(), t, s, "_agent_live_start", args(pairs...), run); e != nil || run.State != runs.StateQueued ||
-				run.Title != "Chat" || !strings.Contains(run.Next, api.ToolLiveWait) {
+			e := own(t.Context(), t, s, "_agent_live_start", args(pairs...), run)
+			if e != nil || run.State != runs.StateQueued || run.Title != "Chat" || !strings.Contains(run.Next, api.ToolLiveWait) {
 				t.Fatalf("%+v %v", run, e)
 			}
 		}
@@ -249,7 +249,8 @@ func TestMistakesInToolsForLiveRuns(t *testing.T) {
 	// The end of a call ends the wait alone.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if a, err := s.tools.Call(ctx, api.ToolLiveWait, []byte(args("run", "full")), nil); err != nil || len(a.Envelope) == 0 {
+	a, err := s.tools.Call(ctx, api.ToolLiveWait, []byte(args("run", "full")), nil)
+	if err != nil || len(a.Envelope) == 0 {
 		t.Errorf("%s %v", a.Envelope, err)
 	}
 	if v, _ := s.Service.Get("full"); v.State != runs.StateWorking {

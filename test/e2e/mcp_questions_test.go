@@ -194,8 +194,8 @@ func TestMCPClientsAnswerQuestions(t *testing.T) {
 	}
 }
 
-// Clients of both revisions talk to an agent: it asks their users in each turn, and goes on after it. Who may not answer
-// talks, too, and sees the ids of questions.
+// Clients of both revisions talk to an agent: it asks their users in each turn, and goes on after it. Who may not
+// answer talks, too, and sees the ids of questions.
 func TestMCPClientsTalkToALiveRun(t *testing.T) {
 	t.Parallel()
 	p, token := newPerch(t)
