@@ -167,7 +167,8 @@ func TestToolStartsALiveRun(t *testing.T) {
 		var first, again asking
 		for _, run := range []*asking{&first, &again} {
 			e := own(t.Context(), t, s, "_agent_live_start", args(pairs...), run)
-			if e != nil || run.State != runs.StateQueued || run.Title != "Chat" || !strings.Contains(run.Next, api.ToolLiveWait) {
+			if e != nil || run.State != runs.StateQueued || run.Title != "Chat" ||
+				!strings.Contains(run.Next, api.ToolLiveWait) {
 				t.Fatalf("%+v %v", run, e)
 			}
 		}
