@@ -24,7 +24,7 @@ var Names = []Name{
 	{"skipGitRepoCheck", "skipGitRepoCheck", "skipGitRepoCheck", "--skip-git-repo-check"},
 	{"live", "live", "live", "--live"},
 	{"ask", "ask", "ask", "--no-ask"},
-	{"keep", "keep", "", "--keep"},
+	{"keep", "keep", "keep", "--keep"},
 	{FieldEnvPolicy, "envPolicy", "", "--env"},
 	{FieldEnvAllow, "envAllowList", "", "--allow-env"},
 	{FieldIdle, "idleTimeoutSec", "", "--idle-timeout"},

@@ -26,15 +26,18 @@ type Hints struct {
 // The tools that a server of MCP calls itself, to ask the user of its client.
 const (
 	ToolAgentWait   = "_agent_wait"
+	ToolLiveWait    = "_agent_live_wait"
 	ToolAgentAnswer = "_agent_answer"
 )
 
-// AgentWaitSeconds is how long [ToolAgentWait] waits by default.
+// AgentWaitSeconds is how long [ToolAgentWait] and [ToolLiveWait] wait by default.
 const AgentWaitSeconds = 300
 
-// Asking is the answer of [ToolAgentWait] about a run that has not ended.
+// Asking is the answer of [ToolAgentWait] and [ToolLiveWait] about a run that has not ended.
 type Asking struct {
 	*Run
+	// Reached says, in the answer of [ToolLiveWait], that what it waits for has come.
+	Reached bool `json:"reached,omitempty"`
 	// Asked are the open questions of the run, the oldest first, for callers who may answer them.
 	Asked    []Question `json:"asked,omitempty"`
 	Unlisted int        `json:"unlisted,omitempty"` // questions that do not fit into the message
@@ -42,7 +45,7 @@ type Asking struct {
 
 // ToolsRequest is a request for the tools of a responder.
 type ToolsRequest struct {
-	Set string `json:"set,omitempty"` // agents, local or all; "": all
+	Set string `json:"set,omitempty"` // agents, live, local or all; "": all
 }
 
 // Tools are the tools of a responder.

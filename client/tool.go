@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Tools returns the tools of the responder: those of a set, agents, local or all. It retries while no
+// Tools returns the tools of the responder: those of a set, agents, live, local or all. It retries while no
 // responder answers, for up to 30 s.
 func (c *Client) Tools(ctx context.Context, set string) ([]api.Tool, error) {
 	p := patience{met: true}

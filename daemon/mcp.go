@@ -27,7 +27,7 @@ func newMCPEndpoints(s *Service) mcpEndpoints {
 func (e mcpEndpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	one := e[cmp.Or(r.URL.Query().Get("tools"), tools.AllTools)]
 	if one == nil {
-		http.Error(w, "tools: must be agents, local or all", http.StatusBadRequest)
+		http.Error(w, "tools: must be agents, live, local or all", http.StatusBadRequest)
 		return
 	}
 	one.ServeHTTP(w, r)

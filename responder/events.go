@@ -195,9 +195,9 @@ func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error
 	return completion != 0, s.explain("read events", err)
 }
 
-// EachEvent calls each with all events of a run, from the first to its completion.
-func (s *Service) EachEvent(ctx context.Context, v runs.Header, each func(api.Event) error) error {
-	return (&Follow{service: s, view: v, wait: true}).Each(ctx, each)
+// EachEvent calls each with all events of a run after a sequence, up to its completion.
+func (s *Service) EachEvent(ctx context.Context, v runs.Header, after uint64, each func(api.Event) error) error {
+	return (&Follow{service: s, view: v, after: after, wait: true}).Each(ctx, each)
 }
 
 // LastEvents returns the newest n events of a kind of a run, oldest first.

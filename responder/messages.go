@@ -104,7 +104,7 @@ func (s *Service) order(ctx context.Context, run string, c runs.Command) (api.Se
 		return api.Sent{}, s.explainRun(v.ID, c.Do, err)
 	case record.State == runs.StateQueued:
 		return api.Sent{}, takesNone(v.ID, "has not begun yet")
-	case record.State.Final():
+	case record.State.Final() && (c.Do != runs.DoSend || c.ID == "" || record.Live == nil): // else the log may have it
 		return api.Sent{}, ended(v.ID, record.State)
 	case record.Live == nil || !record.Live.Keep:
 		return api.Sent{}, takesNone(v.ID, "takes no messages: it was not submitted with keep")

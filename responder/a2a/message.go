@@ -15,15 +15,25 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/runs"
 )
 
-// message is a valid message: one that can become a task, or answers the question of one.
+// message is a valid message: one that can become a task, or is for one.
 type message struct {
-	args    *request.Args     // the arguments of its task: its texts and its data; nil: it is an answer
-	answer  api.AnswerRequest // if args is nil
-	context string            // the context that it continues, as named by the caller; "": a new one
-	again   bool              // a repetition: the task already exists
+	args    *request.Args // the arguments of its task: its texts and its data; nil: it is for the task of a run
+	run     string        // if args is nil
+	do      order         // the same
+	context string        // the context that it continues, as named by the caller; "": a new one
+	again   bool          // a repetition: the task already exists
+
+	// settled reports whether a blocking send returns: the turn of the message has ended, or people are asked.
+	settled func(runs.Header) bool
+	keeps   bool   // the run is kept: then a stream ends, too
+	after   uint64 // sequence of the last event that a stream does not have
 }
+
+// order carries a message for a task out, and returns when it is settled.
+type order func(ctx context.Context) (settled func(runs.Header) bool, err error)
 
 // modes are the media types of a task's output.
 var modes = []string{"text/plain", "application/json"}
@@ -88,10 +98,17 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		return nil, err
 	}
 	if m.TaskID != "" {
-		return h.readAnswer(ctx, q, len(texts) > 0, options)
+		v, err := h.find(ctx, m.TaskID)
+		if err != nil {
+			return nil, err
+		}
+		return h.readForTask(ctx, m, v, texts, options)
 	}
 	var presets []request.Preset
 	if m.ContextID != "" {
+		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
+			return talk, err
+		}
 		thread, err := h.thread(m.ContextID)
 		if err != nil {
 			return nil, err
@@ -103,7 +120,8 @@ func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 	if prompt := strings.Join(texts, "\n\n"); prompt != "" {
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
-	return &message{args: request.Read(request.TaskParams, options, presets...), context: m.ContextID}, nil
+	args := request.Read(request.TaskParams, options, presets...)
+	return &message{args: args, context: m.ContextID, settled: asksAnew(""), keeps: args.Flag("keep")}, nil
 }
 
 // readParts returns the texts of a message, and the data of its one data part. The

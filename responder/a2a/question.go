@@ -8,7 +8,6 @@ import (
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	strict "github.com/go-json-experiment/json"
-	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -82,36 +81,6 @@ func choices(q *api.Question) (all []string) {
 	return all
 }
 
-// readAnswer converts a message for a task to the answer to a question of its run. All
-// other messages for a task are refused: it has only its first one.
-func (h *Handler) readAnswer(ctx context.Context, q *sdk.SendMessageRequest, text bool, data json.RawMessage) (*message,
-	error) {
-	m := q.Message
-	v, err := h.find(ctx, m.TaskID)
-	if err != nil {
-		return nil, err
-	}
-	v, record, err := h.record(ctx, v)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
-		return nil, fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
-	case v.State.Final():
-		return nil, fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
-			": go on in its context, without its taskId")
-	case gjson.GetBytes(data, answerData).Exists() && record != nil && record.Live != nil:
-		a, err := answerOf(v.ID, text, data)
-		return &message{answer: a, context: m.ContextID}, err
-	case len(v.Questions) > 0:
-		return nil, h.refuseText(ctx, v, record)
-	case v.State == runs.StateInputRequired:
-		return nil, fail(sdk.ErrUnsupportedOperation, "the task waits for an answer that does not come over A2A")
-	}
-	return nil, fail(sdk.ErrUnsupportedOperation, "a task takes no message while it is "+string(v.State)+
-		": wait for its end, or cancel it")
-}
-
 // refuseText refuses a message for a task that asks people, which is no answer.
 func (h *Handler) refuseText(ctx context.Context, v runs.Header, record *runs.Record) error {
 	q, err := h.question(ctx, v, record)
@@ -151,8 +120,15 @@ func answerOf(run string, text bool, data json.RawMessage) (a api.AnswerRequest,
 }
 
 // decide gives an answer.
-func (h *Handler) decide(ctx context.Context, a api.AnswerRequest) error {
-	_, err := h.Service.Decide(ctx, a)
+func (h *Handler) decide(a api.AnswerRequest) order {
+	return func(ctx context.Context) (func(runs.Header) bool, error) {
+		_, err := h.Service.Decide(ctx, a)
+		return asksAnew(a.Question), h.undecided(err)
+	}
+}
+
+// undecided is the error of an answer for callers.
+func (h *Handler) undecided(err error) error {
 	e := api.Known(err)
 	switch {
 	case err == nil:

@@ -15,8 +15,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// SendMessage submits a task or answers the question of one. It returns when the
-// task has ended or waits for an answer, or at once with returnImmediately. A
+// SendMessage submits a task, or carries out what its message says to one. It returns when the
+// task has ended or waits for people, or at once with returnImmediately. A
 // message repeated with the same messageId gets the task of the first one.
 func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
 	if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
@@ -45,7 +45,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 		return refused, nil
 	}
 	if wait {
-		if err := h.settle(ctx, run, m.answer.Question); err != nil {
+		if err := h.settle(ctx, run, m.settled); err != nil {
 			return nil, err
 		}
 	}
@@ -58,16 +58,19 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	return h.task(ctx, v, m.wanted(q))
 }
 
-// settle waits until a run has ended, or awaits an answer, but not to a question that
-// was just answered: the run table may lag behind.
-func (h *Handler) settle(ctx context.Context, run, answered string) error {
+// asksAnew reports whether a run has ended, or waits for people, but not for the answer to a question that was just
+// answered: the run table may lag behind.
+func asksAnew(answered string) func(runs.Header) bool {
+	return func(v runs.Header) bool {
+		return v.State.Final() || v.State == runs.StateInputRequired && !slices.Equal(v.Questions, []string{answered})
+	}
+}
+
+// settle waits until the message of a run is settled.
+func (h *Handler) settle(ctx context.Context, run string, settled func(runs.Header) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	_, err := h.Service.Wait(ctx, run, func(v runs.Header) {
-		if v.State == runs.StateInputRequired && !slices.Equal(v.Questions, []string{answered}) {
-			cancel()
-		}
-	})
+	_, err := h.Service.WaitUntil(ctx, run, nil, settled)
 	if err != nil && ctx.Err() == nil {
 		return h.explain("wait", err)
 	}
@@ -94,10 +97,10 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 		return "", nil, err
 	}
 	if m.args == nil {
-		if err := h.decide(ctx, m.answer); err != nil {
+		if m.settled, err = m.do(ctx); err != nil {
 			return "", nil, err
 		}
-		return m.answer.Request, nil, h.register(ctx, m.answer.Request, q)
+		return m.run, nil, h.register(ctx, m.run, q)
 	}
 	done, err := h.queue(ctx, request.ToolExec, m.args)
 	var e *api.Error

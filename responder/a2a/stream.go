@@ -17,7 +17,8 @@ import (
 )
 
 // SendStreamingMessage is SendMessage with a stream of updates until the task
-// ends, also while it waits for answers.
+// ends, also while it waits for answers; of a run that is kept, until SendMessage
+// returns.
 func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
 		if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
@@ -51,7 +52,11 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 		if err != nil {
 			return err
 		}
-		return h.follow(ctx, v, m.wanted(q), yield)
+		s := &follower{h: h, w: m.wanted(q), yield: yield, seq: m.after}
+		if m.keeps {
+			s.until = m.settled
+		}
+		return s.follow(ctx, v)
 	})
 }
 
@@ -76,7 +81,7 @@ func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskReq
 			return err
 		}
 		defer free()
-		return h.follow(ctx, v, wanted{artifacts: true, question: true}, yield)
+		return (&follower{h: h, w: wanted{artifacts: true, question: true}, yield: yield}).follow(ctx, v)
 	})
 }
 
@@ -102,26 +107,30 @@ var errLeft = errors.New("the client has left")
 // follow sends the current task and then its updates, up to its end. A context
 // that the task gets meanwhile is used in later answers: within a stream the
 // name stays. The error is for the client.
-func (h *Handler) follow(ctx context.Context, v runs.Header, w wanted, yield func(sdk.Event) bool) error {
-	v, record, err := h.record(ctx, v)
+func (s *follower) follow(ctx context.Context, v runs.Header) error {
+	v, record, err := s.h.record(ctx, v)
 	if err != nil {
 		return err
 	}
-	first, err := h.describe(ctx, v, record, w)
+	first, err := s.h.describe(ctx, v, record, s.w)
 	if err != nil {
 		return err
 	}
-	w.context = first.ContextID
-	if !yield(first) || first.Status.State.Terminal() {
+	s.w.context = first.ContextID
+	if !s.yield(first) || first.Status.State.Terminal() {
 		return nil
 	}
-	s := &follower{h: h, w: w, info: first.TaskInfo(), yield: yield, view: v, state: first.Status.State,
-		governance: governance(v, record), asked: v.Questions[:min(len(v.Questions), 1)]}
-	switch err := s.run(ctx); {
+	s.info, s.view, s.state = first.TaskInfo(), v, first.Status.State
+	s.governance, s.asked = governance(v, record), v.Questions[:min(len(v.Questions), 1)]
+	err = s.run(ctx)
+	if err == nil && !s.view.State.Final() {
+		err = s.rest(ctx)
+	}
+	switch {
 	case errors.Is(err, errLeft):
 		return nil
 	case err != nil:
-		return h.explain("follow the run", err)
+		return s.h.explain("follow the run", err)
 	}
 	if err := s.end(context.WithoutCancel(ctx)); !errors.Is(err, errLeft) {
 		return err
@@ -129,21 +138,38 @@ func (h *Handler) follow(ctx context.Context, v runs.Header, w wanted, yield fun
 	return nil
 }
 
-// run sends the updates of the task until its run has ended.
+// rest sends what the agent has said before the state in which the stream ends.
+func (s *follower) rest(ctx context.Context) error {
+	const most = 1 << 20 // bytes of a page
+	for {
+		page, err := s.h.Service.Events(ctx, s.view.ID, s.seq, 1000, most)
+		if err != nil || page.Next == s.seq {
+			return err
+		}
+		for _, e := range page.Events {
+			if text, ok := spoken(e); ok && !s.yield(s.said(text)) {
+				return errLeft
+			}
+		}
+		s.seq = page.Next
+	}
+}
+
+// run sends the updates of the task until its run has ended, or the stream ends before.
 func (s *follower) run(ctx context.Context) error {
-	first, texts, views := s.view, make(chan string), make(chan runs.Header)
+	first, texts, views := s.view, make(chan api.Event), make(chan runs.Header)
+	from := s.seq
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := s.h.Service.EachEvent(events, first, func(e api.Event) error {
-			text, ok := spoken(e)
-			if !ok {
+		err := s.h.Service.EachEvent(events, first, from, func(e api.Event) error {
+			if _, ok := spoken(e); !ok {
 				return nil
 			}
 			select {
-			case texts <- text:
+			case texts <- e:
 				return nil
 			case <-events.Done():
 				return events.Err()
@@ -156,12 +182,12 @@ func (s *follower) run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		defer close(views)
-		_, err := s.h.Service.Wait(ctx, first.ID, func(v runs.Header) {
+		_, err := s.h.Service.WaitUntil(ctx, first.ID, func(v runs.Header) {
 			select {
 			case views <- v:
 			case <-ctx.Done():
 			}
-		})
+		}, s.over)
 		if ctx.Err() != nil {
 			return errLeft
 		}
@@ -177,7 +203,9 @@ type follower struct {
 	w     wanted
 	info  sdk.TaskInfo
 	yield func(sdk.Event) bool
+	until func(runs.Header) bool // when the stream ends before the task; nil: never
 	view  runs.Header
+	seq   uint64 // of the last event with a text that was sent
 	state sdk.TaskState
 	tail  []byte // end of the texts that were sent, at most 2*maxTail bytes
 	last  int    // length of the last text
@@ -188,19 +216,23 @@ type follower struct {
 	asked      []string // questions that were sent, of those that were open in view
 }
 
+// over reports whether the stream has the last state.
+func (s *follower) over(v runs.Header) bool { return v.State.Final() || s.until != nil && s.until(v) }
+
 // copy sends events until the run has ended and all of its events were read.
 // The completion of an ended run is stored before its record says so: if it is
 // missing, it has expired, and nothing more will come.
-func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan runs.Header, enough func()) error {
+func (s *follower) copy(ctx context.Context, texts <-chan api.Event, views <-chan runs.Header, enough func()) error {
 	for texts != nil || views != nil {
 		var event sdk.Event
 		select {
-		case text, more := <-texts:
+		case e, more := <-texts:
 			if !more {
 				texts = nil
 				continue
 			}
-			event = s.said(text)
+			text, _ := spoken(e)
+			s.seq, event = e.Seq, s.said(text)
 		case v, more := <-views:
 			if !more {
 				views = nil
@@ -215,6 +247,11 @@ func (s *follower) copy(ctx context.Context, texts <-chan string, views <-chan r
 				if !complete {
 					enough()
 				}
+				continue
+			}
+			if s.over(v) {
+				s.view = v
+				enough()
 				continue
 			}
 			if err := s.changed(ctx, v); err != nil {
@@ -320,7 +357,7 @@ func (s *follower) send(v runs.Header, q *api.Question) error {
 	return nil
 }
 
-// end sends the rest of the result, and the final state.
+// end sends the rest of the result, and the last state.
 func (s *follower) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -334,7 +371,7 @@ func (s *follower) end(ctx context.Context) error {
 		if final, ok := a.Parts[0].Content.(sdk.Text); ok && s.toldFinal(string(final)) {
 			a.Parts = a.Parts[1:]
 		}
-		if !s.yield(e) {
+		if len(a.Parts) > 0 && !s.yield(e) {
 			return errLeft
 		}
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 // resultID is the artifact of a task: the agent's messages, and at the end the
-// data of the result as the last part.
+// data of the result as the last part. That of a run that is kept has between two
+// turns the last message.
 const resultID = sdk.ArtifactID("result")
 
 // wanted is what a task contains beyond its status.
@@ -95,6 +96,11 @@ func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Reco
 			return nil, h.explain("read a result", err)
 		}
 		t.Artifacts = []*sdk.Artifact{result}
+	}
+	if w.artifacts && record != nil && record.Live != nil && record.Live.WaitsFor == runs.WaitsMessage {
+		if text := h.Service.FinalText(ctx, record); text != "" {
+			t.Artifacts = []*sdk.Artifact{{ID: resultID, Name: "result", Parts: sdk.ContentParts{sdk.NewTextPart(text)}}}
+		}
 	}
 	if w.again {
 		replayed(t)
@@ -330,7 +336,7 @@ func object(envelope []byte, echo json.RawMessage) (map[string]any, error) {
 // time of this answer, as AdCP requires.
 func replayed(t *sdk.Task) {
 	parts := t.Status.Message.Parts
-	if len(t.Artifacts) > 0 {
+	if t.Status.State.Terminal() && len(t.Artifacts) > 0 {
 		parts = t.Artifacts[0].Parts
 	} else {
 		parts = parts[:2] // a question is behind the envelope

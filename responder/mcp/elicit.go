@@ -21,7 +21,7 @@ import (
 
 // The user of a client that has the capability elicitation is asked what the agent of a run asks, while the client
 // waits for that run. This is between the client and the tools, wherever they are: the answer of
-// [api.ToolAgentWait] has the questions, and [api.ToolAgentAnswer] takes the answer.
+// [api.ToolAgentWait] or [api.ToolLiveWait] has the questions, and [api.ToolAgentAnswer] takes the answer.
 
 // elicits is the first revision with elicitation.
 const elicits = "2025-06-18"
@@ -29,34 +29,40 @@ const elicits = "2025-06-18"
 // maxState bounds a requestState, in bytes.
 const maxState = 4 << 10
 
-// waiter is a call of [api.ToolAgentWait] by a client that can ask its user.
+// waiter is a call of one of the two waits by a client that can ask its user.
 type waiter struct {
 	tools    Tools
+	args     waitArgs
 	req      *sdk.CallToolRequest
 	progress func(v36.Progress)
 	until    time.Time
 	asked    map[string]bool // questions that the user was asked
 }
 
+// waitArgs are arguments of a wait, in both spellings, as far as they are needed here.
+type waitArgs struct {
+	Seconds  float64         `json:"timeout_seconds"`
+	Seconds2 float64         `json:"timeoutSeconds"`
+	Until    json.RawMessage `json:"until"`
+	After    json.RawMessage `json:"after"`
+}
+
 // waiter returns nil if the client cannot ask its user, or has no tool to answer.
 func (s *server) waiter(ctx context.Context, req *sdk.CallToolRequest, progress func(v36.Progress)) *waiter {
 	can := req.ClientCapabilities()
-	if req.Params.Name != api.ToolAgentWait || s.known[api.ToolAgentAnswer].Name == "" ||
-		req.ProtocolVersion() < elicits || can == nil || can.Elicitation == nil ||
-		can.Elicitation.Form == nil && can.Elicitation.URL != nil {
+	waits := req.Params.Name == api.ToolAgentWait || req.Params.Name == api.ToolLiveWait
+	if !waits || s.known[api.ToolAgentAnswer].Name == "" || req.ProtocolVersion() < elicits || can == nil ||
+		can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil {
 		return nil
 	}
-	var args struct { // in both spellings
-		Seconds  float64 `json:"timeout_seconds"`
-		Seconds2 float64 `json:"timeoutSeconds"`
-	}
+	var args waitArgs
 	_ = json.Unmarshal(req.Params.Arguments, &args)
 	most := time.Duration(min(cmp.Or(args.Seconds, args.Seconds2, api.AgentWaitSeconds), 3600) * float64(time.Second))
 	if patience, bounded := responder.Patience(ctx); bounded {
 		most = min(most, patience)
 	}
 	return &waiter{
-		tools: s.tools, req: req, progress: progress, until: time.Now().Add(most), asked: map[string]bool{},
+		tools: s.tools, args: args, req: req, progress: progress, until: time.Now().Add(most), asked: map[string]bool{},
 	}
 }
 
@@ -73,7 +79,7 @@ func (w *waiter) result(ctx context.Context, a v36.Answer) *sdk.CallToolResult {
 			return required(run.ID, fresh)
 		case len(fresh) > 0:
 			a = w.put(ctx, fresh[0], a)
-		case len(run.Questions) > 0: // the user has not decided
+		case len(run.Questions) > 0, run.Reached: // the user has not decided, or the turn has ended
 			return result(a)
 		default: // all are decided
 			a = w.wait(ctx, run.ID, nil)
@@ -103,9 +109,14 @@ func (w *waiter) fresh(run api.Asking) (fresh []api.Question) {
 // wait waits until other questions than the known ones are open, or the run or the time of the call ends.
 func (w *waiter) wait(ctx context.Context, run string, known []string) v36.Answer {
 	seconds := max(int64((time.Until(w.until)+time.Second-1)/time.Second), 1)
-	return w.call(ctx, api.ToolAgentWait, map[string]any{
-		"run": run, "timeout_seconds": seconds, "known_questions": append([]string{}, known...),
-	}, w.progress)
+	args := map[string]any{"run": run, "timeout_seconds": seconds, "known_questions": append([]string{}, known...)}
+	if w.args.Until != nil {
+		args["until"] = w.args.Until
+	}
+	if w.args.After != nil {
+		args["after"] = w.args.After
+	}
+	return w.call(ctx, w.req.Params.Name, args, w.progress)
 }
 
 func (w *waiter) call(ctx context.Context, tool string, args map[string]any, progress func(v36.Progress)) v36.Answer {

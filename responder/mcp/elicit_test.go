@@ -37,6 +37,8 @@ type desk struct {
 	open    []api.Question
 	changed chan struct{}
 	answers []string
+	talks   bool     // the run is kept: it does not end
+	waits   []string // what the waits for it were for
 }
 
 func newDesk(open ...api.Question) *desk { return &desk{open: open, changed: make(chan struct{})} }
@@ -45,7 +47,7 @@ func newDesk(open ...api.Question) *desk { return &desk{open: open, changed: mak
 func (d *desk) reset(open ...api.Question) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.open, d.answers = open, nil
+	d.open, d.answers, d.waits = open, nil, nil
 }
 
 // close settles a question, and reports whether it was open.
@@ -75,12 +77,15 @@ func (d *desk) wait(ctx context.Context, args json.RawMessage, _ func(v36.Progre
 		Run     string
 		Known   []string `json:"known_questions"`
 		Seconds int      `json:"timeout_seconds"`
+		Until   string
+		After   int
 	}
 	if err := json.Unmarshal(args, &in); err != nil {
 		return v36.Answer{}, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.waits = append(d.waits, fmt.Sprint(in.Until, " ", in.After))
 	for len(d.open) > 0 && slices.Equal(d.ids(), in.Known) {
 		changed := d.changed
 		d.mu.Unlock()
@@ -103,7 +108,10 @@ func (d *desk) wait(ctx context.Context, args json.RawMessage, _ func(v36.Progre
 	if len(d.open) > 0 {
 		run.State, run.Questions = runs.StateInputRequired, d.ids()
 	}
-	return v36.Plain(api.Asking{Run: run, Asked: d.open}, ""), nil
+	if d.talks {
+		run.State = runs.StateInputRequired
+	}
+	return v36.Plain(api.Asking{Run: run, Asked: d.open, Reached: d.talks}, ""), nil
 }
 
 // answer is [api.ToolAgentAnswer].
@@ -131,6 +139,31 @@ func (d *desk) answer(_ context.Context, args json.RawMessage, _ func(v36.Progre
 
 func (d *desk) config() Config {
 	return config(tools{api.ToolAgentWait: d.wait, api.ToolAgentAnswer: d.answer})
+}
+
+// The user of a client that waits for a turn of a live run is asked, too; the wait ends with the turn, not the run.
+func TestUserOfALiveRunIsAsked(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.talks = true
+	says := says("accept", "y")
+	opts := asks(func(context.Context, *sdk.ElicitParams) (*sdk.ElicitResult, error) { return says, nil })
+	c := config(tools{api.ToolLiveWait: d.wait, api.ToolAgentAnswer: d.answer})
+	for action, left := range map[string]int{"accept": 0, "decline": 1, "cancel": 1} {
+		says.Action = action
+		everywhere(t, c, opts, func(t *testing.T, client *sdk.ClientSession) {
+			d.reset(permission("q1"))
+			res := call(t, client, api.ToolLiveWait, map[string]any{"run": "T-local-polly", "until": "input", "after": 7})
+			var run api.Asking
+			if err := json.Unmarshal([]byte(text(t, res)), &run); err != nil || !run.Reached || run.State.Final() ||
+				len(run.Asked) != left || len(d.answers) != 1-left {
+				t.Errorf("%s: %v %+v, answers %q", action, err, run, d.answers)
+			}
+			if slices.ContainsFunc(d.waits, func(w string) bool { return w != "input 7" }) || len(d.waits) > 4 {
+				t.Errorf("%s: waits %q", action, d.waits)
+			}
+		})
+	}
 }
 
 // asks is a client whose user is asked by f.

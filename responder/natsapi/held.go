@@ -40,7 +40,7 @@ type ToolSets interface {
 // a renewal is not answered, the responder of the call is gone.
 func CallEndpoints(sets ToolSets) []Endpoint {
 	reads := map[string]bool{}
-	for _, set := range []string{"all", "agents"} {
+	for _, set := range []string{"all", "agents", "live"} {
 		for _, t := range sets.Named(set) {
 			reads[t.Name] = t.ReadOnly
 		}
@@ -55,7 +55,7 @@ func CallEndpoints(sets ToolSets) []Endpoint {
 				}
 				list := sets.Named(cmp.Or(q.Set, "all"))
 				if list == nil {
-					return answerOf(nil, api.Invalid("set", "must be agents, local or all"))
+					return answerOf(nil, api.Invalid("set", "must be agents, live, local or all"))
 				}
 				var all api.Tools
 				for _, t := range list {

@@ -18,8 +18,8 @@ func TestParametersOfTasksAreInTheTableOfNames(t *testing.T) {
 	}{
 		{"v3.6", slices.Concat(request.RunParams, request.TaskParams, request.ContinueParams, request.CloudSubmitParams),
 			[]string{"async", request.ContextID, request.Format}, func(n api.Name) string { return n.Tool }},
-		{"agents of every kind", slices.Concat(request.AgentRunParams, []request.Param{request.AgentRefParam}), nil,
-			func(n api.Name) string { return n.Agent }},
+		{"agents of every kind", slices.Concat(request.AgentRunParams, request.LiveStartParams,
+			[]request.Param{request.AgentRefParam}), nil, func(n api.Name) string { return n.Agent }},
 	} {
 		for _, p := range c.params {
 			in := slices.ContainsFunc(api.Names, func(n api.Name) bool { return c.of(n) == p.Name })

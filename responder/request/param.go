@@ -125,7 +125,11 @@ func Brief(params []Param) json.RawMessage {
 	var few []Param
 	for _, p := range params {
 		switch p.Name {
-		case keyParam.Name, contextParam.Name, contextIDParam.Name, governanceParam.Name, webhookParam.Name:
+		case KeyParam.Name:
+			if p.Form != nil { // that of AdCP
+				continue
+			}
+		case contextParam.Name, contextIDParam.Name, governanceParam.Name, webhookParam.Name:
 			continue
 		case Format:
 			p = FormatParam

@@ -166,6 +166,24 @@ func long(params []Param) []Param {
 	return slices.Clip(params)
 }
 
+// forLive returns parameters for a run that is live, which begins a thread.
+func forLive(params []Param) (all []Param) {
+	for _, p := range params {
+		switch p.Name {
+		case "thread":
+			continue
+		case liveParam.Name:
+			p = Param{Name: keepParam.Name, Kind: boolean, Default: true, About: "The run goes on after its first turn, for " +
+				"further messages, until it is ended; if false, it ends with it."}
+		case askParam.Name:
+			p.About = "People are asked what the mode does not allow. If false, it is denied."
+		}
+		p.About = strings.Replace(p.About, "that of the thread, else ", "", 1)
+		all = append(all, p)
+	}
+	return all
+}
+
 // The parameters of the requests of this package. They must not be changed.
 var (
 	RunParams = ADCP(taskParam,
@@ -206,6 +224,9 @@ var (
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
 		skipParam, liveParam, askParam, gitParam, keyParam,
 	}
+	// LiveStartParams are AgentRunParams for a live run.
+	LiveStartParams = forLive(AgentRunParams)
+
 	AgentRefParam = RequiredText("run", MaxRef,
 		"Id of the run, at least 3 characters with which only its id begins or ends, or \"last\".")
 	AgentCancelParams = []Param{AgentRefParam, reasonParam}

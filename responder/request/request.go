@@ -53,8 +53,9 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		q.Prompt, q.Dir, q.Thread = a.Text("prompt"), a.Text("directory"), a.Text("thread")
 		q.Hard = a.Number("timeout_seconds")
 	}
-	if a.declares("live") {
-		q.Live, q.Keep = a.Flag("live"), a.declares("keep") && a.Flag("keep")
+	if a.declares("ask") { // without a parameter for it the run is live
+		q.Live = !a.declares("live") || a.Flag("live")
+		q.Keep = a.declares("keep") && a.Flag("keep")
 		if a.Has("ask") {
 			q.Ask = new(a.Flag("ask"))
 		}

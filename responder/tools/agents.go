@@ -40,13 +40,7 @@ func agentTools(limits string) []*tool {
 					"call again.",
 			},
 			reads: true, act: (*call).agentWait,
-			params: []request.Param{
-				request.AgentRefParam,
-				request.Integer("timeout_seconds", 1, 3600, api.AgentWaitSeconds,
-					"How long to wait. Without a progressToken it is at most 50."),
-				request.Names(knownQuestions, maxKnown,
-					"Ids of open questions that others answer: the wait ends when other ones are open."),
-			},
+			params: waitParams,
 		},
 		{
 			Tool: v36.Tool{
@@ -89,6 +83,14 @@ func agentTools(limits string) []*tool {
 	}
 }
 
+var waitParams = []request.Param{
+	request.AgentRefParam,
+	request.Integer("timeout_seconds", 1, 3600, api.AgentWaitSeconds,
+		"How long to wait. Without a progressToken it is at most 50."),
+	request.Names(knownQuestions, maxKnown,
+		"Ids of open questions that others answer: the wait ends when other ones are open."),
+}
+
 // The parameter of a wait with the questions that do not end it, and limits: of their number, and of texts in bytes.
 const (
 	knownQuestions = "known_questions"
@@ -129,51 +131,59 @@ func (c *call) agentWait(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_seconds")))
-	defer cancel()
-	known := slices.Sorted(slices.Values(c.args.Names(knownQuestions)))
-	var asks *runs.Header // the first state with other questions
-	now, err := c.follow(waiting, v.ID, func(v runs.Header) {
-		if asks == nil && !slices.Equal(slices.Sorted(slices.Values(v.Questions)), known) {
-			asks = &v
-			cancel()
-		}
-	})
+	v, err = c.await(ctx, v, c.asksOthers)
 	switch {
-	case now.State.Final():
-		return c.agentResult(ctx, now, api.ResultRequest{NoOutput: true})
-	case waiting.Err() == nil:
+	case err != nil:
 		return outcome{}, err
-	case asks != nil:
-		v = *asks
-	case now.ID != "":
-		v = now
+	case v.State.Final():
+		return c.agentResult(ctx, v, api.ResultRequest{NoOutput: true})
 	}
-	return c.agentAsks(ctx, v)
+	return c.agentAsks(ctx, api.Asking{Run: responder.Summarize(v)},
+		"The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it.")
 }
 
-// agentAsks returns the state of a run that has not ended, with its open questions.
-func (c *call) agentAsks(ctx context.Context, v runs.Header) (outcome, error) {
-	out := api.Asking{Run: responder.Summarize(v)}
-	switch {
-	case len(v.Questions) == 0 || ctx.Err() != nil: // then nobody reads it
-		return outcome{plain: out,
-			next: "The run has not ended yet. Call _agent_wait again with this run, or _agent_cancel to end it."}, nil
-	case !responder.MayAnswer(ctx):
-		return outcome{plain: out, next: "People are asked; you may not answer. Tell your user, and call _agent_wait with " +
-			"these questions as known_questions."}, nil
+// await waits for the end of a run or for a state before it, as long as the call has time, and returns the last state.
+func (c *call) await(ctx context.Context, v runs.Header, is func(runs.Header) bool) (runs.Header, error) {
+	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_seconds")))
+	defer cancel()
+	now, err := c.follow(waiting, v.ID, is)
+	if err != nil && !now.State.Final() && waiting.Err() == nil {
+		return v, err
 	}
-	open, err := c.service.Waiting(ctx, api.QuestionsRequest{Request: v.ID})
+	if now.ID != "" {
+		v = now
+	}
+	return v, nil
+}
+
+// asksOthers reports whether the open questions of a run are others than those that the caller knows.
+func (c *call) asksOthers(v runs.Header) bool {
+	known := slices.Sorted(slices.Values(c.args.Names(knownQuestions)))
+	return !slices.Equal(slices.Sorted(slices.Values(v.Questions)), known)
+}
+
+// agentAsks returns the state of a run that has not ended, with its open questions. Next is for callers if there are
+// none.
+func (c *call) agentAsks(ctx context.Context, out api.Asking, next string) (outcome, error) {
+	switch {
+	case len(out.Questions) == 0 || ctx.Err() != nil: // then nobody reads it
+		return outcome{plain: out, next: next}, nil
+	case !responder.MayAnswer(ctx):
+		return outcome{plain: out, next: "People are asked; you may not answer. Tell your user, and call " + c.tool.Name +
+			" with these questions as known_questions."}, nil
+	}
+	open, err := c.service.Waiting(ctx, api.QuestionsRequest{Request: out.ID})
 	if err != nil && !api.Is(err, api.NotFound) { // none is open any more
 		return outcome{}, err
 	}
 	if len(open.Unread) > 0 {
-		return outcome{}, &api.Error{Code: api.Internal, Run: v.ID, Message: "the questions of the run cannot be read: its " +
-			"record is damaged"}
+		return outcome{}, &api.Error{Code: api.Internal, Run: out.ID, Message: "the questions of the run cannot be read: " +
+			"its record is damaged"}
 	}
 	out.Asked, out.Unlisted = open.Requests, open.Unlisted
 	return outcome{plain: out, next: "Show your user what is asked, and call _agent_answer with the answer; decide it " +
-		"yourself only if you were told to. If others answer: _agent_wait with these questions as known_questions."}, nil
+			"yourself only if you were told to. If others answer: " + c.tool.Name + " with these questions as known_questions."},
+		nil
 }
 
 // agentAnswer answers a question.
@@ -192,7 +202,7 @@ func (c *call) agentAnswer(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, c.args.Name(err)
 	}
-	return outcome{plain: done, next: "Call _agent_wait with this run."}, nil
+	return outcome{plain: done, next: "Wait again for this run."}, nil
 }
 
 func (c *call) agentResults(ctx context.Context) (outcome, error) {

@@ -187,7 +187,7 @@ func TestMistakesInAgentToolsHaveTheirNames(t *testing.T) {
 
 // The list is short, and offers every agent.
 func TestAgentToolsAreFewAndSmall(t *testing.T) {
-	list := tools.Agents()
+	list := tools.Named("agents")
 	size := 0
 	for _, tool := range list {
 		size += len(tool.Description) + len(tool.InputSchema)

@@ -45,7 +45,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		waiting, cancel = context.WithTimeout(ctx, most)
 		defer cancel()
 	}
-	v, err := c.follow(waiting, done.Run, func(runs.Header) {})
+	v, err := c.follow(waiting, done.Run, never)
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
@@ -151,7 +151,7 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	timeout := time.Duration(c.args.Number("timeout_sec")) * time.Second
 	waiting, cancel := context.WithTimeout(ctx, c.patience(ctx, c.args.Number("timeout_sec")))
 	defer cancel()
-	now, err := c.follow(waiting, v.ID, func(runs.Header) {})
+	now, err := c.follow(waiting, v.ID, never)
 	if now.ID == "" {
 		now = v
 	}
@@ -182,10 +182,12 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 	return outcome{reply: v36.Waited(r), of: adcp.OfRecord(record)}, nil
 }
 
-// follow waits for the end of a task, and reports its progress. Each is called with each of its states.
-func (c *call) follow(ctx context.Context, run string, each func(runs.Header)) (runs.Header, error) {
-	return c.service.Wait(ctx, run, func(v runs.Header) {
-		each(v)
+// never is for a wait for the end alone.
+func never(runs.Header) bool { return false }
+
+// follow waits for the end of a task, or a state before it, and reports its progress.
+func (c *call) follow(ctx context.Context, run string, is func(runs.Header) bool) (runs.Header, error) {
+	return c.service.WaitUntil(ctx, run, func(v runs.Header) {
 		percent, message := 0.0, ""
 		if v.Steps != nil {
 			percent = float64(v.Steps.Percent)
@@ -201,11 +203,13 @@ func (c *call) follow(ctx context.Context, run string, each func(runs.Header)) (
 			message = "Working"
 		case len(v.Questions) > 0:
 			message = "Waiting for an answer"
-		case v.State == runs.StateInputRequired:
+		case v.State == runs.StateInputRequired && (v.Agent == runs.AgentExternal || v.Waits()):
 			message = "Waiting for an answer from outside"
+		case v.State == runs.StateInputRequired:
+			message = "Waiting for a message"
 		default:
 			message = "Ended: " + string(v.State)
 		}
 		c.tell(percent, message)
-	})
+	}, func(v runs.Header) bool { return v.State.Final() || is(v) })
 }

@@ -1,5 +1,5 @@
-// Package tools has the fifteen tools of the v3.6 delegator, and seven of linesman's own
-// for agents of every kind: their names, texts, parameters and actions. The meaning of
+// Package tools has the fifteen tools of the v3.6 delegator, and linesman's own, seven for
+// agents of every kind and five for live runs of them: their names, texts, parameters and actions. The meaning of
 // requests and the form of answers belong to other packages.
 //
 //	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
@@ -30,17 +30,25 @@ type Set struct {
 	service *responder.Service
 	list    []*tool // of the v3.6 contract
 	agents  []*tool // linesman's own
+	live    []*tool // for live runs
 	byName  map[string]*tool
 }
 
 // New returns the tools of a service. A tool can be called once the service is
 // running.
 func New(s *responder.Service) *Set {
-	said := limits(s.Limits())
-	t := &Set{service: s, list: table(said), agents: agentTools(said), byName: map[string]*tool{}}
-	for _, one := range slices.Concat(t.list, t.agents) {
+	t := described(limits(s.Limits()))
+	t.service, t.byName = s, map[string]*tool{}
+	for _, one := range slices.Concat(t.list, t.agents, t.live) {
 		t.byName[one.Name] = one
 	}
+	return t
+}
+
+// described has the tools without a service, for tasks of some limits, in words.
+func described(limits string) *Set {
+	t := &Set{list: table(limits), agents: agentTools(limits)}
+	t.live = liveTools(limits, t.agents)
 	return t
 }
 
@@ -48,21 +56,38 @@ func New(s *responder.Service) *Set {
 const AllTools = "all"
 
 // Named describes the tools of a set, or returns nil if there is no such set. A client has one of them, because
-// it gives all of its list to a model.
+// it gives all of its list to a model. But for those of [AllTools] their schemas are brief, see [request.Brief]: calls
+// accept more.
 func (t *Set) Named(set string) []v36.Tool {
 	switch set {
 	case AllTools:
 		return t.List()
 	case "local":
-		return t.Local()
+		return brief(slices.DeleteFunc(slices.Clone(t.list), func(one *tool) bool {
+			return !strings.HasPrefix(one.Name, "_codex_local_")
+		}))
 	case "agents":
-		return t.Agents()
+		return brief(t.agents)
+	case "live":
+		return brief(t.live)
 	}
 	return nil
 }
 
+// Named is [Set.Named] of a service without configured limits.
+func Named(set string) []v36.Tool { return described(limits(0, 0)).Named(set) }
+
+func brief(list []*tool) (all []v36.Tool) {
+	for _, one := range list {
+		tool := one.Tool
+		tool.InputSchema = request.Brief(one.params)
+		all = append(all, tool)
+	}
+	return all
+}
+
 // SetNames are the names of the sets.
-func SetNames() []string { return []string{"agents", "local", AllTools} }
+func SetNames() []string { return []string{"agents", "live", "local", AllTools} }
 
 // List describes the tools, in the order of the v3.6 contract.
 func (t *Set) List() []v36.Tool {
@@ -73,37 +98,8 @@ func (t *Set) List() []v36.Tool {
 	return all
 }
 
-// List describes the tools of a service without configured limits.
-func List() []v36.Tool { return (&Set{list: table(limits(0, 0))}).List() }
-
-// Agents describes the tools for agents of every kind. Their schemas are brief, as those of
-// [Set.Local].
-func (t *Set) Agents() []v36.Tool {
-	var all []v36.Tool
-	for _, one := range t.agents {
-		tool := one.Tool
-		tool.InputSchema = request.Brief(one.params)
-		all = append(all, tool)
-	}
-	return all
-}
-
-// Agents is [Set.Agents] of a service without configured limits.
-func Agents() []v36.Tool { return (&Set{agents: agentTools(limits(0, 0))}).Agents() }
-
-// Local describes the tools for agents on this machine, for clients that use no others. Their
-// schemas are brief, see [request.Brief]; calls accept what [Set.List] describes.
-func (t *Set) Local() []v36.Tool {
-	var all []v36.Tool
-	for _, one := range t.list {
-		if strings.HasPrefix(one.Name, "_codex_local_") {
-			tool := one.Tool
-			tool.InputSchema = request.Brief(one.params)
-			all = append(all, tool)
-		}
-	}
-	return all
-}
+// List is [Set.List] of a service without configured limits.
+func List() []v36.Tool { return Named(AllTools) }
 
 // Call runs a tool. The only error is [v36.ErrUnknownTool]; any other failure is
 // an answer. Tools that wait call progress, unless it is nil, in the goroutine of

@@ -50,6 +50,7 @@ done
 type perch struct {
 	*testing.T
 	data, url string
+	set       string // of tools
 }
 
 // client connects over HTTP, with a token, or else over stdio. Ask is its user; nil: it cannot ask one.
@@ -63,10 +64,10 @@ func (p perch) client(token, revision string, ask func(context.Context, *sdk.Eli
 		}
 	}
 	var over sdk.Transport = &sdk.StreamableClientTransport{
-		Endpoint: p.url + "/mcp?tools=agents", HTTPClient: &http.Client{Transport: bearing(token)},
+		Endpoint: p.url + "/mcp?tools=" + p.set, HTTPClient: &http.Client{Transport: bearing(token)},
 	}
 	if token == "" {
-		cmd := exec.Command(program, "mcp", "--data-dir", p.data, "--tools", "agents")
+		cmd := exec.Command(program, "mcp", "--data-dir", p.data, "--tools", p.set)
 		fixture.Watch(p.T, cmd)
 		over = &sdk.CommandTransport{Command: cmd}
 	}
@@ -83,6 +84,7 @@ func (p perch) client(token, revision string, ask func(context.Context, *sdk.Eli
 type told struct {
 	api.Asking
 	FinalText *string
+	Entry     uint64
 	Error     *api.Error
 	Next      string
 	api.Answered
@@ -102,13 +104,14 @@ func (p perch) call(client *sdk.ClientSession, tool string, args map[string]any)
 	}
 	var rest struct {
 		FinalText *string
+		Entry     uint64
 		Error     *api.Error
 		Next      string
 	}
 	if err := json.Unmarshal(text, &rest); err != nil || res.IsError != (rest.Error != nil) {
 		p.Fatalf("%s: %v: %s", tool, err, text)
 	}
-	out.FinalText, out.Error, out.Next = rest.FinalText, rest.Error, rest.Next
+	out.FinalText, out.Entry, out.Error, out.Next = rest.FinalText, rest.Entry, rest.Error, rest.Next
 	return out
 }
 
@@ -127,8 +130,8 @@ func (p perch) start(client *sdk.ClientSession) string {
 // ends waits until a run has ended, and compares what its agent said.
 func (p perch) ends(client *sdk.ClientSession, run, want string) {
 	p.Helper()
-	if got := p.call(client, api.ToolAgentWait, map[string]any{"run": run}); got.FinalText == nil ||
-		*got.FinalText != want {
+	wait := map[string]string{"agents": api.ToolAgentWait, "live": api.ToolLiveWait}[p.set]
+	if got := p.call(client, wait, map[string]any{"run": run}); got.FinalText == nil || *got.FinalText != want {
 		p.Errorf("%+v, want %s", got, want)
 	}
 }
@@ -141,7 +144,7 @@ func newPerch(t *testing.T) (p perch, token string) {
 	config := filepath.Join(data, "linesman.toml")
 	write(t, config, fmt.Sprintf("[work]\nroots = [%q]\n[agents.parrot]\nacp = [\"/bin/sh\", %q]\n", data, script))
 	server := up(t, data, "--config", config)
-	return perch{t, data, server.HTTP}, server.Token
+	return perch{t, data, server.HTTP, "agents"}, server.Token
 }
 
 // Clients of both revisions, over HTTP and stdio, see what an agent asks: their users answer it, or leave it to others.
@@ -151,7 +154,7 @@ func TestMCPClientsAnswerQuestions(t *testing.T) {
 	for _, way := range []string{token, ""} {
 		for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 			t.Run(fmt.Sprintf("http %t %s", way != "", revision), func(t *testing.T) {
-				p := perch{t, p.data, p.url}
+				p := perch{t, p.data, p.url, p.set}
 				by := "owner"
 				if way == "" {
 					by = "operator"
@@ -189,6 +192,64 @@ func TestMCPClientsAnswerQuestions(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Clients of both revisions talk to an agent: it asks their users in each turn, and goes on after it. Who may not
+// answer talks, too, and sees the ids of questions.
+func TestMCPClientsTalkToALiveRun(t *testing.T) {
+	t.Parallel()
+	p, token := newPerch(t)
+	p.set = "live"
+	for _, way := range []string{token, ""} {
+		for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+			t.Run(fmt.Sprintf("http %t %s", way != "", revision), func(t *testing.T) {
+				p := perch{t, p.data, p.url, p.set}
+				option := "y"
+				client := p.client(way, revision, func(context.Context, *sdk.ElicitParams) *sdk.ElicitResult {
+					return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"answer": option}}
+				})
+				run := p.call(client, "_agent_live_start", map[string]any{
+					"agent": "parrot", "prompt": "Say hi.", "directory": p.data, "skipGitRepoCheck": true,
+				}).Asking.ID
+				wait := map[string]any{"run": run}
+				for i, want := range []string{"Polly may.", "Polly may not."} {
+					if i > 0 {
+						option = "n"
+						message := map[string]any{"run": run, "text": "Once more.", "idempotency_key": "key"}
+						for range 2 {
+							wait["after"] = p.call(client, "_agent_live_send", message).Entry
+						}
+					}
+					if got := p.call(client, api.ToolLiveWait, wait); !got.Reached || got.FinalText == nil ||
+						*got.FinalText != want || got.Conversation.Turn != i+1 {
+						t.Fatalf("turn %d: %+v %+v", i+1, got, got.Error)
+					}
+				}
+				p.call(client, "_agent_live_end", map[string]any{"run": run})
+				if got := p.call(client, api.ToolLiveWait, map[string]any{"run": run, "until": "end"}); !got.State.Final() {
+					t.Errorf("after the end: %+v", got)
+				}
+			})
+		}
+	}
+	scoped, code := execute(t, "token", "create", "scoped", "--scope", "read,submit,raw", "--data-dir", p.data)
+	if code != 0 {
+		t.Fatal("no token")
+	}
+	client := p.client(strings.TrimSpace(scoped), "2025-11-25", nil)
+	list, err := client.ListTools(t.Context(), nil)
+	if err != nil || len(list.Tools) != 5 {
+		t.Errorf("%d tools, %v", len(list.Tools), err)
+	}
+	run := p.call(client, "_agent_live_start", map[string]any{
+		"agent": "parrot", "prompt": "Say hi.", "directory": p.data, "skipGitRepoCheck": true, "keep": false,
+	}).Asking.ID
+	got := p.call(client, api.ToolLiveWait, map[string]any{"run": run})
+	if !got.Reached || len(got.Asked) > 0 || !slices.Equal(got.Questions, []string{"q1"}) {
+		t.Errorf("%+v", got)
+	}
+	p.call(p.client("", "2025-11-25", nil), api.ToolAgentAnswer, map[string]any{"run": run, "option": "y"})
+	p.ends(client, run, "Polly may.")
 }
 
 // Of two clients whose users are asked, one decides; the wait of the other goes on, and its user is told.

@@ -1,0 +1,317 @@
+package a2a_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/servicetest"
+)
+
+// talk begins a live run that is kept, in its first turn.
+func (d *endpoint) talk(id string) *servicetest.Live {
+	d.t.Helper()
+	return d.streams().BeginLive("codex", id, runs.Start{Source: "queue", Worker: "w1", Keep: true})
+}
+
+// idle waits until a run waits for a message.
+func (d *endpoint) idle(id string) {
+	d.t.Helper()
+	d.await(id, func(v runs.Header) bool { return v.State == runs.StateInputRequired && len(v.Questions) == 0 })
+}
+
+// turn waits until a turn of a run has begun.
+func (d *endpoint) turn(id string, n int) {
+	d.t.Helper()
+	fixture.Eventually(d.t, fixture.Patience, fmt.Sprintf("no turn %d of %s", n, id), func() bool {
+		record, err := d.service.Record(d.t.Context(), id)
+		return err == nil && record.Live != nil && record.Live.Turn == n
+	})
+}
+
+// said is what the artifact of a task says.
+func said(t *sdk.Task) (all string) {
+	for _, a := range t.Artifacts {
+		for _, p := range a.Parts {
+			all += p.Text()
+		}
+	}
+	return all
+}
+
+// A2A's own client talks to a run that is kept: each message is a turn, which the send waits for. Questions are
+// answered in between, and the end is a message, too.
+func TestTaskOfAKeptRunTakesMessages(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	for _, s := range surfaces {
+		t.Run(s.name, func(t *testing.T) {
+			run := "talks-" + strings.ReplaceAll(s.name, ".", "-")
+			c, l := d.client(s, token), d.talk(run)
+			info := (&sdk.Task{ID: sdk.TaskID(run), ContextID: run}).TaskInfo()
+			to := func(parts ...*sdk.Part) *sdk.SendMessageRequest {
+				return &sdk.SendMessageRequest{Message: sdk.NewMessageForTask(sdk.MessageRoleUser, info, parts...)}
+			}
+			send := func(q *sdk.SendMessageRequest) func() *sdk.Task {
+				done := make(chan *sdk.Task, 1)
+				go func() {
+					got, err := c.SendMessage(context.WithoutCancel(t.Context()), q)
+					if err != nil {
+						t.Error(err)
+					}
+					task, _ := got.(*sdk.Task)
+					done <- task
+				}()
+				return func() *sdk.Task { return <-done }
+			}
+			want := func(what string, task *sdk.Task, state sdk.TaskState, text string) {
+				t.Helper()
+				if task == nil || task.Status.State != state || said(task) != text {
+					t.Fatalf("%s: %+v, want %s with %q", what, task, state, text)
+				}
+			}
+			l.EndTurn("One.", "end_turn")
+			d.idle(run)
+			task, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: sdk.TaskID(run)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want("between two turns", task, sdk.TaskStateInputRequired, "One.")
+
+			second := to(sdk.NewTextPart("And"), sdk.NewTextPart("two?"))
+			task2 := send(second)
+			d.turn(run, 2)
+			l.EndTurn("Two.", "end_turn")
+			want("after the turn of the message", task2(), sdk.TaskStateInputRequired, "Two.")
+			want("the same message again", send(second)(), sdk.TaskStateInputRequired, "Two.")
+
+			third := send(to(sdk.NewTextPart("Three?")))
+			d.turn(run, 3)
+			l.Permission("make", 0)
+			asked := third()
+			want("a question", asked, sdk.TaskStateInputRequired, "")
+			if asked.Status.Message.ID != run+"-q1" {
+				t.Errorf("asked %+v", asked.Status.Message)
+			}
+			if _, err = c.SendMessage(t.Context(), to(sdk.NewTextPart("yes"))); !errors.Is(err, sdk.ErrUnsupportedOperation) ||
+				!strings.Contains(err.Error(), "yes (Yes)") {
+				t.Errorf("text for an answer: %v", err)
+			}
+			answered := send(to(sdk.NewDataPart(map[string]any{"answer": map[string]any{"question": "q1", "option": "yes"}})))
+			l.Asks()
+			l.EndTurn("Three.", "end_turn")
+			want("after the answer", answered(), sdk.TaskStateInputRequired, "Three.")
+
+			var last sdk.TaskState
+			for event, err := range c.SendStreamingMessage(t.Context(), to(sdk.NewDataPart(map[string]any{"end": true}))) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch e := event.(type) {
+				case *sdk.Task: // the first
+					got := d.rpc(token, "SendMessage", idleText(run))
+					if !strings.Contains(got.Get("error.message").String(), "the run ends with its turn") {
+						t.Errorf("a message behind the end: %s", got.Raw)
+					}
+					l.Quit()
+				case *sdk.TaskStatusUpdateEvent:
+					last = e.Status.State
+				}
+			}
+			if last != sdk.TaskStateCompleted {
+				t.Errorf("the stream of the end: %s", last)
+			}
+			_, err = c.SendMessage(t.Context(), to(sdk.NewTextPart("x")))
+			if !errors.Is(err, sdk.ErrUnsupportedOperation) || !strings.Contains(err.Error(), "has ended") {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
+
+// idleText is a message with text for a task.
+func idleText(run string) string { return to(run, `{"text":"More."}`) }
+
+// A message in the context of an open run that is kept is for that run; what is not for it is refused, and begins none.
+func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
+	t.Parallel()
+	var l *servicetest.Live
+	lab := newLab(t)
+	d := lab.endpointOf(responder.Config{
+		Requests: &idempotency.Requests{Store: lab.bus.RequestStore()},
+		Absent: func(ctx context.Context, _, _ string, c runs.Command) (runs.Ruling, error) {
+			return l.Answer(ctx, c) // reads the log of the run that has ended
+		},
+	}, nil)
+	l = d.talk("talks")
+	l.EndTurn("One.", "end_turn")
+	d.idle("talks")
+	in := func(name, parts string) gjson.Result {
+		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+			`"in-%s","role":"ROLE_USER","contextId":%q,"parts":[%s]}}`, name, name, parts))
+	}
+	for turn, name := range []string{"talks", thread} {
+		for range 2 {
+			if got := in(name, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || got.Get(
+				"result.task.contextId").String() != name {
+				t.Errorf("in %s: %s", name, got.Raw)
+			}
+		}
+		d.turn("talks", turn+2)
+		l.EndTurn("More.", "end_turn")
+		d.idle("talks")
+	}
+	for parts, code := range map[string]int64{
+		answer(`{"question":"q1","option":"yes"}`):   -32602, // which names its task
+		`{"text":"x"},{"data":{"mode":"read-only"}}`: -32602,
+		`{"text":"x"},{"data":{"end":true}}`:         -32602,
+		`{"data":{"end":false}}`:                     -32602,
+		`{"data":{"end":true,"sentinel":1}}`:         -32602,
+		`{"data":{}}`:                                -32602,
+		`{"text":" "}`:                               -32602,
+	} {
+		if got := in(thread, parts); got.Get("error.code").Int() != code || strings.Contains(got.Raw, "sentinel") {
+			t.Errorf("%s: %s", parts, got.Raw)
+		}
+	}
+	if got := in("talks", `{"data":{"end":true}}`); got.Get("result.task.id").String() != "talks" {
+		t.Errorf("the end: %s", got.Raw)
+	}
+	l.Quit()
+	// A message whose answer was lost begins no other run. Then its context goes on with a run of its own.
+	if got := in(thread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
+		`"replayed":true`) {
+		t.Errorf("a repeated message, after the end: %s", got.Raw)
+	}
+	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, thread))
+	if got.Get("result.task.id").String() == "talks" || got.Get(
+		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
+		t.Errorf("after the end: %s", got.Raw)
+	}
+}
+
+// Messages that a run does not take are refused with the reason, whoever sends them.
+func TestMessagesThatARunDoesNotTake(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	d.live("once").Asks()
+	d.talk("full").Asks()
+	talks := d.talk("held")
+	for i := range runs.MaxQueued {
+		params := strings.Replace(idleText("full"), `"m"`, fmt.Sprintf("%q", fmt.Sprint("m", i)), 1)
+		if got := d.rpc(token, "SendMessage", params); got.Get("result.task.status.state").String() != "TASK_STATE_WORKING" {
+			t.Fatalf("message %d: %s", i, got.Raw)
+		}
+	}
+	for run, want := range map[string]string{
+		"none": "no task", "once": "takes no message while it is working", "full": "32 messages",
+	} {
+		params := strings.Replace(idleText(run), `"m"`, `"last"`, 1)
+		if got := d.rpc(token, "SendMessage", params); !strings.Contains(got.Get("error.message").String(), want) {
+			t.Errorf("%s: %s", run, got.Raw)
+		}
+	}
+	if got := d.rpc(token, "SendMessage", to("once", `{"data":{"end":true}}`)); got.Get("error.code").Int() != -32004 {
+		t.Errorf("the end of a run that is not kept: %s", got.Raw)
+	}
+	for scopes, want := range map[string]int64{"read": -31403, "read,answer": -31403, "read,submit": 0} {
+		bearer := d.named(strings.ReplaceAll(scopes, ",", "-"), scopes)
+		for name, parts := range map[string]string{"text": `{"text":"x"}`, "end": `{"data":{"end":true}}`} {
+			params := strings.Replace(to("held", parts), `"m"`, fmt.Sprintf("%q", name), 1)
+			if name == "end" && want == 0 {
+				continue
+			}
+			if got := d.rpc(bearer, "SendMessage", params); got.Get("error.code").Int() != want {
+				t.Errorf("%s by %s: %s", name, scopes, got.Raw)
+			}
+		}
+	}
+	// After a turn that was not completed what waits is held: the next message sends it.
+	talks.EndTurn("Not done.", "cancelled")
+	d.idle("held")
+	if got := d.rpc(token, "SendMessage", idleText("held")); got.Get("error").Exists() {
+		t.Errorf("to a run that holds messages: %s", got.Raw)
+	}
+	d.turn("held", 2)
+}
+
+// A stream of a message has its turn, not those before it, and ends with it, or at a question; a subscription goes on.
+func TestStreamOfAMessageEndsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	l := d.talk("talks")
+	l.EndTurn("One.", "end_turn")
+	d.idle("talks")
+	whole := make(chan string, 1)
+	go func() {
+		whole <- strings.Join(d.told("SubscribeToTask", `{"id":"talks"}`), " ")
+	}()
+	for i, tt := range []struct{ parts, want string }{
+		{`{"text":"Two?"}`, "Two. INPUT_REQUIRED"},
+		{`{"text":"Three?"}`, "q1 INPUT_REQUIRED"},
+		{answer(`{"question":"q1","option":"yes"}`), "Three. INPUT_REQUIRED"},
+	} {
+		told := make(chan string, 1)
+		go func() {
+			params := strings.Replace(to("talks", tt.parts), `"m"`, fmt.Sprintf(`"m%d"`, i), 1)
+			told <- strings.Join(d.told("SendStreamingMessage", params), " ")
+		}()
+		switch i {
+		case 0:
+			d.turn("talks", 2)
+			l.EndTurn("Two.", "end_turn")
+		case 1:
+			d.turn("talks", 3)
+			l.Permission("make", 0)
+		case 2:
+			l.Asks()
+			l.EndTurn("Three.", "end_turn")
+		}
+		if got := <-told; got != tt.want {
+			t.Errorf("the stream of %s: %q, want %q", tt.parts, got, tt.want)
+		}
+	}
+	again := strings.Replace(to("talks", `{"text":"Two?"}`), `"m"`, `"m0"`, 1)
+	if got := strings.Join(d.told("SendStreamingMessage", again), " "); got != "Three. INPUT_REQUIRED" {
+		t.Errorf("a repeated message: %q", got)
+	}
+	d.rpc(token, "SendMessage", strings.Replace(to("talks", `{"data":{"end":true}}`), `"m"`, `"end"`, 1))
+	l.Quit()
+	if got := <-whole; got != "One. Two. q1 Three. COMPLETED" {
+		t.Errorf("the subscription: %q", got)
+	}
+}
+
+// told is what a stream tells after its first event: texts, questions, and the state that it ends with.
+func (d *endpoint) told(method, params string) (all []string) {
+	d.t.Helper()
+	state := ""
+	for e := range d.events(token, method, params) {
+		for _, p := range e.Get("artifactUpdate.artifact.parts").Array() {
+			if text := p.Get("text"); text.Exists() {
+				all = append(all, text.String())
+			}
+		}
+		status := e.Get("statusUpdate.status")
+		if !status.Exists() {
+			status = e.Get("task.status")
+		}
+		if q := status.Get("message.parts.2.data.question.id"); q.Exists() && e.Get("statusUpdate").Exists() {
+			all = append(all, q.String())
+		}
+		if status.Exists() {
+			state = status.Get("state").String()
+		}
+	}
+	return append(all, strings.TrimPrefix(state, "TASK_STATE_"))
+}
