@@ -137,7 +137,7 @@ func (c *Config) settings() []Setting {
 			}
 			return ""
 		}, Help: "Rules for what the agents of live runs ask, before that of the mode: the first one that matches decides. " +
-			"[\"allow execute: go test ...\", \"deny execute: git push\", \"ask fetch\"]"},
+			"[\"allow execute: go test ...\", \"deny * in ~/.ssh\", \"ask fetch\"]"},
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
 			Help: "Also send notifications to private networks and to this machine, and without TLS: any caller can then " +
 				"reach what this machine reaches."},

@@ -10,6 +10,7 @@ import (
 
 func TestRulesDecideBeforeTheMode(t *testing.T) {
 	once := []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}
+	in, out := []string{"/run/docs/a"}, []string{"/run/docs/a", "/run/docs/../../b"}
 	for _, test := range []struct {
 		rules string // separated by ;;
 		q     Question
@@ -17,7 +18,7 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		rule  string
 	}{
 		{"", Question{Tool: "execute", Command: "go test"}, "ask", "workspace-write asks"},
-		{"", Question{Tool: "edit", Files: Inside}, "y", "workspace-write allows edit"},
+		{"", Question{Tool: "edit", Paths: in}, "y", "workspace-write allows edit"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go test"}, "y", "a rule allows execute"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go  test ./... -run X=1"}, "y", ""},
 		{"allow execute: go test", Question{Tool: "execute", Command: "go test ./..."}, "ask", ""},
@@ -29,23 +30,41 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"allow execute: git log ...", Question{Tool: "execute", Command: "git log 'a'"}, "ask", ""},
 		{"allow execute: * log ...", Question{Tool: "execute", Command: "A=b log x"}, "ask", ""},
 		{"allow execute: git log ...", Question{Tool: "execute"}, "ask", ""}, // no command is told
-		{"allow execute: ls", Question{Tool: "execute", Command: "ls", Files: Outside}, "ask", ""},
+		{"allow execute: ls", Question{Tool: "execute", Command: "ls", Paths: out}, "ask", ""},
 		{"allow execute", Question{Tool: "execute"}, "y", ""},
 		{"allow *", Question{Tool: "fetch"}, "y", ""},
 		{"allow *", Question{}, "y", ""},
 		{"allow other", Question{}, "y", ""},
-		{"allow edit", Question{Tool: "edit", Files: Outside}, "ask", ""},
+		{"allow edit", Question{Tool: "edit", Paths: out}, "ask", ""},
 		{"allow edit", Question{Tool: "edit"}, "ask", ""},
-		{"ask edit", Question{Tool: "edit", Files: Inside}, "ask", "a rule asks"},
+		{"ask edit", Question{Tool: "edit", Paths: in}, "ask", "a rule asks"},
 		{"deny execute: git push;;allow execute", Question{Tool: "execute", Command: "cd x && git  push -f"}, "n",
 			"a rule denies execute"},
 		{"deny execute: git push;;allow execute", Question{Tool: "execute", Command: "git pushed"}, "y", ""},
 		{"deny execute: rm ...;;allow execute", Question{Tool: "execute", Command: "(rm -r x)"}, "n", ""},
 		{"allow execute;;deny execute: git push", Question{Tool: "execute", Command: "git push"}, "y", ""},
+		{"allow edit in /run/docs", Question{Tool: "edit", Paths: in}, "y", "a rule allows edit"},
+		{"allow edit in /run/docs/", Question{Tool: "edit", Paths: []string{"/run/docs/../docs/"}}, "y", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch"}, "ask", ""}, // no file is told
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: in, Unknown: true}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: out}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: []string{"/run/docs2/a"}}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: []string{"/run/Docs/a"}}, "ask", ""},
+		{"allow fetch in /b", Question{Tool: "fetch", Paths: []string{"/b/c"}}, "y", ""}, // outside of the run's
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Paths: in, Command: "make"}, "y", ""},
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Paths: in, Command: "make x"}, "ask", ""},
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Command: "make"}, "ask", ""},
+		{"deny * in /b;;allow *", Question{Tool: "read", Paths: out}, "n", "a rule denies read"},
+		{"deny * in /B;;allow *", Question{Tool: "read", Paths: []string{"/b/Ä"}}, "n", ""},
+		{"deny * in /b;;allow *", Question{Tool: "read", Paths: in}, "y", ""},
+		{"deny * in /b;;allow *", Question{Tool: "fetch"}, "y", ""},
+		{"deny * in /b;;allow *", Question{Tool: "fetch", Unknown: true}, "n", ""},
+		{"deny * in /b: rm;;allow *", Question{Tool: "execute", Paths: []string{"/b"}, Command: "ls"}, "ask", ""},
+		{"ask read in /run/docs", Question{Tool: "read", Paths: in}, "ask", "a rule asks"},
 		{"allow *", Question{Kind: acp.Form}, "ask", "workspace-write asks"},
 		{"deny *", Question{Kind: acp.Form}, "ask", ""},
 	} {
-		p := Policy{Mode: runs.WorkspaceWrite, Ask: true}
+		p := Policy{Mode: runs.WorkspaceWrite, Dir: "/run", Ask: true}
 		for s := range strings.SplitSeq(test.rules, ";;") {
 			if s == "" {
 				continue
