@@ -9,11 +9,13 @@ import (
 
 // Policy decides the questions of a run.
 type Policy struct {
-	Mode   runs.Mode
-	Dir    string     // of the run, absolute
-	Rules  []acp.Rule // the first one that matches decides; without one the mode does. Their directories are absolute
-	Ask    bool       // people are asked what is not allowed
-	Answer int64      // milliseconds that they have; 0: no limit
+	Mode  runs.Mode
+	Dir   string     // of the run, absolute
+	Rules []acp.Rule // the first one that matches decides; without one the mode does. Their directories are absolute
+	// Narrows are rules of the task. They make a decision only stricter.
+	Narrows []acp.Rule
+	Ask     bool  // people are asked what is not allowed
+	Answer  int64 // milliseconds that they have; 0: no limit
 }
 
 // Decide returns what is done about an open question at now, in Unix milliseconds, as a command for the raw log; false:

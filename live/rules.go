@@ -9,13 +9,22 @@ import (
 	"github.com/linesman/linesman/agent/acp"
 )
 
-// ruled returns what the first rule that matches does; "": none does.
+// ruled returns what the rules do about a question; "": none is about it.
 func (p *Policy) ruled(q *Question) string {
-	i := slices.IndexFunc(p.Rules, func(r acp.Rule) bool { return matches(&r, q, p.Dir) })
+	do, narrow := p.first(p.Rules, q), p.first(p.Narrows, q)
+	if narrow == "" || do == "deny" {
+		return do
+	}
+	return narrow
+}
+
+// first returns what the first rule that matches does; "": none does.
+func (p *Policy) first(rules []acp.Rule, q *Question) string {
+	i := slices.IndexFunc(rules, func(r acp.Rule) bool { return matches(&r, q, p.Dir) })
 	if i < 0 || q.Kind == acp.Form {
 		return ""
 	}
-	return p.Rules[i].Do
+	return rules[i].Do
 }
 
 // matches reports whether a rule is about a question of a run in dir. One that allows is not if something is not known.

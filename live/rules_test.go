@@ -1,8 +1,11 @@
 package live
 
 import (
+	"cmp"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
@@ -12,7 +15,7 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 	once := []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}
 	in, out := []string{"/run/docs/a"}, []string{"/run/docs/a", "/run/docs/../../b"}
 	for _, test := range []struct {
-		rules string // separated by ;;
+		rules string // separated by ;;, those of the task after ||
 		q     Question
 		want  string // option, or ask
 		rule  string
@@ -61,20 +64,19 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"deny * in /b;;allow *", Question{Tool: "fetch", Unknown: true}, "n", ""},
 		{"deny * in /b: rm;;allow *", Question{Tool: "execute", Paths: []string{"/b"}, Command: "ls"}, "ask", ""},
 		{"ask read in /run/docs", Question{Tool: "read", Paths: in}, "ask", "a rule asks"},
+		{"||deny edit", Question{Tool: "edit", Paths: in}, "n", "a rule denies edit"},
+		{"||ask edit", Question{Tool: "edit", Paths: in}, "ask", "a rule asks"},
+		{"allow fetch||deny * in /x;;ask fetch", Question{Tool: "fetch"}, "ask", "a rule asks"},
+		{"deny fetch||ask fetch", Question{Tool: "fetch"}, "n", "a rule denies fetch"},
+		{"ask fetch||deny fetch", Question{Tool: "fetch"}, "n", ""},
+		{"deny fetch||ask edit", Question{Tool: "fetch"}, "n", ""},
+		{"allow fetch||ask edit", Question{Tool: "fetch"}, "y", ""},
 		{"allow *", Question{Kind: acp.Form}, "ask", "workspace-write asks"},
 		{"deny *", Question{Kind: acp.Form}, "ask", ""},
 	} {
+		own, narrows, _ := strings.Cut(test.rules, "||")
 		p := Policy{Mode: runs.WorkspaceWrite, Dir: "/run", Ask: true}
-		for s := range strings.SplitSeq(test.rules, ";;") {
-			if s == "" {
-				continue
-			}
-			rule, err := acp.ParseRule(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Rules = append(p.Rules, rule)
-		}
+		p.Rules, p.Narrows = rulesOf(t, own), rulesOf(t, narrows)
 		q := test.q
 		if q.ID = "q1"; q.Kind == "" {
 			q.Kind, q.Options = acp.Permission, once
@@ -92,4 +94,45 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 			t.Errorf("%s: %s %q: nobody is asked, and it is %+v", test.rules, q.Tool, q.Command, cmd)
 		}
 	}
+}
+
+func rulesOf(t *testing.T, texts string) (rules []acp.Rule) {
+	for s := range strings.SplitSeq(texts, ";;") {
+		if s == "" {
+			continue
+		}
+		rule, err := acp.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+func TestRulesOfATaskNeverWidenAPolicy(t *testing.T) {
+	strict := map[string]int{"y": 0, "ask": 1, "n": 2}
+	rapid.Check(t, func(rt *rapid.T) {
+		rules := func(name string, do ...string) (all []acp.Rule) {
+			for range rapid.IntRange(0, 3).Draw(rt, name) {
+				all = append(all, acp.Rule{Do: rapid.SampledFrom(do).Draw(rt, "do"),
+					Tool: rapid.SampledFrom([]string{"*", "edit", "read"}).Draw(rt, "tool"),
+					In:   rapid.SampledFrom([]string{"", "/run", "/b"}).Draw(rt, "in")})
+			}
+			return all
+		}
+		p := Policy{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.DangerFull}).Draw(rt, "mode"), Dir: "/run",
+			Ask: rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
+		q := Question{ID: "q1", Kind: acp.Permission, Tool: rapid.SampledFrom([]string{"edit", "read"}).Draw(rt, "kind"),
+			Paths:   []string{rapid.SampledFrom([]string{"/run/a", "/b/c"}).Draw(rt, "path")},
+			Options: []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}}
+		of := func() string {
+			cmd, _ := p.Decide(q, 1)
+			return cmp.Or(cmd.Option, cmd.Do)
+		}
+		without := of()
+		if p.Narrows = rules("task", "ask", "deny"); strict[of()] < strict[without] {
+			rt.Fatalf("%s, and with %+v %s", without, p.Narrows, of())
+		}
+	})
 }

@@ -14,7 +14,9 @@ import (
 // policy decides what the agent of a run asks.
 func (s *Spec) policy() (p live.Policy, err error) {
 	p = live.Policy{Mode: s.Mode, Dir: s.Dir, Ask: s.Ask, Answer: s.Limits.Answer.Milliseconds()}
-	p.Rules, err = s.rules(s.Policy)
+	if p.Rules, err = s.rules(s.Policy); err == nil {
+		p.Narrows, err = s.rules(s.Narrows)
+	}
 	return p, err
 }
 
@@ -44,15 +46,15 @@ func (s *Spec) rules(texts []string) (all []acp.Rule, err error) {
 	return all, nil
 }
 
-// followLinks adds the real path of each file of a question: both must be where the policy allows it. Later the agent
-// can still make a link of one.
+// followLinks adds the real path of each file of a question, and that of the file itself if it is a link: all must be
+// where the policy allows it. Later the agent can still make a link of one.
 func followLinks(q *live.Question) {
 	for _, p := range q.Paths {
-		if at, ok := realPath(p); ok {
-			q.Paths = append(q.Paths, at)
-		} else {
-			q.Unknown = true
-		}
+		to, known := realPath(p)
+		p = filepath.Clean(p)
+		in, _ := realPath(filepath.Dir(p))
+		q.Paths = append(q.Paths, to, filepath.Join(in, filepath.Base(p)))
+		q.Unknown = q.Unknown || !known
 	}
 }
 

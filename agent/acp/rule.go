@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/linesman/linesman/runs"
 )
 
 // Rule decides questions of live runs before the policy of their mode does, see [ParseRule].
@@ -62,6 +64,21 @@ func CheckRules(rules []string) error {
 	for _, s := range rules {
 		if _, err := ParseRule(s); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// CheckTask returns a [runs.FieldError] if a task has a rule that is not valid, or that allows: a task makes the
+// policy of its worker only narrower.
+func CheckTask(t *runs.Task) error {
+	for _, s := range t.Policy {
+		r, err := ParseRule(s)
+		if err == nil && r.Do == "allow" {
+			err = errors.New("its rules only deny and ask: allow is for the setting live.policy of a worker")
+		}
+		if err != nil {
+			return &runs.FieldError{Field: "policy", Problem: err.Error()}
 		}
 	}
 	return nil

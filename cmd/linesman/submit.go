@@ -28,6 +28,7 @@ type submitCmd struct {
 	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
 	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
 	Keep         bool          `help:"With --live: keep the run open after its first turn. \"linesman send\" sends it messages, \"linesman end\" ends it."`
+	Policy       []string      `placeholder:"RULE" sep:"none" help:"With --live: deny, or ask for, what the worker would allow, such as \"deny execute: git push\" or \"ask edit\". Repeatable."`
 	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 	jsonFlag
@@ -80,7 +81,7 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	task := c.task()
 	task.Agent, task.Thread, task.Title, task.Labels = string(c.Agent), c.Resume, c.Title, runs.LabelsOf(c.Label)
-	if task.Live, task.Keep = c.Live, c.Keep; c.NoAsk {
+	if task.Live, task.Keep, task.Policy = c.Live, c.Keep, c.Policy; c.NoAsk {
 		task.Ask = new(false)
 	}
 	task.Idle, task.Hard = wholeSeconds(c.IdleTimeout), wholeSeconds(c.Timeout)

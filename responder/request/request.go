@@ -54,7 +54,10 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		q.Hard = a.Number("timeout_seconds")
 	}
 	if a.declares("live") {
-		q.Live, q.Keep = a.Flag("live"), a.declares("keep") && a.Flag("keep")
+		q.Live = a.Flag("live")
+		if a.declares("keep") {
+			q.Keep, q.Policy = a.Flag("keep"), a.Names("policy")
+		}
 		if a.Has("ask") {
 			q.Ask = new(a.Flag("ask"))
 		}
