@@ -170,6 +170,8 @@ type Live struct {
 	Answer time.Duration
 	// EndAfter is how long a run that is kept may have no turn before it is ended; 0: no limit.
 	EndAfter time.Duration
+	// Always lets people choose options that hold for longer than the call: they change settings of the agent itself.
+	Always bool
 	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
 	Policy List
 }

@@ -31,6 +31,7 @@ type Config struct {
 	Agent   acp.Agent
 	Task    runs.Task
 	Version string // of linesman
+	Always  bool   // see [runs.Start]
 }
 
 // Conversation is a conversation up to some entry of the raw log. It is not safe for concurrent use.

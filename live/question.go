@@ -339,7 +339,8 @@ func (s *state) keep(d decision) {
 	}
 }
 
-// Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked
+// Rule returns what becomes of a command at the end of the log. Options that last are refused here, not by the fold: an
+// entry of the log has the same effect whatever the setting was, also one of a program that had none. An answer to a question that people are not asked
 // learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
@@ -350,7 +351,10 @@ func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	_, known := c.Obeyed(cmd.ID)
 	switch at := c.s.opened(cmd.Question); {
 	case at >= 0 && (!c.s.Open[at].People || cmd.Do != runs.DoAnswer): // not now
-	case at >= 0 && !known && cmd.ID != "" && len(cmd.ID) <= runs.MaxCommandID && c.s.Open[at].takes(cmd):
+	case at >= 0 && !known && cmd.ID != "" && len(cmd.ID) <= runs.MaxCommandID && c.s.Open[at].takes(cmd) &&
+		(c.config.Always || !slices.ContainsFunc(c.s.Open[at].Options, func(o acp.Option) bool {
+			return o.ID == cmd.Option && o.Lasts()
+		})):
 		ruling.Open = true
 	case at >= 0:
 		ruling.Why = runs.WhyUnfit

@@ -417,3 +417,23 @@ func TestAWordIsTheSameAnswerAsItsOption(t *testing.T) {
 		}
 	}
 }
+
+// Who takes an answer refuses an option that lasts, unless the run permits it. In the log it has its effect, as always.
+func TestOptionsThatLastAreTakenByTheSettingOfTheRun(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		s := inTurn(t)
+		s.c.config.Always = always
+		s.say(permission("7", "read", ""))
+		s.order(runs.Command{ID: "ask", Do: runs.DoAsk, Question: "q1"})
+		cmd := answerOf("1", "q1", "always")
+		if got := s.c.Rule(&cmd); got.Open != always || !always && got.Why != runs.WhyUnfit {
+			t.Errorf("always %t: %+v", always, got)
+		}
+		other := answerOf("2", "q1", "yes")
+		if got := s.c.Rule(&other); !got.Open {
+			t.Errorf("always %t: %+v", always, got)
+		}
+		s.order(cmd)
+		s.want("7:always")
+	}
+}

@@ -83,6 +83,7 @@ type Live struct {
 	Awake     bool     `json:"awake,omitempty"`   // it has not ended
 	Turn      int      `json:"turn,omitempty"`    // number of the newest turn, over all processes
 	Keep      bool     `json:"keep,omitempty"`    // the run goes on after a turn
+	Always    bool     `json:"always,omitempty"`  // see [Start]
 	Idle      bool     `json:"idle,omitempty"`    // it is between two turns, with a session that is ready
 	Queue     Queue    `json:"queue,omitzero"`    // messages that wait
 	WaitsFor  string   `json:"waits_for,omitempty"`
@@ -122,6 +123,9 @@ type Option struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"` // allow_once, allow_always, reject_once, reject_always; or unknown
 }
+
+// Lasts reports whether an option holds for longer than the call: it changes settings of the agent itself.
+func (o Option) Lasts() bool { return strings.HasSuffix(o.Kind, "_always") }
 
 // Context is how much of its context a model has used, in tokens.
 type Context struct {

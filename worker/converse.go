@@ -77,7 +77,7 @@ func (r *Run) newTalk() (*dialog, error) {
 		return nil, fmt.Errorf("run %s: %w", spec.Run, err)
 	}
 	t := &dialog{policy: policy, began: time.Now(), journal: j, config: live.Config{
-		Agent: a.Live, Version: r.w.cfg.Self,
+		Agent: a.Live, Version: r.w.cfg.Self, Always: spec.Always,
 		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
 	}}
 	if spec.Keep {

@@ -45,6 +45,7 @@ type Tasks struct {
 	Rules    launch.Rules
 	Environ  []string // environment of the worker
 	Policy   []string // rules for what agents ask, see [acp.ParseRule]
+	Always   bool     // see [runs.Start]
 	Limits   Limits   // for values that a task does not set
 	MaxLimit time.Duration
 }
@@ -301,7 +302,7 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 	if err := acp.CheckTask(&task.Task); err != nil {
 		return Spec{}, err
 	}
-	spec.Policy, spec.Narrows, spec.Keep = t.Policy, task.Policy, task.Keep
+	spec.Policy, spec.Narrows, spec.Always, spec.Keep = t.Policy, task.Policy, t.Always, task.Keep
 	spec.setInput(task.Prompt)
 	if how.SetLive != nil {
 		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))

@@ -62,6 +62,7 @@ type Spec struct {
 	Keep bool `json:"keep,omitempty"`
 	// Policy are the rules for what it asks, see [acp.ParseRule].
 	Policy []string `json:"policy,omitempty"`
+	Always bool     `json:"always,omitempty"` // see [runs.Start]
 	// Narrows are those of its task.
 	Narrows []string `json:"narrows,omitempty"`
 
