@@ -140,10 +140,12 @@ type Told struct {
 	People      string   // a question that people are asked, until Due
 	Due         int64    // Unix milliseconds; 0: for ever
 	Settled     []string // questions that are not open any more
+	Outcome, By string   // of the settled ones, as in the event of an answer; "": not told
 	Mode, Model string
 	Context     *Context
 	Queue       *Queue // as it is now; nil: as before
 	Changed     string // the message in it whose text is new
+	Message     string // what became of a message: queued, sent or removed
 }
 
 // MaxQuestions is how many questions of a run may be open. Further ones are rejected.
