@@ -132,7 +132,8 @@ func (c *Config) settings() []Setting {
 			check: within(&c.Live.EndAfter, 0, 30*24*time.Hour, "must be from 0 to 720h"),
 			Help:  "Time after which a live run that is kept, and gets no message, is ended. 0: no limit."},
 		Setting{Key: "live.always", target: &c.Live.Always,
-			Help: "Offer answers for longer than the call, allow_always and reject_always: they change the agent's own settings."},
+			Help: "Offer answers for longer than the call, allow_always and reject_always: they change the agent's own " +
+				"settings."},
 		Setting{Key: "live.policy", target: &c.Live.Policy, check: func() string {
 			if err := acp.CheckRules(c.Live.Policy); err != nil {
 				return err.Error()

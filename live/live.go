@@ -109,8 +109,8 @@ func Restore(config Config, saved []byte) (*Conversation, error) {
 }
 
 // State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
-// agent, or if more lines are due, messages wait, or files are asked about, than fit. The last one is then still good, with the entries
-// after it.
+// agent, or if more lines are due, messages wait, or files are asked about, than fit. The last one is then still good,
+// with the entries after it.
 func (c *Conversation) State() []byte {
 	if c.lines.unfinished() {
 		return nil

@@ -340,8 +340,8 @@ func (s *state) keep(d decision) {
 }
 
 // Rule returns what becomes of a command at the end of the log. Options that last are refused here, not by the fold: an
-// entry of the log has the same effect whatever the setting was, also one of a program that had none. An answer to a question that people are not asked
-// learns only what was decided.
+// entry of the log has the same effect whatever the setting was, also one of a program that had none. An answer to a
+// question that people are not asked learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
 	if cmd.Changes() || cmd.Do == runs.DoStop || cmd.Do == runs.DoEnd {

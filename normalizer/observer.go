@@ -7,8 +7,9 @@ import (
 )
 
 // Observer receives what counts in the lines of a run, in their order: the ends of turns and
-// of tool calls, the questions and the messages of live runs. Its methods must not keep the strings, which may be in memory that is used
-// again. A duration is in milliseconds, by the times of the lines; -1: unknown.
+// of tool calls, the questions and the messages of live runs. Its methods must not keep the strings,
+// which may be in memory that is used again. A duration is in milliseconds, by the times of the lines;
+// -1: unknown.
 type Observer interface {
 	// TurnEnded reports the end of a turn: TurnCompleted or TurnFailed, or TurnStarted for a
 	// turn that was open when its run ended.

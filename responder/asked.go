@@ -260,7 +260,8 @@ func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
 		switch {
 		case o.ID != r.Option:
 		case o.Lasts() && !q.always:
-			return api.Invalid("option", "holds for longer than the call, which the worker's setting live.always does not permit")
+			return api.Invalid("option",
+				"holds for longer than the call, which the worker's setting live.always does not permit")
 		default:
 			return nil
 		}
