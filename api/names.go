@@ -25,6 +25,7 @@ var Names = []Name{
 	{"live", "live", "live", "--live"},
 	{"ask", "ask", "ask", "--no-ask"},
 	{"keep", "keep", "keep", "--keep"},
+	{"policy", "policy", "", "--policy"},
 	{FieldEnvPolicy, "envPolicy", "", "--env"},
 	{FieldEnvAllow, "envAllowList", "", "--allow-env"},
 	{FieldIdle, "idleTimeoutSec", "", "--idle-timeout"},

@@ -174,6 +174,8 @@ type Live struct {
 	// of another one as soon as more than Processes would be there.
 	SleepAfter time.Duration
 	Processes  int
+	// Always lets people choose options that hold for longer than the call: they change settings of the agent itself.
+	Always bool
 	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
 	Policy List
 }

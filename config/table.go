@@ -139,13 +139,16 @@ func (c *Config) settings() []Setting {
 			check: within(&c.Live.Processes, 1, 1024, "must be from 1 to 1024"),
 			Help: "Maximum of processes of live runs that are kept: before another one starts, the one that waits for " +
 				"longest is ended as above. They take no slot of work.max_runs."},
+		Setting{Key: "live.always", target: &c.Live.Always,
+			Help: "Offer answers for longer than the call, allow_always and reject_always: they change the agent's own " +
+				"settings."},
 		Setting{Key: "live.policy", target: &c.Live.Policy, check: func() string {
 			if err := acp.CheckRules(c.Live.Policy); err != nil {
 				return err.Error()
 			}
 			return ""
 		}, Help: "Rules for what the agents of live runs ask, before that of the mode: the first one that matches decides. " +
-			"[\"allow execute: go test ...\", \"deny execute: git push\", \"ask fetch\"]"},
+			"[\"allow execute: go test ...\", \"deny * in ~/.ssh\", \"ask fetch\"]"},
 		Setting{Key: "push.allow_private", target: &c.Push.AllowPrivate,
 			Help: "Also send notifications to private networks and to this machine, and without TLS: any caller can then " +
 				"reach what this machine reaches."},

@@ -61,7 +61,7 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		Queue: queue{b.Queue(s.Work.Queue)}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
 		Agents:  s.Launches(c.Agents),
 		Rules:   rules,
-		Environ: c.Environ, MaxLimit: s.Work.MaxLimit, Policy: s.Live.Policy,
+		Environ: c.Environ, MaxLimit: s.Work.MaxLimit, Policy: s.Live.Policy, Always: s.Live.Always,
 		Limits: c.limits(s.Work.Idle, s.Work.Hard),
 	}
 	t := &taskWorker{config: c, bus: b, worker: w, tasks: tasks, lookEvery: 10 * time.Second}

@@ -32,6 +32,7 @@ type Config struct {
 	Agent   acp.Agent
 	Task    runs.Task
 	Version string // of linesman
+	Always  bool   // see [runs.Start]
 }
 
 // Conversation is a conversation up to some entry of the raw log. It is not safe for concurrent use.
@@ -117,8 +118,8 @@ func Restore(config Config, saved []byte) (*Conversation, error) {
 }
 
 // State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
-// agent, or if more lines are due, or messages wait, than fit. The last one is then still good, with the entries
-// after it.
+// agent, or if more lines are due, messages wait, or files are asked about, than fit. The last one is then still good,
+// with the entries after it.
 func (c *Conversation) State() []byte {
 	if c.lines.unfinished() {
 		return nil

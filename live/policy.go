@@ -9,10 +9,13 @@ import (
 
 // Policy decides the questions of a run.
 type Policy struct {
-	Mode   runs.Mode
-	Rules  []acp.Rule // the first one that matches decides; without one the mode does
-	Ask    bool       // people are asked what is not allowed
-	Answer int64      // milliseconds that they have; 0: no limit
+	Mode  runs.Mode
+	Dir   string     // of the run, absolute
+	Rules []acp.Rule // the first one that matches decides; without one the mode does. Their directories are absolute
+	// Narrows are rules of the task. They make a decision only stricter.
+	Narrows []acp.Rule
+	Ask     bool  // people are asked what is not allowed
+	Answer  int64 // milliseconds that they have; 0: no limit
 }
 
 // Decide returns what is done about an open question at now, in Unix milliseconds, as a command for the raw log; false:
@@ -21,6 +24,8 @@ type Policy struct {
 //	read-only           read, search and think, not of files outside of the directory
 //	workspace-write     edit, delete and move, too, of files that are all inside of it
 //	danger-full-access  all
+//
+// A file of which a question has two paths must be inside by both of them.
 //
 // All else people are asked. What they do not answer in time, or are not asked, is denied, and a form is closed. No
 // policy picks an option that holds for longer than the call. The policy is no sandbox: it knows what the agent says
@@ -35,7 +40,7 @@ func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
 	if rule != "" {
 		by = "a rule"
 	}
-	allowed := !q.People && q.Kind == acp.Permission && (rule == "allow" || rule == "" && allows(p.Mode, &q))
+	allowed := !q.People && q.Kind == acp.Permission && (rule == "allow" || rule == "" && p.allows(&q))
 	if allowed && option != "" {
 		cmd.Rule, cmd.Option = by+" allows "+tool, option
 		return cmd, true
@@ -62,15 +67,15 @@ func (p Policy) Decide(q Question, now int64) (runs.Command, bool) {
 	return cmd, true
 }
 
-func allows(mode runs.Mode, q *Question) bool {
-	if mode == runs.DangerFull {
+func (p *Policy) allows(q *Question) bool {
+	if p.Mode == runs.DangerFull {
 		return true
 	}
 	switch q.Tool {
 	case "read", "search", "think":
-		return q.Files != Outside
+		return q.inside(p.Dir)
 	case "edit", "delete", "move":
-		return mode == runs.WorkspaceWrite && q.Files == Inside
+		return p.Mode == runs.WorkspaceWrite && len(q.Paths) > 0 && q.inside(p.Dir)
 	}
 	return false
 }

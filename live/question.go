@@ -19,11 +19,14 @@ type Question struct {
 	Tool    string       `json:"tool,omitempty"`    // kind of the tool as the protocol names it; "": another, or not told
 	Options []acp.Option `json:"options,omitempty"` // none: more or longer than can be kept, it can only be closed
 	Call    string       `json:"call,omitempty"`    // id of the tool call; "": not told, or longer than acp.MaxOption
-	Files   Place        `json:"files,omitempty"`   // of the call
-	Command string       `json:"command,omitempty"` // that the tool is to run; "": not told, or longer than acp.MaxCommand
-	Turn    int          `json:"turn"`
-	People  bool         `json:"people,omitempty"` // they are asked
-	Due     int64        `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
+	// Paths are the files of the call, absolute, as told: links are not followed, and there may be `..`. If Unknown is
+	// true there are others.
+	Paths   []string `json:"paths,omitempty"`
+	Unknown bool     `json:"unknown,omitempty"`
+	Command string   `json:"command,omitempty"` // that the tool is to run; "": not told, or longer than acp.MaxCommand
+	Turn    int      `json:"turn"`
+	People  bool     `json:"people,omitempty"` // they are asked
+	Due     int64    `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
 
 	// The line of the request: sequence of the entry that has its first byte, that byte's offset in the output,
 	// and its length in bytes, without the newline.
@@ -31,16 +34,6 @@ type Question struct {
 	Offset int64  `json:"offset"`
 	Length int    `json:"length"`
 }
-
-// Place is where the files of a tool call are, by their paths: links are not followed.
-type Place string
-
-// The places. NoFiles names none.
-const (
-	NoFiles Place = ""
-	Inside  Place = "inside"  // all below the directory of the task
-	Outside Place = "outside" // at least one is not, or not all can be read
-)
 
 // question is one that is open.
 type question struct {
@@ -56,7 +49,7 @@ func (c *Conversation) Open() []Question {
 	all := make([]Question, len(c.s.Open))
 	for i, q := range c.s.Open {
 		all[i] = q.Question
-		all[i].Options = slices.Clone(q.Options)
+		all[i].Options, all[i].Paths = slices.Clone(q.Options), slices.Clone(q.Paths)
 	}
 	return all
 }
@@ -91,10 +84,10 @@ func (c *Conversation) request(m *acp.Message, at place, length int) {
 func (c *Conversation) ask(asked *acp.Question, id string, at place, length int) {
 	s := &c.s
 	q := question{Request: id, Question: Question{
-		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Files: c.filesOf(asked),
-		Command: asked.Command,
-		Turn:    s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
+		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Command: asked.Command,
+		Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
+	q.Paths, q.Unknown = c.pathsOf(asked)
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {
 		q.Call = asked.Call.Text()
 	}
@@ -128,25 +121,15 @@ func known(list []string, value string) string {
 	return value
 }
 
-// filesOf returns where the files of a question are.
-func (c *Conversation) filesOf(asked *acp.Question) Place {
-	dir := path.Clean(c.config.Task.Dir)
+// pathsOf returns the files of a question, and whether not all can be read.
+func (c *Conversation) pathsOf(asked *acp.Question) (paths []string, unknown bool) {
 	paths, whole := asked.Paths()
-	if !whole {
-		return Outside
-	}
-	for _, p := range paths {
+	for i, p := range paths {
 		if !path.IsAbs(p) {
-			p = path.Join(dir, p)
-		}
-		if p = path.Clean(p); !strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") && p != dir {
-			return Outside
+			paths[i] = c.config.Task.Dir + "/" + p
 		}
 	}
-	if len(paths) == 0 {
-		return NoFiles
-	}
-	return Inside
+	return paths, !whole
 }
 
 // twice handles a request whose id is that of another one whose answer the agent does not have: both are rejected
@@ -357,8 +340,9 @@ func (s *state) keep(d decision) {
 	}
 }
 
-// Rule returns what becomes of a command at the end of the log. An answer to a question that people are not asked
-// learns only what was decided.
+// Rule returns what becomes of a command at the end of the log. Options that last are refused here, not by the fold: an
+// entry of the log has the same effect whatever the setting was, also one of a program that had none. An answer to a
+// question that people are not asked learns only what was decided.
 func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	ruling := runs.Ruling{Seq: c.s.Seq}
 	if cmd.Changes() || cmd.Do == runs.DoStop || cmd.Do == runs.DoEnd {
@@ -368,7 +352,10 @@ func (c *Conversation) Rule(cmd *runs.Command) runs.Ruling {
 	_, known := c.Obeyed(cmd.ID)
 	switch at := c.s.opened(cmd.Question); {
 	case at >= 0 && (!c.s.Open[at].People || cmd.Do != runs.DoAnswer): // not now
-	case at >= 0 && !known && cmd.ID != "" && len(cmd.ID) <= runs.MaxCommandID && c.s.Open[at].takes(cmd):
+	case at >= 0 && !known && cmd.ID != "" && len(cmd.ID) <= runs.MaxCommandID && c.s.Open[at].takes(cmd) &&
+		(c.config.Always || !slices.ContainsFunc(c.s.Open[at].Options, func(o acp.Option) bool {
+			return o.ID == cmd.Option && o.Lasts()
+		})):
 		ruling.Open = true
 	case at >= 0:
 		ruling.Why = runs.WhyUnfit

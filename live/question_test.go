@@ -16,7 +16,8 @@ func TestQuestionsAreOpenUntilTheyAreDecided(t *testing.T) {
 	s.want("")
 	q := s.c.Open()[0]
 	want := Question{
-		ID: "q1", Kind: acp.Permission, Tool: "edit", Call: "c", Files: Inside, Turn: 1,
+		ID: "q1", Kind: acp.Permission, Tool: "edit", Call: "c", Paths: []string{"/home/dev/project/a"},
+		Turn: 1,
 		Options: []acp.Option{{ID: "always", Kind: "allow_always"}, {ID: "yes", Kind: "allow_once"},
 			{ID: "no", Kind: "reject_once"}},
 		Seq: uint64(len(s.log)), Offset: s.out - int64(len(line)) - 1, Length: len(line),
@@ -343,7 +344,7 @@ func TestPolicyOfAMode(t *testing.T) {
 	} {
 		s := inTurn(t)
 		s.say(permission("7", test.tool, test.files))
-		cmd, ok := Policy{Mode: test.mode}.Decide(s.c.Open()[0], 0)
+		cmd, ok := Policy{Mode: test.mode, Dir: "/home/dev/project"}.Decide(s.c.Open()[0], 0)
 		if !ok || cmd.Option != test.want || cmd.Rule != test.rule || cmd.By != runs.ByPolicy {
 			t.Errorf("%s %s %s: %+v", test.mode, test.tool, test.files, cmd)
 		}
@@ -414,5 +415,25 @@ func TestAWordIsTheSameAnswerAsItsOption(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Who takes an answer refuses an option that lasts, unless the run permits it. In the log it has its effect, as always.
+func TestOptionsThatLastAreTakenByTheSettingOfTheRun(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		s := inTurn(t)
+		s.c.config.Always = always
+		s.say(permission("7", "read", ""))
+		s.order(runs.Command{ID: "ask", Do: runs.DoAsk, Question: "q1"})
+		cmd := answerOf("1", "q1", "always")
+		if got := s.c.Rule(&cmd); got.Open != always || !always && got.Why != runs.WhyUnfit {
+			t.Errorf("always %t: %+v", always, got)
+		}
+		other := answerOf("2", "q1", "yes")
+		if got := s.c.Rule(&other); !got.Open {
+			t.Errorf("always %t: %+v", always, got)
+		}
+		s.order(cmd)
+		s.want("7:always")
 	}
 }

@@ -2,34 +2,55 @@ package live
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/agent/acp"
 )
 
-// ruled returns what the first rule that matches does; "": none does.
+// ruled returns what the rules do about a question; "": none is about it.
 func (p *Policy) ruled(q *Question) string {
-	i := slices.IndexFunc(p.Rules, func(r acp.Rule) bool { return matches(&r, q) })
+	do, narrow := p.first(p.Rules, q), p.first(p.Narrows, q)
+	if narrow == "" || do == "deny" {
+		return do
+	}
+	return narrow
+}
+
+// first returns what the first rule that matches does; "": none does.
+func (p *Policy) first(rules []acp.Rule, q *Question) string {
+	i := slices.IndexFunc(rules, func(r acp.Rule) bool { return matches(&r, q, p.Dir) })
 	if i < 0 || q.Kind == acp.Form {
 		return ""
 	}
-	return p.Rules[i].Do
+	return rules[i].Do
 }
 
-// matches reports whether a rule is about a question. One that allows is not if something is not known.
-func matches(r *acp.Rule, q *Question) bool {
+// matches reports whether a rule is about a question of a run in dir. One that allows is not if something is not known.
+func matches(r *acp.Rule, q *Question, dir string) bool {
 	if r.Tool != "*" && r.Tool != cmp.Or(q.Tool, "other") {
 		return false
 	}
 	if r.Do != "allow" {
-		return len(r.Command) == 0 || has(q.Command, r.Command)
+		return (len(r.Command) == 0 || has(q.Command, r.Command)) &&
+			(r.In == "" || q.Unknown || slices.ContainsFunc(q.Paths, func(p string) bool {
+				return below(strings.ToLower(p), strings.ToLower(r.In))
+			}))
 	}
-	changes := q.Tool == "edit" || q.Tool == "delete" || q.Tool == "move"
-	if q.Files == Outside || changes && q.Files != Inside {
-		return false
-	}
-	return len(r.Command) == 0 || is(q.Command, r.Command)
+	told := len(q.Paths) > 0 || r.In == "" && q.Tool != "edit" && q.Tool != "delete" && q.Tool != "move"
+	return told && q.inside(cmp.Or(r.In, dir)) && (len(r.Command) == 0 || is(q.Command, r.Command))
+}
+
+// inside reports whether no file of the question is outside of a directory.
+func (q *Question) inside(dir string) bool {
+	return !q.Unknown && !slices.ContainsFunc(q.Paths, func(p string) bool { return !below(p, dir) })
+}
+
+// below reports whether a path is that of a directory, or of what is in it.
+func below(p, dir string) bool {
+	p, dir = path.Clean(p), path.Clean(dir)
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // interpreted are the characters that make a command more than its words.

@@ -1,8 +1,11 @@
 package live
 
 import (
+	"cmp"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
@@ -10,14 +13,15 @@ import (
 
 func TestRulesDecideBeforeTheMode(t *testing.T) {
 	once := []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}
+	in, out := []string{"/run/docs/a"}, []string{"/run/docs/a", "/run/docs/../../b"}
 	for _, test := range []struct {
-		rules string // separated by ;;
+		rules string // separated by ;;, those of the task after ||
 		q     Question
 		want  string // option, or ask
 		rule  string
 	}{
 		{"", Question{Tool: "execute", Command: "go test"}, "ask", "workspace-write asks"},
-		{"", Question{Tool: "edit", Files: Inside}, "y", "workspace-write allows edit"},
+		{"", Question{Tool: "edit", Paths: in}, "y", "workspace-write allows edit"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go test"}, "y", "a rule allows execute"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go  test ./... -run X=1"}, "y", ""},
 		{"allow execute: go test", Question{Tool: "execute", Command: "go test ./..."}, "ask", ""},
@@ -29,33 +33,50 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"allow execute: git log ...", Question{Tool: "execute", Command: "git log 'a'"}, "ask", ""},
 		{"allow execute: * log ...", Question{Tool: "execute", Command: "A=b log x"}, "ask", ""},
 		{"allow execute: git log ...", Question{Tool: "execute"}, "ask", ""}, // no command is told
-		{"allow execute: ls", Question{Tool: "execute", Command: "ls", Files: Outside}, "ask", ""},
+		{"allow execute: ls", Question{Tool: "execute", Command: "ls", Paths: out}, "ask", ""},
 		{"allow execute", Question{Tool: "execute"}, "y", ""},
 		{"allow *", Question{Tool: "fetch"}, "y", ""},
 		{"allow *", Question{}, "y", ""},
 		{"allow other", Question{}, "y", ""},
-		{"allow edit", Question{Tool: "edit", Files: Outside}, "ask", ""},
+		{"allow edit", Question{Tool: "edit", Paths: out}, "ask", ""},
 		{"allow edit", Question{Tool: "edit"}, "ask", ""},
-		{"ask edit", Question{Tool: "edit", Files: Inside}, "ask", "a rule asks"},
+		{"ask edit", Question{Tool: "edit", Paths: in}, "ask", "a rule asks"},
 		{"deny execute: git push;;allow execute", Question{Tool: "execute", Command: "cd x && git  push -f"}, "n",
 			"a rule denies execute"},
 		{"deny execute: git push;;allow execute", Question{Tool: "execute", Command: "git pushed"}, "y", ""},
 		{"deny execute: rm ...;;allow execute", Question{Tool: "execute", Command: "(rm -r x)"}, "n", ""},
 		{"allow execute;;deny execute: git push", Question{Tool: "execute", Command: "git push"}, "y", ""},
+		{"allow edit in /run/docs", Question{Tool: "edit", Paths: in}, "y", "a rule allows edit"},
+		{"allow edit in /run/docs/", Question{Tool: "edit", Paths: []string{"/run/docs/../docs/"}}, "y", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch"}, "ask", ""}, // no file is told
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: in, Unknown: true}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: out}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: []string{"/run/docs2/a"}}, "ask", ""},
+		{"allow fetch in /run/docs", Question{Tool: "fetch", Paths: []string{"/run/Docs/a"}}, "ask", ""},
+		{"allow fetch in /b", Question{Tool: "fetch", Paths: []string{"/b/c"}}, "y", ""}, // outside of the run's
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Paths: in, Command: "make"}, "y", ""},
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Paths: in, Command: "make x"}, "ask", ""},
+		{"allow execute in /run/docs: make", Question{Tool: "execute", Command: "make"}, "ask", ""},
+		{"deny * in /b;;allow *", Question{Tool: "read", Paths: out}, "n", "a rule denies read"},
+		{"deny * in /B;;allow *", Question{Tool: "read", Paths: []string{"/b/Ä"}}, "n", ""},
+		{"deny * in /b;;allow *", Question{Tool: "read", Paths: in}, "y", ""},
+		{"deny * in /b;;allow *", Question{Tool: "fetch"}, "y", ""},
+		{"deny * in /b;;allow *", Question{Tool: "fetch", Unknown: true}, "n", ""},
+		{"deny * in /b: rm;;allow *", Question{Tool: "execute", Paths: []string{"/b"}, Command: "ls"}, "ask", ""},
+		{"ask read in /run/docs", Question{Tool: "read", Paths: in}, "ask", "a rule asks"},
+		{"||deny edit", Question{Tool: "edit", Paths: in}, "n", "a rule denies edit"},
+		{"||ask edit", Question{Tool: "edit", Paths: in}, "ask", "a rule asks"},
+		{"allow fetch||deny * in /x;;ask fetch", Question{Tool: "fetch"}, "ask", "a rule asks"},
+		{"deny fetch||ask fetch", Question{Tool: "fetch"}, "n", "a rule denies fetch"},
+		{"ask fetch||deny fetch", Question{Tool: "fetch"}, "n", ""},
+		{"deny fetch||ask edit", Question{Tool: "fetch"}, "n", ""},
+		{"allow fetch||ask edit", Question{Tool: "fetch"}, "y", ""},
 		{"allow *", Question{Kind: acp.Form}, "ask", "workspace-write asks"},
 		{"deny *", Question{Kind: acp.Form}, "ask", ""},
 	} {
-		p := Policy{Mode: runs.WorkspaceWrite, Ask: true}
-		for s := range strings.SplitSeq(test.rules, ";;") {
-			if s == "" {
-				continue
-			}
-			rule, err := acp.ParseRule(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.Rules = append(p.Rules, rule)
-		}
+		own, narrows, _ := strings.Cut(test.rules, "||")
+		p := Policy{Mode: runs.WorkspaceWrite, Dir: "/run", Ask: true}
+		p.Rules, p.Narrows = rulesOf(t, own), rulesOf(t, narrows)
 		q := test.q
 		if q.ID = "q1"; q.Kind == "" {
 			q.Kind, q.Options = acp.Permission, once
@@ -73,4 +94,45 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 			t.Errorf("%s: %s %q: nobody is asked, and it is %+v", test.rules, q.Tool, q.Command, cmd)
 		}
 	}
+}
+
+func rulesOf(t *testing.T, texts string) (rules []acp.Rule) {
+	for s := range strings.SplitSeq(texts, ";;") {
+		if s == "" {
+			continue
+		}
+		rule, err := acp.ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
+	return rules
+}
+
+func TestRulesOfATaskNeverWidenAPolicy(t *testing.T) {
+	strict := map[string]int{"y": 0, "ask": 1, "n": 2}
+	rapid.Check(t, func(rt *rapid.T) {
+		rules := func(name string, do ...string) (all []acp.Rule) {
+			for range rapid.IntRange(0, 3).Draw(rt, name) {
+				all = append(all, acp.Rule{Do: rapid.SampledFrom(do).Draw(rt, "do"),
+					Tool: rapid.SampledFrom([]string{"*", "edit", "read"}).Draw(rt, "tool"),
+					In:   rapid.SampledFrom([]string{"", "/run", "/b"}).Draw(rt, "in")})
+			}
+			return all
+		}
+		p := Policy{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.DangerFull}).Draw(rt, "mode"), Dir: "/run",
+			Ask: rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
+		q := Question{ID: "q1", Kind: acp.Permission, Tool: rapid.SampledFrom([]string{"edit", "read"}).Draw(rt, "kind"),
+			Paths:   []string{rapid.SampledFrom([]string{"/run/a", "/b/c"}).Draw(rt, "path")},
+			Options: []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}}
+		of := func() string {
+			cmd, _ := p.Decide(q, 1)
+			return cmp.Or(cmd.Option, cmd.Do)
+		}
+		without := of()
+		if p.Narrows = rules("task", "ask", "deny"); strict[of()] < strict[without] {
+			rt.Fatalf("%s, and with %+v %s", without, p.Narrows, of())
+		}
+	})
 }

@@ -335,7 +335,7 @@ func (f *Fold) told(out *Out) {
 	f.addSessionHandle()
 	f.foldFinal(out)
 	f.foldLater(out)
-	if turn := out.Facts.Turn; len(out.ended) > 0 || turn != runs.TurnNone {
+	if turn := out.Facts.Turn; len(out.ended) > 0 || turn != runs.TurnNone || out.Facts.Live != nil {
 		f.observe(out)
 		f.foldTurn(turn)
 	}

@@ -1,10 +1,15 @@
 package normalizer
 
-import "github.com/linesman/linesman/runs"
+import (
+	"slices"
+
+	"github.com/linesman/linesman/runs"
+)
 
 // Observer receives what counts in the lines of a run, in their order: the ends of turns and
-// of tool calls. Its methods must not keep the strings, which may be in memory that is used
-// again. A duration is in milliseconds, by the times of the lines; -1: unknown.
+// of tool calls, the questions and the messages of live runs. Its methods must not keep the strings,
+// which may be in memory that is used again. A duration is in milliseconds, by the times of the lines;
+// -1: unknown.
 type Observer interface {
 	// TurnEnded reports the end of a turn: TurnCompleted or TurnFailed, or TurnStarted for a
 	// turn that was open when its run ended.
@@ -12,6 +17,12 @@ type Observer interface {
 	// CallEnded reports the end of a tool call: kind, name and status are those of its
 	// [Facet], or StatusUnfinished if the call was open when its run ended.
 	CallEnded(kind, name, status string, took int64)
+	// Asked reports a question: permission or form.
+	Asked(kind string)
+	// Settled reports that a question is over: outcome and by are those of its event, "" if there was none.
+	Settled(kind, outcome, by string, took int64)
+	// Message reports what became of a message: queued, sent or removed.
+	Message(status string)
 }
 
 // StatusUnfinished is the status of a tool call that was open when its run ended.
@@ -38,6 +49,26 @@ func (f *Fold) observe(out *Out) {
 	}
 	if turn := out.Facts.Turn; turn == runs.TurnCompleted || turn == runs.TurnFailed {
 		f.observer.TurnEnded(turn, f.turnTook())
+	}
+	if told := out.Facts.Live; told != nil {
+		f.observeTold(told)
+	}
+}
+
+func (f *Fold) observeTold(told *runs.Told) {
+	for _, id := range told.Settled {
+		if live := f.Record.Live; live != nil {
+			if i := slices.IndexFunc(live.Questions, func(q runs.Asked) bool { return q.ID == id }); i >= 0 {
+				q := &live.Questions[i]
+				f.observer.Settled(q.Kind, told.Outcome, told.By, max(f.pos.Time-q.At, 0))
+			}
+		}
+	}
+	if told.Asked != nil {
+		f.observer.Asked(told.Asked.Kind)
+	}
+	if told.Message != "" {
+		f.observer.Message(told.Message)
 	}
 }
 

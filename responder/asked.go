@@ -34,6 +34,7 @@ type request struct {
 	runs.Asked
 	line   []byte
 	digest string
+	always bool // options that last may be chosen
 	asks   acp.Asked
 	shown  api.Question // what people see of it
 }
@@ -65,7 +66,7 @@ func (s *Service) QuestionOf(ctx context.Context, record *runs.Record, id string
 
 // readRequest reads the request of a question. One that cannot be read has no line.
 func (s *Service) readRequest(ctx context.Context, record *runs.Record, asked runs.Asked) (*request, error) {
-	q := &request{Asked: asked}
+	q := &request{Asked: asked, always: record.Live != nil && record.Live.Always}
 	if err := s.readLine(ctx, record, q); err != nil {
 		return nil, err
 	}
@@ -106,6 +107,9 @@ func (q *request) question(record *runs.Record) api.Question {
 		Cut: a.Cut || a.Kind == "", Digest: q.digest,
 	}
 	for _, o := range a.Options {
+		if o.Lasts() && !q.always {
+			continue
+		}
 		out.Options = append(out.Options, api.QuestionOption{ID: o.ID, Kind: o.Kind, Name: visible(o.Name)})
 	}
 	if len(a.Fields) > 0 {
@@ -253,7 +257,12 @@ func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
 	kind := map[string]string{"allow": "allow_once", "deny": "reject_once"}[r.Option]
 	var fit []string
 	for _, o := range q.asks.Options {
-		if o.ID == r.Option {
+		switch {
+		case o.ID != r.Option:
+		case o.Lasts() && !q.always:
+			return api.Invalid("option",
+				"holds for longer than the call, which the worker's setting live.always does not permit")
+		default:
 			return nil
 		}
 		if kind != "" && o.Kind == kind {

@@ -2,6 +2,7 @@ package responder
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ func asking(t *testing.T, title, command, text string) *request {
 		`"oldText":"one\n","newText":%s}]},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},`+
 		`{"optionId":"n","name":"No","kind":"reject_once"},{"optionId":"z","name":"Always","kind":"allow_always"}]}}`,
 		runs.Encode(title), runs.Encode(command), runs.Encode(text))
-	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindPermission}, line: []byte(line), digest: "d"}
+	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindPermission}, line: []byte(line), digest: "d", always: true}
 	var ok bool
 	if q.asks, ok = acp.AskedIn(q.line); !ok {
 		t.Fatalf("no request: %s", line)
@@ -54,6 +55,23 @@ func TestOnlyWhatIsShownIsAllowed(t *testing.T) {
 			if err := test.q.check(&runs.Command{}, api.AnswerRequest{Option: option, Digest: "e"}); err == nil {
 				t.Errorf("%s with another digest is taken", option)
 			}
+		}
+	}
+}
+
+// The setting of the worker that started the run decides whether an option that lasts is offered, and taken.
+func TestOptionsThatLastAreOfferedByTheSetting(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		q := asking(t, "t", "c", "two\n")
+		q.always = always
+		shown := q.question(runs.NewRecord("r", "codex"))
+		offered := slices.ContainsFunc(shown.Options, func(o api.QuestionOption) bool { return o.ID == "z" })
+		if offered != always || len(shown.Options) < 2 {
+			t.Errorf("always %t: offered are %+v", always, shown.Options)
+		}
+		err := q.check(&runs.Command{}, api.AnswerRequest{Option: "z"})
+		if (err == nil) != always || err != nil && !strings.Contains(err.Error(), "the worker's setting live.always") {
+			t.Errorf("always %t: %v", always, err)
 		}
 	}
 }

@@ -81,6 +81,9 @@ func (other) Agent() string { return "other" }
 
 func TestSubmissionReportsAllMistakes(t *testing.T) {
 	s := responder.New(responder.Config{GitGate: true, Agents: agent.Table{codex.Agent, {Backend: other{}}}})
+	of := func(n int, rule string) api.Submission {
+		return api.Submission{Task: runs.Task{Prompt: "x", Live: true, Policy: slices.Repeat([]string{rule}, n)}}
+	}
 	for name, c := range map[string]struct {
 		q    api.Submission
 		want string // fields, sorted
@@ -99,6 +102,15 @@ func TestSubmissionReportsAllMistakes(t *testing.T) {
 			"env.allow"},
 		"a webhook for a run id of one's own": {api.Submission{Task: runs.Task{Prompt: "x"}, Run: "T-x",
 			Webhook: &api.Webhook{}}, "webhook"},
+		"policy": {api.Submission{Task: runs.Task{Prompt: "x", Live: true,
+			Policy: []string{"deny execute: git push", "ask edit in ./docs"}}}, ""},
+		"policy that allows": {api.Submission{Task: runs.Task{Prompt: "x", Live: true,
+			Policy: []string{"ask edit", "allow edit"}}}, "policy"},
+		"policy with a mistake":       {of(1, "x"), "policy"},
+		"policy of a task not live":   {api.Submission{Task: runs.Task{Prompt: "x", Policy: []string{"ask *"}}}, "policy"},
+		"policy with too many rules":  {of(runs.MaxPolicy+1, "ask *"), "policy"},
+		"policy with enough rules":    {of(runs.MaxPolicy, "ask *"), ""},
+		"policy with too long a rule": {of(1, "ask *: "+strings.Repeat("x", 4090)), "policy"},
 		"run and labels": {api.Submission{
 			Run: "no id!", Task: runs.Task{Attributes: runs.Attributes{Labels: "=x"}, Prompt: "x"},
 		}, "labels run"},

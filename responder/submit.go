@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
@@ -56,6 +57,7 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 		t.Agent = api.DefaultAgent // that is said
 	}
 	m.when(m.fields(t.Check()) != nil, "request", "asks for a task that cannot be queued")
+	m.when(m.fields(acp.CheckTask(&t.Task)) != nil, "request", "asks for a task that cannot be queued")
 	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")

@@ -75,6 +75,8 @@ type Start struct {
 	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
 
 	Keep bool `json:"keep,omitempty"` // see [Task]
+	// Always offers people the options of a live run that hold for longer than the call. It is that of its first worker.
+	Always bool `json:"always,omitempty"`
 
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 

@@ -33,3 +33,16 @@ func TestKeptRunNeedsAPromptBetweenTurns(t *testing.T) {
 	step(9, Facts{Turn: TurnFailed, Live: &Told{Queue: &Queue{Messages: []Message{{ID: "n"}}, Held: true}}},
 		StateInputRequired, WaitsMessage, NeedsPrompt)
 }
+
+func TestARecordKnowsWhetherOptionsMayLast(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		for _, keep := range []bool{false, true} {
+			r := NewRecord("r", "codex")
+			r.Entry(Entry{Kind: Queued, Time: 1, Body: Encode(Start{Source: SourceQueue, Keep: keep})})
+			r.Entry(Entry{Kind: Started, Time: 2, Body: Encode(Start{Source: SourceQueue, Keep: keep, Always: always})})
+			if got := r.Live != nil && r.Live.Always; got != always || r.Live != nil && r.Live.Keep != keep {
+				t.Errorf("always %t, keep %t: %+v", always, keep, r.Live)
+			}
+		}
+	}
+}

@@ -28,7 +28,7 @@ func largestRecord(live bool) *runs.Record {
 	}
 	r := runs.NewRecord(strings.Repeat("r", runs.MaxID), strings.Repeat("a", runs.MaxID))
 	r.Entry(runs.Entry{Kind: runs.Started, Time: 1 << 62, Body: runs.Encode(runs.Start{
-		Source: "queue", Keep: live,
+		Source: "queue", Keep: live, Always: live,
 		Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
 			Labels: runs.LabelsOf(labels), Model: quotes[:63]}, Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q",
 			60), Governance: strings.Repeat("g", runs.MaxGovernance),

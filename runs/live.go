@@ -89,6 +89,7 @@ type Live struct {
 	Asleep    bool     `json:"asleep,omitempty"`  // it has, and the next message starts another one
 	Turn      int      `json:"turn,omitempty"`    // number of the newest turn, over all processes
 	Keep      bool     `json:"keep,omitempty"`    // the run goes on after a turn
+	Always    bool     `json:"always,omitempty"`  // see [Start]
 	Idle      bool     `json:"idle,omitempty"`    // it is between two turns
 	Queue     Queue    `json:"queue,omitzero"`    // messages that wait
 	WaitsFor  string   `json:"waits_for,omitempty"`
@@ -129,6 +130,9 @@ type Option struct {
 	Kind string `json:"kind"` // allow_once, allow_always, reject_once, reject_always; or unknown
 }
 
+// Lasts reports whether an option holds for longer than the call: it changes settings of the agent itself.
+func (o Option) Lasts() bool { return strings.HasSuffix(o.Kind, "_always") }
+
 // Context is how much of its context a model has used, in tokens.
 type Context struct {
 	Used int64 `json:"used"`
@@ -142,10 +146,12 @@ type Told struct {
 	People      string   // a question that people are asked, until Due
 	Due         int64    // Unix milliseconds; 0: for ever
 	Settled     []string // questions that are not open any more
+	Outcome, By string   // of the settled ones, as in the event of an answer; "": not told
 	Mode, Model string
 	Context     *Context
 	Queue       *Queue // as it is now; nil: as before
 	Changed     string // the message in it whose text is new
+	Message     string // what became of a message: queued, sent or removed
 }
 
 // MaxQuestions is how many questions of a run may be open. Further ones are rejected.

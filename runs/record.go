@@ -254,8 +254,11 @@ func (r *Record) foldStart(e Entry) {
 		r.Withheld = start.Withheld
 	}
 	r.Person = r.Person || start.Person
-	if start.Keep && r.Live == nil {
-		r.Live = &Live{Keep: true}
+	if (start.Keep || start.Always) && r.Live == nil {
+		r.Live = &Live{}
+	}
+	if r.Live != nil {
+		r.Live.Keep, r.Live.Always = r.Live.Keep || start.Keep, r.Live.Always || start.Always
 	}
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance

@@ -36,10 +36,12 @@ type Task struct {
 	// Only with Live.
 	Ask *bool `json:"ask,omitempty"`
 	// Keep lets the run go on after its first turn, for further messages, until somebody ends it. Only with Live.
-	Keep bool      `json:"keep,omitempty"`
-	Env  EnvPolicy `json:"env,omitzero"`
-	Idle int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
-	Hard int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
+	Keep bool `json:"keep,omitempty"`
+	// Policy are rules that deny, or let people be asked, what the worker would allow. Only with Live.
+	Policy []string  `json:"policy,omitempty"`
+	Env    EnvPolicy `json:"env,omitzero"`
+	Idle   int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
+	Hard   int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
 
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
@@ -79,6 +81,9 @@ const (
 	MaxThread  = 256      // bytes of a thread to resume
 	MaxEnv     = 64       // names
 	maxEnvName = 128      // bytes
+
+	MaxPolicy     = 32 // rules
+	maxPolicyJSON = 4 << 10
 )
 
 // MaxShortPrompt is the maximum length, in characters, of a prompt that an agent gets as an argument; it
@@ -178,6 +183,12 @@ func (t *Task) Check() error {
 	}
 	if t.Ask != nil && !t.Live {
 		wrong.add("ask", "only with live")
+	}
+	if len(t.Policy) > 0 && !t.Live {
+		wrong.add("policy", "only with live")
+	}
+	if len(t.Policy) > MaxPolicy || len(Encode(t.Policy)) > maxPolicyJSON {
+		wrong.add("policy", "at most %d rules, and %d bytes as JSON", MaxPolicy, maxPolicyJSON)
 	}
 	t.Env.check(wrong.add)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {

@@ -124,6 +124,12 @@ func encode(s spans.Span, f facts, c content, names conventions) *tracepb.Span {
 		a.text(attrToolArguments, c.arguments)
 		a.text(attrToolResult, c.result)
 	}
+	if s.Kind == spans.Question {
+		p.Name = "question " + s.Asked
+		a.text(attrQuestion, s.Asked)
+		a.text(attrOutcome, s.Outcome)
+		a.text(attrDecider, s.By)
+	}
 	a.text(attrRun, s.Run)
 	a.text(attrConversation, s.Thread)
 	if s.Code != nil {

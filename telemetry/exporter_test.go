@@ -28,6 +28,7 @@ import (
 	agents "github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/spans"
 )
 
 // stage is streams and a receiver in memory.
@@ -679,5 +680,18 @@ func TestPositionIsStoredAsJSON(t *testing.T) {
 	b, err := json.Marshal(position{Stream: "s", Seq: 7, Raw: 3, Line: 2, Part: 1, Time: 9})
 	if want := `{"stream":"s","seq":7,"raw":3,"line":2,"part":1,"time":9}`; err != nil || string(b) != want {
 		t.Errorf("%s, want %s", b, want)
+	}
+}
+
+func TestAQuestionHasNoTexts(t *testing.T) {
+	p := encode(spans.Span{Kind: spans.Question, Run: "r", Agent: "codex", Asked: "permission", Outcome: "allow",
+		By: "person"}, facts{}, content{}, conventions{})
+	got := p.Name
+	for _, kv := range p.Attributes {
+		got += " " + kv.Key + "=" + kv.Value.GetStringValue()
+	}
+	if want := "question permission linesman.question.kind=permission linesman.question.outcome=allow " +
+		"linesman.question.by=person linesman.run.id=r"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

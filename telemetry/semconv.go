@@ -64,6 +64,9 @@ const (
 	attrRun        = "linesman.run.id"
 	attrSource     = "linesman.run.source"
 	attrIncomplete = "linesman.incomplete"
+	attrQuestion   = "linesman.question.kind"
+	attrOutcome    = "linesman.question.outcome"
+	attrDecider    = "linesman.question.by"
 )
 
 // conventions are what differs between the versions of the conventions.

@@ -121,7 +121,9 @@ func Rule(
 	conv, mark := live.New(live.Config{Agent: a}), runs.Mark{}
 	apply := func(seq uint64, e runs.Entry) error {
 		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
-			conv = live.New(live.Config{Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}})
+			conv = live.New(live.Config{
+				Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}, Always: start.Always,
+			})
 		}
 		conv.Apply(seq, e)
 		mark = mark.After(e, seq)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/live"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -71,21 +70,16 @@ func (r *Run) newTalk() (*dialog, error) {
 		return nil, err
 	}
 	a, _ := r.w.cfg.Agents.Find(spec.Agent)
-	var rules []acp.Rule
-	for _, s := range spec.Policy {
-		rule, err := acp.ParseRule(s)
-		if err != nil {
-			return nil, fmt.Errorf("run %s: policy: %w", spec.Run, err)
-		}
-		rules = append(rules, rule)
+	policy, err := spec.policy()
+	if err != nil {
+		return nil, fmt.Errorf("run %s: policy: %w", spec.Run, err)
 	}
-	policy := live.Policy{Rules: rules, Mode: spec.Mode, Ask: spec.Ask, Answer: spec.Limits.Answer.Milliseconds()}
 	j, err := openJournal(r.dir.file(journalFile))
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", spec.Run, err)
 	}
 	t := &dialog{policy: policy, began: time.Now(), journal: j, config: live.Config{
-		Agent: a.Live, Version: r.w.cfg.Self,
+		Agent: a.Live, Version: r.w.cfg.Self, Always: spec.Always,
 		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
 	}}
 	if spec.Keep {
@@ -176,6 +170,9 @@ func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
 	for _, q := range t.conv.Open() {
+		if !q.People {
+			followLinks(&q)
+		}
 		decision, ok := t.policy.Decide(q, t.now(now))
 		if _, known := t.conv.Obeyed(decision.ID); ok && !known {
 			return runs.Entry{Kind: runs.Ordered, Body: runs.Encode(decision)}, true

@@ -27,7 +27,16 @@ func TestATaskOfAnAgentWithoutACommandLineIsLive(t *testing.T) {
 	if err != nil || !spec.Live || !slices.Equal(spec.Argv, []string{"crow", "--talk"}) || spec.PromptBytes != 1 {
 		t.Errorf("it is started by %q, live %t: %v", spec.Argv, spec.Live, err)
 	}
-	task.Agent, task.Live = "codex", true
+	task.Live, task.Policy = true, []string{"ask edit"}
+	if spec, err = tasks.spec(dir, task); err != nil || !slices.Equal(spec.Narrows, task.Policy) {
+		t.Errorf("its rules are %q: %v", spec.Narrows, err)
+	}
+	task.Policy = []string{"allow *"} // by another program, which had the right to queue tasks
+	_, err = tasks.spec(dir, task)
+	if field, ok := errors.AsType[*runs.FieldError](err); !ok || field.Field != "policy" {
+		t.Errorf("a task that makes the policy of its worker wider: %v", err)
+	}
+	task.Agent, task.Policy = "codex", nil
 	_, err = tasks.spec(dir, task)
 	if field, ok := errors.AsType[*runs.FieldError](err); !ok || field.Field != "live" {
 		t.Errorf("a live task of an agent without the protocol: %v", err)

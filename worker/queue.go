@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
@@ -44,6 +45,7 @@ type Tasks struct {
 	Rules    launch.Rules
 	Environ  []string // environment of the worker
 	Policy   []string // rules for what agents ask, see [acp.ParseRule]
+	Always   bool     // see [runs.Start]
 	Limits   Limits   // for values that a task does not set
 	MaxLimit time.Duration
 }
@@ -300,7 +302,10 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}
 	spec.Live, spec.Ask, spec.Argv = true, task.Asks(), how.ACP
-	spec.Policy, spec.Keep = t.Policy, task.Keep
+	if err := acp.CheckTask(&task.Task); err != nil {
+		return Spec{}, err
+	}
+	spec.Policy, spec.Narrows, spec.Always, spec.Keep = t.Policy, task.Policy, t.Always, task.Keep
 	spec.setInput(task.Prompt)
 	if how.SetLive != nil {
 		spec.Env = launch.Override(spec.Env, how.SetLive(task.Task))

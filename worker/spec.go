@@ -62,6 +62,9 @@ type Spec struct {
 	Keep bool `json:"keep,omitempty"`
 	// Policy are the rules for what it asks, see [acp.ParseRule].
 	Policy []string `json:"policy,omitempty"`
+	Always bool     `json:"always,omitempty"` // see [runs.Start]
+	// Narrows are those of its task.
+	Narrows []string `json:"narrows,omitempty"`
 
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`

@@ -176,6 +176,7 @@ func (d *dialect) answered(m *Message, out *normalizer.Out) {
 		d.by = "by " + q.By
 	}
 	d.by = strings.TrimPrefix(strings.TrimSuffix(d.by+": "+chosen, ": "), ": ")
+	d.told.Outcome, d.told.By = outcome, by
 	d.status(out, "answered", answerData(&q, outcome, by))
 	d.settle(i, out)
 	if c := d.find(q.Call); c != nil && c.Asked && outcome != "allow" { // no update tells of its end
@@ -244,6 +245,7 @@ func (d *dialect) withdraw(i int, by string, out *normalizer.Out) {
 	if i < 0 {
 		return
 	}
+	d.told.Outcome, d.told.By = "cancelled", by
 	d.status(out, "question withdrawn", answerData(&d.Asked[i], "cancelled", by))
 	d.settle(i, out)
 }

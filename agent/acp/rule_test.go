@@ -2,6 +2,7 @@ package acp_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/linesman/linesman/agent/acp"
@@ -15,8 +16,22 @@ func TestRulesAreRead(t *testing.T) {
 	if r, err := acp.ParseRule("deny *"); err != nil || len(r.Command) != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	r, err = acp.ParseRule("allow execute in ~/a b in c/ :  make all")
+	if err != nil || r.Tool != "execute" || r.In != "~/a b in c/" || !slices.Equal(r.Command, []string{"make", "all"}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, dir := range []string{".", "./a", "/", "~", "~/.ssh"} {
+		if r, err := acp.ParseRule("deny * in " + dir); err != nil || r.In != dir || len(r.Command) > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if r, err := acp.ParseRule("deny *: cp in /x"); err != nil || r.In != "" || len(r.Command) != 3 {
+		t.Errorf("words of a command are a directory: %+v, %v", r, err)
+	}
 	for _, bad := range []string{
 		"", "allow", "permit edit", "allow edits", "allow edit x", "allow execute:", "allow execute: ...", "allow: x",
+		"deny * in", "deny * in ", "deny * in docs", "deny * in ..", "deny * in ~root/x", "deny in /x", "deny * /x",
+		"deny * in /a:b", "deny * in /a:", "deny * in C:\\x", "deny * in /" + strings.Repeat("x", acp.MaxPath),
 	} {
 		if _, err := acp.ParseRule(bad); err == nil {
 			t.Errorf("%q is a rule", bad)

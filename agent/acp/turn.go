@@ -49,7 +49,7 @@ func (d *dialect) requests(m *Message, out *normalizer.Out) {
 		d.Echo = hash(promptOf(p["prompt"]).Text())
 		is := func(m *runs.Message) bool { return m.Hash == d.Echo }
 		if d.Turns > 0 && !d.Again && d.Queue.Take(is) { // the first is that of the task
-			d.told.Queue = &d.Queue
+			d.told.Queue, d.told.Message = &d.Queue, "sent"
 		}
 		d.Again = false
 		d.begin(out)
@@ -332,7 +332,12 @@ func (d *dialect) queue(c *runs.Command, out *normalizer.Out) {
 		runs.DoRelease: "messages released",
 	}[c.Do]
 	d.told.Queue, d.told.Changed = &d.Queue, c.ID
-	if c.Do == runs.DoEdit {
+	switch c.Do {
+	case runs.DoSend:
+		d.told.Message = "queued"
+	case runs.DoUnsend:
+		d.told.Message = "removed"
+	case runs.DoEdit:
 		d.told.Changed = c.Message
 	}
 	if m := d.Queue.Of(d.told.Changed); m != nil && c.Text != "" {

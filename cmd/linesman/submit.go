@@ -22,6 +22,7 @@ type newRunFlags struct {
 	Dir         string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
 	IdleTimeout time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
 	Timeout     time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
+	Policy      []string      `placeholder:"RULE" sep:"none" help:"Of a live run: deny, or ask for, what the worker would allow, such as \"deny execute: git push\" or \"ask edit\". Repeatable."`
 	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 }
@@ -84,7 +85,7 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	task := f.task()
 	task.Agent, task.Title, task.Labels = string(f.Agent), f.Title, runs.LabelsOf(f.Label)
-	task.Idle, task.Hard = wholeSeconds(f.IdleTimeout), wholeSeconds(f.Timeout)
+	task.Idle, task.Hard, task.Policy = wholeSeconds(f.IdleTimeout), wholeSeconds(f.Timeout), f.Policy
 	q = api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: f.DestructiveGit}
 	wrong.add(f.IdleTimeout < 0, "--idle-timeout: must not be negative, got %s", f.IdleTimeout)
 	wrong.add(f.Timeout < 0, "--timeout: must not be negative, got %s", f.Timeout)

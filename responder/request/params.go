@@ -106,7 +106,9 @@ var (
 		"its mode allows is allowed; for all else people are asked.")
 	askParam = Param{Name: "ask", Kind: boolean, Default: true,
 		About: "With live: people are asked what its mode does not allow. If false, it is denied."}
-	keepParam = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
+	keepParam   = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
+	policyParam = Names("policy", runs.MaxPolicy, "With live: rules that deny, or let people be asked, what the worker "+
+		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
 		"End the task when it was silent for so long (an extension of v3.6).")
 	hardParam = Integer("timeoutSec", 1, maxSeconds, 0, "End the task when it took so long (an extension of v3.6).")
@@ -205,7 +207,7 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam, keepParam)
+	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam)
 	ContinueParams = append(long(ResumeParams), agentParam)
 
 	// Those of the tools for agents of every kind.

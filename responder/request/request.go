@@ -56,6 +56,9 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	if a.declares("ask") { // without a parameter for it the run is live
 		q.Live = !a.declares("live") || a.Flag("live")
 		q.Keep = a.declares("keep") && a.Flag("keep")
+		if a.declares("policy") {
+			q.Policy = a.Names("policy")
+		}
 		if a.Has("ask") {
 			q.Ask = new(a.Flag("ask"))
 		}

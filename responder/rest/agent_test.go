@@ -58,6 +58,9 @@ func TestRunsOfAllAgents(t *testing.T) {
 		`{"task":"go","agent":7}`:         {Field: "agent", Problem: "must be a string"},
 		`{"task":"go","agent":"gemini","outputSchema":{}}`: {
 			Field: "outputSchema", Problem: "is not for Gemini CLI: it cannot keep to a schema"},
+		`{"task":"go","agent":"opencode","live":true,"policy":["ask edit","allow *"]}`: {Field: "policy",
+			Problem: "its rules only deny and ask: allow is for the setting live.policy of a worker"},
+		`{"task":"go","agent":"opencode","policy":["ask edit"]}`: {Field: "policy", Problem: "only with live"},
 		`{"task":"go","agent":"opencode","context_id":"name"}`: {
 			Field: "context_id", Problem: "must be the id of a session: ses_ and letters and digits"},
 		`{"task":"go","agent":"codex","contextId":"` + sessions[1].ID + `"}`: {

@@ -58,6 +58,10 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 				pick("completed", "failed", "unknown", normalizer.StatusUnfinished), random.Int64N(1e6)-1)
 		}
 		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
+		a.Asked(pick("permission", "form"))
+		a.Settled(pick("permission", "form"), pick("allow", "deny", "submitted", "declined", "cancelled"),
+			pick("person", "policy", "timeout", "cancel", "agent"), random.Int64N(1e6))
+		a.Message(pick("queued", "sent", "removed"))
 		var counted metrics.Counted
 		a.Record(&counted, &runs.Record{
 			ID: word(), Version: fmt.Sprintf("%d.%d.%d", random.IntN(99), random.IntN(99), i),
@@ -103,6 +107,10 @@ func TestLinesAreCountedWithoutAllocation(t *testing.T) {
 			a.CallEnded("command_execution", "", "completed", 7)
 			a.CallEnded("tool_use", "an unknown name", "an unknown status", 7)
 			a.TurnEnded(runs.TurnCompleted, 7)
+			a.Asked("permission")
+			a.Settled("permission", "allow", "person", 7)
+			a.Settled("an unknown kind", "an unknown outcome", "an unknown decider", 7)
+			a.Message("queued")
 		}
 		tally.Cut()
 		tally.Store()

@@ -71,7 +71,7 @@ func TestNamesAreThoseOfTheConvention(t *testing.T) {
 		for _, label := range d.Labels {
 			switch label {
 			case "agent", "kind", "status", "type", "version", "state", "reason", "source", "stream", "stage", "cause",
-				"operation", "code", "outcome", "revision", "goversion":
+				"operation", "code", "outcome", "decider", "revision", "goversion":
 			default:
 				t.Errorf("%s has the label %s, which this test does not know: are its values few?", d.Name, label)
 			}

@@ -53,6 +53,14 @@ var turnStatuses = [...]string{
 	runs.TurnStarted: "unfinished", runs.TurnCompleted: "completed", runs.TurnFailed: "failed",
 }
 
+// The values of the labels kind, outcome and decider of questions, and of the label status of messages.
+var (
+	questionKinds   = []string{"permission", "form"}
+	outcomes        = []string{"allow", "deny", "submitted", "declined", "cancelled"}
+	deciders        = []string{"person", "policy", "timeout", "cancel", "agent"}
+	messageStatuses = []string{"queued", "sent", "removed"}
+)
+
 // tokenTypes are the values of the label type of tokens, which do not overlap.
 var tokenTypes = [...]string{"input", "cache_read", "cache_write", "output"}
 

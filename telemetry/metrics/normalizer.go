@@ -16,6 +16,8 @@ type Normalizer struct {
 	versions map[string]*versions // by the label of the agent
 
 	started, ended, turns, calls       *prometheus.CounterVec
+	asked, settled, messages           *prometheus.CounterVec
+	answerTime                         *prometheus.HistogramVec
 	runTime, turnTime, callTime, wait  *prometheus.HistogramVec
 	tokens, thought, events            *prometheus.CounterVec
 	lines, malformed, unknown, drift   *prometheus.CounterVec
@@ -74,6 +76,14 @@ func (n *Normalizer) runs(s set) {
 	n.callTime = s.histograms("tool_call_duration_seconds",
 		"Time from the line that began a tool call to the one with its result, where the agent prints both.", seconds,
 		"agent", "kind", "status")
+	n.asked = s.counters("questions_total", "Questions of live runs.", "agent", "kind")
+	n.settled = s.counters("questions_settled_total",
+		"Questions that are over; other: no event told how.",
+		"agent", "kind", "outcome", "decider")
+	n.answerTime = s.histograms("question_answer_seconds",
+		"Time until a person answered.", hours, "agent", "kind")
+	n.messages = s.counters("messages_total",
+		"Messages for live runs.", "agent", "status")
 }
 
 func (n *Normalizer) contents(s set) {

@@ -292,3 +292,23 @@ func TestNumbersOfTokensThatNoAgentUses(t *testing.T) {
 	tally.Cut()
 	tally.Store()
 }
+
+// Only the answers of people have a duration.
+func TestQuestionsAreCounted(t *testing.T) {
+	t.Parallel()
+	r := newRecorder()
+	a := r.tally.Agent("codex")
+	a.Asked("permission")
+	a.Settled("permission", "allow", "person", 7000)
+	a.Settled("permission", "allow", "policy", 1)
+	a.Settled("form", "", "", 1)
+	a.Message("sent")
+	r.tally.Cut()
+	r.tally.Store()
+	compare(t, "asked", values(t, r, "linesman_questions_total"), map[string]float64{"codex/permission": 1})
+	compare(t, "settled", values(t, r, "linesman_questions_settled_total"), map[string]float64{
+		"codex/person/permission/allow": 1, "codex/policy/permission/allow": 1, "codex/other/form/other": 1,
+	})
+	compare(t, "messages", values(t, r, "linesman_messages_total"), map[string]float64{"codex/sent": 1})
+	compare(t, "time", values(t, r, "linesman_question_answer_seconds"), map[string]float64{"codex/permission": 7})
+}

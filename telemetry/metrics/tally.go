@@ -40,6 +40,10 @@ type sums struct {
 	thought  int64
 	events   map[string]int64
 	output   [5]int64
+
+	asked    map[string]int64   // by kind
+	settled  map[[3]string]ends // by kind, outcome and decider
+	messages map[string]int64   // by status
 }
 
 // versioned are the numbers that have the label version.
@@ -76,7 +80,8 @@ func (e *ends) reset() { e.n, e.took = 0, e.took[:0] }
 
 func newSums() *sums {
 	return &sums{started: map[string]int64{}, ended: map[[2]string]ends{}, versions: map[string]versioned{},
-		events: map[string]int64{}}
+		events: map[string]int64{}, asked: map[string]int64{}, settled: map[[3]string]ends{},
+		messages: map[string]int64{}}
 }
 
 func (s *sums) reset() {
@@ -92,6 +97,9 @@ func (s *sums) reset() {
 	clear(s.ended)
 	clear(s.versions)
 	clear(s.events)
+	clear(s.asked)
+	clear(s.settled)
+	clear(s.messages)
 	s.waited.reset()
 	s.tokens, s.thought, s.output = [len(tokenTypes)]int64{}, 0, [5]int64{}
 }
@@ -138,6 +146,23 @@ func (a *Agent) TurnEnded(how runs.Turn, took int64) { a.now.turns[how].add(took
 func (a *Agent) CallEnded(kind, name, status string, took int64) {
 	a.now.calls[a.tools.Class(kind, name)][callStatus(status)].add(took)
 }
+
+// Asked implements [normalizer.Observer].
+func (a *Agent) Asked(kind string) { a.now.asked[oneOf(kind, questionKinds)]++ }
+
+// Settled implements [normalizer.Observer]. Only people take time that matters.
+func (a *Agent) Settled(kind, outcome, by string, took int64) {
+	how := [3]string{oneOf(kind, questionKinds), oneOf(outcome, outcomes), oneOf(by, deciders)}
+	if how[2] != "person" {
+		took = -1
+	}
+	e := a.now.settled[how]
+	e.add(took)
+	a.now.settled[how] = e
+}
+
+// Message implements [normalizer.Observer].
+func (a *Agent) Message(status string) { a.now.messages[oneOf(status, messageStatuses)]++ }
 
 // Counted is how much of a run was counted.
 type Counted struct {
@@ -272,6 +297,16 @@ func (a *Agent) store() {
 	n.thought.WithLabelValues(a.name).Add(float64(s.thought))
 	for token, events := range s.events {
 		n.events.WithLabelValues(a.name, token).Add(float64(events))
+	}
+	for kind, asked := range s.asked {
+		n.asked.WithLabelValues(a.name, kind).Add(float64(asked))
+	}
+	for how, e := range s.settled {
+		n.settled.WithLabelValues(a.name, how[0], how[1], how[2]).Add(float64(e.n))
+		e.observe(n.answerTime, a.name, how[0])
+	}
+	for status, messages := range s.messages {
+		n.messages.WithLabelValues(a.name, status).Add(float64(messages))
 	}
 	for i, c := range n.output {
 		c.WithLabelValues(a.name).Add(float64(s.output[i]))

@@ -18,6 +18,8 @@ type message struct {
 	usage         *runs.Usage
 	phase         string
 	tool          tool
+	asked         asked    // a question that the agent asks
+	settled       decision // how one was settled
 
 	completion bool
 	success    bool   // of a completion: the process ended without an error
@@ -34,6 +36,20 @@ type tool struct {
 	Code   *int   `json:"exit_code"`
 	Name   string `json:"tool_name"`
 	Use    string `json:"tool_use_id"`
+}
+
+// asked is a question of a live run.
+type asked struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Call string `json:"call"`
+}
+
+// decision is how a question was settled.
+type decision struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+	By      string `json:"by"`
 }
 
 // key is the same in a call and its result; "": unknown.
@@ -63,6 +79,8 @@ type status struct {
 
 type data struct {
 	Tool    tool             `json:"tool"`
+	Asked   asked            `json:"question"`
+	Settled decision         `json:"answer"`
 	Schema  string           `json:"schema"`
 	Usage   map[string]int64 `json:"usage"`
 	Session struct {
@@ -86,7 +104,7 @@ func read(e runs.Event, of *agent.Agent) (m message) {
 		return m
 	}
 	m.channel, m.text, m.tool, m.phase = b.Channel, b.Message, b.Data.Tool, b.Data.Tool.Phase
-	m.session = b.Data.Session.ID
+	m.session, m.asked, m.settled = b.Data.Session.ID, b.Data.Asked, b.Data.Settled
 	if b.Data.Usage != nil {
 		counters := of.CountersOf(b.Data.Schema)
 		m.thread, m.usage = counters.Thread, new(counters.Usage(b.Data.Usage))

@@ -2,6 +2,7 @@
 // events always give the same spans with the same ids.
 //
 //	run ─┬─ turn ─┬─ tool
+//	     │        ├─ question
 //	     │        └─ tool (begins a sub-agent) ── agent ── tool
 //	     └─ turn
 //
@@ -23,10 +24,11 @@ type Kind uint8
 
 // The kinds of spans.
 const (
-	Whole Kind = iota // a run
-	Turn              // of the agent
-	Tool              // a call of a tool
-	Agent             // a sub-agent, whose parent is the call that began it
+	Whole    Kind = iota // a run
+	Turn                 // of the agent
+	Tool                 // a call of a tool
+	Agent                // a sub-agent, whose parent is the call that began it
+	Question             // of the agent, from when it is asked until it is settled
 )
 
 // Place is the place of an event in the output of its run.
@@ -59,6 +61,10 @@ type Span struct {
 	// Only of a call.
 	Tool, ToolKind, Call string
 	Code                 *int // exit code, also of a run
+
+	// Only of a question.
+	Asked       string // permission or form
+	Outcome, By string // as in the event of its answer; "": no event told
 }
 
 // MaxOpen is the maximum number of open calls of a run. A further one has a span without a
@@ -86,6 +92,7 @@ type Run struct {
 	before Place // of the event that ended the turn before
 	calls  []*call
 	closed []string // ids of calls that ended last
+	asked  []*call  // questions that are open, at most runs.MaxQuestions; their key is that of the call
 
 	total   runs.Usage // of the thread, where an agent counts that
 	counted bool       // total is known
@@ -106,8 +113,9 @@ type call struct {
 	start           int64
 	begin           Place
 	id, parent      [8]byte
-	sub             bool // begins a sub-agent
-	running         bool // the sub-agent works
+	question        string // its id
+	sub             bool   // begins a sub-agent
+	running         bool   // the sub-agent works
 }
 
 // New returns a run of an agent without events. Kind is that of the agent, which may not be known.
@@ -116,7 +124,9 @@ func New(run, kind string, of agent.Agent) *Run {
 }
 
 // Size is about how many bytes of memory the run takes.
-func (r *Run) Size() int { return 512 + len(r.thread) + 384*len(r.calls) + 64*len(r.closed) }
+func (r *Run) Size() int {
+	return 512 + len(r.thread) + 384*len(r.calls) + 64*len(r.closed) + 384*len(r.asked)
+}
 
 // Apply folds the next event, and returns the spans that it ends: those of calls, then those
 // of turns, and that of the run after its completion.
@@ -175,9 +185,10 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 	if m.session != "" {
 		r.thread = cut(m.session, maxThread)
 	}
+	out = r.ask(e, m)
 	begins, restarts, ends, failure := boundary(e.Token, m)
 	if restarts && r.turn != nil {
-		out = r.end(e, false, "")
+		out = append(out, r.end(e, false, "")...)
 	}
 	if begins {
 		r.open(e)
@@ -193,6 +204,35 @@ func (r *Run) status(e runs.Event, m message) (out []Span) {
 	if ends && r.turn != nil {
 		out = append(out, r.end(e, true, failure)...)
 	}
+	return out
+}
+
+// ask folds a question, or how one was settled.
+func (r *Run) ask(e runs.Event, m message) []Span {
+	if m.asked.ID != "" && len(r.asked) < runs.MaxQuestions {
+		parent := runs.SpanID(r.run, "run")
+		if r.turn != nil {
+			parent = r.turn.id
+		}
+		r.asked = append(r.asked, &call{
+			key: cut(m.asked.Call, maxName), question: cut(m.asked.ID, maxName), kind: cut(m.asked.Kind, maxName),
+			start: e.Time, begin: Place{e.Line, e.Part}, id: runs.SpanID(r.run, "question "+place(e)), parent: parent,
+		})
+	}
+	return r.settle(e, m.settled, func(q *call) bool { return m.settled.ID != "" && q.question == m.settled.ID })
+}
+
+// settle returns the spans of the questions that are over.
+func (r *Run) settle(e runs.Event, how decision, over func(q *call) bool) (out []Span) {
+	r.asked = slices.DeleteFunc(r.asked, func(q *call) bool {
+		is := over(q)
+		if is {
+			s := r.span(Question, e, q.id, q.parent, q.start, q.begin)
+			s.Asked, s.Outcome, s.By, s.Incomplete = q.kind, how.Outcome, how.By, how.Outcome == ""
+			out = append(out, s)
+		}
+		return is
+	})
 	return out
 }
 
@@ -286,7 +326,8 @@ func (r *Run) answered(e runs.Event, m message) []Span {
 	if m.phase == "fail" || m.tool.Status == "failed" {
 		failure = "tool_error"
 	}
-	return r.ended(c, e, failure, m.tool.Code, false)
+	out := r.settle(e, decision{}, func(q *call) bool { return key != "" && q.key == key }) // it ran without an answer
+	return append(out, r.ended(c, e, failure, m.tool.Code, false)...)
 }
 
 // ended returns the spans of a call that has ended.
@@ -312,6 +353,7 @@ func (r *Run) span(kind Kind, e runs.Event, id, parent [8]byte, start int64, beg
 // end returns the spans of the open calls and of the turn. Ended means that the agent ended
 // the turn.
 func (r *Run) end(e runs.Event, ended bool, failure string) (out []Span) {
+	out = r.settle(e, decision{}, func(q *call) bool { return q.parent == r.turn.id })
 	for _, c := range slices.Backward(r.calls) { // a nested one before its parent
 		out = append(out, r.ended(c, e, "", nil, true)...)
 		if c.key != "" {
@@ -336,6 +378,7 @@ func (r *Run) complete(e runs.Event, m message, ended bool) (out []Span) {
 	if r.turn != nil {
 		out = r.end(e, ended && m.failure == "", m.failure)
 	}
+	out = append(out, r.settle(e, decision{}, func(*call) bool { return true })...)
 	s := r.span(Whole, e, runs.SpanID(r.run, "run"), [8]byte{}, r.start, r.begin)
 	s.Error, s.Code = m.failure, m.exit
 	return append(out, s)

@@ -156,13 +156,17 @@ func tree(w *bytes.Buffer, all []spans.Span, parent [8]byte, depth int) {
 	}
 	slices.SortStableFunc(of, func(a, b spans.Span) int { return int(a.Start - b.Start) })
 	for _, s := range of {
-		fmt.Fprintf(w, "%*s%s %s", 2*depth, "", []string{"run", "turn", "tool", "agent"}[s.Kind], cmpOr(s.Tool, s.ToolKind))
+		fmt.Fprintf(w, "%*s%s %s", 2*depth, "", []string{"run", "turn", "tool", "agent", "question"}[s.Kind],
+			cmpOr(s.Tool, s.ToolKind+s.Asked))
 		fmt.Fprintf(w, " %d+%d", (s.Start-1_780_000_000_000)/100, (s.End-s.Start)/100)
 		if s.Error != "" {
 			fmt.Fprintf(w, " %s", s.Error)
 		}
 		if s.Code != nil {
 			fmt.Fprintf(w, " code=%d", *s.Code)
+		}
+		if s.Outcome != "" {
+			fmt.Fprintf(w, " %s by %s", s.Outcome, s.By)
 		}
 		if s.Incomplete {
 			fmt.Fprint(w, " incomplete")
@@ -291,5 +295,53 @@ func TestTurnsOfTheAgentClientProtocol(t *testing.T) {
 		if ended := status(end); len(ended) != 1 || ended[0].Tokens == nil || ended[0].Tokens.Input != 100 {
 			t.Errorf("%s: %+v", end, ended)
 		}
+	}
+}
+
+// A question lasts from its request to its answer. One that no event settles ends with its call, its turn or the run.
+func TestQuestionsAreSpans(t *testing.T) {
+	asks := func(id, call string) string {
+		return `{"message":"permission asked","data":{"schema":"backend.question.v1","question":{"id":"` + id +
+			`","kind":"permission","call":"` + call + `"}}}`
+	}
+	r := recording{run: "r", agent: "codex"}
+	for i, e := range []struct{ token, body string }{
+		{"status", asks("q1", "")}, // outside of a turn
+		{"status", `{"message":"turn started"}`},
+		{"status", asks("q2", "c")},
+		{"status", `{"message":"people asked","data":{"asked":{"id":"q2","kind":"permission"}}}`},
+		{"status", asks("q3", "d")},
+		{"status", asks("q4", "")},
+		{"status", `{"message":"answered","data":{"answer":{"id":"q2","outcome":"allow","by":"person"}}}`},
+		{"status", `{"message":"answered","data":{"answer":{"id":"q2","outcome":"deny","by":"policy"}}}`},
+		{"tool_result", `{"data":{"tool":{"tool_use_id":"d","kind":"execute","phase":"complete"}}}`},
+		{"status", `{"message":"turn completed"}`},
+		{"completion", `{"status":{"success":true}}`},
+	} {
+		r.events = append(r.events, runs.Event{Seq: uint64(i + 1), Agent: r.agent, Run: r.run, Token: e.token,
+			Time: int64(1_780_000_000_000 + 100*i), Line: uint64(i + 1), Body: []byte(e.body)})
+	}
+	for range runs.MaxQuestions + 2 { // the last ones are not open
+		r.events = slices.Insert(r.events, 1, r.events[0])
+		r.events[1].Line++
+	}
+	var got bytes.Buffer
+	tree(&got, fold(r), [8]byte{}, 0)
+	if n := strings.Count(got.String(), "question permission"); n != runs.MaxQuestions {
+		t.Errorf("%d questions are open", n)
+	}
+	r.events = slices.Delete(r.events, 1, runs.MaxQuestions+3)
+	got.Reset()
+	tree(&got, fold(r), [8]byte{}, 0)
+	const want = `run  0+10
+  question permission 0+10 incomplete
+  turn  1+8
+    question permission 2+4 allow by person
+    question permission 4+4 incomplete
+    question permission 5+4 incomplete
+    tool execute 8+0
+`
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
 	}
 }

@@ -144,7 +144,7 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n"+
+	s.write("linesman.toml", fmt.Sprintf("[live]\nalways = true\n[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n"+
 		"[agents.asker]\nacp = %s\n", s.lab, filepath.Join(s.lab, "codex"), ask))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()

@@ -654,6 +654,8 @@ export interface RunRequest {
   model?: string;
   /** JSON Schema of the agent's final answer, at most 64 KiB. */
   outputSchema?: Record<string, unknown>;
+  /** With live: rules that deny, or let people be asked, what the worker would allow, such as "deny execute: git push" or "ask edit". */
+  policy?: Array<string>;
   /** Work outside of a git repository, too. */
   skipGitRepoCheck?: boolean;
   /** What the agent is to do. */
