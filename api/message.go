@@ -49,7 +49,7 @@ type Conversation struct {
 	Waiting  int    `json:"waiting"`             // messages that wait
 	Held     bool   `json:"held,omitempty"`      // they are, since the last turn was not completed
 	Process  int    `json:"process"`             // the newest process of the agent, from 1; 0: none was started
-	Asleep   bool   `json:"asleep,omitempty"`    // it has ended, and the next message starts another one
+	Asleep   bool   `json:"asleep,omitempty"`    // the process has ended, and the next message starts another one
 }
 
 // Messages are those that wait, in the order in which they will be sent.

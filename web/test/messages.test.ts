@@ -5,7 +5,7 @@ import { lineOf, stateOf } from '../src/overview/row';
 import { Draft, draftOf, lastTurn, queueText, refusedText, takesMessages, turnOf } from '../src/run/messages';
 
 const run = (more: Partial<Run> = {}, conversation: Partial<NonNullable<Run['conversation']>> = {}): Run =>
-  ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, conversation: { turn: 3, waiting: 0, ...conversation }, ...more });
+  ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, conversation: { process: 1, turn: 3, waiting: 0, ...conversation }, ...more });
 const idle = run({ state: 'input-required' }, { waits_for: 'message', last_turn: 'completed' });
 
 test('a run between two turns is idle, one that asks is not', () => {

@@ -86,10 +86,14 @@ export interface Cloud {
 
 /** How a live run that is kept stands. */
 export interface Conversation {
+  /** The process has ended, and the next message starts another one. */
+  asleep?: boolean;
   /** They are, since the last turn was not completed. */
   held?: boolean;
   /** Completed or failed: the last one that has ended. */
   last_turn?: string;
+  /** The newest process of the agent, from 1; 0: none was started. */
+  process: number;
   /** The newest one, from 1; 0: none has begun. */
   turn: number;
   /** Messages that wait. */

@@ -138,7 +138,7 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
         <label class="visually-hidden" for={id}>Message to {agentName(run.agent)}</label>
         <textarea
           id={id} ref={field} rows={1} dir="auto" value={text.value} readOnly={busy.value === 'send'} aria-describedby={failure.value ? `${id}-failure` : undefined}
-          placeholder={turn ? `A message for after turn ${turn}` : 'The next message'}
+          placeholder={turn ? `A message for after turn ${turn}` : c.asleep ? 'The next message wakes the agent' : 'The next message'}
           onInput={(e) => { text.value = e.currentTarget.value; failure.value = ''; }}
           onKeyDown={(e) => {
             if (e.isComposing) return;
