@@ -271,7 +271,7 @@ func (c *Conversation) leave(unsent bool) {
 	switch {
 	case !c.continues() || s.Ends:
 		s.Outcome = &Outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
-	case s.Running && unsent:
+	case unsent:
 		if s.Again = s.Queue.Sent == nil; slices.ContainsFunc(s.Due, item.prompts) {
 			s.Turn-- // no line of the log begins it
 		}

@@ -25,7 +25,8 @@ const (
 // git work tree. Without one the agent is started all the same; the error is that of ctx.
 func (r *Run) takeSnapshot(ctx context.Context) error {
 	dir := r.dir.Spec.Dir
-	if !r.w.cfg.Diff || !r.dir.Spec.process() || r.stopped || r.process() > 1 || r.AgentBegun() || !snapshot.InWorkTree(dir) {
+	if begun := r.process() > 1 || r.AgentBegun(); begun || !r.w.cfg.Diff || !r.dir.Spec.process() || r.stopped ||
+		!snapshot.InWorkTree(dir) {
 		return nil
 	}
 	err := r.w.limited(ctx, r.w.takeTime, func(ctx context.Context) error {

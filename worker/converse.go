@@ -367,7 +367,10 @@ func (t *dialog) apply(seq uint64, e runs.Entry) {
 func (r *Run) toldMore() bool {
 	sent, _ := r.talk.conv.Due()
 	info, err := os.Lstat(r.file(inFile))
-	return err == nil && r.talk.place.in+info.Size() > sent || r.talk.conv.Status().Process == 0 && exists(r.file(startedFile))
+	if err == nil && r.talk.place.in+info.Size() > sent {
+		return true
+	}
+	return r.talk.conv.Status().Process == 0 && exists(r.file(startedFile))
 }
 
 // files is the directory with the files of the agent.

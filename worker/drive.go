@@ -339,15 +339,6 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	}
 }
 
-// watch watches the files that the source of the run writes.
-func (r *Run) watch() *watch {
-	paths := []string{r.out.path, r.file(exitFile)}
-	if r.dir.Spec.process() {
-		paths = append(paths, r.err.path)
-	}
-	return r.w.watch(paths...)
-}
-
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
@@ -498,34 +489,5 @@ func (r *Run) stop() {
 		r.stopped = true
 		close(r.cancelStored)
 		r.source.stop()
-	}
-}
-
-// superviseInterval is how often an agent is supervised while a call to the
-// raw log is blocked. Calls that take less time need no supervision.
-const superviseInterval = time.Second
-
-// supervised calls f, which may block while the raw log is unreachable.
-// Meanwhile it enforces the limits of the agent and executes requested
-// cancels.
-func (r *Run) supervised(f func() error) error {
-	agent, ok := r.source.(*spawned)
-	if !ok {
-		return f()
-	}
-	done := make(chan error, 1)
-	go func() { done <- f() }() // f uses only the raw log, and the loop below does not
-	tick := time.NewTicker(superviseInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case now := <-tick.C:
-			if r.cancelRequested() {
-				agent.stop()
-			}
-			agent.supervise(now)
-		}
 	}
 }

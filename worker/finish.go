@@ -87,3 +87,32 @@ func (r *Run) endedBefore(ex runs.Exit) bool {
 	}
 	return ex.Reason == runs.ReasonExited && r.endsWithResult(ex.Out)
 }
+
+// superviseInterval is how often an agent is supervised while a call to the
+// raw log is blocked. Calls that take less time need no supervision.
+const superviseInterval = time.Second
+
+// supervised calls f, which may block while the raw log is unreachable.
+// Meanwhile it enforces the limits of the agent and executes requested
+// cancels.
+func (r *Run) supervised(f func() error) error {
+	agent, ok := r.source.(*spawned)
+	if !ok {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() { done <- f() }() // f uses only the raw log, and the loop below does not
+	tick := time.NewTicker(superviseInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case now := <-tick.C:
+			if r.cancelRequested() {
+				agent.stop()
+			}
+			agent.supervise(now)
+		}
+	}
+}

@@ -114,3 +114,12 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 		}
 	}
 }
+
+// watch watches the files that the source of the run writes.
+func (r *Run) watch() *watch {
+	paths := []string{r.out.path, r.file(exitFile)}
+	if r.dir.Spec.process() {
+		paths = append(paths, r.err.path)
+	}
+	return r.w.watch(paths...)
+}

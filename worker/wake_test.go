@@ -89,8 +89,8 @@ func TestRunThatSleepsIsLoaded(t *testing.T) {
 	r, done := s.driven(t.Context(), s.create(s.spec))
 	s.lasts(firstTurn + wentToSleep)
 	s.say(r, "m1")
-	s.lasts(firstTurn + wentToSleep + " ann- process-start >initialize1 <1 >load2 <update <2 >set_mode3 <3 >prompt4 <update <4" +
-		wentToSleep)
+	s.lasts(firstTurn + wentToSleep +
+		" ann- process-start >initialize1 <1 >load2 <update <2 >set_mode3 <3 >prompt4 <update <4" + wentToSleep)
 	s.over(r, done)
 }
 
@@ -101,14 +101,15 @@ func TestRunWhoseSessionIsLostEnds(t *testing.T) {
 	s.lasts(firstTurn + wentToSleep)
 	s.say(r, "m1")
 	res := <-done
-	if res.err != nil || res.Exit.Reason != runs.ReasonSession || res.Exit.Why != "the agent refused to continue the session" {
+	const why = "the agent refused to continue the session"
+	if res.err != nil || res.Exit.Reason != runs.ReasonSession || res.Exit.Why != why {
 		t.Errorf("%+v", res)
 	}
 	s.reads(firstTurn + wentToSleep +
 		" ann- process-start >initialize1 <1 >resume2 <2! >load3 <3! >close4 <4 process-end exit")
 }
 
-// The workers after this one know where the run is: wentToSleep, and with a message that came while no worker was there.
+// The workers after this one know that the run sleeps, and that a message came while no worker was there.
 func TestRunSleepsThroughARestartOfTheWorker(t *testing.T) {
 	t.Parallel()
 	s := sleeping(t, "resumes")
@@ -186,7 +187,8 @@ func TestAgentThatDoesNotWakeEndsTheRun(t *testing.T) {
 func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	for name, drop := range map[string]func(n int) int{
-		"all": func(int) int { return 0 }, "half": func(n int) int { return n / 2 }, "the end": func(n int) int { return n - 3 },
+		"all": func(int) int { return 0 }, "half": func(n int) int { return n / 2 },
+		"the end": func(n int) int { return n - 3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -303,7 +305,8 @@ func TestRunSurvivesAnAgentThatIsKilled(t *testing.T) {
 		}
 		s.kill(n)
 		waitFor(t, "the message has its turn", func() bool {
-			if got, err := r.Answer(t.Context(), runs.Command{ID: fmt.Sprint("r", i, time.Now()), Do: runs.DoRelease, By: "ann"}); err != nil {
+			release := runs.Command{ID: fmt.Sprint("r", i, time.Now().UnixNano()), Do: runs.DoRelease, By: "ann"}
+			if got, err := r.Answer(t.Context(), release); err != nil {
 				t.Fatalf("release: %+v, error %v", got, err)
 			}
 			return strings.Contains(s.told(), fmt.Sprintf(`"text":"text m%d"`, i))

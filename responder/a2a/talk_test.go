@@ -17,6 +17,9 @@ import (
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
+// talksThread is the thread of [servicetest.Live].
+const talksThread = "01a1fd7c-3234-7431-a730-2b1ea25bc866"
+
 // talk begins a live run that is kept, in its first turn.
 func (d *endpoint) talk(id string) *servicetest.Live {
 	d.t.Helper()
@@ -159,7 +162,7 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
 			`"in-%s","role":"ROLE_USER","contextId":%q,"parts":[%s]}}`, name, name, parts))
 	}
-	for turn, name := range []string{"talks", thread} {
+	for turn, name := range []string{"talks", talksThread} {
 		for range 2 {
 			if got := in(name, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || got.Get(
 				"result.task.contextId").String() != name {
@@ -179,7 +182,7 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		`{"data":{}}`:                                -32602,
 		`{"text":" "}`:                               -32602,
 	} {
-		if got := in(thread, parts); got.Get("error.code").Int() != code || strings.Contains(got.Raw, "sentinel") {
+		if got := in(talksThread, parts); got.Get("error.code").Int() != code || strings.Contains(got.Raw, "sentinel") {
 			t.Errorf("%s: %s", parts, got.Raw)
 		}
 	}
@@ -188,12 +191,12 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	}
 	l.Quit()
 	// A message whose answer was lost begins no other run. Then its context goes on with a run of its own.
-	if got := in(thread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
+	if got := in(talksThread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
 		`"replayed":true`) {
 		t.Errorf("a repeated message, after the end: %s", got.Raw)
 	}
 	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
-		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, thread))
+		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, talksThread))
 	if got.Get("result.task.id").String() == "talks" || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)

@@ -67,11 +67,12 @@ func (s *stage) messages() {
 	}
 	s.want(404, "POST", "/v1/runs/none/turn/cancel", "")
 	keeps.Say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
+	paused := api.Conversation{Turn: 1, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true, Process: 1}
 	fixture.Eventually(s.T, fixture.Patience, "the turn has not ended", func() bool {
 		var run api.Run
 		s.want(200, "GET", "/v1/runs/keeps", "").read(s.T, &run)
 		c := run.Conversation
-		return c != nil && *c == api.Conversation{Turn: 1, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true}
+		return c != nil && *c == paused
 	})
 	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"idempotencyKey":"0123456789abcdef"}`) // the same again
 	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1}`)

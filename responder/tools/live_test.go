@@ -63,7 +63,7 @@ func TestToolsTalkToALiveRun(t *testing.T) {
 	}
 	l.EndTurn("One.", "end_turn")
 	call(api.ToolLiveWait, &wait)
-	want := api.Conversation{Turn: 1, Last: "completed", WaitsFor: "message"}
+	want := api.Conversation{Turn: 1, Last: "completed", WaitsFor: "message", Process: 1}
 	if !wait.Reached || wait.text() != "One." || *wait.Conversation != want || !strings.Contains(wait.Next, "_live_send") {
 		t.Errorf("after the first turn: %+v", wait)
 	}
@@ -117,8 +117,8 @@ func TestToolsTalkToALiveRun(t *testing.T) {
 	l.EndTurn("Half of two.", "cancelled")
 	wait = asking{}
 	call(api.ToolLiveWait, &wait, "after", sent.Entry)
-	if want = (api.Conversation{Turn: 2, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true}); !wait.Reached ||
-		*wait.Conversation != want || !strings.Contains(wait.Next, "held until the next message") {
+	want = api.Conversation{Turn: 2, Last: "failed", WaitsFor: "message", Waiting: 1, Held: true, Process: 1}
+	if !wait.Reached || *wait.Conversation != want || !strings.Contains(wait.Next, "held until the next message") {
 		t.Errorf("after a turn that was cancelled: %+v %+v", wait, wait.Conversation)
 	}
 	call("_agent_live_end", &sent)
