@@ -192,7 +192,7 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 // sleep lets the process end, and the run go on. It reports whether that is possible.
 func (c *Conversation) sleep() bool {
 	s := &c.s
-	if !s.Alive || !s.Ready || s.Running || s.Sleeps || s.Outcome != nil || !c.continues() {
+	if !s.Alive || !s.Ready || s.Running || s.Sleeps || len(s.Open) > 0 || s.Outcome != nil || !c.continues() {
 		return false
 	}
 	if s.Sleeps, s.Ready = true, false; s.Closes {

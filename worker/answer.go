@@ -162,7 +162,7 @@ func Rule(
 // noteAsked keeps the file asking.
 func (r *Run) noteAsked() error {
 	until := int64(-1) // nobody is asked
-	if r.talk.conv.Status().Idle {
+	if s := r.talk.conv.Status(); s.Idle && !s.Sleeps {
 		until = math.MaxInt64 // for a message
 	}
 	for _, q := range r.talk.conv.Open() {

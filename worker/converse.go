@@ -235,6 +235,9 @@ func (r *Run) hear(ctx context.Context) error {
 			return err
 		case n <= r.process():
 			t.seen, t.torn = at, t.torn || t.missing() == nil && r.toldMore()
+			if n == r.process() {
+				return r.placeOutput()
+			}
 			return nil
 		}
 		if err := r.enterProcess(n); err != nil {

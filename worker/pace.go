@@ -19,6 +19,7 @@ type pace struct {
 	stopped time.Time     // when its cancel was first seen; zero: it was not cancelled
 	rested  time.Duration // since the last turn, when that was first seen
 	idle    time.Time     // when that was; zero: a turn runs
+	sleeps  bool          // the process can sleep
 	seen    time.Time
 }
 
@@ -35,6 +36,7 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 	if s.Turn != p.n {
 		p.n, p.worked, p.stopped = s.Turn, 0, time.Time{}
 	}
+	p.sleeps = s.Alive && s.Ready && s.Lasts && p.sleep > 0
 	switch {
 	case !s.Idle:
 		p.idle = time.Time{}
@@ -44,7 +46,7 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 		return runs.Command{
 			ID: "limit-rest-" + strconv.Itoa(s.Turn), Do: runs.DoEnd, By: runs.ByLimit, Rule: "live.end_after",
 		}, true
-	case p.sleep > 0 && p.rested+now.Sub(p.idle) >= p.sleep && s.Alive && s.Ready && s.Lasts:
+	case p.sleeps && p.rested+now.Sub(p.idle) >= p.sleep:
 		return runs.Command{Do: runs.DoSleep}, true
 	}
 	switch {
@@ -65,14 +67,14 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 
 // due is how long no rest is over.
 func (p *pace) due(now time.Time) time.Duration {
+	const soon = 10 * time.Millisecond // it was over at the first look
 	next := time.Hour
-	if p.idle.IsZero() {
-		return next
+	rested := p.rested + now.Sub(p.idle)
+	if p.rest > 0 && !p.idle.IsZero() {
+		next = min(next, max(p.rest-rested, soon))
 	}
-	for _, limit := range []time.Duration{p.rest, p.sleep} {
-		if left := limit - p.rested - now.Sub(p.idle); limit > 0 && left > 0 {
-			next = min(next, left)
-		}
+	if p.sleeps && !p.idle.IsZero() {
+		next = min(next, max(p.sleep-rested, soon))
 	}
 	return next
 }

@@ -32,9 +32,8 @@ func (d *Dir) process() int {
 	return n
 }
 
-// enterProcess makes process n that of the run. Its directory is made if it is the first time.
+// enterProcess makes process n that of the run, and its directory.
 func (r *Run) enterProcess(n int) error {
-	fresh := !exists(r.dir.processDir(n))
 	if err := r.dir.makeProcess(n); err != nil {
 		return err
 	}
@@ -44,11 +43,18 @@ func (r *Run) enterProcess(n int) error {
 	r.openFiles()
 	r.progress.Noted, r.leftNoted, r.piece = 0, false, 0
 	r.talk.asking, r.talk.over = nil, time.Time{}
-	if fresh {
-		*r.out.segment = segment{Base: r.talk.place.out}
-		*r.err.segment = segment{Base: r.progress.Log.Err}
-	}
 	r.dropOld(n)
+	return nil
+}
+
+// placeOutput sets where the output of the process begins, before anything is read of it. A mark that is older than
+// the process has the place of the one before, whose first bytes may be the same.
+func (r *Run) placeOutput() error {
+	if r.out.live || r.out.segment.Base >= r.talk.place.out {
+		return nil
+	}
+	*r.out.segment = segment{Base: r.talk.place.out}
+	*r.err.segment = segment{Base: r.progress.Log.Err}
 	return r.dir.mark.save()
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -129,6 +130,74 @@ func TestRunSleepsThroughARestartOfTheWorker(t *testing.T) {
 	}
 	waitFor(t, "the end", func() bool { return s.ended("r") })
 	s.reads(log + " ann- exit")
+}
+
+// A worker that was killed right after it had made the directory of a process has the mark of the one before.
+func TestOutputOfAProcessIsNotTakenForThatOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	ctx, end := context.WithCancel(t.Context())
+	_, done := s.driven(ctx, s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	end()
+	<-done
+	if got, err := s.absent(message("m1", "text m1")); err != nil || !got.Holds {
+		t.Fatalf("without an owner: %+v, error %v", got, err)
+	}
+	log, err := s.logs.Open(t.Context(), "codex", "r", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := runs.Process{N: 2, Do: runs.ProcessStart, How: "resume"}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Proc, Time: log.Mark().At, Body: runs.Encode(start)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := makeProcessFiles(filepath.Join(s.root, "r", "p2")); err != nil {
+		t.Fatal(err)
+	}
+	s.adopt()
+	s.lasts(firstTurn + wentToSleep + " ann-" + awoken + wentToSleep)
+	if got, err := s.absent(runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+		t.Fatalf("end without an owner: %+v, error %v", got, err)
+	}
+	waitFor(t, "the end", func() bool { return s.ended("r") })
+}
+
+func TestRunThatSleepsIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	if err := r.Cancel(t.Context(), "enough"); err != nil {
+		t.Fatal(err)
+	}
+	if res := <-done; res.err != nil || res.Exit.Reason != runs.ReasonCancelled {
+		t.Errorf("%+v", res)
+	}
+	s.reads(firstTurn + wentToSleep + " cancel exit")
+}
+
+// After a restart of the system nobody knows what an agent had got.
+func TestNobodyKnowsWhatAnAgentGotBeforeAReboot(t *testing.T) {
+	s := keeping(t)
+	d := s.create(s.spec)
+	if err := d.makeProcess(1); err != nil {
+		t.Fatal(err)
+	}
+	r := s.w.Run(d)
+	r.talk = &dialog{place: begins{in: 100}}
+	for boot, want := range map[string]int64{bootID(): 100, "another": math.MaxInt64} {
+		write(t, r.file(startedFile), "")
+		if err := addIdentity(r.files(), identity{Boot: boot}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.fed(); got != want {
+			t.Errorf("started in boot %q: %d bytes, want %d", boot, got, want)
+		}
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A turn that its agent did not survive is not sent again: nobody knows what it did. What waits is held.
