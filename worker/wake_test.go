@@ -148,8 +148,8 @@ func TestOutputOfAProcessIsNotTakenForThatOfTheOneBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := runs.Process{N: 2, Do: runs.ProcessStart, How: "resume"}
-	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Proc, Time: log.Mark().At, Body: runs.Encode(start)}); err != nil {
+	start := runs.Encode(runs.Process{N: 2, Do: runs.ProcessStart, How: "resume"})
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Proc, Time: log.Mark().At, Body: start}); err != nil {
 		t.Fatal(err)
 	}
 	if err := makeProcessFiles(filepath.Join(s.root, "r", "p2")); err != nil {
