@@ -242,7 +242,7 @@ const calmly = 15 * time.Second
 
 func (r *Run) pollInterval() time.Duration {
 	if agent, ok := r.source.(*spawned); ok && r.talk.asks() && !r.stopped && agent.agentAlive() {
-		return calmly
+		return min(calmly, r.w.lookEvery)
 	}
 	return r.source.pollInterval()
 }
