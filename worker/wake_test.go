@@ -364,7 +364,7 @@ func TestRunSurvivesAnAgentThatIsKilled(t *testing.T) {
 	r, done := s.driven(t.Context(), s.create(s.spec))
 	s.lasts(firstTurn + wentToSleep)
 	random := rand.New(rand.NewPCG(1, 2))
-	const messages = 30
+	const messages = 10
 	for i := range messages {
 		s.say(r, fmt.Sprint("m", i))
 		<-time.After(time.Duration(random.IntN(30)) * time.Millisecond) // the moment
