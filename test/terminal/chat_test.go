@@ -22,7 +22,7 @@ func talker(t *testing.T) (up func() *fixture.Server, data string, chat func(fla
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "c.toml")
-	text := fmt.Sprintf("[agents.echo]\nacp = [%q]\n", echo)
+	text := fmt.Sprintf("[live]\nalways = true\n[agents.echo]\nacp = [%q]\n", echo)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
