@@ -286,10 +286,10 @@ func (c *Conversation) leave(unsent bool) {
 }
 
 // Unsent reports whether a process that has taken the first fed bytes of all in the log has not got the prompt of the
-// turn that runs.
+// turn that runs, or of the first one.
 func (c *Conversation) Unsent(fed int64) bool {
 	s := &c.s
-	return s.Again || s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
+	return s.Turn == 0 || s.Again || s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
 }
 
 // Stays reports whether the run goes on when its process ends now.

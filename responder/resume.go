@@ -45,12 +45,17 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 // taken returns why the thread of a task cannot be continued now: an open run has it, and one of both is live. Two
 // processes would write to one session.
 func (s *Service) taken(ctx context.Context, t runs.QueuedTask) error {
-	v, ok := s.table.Thread(t.Thread)
-	if t.Thread == "" || !ok || v.State.Final() || v.ID == t.Run {
+	if t.Thread == "" {
 		return nil
 	}
-	if record, err := s.table.Record(ctx, v.ID); err != nil || record.Live == nil && !t.Live {
-		return nil // a record that cannot be read stops nobody
+	v, ok := s.table.Thread(t.Thread)
+	if !ok || v.State.Final() || v.ID == t.Run {
+		return nil
+	}
+	if !t.Live {
+		if record, err := s.table.Record(ctx, v.ID); err != nil || record.Live == nil {
+			return nil // a record that cannot be read stops nobody
+		}
 	}
 	return &api.Error{Code: api.Conflict, Message: "its thread is that of an open run, which has to end before", Run: v.ID,
 		State: v.State, Retryable: true}

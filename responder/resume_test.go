@@ -178,3 +178,31 @@ func TestATaskOfAnAgentWithoutACommandLineIsLive(t *testing.T) {
 		t.Errorf("resumed: %q, %v", thread, err)
 	}
 }
+
+// Two processes of a thread would write to one session: while a live run is open, no other one gets its thread, and no
+// live run that of another one that is open.
+func TestThreadOfAnOpenLiveRunIsItsOwn(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	s.Sessions()
+	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc866"
+	l := s.BeginLive("codex", "keeps", runs.Start{Source: "queue", Worker: "w1", Keep: true})
+	l.Await("keeps", func(v runs.Header) bool { return v.Thread == thread })
+	submit := func(live bool) (api.Submitted, error) {
+		return s.Service.Submit(t.Context(), api.Submission{Task: runs.Task{
+			Attributes: runs.Attributes{Thread: thread, Agent: "codex", Dir: "/srv"}, Prompt: "Go on.", Live: live,
+		}})
+	}
+	for _, live := range []bool{false, true} {
+		if _, err := submit(live); !api.Is(err, api.Conflict) || api.Known(err).Run != "keeps" {
+			t.Errorf("live %t, beside an open live run: %v", live, err)
+		}
+	}
+	l.Quit()
+	if _, err := submit(true); err != nil || s.Task().Thread != thread {
+		t.Fatalf("after its end: %v", err)
+	}
+	if _, err := submit(true); !api.Is(err, api.Conflict) {
+		t.Errorf("beside a live one that is queued: %v", err)
+	}
+}

@@ -303,7 +303,11 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 // recallOut folds stdout up to an offset. It reports whether that is there.
 func (r *Run) recallOut(to int64) (whole bool, err error) {
 	t, s := r.talk, r.folded()
-	if _, err := r.refresh(s, r.progress.Log.Out, time.Now()); err != nil {
+	stored := r.progress.Log.Out
+	if s != &r.out {
+		stored = t.out
+	}
+	if _, err := r.refresh(s, stored, time.Now()); err != nil {
 		return false, err
 	}
 	buf, release := r.w.buffers.take(0)

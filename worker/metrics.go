@@ -28,9 +28,9 @@ func (t *sent) set(s *stream, at int64) {
 
 // output returns the size of the output, and how much of it the raw log does not have.
 func (r *Run) output() (size, unsent int64) {
-	path := r.out.path
-	if r.dir.Spec.process() {
-		path = r.file(outFile)
+	path := r.file(outFile)
+	if !r.dir.Spec.process() {
+		path = r.out.path
 	}
 	info, err := os.Stat(path)
 	if err != nil { // there is none yet, or no more

@@ -42,6 +42,7 @@ type accepted struct {
 //	twice            answers the prompt twice
 //	dies, leaves     in the turn, after its questions: by SIGKILL, with exit code 0
 //	stillborn        by SIGKILL, before its first line
+//	faints           by SIGKILL, before it sets its mode
 //	silent           answers nothing
 //	numb             does not read any more once it has a session
 //	deaf, closed     does not read, has no stdin
@@ -140,6 +141,8 @@ func (p *player) obey(m accepted) error {
 		return p.say(`"id":%s,"error":{"code":-32602,"message":"no such session"}`, m.ID)
 	case m.Method == "session/load":
 		return errors.Join(p.chunk(0, "said before "), p.say(`"id":%s,"result":{}`, m.ID))
+	case m.Method == "session/set_mode" && p.can("faints"):
+		return unix.Kill(os.Getpid(), unix.SIGKILL)
 	case m.Method == "session/set_mode" && p.can("numb"):
 		return errors.Join(p.say(`"id":%s,"result":{}`, m.ID), p.sleep())
 	case m.Method == "session/new" && p.can("login"):

@@ -52,6 +52,16 @@ func (s *stage) over(r *Run, done <-chan result) {
 	}
 }
 
+// opened opens the directory of the run, as a worker that adopts it does.
+func (s *stage) opened() *Dir {
+	s.t.Helper()
+	d, err := open(filepath.Join(s.root, "r"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return d
+}
+
 // keepOnly loses all but the first n entries of the log.
 func (s *stage) keepOnly(n int) {
 	s.t.Helper()
@@ -283,6 +293,35 @@ func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
 			waitFor(t, "the end", func() bool { return s.ended("r") })
 		})
 	}
+}
+
+// A worker whose log has lost its beginning by age knows the former processes by the journal and their output.
+func TestJournalHasFormerProcesses(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	ctx, end := context.WithCancel(t.Context())
+	r, done := s.driven(ctx, s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(r, "m1")
+	log := firstTurn + wentToSleep + " ann-" + awoken + wentToSleep
+	s.lasts(log)
+	end()
+	<-done
+	s.logs.expired = uint64(len(s.entries("r")) - 4)
+	r, done = s.driven(t.Context(), s.opened())
+	s.say(r, "m2")
+	log += " ann-" + awoken + wentToSleep
+	s.lasts(log)
+	s.over(r, done)
+}
+
+// An agent that ended before it got the prompt of its task gets it in its next process.
+func TestFirstPromptIsSentByTheNextProcess(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes", "once-faints")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts("start process-start >initialize1 <1 >new2 <2 >set_mode3 process-end" + awoken)
+	s.over(r, done)
 }
 
 // Of more runs than may be awake, the one that waits for longest sleeps first.
