@@ -14,7 +14,7 @@ import (
 	"unicode"
 
 	"github.com/aymanbagabas/go-udiff"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/api"
@@ -315,33 +315,40 @@ var errSchema = errors.New("the agent's form has no valid schema: decline or can
 
 // fits checks a content against the schema of a form. The error has names of fields, no values.
 func fits(schema, content []byte) error {
-	parsed, err := jsonschema.UnmarshalJSON(strings.NewReader(string(schema)))
-	if err != nil || !flat(parsed, 0) {
+	var parsed any
+	if err := json.Unmarshal(schema, &parsed); err != nil || !flat(parsed, 0) {
 		return errSchema
 	}
 	dropNulls(parsed)
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(string(content)))
+	plain, err := json.Marshal(parsed)
 	if err != nil {
+		return errSchema
+	}
+	var form jsonschema.Schema
+	if json.Unmarshal(plain, &form) != nil || form.Type != "" && form.Type != "object" ||
+		form.Schema != "" && !strings.Contains(form.Schema, "//json-schema.org/") {
+		return errSchema
+	}
+	form.Schema = "" // forms use what all versions have
+	var value any
+	if err := json.Unmarshal(content, &value); err != nil {
 		return errors.New("must be JSON")
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err = c.AddResource("form", parsed); err == nil {
-		var compiled *jsonschema.Schema
-		if compiled, err = c.Compile("form"); err == nil {
-			err = compiled.Validate(value)
-			var wrong *jsonschema.ValidationError
-			if errors.As(err, &wrong) {
-				for len(wrong.Causes) > 0 {
-					wrong = wrong.Causes[0]
-				}
-				return fmt.Errorf("is not what the form asks for: /%s, by its %s", strings.Join(wrong.InstanceLocation, "/"),
-					strings.Join(wrong.ErrorKind.KeywordPath(), "/"))
-			}
-			return err
+	whole, err := form.CloneSchemas().Resolve(nil)
+	if err != nil {
+		return errSchema
+	}
+	if whole.Validate(value) == nil {
+		return nil
+	}
+	fields, _ := value.(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(form.Properties)) {
+		field, given := fields[name]
+		if one, err := form.Properties[name].CloneSchemas().Resolve(nil); given && err == nil && one.Validate(field) != nil {
+			return fmt.Errorf("is not what the form asks for: field %q", name)
 		}
 	}
-	return errSchema
+	return errors.New("is not what the form asks for: a field is missing, or is too many")
 }
 
 // flat reports whether a schema costs little to check against: it is not deep, and has no references, by which a few
@@ -381,11 +388,6 @@ func dropNulls(schema any) {
 		}
 	}
 }
-
-// noLoader loads no schema: a form refers to none.
-type noLoader struct{}
-
-func (noLoader) Load(string) (any, error) { return nil, errors.New("not loaded") }
 
 // answered is the outcome of an answer; q may be nil.
 func (q *request) answered(run string, cmd runs.Command, ruling runs.Ruling) (api.Answered, error) {

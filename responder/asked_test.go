@@ -119,6 +119,7 @@ func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
 	for content, want := range map[string]bool{
 		`{"two":["a"]}`: true, `{"two":["b","c"],"any":["x","y"],"one":"a"}`: true, `{"two":["a"],"any":[]}`: true,
 		`{"two":[]}`: false, `{"two":["a","b","c"]}`: false, `{"two":["d"]}`: false, `{"two":"a"}`: false, `{}`: false,
+		`null`: false, `1`: false, `"a"`: false, `{"two":null}`: false, `{"two":{"a":1}}`: false, `{"two":["a"],"more":1}`: true,
 		`{"two":["a"],"any":["a"]}`: false, `{"two":["a"],"one":"b"}`: false, `{"two":["a"],"one":["a"]}`: false,
 	} {
 		if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(content)}); (err == nil) != want {
