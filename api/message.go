@@ -27,6 +27,16 @@ type TurnRequest struct {
 	Key  string `json:"key,omitempty"`  // idempotency key: the same again cancels no later turn
 }
 
+// SetRequest changes what the agent may do, and the model, from the next turn on. One of both is required.
+type SetRequest struct {
+	Run string `json:"run"`
+	// Mode is read-only, workspace-write or danger-full-access, at most that of the task; absent: as it is. What the
+	// agent asks is decided by it at once.
+	Mode  runs.Mode `json:"mode,omitempty"`
+	Model string    `json:"model,omitempty"` // absent: as it is; one that the agent refuses leaves the one before
+	Key   string    `json:"key,omitempty"`   // idempotency key: the same again changes nothing later
+}
+
 // Sent is the state of a live run after a message, or another request.
 type Sent struct {
 	Run     string     `json:"run"`
@@ -50,6 +60,8 @@ type Conversation struct {
 	Held     bool   `json:"held,omitempty"`      // they are, since the last turn was not completed
 	Process  int    `json:"process"`             // the newest process of the agent, from 1; 0: none was started
 	Asleep   bool   `json:"asleep,omitempty"`    // the process has ended, and the next message starts another one
+	Mode     string `json:"mode,omitempty"`      // of the session, in the agent's word; absent: not told
+	Model    string `json:"model,omitempty"`     // of the session, as the agent told it last
 }
 
 // Messages are those that wait, in the order in which they will be sent.

@@ -106,6 +106,9 @@ var (
 	OpStop = Op[TurnRequest, Sent]{
 		Name: "stop", About: "Cancel the turn of a live run", Route: "POST /v1/runs/{id}/turn/cancel", Scope: "submit",
 	}
+	OpSet = Op[SetRequest, Sent]{
+		Name: "set", About: "Change mode and model of a live run", Route: "PATCH /v1/runs/{id}/options", Scope: "submit",
+	}
 	OpEnd = Op[RunRequest, Sent]{
 		Name: "end", About: "End a live run after its turn", Route: "POST /v1/runs/{id}/end", Scope: "submit",
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
@@ -43,6 +42,11 @@ func (c *Conversation) response(m *acp.Message) {
 		c.turnEnded(m, failed)
 	case failed && m.Code() == acp.AuthRequired, failed && answered.Do == doAuthenticate:
 		c.refused(c.login())
+	case failed && answered.Do == doModel && (s.Ready || answered.Value != c.config.Task.Model):
+		if s.Wants.Model == answered.Value { // the one before stays
+			s.Wants.Model = s.Has.Model
+		}
+		c.goOn()
 	case failed && answered.Do == doResume && s.Loads:
 		c.call(doLoad, answered.Value)
 	case failed:
@@ -66,8 +70,7 @@ func (c *Conversation) login() string {
 
 // setUp makes the next step of a process due, after the response to a step.
 func (c *Conversation) setUp(m *acp.Message, answered item) {
-	s, task := &c.s, &c.config.Task
-	mode := c.config.Agent.Mode(string(task.Mode))
+	s := &c.s
 	switch told := acp.SessionOf(m.Result); answered.Do {
 	case doInitialize:
 		hello, ok := acp.HelloOf(m.Result)
@@ -86,31 +89,25 @@ func (c *Conversation) setUp(m *acp.Message, answered item) {
 		c.open()
 		return
 	case doResume, doLoad:
-		if s.Session = answered.Value; mode != "" {
-			c.call(doMode, mode)
-			return
-		}
+		s.Session = answered.Value
 	case doNew:
 		if !told.ID.IsString() || told.ID.Len == 0 || told.ID.Len > runs.MaxThread {
 			c.refused("the agent created a session without a valid id")
 			return
 		}
-		if s.Session = told.ID.Text(); mode != "" {
-			c.call(doMode, mode)
-			return
-		}
-	case doMode:
-		if s.Mode = cmp.Or(told.Mode, s.Mode, mode); s.Mode != mode {
-			c.refused("the agent did not confirm the mode " + mode)
-			return
-		}
-	case doModel:
-		if c.tellMode(told.Mode); s.Outcome != nil {
+		s.Session = told.ID.Text()
+	case doMode, doModel:
+		if !c.chosen(answered, told.Mode) {
 			return
 		}
 	}
-	if task.Model != "" && answered.Do != doModel {
-		c.call(doModel, task.Model)
+	c.goOn()
+}
+
+// goOn makes the next step of a session that is open due: an option, or a prompt.
+func (c *Conversation) goOn() {
+	s := &c.s
+	if c.choose() {
 		return
 	}
 	if s.Ready = true; s.Turn == 0 || s.Again {
@@ -144,7 +141,7 @@ func (c *Conversation) prompt(text string) {
 // next returns the message whose turn it is; nil: there is none. It waits, and can be changed, until the log has a byte
 // of its prompt.
 func (c *Conversation) next() *runs.Message {
-	if s := &c.s; !s.Ready || s.Running || s.Outcome != nil || !s.Alive {
+	if s := &c.s; !s.Ready || s.Running || s.Outcome != nil || !s.Alive || c.chooses() {
 		return nil
 	}
 	return c.s.Queue.Next()
@@ -310,37 +307,6 @@ func (c *Conversation) toolCall(id, status string) {
 		s.Calls = append(s.Calls, call)
 		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]
 	}
-}
-
-// tellMode folds that the agent tells its mode. One that may do more than the task allows ends the turn.
-func (c *Conversation) tellMode(mode string) {
-	s := &c.s
-	if mode == "" || s.Outcome != nil {
-		return
-	}
-	if s.Mode = mode; s.Ready || c.expects(doModel) {
-		if !c.within(mode) {
-			c.stop(Outcome{State: TurnFailed, Why: "the agent left its mode"})
-		}
-	}
-}
-
-// within reports whether a mode of the agent is at most that of the task.
-func (c *Conversation) within(mode string) bool {
-	task := c.config.Task.Mode
-	if c.config.Agent.Mode(string(task)) == "" || task == runs.DangerFull ||
-		mode == "plan" || strings.HasSuffix(mode, "#plan") {
-		return true
-	}
-	for _, m := range []runs.Mode{runs.ReadOnly, runs.WorkspaceWrite} {
-		if mode == c.config.Agent.Mode(string(m)) {
-			return true
-		}
-		if m == task {
-			break
-		}
-	}
-	return false
 }
 
 // digest shortens an id of any length.

@@ -24,6 +24,7 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 		if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
 			texts = append(texts, "") // one of several entries, and of its own
 		}
+		cfg.Agent.Modes = map[string]string{"read-only": "asks", "workspace-write": "edits"}
 		s := newStage(t, cfg)
 		s.log[0].Body = runs.Encode(runs.Start{Source: "queue", Keep: true})
 		s.quick = true
@@ -87,6 +88,16 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 					s.order(c)
 				}
 			},
+			"options": func(t *rapid.T) {
+				n++
+				c := runs.Command{ID: fmt.Sprint("set", n), Do: runs.DoSet, Mode: rapid.SampledFrom([]runs.Mode{"", "", runs.ReadOnly,
+					runs.WorkspaceWrite, runs.DangerFull}).Draw(t, "mode"), Model: rapid.SampledFrom([]string{"", "m1", "m2"}).Draw(t, "model")}
+				open := s.c.Rule(&c).Open
+				s.order(c)
+				if effect, _ := s.c.Obeyed(c.ID); effect != open {
+					t.Fatalf("%+v: %t, but has an effect: %t", c, open, effect)
+				}
+			},
 			"agent ends": func(t *rapid.T) {
 				now := s.c.Status()
 				if !now.Alive || rapid.IntRange(0, 2).Draw(t, "dies") > 0 {
@@ -122,7 +133,13 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 					} else {
 						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32602,"message":"no"}}`, first.ID))
 					}
-				case doLoad, doClose, doMode, doModel:
+				case doModel:
+					if rapid.Bool().Draw(t, "refuses") {
+						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32602,"message":"no"}}`, first.ID))
+						return
+					}
+					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, first.ID))
+				case doLoad, doClose, doMode:
 					s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, first.ID))
 				default:
 					reason := rapid.SampledFrom([]string{"end_turn", "end_turn", "refusal", "cancelled"}).Draw(t, "reason")

@@ -54,20 +54,22 @@ type state struct {
 	Part     int    `json:"part,omitempty"` // bytes that the log has of the first line that is due
 	Due      []item `json:"due,omitempty"`  // further ones follow at the end
 
-	Process int    `json:"process,omitempty"`
-	Alive   bool   `json:"alive,omitempty"`
-	Auth    string `json:"auth,omitempty"`
-	Next    int64  `json:"next,omitempty"`  // id of the next request
-	Await   []item `json:"await,omitempty"` // requests without a response
-	Closes  bool   `json:"closes,omitempty"`
-	Resumes bool   `json:"resumes,omitempty"` // it continues a session
-	Loads   bool   `json:"loads,omitempty"`   // it does, and sends all of it again
-	Session string `json:"session,omitempty"` // of the process before, too
-	Mode    string `json:"mode,omitempty"`    // as the agent told it last, since one was requested
-	Ready   bool   `json:"ready,omitempty"`
-	Sleeps  bool   `json:"sleeps,omitempty"` // the process is to end, and the run goes on
-	Again   bool   `json:"again,omitempty"`  // the agent had not got the prompt of the task
-	Starts  int    `json:"starts,omitempty"` // of processes, since a turn
+	Process int     `json:"process,omitempty"`
+	Alive   bool    `json:"alive,omitempty"`
+	Auth    string  `json:"auth,omitempty"`
+	Next    int64   `json:"next,omitempty"`  // id of the next request
+	Await   []item  `json:"await,omitempty"` // requests without a response
+	Closes  bool    `json:"closes,omitempty"`
+	Resumes bool    `json:"resumes,omitempty"` // it continues a session
+	Loads   bool    `json:"loads,omitempty"`   // it does, and sends all of it again
+	Session string  `json:"session,omitempty"` // of the process before, too
+	Mode    string  `json:"mode,omitempty"`    // as the agent told it last, since one was requested
+	Has     options `json:"has,omitzero"`      // what the agent confirmed last
+	Wants   options `json:"wants,omitzero"`    // what people chose, the mode as that of a run; "": as the task
+	Ready   bool    `json:"ready,omitempty"`
+	Sleeps  bool    `json:"sleeps,omitempty"` // the process is to end, and the run goes on
+	Again   bool    `json:"again,omitempty"`  // the agent had not got the prompt of the task
+	Starts  int     `json:"starts,omitempty"` // of processes, since a turn
 
 	Turn      int      `json:"turn,omitempty"`
 	Running   bool     `json:"running,omitempty"`   // from when the prompt is due to its response
@@ -162,6 +164,7 @@ func (c *Conversation) Apply(seq uint64, e runs.Entry) {
 		c.s.Ends = true
 		c.died(false)
 	}
+	c.change()
 }
 
 // Status is what the limits of a conversation depend on.
@@ -188,7 +191,7 @@ func (c *Conversation) Status() Status {
 		Process: c.s.Process, Alive: c.s.Alive, Ready: c.s.Ready, Turn: c.s.Turn, Running: c.s.Running,
 		Stopped: c.s.Cancelled, Asking: len(c.s.Open) > 0, Calling: len(c.s.Calls) > 0,
 		Idle: c.config.Task.Keep && c.s.Outcome == nil && !c.s.Running && c.s.Queue.Next() == nil &&
-			(c.s.Ready && len(c.s.Due) == 0 || c.s.Sleeps || asleep && !c.s.Again),
+			(c.s.Ready && len(c.s.Due) == 0 && !c.chooses() || c.s.Sleeps || asleep && !c.s.Again),
 		Lasts: c.continues(), Sleeps: c.s.Sleeps, Asleep: asleep, Wakes: asleep && (c.s.Again || c.s.Queue.Next() != nil),
 	}
 }
@@ -246,7 +249,7 @@ func (c *Conversation) process(body []byte) {
 		}
 		if s.Outcome == nil {
 			s.Process, s.Alive, s.Auth, s.Next, s.Spent = p.N, true, p.Auth, 0, runs.Usage{}
-			s.Closes, s.Mode, s.Ready = false, "", false
+			s.Closes, s.Mode, s.Has, s.Ready = false, "", options{}, false
 			s.Starts++
 			c.call(doInitialize, "")
 		}

@@ -234,6 +234,8 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 			c.finish(Outcome{State: cmp.Or(s.Last, TurnCancelled)})
 		}
 		return true
+	case runs.DoSet:
+		return c.set(cmd)
 	case runs.DoSend, runs.DoEdit, runs.DoUnsend, runs.DoRelease:
 		if c.refuses(cmd) != "" || !s.Queue.Apply(cmd) {
 			return false
@@ -246,11 +248,13 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 	return false
 }
 
-// refuses returns why a command for the queue has no effect; "": it has.
+// refuses returns why a command for the queue, or one that sets options, has no effect; "": it has.
 func (c *Conversation) refuses(cmd *runs.Command) string {
 	switch s := &c.s; {
 	case s.Outcome != nil || s.Ends || !c.config.Task.Keep:
 		return runs.WhyEnds
+	case cmd.Do == runs.DoSet:
+		return c.refusesOptions(cmd)
 	default:
 		return s.Queue.Refuses(cmd)
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -85,6 +86,23 @@ func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, er
 	return s.order(ctx, q.Run, runs.Command{Do: runs.DoStop, ID: commandID(ctx, q.Run, q.Key), Turn: q.Turn})
 }
 
+// SetOptions changes the mode and the model of the session, from the next turn on.
+func (s *Service) SetOptions(ctx context.Context, q api.SetRequest) (api.Sent, error) {
+	switch {
+	case q.Mode == "" && q.Model == "":
+		return api.Sent{}, api.Invalid("mode", "or a model is required")
+	case q.Mode != "" && !slices.Contains(runs.Modes, q.Mode):
+		return api.Sent{}, api.Invalid("mode", "must be read-only, workspace-write or danger-full-access")
+	case len(q.Model) > runs.MaxModel:
+		return api.Sent{}, api.Invalid("model", fmt.Sprintf("at most %d bytes", runs.MaxModel))
+	case len(q.Key) > maxKey:
+		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
+	}
+	return s.order(ctx, q.Run, runs.Command{
+		Do: runs.DoSet, ID: commandID(ctx, q.Run, q.Key), Mode: q.Mode, Model: q.Model,
+	})
+}
+
 // End ends the run after its turn, at once if none runs. What waits is not sent.
 func (s *Service) End(ctx context.Context, q api.RunRequest) (api.Sent, error) {
 	return s.order(ctx, q.Run, runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
@@ -149,6 +167,10 @@ func refused(run string, c *runs.Command, ruling runs.Ruling) error {
 		e.Message = "the run ends with its turn"
 	case c.Do == runs.DoStop:
 		e.Message = fmt.Sprintf("turn %d does not run", c.Turn)
+	case ruling.Why == runs.WhyCeiling:
+		e.Message = "mode " + string(c.Mode) + " may do more than the mode of the task"
+	case ruling.Why == runs.WhyFixed:
+		e.Message = "the agent has no such mode that can be set"
 	case ruling.Why == runs.WhySent:
 		e.Message = "message " + c.Message + " does not wait: it was sent or taken back, or there is none"
 	case c.Do == runs.DoRelease:
@@ -181,7 +203,7 @@ func conversation(record *runs.Record) *api.Conversation {
 		return nil
 	}
 	c := &api.Conversation{Turn: l.Turn, WaitsFor: l.WaitsFor, Waiting: len(l.Queue.Messages), Held: l.Queue.Held,
-		Process: l.Process, Asleep: l.Asleep}
+		Process: l.Process, Asleep: l.Asleep, Mode: l.Mode, Model: l.Model}
 	switch record.LastTurn {
 	case runs.TurnCompleted:
 		c.Last = "completed"

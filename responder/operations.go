@@ -62,7 +62,7 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
 		bind(api.OpSend, s.Send), bind(api.OpMessages, s.Messages), bind(api.OpEdit, s.Send),
 		bind(api.OpUnsend, s.Unsend), bind(api.OpRelease, s.Release), bind(api.OpStop, s.StopTurn), bind(api.OpEnd, s.End),
-		bind(api.OpWorkers, o.workers),
+		bind(api.OpSet, s.SetOptions), bind(api.OpWorkers, o.workers),
 		bind(api.OpEnvironments, o.environments), bind(api.OpForget, o.forget), bind(api.OpCleanup, o.cleanup),
 	}
 }

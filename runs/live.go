@@ -36,6 +36,7 @@ const (
 	DoAnswer = "answer" // a question
 	DoStop   = "stop"   // cancel the turn
 	DoEnd    = "end"    // the run, after its turn; what waits is not sent
+	DoSet    = "set"    // mode and model, from the next turn on
 	DoLimit  = "limit"  // a limit was reached: cancel the turn
 	DoSleep  = "sleep"  // end a process that has nothing to do; the next message starts another one
 )
@@ -67,6 +68,9 @@ type Command struct {
 	Text    string `json:"text,omitempty"`    // of send and edit, at most MaxMessage bytes
 	When    string `json:"when,omitempty"`    // of send: WhenNow; "": in its turn
 	Message string `json:"message,omitempty"` // of edit and unsend: the id of the message
+
+	Mode  Mode   `json:"mode,omitempty"`  // of set; "": as it is
+	Model string `json:"model,omitempty"` // of set, at most MaxModel bytes; "": as it is
 }
 
 // Limits of a command, in bytes.
@@ -305,5 +309,7 @@ const (
 	WhyWithdrawn = "withdrawn" // the agent does not wait any more, or its process has ended
 	WhyFull      = "full"      // too many messages wait, or too long ones
 	WhySent      = "sent"      // the message does not wait, or there is none
+	WhyCeiling   = "ceiling"   // the mode may do more than that of the task
+	WhyFixed     = "fixed"     // the agent has no such mode that can be set
 	WhyEnds      = "ends"      // the run ends with the turn, or has ended
 )

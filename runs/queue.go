@@ -43,9 +43,9 @@ const (
 // turn.
 const WhenNow = "now"
 
-// Changes reports whether a command is one of a queue.
+// Changes reports whether a command changes what is sent next: the queue, or the options of the session.
 func (c *Command) Changes() bool {
-	return c.Do == DoSend || c.Do == DoEdit || c.Do == DoUnsend || c.Do == DoRelease
+	return c.Do == DoSend || c.Do == DoEdit || c.Do == DoUnsend || c.Do == DoRelease || c.Do == DoSet
 }
 
 // Refuses returns why a command has no effect on the queue, as one of the Why constants, "" if it has.

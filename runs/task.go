@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -101,7 +102,13 @@ const (
 	DangerFull     Mode = "danger-full-access"
 )
 
-func (m Mode) known() bool { return m == ReadOnly || m == WorkspaceWrite || m == DangerFull }
+// Modes are all of them, in this order.
+var Modes = []Mode{ReadOnly, WorkspaceWrite, DangerFull}
+
+func (m Mode) known() bool { return slices.Contains(Modes, m) }
+
+// Within reports whether m allows at most what another mode allows.
+func (m Mode) Within(other Mode) bool { return slices.Index(Modes, m) <= slices.Index(Modes, other) }
 
 // Writes reports whether an agent in mode m may change files.
 func (m Mode) Writes() bool { return m != ReadOnly }

@@ -169,6 +169,7 @@ func (t *dialog) next(now time.Time, last int64) (e runs.Entry, ok bool) {
 	if outcome, _ := t.conv.Ended(); outcome == nil && (status.Process == 0 || status.Wakes) {
 		return runs.Entry{Kind: runs.Proc}, true
 	}
+	t.policy.Mode = t.conv.Mode()
 	for _, q := range t.conv.Open() {
 		if !q.People {
 			followLinks(&q)

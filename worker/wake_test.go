@@ -315,6 +315,22 @@ func TestJournalHasFormerProcesses(t *testing.T) {
 	s.over(r, done)
 }
 
+// A model that people choose while the run sleeps is that of its next process.
+func TestModelIsChosenWhileTheRunSleeps(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	chosen := runs.Command{ID: "chosen", Do: runs.DoSet, Model: "m1", By: "ann"}
+	if got, err := r.Answer(t.Context(), chosen); err != nil || !got.Holds {
+		t.Fatalf("%+v, error %v", got, err)
+	}
+	s.say(r, "m1")
+	s.lasts(firstTurn + wentToSleep + " ann- ann- process-start >initialize1 <1 >resume2 <2 >set_mode3 <3 >set_model4 <4 " +
+		">prompt5 <update <5 limit- >close6 <6 process-end")
+	s.over(r, done)
+}
+
 // An agent that ended before it got the prompt of its task gets it in its next process.
 func TestFirstPromptIsSentByTheNextProcess(t *testing.T) {
 	t.Parallel()

@@ -207,6 +207,7 @@ func TestCommands(t *testing.T) {
 	for line, want := range map[string]string{
 		"//clear": `"text":"/clear"`, "/now Stop it.": `"text":"Stop it.","when":"now"`,
 		"/release": `release {"run":"` + id + `"}`, "/end": `end {"run":"` + id + `"}`,
+		"/model m1": `set {"run":"` + id + `","model":"m1"}`, "/mode read-only": `set {"run":"` + id + `","mode":"read-only"}`,
 	} {
 		press(m, append(typed(line), enter)...)
 		do(m, m.send())

@@ -234,6 +234,8 @@ Ctrl-C cancels the turn; twice, or Ctrl-D, leaves: the run stays.
 /now TEXT  cancel the turn, and send this
 /queue     what waits, and how to change it
 /release   send what is held
+/mode M    what the agent may do: read-only, workspace-write, danger-full-access
+/model M   the model, from the next turn on
 /end       end the run, after its turn
 /quit      leave
 //TEXT     send a text that begins with a slash`
@@ -253,13 +255,26 @@ func (m *model) command(text string) tea.Cmd {
 		m.clear()
 		m.listQueue()
 	case "/release":
-		return m.order(api.OpRelease)
+		return order(m, api.OpRelease, ofRun)
+	case "/mode", "/model":
+		if rest == "" {
+			m.note = name + " needs a word"
+			return nil
+		}
+		q := api.SetRequest{Model: rest}
+		if name == "/mode" {
+			q = api.SetRequest{Mode: runs.Mode(rest)}
+		}
+		return order(m, api.OpSet, func(run string) api.SetRequest {
+			q.Run = run
+			return q
+		})
 	case "/end":
 		if n := m.conversation().Waiting; n > 0 && !m.sure {
 			m.note, m.sure = fmt.Sprintf("%d waiting will not be sent: enter again", n), true
 			return nil
 		}
-		return m.order(api.OpEnd)
+		return order(m, api.OpEnd, ofRun)
 	case "/quit":
 		m.clear()
 		return m.leave()
@@ -274,16 +289,18 @@ func (m *model) command(text string) tea.Cmd {
 	return nil
 }
 
+func ofRun(run string) api.RunRequest { return api.RunRequest{Run: run} }
+
 // order carries out a request about the run.
-func (m *model) order(op api.Op[api.RunRequest, api.Sent]) tea.Cmd {
+func order[Q any](m *model, op api.Op[Q, api.Sent], request func(run string) Q) tea.Cmd {
 	m.clear()
 	if m.run == nil {
 		m.note = "there is no run yet"
 		return nil
 	}
-	run := m.run.ID
+	q := request(m.run.ID)
 	return func() tea.Msg {
-		_, err := op.Call(m.ctx(), m.svc, api.RunRequest{Run: run})
+		_, err := op.Call(m.ctx(), m.svc, q)
 		return orderedMsg{err}
 	}
 }

@@ -49,6 +49,7 @@ type grammar struct {
 	Questions  questionsCmd  `cmd:"" help:"List the questions of runs that wait for an answer."`
 	Answer     answerCmd     `cmd:"" help:"Answer a question of a run."`
 	Send       sendCmd       `cmd:"" help:"Send a message to a live run that is kept."`
+	Set        setCmd        `cmd:"" help:"Change mode or model of a live run that is kept."`
 	End        endCmd        `cmd:"" help:"End a live run that is kept, after its turn."`
 	Cancel     cancelCmd     `cmd:"" help:"Cancel a run, or its turn."`
 	Unfollow   unfollowCmd   `cmd:"" help:"Stop following a session; its agent keeps running."`

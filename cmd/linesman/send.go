@@ -128,6 +128,22 @@ func notOrdered(err error, run string) error {
 	return explain(err, map[string]string{"text": "TEXT", "message": "ID"}, run)
 }
 
+type setCmd struct {
+	Run_  runRef `arg:"" name:"run" help:"${run}"`
+	Mode  string `placeholder:"MODE" enum:"read-only,workspace-write,danger-full-access," default:"" help:"What the agent may do, at most what its task allows: read-only, workspace-write or danger-full-access."`
+	Model string `placeholder:"MODEL" help:"Model of the agent."`
+	jsonFlag
+}
+
+func (c *setCmd) Run(ctx context.Context, a *app) error {
+	if c.Mode == "" && c.Model == "" {
+		return exitWith(exitUsage, errors.New("expected --mode or --model"))
+	}
+	return a.order(ctx, c.Run_, func(l *client.Client, run string) (api.Sent, error) {
+		return api.OpSet.Call(ctx, l, api.SetRequest{Run: run, Mode: runs.Mode(c.Mode), Model: c.Model})
+	})
+}
+
 type endCmd struct {
 	Run_ runRef `arg:"" name:"run" help:"${run}"`
 	jsonFlag

@@ -28,6 +28,13 @@ var (
 			"With it a turn that began meanwhile is not cancelled."),
 		request.KeyParam,
 	}
+	// OptionParams are the members of the body that changes options.
+	OptionParams = []request.Param{
+		{Name: "mode", Words: []string{string(runs.ReadOnly), string(runs.WorkspaceWrite), string(runs.DangerFull)},
+			About: "What the agent may do, at most what the mode of the task allows; absent: as it is."},
+		request.Text("model", runs.MaxModel, "Model of the agent; absent: as it is."),
+		request.KeyParam,
+	}
 )
 
 // written returns the arguments of a body.
@@ -70,6 +77,16 @@ func cancelTurn(ctx context.Context, q *exchange) (*reply, error) {
 	}
 	return q.sent(q.Service.StopTurn(ctx, api.TurnRequest{
 		Run: q.run(), Turn: int(args.Number("turn")), Key: args.Text(request.Key),
+	}))
+}
+
+func setOptions(ctx context.Context, q *exchange) (*reply, error) {
+	args, err := q.written(OptionParams)
+	if err != nil {
+		return nil, err
+	}
+	return q.sent(q.Service.SetOptions(ctx, api.SetRequest{
+		Run: q.run(), Mode: runs.Mode(args.Text("mode")), Model: args.Text("model"), Key: args.Text(request.Key),
 	}))
 }
 

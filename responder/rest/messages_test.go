@@ -58,6 +58,14 @@ func (s *stage) messages() {
 	}
 	s.want(404, "GET", "/v1/runs/none/messages", "")
 
+	s.want(200, "PATCH", "/v1/runs/keeps/options", `{"model":"m1","idempotencyKey":"0123456789abcdef"}`)
+	for _, body := range []string{"{}", `{"mode":"all"}`, `{"model":" "}`, `{"model":"` + strings.Repeat("m", runs.MaxModel+1) + `"}`} {
+		s.want(400, "PATCH", "/v1/runs/keeps/options", body)
+	}
+	s.want(404, "PATCH", "/v1/runs/none/options", `{"model":"m1"}`)
+	s.want(409, "PATCH", "/v1/runs/done/options", `{"model":"m1"}`)
+	s.want(409, "PATCH", "/v1/runs/keeps/options", `{"mode":"danger-full-access"}`)
+
 	const held = "/v1/runs/keeps/messages/release"
 	s.want(409, "POST", held, "")
 	s.want(404, "POST", "/v1/runs/none/messages/release", "")

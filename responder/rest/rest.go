@@ -113,6 +113,7 @@ func (a *API) Routes() []Route {
 		"edit":     {"editMessage", nil, []string{jsonType}, editMessage},
 		"unsend":   {"unsendMessage", nil, []string{jsonType}, unsendMessage},
 		"stop":     {"cancelTurn", nil, []string{jsonType}, cancelTurn},
+		"set":      {"setOptions", nil, []string{jsonType}, setOptions},
 		"events":   {"listEvents", allEventParams, streams, listEvents},
 	}
 	routes := []Route{

@@ -172,6 +172,10 @@ var notes = map[string]note{
 		answers: map[int]string{409: "The message does not wait any more."},
 	},
 	"unsendMessage": {answers: map[int]string{409: "The message does not wait any more."}},
+	"setOptions": {
+		request: "SetRequest", body: rest.OptionParams,
+		answers: map[int]string{409: "The mode may do more than that of the task, or the agent has none that can be set."},
+	},
 	"cancelTurn":    {request: "TurnRequest", body: rest.TurnParams},
 	"workers":       {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
 }

@@ -92,6 +92,10 @@ export interface Conversation {
   held?: boolean;
   /** Completed or failed: the last one that has ended. */
   last_turn?: string;
+  /** Of the session, in the agent's word; absent: not told. */
+  mode?: string;
+  /** Of the session, as the agent told it last. */
+  model?: string;
   /** The newest process of the agent, from 1; 0: none was started. */
   process: number;
   /** The newest one, from 1; 0: none has begun. */
@@ -794,6 +798,15 @@ export interface Sent {
   waiting: number;
   /** The message waits for its turn. */
   waits?: boolean;
+}
+
+export interface SetRequest {
+  /** The same request with the same key is carried out once. */
+  idempotencyKey?: string;
+  /** What the agent may do, at most what the mode of the task allows; absent: as it is. */
+  mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
+  /** Model of the agent; absent: as it is. */
+  model?: string;
 }
 
 /** The tokens of a run so far, with those of its sub-agents. */
