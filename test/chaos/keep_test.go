@@ -242,11 +242,18 @@ var awayWorker = fault{"worker gone for a second", func(s *site) bool {
 // Several clients send messages to live runs, change them and take them back, and cancel turns, while workers, shims,
 // responders and normalizers are killed. The agents get what the clients were told, each message once and as it was
 // written last, in the order of the log; what was refused has no effect; and no text, key or id is anywhere but in RAW.
-func TestMessagesLoseAndDoubleNothing(t *testing.T) {
+func TestMessagesLoseAndDoubleNothing(t *testing.T) { siegeOfMessages(t, "keeps") }
+
+// So it is while runs sleep as soon as they have nothing to do, and each message wakes one.
+func TestMessagesToSleepersLoseAndDoubleNothing(t *testing.T) {
+	siegeOfMessages(t, "naps", "[live]\nsleep_after = '20ms'\nprocesses = 2")
+}
+
+func siegeOfMessages(t *testing.T, behaviour string, settings ...string) {
 	sieges(t, 8, func(t *testing.T, rng *rand.Rand, rounds uint64) {
-		s := newRoles(t, rng, startNATS(t).url)
+		s := newRoles(t, rng, startNATS(t).url, settings...)
 		for range 3 {
-			s.submit("keeps")
+			s.submit(behaviour)
 		}
 		s.waiting.Wait()
 		if s.failure != nil {
@@ -297,8 +304,9 @@ func TestMessagesLoseAndDoubleNothing(t *testing.T) {
 		e := s.check()
 		agents, _ := s.agents(e)
 		prompts := map[string][]string{}
-		turns := 0
+		turns, processes := 0, 0
 		for _, a := range agents {
+			processes += a.Starts
 			prompts[a.Run] = promptsOf(a.In)
 			turns += len(prompts[a.Run])
 			if texts, problem := sentOf(e, a.Run); problem != "" || !slices.Equal(texts, prompts[a.Run]) {
@@ -316,8 +324,8 @@ func TestMessagesLoseAndDoubleNothing(t *testing.T) {
 			all.edited += w.edited
 			all.removed, all.refused = all.removed+w.removed, all.refused+w.refused
 		}
-		t.Logf("%d runs, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused; fired: %v",
-			len(agents), turns, all.accepted.Load(), all.edited, all.removed, all.refused, fired)
+		t.Logf("%d runs, %d processes, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused; fired: %v",
+			len(agents), processes, turns, all.accepted.Load(), all.edited, all.removed, all.refused, fired)
 		if rounds > 5 && fired[killLive.name] == 0 {
 			t.Error("no shim was killed")
 		}

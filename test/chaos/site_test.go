@@ -82,9 +82,9 @@ func newUp(t *testing.T, rng *rand.Rand, settings string) *site {
 }
 
 // newRoles starts a normalizer, a responder and two workers on a server.
-func newRoles(t *testing.T, rng *rand.Rand, url string) *site {
+func newRoles(t *testing.T, rng *rand.Rand, url string, settings ...string) *site {
 	t.Helper()
-	s := newSite(t, rng, "")
+	s := newSite(t, rng, strings.Join(settings, "\n"))
 	s.url = url
 	s.data = []string{filepath.Join(s.dir, "worker-a"), filepath.Join(s.dir, "worker-b")}
 	for _, role := range []string{"normalizer", "responder", "worker-a", "worker-b"} {
@@ -166,7 +166,7 @@ func (s *site) submit(behaviour string, settings ...string) {
 				as = s.live
 			case "asks":
 				as = func(key, prompt string) (string, gjson.Result, error) { return s.asks(key, prompt) }
-			case "keeps":
+			case "keeps", "naps":
 				as = func(key, prompt string) (string, gjson.Result, error) {
 					return s.asks(key, prompt, "--no-ask", "--keep")
 				}

@@ -64,6 +64,8 @@ var turns = []struct{ prompt, item string }{
 	{"Keep three", "touch three.txt"},
 	{"Keep four", ""},
 	{"Keep five", ""},
+	{"Set one", ""},
+	{"Set two", ""},
 }
 
 const lastWord = "That is all."
@@ -112,6 +114,7 @@ func TestLiveContract(t *testing.T) {
 				return
 			}
 			l.isKept()
+			l.isNarrowed()
 			l.isCancelled()
 			l.isKilled()
 			s.talks(t, a, env, project)
@@ -285,6 +288,26 @@ func (l *lodging) isKept() {
 	if r := l.record(again); r.Thread != thread || r.State != runs.StateCompleted {
 		l.t.Errorf("the thread in another run: %s (%s), thread %s", r.State, r.Reason, r.Thread)
 	}
+}
+
+// isNarrowed has the mode of a session changed between two turns, also where its process sleeps.
+func (l *lodging) isNarrowed() {
+	l.t.Helper()
+	narrow := l.agent.Live.Mode(string(runs.ReadOnly))
+	if narrow == "" || l.agent.Live.Mode(string(runs.WorkspaceWrite)) == narrow {
+		return // by the policy
+	}
+	run := l.submit("Set one", append(l.in(runs.WorkspaceWrite), "--live", "--keep")...)
+	l.linesman("wait", "--until", "turn", run)
+	l.rests(run, 1)
+	l.linesman("set", "--mode", string(runs.ReadOnly), run)
+	l.linesman("send", "--wait", run, "Set two")
+	l.rests(run, 2)
+	if r := l.record(run); r.Live.Mode != narrow || r.LastTurn != runs.TurnCompleted {
+		l.t.Errorf("mode %s, last turn %v\n%s", r.Live.Mode, r.LastTurn, l.events(run))
+	}
+	l.linesman("end", run)
+	l.linesman("wait", run)
 }
 
 // turnInput are the input tokens of a turn.

@@ -49,14 +49,18 @@ func live(journals string) int {
 		result := "{}"
 		switch m.Method {
 		case "initialize":
-			result = `{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}}}}`
+			resume := ""
+			if strings.HasPrefix(a.key, "naps") {
+				resume = `,"resume":{}`
+			}
+			result = `{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}` + resume + `}}}`
 		case "session/new":
 			result = `{"sessionId":"session-` + a.key + `"}`
 		case "session/prompt":
 			a.cancelled = false
 			a.liveTurn(next)
 			reason := "end_turn"
-			if strings.HasPrefix(a.key, "keeps") && a.random.IntN(6) == 0 {
+			if (strings.HasPrefix(a.key, "keeps") || strings.HasPrefix(a.key, "naps")) && a.random.IntN(6) == 0 {
 				reason = "refusal"
 			}
 			if a.cancelled {
