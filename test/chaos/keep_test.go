@@ -294,40 +294,95 @@ func siegeOfMessages(t *testing.T, behaviour string, settings ...string) {
 		})
 		stop()
 		writing.Wait()
-		begun, err := server.Begun(t.Context()) // also of submissions that failed halfway
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, run := range begun {
-			writers[0].finish(server, run)
-		}
-		e := s.check()
-		agents, _ := s.agents(e)
-		prompts := map[string][]string{}
-		turns, processes := 0, 0
-		for _, a := range agents {
-			processes += a.Starts
-			prompts[a.Run] = promptsOf(a.In)
-			turns += len(prompts[a.Run])
-			if texts, problem := sentOf(e, a.Run); problem != "" || !slices.Equal(texts, prompts[a.Run]) {
-				t.Errorf("run %s: %s; the agent has got %d prompts, want %d", a.Run, problem, len(prompts[a.Run]), len(texts))
-			}
-			if r, err := server.Record(t.Context(), a.Run); err != nil || r == nil || r.State != runs.StateCompleted ||
-				!r.Live.Queue.IsZero() {
-				t.Errorf("run %s has not completed: %v", a.Run, err)
-			}
-		}
-		var all writer
-		for _, w := range writers {
-			w.check(prompts)
-			all.accepted.Add(w.accepted.Load())
-			all.edited += w.edited
-			all.removed, all.refused = all.removed+w.removed, all.refused+w.refused
-		}
-		t.Logf("%d runs, %d processes, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused; fired: %v",
-			len(agents), processes, turns, all.accepted.Load(), all.edited, all.removed, all.refused, fired)
+		settle(s, server, writers)
+		t.Logf("fired: %v", fired)
 		if rounds > 5 && fired[killLive.name] == 0 {
 			t.Error("no shim was killed")
 		}
 	})
+}
+
+// settle ends all runs, and compares what the agents got with what the writers were told.
+func settle(s *site, server Server, writers []*writer) {
+	t := s.t
+	begun, err := server.Begun(t.Context()) // also of submissions that failed halfway
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range begun {
+		writers[0].finish(server, run)
+	}
+	e := s.check()
+	agents, _ := s.agents(e)
+	prompts := map[string][]string{}
+	turns, processes := 0, 0
+	for _, a := range agents {
+		processes += a.Starts
+		prompts[a.Run] = promptsOf(a.In)
+		turns += len(prompts[a.Run])
+		if texts, problem := sentOf(e, a.Run); problem != "" || !slices.Equal(texts, prompts[a.Run]) {
+			t.Errorf("run %s: %s; the agent has got %d prompts, want %d", a.Run, problem, len(prompts[a.Run]), len(texts))
+		}
+		if r, err := server.Record(t.Context(), a.Run); err != nil || r == nil || r.State != runs.StateCompleted ||
+			!r.Live.Queue.IsZero() {
+			t.Errorf("run %s has not completed: %v", a.Run, err)
+		}
+	}
+	var all writer
+	for _, w := range writers {
+		w.check(prompts)
+		all.accepted.Add(w.accepted.Load())
+		all.edited += w.edited
+		all.removed, all.refused = all.removed+w.removed, all.refused+w.refused
+	}
+	t.Logf("%d runs, %d processes, %d turns; %d messages were accepted, %d changes, %d taken back, %d requests refused",
+		len(agents), processes, turns, all.accepted.Load(), all.edited, all.removed, all.refused)
+}
+
+// Two hundred runs that sleep, of which eight are awake at a time, get messages for as long as was asked for, with
+// kills: memory, descriptors and threads of each role stay, and each message is sent once.
+func TestSleepersStayFlat(t *testing.T) {
+	if *soak == 0 {
+		t.Skip("it takes minutes: -chaos.soak=1h")
+	}
+	const many = 200
+	s := newRoles(t, drawn(t, 0), startNATS(t).url, "[live]\nsleep_after = '20ms'\nprocesses = 4")
+	for range many {
+		s.submit("naps")
+	}
+	s.waiting.Wait()
+	if s.failure != nil {
+		t.Fatal(s.failure)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writers := make([]*writer, 3)
+	for n := range writers {
+		writers[n] = &writer{s: s, rng: drawn(t, uint64(n+1))}
+		writing.Go(func() { writers[n].write(ctx, slices.Clone(s.accepted)) })
+	}
+	defer writing.Wait()
+	defer stop()
+	roles := []string{"normalizer", "responder", "worker-a", "worker-b"}
+	faults := []fault{awayWorker, killLive, killResponder, killWorker, killNormalizer}
+	for i, quarter := 0, time.Now().Add(*soak/4); time.Now().Before(quarter); i++ {
+		faults[i%len(faults)].strike(s)
+		<-time.After(5 * time.Second) // the load between two faults
+	}
+	middle, last := peaks{}, peaks{}
+	begin, length := time.Now(), *soak*3/4
+	for time.Since(begin) < length {
+		killLive.strike(s)
+		<-time.After(2 * time.Second) // until the next sample
+		switch part := time.Since(begin) * 100 / length; {
+		case part >= 20 && part < 50:
+			middle.take(s, roles)
+		case part >= 80:
+			last.take(s, roles)
+		}
+	}
+	middle.stay(t, last)
+	stop()
+	writing.Wait()
+	settle(s, s.server(), writers)
 }

@@ -73,6 +73,37 @@ func (l *load) stop() {
 	}
 }
 
+// peaks are the most that each role had of some things, in one part of the time.
+type peaks map[string]struct {
+	resident             int64
+	descriptors, threads int
+}
+
+func (p peaks) take(s *site, roles []string) {
+	for _, role := range roles {
+		r, most := s.roles[role], p[role]
+		most.resident = max(most.resident, r.resident())
+		most.descriptors, most.threads = max(most.descriptors, r.descriptors()), max(most.threads, r.threads())
+		p[role] = most
+	}
+}
+
+// stay compares with the last part.
+func (p peaks) stay(t *testing.T, last peaks) {
+	t.Helper()
+	for role, m := range p {
+		l := last[role]
+		t.Logf("%s: %d MiB in the middle and %d at the end; %d and %d descriptors; %d and %d threads",
+			role, m.resident>>20, l.resident>>20, m.descriptors, l.descriptors, m.threads, l.threads)
+		if l.resident > m.resident*5/4+(16<<20) {
+			t.Errorf("the %s grows: %d bytes in the middle, %d at the end", role, m.resident, l.resident)
+		}
+		if l.descriptors > m.descriptors+50 || l.threads > m.threads+20 {
+			t.Errorf("the %s has ever more open: %+v in the middle, %+v at the end", role, m, l)
+		}
+	}
+}
+
 // Two hundred runs at once, for as long as was asked for, with kills and an
 // outage: what each role takes of memory in the end is what it took in the
 // middle, what it has open is what it had open before, and nothing is lost.
@@ -120,28 +151,9 @@ func TestSoakStaysFlat(t *testing.T) {
 
 	// From here on each role is one process: what it has open at first it has
 	// open at last, and its memory does not grow.
-	type sample struct {
-		resident             int64
-		descriptors, threads int
-	}
-	now := func() map[string]sample {
-		all := map[string]sample{}
-		for _, role := range roles {
-			r := s.roles[role]
-			all[role] = sample{r.resident(), r.descriptors(), r.threads()}
-		}
-		return all
-	}
-	peak := func(from map[string]sample) map[string]sample { // of one part of the time
-		for role, have := range now() {
-			from[role] = sample{max(have.resident, from[role].resident), max(have.descriptors, from[role].descriptors),
-				max(have.threads, from[role].threads)}
-		}
-		return from
-	}
 	begin := time.Now()
 	length := *soak * 5 / 8
-	middle, last := map[string]sample{}, map[string]sample{}
+	middle, last := peaks{}, peaks{}
 	shims := 0
 	for i := 0; time.Since(begin) < length; i++ {
 		for range 2 {
@@ -153,22 +165,12 @@ func TestSoakStaysFlat(t *testing.T) {
 		<-time.After(time.Second)
 		switch part := time.Since(begin) * 100 / length; {
 		case part >= 30 && part < 50:
-			peak(middle)
+			middle.take(s, roles)
 		case part >= 80:
-			peak(last)
+			last.take(s, roles)
 		}
 	}
-	for _, role := range roles {
-		m, l := middle[role], last[role]
-		t.Logf("%s: %d MiB in the middle and %d at the end; %d and %d descriptors; %d and %d threads",
-			role, m.resident>>20, l.resident>>20, m.descriptors, l.descriptors, m.threads, l.threads)
-		if l.resident > m.resident*5/4+(16<<20) {
-			t.Errorf("the %s grows: %d bytes in the middle, %d at the end", role, m.resident, l.resident)
-		}
-		if l.descriptors > m.descriptors+50 || l.threads > m.threads+20 {
-			t.Errorf("the %s has ever more open: %+v in the middle, %+v at the end", role, m, l)
-		}
-	}
+	middle.stay(t, last)
 	for _, key := range steady.keys {
 		s.may(key, runs.ReasonLost) // some of the shims were killed
 	}
