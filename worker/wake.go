@@ -195,6 +195,9 @@ func (r *Run) noteAwake(now time.Time) (sleep bool) {
 	if *d != before {
 		r.w.makeRoom()
 	}
+	if d.asleep && !before.asleep {
+		r.w.freeSlot()
+	}
 	return d.sleep && !s.Sleeps
 }
 

@@ -359,6 +359,26 @@ func TestFewRunsAreAwake(t *testing.T) {
 	s.over(second, secondDone)
 }
 
+// A queue that waits for a slot goes on when a run sleeps, which has none any more.
+func TestRunThatSleepsFreesItsSlot(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	s.spec.Source = runs.SourceQueue
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	waitFor(t, "a slot", func() bool {
+		select {
+		case <-s.w.slotFreed:
+			return true
+		default:
+			return false
+		}
+	})
+	if n := s.w.Tasks(); n != 0 {
+		t.Errorf("%d tasks", n)
+	}
+	s.over(r, done)
+}
+
 // Workers and shims are killed again and again while a run sleeps and wakes: each process gets its lines once, and
 // each message has one turn.
 func TestRunThatSleepsSurvivesItsWorkersAndShims(t *testing.T) {

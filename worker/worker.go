@@ -138,7 +138,7 @@ type Worker struct {
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
 	slots        atomic.Int64    // of Serve
-	slotFreed    chan struct{}   // signalled when a task has ended
+	slotFreed    chan struct{}   // signalled when a task has ended, or sleeps
 	snapshots    chan struct{}   // has an element for each snapshot that is being taken
 	adopted      chan struct{}   // closed after the first scan of Adopt
 	adoptOnce    sync.Once
@@ -288,10 +288,7 @@ func (w *Worker) unregister(r *Run) {
 	if w.driven[r.dir.Spec.Run] == r {
 		delete(w.driven, r.dir.Spec.Run)
 		if r.dir.Spec.Source == runs.SourceQueue {
-			select {
-			case w.slotFreed <- struct{}{}:
-			default: // already signalled
-			}
+			w.freeSlot()
 		}
 	}
 	if s, ok := r.source.(*spawned); ok {
@@ -299,6 +296,14 @@ func (w *Worker) unregister(r *Run) {
 		if s.running() {
 			w.exitingShims = append(w.exitingShims, exitingShim{s.child, r.log})
 		}
+	}
+}
+
+// freeSlot has the queue look whether there is a slot.
+func (w *Worker) freeSlot() {
+	select {
+	case w.slotFreed <- struct{}{}:
+	default: // already signalled
 	}
 }
 
