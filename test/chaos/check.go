@@ -290,7 +290,7 @@ func (c *checker) end(a Agent, x runs.Exit) {
 	}
 	switch {
 	case !slices.Contains(allowed, x.Reason):
-		c.report(a.Run, "ended as %s, and may as %v", x.Reason, allowed)
+		c.report(a.Run, "ended as %s, and may as %v%s", x.Reason, allowed, strings.TrimSuffix(": "+x.Why, ": "))
 	case len(a.Ends) == 0 && (a.Starts != 1 || a.Code == nil):
 		c.report(a.Run, "exited, and its agent was started %d times and did not end", a.Starts)
 	case len(a.Ends) == 0 && (x.Code == nil || *x.Code != *a.Code):
