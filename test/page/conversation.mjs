@@ -19,8 +19,8 @@ async function converse(scene, size, options) {
   await press(page.getByRole('button', { name: 'New task' }).first());
   const form = page.getByRole('dialog', { name: 'New task' });
   await form.getByLabel('What is to be done').fill('Say one.');
-  await form.getByLabel('Agent').selectOption('asker');
-  await form.getByLabel('Directory').fill(scene.lab);
+  await form.getByLabel('Agent', { exact: true }).selectOption('asker');
+  await form.getByLabel('Directory', { exact: true }).fill(scene.lab);
   same('a conversation is offered when the run is live', await form.getByLabel('Keep open').count(), 0);
   await form.getByLabel('Live').check();
   await form.getByLabel('Keep open').check();
@@ -54,7 +54,7 @@ async function converse(scene, size, options) {
   await press(button('Release'));
   await feed.getByText('You said: edit').waitFor();
   // Comments on its changes, by keys or by a thumb.
-  await press(page.getByText('Changes', { exact: true }));
+  await press(page.getByRole('radio', { name: 'Changes' }));
   const lines = page.getByRole('listbox', { name: 'Lines of src/clock.ts' });
   const line = (text) => lines.getByRole('option').filter({ hasText: text });
   const comment = page.getByLabel(/^Comment on src\/clock.ts/);
@@ -90,10 +90,11 @@ async function converse(scene, size, options) {
   await composer.getByText('2 comments on the changes').waitFor();
   await look('comments');
   await asleep();
-  if (touch) await button('Send comments').tap();
-  else await button('Send comments').dblclick();
+  if (touch) await button('Send 2 comments').tap();
+  else await button('Send 2 comments').dblclick();
   await until('no comment is left', async () => (await composer.getByText('on the changes').count()) === 0);
-  await press(page.getByText('Timeline', { exact: true }));
+  await press(page.getByRole('radio', { name: 'Timeline' }));
+  await page.keyboard.press('f'); // to the newest
   await feed.getByText('You said: Comments on your changes:').waitFor();
   for (const text of ['src/clock.ts:1-2', 'Name it overdue.', 'src/clock.ts:2', 'Use >=.']) await feed.getByText(text).first().waitFor();
   await asleep();

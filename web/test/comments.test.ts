@@ -27,7 +27,7 @@ test('a comment has the numbers after the change, or before it, if there are any
 
 test('all comments are one message', () => {
   const comments = [{ place: 'a.go:12-14', quote: '> +a\n> +b', text: 'Rename it.' }, { place: 'b.go', quote: '> -c', text: 'Why?\nIt is used.' }];
-  expect(messageOf(comments)).toBe('Comments on your changes:\n\na.go:12-14\n> +a\n> +b\nRename it.\n\nb.go\n> -c\nWhy?\nIt is used.');
+  expect(messageOf(comments)).toBe('Comments on your changes:\n\na.go:12-14\n> +a\n> +b\n\nRename it.\n\nb.go\n> -c\n\nWhy?\nIt is used.');
 });
 
 test('comments stay until they were sent, and are bounded', () => {

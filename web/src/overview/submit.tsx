@@ -169,7 +169,7 @@ function Form() {
             {live && d.live && (
               <>
                 <label class="check"><input type="checkbox" checked={!d.ask} onChange={(e) => set({ ask: !e.currentTarget.checked })} /> Ask nobody: what it may not do is denied</label>
-                <Field name="policy" label="Rules" error={errors.value['policy']} hint="One a line, such as “deny execute: git push”. They only narrow those of the worker.">
+                <Field name="policy" wide label="Rules" error={errors.value['policy']} hint="One a line, such as “deny execute: git push”. They only narrow those of the worker.">
                   {(props) => <textarea {...props} class="mono" rows={2} spellcheck={false} value={d.policy} onInput={(e) => set({ policy: e.currentTarget.value })} />}
                 </Field>
               </>
@@ -186,13 +186,13 @@ function Form() {
   );
 }
 
-function Field({ name, label, error, hint, children }: {
-  name: string; label: string; error?: string; hint?: string;
+function Field({ name, wide, label, error, hint, children }: {
+  name: string; wide?: boolean; label: string; error?: string; hint?: string;
   children: (props: { id: string; name: string; 'aria-invalid': boolean; 'aria-describedby': string }) => ComponentChildren;
 }) {
   const id = `task-${name}`;
   return (
-    <div class="field">
+    <div class={wide ? 'field whole' : 'field'}>
       <label for={id}>{label}</label>
       {children({ id, name, 'aria-invalid': Boolean(error), 'aria-describedby': `${id}-note` })}
       <p class={error ? 'error' : 'hint'} id={`${id}-note`} role={error ? 'alert' : undefined}>{error ? error[0]!.toUpperCase() + error.slice(1) : hint}</p>

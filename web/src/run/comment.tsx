@@ -25,7 +25,7 @@ export function usePick(review: Review | undefined, lines: readonly DiffLine[], 
   const choose = (i: number, extend: boolean): void => {
     if (!can(i)) return;
     at.value = i;
-    comments.picked.value = pick(picked, diff, i, extend);
+    comments.picked.value = pick(comments.picked.peek(), diff, i, extend);
   };
   const step = (by: 1 | -1, extend: boolean): void => {
     let i = at.peek() + by;
@@ -99,22 +99,24 @@ function Write({ comments, lines, name, field, back }: {
 /** The comments that wait, and the button that sends them as one message. */
 export function Collected({ comments, off, send }: { comments: Comments; off: true | undefined; send: (all: readonly Comment[]) => void }) {
   const all = comments.list.value;
+  const open = useSignal(false);
+  const said = plural(all.length, 'comment');
   return (
     <div class="queue" hidden={all.length === 0}>
-      <div class="queue-head">
-        <details>
-          <summary><span role="status">{all.length > 0 && `${plural(all.length, 'comment')} on the changes`}</span></summary>
-          <ol>
-            {all.map((c, i) => (
-              <li key={i}>
-                <p class="queue-text" dir="auto"><span class="mono faint">{revealed(c.place)}</span> {revealed(c.text)}</p>
-                <button type="button" class="button quiet" aria-label={`Remove comment ${i + 1}`} aria-disabled={off} onClick={() => { if (!off) comments.drop([c]); }}>Remove</button>
-              </li>
-            ))}
-          </ol>
-        </details>
-        <button type="button" class="button primary" aria-disabled={off} onClick={() => send(all)}>Send comments</button>
-      </div>
+      <p class="queue-head">
+        <button type="button" class="button quiet" aria-expanded={open.value} title="Shows what they say" onClick={() => (open.value = !open.value)}><span role="status">{all.length > 0 && `${said} on the changes`}</span></button>
+        <button type="button" class="button" aria-disabled={off} onClick={() => send(all)}>Send {said}</button>
+      </p>
+      {open.value && (
+        <ol>
+          {all.map((c, i) => (
+            <li key={i}>
+              <p class="queue-text" dir="auto"><span class="mono faint">{revealed(c.place)}</span> {revealed(c.text)}</p>
+              <button type="button" class="button quiet" aria-label={`Remove comment ${i + 1}`} aria-disabled={off} onClick={() => { if (!off) comments.drop([c]); }}>Remove</button>
+            </li>
+          ))}
+        </ol>
+      )}
     </div>
   );
 }

@@ -50,7 +50,7 @@ export function quoteOf(lines: readonly DiffLine[]): string {
 
 /** The message with all comments. */
 export const messageOf = (comments: readonly Comment[]): string =>
-  ['Comments on your changes:', ...comments.map((c) => `${c.place}\n${c.quote}\n${c.text}`)].join('\n\n');
+  ['Comments on your changes:', ...comments.map((c) => `${c.place}\n${c.quote}\n\n${c.text}`)].join('\n\n');
 
 /** The comments of a run that are not sent, and the one that is being written. */
 export class Comments {
