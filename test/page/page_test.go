@@ -145,8 +145,9 @@ func newStage(t *testing.T, more ...string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write("linesman.toml", fmt.Sprintf("[live]\nalways = true\n%s\n[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n"+
-		"[agents.asker]\nacp = %s\n", strings.Join(more, "\n"), s.lab, filepath.Join(s.lab, "codex"), ask))
+	s.write("linesman.toml", fmt.Sprintf("[live]\nalways = true\n%s\n[work]\nroots = [%q]\n"+
+		"[agents.codex]\ncommand = [%q]\n[agents.asker]\nacp = %s\n",
+		strings.Join(more, "\n"), s.lab, filepath.Join(s.lab, "codex"), ask))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()
 	return s
