@@ -54,6 +54,11 @@ async function converse(scene, size, options) {
   await press(button('Release'));
   await feed.getByText('You said: edit').waitFor();
   // Comments on its changes, by keys or by a thumb.
+  const call = feed.getByRole('button', { name: /src\/clock.ts/ });
+  await press(call);
+  await press(feed.getByRole('option').filter({ hasText: '}' }).last());
+  await look('timeline');
+  await press(page.getByRole('button', { name: 'Leave' }));
   await press(page.getByRole('radio', { name: 'Changes' }));
   const lines = page.getByRole('listbox', { name: 'Lines of src/clock.ts' });
   const line = (text) => lines.getByRole('option').filter({ hasText: text });
