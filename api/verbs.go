@@ -161,9 +161,10 @@ type Workers struct {
 
 // Agent is a kind of agent.
 type Agent struct {
-	Kind  string `json:"kind"`  // as in `agent` of a run
-	Short string `json:"short"` // the name that people type
-	Name  string `json:"name"`  // the name that people read
+	Kind  string `json:"kind"`           // as in `agent` of a run
+	Short string `json:"short"`          // the name that people type
+	Name  string `json:"name"`           // the name that people read
+	Live  bool   `json:"live,omitempty"` // its runs can be live
 }
 
 // Nothing is a request without arguments.

@@ -210,7 +210,9 @@ func (f *Fold) publishPrompt(e runs.Entry) {
 	switch {
 	case start.Prompt != "":
 		head := start.Prompt[:bounds.Cut(start.Prompt, runs.DetailWindow)]
-		prompt = &runs.Detail{Prompt: &runs.Excerpted{Head: head, Omitted: max(start.PromptBytes-len(head), 0)}}
+		prompt = &runs.Detail{
+			Prompt: &runs.Excerpted{Head: head, Omitted: max(start.PromptBytes-len(head), 0)}, Live: start.Live,
+		}
 	case f.details.prompt != nil && len(start.Argv) > 0:
 		prompt = &runs.Detail{Prompt: runs.Whole(f.details.prompt(start.Argv))}
 	}

@@ -81,6 +81,28 @@ func TestThePromptOfTheFirstStartIsADetail(t *testing.T) {
 	}
 }
 
+// What was asked for a live run is with its prompt, redacted; rules that no worker takes are not.
+func TestThePromptOfALiveRunIsWithItsTerms(t *testing.T) {
+	for _, of := range []struct {
+		terms *runs.Terms
+		want  string
+	}{
+		{nil, ""},
+		{&runs.Terms{}, `,"live":{}`},
+		{
+			&runs.Terms{Ask: true, Policy: []string{"deny fetch: password=hunter2"}},
+			`,"live":{"ask":true,"policy":["deny fetch: password=[redacted]"]}`,
+		},
+		{&runs.Terms{Policy: []string{strings.Repeat("x", 5000)}}, ""},
+	} {
+		r := newDetailed(codex.Backend{})
+		r.entry(runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{
+			Source: "queue", Prompt: "Fix.", PromptBytes: 4, Live: of.terms,
+		})})
+		expectDetails(t, r.got, `0.0 detail {"prompt":{"head":"Fix."}`+of.want+`}`)
+	}
+}
+
 // Of stderr the last 4 KiB are at the completion, without duplicates, from the beginning of a
 // line, whatever its entries are.
 func TestTheEndOfStderrIsADetailOfTheCompletion(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 // redacts and bounds it.
 type Detail struct {
 	Prompt    *Excerpted   `json:"prompt,omitempty"`    // of the user or, in a tool call, of a sub-agent
+	Live      *Terms       `json:"live,omitempty"`      // of a live run, with its first prompt: what was asked for it
 	Command   *Excerpted   `json:"command,omitempty"`   // without the shell that runs it
 	Tool      string       `json:"tool,omitempty"`      // name of the tool, if it is not in the event
 	Server    string       `json:"server,omitempty"`    // MCP server of the tool
@@ -159,6 +160,13 @@ func (d *Detail) redact(redact func(string) string) {
 	name := func(s *string, limit int) { *s = cutName(redact(valid(firstBytes(*s, limit+redactMargin))), limit) }
 	for _, t := range d.texts() {
 		(*t.text).redact(t.ends, redact)
+	}
+	if d.Live != nil && len(Encode(d.Live.Policy)) > maxPolicyJSON {
+		d.Live = nil // no worker starts such a task
+	} else if d.Live != nil {
+		for i := range d.Live.Policy {
+			name(&d.Live.Policy[i], maxPolicyJSON)
+		}
 	}
 	name(&d.Tool, maxDetailName)
 	name(&d.Server, maxDetailName)

@@ -74,7 +74,8 @@ type Start struct {
 
 	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
 
-	Keep bool `json:"keep,omitempty"` // see [Task]
+	Live *Terms `json:"live,omitempty"` // of a live run
+	Keep bool   `json:"keep,omitempty"` // see [Task]
 	// Always offers people the options of a live run that hold for longer than the call. It is that of its first worker.
 	Always bool `json:"always,omitempty"`
 

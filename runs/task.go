@@ -55,6 +55,12 @@ type QueuedTask struct {
 	Task
 }
 
+// Terms are what was asked for a live run, beside what its mode allows: see [Task].
+type Terms struct {
+	Ask    bool     `json:"ask,omitempty"`    // people are asked what its mode does not allow; else it is denied
+	Policy []string `json:"policy,omitempty"` // rules that deny, or let people be asked, what the worker would allow
+}
+
 // Asks reports whether people are asked.
 func (t *Task) Asks() bool { return t.Live && (t.Ask == nil || *t.Ask) }
 

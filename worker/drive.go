@@ -199,8 +199,8 @@ func (r *Run) begin(ctx context.Context) error {
 			Version: r.w.cfg.Version(&r.dir.Spec),
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
 			Before:  before, Withheld: r.dir.Spec.Withheld,
-			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes, Keep: r.dir.Spec.Keep,
-			Always: r.dir.Spec.Always,
+			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes, Live: r.dir.Spec.terms(),
+			Keep: r.dir.Spec.Keep, Always: r.dir.Spec.Always,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

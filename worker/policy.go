@@ -9,6 +9,7 @@ import (
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/live"
+	"github.com/linesman/linesman/runs"
 )
 
 // policy decides what the agent of a run asks.
@@ -79,4 +80,12 @@ func realPath(p string) (string, bool) {
 		}
 		missing = filepath.Join(filepath.Base(p), missing)
 	}
+}
+
+// terms are those of a live run, nil of another one.
+func (s *Spec) terms() *runs.Terms {
+	if !s.Live {
+		return nil
+	}
+	return &runs.Terms{Ask: s.Ask, Policy: s.Narrows}
 }

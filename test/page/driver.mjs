@@ -4,11 +4,12 @@
 
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
+import * as conversation from './conversation.mjs';
 import * as messages from './messages.mjs';
 import * as questions from './questions.mjs';
 import * as all from './scenarios.mjs';
 
-const scenarios = { ...all, ...questions, ...messages };
+const scenarios = { ...all, ...questions, ...messages, ...conversation };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const say = (message) => process.stdout.write(JSON.stringify(message) + '\n');
 const hear = async () => {

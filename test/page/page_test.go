@@ -122,7 +122,8 @@ type stage struct {
 	shots      string           // where screenshots are
 }
 
-func newStage(t *testing.T) *stage {
+// newStage starts an `up`; more are lines of its settings of live runs.
+func newStage(t *testing.T, more ...string) *stage {
 	t.Helper()
 	s := &stage{t: t, lab: t.TempDir(), shots: fixture.Path(t, "bin", "page")}
 	s.data = filepath.Join(s.lab, "data")
@@ -144,8 +145,9 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write("linesman.toml", fmt.Sprintf("[live]\nalways = true\n[work]\nroots = [%q]\n[agents.codex]\ncommand = [%q]\n"+
-		"[agents.asker]\nacp = %s\n", s.lab, filepath.Join(s.lab, "codex"), ask))
+	s.write("linesman.toml", fmt.Sprintf("[live]\nalways = true\n%s\n[work]\nroots = [%q]\n"+
+		"[agents.codex]\ncommand = [%q]\n[agents.asker]\nacp = %s\n",
+		strings.Join(more, "\n"), s.lab, filepath.Join(s.lab, "codex"), ask))
 	s.nats, s.http = "127.0.0.1:0", "127.0.0.1:0"
 	s.start()
 	return s
@@ -218,9 +220,11 @@ func (s *stage) calls() calls {
 			}
 			return nil
 		},
-		"ask":     s.ask,
-		"keep":    s.keep,
-		"request": s.request, "response": s.response,
+		"ask":       s.ask,
+		"keep":      s.keep,
+		"holdWakes": func(json.RawMessage) any { s.write("sleepy", ""); return nil },
+		"letWake":   func(json.RawMessage) any { return os.Remove(filepath.Join(s.lab, "sleepy")) },
+		"request":   s.request, "response": s.response,
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },
 	}

@@ -48,6 +48,14 @@ func TestPageOfMessages(t *testing.T) {
 	b.do(t, "messages", map[string]any{"shots": s.shots}, s.calls())
 }
 
+// A conversation from its form to its end: the agent sleeps and wakes, and is told what to change in its changes.
+func TestPageOfAConversation(t *testing.T) {
+	fixture.Long(t, "lets agents sleep")
+	b := startBrowser(t)
+	s := newStage(t, `sleep_after = "1s"`)
+	b.do(t, "conversation", map[string]any{"shots": s.shots, "lab": s.lab}, s.calls())
+}
+
 // keep starts a live run that is kept. It returns its id.
 func (s *stage) keep(args json.RawMessage) any {
 	s.t.Helper()

@@ -17,6 +17,14 @@ test('a run between two turns is idle, one that asks is not', () => {
   expect([turnOf(idle), turnOf(run()), turnOf(run({ state: 'input-required', questions: ['q1'] })), turnOf(run({ conversation: undefined }))]).toEqual([0, 3, 3, 0]);
 });
 
+test('a run that wakes for a message is in no turn yet', () => {
+  const three = { completed: 2, failed: 1 };
+  expect(turnOf(run({ turns: three }, { asleep: true, waiting: 1 }))).toBe(0);
+  expect(turnOf(run({ turns: three }, { process: 2 }))).toBe(0); // its agent starts
+  expect(queueText(run({ turns: three }, { process: 2, waiting: 1 }))).toBe('1 message waits for the agent');
+  expect(turnOf(run({ turns: three }, { process: 2, turn: 4 }))).toBe(4);
+});
+
 test('only a run that is kept and goes on takes messages', () => {
   expect([idle, run(), run({ state: 'completed' }), run({ cancelRequested: true }), run({ conversation: undefined })].map(takesMessages)).toEqual([true, true, false, false, false]);
 });

@@ -65,6 +65,15 @@ test('a request has what was filled in, and a mode that writes is confirmed', ()
     .toEqual({ task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: '/srv', labels: { a: 'b' }, timeoutSec: 60, skipGitRepoCheck: true });
 });
 
+test('only a run of an agent that can be live is', () => {
+  const draft = { ...blank, task: 'Do', live: true, keep: true, ask: false, policy: ' ask edit\n\ndeny fetch' };
+  expect(request(draft).task).toEqual({ task: 'Do' });
+  agents.value = [{ kind: 'codex', short: 'codex', name: 'Codex', live: true }];
+  expect(request(draft).task).toEqual({ task: 'Do', live: true, keep: true, ask: false, policy: ['ask edit', 'deny fetch'] });
+  expect(request({ ...blank, task: 'Do', live: true }).task).toEqual({ task: 'Do', live: true });
+  expect(request({ ...draft, live: false }).task).toEqual({ task: 'Do' });
+});
+
 test('a mode is forbidden if every worker that takes tasks is known to refuse it', () => {
   const worker = (slots: number, modes?: Worker['modes']): Worker =>
     ({ id: 'w', name: 'w', queue: 'default', slots, busy: 0, agents: [], lastSeenAt: '', modes });

@@ -2,6 +2,7 @@
 //
 //   agentName('claude_code')   "Claude Code"
 //   takesTasks('claude_code')  true
+//   canBeLive('claude_code')   true
 
 import { computed, signal } from '@preact/signals';
 import type { Agent } from './api';
@@ -14,5 +15,8 @@ const others: [string, string][] = [['codex_cloud', 'Codex Cloud'], ['external',
 const names = computed(() => new Map([...others, ...agents.value.map((a): [string, string] => [a.kind, a.name])]));
 
 export const agentName = (kind: string): string => names.value.get(kind) ?? kind;
+
+/** Whether runs of an agent can be live; '': of the default one. */
+export const canBeLive = (kind: string): boolean => agents.value.some((a) => a.kind === (kind || 'codex') && a.live);
 
 export const takesTasks = (kind: string): boolean => agents.value.some((a) => a.kind === kind);

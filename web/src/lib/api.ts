@@ -13,7 +13,7 @@ import { signal } from '@preact/signals';
 import { setServerTime } from './clock';
 import type { Answer, Answered, DetailPage, Diff, Doing, EventPage, Issue, Messages, Questions, Request, Run, RunList, RunRequest, Sent, WorkerList } from './schema';
 
-export type { Agent, Answer, Answered, Changed, DetailItem, DetailText, Diff, Event, Issue, Message, Question, QuestionFile, QuestionOption, Run, RunUsage, Sent, Time, Usage, Worker } from './schema';
+export type { Agent, Answer, Answered, Changed, DetailItem, DetailText, Diff, Event, Issue, Message, Question, QuestionFile, QuestionOption, Run, RunUsage, Sent, Terms, Time, Usage, Worker } from './schema';
 
 export type State = Run['state'];
 export type Mode = NonNullable<Run['mode']>;

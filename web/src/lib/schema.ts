@@ -4,6 +4,8 @@
 export interface Agent {
   /** As in `agent` of a run. */
   kind: string;
+  /** Its runs can be live. */
+  live?: boolean;
   /** The name that people read. */
   name: string;
   /** The name that people type. */
@@ -324,6 +326,8 @@ export interface ItemDetail {
   exitCode?: number;
   /** Changed files, at most 50. */
   files?: Array<FileDetail>;
+  /** Of a live run, with its first prompt: what was asked for it. */
+  live?: Terms;
   /** Changed files beyond those. */
   moreFiles?: number;
   /** Steps beyond those. */
@@ -813,6 +817,14 @@ export interface SetRequest {
 export interface Spend {
   input: number;
   output: number;
+}
+
+/** What was asked for a live run, beside what its mode allows: see Task. */
+export interface Terms {
+  /** People are asked what its mode does not allow; else it is denied. */
+  ask?: boolean;
+  /** Rules that deny, or let people be asked, what the worker would allow. */
+  policy?: Array<string>;
 }
 
 /** Counts the tests of the newest run of tests. */

@@ -1,7 +1,7 @@
 import { effect, signal, useSignal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { agentName } from '../lib/agents';
+import { agentName, canBeLive } from '../lib/agents';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
 import { count, modeName, plural } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
@@ -43,10 +43,11 @@ function Form() {
   const errors = useSignal<Record<string, string>>({});
   const failure = useSignal('');
   const busy = useSignal(false);
-  const more = useSignal(draft.value.model !== '' || draft.value.timeout !== '' || draft.value.skipGit);
+  const more = useSignal(draft.value.model !== '' || draft.value.timeout !== '' || draft.value.skipGit || draft.value.policy !== '' || !draft.value.ask);
   const form = useRef<HTMLFormElement>(null);
   const close = (): void => void (submitting.value = false);
   const d = draft.value;
+  const live = canBeLive(d.agent);
   const places = useMemo(() => directories(workers.value), [workers.value]);
 
   useEffect(() => {
@@ -75,7 +76,7 @@ function Form() {
         const run = await api.submit(task, key);
         put(run);
         watch(run.run);
-        draft.value = { ...blank, agent: d.agent, workingDir: d.workingDir };
+        draft.value = { ...blank, agent: d.agent, workingDir: d.workingDir, live: d.live, keep: d.keep };
         close();
         return navigate(runPath(run.run));
       } catch (e) {
@@ -89,10 +90,10 @@ function Form() {
 
   const explain = (e: unknown): void => {
     if (!(e instanceof ApiError)) return void (failure.value = String(e));
-    const known = ['task', 'agent', 'mode', 'confirm', 'workingDir', 'title', 'labels', 'model', 'timeoutSec', 'skipGitRepoCheck'];
+    const known = ['task', 'agent', 'mode', 'confirm', 'workingDir', 'title', 'labels', 'model', 'timeoutSec', 'skipGitRepoCheck', 'policy'];
     const found = Object.fromEntries(known.map((field) => [field, e.of(field)]).filter(([, text]) => text)) as Record<string, string>;
     errors.value = found;
-    if (found['model'] || found['timeoutSec'] || found['skipGitRepoCheck']) more.value = true;
+    if (found['model'] || found['timeoutSec'] || found['skipGitRepoCheck'] || found['policy']) more.value = true;
     const other = e.issues.filter((issue) => !known.some((field) => issue.field === field || issue.field.startsWith(field + '.') || issue.field.startsWith(field + '[')));
     if (Object.keys(found).length === 0 || other.length > 0) failure.value = other.map((i) => `${i.field}: ${i.problem}`).join('; ') || e.message;
   };
@@ -141,6 +142,13 @@ function Form() {
           )}
           {errors.value['confirm'] && <p class="error" id="confirm-error" role="alert">{errors.value['confirm']}</p>}
         </fieldset>
+        {live && (
+          <fieldset class="modes">
+            <legend>Conversation</legend>
+            <label><input type="checkbox" checked={d.live} onChange={(e) => set({ live: e.currentTarget.checked })} /> <span>Live <span class="faint">It asks for what it may not do, and waits for your answer.</span></span></label>
+            {d.live && <label><input type="checkbox" checked={d.keep} onChange={(e) => set({ keep: e.currentTarget.checked })} /> <span>Keep open <span class="faint">After its first turn it takes further messages, until you end it.</span></span></label>}
+          </fieldset>
+        )}
         <div class="two">
           <Field name="title" label="Title" error={errors.value['title']} hint="Empty: the first line of the text.">
             {(props) => <input {...props} maxLength={120} value={d.title} onInput={(e) => set({ title: e.currentTarget.value })} />}
@@ -154,10 +162,18 @@ function Form() {
             <Field name="model" label="Model" error={errors.value['model']} hint="Empty: the agent’s own.">
               {(props) => <input {...props} value={d.model} autocomplete="off" spellcheck={false} onInput={(e) => set({ model: e.currentTarget.value })} />}
             </Field>
-            <Field name="timeoutSec" label="Time limit" error={errors.value['timeoutSec']}>
+            <Field name="timeoutSec" label={live && d.live && d.keep ? 'Time limit of a turn' : 'Time limit'} error={errors.value['timeoutSec']}>
               {(props) => <input {...props} value={d.timeout} placeholder="30m" autocomplete="off" onInput={(e) => set({ timeout: e.currentTarget.value })} />}
             </Field>
             <label class="check"><input type="checkbox" checked={d.skipGit} onChange={(e) => set({ skipGit: e.currentTarget.checked })} /> Allow a directory outside of a git repository</label>
+            {live && d.live && (
+              <>
+                <label class="check"><input type="checkbox" checked={!d.ask} onChange={(e) => set({ ask: !e.currentTarget.checked })} /> Ask nobody: what it may not do is denied</label>
+                <Field name="policy" wide label="Rules" error={errors.value['policy']} hint="One a line, such as “deny execute: git push”. They only narrow those of the worker.">
+                  {(props) => <textarea {...props} class="mono" rows={2} spellcheck={false} value={d.policy} onInput={(e) => set({ policy: e.currentTarget.value })} />}
+                </Field>
+              </>
+            )}
           </div>
         ) : <p><button type="button" class="link" onClick={() => (more.value = true)}>Model, time limit and more</button></p>}
         <div class="dialog-foot">
@@ -170,13 +186,13 @@ function Form() {
   );
 }
 
-function Field({ name, label, error, hint, children }: {
-  name: string; label: string; error?: string; hint?: string;
+function Field({ name, wide, label, error, hint, children }: {
+  name: string; wide?: boolean; label: string; error?: string; hint?: string;
   children: (props: { id: string; name: string; 'aria-invalid': boolean; 'aria-describedby': string }) => ComponentChildren;
 }) {
   const id = `task-${name}`;
   return (
-    <div class="field">
+    <div class={wide ? 'field whole' : 'field'}>
       <label for={id}>{label}</label>
       {children({ id, name, 'aria-invalid': Boolean(error), 'aria-describedby': `${id}-note` })}
       <p class={error ? 'error' : 'hint'} id={`${id}-note`} role={error ? 'alert' : undefined}>{error ? error[0]!.toUpperCase() + error.slice(1) : hint}</p>

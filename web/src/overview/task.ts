@@ -1,10 +1,14 @@
 // The form of a task, and the request that it makes. Pure.
 
+import { canBeLive } from '../lib/agents';
 import type { Mode, Task, Worker } from '../lib/api';
 
-export interface Draft { agent: string; task: string; workingDir: string; mode: Mode; confirm: boolean; title: string; labels: string; model: string; timeout: string; skipGit: boolean }
+export interface Draft {
+  agent: string; task: string; workingDir: string; mode: Mode; confirm: boolean; title: string; labels: string; model: string; timeout: string; skipGit: boolean;
+  live: boolean; keep: boolean; ask: boolean; policy: string; // only for agents that can be live; rules, one a line
+}
 
-export const blank: Draft = { agent: '', task: '', workingDir: '', mode: 'read-only', confirm: false, title: '', labels: '', model: '', timeout: '', skipGit: false };
+export const blank: Draft = { agent: '', task: '', workingDir: '', mode: 'read-only', confirm: false, title: '', labels: '', model: '', timeout: '', skipGit: false, live: false, keep: false, ask: true, policy: '' };
 
 export const maxTask = 10_000; // characters
 
@@ -48,6 +52,10 @@ export function request(draft: Draft): { task: Task; errors: Record<string, stri
   if (Object.keys(labels).length > 0) task.labels = labels;
   if (seconds) task.timeoutSec = seconds;
   if (draft.skipGit) task.skipGitRepoCheck = true;
+  if (draft.live && canBeLive(draft.agent)) {
+    const policy = draft.policy.split('\n').map((rule) => rule.trim()).filter(Boolean);
+    Object.assign(task, { live: true }, draft.keep && { keep: true }, !draft.ask && { ask: false }, policy.length > 0 && { policy });
+  }
   return { task, errors };
 }
 

@@ -4,12 +4,12 @@ import { takesTasks } from '../lib/agents';
 import type { Run } from '../lib/api';
 import { labelsOf } from '../lib/format';
 import type { Draft } from '../overview/task';
-import type { DetailText } from './items';
+import type { Detail, DetailText } from './items';
 
-/** The prompt of a run: not known yet, or why it is not known. */
-export type Prompt = DetailText | 'loading' | 'expired' | 'none';
+/** The prompt of a run, with what was asked for a live one: not known yet, or why it is not known. */
+export type Prompt = (DetailText & Pick<Detail, 'live'>) | 'loading' | 'expired' | 'none';
 
-/** A task with the same agent, directory, mode, model and prompt; or why there is none. */
+/** A task with the same agent, directory, mode, model and prompt, and of a live run with the same rules; or why there is none. */
 export type Again = { task: Partial<Draft>; why?: undefined } | { task?: undefined; why: string };
 
 export function again(run: Run, prompt: Prompt, raw: boolean): Again {
@@ -20,9 +20,16 @@ export function again(run: Run, prompt: Prompt, raw: boolean): Again {
   if (prompt === 'expired') return { why: 'its prompt has expired with the raw log' };
   if (prompt === 'none') return { why: 'its prompt is not recorded' };
   if (prompt.tail || prompt.omittedBytes) return { why: 'its prompt is longer than what is kept of it here' };
-  if (/\[redacted\]|\[REDACTED:/.test(prompt.head)) return { why: 'its prompt has a secret, which is not shown' };
+  const policy = prompt.live?.policy?.join('\n') ?? '';
+  if (/\[redacted\]|\[REDACTED:/.test(prompt.head + policy)) return { why: 'its prompt has a secret, which is not shown' };
   const first = prompt.head.trimStart().split('\n', 1)[0]!.trim();
   const title = run.title && !first.startsWith(run.title.replace(/…$/, '')) ? run.title : '';
   const labels = labelsOf(run).filter(([key]) => !key.startsWith('linesman.')).map(([k, v]) => `${k}=${v}`).join(' ');
-  return { task: { agent: run.agent, workingDir: run.workingDir ?? '', mode: run.mode ?? 'read-only', model: run.model ?? '', task: prompt.head, title, labels } };
+  const keep = run.conversation !== undefined;
+  return {
+    task: {
+      agent: run.agent, workingDir: run.workingDir ?? '', mode: run.mode ?? 'read-only', model: run.model ?? '', task: prompt.head, title, labels,
+      live: prompt.live !== undefined || keep, keep, ask: !prompt.live || prompt.live.ask === true, policy,
+    },
+  };
 }

@@ -7,6 +7,8 @@ import { useKeys } from '../lib/keys';
 import { revealed } from '../lib/plaintext';
 import { questionsOf } from '../questions/ask';
 import { toast } from '../ui/toast';
+import { Collected } from './comment';
+import { type Comment, messageOf } from './comments';
 import './composer.css';
 import { draftOf, queueText, refusedText, turnOf } from './messages';
 import type { RunView } from './view';
@@ -90,6 +92,10 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
       failure.value += ' Your text is here as a new message.';
     }
   };
+  const review = async (all: readonly Comment[]): Promise<void> => {
+    const message = messageOf(all);
+    if ((await once(['comments', message], (key) => api.sendMessage(run.run, message, false, key))) === undefined) draft.comments.drop(all);
+  };
   const edit = async (m: Message): Promise<void> => {
     await load(); // somebody else may have changed it
     const newest = queue.peek().find((each) => each.message === m.message);
@@ -132,13 +138,14 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
           </ol>
         )}
       </div>
+      <Collected comments={draft.comments} off={off} send={(all) => void review(all)} />
       {failure.value && <p class="notice" data-tone="bad" role="alert" id={`${id}-failure`}>{failure.value}</p>}
       {editing.value && <p class="small muted" role="status">You edit {at >= 0 ? `message ${at + 1}` : 'a message that waited'}. <button class="link" onClick={() => draft.clear()}>Leave it as it is</button></p>}
       <form onSubmit={(e) => { e.preventDefault(); void submit(false); }}>
         <label class="visually-hidden" for={id}>Message to {agentName(run.agent)}</label>
         <textarea
           id={id} ref={field} rows={1} dir="auto" value={text.value} readOnly={busy.value === 'send'} aria-describedby={failure.value ? `${id}-failure` : undefined}
-          placeholder={turn ? `A message for after turn ${turn}` : c.asleep ? 'The next message wakes the agent' : 'The next message'}
+          placeholder={turn ? `A message for after turn ${turn}` : c.asleep && c.waiting === 0 ? 'The next message wakes the agent' : 'The next message'}
           onInput={(e) => { text.value = e.currentTarget.value; failure.value = ''; }}
           onKeyDown={(e) => {
             if (e.isComposing) return;

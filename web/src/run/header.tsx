@@ -85,7 +85,7 @@ function Actions({ run, action, again, small }: { run: Run; action: Signal<Actio
   return (
     <div class="run-actions">
       {!small && allowed('submit') && resumable && <button class="button" title="Continue the thread (r)" onClick={() => (action.value = 'resume')}>Continue</button>}
-      {!small && over && allowed('submit') && <button class="button" aria-disabled={again.why ? true : undefined} title={again.why ? `It cannot be run again: ${again.why}` : 'A new task with the same agent, directory, mode, model and prompt'} onClick={() => (again.task ? newTask(again.task) : toast(`It cannot be run again: ${again.why}`))}>Run again</button>}
+      {!small && over && allowed('submit') && <button class="button" aria-disabled={again.why ? true : undefined} title={again.why ? `It cannot be run again: ${again.why}` : 'A new task like this one'} onClick={() => (again.task ? newTask(again.task) : toast(`It cannot be run again: ${again.why}`))}>Run again</button>}
       {allowed('submit') && !over && run.agent !== 'codex_cloud' && run.source !== 'session' && (
         <button class="button danger" disabled={run.cancelRequested} title="End the run (x)" onClick={() => (action.value = 'cancel')}>{run.cancelRequested ? 'Cancelling' : 'Cancel'}</button>
       )}

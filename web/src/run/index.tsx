@@ -18,7 +18,7 @@ import { Changes, Nothing } from './changes';
 import { Composer } from './composer';
 import { type Action, Notices, RunHeader } from './header';
 import { List, type ListHandle } from './list';
-import { takesMessages } from './messages';
+import { draftOf, takesMessages } from './messages';
 import { opens, type Shown, startOf } from './row';
 import type { Row } from './rows';
 import './run.css';
@@ -156,8 +156,10 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
   const counts = useMemo(() => countParts(all), [all, all.length, version]);
   const start = startOf(run) || timeline.summary.firstTime;
 
+  const talks = main && takesMessages(run) && allowed('submit');
+  const comments = useMemo(() => (talks ? draftOf(run.run).comments : undefined), [run.run, talks]);
   const shown = useMemo<Shown>(() => ({
-    id: run.run, agent: run.agent, start, dir: run.workingDir ?? '', details: view.feed.value === 'detail', open, busy: view.busy,
+    id: run.run, agent: run.agent, start, dir: run.workingDir ?? '', details: view.feed.value === 'detail', open, busy: view.busy, comments,
     toggle: (key) => {
       const row = timeline.rows().find((r) => r.key === key);
       const long = row?.kind === 'text' && row.length > 2400;
@@ -165,7 +167,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
       open.value = new Map(open.value).set(key, !now);
     },
     load: (chunk) => void view.load(chunk),
-  }), [run.run, run.agent, run.workingDir, start, view.feed.value, timeline]);
+  }), [run.run, run.agent, run.workingDir, start, view.feed.value, timeline, comments]);
 
   // The newest thing of a run that asks is its question, above: the page follows it, and goes on when it is answered.
   const asks = questionsOf(run).length > 0 && allowed('answer');
@@ -262,7 +264,7 @@ function Timeline({ view, run, scroller, tab, wanted, list, action, main }: {
           </>
         )}
       </div>
-      {tab.value === 'changes' ? <Changes view={view} run={run} /> : (
+      {tab.value === 'changes' ? <Changes view={view} run={run} comments={comments} /> : (
         <>
           {search.value && <p class="found muted num" role="status">{plural(rows.filter((r) => r.kind !== 'turn' && r.kind !== 'gap').length, 'match', 'matches')}{timeline.collapsed > 0 && `; ${plural(timeline.collapsed, 'collapsed event')} not searched`}</p>}
           <List rows={rows} version={version} scroller={scroller} active={active} marked={marked} follow={follow} works={!over && !asks} shown={shown} handle={list} label="Timeline" />

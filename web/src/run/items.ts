@@ -1,4 +1,4 @@
-import type { Changed } from '../lib/api';
+import type { Changed, Terms } from '../lib/api';
 
 // Items are what a run consists of: its events, or with the scope `raw` its details, which
 // contain the events. A timeline is made from one of the two feeds, never from both: their
@@ -38,6 +38,7 @@ export interface PlanStep {
 /** What an event omits; see "Details" in docs/events.md. */
 export interface Detail {
   prompt?: DetailText;
+  live?: Terms;
   command?: DetailText;
   tool?: string;
   server?: string;

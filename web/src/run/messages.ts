@@ -4,11 +4,16 @@ import { signal } from '@preact/signals';
 import { type ApiError, explained, newKey, type Run } from '../lib/api';
 import { ended, plural, waitsForMessage } from '../lib/format';
 import { revealed } from '../lib/plaintext';
+import { Comments } from './comments';
 
 export const takesMessages = (run: Run): boolean => run.conversation !== undefined && !ended(run) && !run.cancelRequested;
 
-/** The number of the turn that runs; 0: none. */
-export const turnOf = (run: Run): number => (waitsForMessage(run) ? 0 : run.conversation?.turn ?? 0);
+/** The number of the turn that runs; 0: none, also while the agent starts again for a message. */
+export function turnOf(run: Run): number {
+  const turn = run.conversation?.turn ?? 0;
+  const { completed = 0, failed = 0 } = run.turns ?? {};
+  return waitsForMessage(run) || completed + failed >= turn ? 0 : turn;
+}
 
 /** What came of the last turn of a run that is between two. */
 export function lastTurn(run: Run): string {
@@ -40,7 +45,11 @@ export class Draft {
   private aside = ''; // what was typed before the edit
   private readonly keys = new Map<string, string>();
 
-  constructor(private readonly make = newKey) {}
+  readonly comments: Comments;
+
+  constructor(private readonly make = newKey, run = '') {
+    this.comments = new Comments(run);
+  }
 
   /** The key of a request: the same one for the same content until `done`. */
   key(...content: unknown[]): string {
@@ -81,7 +90,7 @@ const drafts = new Map<string, Draft>();
 
 /** The draft of a run. */
 export function draftOf(run: string): Draft {
-  const draft = drafts.get(run) ?? new Draft();
+  const draft = drafts.get(run) ?? new Draft(newKey, run);
   drafts.delete(run);
   drafts.set(run, draft); // the newest one is the last
   if (drafts.size > maxDrafts) drafts.delete(drafts.keys().next().value!);

@@ -8,6 +8,7 @@ import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import { asOf } from '../overview/store';
+import type { Comments } from './comments';
 import { Delta, DiffText } from './diff';
 import { type Detail, type DetailText, plain } from './items';
 import type { CallRow, EndRow, ErrorRow, GapRow, NoteRow, PlanRow, Row, TextRow, TurnRow } from './rows';
@@ -23,6 +24,7 @@ export interface Shown {
   toggle: (key: string) => void;
   load: (chunk: number) => void;
   busy: Signal<boolean>;
+  comments?: Comments; // on the diffs of a run that takes messages
 }
 
 /** Whether a row is open before anyone has touched it. */
@@ -272,10 +274,10 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {d?.output && <Block label="Output" text={d.output} empty="(empty)" />}
       {d?.result && (row.agent && !d.result.tail ? <section class="block"><p class="block-label">Result</p><Markdown text={d.result.head} /></section> : <Block label="Result" text={d.result} empty="(empty)" />)}
       {d?.stderr && <Block label="stderr" text={d.stderr} />}
-      {d?.files?.map((f) => (
+      {d?.files?.map((f, i) => (
         <section key={f.path} class="file">
           <p class="block-label"><span class="mono path" title={plainText(f.path)}><Path of={within(f.path, shown.dir)} /></span> <span class="faint">{f.kind}</span> <Delta added={f.added} removed={f.removed} /></p>
-          {f.diff && <><DiffText text={f.diff.head} name={f.path} />{f.diff.omittedBytes ? <Omitted n={f.diff.omittedBytes} /> : null}</>}
+          {f.diff && <><DiffText text={f.diff.head} name={within(f.path, shown.dir)} whole={f.kind === 'added'} review={shown.comments && { comments: shown.comments, diff: `${row.key}-${i}` }} />{f.diff.omittedBytes ? <Omitted n={f.diff.omittedBytes} /> : null}</>}
         </section>
       ))}
       {d?.moreFiles ? <p class="faint">{plural(d.moreFiles, 'more file')}</p> : null}

@@ -3,6 +3,11 @@ import { diffLines, patchFiles } from './unified';
 
 const show = (text: string): string[] => diffLines(text).map((l) => `${l.before || '-'} ${l.after || '-'} ${l.kind} ${l.text}`);
 
+it('the lines of a new file have numbers', () => {
+  expect(diffLines('+a\n+b\n', true).map((l) => l.after)).toEqual([1, 2]);
+  expect(diffLines('--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+a\n', true)).toEqual(diffLines('@@ -0,0 +1 @@\n+a\n'));
+});
+
 it('a hunk has line numbers', () => {
   expect(show('--- a/x\n+++ b/x\n@@ -10,3 +10,3 @@ func f() {\n one\n-two\n+deux\n+--- x\n three\n\\ No newline at end of file')).toEqual([
     '- - hunk @@ -10,3 +10,3 @@ func f() {', '10 10 same one', '11 - del two', '- 11 add deux', '- 12 add --- x', '12 13 same three',

@@ -13,12 +13,12 @@ export interface DiffFile { path: string; from: string; lines: DiffLine[] }
 
 const hunk = /^@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@/;
 
-/** Reads a diff of one file. */
-export function diffLines(text: string): DiffLine[] {
+/** Reads a diff of one file; of a `whole` one, which is new, all lines are counted. */
+export function diffLines(text: string, whole = false): DiffLine[] {
   const lines: DiffLine[] = [];
   let before = 0;
-  let after = 0;
-  let counted = false;
+  let after = 1;
+  let counted = whole && !/^@@ /m.test(text);
   const list = text.split('\n');
   if (list.at(-1) === '') list.pop();
   for (const line of list) {

@@ -116,7 +116,8 @@ export class RunView {
       const page = await api.detail(this.id, { limit: 1 }, this.abort.signal);
       this.expired.value = page.omitted === 'expired';
       const [first] = page.items; // the prompt is before the first line
-      this.prompt.value = this.expired.value ? 'expired' : first?.detail?.prompt ?? 'none';
+      const { prompt, live } = first?.detail ?? {};
+      this.prompt.value = this.expired.value ? 'expired' : prompt ? { ...prompt, live } : 'none';
       return !this.expired.value;
     } catch (e) {
       return e instanceof ApiError && e.status >= 500; // the stream tries again
