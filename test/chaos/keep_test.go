@@ -323,9 +323,11 @@ func settle(s *site, server Server, writers []*writer) {
 		if texts, problem := sentOf(e, a.Run); problem != "" || !slices.Equal(texts, prompts[a.Run]) {
 			t.Errorf("run %s: %s; the agent has got %d prompts, want %d", a.Run, problem, len(prompts[a.Run]), len(texts))
 		}
-		if r, err := server.Record(t.Context(), a.Run); err != nil || r == nil || r.State != runs.StateCompleted ||
-			!r.Live.Queue.IsZero() {
-			t.Errorf("run %s has not completed: %v", a.Run, err)
+		switch r, err := server.Record(t.Context(), a.Run); {
+		case err != nil || r == nil:
+			t.Errorf("run %s has no record: %v", a.Run, err)
+		case r.State != runs.StateCompleted || !r.Live.Queue.IsZero():
+			t.Errorf("run %s has not completed: it is %s (%s), and has %+v", a.Run, r.State, r.Reason, r.Live)
 		}
 	}
 	var all writer
