@@ -71,8 +71,8 @@ func (s *Service) taken(ctx context.Context, t runs.QueuedTask, force bool) erro
 	return nil
 }
 
-// busy returns why the thread whose newest run is v cannot be continued now; "": it can. An open run has it, or somebody
-// else used it just now: two processes would write to one session.
+// busy returns why the thread whose newest run is v cannot be continued now; "": it can. An open run has it, or
+// somebody else used it just now: two processes would write to one session.
 func busy(v runs.Header) string {
 	switch {
 	case v.Source != runs.SourceSession && !v.State.Final():
@@ -83,8 +83,8 @@ func busy(v runs.Header) string {
 	return ""
 }
 
-// Sessions returns a page of the threads that tasks can continue, the newest first: of each its newest run, if that fits
-// the list.
+// Sessions returns a page of the threads that tasks can continue, the newest first: of each its newest run, if that
+// fits the list.
 func (s *Service) Sessions(_ context.Context, q api.List) (api.Sessions, error) {
 	if err := within("limit", int64(q.Limit), maxPage); err != nil {
 		return api.Sessions{}, err
