@@ -26,6 +26,7 @@ var Names = []Name{
 	{"ask", "ask", "ask", "--no-ask"},
 	{"keep", "keep", "keep", "--keep"},
 	{"policy", "policy", "", "--policy"},
+	{"force", "force", "", "--force"},
 	{FieldEnvPolicy, "envPolicy", "", "--env"},
 	{FieldEnvAllow, "envAllowList", "", "--allow-env"},
 	{FieldIdle, "idleTimeoutSec", "", "--idle-timeout"},

@@ -52,6 +52,10 @@ var (
 	}
 	OpList = Op[List, RunPage]{Name: "list", About: "Page of runs, the newest first", Route: "GET /v1/runs", Scope: "read"}
 
+	OpSessions = Op[List, Sessions]{
+		Name: "sessions", About: "Threads that can be continued, the newest first", Route: "GET /v1/sessions", Scope: "read",
+	}
+
 	OpSubmit = Op[Submission, Submitted]{Name: "submit", About: "Queue a task", Route: "POST /v1/runs",
 		Scope: "submit"}
 	OpSubmitCloud = Op[CloudSubmission, Submitted]{

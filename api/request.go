@@ -57,6 +57,7 @@ type Submission struct {
 
 	Confirm        bool     `json:"confirm,omitempty"`             // required for modes that can write
 	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
+	Force          bool     `json:"force,omitempty"`               // continue a session that somebody else used just now
 	Webhook        *Webhook `json:"webhook,omitempty"`
 	Once           Once     `json:"once,omitzero"`
 

@@ -144,6 +144,18 @@ type RunPage struct {
 	Next string `json:"next,omitempty"` // cursor of the next page; absent: this is the last page
 }
 
+// Sessions is a page of threads that tasks can continue.
+type Sessions struct {
+	Sessions []Session `json:"sessions"`
+	Next     string    `json:"next,omitempty"` // cursor of the next page; absent: this is the last page
+}
+
+// Session is a thread.
+type Session struct {
+	Newest  runs.Summary `json:"newest"`            // run of the thread
+	Refused string       `json:"refused,omitempty"` // why it cannot be continued now; absent: it can
+}
+
 // RunChange is an element of a stream of runs; one of Run, Gone and Synced is set.
 type RunChange struct {
 	ID     string  // a reader that begins again after it misses nothing; "": there is no such point

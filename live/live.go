@@ -169,19 +169,20 @@ func (c *Conversation) Apply(seq uint64, e runs.Entry) {
 
 // Status is what the limits of a conversation depend on.
 type Status struct {
-	Process int  // number of the last process; 0: none
-	Alive   bool // it has started, and not ended
-	Ready   bool // its session can take a prompt, or has
-	Turn    int  // number of the last turn; 0: none
-	Running bool // it has not ended
-	Stopped bool // it was cancelled
-	Asking  bool // a question is open
-	Calling bool // a tool call is open
-	Idle    bool // it waits for a message
-	Sleeps  bool // its process is to end before the run: there is nothing to do for it, or it has failed
-	Asleep  bool // no process is there, and the run goes on
-	Lasts   bool // another process can go on with the session
-	Wakes   bool // it is asleep, and has something to send
+	Process int    // number of the last process; 0: none
+	Alive   bool   // it has started, and not ended
+	Ready   bool   // its session can take a prompt, or has
+	Turn    int    // number of the last turn; 0: none
+	Running bool   // it has not ended
+	Stopped bool   // it was cancelled
+	Asking  bool   // a question is open
+	Calling bool   // a tool call is open
+	Idle    bool   // it waits for a message
+	Sleeps  bool   // its process is to end before the run: there is nothing to do for it, or it has failed
+	Asleep  bool   // no process is there, and the run goes on
+	Lasts   bool   // another process can go on with the session
+	Wakes   bool   // it is asleep, and has something to send
+	Session string // of the agent; "": it has none yet
 }
 
 // Status returns the present status.
@@ -193,6 +194,7 @@ func (c *Conversation) Status() Status {
 		Idle: c.config.Task.Keep && c.s.Outcome == nil && !c.s.Running && c.s.Queue.Next() == nil &&
 			(c.s.Ready && len(c.s.Due) == 0 && !c.chooses() || c.s.Sleeps || asleep && !c.s.Again),
 		Lasts: c.continues(), Sleeps: c.s.Sleeps, Asleep: asleep, Wakes: asleep && (c.s.Again || c.s.Queue.Next() != nil),
+		Session: c.s.Session,
 	}
 }
 

@@ -27,6 +27,11 @@ type Page struct {
 // List returns a page of runs. The error is [api.Validation] for a cursor that is
 // not the Next of a page of the same list.
 func (s *Service) List(q api.List) (Page, error) {
+	return s.list(q, func(runs.Header) bool { return true })
+}
+
+// list is List for the runs that fit, too.
+func (s *Service) list(q api.List, fits func(runs.Header) bool) (Page, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultPage
 	}
@@ -43,7 +48,7 @@ func (s *Service) List(q api.List) (Page, error) {
 	var list []cursor
 	var page Page
 	s.table.Snapshot(0, func(r runs.Header) bool {
-		if !keep(r) {
+		if !keep(r) || !fits(r) {
 			return false
 		}
 		page.Total++

@@ -56,6 +56,7 @@ func (s *Service) Operations() []Bound {
 	return []Bound{
 		bind(api.OpStatus, o.status), bind(api.OpDescribe, o.describe), bind(api.OpOverview, o.overview),
 		bind(api.OpResolve, o.resolve), bind(api.OpSeen, o.seen), bind(api.OpList, o.list),
+		bind(api.OpSessions, s.Sessions),
 		bind(api.OpSubmit, o.submit), bind(api.OpSubmitCloud, s.SubmitCloud), bind(api.OpCancel, o.cancel),
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
 		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),

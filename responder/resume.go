@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
@@ -42,23 +43,65 @@ func (s *Service) Resumable(v runs.Header) (thread string, err error) {
 	return v.Thread, nil
 }
 
-// taken returns why the thread of a task cannot be continued now: an open run has it, and one of both is live. Two
-// processes would write to one session.
-func (s *Service) taken(ctx context.Context, t runs.QueuedTask) error {
+// quiet is how long the session of somebody else must not have changed before a run continues it: whether its program
+// still runs is not known.
+const quiet = time.Minute
+
+// taken returns why the thread of a task cannot be continued now: see busy. Of two runs that are not live the worker
+// decides.
+func (s *Service) taken(ctx context.Context, t runs.QueuedTask, force bool) error {
 	if t.Thread == "" {
 		return nil
 	}
 	v, ok := s.table.Thread(t.Thread)
-	if !ok || v.State.Final() || v.ID == t.Run {
+	if !ok || v.ID == t.Run {
 		return nil
 	}
-	if !t.Live {
+	if !t.Live && v.Source != runs.SourceSession && !v.State.Final() {
 		if record, err := s.table.Record(ctx, v.ID); err != nil || record.Live == nil {
 			return nil // a record that cannot be read stops nobody
 		}
 	}
-	return &api.Error{Code: api.Conflict, Message: "its thread is that of an open run, which has to end before", Run: v.ID,
-		State: v.State, Retryable: true}
+	if told, _ := s.table.Told(t.Thread); v.State.Final() && told.Source == runs.SourceSession {
+		v = told // a later one ended before it had the thread
+	}
+	if why := busy(v); why != "" && !(force && v.Source == runs.SourceSession) {
+		return &api.Error{Code: api.Conflict, Message: why, Run: v.ID, State: v.State, Retryable: true}
+	}
+	return nil
+}
+
+// busy returns why the thread whose newest run is v cannot be continued now; "": it can. An open run has it, or
+// somebody else used it just now: two processes would write to one session.
+func busy(v runs.Header) string {
+	switch {
+	case v.Source != runs.SourceSession && !v.State.Final():
+		return "its thread is that of an open run, which has to end before"
+	case v.Source == runs.SourceSession && time.Since(time.UnixMilli(int64(v.ActiveAt))) < quiet:
+		return "its session changed less than a minute ago, and its program may still use it: end that, or use force"
+	}
+	return ""
+}
+
+// Sessions returns a page of the threads that tasks can continue, the newest first: of each its newest run, if that
+// fits the list.
+func (s *Service) Sessions(_ context.Context, q api.List) (api.Sessions, error) {
+	if err := within("limit", int64(q.Limit), maxPage); err != nil {
+		return api.Sessions{}, err
+	}
+	newest := s.table.Threads()
+	page, err := s.list(q, func(v runs.Header) bool {
+		if newest[strings.ToLower(v.Thread)] != v.ID {
+			return false
+		}
+		_, err := s.Resumable(v)
+		return err == nil
+	})
+	all := api.Sessions{Sessions: []api.Session{}, Next: page.Next}
+	for _, v := range page.Runs {
+		all.Sessions = append(all.Sessions, api.Session{Newest: v.Summary, Refused: busy(v)})
+	}
+	return all, err
 }
 
 // agentOf returns the agent of a task that names none: that of the thread to resume, if it

@@ -2,8 +2,11 @@ package responder_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
@@ -204,5 +207,102 @@ func TestThreadOfAnOpenLiveRunIsItsOwn(t *testing.T) {
 	}
 	if _, err := submit(true); !api.Is(err, api.Conflict) {
 		t.Errorf("beside a live one that is queued: %v", err)
+	}
+}
+
+// The session of a person is continued a minute after its last change, whether its program still runs or not; before,
+// only by force.
+func TestSessionOfAPersonIsContinuedWhenItIsQuiet(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	for name, c := range map[string]struct {
+		ago   time.Duration
+		ended bool
+		want  bool
+	}{
+		"now": {0, false, false}, "ended now": {0, true, false},
+		"before": {2 * time.Minute, false, true}, "ended before": {2 * time.Minute, true, true},
+	} {
+		id := "p-" + strings.ReplaceAll(name, " ", "-")
+		thread := fmt.Sprintf("01a1fd7c-3234-7431-a730-%012x", len(name))
+		at := time.Now().Add(-c.ago)
+		l := s.BeginAt("codex", id, at.UnixMilli(), runs.Start{Source: runs.SourceSession, Worker: "w1", Person: true}).
+			Out(fmt.Appendf(nil, `{"timestamp":%q,"type":"session_meta","payload":{"id":%q,"cwd":"/srv"}}`+"\n",
+				at.UTC().Format(time.RFC3339Nano), thread))
+		s.Await(id, func(v runs.Header) bool { return v.Thread == thread })
+		if c.ended {
+			l.End(runs.Exit{Reason: runs.ReasonEOF})
+		}
+		for _, live := range []bool{false, true} {
+			for _, force := range []bool{false, true} {
+				q := api.Submission{Force: force, Task: runs.Task{Attributes: runs.Attributes{Thread: thread}, Prompt: "Go on.",
+					Live: live}}
+				all, err := s.Service.Sessions(t.Context(), api.List{Thread: thread})
+				if err != nil || len(all.Sessions) != 1 || (all.Sessions[0].Refused == "") != c.want {
+					t.Fatalf("%s: %+v, error %v", name, all, err)
+				}
+				done, err := s.Service.Submit(t.Context(), q)
+				if ok := c.want || force; ok != (err == nil) {
+					t.Errorf("%s, live %t, force %t: %v", name, live, force, err)
+				}
+				if err != nil {
+					if e := api.Known(err); e.Code != api.Conflict || e.Run != id || !strings.Contains(e.Message, "use force") {
+						t.Errorf("%s: %+v", name, e)
+					}
+					continue
+				}
+				if _, err := s.Service.Cancel(t.Context(), api.Cancel{Run: done.Run}); err != nil {
+					t.Fatal(err)
+				}
+				s.Await(done.Run, servicetest.Ended) // without the thread: the session is as it was
+			}
+		}
+	}
+}
+
+// There is one session a thread, whatever its runs are, and none where no task can continue it.
+func TestSessionsAreThreads(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	told := s.Sessions()
+	s.Begin("codex", "again", runs.Start{Source: "run", Worker: "w1", Attributes: runs.Attributes{Dir: "/srv/codex",
+		Thread: strings.ToUpper(told[0].ID), Title: "Again"}})
+	s.Await("again", servicetest.Working)
+	s.Begin("codex", "none", runs.Start{Source: "run", Worker: "w1"}).Exit(0)
+	s.Begin("codex_cloud", "cloud", runs.Start{Source: "cloud", Attributes: runs.Attributes{Thread: told[0].ID + "x"}})
+	s.Await("cloud", servicetest.Working)
+	var got []string
+	for q := (api.List{Limit: 3}); ; {
+		page, err := s.Service.Sessions(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range page.Sessions {
+			got = append(got, one.Newest.ID+" "+one.Refused)
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	slices.Sort(got)
+	want := []string{"T-session-claude ", "T-session-gemini ", "T-session-opencode ",
+		"again its thread is that of an open run, which has to end before"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for q, want := range map[*api.List]string{
+		{Agent: "claude"}: "T-session-claude", {Dir: "/srv/codex/"}: "again", {Dir: "/srv"}: "",
+	} {
+		page, err := s.Service.Sessions(t.Context(), *q)
+		one := ""
+		for _, v := range page.Sessions {
+			one += v.Newest.ID
+		}
+		if err != nil || one != want {
+			t.Errorf("%+v: %q, error %v", *q, one, err)
+		}
+	}
+	if _, err := s.Service.Sessions(t.Context(), api.List{Limit: 101}); !api.Is(err, api.Validation) {
+		t.Errorf("a page of 101: %v", err)
 	}
 }

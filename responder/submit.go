@@ -161,17 +161,18 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	hashed := q
 	hashed.Once, hashed.Webhook, hashed.Traceparent = api.Once{}, withoutSecret(q.Webhook), "" // differs at each attempt
 	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
-		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q.Webhook, again || q.Run != "")
+		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q, again || q.Run != "")
 	})
 	return done.submitted(), s.explain("submit", err)
 }
 
 // enqueue queues a task with a run id. Again means that an earlier attempt with this
 // id may have queued it already, which is then no error.
-func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, w *api.Webhook, again bool) (outcome, error) {
-	if err := s.taken(ctx, t); err != nil {
+func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submission, again bool) (outcome, error) {
+	if err := s.taken(ctx, t, q.Force); err != nil {
 		return outcome{}, err
 	}
+	w := q.Webhook
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
 	}

@@ -45,6 +45,7 @@ type dialog struct {
 	looked  time.Time // when the log was last read for what others have stored
 	place   begins    // of the process that the fold has reached
 	former  stream    // its output, if it is not the newest
+	thread  string    // as its file has it
 	late    bool      // a cancel came after the end of the turn: the agent had no part in it
 	torn    bool      // entries of it are lost: nobody knows what the agent was sent
 	pace    pace
@@ -237,9 +238,9 @@ func (r *Run) hear(ctx context.Context) error {
 		case n <= r.process():
 			t.seen, t.torn = at, t.torn || t.missing() == nil && r.toldMore()
 			if n == r.process() {
-				return r.placeOutput()
+				err = r.placeOutput()
 			}
-			return nil
+			return errors.Join(err, r.noteThread())
 		}
 		if err := r.enterProcess(n); err != nil {
 			return err

@@ -39,6 +39,7 @@ const (
 	askingFile  = "asking"      // people are asked: until when, in Unix milliseconds
 	journalFile = "journal"     // of a live run, see journal
 	heldFile    = "held"        // how long the limits stood still, see hold
+	threadFile  = "thread"      // of a live run: the session that it has begun
 )
 
 // Commands to a shim.

@@ -208,6 +208,14 @@ func (a *attendance) runs(path string) running {
 	return a.log.p.presence.runs(a.origin.Session, path)
 }
 
+// taken reports whether an open run has the session, or continues it: what is added to the log is its work.
+func (a *attendance) taken() bool {
+	if a == nil {
+		return false
+	}
+	return holder(*a.log.s.threads.Load(), a.log.p.Agent, a.origin.Session, "") != ""
+}
+
 // busy reports whether the program runs, and is in the middle of a turn: it may wait for its
 // person, or run a tool, for hours.
 func (a *attendance) busy(out *stream) bool {

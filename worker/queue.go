@@ -120,7 +120,11 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 		return nil, w.refuse(ctx, task, d, err, t.Rules.Why(task.Task, err))
 	}
 	spec.Queue, spec.Work = t.Name, d.Work()
-	dir, err := Create(w.cfg.Root, spec)
+	dir, err := w.create(spec)
+	if held, is := errors.AsType[*heldError](err); is {
+		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err))
+		return nil, w.refuse(ctx, task, d, held, held.Error())
+	}
 	if errors.Is(err, fs.ErrExist) { // redelivered while the run of the first delivery is starting
 		return nil, d.Later(retryTask)
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -95,6 +96,7 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	}()
 	for {
 		began := time.Now()
+		s.look()
 		for _, p := range s.places {
 			p.presence.refresh(time.Now()) // first: a run that begins asks at once whether its program works
 			s.scan(ctx, p)
@@ -116,7 +118,19 @@ type sessionFollower struct {
 	group  errgroup.Group
 	limit  int // of files that are followed at once
 
+	threads atomic.Pointer[map[string]thread] // of the open runs, at the last scan
+
 	full, shared sync.Once // what is logged once: files wait; another process follows some
+}
+
+// look reads which threads open runs have.
+func (s *sessionFollower) look() {
+	var known map[string]thread
+	if last := s.threads.Load(); last != nil {
+		known = *last
+	}
+	all, _ := s.w.threads(known) // the next scan reads what is missing
+	s.threads.Store(&all)
 }
 
 type sessionPlace struct {
@@ -350,37 +364,56 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		t.open = append(t.open, d.Path())
 		return false, err
 	}
-	if err == nil && r.unfollowed {
-		return false, t.skipTurn(ctx, d.Spec.Run)
+	taken := r.source.(*tailed).attend.taken()
+	if err == nil && (r.unfollowed || taken) {
+		return false, t.skipTurn(ctx, d.Spec.Run, taken)
 	}
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
 
-// skipTurn waits for the end of the turn in progress, or of the program, and then puts what is
-// in the log into the ledger: the next prompt begins the next run.
-func (t *sessionLog) skipTurn(ctx context.Context, run string) error {
+// skipTurn waits for the end of the run that has taken the session, or else of the turn in progress, or of the program,
+// and then puts what is in the log into the ledger: the next prompt begins the next run.
+func (t *sessionLog) skipTurn(ctx context.Context, run string, taken bool) error {
 	a := t.attendance()
 	for {
-		f, file, size, err := openRegular(t.f.where())
+		held, err := t.holder(a.origin.Session)
 		if err != nil {
 			return err
 		}
-		over := a.resting(f, size) || a.runs(t.f.where()) == doesNot || t.p.Logs.Rests == nil
-		sum, err := sumOf(f, size)
-		f.Close()
-		if err != nil {
-			return err
-		}
-		if over {
-			entry := imported{
-				Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: file.inode, Size: size, Sum: sum, Run: run, Log: t.name,
+		if taken = taken || held != ""; held == "" {
+			if over, err := t.skipped(a, run, taken); over || err != nil {
+				return err
 			}
-			return t.s.w.ledger.add(entry)
 		}
 		if err := sleep(ctx, t.s.w.tailPause); err != nil {
 			return err
 		}
 	}
+}
+
+// skipped puts what is in the log into the ledger, if all of it is over, or the turn in progress, or the program.
+func (t *sessionLog) skipped(a *attendance, run string, over bool) (bool, error) {
+	f, file, size, err := openRegular(t.f.where())
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if !over && !a.resting(f, size) && a.runs(t.f.where()) != doesNot && t.p.Logs.Rests != nil {
+		return false, nil
+	}
+	sum, err := sumOf(f, size)
+	if err != nil {
+		return false, err
+	}
+	return true, t.s.w.ledger.add(imported{
+		Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: file.inode, Size: size, Sum: sum, Run: run, Log: t.name,
+	})
+}
+
+// holder returns the open run that has a session, or continues it; "": there is none.
+func (t *sessionLog) holder(session string) (string, error) {
+	all, err := t.s.w.threads(nil)
+	return holder(all, t.p.Agent, session, ""), err
 }
 
 // next returns the directory of a run to resume, or of a new run. The file is ignored if its
@@ -420,6 +453,17 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 		if spec.Session.From, err = t.copied(ctx, f, path); err != nil {
 			return nil, false, err
 		}
+	}
+	o, err := t.origin(f)
+	if err != nil && !errors.Is(err, errSilent) {
+		return nil, false, err
+	}
+	held, err := t.holder(o.Session)
+	if err != nil {
+		return nil, false, err
+	}
+	if held != "" {
+		return nil, false, t.skipTurn(ctx, held, true)
 	}
 	d, err = Create(t.s.w.cfg.Root, *spec)
 	if errors.Is(err, fs.ErrExist) { // another process follows the file, or did

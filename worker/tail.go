@@ -330,7 +330,7 @@ type tailed struct {
 
 func (t *tailed) ended(now time.Time) (*runs.Exit, error) {
 	eof := &runs.Exit{Reason: runs.ReasonEOF}
-	if t.stopped || t.out.replaced || t.once {
+	if t.stopped || t.out.replaced || t.once || t.attend.taken() {
 		return eof, nil
 	}
 	if t.out.f == nil {

@@ -25,7 +25,9 @@ func origin(line []byte) (o agent.Origin, known bool) {
 		return o, false
 	}
 	return agent.Origin{
-		Session: strings.Clone(wire.ID(id)), Headless: entry.Equal("sdk-cli"), Sub: wire.ID(sub) != "",
+		Session:  strings.Clone(wire.ID(id)),
+		Headless: entry.Equal("sdk-cli") || entry.Equal("sdk-ts"), // the latter by its adapter for live runs
+		Sub:      wire.ID(sub) != "",
 	}, true
 }
 

@@ -197,6 +197,12 @@ func TestOriginOfSessions(t *testing.T) {
 			t.Errorf("%s: not told", c.folder)
 		}
 	}
+	for entry, want := range map[string]bool{"sdk-cli": true, "sdk-ts": true, "cli": false} {
+		if o, known := claude.Agent.Sessions.Origin([]byte(logged(`"type":"user","entrypoint":"` + entry + `"`))); !known ||
+			o.Headless != want {
+			t.Errorf("%s: %+v", entry, o)
+		}
+	}
 	for path, want := range map[string]bool{
 		"projects/-home-dev/3e3aa6c6.jsonl": true, "projects/-home-dev/3e3aa6c6/subagents/agent-a1.jsonl": true,
 		"projects/-home-dev/3e3aa6c6/other/agent-a1.jsonl": false, "history.jsonl": false,

@@ -34,8 +34,8 @@ func origin(line []byte) (o agent.Origin, known bool) {
 	_ = scan.Fields(payload.Raw, fields) // was scanned before
 	return agent.Origin{
 		Session:  strings.Clone(cmp.Or(wire.ID(root), spawner(source), wire.ID(id))),
-		Headless: originator.Equal("codex_exec"),
-		Sub:      source.Kind == scan.Object, // {"subagent":…}
+		Headless: isOneOf(originator, []string{"codex_exec", "linesman"}), // the latter by its adapter for live runs
+		Sub:      source.Kind == scan.Object,                              // {"subagent":…}
 	}, true
 }
 

@@ -165,6 +165,10 @@ func TestOriginOfSessions(t *testing.T) {
 	if two := sessions["subagent"]; len(two) != 2 || two[0] != two[1] {
 		t.Errorf("a sub-agent has another session than its parent: %q", two)
 	}
+	line := rolloutLine("session_meta", `{"id":"x","originator":"linesman"}`) // of a live run
+	if o, known := codex.Agent.Sessions.Origin([]byte(line)); !known || !o.Headless {
+		t.Errorf("%+v", o)
+	}
 	for _, line := range []string{"", "{", `{"type":"session_meta","payload":7}`, rolloutLine("event_msg", `{}`)} {
 		if _, known := codex.Agent.Sessions.Origin([]byte(line)); known {
 			t.Errorf("%q tells it", line)

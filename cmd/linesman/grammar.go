@@ -48,6 +48,7 @@ type grammar struct {
 	Wait       waitCmd       `cmd:"" help:"Wait for the end of a run."`
 	Questions  questionsCmd  `cmd:"" help:"List the questions of runs that wait for an answer."`
 	Answer     answerCmd     `cmd:"" help:"Answer a question of a run."`
+	Sessions   threadsCmd    `cmd:"" help:"List the threads that a task can continue."`
 	Send       sendCmd       `cmd:"" help:"Send a message to a live run that is kept."`
 	Set        setCmd        `cmd:"" help:"Change mode or model of a live run that is kept."`
 	End        endCmd        `cmd:"" help:"End a live run that is kept, after its turn."`

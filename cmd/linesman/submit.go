@@ -30,6 +30,7 @@ type newRunFlags struct {
 type submitCmd struct {
 	newRunFlags
 	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory."`
+	Force        bool          `help:"With --resume: also if the session changed in the last minute, not by a run of linesman: then its program may still use it."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
 	WaitTimeout  time.Duration `placeholder:"DURATION" help:"Wait no longer than this; the run continues."`
@@ -99,7 +100,7 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	q, flags := c.newRunFlags.submission()
-	q.Thread, q.Live, q.Keep = c.Resume, c.Live, c.Keep
+	q.Thread, q.Live, q.Keep, q.Force = c.Resume, c.Live, c.Keep, c.Force
 	if c.NoAsk {
 		q.Ask = new(false)
 	}
@@ -117,6 +118,7 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wrong.add(err != nil, "--output-schema: %w", err)
 	wrong = append(wrong, flags...)
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
+	wrong.add(c.Force && c.Resume == "", "--force: is for --resume")
 	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
 	if c.Resume != "" {
 		for _, o := range []struct {

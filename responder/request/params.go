@@ -109,6 +109,8 @@ var (
 	keepParam   = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
 	policyParam = Names("policy", runs.MaxPolicy, "With live: rules that deny, or let people be asked, what the worker "+
 		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
+	forceParam = Flag("force", "Continue a session that changed in the last minute, not by a run of linesman. Two "+
+		"programs that use one session damage it.")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
 		"End the task when it was silent for so long (an extension of v3.6).")
 	hardParam = Integer("timeoutSec", 1, maxSeconds, 0, "End the task when it took so long (an extension of v3.6).")
@@ -207,8 +209,8 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam)
-	ContinueParams = append(long(ResumeParams), agentParam)
+	TaskParams     = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam)
+	ContinueParams = append(long(ResumeParams), agentParam, forceParam)
 
 	// Those of the tools for agents of every kind.
 	AgentRunParams = []Param{

@@ -63,6 +63,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 			q.Ask = new(a.Flag("ask"))
 		}
 	}
+	q.Force = a.declares("force") && a.Flag("force")
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.Names("envAllowList")...)

@@ -50,6 +50,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	s.want(200, "GET", "/v1/openapi.json", "", "If-None-Match", `"other"`)
 	s.want(200, "GET", "/v1/runs?state=failed&agent=codex&limit=5", "")
 	s.want(200, "GET", "/v1/workers", "")
+	s.want(200, "GET", "/v1/sessions", "")
 	for _, id := range []string{"done", "bad", "working", "T-cloud-1"} {
 		s.want(200, "GET", "/v1/runs/"+id, "")
 		s.want(200, "GET", "/v1/runs/"+id+"/events", "")
@@ -313,7 +314,7 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	for schema, params := range map[string][]request.Param{
-		"RunRequest": request.TaskParams, "ResumeRequest": request.ResumeParams, "CancelRequest": request.CancelParams,
+		"RunRequest": request.TaskParams, "ResumeRequest": request.ContinueParams, "CancelRequest": request.CancelParams,
 	} {
 		var input struct{ Properties map[string]any }
 		if err := json.Unmarshal(request.Schema(params), &input); err != nil {
@@ -321,6 +322,9 @@ func TestBodiesHaveTheParametersOfTheTools(t *testing.T) {
 		}
 		for _, own := range []string{"format", "threadId", "task_id"} {
 			delete(input.Properties, own)
+		}
+		if schema == "ResumeRequest" {
+			delete(input.Properties, "agent") // that of the thread
 		}
 		maps.DeleteFunc(input.Properties, func(name string, _ any) bool { return slices.Contains(ofAdCP, name) })
 		var want []string

@@ -32,6 +32,11 @@ var (
 			"many, the newest. `next` of `synced` is then the `cursor` of the pages with the others, with `order=changed` "+
 			"and the same filters."),
 	}
+	sessionParams = []request.Param{
+		agentParam("sessions"), request.Text("workingDir", 0, "Only sessions in this directory."),
+		request.Integer("limit", 1, maxPage, responder.DefaultPage, "Maximum number of sessions of a page."),
+		request.Text("cursor", 0, "`next` of the page before, with the same filters."),
+	}
 	eventParams = []request.Param{
 		request.Integer("after", 0, maxSequence, 0, "Begin after this sequence. Default: 0."),
 		request.Integer("limit", 1, maxEvents, 100,

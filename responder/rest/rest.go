@@ -99,6 +99,7 @@ func (a *API) Routes() []Route {
 		answer handler
 	}{
 		"list":     {"listRuns", listParams, streams, listRuns},
+		"sessions": {"listSessions", sessionParams, []string{jsonType}, listSessions},
 		"submit":   {"submitRun", nil, forms, submitRun},
 		"describe": {"getRun", nil, forms, getRun},
 		"detail":   {"getDetail", detailParams, streams, getDetail},

@@ -233,11 +233,36 @@ func listed(err error) error {
 	return err
 }
 
+func listSessions(ctx context.Context, q *exchange) (*reply, error) {
+	list, err := q.page()
+	if err != nil {
+		return nil, err
+	}
+	page, err := q.Service.Sessions(ctx, list)
+	if err != nil {
+		return nil, listed(err)
+	}
+	return &reply{Status: http.StatusOK, Body: page}, nil
+}
+
 // list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
-	if state := q.query.word("state"); state != "" {
+	state := q.query.word("state")
+	if l, _ = q.page(); state != "" {
 		l.States = []runs.State{runs.State(state)}
 	}
+	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
+	l.Unseen = q.query.word("unseen") == "true"
+	l.Order = api.Order(q.query.word("order"))
+	l.Recent = int(q.query.number("recent"))
+	if l.Recent > 0 && !q.stream {
+		q.query.refuse("recent", "is for a stream; a page has a limit")
+	}
+	return l, q.query.err
+}
+
+// page is what the queries of all lists of runs have.
+func (q *exchange) page() (l api.List, err error) {
 	for _, name := range []string{"agent", "workingDir", "threadId"} {
 		if q.query.Has(name) && q.query.Get(name) == "" {
 			q.query.refuse(name, "must not be blank")
@@ -246,13 +271,6 @@ func (q *exchange) list() (l api.List, err error) {
 	l.Agent, l.Dir, l.Thread = q.query.Get("agent"), q.query.Get("workingDir"), q.query.Get("threadId")
 	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
 		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
-	}
-	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
-	l.Unseen = q.query.word("unseen") == "true"
-	l.Order = api.Order(q.query.word("order"))
-	l.Recent = int(q.query.number("recent"))
-	if l.Recent > 0 && !q.stream {
-		q.query.refuse("recent", "is for a stream; a page has a limit")
 	}
 	l.Limit = int(q.query.number("limit"))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {

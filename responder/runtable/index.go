@@ -219,11 +219,37 @@ func (t *index) ofThread(thread string, told bool) (newest runs.Header, ok bool)
 	defer t.mu.Unlock()
 	for _, e := range t.rows {
 		if !(told && e.Asked) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
-			(!ok || cmp.Or(cmp.Compare(began(newest), began(e.Header)), cmp.Compare(newest.ID, e.ID)) < 0) {
+			(!ok || newer(e.Header, newest)) {
 			newest, ok = e.Header, true
 		}
 	}
 	return newest, ok
+}
+
+// threads returns the newest run of each thread, by its id in lower case, but none that ended before it had it.
+func (t *index) threads() map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	newest := make(map[string]*entry)
+	for _, e := range t.rows {
+		if e.Thread == "" || e.Asked && e.State.Final() {
+			continue
+		}
+		thread := strings.ToLower(e.Thread)
+		if have := newest[thread]; have == nil || newer(e.Header, have.Header) {
+			newest[thread] = e
+		}
+	}
+	ids := make(map[string]string, len(newest))
+	for thread, e := range newest {
+		ids[thread] = e.ID
+	}
+	return ids
+}
+
+// newer reports whether a run of a thread is the newer one of two.
+func newer(a, b runs.Header) bool {
+	return cmp.Or(cmp.Compare(began(a), began(b)), cmp.Compare(a.ID, b.ID)) > 0
 }
 
 // byPlace is the order of a queue.

@@ -218,6 +218,10 @@ func (r *Table) Thread(thread string) (runs.Header, bool) { return r.ofThread(th
 // Told returns the newest run whose agent reported a thread.
 func (r *Table) Told(thread string) (runs.Header, bool) { return r.ofThread(thread, true) }
 
+// Threads returns the ids of the newest runs of all threads, by the ids of these in lower case, without runs that ended
+// before they had it.
+func (r *Table) Threads() map[string]string { return r.index.threads() }
+
 func (r *Table) ofThread(thread string, told bool) (runs.Header, bool) {
 	row, ok := r.index.ofThread(thread, told)
 	if !ok {

@@ -64,6 +64,10 @@ var notes = map[string]note{
 		last: "For a stream: the last `id` that the client received. It resumes after it, and `synced` has `resumed` " +
 			"true; with an id that is not known any more it begins again.",
 	},
+	"listSessions": {
+		about: "A thread has `refused` if no task can continue it now: an open run has it, or it was used in the last minute, " +
+			"not by a run.",
+	},
 	"submitRun": {
 		outcome: run, request: "RunRequest", body: request.TaskParams,
 		answers: map[int]string{202: "The task is queued."},

@@ -501,6 +501,8 @@ export interface ResumeRequest {
   allowDestructiveGit?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
+  /** Continue a session that changed in the last minute, not by a run of linesman. Two programs that use one session damage it. */
+  force?: boolean;
   /** The same request with the same key is carried out once. */
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
@@ -650,6 +652,8 @@ export interface RunRequest {
   ask?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
+  /** Continue a session that changed in the last minute, not by a run of linesman. Two programs that use one session damage it. */
+  force?: boolean;
   /** The same request with the same key is carried out once. */
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
@@ -802,6 +806,21 @@ export interface Sent {
   waiting: number;
   /** The message waits for its turn. */
   waits?: boolean;
+}
+
+/** A thread. */
+export interface Session {
+  /** Run of the thread. */
+  newest: RunSummary;
+  /** Why it cannot be continued now; absent: it can. */
+  refused?: string;
+}
+
+/** A page of threads that tasks can continue. */
+export interface Sessions {
+  /** Cursor of the next page; absent: this is the last page. */
+  next?: string;
+  sessions: Array<Session>;
 }
 
 export interface SetRequest {

@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/linesman/linesman/internal/files"
+	"github.com/linesman/linesman/runs"
+)
+
+// Two processes that continue one thread would mix up its session. So a task whose thread an open run of the same data
+// directory has is not started. The run directories say which threads those are: one is there from before its agent
+// starts until the run has ended, also while the run sleeps and after its worker was killed. A lock could not say it:
+// it ends with its worker, and the agent does not.
+
+// threadsLock, next to the run directories, is locked while a task that resumes a thread is taken: several workers may
+// share them.
+const threadsLock = "threads.lock"
+
+// thread is that of an open run.
+type thread struct {
+	run, agent string
+	id         string // "": it has none, or not yet
+	settled    bool   // it stays as it is
+}
+
+// threads returns those of all run directories; known are those of an earlier call, or nil.
+func (w *Worker) threads(known map[string]thread) (map[string]thread, error) {
+	names, _, err := runDirs(w.cfg.Root)
+	found := make(map[string]thread, len(names))
+	for _, name := range names {
+		t := known[name]
+		if !t.settled {
+			spec, serr := readSpec(w.runDir(name))
+			if serr != nil && !errors.Is(serr, errBad) { // else it is being removed, or is no run
+				err = errors.Join(err, serr)
+			}
+			if serr != nil {
+				continue
+			}
+			t = thread{name, spec.Agent, spec.Thread, !spec.Live || spec.Thread != ""}
+			if id, rerr := readBounded(filepath.Join(w.runDir(name), threadFile), runs.MaxThread); !t.settled && rerr == nil {
+				t.id = string(id)
+			}
+		}
+		found[name] = t
+	}
+	return found, err
+}
+
+// holder returns the open run of an agent that has a thread, other than one; "": there is none.
+func holder(all map[string]thread, kind, id, but string) string {
+	for _, t := range all {
+		if t.run != but && t.agent == kind && id != "" && strings.EqualFold(t.id, id) {
+			return t.run
+		}
+	}
+	return ""
+}
+
+// heldError reports a thread that another run has.
+type heldError struct{ run string }
+
+func (e *heldError) Error() string {
+	return "its thread is that of run " + e.run + ", which has not ended"
+}
+
+// create makes the directory of a task's run. The error is a [heldError] if an open run has its thread.
+func (w *Worker) create(spec Spec) (*Dir, error) {
+	if spec.Thread == "" {
+		return Create(w.cfg.Root, spec)
+	}
+	if err := MakeDir(w.cfg.Root); err != nil {
+		return nil, err
+	}
+	lock, err := openLocked(filepath.Join(filepath.Dir(w.cfg.Root), threadsLock), 0, files.Lock)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = files.Close(lock) }()
+	all, err := w.threads(nil)
+	if err != nil {
+		return nil, err
+	}
+	if other := holder(all, spec.Agent, spec.Thread, spec.Run); other != "" {
+		return nil, &heldError{other}
+	}
+	return Create(w.cfg.Root, spec)
+}
+
+// noteThread tells other workers the thread that a live run has begun, before its agent gets a prompt.
+func (r *Run) noteThread() error {
+	t, id := r.talk, r.talk.conv.Status().Session
+	if id == "" || id == t.thread || r.dir.Spec.Thread != "" {
+		return nil
+	}
+	err := writeFile(r.dir.file(threadFile), []byte(id), r.dir.Spec.durable())
+	if err == nil {
+		t.thread = id
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Of two tasks that resume one thread one is started, however many workers take them; the other one says which run
+// has it. A killed worker changes nothing: its run is open.
+func TestAThreadHasOneRun(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "")
+	spec.Thread = "t"
+	var wait sync.WaitGroup
+	made, refused := make(chan *Dir, 8), make(chan error, 8)
+	for i := range 8 {
+		spec.Run = "r" + string(rune('0'+i))
+		spec.Thread = []string{"t", "T"}[i%2]
+		one, err := New(l.w.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := spec
+		wait.Go(func() {
+			d, err := one.create(mine)
+			if err != nil {
+				refused <- err
+			} else {
+				made <- d
+			}
+		})
+	}
+	wait.Wait()
+	if len(made) != 1 || len(refused) != 7 {
+		t.Fatalf("%d are started, %d not", len(made), len(refused))
+	}
+	d := <-made
+	for range 7 {
+		if err := <-refused; err.Error() != "its thread is that of run "+d.Spec.Run+", which has not ended" {
+			t.Error(err)
+		}
+	}
+	for name, change := range map[string]func(*Spec){
+		"another agent": func(s *Spec) { s.Agent = "claude_code" }, "another thread": func(s *Spec) { s.Thread = "u" },
+	} {
+		other := spec
+		other.Run = "other"
+		change(&other)
+		if d, err := l.w.create(other); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if err := d.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := d.Close(); err != nil { // as a kill does
+		t.Fatal(err)
+	}
+	if _, err := l.w.create(spec); err == nil {
+		t.Error("a run without a worker has lost its thread")
+	}
+	if d, err := open(d.Path()); err != nil || d.Remove() != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.w.create(spec); err != nil {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// A task that resumes the thread of a live run ends as failed, from when that has a session until it has ended: also
+// while it sleeps, and after the end of its worker.
+func TestThreadOfALiveRunIsItsOwn(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	ctx, end := context.WithCancel(t.Context())
+	_, done := s.driven(ctx, s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	end()
+	<-done
+	how := launches([]string{"/bin/true"})
+	codex := how[s.spec.Agent]
+	codex.Check = nil
+	how[s.spec.Agent] = codex
+	q := s.serving(how)
+	task := func(run string) {
+		s.submitted(run)
+		q.tasks <- runs.QueuedTask{Run: run, Task: runs.Task{Attributes: runs.Attributes{Agent: s.spec.Agent,
+			Mode: runs.ReadOnly, Thread: "s1"}, Prompt: "x"}}
+		<-q.done
+	}
+	task("a")
+	if x := s.exit("a"); x.Spawn != runs.SpawnRefused || x.Why != "its thread is that of run r, which has not ended" {
+		t.Errorf("beside it: %+v", x)
+	}
+	if got, err := s.absent(runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+		t.Fatalf("end: %+v, error %v", got, err)
+	}
+	waitFor(t, "the end", s.empty)
+	task("b")
+	waitFor(t, "the next one", func() bool { return s.kinds("b") == "queued start exit" })
+}
