@@ -374,7 +374,7 @@ func (t *table) expand(values map[string]string, cells []string) error {
 		}
 	}
 	other := string(no)
-	if slices.Contains([]string{"Publish", "Subscribe", "Stream", "Request", "Request of a question"}, t.name) &&
+	if slices.Contains([]string{"Publish", "Subscribe", "Stream", "Request", "Request of a live run"}, t.name) &&
 		values[embedded.OperatorUser]+values[embedded.OperatorUser+"_public"] != "" {
 		other = string(nothing) // in the account of the other operator
 	}
