@@ -17,6 +17,12 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
+// tokens are the callers over HTTP of a live run: by the scopes of the token, or of that of the cookie.
+var tokens = []string{
+	"read", "read,submit", "read,raw", "read,answer", "read,submit,raw", "read,submit,raw,answer", "cookie:read",
+	"cookie:read,answer", "nothing",
+}
+
 // inquiry is a house with a run that takes messages and waits for people: its agent asks for a permission and for a form, with the planted
 // words in each of their texts, behind what a record has of a title.
 func inquiry(t *testing.T) (h *house, run string) {
@@ -110,13 +116,9 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 	rest(rows[0], "GET", "/v1/questions", "", asked, http.StatusOK)
 	rest(rows[1], "GET", of+"request", "", []string{"arguments", "command", "diff", "plan"}, http.StatusOK)
 	rest(rows[2], "POST", of+"answer", `{"option":"else"}`, nil, http.StatusBadRequest) // which is none
-	columns := []string{
-		"read", "read,submit", "read,raw", "read,answer", "read,submit,raw", "read,submit,raw,answer", "cookie of read",
-		"cookie of read,answer", "nothing",
-	}
 	header := map[string][]string{"nothing": {"Authorization", ""}}
-	for _, scopes := range columns {
-		if of, is := strings.CutPrefix(scopes, "cookie of "); is {
+	for _, scopes := range tokens {
+		if of, is := strings.CutPrefix(scopes, "cookie:"); is {
 			token := strings.TrimPrefix(header[of][1], "Bearer ")
 			header[scopes] = []string{"Authorization", "", "Cookie", h.cookie(t, token)}
 		} else if scopes != "nothing" {
@@ -124,7 +126,7 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 		}
 	}
 	message := ""
-	p.compare(t, "Live runs over HTTP", columns, append(rows, more...), func(t *testing.T, row, scopes string) string {
+	p.compare(t, "Live runs over HTTP", tokens, append(rows, more...), func(t *testing.T, row, scopes string) string {
 		a := requests[row]
 		code, said, _ := h.post(t, a.method, strings.ReplaceAll(a.path, "{message}", message), a.body,
 			append(slices.Clone(header[scopes]), a.header...)...)
