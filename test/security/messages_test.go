@@ -14,8 +14,8 @@ type exchange struct {
 	says  string
 }
 
-// conversing are the requests about the messages of a run that asks people, by the rows of the table, in their order. In
-// a path {message} is the newest message that was sent.
+// conversing are the requests about the messages of a run that asks people, by the rows of the table, in their order.
+// In a path {message} is the newest message that was sent.
 func (h *house) conversing(t *testing.T, run string, asked []string) (rows []string, all map[string]exchange) {
 	t.Helper()
 	all = map[string]exchange{}

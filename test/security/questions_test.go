@@ -23,8 +23,8 @@ var tokens = []string{
 	"cookie:read,answer", "nothing",
 }
 
-// inquiry is a house with a run that takes messages and waits for people: its agent asks for a permission and for a form, with the planted
-// words in each of their texts, behind what a record has of a title.
+// inquiry is a house with a run that takes messages and waits for people: its agent asks for a permission and for a
+// form, with the planted words in each of their texts, behind what a record has of a title.
 func inquiry(t *testing.T) (h *house, run string) {
 	t.Helper()
 	dir := t.TempDir()

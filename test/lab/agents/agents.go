@@ -65,7 +65,7 @@ func SetupLive(tb testing.TB, program, scenario, dir string) (env []string, cwd 
 		if _, err := exec.LookPath(filepath.Join(bin, program)); err == nil {
 			s, _ := read(tb, scenario)
 			env, cwd = s.prepare(tb, scenario, dir)
-			env[0] = "PATH=" + bin + ":" + bins[1-i] + ":" + os.Getenv("PATH") // the other one has the command line of Claude
+			env[0] = "PATH=" + bin + ":" + os.Getenv("PATH") + ":" + bins[1-i] // where the command line of Claude is
 			return env, cwd
 		}
 	}
