@@ -160,7 +160,7 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),
 			Help: "A background `linesman up` ends after this time without an open run, a task or a client. 0: never."},
 		Setting{Key: "watch.on", target: &c.Watch.On,
-			Help: "What `linesman watch` reports: completed, failed, cancelled, lost, stalled, needs-input, may-need-input and budget."},
+			Help: "What `linesman watch` reports: completed, failed, cancelled, lost, stalled, needs-input, may-need-input, turn and budget."},
 		Setting{Key: "watch.stalled_after", target: &c.Watch.StalledAfter, check: positive(&c.Watch.StalledAfter),
 			Help: "Time without output after which a run counts as stalled, unless a tool runs or a person is asked."},
 		Setting{Key: "watch.budget", target: &c.Watch.Budgets,

@@ -181,9 +181,7 @@ func (r *Responder) called(h http.Handler) http.Handler {
 		r.serving.Add(1)
 		defer r.serving.Add(-1)
 		ctx := responder.WithSurface(responder.WithCaller(q.Context(), httpserver.Caller(q.Context())), surfaceOf(q))
-		if httpserver.Allows(ctx, httpserver.Answer) {
-			ctx = responder.WithAnswers(ctx)
-		}
+		ctx = responder.WithAnswers(ctx, httpserver.Allows(ctx, httpserver.Answer))
 		h.ServeHTTP(w, q.WithContext(responder.WithTraceparent(ctx, q.Header.Get(responder.Traceparent))))
 	})
 }

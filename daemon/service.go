@@ -170,6 +170,7 @@ func (s *Service) counts() (m metrics.ResponderState, known bool) {
 		return m, false
 	}
 	m = metrics.ResponderState{Runs: map[string]int{metrics.Lost: c.Lost}, Orphans: c.Orphans, Pending: -1}
+	m.Asked = c.Asked
 	for state, n := range c.States {
 		m.Runs[string(state)] = n
 	}

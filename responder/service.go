@@ -329,16 +329,16 @@ func WithSurface(ctx context.Context, surface string) context.Context {
 
 type answersKey struct{}
 
-// WithAnswers adds to a context that the caller, who asks over HTTP, has the scope answer.
-func WithAnswers(ctx context.Context) context.Context {
-	return context.WithValue(ctx, answersKey{}, true)
+// WithAnswers adds to a context whether the caller, who asks over HTTP, has the scope answer.
+func WithAnswers(ctx context.Context, may bool) context.Context {
+	return context.WithValue(ctx, answersKey{}, may)
 }
 
 // MayAnswer reports whether the caller may read and answer questions: over NATS everyone who may ask, over HTTP by
 // [WithAnswers].
 func MayAnswer(ctx context.Context) bool {
 	via, http := ctx.Value(surfaceKey{}).(string)
-	return !http || via == OverStdio || ctx.Value(answersKey{}) != nil
+	return !http || via == OverStdio || ctx.Value(answersKey{}) == true
 }
 
 // decider returns who decides by a request, and over which surface: the name of the token; owner for that of the token

@@ -158,6 +158,8 @@ func (r *headerReader) header() {
 			h.Cost = new(r.decimal())
 		case "labels":
 			r.labels()
+		case "turn":
+			h.Turn = r.int()
 		case "seq":
 			h.Seq = r.unsigned()
 		case "work":

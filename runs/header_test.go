@@ -27,7 +27,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 				Continues: text("continues"), QueuedAt: at("queued"), StartedAt: at("started"),
 				ActiveAt: at("active"), EndedAt: at("ended"), Activity: text("activity"), Version: text("version"), Times: Captured,
 				Brief: Brief{Answer: text("answer"), Cause: text("cause"), Hint: text("hint")},
-				Seq:   rapid.Uint64Range(0, 1<<62).Draw(t, "seq"),
+				Turn:  int(number("turn")), Seq: rapid.Uint64Range(0, 1<<62).Draw(t, "seq"),
 			},
 			Work: rapid.Uint64Range(0, 1<<62).Draw(t, "work"), Asked: maybe("asked"),
 		}

@@ -185,13 +185,16 @@ func (r *Record) foldProcess(e Entry) (known bool) {
 	l.Process, l.Awake = max(p.N, l.Process), p.Do == ProcessStart
 	l.Asleep = !l.Awake && p.Stays && !p.Unsent
 	l.Idle, l.Questions = l.Asleep, nil
-	if l.Awake {
+	r.setWaits()
+	switch {
+	case l.Awake:
 		r.OpenCalls, r.OldCalls, r.MoreCalls = nil, 0, 0 // of the process before
 		r.setDoing(Doing{Phase: Starting}, e.Time)
-	} else {
+	case l.WaitsFor == WaitsMessage:
+		r.setDoing(Doing{Phase: YourTurn}, e.Time)
+	default:
 		r.Doing = Doing{}
 	}
-	r.setWaits()
 	return false
 }
 
@@ -259,7 +262,9 @@ func (r *Record) setWaits() {
 	case l.WaitsFor != "" && r.State == StateWorking:
 		r.State = StateInputRequired
 	case l.WaitsFor == "" && r.State == StateInputRequired:
-		r.State = StateWorking
+		if r.State = StateWorking; r.Doing.Phase == YourTurn { // there is a message
+			r.Doing = Doing{}
+		}
 	}
 }
 

@@ -84,3 +84,34 @@ func TestALateCancelOfALiveRun(t *testing.T) {
 		}
 	}
 }
+
+// A run that takes messages waits for one between two turns, with a process and without; what it does says so since the
+// turn has ended, until there is a message.
+func TestARunWaitsForAMessageAlsoAsleep(t *testing.T) {
+	r := runs.NewRecord("T-local-test", "codex")
+	r.Entry(runs.Entry{Kind: runs.Started, Time: 1, Body: []byte(`{"source":"queue","keep":true}`)})
+	process := func(at int64, body string) { r.Entry(runs.Entry{Kind: runs.Proc, Time: at, Body: []byte(body)}) }
+	check := func(what string, waits bool, need runs.Need) {
+		t.Helper()
+		h := r.Header()
+		if h.AwaitsMessage() != waits || h.Need(9) != need || waits && (h.Doing == nil || h.Doing.Since != 3) {
+			t.Errorf("%s: waits %t, needs %v, does %+v", what, h.AwaitsMessage(), h.Need(9), h.Doing)
+		}
+	}
+	process(1, `{"n":1,"do":"start"}`)
+	r.Line(runs.Facts{Turn: runs.TurnStarted, MustEnd: true, Live: &runs.Told{Turn: 1}}, 2)
+	check("in a turn", false, runs.NoNeed)
+	r.Line(runs.Facts{Turn: runs.TurnCompleted}, 3)
+	check("after it", true, runs.NeedsPrompt)
+	process(4, `{"n":1,"do":"end","stays":true}`)
+	check("asleep", true, runs.NeedsPrompt)
+	r.Line(runs.Facts{Live: &runs.Told{Queue: &runs.Queue{Messages: []runs.Message{{ID: "m"}}}}}, 5)
+	check("with a message", false, runs.NoNeed)
+	process(6, `{"n":2,"do":"start"}`)
+	r.Line(runs.Facts{Turn: runs.TurnStarted, MustEnd: true, Live: &runs.Told{Turn: 2, Queue: &runs.Queue{},
+		People: "q1", Asked: &runs.Asked{ID: "q1", Kind: "permission"}}}, 7)
+	check("when it asks", false, runs.NeedsAnswer)
+	if h := r.Header(); h.Turn != 2 {
+		t.Errorf("turn %d", h.Turn)
+	}
+}

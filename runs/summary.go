@@ -21,6 +21,7 @@ type Summary struct {
 	Doing           *Doing `json:"doing,omitempty"`    // what the agent is doing; absent: unknown, or not working
 	// Questions are the ids of the questions of a live run that people are asked, the oldest first.
 	Questions []string `json:"questions,omitempty"`
+	Turn      int      `json:"turn,omitempty"`         // of a run that takes messages: number of its newest turn, from 1
 	Tokens    *Spend   `json:"tokens,omitempty"`       // tokens of this run so far; absent: unknown
 	Version   string   `json:"agentVersion,omitempty"` // version of the agent; absent: unknown
 	// What the times of the run and its events are: when the agent wrote its output and ended, or when linesman
@@ -49,8 +50,16 @@ func (s Summary) Asks() []string {
 	return s.Questions
 }
 
+// AwaitsMessage reports whether a turn of a live run has ended, and people are to send the message of the next one.
+func (s Summary) AwaitsMessage() bool {
+	return s.Turn > 0 && s.State == StateInputRequired && len(s.Questions) == 0
+}
+
 // Need returns whether the run needs a person at now, in Unix milliseconds.
 func (s Summary) Need(now int64) Need {
+	if s.AwaitsMessage() {
+		return NeedsPrompt
+	}
 	d := s.does()
 	return d.Need(s.State, now)
 }
@@ -142,6 +151,9 @@ func (r *Record) Header() Header {
 			Version: r.Version, Changed: r.Changed(), Brief: r.Brief(), Questions: r.put(),
 		},
 		Work: r.Work, Asked: r.Thread == "" && r.Resumes != "",
+	}
+	if r.Live != nil && r.Live.Keep {
+		h.Turn = r.Live.Turn
 	}
 	h.Thread = r.Context()
 	if s := r.Spent(); s.Total != nil && !s.Earlier {

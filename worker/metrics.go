@@ -72,6 +72,13 @@ func (w *Worker) state() (s metrics.WorkerState) {
 	driven := make([]*Run, 0, len(w.driven))
 	for _, r := range w.driven {
 		driven = append(driven, r)
+		switch {
+		case r.doze.asleep:
+			s.Asleep++
+		case r.awake():
+			s.Awake++
+		}
+		s.Messages += r.doze.queued
 	}
 	w.mu.Unlock()
 	s.Runs, s.Slots = len(driven), int(w.slots.Load())

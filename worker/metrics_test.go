@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,4 +72,27 @@ func TestUnsentOutputIsCounted(t *testing.T) {
 		"linesman_worker_runs": 0, "linesman_worker_unsent_bytes": 0, "linesman_raw_appended_bytes_total": 8,
 		"linesman_raw_appends_total": 4, "linesman_raw_append_duration_seconds": 4, "linesman_raw_refusals_total": 0,
 	})
+}
+
+// TestRunsThatTakeMessagesAreCounted sends a run messages in its turn, and lets it sleep.
+func TestRunsThatTakeMessagesAreCounted(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes", "waits")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	expect := func(awake, asleep, messages int) {
+		t.Helper()
+		waitFor(t, fmt.Sprint(awake, asleep, messages), func() bool {
+			v := s.w.state()
+			return v.Awake == awake && v.Asleep == asleep && v.Messages == messages
+		})
+	}
+	waitFor(t, "the turn", func() bool { return strings.HasSuffix(s.transcript(), "<update") })
+	expect(1, 0, 0)
+	s.say(r, "m1")
+	s.say(r, "m2")
+	expect(1, 0, 2)
+	write(t, s.dir+"/go", "")
+	expect(0, 1, 0)
+	s.over(r, done)
+	expect(0, 0, 0)
 }

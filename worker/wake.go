@@ -169,6 +169,7 @@ type doze struct {
 	wakes  bool      // one is to start
 	idle   time.Time // since when it waits for a message and can sleep; zero: it does not
 	sleep  bool      // it is to sleep, for another one
+	queued int       // messages that wait
 }
 
 // awake reports whether a run that goes on after a turn has a process. The worker is locked.
@@ -183,7 +184,7 @@ func (r *Run) noteAwake(now time.Time) (sleep bool) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	d, before := &r.doze, r.doze
-	d.asleep, d.wakes = s.Asleep, s.Wakes
+	d.asleep, d.wakes, d.queued = s.Asleep, s.Wakes, len(r.talk.conv.Queue().Messages)
 	switch {
 	case s.Sleeps:
 		d.idle, d.sleep = time.Time{}, true

@@ -1,5 +1,7 @@
 package acp
 
+import "strings"
+
 // Agent is what an agent does in its own way when it speaks the protocol.
 type Agent struct {
 	// Program is the name of the program on the PATH, and Args are its arguments. "": the agent does not
@@ -8,6 +10,8 @@ type Agent struct {
 	Args    []string
 	// Install is the command that installs the program, Login the one that logs in.
 	Install, Login string
+	// Tested is the version of an adapter that linesman was tested with; "": the program is that of the agent.
+	Tested string
 	// Auth are the methods of `authenticate` by the variable with the credential that each needs.
 	Auth []Auth
 	// Modes are the agent's modes by the mode of a task. One that is missing is given by variables or by
@@ -43,6 +47,9 @@ func (a *Agent) Command() []string {
 	}
 	return append([]string{a.Program}, a.Args...)
 }
+
+// Package is the npm package that Install installs.
+func (a *Agent) Package() string { return a.Install[strings.LastIndexByte(a.Install, ' ')+1:] }
 
 // Auth is a method of `authenticate`.
 type Auth struct{ Variable, Method string }

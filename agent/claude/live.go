@@ -8,6 +8,7 @@ import (
 // live is how Claude Code speaks the Agent Client Protocol.
 var live = acp.Agent{
 	Program: "claude-agent-acp", Install: "npm install -g @agentclientprotocol/claude-agent-acp", Login: "claude /login",
+	Tested: "0.49.0",
 	Modes: map[string]string{
 		string(runs.ReadOnly): "default", string(runs.WorkspaceWrite): "acceptEdits",
 		string(runs.DangerFull): "bypassPermissions",

@@ -8,7 +8,8 @@ import (
 // live is how Codex speaks the Agent Client Protocol.
 var live = acp.Agent{
 	Program: "codex-acp", Install: "npm install -g @agentclientprotocol/codex-acp", Login: "codex login",
-	Auth: []acp.Auth{{Variable: "OPENAI_API_KEY", Method: "api-key"}, {Variable: "CODEX_API_KEY", Method: "api-key"}},
+	Tested: "2.6.0",
+	Auth:   []acp.Auth{{Variable: "OPENAI_API_KEY", Method: "api-key"}, {Variable: "CODEX_API_KEY", Method: "api-key"}},
 	Modes: map[string]string{
 		string(runs.ReadOnly): "read-only", string(runs.WorkspaceWrite): "workspace-write",
 		string(runs.DangerFull): "agent-full-access",

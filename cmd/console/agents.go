@@ -80,6 +80,9 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	if a.Live != nil {
 		all.add("live", shellWords(a.Live.Command))
 		all.add("", Safe(cmp.Or(a.Live.Path, a.Live.Problem+"; "+a.Live.Fix)))
+		if a.Live.Version != "" {
+			all.add("", "version "+a.Live.Version+", tested with "+a.Live.Tested)
+		}
 	}
 	all.add("tested", a.Tested)
 	switch n := len(a.Known); n {

@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/datadir"
+	"github.com/linesman/linesman/worker/programs"
 )
 
 // slow is an examination on a machine whose codex does not answer.
@@ -59,5 +60,21 @@ func TestChecksDoNotWaitForEachOther(t *testing.T) {
 	})
 	if !alone {
 		t.Error("it does not tell what it waits for")
+	}
+}
+
+// An adapter of another version than the tested one is a warning.
+func TestAdapterThatWasNotTriedIsAWarning(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]Level{"2.6.0": OK, "": OK, "2.7.0": Warn} {
+		x := &examination{}
+		x.live([]programs.Agent{{Name: "Codex", Short: "codex", Path: "/bin/codex", Live: &programs.Live{
+			Path: "/bin/codex-acp", Version: version, Tested: "2.6.0",
+		}}})
+		c := x.checks[0]
+		if c.Level != want || !strings.HasPrefix(c.Text, "codex by /bin/codex-acp") || !strings.Contains(c.Text, version) ||
+			strings.Contains(c.Do, "2.6.0") != (want == Warn) {
+			t.Errorf("version %q: %+v", version, c)
+		}
 	}
 }

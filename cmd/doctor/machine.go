@@ -59,18 +59,27 @@ func (x *examination) agents(ctx context.Context) {
 // live notes which of the agents that are installed have live runs, and what the others lack.
 func (x *examination) live(all []programs.Agent) {
 	var have, lack, do []string
+	level := OK
 	for _, a := range all {
 		switch l := a.Live; {
 		case l == nil || a.Path == "":
 		case l.Path != "":
-			have = append(have, a.Short+" by "+l.Path)
+			text := a.Short + " by " + l.Path
+			if l.Version != "" {
+				text += ", version " + l.Version
+			}
+			if have = append(have, text); l.Version != "" && l.Version != l.Tested {
+				level = Warn
+				do = append(do, "linesman was tested with "+l.Tested+" of the adapter of "+a.Name+
+					": what is new in another version may not be understood")
+			}
 		default:
 			lack = append(lack, a.Short+": "+l.Problem)
 			do = append(do, l.Fix)
 		}
 	}
 	if text := strings.Join(slices.Concat(have, lack), "; "); text != "" {
-		x.note("live", OK, text, strings.Join(do, "; "))
+		x.note("live", level, text, strings.Join(do, "; "))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 // Service is what this package needs of a client.
 type Service interface {
+	api.Caller
 	Overview(ctx context.Context, q api.OverviewRequest) (*api.Overview, error)
 	List(ctx context.Context, q api.List) (api.RunPage, error)
 	Detail(ctx context.Context, q api.DetailRequest) (api.DetailPage, error)

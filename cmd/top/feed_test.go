@@ -29,6 +29,13 @@ type server struct {
 	cancelled []string
 	asked     []api.Question
 	answers   []api.AnswerRequest
+	ordered   []string // verbs with their requests
+}
+
+func (s *server) Call(_ context.Context, op api.Entry, request, outcome any) error {
+	s.ordered = append(s.ordered, fmt.Sprintf("%s %+v", op.Name, request))
+	*outcome.(*api.Sent) = api.Sent{Run: askingRun, State: runs.StateWorking, Message: "m1", Turn: 3}
+	return s.err
 }
 
 func (s *server) Questions(_ context.Context, q api.QuestionsRequest) (api.Questions, error) {

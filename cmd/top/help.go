@@ -21,6 +21,8 @@ var listKeys = []binding{
 	{"q", "quit", "quit; runs continue"},
 	{"f", "", "open the run at its end, and follow it"},
 	{"a d", "", "show what the run asks; there, the same keys answer"},
+	{"m", "", "send a message to the agent of a run with --keep"},
+	{"x", "", "cancel the turn of such a run, after a confirmation"},
 	{"y", "", "show the id of the run, and copy it"},
 }
 
@@ -33,6 +35,8 @@ var runKeys = []binding{
 	{"?", "help", "explain the keys"},
 	{"e", "expand", "show texts, outputs and all events in full, or briefly"},
 	{"d", "diffs", "show or hide the diffs of changed files"},
+	{"m", "message", "send a message to the agent of a run with --keep"},
+	{"x", "", "cancel the turn of such a run, after a confirmation"},
 	{"a", "", "load all of a long run, not only its newest items"},
 	{"⇥", "", "show what the run asks; a and d do so, too, while it asks"},
 	{"↑↓", "", "k j, page up and down, space, g G: scroll"},
@@ -48,6 +52,7 @@ var questionKeys = []binding{
 	{"c", "cancel", "cancel the run, after a confirmation"},
 	{"?", "help", "explain the keys"},
 	{"↑↓", "", "k j, page up and down, space, g G: scroll"},
+	{"m x", "", "send a message to the agent of a run with --keep; cancel its turn"},
 	{"y", "", "show the name of the question, and copy it"},
 }
 

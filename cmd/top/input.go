@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/linesman/linesman/cmd/console"
 )
@@ -12,6 +13,7 @@ import (
 // input is a line that is being typed, at the bottom of the screen.
 type input struct {
 	label, hint, text string
+	to                string // a message for this run; "": what the screen searches
 }
 
 type inputState int
@@ -22,7 +24,7 @@ const (
 	inputLeft            // escape
 )
 
-// maxInput bounds a line, in bytes.
+// maxInput bounds what is searched, in bytes.
 const maxInput = 200
 
 func (i *input) key(k tea.KeyPressMsg) inputState {
@@ -47,11 +49,21 @@ func (i *input) key(k tea.KeyPressMsg) inputState {
 // add appends a text, on one line.
 func (i *input) add(text string) inputState {
 	text = strings.NewReplacer("\r", " ", "\n", " ", "\t", " ").Replace(text)
-	if len(i.text)+len(text) <= maxInput {
+	limit := maxInput
+	if i.to != "" {
+		limit = maxMessage
+	}
+	if len(i.text)+len(text) <= limit {
 		i.text += text
 	}
 	return inputOpen
 }
 
-// line is what the screen shows of it.
-func (i *input) line() string { return i.label + console.Grid(console.Safe(i.text)) }
+// line is what the screen shows of it: its end, if it has more than room columns.
+func (i *input) line(room int) string {
+	text := console.Grid(console.Safe(i.text))
+	if over := width(i.label) + width(text) - room; over > 0 {
+		text = ansi.TruncateLeftWc(text, over+1, "…")
+	}
+	return i.label + text
+}

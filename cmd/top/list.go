@@ -122,7 +122,7 @@ func stateColor(run *api.Run, g group) string {
 func (m *model) footer() string {
 	switch {
 	case m.input != nil:
-		line := m.input.line()
+		line := m.input.line(m.width - 1)
 		if room := m.width - width(line) - 2; room > 20 && m.input.text == "" {
 			line += "  " + m.style.in(console.Dim, console.Cut(m.input.hint, room))
 		}
@@ -132,7 +132,7 @@ func (m *model) footer() string {
 		if run := m.table.all[m.asking]; run != nil {
 			title = console.CellsOf(run, m.now).Title
 		}
-		ask := "cancel " + console.Word(m.asking) + "?  y: cancel it  n: no  "
+		ask := "cancel " + m.turnText() + console.Word(m.asking) + "?  y: cancel it  n: no  "
 		return m.style.in(bold, console.Cut(ask, m.width-1)) + console.Cut(title, m.width-1-len(ask))
 	case m.run != nil && m.run.question != nil && m.run.question.chosen != nil:
 		q := m.run.question

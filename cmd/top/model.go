@@ -59,6 +59,7 @@ type model struct {
 	loads  int      // of details so far
 	input  *input   // a line that is being typed
 	asking string   // id of the run whose cancel has to be confirmed
+	turn   int      // of that run, which is to be cancelled alone; 0: the run
 	help   bool
 
 	asked    map[string]api.Question // open questions that were read, by RUN/q1
@@ -121,11 +122,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case answeredMsg:
 		return m, m.answered(msg)
+	case orderedMsg:
+		m.ordered(msg)
 	case detailsMsg:
 		return m, m.details(detailsFound(msg))
 	case tea.PasteMsg:
 		if m.input != nil {
-			m.typed(m.input.add(msg.Content))
+			return m, m.typed(m.input.add(msg.Content))
 		}
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
@@ -201,8 +204,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case name == "ctrl+z":
 		return tea.Suspend
 	case m.input != nil:
-		m.typed(m.input.key(k))
-		return nil
+		return m.typed(m.input.key(k))
 	case m.asking != "":
 		return m.answer(name)
 	case m.help:
@@ -256,6 +258,8 @@ func (m *model) listKey(name string) tea.Cmd {
 		m.say("it asks nothing that can be answered here")
 	case "c":
 		m.askCancel(run)
+	case "m", "x":
+		m.talk(name, run)
 	case "y":
 		if run != nil {
 			return m.copy(run.ID)
@@ -294,7 +298,16 @@ func (m *model) filter(text string) {
 }
 
 // typed takes over what was typed so far.
-func (m *model) typed(state inputState) {
+func (m *model) typed(state inputState) tea.Cmd {
+	if i := m.input; i.to != "" {
+		if state == inputOpen {
+			return nil
+		}
+		if m.input = nil; state == inputDone {
+			return m.sendMessage(i)
+		}
+		return nil
+	}
 	switch {
 	case m.run != nil:
 		m.run.search(m.input.text)
@@ -302,7 +315,7 @@ func (m *model) typed(state inputState) {
 		m.filter(m.input.text)
 	}
 	if state == inputOpen {
-		return
+		return nil
 	}
 	if state == inputLeft && m.run != nil {
 		m.run.search("")
@@ -310,6 +323,7 @@ func (m *model) typed(state inputState) {
 		m.filter("")
 	}
 	m.input = nil
+	return nil
 }
 
 // copy puts an id on the clipboard, where the terminal has one, and shows it.
@@ -329,7 +343,7 @@ func (m *model) askCancel(run *api.Run) {
 	case run.Source == runs.SourceSession:
 		m.say("linesman did not start this agent: end it where it runs")
 	default:
-		m.asking = run.ID
+		m.asking, m.turn = run.ID, 0
 	}
 }
 
@@ -341,7 +355,10 @@ func (m *model) answer(name string) tea.Cmd {
 		m.say("not cancelled")
 		return nil
 	}
-	m.say("cancelling " + console.Word(id))
+	m.say("cancelling " + m.turnText() + console.Word(id))
+	if m.turn > 0 {
+		return m.cancelTurn(id, m.turn)
+	}
 	return func() tea.Msg {
 		_, err := ask(m.ctx(), func(ctx context.Context) (api.Cancelled, error) {
 			return m.svc.Cancel(ctx, api.Cancel{Run: id, Reason: "linesman top"})
@@ -391,7 +408,7 @@ func (m *model) View() tea.View {
 	v := tea.NewView(strings.Join(append(rows, m.footer()), "\n"))
 	v.AltScreen = true
 	if m.input != nil {
-		v.Cursor = tea.NewCursor(min(width(m.input.line()), m.width-1), m.height-1)
+		v.Cursor = tea.NewCursor(min(width(m.input.line(m.width-1)), m.width-1), m.height-1)
 	}
 	return v
 }

@@ -175,6 +175,8 @@ func (m *model) questionKey(name string) tea.Cmd {
 		v.question = nil
 	case "c":
 		m.askCancel(v.run)
+	case "m", "x":
+		m.talk(name, v.run)
 	case "y":
 		return m.copy(refOf(q.Run, q.ID))
 	case "a", "d", "1", "2", "3", "4", "5", "6", "7", "8", "9":

@@ -52,6 +52,8 @@ func (m *model) runKey(name string) tea.Cmd {
 		}
 	case "c":
 		m.askCancel(v.run)
+	case "m", "x":
+		m.talk(name, v.run)
 	case "y":
 		return m.copy(v.id)
 	}

@@ -26,12 +26,13 @@ const (
 
 	// kindMayNeedInput is for a session whose log does not tell a tool that runs from a question.
 	kindMayNeedInput kind = "may-need-input"
+	kindTurn         kind = "turn"   // a turn of a live run has ended, and the run waits for a message
 	kindBudget       kind = "budget" // a budget is used up
 )
 
 // kinds are all kinds, in the order of the documents.
 var kinds = []kind{kindCompleted, kindFailed, kindCancelled, kindLost, kindStalled, kindNeedsInput,
-	kindMayNeedInput, kindBudget}
+	kindMayNeedInput, kindTurn, kindBudget}
 
 // notice reports one thing about a run, or about a day. Its id is the same whenever the same
 // thing is reported again, so that a receiver can recognize a notice that it has.
@@ -105,6 +106,8 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 		}
 	}
 	add(kindMayNeedInput, need == runs.MayNeedAnswer, episode, "run "+name(run)+" runs a tool, or waits for a permission")
+	add(kindTurn, run.AwaitsMessage(), strconv.Itoa(run.Turn), fmt.Sprintf("run %s waits for a message after turn %d",
+		name(run), run.Turn))
 	if r.on(kindBudget) {
 		all = append(all, r.budgets(run, now)...)
 	}

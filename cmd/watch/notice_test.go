@@ -69,11 +69,18 @@ func TestWhatHoldsForARun(t *testing.T) {
 			QueuedAt: ago(time.Hour)}}, ""},
 		"waits outside": {&api.Run{Summary: runs.Summary{ID: "r", State: runs.StateInputRequired}},
 			"needs-input"},
-		"completed":     {ended(runs.StateCompleted, ""), "completed"},
-		"failed":        {ended(runs.StateFailed, "exit status"), "failed"},
-		"timed out":     {ended(runs.StateTimeout, "idle"), "failed"},
-		"cancelled":     {ended(runs.StateCancelled, ""), "cancelled"},
-		"ended as lost": {ended(runs.StateFailed, "lost"), "failed lost"},
+		"idle": {with(working(50*time.Minute, doing(runs.YourTurn)), func(r *api.Run) {
+			r.State, r.Turn = runs.StateInputRequired, 2
+		}), "turn"},
+		"asks": {with(working(50*time.Minute, doing(runs.AwaitingInput)), func(r *api.Run) {
+			r.State, r.Turn, r.Questions = runs.StateInputRequired, 2, []string{"q1"}
+		}), "needs-input"},
+		"in a later turn": {with(working(50*time.Minute, doing(runs.Thinking)), func(r *api.Run) { r.Turn = 3 }), "stalled"},
+		"completed":       {ended(runs.StateCompleted, ""), "completed"},
+		"failed":          {ended(runs.StateFailed, "exit status"), "failed"},
+		"timed out":       {ended(runs.StateTimeout, "idle"), "failed"},
+		"cancelled":       {ended(runs.StateCancelled, ""), "cancelled"},
+		"ended as lost":   {ended(runs.StateFailed, "lost"), "failed lost"},
 	} {
 		rules := all()
 		if got := kindsOf(rules.Run(one.run, activity{}.Observe(one.run, noon), noon)); got != one.want {

@@ -393,6 +393,33 @@ func TestEachQuestionIsReportedOnce(t *testing.T) {
 	})
 }
 
+// Each turn after which a run waits for a message is reported once, also over a restart.
+func TestEachTurnIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		cfg := Config{Runs: l, Rules: all(), Sink: b, State: filepath.Join(t.TempDir(), "state")}
+		waits := func(turn int, state runs.State) {
+			l.set(nowRun("r", func(r *api.Run) { r.Turn, r.State = turn, state }))
+		}
+		stop := watching(t, cfg)
+		for turn := range 3 {
+			waits(turn+1, runs.StateWorking)
+			pass(t, b, time.Minute)
+			waits(turn+1, runs.StateInputRequired)
+			pass(t, b, time.Hour, "r turn")
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			stop = watching(t, cfg)
+			pass(t, b, time.Minute)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestDeliveryIsRetriedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -183,11 +183,15 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
 				Timestamp: &at},
 		}
-		if q, told := adcp.Asked(record); q != nil {
-			at = time.UnixMilli(int64(q.Asked)).UTC()
+		if w := adcp.Awaited(record); w != nil {
+			id, text := w.ID, needs(w.ID)
+			if !w.Question {
+				id, text = "turn-"+w.ID, "The task needs a message after turn "+w.ID
+			}
+			at = time.UnixMilli(cmp.Or(w.At, record.StartedAt)).UTC()
 			e.Status.Message = &sdk.Message{
-				ID: record.ID + "-" + q.ID, Role: sdk.MessageRoleAgent, TaskID: e.TaskID, ContextID: e.ContextID,
-				Parts: sdk.ContentParts{sdk.NewTextPart(needs(q.ID)), dataPart(told)},
+				ID: record.ID + "-" + id, Role: sdk.MessageRoleAgent, TaskID: e.TaskID, ContextID: e.ContextID,
+				Parts: sdk.ContentParts{sdk.NewTextPart(text), dataPart(w.Told)},
 			}
 		}
 		return encodeNotice(e)

@@ -340,8 +340,9 @@ func TestStreamsHaveEachQuestionOnce(t *testing.T) {
 	}
 }
 
-// A receiver is told of each question once, with its number and no content.
-func TestReceiverIsToldOfEachQuestion(t *testing.T) {
+// A receiver is told of each question, and of each turn after which the task waits for a message, once, with its number
+// and no content.
+func TestReceiverIsToldOfEachQuestionAndTurn(t *testing.T) {
 	t.Parallel()
 	came := make(chan gjson.Result, 16)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -360,8 +361,7 @@ func TestReceiverIsToldOfEachQuestion(t *testing.T) {
 		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
 	})
 	servicetest.During(t, "pusher", pusher.Run)
-	run := d.live("asks")
-	run.Asks()
+	run := d.talk("asks")
 	if _, err := d.client(surfaces[0], token).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "asks",
 		URL: receiver.URL + "/hook"}); err != nil {
 		t.Fatal(err)
@@ -378,10 +378,13 @@ func TestReceiverIsToldOfEachQuestion(t *testing.T) {
 					what = n.Get("task.status.state").String()
 				}
 				told = append(told, strings.TrimPrefix(what, "TASK_STATE_"))
-				if q := status.Get("message.parts.1.data.question"); strings.Contains(n.Raw, "sentinel") || status.Get(
-					"message").Exists() && (q.Get("kind").String() != "permission" || status.Get("timestamp").Time().UnixMilli() !=
-					q.Get("askedAt").Time().UnixMilli() || status.Get("message.parts.1.data.path").String() !=
-					"/v1/questions?run=asks") {
+				data := status.Get("message.parts.1.data")
+				q, path := data.Get("question"), "/v1/questions?run=asks"
+				if data.Get("turn").Exists() {
+					path = "/v1/runs/asks"
+				}
+				if strings.Contains(n.Raw, "sentinel") || data.Get("path").String() != path && data.Exists() || q.Exists() &&
+					(q.Get("kind").String() != "permission" || !status.Get("timestamp").Time().Equal(q.Get("askedAt").Time())) {
 					t.Errorf("told %s", n.Raw)
 				}
 			case <-time.After(fixture.Patience):
@@ -398,9 +401,20 @@ func TestReceiverIsToldOfEachQuestion(t *testing.T) {
 			t.Errorf("answered: %s", got.Raw)
 		}
 	}
+	for turn := range 2 {
+		run.EndTurn("sentinel", "end_turn")
+		until(fmt.Sprint("INPUT_REQUIREDasks-turn-", turn+1))
+		d.idle("asks")
+		message := strings.Replace(to("asks", `{"text":"sentinel"}`), `"m"`, fmt.Sprintf(`"m%d"`, turn), 1)
+		if got := d.rpc(token, "SendMessage", message); got.Get("error").Exists() {
+			t.Errorf("sent: %s", got.Raw)
+		}
+		d.turn("asks", turn+2)
+	}
 	run.Turn("Done.")
 	until("COMPLETED")
-	if got := strings.Join(told, " "); got != "WORKING INPUT_REQUIREDasks-q1 INPUT_REQUIREDasks-q2 COMPLETED" {
+	if got := strings.Join(told, " "); got != "WORKING INPUT_REQUIREDasks-q1 INPUT_REQUIREDasks-q2 "+
+		"INPUT_REQUIREDasks-turn-1 INPUT_REQUIREDasks-turn-2 COMPLETED" {
 		t.Errorf("told %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -77,8 +78,11 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}
-		if q, told := Asked(record); q != nil {
-			at, p.Message, p.Result = int64(q.Asked), "Waits for an answer to question "+q.ID, told
+		if w := Awaited(record); w != nil {
+			at, p.Result = cmp.Or(w.At, at), w.Told
+			if p.Message = "Waits for a message after turn " + w.ID; w.Question {
+				p.Message = "Waits for an answer to question " + w.ID
+			}
 		}
 	}
 	p.Timestamp = runs.Time(cmp.Or(at, r.Created)) // the log has no beginning
@@ -90,18 +94,32 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	return webhook.Body{Type: "application/json", Bytes: b}, nil
 }
 
-// Asked returns the question of the record of a [webhook.Encoder], and what a notification
-// tells of it: which one it is, until when it can be answered, and where its content is
-// read. Nil: the run asks nobody.
-func Asked(record *runs.Record) (*api.Question, json.RawMessage) {
-	if len(record.Header().Questions) == 0 {
-		return nil, nil
+// Awaiting is what a live run waits for.
+type Awaiting struct {
+	Question bool            // else a message
+	ID       string          // of the question, or the number of the turn that has ended
+	At       int64           // since when, Unix milliseconds
+	Told     json.RawMessage // what a notification tells of it: which one it is, and where more is read
+}
+
+// Awaited returns what people are to do, by the record of a [webhook.Encoder]: to answer a question, or to send a
+// message. Nil: nothing, or the run is no live one.
+func Awaited(record *runs.Record) *Awaiting {
+	switch h := record.Header(); {
+	case h.AwaitsMessage():
+		w := &Awaiting{ID: strconv.Itoa(h.Turn), Told: encode(map[string]any{"path": "/v1/runs/" + h.ID, "turn": h.Turn})}
+		if record.Doing.Phase == runs.YourTurn {
+			w.At = int64(record.Doing.Since)
+		}
+		return w
+	case len(h.Questions) > 0:
+		asked := record.Live.Questions[0]
+		q := &api.Question{
+			Run: h.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due),
+		}
+		return &Awaiting{true, q.ID, asked.At, encode(map[string]any{"path": "/v1/questions?run=" + h.ID, "question": q})}
 	}
-	asked := record.Live.Questions[0]
-	q := &api.Question{
-		Run: record.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due),
-	}
-	return q, encode(map[string]any{"path": "/v1/questions?run=" + record.ID, "question": q})
+	return nil
 }
 
 func (p *payload) encode(context json.RawMessage) []byte {

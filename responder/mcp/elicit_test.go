@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -394,7 +395,8 @@ func TestHostileRequestState(t *testing.T) {
 	})
 }
 
-// A caller without the scope answer is not offered the tool, and what it sends is no answer of the user of another.
+// A caller without the scope answer is not offered the tool, also in a session of another caller, and what it sends is
+// no answer of the user of another.
 func TestCallersWithoutAnswersAreOfferedNone(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -410,35 +412,36 @@ func TestCallersWithoutAnswersAreOfferedNone(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.Header.Get("Authorization")
 		ctx := responder.WithSurface(responder.WithCaller(r.Context(), name), responder.OverMCP)
-		if name == "owner" {
-			ctx = responder.WithAnswers(ctx)
-		}
-		e.ServeHTTP(w, r.WithContext(ctx))
+		e.ServeHTTP(w, r.WithContext(responder.WithAnswers(ctx, name == "owner")))
 	}))
 	defer server.Close()
 	defer e.Close()
 	var session string
+	read := func(body string) (status int) { // by a caller who knows the session
+		r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		r.Header = http.Header{"Authorization": {"reader"}, sessionHeader: {session},
+			"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		res, err := server.Client().Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
 	for name, tools := range map[string]int{"reader": 1, "owner": 2} {
 		for _, revision := range []string{legacy, stateless} {
 			client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "0"}, asks(
 				func(context.Context, *sdk.ElicitParams) (*sdk.ElicitResult, error) {
-					for id := range 8 { // of the elicitation, by a caller who knows the session
-						body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"action":"accept","content":{"answer":"y"}}}`, id)
-						r, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader(body))
-						if err != nil {
-							t.Error(err)
-							continue
-						}
-						r.Header = http.Header{"Authorization": {"reader"}, sessionHeader: {session},
-							"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-						res, err := server.Client().Do(r)
-						if err != nil {
-							t.Error(err)
-							continue
-						}
-						res.Body.Close()
-						if revision == legacy && res.StatusCode != http.StatusBadRequest {
-							t.Errorf("status %d", res.StatusCode)
+					for id := range 8 { // of the elicitation
+						status := read(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"action":"accept","content":{"answer":"y"}}}`, id))
+						if revision == legacy && status != http.StatusBadRequest {
+							t.Errorf("status %d", status)
 						}
 					}
 					return says("accept", "n"), nil
@@ -463,6 +466,14 @@ func TestCallersWithoutAnswersAreOfferedNone(t *testing.T) {
 			}
 			if may[name] != (name == "owner") {
 				t.Errorf("%s may answer: %t", name, may[name])
+			}
+			if revision == legacy {
+				may["reader"] = true
+				d.reset()
+				if status := read(`{"jsonrpc":"2.0","id":99,"method":"tools/call","params":{"name":"` + api.ToolAgentWait +
+					`","arguments":{"run":"r"}}}`); status != http.StatusOK || may["reader"] {
+					t.Errorf("in the session of %s the reader may answer: %t, status %d", name, may["reader"], status)
+				}
 			}
 			_ = client.Close()
 		}

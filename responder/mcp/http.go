@@ -199,12 +199,9 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 		ctx, cancel := context.WithCancel(responder.WithSurface(responder.WithCaller(ctx, o.caller), responder.OverMCP))
 		defer cancel()
 		defer o.onEnd(cancel)()
-		ctx = context.WithValue(ctx, streamKey{}, o.stream)
-		if o.answers {
-			return next(responder.WithAnswers(ctx), method, req)
-		}
+		ctx = responder.WithAnswers(context.WithValue(ctx, streamKey{}, o.stream), o.answers) // not those of the session
 		res, err := next(ctx, method, req)
-		if list, ok := res.(*sdk.ListToolsResult); ok {
+		if list, ok := res.(*sdk.ListToolsResult); ok && !o.answers {
 			list.Tools = slices.DeleteFunc(list.Tools, func(t *sdk.Tool) bool { return t.Name == api.ToolAgentAnswer })
 		}
 		return res, err

@@ -10,6 +10,7 @@ import (
 type Counts struct {
 	States  map[runs.State]int
 	Lost    int       // of the working ones: see [View]
+	Asked   int       // open questions that people are asked
 	Oldest  time.Time // when the oldest queued task was submitted; zero: none is queued
 	Orphans uint64    // runs that this process ended since it began, as their workers were gone
 }
@@ -43,6 +44,9 @@ func (t *index) count(c *Counts) (working []runs.Header, oldest runs.Time) {
 	c.States = map[runs.State]int{runs.StateQueued: t.waiting()}
 	for _, e := range t.working {
 		c.States[e.State]++
+		if e.own == nil { // else another row has them, too
+			c.Asked += len(e.Asks())
+		}
 		working = append(working, e.Header)
 	}
 	for state, n := range t.finals {

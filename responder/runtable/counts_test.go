@@ -35,6 +35,9 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 				Queue: "ab"[random.IntN(2):][:1],
 			}, Work: uint64(random.IntN(1000)),
 		}
+		if row.State == runs.StateInputRequired {
+			row.Questions = []string{"q1", "q2"}[:random.IntN(3)]
+		}
 		if random.IntN(4) == 0 {
 			row.Continues = fmt.Sprintf("T-local-%d", random.IntN(200))
 		}
@@ -48,9 +51,12 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		if !known {
 			t.Fatal("the table was read")
 		}
-		want, oldest := map[runs.State]int{}, runs.Time(0)
+		want, asked, oldest := map[runs.State]int{}, 0, runs.Time(0)
 		for _, e := range table.index.rows {
 			want[e.State]++
+			if e.own == nil {
+				asked += len(e.Questions)
+			}
 			if e.State == runs.StateQueued && (oldest == 0 || e.QueuedAt < oldest) {
 				oldest = e.QueuedAt
 			}
@@ -58,6 +64,9 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		maps.DeleteFunc(have.States, func(_ runs.State, n int) bool { return n == 0 })
 		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != int64(oldest) {
 			t.Fatalf("after change %d: %v, oldest %v; want %v, %v", i, have.States, have.Oldest, want, oldest)
+		}
+		if have.Asked != asked {
+			t.Fatalf("after change %d: %d questions, want %d", i, have.Asked, asked)
 		}
 		checkPlace(t, table, row.ID)
 	}

@@ -266,7 +266,7 @@ func TestToolsForLiveRunsShowQuestionsToThoseWhoMayAnswer(t *testing.T) {
 	l := s.talk("talks", true)
 	l.Asks(l.Permission("sentinel", servicetest.Hour()))
 	over := responder.WithSurface(t.Context(), responder.OverMCP)
-	for may, ctx := range map[bool]context.Context{false: over, true: responder.WithAnswers(over)} {
+	for may, ctx := range map[bool]context.Context{false: over, true: responder.WithAnswers(over, true)} {
 		a, err := s.tools.Call(ctx, api.ToolLiveWait, []byte(args("run", "talks")), nil)
 		if err != nil || gjson.GetBytes(a.Envelope, "questions.0").String() != "q1" ||
 			strings.Contains(string(a.Envelope), `"command":"sentinel"`) != may ||

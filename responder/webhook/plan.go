@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,9 +39,7 @@ func (p *Pusher) plan(ctx context.Context) error {
 		return p.cfg.Runs.WatchRuns(ctx, func(c runs.Change) {
 			if c.Run.ID != "" && !c.Removed {
 				a.advanced(c.Run.ID, progress(c.Run.State))
-				for _, question := range c.Run.Questions {
-					a.asked(c.Run.ID, ordinal(question))
-				}
+				a.waits(&c.Run)
 			}
 		})
 	})
@@ -124,17 +123,23 @@ func (p *Pusher) advance(ctx context.Context, run string) error {
 }
 
 // notify creates the missing notifications of a registration, and reports whether there
-// was one: of the state, or of each open question that people are asked.
+// was one: of the state, of each open question that people are asked, or of the turn after which the run waits for a
+// message.
 func (p *Pusher) notify(ctx context.Context, e *entry, record *runs.Record) (changed bool, err error) {
 	now := progress(record.State)
-	if len(record.Header().Questions) == 0 {
-		if e.Notified >= now {
+	if h := record.Header(); len(h.Questions) == 0 {
+		about, turn := record.State, e.Turn
+		if h.AwaitsMessage() {
+			number := strconv.Itoa(h.Turn)
+			about, turn = about+" turn "+runs.State(number), ordinal(number)
+		}
+		if e.Notified >= now && turn <= e.Turn {
 			return false, nil
 		}
-		if err := p.enqueue(ctx, e, record, record.State); err != nil {
+		if err := p.enqueue(ctx, e, record, about); err != nil {
 			return false, err
 		}
-		e.Notified = now
+		e.Notified, e.Turn = now, turn
 		return true, nil
 	}
 	for _, q := range record.Live.Questions { // in the order of their numbers
@@ -196,6 +201,7 @@ type openRun struct {
 	progress int       // the lowest progress of its registrations
 	until    time.Time // when its registrations expire, unless they change
 	asked    string    // newest question for which it was listed, as [ordinal] returns it
+	turn     string    // and the newest turn
 }
 
 func newAgenda() *agenda {
@@ -212,7 +218,7 @@ func (a *agenda) registered(run string, progress int) {
 		delete(a.failed, run)
 		return
 	}
-	a.open[run] = openRun{progress, time.Now().Add(openTTL), a.open[run].asked}
+	a.open[run] = openRun{progress, time.Now().Add(openTTL), a.open[run].asked, a.open[run].turn}
 	a.add(run) // the run may have made progress before
 }
 
@@ -225,14 +231,24 @@ func (a *agenda) advanced(run string, progress int) {
 	}
 }
 
-// asked handles that people are asked the question with an ordinal.
-func (a *agenda) asked(run, question string) {
+// waits handles that a run asks people, or waits for a message.
+func (a *agenda) waits(run *runs.Header) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known, there := a.open[run]; there && question > known.asked {
-		known.asked = question
-		a.open[run] = known
-		a.add(run)
+	known, there := a.open[run.ID]
+	if !there {
+		return
+	}
+	before := known
+	for _, question := range run.Questions {
+		known.asked = max(known.asked, ordinal(question))
+	}
+	if run.AwaitsMessage() {
+		known.turn = max(known.turn, ordinal(strconv.Itoa(run.Turn)))
+	}
+	if known != before {
+		a.open[run.ID] = known
+		a.add(run.ID)
 	}
 }
 

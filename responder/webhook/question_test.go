@@ -96,8 +96,7 @@ func TestNothingOfMessagesIsTold(t *testing.T) {
 	s := newStage(t)
 	n, r := s.node(nil), receive(t, nil)
 	run := n.submit("key-0123456789-1", r.URL, webhook.HMAC)
-	l := (&servicetest.Streams{T: t, Operator: n.bus, Service: n.responder}).BeginLive("codex", run,
-		runs.Start{Source: "queue", Worker: "w", Keep: true})
+	l := n.kept(run)
 	s.until("it works", func() bool { return len(r.taken()[run+" working"]) == 1 })
 	sent, err := n.responder.Send(t.Context(), api.SendRequest{Run: run, Text: "sentinel-text", Key: "sentinel-key"})
 	if err != nil {

@@ -131,7 +131,7 @@ func (g *Registry) Put(ctx context.Context, r Registration) error {
 		if len(list) >= MaxRegistrations {
 			return nil, ErrTooMany
 		}
-		return append(list, entry{Registration: r, Seed: seed(), Asked: ordinal("")}), nil
+		return append(list, entry{Registration: r, Seed: seed(), Asked: ordinal(""), Turn: ordinal("")}), nil
 	})
 }
 
@@ -190,7 +190,7 @@ func find(list []entry, protocol, id string) int {
 const (
 	notifiedNone = iota
 	notifiedWorking
-	notifiedWaiting // awaiting an answer from outside; of a live run, see [entry.Asked]
+	notifiedWaiting // awaiting an answer from outside; of a live run, see [entry.Asked] and Turn
 	notifiedEnd
 )
 
@@ -205,17 +205,19 @@ type entry struct {
 	Seed     string `json:"seed"` // secret input of its keys, so that they cannot be guessed
 	Notified int    `json:"told"`
 	Asked    string `json:"asked"` // newest question of the run for which a notification was created, as [ordinal] returns it
+	Turn     string `json:"turn"`  // the same, of the turns after which the run waits for a message
 }
 
-// ordinal returns the number of a question for comparisons, with zeros before it, so that a
+// ordinal returns the number of a question, or of a turn, for comparisons, with zeros before it, so that a
 // value does not grow when its bucket is full.
-func ordinal(question string) string {
-	n, _ := strconv.Atoi(strings.TrimPrefix(question, "q"))
+func ordinal(number string) string {
+	n, _ := strconv.Atoi(strings.TrimPrefix(number, "q"))
 	return fmt.Sprintf("%06d", n)
 }
 
 // key is the idempotency key of the notification for a state of the run:
-// deterministic. The state of a run that asks people has the question behind it.
+// deterministic. The state of a run that asks people has the question behind it, and of one that waits for a
+// message the turn.
 func (e *entry) key(state runs.State) string {
 	mac := hmac.New(sha256.New, []byte(e.Seed))
 	for _, s := range []string{e.Run, e.Protocol, e.ID, string(state)} {

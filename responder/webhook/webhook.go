@@ -37,7 +37,8 @@ const MaxBody = 512 << 10
 // Encoder creates the bodies of a protocol's notifications.
 type Encoder interface {
 	// Encode renders the notification for the state of the run's record. Of a run
-	// that asks people, the record has the one question that it is about. The
+	// that asks people, the record has the one question that it is about; if it
+	// waits for a message, the notification is about its turn. The
 	// result may depend only on its arguments and on permanent data in the
 	// streams, so that it can be created again byte for byte. The key is unique
 	// to the notification, [A-Za-z0-9_]{44}. A body longer than MaxBody is not

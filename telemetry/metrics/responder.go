@@ -23,6 +23,7 @@ type Responder struct {
 // ResponderState is what the run table of a responder has, and what it knows of others.
 type ResponderState struct {
 	Runs    map[string]int // by state; "lost" beside the states of runs
+	Asked   int            // open questions that people are asked
 	Orphans uint64         // runs that were ended because their workers were gone
 	Oldest  time.Duration  // since the oldest queued task was submitted; 0: none is queued
 	Workers int            // that take tasks
@@ -58,6 +59,7 @@ func newResponder(s set) *Responder {
 	}
 	table := s.desc(prometheus.GaugeValue, "runs",
 		"Runs in RUNS by state; queued: the depth of the queue; lost: working, but the worker sends no heartbeats.", "state")
+	asked := s.desc(prometheus.GaugeValue, "questions_open", "Questions that wait for people.")
 	orphans := s.desc(prometheus.CounterValue, "orphans_ended_total",
 		"Runs that this responder ended, because their workers were gone.")
 	oldest := s.desc(prometheus.GaugeValue, "queue_oldest_seconds",
@@ -78,6 +80,7 @@ func newResponder(s set) *Responder {
 		for _, state := range states {
 			send(table, float64(v.Runs[state]), state)
 		}
+		send(asked, float64(v.Asked))
 		send(orphans, float64(v.Orphans))
 		send(oldest, v.Oldest.Seconds())
 		send(workers, float64(v.Workers))
@@ -86,7 +89,7 @@ func newResponder(s set) *Responder {
 		if v.Pending >= 0 {
 			send(pending, float64(v.Pending))
 		}
-	}, table, orphans, oldest, workers, slots, busy, pending)
+	}, table, asked, orphans, oldest, workers, slots, busy, pending)
 	r.readTraces(s)
 	return r
 }

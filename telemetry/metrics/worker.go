@@ -20,6 +20,9 @@ type WorkerState struct {
 	Runs, Tasks, Slots int   // driven runs, those of them from the queue, and how many of these there may be
 	Spool, Unsent      int64 // bytes of output in run directories; of all output that RAW does not have
 	Waiting            int   // runs with output that RAW does not have
+
+	// Of runs that take messages: those with a process and those without, and the messages that wait.
+	Awake, Asleep, Messages int
 }
 
 // NewWorker registers the metrics of a worker.
@@ -47,6 +50,9 @@ func newWorker(s set) *Worker {
 		"Bytes of output in the directories of the runs that the worker drives.")
 	unsent := s.desc(prometheus.GaugeValue, "worker_unsent_bytes", "Bytes of output that RAW does not have yet.")
 	waiting := s.desc(prometheus.GaugeValue, "worker_unsent_runs", "Runs with output that RAW does not have yet.")
+	kept := s.desc(prometheus.GaugeValue, "worker_kept_runs",
+		"Runs that the worker drives and that take messages; asleep: without a process.", "state")
+	messages := s.desc(prometheus.GaugeValue, "worker_messages", "Messages for these runs that wait for their turn.")
 	s.read(func(send func(*desc, float64, ...string)) {
 		state := w.state.Load()
 		if state == nil {
@@ -59,7 +65,10 @@ func newWorker(s set) *Worker {
 		send(spool, float64(v.Spool))
 		send(unsent, float64(v.Unsent))
 		send(waiting, float64(v.Waiting))
-	}, runs, tasks, slots, spool, unsent, waiting)
+		send(kept, float64(v.Awake), "awake")
+		send(kept, float64(v.Asleep), "asleep")
+		send(messages, float64(v.Messages))
+	}, runs, tasks, slots, spool, unsent, waiting, kept, messages)
 	return w
 }
 

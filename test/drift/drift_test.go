@@ -223,3 +223,22 @@ func TestDifferencesAndRangesInWords(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 }
+
+// Of each adapter the newest version is told beside the tested one.
+func TestAdaptersAreListedWithTheirNewestVersions(t *testing.T) {
+	dir := t.TempDir()
+	npm := "#!/bin/sh\ncase \"$2\" in\n*/codex-acp) echo 9.9.9 ;;\n*) exit 1 ;;\nesac\n"
+	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte(npm), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":/usr/bin:/bin")
+	var out bytes.Buffer
+	if err := adapters(t.Context(), &out, ""); err != nil {
+		t.Fatal(err)
+	}
+	want := "@agentclientprotocol/codex-acp: tested with 2.6.0, newest: 9.9.9\n" +
+		"@agentclientprotocol/claude-agent-acp: tested with 0.49.0, newest: unknown\n"
+	if out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+}

@@ -5,7 +5,8 @@
 //
 // versions.json has the versions and how each is played; results.json gets what came
 // of it. The table in docs/agents.md and the versions in the table of agents are
-// generated from the results. It needs npm, Node.js and a network, and runs in the
+// generated from the results. Of the adapters for live runs it tells which versions there are:
+// the suite of live runs tries the pinned ones. It needs npm, Node.js and a network, and runs in the
 // root of the repository.
 package main
 
@@ -21,8 +22,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/runs"
 )
 
 func main() {
@@ -84,10 +87,32 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 			}
 		}
 	}
-	if *asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(now)
+	if !*asJSON {
+		return adapters(ctx, w, *only)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(now)
+}
+
+// adapters lists the adapters for live runs: the tested version, and the newest one that npm has.
+func adapters(ctx context.Context, w io.Writer, only string) error {
+	for _, a := range known.All() {
+		if a.Live.Tested == "" || only != "" && only != a.Short {
+			continue
+		}
+		name := a.Live.Package()
+		out, _, exit, err := execute(ctx, time.Minute, "", nil, "npm", "view", name, "version")
+		newest := strings.TrimSpace(string(out))
+		switch {
+		case err != nil:
+			return err
+		case exit != 0 || runs.CheckVersion(newest) != nil:
+			newest = "unknown"
+		case newest == a.Live.Tested:
+			newest = "the same"
+		}
+		fmt.Fprintf(w, "%s: tested with %s, newest: %s\n", name, a.Live.Tested, newest)
 	}
 	return nil
 }

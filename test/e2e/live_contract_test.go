@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -66,6 +67,8 @@ var turns = []struct{ prompt, item string }{
 	{"Keep five", ""},
 	{"Set one", ""},
 	{"Set two", ""},
+	{"Cross one", ""}, {"Cross two", ""},
+	{"Cross three", ""}, {"Cross four", ""},
 }
 
 const lastWord = "That is all."
@@ -115,6 +118,7 @@ func TestLiveContract(t *testing.T) {
 			}
 			l.isKept()
 			l.isNarrowed()
+			l.crosses()
 			l.isCancelled()
 			l.isKilled()
 			s.talks(t, a, env, project)
@@ -308,6 +312,39 @@ func (l *lodging) isNarrowed() {
 	}
 	l.linesman("end", run)
 	l.linesman("wait", run)
+}
+
+// crosses continues a session of the command line live, and a live one by the command line.
+func (l *lodging) crosses() {
+	l.t.Helper()
+	if l.agent.LiveOnly() {
+		return
+	}
+	// What is resumed by a command line is not told to work outside of a repository.
+	if out, err := exec.Command("git", "-C", l.project, "init", "--quiet").CombinedOutput(); err != nil {
+		l.t.Fatalf("git: %v %s", err, out)
+	}
+	run := func(task string, args ...string) *runs.Record {
+		l.t.Helper()
+		id := l.submit(task, args...)
+		_, _ = execute(l.t, "wait", "--data-dir", l.data, id)
+		r := l.record(id)
+		if r.State != runs.StateCompleted || r.FinalText == nil || !strings.HasSuffix(*r.FinalText, lastWord) {
+			l.t.Errorf("%s: %s (%s), final text %v\n%s", task, r.State, r.Reason, r.FinalText, l.linesman("logs", id))
+		}
+		return r
+	}
+	if first := run("Cross one", l.in(runs.ReadOnly)...); !l.agent.Live.Forgets {
+		next := run("Cross two", "--live", "--mode", string(runs.ReadOnly), "--resume", first.Thread)
+		if first.Live != nil || next.Live == nil || next.Thread != first.Thread || first.Thread == "" {
+			l.t.Errorf("a session of the command line, live: thread %q, then %q, %+v", first.Thread, next.Thread, next.Live)
+		}
+	}
+	first := run("Cross three", append(l.in(runs.ReadOnly), "--live")...)
+	next := run("Cross four", "--mode", string(runs.ReadOnly), "--resume", first.Thread)
+	if first.Live == nil || next.Live != nil || next.Thread != first.Thread || first.Thread == "" {
+		l.t.Errorf("a live session, by the command line: thread %q, then %q, %+v", first.Thread, next.Thread, next.Live)
+	}
 }
 
 // turnInput are the input tokens of a turn.

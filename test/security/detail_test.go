@@ -185,7 +185,7 @@ func (h *house) answers(t *testing.T, p *place) {
 	}
 	tool := asking{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"_codex_local_results",` +
 		`"arguments":{"task_id":"kept","include_output":true,"include_events":true,"format":"json"}}}`,
-		[]string{"Mcp-Session-Id", h.open(t), "MCP-Protocol-Version", "2025-06-18"}, inResults}
+		[]string{"Mcp-Session-Id", h.open(t, "/mcp"), "MCP-Protocol-Version", "2025-06-18"}, inResults}
 	rows := []string{}
 	all := map[string]asking{}
 	add := func(row string, a asking) {

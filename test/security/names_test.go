@@ -113,7 +113,7 @@ func TestNamesFromOutsideStayNames(t *testing.T) {
 	if err := heard.SetPendingLimits(-1, -1); err != nil {
 		t.Fatal(err)
 	}
-	session := h.open(t)
+	session := h.open(t, "/mcp")
 	before := tree(t, filepath.Dir(h.data))
 
 	quote := func(s string) string { b, _ := json.Marshal(s); return string(b) }
@@ -328,15 +328,15 @@ func TestNamesOfTheFileBridgeStayNames(t *testing.T) {
 }
 
 // open begins a session of MCP.
-func (h *house) open(t *testing.T) string {
+func (h *house) open(t *testing.T, path string) string {
 	t.Helper()
-	_, body, header := h.post(t, "POST", "/mcp",
+	_, body, header := h.post(t, "POST", path,
 		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	id := header.Get("Mcp-Session-Id")
 	if id == "" {
 		t.Fatalf("no session: %s", body)
 	}
-	h.post(t, "POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id,
+	h.post(t, "POST", path, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "Mcp-Session-Id", id,
 		"MCP-Protocol-Version", "2025-06-18")
 	return id
 }

@@ -311,8 +311,11 @@ var page = sync.OnceValues(func() (map[string]*table, error) {
 		switch {
 		case now == nil:
 			now = &table{name: cells[0], columns: cells[1:], rows: map[string]map[string]string{}}
-			if now.list = slices.Equal(now.columns, []string{"allowed"}); now.list {
-				now.columns = users
+			switch strings.Join(now.columns, " ") {
+			case "allowed":
+				now.list, now.columns = true, users
+			case "scopes":
+				now.list, now.columns = true, tokens
 			}
 			all[cells[0]] = now
 		case strings.HasPrefix(cells[0], "--"):
@@ -329,7 +332,7 @@ var page = sync.OnceValues(func() (map[string]*table, error) {
 // first cell and the column.
 type table struct {
 	name    string
-	list    bool // its only column names the users with a right
+	list    bool // its only column names the users, or the tokens, with a right
 	columns []string
 	rows    map[string]map[string]string
 }
@@ -367,18 +370,18 @@ func (t *table) expand(values map[string]string, cells []string) error {
 			if list == "nobody" {
 				break
 			}
-			if !slices.Contains(users, user) || values[user] != "" {
-				return fmt.Errorf("%q is no user, or is there twice", user)
+			if !slices.Contains(t.columns, user) || values[user] != "" {
+				return fmt.Errorf("%q is none of %q, or is there twice", user, t.columns)
 			}
 			values[user] = value
 		}
 	}
 	other := string(no)
-	if slices.Contains([]string{"Publish", "Subscribe", "Stream", "Request", "Request of a question"}, t.name) &&
+	if slices.Contains([]string{"Publish", "Subscribe", "Stream", "Request", "Request of a live run"}, t.name) &&
 		values[embedded.OperatorUser]+values[embedded.OperatorUser+"_public"] != "" {
 		other = string(nothing) // in the account of the other operator
 	}
-	for _, user := range users {
+	for _, user := range t.columns {
 		if values[user] == "" && operates(user) {
 			values[user] = other
 		} else if values[user] == "" {

@@ -17,8 +17,14 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// inquiry is a house with a run that waits for people: its agent asks for a permission and for a form, with the planted
-// words in each of their texts, behind what a record has of a title.
+// tokens are the callers over HTTP of a live run: by the scopes of the token, or of that of the cookie.
+var tokens = []string{
+	"read", "read,submit", "read,raw", "read,answer", "read,submit,raw", "read,submit,raw,answer", "cookie:read",
+	"cookie:read,answer", "nothing",
+}
+
+// inquiry is a house with a run that takes messages and waits for people: its agent asks for a permission and for a
+// form, with the planted words in each of their texts, behind what a record has of a title.
 func inquiry(t *testing.T) (h *house, run string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +72,7 @@ done
 		"--config", config)
 	h.http, h.pid, h.token = at.HTTP, at.PID, at.Token
 	code, said, _ := h.post(t, "POST", "/v1/runs", fmt.Sprintf(`{"agent":"codex","task":"Ask.","live":true,"workingDir":%q,`+
-		`"skipGitRepoCheck":true,"mode":"read-only"}`, dir), "Accept", "application/json")
+		`"skipGitRepoCheck":true,"mode":"read-only","keep":true}`, dir), "Accept", "application/json")
 	if run = gjson.Get(said, "run").String(); run == "" {
 		t.Fatalf("submit: %d %s", code, said)
 	}
@@ -102,34 +108,42 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 		"GET /v1/questions", "GET /v1/runs/{id}/questions/{question}/request",
 		"POST /v1/runs/{id}/questions/{question}/answer",
 	}
-	requests := map[string]asking{
-		rows[0]: {method: "GET", path: "/v1/questions", owner: asked},
-		rows[1]: {method: "GET", path: of + "request", owner: []string{"arguments", "command", "diff", "plan"}},
-		rows[2]: {method: "POST", path: of + "answer", body: `{"option":"else"}`}, // which is none
+	more, requests := h.conversing(t, run, asked)
+	accept := []string{"Accept", "application/json"}
+	rest := func(row, method, path, body string, owner []string, code int) {
+		requests[row] = exchange{asking{method, path, body, accept, owner}, []int{code}, ""}
 	}
-	columns := []string{
-		"read", "read,submit", "read,raw", "read,answer", "read,submit,raw,answer", "cookie of read",
-		"cookie of read,answer", "nothing",
-	}
+	rest(rows[0], "GET", "/v1/questions", "", asked, http.StatusOK)
+	rest(rows[1], "GET", of+"request", "", []string{"arguments", "command", "diff", "plan"}, http.StatusOK)
+	rest(rows[2], "POST", of+"answer", `{"option":"else"}`, nil, http.StatusBadRequest) // which is none
 	header := map[string][]string{"nothing": {"Authorization", ""}}
-	for _, scopes := range columns {
-		if of, is := strings.CutPrefix(scopes, "cookie of "); is {
+	for _, scopes := range tokens {
+		if of, is := strings.CutPrefix(scopes, "cookie:"); is {
 			token := strings.TrimPrefix(header[of][1], "Bearer ")
 			header[scopes] = []string{"Authorization", "", "Cookie", h.cookie(t, token)}
 		} else if scopes != "nothing" {
 			header[scopes] = []string{"Authorization", "Bearer " + h.scoped(t, scopes)}
 		}
 	}
-	p.compare(t, "Answer over HTTP", columns, rows, func(t *testing.T, row, scopes string) string {
+	message := ""
+	p.compare(t, "Live runs over HTTP", tokens, append(rows, more...), func(t *testing.T, row, scopes string) string {
 		a := requests[row]
-		code, said, _ := h.post(t, a.method, a.path, a.body, append(slices.Clone(header[scopes]), "Accept",
-			"application/json")...)
+		code, said, _ := h.post(t, a.method, strings.ReplaceAll(a.path, "{message}", message), a.body,
+			append(slices.Clone(header[scopes]), a.header...)...)
 		where := told(said)
+		if id := gjson.Get(said, "message").String(); code == http.StatusOK && id != "" {
+			message = id
+		}
 		switch {
-		case (code == http.StatusForbidden || code == http.StatusUnauthorized) && len(where) == 0:
+		case len(where) == 0 && (code == http.StatusForbidden || code == http.StatusUnauthorized ||
+			strings.Contains(said, "lacks the scope")):
 			return string(no)
-		case !slices.Equal(where, a.owner) || a.method == "POST" != (code == http.StatusBadRequest):
-			t.Errorf("%s with %s: %d, it tells of %v, want %v", row, scopes, code, where, a.owner)
+		case !slices.Contains(a.codes, code) || !strings.Contains(said, a.says):
+			t.Errorf("%s with %s: %d %.300s", row, scopes, code, said)
+		case len(where) == 0 && len(a.owner) > 0:
+			return without
+		case !slices.Equal(where, a.owner):
+			t.Errorf("%s with %s: it tells of %v, want %v", row, scopes, where, a.owner)
 		}
 		return string(yes)
 	})
@@ -138,18 +152,25 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 	verbs := map[string]string{
 		"waiting": "{}", "request": `{"run":"` + run + `","question":"q1"}`,
 		"answer": `{"request":"` + run + `","question":"q1","option":"else"}`,
+		"send":   `{"run":"` + run + `","text":"x"}`, "edit": `{"run":"` + run + `","message":"m","text":"x"}`,
+		"unsend": `{"run":"` + run + `","message":"m"}`, "stop": `{"run":"` + run + `","turn":99}`,
 	}
 	var subjects []string
-	for _, verb := range []string{"waiting", "request", "answer"} {
+	for _, verb := range []string{
+		"waiting", "request", "answer", "send", "messages", "edit", "unsend", "release", "stop", "end",
+	} {
+		if verbs[verb] == "" {
+			verbs[verb] = `{"run":"` + run + `"}`
+		}
 		subjects = append(subjects, names.API()+"."+verb)
 	}
 	for _, user := range users {
 		p.watch[user] = h.login(t, user)
 	}
-	p.compare(t, "Request of a question", users, subjects, func(t *testing.T, row, user string) string {
+	p.compare(t, "Request of a live run", users, subjects, func(t *testing.T, row, user string) string {
 		verb := strings.TrimPrefix(row, names.API()+".")
 		a := p.ask(t, user, row, nil, verbs[verb])
-		if a.verdict == yes && (len(told(string(a.body))) == 0) != (verb == "answer") {
+		if a.verdict == yes && (len(told(string(a.body))) > 0) != (verb == "waiting" || verb == "request") {
 			t.Errorf("%s as %s: %.300s", row, user, a.body)
 		}
 		return string(a.verdict)
@@ -184,7 +205,7 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 			t.Errorf("%s after the answer: %d %s", path, code, said)
 		}
 	}
-	h.storedOnly(t, len(asked)+1)
+	h.storedOnly(t, len(asked)+4)
 	m, err := p.watch[embedded.OperatorUser].Request("$SRV.STATS.linesman", nil, patience)
 	if err != nil || len(told(string(m.Data))) > 0 {
 		t.Errorf("the statistics: %v, %v", err, told(string(m.Data)))

@@ -59,6 +59,8 @@ type Live struct {
 	Command []string `json:"command"`           // as configured
 	Path    string   `json:"path,omitempty"`    // "": it was not found
 	Install string   `json:"install,omitempty"` // the command that installs it; "": not known
+	Version string   `json:"version,omitempty"` // of an adapter; "": not known
+	Tested  string   `json:"tested,omitempty"`  // version of an adapter that linesman was tested with
 	Problem string   `json:"problem,omitempty"` // why it was not found
 	Fix     string   `json:"fix,omitempty"`     // what to do about it
 }
@@ -141,10 +143,12 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		dir = "/"
 	}
 	if len(how.ACP) > 0 {
-		l.Live = &Live{Command: how.ACP, Install: a.Live.Install}
+		l.Live = &Live{Command: how.ACP, Install: a.Live.Install, Tested: a.Live.Tested}
 		p, found := Find(a, agent.Launch{Command: how.ACP[:1], Env: how.Env}, dir, h.Environ)
 		if l.Live.Path = p.Path; !found {
 			l.Live.Problem, l.Live.Fix = missing(how.ACP[0], a.Live.Install, setting+".acp")
+		} else if a.Live.Tested != "" {
+			l.Live.Version = packaged(p.Path, a.Live.Package())
 		}
 	}
 	if a.Args == nil {

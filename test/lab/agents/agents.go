@@ -56,16 +56,16 @@ func Setup(tb testing.TB, scenario, dir string) (env []string, argv [][]string, 
 }
 
 // SetupLive is [Setup] for an agent that is started as a server of the Agent Client Protocol: the program, by its
-// name, is on the PATH of env, and so is the Node.js that it needs.
+// name, is on the PATH of env, and so are its command line and the Node.js that it needs.
 func SetupLive(tb testing.TB, program, scenario, dir string) (env []string, cwd string) {
 	tb.Helper()
 	fixture.All(tb, "starts a real agent")
-	for _, bin := range []string{"node_modules/.bin", "live/node_modules/.bin"} {
-		bin = filepath.Join(folder(tb), bin)
+	bins := []string{filepath.Join(folder(tb), "node_modules/.bin"), filepath.Join(folder(tb), "live/node_modules/.bin")}
+	for i, bin := range bins {
 		if _, err := exec.LookPath(filepath.Join(bin, program)); err == nil {
 			s, _ := read(tb, scenario)
 			env, cwd = s.prepare(tb, scenario, dir)
-			env[0] = "PATH=" + bin + ":" + os.Getenv("PATH")
+			env[0] = "PATH=" + bin + ":" + os.Getenv("PATH") + ":" + bins[1-i] // where the command line of Claude is
 			return env, cwd
 		}
 	}

@@ -83,6 +83,9 @@ func TestPinnedVersionsAreTheTestedOnes(t *testing.T) {
 			!bytes.Contains(makefile, []byte(" "+name+"@"+a.Tested+"\n")) {
 			t.Errorf("%s %s, with which linesman was tested, is not the version that `make live-agents` installs", name, a.Tested)
 		}
+		if adapter := a.Live.Package(); a.Live.Tested != "" && !bytes.Contains(pinned, []byte(`"`+adapter+`": "`+a.Live.Tested+`"`)) {
+			t.Errorf("%s %s is not the version that `make live-agents` installs", adapter, a.Live.Tested)
+		}
 	}
 }
 

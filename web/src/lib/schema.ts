@@ -622,6 +622,8 @@ export interface Run {
   /** Tokens of this run so far; absent: unknown. */
   tokens?: Spend;
   toolCalls?: number;
+  /** Of a run that takes messages: number of its newest turn, from 1. */
+  turn?: number;
   turns?: Turns;
   unknownLines?: number;
   /** It ended in the last 7 days, and its owner has not opened it since. */
@@ -747,6 +749,8 @@ export interface RunSummary {
   title?: string;
   /** Tokens of this run so far; absent: unknown. */
   tokens?: Spend;
+  /** Of a run that takes messages: number of its newest turn, from 1. */
+  turn?: number;
   /** It ended in the last 7 days, and its owner has not opened it since. */
   unseen?: boolean;
   /** Worker that owns or owned the run. */

@@ -1,0 +1,105 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/runs"
+)
+
+// talking is a screen of a run that takes messages: between two turns, or in the second one.
+func talking(t *testing.T, width int, idle bool) (*model, *server) {
+	s := newServer(0)
+	m := stage(width, 24, false)
+	m.svc, m.ctx = s, t.Context
+	m.Update(found(oneRun(askingRun, runs.StateWorking, func(r *api.Run) {
+		r.Turn, r.Doing = 2, &runs.Doing{Phase: runs.Thinking, Since: at(-20)}
+		if idle {
+			r.State, r.Doing = runs.StateInputRequired, &runs.Doing{Phase: runs.YourTurn, Since: at(-20)}
+		}
+	})))
+	return m, s
+}
+
+func TestMessageIsTypedAndSent(t *testing.T) {
+	for _, view := range []string{"", "enter"} {
+		m, s := talking(t, 80, true)
+		if view != "" {
+			press(m, view)
+		}
+		press(m, "m", "Now its tests, q c x.")
+		checkGolden(t, "message"+view, screen(m))
+		checkSafe(t, m)
+		m.Update(press(m, "enter")())
+		if got := fmt.Sprint(s.ordered); got != fmt.Sprintf("[send %+v]", api.SendRequest{Run: askingRun,
+			Text: "Now its tests, q c x."}) {
+			t.Errorf("it sends %s", got)
+		}
+		if got := screen(m); !strings.Contains(got, "message m1 is turn 3") || m.input != nil {
+			t.Errorf("nothing is said of it:\n%s", got)
+		}
+		if press(m, "m", " ", "enter") != nil || press(m, "m", "x", "esc") != nil || m.input != nil {
+			t.Error("a blank message is sent, or one that was dropped")
+		}
+	}
+}
+
+// Of a long message the end is on the screen, and not more than its bound is taken.
+func TestLongMessageIsOnOneRow(t *testing.T) {
+	m, s := talking(t, 60, true)
+	press(m, "m", strings.Repeat("日本\u202e ", 600), "end")
+	checkSafe(t, m)
+	if got := screen(m); !strings.Contains(got, "message: …") {
+		t.Errorf("its end is not shown:\n%s", got)
+	}
+	press(m, "enter")()
+	if len(s.ordered) != 1 || len(s.ordered[0]) > maxMessage+100 {
+		t.Errorf("%d are sent", len(s.ordered))
+	}
+}
+
+func TestTurnIsCancelledAfterAConfirmation(t *testing.T) {
+	for _, view := range []string{"", "enter"} {
+		m, s := talking(t, 80, false)
+		if view != "" {
+			press(m, view)
+		}
+		press(m, "x")
+		if got := screen(m); !strings.Contains(got, "cancel turn 2 of "+askingRun+"?") {
+			t.Errorf("no confirmation:\n%s", got)
+		}
+		if press(m, "n") != nil || len(s.ordered) > 0 {
+			t.Error("n cancels")
+		}
+		press(m, "x")
+		m.Update(press(m, "y")())
+		if got := fmt.Sprint(s.ordered); got != fmt.Sprintf("[stop %+v]", api.TurnRequest{Run: askingRun, Turn: 2}) ||
+			len(s.cancelled) > 0 || !strings.Contains(screen(m), "cancel requested: turn 2") {
+			t.Errorf("it asks for %s, and cancels %v:\n%s", got, s.cancelled, screen(m))
+		}
+		press(m, "c", "y")
+		if strings.Contains(screen(m), "turn 2") {
+			t.Errorf("the cancel of the run is that of a turn:\n%s", screen(m))
+		}
+	}
+	m, s := talking(t, 80, true)
+	if press(m, "x", "y"); m.asking != "" || len(s.ordered) > 0 {
+		t.Error("a turn is cancelled that does not run")
+	}
+}
+
+func TestOtherRunsTakeNoMessages(t *testing.T) {
+	for state, want := range map[runs.State]string{
+		runs.StateWorking: "takes no messages", runs.StateCompleted: "has ended", runs.StateQueued: "takes no messages",
+	} {
+		m := stage(80, 24, false)
+		m.Update(found(oneRun(askingRun, state, nil)))
+		for _, key := range []string{"m", "x"} {
+			if press(m, key); m.input != nil || m.asking != "" || !strings.Contains(screen(m), want) {
+				t.Errorf("%s, %s:\n%s", state, key, screen(m))
+			}
+		}
+	}
+}

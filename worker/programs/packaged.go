@@ -1,0 +1,36 @@
+package programs
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of the search for the package of a program.
+const (
+	maxAbove   = 4       // directories between the file of a program and its package
+	maxPackage = 1 << 20 // bytes of package.json
+)
+
+// packaged returns the version of the npm package whose program is the file path; "": it is of no such package. It
+// starts nothing: an adapter may serve whatever it is asked.
+func packaged(path, name string) string {
+	path, err := filepath.EvalSymlinks(path)
+	for range maxAbove {
+		if path = filepath.Dir(path); err != nil {
+			return ""
+		}
+		var p struct{ Name, Version string }
+		if f, err := os.Open(filepath.Join(path, "package.json")); err == nil {
+			_ = json.NewDecoder(io.LimitReader(f, maxPackage)).Decode(&p) // one that is not valid is another one's
+			_ = f.Close()
+		}
+		if p.Name == name && runs.CheckVersion(p.Version) == nil {
+			return p.Version
+		}
+	}
+	return ""
+}
