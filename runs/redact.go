@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,18 +18,13 @@ const redacted = "[redacted]"
 // text contains one of the needles, or if there are none. Go's expressions take
 // linear time.
 type secretFormat struct {
-	re          func() *regexp.Regexp
+	re          *regexp.Regexp
 	replacement string
 	needles     []string
 }
 
 func format(replacement, expression string, needles ...string) secretFormat {
-	return secretFormat{compiled(expression), replacement, needles}
-}
-
-// compiled compiles an expression when it is first used: most processes use none, and all would start later.
-func compiled(expression string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+	return secretFormat{regexp.MustCompile(expression), replacement, needles}
 }
 
 // replaceSecrets replaces the secrets of these formats in s.
@@ -38,7 +32,7 @@ func replaceSecrets(s string, formats []secretFormat) string {
 	for i := range formats {
 		f := &formats[i]
 		if f.needles == nil || slices.ContainsFunc(f.needles, func(n string) bool { return strings.Contains(s, n) }) {
-			s = f.re().ReplaceAllString(s, f.replacement)
+			s = f.re.ReplaceAllString(s, f.replacement)
 		}
 	}
 	return s
@@ -61,8 +55,8 @@ var secretFormats = []secretFormat{
 // A value is a secret if it is assigned to a name such as password or token:
 // password=x, "api_key": "x", --token x. Plurals such as max_tokens do not count.
 var (
-	assigned = compiled(`(?i)(` + secretName + `(?:\\?["'])?\s*(?::=|[:=])\s*)` + secretValue)
-	flagged  = compiled(`(?i)(\B--?` + secretName + `[ ]+)` + secretValue)
+	assigned = regexp.MustCompile(`(?i)(` + secretName + `(?:\\?["'])?\s*(?::=|[:=])\s*)` + secretValue)
+	flagged  = regexp.MustCompile(`(?i)(\B--?` + secretName + `[ ]+)` + secretValue)
 )
 
 const (
@@ -94,8 +88,8 @@ func Redact(s string) string {
 	}
 	s = replaceSecrets(s, secretFormats)
 	if index(secretNames, s) >= 0 {
-		s = assigned().ReplaceAllString(s, "${1}"+redacted)
-		s = flagged().ReplaceAllString(s, "${1}"+redacted)
+		s = assigned.ReplaceAllString(s, "${1}"+redacted)
+		s = flagged.ReplaceAllString(s, "${1}"+redacted)
 	}
 	return s
 }
