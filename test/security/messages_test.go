@@ -37,6 +37,8 @@ func (h *house) conversing(t *testing.T, run string, asked []string) (rows []str
 	rest("POST "+of+"messages/release", "{}", nil, http.StatusConflict)                  // nothing is held
 	rest("POST "+of+"turn/cancel", `{"turn":99}`, nil, http.StatusConflict)              // which does not run
 
+	rest("PATCH "+of+"options", `{"mode":"danger-full-access"}`, nil, http.StatusConflict) // beyond its task
+
 	const tools = "/mcp?tools=live"
 	session := []string{"Mcp-Session-Id", h.open(t, tools), "MCP-Protocol-Version", "2025-06-18"}
 	tool := func(name, args string, owner []string, says string) {

@@ -154,10 +154,11 @@ func TestQuestionsNeedTheirRight(t *testing.T) {
 		"answer": `{"request":"` + run + `","question":"q1","option":"else"}`,
 		"send":   `{"run":"` + run + `","text":"x"}`, "edit": `{"run":"` + run + `","message":"m","text":"x"}`,
 		"unsend": `{"run":"` + run + `","message":"m"}`, "stop": `{"run":"` + run + `","turn":99}`,
+		"set": `{"run":"` + run + `","mode":"danger-full-access"}`,
 	}
 	var subjects []string
 	for _, verb := range []string{
-		"waiting", "request", "answer", "send", "messages", "edit", "unsend", "release", "stop", "end",
+		"waiting", "request", "answer", "send", "messages", "edit", "unsend", "release", "stop", "set", "end",
 	} {
 		if verbs[verb] == "" {
 			verbs[verb] = `{"run":"` + run + `"}`
