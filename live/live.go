@@ -294,7 +294,8 @@ func (c *Conversation) leave(unsent bool) {
 // turn that runs, or of the first one.
 func (c *Conversation) Unsent(fed int64) bool {
 	s := &c.s
-	return s.Turn == 0 || s.Again || s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
+	return s.Turn == 0 || s.Again ||
+		s.Running && !s.Cancelled && (fed < s.Prompted || slices.ContainsFunc(s.Due, item.prompts))
 }
 
 // Stays reports whether the run goes on when its process ends now.

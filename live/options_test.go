@@ -12,7 +12,9 @@ import (
 func chooses(t testing.TB) *stage {
 	cfg := config()
 	cfg.Task.Keep, cfg.Task.Model = true, "m0"
-	cfg.Agent = acp.Agent{Modes: map[string]string{"read-only": "asks", "workspace-write": "edits", "danger-full-access": "all"}}
+	cfg.Agent = acp.Agent{Modes: map[string]string{
+		"read-only": "asks", "workspace-write": "edits", "danger-full-access": "all",
+	}}
 	s := newStage(t, cfg)
 	s.want("initialize")
 	s.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{},` +
@@ -38,7 +40,8 @@ func set(id string, mode runs.Mode, model string) runs.Command {
 	return runs.Command{ID: id, Do: runs.DoSet, Mode: mode, Model: model}
 }
 
-// What people choose is set when no turn runs, before the next prompt, whose message waits until the agent has confirmed it.
+// What people choose is set when no turn runs, before the next prompt, whose message waits until the agent has
+// confirmed it.
 func TestOptionsAreSetBetweenTurns(t *testing.T) {
 	s := chooses(t)
 	s.order(set("a", runs.ReadOnly, "m1"))

@@ -326,8 +326,8 @@ func TestModelIsChosenWhileTheRunSleeps(t *testing.T) {
 		t.Fatalf("%+v, error %v", got, err)
 	}
 	s.say(r, "m1")
-	s.lasts(firstTurn + wentToSleep + " ann- ann- process-start >initialize1 <1 >resume2 <2 >set_mode3 <3 >set_model4 <4 " +
-		">prompt5 <update <5 limit- >close6 <6 process-end")
+	s.lasts(firstTurn + wentToSleep + " ann- ann- process-start >initialize1 <1 >resume2 <2 >set_mode3 <3 >set_model4 <4" +
+		" >prompt5 <update <5 limit- >close6 <6 process-end")
 	s.over(r, done)
 }
 

@@ -180,8 +180,8 @@ var notes = map[string]note{
 		request: "SetRequest", body: rest.OptionParams,
 		answers: map[int]string{409: "The mode may do more than that of the task, or the agent has none that can be set."},
 	},
-	"cancelTurn":    {request: "TurnRequest", body: rest.TurnParams},
-	"workers":       {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
+	"cancelTurn": {request: "TurnRequest", body: rest.TurnParams},
+	"workers":    {id: "listWorkers", answers: map[int]string{200: "Those that were heard of lately."}},
 }
 
 func header(name, kind, about string) map[string]object {
