@@ -134,6 +134,39 @@ func TestTypedTextIsNoAnswer(t *testing.T) {
 	}
 }
 
+// The content of a form leaves the field with its answer: what is typed before that is accepted is a message. A content
+// that is refused comes back.
+func TestFormLeavesTheFieldWithItsAnswer(t *testing.T) {
+	m, s := stage(t, 80, talking(nil))
+	s.waiting.Requests = []api.Question{{Run: id, ID: "q1", Kind: api.KindForm, Title: "Which release?",
+		Fields: []byte(`{"properties":{"name":{"type":"string"}}}`)}}
+	m.know(talking(func(r *api.Run) { r.State, r.Questions = runs.StateInputRequired, []string{"q1"} }))
+	m.ask.newest = "q1"
+	do(m, m.readQuestions())
+	press(m, typed("draft")...)
+	press(m, tab, typed("e")[0])
+	accepted := m.key(enter)
+	press(m, typed(" two")...)
+	if m.field.Value() != "draft two" {
+		t.Fatalf("before it is accepted the field has %q", m.field.Value())
+	}
+	s.err = &api.Error{Code: api.Validation, Message: "is not what the form asks for"}
+	do(m, accepted)
+	if m.field.Value() != `{"name":""}` || !strings.Contains(strings.Join(m.out, " "), "not answered") {
+		t.Errorf("refused: the field has %q, said %q", m.field.Value(), m.out)
+	}
+	s.err = nil
+	press(m, enter)
+	if m.field.Value() != "draft two" || !strings.HasPrefix(s.last(), "answer") {
+		t.Errorf("the field has %q, asked %s", m.field.Value(), s.last())
+	}
+	press(m, enter)
+	do(m, m.send())
+	if !strings.HasPrefix(s.last(), "send") {
+		t.Errorf("asked %s", s.last())
+	}
+}
+
 func TestOptionForLongerIsConfirmed(t *testing.T) {
 	m, s := stage(t, 80, talking(nil))
 	asks(m, s)

@@ -35,8 +35,9 @@ type (
 	}
 	answeredMsg struct {
 		api.Answered
-		id  string
-		err error
+		id      string
+		content string // of the form, as it was written
+		err     error
 	}
 )
 
@@ -165,14 +166,16 @@ func (m *model) answer(a api.AnswerRequest) tea.Cmd {
 		m.ask.mine = map[string]bool{}
 	}
 	m.ask.mine[q.ID] = true
-	if !m.ask.writes { // else the field has it until it is accepted
-		m.ask.keys = false
+	content := ""
+	if m.ask.writes {
+		content = m.field.Value()
 	}
+	m.turnToField() // what is typed meanwhile is a message
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx(), askTime)
 		defer cancel()
 		done, err := api.OpAnswer.Call(ctx, m.svc, a)
-		return answeredMsg{done, a.Question, err}
+		return answeredMsg{done, a.Question, content, err}
 	}
 }
 
@@ -182,12 +185,15 @@ func (m *model) answered(a answeredMsg) tea.Cmd {
 	case a.err != nil:
 		delete(m.ask.mine, a.id)
 		m.warn("not answered: " + console.Why(a.err))
+		if q := m.ask.open; q != nil && q.ID == a.id && a.content != "" && !m.ask.writes { // it can be corrected
+			m.ask.keys, m.ask.writes, m.ask.draft = true, true, m.field.Value()
+			m.write(a.content)
+		}
 		return m.look(0, false)
 	case !a.Delivered:
 		m.remark("The agent gets the answer when its worker is back.")
 	}
 	if m.ask.open != nil && m.ask.open.ID == a.id {
-		m.turnToField()
 		m.ask.sent = true // until the state of the run has it
 	}
 	return m.look(0, false)
