@@ -122,6 +122,13 @@ func (w *Worker) take(ctx context.Context, t Tasks, d Delivery) (*Run, error) {
 	spec.Queue, spec.Work = t.Name, d.Work()
 	dir, err := w.create(spec)
 	if held, is := errors.AsType[*heldError](err); is {
+		log, err := w.cfg.Logs.Open(ctx, spec.Agent, held.run, runs.Mark{})
+		if err != nil {
+			return nil, err
+		}
+		if log.Mark().Exited { // its directory is removed in a moment
+			return nil, d.Later(unqueuedDelay(d.Times()))
+		}
 		w.log.Warn("task refused", zap.String("run", task.Run), zap.Error(err))
 		return nil, w.refuse(ctx, task, d, held, held.Error())
 	}

@@ -70,6 +70,36 @@ func TestAThreadHasOneRun(t *testing.T) {
 	}
 }
 
+// Whoever sees the end of a run may resume its thread at once: the task waits until the directory of that run is removed.
+func TestThreadOfARunThatHasEndedIsFree(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "")
+	spec.Thread = "t1"
+	d := l.create(spec)
+	l.foreign("r", runs.Started, runs.Start{Source: runs.SourceQueue, Worker: "here"})
+	l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonEOF})
+	how := launches([]string{"/bin/true"})
+	codex := how[spec.Agent]
+	codex.Check = nil
+	how[spec.Agent] = codex
+	q := l.serving(how)
+	l.submitted("a")
+	task := runs.QueuedTask{Run: "a", Task: runs.Task{Attributes: runs.Attributes{Agent: spec.Agent, Mode: runs.ReadOnly,
+		Thread: "t1"}, Prompt: "x"}}
+	q.tasks <- task
+	select {
+	case <-q.later:
+	case <-q.done:
+		t.Fatalf("it is not started: %+v", l.exit("a"))
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	q.tasks <- task
+	waitFor(t, "the next one", func() bool { return l.kinds("a") == "queued start exit" })
+}
+
 // A task that resumes the thread of a live run ends as failed, from when that has a session until it has ended: also
 // while it sleeps, and after the end of its worker.
 func TestThreadOfALiveRunIsItsOwn(t *testing.T) {
