@@ -319,6 +319,9 @@ func fits(schema, content []byte) error {
 	if err := json.Unmarshal(schema, &parsed); err != nil || !flat(parsed, 0) {
 		return errSchema
 	}
+	if parts, patterns := partsOf(parsed); parts*len(content) > maxChecks || patterns*len(content) > maxMatched {
+		return errSchema
+	}
 	dropNulls(parsed)
 	plain, err := json.Marshal(parsed)
 	if err != nil {
@@ -372,6 +375,36 @@ func flat(schema any, depth int) bool {
 		}
 	}
 	return true
+}
+
+// What a check may cost: parts of a schema, and patterns in it, each times the bytes of a content.
+const (
+	maxChecks  = 4 << 20
+	maxMatched = 32 << 10
+)
+
+// partsOf counts the objects of a schema, and its patterns.
+func partsOf(schema any) (parts, patterns int) {
+	add := func(one any) {
+		n, m := partsOf(one)
+		parts, patterns = parts+n, patterns+m
+	}
+	switch v := schema.(type) {
+	case map[string]any:
+		parts++
+		for key, one := range v {
+			if add(one); key == "pattern" {
+				patterns++
+			} else if names, is := one.(map[string]any); is && key == "patternProperties" {
+				patterns += len(names)
+			}
+		}
+	case []any:
+		for _, one := range v {
+			add(one)
+		}
+	}
+	return parts, patterns
 }
 
 // dropNulls removes the members of a flat schema that are null: in ACP that is the same as absent.

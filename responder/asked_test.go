@@ -126,6 +126,18 @@ func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
+	long := `{"two":["a"],"more":"` + strings.Repeat("x", 10<<10) + `"}`
+	for schema, fits := range map[string]bool{
+		`{"properties":{"more":{"pattern":"^x*$"}}}`:                                            true,
+		`{"properties":{"more":{"anyOf":[` + strings.Repeat(`{"pattern":"y"},`, 60) + `{}]}}}`:  false,
+		`{"properties":{"more":{"anyOf":[` + strings.Repeat(`{"type":"null"},`, 800) + `{}]}}}`: false,
+		`{"properties":{"two":{"items":{"enum":[` + strings.Repeat(`"b",`, 800) + `"a"]}}}}`:    true,
+	} {
+		q.asks.Fields = []byte(schema)
+		if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(long)}); (err == nil) != fits {
+			t.Errorf("%.80s: %v", schema, err)
+		}
+	}
 	laughs := `{"$ref":"#/$defs/0","$defs":{"40":{}` // 2 to the 40th checks
 	for i := range 40 {
 		laughs += fmt.Sprintf(`,"%d":{"allOf":[{"$ref":"#/$defs/%d"},{"$ref":"#/$defs/%[2]d"}]}`, i, i+1)

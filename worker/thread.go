@@ -95,7 +95,7 @@ func (r *Run) noteThread() error {
 	if id == "" || id == t.thread || r.dir.Spec.Thread != "" {
 		return nil
 	}
-	err := writeFile(r.dir.file(threadFile), []byte(id), r.dir.Spec.durable())
+	err := files.Replace(r.dir.file(threadFile), threadFile+".*", []byte(id)) // others read it at any time
 	if err == nil {
 		t.thread = id
 	}

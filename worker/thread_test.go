@@ -70,7 +70,8 @@ func TestAThreadHasOneRun(t *testing.T) {
 	}
 }
 
-// Whoever sees the end of a run may resume its thread at once: the task waits until the directory of that run is removed.
+// Whoever sees the end of a run may resume its thread at once: the task waits until the directory of that run is
+// removed.
 func TestThreadOfARunThatHasEndedIsFree(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
