@@ -418,7 +418,7 @@ func (r *Run) endTalk(now time.Time) {
 // talked returns the exit of a run whose conversation ended by itself, not by the end of its process: that of
 // the process is in an entry of its own.
 func (r *Run) talked(ex runs.Exit) runs.Exit {
-	own := []runs.Reason{runs.ReasonFinished, runs.ReasonExited, runs.ReasonLost}
+	own := []runs.Reason{runs.ReasonFinished, runs.ReasonExited, runs.ReasonLost, runs.ReasonEOF}
 	if r.talk == nil || !slices.Contains(own, ex.Reason) && !(r.talk.late && ex.Reason == runs.ReasonCancelled) {
 		return ex
 	}

@@ -48,7 +48,7 @@ func (s *stage) over(r *Run, done <-chan result) {
 		s.t.Errorf("end: %+v, error %v", got, err)
 	}
 	if res := <-done; res.err != nil || res.Exit.Reason != runs.ReasonEOF {
-		s.t.Errorf("%+v", res)
+		s.t.Errorf("%+v\n%s", res, s.transcript())
 	}
 }
 
@@ -227,6 +227,19 @@ func TestAgentThatDiesInATurnIsStartedForTheNextMessage(t *testing.T) {
 	}
 	s.lasts(log + " ann-" + awoken)
 	s.over(r, done)
+}
+
+// A run that waits for a message after a turn that its agent did not survive is ended by a person, not lost.
+func TestRunIsEndedAfterAnInterruptedTurn(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes", "waits")
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	waitFor(t, "the turn", func() bool { return strings.HasSuffix(s.transcript(), "<update") })
+	s.kill(1)
+	log := strings.TrimSuffix(firstTurn, " <4") + " process-end"
+	s.lasts(log)
+	s.over(r, done)
+	s.reads(log + " ann- exit")
 }
 
 // A prompt that the agent had certainly not got is sent to the next process.
@@ -456,6 +469,9 @@ func TestRunSurvivesAnAgentThatIsKilled(t *testing.T) {
 			return strings.Contains(s.told(), fmt.Sprintf(`"text":"text m%d"`, i))
 		})
 	}
+	waitFor(t, "the process that was killed has ended", func() bool {
+		return strings.HasSuffix(s.transcript(), " process-end")
+	})
 	s.over(r, done)
 	accepted := s.did("accepted")
 	for i := range messages {

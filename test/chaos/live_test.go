@@ -40,8 +40,18 @@ func (s *site) asks(key, prompt string, flags ...string) (run string, answer gjs
 
 // killLive kills the shim of a live run, whose end does not depend on it.
 var killLive = fault{"kill the shim of a live run", func(s *site) bool {
-	shims := slices.DeleteFunc(s.shims(), func(p stranger) bool { return filepath.Base(p.argv[2]) != "p1" })
-	return len(shims) > 0 && shims[s.rng.IntN(len(shims))].kill(s.t)
+	shims := slices.DeleteFunc(s.shims(), func(p stranger) bool {
+		run, process := filepath.Split(p.argv[2])
+		return !strings.HasPrefix(process, "p") || slices.Contains(s.struck, run)
+	})
+	if len(shims) == 0 {
+		return false
+	}
+	shim := shims[s.rng.IntN(len(shims))]
+	run, _ := filepath.Split(shim.argv[2])
+	s.struck = append(s.struck, run)
+	s.struck = s.struck[max(0, len(s.struck)-s.spare):]
+	return shim.kill(s.t)
 }}
 
 // Live runs are under way while the whole linesman and their shims are killed. Each ends with its turn, and its agent

@@ -39,6 +39,9 @@ type site struct {
 	roles    map[string]*process
 	direct   map[string]*process // `linesman run`, by run
 
+	struck []string // directories of the runs whose shims were killed last
+	spare  int      // how many of them are spared
+
 	made    int // prompts
 	waiting sync.WaitGroup
 

@@ -87,10 +87,9 @@ func TestLiveTaskSurvivesUp(t *testing.T) {
 		t.Errorf("texts %q in %q", texts.String(), printed(records))
 	}
 	b := operatorBus(t, data)
-	r, found, err := b.Record(t.Context(), run)
-	spent := runs.Usage{Input: 7, Output: 5}
-	if err != nil || !found || r.State != runs.StateCompleted || r.All == nil || *r.All != spent {
-		t.Errorf("record %s, found %t, error %v", r.JSON(), found, err)
+	r, spent := endedRun(t, b, run), runs.Usage{Input: 7, Output: 5}
+	if r.State != runs.StateCompleted || r.All == nil || *r.All != spent {
+		t.Errorf("record %s", r.JSON())
 	}
 	log, err := b.OpenLog(t.Context(), "codex", run, runs.Mark{})
 	if err != nil {
