@@ -175,7 +175,7 @@ func TestFollowerOfEntriesEnds(t *testing.T) {
 // Many readers of a long log do not request more than the server buffers for a connection,
 // which would end it.
 func TestManyReadersOfALongLogKeepTheConnection(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	const entries = 48

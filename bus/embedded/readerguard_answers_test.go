@@ -18,7 +18,7 @@ import (
 // Readers that catch up request one batch at a time: as many answers are queued as
 // there are readers, and one connection may have several readers.
 func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	const events, connections, onOne = 300, 64, 8 // more than one batch
 	s, b := serve(t)
@@ -56,7 +56,7 @@ func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 }
 
 func TestAFloodOfDirectGetsIsLimited(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	const events = 10_000
 	s, b := serve(t)

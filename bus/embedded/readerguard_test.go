@@ -89,7 +89,7 @@ func limited(t *testing.T, s *Server, why string) {
 }
 
 func TestAFloodOfAPIRequestsKeepsNobodyWaiting(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	bustest.Fill(t, b, 1)
@@ -172,7 +172,7 @@ func TestConnectionsOfReadersAreBounded(t *testing.T) {
 }
 
 func TestReadersThatDoNotReadAreClosed(t *testing.T) {
-	fixture.All(t, "floods a server")
+	fixture.Long(t, "floods a server")
 	t.Parallel()
 	s, b := serve(t)
 	s.guard.set(func() { s.guard.maxUnread, s.guard.period = 1<<20, time.Second })

@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // writer is somebody who sends messages to runs, changes them and takes them back, and cancels turns. No text is that
@@ -242,7 +243,10 @@ var awayWorker = fault{"worker gone for a second", func(s *site) bool {
 // Several clients send messages to live runs, change them and take them back, and cancel turns, while workers, shims,
 // responders and normalizers are killed. The agents get what the clients were told, each message once and as it was
 // written last, in the order of the log; what was refused has no effect; and no text, key or id is anywhere but in RAW.
-func TestMessagesLoseAndDoubleNothing(t *testing.T) { siegeOfMessages(t, "keeps") }
+func TestMessagesLoseAndDoubleNothing(t *testing.T) {
+	fixture.Long(t, "does what the siege of runs that sleep does, too")
+	siegeOfMessages(t, "keeps")
+}
 
 // So it is while runs sleep as soon as they have nothing to do, and each message wakes one.
 func TestMessagesToSleepersLoseAndDoubleNothing(t *testing.T) {

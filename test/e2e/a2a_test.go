@@ -197,6 +197,7 @@ func TestA2AClientFromElsewhere(t *testing.T) {
 }
 
 func TestA2ACommandLine(t *testing.T) {
+	fixture.Long(t, "builds the command line of a2a-go")
 	t.Parallel()
 	cli, s := a2atest.BuildCLI(t), recordings(t, "shell-ok", "failed")
 	call := func(ok bool, args ...string) string {
