@@ -41,18 +41,25 @@ func (f Filter) wants(token string) bool {
 	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, token)
 }
 
-// subject returns the subject to read. Without a run it covers all events: otherwise
-// the server would count the remaining messages of the subject for each batch, and many
-// runs are in every part of the stream.
-func (f Filter) subject(n Names) string {
-	if f.Run == "" {
-		return n.EventSubjects()
+// reader returns a reader of the subjects of the filter.
+func (f Filter) reader(b *Bus) *reader.Reader {
+	from := max(f.FromSeq, 1)
+	if f.Run == "" && f.Agent == "" && len(f.Tokens) == 0 {
+		return b.ReadEvents(b.EventSubjects(), from)
 	}
-	token := "*"
-	if len(f.Tokens) == 1 {
-		token = f.Tokens[0]
+	tokens := slices.Compact(slices.Sorted(slices.Values(f.Tokens)))
+	if len(tokens) == 0 {
+		tokens = []string{"*"}
 	}
-	return n.EventSubject(cmp.Or(f.Agent, "*"), f.Run, token)
+	var subjects, live []string
+	for _, token := range tokens {
+		subject := b.EventSubject(cmp.Or(f.Agent, "*"), cmp.Or(f.Run, "*"), token)
+		subjects, live = append(subjects, subject), append(live, b.liveSubject(subject))
+	}
+	if f.Run != "" && len(subjects) == 1 {
+		return b.ReadEvents(subjects[0], from)
+	}
+	return reader.NewSelect(b.jsPub, b.Names.Events(), subjects, live, from)
 }
 
 // Read calls each with the selected messages of EVENTS, in the order of the stream,
@@ -61,7 +68,7 @@ func (f Filter) subject(n Names) string {
 // unreachable. If EVENTS is recreated meanwhile, it continues with the messages that
 // are later, by RAW sequence or time, than all before.
 func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	d := b.ReadEvents(f.subject(b.Names), max(f.FromSeq, 1))
+	d := f.reader(b)
 	d.Since, d.Log, d.Want = f.Since, b.log, f.Want
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {

@@ -16,7 +16,7 @@ import (
 // lags; messages may be lost; and an idle consumer expires. Then it is replaced.
 func NewConsumer(js jetstream.JetStream, stream, subject string, batch int, from uint64) *Reader {
 	r := &Reader{
-		js: js, stream: stream, subject: subject, from: from, Log: zap.NewNop(),
+		js: js, stream: stream, subjects: []string{subject}, from: from, Log: zap.NewNop(),
 		fit: func(*jetstream.StreamInfo) error { return nil },
 	}
 	r.open = func(from uint64, patience time.Duration) source {

@@ -121,12 +121,15 @@ var (
 func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
-	for _, follow := range []bool{true, false} {
-		t.Run(fmt.Sprintf("follow %t", follow), func(t *testing.T) {
+	for _, way := range []struct{ follow, several bool }{{}, {follow: true}, {several: true}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", way), func(t *testing.T) {
 			t.Parallel()
 			l := startLeaders(t, 7, 10, heard, stopped)
 			l.without.Store(1)
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
+			if way.several {
+				d = NewSelect(l.js, testStream, []string{"events.codex.x.a", "events.codex.x.b"}, nil, 1)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
 			each := func(m *jetstream.RawStreamMsg) error {
@@ -136,7 +139,7 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 				return enough
 			}
 			read := func() error { return d.Follow(ctx, each) }
-			if !follow {
+			if !way.follow {
 				read = func() error { return d.UpTo(ctx, &l.info, 10, each) }
 			}
 			if err := read(); !errors.Is(err, enough) {

@@ -23,7 +23,7 @@ var errUnanswered = errors.New("the server's answer is missing or incomplete")
 // Each handles one message. An error ends the reading; [ErrStop] does so without an error.
 type Each func(*jetstream.RawStreamMsg) error
 
-// Reader reads the messages of a subject of a stream in order, each once. Any replica may deliver
+// Reader reads the messages of subjects of a stream in order, each once. Any replica may deliver
 // them, even one that lags, and messages may be lost. So the source checks that there is
 // no gap between messages, and when a replicated stream has no more, the leader is asked.
 type Reader struct {
@@ -37,16 +37,16 @@ type Reader struct {
 	// is requested than it buffers. nil: no bound. Readers of [NewDirect] ignore it.
 	Turns chan struct{}
 
-	js      jetstream.JetStream
-	stream  string
-	subject string
-	from    uint64        // next sequence to read, 1 or more
-	live    string        // subject on which the server republishes what is stored
-	wake    *nats.Conn    // that subscribes to live; nil: that of js
-	poll    time.Duration // longest interval of polls while nothing arrives; 0: 8 s
-	single  bool          // a stream that was replaced ends the reading, with ErrReplaced
-	open    func(from uint64, patience time.Duration) source
-	fit     func(*jetstream.StreamInfo) error // whether the source can read the stream
+	js       jetstream.JetStream
+	stream   string
+	subjects []string      // none covers another one
+	from     uint64        // next sequence to read, 1 or more
+	live     []string      // subjects on which the server republishes what is stored
+	wake     *nats.Conn    // that subscribes to live; nil: that of js
+	poll     time.Duration // longest interval of polls while nothing arrives; 0: 8 s
+	single   bool          // a stream that was replaced ends the reading, with ErrReplaced
+	open     func(from uint64, patience time.Duration) source
+	fit      func(*jetstream.StreamInfo) error // whether the source can read the stream
 
 	begun atomic.Bool // the stream has answered
 	known identity    // the stream that is followed
@@ -178,16 +178,18 @@ func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
 	r.begun.Store(true)
 	begun()
 	awake := make(chan struct{}, 1)
-	sub, err := cmp.Or(r.wake, r.js.Conn()).Subscribe(r.live, func(*nats.Msg) {
-		select {
-		case awake <- struct{}{}:
-		default: // a wake-up is pending
+	for _, subject := range r.live {
+		sub, err := cmp.Or(r.wake, r.js.Conn()).Subscribe(subject, func(*nats.Msg) {
+			select {
+			case awake <- struct{}{}:
+			default: // a wake-up is pending
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("read %s: %w", r.stream, err)
 		}
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", r.stream, err)
+		defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
 	}
-	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
 	poll := backoff.NewExponentialBackOff()
 	poll.InitialInterval, poll.RandomizationFactor = 100*time.Millisecond, 0.2
 	poll.MaxInterval = cmp.Or(r.poll, 8*time.Second)
@@ -239,15 +241,17 @@ func (r *Reader) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 	if err := r.fit(info); err != nil || r.Since.IsZero() {
 		return err
 	}
-	request := fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, r.Since.UTC().Format(time.RFC3339Nano), r.subject)
-	seq, _, err := AskLeader(ctx, r.js.Conn(), r.stream, request)
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		seq = info.State.LastSeq + 1
-	case err != nil:
-		return fmt.Errorf("read %s: %w", r.stream, err)
+	first := info.State.LastSeq + 1
+	for _, subject := range r.subjects {
+		request := fmt.Appendf(nil, `{"start_time":%q,"next_by_subj":%q}`, r.Since.UTC().Format(time.RFC3339Nano), subject)
+		switch seq, _, err := AskLeader(ctx, r.js.Conn(), r.stream, request); {
+		case err == nil:
+			first = min(first, seq)
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return fmt.Errorf("read %s: %w", r.stream, err)
+		}
 	}
-	r.from, r.Since = max(r.from, seq), time.Time{}
+	r.from, r.Since = max(r.from, first), time.Time{}
 	return nil
 }
 
@@ -327,13 +331,15 @@ func (r *Reader) left(ctx context.Context, last uint64) (bool, error) {
 	if last < r.from {
 		return false, nil
 	}
-	left, err := holds(ctx, r.js.Conn(), r.stream, r.subject, r.from, last)
-	if err == nil && !left {
-		if end := r.end.believe(info, asked, r.from, last); end > 0 {
-			r.from, r.known.seen = end+1, max(r.known.seen, end)
+	for _, subject := range r.subjects {
+		if left, err := holds(ctx, r.js.Conn(), r.stream, subject, r.from, last); left || err != nil {
+			return left, err
 		}
 	}
-	return left, err
+	if end := r.end.believe(info, asked, r.from, last); end > 0 {
+		r.from, r.known.seen = end+1, max(r.known.seen, end)
+	}
+	return false, nil
 }
 
 // patience is how long to wait for the next message of an answer, after a number of

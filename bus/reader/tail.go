@@ -20,7 +20,7 @@ import (
 // [Reader.Follow] only.
 func NewTail(js jetstream.JetStream, stream, subject string, wake *nats.Conn, live string, from uint64) *Reader {
 	r := NewConsumer(js, stream, subject, 16, from)
-	r.live, r.wake, r.poll, r.single = live, wake, 2*time.Second, true
+	r.live, r.wake, r.poll, r.single = []string{live}, wake, 2*time.Second, true
 	byConsumer := r.open
 	r.open = func(from uint64, patience time.Duration) source {
 		return &tail{
