@@ -27,14 +27,14 @@ func TestFollowingBeginsOnceTheServerIsBack(t *testing.T) {
 	enough := errors.New("enough")
 	read := make(chan error, 1)
 	go func() {
-		read <- b.Read(t.Context(), bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { return enough })
+		read <- b.Read(t.Context(), runs.Selection{Run: "a", Follow: true}, func(bus.Stored) error { return enough })
 	}()
-	if err := b.Read(t.Context(), bus.Filter{Run: "a"}, func(bus.Stored) error { return nil }); err == nil {
+	if err := b.Read(t.Context(), runs.Selection{Run: "a"}, func(bus.Stored) error { return nil }); err == nil {
 		t.Error("a reader that does not follow gets no error while the server is unreachable")
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.Read(ended, bus.Filter{Run: "a", Follow: true}, func(bus.Stored) error { return enough }); err != nil {
+	if err := b.Read(ended, runs.Selection{Run: "a", Follow: true}, func(bus.Stored) error { return enough }); err != nil {
 		t.Errorf("ended before it began: %v", err)
 	}
 	select {
@@ -63,7 +63,7 @@ func TestReaderWhoseFirstAnswerIsLostAsksAgain(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 		if err := client.Read(
 			ctx,
-			bus.Filter{Follow: follow},
+			runs.Selection{Follow: follow},
 			func(bus.Stored) error { return enough },
 		); !errors.Is(
 			err,
@@ -87,7 +87,7 @@ func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 	defer cancel()
 	if err := stranger.Read(
 		ctx,
-		bus.Filter{Follow: true},
+		runs.Selection{Follow: true},
 		func(bus.Stored) error { return nil },
 	); !errors.Is(
 		err,

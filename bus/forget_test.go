@@ -129,7 +129,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 				for i, e := range log {
 					fold.Apply(uint64(i+1), e, func(m normalizer.Message) { want = append(want, m.Token+" "+string(m.Body)) })
 				}
-				if err := b.Read(ctx, bus.Filter{Run: id}, func(s bus.Stored) error {
+				if err := b.Read(ctx, runs.Selection{Run: id}, func(s bus.Stored) error {
 					have = append(have, s.Token+" "+string(s.Body))
 					return nil
 				}); err != nil {

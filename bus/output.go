@@ -250,22 +250,8 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run, token string, n int,
 	return nil
 }
 
-// EachEvent calls each with the events after a sequence of EVENTS, of one run or of all if
-// agent and run are empty, in order. It ends like [Bus.Read]: with follow it continues with
-// new events until ctx ends.
-func (b *Bus) EachEvent(ctx context.Context, agent, run string, after uint64, follow bool,
-	each func(runs.Event) error) error {
-	return b.eachEvent(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Follow: follow}, each)
-}
-
-// SomeEvents is EachEvent for a caller that ends it after about so many events: it does not
-// read many more.
-func (b *Bus) SomeEvents(ctx context.Context, agent, run string, after uint64, want int,
-	each func(runs.Event) error) error {
-	return b.eachEvent(ctx, Filter{Agent: agent, Run: run, FromSeq: after + 1, Want: want}, each)
-}
-
-func (b *Bus) eachEvent(ctx context.Context, f Filter, each func(runs.Event) error) error {
+// EachEvent is [Bus.Read] for those who know no streams.
+func (b *Bus) EachEvent(ctx context.Context, f runs.Selection, each func(runs.Event) error) error {
 	return b.Read(ctx, f, func(s Stored) error {
 		return each(runs.Event{
 			Seq: s.Seq, Agent: s.Agent, Run: s.Run, Token: s.Token, Time: s.Pos.Time, Line: s.Pos.Line, Part: s.Pos.Part,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
 )
 
 // Stored is one message of EVENTS.
@@ -26,24 +27,9 @@ type Stored struct {
 	Body       []byte
 }
 
-// Filter selects messages of EVENTS. Its zero value selects all stored ones.
-type Filter struct {
-	Agent, Run string
-	Tokens     []string  // kinds; none: all
-	FromSeq    uint64    // start at this sequence
-	Since      time.Time // skip messages stored before this time
-	Follow     bool      // continue with new messages
-	Want       int       // about how many messages are wanted; 0: not known
-}
-
-// wants reports whether the filter selects a kind.
-func (f Filter) wants(token string) bool {
-	return len(f.Tokens) == 0 || slices.Contains(f.Tokens, token)
-}
-
-// reader returns a reader of the subjects of the filter.
-func (f Filter) reader(b *Bus) *reader.Reader {
-	from := max(f.FromSeq, 1)
+// reads returns a reader of the subjects of a selection.
+func (b *Bus) reads(f runs.Selection) *reader.Reader {
+	from := f.After + 1
 	if f.Run == "" && f.Agent == "" && len(f.Tokens) == 0 {
 		return b.ReadEvents(b.EventSubjects(), from)
 	}
@@ -67,15 +53,15 @@ func (f Filter) reader(b *Bus) *reader.Reader {
 // continues until ctx ends, which is not an error, and waits while the server is
 // unreachable. If EVENTS is recreated meanwhile, it continues with the messages that
 // are later, by RAW sequence or time, than all before.
-func (b *Bus) Read(ctx context.Context, f Filter, each func(Stored) error) error {
-	d := f.reader(b)
+func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) error) error {
+	d := b.reads(f)
 	d.Since, d.Log, d.Want = f.Since, b.log, f.Want
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || !f.wants(token) ||
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || len(f.Tokens) > 0 && !slices.Contains(f.Tokens, token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -52,7 +53,7 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 	reader, asker := asking(embedded.SubscriberUser), asking(embedded.OperatorUser)
 	reads := make(chan error, 1)
 	go func() {
-		reads <- reader.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error { return nil })
+		reads <- reader.Read(t.Context(), runs.Selection{Follow: true}, func(bus.Stored) error { return nil })
 	}()
 
 	first.Stop()

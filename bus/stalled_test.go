@@ -25,7 +25,7 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 		events := 0
 		if err := subscriber.Read(
 			t.Context(),
-			bus.Filter{Run: "a"},
+			runs.Selection{Run: "a"},
 			func(bus.Stored) error { events++; return nil },
 		); err != nil ||
 			events == 0 {
@@ -40,7 +40,7 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := subscriber.Read(
 			ctx,
-			bus.Filter{Run: "a", Follow: true},
+			runs.Selection{Run: "a", Follow: true},
 			func(bus.Stored) error { cancel(); return nil },
 		); err != nil {
 			t.Fatal(err)

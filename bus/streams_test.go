@@ -92,7 +92,7 @@ func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 	n := 0
 	if err := sub.Read(
 		t.Context(),
-		bus.Filter{Run: "a"},
+		runs.Selection{Run: "a"},
 		func(bus.Stored) error { n++; return nil },
 	); err != nil ||
 		n != 5 {

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -32,7 +33,7 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 		n := 0
 		if err := client.Read(
 			ctx,
-			bus.Filter{Since: since},
+			runs.Selection{Since: since},
 			func(bus.Stored) error { n++; return nil },
 		); err != nil ||
 			n != 10 {
@@ -52,7 +53,7 @@ func TestFollowerIsToldWhatEachReturnsThoughItsContextEnds(t *testing.T) {
 	defer cancel()
 	if err := b.Read(
 		ctx,
-		bus.Filter{Follow: true},
+		runs.Selection{Follow: true},
 		func(bus.Stored) error { cancel(); return enough },
 	); !errors.Is(
 		err,
@@ -71,7 +72,7 @@ func TestFollowerOutlivesEventsThatAreGoneForLong(t *testing.T) {
 	begun := make(chan struct{})
 	read := make(chan error, 1)
 	go func() {
-		read <- b.Read(t.Context(), bus.Filter{Follow: true}, func(bus.Stored) error { close(begun); return nil })
+		read <- b.Read(t.Context(), runs.Selection{Follow: true}, func(bus.Stored) error { close(begun); return nil })
 	}()
 	<-begun
 	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
@@ -102,7 +103,7 @@ func TestFollowerContinuesWhenEventsAreRecreatedShorter(t *testing.T) {
 	defer cancel()
 	n := 0
 	go func() {
-		read <- b.Read(ctx, bus.Filter{Follow: true}, func(s bus.Stored) error {
+		read <- b.Read(ctx, runs.Selection{Follow: true}, func(s bus.Stored) error {
 			if n++; n == before {
 				close(begun)
 			}
@@ -193,7 +194,7 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 		begun := make(chan struct{})
 		read := make(chan error, 1)
 		go func() {
-			read <- b.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error { close(begun); return nil })
+			read <- b.Read(ctx, runs.Selection{Follow: true}, func(bus.Stored) error { close(begun); return nil })
 		}()
 		<-begun
 		s.text.Store(&text)
@@ -223,9 +224,9 @@ func TestFollowerReceivesEventsAtOnceAfterAPause(t *testing.T) {
 	read := make(chan error, len(told))
 	for i, user := range []string{embedded.SubscriberUser, embedded.ResponderUser, embedded.OperatorUser,
 		embedded.SubscriberUser} {
-		reader, filter := bustest.Connect(t, s, user), bus.Filter{Follow: true, Run: "x"}
+		reader, filter := bustest.Connect(t, s, user), runs.Selection{Follow: true, Run: "x"}
 		if i == 3 {
-			filter = bus.Filter{Follow: true, Tokens: []string{"status"}}
+			filter = runs.Selection{Follow: true, Tokens: []string{"status"}}
 		}
 		told[i] = make(chan time.Time, 2)
 		go func() {
@@ -275,7 +276,7 @@ func TestReadEndsWhereTheRestIsDiscardedMeanwhile(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 	defer cancel()
 	n := 0
-	err = b.Read(ctx, bus.Filter{Run: "x"}, func(bus.Stored) error {
+	err = b.Read(ctx, runs.Selection{Run: "x"}, func(bus.Stored) error {
 		if n++; n == 1 {
 			return stream.Purge(ctx)
 		}

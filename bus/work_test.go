@@ -436,7 +436,7 @@ func TestLastEventsAreTheNewest(t *testing.T) {
 	var all []string
 	if err := r.Read(
 		t.Context(),
-		bus.Filter{Run: "T-1"},
+		runs.Selection{Run: "T-1"},
 		func(e bus.Stored) error { all = append(all, string(e.Body)); return nil },
 	); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
 )
 
 // Event is one message of the event stream.
@@ -51,8 +52,8 @@ func (c *Client) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 }
 
 func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) error {
-	read := bus.Filter{
-		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, FromSeq: f.After + 1, Since: f.Since, Follow: f.Follow,
+	read := runs.Selection{
+		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, After: f.After, Since: f.Since, Follow: f.Follow,
 	}
 	if f.Run != "" && f.Follow {
 		// The completion may be before the first event to read, and nothing comes after it.
@@ -109,7 +110,7 @@ func (c *Client) labelled(ctx context.Context, run string, labels []string, know
 
 // complete reports whether the completion of a run is stored.
 func (c *Client) complete(ctx context.Context, run string) (found bool, err error) {
-	err = c.bus.Read(ctx, bus.Filter{Run: run, Tokens: []string{api.Completion}}, func(bus.Stored) error {
+	err = c.bus.Read(ctx, runs.Selection{Run: run, Tokens: []string{api.Completion}}, func(bus.Stored) error {
 		found = true
 		return errStop
 	})

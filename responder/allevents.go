@@ -26,6 +26,9 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 		f, err := s.Follow(ctx, q.Run, q.After)
 		if err == nil {
 			f.wants = wants
+			if len(q.Kinds) > 0 { // the completion ends it
+				f.of.Tokens = append(slices.Clone(q.Kinds), api.Completion)
+			}
 		}
 		return f, err
 	}
@@ -36,7 +39,8 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 	case q.After > last:
 		return nil, recreated()
 	}
-	return &Follow{service: s, after: q.After, wait: true, wants: wants}, nil
+	of := runs.Selection{Agent: s.agentKind(q.Agent), Tokens: q.Kinds, After: q.After, Follow: true}
+	return &Follow{service: s, of: of, wants: wants}, nil
 }
 
 // AllEvents returns a page of what [Service.FollowAll] reads: at most limit events, and at
@@ -48,8 +52,8 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 	if err != nil {
 		return page, err
 	}
-	if f.wait = false; f.wants == nil {
-		f.want = limit + 1
+	if f.of.Follow = false; f.wants == nil {
+		f.of.Want = limit + 1
 	}
 	done, err := s.pageTurn(ctx)
 	if err != nil {
@@ -88,8 +92,8 @@ func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event)
 		}
 	}
 	agent := s.agentKind(q.Agent)
-	if agent == "" && len(q.Kinds) == 0 && len(labels) == 0 {
-		return nil, nil
+	if len(labels) == 0 && (q.Run == "" || agent == "" && len(q.Kinds) == 0) {
+		return nil, nil // the streams know agents and kinds
 	}
 	gone := map[string]bool{} // runs without a record
 	return func(ctx context.Context, e runs.Event) (bool, error) {

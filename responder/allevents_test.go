@@ -15,7 +15,7 @@ type orphans struct {
 	peeks int
 }
 
-func (o *orphans) EachEvent(_ context.Context, _, _ string, _ uint64, _ bool, each func(runs.Event) error) error {
+func (o *orphans) EachEvent(_ context.Context, _ runs.Selection, each func(runs.Event) error) error {
 	for i := range 1000 {
 		if err := each(runs.Event{Seq: uint64(i + 1), Agent: "codex", Run: "gone", Token: "status"}); err != nil {
 			return err

@@ -26,13 +26,12 @@ type counted struct {
 	now, most atomic.Int64
 }
 
-func (c *counted) SomeEvents(ctx context.Context, agent, run string, after uint64, want int,
-	each func(runs.Event) error) error {
+func (c *counted) EachEvent(ctx context.Context, of runs.Selection, each func(runs.Event) error) error {
 	now := c.now.Add(1)
 	defer c.now.Add(-1)
 	for most := c.most.Load(); now > most && !c.most.CompareAndSwap(most, now); most = c.most.Load() {
 	}
-	return c.Streams.(*bus.Bus).SomeEvents(ctx, agent, run, after, want, each)
+	return c.Streams.EachEvent(ctx, of, each)
 }
 
 // newLongRun returns a service for a run with so many events of about 700 bytes, the

@@ -27,8 +27,8 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit, m
 		return page, err
 	}
 	page.Done = f.Ended
-	open := f.wait
-	f.wait, f.want = false, limit+1
+	open := f.of.Follow
+	f.of.Follow, f.of.Want = false, limit+1
 	done, err := s.pageTurn(ctx)
 	if err != nil {
 		return page, err
@@ -91,11 +91,8 @@ type Follow struct {
 	Ended bool
 
 	service *Service
-	view    runs.Header // of the run; zero: all runs
-	after   uint64
-	wait    bool
-	want    int                                             // about how many events are read; 0: not known
-	wants   func(context.Context, runs.Event) (bool, error) // nil: all events
+	of      runs.Selection
+	wants   func(context.Context, runs.Event) (bool, error) // nil: all of them
 }
 
 // Follow opens the events of a run after a sequence. The errors are those of
@@ -106,7 +103,8 @@ func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow
 		return nil, err
 	}
 	return &Follow{
-		Ended: completion != 0 && completion <= after, service: s, view: v, after: after, wait: completion != 0 || !over(v),
+		Ended: completion != 0 && completion <= after, service: s,
+		of: runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: completion != 0 || !over(v)},
 	}, nil
 }
 
@@ -124,7 +122,7 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 // read is Each with the events that the filter refuses, too.
 func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
 	var own error
-	err := f.events(ctx, func(e runs.Event) error {
+	err := f.service.cfg.Streams.EachEvent(ctx, f.of, func(e runs.Event) error {
 		wanted := true
 		if f.wants != nil {
 			if wanted, own = f.wants(ctx, e); own != nil {
@@ -139,7 +137,7 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 			item.Meaning = f.service.meaning(e.Agent, e.Token, e.Body)
 		}
 		own = each(item, wanted)
-		if own == nil && f.view.ID != "" && e.Token == api.Completion {
+		if own == nil && f.of.Run != "" && e.Token == api.Completion {
 			return errEnough
 		}
 		return own
@@ -151,21 +149,6 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 		return err
 	}
 	return f.service.explain("read events", err)
-}
-
-// someEvents is implemented by streams that read less if they know how many events are
-// wanted.
-type someEvents interface {
-	SomeEvents(ctx context.Context, agent, run string, after uint64, want int, each func(runs.Event) error) error
-}
-
-// events calls each with the events, as they are stored.
-func (f *Follow) events(ctx context.Context, each func(runs.Event) error) error {
-	streams := f.service.cfg.Streams
-	if some, ok := streams.(someEvents); ok && f.want > 0 && !f.wait {
-		return some.SomeEvents(ctx, f.view.Agent, f.view.ID, f.after, f.want, each)
-	}
-	return streams.EachEvent(ctx, f.view.Agent, f.view.ID, f.after, f.wait, each)
 }
 
 // settleTime is how long a request waits for the record of a run whose completion is stored.
@@ -197,7 +180,8 @@ func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error
 
 // EachEvent calls each with all events of a run after a sequence, up to its completion.
 func (s *Service) EachEvent(ctx context.Context, v runs.Header, after uint64, each func(api.Event) error) error {
-	return (&Follow{service: s, view: v, after: after, wait: true}).Each(ctx, each)
+	of := runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: true}
+	return (&Follow{service: s, of: of}).Each(ctx, each)
 }
 
 // LastEvents returns the newest n events of a kind of a run, oldest first.

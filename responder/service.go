@@ -41,10 +41,9 @@ import (
 type Streams interface {
 	runtable.Streams
 
-	// EachEvent calls each with the events of a run, or of all if agent and run are
-	// empty, after a sequence, including completions; with follow also with new events,
-	// until ctx ends.
-	EachEvent(ctx context.Context, agent, run string, after uint64, follow bool, each func(runs.Event) error) error
+	// EachEvent calls each with the events of a selection, in the order of the stream; one that
+	// follows ends with ctx.
+	EachEvent(ctx context.Context, of runs.Selection, each func(runs.Event) error) error
 	// EventsEnd returns the sequence of a run's completion, 0 if there is none or run is
 	// empty, and the last sequence of the stream.
 	EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error)

@@ -1,6 +1,9 @@
 package runs
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Change is a change of the record of one run, or of the state of the watch.
 type Change struct {
@@ -22,6 +25,16 @@ type Event struct {
 	Part       int    // counts the events of the line, from 1
 	Raw        uint64 // in RAW, of the entry that it came from
 	Body       []byte // JSON
+}
+
+// Selection selects stored events. Its zero value is all of them.
+type Selection struct {
+	Agent, Run string
+	Tokens     []string  // kinds; none: all
+	After      uint64    // only those after this sequence
+	Since      time.Time // only those that were stored then or later
+	Follow     bool      // continue with new events
+	Want       int       // about how many are wanted, so that not many more are read; 0: not known
 }
 
 // Excerpt is the content of an output stream of an agent: all of it, or its

@@ -110,12 +110,12 @@ func (s *stage) Stored(context.Context) (string, uint64, uint64, error) {
 	return s.id, s.first, s.first + uint64(len(s.events)) - 1, nil
 }
 
-func (s *stage) EachEvent(_ context.Context, _, run string, after uint64, _ bool, each func(runs.Event) error) error {
-	if run != "" {
+func (s *stage) EachEvent(_ context.Context, of runs.Selection, each func(runs.Event) error) error {
+	if of.Run != "" {
 		s.reads++
 	}
 	for _, e := range s.events {
-		if e.Seq > after && (run == "" || e.Run == run) {
+		if e.Seq > of.After && (of.Run == "" || e.Run == of.Run) {
 			if err := each(e); err != nil {
 				return err
 			}

@@ -48,9 +48,8 @@ const (
 
 // Events are the stored events.
 type Events interface {
-	// EachEvent calls each with the events after a sequence, of one run or of all if agent
-	// and run are empty.
-	EachEvent(ctx context.Context, agent, run string, after uint64, follow bool, each func(runs.Event) error) error
+	// EachEvent calls each with the events of a selection, in the order of the stream.
+	EachEvent(ctx context.Context, of runs.Selection, each func(runs.Event) error) error
 }
 
 // Store stores the position of the exporter, and selects the one that works.
@@ -216,7 +215,7 @@ func (e *Exporter) collect(ctx context.Context) (b batch, err error) {
 	}
 	b.raw = map[string]uint64{}
 	read := 0
-	err = e.cfg.Events.EachEvent(ctx, "", "", e.position.Seq, false, func(v runs.Event) error {
+	err = e.cfg.Events.EachEvent(ctx, runs.Selection{After: e.position.Seq}, func(v runs.Event) error {
 		if len(b.spans) >= e.most || read >= maxEvents {
 			return errFull
 		}
@@ -293,7 +292,7 @@ func (e *Exporter) stateOf(ctx context.Context, v runs.Event) (*state, error) {
 	if v.Line == 1 && v.Part == 1 {
 		return s, nil
 	}
-	err := e.cfg.Events.EachEvent(ctx, v.Agent, v.Run, 0, false, func(old runs.Event) error {
+	err := e.cfg.Events.EachEvent(ctx, runs.Selection{Agent: v.Agent, Run: v.Run}, func(old runs.Event) error {
 		if old.Seq >= v.Seq {
 			return errFull
 		}

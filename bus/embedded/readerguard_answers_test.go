@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -38,7 +39,7 @@ func TestManyReadersThatCatchUpAreNotLimited(t *testing.T) {
 	for i, r := range readers {
 		reading.Go(func() {
 			n := 0
-			err := r.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error {
+			err := r.Read(ctx, runs.Selection{Follow: true}, func(bus.Stored) error {
 				if n++; n == events {
 					return enough
 				}

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -224,7 +225,7 @@ func TestFollowerOutlivesALimit(t *testing.T) {
 	got, ended := make(chan struct{}, 2), make(chan error, 1)
 	go func() {
 		n := 0
-		ended <- r.Read(ctx, bus.Filter{Follow: true}, func(bus.Stored) error {
+		ended <- r.Read(ctx, runs.Selection{Follow: true}, func(bus.Stored) error {
 			got <- struct{}{}
 			if n++; n == 2 {
 				return enough
@@ -239,7 +240,7 @@ func TestFollowerOutlivesALimit(t *testing.T) {
 	late := bustest.Connect(t, s, SubscriberUser)
 	if err := late.Read(
 		ctx,
-		bus.Filter{Follow: true},
+		runs.Selection{Follow: true},
 		func(bus.Stored) error { return nil },
 	); !errors.Is(err, bus.ErrDenied) ||
 		!strings.Contains(err.Error(), "linesman doctor") {

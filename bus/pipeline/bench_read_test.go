@@ -13,13 +13,14 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // BenchmarkReadEvents measures reading 100,000 events by direct gets, all of them and
 // those of one run, and by a consumer in the same round: compare the ratios.
 func BenchmarkReadEvents(b *testing.B) {
-	const events, runs = 100_000, 10
+	const events, many = 100_000, 10
 	s, op := serve(b)
 	body := fmt.Appendf(nil, `{"agent_kind":"codex","text":"%0300d"}`, 1)
 	p, err := newPublisher(op, 1, false)
@@ -29,7 +30,7 @@ func BenchmarkReadEvents(b *testing.B) {
 	defer p.close()
 	for i := range events {
 		m := normalizer.Message{Pos: normalizer.Pos{Raw: uint64(i + 1)}, Body: body}
-		if err := p.publish(b.Context(), op.EventSubject("codex", fmt.Sprintf("run-%d", i%runs), "status"), m); err != nil {
+		if err := p.publish(b.Context(), op.EventSubject("codex", fmt.Sprintf("run-%d", i%many), "status"), m); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -55,11 +56,11 @@ func BenchmarkReadEvents(b *testing.B) {
 	}
 	for b.Loop() {
 		for name, f := range map[string]struct {
-			filter  bus.Filter
+			filter  runs.Selection
 			subject string
 			want    int
-		}{"all": {bus.Filter{}, op.EventSubjects(), events}, "run": {bus.Filter{Run: "run-7"}, op.EventSubject("*", "run-7",
-			"*"), events / runs}} {
+		}{"all": {runs.Selection{}, op.EventSubjects(), events}, "run": {runs.Selection{Run: "run-7"}, op.EventSubject("*", "run-7",
+			"*"), events / many}} {
 			measure("direct-"+name, f.want, func() (n int, err error) {
 				err = subscriber.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil })
 				return n, err

@@ -318,7 +318,7 @@ func TestFollowerOutlivesEventsThatAreMadeAgain(t *testing.T) {
 	read := make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
-		read <- b.Read(ctx, bus.Filter{Follow: true}, func(m bus.Stored) error {
+		read <- b.Read(ctx, runs.Selection{Follow: true}, func(m bus.Stored) error {
 			if got = append(got, m.Seq); len(got) == int(last) {
 				close(begun)
 			}

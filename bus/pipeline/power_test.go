@@ -147,7 +147,7 @@ func timesLost(ctx context.Context, b *bus.Bus) (raw, events string, err error) 
 func bodies(t *testing.T, b *bus.Bus) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
-	if err := b.Read(t.Context(), bus.Filter{}, func(s bus.Stored) error {
+	if err := b.Read(t.Context(), runs.Selection{}, func(s bus.Stored) error {
 		out[s.Run] = append(out[s.Run], fmt.Sprintf("%d.%d %s %s", s.Pos.Line, s.Pos.Part, s.Token, s.Body))
 		return nil
 	}); err != nil {

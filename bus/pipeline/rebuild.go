@@ -125,7 +125,7 @@ func (c *comparison) derive(ctx context.Context) error {
 	// a suspect.
 	since := c.raw.State.FirstTime.Add(-time.Minute)
 	var stop func()
-	c.next, stop = iter.Pull2(read(ctx, c.n.Bus, bus.Filter{Since: since}))
+	c.next, stop = iter.Pull2(read(ctx, c.n.Bus, runs.Selection{Since: since}))
 	defer stop()
 	if err := c.advance(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (c *comparison) derive(ctx context.Context) error {
 }
 
 // read returns the selected events.
-func read(ctx context.Context, b *bus.Bus, f bus.Filter) iter.Seq2[bus.Stored, error] {
+func read(ctx context.Context, b *bus.Bus, f runs.Selection) iter.Seq2[bus.Stored, error] {
 	return func(yield func(bus.Stored, error) bool) {
 		err := b.Read(ctx, f, func(s bus.Stored) error {
 			if !yield(s, nil) {
@@ -295,7 +295,7 @@ func (c *comparison) recordUpTo(ctx context.Context, want *runs.Record) (have *s
 // events compares the events of one run, in order; ended reports that there must be no
 // later ones.
 func (c *comparison) events(ctx context.Context, want *runs.Record, ended bool) error {
-	next, stop := iter.Pull2(read(ctx, c.n.Bus, bus.Filter{Run: want.ID}))
+	next, stop := iter.Pull2(read(ctx, c.n.Bus, runs.Selection{Run: want.ID}))
 	defer stop()
 	have, err, more := next()
 	equal, missing, differs := 0, 0, false

@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -53,18 +54,18 @@ func storeRuns(t testing.TB, op *bus.Bus, runs int) {
 // filters are selections of events, and how many a number of runs has of each.
 var filters = []struct {
 	name   string
-	filter bus.Filter
+	filter runs.Selection
 	hits   func(runs int) int
 }{
-	{"error", bus.Filter{Tokens: []string{"error"}}, func(int) int { return 4 }},
-	{"error and unknown", bus.Filter{Tokens: []string{"error", "unknown"}}, func(int) int { return 4 }},
-	{"run, 3 kinds", bus.Filter{Run: "run-7", Tokens: []string{"error", "completion", "unknown"}}, func(int) int { return 1 }},
-	{"completion", bus.Filter{Tokens: []string{"completion"}}, func(n int) int { return n }},
-	{"completion and error", bus.Filter{Tokens: []string{"completion", "error"}}, func(n int) int { return n + 4 }},
-	{"agent", bus.Filter{Agent: "claude_code"}, func(n int) int { return n / 10 * 21 }},
-	{"4 kinds", bus.Filter{Tokens: []string{"status", "text_output", "tool_call", "tool_result"}},
+	{"error", runs.Selection{Tokens: []string{"error"}}, func(int) int { return 4 }},
+	{"error and unknown", runs.Selection{Tokens: []string{"error", "unknown"}}, func(int) int { return 4 }},
+	{"run, 3 kinds", runs.Selection{Run: "run-7", Tokens: []string{"error", "completion", "unknown"}}, func(int) int { return 1 }},
+	{"completion", runs.Selection{Tokens: []string{"completion"}}, func(n int) int { return n }},
+	{"completion and error", runs.Selection{Tokens: []string{"completion", "error"}}, func(n int) int { return n + 4 }},
+	{"agent", runs.Selection{Agent: "claude_code"}, func(n int) int { return n / 10 * 21 }},
+	{"4 kinds", runs.Selection{Tokens: []string{"status", "text_output", "tool_call", "tool_result"}},
 		func(n int) int { return n*20 - 4 }},
-	{"all", bus.Filter{}, func(n int) int { return n * 21 }},
+	{"all", runs.Selection{}, func(n int) int { return n * 21 }},
 }
 
 // What is delivered follows what is selected, not what is stored.

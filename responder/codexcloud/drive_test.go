@@ -172,7 +172,7 @@ func (s *stage) events(t *testing.T, run string) (all []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := s.bus.Read(ctx, bus.Filter{Run: run, Follow: true}, func(m bus.Stored) error {
+	err := s.bus.Read(ctx, runs.Selection{Run: run, Follow: true}, func(m bus.Stored) error {
 		var body struct{ Message *string }
 		if err := json.Unmarshal(m.Body, &body); err != nil {
 			return err

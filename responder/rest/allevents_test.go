@@ -30,7 +30,7 @@ func (s *stage) talk(id, team string, lines int) {
 // stored returns the sequences of all events, and those of the runs with a label.
 func (s *stage) stored(team string) (all, labelled []uint64) {
 	s.T.Helper()
-	err := s.Operator.Read(s.T.Context(), bus.Filter{}, func(e bus.Stored) error {
+	err := s.Operator.Read(s.T.Context(), runs.Selection{}, func(e bus.Stored) error {
 		all = append(all, e.Seq)
 		if v, ok := s.Service.Get(e.Run); ok && v.Labels.Has("team", team) {
 			labelled = append(labelled, e.Seq)

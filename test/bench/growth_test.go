@@ -136,7 +136,7 @@ func (s *site) replay() (events int, took time.Duration) {
 	on := s.connect(embedded.SubscriberUser)
 	defer on.Close()
 	began := time.Now()
-	if err := on.Read(s.b.Context(), bus.Filter{}, func(bus.Stored) error { events++; return nil }); err != nil {
+	if err := on.Read(s.b.Context(), runs.Selection{}, func(bus.Stored) error { events++; return nil }); err != nil {
 		s.b.Fatal(err)
 	}
 	return events, time.Since(began)

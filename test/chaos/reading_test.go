@@ -61,7 +61,7 @@ func (r *reading) one(ctx context.Context, server Server, b *bus.Bus) {
 		return
 	}
 	completed := false
-	err = b.Read(ctx, bus.Filter{Run: run}, func(e bus.Stored) error {
+	err = b.Read(ctx, runs.Selection{Run: run}, func(e bus.Stored) error {
 		completed = e.Token == "completion"
 		return nil
 	})
