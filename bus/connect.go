@@ -178,8 +178,11 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 				b.log.Info("reconnected")
 			}
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			b.denied.notice(err)
+			if errors.Is(err, nats.ErrSlowConsumer) && sub != nil && strings.HasPrefix(sub.Subject, b.Prefix+".live.") {
+				return // the follower reads from the stream
+			}
 			if limiter.Allow(err.Error(), time.Now()) { // refused credentials are retried often
 				b.log.Warn("connection", zap.Error(err))
 			}

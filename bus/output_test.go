@@ -94,7 +94,8 @@ func TestPageOfEventsReadsFewOthers(t *testing.T) {
 		b := bustest.Connect(t, s, embedded.ResponderUser)
 		conn := b.PublicJetStream().Conn()
 		before, got, enough := conn.Stats().InMsgs, 0, errors.New("enough")
-		err := b.EachEvent(t.Context(), runs.Selection{Agent: "codex", Run: "x", After: 10, Want: want}, func(e runs.Event) error {
+		of := runs.Selection{Agent: "codex", Run: "x", After: 10, Want: want}
+		err := b.EachEvent(t.Context(), of, func(e runs.Event) error {
 			if got++; e.Seq != uint64(10+got) {
 				t.Errorf("event %d is %d", got, e.Seq)
 			}

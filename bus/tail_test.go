@@ -194,7 +194,7 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 		begun := make(chan struct{})
 		read := make(chan error, 1)
 		go func() {
-			read <- b.Read(ctx, runs.Selection{Follow: true}, func(bus.Stored) error { close(begun); return nil })
+			read <- b.Read(ctx, runs.Selection{Run: "x", Follow: true}, func(bus.Stored) error { close(begun); return nil })
 		}()
 		<-begun
 		s.text.Store(&text)

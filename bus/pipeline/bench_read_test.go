@@ -59,8 +59,10 @@ func BenchmarkReadEvents(b *testing.B) {
 			filter  runs.Selection
 			subject string
 			want    int
-		}{"all": {runs.Selection{}, op.EventSubjects(), events}, "run": {runs.Selection{Run: "run-7"}, op.EventSubject("*", "run-7",
-			"*"), events / many}} {
+		}{
+			"all": {runs.Selection{}, op.EventSubjects(), events},
+			"run": {runs.Selection{Run: "run-7"}, op.EventSubject("*", "run-7", "*"), events / many},
+		} {
 			measure("direct-"+name, f.want, func() (n int, err error) {
 				err = subscriber.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil })
 				return n, err

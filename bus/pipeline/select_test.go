@@ -116,7 +116,8 @@ func BenchmarkFilters(b *testing.B) {
 		for _, f := range filters {
 			reads, n := bustest.Connect(b, s, embedded.SubscriberUser), 0
 			began := time.Now()
-			if err := reads.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil }); err != nil || n != f.hits(size) {
+			err := reads.Read(b.Context(), f.filter, func(bus.Stored) error { n++; return nil })
+			if err != nil || n != f.hits(size) {
 				b.Fatalf("%s: %d events, %v", f.name, n, err)
 			}
 			took[f.name] += time.Since(began)

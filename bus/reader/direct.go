@@ -31,7 +31,8 @@ func NewDirect(js jetstream.JetStream, stream, subject, live string, all bool, f
 		filter = ""
 	}
 	r := &Reader{
-		js: js, stream: stream, subjects: []string{subject}, live: []string{live}, from: from, Log: zap.NewNop(),
+		js: js, stream: stream, subjects: []string{subject}, live: []string{live}, whole: all, from: from,
+		Log: zap.NewNop(),
 		fit: func(info *jetstream.StreamInfo) error {
 			if !info.Config.AllowDirect {
 				return fmt.Errorf("%w: stream %s has no allow_direct; a normalizer that starts sets it", ErrUnfit, stream)

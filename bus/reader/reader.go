@@ -44,6 +44,7 @@ type Reader struct {
 	live     []string      // subjects on which the server republishes what is stored
 	wake     *nats.Conn    // that subscribes to live; nil: that of js
 	poll     time.Duration // longest interval of polls while nothing arrives; 0: 8 s
+	whole    bool          // the subject covers the whole stream
 	single   bool          // a stream that was replaced ends the reading, with ErrReplaced
 	open     func(from uint64, patience time.Duration) source
 	fit      func(*jetstream.StreamInfo) error // whether the source can read the stream
@@ -177,6 +178,9 @@ func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
 	r.known.created = info.Created
 	r.begun.Store(true)
 	begun()
+	if r.whole {
+		return r.followWhole(ctx, each)
+	}
 	awake := make(chan struct{}, 1)
 	for _, subject := range r.live {
 		sub, err := cmp.Or(r.wake, r.js.Conn()).Subscribe(subject, func(*nats.Msg) {
@@ -190,9 +194,7 @@ func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
 		}
 		defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
 	}
-	poll := backoff.NewExponentialBackOff()
-	poll.InitialInterval, poll.RandomizationFactor = 100*time.Millisecond, 0.2
-	poll.MaxInterval = cmp.Or(r.poll, 8*time.Second)
+	poll := r.polls()
 	for fails := 0; ; {
 		advanced, done, err := r.drain(ctx, 0, patience(fails), each)
 		if advanced {

@@ -17,7 +17,7 @@ const denseWanted, denseAll = 2, 5
 // republishes.
 func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, from uint64) *Reader {
 	r := NewDirect(js, stream, "", "", true, from)
-	r.subjects, r.live = subjects, live
+	r.subjects, r.live, r.whole = subjects, live, false
 	whole := r.open
 	r.open = func(from uint64, patience time.Duration) source {
 		s := &selection{js: js, stream: stream, from: from, whole: func() source { return whole(from, patience) }}
