@@ -161,7 +161,8 @@ func (d *day) compare() {
 			return !strings.HasPrefix(line, asks) && !strings.HasPrefix(line, tells)
 		})
 		if !slices.Equal(saw, said) {
-			d.t.Errorf("%s: the model saw\n%s\nand linesman tells\n%s", k.name, strings.Join(saw, "\n"), strings.Join(said, "\n"))
+			d.t.Errorf("%s: the model saw\n%s\nand linesman tells\n%s", k.name, strings.Join(saw, "\n"),
+				strings.Join(said, "\n"))
 		}
 		status := gjson.Parse(d.linesman("status", "--json", k.run))
 		usage := status.Get("usage.total")

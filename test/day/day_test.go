@@ -153,7 +153,8 @@ func write(t *testing.T, path, text string) {
 func newMachine(t *testing.T, talks ...*talk) *machine {
 	t.Helper()
 	free := fixture.FreeAddresses(t, 2)
-	m := &machine{t: t, began: time.Now(), dir: t.TempDir(), nats: free[0], http: free[1], running: map[string]*fixture.Process{}}
+	m := &machine{t: t, began: time.Now(), dir: t.TempDir(), nats: free[0], http: free[1],
+		running: map[string]*fixture.Process{}}
 	m.config = filepath.Join(m.dir, "linesman.toml")
 	m.env = []string{"LANG=C.UTF-8", "HOME=" + filepath.Join(m.dir, "home"), scope + "=" + m.dir,
 		"LINESMAN_BACKGROUND_START=false"}
@@ -403,12 +404,11 @@ func (d *day) evening() {
 	d.send("seven")
 	d.phone.does("IsAsked", map[string]any{"text": "six.txt"})
 	d.chat.Shows(`tab: answer\n`)
-	question := d.client.isAsked()
+	d.client.isAsked()
 	d.kill(responder, normalizer)
 	d.phone.does("Answers", map[string]any{"kind": "allow once"})
 	d.chat.Keys("Tab", "a")
-	question = d.client.isAsked()
-	d.client.chooses(question, "allow once")
+	d.client.chooses(d.client.isAsked(), "allow once")
 	d.phone.does("Sees", map[string]any{"text": d.plan.answer("six")})
 	d.chat.Shows(`(?s)│ ` + regexp.QuoteMeta(d.cook.answer("six")) + `\n.*\nyour turn`)
 	d.tell("the terminal sees it")

@@ -69,7 +69,8 @@ func (c *client) session(ctx context.Context) (session, error) {
 		return c.now, nil
 	}
 	cut, over := context.WithCancel(ctx)
-	opts := &sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	opts := &sdk.ClientOptions{}
+	opts.ElicitationHandler = func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		select {
 		case c.asked <- r.Params:
 		case <-cut.Done():
@@ -81,10 +82,11 @@ func (c *client) session(ctx context.Context) (session, error) {
 		case <-cut.Done():
 			return nil, cut.Err()
 		}
-	}}
+	}
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "day", Version: "1"}, opts).Connect(ctx,
 		&sdk.StreamableClientTransport{Endpoint: c.url + "/mcp?tools=live",
-			HTTPClient: &http.Client{Transport: fixture.Bearing(c.token)}}, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+			HTTPClient: &http.Client{Transport: fixture.Bearing(c.token)}},
+		&sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		over()
 		return session{}, err
