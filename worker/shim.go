@@ -303,7 +303,11 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		switch {
 		case !busy && s.leaves():
 			s.recordExitRetrying()
-			s.end("")
+			if s.spec.Live && (s.status == nil || s.status.Signaled()) { // it was killed, and they might work on
+				s.killAt = now
+			} else {
+				s.end("")
+			}
 		case err != nil, !busy: // if the directory is gone, the run has ended
 			s.recordExitRetrying()
 			return 0, err
@@ -315,7 +319,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if s.killAt.IsZero() {
 		next := s.watchdog.next(now)
-		if s.held {
+		if s.held && s.adopted == nil { // the end of another shim's agent wakes nobody
 			next = calmly
 		}
 		if ended {

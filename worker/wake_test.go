@@ -242,6 +242,22 @@ func TestRunIsEndedAfterAnInterruptedTurn(t *testing.T) {
 	s.reads(log + " ann- exit")
 }
 
+// What an agent that was killed has left cannot work on: nobody would hear of it.
+func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
+	t.Parallel()
+	s := keeping(t, "resumes", "once-dies", "once-helper")
+	s.spec.Limits.Grace = time.Hour
+	helper := filepath.Join(s.dir, "helper")
+	killAtEnd(t, helper)
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	log := strings.TrimSuffix(firstTurn, " <4") + " process-end"
+	s.lasts(log)
+	waitFor(t, "the end of its helper", func() bool { return gone(t, helper) })
+	s.say(r, "m1")
+	s.lasts(log + " ann-" + awoken)
+	s.over(r, done)
+}
+
 // A prompt that the agent had certainly not got is sent to the next process.
 func TestPromptThatWasNotTakenIsSentAgain(t *testing.T) {
 	t.Parallel()

@@ -22,12 +22,13 @@ import (
 type server struct {
 	asked   []string // name and request
 	waiting api.Questions
+	within  time.Duration // of the last request
 	err     error
 }
 
 func (s *server) Call(_ context.Context, op api.Entry, request, outcome any) error {
 	b, err := json.Marshal(request)
-	s.asked = append(s.asked, op.Name+" "+string(b))
+	s.asked, s.within = append(s.asked, op.Name+" "+string(b)), op.Within
 	if q, is := outcome.(*api.Questions); is {
 		*q = s.waiting
 	}
@@ -103,6 +104,27 @@ func asks(m *model, s *server) {
 	m.know(talking(func(r *api.Run) { r.State, r.Questions = runs.StateInputRequired, []string{"q1"} }))
 	m.ask.newest = "q1"
 	do(m, m.readQuestions())
+}
+
+// An answer that was lost with its responder is not waited for as long as one for which all of a run must be read.
+func TestLostAnswerIsAskedForAgainSoon(t *testing.T) {
+	m, s := stage(t, 80, talking(nil))
+	for _, c := range []struct {
+		what string
+		err  error
+		long bool
+	}{
+		{"the first request", nil, true},
+		{"the next one", context.DeadlineExceeded, false},
+		{"one after a lost answer", nil, true},
+		{"the one after it", nil, false},
+	} {
+		do(m, m.read(0))
+		if long := s.within >= foldTime; long != c.long || !long && s.within > 3*askTime {
+			t.Errorf("%s waits for %v", c.what, s.within)
+		}
+		m.items(itemsMsg{api.DetailPage{Next: "1.1"}, c.err})
+	}
 }
 
 // What is typed while a question is open is a message, never an answer.

@@ -20,6 +20,7 @@ type talk struct {
 	after    string // position of the last item
 	told     bool   // the first page was printed
 	done     bool   // no item will come
+	missed   bool   // the last request got no answer
 }
 
 // itemsMsg is a page of what the agent did.
@@ -32,20 +33,25 @@ type itemsMsg struct {
 const (
 	earlier     = 300 // items of the conversation so far
 	earlierRows = 200 // of them
-	detailWait  = 20  // seconds, for a new item
+	detailWait  = 5   // seconds, for a new item
 	foldTime    = time.Minute
 	retryAfter  = 300 * time.Millisecond
 )
 
-// read asks for the next items after a pause.
+// read asks for the next items after a pause. Only a responder that has to read all of the run may take long: one that
+// was killed will never answer.
 func (m *model) read(pause time.Duration) tea.Cmd {
 	q := api.DetailRequest{Run: m.run.ID, After: m.talk.after, Wait: detailWait, Limit: api.MaxDetailItems}
+	within := askTime
+	if q.After == "" || m.talk.missed {
+		within = foldTime
+	}
 	if q.After == "" {
 		q.Last = earlier
 	}
 	return tea.Tick(pause, func(time.Time) tea.Msg {
 		op := api.OpDetail
-		op.Within = foldTime + detailWait*time.Second
+		op.Within = within + detailWait*time.Second
 		page, err := op.Call(m.ctx(), m.svc, q)
 		return itemsMsg{page, err}
 	})
@@ -53,6 +59,7 @@ func (m *model) read(pause time.Duration) tea.Cmd {
 
 // items prints a page, and asks for the next one.
 func (m *model) items(f itemsMsg) tea.Cmd {
+	m.talk.missed = f.err != nil
 	switch {
 	case f.err != nil && (away(f.err) || api.Is(f.err, api.NotFound) && !m.run.State.Final()): // it waits for a worker
 		if away(f.err) {

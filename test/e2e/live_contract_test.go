@@ -24,8 +24,6 @@ import (
 // speaker is what an agent does in its own way, beside what its entry in the table of agents says.
 type speaker struct {
 	short string
-	// Shell is an item of the model that runs COMMAND, for which the agent asks.
-	shell string
 	// Ended is the state of a run whose turn ends with a rejection, and its text; "": the turn goes on.
 	ended     runs.State
 	endedText string
@@ -36,17 +34,13 @@ type speaker struct {
 }
 
 var speakers = []speaker{
-	{short: "claude", shell: `{"shell":"COMMAND","with":{"description":"run"}}`},
-	{short: "codex", shell: `{"shell":"COMMAND","with":{"sandbox_permissions":"require_escalated","justification":"run"}}`,
-		ended: runs.StateFailed},
-	{short: "gemini", shell: `{"shell":"COMMAND"}`, waits: true},
-	{short: "opencode", shell: `{"shell":"COMMAND","with":{"description":"run"}}`, ended: runs.StateCompleted},
-	{short: "copilot", shell: `{"tool":"bash","input":{"command":"COMMAND","description":"run"}}`,
-		ended: runs.StateCompleted, endedText: "Info: Operation cancelled by user"},
-	{short: "qwen",
-		shell: `{"tool":"run_shell_command","input":{"command":"COMMAND","description":"run","is_background":false}}`,
-		ended: runs.StateCompleted, unknown: []string{"qwen/notify/session/mode-update", "craft/drainMidTurnQueue"}},
-	{short: "kimi", shell: `{"tool":"Bash","input":{"command":"COMMAND","description":"run"}}`},
+	{short: "claude"},
+	{short: "codex", ended: runs.StateFailed},
+	{short: "gemini", waits: true},
+	{short: "opencode", ended: runs.StateCompleted},
+	{short: "copilot", ended: runs.StateCompleted, endedText: "Info: Operation cancelled by user"},
+	{short: "qwen", ended: runs.StateCompleted, unknown: []string{"qwen/notify/session/mode-update", "craft/drainMidTurnQueue"}},
+	{short: "kimi"},
 }
 
 // eachCommit are the agents that are tried for each commit: TestRealAgentsDoLiveTasks has others.
@@ -80,7 +74,7 @@ func (s *speaker) scenario(t *testing.T, dir string) string {
 	for i, turn := range turns {
 		item := fmt.Sprintf(`{"message":%q}`, lastWord)
 		if turn.item != "" {
-			item = strings.Replace(s.shell, "COMMAND", turn.item, 1)
+			item = agents.Command(t, s.short, turn.item)
 		}
 		all = append(all, fmt.Sprintf(`{"match":%q,"items":[%s],"usage":{"input":%d,"cached":%d,"output":%d}}`,
 			turn.prompt, item, 1000+100*i, 500+100*i, 10+i))

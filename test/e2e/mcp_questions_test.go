@@ -64,7 +64,7 @@ func (p perch) client(token, revision string, ask func(context.Context, *sdk.Eli
 		}
 	}
 	var over sdk.Transport = &sdk.StreamableClientTransport{
-		Endpoint: p.url + "/mcp?tools=" + p.set, HTTPClient: &http.Client{Transport: bearing(token)},
+		Endpoint: p.url + "/mcp?tools=" + p.set, HTTPClient: &http.Client{Transport: fixture.Bearing(token)},
 	}
 	if token == "" {
 		cmd := exec.Command(program, "mcp", "--data-dir", p.data, "--tools", p.set)
@@ -361,7 +361,7 @@ func TestMCPStateIsForTheQuestionThatWasShown(t *testing.T) {
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) { return nil, nil }}
 	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, opts).Connect(t.Context(),
 		&sdk.StreamableClientTransport{Endpoint: p.url + "/mcp?tools=agents",
-			HTTPClient: &http.Client{Transport: bearing(token)}}, nil)
+			HTTPClient: &http.Client{Transport: fixture.Bearing(token)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

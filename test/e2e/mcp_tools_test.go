@@ -15,15 +15,6 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-// bearing adds a token to requests.
-type bearing string
-
-func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 // listed is what `tools/list` answers over a transport, and how many bytes the tools have.
 func listed(t *testing.T, over sdk.Transport) (names []string, size int, session *sdk.ClientSession) {
 	t.Helper()
@@ -56,7 +47,7 @@ func TestLocalToolsAreFewAndBrief(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := &http.Client{Transport: bearing(server.Token)}
+	client := &http.Client{Transport: fixture.Bearing(server.Token)}
 	stdio := func(args ...string) sdk.Transport {
 		cmd := exec.Command(program, append([]string{"mcp", "--data-dir", data}, args...)...)
 		fixture.Watch(t, cmd)

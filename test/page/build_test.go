@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/browsertest"
 )
 
 // The checked-in files of the page, and the bundle of its unit tests, are those that `make web` builds from their source.
 func TestBuiltPageIsThatOfItsSource(t *testing.T) {
-	dir := fixture.Install(t, kind, "web")
+	dir := fixture.Install(t, browsertest.Kind, "web")
 	npm(t, dir, "exec", "--", "tsc")
 	for name, config := range map[string]string{"dist": "vite.config.ts", "testdata": "units.config.ts"} {
 		out := t.TempDir()
@@ -38,7 +39,7 @@ func compare(t *testing.T, dir string, want, got map[string]string) {
 
 func TestUnitsOfThePage(t *testing.T) {
 	fixture.Long(t, "runs in Node.js what make test runs in a JavaScript engine")
-	npm(t, fixture.Install(t, kind, "web"), "test")
+	npm(t, fixture.Install(t, browsertest.Kind, "web"), "test")
 }
 
 func npm(t *testing.T, dir string, args ...string) {

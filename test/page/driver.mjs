@@ -5,11 +5,12 @@
 import { createInterface } from 'node:readline';
 import { chromium } from 'playwright-core';
 import * as conversation from './conversation.mjs';
+import * as day from './day.mjs';
 import * as messages from './messages.mjs';
 import * as questions from './questions.mjs';
 import * as all from './scenarios.mjs';
 
-const scenarios = { ...all, ...questions, ...messages, ...conversation };
+const scenarios = { ...all, ...questions, ...messages, ...conversation, ...day };
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const say = (message) => process.stdout.write(JSON.stringify(message) + '\n');
 const hear = async () => {
@@ -26,8 +27,8 @@ const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM,
   args: process.getuid() === 0 ? ['--no-sandbox'] : [], // chromium refuses its sandbox to root
 });
+let open = [];
 for (let ask = await hear(); ask; ask = await hear()) {
-  const open = [];
   try {
     const faults = []; // of accessibility
     const result = await scenarios[ask.do]({ browser, call, open, faults, ...ask.args });
@@ -38,6 +39,8 @@ for (let ask = await hear(); ask; ask = await hear()) {
     for (const { page } of open) await page.screenshot({ path: `${ask.args.shots}/failed-${ask.do}.png` }).catch(() => {});
     say({ error: [`${error.stack ?? error}`, ...open.flatMap((page) => page.wrong)].join('\n') });
   }
+  if (ask.args.stay) continue; // the next scenario goes on with its pages
   for (const { context } of open) await context.close();
+  open = [];
 }
 await browser.close();

@@ -75,6 +75,8 @@ async function talk(scene, size, options) {
   await press('Send now');
   await feed.getByText('You said: Say four.').waitFor();
   await page.getByText('idle: waits for a message').waitFor();
+  // The feed tells of a message before the run does: while one waits, End asks first.
+  await until('nothing waits', async () => (await composer.getByText(/^\d+ messages? /).count()) === 0);
   await press('End');
   await feed.getByText('End of the run').waitFor();
   same('the field of a run that has ended', await composer.count(), 0);

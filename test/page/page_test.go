@@ -3,10 +3,8 @@
 package page
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,96 +17,16 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/browsertest"
 )
 
 var program string
-
-// kind is what the tests lack without a browser, Node.js or npm.
-const kind = "BROWSER"
 
 func TestMain(m *testing.M) {
 	os.Exit(fixture.Main(m, "a browser takes most of a minute", func(dir string) error {
 		program = filepath.Join(dir, "linesman")
 		return fixture.Build(dir, "./cmd/linesman")
 	}))
-}
-
-// browser is a real browser, driven by driver.mjs.
-type browser struct {
-	t   *testing.T
-	in  io.Writer
-	out *bufio.Scanner
-}
-
-// startBrowser starts a browser until the end of the test.
-func startBrowser(t *testing.T) *browser {
-	t.Helper()
-	chromium, node := fixture.Need(t, kind, "chromium"), fixture.Need(t, kind, "node")
-	cmd := exec.Command(node, "driver.mjs")
-	cmd.Dir = fixture.Install(t, kind, "test", "page")
-	cmd.Env = append(os.Environ(), "CHROMIUM="+chromium)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close() // it ends by itself
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("browser: %v", err)
-		}
-	})
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 16<<20)
-	return &browser{t: t, in: in, out: lines}
-}
-
-// calls are what a scenario may ask for.
-type calls map[string]func(args json.RawMessage) any
-
-// do runs a scenario and returns its result.
-func (b *browser) do(t *testing.T, name string, args map[string]any, may calls) json.RawMessage {
-	t.Helper()
-	b.say(map[string]any{"do": name, "args": args})
-	for b.out.Scan() {
-		var m struct {
-			Call   string
-			Args   json.RawMessage
-			Result json.RawMessage
-			Error  string
-		}
-		if err := json.Unmarshal(b.out.Bytes(), &m); err != nil {
-			t.Fatalf("%s: %s", name, b.out.Bytes())
-		}
-		switch {
-		case m.Error != "":
-			t.Fatalf("%s: %s", name, m.Error)
-		case m.Call == "":
-			return m.Result
-		case may[m.Call] == nil:
-			t.Fatalf("%s asks for %s", name, m.Call)
-		}
-		b.say(map[string]any{"answer": may[m.Call](m.Args)})
-	}
-	t.Fatalf("%s: the browser has ended: %v", name, b.out.Err())
-	return nil
-}
-
-func (b *browser) say(message any) {
-	line, err := json.Marshal(message)
-	if err == nil {
-		_, err = b.in.Write(append(line, '\n'))
-	}
-	if err != nil {
-		b.t.Fatalf("browser: %v", err)
-	}
 }
 
 // stage is an `up`, whose agents are scripts.
@@ -203,8 +121,8 @@ func (s *stage) play(agent, recording, title string) {
 }
 
 // calls are what scenarios may ask for.
-func (s *stage) calls() calls {
-	return calls{
+func (s *stage) calls() browsertest.Calls {
+	return browsertest.Calls{
 		"link": func(json.RawMessage) any { return s.linesman("page") },
 		"begin": func(args json.RawMessage) any {
 			var want struct{ Lines int }
@@ -254,7 +172,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":10,"cached_input_tokens":
 }
 
 func TestPage(t *testing.T) {
-	b := startBrowser(t)
+	b := browsertest.Start(t)
 	s := newStage(t)
 	reader := s.linesman("token", "create", "reader", "--scope", "read")
 	plays := map[string][2]string{
@@ -284,17 +202,17 @@ func TestPage(t *testing.T) {
 			if name == "sizes" {
 				fixture.Long(t, "shows each view in many sizes")
 			}
-			b.do(t, name, args, s.calls())
+			b.Do(t, name, args, s.calls())
 		})
 	}
 	t.Run("hostile", func(t *testing.T) {
 		args["hostile"] = s.attack()
-		b.do(t, "hostile", args, s.calls())
+		b.Do(t, "hostile", args, s.calls())
 	})
 	t.Run("many", func(t *testing.T) {
 		fixture.Long(t, "stores 10,000 runs")
 		s.record(10_000)
-		t.Logf("10,000 runs (milliseconds; frames while scrolling): %s", b.do(t, "many", args, s.calls()))
+		t.Logf("10,000 runs (milliseconds; frames while scrolling): %s", b.Do(t, "many", args, s.calls()))
 	})
 }
 

@@ -12,7 +12,7 @@ const nothingOpen = (page) => until('no question is left', async () => (await in
 const focused = (page, what) => what.evaluate((e) => e.contains(document.activeElement));
 
 /** A press counts once the question has been there for a moment: a person who reads it does not notice. */
-async function press(button, timeout = 60_000) {
+export async function press(button, timeout = 60_000) {
   await button.waitFor({ timeout });
   await button.evaluate(() => new Promise((done) => {
     const begun = performance.now();

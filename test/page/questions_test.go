@@ -12,12 +12,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/browsertest"
 )
 
 // People answer on the page what agents ask in live runs: on a phone, from two tabs, while `up` is away, and
 // whatever the agents write.
 func TestPageOfQuestions(t *testing.T) {
-	b := startBrowser(t)
+	b := browsertest.Start(t)
 	s := newStage(t)
 	args := map[string]any{
 		"shots": s.shots, "lab": s.lab, "reader": s.linesman("token", "create", "reader", "--scope", "read"),
@@ -35,7 +36,7 @@ func TestPageOfQuestions(t *testing.T) {
 					s.linesman("cancel", r.Get("run").String())
 				}
 			})
-			b.do(t, name, args, s.calls())
+			b.Do(t, name, args, s.calls())
 		})
 	}
 }
@@ -43,17 +44,17 @@ func TestPageOfQuestions(t *testing.T) {
 // People talk to a live run that is kept: on a wide screen and on a phone.
 func TestPageOfMessages(t *testing.T) {
 	fixture.Long(t, "sends messages to live runs")
-	b := startBrowser(t)
+	b := browsertest.Start(t)
 	s := newStage(t)
-	b.do(t, "messages", map[string]any{"shots": s.shots}, s.calls())
+	b.Do(t, "messages", map[string]any{"shots": s.shots}, s.calls())
 }
 
 // A conversation from its form to its end: the agent sleeps and wakes, and is told what to change in its changes.
 func TestPageOfAConversation(t *testing.T) {
 	fixture.Long(t, "lets agents sleep")
-	b := startBrowser(t)
+	b := browsertest.Start(t)
 	s := newStage(t, `sleep_after = "1s"`)
-	b.do(t, "conversation", map[string]any{"shots": s.shots, "lab": s.lab}, s.calls())
+	b.Do(t, "conversation", map[string]any{"shots": s.shots, "lab": s.lab}, s.calls())
 }
 
 // keep starts a live run that is kept. It returns its id.
@@ -110,7 +111,7 @@ func (s *stage) response(json.RawMessage) any {
 func asker(t *testing.T, lab string) []string {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		fixture.Missing(t, kind, "node is not installed")
+		fixture.Missing(t, browsertest.Kind, "node is not installed")
 	}
 	return []string{node, filepath.Join(fixture.Path(t, "test", "page"), "asker.mjs"), lab}
 }

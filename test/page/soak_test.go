@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/browsertest"
 )
 
 var soak = flag.Duration("page.soak", 0, "how long the page shows a run with 200 events a second; 0: not at all")
@@ -19,12 +20,12 @@ func TestSoakOfThePage(t *testing.T) {
 	if *soak == 0 {
 		t.Skip("takes minutes: make page-soak")
 	}
-	b := startBrowser(t)
+	b := browsertest.Start(t)
 	s := newStage(t)
 	may := s.calls()
 	may["pour"] = func(json.RawMessage) any { return s.pour() }
 	may["stop"] = may["end"]
-	result := b.do(t, "soak", map[string]any{"seconds": soak.Seconds(), "shots": s.shots}, may)
+	result := b.Do(t, "soak", map[string]any{"seconds": soak.Seconds(), "shots": s.shots}, may)
 	var all []struct {
 		Second, Line, OverviewNodes, RunNodes int
 		OverviewMB, RunMB                     float64

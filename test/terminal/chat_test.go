@@ -32,13 +32,6 @@ func talker(t *testing.T) (up func() *fixture.Server, data string, chat func(fla
 	}
 }
 
-// says types a message.
-func (s *tmux) says(text string) {
-	s.t.Helper()
-	s.keys("-l", text)
-	s.keys("Enter")
-}
-
 // A conversation of a person in terminals of two sizes: messages, an answer that streams, questions, what waits, a
 // cancel; it leaves, and comes back.
 func TestChatInTmux(t *testing.T) {
@@ -49,54 +42,54 @@ func TestChatInTmux(t *testing.T) {
 			up, data, chat := talker(t)
 			up()
 			s := start(t, width, 30, nil, chat("--agent echo --skip-git-repo-check"))
-			s.shows(`(?s)^before\n── a new conversation\necho, read-only, this directory\n.*\n> *\n`)
-			s.says("Say 三十 🦜.")
-			s.shows(`(?s)── Say 三十 🦜\.\n   echo.*\n> Say 三十 🦜\.\n│ You said: Say 三十 🦜\. \\x1b\[31m\n` +
+			s.Shows(`(?s)^before\n── a new conversation\necho, read-only, this directory\n.*\n> *\n`)
+			s.Says("Say 三十 🦜.")
+			s.Shows(`(?s)── Say 三十 🦜\.\n   echo.*\n> Say 三十 🦜\.\n│ You said: Say 三十 🦜\. \\x1b\[31m\n` +
 				`· turn completed\nyour turn`)
 
-			s.keys("-l", `one\`)
-			s.keys("Enter")
-			s.keys("-l", "two")
-			s.keys("C-j")
-			s.says("three")
-			s.shows(`(?s)\n> one\n> two\n> three\n│ You said: one\n│ two\n│ three `)
+			s.Keys("-l", `one\`)
+			s.Keys("Enter")
+			s.Keys("-l", "two")
+			s.Keys("C-j")
+			s.Says("three")
+			s.Shows(`(?s)\n> one\n> two\n> three\n│ You said: one\n│ two\n│ three `)
 
-			s.says("ask")
-			s.shows(`(?s)\n\? execute: polly\n│ polly ⟨U\+001B⟩\[2J⟨U\+202E⟩\n.*\n\? q1 polly .*\ntab: answer\n` +
+			s.Says("ask")
+			s.Shows(`(?s)\n\? execute: polly\n│ polly ⟨U\+001B⟩\[2J⟨U\+202E⟩\n.*\n\? q1 polly .*\ntab: answer\n` +
 				`turn 3 asks\n>`)
-			s.says("a") // no answer
-			s.shows(`… waits: a\n`)
-			s.keys("Tab", "2")
-			s.shows(`always \(allow_always\)\?  y yes  n no`)
-			s.keys("n", "a")
-			s.shows(`(?s)· q1 answered: allow, by operator: y\n.*│ Once\.\n· turn completed\n\n> a\n│ You said: a `)
+			s.Says("a") // no answer
+			s.Shows(`… waits: a\n`)
+			s.Keys("Tab", "2")
+			s.Shows(`always \(allow_always\)\?  y yes  n no`)
+			s.Keys("n", "a")
+			s.Shows(`(?s)· q1 answered: allow, by operator: y\n.*│ Once\.\n· turn completed\n\n> a\n│ You said: a `)
 
-			s.says("form")
-			s.shows(`(?s)\? Which release\?\n   name  string, required\n\? q2 `)
-			s.keys("Tab", "e")
-			s.shows(`(?m)^> \{"name":""\}`)
-			s.keys("BSpace", "BSpace", "v", "1", `"`, "}", "Enter")
-			s.shows(`(?s)· q2 answered: submitted, by operator\n│ It is v1\.\n· turn completed`)
+			s.Says("form")
+			s.Shows(`(?s)\? Which release\?\n   name  string, required\n\? q2 `)
+			s.Keys("Tab", "e")
+			s.Shows(`(?m)^> \{"name":""\}`)
+			s.Keys("BSpace", "BSpace", "v", "1", `"`, "}", "Enter")
+			s.Shows(`(?s)· q2 answered: submitted, by operator\n│ It is v1\.\n· turn completed`)
 
-			s.says("ask")
-			s.shows(`\n\? q3 polly`)
+			s.Says("ask")
+			s.Shows(`\n\? q3 polly`)
 			linesman(t, data, "answer", "last", "deny")
-			s.shows(`(?s)· q3 answered elsewhere: deny.*│ No\.\n· turn completed`)
+			s.Shows(`(?s)· q3 answered elsewhere: deny.*│ No\.\n· turn completed`)
 
-			s.says("hold")
-			s.shows(`│ I hold\.\n`)
-			s.says("later")
-			s.shows(`… waits: later\n`)
-			s.keys("C-c")
-			s.shows(`(?s)· turn cancelled\n… held: later\nHeld, since the turn was not`)
-			s.says("/release")
-			s.shows(`(?s)> later\n│ You said: later .*\nyour turn`)
-			s.says("long")
-			s.says("and then") // what is drawn changes while it is printed
-			s.shows(`(?s)│ You said: and then .*\nyour turn`)
+			s.Says("hold")
+			s.Shows(`│ I hold\.\n`)
+			s.Says("later")
+			s.Shows(`… waits: later\n`)
+			s.Keys("C-c")
+			s.Shows(`(?s)· turn cancelled\n… held: later\nHeld, since the turn was not`)
+			s.Says("/release")
+			s.Shows(`(?s)> later\n│ You said: later .*\nyour turn`)
+			s.Says("long")
+			s.Says("and then") // what is drawn changes while it is printed
+			s.Shows(`(?s)│ You said: and then .*\nyour turn`)
 			checkRows(t, s, width)
 
-			s.keys("C-d")
+			s.Keys("C-d")
 			left := s.left("0")
 			back := regexp.MustCompile(`chat --continue (T-local-[a-z0-9]+)`).FindStringSubmatch(left)
 			if back == nil {
@@ -111,18 +104,18 @@ func TestChatInTmux(t *testing.T) {
 func comesBack(t *testing.T, width int, chat func(string) string, run string) {
 	t.Helper()
 	s := start(t, width, 30, []string{"NO_COLOR=1"}, chat("--continue "+run))
-	s.shows(`(?s)> and then\n│ You said: and then .*\n· turn completed\nyour turn`)
-	if s.screen("-e") != s.screen() {
-		t.Errorf("colours in spite of NO_COLOR:\n%s", s.screen("-e"))
+	s.Shows(`(?s)> and then\n│ You said: and then .*\n· turn completed\nyour turn`)
+	if s.Screen("-e") != s.Screen() {
+		t.Errorf("colours in spite of NO_COLOR:\n%s", s.Screen("-e"))
 	}
-	s.keys("Up")
-	s.shows(`(?m)^> and then *\n`)
-	s.keys("C-c")
-	s.says("/end")
-	s.shows(`(?s)\n■ .*The run has ended: it is completed\.\n`)
+	s.Keys("Up")
+	s.Shows(`(?m)^> and then *\n`)
+	s.Keys("C-c")
+	s.Says("/end")
+	s.Shows(`(?s)\n■ .*The run has ended: it is completed\.\n`)
 	s.left("0")
 	s = start(t, width, 30, nil, chat("--continue "+run))
-	s.shows(`(?s)│ You said: and then .*\n■ .*\nThe run has ended: it is completed\.\n`)
+	s.Shows(`(?s)│ You said: and then .*\n■ .*\nThe run has ended: it is completed\.\n`)
 	s.left("0")
 }
 
@@ -138,7 +131,7 @@ func linesman(t *testing.T, data string, args ...string) {
 // checkRows checks that each message is printed once, in whole rows.
 func checkRows(t *testing.T, s *tmux, width int) {
 	t.Helper()
-	screen := s.screen("-S", "-200")
+	screen := s.Screen("-S", "-200")
 	for row := range strings.SplitSeq(screen, "\n") {
 		if n := column(row, len(row)); n >= width {
 			t.Errorf("a row of %d columns: %s", n, row)
@@ -162,18 +155,18 @@ func TestChatSurvivesItsServer(t *testing.T) {
 	server := up()
 	env := []string{"LINESMAN_BACKGROUND_START=false"}
 	s := start(t, 80, 30, env, chat("--agent echo --skip-git-repo-check 'Say one.'"))
-	s.shows(`(?s)│ You said: Say one\..*your turn`)
+	s.Shows(`(?s)│ You said: Say one\..*your turn`)
 	server.Kill()
-	s.shows(`! linesman is away: .*\n(.*\n)*linesman is away, reconnecting`)
-	s.says("Say two.")
-	s.shows(`… not sent yet: Say two\.`)
+	s.Shows(`! linesman is away: .*\n(.*\n)*linesman is away, reconnecting`)
+	s.Says("Say two.")
+	s.Shows(`… not sent yet: Say two\.`)
 	up()
-	screen := s.shows(`(?s)linesman is back\..*> Say two\.\n│ You said: Say two\..*your turn`)
+	screen := s.Shows(`(?s)linesman is back\..*> Say two\.\n│ You said: Say two\..*your turn`)
 	for _, once := range []string{"> Say one.", "> Say two.", "! linesman is away", "linesman is back."} {
 		if n := strings.Count(screen, "\n"+once); n != 1 {
 			t.Errorf("%q is there %d times:\n%s", once, n, screen)
 		}
 	}
-	s.keys("C-c", "C-c")
+	s.Keys("C-c", "C-c")
 	s.left("0")
 }

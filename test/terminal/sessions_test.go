@@ -83,7 +83,7 @@ func TestSessionsInATerminal(t *testing.T) {
 			s.asks("Seven.", "Answer seven")
 			s.rests("Answer seven")
 			s.asks(c.quit, c.ended)
-			s.do("respawn-pane", "-k", "cat")
+			s.Do("respawn-pane", "-k", "cat")
 			s.compare(c.answers, c.untold)
 		})
 	}
@@ -123,7 +123,7 @@ func follow(t *testing.T, agent string) *session {
 	t.Cleanup(func() { s.linesman("down") }) // the server that watch-sessions has started
 	w.AwaitEither("watching for sessions")
 	s.tmux = start(t, 110, 50, s.env, "exec cat")
-	s.do("set-option", "remain-on-exit", "on") // to show what an agent says at its end
+	s.Do("set-option", "remain-on-exit", "on") // to show what an agent says at its end
 	s.path, s.cwd = filepath.Dir(argv[0][0]), cwd
 	return s
 }
@@ -131,8 +131,8 @@ func follow(t *testing.T, agent string) *session {
 // starts starts an agent in the window.
 func (s *session) starts(command, ready string) {
 	s.t.Helper()
-	s.do("respawn-pane", "-k", "-c", s.cwd, fmt.Sprintf("PATH='%s':$PATH exec %s", s.path, command))
-	s.shows(ready)
+	s.Do("respawn-pane", "-k", "-c", s.cwd, fmt.Sprintf("PATH='%s':$PATH exec %s", s.path, command))
+	s.Shows(ready)
 }
 
 // linesman runs a command of linesman, and returns what it printed.
@@ -150,16 +150,16 @@ func (s *session) linesman(args ...string) string {
 // types types a line. An agent takes an Enter that comes with its text for a line break.
 func (s *session) types(line string) {
 	s.t.Helper()
-	s.keys("-l", line)
-	s.shows(regexp.QuoteMeta(line[max(0, len(line)-30):]))
-	s.keys("Enter")
+	s.Keys("-l", line)
+	s.Shows(regexp.QuoteMeta(line[max(0, len(line)-30):]))
+	s.Keys("Enter")
 }
 
 // asks types a prompt, and waits for an answer.
 func (s *session) asks(prompt, answer string) {
 	s.t.Helper()
 	s.types(prompt)
-	s.shows(answer)
+	s.Shows(answer)
 }
 
 // presses presses a key until it shows something: a dialog that has just appeared may ignore keys.
@@ -167,8 +167,8 @@ func (s *session) presses(key, expression string) {
 	s.t.Helper()
 	is := regexp.MustCompile(expression)
 	fixture.Eventually(s.t, fixture.Patience, "the screen shows "+expression, func() bool {
-		s.keys(key)
-		return fixture.Poll(2*time.Second, func() bool { return is.MatchString(s.screen()) })
+		s.Keys(key)
+		return fixture.Poll(2*time.Second, func() bool { return is.MatchString(s.Screen()) })
 	})
 }
 

@@ -5,14 +5,13 @@ package terminal
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/tmuxtest"
 )
 
 var program string // the linesman under test
@@ -27,85 +26,21 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// tmux is a server of its own, with one window.
+// tmux is a window whose end is looked at.
 type tmux struct {
-	t      *testing.T
-	socket string
+	*tmuxtest.Window
+	t *testing.T
 }
 
-// start runs a shell script in a window of a size. The terminal is the one that tmux
-// emulates. TMUX_TMPDIR has the socket, so no other server is touched.
+// start runs a shell script in a window of a size.
 func start(t *testing.T, width, height int, env []string, script string) *tmux {
 	t.Helper()
-	fixture.Need(t, "TMUX", "tmux")
-	dir, err := os.MkdirTemp("", "tmux") // the path of a socket is short
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &tmux{t, filepath.Join(dir, "s")}
-	args := []string{"-f", "/dev/null", "-u", "new-session", "-d", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height)}
-	for _, v := range env {
-		args = append(args, "-e", v)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the screen:\n%s", s.screen())
-		}
-		_ = s.command("kill-server").Run() // fails where the shell has ended
-		_ = os.RemoveAll(dir)
-	})
-	s.do(append(args, "sh", "-c", script)...)
-	return s
-}
-
-func (s *tmux) command(args ...string) *exec.Cmd {
-	cmd := exec.Command("tmux", append([]string{"-S", s.socket}, args...)...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "SHELL=/bin/sh", "TMUX=")
-	return cmd
-}
-
-func (s *tmux) do(args ...string) {
-	s.t.Helper()
-	if out, err := s.command(args...).CombinedOutput(); err != nil {
-		s.t.Fatalf("tmux %q: %v\n%s", args, err, out)
-	}
-}
-
-// screen is what the window shows; flags are of capture-pane.
-func (s *tmux) screen(flags ...string) string {
-	out, _ := s.command(append([]string{"capture-pane", "-p"}, flags...)...).Output() // "" where there is none
-	return string(out)
-}
-
-// keys presses keys, as tmux names them.
-func (s *tmux) keys(names ...string) {
-	s.t.Helper()
-	s.do(append([]string{"send-keys"}, names...)...)
+	return &tmux{tmuxtest.Start(t, width, height, env, script), t}
 }
 
 func (s *tmux) resize(width, height int) {
 	s.t.Helper()
-	s.do("resize-window", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height))
-}
-
-// shows waits until the screen matches an expression, and returns it.
-func (s *tmux) shows(expression string) (screen string) {
-	s.t.Helper()
-	is := regexp.MustCompile(expression)
-	if !fixture.Poll(fixture.Patience, func() bool { screen = s.screen(); return is.MatchString(screen) }) {
-		s.t.Fatalf("the screen does not show %q:\n%s", expression, screen)
-	}
-	return screen
-}
-
-// hides waits until the screen does not match an expression.
-func (s *tmux) hides(expression string) (screen string) {
-	s.t.Helper()
-	is := regexp.MustCompile(expression)
-	if !fixture.Poll(fixture.Patience, func() bool { screen = s.screen(); return !is.MatchString(screen) }) {
-		s.t.Fatalf("the screen still shows %q:\n%s", expression, screen)
-	}
-	return screen
+	s.Do("resize-window", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height))
 }
 
 // after is the end of a script that shows whether a terminal was left as it was found: its
@@ -123,13 +58,13 @@ func (s *tmux) restored(code string) {
 // left waits for the end of a command with an exit code, checks the modes that it left, and returns the screen.
 func (s *tmux) left(code string) string {
 	s.t.Helper()
-	screen := s.shows(`exit=` + code)
+	screen := s.Shows(`exit=` + code)
 	if strings.Contains(screen, "-icanon") || strings.Contains(screen, "-echo") || strings.Contains(screen, "-isig") {
 		s.t.Errorf("the modes of the terminal are not as before:\n%s", screen)
 	}
-	out, err := s.command("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").Output()
-	if got := strings.TrimSpace(string(out)); err != nil || got != "0 1 0" {
-		s.t.Errorf("alternate screen, cursor, mouse: %q, %v; want 0 1 0", got, err)
+	out := s.Do("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}")
+	if got := strings.TrimSpace(out); got != "0 1 0" {
+		s.t.Errorf("alternate screen, cursor, mouse: %q; want 0 1 0", got)
 	}
 	return screen
 }

@@ -67,52 +67,52 @@ func TestTopInTmux(t *testing.T) {
 	say("the first words")
 	s := start(t, 80, 24, nil, top(data))
 
-	list := s.shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run\s.*\*failed .*\*completed .*q quit`)
+	list := s.Shows(`(?s)1 working  3 unseen.*● live.*> working .* a live run\s.*\*failed .*\*completed .*q quit`)
 	checkColumns(t, s, list, 80)
 
-	s.keys("/", "agent:claude plain", "Enter")
-	s.shows(`agent:claude plain: 1 of 4`)
-	s.keys("Escape")
-	s.shows(`a run that failed`)
+	s.Keys("/", "agent:claude plain", "Enter")
+	s.Shows(`agent:claude plain: 1 of 4`)
+	s.Keys("Escape")
+	s.Shows(`a run that failed`)
 
-	s.keys("Enter") // the live run is the first one
-	s.shows(`(?s)^a live run\n.*│ the first words.*following`)
+	s.Keys("Enter") // the live run is the first one
+	s.Shows(`(?s)^a live run\n.*│ the first words.*following`)
 	say("the second words")
-	s.shows(`│ the second words`)
+	s.Shows(`│ the second words`)
 	for i := range 40 {
 		say(fmt.Sprintf("line %d of many", i))
 	}
-	s.shows(`│ line 39 of many`)
-	s.keys("g")
-	s.shows(`(?s)│ the first words.*1-19 of 42\n`)
-	s.keys("f")
-	s.shows(`(?s)│ line 39 of many.*following`)
+	s.Shows(`│ line 39 of many`)
+	s.Keys("g")
+	s.Shows(`(?s)│ the first words.*1-19 of 42\n`)
+	s.Keys("f")
+	s.Shows(`(?s)│ line 39 of many.*following`)
 
 	s.resize(250, 50)
-	s.shows(`(?s)^a live run.*│ the first words.*│ line 39 of many`)
-	s.keys("Escape")
-	wide := s.shows(`STATE .*TITLE .*DIRECTORY .*LABELS .*MODEL`)
+	s.Shows(`(?s)^a live run.*│ the first words.*│ line 39 of many`)
+	s.Keys("Escape")
+	wide := s.Shows(`STATE .*TITLE .*DIRECTORY .*LABELS .*MODEL`)
 	checkColumns(t, s, wide, 250)
 	s.resize(80, 24)
-	s.hides(`MODEL`)
-	s.shows(`q quit`)
+	s.Hides(`MODEL`)
+	s.Shows(`q quit`)
 
-	s.keys("c")
-	s.shows(`cancel T-local-\w+\?  y: cancel it`)
-	s.keys("n")
-	s.shows(`not cancelled`)
-	s.keys("c")
-	s.shows(`y: cancel it`)
-	s.keys("y")
-	s.shows(`(?s)0 working.* cancelled .* a live run`)
+	s.Keys("c")
+	s.Shows(`cancel T-local-\w+\?  y: cancel it`)
+	s.Keys("n")
+	s.Shows(`not cancelled`)
+	s.Keys("c")
+	s.Shows(`y: cancel it`)
+	s.Keys("y")
+	s.Shows(`(?s)0 working.* cancelled .* a live run`)
 
-	s.keys("Enter")
-	s.shows(`1-19 of`)
-	s.keys("G")
-	s.shows(`■ .*took`)
-	s.keys("q")
-	s.shows(`(?s)3 unseen.* cancelled .* a live run`)
-	s.keys("q")
+	s.Keys("Enter")
+	s.Shows(`1-19 of`)
+	s.Keys("G")
+	s.Shows(`■ .*took`)
+	s.Keys("q")
+	s.Shows(`(?s)3 unseen.* cancelled .* a live run`)
+	s.Keys("q")
 	s.restored("0")
 }
 
@@ -160,24 +160,24 @@ func TestTopSurvivesItsServer(t *testing.T) {
 	say := live(t, data, "a live run")
 	say("the first words")
 	s := start(t, 100, 20, []string{"LINESMAN_BACKGROUND_START=false"}, top(data))
-	s.shows(`(?s)● live.*> working [^\n]* a live run.*before the kill`) // else its command finds no server
+	s.Shows(`(?s)● live.*> working [^\n]* a live run.*before the kill`) // else its command finds no server
 	server.Kill()
-	s.shows(`(?s)○ stale for .* away, retrying.*before the kill`)
+	s.Shows(`(?s)○ stale for .* away, retrying.*before the kill`)
 	server = fixture.Up(t, program, data, nil)
-	s.shows(`(?s)● live.*before the kill`)
+	s.Shows(`(?s)● live.*before the kill`)
 	pipe(t, data, "codex", "failed", "after the kill")
-	s.shows(`(?s)> working [^\n]* a live run.*\*failed [^\n]* after the kill`)
+	s.Shows(`(?s)> working [^\n]* a live run.*\*failed [^\n]* after the kill`)
 
-	s.keys("Enter")
-	s.shows(`│ the first words`)
+	s.Keys("Enter")
+	s.Shows(`│ the first words`)
 	server.Kill()
 	say("the second words")
-	s.shows(`○ stale for`)
+	s.Shows(`○ stale for`)
 	fixture.Up(t, program, data, nil)
-	if screen := s.shows(`│ the second words`); strings.Count(screen, "the first words") != 1 {
+	if screen := s.Shows(`│ the second words`); strings.Count(screen, "the first words") != 1 {
 		t.Errorf("the first words are not there once:\n%s", screen)
 	}
-	s.keys("C-c")
+	s.Keys("C-c")
 	s.restored("0")
 }
 
@@ -193,8 +193,8 @@ func TestTopRestoresTheTerminalAfterASignal(t *testing.T) {
 		pid := filepath.Join(t.TempDir(), "pid")
 		script := fmt.Sprintf("echo before; sh -c 'echo $$ >%q; exec %q top --data-dir %q'%s", pid, program, data, after)
 		s := start(t, 80, 12, []string{c.env}, script)
-		s.shows(`(?s)● live.*a run`)
-		if has := strings.Contains(s.screen("-e"), "\x1b[32m"); has != (c.color != "") {
+		s.Shows(`(?s)● live.*a run`)
+		if has := strings.Contains(s.Screen("-e"), "\x1b[32m"); has != (c.color != "") {
 			t.Errorf("%s: colours: %v", c.env, has)
 		}
 		text, err := os.ReadFile(pid)
@@ -223,7 +223,7 @@ func TestTopNeedsATerminal(t *testing.T) {
 		t.Error("it started a server")
 	}
 	s := start(t, 120, 12, nil, "export TERM=dumb; "+top(data))
-	s.shows(`TERM is "dumb"`)
+	s.Shows(`TERM is "dumb"`)
 	s.restored("2")
 }
 
@@ -264,6 +264,6 @@ func TestTopRestoresTheTerminalAfterAPanic(t *testing.T) {
 	const either = "a mistake in the code|experienced a panic"
 	script := fmt.Sprintf("echo before; '%s' 2>&1 | grep -m1 -o -E '%s'%s", self, either, after)
 	s := start(t, 100, 50, []string{broken + "=1"}, script)
-	s.shows(either)
+	s.Shows(either)
 	s.restored("0")
 }

@@ -151,6 +151,26 @@ func (s *scenarioFile) configure(tb testing.TB, home string, port int, node stri
 	}
 }
 
+// shells are the items by which agents run a command, for which they ask in the mode read-only.
+var shells = map[string]string{
+	"claude":   `{"shell":%q,"with":{"description":"run"}}`,
+	"codex":    `{"shell":%q,"with":{"sandbox_permissions":"require_escalated","justification":"run"}}`,
+	"gemini":   `{"shell":%q}`,
+	"opencode": `{"shell":%q,"with":{"description":"run"}}`,
+	"copilot":  `{"tool":"bash","input":{"command":%q,"description":"run"}}`,
+	"qwen":     `{"tool":"run_shell_command","input":{"command":%q,"description":"run","is_background":false}}`,
+	"kimi":     `{"tool":"Bash","input":{"command":%q,"description":"run"}}`,
+}
+
+// Command is the item of a scenario by which an agent runs a command, for which it asks in the mode read-only.
+func Command(tb testing.TB, agent, command string) string {
+	tb.Helper()
+	if shells[agent] == "" {
+		tb.Fatalf("agents: how %s runs a command is not set up here", agent)
+	}
+	return fmt.Sprintf(shells[agent], command)
+}
+
 // Mock serves the model of one scenario on loopback until the test ends, and
 // returns its port.
 func Mock(tb testing.TB, scenario string) int {
@@ -198,6 +218,23 @@ func Requests(tb testing.TB, dir string) (bodies []json.RawMessage) {
 	return bodies
 }
 
+// Played are the requests that the model of [Setup] has answered with turns of its scenario, by the number of the turn,
+// from 0. It fails the test for a request of a conversation for which there was no turn.
+func Played(tb testing.TB, dir string) map[int]json.RawMessage {
+	tb.Helper()
+	played := map[int]json.RawMessage{}
+	for _, r := range requests(tb, dir) {
+		switch {
+		case r.Turn == nil: // not of the conversation: a title, a probe
+		case *r.Turn < 0:
+			tb.Errorf("agents: the model was asked more than the scenario has: %s", r.Body)
+		default:
+			played[*r.Turn] = r.Body
+		}
+	}
+	return played
+}
+
 // Keys are the API keys that came with the requests, each once.
 func Keys(tb testing.TB, dir string) (keys []string) {
 	tb.Helper()
@@ -211,6 +248,7 @@ func Keys(tb testing.TB, dir string) (keys []string) {
 type request struct {
 	Method, Key string
 	Body        json.RawMessage
+	Turn        *int
 }
 
 func requests(tb testing.TB, dir string) (posted []request) {
