@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/linesman/linesman/api"
 )
@@ -38,26 +41,46 @@ func (r Record) Kind() (kind, message string) {
 	return v.kind, v.message
 }
 
-// wire is the form that `--json` prints, which is a contract.
-type wire struct {
-	Seq        uint64          `json:"seq"`
-	Time       string          `json:"time"`
-	Agent      string          `json:"agent"`
-	Run        string          `json:"run"`
-	Line       uint64          `json:"line"`
-	Part       int             `json:"part"`
-	Event      json.RawMessage `json:"event,omitempty"`
-	Completion json.RawMessage `json:"completion,omitempty"`
-}
-
-// WriteJSON prints one record as a line of JSON. The event's own bytes stay as
+// WriteJSON prints one record as a line of JSON, which is a contract. The event's own bytes stay as
 // they are stored, but for white space between them, and escapes on a terminal.
 func WriteJSON(w io.Writer, r Record) error {
-	line := wire{r.Seq, r.Time.UTC().Format(timeFormat), r.Agent, r.Run, r.Line, r.Part, r.Event, r.Completion}
-	if err := PrintJSON(w, line); err != nil {
+	line, err := appendJSON(nil, r)
+	if err == nil {
+		_, err = w.Write(JSONFor(w, line))
+	}
+	if err != nil {
 		return fmt.Errorf("record %d of run %s: %w", r.Seq, r.Run, err)
 	}
 	return nil
+}
+
+// appendJSON appends the line of a record. There is one for each event that is followed: encoding/json needs
+// several times as long.
+func appendJSON(line []byte, r Record) (_ []byte, err error) {
+	line = append(strconv.AppendUint(append(line, `{"seq":`...), r.Seq, 10), `,"time":"`...)
+	line = append(r.Time.UTC().AppendFormat(line, timeFormat), `"`...)
+	for _, field := range []struct{ name, text string }{{`,"agent":`, r.Agent}, {`,"run":`, r.Run}} {
+		if line, err = jsontext.AppendQuote(append(line, field.name...), field.text); err != nil {
+			return nil, err
+		}
+	}
+	line = strconv.AppendUint(append(line, `,"line":`...), r.Line, 10)
+	line = strconv.AppendInt(append(line, `,"part":`...), int64(r.Part), 10)
+	for _, field := range []struct {
+		name string
+		body json.RawMessage
+	}{{`,"event":`, r.Event}, {`,"completion":`, r.Completion}} {
+		if len(field.body) == 0 {
+			continue
+		}
+		line = append(line, field.name...)
+		body := jsontext.Value(append(line[len(line):], field.body...))
+		if err := body.Compact(); err != nil {
+			return nil, err
+		}
+		line = append(line, body...)
+	}
+	return append(line, '}', '\n'), nil
 }
 
 // PrintJSON prints a value as JSON, on one line.

@@ -252,6 +252,18 @@ func recordLines(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
 }
 
+// wire is the form that `--json` prints.
+type wire struct {
+	Seq        uint64          `json:"seq"`
+	Time       string          `json:"time"`
+	Agent      string          `json:"agent"`
+	Run        string          `json:"run"`
+	Line       uint64          `json:"line"`
+	Part       int             `json:"part"`
+	Event      json.RawMessage `json:"event,omitempty"`
+	Completion json.RawMessage `json:"completion,omitempty"`
+}
+
 func records(t *testing.T, path string) []Record {
 	t.Helper()
 	var all []Record

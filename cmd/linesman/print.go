@@ -25,8 +25,9 @@ type printer struct {
 // printed.
 func (p printer) Events(
 	l *client.Client, seen func(console.Record),
-) func(context.Context, client.Filter) (int, error) {
+) func(context.Context, client.Filter) (n int, err error) {
 	on := console.New(p.Out, p.Getenv)
+	out, flush := console.Lines(p.Out)
 	each := func(e client.Event) error {
 		r := console.Record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
 		if e.Kind == api.Completion {
@@ -38,14 +39,26 @@ func (p printer) Events(
 			seen(r)
 		}
 		if p.JSON {
-			return console.WriteJSON(p.Out, r)
+			return console.WriteJSON(out, r)
 		}
 		return on.Write(r)
 	}
-	return func(ctx context.Context, f client.Filter) (int, error) {
+	return func(ctx context.Context, f client.Filter) (n int, err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		return console.Follow(ctx, on, l.Follow(ctx, f), each)
+		if !p.JSON {
+			return console.Follow(ctx, on, l.Follow(ctx, f), each)
+		}
+		for e, err := range l.Follow(ctx, f) {
+			if err == nil {
+				n++
+				err = each(e)
+			}
+			if err != nil {
+				return n, errors.Join(err, flush())
+			}
+		}
+		return n, flush()
 	}
 }
 
