@@ -55,7 +55,9 @@ func (b *Bus) reads(f runs.Selection) *reader.Reader {
 // are later, by RAW sequence or time, than all before.
 func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) error) error {
 	d := b.reads(f)
-	d.Since, d.Log, d.Want = f.Since, b.log, f.Want
+	if d.Log, d.Want = b.log, f.Want; f.Since > 0 {
+		d.Since = time.UnixMilli(int64(f.Since))
+	}
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}

@@ -33,7 +33,7 @@ func TestReadSinceATimeWaitsForItsFirstEvent(t *testing.T) {
 		n := 0
 		if err := client.Read(
 			ctx,
-			runs.Selection{Since: since},
+			runs.Selection{Since: runs.Time(since.UnixMilli())},
 			func(bus.Stored) error { n++; return nil },
 		); err != nil ||
 			n != 10 {

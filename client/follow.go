@@ -53,7 +53,10 @@ func (c *Client) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] {
 
 func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) error {
 	read := runs.Selection{
-		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, After: f.After, Since: f.Since, Follow: f.Follow,
+		Agent: f.Agent, Run: f.Run, Tokens: f.Kinds, After: f.After, Follow: f.Follow,
+	}
+	if !f.Since.IsZero() {
+		read.Since = api.TimeOf(f.Since)
 	}
 	if f.Run != "" && f.Follow {
 		// The completion may be before the first event to read, and nothing comes after it.

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"errors"
-	"time"
 )
 
 // Change is a change of the record of one run, or of the state of the watch.
@@ -30,11 +29,11 @@ type Event struct {
 // Selection selects stored events. Its zero value is all of them.
 type Selection struct {
 	Agent, Run string
-	Tokens     []string  // kinds; none: all
-	After      uint64    // only those after this sequence
-	Since      time.Time // only those that were stored then or later
-	Follow     bool      // continue with new events
-	Want       int       // about how many are wanted, so that not many more are read; 0: not known
+	Tokens     []string // kinds; none: all
+	After      uint64   // only those after this sequence
+	Since      Time     // only those that were stored then or later
+	Follow     bool     // continue with new events
+	Want       int      // about how many are wanted, so that not many more are read; 0: not known
 }
 
 // Excerpt is the content of an output stream of an agent: all of it, or its

@@ -125,7 +125,7 @@ func (c *comparison) derive(ctx context.Context) error {
 	// a suspect.
 	since := c.raw.State.FirstTime.Add(-time.Minute)
 	var stop func()
-	c.next, stop = iter.Pull2(read(ctx, c.n.Bus, runs.Selection{Since: since}))
+	c.next, stop = iter.Pull2(read(ctx, c.n.Bus, runs.Selection{Since: runs.Time(since.UnixMilli())}))
 	defer stop()
 	if err := c.advance(); err != nil {
 		return err
