@@ -34,7 +34,8 @@ type twoLeaders struct {
 	asked   atomic.Int32
 }
 
-func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
+// withoutJetStream returns a connection for answers in the place of JetStream, and one that asks.
+func withoutJetStream(t *testing.T) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	s, err := server.NewServer(
 		&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true},
@@ -61,6 +62,12 @@ func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerI
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nc, js
+}
+
+func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
+	t.Helper()
+	nc, js := withoutJetStream(t)
 	l := &twoLeaders{js: js, event: event, info: jetstream.StreamInfo{
 		Config:  jetstream.StreamConfig{Name: testStream, AllowDirect: true},
 		Created: time.Unix(1, 0).UTC(), State: jetstream.StreamState{Msgs: 1, LastSeq: last},
