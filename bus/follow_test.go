@@ -96,3 +96,29 @@ func TestFollowerWithoutPermissionEndsAtOnce(t *testing.T) {
 		t.Errorf("got %v, want ErrDenied", err)
 	}
 }
+
+// The events of a run are most of what is stored: no others are delivered with them.
+func TestKindsOfARunAreThoseOfNoOtherRun(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	const each = 600
+	for i := range 2 * each {
+		run := []string{"mine", "other"}[i%2]
+		if _, err := b.PublicJetStream().PublishMsgAsync(bustest.NewEvent(b, run, i+1, []byte("{}"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.PublicJetStream().PublishAsyncComplete()
+	selected := runs.Selection{Run: "mine", Tokens: []string{"completion", "status"}}
+	n := 0
+	err := b.Read(t.Context(), selected, func(s bus.Stored) error {
+		if s.Run != "mine" {
+			t.Fatalf("event %d is of run %s", s.Seq, s.Run)
+		}
+		n++
+		return nil
+	})
+	if err != nil || n != each {
+		t.Errorf("%d events, %v; want %d", n, err, each)
+	}
+}

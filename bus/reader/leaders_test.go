@@ -17,7 +17,10 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-const testStream = "EVENTS"
+const (
+	testStream   = "EVENTS"
+	laterSubject = "events.codex.x.later"
+)
 
 // twoLeaders answers for a stream with one event, as two servers do that both consider
 // themselves its leader: the first requests for a message reach the former leader,
@@ -26,11 +29,13 @@ type twoLeaders struct {
 	js      jetstream.JetStream
 	info    jetstream.StreamInfo
 	event   uint64       // 0: it was removed
+	later   uint64       // one of the subject laterSubject that all servers have; 0: none
 	without atomic.Int32 // number of requests that reach the former leader
 	asked   atomic.Int32
 }
 
-func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
+// withoutJetStream returns a connection for answers in the place of JetStream, and one that asks.
+func withoutJetStream(t *testing.T) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	s, err := server.NewServer(
 		&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true},
@@ -57,6 +62,12 @@ func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerI
 	if err != nil {
 		t.Fatal(err)
 	}
+	return nc, js
+}
+
+func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerInfo) *twoLeaders {
+	t.Helper()
+	nc, js := withoutJetStream(t)
 	l := &twoLeaders{js: js, event: event, info: jetstream.StreamInfo{
 		Config:  jetstream.StreamConfig{Name: testStream, AllowDirect: true},
 		Created: time.Unix(1, 0).UTC(), State: jetstream.StreamState{Msgs: 1, LastSeq: last},
@@ -83,9 +94,19 @@ func (l *twoLeaders) answer(m *nats.Msg, with any) {
 	}
 }
 
+// request is one for messages.
+type request struct {
+	Seq     uint64 `json:"seq"`
+	Subject string `json:"next_by_subj"`
+}
+
 func (l *twoLeaders) message(m *nats.Msg) {
 	l.asked.Add(1)
-	var ask struct{ Seq uint64 }
+	var ask request
+	if json.Unmarshal(m.Data, &ask) == nil && ask.Subject == laterSubject && ask.Seq <= l.later {
+		l.answer(m, map[string]any{"message": map[string]any{"seq": l.later}})
+		return
+	}
 	if json.Unmarshal(m.Data, &ask) != nil || l.without.Add(-1) >= 0 || ask.Seq > l.event {
 		l.answer(
 			m,
@@ -99,12 +120,19 @@ func (l *twoLeaders) message(m *nats.Msg) {
 // batch answers direct gets. A lagging replica also has nothing while the former
 // leader is asked.
 func (l *twoLeaders) batch(m *nats.Msg) {
-	var ask struct{ Seq uint64 }
-	if json.Unmarshal(m.Data, &ask) != nil || l.without.Load() > 0 || ask.Seq > l.event {
+	var ask request
+	event := l.event
+	bad := json.Unmarshal(m.Data, &ask) != nil
+	if ask.Subject == laterSubject {
+		event = l.later
+	} else {
+		bad = bad || l.without.Load() > 0
+	}
+	if bad || ask.Seq > event {
 		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{headerStatus: {"404"}}})
 		return
 	}
-	at := strconv.FormatUint(l.event, 10)
+	at := strconv.FormatUint(event, 10)
 	_ = m.RespondMsg(
 		&nats.Msg{Data: []byte("{}"), Header: nats.Header{jetstream.SequenceHeader: {at}, headerBefore: {"0"}}},
 	)
@@ -143,6 +171,39 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 				read = func() error { return d.UpTo(ctx, &l.info, 10, each) }
 			}
 			if err := read(); !errors.Is(err, enough) {
+				t.Errorf("the event is not read: %v, next sequence %d", err, d.from)
+			}
+		})
+	}
+}
+
+// A former leader and a lagging replica do not know an event of one subject: a later one of another subject does not
+// come before it.
+func TestAFormerLeaderHidesNoEventsBetweenThoseOfOtherSubjects(t *testing.T) {
+	t.Parallel()
+	enough := errors.New("enough")
+	for _, follow := range []bool{true, false} {
+		t.Run(fmt.Sprint("follow ", follow), func(t *testing.T) {
+			t.Parallel()
+			l := startLeaders(t, 7, 10, heard, stopped)
+			l.later = 9
+			l.without.Store(1)
+			d := NewSelect(l.js, testStream, []string{"events.codex.x.a", laterSubject}, nil, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
+			defer cancel()
+			each := func(m *jetstream.RawStreamMsg) error {
+				if m.Sequence != 7 {
+					t.Errorf("got event %d", m.Sequence)
+				}
+				return enough
+			}
+			err := error(nil)
+			if follow {
+				err = d.Follow(ctx, each)
+			} else {
+				err = d.UpTo(ctx, &l.info, 10, each)
+			}
+			if !errors.Is(err, enough) {
 				t.Errorf("the event is not read: %v, next sequence %d", err, d.from)
 			}
 		})

@@ -30,22 +30,19 @@ var errReconnected = errors.New("the connection was restored")
 // is read. Anybody may publish there: a message counts only with the headers of the server, and its own subject.
 func (r *Reader) followWhole(ctx context.Context, each Each) error {
 	conn := cmp.Or(r.wake, r.js.Conn())
-	for before := conn.Stats().Reconnects; ; {
-		if _, done, err := r.drain(ctx, 0, patience(0), each); done || err != nil && !errors.Is(err, errUnanswered) {
-			return err
-		}
-		sub, err := conn.SubscribeSync(r.live[0])
-		if err != nil {
-			return fmt.Errorf("read %s: %w", r.stream, err)
-		}
-		err = errors.Join(sub.SetPendingLimits(liveMessages, liveBytes), r.takeLive(ctx, sub, each, func() bool {
-			return conn.Stats().Reconnects != before
-		}))
-		_ = sub.Unsubscribe() // fails if the connection is lost
-		if !errors.Is(err, errBehind) {
-			return err
-		}
+	before := conn.Stats().Reconnects
+	if _, done, err := r.drain(ctx, 0, patience(0), each); done || err != nil && !errors.Is(err, errUnanswered) {
+		return err
 	}
+	sub, err := conn.SubscribeSync(r.live[0])
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
+		err = sub.SetPendingLimits(liveMessages, liveBytes)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", r.stream, err)
+	}
+	return r.takeLive(ctx, sub, each, func() bool { return conn.Stats().Reconnects != before })
 }
 
 // takeLive passes on what a subscription delivers, and what the stream has between.
@@ -53,6 +50,7 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 	poll := r.polls()
 	var next time.Time // when the leader is asked
 	behind, fails := true, 0
+	latest, asked := r.from-1, time.Time{} // the message that came before; when the leader was asked for an older one
 	for {
 		if behind {
 			advanced, done, err := r.drain(ctx, 0, patience(fails), each)
@@ -80,6 +78,10 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 			return fmt.Errorf("read %s: %w", r.stream, err)
 		}
 		seq := r.sequence(m)
+		older := seq != 0 && seq <= latest // a stream's messages come in order: perhaps it was replaced
+		if seq != 0 && !older {
+			latest = seq
+		}
 		if seq == r.from {
 			r.from, r.known.seen = seq+1, max(r.known.seen, seq)
 			if err := each(&jetstream.RawStreamMsg{
@@ -103,9 +105,16 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 				return err
 			}
 			behind = true
-		case !time.Now().Before(next): // also where only older messages arrive: the stream may have been replaced
+			poll.Reset() // the next replica to answer may not have it yet
+		case older && time.Since(asked) > leastPoll, !time.Now().Before(next):
 			next = time.Now().Add(poll.NextBackOff())
 			left, err := r.left(ctx, 0)
+			if older {
+				asked = time.Now()
+			}
+			if older && err == nil {
+				latest = seq
+			}
 			switch {
 			case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, ErrReplaced), r.js.Conn().IsClosed():
 				return fmt.Errorf("read %s: %w", r.stream, err)
@@ -123,7 +132,7 @@ func receive(ctx context.Context, sub *nats.Subscription, until time.Time) (*nat
 		return sub.NextMsgWithContext(ctx)
 	}
 	if until.IsZero() {
-		until = time.Now().Add(100 * time.Millisecond)
+		until = time.Now().Add(leastPoll)
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -142,10 +151,13 @@ func (r *Reader) sequence(m *nats.Msg) uint64 {
 	return seq
 }
 
+// leastPoll is the first of the intervals at which a follower asks the leader.
+const leastPoll = 100 * time.Millisecond
+
 // polls are the intervals at which a follower asks the leader while nothing arrives.
 func (r *Reader) polls() *backoff.ExponentialBackOff {
 	poll := backoff.NewExponentialBackOff()
-	poll.InitialInterval, poll.RandomizationFactor = 100*time.Millisecond, 0.2
+	poll.InitialInterval, poll.RandomizationFactor = leastPoll, 0.2
 	poll.MaxInterval = cmp.Or(r.poll, 8*time.Second)
 	return poll
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,16 +108,7 @@ func TestFollowerOfAllTakesWhatIsRepublished(t *testing.T) {
 	t.Parallel()
 	f := followAll(t, "s.*")
 	close(f.may)
-	f.store(1, 10)
-	f.expect(1, 10)
-	next := 11
-	fixture.Eventually(t, fixture.Patience, "it reads from the stream, too", func() bool {
-		before := f.calls()
-		f.store(next, 100)
-		f.expect(next, 100)
-		next += 100
-		return f.calls()-before <= 110
-	})
+	f.current()
 }
 
 // What was not delivered is read from the stream, and nothing comes twice.
@@ -162,4 +154,73 @@ func TestFollowerOfAllTakesNoOtherMessages(t *testing.T) {
 	if len(f.got) > 0 {
 		t.Errorf("%d more", len(f.got))
 	}
+}
+
+// current stores messages until what is stored comes as it is republished, and returns the sequence of the next one.
+func (f *followed) current() (next int) {
+	f.t.Helper()
+	next = 1
+	fixture.Eventually(f.t, fixture.Patience, "it reads from the stream, too", func() bool {
+		before := f.calls()
+		f.store(next, 100)
+		f.expect(next, 100)
+		next += 100
+		return f.calls()-before <= 110
+	})
+	return next
+}
+
+// recreate makes the stream again, empty.
+func (f *followed) recreate() {
+	f.t.Helper()
+	s, err := f.js.Stream(f.t.Context(), "ALL")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.js.DeleteStream(f.t.Context(), "ALL"); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.js.CreateStream(f.t.Context(), s.CachedInfo().Config); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// The stream is recreated, and soon as long as before: a message of the new one is not the next one of the old one.
+func TestFollowerOfAllTakesNoMessageOfAnotherStreamForTheNext(t *testing.T) {
+	t.Parallel()
+	f := followAll(t, "s.*")
+	close(f.may)
+	next := f.current()
+	calls := f.calls()
+	fixture.Eventually(t, fixture.Patience, "the intervals do not grow", func() bool { return f.calls() >= calls+6 })
+	f.recreate()
+	f.store(1, next+10)
+	f.expect(1, next+10)
+}
+
+// The same, while a slow follower has more to take than it keeps.
+func TestSlowFollowerOfAllTakesNoMessageOfAnotherStreamForTheNext(t *testing.T) {
+	t.Parallel()
+	f := followAll(t, "s.*")
+	var passed atomic.Int32
+	hold := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case f.may <- struct{}{}:
+				passed.Add(1)
+			case <-hold:
+				return
+			}
+		}
+	}()
+	next := f.current()
+	fixture.Eventually(t, fixture.Patience, "it does not go on", func() bool { return int(passed.Load()) == next-1 })
+	hold <- struct{}{}
+	f.store(next, 1)
+	f.expect(next, 1) // and it waits
+	f.recreate()
+	f.store(1, 20_000)
+	close(f.may)
+	f.expect(1, 20_000)
 }

@@ -36,14 +36,16 @@ func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, f
 }
 
 // selection is a source that reads each subject up to the end that the stream has when it
-// begins, and merges the messages by their sequences: up to there no other can follow.
+// begins, and merges the messages by their sequences: up to there no other can follow. A
+// former leader might say so of a subject wrongly: unless there can be none, everything is read.
 type selection struct {
 	js     jetstream.JetStream
 	stream string
 	from   uint64
 	parts  []*part
-	last   uint64 // the end; 0: not known yet
-	copies bool   // replicas answer, which may lag
+	last   uint64    // the end; 0: not known yet
+	asked  time.Time // when it was asked for
+	copies bool      // replicas answer, which may lag
 	whole  func() source
 	rest   source // of everything; nil: by subject
 }
@@ -89,21 +91,18 @@ func (s *selection) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, 
 
 // begin looks for the end, gets the first messages of each subject, and decides how to read.
 func (s *selection) begin(ctx context.Context) (more bool, err error) {
-	stream, err := Look(ctx, s.js, s.stream)
-	if err != nil && IsAway(err) {
-		return false, errUnanswered
-	}
+	info, err := s.look(ctx)
 	if err != nil {
 		return false, err
-	}
-	info := stream.CachedInfo()
-	if Followed(info) != nil {
-		return false, errUnanswered
 	}
 	if info.State.LastSeq < s.from {
 		return false, nil
 	}
 	s.last, s.copies = info.State.LastSeq, replicated(info)
+	if !heardOfAll(info) {
+		s.rest = s.whole()
+		return true, nil
+	}
 	wanted := uint64(0)
 	for _, p := range s.parts {
 		left, err := s.fill(ctx, p)
@@ -116,6 +115,19 @@ func (s *selection) begin(ctx context.Context) (more bool, err error) {
 		s.rest = s.whole()
 	}
 	return true, nil
+}
+
+// look asks the leader for the state of the stream.
+func (s *selection) look(ctx context.Context) (*jetstream.StreamInfo, error) {
+	s.asked = time.Now()
+	stream, err := Look(ctx, s.js, s.stream)
+	switch {
+	case err != nil && IsAway(err), err == nil && Followed(stream.CachedInfo()) != nil:
+		return nil, errUnanswered
+	case err != nil:
+		return nil, err
+	}
+	return stream.CachedInfo(), nil
 }
 
 // fill gets the next messages of a subject, and returns how many are left after them.
@@ -135,8 +147,13 @@ func (s *selection) fill(ctx context.Context, p *part) (left uint64, err error) 
 		return left, err
 	}
 	if s.copies {
+		if time.Since(s.asked) > heardWithin/2 {
+			if info, err := s.look(ctx); err != nil || !heardOfAll(info) {
+				return 0, errUnanswered
+			}
+		}
 		lags, err := holds(ctx, s.js.Conn(), s.stream, p.filter, p.from, s.last)
-		if err != nil || lags {
+		if err != nil || lags || time.Since(s.asked) >= heardWithin {
 			return 0, errUnanswered
 		}
 	}
