@@ -284,6 +284,8 @@ func (c *Conversation) leave(unsent bool) {
 	case s.Running:
 		s.Last, s.Starts = Interrupted, 0
 		s.Queue.Ended(false)
+	case s.Sleeps: // nothing was to be sent
+		s.Starts = 0
 	}
 	if s.Starts >= maxStarts && s.Outcome == nil {
 		s.Outcome = &Outcome{State: NoSession, Why: "the agent ended again and again before it took a message"}

@@ -114,6 +114,29 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
+// A process that is put to sleep has not failed, even if nothing was sent to it: its message was taken back.
+func TestProcessesThatSleepAreNoFailedStarts(t *testing.T) {
+	s := chooses(t)
+	s.ends(5, "end_turn")
+	for n := 2; n < 10; n++ {
+		s.order(runs.Command{ID: fmt.Sprint("sleep", n), Do: runs.DoSleep})
+		s.want("session/close")
+		s.process(runs.Process{N: n - 1, Do: runs.ProcessEnd, Reason: runs.ReasonFinished, Stays: true})
+		if st := s.c.Status(); !st.Asleep {
+			t.Fatalf("after %d starts: %+v", n-1, st)
+		}
+		s.order(send(fmt.Sprint("m", n), "Go on."))
+		s.process(runs.Process{N: n, Do: runs.ProcessStart, How: "resume"})
+		s.order(runs.Command{ID: fmt.Sprint("back", n), Do: runs.DoUnsend, Message: fmt.Sprint("m", n)})
+		s.want("initialize")
+		s.say(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{},` +
+			`"resume":{}}}}}`)
+		s.chosen("session/resume", 2)
+		s.chosen("session/set_mode", 3)
+		s.chosen("session/set_model", 4)
+	}
+}
+
 // Each process has what people chose last, also what they chose while there was none.
 func TestOptionsSurviveTheProcess(t *testing.T) {
 	s := chooses(t)

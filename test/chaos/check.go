@@ -20,7 +20,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
@@ -197,9 +196,37 @@ type rawLog struct {
 	in        []byte
 	started   int
 	queued    int
-	processes int // of a live run, that were to be started
+	processes []talk // of a live run, that were to be started
 	cancelled bool
 	exit      *runs.Exit
+}
+
+// talk is what one process of a live run was to get.
+type talk struct {
+	in   []byte
+	lost bool // nobody knows how it ended: perhaps it was not started, or has not read all of it
+}
+
+// took reports whether an agent that took in can have been these processes, one after another: each took all lines,
+// or the first ones if it was lost.
+func took(all []talk, in []byte) bool {
+	if len(all) == 0 {
+		return len(in) == 0
+	}
+	first, rest := all[0], all[1:]
+	if after, ok := bytes.CutPrefix(in, first.in); ok && took(rest, after) {
+		return true
+	}
+	if !first.lost {
+		return false
+	}
+	lines := slices.Collect(bytes.Lines(first.in))
+	for n := len(lines) - 1; n >= 0; n-- {
+		if after, ok := bytes.CutPrefix(in, bytes.Join(lines[:n], nil)); ok && took(rest, after) {
+			return true
+		}
+	}
+	return false
 }
 
 // add takes the next entry, and says what is wrong with it.
@@ -231,9 +258,18 @@ func (l *rawLog) add(e runs.Entry) string {
 			return fmt.Sprintf("for the agent has offset %d, and %d bytes came before it", e.Offset, at)
 		}
 		l.in = append(l.in, e.Body...)
+		if n := len(l.processes); n > 0 {
+			l.processes[n-1].in = append(l.processes[n-1].in, e.Body...)
+		}
 	case runs.Proc:
-		if gjson.GetBytes(e.Body, "do").String() == runs.ProcessStart {
-			l.processes++
+		var p runs.Process
+		switch n := len(l.processes); {
+		case json.Unmarshal(e.Body, &p) != nil:
+			return "is no process"
+		case p.Do == runs.ProcessStart:
+			l.processes = append(l.processes, talk{})
+		case p.Do == runs.ProcessEnd && n > 0:
+			l.processes[n-1].lost = p.Reason == runs.ReasonLost
 		}
 	case runs.Cancelled:
 		l.cancelled = true
@@ -253,7 +289,7 @@ func (c *checker) log(a Agent) {
 	switch {
 	case l == nil:
 		c.report(a.Run, "is not in RAW")
-	case a.Starts > max(1, l.processes):
+	case a.Starts > max(1, len(l.processes)):
 		c.report(a.Run, "its agent was started %d times", a.Starts)
 	case l.exit == nil && !l.waits(a):
 		c.report(a.Run, "has no exit in RAW")
@@ -271,7 +307,7 @@ func (c *checker) log(a Agent) {
 		c.report(a.Run, "RAW has %d bytes of stdout, and the agent wrote %d", len(l.out), a.Out.Sure)
 	}
 	killed := slices.Contains(a.Ends, runs.ReasonLost) // somewhere in what it was sent
-	if !bytes.HasPrefix(l.in, a.In) || len(a.In) < len(l.in) && !killed {
+	if killed && !bytes.HasPrefix(l.in, a.In) || !killed && !took(l.processes, a.In) {
 		c.report(a.Run, "RAW has %d bytes for the agent, and it took others, which are %d", len(l.in), len(a.In))
 	}
 	c.stderr(a, l)
