@@ -32,6 +32,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	github.com/synadia-io/orbit.go/jetstreamext v0.3.0
+	github.com/tidwall/btree v1.8.1
 	github.com/tidwall/gjson v1.20.2
 	github.com/tidwall/sjson v1.2.9
 	go.opentelemetry.io/proto/otlp v1.10.0

@@ -1,7 +1,6 @@
 package responder
 
 import (
-	"cmp"
 	"encoding/base64"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -19,9 +19,8 @@ const DefaultPage = 20
 
 // Page is a page of runs, the newest first.
 type Page struct {
-	Runs  []runs.Header
-	Next  string // cursor of the next page; "": this is the last one
-	Total int    // number of runs on all pages
+	Runs []runs.Header
+	Next string // cursor of the next page; "": this is the last one
 }
 
 // List returns a page of runs. The error is [api.Validation] for a cursor that is
@@ -43,38 +42,47 @@ func (s *Service) list(q api.List, fits func(runs.Header) bool) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	// The newest runs after the cursor, and one more, which shows that there is a next
-	// page. The snapshot visits all rows and keeps none.
-	var list []cursor
 	var page Page
-	s.table.Snapshot(0, func(r runs.Header) bool {
-		if !keep(r) || !fits(r) {
+	var last runtable.Point
+	s.table.Walk(q.Order == api.ByChange, among(q), after, func(r runs.Header) bool {
+		switch {
+		case !keep(r) || !fits(r):
+		case len(page.Runs) == q.Limit: // there is a next page
+			page.Next = cursorAt(last, q)
 			return false
+		default:
+			page.Runs = append(page.Runs, r)
+			last = pointOf(q.Order, r)
 		}
-		page.Total++
-		c := cursorOf(q.Order, r)
-		if after != nil && newer(*after, c) >= 0 {
-			return false
-		}
-		at, _ := slices.BinarySearchFunc(list, c, newer)
-		if at > q.Limit {
-			return false
-		}
-		if list = slices.Insert(list, at, c); len(list) > q.Limit+1 {
-			list = list[:q.Limit+1]
-		}
-		return false
+		return true
 	})
-	if len(list) > q.Limit {
-		list = list[:q.Limit]
-		page.Next = list[q.Limit-1].encode(q)
-	}
-	for _, c := range list {
-		if v, ok := s.table.Get(c.run); ok { // else it was removed meanwhile
-			page.Runs = append(page.Runs, v)
+	for i := range page.Runs {
+		if v, ok := s.table.Get(page.Runs[i].ID); ok { // with what depends on others
+			page.Runs[i] = v
 		}
 	}
 	return page, nil
+}
+
+// among is what a walk may leave out of a list.
+func among(q api.List) runtable.Among {
+	labels, _ := readLabels(q.Labels) // which were checked by Filter
+	return runtable.Among{States: q.States, Labels: labels, Dir: q.Dir}
+}
+
+// Count returns how many runs a list has on all its pages.
+func (s *Service) Count(q api.List) (n int, err error) {
+	keep, err := s.Filter(q)
+	if err != nil {
+		return 0, err
+	}
+	s.table.Walk(false, runtable.Among{}, nil, func(r runs.Header) bool {
+		if keep(r) {
+			n++
+		}
+		return true
+	})
+	return n, nil
 }
 
 // maxLabels is the maximum number of labels in a filter.
@@ -102,7 +110,7 @@ func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
 			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
-			(q.Since == 0 || ChangedAt(r) >= int64(q.Since)) && (q.Until == 0 || ChangedAt(r) < int64(q.Until)) &&
+			(q.Since == 0 || r.ChangedAt() >= q.Since) && (q.Until == 0 || r.ChangedAt() < q.Until) &&
 			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r))
 	}, nil
 }
@@ -126,40 +134,18 @@ func hasLabels(r runs.Header, labels [][2]string) bool {
 	return !slices.ContainsFunc(labels, func(l [2]string) bool { return !r.Labels.Has(l[0], l[1]) })
 }
 
-// ChangedAt is when a run entered its state, in Unix milliseconds.
-func ChangedAt(r runs.Header) int64 {
-	switch {
-	case r.State.Final():
-		return int64(cmp.Or(r.EndedAt, r.ActiveAt, r.StartedAt, r.QueuedAt))
-	case r.State == runs.StateQueued:
-		return int64(r.QueuedAt)
-	}
-	return int64(cmp.Or(r.StartedAt, r.QueuedAt))
+// pointOf is the place of a run in a list.
+func pointOf(o api.Order, r runs.Header) runtable.Point {
+	return runtable.PointOf(o == api.ByChange, r)
 }
 
-// cursor is the position of a run in a list: by a time, the newest first, and
-// among runs of one millisecond by their ids.
-type cursor struct {
-	at  int64 // Unix milliseconds
-	run string
-}
-
-func cursorOf(o api.Order, r runs.Header) cursor {
-	if o == api.ByChange {
-		return cursor{ChangedAt(r), r.ID}
-	}
-	return cursor{int64(cmp.Or(r.QueuedAt, r.StartedAt)), r.ID}
-}
-
-func newer(a, b cursor) int { return cmp.Or(cmp.Compare(b.at, a.at), cmp.Compare(b.run, a.run)) }
-
-// encode returns the cursor as text, which is valid for this list only.
-func (c cursor) encode(q api.List) string {
-	text := listID(q) + " " + strconv.FormatInt(c.at, 10) + " " + c.run
+// cursorAt returns a place as text, which is valid for this list only.
+func cursorAt(c runtable.Point, q api.List) string {
+	text := listID(q) + " " + strconv.FormatInt(int64(c.At), 10) + " " + c.Run
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-func readCursor(q api.List) (*cursor, error) {
+func readCursor(q api.List) (*runtable.Point, error) {
 	if q.Cursor == "" {
 		return nil, nil
 	}
@@ -176,7 +162,7 @@ func readCursor(q api.List) (*cursor, error) {
 	if err != nil {
 		return nil, wrong
 	}
-	return &cursor{at, part[2]}, nil
+	return &runtable.Point{At: runs.Time(at), Run: part[2]}, nil
 }
 
 // listID identifies the list that a request asks for, without its page.

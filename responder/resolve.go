@@ -124,7 +124,7 @@ func (s *Service) part(ref string) (string, error) {
 	case len(all) == 1:
 		return all[0].ID, nil
 	}
-	slices.SortFunc(all, func(a, b runs.Header) int { return newer(cursorOf("", a), cursorOf("", b)) })
+	slices.SortFunc(all, func(a, b runs.Header) int { return pointOf("", a).Compare(pointOf("", b)) })
 	e := &api.Error{
 		Code: api.Conflict, Field: api.FieldRef, Message: fmt.Sprintf("fits %d runs", len(all)),
 		Unlisted: max(len(all)-maxCandidates, 0),

@@ -119,11 +119,11 @@ func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error)
 // doubt makes rederive send the open runs that were not sent yet: the reader has them from before,
 // perhaps with another position or worker.
 func (f *RunStream) doubt() {
-	f.service.table.Snapshot(0, func(r runs.Header) bool {
+	f.service.table.Walk(false, runtable.Open, nil, func(r runs.Header) bool {
 		if _, sent := f.derived[r.ID]; !sent && !r.State.Final() && f.keep(r) {
 			f.derived[r.ID] = viewOnly{position: -1}
 		}
-		return false
+		return true
 	})
 }
 
@@ -138,27 +138,37 @@ func pause(ctx context.Context, d time.Duration) {
 
 // list returns the runs that the snapshot sends, the newest first: all, or the open ones and the recent
 // ones of those that have ended.
-func (f *RunStream) list() (list []cursor) {
-	var ended []cursor
-	f.service.table.Snapshot(0, func(r runs.Header) bool {
-		switch {
-		case !f.keep(r):
-		case f.query.Recent > 0 && r.State.Final():
-			ended = append(ended, cursorOf(api.ByChange, r))
-		default:
-			list = append(list, cursorOf("", r))
-		}
-		return false
-	})
-	slices.SortFunc(list, newer)
-	slices.SortFunc(ended, newer)
-	if n := f.query.Recent; len(ended) > n {
-		ended = ended[:n]
-		pages := f.query
-		pages.Order = api.ByChange
-		f.next = ended[n-1].encode(pages)
+func (f *RunStream) list() (ids []string) {
+	recent := f.query.Recent
+	first := among(f.query)
+	if recent > 0 {
+		first = runtable.Open
 	}
-	return append(list, ended...)
+	f.service.table.Walk(false, first, nil, func(r runs.Header) bool {
+		if f.keep(r) && (recent == 0 || !r.State.Final()) {
+			ids = append(ids, r.ID)
+		}
+		return true
+	})
+	if recent == 0 {
+		return ids
+	}
+	pages := f.query
+	pages.Order = api.ByChange
+	ended, last := 0, runtable.Point{}
+	f.service.table.Walk(true, among(f.query), nil, func(r runs.Header) bool {
+		switch {
+		case !f.keep(r) || !r.State.Final():
+		case ended == recent:
+			f.next = cursorAt(last, pages)
+			return false
+		default:
+			ids, last = append(ids, r.ID), pointOf(api.ByChange, r)
+			ended++
+		}
+		return true
+	})
+	return ids
 }
 
 // snapshot sends the runs of the list, without ids.
@@ -167,12 +177,8 @@ func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) err
 		if ctx.Err() != nil {
 			return nil
 		}
-		ids := make([]string, 0, len(part))
-		for _, c := range part {
-			ids = append(ids, c.run)
-		}
 		var batch []api.RunChange
-		for _, v := range f.service.table.Views(ids) {
+		for _, v := range f.service.table.Views(part) {
 			if f.keep(v) { // else it has changed, which follows
 				batch = append(batch, f.shown(v))
 			}

@@ -1,5 +1,7 @@
 package runs
 
+import "cmp"
+
 // Summary is what is known of a run in lists. It has nothing that a caller who may read runs
 // must not see: no prompt, no output.
 type Summary struct {
@@ -169,6 +171,20 @@ func (r *Record) Header() Header {
 		h.Doing = new(r.Doing)
 	}
 	return h
+}
+
+// CreatedAt is when a run was queued, or else began.
+func (h Header) CreatedAt() Time { return cmp.Or(h.QueuedAt, h.StartedAt) }
+
+// ChangedAt is when a run entered its state.
+func (h Header) ChangedAt() Time {
+	switch {
+	case h.State.Final():
+		return cmp.Or(h.EndedAt, h.ActiveAt, h.StartedAt, h.QueuedAt)
+	case h.State == StateQueued:
+		return h.QueuedAt
+	}
+	return cmp.Or(h.StartedAt, h.QueuedAt)
 }
 
 // Mark returns the mark of the raw log at the time of the header.

@@ -182,9 +182,13 @@ func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 	if err != nil {
 		return nil, h.explain("list tasks", err)
 	}
+	total, err := h.Service.Count(list)
+	if err != nil {
+		return nil, h.explain("list tasks", err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	answer := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, TotalSize: page.Total, NextPageToken: page.Next}
+	answer := &sdk.ListTasksResponse{Tasks: []*sdk.Task{}, TotalSize: total, NextPageToken: page.Next}
 	room := maxHistoryBytes
 	for _, v := range page.Runs {
 		w := wanted{context: q.ContextID, artifacts: q.IncludeArtifacts, history: q.HistoryLength, room: &room}

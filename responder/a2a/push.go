@@ -176,7 +176,7 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
 	error) {
 	v := record.Header()
-	ms := cmp.Or(responder.ChangedAt(v), 1) // a log without times
+	ms := cmp.Or(int64(v.ChangedAt()), 1) // a log without times
 	at := time.UnixMilli(ms).UTC()
 	if !record.State.Final() { // changing data would make a different body of the same notification
 		e := &sdk.TaskStatusUpdateEvent{

@@ -65,7 +65,7 @@ func contextOf(r runs.Header) string { return cmp.Or(r.Thread, r.ID) }
 // every stream gets the same.
 func updatedAt(r runs.Header) runs.Time {
 	// An empty record has no time.
-	return cmp.Or(r.EndedAt, r.ActiveAt, runs.Time(responder.ChangedAt(r)), api.TimeOf(time.Now()))
+	return cmp.Or(r.EndedAt, r.ActiveAt, r.ChangedAt(), api.TimeOf(time.Now()))
 }
 
 // task converts a run to a task.
@@ -187,7 +187,7 @@ func status(t *sdk.Task, v runs.Header, record *runs.Record, q *api.Question, ec
 		m.Parts = append(m.Parts, dataPart(map[string]any{"question": q}))
 	}
 	s := sdk.TaskStatus{State: stateOf(v.State), Message: m}
-	if ms := responder.ChangedAt(v); ms != 0 {
+	if ms := int64(v.ChangedAt()); ms != 0 {
 		at := time.UnixMilli(ms).UTC()
 		s.Timestamp = &at
 	}

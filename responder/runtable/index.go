@@ -20,11 +20,9 @@ type index struct {
 	working       map[string]*entry
 	queues        map[string][]*entry // the queued ones, by queue and place
 	moves         uint64              // changes of queues
-	ended         []*entry            // by end, except for the last few; includes removed ones
-	unsorted      bool
-	rebuilding    bool               // the run bucket was recreated: some entries are stale
-	watching      bool               // the initial values were read: changes are new
-	gone          int                // entries of ended that are no longer in rows
+	rebuilding    bool                // the run bucket was recreated: some entries are stale
+	watching      bool                // the initial values were read: changes are new
+	orders        orders
 	finals        map[runs.State]int // number of the others by state
 	seq           uint64
 	at            time.Time // when the last change arrived
@@ -40,9 +38,8 @@ type entry struct {
 	runs.Header              // as answers show it
 	own         *runs.Header // as recorded, if that differs: see continuations.go
 	revision    uint64       // 0: not recorded yet, submitted by this process
-	gone        bool
-	stale       bool      // from a run bucket that was replaced
-	lastChange  time.Time // by this process's clock; zero: before the watch began
+	stale       bool         // from a run bucket that was replaced
+	lastChange  time.Time    // by this process's clock; zero: before the watch began
 }
 
 func newIndex() *index {
@@ -128,12 +125,9 @@ func (t *index) show(e *entry) {
 		t.drop(have)
 	}
 	t.rows[e.ID] = e
+	t.orders.add(e)
 	switch {
 	case e.State.Final():
-		if n := len(t.ended); n > 0 && t.ended[n-1].EndedAt > e.EndedAt {
-			t.unsorted = true
-		}
-		t.ended = append(t.ended, e)
 		t.finals[e.State]++
 	case e.State == runs.StateQueued:
 		queue := t.queues[e.Queue]
@@ -161,8 +155,9 @@ func (t *index) remove(id string) {
 	}
 }
 
-// drop removes an entry from the lists by state.
+// drop removes an entry from the orders, and from the lists by state.
 func (t *index) drop(e *entry) {
+	t.orders.remove(e)
 	switch {
 	case e.State == runs.StateQueued:
 		queue := t.queues[e.Queue]
@@ -178,12 +173,7 @@ func (t *index) drop(e *entry) {
 		delete(t.working, e.ID)
 		return
 	}
-	e.gone = true
 	t.finals[e.State]--
-	if t.gone++; t.gone > 1000 && t.gone > len(t.ended)/2 {
-		t.ended = slices.DeleteFunc(t.ended, func(e *entry) bool { return e.gone })
-		t.gone = 0
-	}
 }
 
 // expire removes the runs whose records have expired: those with a revision
@@ -309,17 +299,7 @@ func (t *index) open() (working, queued []runs.Header) {
 func (t *index) recent(each func(e *entry) bool) (total int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.unsorted {
-		slices.SortStableFunc(t.ended, func(a, b *entry) int {
-			return cmp.Or(cmp.Compare(a.EndedAt, b.EndedAt), cmp.Compare(a.ID, b.ID))
-		})
-		t.unsorted = false
-	}
-	for _, e := range slices.Backward(t.ended) {
-		if !e.gone && !each(e) {
-			break
-		}
-	}
+	t.walk(true, Among{}, nil, func(e *entry) bool { return !e.State.Final() || each(e) })
 	return len(t.rows) - len(t.working) - t.waiting()
 }
 

@@ -1,0 +1,224 @@
+package runtable
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/linesman/linesman/runs"
+)
+
+// Point is the place of a run in an order: by a time, the newest first, and among runs of one millisecond by their
+// ids, the last first.
+type Point struct {
+	At  runs.Time
+	Run string
+}
+
+// PointOf is the place of a run by its creation, or by when it entered its state.
+func PointOf(changed bool, h runs.Header) Point {
+	if changed {
+		return Point{h.ChangedAt(), h.ID}
+	}
+	return Point{h.CreatedAt(), h.ID}
+}
+
+// Compare is negative if p comes before another point, which is older.
+func (p Point) Compare(other Point) int {
+	return cmp.Or(cmp.Compare(other.At, p.At), cmp.Compare(other.Run, p.Run))
+}
+
+// Among restricts a walk to runs that have all of these; its zero value is no restriction.
+type Among struct {
+	States []runs.State // any of them
+	Labels [][2]string
+	Dir    string
+}
+
+// Open are the runs that have not ended.
+var Open = Among{States: []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired}}
+
+// tree is a set of runs in an order. Its entries do not change: another one takes their place.
+type tree = btree.BTreeG[*entry]
+
+func newTree(changed bool) *tree {
+	compare := byPoint(changed)
+	return btree.NewBTreeGOptions(func(a, b *entry) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
+}
+
+func byPoint(changed bool) func(a, b *entry) int {
+	return func(a, b *entry) int { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) }
+}
+
+// entryAt is an entry at a point of each order.
+func entryAt(p Point) *entry {
+	return &entry{Header: runs.Header{Summary: runs.Summary{ID: p.Run, State: runs.StateQueued, QueuedAt: p.At}}}
+}
+
+// orders are the runs in their orders, and those of them that have something in common by their creation. They are
+// for pages of lists, whose cost is that of the page. They are made when they are needed first: to sort all runs once
+// takes a fraction of adding one after another at the start.
+type orders struct {
+	created, changed *tree            // nil: not made yet
+	having           map[string]*tree // by what they have: see keys
+}
+
+func (o *orders) make(rows map[string]*entry) {
+	o.created, o.changed, o.having = newTree(false), newTree(true), map[string]*tree{}
+	all := slices.Collect(maps.Values(rows))
+	slices.SortFunc(all, byPoint(true))
+	for _, e := range all {
+		o.changed.Load(e)
+	}
+	slices.SortFunc(all, byPoint(false))
+	for _, e := range all {
+		o.created.Load(e)
+		o.has(e, (*tree).Load)
+	}
+}
+
+// Keys of what runs have.
+func stateKey(s runs.State) string { return "state " + string(s) }
+func dirKey(dir string) string     { return "dir " + path.Clean(dir) }
+func labelKey(text string) string  { return "label " + text }
+
+// keys calls each with what a run has. Most runs are completed: they are found among all.
+func keys(h runs.Header, each func(key string)) {
+	if h.State != runs.StateCompleted {
+		each(stateKey(h.State))
+	}
+	if h.Dir != "" {
+		each(dirKey(h.Dir))
+	}
+	for text, rest := "", string(h.Labels); rest != ""; {
+		text, rest, _ = strings.Cut(rest, "&")
+		each(labelKey(text))
+	}
+}
+
+// has puts an entry into the sets of what it has.
+func (o *orders) has(e *entry, put func(*tree, *entry) (*entry, bool)) {
+	keys(e.Header, func(key string) {
+		have := o.having[key]
+		if have == nil {
+			have = newTree(false)
+			o.having[key] = have
+		}
+		put(have, e)
+	})
+}
+
+func (o *orders) add(e *entry) {
+	if o.created == nil {
+		return
+	}
+	o.created.Set(e)
+	o.changed.Set(e)
+	o.has(e, (*tree).Set)
+}
+
+func (o *orders) remove(e *entry) {
+	if o.created == nil {
+		return
+	}
+	o.created.Delete(e)
+	o.changed.Delete(e)
+	keys(e.Header, func(key string) {
+		if have := o.having[key]; have != nil {
+			if have.Delete(e); have.Len() == 0 {
+				delete(o.having, key)
+			}
+		}
+	})
+}
+
+// fewest returns the sets that have all runs that are among these: of what fewest runs have; nil: all runs.
+func (o *orders) fewest(a Among) (sets []*tree, n int) {
+	consider := func(keys ...string) {
+		var some []*tree
+		all := 0
+		for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+			if have := o.having[key]; have != nil {
+				some = append(some, have)
+				all += have.Len()
+			}
+		}
+		if sets == nil || all < n {
+			sets, n = append([]*tree{}, some...), all
+		}
+	}
+	if len(a.States) > 0 && !slices.Contains(a.States, runs.StateCompleted) {
+		var keys []string
+		for _, s := range a.States {
+			keys = append(keys, stateKey(s))
+		}
+		consider(keys...)
+	}
+	for _, l := range a.Labels {
+		consider(labelKey(url.QueryEscape(l[0]) + "=" + url.QueryEscape(l[1])))
+	}
+	if a.Dir != "" {
+		consider(dirKey(a.Dir))
+	}
+	return sets, n
+}
+
+// sorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
+const sorted = 4096
+
+// walk calls each with the runs after a point of an order, until it returns false. It leaves out what cannot be among
+// these, but not all of it. It is called with the lock of the index held.
+func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool) {
+	visit := func(e *entry) bool {
+		if after != nil && PointOf(changed, e.Header).Compare(*after) <= 0 {
+			return true
+		}
+		return each(e)
+	}
+	ascend := func(of *tree) {
+		if after == nil {
+			of.Scan(visit)
+		} else {
+			of.Ascend(entryAt(*after), visit)
+		}
+	}
+	o := &t.orders
+	if !t.watching { // it is being filled
+		o = &orders{}
+	}
+	if o.created == nil {
+		o.make(t.rows)
+	}
+	switch sets, n := o.fewest(a); {
+	case len(sets) == 1 && !changed:
+		ascend(sets[0])
+	case sets != nil && n <= sorted:
+		entries := make([]*entry, 0, n)
+		for _, set := range sets {
+			entries = append(entries, set.Items()...)
+		}
+		slices.SortFunc(entries, byPoint(changed))
+		for _, e := range entries {
+			if !visit(e) {
+				return
+			}
+		}
+	case changed:
+		ascend(o.changed)
+	default:
+		ascend(o.created)
+	}
+}
+
+// Walk calls each with the runs after a point, or all, the newest first, until it returns false. It leaves out runs
+// that are not among these where that costs less: each has to look itself. While it works the table does not change.
+func (r *Table) Walk(changed bool, a Among, after *Point, each func(runs.Header) bool) {
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
+	r.index.walk(changed, a, after, func(e *entry) bool { return each(e.Header) })
+}
