@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/runs"
@@ -20,16 +21,25 @@ type begins struct {
 	out, in int64 // offsets of its stdout and its stdin
 }
 
-// maxOld bounds the output of former processes that is kept for a raw log that is lost, in bytes.
-const maxOld = 256 << 20
+// maxOld and maxOldDirs bound what is kept of former processes for a raw log that is lost: bytes of output, and
+// directories beside that of the first process, whose time is that of the run.
+const (
+	maxOld     = 256 << 20
+	maxOldDirs = 1000
+)
 
-// process is the number of the newest process that has a directory.
+// process is the number of the newest process that has a directory; 1: there is none.
 func (d *Dir) process() int {
-	n := 1
-	for exists(d.processDir(n + 1)) {
-		n++
+	newest := 1
+	entries, _ := os.ReadDir(d.path)
+	for _, e := range entries {
+		if digits, is := strings.CutPrefix(e.Name(), "p"); is {
+			if n, err := strconv.Atoi(digits); err == nil {
+				newest = max(newest, n)
+			}
+		}
 	}
-	return n
+	return newest
 }
 
 // enterProcess makes process n that of the run, and its directory.
@@ -58,8 +68,18 @@ func (r *Run) placeOutput() error {
 	return r.dir.mark.save()
 }
 
-// dropOld removes the oldest output of processes before n, beyond maxOld.
+// dropOld removes the oldest files of processes before n, beyond the bounds. What it cannot remove stays for longer.
 func (r *Run) dropOld(n int) {
+	for old := n - 1 - r.w.oldDirs; old > 0; old-- {
+		path := r.dir.processDir(old)
+		if old == 1 {
+			path += "/" + outFile
+		}
+		if !exists(path) {
+			break // and so were those before
+		}
+		_ = os.RemoveAll(path)
+	}
 	kept := int64(0)
 	for old := n - 1; old > 0; old-- {
 		path := r.dir.processDir(old) + "/" + outFile
@@ -68,7 +88,7 @@ func (r *Run) dropOld(n int) {
 			return // it was removed, and so were those before
 		}
 		if kept += info.Size(); kept > maxOld {
-			_ = os.Remove(path) // else it is there for longer
+			_ = os.Remove(path)
 		}
 	}
 }

@@ -105,6 +105,49 @@ func TestRunThatSleepsIsLoaded(t *testing.T) {
 	s.over(r, done)
 }
 
+// A run keeps the files of its last processes, and knows the newest one without those between.
+func TestRunKeepsFewProcesses(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	s.w.oldDirs = 3
+	ctx, end := context.WithCancel(t.Context())
+	r, done := s.driven(ctx, s.create(s.spec))
+	log := firstTurn + wentToSleep
+	s.lasts(log)
+	for i := range 8 {
+		s.say(r, fmt.Sprint("m", i))
+		log += " ann-" + awoken + wentToSleep
+		s.lasts(log)
+	}
+	kept := func() (names []string) {
+		found, err := filepath.Glob(filepath.Join(s.root, "r", "p*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			names = append(names, filepath.Base(path))
+		}
+		return names
+	}
+	if got := strings.Join(kept(), " "); got != "p1 p6 p7 p8 p9" || exists(filepath.Join(s.root, "r", "p1", outFile)) {
+		t.Errorf("it keeps %s", got)
+	}
+	end()
+	<-done
+	s.adopt()
+	if got, err := s.absent(message("m9", "text m9")); err != nil || !got.Holds {
+		t.Fatalf("without an owner: %+v, error %v", got, err)
+	}
+	s.lasts(log + " ann-" + awoken + wentToSleep)
+	if got := strings.Join(kept(), " "); got != "p1 p10 p7 p8 p9" {
+		t.Errorf("after another message it keeps %s", got)
+	}
+	if got, err := s.absent(runs.Command{ID: "e", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+		t.Fatalf("end without an owner: %+v, error %v", got, err)
+	}
+	s.lasts(log + " ann-" + awoken + wentToSleep + " ann- exit")
+}
+
 func TestRunWhoseSessionIsLostEnds(t *testing.T) {
 	t.Parallel()
 	s := sleeping(t, "resumes", "loads", "lost")
@@ -321,6 +364,31 @@ func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
 			}
 			waitFor(t, "the end", func() bool { return s.ended("r") })
 		})
+	}
+}
+
+// Where the raw log is lost, and the output of some processes was dropped, the run ends and says why.
+func TestLostLogOfDroppedProcesses(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes")
+	s.w.oldDirs = 1
+	ctx, end := context.WithCancel(t.Context())
+	r, done := s.driven(ctx, s.create(s.spec))
+	log := firstTurn + wentToSleep
+	s.lasts(log)
+	for i := range 5 {
+		s.say(r, fmt.Sprint("m", i))
+		log += " ann-" + awoken + wentToSleep
+		s.lasts(log)
+	}
+	end()
+	<-done
+	s.keepOnly(0)
+	s.adopt()
+	waitFor(t, "its end", func() bool { return s.ended("r") })
+	all := s.entries("r")
+	if ex := runs.DecodeExit(all[len(all)-1].Body); ex.Reason != runs.ReasonSession || ex.Why == "" {
+		t.Errorf("%+v\n%s", ex, s.transcript())
 	}
 }
 

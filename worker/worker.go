@@ -115,6 +115,9 @@ type Worker struct {
 	// slowAppend is a time after which the next piece of a backlog is smaller: a cancel
 	// waits until a piece is stored.
 	slowAppend time.Duration
+	// oldDirs is how many directories of former processes a run keeps.
+	oldDirs int
+
 	// adoptEvery is the interval at which Adopt looks for run directories without
 	// an owner.
 	adoptEvery time.Duration
@@ -188,6 +191,7 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{
 		cfg: cfg, log: log, ledger: ledger{path: cfg.Ledger, max: maxLedger, log: log},
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 30 * time.Second, tailPause: time.Second,
+		oldDirs:     maxOldDirs,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
