@@ -178,6 +178,7 @@ func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
 				b.log.Info("reconnected")
 			}
 		}),
+		nats.SyncQueueLen(reader.LiveMessages),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			b.denied.notice(err)
 			if errors.Is(err, nats.ErrSlowConsumer) && sub != nil && strings.HasPrefix(sub.Subject, b.Prefix+".live.") {

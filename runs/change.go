@@ -1,8 +1,6 @@
 package runs
 
-import (
-	"errors"
-)
+import "errors"
 
 // Change is a change of the record of one run, or of the state of the watch.
 type Change struct {

@@ -303,7 +303,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		switch {
 		case !busy && s.leaves():
 			s.recordExitRetrying()
-			if s.spec.Live && (s.status == nil || s.status.Signaled()) { // it was killed, and they might work on
+			if s.spec.Live && (s.status == nil || s.status.Signaled()) { // killed: what it left must not work on
 				s.killAt = now
 			} else {
 				s.end("")
@@ -319,7 +319,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 	}
 	if s.killAt.IsZero() {
 		next := s.watchdog.next(now)
-		if s.held && s.adopted == nil { // the end of another shim's agent wakes nobody
+		if s.held && s.adopted == nil { // no signal tells of the end of an agent that another shim started
 			next = calmly
 		}
 		if ended {

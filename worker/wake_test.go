@@ -105,20 +105,29 @@ func TestRunThatSleepsIsLoaded(t *testing.T) {
 	s.over(r, done)
 }
 
+// rests has a run get n messages, each while it sleeps, then ends its worker, and returns the log.
+func (s *stage) rests(n int) (log string) {
+	s.t.Helper()
+	ctx, end := context.WithCancel(s.t.Context())
+	r, done := s.driven(ctx, s.create(s.spec))
+	log = firstTurn + wentToSleep
+	s.lasts(log)
+	for i := range n {
+		s.say(r, fmt.Sprint("m", i))
+		log += " ann-" + awoken + wentToSleep
+		s.lasts(log)
+	}
+	end()
+	<-done
+	return log
+}
+
 // A run keeps the files of its last processes, and knows the newest one without those between.
 func TestRunKeepsFewProcesses(t *testing.T) {
 	t.Parallel()
 	s := sleeping(t, "resumes")
 	s.w.oldDirs = 3
-	ctx, end := context.WithCancel(t.Context())
-	r, done := s.driven(ctx, s.create(s.spec))
-	log := firstTurn + wentToSleep
-	s.lasts(log)
-	for i := range 8 {
-		s.say(r, fmt.Sprint("m", i))
-		log += " ann-" + awoken + wentToSleep
-		s.lasts(log)
-	}
+	log := s.rests(8)
 	kept := func() (names []string) {
 		found, err := filepath.Glob(filepath.Join(s.root, "r", "p*"))
 		if err != nil {
@@ -132,8 +141,6 @@ func TestRunKeepsFewProcesses(t *testing.T) {
 	if got := strings.Join(kept(), " "); got != "p1 p6 p7 p8 p9" || exists(filepath.Join(s.root, "r", "p1", outFile)) {
 		t.Errorf("it keeps %s", got)
 	}
-	end()
-	<-done
 	s.adopt()
 	if got, err := s.absent(message("m9", "text m9")); err != nil || !got.Holds {
 		t.Fatalf("without an owner: %+v, error %v", got, err)
@@ -285,7 +292,7 @@ func TestRunIsEndedAfterAnInterruptedTurn(t *testing.T) {
 	s.reads(log + " ann- exit")
 }
 
-// What an agent that was killed has left cannot work on: nobody would hear of it.
+// Processes that a killed agent left behind are killed, too: what they did would not be in the log.
 func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {
 	t.Parallel()
 	s := keeping(t, "resumes", "once-dies", "once-helper")
@@ -372,17 +379,7 @@ func TestLostLogOfDroppedProcesses(t *testing.T) {
 	t.Parallel()
 	s := sleeping(t, "resumes")
 	s.w.oldDirs = 1
-	ctx, end := context.WithCancel(t.Context())
-	r, done := s.driven(ctx, s.create(s.spec))
-	log := firstTurn + wentToSleep
-	s.lasts(log)
-	for i := range 5 {
-		s.say(r, fmt.Sprint("m", i))
-		log += " ann-" + awoken + wentToSleep
-		s.lasts(log)
-	}
-	end()
-	<-done
+	s.rests(5)
 	s.keepOnly(0)
 	s.adopt()
 	waitFor(t, "its end", func() bool { return s.ended("r") })

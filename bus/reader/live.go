@@ -13,10 +13,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Limits of what a follower of a whole stream has received and not passed on. Beyond them it reads from the stream.
+// Limits of what a follower of a whole stream has received and not passed on. Beyond them it reads from the stream. A
+// responder may have a hundred followers whose clients read nothing. A connection must be opened with at least
+// [LiveMessages] as the length of the queue of a subscription; by default the queue takes half a MiB for each.
 const (
-	liveMessages = 16 << 10
-	liveBytes    = 16 << 20
+	LiveMessages = 4 << 10
+	liveBytes    = 4 << 20
 )
 
 // errBehind reports a follower that is too slow for the messages that arrive.
@@ -37,7 +39,7 @@ func (r *Reader) followWhole(ctx context.Context, each Each) error {
 	sub, err := conn.SubscribeSync(r.live[0])
 	if err == nil {
 		defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
-		err = sub.SetPendingLimits(liveMessages, liveBytes)
+		err = sub.SetPendingLimits(LiveMessages, liveBytes)
 	}
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.stream, err)

@@ -204,7 +204,7 @@ type rawLog struct {
 // talk is what one process of a live run was to get.
 type talk struct {
 	in   []byte
-	lost bool // nobody knows how it ended: perhaps it was not started, or has not read all of it
+	lost bool // its end is unknown: it may not have been started, or not have read all of its input
 }
 
 // took reports whether an agent that took in can have been these processes, one after another: each took all lines,

@@ -69,7 +69,7 @@ func (k *talk) answer(word string) string { return k.name + " " + word + " is do
 func denied(word, agent string) said {
 	s := said{word: word, command: "touch " + word + ".txt", model: nothing, ends: completed, isDenied: true}
 	switch agent {
-	case "claude": // its model goes on
+	case "claude": // it tells the model of the denial, and the turn goes on
 		s.model = answers
 	case "codex":
 		s.ends = "turn cancelled"
@@ -189,8 +189,8 @@ func newMachine(t *testing.T, talks ...*talk) *machine {
 }
 
 // Three people talk to three agents: one at the page on a phone, one in a terminal over ssh, one by a client of MCP.
-// Everything is killed once, and all at once by a reboot. Each conversation goes on, and what linesman tells of it is
-// what the model saw.
+// Each role and each kind of process is killed, and then all of them at once, as by a reboot. Each conversation
+// continues, and its transcript equals what the model was asked and has answered.
 func TestADay(t *testing.T) {
 	fixture.Long(t, "works with three agents for a minute")
 	yes := func(word, model, ends string) said {
@@ -244,7 +244,7 @@ type day struct {
 	client           *client
 }
 
-// All begin, and somebody is killed while nobody works.
+// morning begins the three conversations, and kills processes between their turns.
 func (d *day) morning() {
 	d.t.Helper()
 	d.phone = &phone{d.t, browsertest.Start(d.t), d.machine}
