@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -378,6 +380,7 @@ func TestSleepersStayFlat(t *testing.T) {
 		<-time.After(5 * time.Second) // the load between two faults
 	}
 	middle, last := peaks{}, peaks{}
+	before := s.kept()
 	begin, length := time.Now(), *soak*3/4
 	for time.Since(begin) < length {
 		killLive.strike(s)
@@ -390,7 +393,36 @@ func TestSleepersStayFlat(t *testing.T) {
 		}
 	}
 	middle.stay(t, last)
+	// What is kept on the disk is what each process left, until a run has its most.
+	after := s.kept()
+	t.Logf("on the disk after a quarter %+v, at the end %+v", before, after)
+	if after.bytes/after.processes > before.bytes/before.processes*5/4 ||
+		after.files/after.processes > before.files/before.processes {
+		t.Errorf("a process leaves more and more: after a quarter %+v, at the end %+v", before, after)
+	}
 	stop()
 	writing.Wait()
 	settle(s, s.server(), writers)
+}
+
+// footprint is what the runs of a site have on the disk.
+type footprint struct{ processes, files, bytes int64 }
+
+func (s *site) kept() footprint {
+	f := footprint{}
+	for _, data := range s.data {
+		_ = filepath.WalkDir(filepath.Join(data, "runs"), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return nil // it was removed meanwhile
+			}
+			if d.Name() == "out" {
+				f.processes++
+			}
+			if info, err := d.Info(); err == nil && !d.IsDir() {
+				f.files, f.bytes = f.files+1, f.bytes+info.Size()
+			}
+			return nil
+		})
+	}
+	return f
 }
