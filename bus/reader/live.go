@@ -52,7 +52,8 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 	poll := r.polls()
 	var next time.Time // when the leader is asked
 	behind, fails := true, 0
-	latest, asked := r.from-1, time.Time{} // the message that came before; when the leader was asked for an older one
+	latest := r.from - 1              // the message that came before
+	doubt, sure := false, time.Time{} // whether the stream may be another one, and when it was not
 	for {
 		if behind {
 			advanced, done, err := r.drain(ctx, 0, patience(fails), each)
@@ -80,12 +81,17 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 			return fmt.Errorf("read %s: %w", r.stream, err)
 		}
 		seq := r.sequence(m)
-		older := seq != 0 && seq <= latest // a stream's messages come in order: perhaps it was replaced
-		if seq != 0 && !older {
-			latest = seq
+		// A stream's messages come in order, and what was read before it came is not newer than what was read last.
+		doubt = doubt || seq != 0 && (seq <= latest || seq < r.from && stamp(m).After(r.stored))
+		latest = max(latest, seq)
+		if doubt && (seq >= r.from || time.Since(sure) > leastPoll) {
+			if err := r.same(ctx); err != nil {
+				return err
+			}
+			doubt, sure, latest = false, time.Now(), cmp.Or(seq, latest)
 		}
 		if seq == r.from {
-			r.from, r.known.seen = seq+1, max(r.known.seen, seq)
+			r.from, r.known.seen, r.stored = seq+1, max(r.known.seen, seq), stamp(m)
 			if err := each(&jetstream.RawStreamMsg{
 				Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data,
 			}); err != nil {
@@ -108,21 +114,37 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 			}
 			behind = true
 			poll.Reset() // the next replica to answer may not have it yet
-		case older && time.Since(asked) > leastPoll, !time.Now().Before(next):
+		case !time.Now().Before(next):
 			next = time.Now().Add(poll.NextBackOff())
 			left, err := r.left(ctx, 0)
-			if older {
-				asked = time.Now()
-			}
-			if older && err == nil {
-				latest = seq
-			}
-			switch {
-			case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, ErrReplaced), r.js.Conn().IsClosed():
+			if r.gone(err) {
 				return fmt.Errorf("read %s: %w", r.stream, err)
-			case left:
-				behind = true
 			}
+			behind = left
+		}
+	}
+}
+
+// gone reports whether an error of the leader says that the stream that was read is no more, or cannot be reached again.
+func (r *Reader) gone(err error) bool {
+	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, ErrReplaced) || r.js.Conn().IsClosed()
+}
+
+// same waits until the leader has said that the stream is the one that was read.
+func (r *Reader) same(ctx context.Context) error {
+	for {
+		s, err := Look(ctx, r.js, r.stream)
+		if err == nil && r.known.replacedBy(s.CachedInfo()) {
+			err = ErrReplaced
+		}
+		if r.gone(err) {
+			return fmt.Errorf("read %s: %w", r.stream, err)
+		}
+		if err == nil {
+			return nil
+		}
+		if err := Sleep(ctx, leastPoll); err != nil {
+			return err
 		}
 	}
 }
@@ -151,6 +173,12 @@ func (r *Reader) sequence(m *nats.Msg) uint64 {
 		return 0
 	}
 	return seq
+}
+
+// stamp is when a republished message was stored.
+func stamp(m *nats.Msg) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
+	return at
 }
 
 // leastPoll is the first of the intervals at which a follower asks the leader.

@@ -180,9 +180,10 @@ func (f *followed) recreate() {
 	if err := f.js.DeleteStream(f.t.Context(), "ALL"); err != nil {
 		f.t.Fatal(err)
 	}
-	if _, err := f.js.CreateStream(f.t.Context(), s.CachedInfo().Config); err != nil {
-		f.t.Fatal(err)
-	}
+	fixture.Eventually(f.t, fixture.Patience, "the stream does not come back", func() bool {
+		_, err := f.js.CreateStream(f.t.Context(), s.CachedInfo().Config) // its directory may still be on the way out
+		return err == nil
+	})
 }
 
 // The stream is recreated, and soon as long as before: a message of the new one is not the next one of the old one.

@@ -41,6 +41,7 @@ type Reader struct {
 	stream   string
 	subjects []string      // none covers another one
 	from     uint64        // next sequence to read, 1 or more
+	stored   time.Time     // when the message before that was stored
 	live     []string      // subjects on which the server republishes what is stored
 	wake     *nats.Conn    // that subscribes to live; nil: that of js
 	poll     time.Duration // longest interval of polls while nothing arrives; 0: 8 s
@@ -301,7 +302,7 @@ func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration,
 				continue
 			}
 			advanced = true
-			r.from, r.known.seen = m.Sequence+1, max(r.known.seen, m.Sequence)
+			r.from, r.stored, r.known.seen = m.Sequence+1, m.Time, max(r.known.seen, m.Sequence)
 			if err := each(m); err != nil {
 				if errors.Is(err, ErrStop) {
 					err = nil
