@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,8 +70,20 @@ func (r *Run) placeOutput() error {
 	return r.dir.mark.save()
 }
 
-// dropOld removes the oldest files of processes before n, beyond the bounds. What it cannot remove stays for longer.
+// printed are the files of a former process that are read again.
+var printed = []string{outFile, timesFile}
+
+// dropOld removes the oldest files of processes before n, beyond the bounds, and of the last but one what is not read
+// again: its shim may still work when the next process begins. What it cannot remove stays for longer.
 func (r *Run) dropOld(n int) {
+	if old := r.dir.processDir(n - 2); n > 3 {
+		entries, _ := os.ReadDir(old)
+		for _, e := range entries {
+			if !slices.Contains(printed, e.Name()) {
+				_ = os.Remove(filepath.Join(old, e.Name()))
+			}
+		}
+	}
 	for old := n - 1 - r.w.oldDirs; old > 0; old-- {
 		path := r.dir.processDir(old)
 		if old == 1 {

@@ -141,6 +141,12 @@ func TestRunKeepsFewProcesses(t *testing.T) {
 	if got := strings.Join(kept(), " "); got != "p1 p6 p7 p8 p9" || exists(filepath.Join(s.root, "r", "p1", outFile)) {
 		t.Errorf("it keeps %s", got)
 	}
+	for _, name := range []string{"p6", "p7"} {
+		files, err := os.ReadDir(filepath.Join(s.root, "r", name))
+		if err != nil || len(files) == 0 || len(files) > len(printed) {
+			t.Errorf("of %s it keeps %v, error %v", name, files, err)
+		}
+	}
 	s.adopt()
 	if got, err := s.absent(message("m9", "text m9")); err != nil || !got.Holds {
 		t.Fatalf("without an owner: %+v, error %v", got, err)
