@@ -205,6 +205,20 @@ type rawLog struct {
 type talk struct {
 	in   []byte
 	lost bool // its end is unknown: it may not have been started, or not have read all of its input
+	why  runs.Reason
+}
+
+// untaken says at which process an agent that took in has taken other lines.
+func untaken(all []talk, in []byte) string {
+	for i, p := range all {
+		after, ok := bytes.CutPrefix(in, p.in)
+		if !ok {
+			n := min(len(p.in), len(in))
+			return fmt.Sprintf("process %d of %d, %q, from byte %d of %d", i+1, len(all), p.why, different(p.in[:n], in[:n]), len(p.in))
+		}
+		in = after
+	}
+	return fmt.Sprintf("%d bytes more", len(in))
 }
 
 // took reports whether an agent that took in can have been these processes, one after another: each took all lines,
@@ -269,7 +283,7 @@ func (l *rawLog) add(e runs.Entry) string {
 		case p.Do == runs.ProcessStart:
 			l.processes = append(l.processes, talk{})
 		case p.Do == runs.ProcessEnd && n > 0:
-			l.processes[n-1].lost = p.Reason == runs.ReasonLost
+			l.processes[n-1].lost, l.processes[n-1].why = p.Reason == runs.ReasonLost, p.Reason
 		}
 	case runs.Cancelled:
 		l.cancelled = true
@@ -308,7 +322,8 @@ func (c *checker) log(a Agent) {
 	}
 	killed := slices.Contains(a.Ends, runs.ReasonLost) // somewhere in what it was sent
 	if killed && !bytes.HasPrefix(l.in, a.In) || !killed && !took(l.processes, a.In) {
-		c.report(a.Run, "RAW has %d bytes for the agent, and it took others, which are %d", len(l.in), len(a.In))
+		c.report(a.Run, "RAW has %d bytes for the agent, and it took others, which are %d: %s", len(l.in), len(a.In),
+			untaken(l.processes, a.In))
 	}
 	c.stderr(a, l)
 }

@@ -127,7 +127,7 @@ func TestCheckerReportsEachKindOfDamage(t *testing.T) {
 		{"a message of RAW was removed", func(e *Evidence, _ []Agent) { e.Raw = slices.Delete(e.Raw, 5, 6) },
 			"RAW has sequence 7 in place 6"},
 		{"the agent took other lines", func(_ *Evidence, agents []Agent) { agents[1].In = []byte("{}\n") },
-			"run b: RAW has 0 bytes for the agent, and it took others, which are 3"},
+			"run b: RAW has 0 bytes for the agent, and it took others, which are 3: 3 bytes more"},
 		{"stderr is another", func(_ *Evidence, agents []Agent) { agents[0].Err.Bytes = make([]byte, 200) },
 			"run a: stderr at 0 is not what the agent wrote"},
 		{"stderr is missing", func(e *Evidence, _ []Agent) { e.Raw = again(slices.Delete(e.Raw, 4, 5)) },
