@@ -281,7 +281,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		}
 		// While output flows, the source is checked at intervals, not at every
 		// line.
-		const interval = 20 * time.Millisecond
+		interval := min(200*time.Millisecond, r.pollInterval())
 		next := interval
 		switch now := time.Now(); {
 		case r.asleep():

@@ -3,6 +3,7 @@ package worker
 import (
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -88,30 +89,48 @@ func (w *watch) close() {
 	}
 }
 
+// groupTime is how long changes that follow others are collected: many runs that write a line now and then wake up
+// together, and what they send and store shares its way. groupGap is a pause by which those of a group are over.
+const (
+	groupTime = 5 * time.Millisecond
+	groupGap  = 100 * time.Microsecond
+)
+
 func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 	defer close(done)
-	for {
-		select {
-		case event, ok := <-fs.Events:
-			if !ok {
-				return
-			}
-			n.mu.Lock()
-			if n.fs == fs { // else the paths belong to a newer watcher
-				for w := range n.subs[event.Name] {
-					select {
-					case w.C <- struct{}{}:
-					default: // notified already
-					}
-				}
-			}
-			n.mu.Unlock()
-		case _, ok := <-fs.Errors:
-			if !ok {
-				return
-			}
-			// Events were lost; polling finds the changes.
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for open := true; open; {
+		open = n.next(fs, nil)
+		for pause.Reset(groupGap); open && n.next(fs, pause.C); pause.Reset(groupGap) {
 		}
+		time.Sleep(groupTime)
+	}
+}
+
+// next passes on a change. It reports false when over is ready before there is one, or with the end of fs.
+func (n *notifier) next(fs *fsnotify.Watcher, over <-chan time.Time) bool {
+	select {
+	case event, ok := <-fs.Events:
+		if !ok {
+			return false
+		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.fs != fs { // the paths belong to a newer watcher
+			return true
+		}
+		for w := range n.subs[event.Name] {
+			select {
+			case w.C <- struct{}{}:
+			default: // notified already
+			}
+		}
+		return true
+	case _, ok := <-fs.Errors:
+		return ok // events were lost; polling finds the changes
+	case <-over:
+		return false
 	}
 }
 
