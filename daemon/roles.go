@@ -14,12 +14,13 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/daemon/memory"
+	"github.com/linesman/linesman/daemon/processors"
 	"github.com/linesman/linesman/responder/bridge"
 	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// limitMemory keeps the memory of this process small until the returned function is called.
+// limitMemory keeps what this process takes of memory and processors small until the returned function is called.
 func (c Config) limitMemory(ctx context.Context) (stop func()) {
 	if err := memory.Limit(int64(c.Settings.Memory)); err != nil {
 		c.Log.Warn("memory is not limited", zap.Error(err))
@@ -27,6 +28,7 @@ func (c Config) limitMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { memory.Keep(ctx) })
+	keeping.Go(func() { processors.Keep(ctx) })
 	return func() {
 		cancel()
 		keeping.Wait()
