@@ -25,6 +25,15 @@ type Checkpoint struct {
 	// derived from RAW up to CutRaw. Records of that cut may be stored.
 	CutRaw    uint64 `json:"cut_raw_seq"`
 	CutEvents uint64 `json:"cut_event_seq"`
+	Late      uint64 `json:"late,omitempty"` // the first entry up to CutRaw that the record of its run does not have
+}
+
+// Recorded returns up to where the records have all of RAW, once the cut is stored. An unfinished line is no record.
+func (c Checkpoint) Recorded() uint64 {
+	if c.Late > 0 {
+		return max(c.Raw, c.Late-1)
+	}
+	return max(c.Raw, c.CutRaw)
 }
 
 // CheckpointKey is the key of the normalizer's checkpoint in the state bucket.
@@ -54,17 +63,17 @@ func (b *Bus) LastRaw(ctx context.Context) (uint64, error) {
 	return raw.CachedInfo().State.LastSeq, nil
 }
 
-// Reached waits until the normalizer has processed RAW up to seq, for at most ten
-// seconds.
+// Reached waits until the normalizer has processed and recorded RAW up to seq, for at most
+// twenty seconds.
 func (b *Bus) Reached(ctx context.Context, seq uint64) error {
 	state := bucket.New(b.js, b.State())
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for {
 		c, revision, err := readCheckpoint(ctx, state)
 		if errors.Is(err, ErrNoStream) {
 			return err
 		}
-		if err == nil && revision != 0 && c.CutRaw >= seq {
+		if err == nil && revision != 0 && c.Recorded() >= seq {
 			return nil
 		}
 		if time.Now().After(deadline) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -92,21 +93,68 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 	return e.Revision, e.Header.Get(bus.HeaderRun) == "", nil
 }
 
-// lowest returns the last sequence of RAW that need not be read again; unfinished lines
-// must be, from their beginning.
+// lowest returns the last sequence of RAW that need not be read again. Unfinished lines
+// must be, from their beginning, and what a record does not have, from where its own
+// unfinished line begins.
 func (s *session) lowest() uint64 {
 	low := s.raw
+	until := func(from uint64) {
+		if from != 0 {
+			low = min(low, from-1)
+		}
+	}
 	for _, r := range s.runs {
-		if r.from != 0 {
-			low = min(low, r.from-1)
+		until(r.from)
+		if until(r.since); r.since != 0 {
+			until(r.begin)
 		}
 	}
 	return low
 }
 
+// Where more runs change than recordsPerCut, those for whose records nobody waits are recorded later, within lateCuts
+// intervals: a record has all that a run is, and a line that arrives alone would cost more for it than for its event.
+const (
+	recordsPerCut = 512 // in an interval
+	lateCuts      = 10
+	whole         = math.MaxUint16 // of an interval: all are recorded
+)
+
+// toRecord returns the runs that a cut records, for a part of an interval since the cut before: those that are due,
+// and of the others the ones that have waited longest.
+func (s *session) toRecord(part float64) []*run {
+	var due, others []*run
+	for _, r := range s.runs {
+		switch {
+		case r.dirty && r.due:
+			due = append(due, r)
+		case r.dirty:
+			others = append(others, r)
+		}
+	}
+	n := cmp.Or(s.perCut, recordsPerCut)
+	if n = int(float64(max(n, len(others)/lateCuts)) * part); n < len(others) && len(s.runs) <= cmp.Or(s.maxRuns, maxRuns) {
+		slices.SortFunc(others, func(a, b *run) int { return cmp.Compare(a.since, b.since) })
+		others = others[:n]
+	}
+	return append(due, others...)
+}
+
+// late returns the first sequence of RAW that the record of its run does not have; 0: there is none.
+func (s *session) late() (first uint64) {
+	for _, r := range s.runs {
+		if r.since != 0 && (first == 0 || r.since < first) {
+			first = r.since
+		}
+	}
+	return first
+}
+
 // beginCut takes a snapshot of all changes. It is stored after the events that it
 // covers, while folding continues.
-func (s *session) beginCut(ctx context.Context) error {
+//
+// Part is how long ago the last one was, see toRecord.
+func (s *session) beginCut(ctx context.Context, part float64) error {
 	if s.cut != nil {
 		return nil
 	}
@@ -114,17 +162,9 @@ func (s *session) beginCut(ctx context.Context) error {
 		return err
 	}
 	covers := s.events.next - 1
-	c := s.last
-	c.CutRaw, c.CutEvents = s.raw, covers
-	done := c
-	done.Raw = max(s.lowest(), c.Raw)
-
 	var values []keyed
-	s.cutRun = s.cutRun[:0]
-	for _, r := range s.runs {
-		if !r.dirty {
-			continue
-		}
+	s.cutRun = s.toRecord(part)
+	for _, r := range s.cutRun {
 		state, err := r.State()
 		if err != nil {
 			return err
@@ -139,17 +179,18 @@ func (s *session) beginCut(ctx context.Context) error {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
 		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Header().Text(), &r.revision})
-		s.cutRun = append(s.cutRun, r)
-		r.dirty, r.size = false, len(v)
-		if r.tally != nil {
-			r.tally.Record(&r.counted, r.Record)
-		}
+		r.dirty, r.due, r.since, r.begin, r.size = false, false, 0, r.from, len(v)
+		r.count()
 	}
 	usages, err := s.usages()
 	if err != nil {
 		return err
 	}
-	s.dirty, s.urgent = 0, false
+	s.dirty, s.urgent = s.dirty-len(s.cutRun), false
+	c := s.last
+	c.CutRaw, c.CutEvents, c.Late = s.raw, covers, s.late()
+	done := c
+	done.Raw = max(s.lowest(), c.Raw)
 	if s.tally != nil {
 		s.tally.Cut()
 	}

@@ -323,7 +323,7 @@ func (s *session) trim(ctx context.Context, raw jetstream.Stream) error {
 	if state.Bytes >= uint64(info.Config.MaxBytes)/10*9 {
 		// Rather lose the beginning of one unfinished line after a restart than
 		// block all runs until the line is finished.
-		recorded = max(recorded, s.last.CutRaw)
+		recorded = max(recorded, s.last.Recorded())
 	}
 	keep := state.FirstSeq + (state.LastSeq-state.FirstSeq)/4 // the first entry to keep
 	if keep = min(keep, recorded+1); keep <= state.FirstSeq {

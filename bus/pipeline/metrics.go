@@ -10,6 +10,8 @@ import (
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
 )
 
@@ -25,11 +27,89 @@ func (s *session) countFrom(r *run, agent string, stored *stored) {
 	}
 }
 
-// observe lets the tally of a run observe its fold, once what is folded was not counted before.
+// observe lets a run collect what its fold observes, once what is folded was not counted before.
 func (r *run) observe() {
 	if r.tally != nil && !r.counted.Covers(r.Record) {
-		r.Observe(r.tally)
+		r.Observe(&r.observed)
 	}
+}
+
+// count counts what a run's record, which is about to be stored, has beyond the one before.
+func (r *run) count() {
+	if r.tally != nil {
+		r.observed.tell(r.tally)
+		r.tally.Record(&r.counted, r.Record)
+	}
+}
+
+// observations are what the fold of a run observed since its last record. They are counted with the next one: what no
+// record has is folded again after a failure.
+type observations []observation
+
+// maxObserved is how many there are before a run is due to be recorded.
+const maxObserved = 256
+
+type observation struct {
+	of    byte // one of those below
+	turn  runs.Turn
+	texts [3]string
+	took  int64
+}
+
+const (
+	ofTurn = iota
+	ofCall
+	ofAsked
+	ofSettled
+	ofMessage
+)
+
+// TurnEnded implements [normalizer.Observer], as do the others.
+func (o *observations) TurnEnded(how runs.Turn, took int64) {
+	*o = append(*o, observation{of: ofTurn, turn: how, took: took})
+}
+
+// CallEnded is for a tool call.
+func (o *observations) CallEnded(kind, name, status string, took int64) {
+	*o = append(*o, observation{of: ofCall, texts: [3]string{kind, name, status}, took: took})
+}
+
+// Asked is for a question.
+func (o *observations) Asked(kind string) {
+	*o = append(*o, observation{of: ofAsked, texts: [3]string{kind}})
+}
+
+// Settled is for the end of a question.
+func (o *observations) Settled(kind, outcome, by string, took int64) {
+	*o = append(*o, observation{of: ofSettled, texts: [3]string{kind, outcome, by}, took: took})
+}
+
+// Message is for a message of a conversation.
+func (o *observations) Message(status string) {
+	*o = append(*o, observation{of: ofMessage, texts: [3]string{status}})
+}
+
+// tell passes them on, and begins anew.
+func (o *observations) tell(to normalizer.Observer) {
+	for _, e := range *o {
+		switch e.of {
+		case ofTurn:
+			to.TurnEnded(e.turn, e.took)
+		case ofCall:
+			to.CallEnded(e.texts[0], e.texts[1], e.texts[2], e.took)
+		case ofAsked:
+			to.Asked(e.texts[0])
+		case ofSettled:
+			to.Settled(e.texts[0], e.texts[1], e.texts[2], e.took)
+		case ofMessage:
+			to.Message(e.texts[0])
+		}
+	}
+	if len(*o) > maxObserved { // what one burst took is not kept
+		*o = nil
+	}
+	clear(*o)
+	*o = (*o)[:0]
 }
 
 // countCut counts a cut that was stored.

@@ -65,6 +65,7 @@ type Normalizer struct {
 	stall     time.Duration          // see [reader.Background]
 	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
 	maxStored int                    // tests: the same for their records, bytes
+	perCut    int                    // tests: see recordsPerCut
 }
 
 // State is what a normalizer does.
@@ -164,10 +165,12 @@ type session struct {
 	memory normalizer.Workspace // of all folds
 	tally  *metrics.Tally       // nil: nothing is counted
 	lag    lag
-	raw    uint64 // last folded sequence of RAW
-	held   int    // bytes of unfinished lines in memory
-	dirty  int    // runs whose records must be stored
-	urgent bool   // somebody waits for one of them, see entry
+	first  uint64    // sequence of RAW from which the term reads
+	raw    uint64    // last folded sequence of RAW
+	readAt time.Time // when all that there was had been folded
+	held   int       // bytes of unfinished lines in memory
+	dirty  int       // runs whose records must be stored
+	urgent bool      // somebody waits for one of them, see entry
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
@@ -184,10 +187,14 @@ type run struct {
 	named    uint64            // RAW sequence of the entry that named its thread
 	older    bool              // see stored
 	dirty    bool
-	size     int // of the record and state that were stored last, bytes
+	due      bool   // somebody waits for its record
+	since    uint64 // RAW sequence of the first entry that its record does not have; 0: none
+	begin    uint64 // the same as from, for its record
+	size     int    // of the record and state that were stored last, bytes
 
-	tally   *metrics.Agent // nil: nothing is counted
-	counted metrics.Counted
+	tally    *metrics.Agent // nil: nothing is counted
+	counted  metrics.Counted
+	observed observations
 }
 
 // open starts a session: it determines where to resume.
@@ -205,6 +212,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	if err := s.locate(ctx); err != nil {
 		return nil, err
 	}
+	s.first = s.last.Raw + 1
 	if n.Ready != nil {
 		n.Ready()
 	}
@@ -233,13 +241,12 @@ func (s *session) close() {
 // work folds RAW until ctx ends or an error occurs. When ctx ends, it records what was
 // folded before it returns.
 func (s *session) work(ctx context.Context) error {
-	start := s.last.Raw + 1
 	messages := make(chan jetstream.Msg, 16)
 	reading, stop := context.WithCancel(ctx)
 	defer stop()
 	from := reader.Background{
 		JS: s.Bus.JetStream(), Stream: s.Bus.Raw(), Subject: s.Bus.RawSubjects(),
-		Policy: jetstream.DeliverByStartSequencePolicy, From: start,
+		Policy: jetstream.DeliverByStartSequencePolicy, From: s.first,
 		Limit: jetstream.PullMaxMessagesWithBytesLimit(64, reader.PullBytes), Stall: s.stall,
 	}
 	consumer, err := from.Consume(ctx, func(m jetstream.Msg) {
@@ -249,7 +256,7 @@ func (s *session) work(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), start, err)
+		return fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.first, err)
 	}
 	defer func() {
 		stop() // messages are no longer received
@@ -264,17 +271,28 @@ func (s *session) work(ctx context.Context) error {
 	defer tick.Stop()
 	check := time.NewTicker(5 * every)
 	defer check.Stop()
+	taken := messages
+	group := time.NewTimer(groupTime) // nothing is taken until then
+	defer group.Stop()
 	for {
 		if s.Until != 0 && s.raw >= s.Until {
 			return s.finish(ctx)
 		}
 		var err error
 		select {
-		case m := <-messages:
+		case m := <-taken:
 			wasUrgent := s.urgent
 			if err = s.entry(ctx, m); s.urgent && !wasUrgent {
 				tick.Reset(max(pace/10, time.Millisecond))
 			}
+			if err == nil && s.lag.unread == 0 && len(messages) == 0 {
+				taken, s.readAt = nil, time.Now()
+				group.Reset(groupTime)
+				err = s.events.quiet(ctx)
+			}
+		case <-group.C:
+			taken = messages
+			s.events.group(len(messages))
 		case cut := <-s.cut:
 			err = s.cutDone(cut)
 		case <-tick.C:
@@ -296,18 +314,26 @@ func (s *session) work(ctx context.Context) error {
 	}
 }
 
+// groupTime is how long entries that follow others are collected once all are read: what many runs write now and
+// then is folded and published together.
+const groupTime = 5 * time.Millisecond
+
 // cutIfDue starts a cut if there is something to record: after each interval, or
-// earlier when idle, and at most 20 times in an interval.
+// earlier when nothing comes, and at most 20 times in an interval.
 func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan jetstream.Msg) error {
 	if len(next) == 0 {
 		if err := s.events.quiet(ctx); err != nil {
 			return err
 		}
 	}
-	quiet := len(next) == 0 && s.events.idle()
-	age := time.Since(s.cutAt)
-	if s.unrecorded() && (age >= every || quiet && (s.urgent && age >= every/20 || age >= every/10)) {
-		return s.beginCut(ctx)
+	idle := len(next) == 0 && s.events.idle()
+	age, silent := time.Since(s.cutAt), idle && time.Since(s.readAt) >= every/4
+	if s.unrecorded() && (age >= every || idle && s.urgent && age >= every/20 || silent && age >= every/10) {
+		part := min(float64(age)/float64(every), 1)
+		if silent {
+			part = whole
+		}
+		return s.beginCut(ctx, part)
 	}
 	return nil
 }
@@ -324,7 +350,7 @@ func (s *session) finish(ctx context.Context) error {
 	defer cancel()
 	for s.cut != nil || s.unrecorded() || s.raw > s.last.Raw && s.lowest() > s.last.Raw {
 		if s.cut == nil {
-			if err := s.beginCut(ctx); err != nil {
+			if err := s.beginCut(ctx, whole); err != nil {
 				return err
 			}
 		}
@@ -360,13 +386,14 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry after the end, or of another agent
 		return nil
 	}
-	thread, usage := r.Record.Thread, r.Record.Usage
+	thread, usage, known := r.Record.Thread, r.Record.Usage, r.Seen() >= seq
 	kind, grown, err := s.fold(ctx, r, m, seq)
 	if err != nil {
 		return err
 	}
 	s.keepLine(r, grown)
 	if r.Record.Thread != thread {
+		r.due = true // the thread can be continued, see thread
 		if err := s.thread(ctx, r); err != nil {
 			return err
 		}
@@ -374,15 +401,21 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if r.Record.Usage != usage && r.Record.Thread != "" {
 		s.used(r)
 	}
+	if known { // only its unfinished line is read again
+		return nil
+	}
 	if !r.dirty {
-		r.dirty = true
+		r.dirty, r.since = true, seq
 		s.dirty++
 	}
+	r.due = r.due || len(r.observed) > maxObserved
 	switch kind {
 	case runs.Started, runs.Queued, runs.Cancelled, runs.Ordered:
-		s.urgent = true // a caller waits for the record, or people are asked
+		r.due, s.urgent = true, true // a caller waits for the record, or people are asked
 	default:
-		s.urgent = s.urgent || r.Done()
+		if r.Done() {
+			r.due, s.urgent = true, true
+		}
 	}
 	return nil
 }
@@ -456,7 +489,7 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
-		r.skip, r.named, r.older = stored.Skip, stored.Named, stored.Older
+		r.skip, r.named, r.older, r.begin = stored.Skip, stored.Named, stored.Older, s.first
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
 			var more uint64

@@ -21,6 +21,7 @@ import (
 const (
 	publishWindow = 4096             // maximum number of events in flight
 	publishBytes  = 16 << 20         // bytes of their bodies, or one event; a server's queue for a stream takes 128 MiB
+	groupBurst    = 8                // entries that are read together from which on it is used
 	burstAt       = 64               // events in flight above which fast ingest is used, if the server supports it
 	ackTimeout    = 10 * time.Second // after it the event counts as lost, and the term ends
 )
@@ -213,6 +214,9 @@ func (p *publisher) settle(ctx context.Context) error {
 	p.ack(p.begun, ack.Sequence)
 	return nil
 }
+
+// group begins a group of events, of about n entries: one of several is a burst.
+func (p *publisher) group(n int) { p.bursting = p.canBurst && n >= groupBurst }
 
 // quiet ends a burst for good: what comes next is a trickle.
 func (p *publisher) quiet(ctx context.Context) error {

@@ -1,0 +1,125 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/telemetry/metrics"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
+)
+
+// step folds the next entries of RAW in a term of its own, and makes a cut for a part of an interval after every third. The
+// term then ends as if it were killed. It returns the last stored checkpoint, and false at the end of RAW.
+func step(t *testing.T, n *Normalizer, entries int, part float64) (c bus.Checkpoint, more bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s, err := n.open(ctx, n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	raw, err := n.Bus.JetStream().OrderedConsumer(ctx, n.Bus.Raw(), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: s.last.Raw + 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := bustest.LastSeq(t, n.Bus.JetStream(), n.Bus.Raw())
+	for i := range entries {
+		if s.raw >= last {
+			return s.last, false
+		}
+		m, err := raw.Next()
+		if err == nil {
+			err = s.entry(ctx, m)
+		}
+		if errors.Is(err, errDied) {
+			return s.last, true
+		}
+		if err == nil && i%3 == 2 {
+			if err = s.beginCut(ctx, part); err == nil {
+				err = s.cutDone(<-s.cut)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := s.last; c.Late > 0 && (c.Raw >= c.Late || c.Recorded() >= c.Late) {
+			t.Fatalf("entry %d is in no record: %+v", c.Late, c)
+		}
+	}
+	return s.last, true
+}
+
+// Many runs change, and few are recorded in each cut. Normalizers are killed after some entries, or in the middle of
+// one. Events, records and counters are those of one that was not.
+func TestRunsThatAreRecordedLateAreWhole(t *testing.T) {
+	t.Parallel()
+	logs := map[string][]runs.Entry{}
+	for i, name := range []string{"shell-fail", "plan", "hello", "shell-fail", "plan", "hello", "plan", "plan"} {
+		logs[fmt.Sprint("r", i)] = bustest.CorpusLog(t, name, 90+30*i)
+	}
+	order := slices.Sorted(maps.Keys(logs))
+	work := func(b *bus.Bus, r *prometheus.Registry) *Normalizer {
+		n := newNormalizer(b)
+		n.Metrics = metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
+		return n
+	}
+	_, unbroken := serve(t)
+	bustest.Interleave(t, unbroken, logs, order...)
+	all := prometheus.NewRegistry()
+	n := work(unbroken, all)
+	n.Until = bustest.LastSeq(t, unbroken.JetStream(), unbroken.Raw())
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want, wantRuns := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events()), records(t, unbroken)
+
+	for entries := 11; entries < 50; entries += 1 + fixture.Every(6) {
+		_, b := serve(t)
+		bustest.Interleave(t, b, logs, order...)
+		r := prometheus.NewRegistry()
+		m := metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
+		late, terms := 0, 0
+		for more := true; more; terms++ {
+			n := newNormalizer(b)
+			n.Metrics, n.perCut = m, 1
+			if terms%4 == 2 {
+				n.die = func(next uint64) bool { return next%uint64(entries) == 0 }
+			}
+			var c bus.Checkpoint
+			// Each term folds again what no record has, so it must get further than the one before.
+			if c, more = step(t, n, entries+terms, []float64{1, 1, 0.5}[terms%3]); c.Late > 0 {
+				late++
+			}
+		}
+		n := newNormalizer(b)
+		n.Metrics, n.Until = m, bustest.LastSeq(t, b.JetStream(), b.Raw())
+		if err := n.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		what := fmt.Sprintf("killed after %d entries", entries)
+		bustest.Diff(t, what, bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
+		if have := records(t, b); !maps.Equal(have, wantRuns) {
+			t.Errorf("%s: records\n got %v\nwant %v", what, have, wantRuns)
+		}
+		if have := counters(t, r); !maps.Equal(have, counters(t, all)) {
+			t.Errorf("%s: counted\n got %v\nwant %v", what, have, counters(t, all))
+		}
+		if late < terms/2 || terms < 3 {
+			t.Errorf("%s: only %d of %d terms ended with records to come", what, late, terms)
+		}
+	}
+}
