@@ -14,7 +14,6 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/daemon/memory"
-	"github.com/linesman/linesman/daemon/processors"
 	"github.com/linesman/linesman/responder/bridge"
 	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/worker/launch"
@@ -28,7 +27,7 @@ func (c Config) limitMemory(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var keeping sync.WaitGroup
 	keeping.Go(func() { memory.Keep(ctx) })
-	keeping.Go(func() { processors.Keep(ctx) })
+	keeping.Go(func() { keepProcessors(ctx, useWindow) })
 	return func() {
 		cancel()
 		keeping.Wait()

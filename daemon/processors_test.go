@@ -1,4 +1,4 @@
-package processors
+package daemon
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-func TestUse(t *testing.T) {
+func TestProcessorsInUse(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		one    bool
@@ -27,15 +27,15 @@ func TestUse(t *testing.T) {
 		{"busy", true, 0, 0.9, false, false},
 		{"a small share of a busy machine", true, calmWindows, 0.3, true, false},
 	} {
-		u := use{c.one, c.calm}
+		u := processors{c.one, c.calm}
 		if changed := u.next(c.share, c.waited); u.one != c.want || changed != (c.one != c.want) {
 			t.Errorf("%s: one is %v, changed %v", c.name, u.one, changed)
 		}
 	}
 }
 
-// A process that works gets its processors back, and one that ends Keep.
-func TestKeep(t *testing.T) {
+// A process that works gets its processors back, and also at the end.
+func TestKeepProcessors(t *testing.T) {
 	all := runtime.GOMAXPROCS(0)
 	if all == 1 {
 		t.Skip("not tested: there is one processor")
@@ -44,7 +44,7 @@ func TestKeep(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		ctx, stop := context.WithCancel(t.Context())
 		var keeping sync.WaitGroup
-		keeping.Go(func() { keep(ctx, 5*time.Millisecond) })
+		keeping.Go(func() { keepProcessors(ctx, 5*time.Millisecond) })
 		fixture.Eventually(t, time.Minute, "a calm process has several processors", func() bool {
 			return runtime.GOMAXPROCS(0) == 1
 		})

@@ -1,6 +1,4 @@
-// Package processors lets a process that has little to do use one processor. Lines that arrive one by one cost more for
-// waking up threads on other processors than for what is done with them.
-package processors
+package daemon
 
 import (
 	"context"
@@ -16,17 +14,17 @@ import (
 // after one in which it took more than busyShare, or a goroutine waited for longWait: on a machine that others use, too,
 // a busy process may get a small share.
 const (
-	window      = 250 * time.Millisecond
+	useWindow   = 250 * time.Millisecond
 	calmWindows = 40 // 10 s
 	calmShare   = 0.4
 	busyShare   = 0.7
 	longWait    = 20 * time.Millisecond
 )
 
-// Keep sets how many processors this process uses until ctx ends. It does nothing if the environment has GOMAXPROCS.
-func Keep(ctx context.Context) { keep(ctx, window) }
-
-func keep(ctx context.Context, window time.Duration) {
+// keepProcessors lets this process use one processor while it has little to do, until ctx ends: lines that arrive one
+// by one cost more for waking up threads on other processors than for what is done with them. It does nothing if the
+// environment has GOMAXPROCS.
+func keepProcessors(ctx context.Context, window time.Duration) {
 	if os.Getenv("GOMAXPROCS") != "" || runtime.GOMAXPROCS(0) == 1 {
 		<-ctx.Done()
 		return
@@ -34,15 +32,15 @@ func keep(ctx context.Context, window time.Duration) {
 	tick := time.NewTicker(window)
 	defer tick.Stop()
 	defer runtime.SetDefaultGOMAXPROCS()
-	var u use
-	before, m := used(), newMeter()
+	var u processors
+	before, m := cpuTime(), newWaitMeter()
 	for at := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now, spent := time.Now(), used()
+		now, spent := time.Now(), cpuTime()
 		switch changed := u.next(float64(spent-before)/float64(now.Sub(at)), m.waited()); {
 		case changed && u.one:
 			runtime.GOMAXPROCS(1)
@@ -53,8 +51,8 @@ func keep(ctx context.Context, window time.Duration) {
 	}
 }
 
-// used is the CPU time of this process.
-func used() time.Duration {
+// cpuTime is the CPU time of this process.
+func cpuTime() time.Duration {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {
 		return 0
@@ -62,20 +60,20 @@ func used() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// meter tells how long goroutines wait for a processor.
-type meter struct {
+// waitMeter tells how long goroutines wait for a processor.
+type waitMeter struct {
 	sample []metrics.Sample
 	long   uint64 // waits of at least longWait so far
 }
 
-func newMeter() *meter {
-	m := &meter{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
+func newWaitMeter() *waitMeter {
+	m := &waitMeter{sample: []metrics.Sample{{Name: "/sched/latencies:seconds"}}}
 	m.waited()
 	return m
 }
 
 // waited reports whether a goroutine has waited for longWait since the last call.
-func (m *meter) waited() bool {
+func (m *waitMeter) waited() bool {
 	metrics.Read(m.sample)
 	if m.sample[0].Value.Kind() != metrics.KindFloat64Histogram {
 		return false
@@ -90,15 +88,15 @@ func (m *meter) waited() bool {
 	return m.long > before
 }
 
-// use is how many processors a process is to use: one or all.
-type use struct {
+// processors is how many processors a process is to use: one or all.
+type processors struct {
 	one  bool
 	calm int // windows in a row with little to do
 }
 
 // next adds a window in which the process took a share of a processor, and in which a goroutine waited for one or not.
 // It reports whether one has changed.
-func (u *use) next(share float64, waited bool) (changed bool) {
+func (u *processors) next(share float64, waited bool) (changed bool) {
 	before := u.one
 	if u.calm++; share >= calmShare || waited {
 		u.calm = 0
