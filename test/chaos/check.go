@@ -204,7 +204,7 @@ type rawLog struct {
 // talk is what one process of a live run was to get.
 type talk struct {
 	in   []byte
-	lost bool // its end is unknown: it may not have been started, or not have read all of its input
+	lost bool // its end is unknown, or it wrote nothing: it may not have read all of its input, or not have been started
 	why  runs.Reason
 }
 
@@ -265,6 +265,9 @@ func (l *rawLog) add(e runs.Entry) string {
 			return fmt.Sprintf("has %d bytes", len(e.Body))
 		}
 		l.out = append(l.out, e.Body...)
+		if n := len(l.processes); n > 0 {
+			l.processes[n-1].lost = false
+		}
 	case runs.ErrOut:
 		l.err = append(l.err, e)
 	case runs.Sent:
@@ -281,9 +284,10 @@ func (l *rawLog) add(e runs.Entry) string {
 		case json.Unmarshal(e.Body, &p) != nil:
 			return "is no process"
 		case p.Do == runs.ProcessStart:
-			l.processes = append(l.processes, talk{})
+			l.processes = append(l.processes, talk{lost: true})
 		case p.Do == runs.ProcessEnd && n > 0:
-			l.processes[n-1].lost, l.processes[n-1].why = p.Reason == runs.ReasonLost, p.Reason
+			last := &l.processes[n-1]
+			last.lost, last.why = last.lost || p.Reason == runs.ReasonLost, p.Reason
 		}
 	case runs.Cancelled:
 		l.cancelled = true
