@@ -38,6 +38,9 @@ type Among struct {
 	States []runs.State // any of them
 	Labels [][2]string
 	Dir    string
+	// Sessions are the newest runs of their threads, without those that ended before they had it. A walk leaves out
+	// all others.
+	Sessions bool
 }
 
 // Open are the runs that have not ended.
@@ -66,10 +69,12 @@ func entryAt(p Point) *entry {
 type orders struct {
 	created, changed *tree            // nil: not made yet
 	having           map[string]*tree // by what they have: see keys
+	threads          threads
 }
 
 func (o *orders) make(rows map[string]*entry) {
 	o.created, o.changed, o.having = newTree(false), newTree(true), map[string]*tree{}
+	o.threads = newThreads()
 	all := slices.Collect(maps.Values(rows))
 	slices.SortFunc(all, byPoint(true))
 	for _, e := range all {
@@ -79,6 +84,7 @@ func (o *orders) make(rows map[string]*entry) {
 	for _, e := range all {
 		o.created.Load(e)
 		o.has(e, (*tree).Load)
+		o.threads.add(e)
 	}
 }
 
@@ -120,6 +126,7 @@ func (o *orders) add(e *entry) {
 	o.created.Set(e)
 	o.changed.Set(e)
 	o.has(e, (*tree).Set)
+	o.threads.add(e)
 }
 
 func (o *orders) remove(e *entry) {
@@ -128,6 +135,7 @@ func (o *orders) remove(e *entry) {
 	}
 	o.created.Delete(e)
 	o.changed.Delete(e)
+	o.threads.remove(e)
 	keys(e.Header, func(key string) {
 		if have := o.having[key]; have != nil {
 			if have.Delete(e); have.Len() == 0 {
@@ -165,20 +173,36 @@ func (o *orders) fewest(a Among) (sets []*tree, n int) {
 	if a.Dir != "" {
 		consider(dirKey(a.Dir))
 	}
+	if all := o.threads.sessions; a.Sessions && (sets == nil || all.Len() < n) {
+		sets, n = []*tree{all}, all.Len()
+	}
 	return sets, n
 }
 
-// sorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
-const sorted = 4096
+// maxSorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
+const maxSorted = 4096
+
+// sorted returns the orders, which it makes when they are needed first.
+func (t *index) sorted() *orders {
+	o := &t.orders
+	if !t.watching { // it is being filled
+		o = &orders{}
+	}
+	if o.created == nil {
+		o.make(t.rows)
+	}
+	return o
+}
 
 // walk calls each with the runs after a point of an order, until it returns false. It leaves out what cannot be among
 // these, but not all of it. It is called with the lock of the index held.
 func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool) {
+	o := t.sorted()
 	visit := func(e *entry) bool {
 		if after != nil && PointOf(changed, e.Header).Compare(*after) <= 0 {
 			return true
 		}
-		return each(e)
+		return a.Sessions && !o.threads.isSession(e) || each(e)
 	}
 	ascend := func(of *tree) {
 		if after == nil {
@@ -187,17 +211,10 @@ func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool
 			of.Ascend(entryAt(*after), visit)
 		}
 	}
-	o := &t.orders
-	if !t.watching { // it is being filled
-		o = &orders{}
-	}
-	if o.created == nil {
-		o.make(t.rows)
-	}
 	switch sets, n := o.fewest(a); {
 	case len(sets) == 1 && !changed:
 		ascend(sets[0])
-	case sets != nil && n <= sorted:
+	case sets != nil && n <= maxSorted:
 		entries := make([]*entry, 0, n)
 		for _, set := range sets {
 			entries = append(entries, set.Items()...)
@@ -215,10 +232,31 @@ func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool
 	}
 }
 
+// atOnce is how many runs a walk visits, at most, before others may use the table.
+const atOnce = maxSorted
+
 // Walk calls each with the runs after a point, or all, the newest first, until it returns false. It leaves out runs
-// that are not among these where that costs less: each has to look itself. While it works the table does not change.
+// that are not among these where that costs less: each has to look itself. After each 4,096 runs the table may change:
+// a run that changes then is not visited again in the order of creation, and in that of changes perhaps not at all.
 func (r *Table) Walk(changed bool, a Among, after *Point, each func(runs.Header) bool) {
-	r.index.mu.Lock()
-	defer r.index.mu.Unlock()
-	r.index.walk(changed, a, after, func(e *entry) bool { return each(e.Header) })
+	for more := true; more; {
+		more = r.index.someOf(changed, a, &after, each)
+	}
+}
+
+// someOf is a part of Walk. It moves the point to the last run that it visited, and reports whether there may be more.
+func (t *index) someOf(changed bool, a Among, after **Point, each func(runs.Header) bool) (more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	visited := 0
+	t.walk(changed, a, *after, func(e *entry) bool {
+		if !each(e.Header) {
+			return false
+		}
+		if visited++; visited == atOnce {
+			*after, more = new(PointOf(changed, e.Header)), true
+		}
+		return !more
+	})
+	return more
 }
