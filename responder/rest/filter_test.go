@@ -51,8 +51,8 @@ func TestWordsAreFound(t *testing.T) {
 	for query, want := range map[string]int{
 		"word=FIX": 2, "word=fix+the&word=parser": 1, "word=parser&word=lexer": 0, "word=GR%C3%96SSE": 0,
 		"word=GR%C3%96%C3%9FE": 1,
-		"word=team%3Da+%26+b": 1, "word=running": 1, "word=w1": 1, "word=codex": 2, "state=failed&word=the": 1,
-		"word=on&word=ne": 1,
+		"word=team%3Da+%26+b":  1, "word=running": 1, "word=w1": 1, "word=codex": 2, "state=failed&word=the": 1,
+		"word=on&word=ne":            1,
 		"state=failed&state=working": 2, "state=failed": 1, "word=codex&limit=1&order=changed": 1,
 	} {
 		var list api.RunPage

@@ -2,7 +2,6 @@ package runtable
 
 import (
 	"cmp"
-	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -30,7 +29,10 @@ func PointOf(changed bool, h runs.Header) Point {
 
 // Compare is negative if p comes before another point, which is older.
 func (p Point) Compare(other Point) int {
-	return cmp.Or(cmp.Compare(other.At, p.At), cmp.Compare(other.Run, p.Run))
+	if p.At != other.At {
+		return cmp.Compare(other.At, p.At)
+	}
+	return cmp.Compare(other.Run, p.Run)
 }
 
 // Among restricts a walk to runs that have all of these; its zero value is no restriction.
@@ -69,23 +71,35 @@ func entryAt(p Point) *entry {
 type orders struct {
 	created, changed *tree            // nil: not made yet
 	having           map[string]*tree // by what they have: see keys
-	threads          threads
+	threads          *threads         // nil: not made yet
 }
 
 func (o *orders) make(rows map[string]*entry) {
 	o.created, o.changed, o.having = newTree(false), newTree(true), map[string]*tree{}
-	o.threads = newThreads()
-	all := slices.Collect(maps.Values(rows))
-	slices.SortFunc(all, byPoint(true))
-	for _, e := range all {
+	for _, e := range inOrder(true, rows) {
 		o.changed.Load(e)
 	}
-	slices.SortFunc(all, byPoint(false))
-	for _, e := range all {
+	for _, e := range inOrder(false, rows) {
 		o.created.Load(e)
 		o.has(e, (*tree).Load)
-		o.threads.add(e)
 	}
+}
+
+// inOrder returns all rows in an order.
+func inOrder(changed bool, rows map[string]*entry) []*entry {
+	type placed struct {
+		Point
+		*entry
+	}
+	places, all := make([]placed, 0, len(rows)), make([]*entry, len(rows))
+	for _, e := range rows {
+		places = append(places, placed{PointOf(changed, e.Header), e})
+	}
+	slices.SortFunc(places, func(a, b placed) int { return a.Point.Compare(b.Point) })
+	for i, p := range places {
+		all[i] = p.entry
+	}
+	return all
 }
 
 // Keys of what runs have.
@@ -126,7 +140,9 @@ func (o *orders) add(e *entry) {
 	o.created.Set(e)
 	o.changed.Set(e)
 	o.has(e, (*tree).Set)
-	o.threads.add(e)
+	if o.threads != nil {
+		o.threads.add(e)
+	}
 }
 
 func (o *orders) remove(e *entry) {
@@ -135,7 +151,9 @@ func (o *orders) remove(e *entry) {
 	}
 	o.created.Delete(e)
 	o.changed.Delete(e)
-	o.threads.remove(e)
+	if o.threads != nil {
+		o.threads.remove(e)
+	}
 	keys(e.Header, func(key string) {
 		if have := o.having[key]; have != nil {
 			if have.Delete(e); have.Len() == 0 {
@@ -173,8 +191,8 @@ func (o *orders) fewest(a Among) (sets []*tree, n int) {
 	if a.Dir != "" {
 		consider(dirKey(a.Dir))
 	}
-	if all := o.threads.sessions; a.Sessions && (sets == nil || all.Len() < n) {
-		sets, n = []*tree{all}, all.Len()
+	if a.Sessions && (sets == nil || o.threads.sessions.Len() < n) {
+		sets, n = []*tree{o.threads.sessions}, o.threads.sessions.Len()
 	}
 	return sets, n
 }
@@ -182,8 +200,8 @@ func (o *orders) fewest(a Among) (sets []*tree, n int) {
 // maxSorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
 const maxSorted = 4096
 
-// sorted returns the orders, which it makes when they are needed first.
-func (t *index) sorted() *orders {
+// sorted returns the orders, perhaps with the threads, which it makes when they are needed first.
+func (t *index) sorted(threads bool) *orders {
 	o := &t.orders
 	if !t.watching { // it is being filled
 		o = &orders{}
@@ -191,13 +209,16 @@ func (t *index) sorted() *orders {
 	if o.created == nil {
 		o.make(t.rows)
 	}
+	if threads && o.threads == nil {
+		o.threads = newThreads(o.created)
+	}
 	return o
 }
 
 // walk calls each with the runs after a point of an order, until it returns false. It leaves out what cannot be among
 // these, but not all of it. It is called with the lock of the index held.
 func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool) {
-	o := t.sorted()
+	o := t.sorted(a.Sessions)
 	visit := func(e *entry) bool {
 		if after != nil && PointOf(changed, e.Header).Compare(*after) <= 0 {
 			return true

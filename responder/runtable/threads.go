@@ -15,7 +15,11 @@ type threads struct {
 	sessions *tree
 }
 
-func newThreads() threads { return threads{map[string][]*entry{}, newTree(false)} }
+func newThreads(all *tree) *threads {
+	t := &threads{map[string][]*entry{}, newTree(false)}
+	all.Scan(func(e *entry) bool { t.add(e); return true })
+	return t
+}
 
 // add and remove change the runs of a thread.
 func (t *threads) add(e *entry) {
@@ -85,7 +89,7 @@ func byAge(a, b runs.Header) int {
 func (t *index) ofThread(thread string, told bool) (newest runs.Header, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, e := range slices.Backward(t.sorted().threads.runs[strings.ToLower(thread)]) {
+	for _, e := range slices.Backward(t.sorted(true).threads.runs[strings.ToLower(thread)]) {
 		if !told || !e.Asked {
 			return e.Header, true
 		}
