@@ -2,6 +2,7 @@ package runtable
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -52,12 +53,8 @@ var Open = Among{States: []runs.State{runs.StateQueued, runs.StateWorking, runs.
 type tree = btree.BTreeG[*entry]
 
 func newTree(changed bool) *tree {
-	compare := byPoint(changed)
-	return btree.NewBTreeGOptions(func(a, b *entry) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
-}
-
-func byPoint(changed bool) func(a, b *entry) int {
-	return func(a, b *entry) int { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) }
+	less := func(a, b *entry) bool { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) < 0 }
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
 // entryAt is an entry at a point of each order.
@@ -76,30 +73,31 @@ type orders struct {
 
 func (o *orders) make(rows map[string]*entry) {
 	o.created, o.changed, o.having = newTree(false), newTree(true), map[string]*tree{}
-	for _, e := range inOrder(true, rows) {
+	all := slices.Collect(maps.Values(rows))
+	for _, e := range inOrder(true, all) {
 		o.changed.Load(e)
 	}
-	for _, e := range inOrder(false, rows) {
+	for _, e := range inOrder(false, all) {
 		o.created.Load(e)
 		o.has(e, (*tree).Load)
 	}
 }
 
-// inOrder returns all rows in an order.
-func inOrder(changed bool, rows map[string]*entry) []*entry {
+// inOrder sorts rows. Their points are made once: a comparison of headers copies both.
+func inOrder(changed bool, rows []*entry) []*entry {
 	type placed struct {
 		Point
 		*entry
 	}
-	places, all := make([]placed, 0, len(rows)), make([]*entry, len(rows))
-	for _, e := range rows {
-		places = append(places, placed{PointOf(changed, e.Header), e})
+	places := make([]placed, len(rows))
+	for i, e := range rows {
+		places[i] = placed{PointOf(changed, e.Header), e}
 	}
 	slices.SortFunc(places, func(a, b placed) int { return a.Point.Compare(b.Point) })
 	for i, p := range places {
-		all[i] = p.entry
+		rows[i] = p.entry
 	}
-	return all
+	return rows
 }
 
 // Keys of what runs have.
@@ -240,8 +238,7 @@ func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool
 		for _, set := range sets {
 			entries = append(entries, set.Items()...)
 		}
-		slices.SortFunc(entries, byPoint(changed))
-		for _, e := range entries {
+		for _, e := range inOrder(changed, entries) {
 			if !visit(e) {
 				return
 			}
