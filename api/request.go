@@ -42,6 +42,7 @@ const (
 	FieldCursor      = "cursor"
 	FieldAfter       = "after"
 	FieldKinds       = "kinds"
+	FieldWords       = "words"
 )
 
 // Submission is a request to carry out a task. Its limits are those of [runs.Task].
@@ -147,6 +148,7 @@ type List struct {
 	Thread  string       `json:"threadId,omitempty"`
 	Context string       `json:"context,omitempty"` // a thread, or any run of it
 	Labels  []string     `json:"labels,omitempty"`  // KEY=VALUE: all of them
+	Words   []string     `json:"words,omitempty"`   // that a text of the run has, all of them; capitals do not count
 	Unseen  bool         `json:"unseen,omitempty"`  // only runs that have ended and are unseen
 	Since   runs.Time    `json:"since,omitzero"`    // only runs that entered their state at that time or later
 	Until   runs.Time    `json:"until,omitzero"`    // and before that time

@@ -26,11 +26,11 @@ type Page struct {
 // List returns a page of runs. The error is [api.Validation] for a cursor that is
 // not the Next of a page of the same list.
 func (s *Service) List(q api.List) (Page, error) {
-	return s.list(q, func(runs.Header) bool { return true })
+	return s.list(q, among(q), func(runs.Header) bool { return true })
 }
 
-// list is List for the runs that fit, too.
-func (s *Service) list(q api.List, fits func(runs.Header) bool) (Page, error) {
+// list is List for the runs that are among some and fit, too.
+func (s *Service) list(q api.List, some runtable.Among, fits func(runs.Header) bool) (Page, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultPage
 	}
@@ -44,8 +44,14 @@ func (s *Service) list(q api.List, fits func(runs.Header) bool) (Page, error) {
 	}
 	var page Page
 	var last runtable.Point
-	s.table.Walk(q.Order == api.ByChange, among(q), after, func(r runs.Header) bool {
+	oldest := q.Since
+	if q.Unseen {
+		oldest = max(oldest, runtable.OldestUnseen())
+	}
+	s.table.Walk(q.Order == api.ByChange, some, after, func(r runs.Header) bool {
 		switch {
+		case q.Order == api.ByChange && r.ChangedAt() < oldest:
+			return false
 		case !keep(r) || !fits(r):
 		case len(page.Runs) == q.Limit: // there is a next page
 			page.Next = cursorAt(last, q)
@@ -76,7 +82,7 @@ func (s *Service) Count(q api.List) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s.table.Walk(false, runtable.Among{}, nil, func(r runs.Header) bool {
+	s.table.Walk(false, among(q), nil, func(r runs.Header) bool {
 		if keep(r) {
 			n++
 		}
@@ -99,6 +105,10 @@ func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 	if dir != "" {
 		dir = path.Clean(dir)
 	}
+	words, err := s.readWords(q.Words)
+	if err != nil {
+		return nil, err
+	}
 	kind := s.agentKind(q.Agent)
 	context := q.Context
 	if v, ok := s.table.Get(q.Context); ok {
@@ -111,7 +121,7 @@ func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
 			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
 			(q.Since == 0 || r.ChangedAt() >= q.Since) && (q.Until == 0 || r.ChangedAt() < q.Until) &&
-			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r))
+			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r)) && (words == nil || words(r))
 	}, nil
 }
 
@@ -171,7 +181,7 @@ func listID(q api.List) string {
 	h := fnv.New64a()
 	// writing to a hash never fails
 	_, _ = fmt.Fprintf(h, "%q", []any{
-		q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order, q.Labels, int64(q.Until), q.Unseen,
+		q.States, q.Agent, q.Dir, q.Thread, q.Context, int64(q.Since), q.Order, q.Labels, int64(q.Until), q.Unseen, q.Words,
 	})
 	return strconv.FormatUint(h.Sum64(), 36)
 }

@@ -106,7 +106,7 @@ func noRun() *api.Error {
 func (s *Service) part(ref string) (string, error) {
 	var all []runs.Header
 	exact := ""
-	s.table.Snapshot(0, func(r runs.Header) bool {
+	s.table.Walk(false, runtable.Among{}, nil, func(r runs.Header) bool {
 		short := shortID(r.ID)
 		if short == ref {
 			exact = r.ID
@@ -114,7 +114,7 @@ func (s *Service) part(ref string) (string, error) {
 		if strings.HasPrefix(short, ref) || strings.HasPrefix(r.ID, ref) || strings.HasSuffix(r.ID, ref) {
 			all = append(all, r)
 		}
-		return false
+		return true
 	})
 	switch {
 	case exact != "":

@@ -89,11 +89,9 @@ func (s *Service) Sessions(_ context.Context, q api.List) (api.Sessions, error) 
 	if err := within("limit", int64(q.Limit), maxPage); err != nil {
 		return api.Sessions{}, err
 	}
-	newest := s.table.Threads()
-	page, err := s.list(q, func(v runs.Header) bool {
-		if newest[strings.ToLower(v.Thread)] != v.ID {
-			return false
-		}
+	some := among(q)
+	some.Sessions = true
+	page, err := s.list(q, some, func(v runs.Header) bool {
 		_, err := s.Resumable(v)
 		return err == nil
 	})

@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -136,55 +137,59 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// list returns the runs that the snapshot sends, the newest first: all, or the open ones and the recent
-// ones of those that have ended.
-func (f *RunStream) list() (ids []string) {
+// snapshot sends the runs of the list, without ids: all, the newest first, or the open ones and the recent ones of
+// those that have ended. Neither holds the table for long, nor all runs in memory.
+func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
 	recent := f.query.Recent
-	first := among(f.query)
-	if recent > 0 {
-		first = runtable.Open
-	}
-	f.service.table.Walk(false, first, nil, func(r runs.Header) bool {
-		if f.keep(r) && (recent == 0 || !r.State.Final()) {
-			ids = append(ids, r.ID)
-		}
-		return true
-	})
 	if recent == 0 {
-		return ids
+		return f.part(ctx, false, among(f.query), f.keep, each)
+	}
+	err := f.part(ctx, false, runtable.Open, func(r runs.Header) bool { return !r.State.Final() && f.keep(r) }, each)
+	if err != nil {
+		return err
 	}
 	pages := f.query
 	pages.Order = api.ByChange
 	ended, last := 0, runtable.Point{}
-	f.service.table.Walk(true, among(f.query), nil, func(r runs.Header) bool {
-		switch {
-		case !f.keep(r) || !r.State.Final():
-		case ended == recent:
-			f.next = cursorAt(last, pages)
-			return false
-		default:
-			ids, last = append(ids, r.ID), pointOf(api.ByChange, r)
-			ended++
+	return f.part(ctx, true, among(f.query), func(r runs.Header) bool {
+		if _, open := f.derived[r.ID]; open || !r.State.Final() || !f.keep(r) {
+			return false // what was sent while it was open has changed, which follows
 		}
+		if ended++; ended > recent {
+			f.next = cmp.Or(f.next, cursorAt(last, pages))
+			return false
+		}
+		last = pointOf(api.ByChange, r)
 		return true
-	})
-	return ids
+	}, each)
 }
 
-// snapshot sends the runs of the list, without ids.
-func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
-	for part := range slices.Chunk(f.list(), maxBatch) {
-		if ctx.Err() != nil {
-			return nil
-		}
+// part sends the runs of an order that fit, until there are the pages of f.next.
+func (f *RunStream) part(ctx context.Context, changed bool, a runtable.Among, fits func(runs.Header) bool,
+	each func([]api.RunChange) error) error {
+	var after *runtable.Point
+	for ctx.Err() == nil {
+		var ids []string
+		f.service.table.Walk(changed, a, after, func(r runs.Header) bool {
+			if fits(r) {
+				ids, after = append(ids, r.ID), new(runtable.PointOf(changed, r))
+			}
+			return len(ids) < maxBatch && f.next == ""
+		})
 		var batch []api.RunChange
-		for _, v := range f.service.table.Views(part) {
-			if f.keep(v) { // else it has changed, which follows
+		for _, v := range f.service.table.Views(ids) {
+			// Else it has changed, which follows; with recent runs it belongs to the other part.
+			if f.keep(v) && (f.query.Recent == 0 || v.State.Final() == changed) {
 				batch = append(batch, f.shown(v))
 			}
 		}
-		if err := each(batch); err != nil {
-			return err
+		if len(batch) > 0 {
+			if err := each(batch); err != nil {
+				return err
+			}
+		}
+		if len(ids) < maxBatch || f.next != "" {
+			return nil
 		}
 	}
 	return nil

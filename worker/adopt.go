@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,8 +30,7 @@ import (
 // was replaced meanwhile: then it ends the run. It completes interrupted
 // imports.
 func (w *Worker) Adopt(ctx context.Context) error {
-	a := &adoption{w: w, failures: make(map[string]*retryDelay)}
-	a.group.SetLimit(w.cfg.MaxRuns)
+	a := &adoption{w: w, failures: make(map[string]*retryDelay), left: make(map[string]leftForTail)}
 	tick := time.NewTicker(w.adoptEvery)
 	defer tick.Stop()
 	for {
@@ -46,8 +46,10 @@ func (w *Worker) Adopt(ctx context.Context) error {
 }
 
 type adoption struct {
-	w     *Worker
-	group errgroup.Group
+	w       *Worker
+	group   errgroup.Group
+	driving atomic.Int32           // runs
+	left    map[string]leftForTail // directories that were left to the next Tail
 
 	logged    bool       // the error of listing the root
 	openRetry retryDelay // after errors of opening directories
@@ -56,15 +58,26 @@ type adoption struct {
 	failures map[string]*retryDelay // after local errors of driven runs, by directory name
 }
 
+// leftForTail is a directory of a followed file, as it was when it was read.
+type leftForTail struct {
+	spec os.FileInfo
+	file *File
+}
+
 func (a *adoption) scan(ctx context.Context) {
 	names, left, err := runDirs(a.w.cfg.Root)
 	if err != nil && !a.logged {
 		a.w.log.Error("list run directories", zap.Error(err))
 	}
 	if a.logged = err != nil; !a.logged {
+		gone := func(name string) bool { // the names are sorted
+			_, found := slices.BinarySearch(names, name)
+			return !found
+		}
 		a.mu.Lock()
-		maps.DeleteFunc(a.failures, func(name string, _ *retryDelay) bool { return !slices.Contains(names, name) })
+		maps.DeleteFunc(a.failures, func(name string, _ *retryDelay) bool { return gone(name) })
 		a.mu.Unlock()
+		maps.DeleteFunc(a.left, func(name string, _ leftForTail) bool { return gone(name) })
 	}
 	for _, name := range left {
 		a.w.removeLeftover(filepath.Join(a.w.cfg.Root, name))
@@ -77,6 +90,9 @@ func (a *adoption) scan(ctx context.Context) {
 		if _, driven := a.w.drivenRun(name); driven || failure != nil && failure.remaining() > 0 {
 			continue
 		}
+		if int(a.driving.Load()) >= a.w.cfg.MaxRuns || a.isLeft(name) {
+			continue
+		}
 		d := a.open(name)
 		if d == nil {
 			continue
@@ -84,10 +100,13 @@ func (a *adoption) scan(ctx context.Context) {
 		r := a.w.Run(d)
 		r.retried = failure != nil
 		a.w.register(r) // counted from now on
-		if !a.group.TryGo(func() error { a.drive(ctx, name, r); return nil }) {
-			a.w.unregister(r)
-			d.Close()
-		} else if failure == nil {
+		a.driving.Add(1)
+		a.group.Go(func() error {
+			defer a.driving.Add(-1)
+			a.drive(ctx, name, r)
+			return nil
+		})
+		if failure == nil {
 			a.w.cfg.Metrics.Adopted()
 		}
 	}
@@ -119,6 +138,9 @@ func (a *adoption) drive(ctx context.Context, name string, r *Run) {
 // open opens the directory, or returns nil if there is nothing to drive.
 func (a *adoption) open(name string) *Dir {
 	path := filepath.Join(a.w.cfg.Root, name)
+	if owned, err := files.Held(filepath.Join(path, ownerFile)); owned && err == nil { // which open takes longer to find
+		return nil
+	}
 	d, err := open(path)
 	switch {
 	case errors.Is(err, errBad):
@@ -134,11 +156,30 @@ func (a *adoption) open(name string) *Dir {
 	}
 	if d.Spec.Source == runs.SourceTail && d.Spec.Part == nil {
 		if info, err := os.Stat(d.Spec.File.Path); err == nil && d.Spec.File.is(info) {
+			if spec, err := os.Lstat(d.file(specFile)); err == nil {
+				a.left[name] = leftForTail{spec, d.Spec.File}
+			}
 			d.Close()
 			return nil
 		}
 	}
 	return d
+}
+
+// isLeft reports whether a directory is still one that is left to the next Tail: then it is not read again.
+func (a *adoption) isLeft(name string) bool {
+	known, ok := a.left[name]
+	if !ok {
+		return false
+	}
+	spec, err := os.Lstat(filepath.Join(a.w.cfg.Root, name, specFile))
+	if err == nil && os.SameFile(spec, known.spec) && spec.ModTime().Equal(known.spec.ModTime()) {
+		if info, err := os.Stat(known.file.Path); err == nil && known.file.is(info) {
+			return true
+		}
+	}
+	delete(a.left, name)
+	return false
 }
 
 // isLeftover reports whether a killed process may have left this entry of the

@@ -238,3 +238,53 @@ func TestTailedFileIsAdoptedOnlyOnceItIsGone(t *testing.T) {
 		t.Errorf("exit %s", runs.Encode(l.exit(id)))
 	}
 }
+
+// A directory that is left to the next Tail is read once, and again only after its file or itself has changed.
+func TestDirectoryThatIsLeftIsReadOnce(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "one\n")
+	stop := l.tail(path)
+	l.awaitSummary("one\n")
+	stop()
+	dir := l.w.runDir(l.runIDs()[0])
+	a := &adoption{w: l.w, failures: map[string]*retryDelay{}, left: map[string]leftForTail{}}
+	a.scan(t.Context())
+	info, err := os.Stat(filepath.Join(dir, specFile))
+	if err != nil || len(a.left) != 1 {
+		t.Fatalf("%d directories are left, %v", len(a.left), err)
+	}
+	write(t, filepath.Join(dir, specFile), "{") // no Spec: a directory that is read again is quarantined
+	change := func(at time.Time) {
+		t.Helper()
+		if err := os.Chtimes(filepath.Join(dir, specFile), at, at); err != nil {
+			t.Fatal(err)
+		}
+		a.scan(t.Context())
+	}
+	if change(info.ModTime()); !exists(dir) {
+		t.Error("it was read again")
+	}
+	if change(info.ModTime().Add(time.Second)); exists(dir) {
+		t.Error("it was not read again")
+	}
+	if a.scan(t.Context()); len(a.left) != 0 {
+		t.Error("a directory that is gone is remembered")
+	}
+}
+
+// Many runs look after their agents at the same moments, none of them later than before.
+func TestPausesEndTogether(t *testing.T) {
+	t.Parallel()
+	for i := range 1000 {
+		now := time.Unix(1_800_000_000, int64(i)*7_654_321)
+		if got := together(20*time.Millisecond, now); got != 20*time.Millisecond {
+			t.Fatalf("a short pause: %v", got)
+		}
+		got := together(time.Second, now)
+		if got > time.Second || got <= 900*time.Millisecond || now.Add(got).UnixNano()%int64(100*time.Millisecond) != 0 {
+			t.Fatalf("at %v: %v", now, got)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (r *Run) finishAgent(now time.Time) {
 // endsWithResult reports whether the first bytes of stdout, nil for all, end with the last line of a
 // turn, as far as the dialect of the agent is known.
 func (r *Run) endsWithResult(bytes *int64) bool {
+	if bytes == nil && !r.rests && r.judged == r.out.size+1 { // nothing was written since
+		return false
+	}
 	a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
 	f, info, err := sessionlog.Open(r.out.path)
 	if err != nil {

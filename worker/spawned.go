@@ -38,6 +38,8 @@ type spawned struct {
 	pause     time.Duration // between shims that take over
 	child     int           // process ID of the shim, while it is a running child of this process; else 0
 	failed    bool          // the last shim of this worker exited with an error that is not logged yet
+	looked    time.Time     // when it was last seen that the shim was not stopped by a signal
+	known     process       // the shim that another process started; zero: not known yet
 	exitPipe  *os.File      // from the shim of this worker; nil: none
 	started   time.Time     // start time of the agent; zero: not started, as far as known
 	exit      *runs.Exit
@@ -181,12 +183,18 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	if !alive && !ours {
 		return false, nil
 	}
-	s.endHalted()
+	if s.stopped || now.Sub(s.looked) >= haltedEvery {
+		s.looked = now
+		s.endHalted()
+	}
 	if s.stopped {
 		s.command(now, ctlCancel)
 	}
 	return true, nil
 }
+
+// haltedEvery is how often a worker looks whether a shim was stopped by a signal.
+const haltedEvery = 3 * time.Second
 
 // answerTime is how long a shim that has its lock may take no command.
 const answerTime = 2 * time.Second
@@ -219,14 +227,22 @@ func (s *spawned) endHalted() {
 
 // shimProcess returns the process of the shim, if it is known.
 func (s *spawned) shimProcess() (process, bool) {
-	pid := s.child
-	if pid == 0 {
-		text, _ := readBounded(s.file(shimFile), 32)
-		if pid, _ = strconv.Atoi(string(text)); pid == 0 || !isShim(pid, s.path) {
-			return process{}, false
+	if s.child != 0 {
+		return lookup(s.child)
+	}
+	if s.known.pid != 0 {
+		if p, ok := lookup(s.known.pid); ok && !p.dead && p.start == s.known.start {
+			return p, true
 		}
 	}
-	return lookup(pid)
+	text, _ := readBounded(s.file(shimFile), 32)
+	pid, _ := strconv.Atoi(string(text))
+	if pid == 0 || !isShim(pid, s.path) {
+		return process{}, false
+	}
+	p, ok := lookup(pid)
+	s.known = p
+	return p, ok
 }
 
 // takeOver starts a shim to replace one that is gone. It retries with growing

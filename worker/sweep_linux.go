@@ -106,7 +106,8 @@ const kernelThread = 0x200000
 
 // lookup returns the process with this process ID.
 func lookup(pid int) (process, bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	var buf [1024]byte // more than the fields below
+	stat, err := readProc("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
 	if err != nil {
 		return process{}, false
 	}
@@ -124,6 +125,17 @@ func lookup(pid int) (process, bool) {
 	p.kernel = flags&kernelThread != 0
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
+}
+
+// readProc reads a file of /proc, which one read returns.
+func readProc(path string, buf []byte) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	n, err := unix.Read(fd, buf)
+	_ = unix.Close(fd)
+	return buf[:max(n, 0)], err
 }
 
 // age is the time since the process started, on a monotonic clock.

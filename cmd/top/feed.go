@@ -43,9 +43,26 @@ type update struct {
 	at      time.Time
 	runs    []*api.Run // new ones, and changed ones
 	gone    []string   // ids of removed ones
-	loading bool       // there are older runs that were not read yet
-	full    bool       // there are older runs that are not kept
-	err     error      // nothing else is set but at
+	loading bool       // runs that are wanted were not read yet
+	full    bool       // there are older runs, of those that the filter selects, than those that are wanted
+	older   bool       // there are any older ones
+	want    wanted     // what was looked for
+	err     error      // nothing else is set but at and want
+}
+
+// wanted is what the screen shows beside the open runs.
+type wanted struct {
+	all    int    // of all runs so many, the newest
+	filter string // as it is typed
+	fit    int    // of those that it may select so many, the newest
+}
+
+// load is the reading of a list of runs, page by page, as far as it is wanted.
+type load struct {
+	q      api.List
+	cursor string // of the next page; "": it has ended, or has not begun
+	rest   string // of the page behind what was wanted
+	got    int    // runs
 }
 
 // knownRun is what a feed remembers of a run.
@@ -54,41 +71,70 @@ type knownRun struct {
 	load int // number of the load that found it
 }
 
-// feed reads the runs: all of them once, and then what changes. A look at them costs one
-// request, whose answer has the open runs and a few that ended last. Others are read only if
-// these are not enough. It is for one goroutine.
+// feed reads the runs: the open ones, of the others those that are wanted, and then what changes.
+// A look at them costs one request, whose answer has the open runs and a few that ended last.
+// Others are read only if these are not enough. It is for one goroutine.
 type feed struct {
 	svc  Service
 	now  func() time.Time
 	most int // runs that are kept
+	want wanted
 
 	runs   map[string]*knownRun
 	ended  int // of runs, without those of the cloud
 	looks  int
 	load   int
-	cursor string // of the next page; "" while none is loaded
-	got    int    // runs that the load has found
-	full   bool
-	loaded time.Time // when the last load began
+	all    load
+	fit    load      // of the filter, unless all runs are known
+	loaded time.Time // when the last load of all began
 	wrong  int       // looks in a row that counted other runs than ours
 
 	found update // since the last look that did not fail
 }
 
 func newFeed(svc Service, now func() time.Time) *feed {
-	return &feed{svc: svc, now: now, most: maxRuns, runs: map[string]*knownRun{}}
+	return &feed{svc: svc, now: now, most: maxRuns, want: wanted{all: pageSize}, runs: map[string]*knownRun{}}
 }
 
 // next looks at the runs. What a look found before it failed is in the next update.
 func (f *feed) next(ctx context.Context) update {
+	f.proceed()
 	if err := f.look(ctx); err != nil {
-		return update{at: f.now(), err: err}
+		return update{at: f.now(), want: f.want, err: err}
 	}
 	found := f.found
 	f.found = update{}
-	found.at, found.loading, found.full = f.now(), f.cursor != "", f.full
+	found.at, found.want, found.loading, found.full = f.now(), f.want, f.loading(), f.all.rest != ""
+	if found.older = found.full; f.want.filter != "" {
+		found.full = f.fit.rest != ""
+	}
 	return found
 }
+
+// proceed begins to read what is wanted more than before.
+func (f *feed) proceed() {
+	if f.loaded.IsZero() {
+		return
+	}
+	q, asks := parseFilter(f.want.filter).list()
+	switch {
+	case f.all.cursor == "" && f.all.rest == "", !asks: // all are known
+		f.fit = load{}
+	case !reflect.DeepEqual(f.fit.q, q):
+		f.fit = load{q: q, cursor: firstPage}
+	}
+	f.all.proceed(f.want.all, f.most)
+	f.fit.proceed(f.want.fit, f.most)
+}
+
+// proceed goes on with a load that has less than is wanted.
+func (l *load) proceed(want, most int) {
+	if l.rest != "" && l.got < min(want, most) {
+		l.cursor, l.rest = l.rest, ""
+	}
+}
+
+func (f *feed) loading() bool { return f.all.cursor+f.fit.cursor != "" }
 
 func (f *feed) look(ctx context.Context) error {
 	few := 5
@@ -110,10 +156,11 @@ func (f *feed) look(ctx context.Context) error {
 	}
 	f.looks++
 	complete := len(all.Working) == all.Counts.Working && len(all.Queued) == all.Counts.Queued
-	switch lost := complete && f.lost(listed) || all.Counts.Ended != f.ended && !f.full; {
-	case f.loaded.IsZero(), f.cursor == "" && (f.now().Sub(f.loaded) > reloadEvery || len(f.runs) > 2*f.most):
+	full := f.all.rest != ""
+	switch lost := complete && f.lost(listed) || all.Counts.Ended != f.ended && !full; {
+	case f.loaded.IsZero(), !f.loading() && (f.now().Sub(f.loaded) > reloadEvery || len(f.runs) > 2*f.most):
 		return f.reload(ctx)
-	case f.cursor != "":
+	case f.loading():
 		return f.pages(ctx)
 	case !complete && f.looks%openEvery == 1:
 		return f.list(ctx, api.List{States: open, Limit: pageSize}, maxPages, func() bool { return true })
@@ -123,7 +170,7 @@ func (f *feed) look(ctx context.Context) error {
 			few = pageSize
 		}
 		err = f.changes(ctx, few)
-		lost = complete && f.lost(listed) || all.Counts.Ended != f.ended && !f.full
+		lost = complete && f.lost(listed) || all.Counts.Ended != f.ended && !full
 		if f.wrong++; !lost {
 			f.wrong = 0
 		}
@@ -176,38 +223,54 @@ func (f *feed) list(ctx context.Context, q api.List, pages int, more func() bool
 	return nil
 }
 
-// reload begins to read all runs again.
+// reload begins to read again what is wanted.
 func (f *feed) reload(ctx context.Context) error {
 	f.load++
-	f.wrong, f.got, f.cursor, f.full, f.loaded = 0, 0, firstPage, false, f.now()
+	f.wrong, f.all, f.loaded = 0, load{q: api.List{Order: api.ByChange}, cursor: firstPage}, f.now()
+	if f.fit.q.Order != "" {
+		f.fit = load{q: f.fit.q, cursor: firstPage}
+	}
 	return f.pages(ctx)
 }
 
 // firstPage stands for the cursor of the first page of a load.
 const firstPage = "-"
 
-// pages continues a load. At its end it forgets the runs that were not found.
+// pages continues the loads. At their end it forgets the runs that were not found.
 func (f *feed) pages(ctx context.Context) error {
 	for range pagesAtOnce {
-		q := api.List{Limit: pageSize, Cursor: strings.TrimPrefix(f.cursor, firstPage)}
-		page, err := ask(ctx, func(ctx context.Context) (api.RunPage, error) { return f.svc.List(ctx, q) })
-		if err != nil {
-			if api.Is(err, api.Validation) { // of a list that another responder began
-				f.cursor = firstPage
-			}
+		l, want := &f.all, f.want.all
+		if l.cursor == "" {
+			l, want = &f.fit, f.want.fit
+		}
+		if err := f.page(ctx, l, min(want, f.most)); err != nil {
 			return err
 		}
-		for _, run := range page.Runs {
-			f.put(run)
-		}
-		f.cursor, f.got = page.Next, f.got+len(page.Runs)
-		if f.full = f.cursor != "" && f.got >= f.most; f.full {
-			f.cursor = ""
-		}
-		if f.cursor == "" {
+		if !f.loading() {
 			f.forget()
 			return nil
 		}
+	}
+	return nil
+}
+
+// page reads a page of a load that ends with so many runs.
+func (f *feed) page(ctx context.Context, l *load, want int) error {
+	q := l.q
+	q.Limit, q.Cursor = pageSize, strings.TrimPrefix(l.cursor, firstPage)
+	page, err := ask(ctx, func(ctx context.Context) (api.RunPage, error) { return f.svc.List(ctx, q) })
+	if err != nil {
+		if api.Is(err, api.Validation) { // of a list that another responder began
+			l.cursor = firstPage
+		}
+		return err
+	}
+	for _, run := range page.Runs {
+		f.put(run)
+	}
+	l.cursor, l.got = page.Next, l.got+len(page.Runs)
+	if l.got >= want {
+		l.cursor, l.rest = "", l.cursor
 	}
 	return nil
 }

@@ -113,8 +113,12 @@ func (s *server) List(_ context.Context, q api.List) (api.RunPage, error) {
 	if q.Order == api.ByChange {
 		by = changedAt
 	}
-	is := func(r *api.Run) bool { return len(q.States) == 0 || slices.Contains(q.States, r.State) }
-	all := s.sorted(fmt.Sprint(q.Order, q.States), by, is)
+	is := func(r *api.Run) bool {
+		text := strings.ToLower(fmt.Sprint(r.ID, r.Title, r.Dir, r.Agent, r.Model, r.Labels))
+		return (len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+			!slices.ContainsFunc(q.Words, func(word string) bool { return !strings.Contains(text, word) })
+	}
+	all := s.sorted(fmt.Sprint(q.Order, q.States, q.Words), by, is)
 	from, _ := strconv.Atoi(q.Cursor)
 	page := api.RunPage{Runs: all[min(from, len(all)):min(from+q.Limit, len(all))]}
 	if from+q.Limit < len(all) {
@@ -151,6 +155,7 @@ type follower struct {
 func follow(s *server) *follower {
 	f := &follower{table: table{all: map[string]*api.Run{}}, clock: time.UnixMilli(noon)}
 	f.feed = newFeed(s, func() time.Time { return f.clock })
+	f.want.all = maxRuns
 	return f
 }
 
@@ -195,6 +200,65 @@ func TestLooksAtManyRunsAreCheap(t *testing.T) {
 		t.Errorf("%d requests and %d bytes for %d looks", s.requests, s.bytes, seconds)
 	}
 	f.check(t, s, "idle")
+}
+
+// TestGrowthOfTheList counts what the first looks at ten times the runs ask for: it is what is on the screen. The end
+// of the list, a filter and an order ask for more.
+func TestGrowthOfTheList(t *testing.T) {
+	var bytes, requests []int
+	for _, n := range []int{1_000, 10_000} {
+		s := newServer(n)
+		s.put(oneRun("T-local-0work0000000001", runs.StateWorking, nil))
+		m := stage(100, 24, false)
+		m.feed = newFeed(s, func() time.Time { return time.UnixMilli(noon) })
+		look := func() {
+			m.feed.want = m.want
+			m.update(m.feed.next(t.Context()))
+		}
+		for range 10 {
+			look()
+		}
+		bytes, requests = append(bytes, s.bytes), append(requests, s.requests)
+		if have := len(m.table.all); have != pageSize || !strings.Contains(screen(m), "99+ ended") {
+			t.Errorf("of %d runs %d are here:\n%s", n, have, screen(m))
+		}
+		press(m, "G") // the end
+		for range 3 {
+			look()
+		}
+		if have := len(m.table.all); have != 2*pageSize {
+			t.Errorf("at the end of the list %d runs are here", have)
+		}
+		before := s.requests
+		m.filter("label:ticket=77 agent:codex")
+		m.more()
+		for range 4 {
+			look()
+		}
+		fit := min(n/90, pageSize) // 77, 770 to 779, and so on
+		if m.full != (fit < n/90) || len(m.table.shown) != fit || s.requests > before+5 {
+			t.Errorf("%d of %d runs are found by %d requests, full: %v", len(m.table.shown), n, s.requests-before, m.full)
+		}
+		m.filter("state:working")
+		m.more()
+		for range 5 {
+			look()
+		}
+		if m.more() || m.full || len(m.table.shown) != 1 || len(m.table.all) > 2*pageSize+n/90+1 {
+			t.Errorf("%d open runs of %d that are here", len(m.table.shown), len(m.table.all))
+		}
+		m.filter("")
+		m.table.order = byTokens
+		for m.more() || m.loading {
+			look()
+		}
+		if have := len(m.table.all); have != n+1 || m.full {
+			t.Errorf("in another order %d runs are here", have)
+		}
+	}
+	if bytes[1] > bytes[0]+bytes[0]/10 || requests[1] > requests[0] {
+		t.Errorf("%d bytes, %d requests; of ten times the runs %d, %d", bytes[0], requests[0], bytes[1], requests[1])
+	}
 }
 
 func TestChangesArrive(t *testing.T) {

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -71,8 +72,9 @@ func isIn(run *api.Run, own, g group) bool {
 
 // filter selects runs: those with all of its words. Its zero value selects all.
 type filter struct {
-	text string // as it was typed
-	all  []func(*api.Run, group) bool
+	text  string // as it was typed
+	all   []func(*api.Run, group) bool
+	words []string // each in lower case
 }
 
 // filterHelp explains filters in one line.
@@ -82,10 +84,48 @@ const filterHelp = "words, state:working, agent:claude, label:ticket=42, dir:src
 // other one by title, directory, id, agent, labels and activity. Capitals do not count.
 func parseFilter(text string) filter {
 	f := filter{text: strings.TrimSpace(text)}
-	for _, word := range strings.Fields(strings.ToLower(text)) {
+	f.words = strings.Fields(strings.ToLower(text))
+	for _, word := range f.words {
 		f.all = append(f.all, condition(word))
 	}
 	return f
+}
+
+// list asks for the runs that have ended which the filter may select, and perhaps for more: it is for a service that
+// has more of them than are known here. False: it selects all, or none that has ended.
+func (f filter) list() (q api.List, asks bool) {
+	const most = 16 // words of a request
+	states := endings
+	for _, word := range f.words {
+		key, value, has := strings.Cut(word, ":")
+		switch {
+		case has && key == "state":
+			states = slices.DeleteFunc(slices.Clone(states), func(s runs.State) bool { return !mayBe(s, value) })
+		case has && value != "" && slices.Contains([]string{"agent", "dir", "label"}, key):
+			q.Words = append(q.Words, value)
+		case !has || value != "":
+			q.Words = append(q.Words, word)
+		}
+	}
+	if len(states) == 0 || len(f.words) == 0 {
+		return q, false
+	}
+	if len(states) < len(endings) {
+		q.States = states
+	}
+	q.Order, q.Words = api.ByChange, q.Words[:min(len(q.Words), most)]
+	return q, true
+}
+
+// endings are the states of runs that have ended.
+var endings = []runs.State{runs.StateCompleted, runs.StateFailed, runs.StateTimeout, runs.StateCancelled}
+
+// mayBe reports whether a run of an ended state may be one of the condition state:VALUE.
+func mayBe(s runs.State, value string) bool {
+	is := func(name string) bool { return strings.HasPrefix(name, value) }
+	failed := s == runs.StateFailed
+	return is(string(s)) || is("ended") || is("unseen") || is("lost") && failed ||
+		is("failed") && (failed || s == runs.StateTimeout)
 }
 
 func condition(word string) func(*api.Run, group) bool {

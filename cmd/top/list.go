@@ -30,6 +30,8 @@ func (m *model) listHeight() int { return max(m.height-3, 1) }
 // empty is why no run is shown.
 func (m *model) empty() string {
 	switch {
+	case len(m.table.all) > 0 && (m.loading || m.got != m.want):
+		return "Loading …"
 	case len(m.table.all) > 0:
 		return "No run matches the filter. Esc shows all runs."
 	case m.failing != nil:
@@ -55,7 +57,12 @@ func (m *model) totals() string {
 		if n == 0 && group(g) != working {
 			continue
 		}
-		words = append(words, m.style.in(colors[group(g)], fmt.Sprintf("%d %s", n, strings.ReplaceAll(groups[g], "-", " "))))
+		least := ""
+		if m.older && group(g) >= unseen {
+			least = "+"
+		}
+		words = append(words, m.style.in(colors[group(g)], fmt.Sprintf("%d%s %s", n, least,
+			strings.ReplaceAll(groups[g], "-", " "))))
 	}
 	left := strings.Join(words, "  ")
 	if m.width >= wide {

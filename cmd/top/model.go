@@ -54,6 +54,10 @@ type model struct {
 	failing error // of the last look at the runs
 	loading bool
 	full    bool
+	older   bool
+	want    wanted      // of the feed
+	got     wanted      // what the last look was for
+	hurry   chan wanted // ends the pause before the next look
 
 	run    *runView // the run that is open; nil: the list
 	loads  int      // of details so far
@@ -77,6 +81,7 @@ func newModel(ctx context.Context, svc Service, color bool, now time.Time) *mode
 	return &model{
 		svc: svc, feed: newFeed(svc, time.Now), ctx: func() context.Context { return ctx }, style: style{color},
 		now: now, width: 80, height: 24, table: table{all: map[string]*api.Run{}}, loading: true,
+		want: wanted{all: pageSize, fit: pageSize}, hurry: make(chan wanted, 1),
 	}
 }
 
@@ -87,7 +92,48 @@ func tick() tea.Cmd { return tea.Every(time.Second, func(t time.Time) tea.Msg { 
 
 // poll looks at the runs after a pause.
 func (m *model) poll(pause time.Duration) tea.Cmd {
-	return tea.Tick(pause, func(time.Time) tea.Msg { return updateMsg(m.feed.next(m.ctx())) })
+	want := m.want
+	return func() tea.Msg {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case want = <-m.hurry:
+		case <-m.ctx().Done():
+		}
+		m.feed.want = want
+		return updateMsg(m.feed.next(m.ctx()))
+	}
+}
+
+// more wants more runs if the selected one is near the end of those that are shown, or the filter or the order needs
+// them. It reports whether it does.
+func (m *model) more() bool {
+	want := m.want
+	if text := m.table.filter.text; want.filter != text {
+		want.filter, want.fit = text, pageSize
+	}
+	most := &want.all
+	if want.filter != "" {
+		most = &want.fit
+	}
+	_, at := m.selected()
+	switch {
+	case m.table.order == byTokens || m.table.order == byTitle:
+		*most = maxRuns
+	case m.full && m.got == want && at+2*m.listHeight() >= len(m.table.shown):
+		*most = min(*most+pageSize, maxRuns)
+	}
+	if want == m.want {
+		return false
+	}
+	m.want = want
+	select {
+	case <-m.hurry: // what was wanted before
+	default:
+	}
+	m.hurry <- want
+	return true
 }
 
 // Update handles a message.
@@ -128,10 +174,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.details(detailsFound(msg))
 	case tea.PasteMsg:
 		if m.input != nil {
-			return m, m.typed(m.input.add(msg.Content))
+			cmd := m.typed(m.input.add(msg.Content))
+			m.more()
+			return m, cmd
 		}
 	case tea.KeyPressMsg:
-		return m, m.key(msg)
+		cmd := m.key(msg)
+		m.more()
+		return m, cmd
 	}
 	return m, nil
 }
@@ -145,8 +195,9 @@ func (m *model) update(u update) tea.Cmd {
 	if u.err != nil {
 		return m.poll(pollBusy)
 	}
-	m.updated, m.loading, m.full = u.at, u.loading, u.full
+	m.updated, m.loading, m.full, m.older, m.got = u.at, u.loading, u.full, u.older, u.want
 	m.table.apply(u)
+	m.more()
 	if v := m.run; v != nil {
 		if run := m.table.all[v.id]; run != nil {
 			v.know(run)

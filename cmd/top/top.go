@@ -8,7 +8,7 @@
 //
 // The model is a function of its messages: it reads no clock and no terminal. It formats only
 // the rows on the screen, and those of the run that is open once. A look at the runs is one
-// request a second, whatever their number: see feed.
+// request a second, whatever their number; older ones are loaded when they are wanted: see feed.
 package top
 
 import (

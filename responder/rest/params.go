@@ -13,13 +13,15 @@ import (
 // The parameters of queries, which the handlers read and the document describes.
 var (
 	listParams = []request.Param{
-		request.Choice("state", "", "Only runs in this state.", string(runs.StateQueued), string(runs.StateWorking),
-			string(runs.StateInputRequired), string(runs.StateCompleted), string(runs.StateFailed),
-			string(runs.StateCancelled), string(runs.StateTimeout)),
+		request.Names("state", 0, "Only runs in this state. It may be repeated: then any of them.",
+			string(runs.StateQueued), string(runs.StateWorking), string(runs.StateInputRequired),
+			string(runs.StateCompleted), string(runs.StateFailed), string(runs.StateCancelled), string(runs.StateTimeout)),
 		agentParam("runs"),
 		request.Text("workingDir", 0, "Only runs that work in this directory."),
 		request.Text("threadId", 0, "Only runs of this thread."),
 		labelParam("runs"),
+		request.Names("word", 16, "Only runs with this text in their id, title, directory, agent, thread, worker, model, "+
+			"labels, state, activity, answer or cause, without regard to capitals. It may be repeated: then all of them."),
 		timeParam("since", "Only runs that entered their state at this time or later."),
 		timeParam("until", "Only runs that entered their state before this time."),
 		request.Choice("unseen", "false",

@@ -27,7 +27,7 @@ type query struct {
 }
 
 // several are the parameters that may be repeated.
-var several = []string{"label", "kind"}
+var several = []string{"label", "kind", "state", "word"}
 
 // readQuery refuses unknown parameters and repeated ones.
 func readQuery(raw string, params []request.Param) (*query, error) {
@@ -87,6 +87,16 @@ func (q *query) word(name string) string {
 		q.refuse(name, "must be one of "+strings.Join(words, ", "))
 	}
 	return w
+}
+
+// words are the values of an enumerated parameter that may be repeated.
+func (q *query) words(name string) []string {
+	for _, w := range q.Values[name] {
+		if words := q.param(name).Words; !slices.Contains(words, w) {
+			q.refuse(name, "must be one of "+strings.Join(words, ", "))
+		}
+	}
+	return q.Values[name]
 }
 
 // time returns a time, zero if it is missing.

@@ -67,3 +67,38 @@ func TestRecentRunsAndThePagesBehindThemAreTheList(t *testing.T) {
 	s.want(400, "GET", "/v1/runs?recent=1001", "", "Accept", "text/event-stream")
 	s.want(400, "GET", "/v1/runs?order=changed", "", "Accept", "text/event-stream")
 }
+
+// A run that ends while a stream of recent runs sends them is sent once before they are complete.
+func TestRunThatEndsMeanwhileIsSentOnce(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.ended("earlier", time.Hour, runs.Start{Source: "run"})
+	open := s.Begin("codex", "open", runs.Start{Source: "run"})
+	s.Await("open", servicetest.Working)
+	s.Await("earlier", servicetest.Ended)
+	stream, err := s.Service.FollowRuns(api.List{Recent: 9}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	synced, stop := false, errors.New("enough")
+	err = stream.Each(t.Context(), func(batch []api.RunChange) error {
+		for _, c := range batch {
+			if synced = synced || c.Synced != nil; c.Synced == nil {
+				got = append(got, c.Run.ID+" "+string(c.Run.State))
+			}
+		}
+		switch {
+		case len(got) == 1:
+			open.Exit(0)
+			s.Await("open", servicetest.Ended)
+		case synced && len(got) == 3:
+			return stop
+		}
+		return nil
+	})
+	want := []string{"open working", "earlier failed", "open failed"}
+	if !errors.Is(err, stop) || !slices.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -228,7 +228,7 @@ func listRuns(_ context.Context, q *exchange) (*reply, error) {
 func listed(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {
-		return e.Rename(map[string]string{api.FieldLabels: "label", api.FieldKinds: "kind"})
+		return e.Rename(map[string]string{api.FieldLabels: "label", api.FieldKinds: "kind", api.FieldWords: "word"})
 	}
 	return err
 }
@@ -247,10 +247,11 @@ func listSessions(ctx context.Context, q *exchange) (*reply, error) {
 
 // list is the parsed query.
 func (q *exchange) list() (l api.List, err error) {
-	state := q.query.word("state")
-	if l, _ = q.page(); state != "" {
-		l.States = []runs.State{runs.State(state)}
+	l, _ = q.page()
+	for _, state := range q.query.words("state") {
+		l.States = append(l.States, runs.State(state))
 	}
+	l.Words = q.query.Values["word"]
 	l.Labels, l.Since, l.Until = q.query.Values["label"], q.query.time("since"), q.query.time("until")
 	l.Unseen = q.query.word("unseen") == "true"
 	l.Order = api.Order(q.query.word("order"))

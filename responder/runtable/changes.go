@@ -112,11 +112,12 @@ func (r *Table) Views(ids []string) []runs.Header {
 // unseenChanged marks the runs as changed that are shown as unseen once the marks are known.
 func (r *Table) unseenChanged() {
 	var ids []string
+	oldest := OldestUnseen()
 	r.index.recent(func(e *entry) bool {
 		if r.Unseen(e.Header) {
 			ids = append(ids, e.ID)
 		}
-		return true
+		return e.ChangedAt() >= oldest
 	})
 	r.index.touch(ids...)
 }

@@ -38,6 +38,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		if row.State == runs.StateInputRequired {
 			row.Questions = []string{"q1", "q2"}[:random.IntN(3)]
 		}
+		row.Agent, row.Source = "cd"[random.IntN(2):][:1], "ef"[random.IntN(2):][:1]
 		if random.IntN(4) == 0 {
 			row.Continues = fmt.Sprintf("T-local-%d", random.IntN(200))
 		}
@@ -51,9 +52,11 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		if !known {
 			t.Fatal("the table was read")
 		}
-		want, asked, oldest := map[runs.State]int{}, 0, runs.Time(0)
+		want, asked, ended, oldest := map[runs.State]int{}, 0, 0, runs.Time(0)
 		for _, e := range table.index.rows {
-			want[e.State]++
+			if want[e.State]++; e.State.Final() && e.Agent == "c" && e.Source == "f" {
+				ended++
+			}
 			if e.own == nil {
 				asked += len(e.Questions)
 			}
@@ -64,6 +67,10 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		maps.DeleteFunc(have.States, func(_ runs.State, n int) bool { return n == 0 })
 		if !maps.Equal(have.States, want) || oldest != 0 && have.Oldest.UnixMilli() != int64(oldest) {
 			t.Fatalf("after change %d: %v, oldest %v; want %v, %v", i, have.States, have.Oldest, want, oldest)
+		}
+		is := func(agent, source string) bool { return agent == "c" && source == "f" }
+		if n := table.index.endedOf(is); n != ended || len(table.index.ended) > 4 {
+			t.Fatalf("after change %d: %d ended, want %d; %v", i, n, ended, table.index.ended)
 		}
 		if have.Asked != asked {
 			t.Fatalf("after change %d: %d questions, want %d", i, have.Asked, asked)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +23,7 @@ type index struct {
 	watching      bool                // the initial values were read: changes are new
 	orders        orders
 	finals        map[runs.State]int // number of the others by state
+	ended         map[kind]int       // the same by kind
 	seq           uint64
 	at            time.Time // when the last change arrived
 	news          map[string]map[chan struct{}]bool
@@ -33,6 +33,9 @@ type index struct {
 	filled        chan struct{} // closed once the initial values were read
 	full          sync.Once
 }
+
+// kind is what a snapshot can select ended runs by without looking at each.
+type kind struct{ agent, source string }
 
 type entry struct {
 	runs.Header              // as answers show it
@@ -46,7 +49,8 @@ func newIndex() *index {
 	return &index{
 		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
 		queues: map[string][]*entry{}, finals: map[runs.State]int{},
-		news: map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
+		ended: map[kind]int{},
+		news:  map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
 }
 
@@ -129,6 +133,7 @@ func (t *index) show(e *entry) {
 	switch {
 	case e.State.Final():
 		t.finals[e.State]++
+		t.ended[kind{e.Agent, e.Source}]++
 	case e.State == runs.StateQueued:
 		queue := t.queues[e.Queue]
 		t.queues[e.Queue] = slices.Insert(queue, place(queue, e), e)
@@ -138,8 +143,6 @@ func (t *index) show(e *entry) {
 	}
 	t.notify(e.ID)
 }
-
-func began(r runs.Header) runs.Time { return max(r.StartedAt, r.QueuedAt) }
 
 func (t *index) remove(id string) {
 	e := t.rows[id]
@@ -174,6 +177,10 @@ func (t *index) drop(e *entry) {
 		return
 	}
 	t.finals[e.State]--
+	of := kind{e.Agent, e.Source}
+	if t.ended[of]--; t.ended[of] == 0 {
+		delete(t.ended, of)
+	}
 }
 
 // expire removes the runs whose records have expired: those with a revision
@@ -196,50 +203,6 @@ func (t *index) get(id string) (e entry, ok bool) {
 		return *have, true
 	}
 	return e, false
-}
-
-// ofThread returns the newest run of a thread; with told only one whose agent reported the
-// thread, because a run that was asked to resume it may be of another agent. Ids are compared
-// without regard to case, as UUIDs are.
-func (t *index) ofThread(thread string, told bool) (newest runs.Header, ok bool) {
-	if thread == "" {
-		return newest, false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, e := range t.rows {
-		if !(told && e.Asked) && len(e.Thread) == len(thread) && strings.EqualFold(e.Thread, thread) &&
-			(!ok || newer(e.Header, newest)) {
-			newest, ok = e.Header, true
-		}
-	}
-	return newest, ok
-}
-
-// threads returns the newest run of each thread, by its id in lower case, but none that ended before it had it.
-func (t *index) threads() map[string]string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	newest := make(map[string]*entry)
-	for _, e := range t.rows {
-		if e.Thread == "" || e.Asked && e.State.Final() {
-			continue
-		}
-		thread := strings.ToLower(e.Thread)
-		if have := newest[thread]; have == nil || newer(e.Header, have.Header) {
-			newest[thread] = e
-		}
-	}
-	ids := make(map[string]string, len(newest))
-	for thread, e := range newest {
-		ids[thread] = e.ID
-	}
-	return ids
-}
-
-// newer reports whether a run of a thread is the newer one of two.
-func newer(a, b runs.Header) bool {
-	return cmp.Or(cmp.Compare(began(a), began(b)), cmp.Compare(a.ID, b.ID)) > 0
 }
 
 // byPlace is the order of a queue.
@@ -294,13 +257,23 @@ func (t *index) open() (working, queued []runs.Header) {
 	return working, queued
 }
 
-// recent calls each with the ended runs, last first, until it returns false. It
-// returns the number of all ended runs.
-func (t *index) recent(each func(e *entry) bool) (total int) {
+// recent calls each with the ended runs, last first, until it returns false.
+func (t *index) recent(each func(e *entry) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.walk(true, Among{}, nil, func(e *entry) bool { return !e.State.Final() || each(e) })
-	return len(t.rows) - len(t.working) - t.waiting()
+}
+
+// endedOf returns how many ended runs are of agents and sources that of accepts; nil: all.
+func (t *index) endedOf(of func(agent, source string) bool) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, some := range t.ended {
+		if of == nil || of(k.agent, k.source) {
+			n += some
+		}
+	}
+	return n
 }
 
 // listen returns a channel that gets a value when a run changes.

@@ -30,7 +30,10 @@ func PointOf(changed bool, h runs.Header) Point {
 
 // Compare is negative if p comes before another point, which is older.
 func (p Point) Compare(other Point) int {
-	return cmp.Or(cmp.Compare(other.At, p.At), cmp.Compare(other.Run, p.Run))
+	if p.At != other.At {
+		return cmp.Compare(other.At, p.At)
+	}
+	return cmp.Compare(other.Run, p.Run)
 }
 
 // Among restricts a walk to runs that have all of these; its zero value is no restriction.
@@ -38,6 +41,9 @@ type Among struct {
 	States []runs.State // any of them
 	Labels [][2]string
 	Dir    string
+	// Sessions are the newest runs of their threads, without those that ended before they had it. A walk leaves out
+	// all others.
+	Sessions bool
 }
 
 // Open are the runs that have not ended.
@@ -47,12 +53,8 @@ var Open = Among{States: []runs.State{runs.StateQueued, runs.StateWorking, runs.
 type tree = btree.BTreeG[*entry]
 
 func newTree(changed bool) *tree {
-	compare := byPoint(changed)
-	return btree.NewBTreeGOptions(func(a, b *entry) bool { return compare(a, b) < 0 }, btree.Options{NoLocks: true})
-}
-
-func byPoint(changed bool) func(a, b *entry) int {
-	return func(a, b *entry) int { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) }
+	less := func(a, b *entry) bool { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) < 0 }
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
 // entryAt is an entry at a point of each order.
@@ -66,20 +68,36 @@ func entryAt(p Point) *entry {
 type orders struct {
 	created, changed *tree            // nil: not made yet
 	having           map[string]*tree // by what they have: see keys
+	threads          *threads         // nil: not made yet
 }
 
 func (o *orders) make(rows map[string]*entry) {
 	o.created, o.changed, o.having = newTree(false), newTree(true), map[string]*tree{}
 	all := slices.Collect(maps.Values(rows))
-	slices.SortFunc(all, byPoint(true))
-	for _, e := range all {
+	for _, e := range inOrder(true, all) {
 		o.changed.Load(e)
 	}
-	slices.SortFunc(all, byPoint(false))
-	for _, e := range all {
+	for _, e := range inOrder(false, all) {
 		o.created.Load(e)
 		o.has(e, (*tree).Load)
 	}
+}
+
+// inOrder sorts rows. Their points are made once: a comparison of headers copies both.
+func inOrder(changed bool, rows []*entry) []*entry {
+	type placed struct {
+		Point
+		*entry
+	}
+	places := make([]placed, len(rows))
+	for i, e := range rows {
+		places[i] = placed{PointOf(changed, e.Header), e}
+	}
+	slices.SortFunc(places, func(a, b placed) int { return a.Point.Compare(b.Point) })
+	for i, p := range places {
+		rows[i] = p.entry
+	}
+	return rows
 }
 
 // Keys of what runs have.
@@ -120,6 +138,9 @@ func (o *orders) add(e *entry) {
 	o.created.Set(e)
 	o.changed.Set(e)
 	o.has(e, (*tree).Set)
+	if o.threads != nil {
+		o.threads.add(e)
+	}
 }
 
 func (o *orders) remove(e *entry) {
@@ -128,6 +149,9 @@ func (o *orders) remove(e *entry) {
 	}
 	o.created.Delete(e)
 	o.changed.Delete(e)
+	if o.threads != nil {
+		o.threads.remove(e)
+	}
 	keys(e.Header, func(key string) {
 		if have := o.having[key]; have != nil {
 			if have.Delete(e); have.Len() == 0 {
@@ -165,20 +189,39 @@ func (o *orders) fewest(a Among) (sets []*tree, n int) {
 	if a.Dir != "" {
 		consider(dirKey(a.Dir))
 	}
+	if a.Sessions && (sets == nil || o.threads.sessions.Len() < n) {
+		sets, n = []*tree{o.threads.sessions}, o.threads.sessions.Len()
+	}
 	return sets, n
 }
 
-// sorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
-const sorted = 4096
+// maxSorted is how many runs are sorted for a walk, at most, instead of looking for them in the order of all.
+const maxSorted = 4096
+
+// sorted returns the orders, perhaps with the threads, which it makes when they are needed first.
+func (t *index) sorted(threads bool) *orders {
+	o := &t.orders
+	if !t.watching { // it is being filled
+		o = &orders{}
+	}
+	if o.created == nil {
+		o.make(t.rows)
+	}
+	if threads && o.threads == nil {
+		o.threads = newThreads(o.created)
+	}
+	return o
+}
 
 // walk calls each with the runs after a point of an order, until it returns false. It leaves out what cannot be among
 // these, but not all of it. It is called with the lock of the index held.
 func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool) {
+	o := t.sorted(a.Sessions)
 	visit := func(e *entry) bool {
 		if after != nil && PointOf(changed, e.Header).Compare(*after) <= 0 {
 			return true
 		}
-		return each(e)
+		return a.Sessions && !o.threads.isSession(e) || each(e)
 	}
 	ascend := func(of *tree) {
 		if after == nil {
@@ -187,23 +230,15 @@ func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool
 			of.Ascend(entryAt(*after), visit)
 		}
 	}
-	o := &t.orders
-	if !t.watching { // it is being filled
-		o = &orders{}
-	}
-	if o.created == nil {
-		o.make(t.rows)
-	}
 	switch sets, n := o.fewest(a); {
 	case len(sets) == 1 && !changed:
 		ascend(sets[0])
-	case sets != nil && n <= sorted:
+	case sets != nil && n <= maxSorted:
 		entries := make([]*entry, 0, n)
 		for _, set := range sets {
 			entries = append(entries, set.Items()...)
 		}
-		slices.SortFunc(entries, byPoint(changed))
-		for _, e := range entries {
+		for _, e := range inOrder(changed, entries) {
 			if !visit(e) {
 				return
 			}
@@ -215,10 +250,31 @@ func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool
 	}
 }
 
+// atOnce is how many runs a walk visits, at most, before others may use the table.
+const atOnce = maxSorted
+
 // Walk calls each with the runs after a point, or all, the newest first, until it returns false. It leaves out runs
-// that are not among these where that costs less: each has to look itself. While it works the table does not change.
+// that are not among these where that costs less: each has to look itself. After each 4,096 runs the table may change:
+// a run that changes then is not visited again in the order of creation, and in that of changes perhaps not at all.
 func (r *Table) Walk(changed bool, a Among, after *Point, each func(runs.Header) bool) {
-	r.index.mu.Lock()
-	defer r.index.mu.Unlock()
-	r.index.walk(changed, a, after, func(e *entry) bool { return each(e.Header) })
+	for more := true; more; {
+		more = r.index.someOf(changed, a, &after, each)
+	}
+}
+
+// someOf is a part of Walk. It moves the point to the last run that it visited, and reports whether there may be more.
+func (t *index) someOf(changed bool, a Among, after **Point, each func(runs.Header) bool) (more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	visited := 0
+	t.walk(changed, a, *after, func(e *entry) bool {
+		if !each(e.Header) {
+			return false
+		}
+		if visited++; visited == atOnce {
+			*after, more = new(PointOf(changed, e.Header)), true
+		}
+		return !more
+	})
+	return more
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,10 +35,35 @@ func (m *model) step() {
 	if h.State.Final() {
 		h.EndedAt = runs.Time(m.rng.IntN(50))
 	}
+	h.Thread, h.Asked = m.pick("", "t1", "T1", "t2"), m.rng.IntN(3) == 0
 	h.Dir = m.pick("", "/a", "/b/", "/b")
 	h.Labels = runs.LabelsOf(map[string]string{"x": m.pick("1", "2 &", ""), "y": m.pick("ä", "z")})
 	m.change(runs.Change{Run: h, Revision: m.rev}, time.Now())
 	m.rows[id] = h
+}
+
+// newest is the newest run of a thread that fits.
+func (m *model) newest(thread string, fits func(runs.Header) bool) (id string) {
+	var newest runs.Header
+	for _, h := range m.rows {
+		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) && (newest.ID == "" || byAge(h, newest) > 0) {
+			newest = h
+		}
+	}
+	return newest.ID
+}
+
+// checkThreads compares the newest runs of threads with those of all rows.
+func (m *model) checkThreads(t *testing.T) {
+	t.Helper()
+	for _, thread := range []string{"", "t1", "T2", "t3"} {
+		for _, told := range []bool{false, true} {
+			got, _ := m.ofThread(thread, told)
+			if want := m.newest(thread, func(h runs.Header) bool { return !told || !h.Asked }); got.ID != want {
+				t.Fatalf("thread %q, told %t: %q, want %q", thread, told, got.ID, want)
+			}
+		}
+	}
 }
 
 // check compares a walk with a sort of all rows.
@@ -45,6 +71,7 @@ func (m *model) check(t *testing.T, changed bool, a Among, after *Point) {
 	t.Helper()
 	fits := func(h runs.Header) bool {
 		return (len(a.States) == 0 || slices.Contains(a.States, h.State)) &&
+			(!a.Sessions || m.newest(h.Thread, func(h runs.Header) bool { return !h.Asked || !h.State.Final() }) == h.ID) &&
 			(a.Dir == "" || h.Dir != "" && dirKey(h.Dir) == dirKey(a.Dir)) &&
 			!slices.ContainsFunc(a.Labels, func(l [2]string) bool { return !h.Labels.Has(l[0], l[1]) })
 	}
@@ -78,6 +105,9 @@ func TestWalksAreSortsOfAllRuns(t *testing.T) {
 			if m.step(); n%100 > 0 {
 				continue
 			}
+			if m.watching {
+				m.checkThreads(t)
+			}
 			for range 20 {
 				var a Among
 				for range m.rng.IntN(3) {
@@ -86,6 +116,7 @@ func TestWalksAreSortsOfAllRuns(t *testing.T) {
 				if m.rng.IntN(3) == 0 {
 					a.Labels = append(a.Labels, [2]string{m.pick("x", "y"), m.pick("1", "2 &", "ä", "none")})
 				}
+				a.Sessions = m.rng.IntN(4) == 0
 				a.Dir = m.pick("", "", "/a", "/b", "/c")
 				var after *Point
 				if m.rng.IntN(2) == 0 {

@@ -218,10 +218,6 @@ func (r *Table) Thread(thread string) (runs.Header, bool) { return r.ofThread(th
 // Told returns the newest run whose agent reported a thread.
 func (r *Table) Told(thread string) (runs.Header, bool) { return r.ofThread(thread, true) }
 
-// Threads returns the ids of the newest runs of all threads, by the ids of these in lower case, without runs that ended
-// before they had it.
-func (r *Table) Threads() map[string]string { return r.index.threads() }
-
 func (r *Table) ofThread(thread string, told bool) (runs.Header, bool) {
 	row, ok := r.index.ofThread(thread, told)
 	if !ok {
@@ -238,38 +234,62 @@ type Snapshot struct {
 	Total   int           // number of ended runs that are kept
 }
 
-// Snapshot lists the runs that keep accepts; nil accepts all.
+// Snapshot lists the runs that keep accepts; nil accepts all. Without a limit it has only open runs.
 func (r *Table) Snapshot(limit int, keep func(runs.Header) bool) Snapshot {
+	return r.SnapshotOf(limit, Among{}, nil, keep)
+}
+
+// SnapshotOf is Snapshot of the runs that are among some, and of agents and sources that of accepts. It visits the
+// ended ones only as far as it needs, but all of them to count those that keep accepts.
+func (r *Table) SnapshotOf(limit int, a Among, of func(agent, source string) bool,
+	keep func(runs.Header) bool) Snapshot {
+	fits := func(h runs.Header) bool {
+		return (of == nil || of(h.Agent, h.Source)) && (keep == nil || keep(h))
+	}
 	var s Snapshot
 	working, queued := r.index.open()
 	now := time.Now()
 	for _, v := range working {
-		if keep == nil || keep(v) {
+		if fits(v) {
 			v.WorkerLost = r.lost(v, now)
 			s.Working = append(s.Working, v)
 		}
 	}
 	before := map[string]int{} // by queue
 	for _, v := range queued {
-		if keep == nil || keep(v) {
+		if fits(v) {
 			v.Position = new(before[v.Queue])
 			s.Queued = append(s.Queued, v)
 		}
 		before[v.Queue]++
 	}
-	total := r.index.recent(func(e *entry) bool {
-		if keep == nil || keep(e.Header) {
-			if s.Total++; len(s.Ended) < limit {
-				v := e.Header
-				v.Unseen = r.Unseen(v)
-				s.Ended = append(s.Ended, v)
-			}
-		}
-		return keep != nil || len(s.Ended) < limit
-	})
-	if keep == nil {
-		s.Total = total
+	if limit <= 0 {
+		return s
 	}
+	most := r.index.endedOf(of)
+	if keep == nil {
+		s.Total, limit = most, min(limit, most)
+	}
+	visited := 0
+	r.Walk(true, a, nil, func(h runs.Header) bool {
+		if visited == most || keep == nil && len(s.Ended) == limit {
+			return false
+		}
+		if !h.State.Final() || of != nil && !of(h.Agent, h.Source) {
+			return true
+		}
+		if visited++; keep != nil && !keep(h) {
+			return true
+		}
+		if len(s.Ended) < limit {
+			h.Unseen = r.Unseen(h)
+			s.Ended = append(s.Ended, h)
+		}
+		if keep != nil {
+			s.Total++
+		}
+		return true
+	})
 	return s
 }
 

@@ -80,6 +80,9 @@ func (r *Table) watchSeen(ctx context.Context) error {
 	})
 }
 
+// OldestUnseen is when a run ended, at the earliest, that can be unseen now.
+func OldestUnseen() runs.Time { return runs.Time(time.Now().Add(-unseenFor).UnixMilli()) }
+
 // Unseen reports whether a run ended in the last 7 days and its owner has not opened it.
 // It is false for a cancelled run, for a run of a task that a later run continues, and while
 // the marks cannot be read.

@@ -21,13 +21,13 @@ var topics = []struct {
 	{"worker", []int{18, 24, 26, 36, 37, 38, 43, 46, 63, 66, 67, 79, 80, 81}},
 	{"bus", []int{6, 12, 15, 20, 31, 34, 39, 47, 49, 84, 88}},
 	{"bus/embedded: the built-in server", []int{7, 11, 13, 40, 48, 64}},
-	{"responder", []int{21, 29, 41, 52, 68, 80}},
+	{"responder", []int{21, 29, 41, 52, 68, 80, 87}},
 	{"responder/mcp, tools", []int{22, 23, 69, 71, 75}},
 	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71, 78}},
-	{"cmd and client", []int{8, 23, 35, 53, 54, 65}},
+	{"cmd and client", []int{8, 23, 35, 53, 54, 65, 87}},
 	{"daemon", []int{35, 50, 57, 65}},
 	{"telemetry", []int{55, 56, 58, 59}},
-	{"web: the page", []int{51, 52, 70}},
+	{"web: the page", []int{51, 52, 70, 87}},
 	{"tests and the house", []int{60, 72, 73}},
 }
 

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Run } from '../src/lib/api';
 import { phase } from '../src/lib/format';
 import { Layout } from '../src/overview/layout';
-import { parseSearch, sectionOf, select, type Selection, type View } from '../src/overview/select';
+import { olderOf, parseSearch, sectionOf, select, type Selection, type View } from '../src/overview/select';
 import { size } from './size';
 
 const at = Date.parse('2026-11-23T12:00:00.000Z');
@@ -123,4 +123,17 @@ test('what lies between two heights is contiguous and covers them, wherever', ()
     const bottom = top + parts.reduce((sum, p) => sum + (p.head ? 7 : 0) + p.rows.length * 10, 0);
     expect(parts.length === 0 || (top <= Math.max(0, from) && bottom >= Math.min(layout.height, from + 55)), `from ${from}`).toBe(true);
   }
+});
+
+test('what a selection asks the server for has all that it shows of runs that have ended', () => {
+  const asked = (search: string, more: Partial<Selection> = {}): unknown => olderOf({ ...all, search, ...more });
+  expect(asked('')).toEqual({ order: 'changed' });
+  expect(asked('', { sort: 'started' })).toEqual({});
+  expect(asked('', { filter: 'new' })).toEqual({ order: 'changed', unseen: true });
+  expect(asked('', { filter: 'failed' })).toEqual({ order: 'changed', state: ['failed', 'timeout'] });
+  expect(asked('is:lost')).toEqual(asked('', { filter: 'lost' }));
+  expect(asked('is:unseen')).toEqual(asked('', { filter: 'new' }));
+  expect(asked('Parser dir:/srv -agent:codex "two words" state:timed')).toEqual({ order: 'changed', state: ['timeout'], word: ['parser', '/srv', 'two words'] });
+  for (const none of [asked('state:running'), asked('is:odd'), asked('state:completed', { filter: 'failed' }), asked('', { filter: 'running' }), asked('', { filter: 'queued' })]) expect(none).toBe(undefined);
+  expect((asked('w '.repeat(20) + 'x'.repeat(100)) as { word: string[] }).word.length).toBe(16);
 });

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import type { Run } from '../src/lib/api';
-import { apply, begin, loadAll, loadOlder, older, olderFailed, put, runs, synced, updates } from '../src/overview/store';
+import { apply, begin, left, loadAll, loadOlder, olderFailed, put, runs, synced, updates } from '../src/overview/store';
 
 const run = (id: string, more: Partial<Run> = {}): Run => ({ run: id, agent: 'codex', state: 'working', seq: 1, ...more });
 const message = (event: string, data: unknown, id = '') => ({ id, event, data: JSON.stringify(data) });
@@ -34,29 +34,38 @@ test('a stream that resumes keeps what it does not name; one that begins again d
   expect(ids()).toEqual(['c', 'd']);
 });
 
-test('older runs are in pages, until all are here or the stream begins again', async () => {
+test('older runs of a query are in pages, until all are here or the stream begins again', async () => {
+  const all = { order: 'changed' as const };
+  const some = { ...all, word: ['x y'] };
   apply([message('run', run('c')), message('synced', { resumed: false, next: 'p1' })]);
   const asked: string[] = [];
   let during = (): void => {};
-  const pages: Record<string, unknown> = { p1: { runs: [run('b'), run('c', { seq: 0 })], next: 'p2' }, p2: { runs: [run('a')] }, p3: { runs: [run('x')] } };
+  const pages: Record<string, unknown> = {
+    p1: { runs: [run('b'), run('c', { seq: 0 })], next: 'p2' }, p2: { runs: [run('a')] }, p3: { runs: [run('x')] },
+    '': { runs: [run('w')], next: 'w2' }, w2: { runs: [] },
+  };
   vi.stubGlobal('fetch', (url: string) => {
-    const cursor = /cursor=(\w+)/.exec(url)![1]!;
+    const cursor = /cursor=(\w+)/.exec(url)?.[1] ?? '';
     asked.push(url);
     during();
     return Promise.resolve(pages[cursor] ? new Response(JSON.stringify(pages[cursor])) : new Response('{}', { status: 503 }));
   });
   try {
-    await Promise.all([loadOlder(), loadOlder()]); // one request
-    expect([ids(), older.value, runs.get('c')?.seq, asked]).toEqual([['b', 'c'], 'p2', 1, ['/v1/runs?order=changed&limit=100&cursor=p1']]);
-    expect([await loadAll(), ids(), older.value]).toEqual([true, ['a', 'b', 'c'], '']);
-    await loadOlder();
-    expect(asked.length).toBe(2);
+    await Promise.all([loadOlder(all), loadOlder(all)]); // one request
+    expect([ids(), left(all), runs.get('c')?.seq, asked]).toEqual([['b', 'c'], true, 1, ['/v1/runs?order=changed&limit=100&cursor=p1']]);
+    expect([left(undefined), left(some)]).toEqual([false, true]);
+    expect([await loadAll(some), ids(), left(some), left(all)]).toEqual([true, ['b', 'c', 'w'], false, true]);
+    expect(asked.slice(1)).toEqual(['/v1/runs?order=changed&word=x%20y&limit=100', '/v1/runs?order=changed&word=x%20y&limit=100&cursor=w2']);
+    expect([await loadAll(all), ids(), left(all), left({})]).toEqual([true, ['a', 'b', 'c', 'w'], false, false]);
+    await loadOlder(all);
+    expect(asked.length).toBe(4);
     begin();
     apply([message('run', run('c')), message('synced', { resumed: false, next: 'p3' })]);
+    expect(left(some)).toBe(true);
     during = () => apply([message('synced', { resumed: false, next: 'p4' })]); // what was asked for belongs to the stream before
-    await loadOlder();
+    await loadOlder(all);
     during = () => {};
-    expect([ids().includes('x'), older.value, await loadAll(), olderFailed.value]).toEqual([false, 'p4', false, true]);
+    expect([ids().includes('x'), left(all), await loadAll(all), olderFailed.value]).toEqual([false, true, false, true]);
   } finally {
     vi.unstubAllGlobals();
   }

@@ -115,12 +115,15 @@ export function query(values: Record<string, string | number | boolean | undefin
 
 const of = (id: string) => `/v1/runs/${encodeURIComponent(id)}`;
 
+/** Which runs a list has, in which order. */
+export interface RunQuery { order?: 'changed'; state?: readonly State[]; unseen?: boolean; word?: readonly string[] }
+
 export const api = {
   session: () => get<Session>('/session'),
   signIn: (token: string) => change<Session>('POST', '/session', { token }),
   signOut: () => change<void>('DELETE', '/session'),
 
-  runs: (filter: { order?: 'changed'; limit?: number; cursor?: string }, signal?: AbortSignal) => get<RunList>('/v1/runs' + query(filter), signal),
+  runs: (filter: RunQuery & { limit?: number; cursor?: string }, signal?: AbortSignal) => get<RunList>('/v1/runs' + query({ ...filter }), signal),
   run: (id: string, signal?: AbortSignal) => get<Run>(of(id), signal),
   /** Waits up to `timeout` seconds for the end of the run. */
   events: (id: string, page: { after?: number; limit?: number } = {}, signal?: AbortSignal) =>

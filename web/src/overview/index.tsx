@@ -12,8 +12,8 @@ import { clearToast, toast } from '../ui/toast';
 import { Empty, Loading, NothingFound } from './empty';
 import { List, type ListHandle } from './list';
 import { markSeen } from './seen';
-import { filters, select, sorts, type Filter, type Selection, type Sort } from './select';
-import { changed, loadAll, loadOlder, older, olderFailed, runs, stream, synced } from './store';
+import { filters, olderOf, select, sorts, type Filter, type Selection, type Sort } from './select';
+import { changed, left, loadAll, loadOlder, olderFailed, runs, stream, synced } from './store';
 
 const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', may: 'May need you', turn: 'Your turn', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
 const sortNames: Record<Sort, string> = {
@@ -37,14 +37,13 @@ const view = computed(() => {
   return found;
 });
 
-/** Whether what is shown needs all runs, not only the newest: they are loaded then. */
-const needsAll = computed(() => {
-  const { filter, search, sort, reverse } = selection.value;
-  return search !== '' || reverse || !['need', 'active'].includes(sort) || ['new', 'failed', 'lost'].includes(filter);
-});
+/** Whether the order of what is shown needs all of it, not only the newest: it is loaded then. */
+const needsAll = computed(() => selection.value.reverse || !['need', 'active', 'started'].includes(selection.value.sort));
 
-/** The filters that older runs may fit: their numbers are at least what is shown, until all runs are here. */
-const olderFit: readonly Filter[] = ['all', 'new', 'failed', 'lost'];
+/** What of older runs may be shown, once the search is typed. */
+const older = signal(olderOf(selection.peek()));
+
+const typing = 200; // ms after a key until the server is asked
 
 /** The run that the keyboard is at; "" none. It is kept while another page is open. */
 const at = signal('');
@@ -59,9 +58,20 @@ export function Overview() {
   const { filter, search: words, sort, reverse } = selection.value;
   const { counts, total, shown } = view.value;
 
+  const wanted = olderOf({ filter, search: words, sort });
+  const text = JSON.stringify(wanted);
   useEffect(() => {
-    if (needsAll.value && older.value) void loadAll();
-  }, [needsAll.value, older.value !== '']);
+    const settle = setTimeout(() => (older.value = wanted), words ? typing : 0);
+    return () => clearTimeout(settle);
+  }, [text]);
+  const asked = JSON.stringify(older.value) === text ? older.value : undefined;
+  const more = left(wanted);
+  const pending = asked !== undefined && more && !olderFailed.value;
+  useEffect(() => {
+    if (pending && (needsAll.value || shown === 0)) {
+      void loadAll(asked, (page) => older.peek() !== asked || (!needsAll.peek() && select(page, selection.peek(), serverNow()).shown > 0));
+    }
+  }, [pending, needsAll.value || shown === 0, text]);
 
   const compare = (id: string): boolean | void => {
     if (!id) return false;
@@ -118,7 +128,7 @@ export function Overview() {
     list.current?.top();
   };
   const unseen = async (): Promise<void> => {
-    await loadAll();
+    await loadAll({ order: 'changed', unseen: true });
     const ids = [...runs.values()].filter((run) => run.unseen).map((run) => run.run);
     void markSeen(ids).then((failed) => toast(failed ? `${failed} runs could not be marked` : 'All are marked as seen', { tone: failed ? 'bad' : 'ok' }));
   };
@@ -140,7 +150,7 @@ export function Overview() {
               e.preventDefault();
               show(f);
             }}>
-              {names[f]} <span class="num">{synced.value ? count(counts[f]) + (older.value && olderFit.includes(f) ? '+' : '') : ''}</span>
+              {names[f]} <span class="num">{synced.value ? count(counts[f]) + (left(olderOf({ filter: f, search: words, sort })) ? '+' : '') : ''}</span>
             </a>
           ))}
         </nav>
@@ -160,13 +170,13 @@ export function Overview() {
           </select>
         </label>
       </div>
-      {!synced.value || (shown === 0 && needsAll.value && older.value && !olderFailed.value) ? <Loading /> : total === 0 ? <Empty /> : shown === 0
+      {!synced.value || (shown === 0 && more && !olderFailed.value) ? <Loading /> : total === 0 ? <Empty /> : shown === 0
         ? <NothingFound filter={filter} search={words} onClear={() => setParams({ q: undefined, show: undefined })} />
-        : <List handle={list} view={view.value} at={at} marked={marked} sort={sort} reverse={reverse} onSort={sortBy} onMarkAll={() => void unseen()} onLabel={(l) => setParams({ q: `${words} label:${/\s/.test(l) ? `"${l}"` : l}`.trim() })} />}
-      {synced.value && older.value && (
+        : <List handle={list} view={view.value} at={at} marked={marked} sort={sort} reverse={reverse} onSort={sortBy} onMarkAll={() => void unseen()} onEnd={() => pending && void loadOlder(asked)} onLabel={(l) => setParams({ q: `${words} label:${/\s/.test(l) ? `"${l}"` : l}`.trim() })} />}
+      {synced.value && asked && more && (
         <p class="older" role="status">
-          {olderFailed.value ? 'Older runs could not be loaded. ' : needsAll.value ? `Looking through older runs: ${count(total)} are loaded.` : `The newest ${count(total)} runs. `}
-          {(olderFailed.value || !needsAll.value) && <button class="link" onClick={() => void (needsAll.value ? loadAll() : loadOlder())}>{olderFailed.value ? 'Try again' : 'Load older ones'}</button>}
+          {olderFailed.value ? 'Older runs could not be loaded. ' : needsAll.value ? `Looking through older runs: ${count(total)} are loaded.` : `The newest ${count(shown)} runs. `}
+          {(olderFailed.value || !needsAll.value) && <button class="link" onClick={() => void (needsAll.value ? loadAll(asked) : loadOlder(asked))}>{olderFailed.value ? 'Try again' : 'Load older ones'}</button>}
         </p>
       )}
     </main>

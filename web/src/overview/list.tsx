@@ -5,7 +5,7 @@ import { count } from '../lib/format';
 import { Layout } from './layout';
 import { RunRow } from './row';
 import type { Section, Sort, View } from './select';
-import { fresh, loadOlder, older, olderFailed } from './store';
+import { fresh } from './store';
 
 /** What the keyboard does with the list. */
 export interface ListHandle {
@@ -39,9 +39,9 @@ const step = 8; // rows: the list is rendered again when it was scrolled so far
 // Where the list was when it was left, while this page lives.
 let kept = 0;
 
-export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAll, onLabel }: {
+export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAll, onLabel, onEnd }: {
   handle: RefObject<ListHandle | null>; view: View; at: Signal<string>; marked: Signal<string>; sort: Sort; reverse: boolean;
-  onSort: (sort: Sort) => void; onMarkAll: () => void; onLabel: (label: string) => void;
+  onSort: (sort: Sort) => void; onMarkAll: () => void; onLabel: (label: string) => void; onEnd: () => void;
 }) {
   const scroller = useRef<HTMLDivElement>(null);
   const size = useSignal({ width: 0, height: 0, row: 36, head: 36, form: 'wide' as Form });
@@ -127,7 +127,7 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
 
   // Near the end the next older runs are loaded, before it is on the screen.
   useLayoutEffect(() => {
-    if (height && older.value && !olderFailed.value && layout.height - first.value * row * step < 3 * height) void loadOlder();
+    if (height && layout.height - first.value * row * step < 3 * height) onEnd();
   });
 
   const from = (first.value - 1) * row * step - height / 2;

@@ -5,7 +5,7 @@
 // these. Quotes keep spaces; a minus before a word excludes. Case does not matter.
 
 import { agentName } from '../lib/agents';
-import type { Run } from '../lib/api';
+import type { Run, RunQuery, State } from '../lib/api';
 import { elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unsure, yourTurn } from '../lib/format';
 
 export const filters = ['all', 'needs', 'may', 'turn', 'running', 'queued', 'new', 'failed', 'lost'] as const;
@@ -57,6 +57,36 @@ export function parseSearch(search: string): Term[] {
     if (text) terms.push({ field, text, not: minus === '-' });
   }
   return terms;
+}
+
+const endings: readonly State[] = ['completed', 'failed', 'cancelled', 'timeout'];
+const maxWords = 16; // of a request
+const maxWord = 60; // characters
+
+/**
+ * What to ask the server for, of runs that ended some time ago: all that a selection shows of them, and perhaps more.
+ * Undefined: it shows none of them.
+ */
+export function olderOf({ filter, search, sort }: Pick<Selection, 'filter' | 'search' | 'sort'>): RunQuery | undefined {
+  let states = endings;
+  const only = (some: (state: State) => boolean): void => void (states = states.filter(some));
+  const word: string[] = [];
+  let unseen = filter === 'new';
+  if (filter === 'lost') only((s) => s === 'failed');
+  else if (filter === 'failed') only((s) => s === 'failed' || s === 'timeout');
+  else if (filter !== 'all' && filter !== 'new') return undefined;
+  for (const { field, text, not } of parseSearch(search)) {
+    if (not) continue;
+    if (field === 'state') only((s) => s.includes(text) || stateName(s).includes(text));
+    else if (field === 'is') text === 'unseen' ? (unseen = true) : only((s) => text === 'lost' && s === 'failed');
+    else word.push(text.slice(0, maxWord));
+  }
+  if (states.length === 0) return undefined;
+  const query: RunQuery = sort === 'started' ? {} : { order: 'changed' };
+  if (states.length < endings.length) query.state = states;
+  if (unseen) query.unseen = true;
+  if (word.length > 0) query.word = word.slice(0, maxWords);
+  return query;
 }
 
 const wordOf = (run: Run): string => yourTurn(run) ? 'your turn' : stateName(needsYou(run) ? 'input-required' : run.state);

@@ -1,25 +1,24 @@
 // Runs, from the stream of GET /v1/runs: the open ones and the newest of those that have ended, `synced`, and then changes.
 // A stream that does not resume has them again, so those that it lacks are gone. Older ones come in pages, when they are
-// wanted: at the end of the list, for a search, for another order. The stream is open as long as the session, on every page, for the badge
+// wanted: at the end of the list, for another order, or those that a search or a filter selects. The stream is open as long as the session, on every page, for the badge
 // and the notifications.
 //
 //   runs                  by id; the objects are replaced, never changed
 //   changed.value         counts changes, at most four a second
 //   synced.value          whether all runs have arrived once
-//   older.value           cursor of the next page of older runs; "": all runs are here
-//   loadOlder()           loads that page
+//   left(query)           whether the server has older runs of a query that are not here
+//   loadOlder(query)      loads the next page of them
 //   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
 
-import { computed, effect, signal } from '@preact/signals';
+import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import { agents } from '../lib/agents';
-import { api, session, type Run } from '../lib/api';
+import { api, query, session, type Run, type RunQuery } from '../lib/api';
 import { now, serverNow } from '../lib/clock';
 import { openStream, type Message, type Stream } from '../lib/stream';
 
 export const runs = new Map<string, Run>();
 export const changed = signal(0);
 export const synced = signal(false);
-export const older = signal('');
 /** The last page could not be read. */
 export const olderFailed = signal(false);
 export const stream = signal<Stream | undefined>(undefined);
@@ -44,47 +43,70 @@ const interval = 250; // ms between two changes of the list
 
 let timer: ReturnType<typeof setTimeout> | undefined;
 let lastBump = 0;
+let connection = 0; // counts streams that began
 const arrived = new Set<string>(); // the runs of this connection, until all have arrived
 
-const recent = 300; // ended runs that the stream begins with
+const recent = 100; // ended runs that the stream begins with
 const page = 100; // runs, the most that a page has
-let loading: Promise<void> | undefined;
+const loading = new Map<string, Promise<readonly Run[]>>(); // by the text of a query
 const gone = new Set<string>(); // the runs that were removed while a page was on its way
 
-/** Loads the next page of older runs, one at a time. */
-export function loadOlder(): Promise<void> {
-  loading ??= next().finally(() => (loading = undefined));
-  return loading;
+const all: RunQuery = { order: 'changed' };
+/** The next page of each query that was begun, by its text; '': all runs of the query are here. */
+const cursors = signal<ReadonlyMap<string, string>>(new Map());
+
+function turn(q: RunQuery, cursor: string): void {
+  cursors.value = new Map(cursors.peek()).set(query({ ...q }), cursor);
 }
 
-async function next(): Promise<void> {
-  const cursor = older.peek();
-  if (!cursor) return;
-  gone.clear();
+/** Whether older runs of a query are not here yet. */
+export function left(q: RunQuery | undefined): boolean {
+  if (!q || !cursors.value.get(query({ ...all }))) return false;
+  return cursors.value.get(query({ ...q })) !== '';
+}
+
+/** Loads the next page of older runs of a query, one at a time, and returns its runs. */
+export function loadOlder(q: RunQuery): Promise<readonly Run[]> {
+  const text = query({ ...q });
+  let one = loading.get(text);
+  if (!one) loading.set(text, (one = next(q, text).finally(() => loading.delete(text))));
+  return one;
+}
+
+async function next(q: RunQuery, text: string): Promise<readonly Run[]> {
+  if (!untracked(() => left(q))) return [];
+  const cursor = cursors.peek().get(text);
+  const begun = connection;
+  if (loading.size === 0) gone.clear();
   try {
-    const answer = await api.runs({ order: 'changed', limit: page, cursor });
-    if (older.peek() !== cursor) return; // the stream has begun again meanwhile
+    const answer = await api.runs({ ...q, limit: page, cursor });
+    if (connection !== begun) return []; // the stream has begun again meanwhile
     for (const run of answer.runs) if (!gone.has(run.run)) put(run);
-    older.value = answer.next ?? '';
+    turn(q, answer.next ?? '');
     olderFailed.value = false;
+    return answer.runs;
   } catch {
     olderFailed.value = true;
+    return [];
   }
 }
 
-/** Loads all older runs; false: that has failed. */
-export async function loadAll(): Promise<boolean> {
+/** Loads all older runs of a query, or until the runs of a page are enough; false: that has failed. */
+export async function loadAll(q: RunQuery, enough = (_: readonly Run[]): boolean => false): Promise<boolean> {
   olderFailed.value = false;
-  while (older.peek() && !olderFailed.peek()) await loadOlder();
+  while (untracked(() => left(q)) && !olderFailed.peek()) if (enough(await loadOlder(q))) break;
   return !olderFailed.peek();
 }
 
 function bump(): void {
-  timer ??= setTimeout(() => {
-    timer = undefined;
-    lastBump = Date.now();
-    changed.value++;
-  }, Math.max(0, lastBump + interval - Date.now()));
+  timer ??= setTimeout(show, Math.max(0, lastBump + interval - Date.now()));
+}
+
+function show(): void {
+  clearTimeout(timer);
+  timer = undefined;
+  lastBump = Date.now();
+  changed.value++;
 }
 
 /** Sets what an answer to a request says of a run, before the stream does. */
@@ -95,13 +117,19 @@ export function put(run: Run): void {
   bump();
 }
 
-export function apply(batch: Message[]): void {
-  for (const { event, data } of batch) {
+export function apply(messages: Message[]): void {
+  batch(() => take(messages));
+}
+
+function take(messages: Message[]): void {
+  const first = !synced.peek();
+  for (const { event, data } of messages) {
     if (event === 'synced') {
       const { resumed, next } = JSON.parse(data) as { resumed?: boolean; next?: string };
       if (!resumed) {
         for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
-        older.value = next ?? '';
+        connection++;
+        cursors.value = new Map([[query({ ...all }), next ?? '']]);
         olderFailed.value = false;
       }
       arrived.clear();
@@ -120,7 +148,8 @@ export function apply(batch: Message[]): void {
     }
     if (synced.value) for (const update of updates) update(before, event === 'gone' ? undefined : run);
   }
-  bump();
+  if (first && synced.peek()) show(); // no moment without runs
+  else bump();
 }
 
 /** A connection was made. */
@@ -130,7 +159,8 @@ export function begin(): void {
 
 function open(): void {
   runs.clear();
-  older.value = '';
+  connection++;
+  cursors.value = new Map();
   synced.value = false;
   changed.value++;
   const opened = openStream({
