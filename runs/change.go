@@ -1,6 +1,9 @@
 package runs
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // Change is a change of the record of one run, or of the state of the watch.
 type Change struct {
@@ -32,6 +35,20 @@ type Selection struct {
 	Since      Time     // only those that were stored then or later
 	Follow     bool     // continue with new events
 	Want       int      // about how many are wanted, so that not many more are read; 0: not known
+
+	// Made is when EVENTS was created: with another one, or one that ends before After, the reading ends with
+	// [ErrReplaced]. Zero: it may be any, and to follow goes on with a new one.
+	Made time.Time
+}
+
+// ErrReplaced reports that the stream of events is not the one that was asked for.
+var ErrReplaced = errors.New("the stream of events was recreated, or lost its end")
+
+// EventsEnd is where EVENTS ends.
+type EventsEnd struct {
+	Last       uint64    // sequence of the last event
+	Completion uint64    // that of the completion of a run; 0: there is none
+	Made       time.Time // when the stream was created
 }
 
 // Excerpt is the content of an output stream of an agent: all of it, or its

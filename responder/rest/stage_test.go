@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +31,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TEST_STREAMS") != "" {
+		if err := readStreams(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	fixture.VerifyGoroutines(m, goleak.IgnoreTopFunction(
 		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
