@@ -14,8 +14,7 @@ import (
 
 // Limits of what streams share.
 const (
-	maxFrames = 32 << 20              // bytes of a ring
-	maxRings  = 64 << 20              // of all
+	maxRings  = 64 << 20              // bytes of all rings; one has half of them at most
 	keepRing  = 30 * time.Second      // after the last event a ring is emptied
 	groupTime = 20 * time.Millisecond // events within it are one group, unless it has
 	maxGroup  = 64 << 10              // bytes
@@ -31,6 +30,7 @@ const (
 // neither a gap nor a repeat where a stream changes from one to the other.
 type followers struct {
 	mu  sync.Mutex
+	max int             // bytes of all rings
 	ctx context.Context // that of the service; nil: it does not run
 	all map[followed]*follower
 	run sync.WaitGroup
@@ -153,7 +153,7 @@ func (a *followers) remove(f *follower) {
 func (a *followers) share() {
 	for _, f := range a.all {
 		f.mu.Lock()
-		f.room = min(maxFrames, maxRings/len(a.all))
+		f.room = a.max / max(len(a.all), 2)
 		f.ring.trim(f.room)
 		f.mu.Unlock()
 	}

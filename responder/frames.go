@@ -18,7 +18,7 @@ const (
 	maxCaught   = 256 << 10        // bytes that one of them reads at once, about
 	manyCaught  = 2048             // events
 	catchTime   = 30 * time.Second // for a reading
-	catchTries  = 3
+	catchTrying = time.Minute      // to read, while it fails
 )
 
 // stream is an open stream of frames.
@@ -43,7 +43,7 @@ func (f *Follow) Frames(ctx context.Context, form string, encode func(api.Event)
 ) error {
 	s, hub := &stream{Follow: f, pos: f.of.After, encode: encode, write: write, want: 256}, &f.service.followers
 	s.of.Made = f.end.Made
-	for end, read := f.end.Last, false; ctx.Err() == nil; {
+	for end, read := f.end.Last, s.pos >= f.end.Last; ctx.Err() == nil; {
 		if f.of.Follow {
 			from, err := hub.join(s.of, form, s.pos, read, f.service.shared(encode))
 			if err != nil {
@@ -170,17 +170,17 @@ func (s *stream) catchUp(ctx context.Context, end uint64) (over bool, err error)
 
 // stored reads some of the events that are stored, and sets end if it is 0. More: there may be more of them.
 func (s *stream) stored(ctx context.Context, end *uint64) (frames []*frame, more bool, err error) {
-	for try := 1; ; try++ {
+	for until := time.Now().Add(catchTrying); ; {
 		frames, more, err = s.read(ctx, end)
 		switch {
 		case ctx.Err() != nil:
 			return nil, false, nil
 		case err == nil:
 			return frames, more, nil
-		case errors.Is(err, runs.ErrReplaced), try == catchTries:
+		case errors.Is(err, runs.ErrReplaced), time.Now().After(until):
 			return nil, false, s.service.readFailed(err)
 		}
-		pause(ctx, time.Duration(try)*time.Second) // an election, or an outage
+		pause(ctx, time.Second) // an election, or an outage
 	}
 }
 

@@ -94,6 +94,9 @@ type Config struct {
 	Details func(agent, run string) DetailFold
 	Folds   int
 
+	// Rings replaces the maximum of bytes that streams of events share, 64 MiB, unless it is 0.
+	Rings int
+
 	// Cloud drives Codex Cloud; nil: requests for it are [api.Unsupported].
 	Cloud Cloud
 	// Environments is the path of the file that lists the environments of
@@ -157,6 +160,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
 		paging: make(chan struct{}, maxPaging), turns: make(chan struct{}, maxCatching),
+		followers: followers{max: cmp.Or(cfg.Rings, maxRings)},
 	}
 }
 
