@@ -270,7 +270,7 @@ func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (end runs.Events
 	if err != nil {
 		return end, err
 	}
-	end.Last, end.Made = stream.CachedInfo().State.LastSeq, stream.CachedInfo().Created
+	end.Last, end.Made = stream.CachedInfo().State.LastSeq, stream.CachedInfo().Created.UnixNano()
 	if run == "" {
 		return end, nil
 	}

@@ -89,7 +89,7 @@ func (a *followers) end() {
 func (a *followers) join(of runs.Selection, form string, pos uint64, read bool,
 	follow func(context.Context, runs.Selection, *follower) error,
 ) (*follower, error) {
-	key := followed{form, of.Agent, of.Run, strings.Join(slices.Sorted(slices.Values(of.Tokens)), ","), of.Made.UnixNano()}
+	key := followed{form, of.Agent, of.Run, strings.Join(slices.Sorted(slices.Values(of.Tokens)), ","), of.Made}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx == nil || a.ctx.Err() != nil {

@@ -197,7 +197,7 @@ func (s *stream) read(ctx context.Context, end *uint64) (frames []*frame, more b
 	streams := s.service.cfg.Streams
 	if *end == 0 {
 		now, err := streams.EventsEnd(ctx, "", "")
-		if err == nil && !now.Made.Equal(s.of.Made) {
+		if err == nil && now.Made != s.of.Made {
 			err = runs.ErrReplaced
 		}
 		if err != nil {

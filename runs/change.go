@@ -1,9 +1,6 @@
 package runs
 
-import (
-	"errors"
-	"time"
-)
+import "errors"
 
 // Change is a change of the record of one run, or of the state of the watch.
 type Change struct {
@@ -37,8 +34,8 @@ type Selection struct {
 	Want       int      // about how many are wanted, so that not many more are read; 0: not known
 
 	// Made is when EVENTS was created: with another one, or one that ends before After, the reading ends with
-	// [ErrReplaced]. Zero: it may be any, and to follow goes on with a new one.
-	Made time.Time
+	// [ErrReplaced]. 0: it may be any, and to follow goes on with a new one.
+	Made int64
 }
 
 // ErrReplaced reports that the stream of events is not the one that was asked for.
@@ -46,9 +43,9 @@ var ErrReplaced = errors.New("the stream of events was recreated, or lost its en
 
 // EventsEnd is where EVENTS ends.
 type EventsEnd struct {
-	Last       uint64    // sequence of the last event
-	Completion uint64    // that of the completion of a run; 0: there is none
-	Made       time.Time // when the stream was created
+	Last       uint64 // sequence of the last event
+	Completion uint64 // that of the completion of a run; 0: there is none
+	Made       int64  // when the stream was created, Unix nanoseconds
 }
 
 // Excerpt is the content of an output stream of an agent: all of it, or its
