@@ -86,9 +86,7 @@ func (a *followers) end() {
 // join returns the follower whose ring has all that comes after a position, for a stream that calls leave later. If
 // there is no follower, it starts one, provided that the stream has read everything up to the position. nil: the
 // stream must read on before.
-func (a *followers) join(of runs.Selection, form string, pos uint64, read bool,
-	follow func(context.Context, runs.Selection, *follower) error,
-) (*follower, error) {
+func (a *followers) join(of runs.Selection, form string, pos uint64, read bool, reading follow) (*follower, error) {
 	key := followed{form, of.Agent, of.Run, strings.Join(slices.Sorted(slices.Values(of.Tokens)), ","), of.Made}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +105,7 @@ func (a *followers) join(of runs.Selection, form string, pos uint64, read bool,
 		of.After = pos
 		a.run.Go(func() {
 			defer stop()
-			err := follow(ctx, of, f)
+			err := reading(ctx, of, f)
 			a.mu.Lock()
 			a.remove(f)
 			a.mu.Unlock()
@@ -225,8 +223,8 @@ func (f *follower) finish(err error) {
 	f.aging.Stop()
 }
 
-// after appends the frames after a position to dst, about maxGroup bytes of them. It reports false if the ring does not
-// have them any more. If there are none now, news is closed when there may be; over: there will be none, because of err.
+// after appends the frames after a position to dst, about maxGroup bytes of them; has is false if the ring lacks some.
+// If there are none now, news is closed when there may be; over: there will be none, because of err.
 func (f *follower) after(pos uint64, dst []*frame) (frames []*frame, news <-chan struct{}, has, over bool, err error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -234,8 +232,11 @@ func (f *follower) after(pos uint64, dst []*frame) (frames []*frame, news <-chan
 	return frames, f.news, has, f.over, f.err
 }
 
-// shared is what Follow.Frames reads for all streams of a selection.
-func (s *Service) shared(encode func(api.Event) ([]byte, error)) func(context.Context, runs.Selection, *follower) error {
+// follow is the reading of a follower.
+type follow func(ctx context.Context, of runs.Selection, f *follower) error
+
+// shared is the reading of frames for all streams of a selection.
+func (s *Service) shared(encode func(api.Event) ([]byte, error)) follow {
 	return func(ctx context.Context, of runs.Selection, f *follower) error {
 		err := s.cfg.Streams.EachEvent(ctx, of, func(e runs.Event) error {
 			next, err := s.framed(e, encode)

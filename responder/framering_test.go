@@ -9,8 +9,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Whatever is added and dropped: what a ring gives after a position is what was added after it, without a gap, or it says
-// that it lacks some of it; and it has no more bytes than it may.
+// Whatever is added and dropped: what a ring gives after a position is what was added after it, without a gap, or it
+// says that it lacks some of it; and it has no more bytes than it may.
 func TestRingHasAllAfterAPositionOrSaysSo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -34,9 +34,9 @@ type stream struct {
 // buffers are the buffers of streams that write.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, maxGroup+maxGroup/4)) }}
 
-// Frames calls write with the events until the completion, an error of write, or the end of ctx. Encode makes the frame
-// of an event, the same one for all streams of a form: they share it. One call of write has the frames of about 20 ms or
-// 64 KiB, and may not keep them. The error is that of write, or an [*api.Error]; a stream of events that was recreated is
+// Frames calls write with the events until the completion, an error of write, or the end of ctx. Encode makes the
+// frame of an event, the same one for all streams of a form: they share it. One call of write has the frames of about
+// 20 ms or 64 KiB, and may not keep them. The error is that of write, or an [*api.Error]; that EVENTS was recreated is
 // one, too.
 func (f *Follow) Frames(ctx context.Context, form string, encode func(api.Event) ([]byte, error),
 	write func([]byte) error,

@@ -118,7 +118,8 @@ func (s *stage) followIn(t *testing.T, path string, how int, last func() uint64)
 	}()
 	for done.Err() == nil {
 		ctx, leave := context.WithCancel(done)
-		answer, err := s.try(ctx, "GET", "/v1/"+path, "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(at.Load()))
+		answer, err := s.try(ctx, "GET", "/v1/"+path, "", "Accept", "text/event-stream",
+			"Last-Event-ID", fmt.Sprint(at.Load()))
 		if err != nil {
 			leave()
 			break
