@@ -252,33 +252,36 @@ func (b *Bus) LastEvents(ctx context.Context, agent, run, token string, n int,
 
 // EachEvent is [Bus.Read] for those who know no streams.
 func (b *Bus) EachEvent(ctx context.Context, f runs.Selection, each func(runs.Event) error) error {
-	return b.Read(ctx, f, func(s Stored) error {
+	err := b.Read(ctx, f, func(s Stored) error {
 		return each(runs.Event{
 			Seq: s.Seq, Agent: s.Agent, Run: s.Run, Token: s.Token, Time: s.Pos.Time, Line: s.Pos.Line, Part: s.Pos.Part,
 			Raw: s.Pos.Raw, Body: s.Body,
 		})
 	})
+	if errors.Is(err, reader.ErrReplaced) {
+		return fmt.Errorf("%w: %w", runs.ErrReplaced, err)
+	}
+	return err
 }
 
-// EventsEnd returns the sequence of a run's completion in EVENTS, 0 if there is none or
-// run is empty, and the last sequence of the stream.
-func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (completion, end uint64, err error) {
+// EventsEnd returns where EVENTS ends, with the completion of a run unless run is empty.
+func (b *Bus) EventsEnd(ctx context.Context, agent, run string) (end runs.EventsEnd, err error) {
 	stream, err := b.Stream(ctx, b.Names.Events())
 	if err != nil {
-		return 0, 0, err
+		return end, err
 	}
-	end = stream.CachedInfo().State.LastSeq
+	end.Last, end.Made = stream.CachedInfo().State.LastSeq, stream.CachedInfo().Created.UnixNano()
 	if run == "" {
-		return 0, end, nil
+		return end, nil
 	}
 	m, err := last(ctx, stream, b.EventSubject(agent, run, normalizer.CompletionToken))
 	switch {
 	case err != nil:
-		return 0, 0, fmt.Errorf("run %s: read its completion: %w", run, err)
-	case m == nil:
-		return 0, end, nil
+		return end, fmt.Errorf("run %s: read its completion: %w", run, err)
+	case m != nil:
+		end.Completion, end.Last = m.Sequence, max(end.Last, m.Sequence)
 	}
-	return m.Sequence, max(end, m.Sequence), nil
+	return end, nil
 }
 
 // OutputAt reads at most limit bytes of a stream of the agent's output, [runs.Out] or

@@ -58,6 +58,9 @@ func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) erro
 	if d.Log, d.Want = b.log, f.Want; f.Since > 0 {
 		d.Since = time.UnixMilli(int64(f.Since))
 	}
+	if f.Made != 0 {
+		d.Only(time.Unix(0, f.Made))
+	}
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}

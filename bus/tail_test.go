@@ -141,6 +141,61 @@ func TestFollowerContinuesWhenEventsAreRecreatedShorter(t *testing.T) {
 	t.Errorf("none of %d events came in %v", before-1, 3*(before-1)*time.Second)
 }
 
+// A reading of one EVENTS does not go on with another one, or with the same one that lost its end.
+func TestReadingOfOneStreamEndsWithIt(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	bustest.Fill(t, b, 10)
+	end, err := b.EventsEnd(t.Context(), "", "")
+	if err != nil || end.Last != 10 || end.Made == 0 {
+		t.Fatalf("the end is %+v, %v", end, err)
+	}
+	of := []runs.Selection{{After: 10}, {After: 10, Run: "x"}, {After: 10, Tokens: []string{"error", "status"}}}
+	read, begun := make(chan error, len(of)), make(chan struct{}, len(of))
+	for i := range of {
+		of[i].Made = end.Made
+		for _, after := range []uint64{10, 11} { // 11: it had more
+			one := of[i]
+			one.After = after
+			err := b.EachEvent(t.Context(), one, func(runs.Event) error { return nil })
+			if replaced := errors.Is(err, runs.ErrReplaced); replaced != (after > 10) {
+				t.Errorf("%+v: %v", one, err)
+			}
+		}
+		go func() {
+			one := of[i]
+			one.Follow, one.After = true, 9
+			read <- b.EachEvent(t.Context(), one, func(runs.Event) error {
+				begun <- struct{}{}
+				return nil
+			})
+		}()
+	}
+	for range of {
+		<-begun
+	}
+	if err := b.PublicJetStream().DeleteStream(t.Context(), b.Names.Events()); err != nil {
+		t.Fatal(err)
+	}
+	bustest.EnsureSmall(t, b)
+	bustest.Fill(t, b, 5)
+	for range of {
+		select {
+		case err := <-read:
+			if !errors.Is(err, runs.ErrReplaced) {
+				t.Errorf("it followed until %v", err)
+			}
+		case <-time.After(fixture.Patience):
+			t.Fatal("it goes on")
+		}
+	}
+	for _, one := range of {
+		if err := b.EachEvent(t.Context(), one, func(runs.Event) error { return nil }); !errors.Is(err, runs.ErrReplaced) {
+			t.Errorf("%+v afterwards: %v", one, err)
+		}
+	}
+}
+
 // slowly blocks a write that contains a text, once, until it is released.
 type slowly struct {
 	text atomic.Pointer[[]byte]

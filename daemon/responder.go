@@ -152,7 +152,9 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 			r.http.HandleFor(needed, pattern, s.calls.HTTP(pattern, r.called(h)))
 		}
 	}
-	for _, route := range rest.New(rest.Config{Service: s.Service, Allows: allows, Log: r.config.Log}).Routes() {
+	for _, route := range rest.New(rest.Config{
+		Service: s.Service, Allows: allows, Held: min(rest.MaxHeld, r.http.MaxConnections()/2), Log: r.config.Log,
+	}).Routes() {
 		add(route.Scope, route.Pattern, route.Handler)
 	}
 	for _, route := range a2a.New(a2a.Config{

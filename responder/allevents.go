@@ -32,15 +32,15 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 		}
 		return f, err
 	}
-	_, last, err := s.cfg.Streams.EventsEnd(ctx, "", "")
+	end, err := s.cfg.Streams.EventsEnd(ctx, "", "")
 	switch {
 	case err != nil:
 		return nil, s.explain("read events", err)
-	case q.After > last:
+	case q.After > end.Last:
 		return nil, recreated()
 	}
 	of := runs.Selection{Agent: s.agentKind(q.Agent), Tokens: q.Kinds, After: q.After, Follow: true}
-	return &Follow{service: s, of: of, wants: wants}, nil
+	return &Follow{service: s, of: of, end: end, wants: wants}, nil
 }
 
 // AllEvents returns a page of what [Service.FollowAll] reads: at most limit events, and at

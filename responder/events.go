@@ -62,22 +62,21 @@ func (s *Service) pageTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// eventsFrom returns the run whose events are read, and the sequence of its completion.
-func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (runs.Header, uint64, error) {
-	v, err := s.Look(ctx, run)
-	if err != nil {
-		return v, 0, err
+// eventsFrom returns the run whose events are read, and where they end.
+func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (v runs.Header, end runs.EventsEnd,
+	err error) {
+	if v, err = s.Look(ctx, run); err != nil {
+		return v, end, err
 	}
-	completion, last, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
-	if err != nil {
-		return v, 0, s.explain("read events", err)
+	if end, err = s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID); err != nil {
+		return v, end, s.explain("read events", err)
 	}
-	if after > last {
+	if after > end.Last {
 		e := recreated()
 		e.Run, e.State = v.ID, v.State
-		return v, 0, e
+		return v, end, e
 	}
-	return v, completion, nil
+	return v, end, nil
 }
 
 // over reports whether the run itself has ended, whatever the state of its task. The
@@ -92,19 +91,20 @@ type Follow struct {
 
 	service *Service
 	of      runs.Selection
+	end     runs.EventsEnd                                  // when it was opened
 	wants   func(context.Context, runs.Event) (bool, error) // nil: all of them
 }
 
 // Follow opens the events of a run after a sequence. The errors are those of
 // [Service.Events].
 func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow, error) {
-	v, completion, err := s.eventsFrom(ctx, run, after)
+	v, end, err := s.eventsFrom(ctx, run, after)
 	if err != nil {
 		return nil, err
 	}
 	return &Follow{
-		Ended: completion != 0 && completion <= after, service: s,
-		of: runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: completion != 0 || !over(v)},
+		Ended: end.Completion != 0 && end.Completion <= after, service: s, end: end,
+		of: runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: end.Completion != 0 || !over(v)},
 	}, nil
 }
 
@@ -129,10 +129,7 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 				return own
 			}
 		}
-		item := api.Event{
-			Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: runs.Time(e.Time), Line: e.Line, Part: e.Part,
-			Body: e.Body,
-		}
+		item := eventOf(e)
 		if wanted {
 			item.Meaning = f.service.meaning(e.Agent, e.Token, e.Body)
 		}
@@ -149,6 +146,13 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 		return err
 	}
 	return f.service.explain("read events", err)
+}
+
+func eventOf(e runs.Event) api.Event {
+	return api.Event{
+		Seq: e.Seq, Kind: e.Token, Run: e.Run, Agent: e.Agent, At: runs.Time(e.Time), Line: e.Line, Part: e.Part,
+		Body: e.Body,
+	}
 }
 
 // settleTime is how long a request waits for the record of a run whose completion is stored.
@@ -174,8 +178,8 @@ func (s *Service) Settled(ctx context.Context, run string) (runs.Header, error) 
 
 // HasCompletion reports whether the completion of a run is stored.
 func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error) {
-	completion, _, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
-	return completion != 0, s.explain("read events", err)
+	end, err := s.cfg.Streams.EventsEnd(ctx, v.Agent, v.ID)
+	return end.Completion != 0, s.explain("read events", err)
 }
 
 // EachEvent calls each with all events of a run after a sequence, up to its completion.

@@ -44,9 +44,8 @@ type Streams interface {
 	// EachEvent calls each with the events of a selection, in the order of the stream; one that
 	// follows ends with ctx.
 	EachEvent(ctx context.Context, of runs.Selection, each func(runs.Event) error) error
-	// EventsEnd returns the sequence of a run's completion, 0 if there is none or run is
-	// empty, and the last sequence of the stream.
-	EventsEnd(ctx context.Context, agent, run string) (completion, last uint64, err error)
+	// EventsEnd returns where the stream ends, with the completion of a run unless run is empty.
+	EventsEnd(ctx context.Context, agent, run string) (runs.EventsEnd, error)
 	// OutputAt reads a run's output from an offset, or from the next stored byte,
 	// and returns the offset of the data.
 	OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64, most int) (
@@ -95,6 +94,9 @@ type Config struct {
 	Details func(agent, run string) DetailFold
 	Folds   int
 
+	// Rings replaces the maximum of bytes that streams of events share, 64 MiB, unless it is 0.
+	Rings int
+
 	// Cloud drives Codex Cloud; nil: requests for it are [api.Unsupported].
 	Cloud Cloud
 	// Environments is the path of the file that lists the environments of
@@ -139,6 +141,9 @@ type Service struct {
 	paging  chan struct{} // has an element for each page of events that is being read
 	held    atomic.Int64  // bytes that they hold
 	kept    keptDetails
+
+	followers followers
+	turns     chan struct{} // has an element for each stream that reads stored events
 }
 
 // New returns a service. It reads nothing before Run.
@@ -154,13 +159,18 @@ func New(cfg Config) *Service {
 	return &Service{
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
-		paging: make(chan struct{}, maxPaging),
+		paging: make(chan struct{}, maxPaging), turns: make(chan struct{}, maxCatching),
+		followers: followers{max: cmp.Or(cfg.Rings, maxRings)},
 	}
 }
 
 // Run maintains the table of runs until ctx ends; then it returns nil. The error
 // reports that the run table cannot be read.
-func (s *Service) Run(ctx context.Context) error { return s.table.Run(ctx) }
+func (s *Service) Run(ctx context.Context) error {
+	s.followers.begin(ctx)
+	defer s.followers.end()
+	return s.table.Run(ctx)
+}
 
 // Limits returns the default limits of a task; 0: unknown here.
 func (s *Service) Limits() (idle, hard time.Duration) { return s.cfg.Idle, s.cfg.Hard }
@@ -411,6 +421,7 @@ func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error
 		return runs.Forgotten{}, notFound(run)
 	}
 	f, err := s.cfg.Eraser.Forget(ctx, run)
+	s.followers.clear() // streams that begin now read what is left
 	f.Run = run
 	if errors.Is(err, runs.ErrOpen) || errors.Is(err, runs.ErrNeeded) {
 		return f, &api.Error{Code: api.Conflict, Field: api.FieldRun, Message: err.Error(), Run: run, Err: err}

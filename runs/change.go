@@ -32,6 +32,20 @@ type Selection struct {
 	Since      Time     // only those that were stored then or later
 	Follow     bool     // continue with new events
 	Want       int      // about how many are wanted, so that not many more are read; 0: not known
+
+	// Made is when EVENTS was created: with another one, or one that ends before After, the reading ends with
+	// [ErrReplaced]. 0: it may be any, and to follow goes on with a new one.
+	Made int64
+}
+
+// ErrReplaced reports that the stream of events is not the one that was asked for.
+var ErrReplaced = errors.New("the stream of events was recreated, or lost its end")
+
+// EventsEnd is where EVENTS ends.
+type EventsEnd struct {
+	Last       uint64 // sequence of the last event
+	Completion uint64 // that of the completion of a run; 0: there is none
+	Made       int64  // when the stream was created, Unix nanoseconds
 }
 
 // Excerpt is the content of an output stream of an agent: all of it, or its

@@ -267,8 +267,8 @@ func TestStreamRestoredUnderAnIdleNormalizerIsFilledAgain(t *testing.T) {
 			t.Parallel()
 			r := restore(t, c.account, c.stream, 500*time.Millisecond)
 			bustest.Until(t, "what was lost does not come back", func() bool {
-				completion, _, err := r.b.EventsEnd(t.Context(), "codex", "a")
-				return err == nil && completion != 0 && r.ended(t)
+				end, err := r.b.EventsEnd(t.Context(), "codex", "a")
+				return err == nil && end.Completion != 0 && r.ended(t)
 			})
 			bustest.Diff(t, "the events", bodies(t, r.b)["a"], want)
 		})

@@ -72,6 +72,15 @@ func (r *Reader) Begun() bool { return r.begun.Load() }
 // replaced, or lost its end.
 func (r *Reader) Again() bool { return r.again }
 
+// Only makes the reader one of the stream that was created at a time, and had all that is before the reader's first
+// message: another one ends the reading with [ErrReplaced].
+func (r *Reader) Only(created time.Time) { r.single, r.known = true, identity{created, r.from - 1} }
+
+// replaced reports whether the stream in info is not the one that is read.
+func (r *Reader) replaced(info *jetstream.StreamInfo) bool {
+	return !r.known.created.IsZero() && r.known.replacedBy(info)
+}
+
 // ToEnd calls each with the messages up to the current end of the stream.
 func (r *Reader) ToEnd(ctx context.Context, each Each) error {
 	s, err := Look(ctx, r.js, r.stream)
@@ -85,6 +94,9 @@ func (r *Reader) ToEnd(ctx context.Context, each Each) error {
 func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint64, each Each) error {
 	if err := Followed(info); err != nil { // the end in info may be wrong
 		return err
+	}
+	if r.single && r.replaced(info) {
+		return fmt.Errorf("read %s: %w", r.stream, ErrReplaced)
 	}
 	if err := r.begin(ctx, info); err != nil {
 		return err
@@ -118,7 +130,7 @@ func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 // Follow calls each with the stored messages, then with new ones as they arrive, until
 // ctx ends, which is not an error. It waits while the server or the stream is
 // unreachable, even before the first answer. A stream that was replaced is read from
-// its beginning; a reader of [NewTail] ends with [ErrReplaced].
+// its beginning; a reader of [NewTail], or one with [Reader.Only], ends with [ErrReplaced].
 func (r *Reader) Follow(ctx context.Context, each Each) error {
 	pause := pauses()
 	out := Outage{
@@ -166,9 +178,9 @@ func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
 	}
 	info := s.CachedInfo()
 	switch {
-	case r.single && r.begun.Load() && r.known.replacedBy(info):
+	case r.single && r.replaced(info):
 		return ErrReplaced
-	case r.begun.Load() && r.known.replacedBy(info):
+	case r.replaced(info):
 		r.from, r.known.seen, r.again = 1, 0, true
 	case !r.begun.Load() && Followed(info) == nil: // beyond the end: start with the next message
 		r.from = min(r.from, info.State.LastSeq+1)

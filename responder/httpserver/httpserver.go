@@ -29,10 +29,11 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	maxConns  = 512      // beyond it an idle one is closed, see limit
+	maxConns  = 2048     // beyond it, or half of the descriptors, an idle one is closed, see limit
 	maxHeader = 32 << 10 // bytes of the request line and headers, else 431
 	maxReason = 256      // bytes of the answer of /readyz
 	minToken  = 16       // characters
@@ -157,11 +158,23 @@ func New(c Config) (*Server, error) {
 		mux:         http.NewServeMux(),
 		public:      http.NewServeMux(),
 		wait:        patient,
-		maxOpen:     maxConns,
+		maxOpen:     mostConns(),
 		sessionKey:  sessionKey(c.Token),
 		crossOrigin: http.NewCrossOriginProtection(),
 	}, nil
 }
+
+// mostConns is how many connections are open at most.
+func mostConns() int {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil {
+		return maxConns
+	}
+	return int(min(maxConns, uint64(files.Cur)/2))
+}
+
+// MaxConnections is how many connections are open at most.
+func (s *Server) MaxConnections() int { return s.maxOpen }
 
 // Handle registers a handler for a pattern of [http.ServeMux], before Serve,
 // for tokens with the scopes read, submit and raw. It panics if the pattern is taken.

@@ -23,7 +23,7 @@ func getEvents(ctx context.Context, q *exchange) (*reply, error) {
 			return nil, err
 		}
 		return nil, q.streamFrames(events.Ended, func(ctx context.Context, send sender) error {
-			return events.Each(ctx, func(e api.Event) error { return send(frame(e)) })
+			return events.Frames(ctx, "envelope", func(e api.Event) ([]byte, error) { return frame(e), nil }, send)
 		})
 	}
 	page, err := q.Service.Events(ctx, q.run(), after, int(limit), maxEventBytes)
@@ -52,13 +52,10 @@ func listEvents(ctx context.Context, q *exchange) (*reply, error) {
 			return nil, listed(err)
 		}
 		return nil, q.streamFrames(events.Ended, func(ctx context.Context, send sender) error {
-			return events.Each(ctx, func(e api.Event) error {
-				var err error
-				if e.Body, err = bounds.Encode(e); err != nil { // strings, numbers, and JSON that was read before
-					return err
-				}
-				return send(frame(e))
-			})
+			return events.Frames(ctx, "event", func(e api.Event) (_ []byte, err error) {
+				e.Body, err = bounds.Encode(e) // strings, numbers, and JSON that was read before
+				return frame(e), err
+			}, send)
 		})
 	}
 	page, err := q.Service.AllEvents(ctx, request, int(limit), maxEventBytes)

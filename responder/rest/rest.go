@@ -42,7 +42,7 @@ const (
 	maxEvents = 1000    // of a page
 	maxOutput = 1 << 20 // bytes of output of an answer
 	maxWait   = time.Hour
-	MaxHeld   = 256 // concurrent event streams and waits; further ones are refused with 503
+	MaxHeld   = 1024 // concurrent event streams and waits; further ones are refused with 503
 
 	maxQuery      = 8 << 10 // bytes
 	maxSequence   = 1 << 62 // of an event

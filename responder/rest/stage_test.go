@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,6 +31,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("TEST_STREAMS") != "" {
+		if err := readStreams(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	fixture.VerifyGoroutines(m, goleak.IgnoreTopFunction(
 		"github.com/nats-io/nats-server/v2/server.(*Server).startOSSignalHandler.func1"))
 }
@@ -129,9 +137,18 @@ func (r reply) read(t testing.TB, v any) {
 // unless it is given.
 func (s *stage) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
 	s.T.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	answer, err := s.try(ctx, method, path, body, header...)
 	if err != nil {
 		s.T.Fatal(err)
+	}
+	return answer
+}
+
+// try is open that may fail.
+func (s *stage) try(ctx context.Context, method, path, body string, header ...string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
 	if body != "" {
@@ -140,11 +157,7 @@ func (s *stage) open(ctx context.Context, method, path, body string, header ...s
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	answer, err := s.client.Do(r)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return answer
+	return s.client.Do(r)
 }
 
 // ask sends a request and checks the answer against the document.
