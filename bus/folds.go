@@ -1,0 +1,106 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/runs"
+)
+
+// Limits of the bucket of saved folds, which is a cache: if it is full, the oldest are removed.
+const (
+	MaxFold      = 128 << 10 // bytes of a saved fold; a larger one is not stored
+	maxFoldBytes = 64 << 20
+	foldSlots    = 24 // of a run
+)
+
+// FoldKey is the key of a saved fold: odd numbers have one slot, odd multiples of two the next one, and
+// so on. A slot has the newest one. So the slots of a run have the last two of all, and further back
+// fewer and fewer.
+func FoldKey(run string, number uint64) string {
+	return run + "." + strconv.Itoa(min(bits.TrailingZeros64(number), foldSlots-1))
+}
+
+// kept returns the numbers in the slots of a run whose newest saved fold has a number, from that on
+// downwards.
+func kept(newest uint64) (all []uint64) {
+	for slot := 0; newest>>slot > 0 && slot < foldSlots; slot++ {
+		n := newest >> slot
+		all = append(all, (n-1+n%2)<<slot)
+	}
+	slices.SortFunc(all, func(a, b uint64) int { return cmp.Compare(b, a) })
+	return all
+}
+
+// BeginFolds stores a message in the bucket of saved folds, and returns its sequence. A saved fold is
+// stored only if it names the newest message: those that are on their way now are refused.
+func (b *Bus) BeginFolds(ctx context.Context) (uint64, error) {
+	return bucket.New(b.js, b.Folds()).Put(ctx, "begin", nil, nil, bucket.Once())
+}
+
+// SavedFolds calls each with the saved folds of a run, the newest first, until it reports that it is
+// done, or fails: with those whose last entry is before a sequence of RAW, and is in RAW. There may be
+// none of any run.
+func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
+	each func(runs.SavedFold) (done bool, err error)) error {
+	folds, err := b.Stream(ctx, bucket.Stream(b.Folds()))
+	if err != nil {
+		return err
+	}
+	newest, err := last(ctx, folds, bucket.Subject(b.Folds(), run+".*"))
+	if err != nil || newest == nil {
+		return err
+	}
+	raw, err := b.Stream(ctx, b.Raw())
+	if err != nil {
+		return err
+	}
+	f, ok := decodeFold(newest.Data)
+	if !ok {
+		return fmt.Errorf("%w: cannot decode %s", ErrUnfit, newest.Subject)
+	}
+	for i, number := range kept(f.Number) {
+		if i > 0 {
+			m, err := last(ctx, folds, bucket.Subject(b.Folds(), FoldKey(run, number)))
+			if err != nil {
+				return err
+			}
+			if m == nil {
+				continue
+			}
+			f, ok = decodeFold(m.Data)
+		}
+		if !ok || f.Seq >= before || f.Record.ID != run || f.Record.Agent != agent {
+			continue
+		}
+		m, err := raw.GetMsg(ctx, f.Seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if m.Subject != b.RawSubject(agent, run) || m.Time.UnixNano() != f.At {
+			continue // of another RAW, or of an end that it has lost
+		}
+		before = f.Seq
+		if done, err := each(f); done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decodeFold(value []byte) (f runs.SavedFold, ok bool) {
+	ok = len(value) <= MaxFold && json.Unmarshal(value, &f) == nil && f.Record != nil && len(f.State) > 0
+	return f, ok
+}
