@@ -101,6 +101,6 @@ func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
 }
 
 func decodeFold(value []byte) (f runs.SavedFold, ok bool) {
-	ok = len(value) <= MaxFold && json.Unmarshal(value, &f) == nil && f.Record != nil && len(f.State) > 0
+	ok = len(value) <= MaxFold && json.Unmarshal(value, &f) == nil && f.Record != nil && f.Seq > 0
 	return f, ok
 }
