@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
@@ -274,42 +276,48 @@ func TestFoldsOfShortRunsAndRebuildsAreNotSaved(t *testing.T) {
 // ended, and that was then forgotten.
 func TestSavedFoldsOfAForgottenRunAreRefused(t *testing.T) {
 	t.Parallel()
-	s, b := serve(t)
-	log := linesOf(t, "shell-fail")
-	bustest.Interleave(t, b, map[string][]runs.Entry{"gone": log}, "gone")
-	n := saving(bustest.Connect(t, s, embedded.NormalizerUser), 1300)
-	n.CutEvery, n.die = time.Hour, func(next uint64) bool { return next == 6 }
-	paused, err := n.open(t.Context(), n.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := paused.work(t.Context()); !errors.Is(err, errDied) {
-		t.Fatal(err)
-	}
-	paused.close()
-	waiting := paused.saved.take()
-	if len(waiting) < 2 {
-		t.Fatalf("only %d", len(waiting))
-	}
-	runTo(t, saving(b, 1300))
-	if n := ends(t, b, codex.Backend{}, "gone"); n < 2 {
-		t.Fatalf("only %d saved folds of a run", n)
-	}
-	if _, err := b.Forget(t.Context(), "gone"); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // it is refused, and then does not know what comes next
-		paused.storeFolds(t.Context(), waiting)
-		for _, m := range bustest.Dump(t, b.JetStream(), bucket.Stream(b.Folds())) {
-			if strings.Contains(m, "gone") {
-				t.Errorf("stored %.200s", m)
+	for _, by := range []string{"test", ""} { // the other one saves folds, or does not
+		t.Run("by "+by, func(t *testing.T) {
+			t.Parallel()
+			s, b := serve(t)
+			bustest.Interleave(t, b, map[string][]runs.Entry{"gone": linesOf(t, "shell-fail")}, "gone")
+			n := saving(bustest.Connect(t, s, embedded.NormalizerUser), 1300)
+			n.CutEvery, n.die = time.Hour, func(next uint64) bool { return next == 6 }
+			paused, err := n.open(t.Context(), n.Log)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	if paused.saved.last == 0 {
-		t.Error("it has not begun again")
-	}
-	if err := paused.saveCheckpoint(t.Context(), paused.last); err == nil {
-		t.Error("it stores another cut")
+			if err := paused.work(t.Context()); !errors.Is(err, errDied) {
+				t.Fatal(err)
+			}
+			paused.close()
+			waiting := paused.saved.take()
+			if len(waiting) < 2 || paused.saved.last == 0 {
+				t.Fatalf("only %d, behind %d", len(waiting), paused.saved.last)
+			}
+			other := saving(b, 1300)
+			other.By = by
+			runTo(t, other)
+			if found := ends(t, b, codex.Backend{}, "gone"); by != "" && found < 2 {
+				t.Fatalf("only %d saved folds of a run", found)
+			}
+			if _, err := b.Forget(t.Context(), "gone"); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // it is refused, and then does not know what comes next
+				paused.storeFolds(t.Context(), waiting)
+				bustest.EachStored(t, b, func(_, subject string, _ nats.Header, body []byte) {
+					if strings.HasPrefix(subject, bucket.Subject(b.Folds(), "gone")) {
+						t.Errorf("%s was stored: %.200s", subject, body)
+					}
+				})
+			}
+			if paused.saved.last == 0 {
+				t.Error("it has not begun again")
+			}
+			if err := paused.saveCheckpoint(t.Context(), paused.last); err == nil {
+				t.Error("it stores another cut")
+			}
+		})
 	}
 }
