@@ -53,7 +53,7 @@ func TestGrowthOfTheEndOfALog(t *testing.T) {
 	t.Parallel()
 	s, c := countingService(t)
 	read := map[int][]int{}
-	for _, n := range []int{5 * interval, 50 * interval} {
+	for _, n := range []int{5 * interval, 25 * interval} {
 		id := fmt.Sprint("run-", n)
 		long(s, id, n).Exit(1)
 		all := details(t, s.Service, id, "", false)
