@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus/bucket"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -41,6 +42,19 @@ func kept(newest uint64) (all []uint64) {
 	return all
 }
 
+// forgetFolds erases the saved folds of a run.
+func (b *Bus) forgetFolds(ctx context.Context, run string) error {
+	stream := bucket.Stream(b.Folds())
+	if _, err := b.Stream(ctx, stream); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil // neither is what is on its way: it names a message that is gone
+	}
+	if _, err := b.BeginFolds(ctx); err != nil {
+		return err
+	}
+	_, err := b.purge(ctx, stream, bucket.Subject(b.Folds(), run+".*"))
+	return err
+}
+
 // BeginFolds stores a message in the bucket of saved folds, and returns its sequence. A saved fold is
 // stored only if it names the newest message: those that are on their way now are refused.
 func (b *Bus) BeginFolds(ctx context.Context) (uint64, error) {
@@ -56,12 +70,8 @@ func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
 	if err != nil {
 		return err
 	}
-	newest, err := last(ctx, folds, bucket.Subject(b.Folds(), run+".*"))
+	newest, err := b.lastFold(ctx, folds, run+".*")
 	if err != nil || newest == nil {
-		return err
-	}
-	raw, err := b.Stream(ctx, b.Raw())
-	if err != nil {
 		return err
 	}
 	f, ok := decodeFold(newest.Data)
@@ -70,7 +80,7 @@ func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
 	}
 	for i, number := range kept(f.Number) {
 		if i > 0 {
-			m, err := last(ctx, folds, bucket.Subject(b.Folds(), FoldKey(run, number)))
+			m, err := b.lastFold(ctx, folds, FoldKey(run, number))
 			if err != nil {
 				return err
 			}
@@ -82,14 +92,14 @@ func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
 		if !ok || f.Seq >= before || f.Record.ID != run || f.Record.Agent != agent {
 			continue
 		}
-		m, err := raw.GetMsg(ctx, f.Seq)
+		m, err := reader.Next(ctx, b.inside, b.Raw(), b.RawSubject(agent, run), f.Seq)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if m.Subject != b.RawSubject(agent, run) || m.Time.UnixNano() != f.At {
+		if m.Sequence != f.Seq || m.Time.UnixNano() != f.At {
 			continue // of another RAW, or of an end that it has lost
 		}
 		before = f.Seq
@@ -98,6 +108,16 @@ func (b *Bus) SavedFolds(ctx context.Context, agent, run string, before uint64,
 		}
 	}
 	return nil
+}
+
+// lastFold returns the last message of keys, nil if there is none.
+func (b *Bus) lastFold(ctx context.Context, folds jetstream.Stream, keys string) (*jetstream.RawStreamMsg, error) {
+	free, err := b.outputTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	return last(ctx, folds, bucket.Subject(b.Folds(), keys))
 }
 
 func decodeFold(value []byte) (f runs.SavedFold, ok bool) {

@@ -58,8 +58,8 @@ func saved(t *testing.T, b *bus.Bus, run string, number, seq uint64) runs.SavedF
 	if err != nil {
 		t.Fatal(err)
 	}
-	return runs.SavedFold{By: "test", Number: number, Seq: seq, At: m.Time.UnixNano(), Record: runs.NewRecord(run, "codex"),
-		State: json.RawMessage("{}")}
+	return runs.SavedFold{By: "test", Number: number, Seq: seq, At: m.Time.UnixNano(),
+		Record: runs.NewRecord(run, "codex"), State: json.RawMessage("{}")}
 }
 
 func storeSaved(t *testing.T, b *bus.Bus, key string, f any) {

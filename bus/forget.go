@@ -68,9 +68,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 		case s.name == "rebuilds": // killed or not: they may have its record
 			err = b.RemoveScratch(ctx, time.Time{})
 		case s.name == "folds":
-			if _, err = b.BeginFolds(ctx); err == nil {
-				_, err = b.purge(ctx, bucket.Stream(b.Folds()), bucket.Subject(b.Folds(), run+".*"))
-			}
+			err = b.forgetFolds(ctx, run)
 		case s.name == "requests":
 			f.Requests, err = b.forgetRequests(ctx, run)
 		default:

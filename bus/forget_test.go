@@ -163,3 +163,17 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 		})
 	}
 }
+
+// The bucket of saved folds is a cache: without it, a run can be forgotten.
+func TestForgetNeedsNoSavedFolds(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"gone": bustest.CorpusLog(t, "plan", 333)}, "gone")
+	normalize(t, b)
+	if err := b.JetStream().DeleteStream(t.Context(), bucket.Stream(b.Folds())); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := b.Forget(t.Context(), "gone"); err != nil || !f.Record {
+		t.Errorf("got %+v, %v", f, err)
+	}
+}

@@ -45,9 +45,9 @@ func (c Config) details() func(agent, run string, from *runs.SavedFold) (respond
 
 // foldsBy identifies this program, and the settings on which what it derives depends.
 func (c Config) foldsBy() string {
-	h := fnv.New64a()
+	h := fnv.New32a()
 	fmt.Fprint(h, BuildOf(c.Version), c.Settings.MaxLineBytes, c.scrubs())
-	return fmt.Sprintf("%x", h.Sum64())
+	return fmt.Sprintf("%x", h.Sum32())
 }
 
 // prompt returns the function that finds the prompt in a command line of a known agent, nil

@@ -137,14 +137,7 @@ func (s *Service) OpenDetail(ctx context.Context, run, after string, last int) (
 		d.detailCursor = kept
 		return d, nil
 	}
-	found := false
-	if d.after.raw > 0 && !d.Ended {
-		found, err = d.saved(ctx, d.after.raw, func() (bool, error) { return true, nil })
-	}
-	if !found && err == nil {
-		err = d.begin()
-	}
-	if err != nil {
+	if err := d.start(ctx, d.after.raw, func(runs.SavedFold) bool { return true }); err != nil {
 		d.Close()
 		return nil, s.explain("read a raw log", err)
 	}

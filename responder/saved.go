@@ -11,26 +11,25 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// begin begins a reading with the first entry.
-func (d *Details) begin() (err error) {
-	d.queue, d.from = nil, 1
-	d.fold, err = d.service.cfg.Details(d.view.Agent, d.view.ID, nil)
-	return err
-}
-
 // newest reads all that is stored, and queues the newest items. It begins with the newest saved fold
-// behind which there are enough.
+// behind which there are enough events; items are at least as many.
 func (d *Details) newest(ctx context.Context) error {
-	var newest ring
-	read := func() (bool, error) {
-		newest = ring{items: d.last, bytes: maxRing}
-		err := d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
-		return newest.full, err
+	newest := ring{items: d.last, bytes: maxRing}
+	read := func() error {
+		return d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
 	}
-	found, err := d.saved(ctx, math.MaxUint64, read)
-	if !found && err == nil {
-		if err = d.begin(); err == nil {
-			_, err = read()
+	r, ok, err := d.service.cfg.Streams.Record(ctx, d.view.ID)
+	if err == nil && ok {
+		err = d.start(ctx, math.MaxUint64, func(f runs.SavedFold) bool { return events(r)-events(f.Record) >= int64(d.last) })
+	}
+	from := d.from
+	if err == nil {
+		err = read()
+	}
+	if err == nil && from > 1 && !newest.full { // its counts are wrong
+		newest = ring{items: d.last, bytes: maxRing}
+		if err = d.start(ctx, 0, nil); err == nil {
+			err = read()
 		}
 	}
 	if err == nil {
@@ -39,25 +38,39 @@ func (d *Details) newest(ctx context.Context) error {
 	return err
 }
 
-// saved continues saved folds of the run whose last entry is before a sequence of RAW, the newest first,
-// until use reports that it will do. They are a cache: one that cannot be read is none.
-func (d *Details) saved(ctx context.Context, before uint64, use func() (bool, error)) (found bool, err error) {
-	streams := d.service.cfg.Streams
-	lost := streams.SavedFolds(ctx, d.view.Agent, d.view.ID, before, func(f runs.SavedFold) (bool, error) {
-		fold, refused := d.service.cfg.Details(d.view.Agent, d.view.ID, &f)
-		if refused != nil {
-			return false, nil
-		}
-		if err = d.resume(ctx, fold, f.Seq); err == nil {
-			found, err = use()
-		}
-		return found, err
-	})
-	if err == nil && lost != nil {
-		err = ctx.Err()
-		d.service.log.Debug("a log is read from its beginning", zap.String("run", d.view.ID), zap.Error(lost))
+// events returns the number of events of a run.
+func events(r *runs.Record) (n int64) {
+	for _, of := range r.Events {
+		n += of
 	}
-	return found, err
+	return n
+}
+
+// start starts a reading with the newest saved fold that suits and whose last entry is before a sequence of
+// RAW, or with the first entry. Saved folds are a cache: one that cannot be read is none.
+func (d *Details) start(ctx context.Context, before uint64, suits func(runs.SavedFold) bool) error {
+	s, found := d.service, false
+	var failed error
+	if before > 0 {
+		err := s.cfg.Streams.SavedFolds(ctx, d.view.Agent, d.view.ID, before, func(f runs.SavedFold) (bool, error) {
+			if suits(f) {
+				if fold, err := s.cfg.Details(d.view.Agent, d.view.ID, &f); err == nil {
+					found, failed = true, d.resume(ctx, fold, f.Seq)
+				}
+			}
+			return found, failed
+		})
+		if failed == nil && err != nil {
+			s.log.Debug("a log is read from its beginning", zap.String("run", d.view.ID), zap.Error(err))
+			failed = ctx.Err()
+		}
+	}
+	if found || failed != nil {
+		return failed
+	}
+	d.queue, d.from = nil, 1
+	d.fold, failed = s.cfg.Details(d.view.Agent, d.view.ID, nil)
+	return failed
 }
 
 // resume continues a reading behind the last entry of a restored fold.

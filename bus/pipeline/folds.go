@@ -61,8 +61,11 @@ func (s *session) foldNumber(r *run) uint64 {
 
 // saveFold saves the fold of a run if that is due. The run's last entry was stored at a time.
 func (s *session) saveFold(r *run, at time.Time) error {
+	if r.by != s.By {
+		r.by = "" // also if the setting changes back
+	}
 	number := s.foldNumber(r)
-	if number <= r.saved || r.Pending() > 0 || r.Done() || r.by == "" || r.by != s.By {
+	if number <= r.saved || r.Pending() > 0 || r.Done() || r.by == "" {
 		return nil
 	}
 	r.saved = number

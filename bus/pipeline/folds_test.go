@@ -139,8 +139,8 @@ func logOf(r *rand.Rand, out []byte) []runs.Entry {
 			errOut += int64(len(body))
 		}
 	}
-	code := r.IntN(2)
-	return append(log, runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(runs.Exit{Reason: runs.ReasonExited, Code: &code})})
+	exit := runs.Exit{Reason: runs.ReasonExited, Code: new(r.IntN(2))}
+	return append(log, runs.Entry{Kind: runs.Exited, Time: 9_000, Body: runs.Encode(exit)})
 }
 
 // Behind each saved fold are the items of a fold of the whole log, of all agents, wherever a line is torn,
@@ -245,16 +245,18 @@ func TestFoldThatAnotherProgramBeganIsNotSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range log[4:] {
-		if err := l.Append(t.Context(), e); err != nil {
-			t.Fatal(err)
+	for i, by := range []string{"another", n.By} { // which has not folded all of it
+		for _, e := range log[4+4*i:][:4] {
+			if err := l.Append(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	n = saving(b, 1300)
-	n.By = "another"
-	runTo(t, n)
-	if all := savedOf(t, b, "codex", "T-1"); len(all) > 0 {
-		t.Errorf("%d saved folds", len(all))
+		n := saving(b, 1300)
+		n.By = by
+		runTo(t, n)
+		if all := savedOf(t, b, "codex", "T-1"); len(all) > 0 {
+			t.Errorf("%d saved folds", len(all))
+		}
 	}
 }
 
