@@ -70,3 +70,6 @@ func (l *RawLog) Patience() int { return l.patience }
 
 // SetPatience sets it, as bursts that failed do.
 func (l *RawLog) SetPatience(n int) { l.patience, l.window = n, -n }
+
+// Kept returns the numbers in the slots of a run.
+func Kept(newest uint64) []uint64 { return kept(newest) }

@@ -50,6 +50,7 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 	}{
 		{"record", "", "", nil},
 		{"raw", b.Raw(), b.RawSubject("*", run), &f.Entries},
+		{"folds", "", "", nil},
 		{"rebuilds", "", "", nil},
 		{"events", b.Names.Events(), b.EventSubject("*", run, "*"), &f.Events},
 		{"task", b.Work(), b.WorkSubject("*", run), &others}, // that was cancelled before it started
@@ -66,6 +67,8 @@ func (b *Bus) forget(ctx context.Context, run string, each func(step string) err
 			f.Record, err = b.mark(ctx, run)
 		case s.name == "rebuilds": // killed or not: they may have its record
 			err = b.RemoveScratch(ctx, time.Time{})
+		case s.name == "folds":
+			err = b.forgetFolds(ctx, run)
 		case s.name == "requests":
 			f.Requests, err = b.forgetRequests(ctx, run)
 		default:

@@ -26,7 +26,7 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	const secret = "sentinel-of-the-forgotten"
 	for _, broken := range []string{
-		"", "record", "raw", "rebuilds", "events", "task", "requests", "registrations", "notices",
+		"", "record", "raw", "folds", "rebuilds", "events", "task", "requests", "registrations", "notices",
 	} {
 		t.Run("broken off before "+broken, func(t *testing.T) {
 			_, b := serve(t)
@@ -71,6 +71,13 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 			remembered("other", `{"run":"stays","hash":%q}`)
 			if ok, err := b.PushStore().Put(ctx, "gone", []byte(`[]`), 0, time.Hour, 0); err != nil || !ok {
 				t.Fatal(ok, err)
+			}
+
+			for _, id := range []string{"gone", "stays"} {
+				saved := fmt.Appendf(nil, `{"record":{"id":%q}}`, id)
+				if _, err := b.JetStream().Publish(ctx, bucket.Subject(b.Folds(), bus.FoldKey(id, 4)), saved); err != nil {
+					t.Fatal(err)
+				}
 			}
 
 			scratch, _, err := b.Scratch(ctx, b.RebuildNames(time.Now())) // of a rebuild that is killed
@@ -154,5 +161,19 @@ func TestForgottenRunIsNowhereAndDisturbsNobody(t *testing.T) {
 				t.Errorf("rebuilt %+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// The bucket of saved folds is a cache: without it, a run can be forgotten.
+func TestForgetNeedsNoSavedFolds(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"gone": bustest.CorpusLog(t, "plan", 333)}, "gone")
+	normalize(t, b)
+	if err := b.JetStream().DeleteStream(t.Context(), bucket.Stream(b.Folds())); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := b.Forget(t.Context(), "gone"); err != nil || !f.Record {
+		t.Errorf("got %+v, %v", f, err)
 	}
 }

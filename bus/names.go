@@ -57,6 +57,9 @@ func (n Names) State() string { return n.Prefix + "_state" }
 // Threads is the bucket of the usage of each thread.
 func (n Names) Threads() string { return n.Prefix + "_threads" }
 
+// Folds is the bucket of saved folds, by run id and slot: see [Bus.SavedFolds].
+func (n Names) Folds() string { return n.Prefix + "_folds" }
+
 // Requests is the bucket of requests with idempotency keys: see [Bus.RequestStore].
 func (n Names) Requests() string { return n.Prefix + "_requests" }
 

@@ -70,7 +70,7 @@ func (b *Bus) Output(ctx context.Context, agent, run string, limit int, hasErr b
 	return o.out.excerpt(), o.errs.excerpt(), nil
 }
 
-// outputTurn waits until fewer than maxTurns requests for output are being answered. Each
+// outputTurn waits until fewer than maxTurns requests for output or saved folds are being answered. Each
 // message of theirs may have 64 KiB, and a server closes a connection on which more is
 // requested than it buffers.
 func (b *Bus) outputTurn(ctx context.Context) (free func(), err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -124,6 +125,9 @@ func (b *Bus) wanted(l Limits) []wanted {
 	seen := values(b.Seen(), "ended runs that their owners have opened", "*", seenAge, maxSeenBytes)
 	seen.config.MaxMsgs = maxSeen
 
+	folds := values(b.Folds(), "where readers of the end of a raw log begin", ">", l.RawAge, maxFoldBytes)
+	folds.config.Discard, folds.config.AllowMsgTTL = jetstream.DiscardOld, false
+
 	raw := stream(b.Raw(), "what the agents wrote, as they wrote it", b.RawSubjects(), l.RawAge,
 		share(l.RawBytes, defaultRawBytes, 4))
 	raw.auto, raw.size = l.RawBytes == 0, "as raw.max_bytes says"
@@ -149,7 +153,7 @@ func (b *Bus) wanted(l Limits) []wanted {
 		values(b.Access(), "tokens and sign-in codes of callers over HTTP, and the key of sessions", "*", 0, maxAccessBytes),
 		seen,
 		values(b.Push(), "who wants to be told of which run", "*", 0, maxPushBytes),
-		outbox, runs, events, raw,
+		outbox, folds, runs, events, raw,
 	}
 }
 
@@ -247,7 +251,7 @@ func (b *Bus) Scratch(ctx context.Context, names Names) (made *Bus, remove func(
 
 func (b *Bus) createScratch(ctx context.Context) error {
 	for _, w := range b.wanted(DefaultLimits()) {
-		if w.config.Name == b.Raw() || w.config.Name == b.Work() {
+		if slices.Contains([]string{b.Raw(), b.Work(), bucket.Stream(b.Folds())}, w.config.Name) {
 			continue
 		}
 		w.config.RePublish, w.config.MaxAge, w.config.MaxBytes = nil, 0, -1

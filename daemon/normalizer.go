@@ -27,10 +27,17 @@ import (
 // scrub they replace secrets in texts.
 func (c Config) backends() []normalizer.Backend {
 	s := c.Settings
-	if c.now != nil {
-		s.Scrub, _ = c.now.scrubs()
-	}
+	s.Scrub = c.scrubs()
 	return Scrubbed(s, append(c.Agents.Backends(), cloud.Backend{}, external.Backend{})...)
+}
+
+// scrubs is the present setting scrub.
+func (c Config) scrubs() bool {
+	if c.now == nil {
+		return c.Settings.Scrub
+	}
+	scrub, _ := c.now.scrubs()
+	return scrub
 }
 
 // Scrubbed returns backends that replace secrets in texts, if the setting scrub
@@ -53,7 +60,7 @@ func newNormalizer(b *bus.Bus, c Config) *pipeline.Normalizer {
 		kinds[i] = backend.Agent()
 	}
 	return &pipeline.Normalizer{
-		Bus: b, Out: b.Names, Backends: all, MaxLine: int(c.Settings.MaxLineBytes), Log: c.Log,
+		Bus: b, Out: b.Names, Backends: all, MaxLine: int(c.Settings.MaxLineBytes), By: c.foldsBy(), Log: c.Log,
 		Metrics: metrics.NewNormalizer(c.Registry, kinds, c.Agents),
 	}
 }

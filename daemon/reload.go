@@ -118,7 +118,7 @@ func (c Config) normalize(ctx context.Context, n *pipeline.Normalizer) error {
 	defer c.stages.enter("the normalizer")()
 	for {
 		_, changed := c.now.scrubs()
-		n.Backends = c.backends()
+		n.Backends, n.By = c.backends(), c.foldsBy()
 		if again, err := until(ctx, changed, n.Run); !again {
 			return err
 		}

@@ -125,7 +125,8 @@ func NewDetailFold(b Backend, run string, maxLine int, prompt func(argv []string
 }
 
 // RestoreDetailFold is [Restore] for messages with details. Details are not part of the
-// state: of stderr, the fold has what is applied to it, also what was applied to the saved one.
+// state: of stderr, the fold has what is applied to it, also what was applied to the saved one,
+// see [Fold.Again].
 func RestoreDetailFold(b Backend, record *runs.Record, state []byte, maxLine int,
 	prompt func(argv []string) string) (*Fold, error) {
 	f, err := Restore(b, record, state, maxLine)

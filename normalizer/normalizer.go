@@ -128,6 +128,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	unowned, queued := f.Record.Unowned(), f.Record.State == runs.StateQueued
 	known := false
 	if !replay {
+		f.state.Entries++
 		f.publishGap()
 		known = f.Record.Entry(e)
 	}
@@ -159,7 +160,10 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	case runs.Ordered:
 		f.command(e.Body)
 	case runs.ErrOut:
-		f.state.ErrOffset = max(f.state.ErrOffset, e.Offset+int64(len(e.Body)))
+		if n := e.Offset + int64(len(e.Body)) - f.state.ErrOffset; n > 0 {
+			f.state.ErrOffset += n
+			f.state.locate(seq, min(n, int64(len(e.Body))))
+		}
 		f.Record.ErrBytes = f.state.ErrOffset
 	case runs.Exited:
 		f.end(runs.DecodeExit(e.Body))

@@ -24,6 +24,8 @@ type saved struct {
 	TurnAt      int64           `json:"turn_at,omitempty"`    // when the current turn began, Unix milliseconds
 	Left        bool            `json:"left,omitempty"`       // further output is of processes that the agent left
 	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
+	Entries     int64           `json:"entries,omitempty"`    // number of folded entries
+	Stderr      []runs.Span     `json:"stderr,omitempty"`     // see [Fold.Again]
 	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
 	finalText
 	Packed []byte `json:"final_packed,omitempty"` // the final text, if escapes make it long

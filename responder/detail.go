@@ -21,6 +21,8 @@ type DetailFold interface {
 	Done() bool
 	// Pending returns the number of bytes of an unfinished line in memory.
 	Pending() int
+	// Again returns the entries of stderr that must be applied first to one that was restored.
+	Again() []runs.Span
 }
 
 // Limits of details.
@@ -133,8 +135,11 @@ func (s *Service) OpenDetail(ctx context.Context, run, after string, last int) (
 	}
 	if kept, found := s.kept.take(v.ID, after); found && kept.from <= end+1 {
 		d.detailCursor = kept
-	} else {
-		d.fold, d.from = s.cfg.Details(v.Agent, v.ID), 1
+		return d, nil
+	}
+	if err := d.start(ctx, d.after.raw, func(runs.SavedFold) bool { return true }); err != nil {
+		d.Close()
+		return nil, s.explain("read a raw log", err)
 	}
 	return d, nil
 }
@@ -155,15 +160,9 @@ func (d *Details) Close() {
 // Called again it continues.
 func (d *Details) Each(ctx context.Context, follow bool, each func(api.DetailItem) error) error {
 	if d.last > 0 {
-		newest := ring{items: d.last, bytes: maxRing}
-		d.last = 0
-		err := d.inTurn(ctx, func() error {
-			return d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
-		})
-		if err != nil {
+		if err := d.inTurn(ctx, func() error { return d.newest(ctx) }); err != nil {
 			return err
 		}
-		d.queue = newest.all
 	}
 	return d.read(ctx, follow, each, d.fold.Done)
 }

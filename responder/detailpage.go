@@ -73,14 +73,16 @@ type ring struct {
 	items, bytes int // at most
 	all          []api.DetailItem
 	size         int
+	full         bool // nothing older would be kept
 }
 
 func (r *ring) add(item api.DetailItem) {
 	r.all, r.size = append(r.all, item), r.size+sizeOf(item)
 	for len(r.all) > r.items || r.size > r.bytes && len(r.all) > 1 {
 		r.size -= sizeOf(r.all[0])
-		r.all = r.all[1:]
+		r.all, r.full = r.all[1:], true
 	}
+	r.full = r.full || len(r.all) == r.items
 }
 
 // Limits of cursors that are kept between two pages, so that each page of a long run does

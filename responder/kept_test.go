@@ -16,6 +16,7 @@ type pending int
 func (pending) Apply(uint64, runs.Entry, func(api.DetailItem)) {}
 func (pending) Done() bool                                     { return false }
 func (p pending) Pending() int                                 { return int(p) }
+func (pending) Again() []runs.Span                             { return nil }
 
 // What is kept between two pages is given out once, and bounded in number, size and time.
 func TestKeptDetailsAreBounded(t *testing.T) {

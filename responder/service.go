@@ -59,6 +59,10 @@ type Streams interface {
 	// EntriesEnd returns the sequence of the newest entry of a run, 0 if there is none,
 	// and the last sequence of the stream.
 	EntriesEnd(ctx context.Context, agent, run string) (newest, last uint64, err error)
+	// SavedFolds calls each with the saved folds of a run, the newest first, until it is done:
+	// those whose last entry is stored, before a sequence of RAW. There may be none.
+	SavedFolds(ctx context.Context, agent, run string, before uint64,
+		each func(runs.SavedFold) (done bool, err error)) error
 }
 
 // Cloud submits tasks to Codex Cloud. Their state is read from their runs.
@@ -88,10 +92,10 @@ type Config struct {
 	// submission; nil, or "": the worker decides.
 	Dir func() (string, error)
 
-	// Details returns a fold with details for a run of an agent kind; nil: requests for
-	// details are [api.Unsupported]. Folds replaces the maximum of concurrent ones, 256,
-	// unless it is 0.
-	Details func(agent, run string) DetailFold
+	// Details returns a fold with details for a run of an agent kind, from its beginning, or
+	// from a saved one, which may be refused; nil: requests for details are [api.Unsupported].
+	// Folds replaces the maximum of concurrent ones, 256, unless it is 0.
+	Details func(agent, run string, from *runs.SavedFold) (DetailFold, error)
 	Folds   int
 
 	// Rings replaces the maximum of bytes that streams of events share, 64 MiB, unless it is 0.

@@ -65,7 +65,7 @@ func grants(n bus.Names) []grant {
 	raw, events, work, outbox := n.Raw(), n.Events(), n.Work(), n.Outbox()
 	kv := func(name string) string { return bucket.Stream(name) }
 	runs, state, threads, requests, push := kv(n.Runs()), kv(n.State()), kv(n.Threads()), kv(n.Requests()), kv(n.Push())
-	seen, access := kv(n.Seen()), kv(n.Access())
+	seen, access, folds := kv(n.Seen()), kv(n.Access()), kv(n.Folds())
 	may := func(requests []string, streams ...string) (all []string) {
 		for _, stream := range streams {
 			for _, r := range requests {
@@ -91,9 +91,9 @@ func grants(n bus.Names) []grant {
 			requesters, []string{accountInfo, key(n.State(), bus.WorkerKey("*")), acks(work)},
 			may(get, raw, runs), may(info, work), may(share, work)), []string{control}},
 		{InsideAccount, NormalizerUser, slices.Concat(
-			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*")},
+			[]string{accountInfo, key(n.Runs(), "*"), key(n.State(), "*"), key(n.Threads(), "*"), key(n.Folds(), ">")},
 			may(get, raw, runs, state, threads), may(consume, raw), may(purge, raw),
-			may(build, raw, work, outbox, runs, state, threads, requests, push, seen, access),
+			may(build, raw, work, outbox, runs, state, threads, requests, push, seen, access, folds),
 		), nil},
 		{PublicAccount, NormalizerUser + publicSuffix, slices.Concat(
 			[]string{accountInfo, n.EventSubjects(), directGet + events, directGet + events + ".>"},
@@ -106,7 +106,7 @@ func grants(n bus.Names) []grant {
 			[]string{key(n.State(), bus.TelemetryLease), key(n.State(), bus.TelemetryPosition)},
 			[]string{key(n.Push(), "*"), key(n.Seen(), "*"), key(n.Runs(), "*")}, // the last one only to remove ended runs
 			sharedAccess,
-			may(get, raw, runs, state, requests, push, seen, access, work), may(consume, raw, runs, state, push, seen),
+			may(get, raw, runs, state, requests, push, seen, access, work, folds), may(consume, raw, runs, state, push, seen),
 			may(info, outbox), may(share, outbox), may(purge, work),
 		), []string{n.API() + ".>", "$SRV.>"}},
 		{readersAccount, ResponderUser + publicSuffix, reads(n), live},

@@ -180,7 +180,7 @@ func live(b *testing.B, out []byte) (cost, *embedded.Server, []*bus.Bus) {
 	labelled(b, "normalizer", func() {
 		reader = bustest.Connect(b, s, embedded.NormalizerUser)
 		n := newNormalizer(reader)
-		n.CutEvery = time.Second
+		n.CutEvery, n.By = time.Second, "bench"
 		normalizing.Go(func() {
 			if err := n.Run(running); err != nil {
 				b.Error(err)

@@ -31,6 +31,7 @@ type stored struct {
 	Older  bool            `json:"older,omitempty"`     // one of the first releases began the record: it has less content
 	Record *runs.Record    `json:"record"`
 	State  json.RawMessage `json:"state,omitempty"` // while the run is open
+	By     string          `json:"by,omitempty"`    // with State: what derived it from the beginning, see [Normalizer]
 }
 
 func (s *session) loadCheckpoint(ctx context.Context) (bus.Checkpoint, uint64, error) {
@@ -169,12 +170,14 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 		if err != nil {
 			return err
 		}
-		v, err := bounds.Encode(
-			stored{
-				Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers,
-				Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state,
-			},
-		)
+		one := stored{
+			Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers,
+			Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state,
+		}
+		if state != nil {
+			one.By = r.by
+		}
+		v, err := bounds.Encode(one)
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
@@ -191,6 +194,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	c.CutRaw, c.CutEvents, c.Late = s.raw, covers, s.late()
 	done := c
 	done.Raw = max(s.lowest(), c.Raw)
+	folds := s.saved.take()
 	if s.tally != nil {
 		s.tally.Cut()
 	}
@@ -199,7 +203,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*ackTimeout) // a started cut completes
 	go func(result chan<- error) {
 		defer cancel()
-		result <- s.storeCut(ctx, c, done, usages, values)
+		result <- s.storeCut(ctx, c, done, folds, usages, values)
 	}(s.cut)
 	return nil
 }
@@ -226,12 +230,13 @@ func (k keyed) put(js jetstream.JetStream) (jetstream.PubAckFuture, error) {
 	return bucket.New(js, k.of).PutAsync(k.key, k.value, header, follows...)
 }
 
-// storeCut stores a cut: the checkpoint of its start, the changes, the checkpoint of
+// storeCut stores a cut: saved folds, the checkpoint of its start, the changes, the checkpoint of
 // its end.
-func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, usages, records []keyed) error {
+func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, folds, usages, records []keyed) error {
 	if err := s.events.stored(ctx, begun.CutEvents); err != nil {
 		return err
 	}
+	s.storeFolds(ctx, folds)
 	if err := s.saveCheckpoint(ctx, begun); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ var otherStreams = map[string]func(key string) string{
 	bucket.Stream(bustest.Names.Requests()): inBucket(bustest.Names.Requests()),
 	bucket.Stream(bustest.Names.Access()):   inBucket(bustest.Names.Access()),
 	bucket.Stream(bustest.Names.Seen()):     inBucket(bustest.Names.Seen()),
+	bucket.Stream(bustest.Names.Folds()):    inBucket(bustest.Names.Folds()),
 	bucket.Stream(bustest.Names.Push()):     inBucket(bustest.Names.Push()),
 }
 

@@ -22,6 +22,58 @@ import (
 // records are read again.
 const maxEnded = 1024
 
+// run returns a run: from memory, from its record, or a new one; nil if the record of
+// the ended run was removed.
+func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
+	if r, ok := s.runs[id]; ok {
+		return r, nil
+	}
+	stored, revision, err := s.loadRecord(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil && revision != 0 {
+		s.hasEnded(id)
+		return nil, nil
+	}
+	r := &run{revision: revision, subjects: map[string]string{}}
+	switch {
+	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: derive them again
+		r.Fold, r.by = normalizer.NewFold(s.backend(agent), id, s.MaxLine), s.By
+		r.skip, err = s.surplus(ctx, agent, id, 0)
+	default:
+		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
+		r.skip, r.named, r.older, r.by, r.begin = stored.Skip, stored.Named, stored.Older, stored.By, s.first
+		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
+			r.Forget()
+			r.by = "" // its state is not that of this log
+			var more uint64
+			more, err = s.surplus(ctx, agent, id, stored.Covers)
+			r.skip += more
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Use(&s.memory)
+	r.saved = s.foldNumber(r)
+	s.countFrom(r, agent, stored)
+	if r.Done() {
+		s.hasEnded(id)
+		return r, nil
+	}
+	s.runs[id] = r
+	return r, nil
+}
+
+func (n *Normalizer) backend(agent string) normalizer.Backend {
+	i := slices.IndexFunc(n.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
+	if i < 0 {
+		return normalizer.Opaque(agent)
+	}
+	return n.Backends[i]
+}
+
 // hasEnded notes that a run has ended.
 func (s *session) hasEnded(id string) {
 	if len(s.ended) >= maxEnded {

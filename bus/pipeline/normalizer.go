@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,7 +30,8 @@ var errForeign = errors.New("somebody else wrote to the event stream")
 type Normalizer struct {
 	Bus      *bus.Bus
 	Backends []normalizer.Backend
-	MaxLine  int // bytes; 0: [normalizer.DefaultMaxLine]
+	MaxLine  int    // bytes; 0: [normalizer.DefaultMaxLine]
+	By       string // identifies program and settings, for readers of saved folds; "": none are stored
 	Log      *zap.Logger
 	Metrics  *metrics.Normalizer // nil: nothing is counted
 
@@ -63,6 +63,7 @@ type Normalizer struct {
 	die       func(next uint64) bool // tests: stop before
 	hold      int                    // bytes; 0: holdBytes
 	stall     time.Duration          // see [reader.Background]
+	foldEvery int64                  // tests: see foldEvery
 	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
 	maxStored int                    // tests: the same for their records, bytes
 	perCut    int                    // tests: see recordsPerCut
@@ -174,6 +175,7 @@ type session struct {
 	cut    chan error
 	cutAt  time.Time
 	cutRun []*run
+	saved  savedFolds
 }
 
 // run is a run in progress.
@@ -186,6 +188,8 @@ type run struct {
 	revision uint64            // of its record, 0: none
 	named    uint64            // RAW sequence of the entry that named its thread
 	older    bool              // see stored
+	by       string            // see stored
+	saved    uint64            // number of the last saved fold, or of one that was due
 	dirty    bool
 	due      bool   // somebody waits for its record
 	since    uint64 // RAW sequence of the first entry that its record does not have; 0: none
@@ -222,6 +226,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		return nil, err
 	}
 	s.events.metrics, s.lag.to = n.Metrics, s.last.CutRaw
+	s.beginFolds(ctx)
 	return s, nil
 }
 
@@ -392,6 +397,9 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		return err
 	}
 	s.keepLine(r, grown)
+	if err := s.saveFold(r, meta.Timestamp); err != nil {
+		return err
+	}
 	if r.Record.Thread != thread {
 		r.due = true // the thread can be continued, see thread
 		if err := s.thread(ctx, r); err != nil {
@@ -466,56 +474,6 @@ func apply(f *normalizer.Fold, seq uint64, h nats.Header, body []byte, emit func
 		f.Unreadable(seq, e.Time, emit)
 	}
 	return e.Kind
-}
-
-// run returns a run: from memory, from its record, or a new one; nil if the record of
-// the ended run was removed.
-func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
-	if r, ok := s.runs[id]; ok {
-		return r, nil
-	}
-	stored, revision, err := s.loadRecord(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if stored == nil && revision != 0 {
-		s.hasEnded(id)
-		return nil, nil
-	}
-	r := &run{revision: revision, subjects: map[string]string{}}
-	switch {
-	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: derive them again
-		r.Fold = normalizer.NewFold(s.backend(agent), id, s.MaxLine)
-		r.skip, err = s.surplus(ctx, agent, id, 0)
-	default:
-		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
-		r.skip, r.named, r.older, r.begin = stored.Skip, stored.Named, stored.Older, s.first
-		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
-			r.Forget()
-			var more uint64
-			more, err = s.surplus(ctx, agent, id, stored.Covers)
-			r.skip += more
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	r.Use(&s.memory)
-	s.countFrom(r, agent, stored)
-	if r.Done() {
-		s.hasEnded(id)
-		return r, nil
-	}
-	s.runs[id] = r
-	return r, nil
-}
-
-func (n *Normalizer) backend(agent string) normalizer.Backend {
-	i := slices.IndexFunc(n.Backends, func(b normalizer.Backend) bool { return b.Agent() == agent })
-	if i < 0 {
-		return normalizer.Opaque(agent)
-	}
-	return n.Backends[i]
 }
 
 // have reports whether EVENTS already has the run's message at pos.

@@ -27,11 +27,13 @@ func (f *spoken) Apply(_ uint64, e runs.Entry, each func(api.DetailItem)) {
 func (f *spoken) Done() bool { return f.done }
 func (*spoken) Pending() int { return 0 }
 
+func (*spoken) Again() []runs.Span { return nil }
+
 // What a run did is in its results if the caller asks for its output, as data and on the page.
 func TestResultsWithOutputSayWhatTheRunDid(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *responder.Config) {
-		c.Details = func(string, string) responder.DetailFold { return new(spoken) }
+		c.Details = func(string, string, *runs.SavedFold) (responder.DetailFold, error) { return new(spoken), nil }
 	})
 	line := func(at runs.Time, event string, d *runs.Detail) []byte {
 		b, err := json.Marshal(api.DetailItem{At: at, Kind: "tool_call", Event: json.RawMessage(event), Detail: d})

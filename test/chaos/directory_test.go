@@ -137,6 +137,7 @@ func (s *site) damage() bool {
 		filepath.Join(embedded.InsideAccount, "streams", stream(s.names.Runs())),
 		filepath.Join(embedded.InsideAccount, "streams", stream(s.names.State())),
 		filepath.Join(embedded.InsideAccount, "streams", stream(s.names.Threads())),
+		filepath.Join(embedded.InsideAccount, "streams", stream(s.names.Folds())),
 	}
 	blocks, err := filepath.Glob(filepath.Join(streams, derived[s.rng.IntN(len(derived))], "msgs", "*.blk"))
 	if err != nil {

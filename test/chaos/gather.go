@@ -41,7 +41,7 @@ func (s Server) Gather(ctx context.Context) (Evidence, error) {
 	for _, m := range records {
 		e.Runs[strings.TrimPrefix(m.Subject, prefix)] = m
 	}
-	for _, bucket := range []string{s.Names.State(), s.Names.Threads(), s.Names.Requests()} {
+	for _, bucket := range []string{s.Names.State(), s.Names.Threads(), s.Names.Requests(), s.Names.Folds()} {
 		more, err := read(ctx, s.Inside, stream(bucket))
 		if err != nil {
 			return e, err

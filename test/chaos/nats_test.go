@@ -171,7 +171,7 @@ func TestFaultsOfNATSLoseAndDoubleNothing(t *testing.T) {
 var lossesOfRaw = func() (all []loss) {
 	n := bus.Names{Prefix: bus.DefaultPrefix}
 	streams := []string{n.Raw(), n.Events(), n.Work(), stream(n.Runs()), stream(n.State()), stream(n.Threads()),
-		stream(n.Requests())}
+		stream(n.Requests()), stream(n.Folds())}
 	return []loss{{"RAW alone", streams[:1]}, {"all streams", streams}}
 }()
 

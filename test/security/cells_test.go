@@ -79,6 +79,7 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.State() + ".push":       func(string) string { return "$KV." + names.State() + ".push" },
 		"$KV." + names.State() + ".normalizer": func(string) string { return "$KV." + names.State() + ".normalizer" },
 		"$KV." + names.Threads() + ".*":        func(u string) string { return "$KV." + names.Threads() + "." + pos(u) },
+		"$KV." + names.Folds() + ".>":          func(u string) string { return "$KV." + names.Folds() + "." + pos(u) + ".0" },
 		"$KV." + names.Requests() + ".*":       func(u string) string { return "$KV." + names.Requests() + "." + pos(u) },
 		"$KV." + names.Push() + ".*":           func(u string) string { return "$KV." + names.Push() + "." + pos(u) },
 		"$KV." + names.Seen() + ".*":           func(u string) string { return "$KV." + names.Seen() + "." + pos(u) },
@@ -103,7 +104,7 @@ func (p *place) subjects(t *testing.T) {
 		names.ControlSubject("*"), names.API() + ".>",
 		"$KV." + names.Runs() + ".*", "$KV." + names.State() + ".worker.*", "$KV." + names.State() + ".cloud",
 		"$KV." + names.State() + ".push",
-		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Requests() + ".*",
+		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Folds() + ".>", "$KV." + names.Requests() + ".*",
 		"$KV." + names.Push() + ".*", "$KV." + names.Seen() + ".*", "$SRV.>",
 		"$KV." + names.Access() + ".codes", "$KV." + names.Access() + ".key", "$KV." + names.Access() + ".tokens",
 	}

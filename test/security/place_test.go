@@ -191,6 +191,7 @@ func streams() []stream {
 		{"KV_" + names.Runs(), false, key(names.Runs())},
 		{"KV_" + names.State(), false, key(names.State())},
 		{"KV_" + names.Threads(), false, key(names.Threads())},
+		{"KV_" + names.Folds(), false, key(names.Folds())},
 		{"KV_" + names.Requests(), false, key(names.Requests())},
 		{"KV_" + names.Push(), false, key(names.Push())},
 		{"KV_" + names.Seen(), false, key(names.Seen())},
