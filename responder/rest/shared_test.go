@@ -254,7 +254,7 @@ func TestGrowthOfStreams(t *testing.T) {
 			write(3) // all follow
 			conn := s.Bus.PublicJetStream().Conn()
 			before := conn.Stats()
-			write(20)
+			write(10)
 			after := conn.Stats()
 			messages = append(messages, after.InMsgs-before.InMsgs+after.OutMsgs-before.OutMsgs)
 			leave()
@@ -285,7 +285,9 @@ func TestFollowerEndsAfterItsLastStream(t *testing.T) {
 		open = append(open, s.open(ctx, "GET", path, "", "Accept", "text/event-stream"))
 	}
 	l.Out([]byte(textLine))
-	fixture.Eventually(t, fixture.Patience, "nothing is followed", func() bool { return conn.NumSubscriptions() >= idle+3 })
+	fixture.Eventually(t, fixture.Patience, "nothing is followed", func() bool {
+		return conn.NumSubscriptions() >= idle+3
+	})
 	leave()
 	for _, answer := range open {
 		_ = answer.Body.Close()
