@@ -20,7 +20,7 @@ import (
 const (
 	foldEvery    = 1 << 20 // how much of a run is between two of them, see [normalizer.Fold.Weight]
 	maxSaved     = 8 << 20 // bytes of those that wait for a cut; more are not saved
-	foldsTimeout = 2 * time.Second
+	foldsTimeout = time.Second
 )
 
 // savedFolds are the saved folds of a term. Each names the newest message of their bucket; if one is

@@ -104,7 +104,8 @@ func (p *place) subjects(t *testing.T) {
 		names.ControlSubject("*"), names.API() + ".>",
 		"$KV." + names.Runs() + ".*", "$KV." + names.State() + ".worker.*", "$KV." + names.State() + ".cloud",
 		"$KV." + names.State() + ".push",
-		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Folds() + ".>", "$KV." + names.Requests() + ".*",
+		"$KV." + names.State() + ".normalizer", "$KV." + names.Threads() + ".*", "$KV." + names.Folds() + ".>",
+		"$KV." + names.Requests() + ".*",
 		"$KV." + names.Push() + ".*", "$KV." + names.Seen() + ".*", "$SRV.>",
 		"$KV." + names.Access() + ".codes", "$KV." + names.Access() + ".key", "$KV." + names.Access() + ".tokens",
 	}
