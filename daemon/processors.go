@@ -11,8 +11,8 @@ import (
 )
 
 // A process gets one processor after calmWindows in a row in which it took less than calmShare of one, and all again
-// after one in which it took more than busyShare, or a goroutine waited for longWait: on a machine that others use, too,
-// a busy process may get a small share.
+// after one in which it took more than busyShare, or a goroutine waited for longWait: beside other processes a busy one
+// may get a small share.
 const (
 	useWindow   = 250 * time.Millisecond
 	calmWindows = 40 // 10 s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,22 +51,17 @@ func TestKeepProcessors(t *testing.T) {
 		})
 		if busy {
 			var working sync.WaitGroup
-			idle := make(chan struct{})
+			var idle atomic.Bool
 			for range 4 {
 				working.Go(func() {
-					for {
-						select {
-						case <-idle:
-							return
-						default:
-						}
+					for !idle.Load() {
 					}
 				})
 			}
 			fixture.Eventually(t, time.Minute, "a busy process has one processor", func() bool {
 				return runtime.GOMAXPROCS(0) == all
 			})
-			close(idle)
+			idle.Store(true)
 			working.Wait()
 		}
 		stop()

@@ -133,8 +133,8 @@ func (s *session) toRecord(part float64) []*run {
 			others = append(others, r)
 		}
 	}
-	n := cmp.Or(s.perCut, recordsPerCut)
-	if n = int(float64(max(n, len(others)/lateCuts)) * part); n < len(others) && len(s.runs) <= cmp.Or(s.maxRuns, maxRuns) {
+	n := int(float64(max(cmp.Or(s.perCut, recordsPerCut), len(others)/lateCuts)) * part)
+	if n < len(others) && len(s.runs) <= cmp.Or(s.maxRuns, maxRuns) { // else those in memory are too many
 		slices.SortFunc(others, func(a, b *run) int { return cmp.Compare(a.since, b.since) })
 		others = others[:n]
 	}

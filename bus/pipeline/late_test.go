@@ -19,8 +19,8 @@ import (
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
-// step folds the next entries of RAW in a term of its own, and makes a cut for a part of an interval after every third. The
-// term then ends as if it were killed. It returns the last stored checkpoint, and false at the end of RAW.
+// step folds the next entries of RAW in a term of its own, and makes a cut for a part of an interval after every third.
+// The term then ends as if it were killed. It returns the last stored checkpoint, and false at the end of RAW.
 func step(t *testing.T, n *Normalizer, entries int, part float64) (c bus.Checkpoint, more bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -125,7 +125,7 @@ func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each
 	}
 }
 
-// gone reports whether an error of the leader says that the stream that was read is no more, or cannot be reached again.
+// gone reports whether an error of the leader says that the stream is another one, or cannot be reached again.
 func (r *Reader) gone(err error) bool {
 	return errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, ErrReplaced) || r.js.Conn().IsClosed()
 }

@@ -214,7 +214,8 @@ func untaken(all []talk, in []byte) string {
 		after, ok := bytes.CutPrefix(in, p.in)
 		if !ok {
 			n := min(len(p.in), len(in))
-			return fmt.Sprintf("process %d of %d, %q, from byte %d of %d", i+1, len(all), p.why, different(p.in[:n], in[:n]), len(p.in))
+			at := different(p.in[:n], in[:n])
+			return fmt.Sprintf("process %d of %d, %q, from byte %d of %d", i+1, len(all), p.why, at, len(p.in))
 		}
 		in = after
 	}
