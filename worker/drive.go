@@ -291,7 +291,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 			if next = min(calmly, r.w.lookEvery); r.talk.conv.Status().Wakes { // others are to sleep before
 				next = time.Second
 			}
-		case !sent || now.Sub(checked) >= interval:
+		case !sent || now.Sub(checked) >= interval || watch.exited.Load():
 			checked = now
 			ex, err := r.source.ended(now)
 			if ex != nil && err == nil {

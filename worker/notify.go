@@ -3,6 +3,7 @@ package worker
 import (
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -26,6 +27,8 @@ type notifier struct {
 type watch struct {
 	C   chan struct{} // holds one element after a change
 	err error         // why there are no notifications; nil if there are
+
+	exited atomic.Bool // the exit of an agent was written
 
 	notifier *notifier
 	paths    []string
@@ -89,10 +92,11 @@ func (w *watch) close() {
 	}
 }
 
-// groupTime is how long changes that follow others are collected: many runs that write a line now and then wake up
-// together, and what they send and store shares its way. groupGap is a pause by which those of a group are over.
+// Changes that follow others are collected for groupTime, from groupRuns runs on: those that write a line now and then
+// wake up together, and what they send and store shares its way. groupGap is a pause by which a group is over.
 const (
 	groupTime = 5 * time.Millisecond
+	groupRuns = 8
 	groupGap  = 100 * time.Microsecond
 )
 
@@ -100,12 +104,21 @@ func (n *notifier) dispatch(fs *fsnotify.Watcher, done chan struct{}) {
 	defer close(done)
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	for open := true; open; {
-		open = n.next(fs, nil)
-		for pause.Reset(groupGap); open && n.next(fs, pause.C); pause.Reset(groupGap) {
+	for n.next(fs, nil) {
+		if !n.many() {
+			continue
+		}
+		for pause.Reset(groupGap); n.next(fs, pause.C); pause.Reset(groupGap) {
 		}
 		time.Sleep(groupTime)
 	}
+}
+
+// many reports whether there are so many runs that changes are passed on in groups.
+func (n *notifier) many() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.dirs) >= groupRuns
 }
 
 // next passes on a change. It reports false when over is ready before there is one, or with the end of fs.
@@ -121,6 +134,9 @@ func (n *notifier) next(fs *fsnotify.Watcher, over <-chan time.Time) bool {
 			return true
 		}
 		for w := range n.subs[event.Name] {
+			if filepath.Base(event.Name) == exitFile {
+				w.exited.Store(true)
+			}
 			select {
 			case w.C <- struct{}{}:
 			default: // notified already

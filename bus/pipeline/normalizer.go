@@ -276,8 +276,8 @@ func (s *session) work(ctx context.Context) error {
 	defer tick.Stop()
 	check := time.NewTicker(5 * every)
 	defer check.Stop()
-	taken := messages
-	group := time.NewTimer(groupTime) // nothing is taken until then
+	var taken <-chan jetstream.Msg // nil until group
+	group := time.NewTimer(0)
 	defer group.Stop()
 	for {
 		if s.Until != 0 && s.raw >= s.Until {
@@ -291,9 +291,10 @@ func (s *session) work(ctx context.Context) error {
 				tick.Reset(max(pace/10, time.Millisecond))
 			}
 			if err == nil && s.lag.unread == 0 && len(messages) == 0 {
-				taken, s.readAt = nil, time.Now()
-				group.Reset(groupTime)
-				err = s.events.quiet(ctx)
+				if s.readAt = time.Now(); len(s.runs) >= groupRuns {
+					taken, err = nil, s.events.quiet(ctx)
+					group.Reset(groupTime)
+				}
 			}
 		case <-group.C:
 			taken = messages
@@ -319,9 +320,12 @@ func (s *session) work(ctx context.Context) error {
 	}
 }
 
-// groupTime is how long entries that follow others are collected once all are read: what many runs write now and
-// then is folded and published together.
-const groupTime = 5 * time.Millisecond
+// Once all entries are read, those that follow are collected for groupTime, from groupRuns open runs on: what many runs
+// write now and then is folded and published together.
+const (
+	groupTime = 5 * time.Millisecond
+	groupRuns = 8
+)
 
 // cutIfDue starts a cut if there is something to record: after each interval, or
 // earlier when nothing comes, and at most 20 times in an interval.
@@ -331,7 +335,7 @@ func (s *session) cutIfDue(ctx context.Context, every time.Duration, next <-chan
 			return err
 		}
 	}
-	idle := len(next) == 0 && s.events.idle()
+	idle := s.lag.unread == 0 && s.events.idle()
 	age, silent := time.Since(s.cutAt), idle && time.Since(s.readAt) >= every/4
 	if s.unrecorded() && (age >= every || idle && s.urgent && age >= every/20 || silent && age >= every/10) {
 		part := min(float64(age)/float64(every), 1)
