@@ -106,7 +106,7 @@ func (b *Bus) Lag(ctx context.Context) (l Lag, err error) {
 		name string
 		done uint64
 		lag  *uint64
-	}{{b.Raw(), max(c.CutRaw, c.Raw), &l.Raw}, {b.Names.Events(), c.CutEvents, &l.Events}} {
+	}{{b.Raw(), c.Recorded(), &l.Raw}, {b.Names.Events(), c.CutEvents, &l.Events}} {
 		stream, err := b.Stream(ctx, s.name)
 		if err != nil {
 			return l, err

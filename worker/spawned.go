@@ -194,7 +194,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 }
 
 // haltedEvery is how often a worker looks whether a shim was stopped by a signal.
-const haltedEvery = 3 * time.Second
+const haltedEvery = 900 * time.Millisecond
 
 // answerTime is how long a shim that has its lock may take no command.
 const answerTime = 2 * time.Second

@@ -76,7 +76,8 @@ var printed = []string{outFile, timesFile}
 // dropOld removes the oldest files of processes before n, beyond the bounds, and of the last but one what is not read
 // again: its shim may still work when the next process begins. What it cannot remove stays for longer.
 func (r *Run) dropOld(n int) {
-	if old := r.dir.processDir(n - 2); n > 3 {
+	old := r.dir.processDir(n - 2)
+	if info, err := os.Lstat(old); n > 3 && err == nil && info.IsDir() {
 		entries, _ := os.ReadDir(old)
 		for _, e := range entries {
 			if !slices.Contains(printed, e.Name()) {

@@ -106,9 +106,8 @@ func (s *session) lowest() uint64 {
 	}
 	for _, r := range s.runs {
 		until(r.from)
-		if until(r.since); r.since != 0 {
-			until(r.begin)
-		}
+		until(r.since)
+		until(r.begin)
 	}
 	return low
 }
@@ -134,7 +133,7 @@ func (s *session) toRecord(part float64) []*run {
 		}
 	}
 	n := int(float64(max(cmp.Or(s.perCut, recordsPerCut), len(others)/lateCuts)) * part)
-	if n < len(others) && len(s.runs) <= cmp.Or(s.maxRuns, maxRuns) { // else those in memory are too many
+	if n < len(others) && !s.full {
 		slices.SortFunc(others, func(a, b *run) int { return cmp.Compare(a.since, b.since) })
 		others = others[:n]
 	}
@@ -182,7 +181,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
 		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Header().Text(), &r.revision})
-		r.dirty, r.due, r.since, r.begin, r.size = false, false, 0, r.from, len(v)
+		r.dirty, r.due, r.since, r.begin, r.size = false, false, 0, 0, len(v)
 		r.count()
 	}
 	usages, err := s.usages()
@@ -317,8 +316,9 @@ func (s *session) put(ctx context.Context, values []keyed, had uint64) (failed e
 // maxRuns is the maximum number of open runs in memory, and maxStored the maximum length of all
 // their records and states as stored, in bytes. Recorded runs can be read again.
 const (
-	maxRuns   = 16384
-	maxStored = 128 << 20
+	maxRuns    = 16384
+	maxStored  = 128 << 20
+	recordSize = 1 << 10 // of one that was read, about
 )
 
 // cutDone completes a cut. It drops recorded runs from memory: those that ended, and
@@ -339,12 +339,13 @@ func (s *session) cutDone(err error) error {
 	for _, r := range s.runs {
 		size += r.size
 	}
+	over := func() bool { return len(s.runs) > cmp.Or(s.maxRuns, maxRuns) || size > cmp.Or(s.maxStored, maxStored) }
 	for id, r := range s.runs {
-		over := len(s.runs) > cmp.Or(s.maxRuns, maxRuns) || size > cmp.Or(s.maxStored, maxStored)
-		if over && !r.dirty && r.from == 0 {
+		if over() && !r.dirty && r.from == 0 {
 			delete(s.runs, id)
 			size -= r.size
 		}
 	}
+	s.full = over()
 	return nil
 }

@@ -73,8 +73,10 @@ func (s *session) saveFold(r *run, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	record := *r.Record
+	record.Activity = "" // of a command it has the beginning, which is in RAW alone once it has ended
 	v, err := bounds.Encode(runs.SavedFold{
-		By: s.By, Number: number, Seq: r.Seen(), At: at.UnixNano(), Record: r.Record, State: state,
+		By: s.By, Number: number, Seq: r.Seen(), At: at.UnixNano(), Record: &record, State: state,
 	})
 	if err != nil {
 		return fmt.Errorf("run %s: save its fold: %w", r.Record.ID, err)

@@ -87,7 +87,7 @@ func TestRunsThatAreRecordedLateAreWhole(t *testing.T) {
 	}
 	want, wantRuns := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events()), records(t, unbroken)
 
-	for entries := 11; entries < 50; entries += 1 + fixture.Every(6) {
+	for entries := 11; entries < 40; entries += 1 + fixture.Every(6) {
 		_, b := serve(t)
 		bustest.Interleave(t, b, logs, order...)
 		r := prometheus.NewRegistry()
@@ -121,5 +121,73 @@ func TestRunsThatAreRecordedLateAreWhole(t *testing.T) {
 		if late < terms/2 || terms < 3 {
 			t.Errorf("%s: only %d of %d terms ended with records to come", what, late, terms)
 		}
+	}
+}
+
+// Two runs work on a thread. The earlier one is folded again after a kill, and what the later one used stays what the
+// next one begins with.
+func TestUsageOfASharedThreadSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	at := map[string]int64{}
+	write := func(run string, lines ...string) {
+		t.Helper()
+		l, err := b.OpenLog(t.Context(), "codex", run, runs.Mark{})
+		for _, line := range lines {
+			e := runs.Entry{Kind: runs.Out, Time: 1000 + at[run], Offset: at[run], Body: []byte(line + "\n")}
+			at[run] += int64(len(e.Body))
+			if err == nil {
+				err = l.Append(t.Context(), e)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const named = `{"type":"thread.started","thread_id":"01a1fd7c-2789-76b0-9824-e9d8eb68d25e"}`
+	used := func(tokens int) string {
+		return fmt.Sprintf(`{"type":"turn.completed","usage":{"input_tokens":%d,"cached_input_tokens":0,"output_tokens":0}}`,
+			tokens)
+	}
+	// term folds all that is new, and is killed after a cut of what is due, or of all.
+	term := func(part float64) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := newNormalizer(b)
+		s, err := n.open(ctx, n.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		raw, err := b.JetStream().OrderedConsumer(ctx, b.Raw(), jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: s.last.Raw + 1,
+		})
+		for last := bustest.LastSeq(t, b.JetStream(), b.Raw()); err == nil && s.raw < last; {
+			var m jetstream.Msg
+			if m, err = raw.Next(); err == nil {
+				err = s.entry(ctx, m)
+			}
+		}
+		if err == nil {
+			if err = s.beginCut(ctx, part); err == nil {
+				err = s.cutDone(<-s.cut)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a", named, used(10))
+	term(whole)
+	write("a", used(30))
+	write("b", named, used(100))
+	term(0)
+	term(0)
+	write("c", named, used(150))
+	term(whole)
+	r, ok, err := b.Record(t.Context(), "c")
+	if err != nil || !ok || r.Before == nil || r.Before.Input != 100 {
+		t.Errorf("before the last run the thread had used %+v, want 100 (%v, %v)", r.Before, ok, err)
 	}
 }

@@ -42,8 +42,9 @@ func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
 		r.Fold, r.by = normalizer.NewFold(s.backend(agent), id, s.MaxLine), s.By
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
+		r.size = len(stored.State) + recordSize
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
-		r.skip, r.named, r.older, r.by, r.begin = stored.Skip, stored.Named, stored.Older, stored.By, s.first
+		r.skip, r.named, r.older, r.by = stored.Skip, stored.Named, stored.Older, stored.By
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
 			r.by = "" // its state is not that of this log
@@ -111,6 +112,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 		return err
 	}
 	r.named = r.Seen()
+	s.share(r, u.Run)
 	if from := r.Record.Resumes; u.Run == "" && from != "" && r.Record.Before == nil {
 		if u, err = s.usageOf(ctx, from); err != nil {
 			return err
@@ -143,8 +145,20 @@ func (s *session) usageOf(ctx context.Context, thread string) (u threadUsage, er
 	return u, nil
 }
 
+// share makes two runs of a thread due: what is stored of the thread is of the later one, and what of the other is
+// folded again may not take its place.
+func (s *session) share(r *run, other string) {
+	r.due = true
+	if o := s.runs[other]; o != nil {
+		o.due = o.dirty
+	}
+}
+
 // used updates the usage of the run's thread.
 func (s *session) used(r *run) {
+	if u, ok := s.threads[r.Record.Thread]; ok && u.Run != r.Record.ID {
+		s.share(r, u.Run)
+	}
 	u := threadUsage{
 		Events: s.streams.events,
 		Runs:   s.streams.runs,

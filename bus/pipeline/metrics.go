@@ -114,7 +114,7 @@ func (o *observations) tell(to normalizer.Observer) {
 
 // countCut counts a cut that was stored.
 func (s *session) countCut() {
-	s.lag.to, s.lag.recorded = s.last.CutRaw, s.cutAt
+	s.lag.to, s.lag.recorded = s.last.Recorded(), s.cutAt
 	if s.tally != nil {
 		s.tally.Store()
 		s.Metrics.Stored()

@@ -171,6 +171,7 @@ type session struct {
 	readAt time.Time // when all that there was had been folded
 	held   int       // bytes of unfinished lines in memory
 	dirty  int       // runs whose records must be stored
+	full   bool      // too many runs are in memory: all that changed are recorded, so that they can be dropped
 	urgent bool      // somebody waits for one of them, see entry
 	cut    chan error
 	cutAt  time.Time
@@ -193,7 +194,7 @@ type run struct {
 	dirty    bool
 	due      bool   // somebody waits for its record
 	since    uint64 // RAW sequence of the first entry that its record does not have; 0: none
-	begin    uint64 // the same as from, for its record
+	begin    uint64 // with since: the same as from, for its record
 	size     int    // of the record and state that were stored last, bytes
 
 	tally    *metrics.Agent // nil: nothing is counted
@@ -225,7 +226,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 	if err != nil {
 		return nil, err
 	}
-	s.events.metrics, s.lag.to = n.Metrics, s.last.CutRaw
+	s.events.metrics, s.lag.to = n.Metrics, s.last.Recorded()
 	s.beginFolds(ctx)
 	return s, nil
 }
@@ -395,7 +396,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if r == nil || r.Done() || r.Record.Agent != agent { // a foreign entry after the end, or of another agent
 		return nil
 	}
-	thread, usage, known := r.Record.Thread, r.Record.Usage, r.Seen() >= seq
+	thread, usage, begin, known := r.Record.Thread, r.Record.Usage, r.from, r.Seen() >= seq
 	kind, grown, err := s.fold(ctx, r, m, seq)
 	if err != nil {
 		return err
@@ -417,7 +418,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 		return nil
 	}
 	if !r.dirty {
-		r.dirty, r.since = true, seq
+		r.dirty, r.since, r.begin = true, seq, begin
 		s.dirty++
 	}
 	r.due = r.due || len(r.observed) > maxObserved

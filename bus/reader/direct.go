@@ -138,6 +138,7 @@ func (d *direct) get(ctx context.Context, size int) (messages []*jetstream.RawSt
 		}
 		messages = append(messages, &jetstream.RawStreamMsg{
 			Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data,
+			Time: stamp(m),
 		})
 	}
 }
