@@ -8,7 +8,7 @@
 // `run` may return false: then the browser does what it does with the key.
 
 import { signal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 
 export interface Shortcut {
   keys: string[];
@@ -26,7 +26,7 @@ export const groups = signal<Group[]>([]);
 export function useKeys(title: string, shortcuts: Shortcut[]): void {
   const group = useRef<Group>({ title, shortcuts });
   group.current.shortcuts = shortcuts; // those of the newest render, without registering again
-  useEffect(() => {
+  useLayoutEffect(() => { // a key that is pressed once the page is there is one
     const mine = group.current;
     groups.value = [...groups.value, mine];
     return () => {
