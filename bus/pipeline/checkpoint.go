@@ -112,8 +112,8 @@ func (s *session) lowest() uint64 {
 	return low
 }
 
-// Where more runs change than recordsPerCut, those for whose records nobody waits are recorded later, within lateCuts
-// intervals: a record has all that a run is, and a line that arrives alone would cost more for it than for its event.
+// A cut records recordsPerCut runs at most, besides those whose records somebody waits for. The others follow within
+// lateCuts intervals. A record is larger than an event: one for each line would cost more than the line.
 const (
 	recordsPerCut = 512 // in an interval
 	lateCuts      = 10
@@ -190,7 +190,12 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	}
 	s.dirty, s.urgent = s.dirty-len(s.cutRun), false
 	c := s.last
-	c.CutRaw, c.CutEvents, c.Late = s.raw, covers, s.late()
+	c.Late = s.late()
+	if s.raw >= c.CutRaw {
+		c.CutRaw, c.CutEvents = s.raw, covers
+	} else if c.Late == 0 { // it is read again: EVENTS has more of it than the records
+		c.Late = s.raw + 1
+	}
 	done := c
 	done.Raw = max(s.lowest(), c.Raw)
 	folds := s.saved.take()

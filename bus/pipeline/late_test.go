@@ -124,6 +124,43 @@ func TestRunsThatAreRecordedLateAreWhole(t *testing.T) {
 	}
 }
 
+// A normalizer is killed, and the next one while it reads again what EVENTS has. Then the events expire. No event is
+// published again.
+func TestEventsThatExpireBetweenTwoKillsDoNotComeAgain(t *testing.T) {
+	t.Parallel()
+	logs := map[string][]runs.Entry{}
+	for i, name := range []string{"shell-fail", "plan", "plan"} {
+		logs[fmt.Sprint("r", i)] = bustest.CorpusLog(t, name, 40)
+	}
+	order := slices.Sorted(maps.Keys(logs))
+	for _, entries := range []int{3, 6} {
+		_, b := serve(t)
+		bustest.Interleave(t, b, logs, order...)
+		n := newNormalizer(b)
+		n.perCut = 1
+		first, _ := step(t, n, 60, 1)
+		second, _ := step(t, n, entries, 1)
+		if first.Late == 0 || second.CutRaw < first.CutRaw || second.Recorded() > first.CutRaw {
+			t.Errorf("after %d entries more: %+v after %+v", entries, second, first)
+		}
+		before := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
+		events, err := b.PublicJetStream().Stream(t.Context(), b.Events())
+		if err == nil {
+			err = events.Purge(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		normalize(t, b)
+		all := bustest.Dump(t, b.PublicJetStream(), b.Events())
+		_, unbroken := serve(t)
+		bustest.Interleave(t, unbroken, logs, order...)
+		normalize(t, unbroken)
+		want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events())
+		bustest.Diff(t, fmt.Sprintf("after %d entries more", entries), all, want[before:])
+	}
+}
+
 // Two runs work on a thread. The earlier one is folded again after a kill, and what the later one used stays what the
 // next one begins with.
 func TestUsageOfASharedThreadSurvivesAKill(t *testing.T) {
