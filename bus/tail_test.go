@@ -141,7 +141,7 @@ func TestFollowerContinuesWhenEventsAreRecreatedShorter(t *testing.T) {
 	t.Errorf("none of %d events came in %v", before-1, 3*(before-1)*time.Second)
 }
 
-// A reading of one EVENTS does not go on with another one, or with the same one that lost its end.
+// A reader of one stream ends with an error if the stream was recreated, or has lost its end.
 func TestReadingOfOneStreamEndsWithIt(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)

@@ -136,7 +136,7 @@ func (a *followers) leave(f *follower) {
 	})
 }
 
-// remove makes that nobody joins a follower any more. The lock is held.
+// remove takes a follower out of the table, so that no stream joins it. The caller holds the lock.
 func (a *followers) remove(f *follower) {
 	if f.leaving != nil {
 		f.leaving.Stop()

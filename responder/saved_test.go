@@ -137,7 +137,7 @@ func (c countless) SavedFolds(ctx context.Context, agent, run string, before uin
 	})
 }
 
-// A reading that begins at a saved fold goes on with what comes, and says whether the beginning of the log is lost.
+// A reader that begins at a saved fold follows new entries, and reports whether the beginning of the log is lost.
 func TestReadingFromASavedFoldGoesOn(t *testing.T) {
 	t.Parallel()
 	s, c := countingService(t)

@@ -339,16 +339,6 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	}
 }
 
-// together returns the time until the last tenth of a second before a pause is over, if that is long: many runs that
-// look after a silent agent then do so at once, and the process sleeps meanwhile.
-func together(pause time.Duration, now time.Time) time.Duration {
-	const tick = 100 * time.Millisecond
-	if pause < 5*tick {
-		return pause
-	}
-	return pause - time.Duration(now.Add(pause).UnixNano())%tick
-}
-
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
 func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {

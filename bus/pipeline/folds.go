@@ -28,8 +28,8 @@ const (
 //
 // Nothing of a run may be stored after the run was forgotten, not even by a normalizer that was paused
 // while another one finished the run. So forgetting stores a message in the bucket, see
-// [bus.Bus.BeginFolds]. Who is refused begins again, but stores nothing until the cut in which it has begun
-// has stored its checkpoint: that is refused if another normalizer has stored one.
+// [bus.Bus.BeginFolds]. A normalizer that is refused stores such a message, too, but no fold before the
+// checkpoint of that cut is stored: the checkpoint is refused if another normalizer has stored one.
 type savedFolds struct {
 	waiting []keyed // for the next cut
 	size    int     // bytes of them

@@ -202,6 +202,15 @@ const holdBytes = 32 << 20
 
 func (s *session) maxHeld() int { return cmp.Or(s.hold, max(holdBytes, 2*s.MaxLine)) }
 
+// keepLine updates where the unfinished lines of a run begin, after an entry was folded by which they
+// grew. It drops those of other runs if all of them together are too long.
+func (s *session) keepLine(r *run, grown int) {
+	r.from = r.From()
+	if s.held += grown; s.held > s.maxHeld() {
+		s.shed(r)
+	}
+}
+
 // shed drops unfinished lines, except that of keep, until they take at most half of the
 // limit.
 func (s *session) shed(keep *run) {

@@ -89,7 +89,7 @@ func (o *observations) Message(status string) {
 	*o = append(*o, observation{of: ofMessage, texts: [3]string{status}})
 }
 
-// tell passes them on, and begins anew.
+// tell reports the observations to an observer, and empties the list.
 func (o *observations) tell(to normalizer.Observer) {
 	for _, e := range *o {
 		switch e.of {

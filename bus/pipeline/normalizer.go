@@ -433,15 +433,6 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	return nil
 }
 
-// keepLine updates where the unfinished lines of a run begin, after an entry was folded by which they
-// grew. It drops those of other runs if all of them together are too long.
-func (s *session) keepLine(r *run, grown int) {
-	r.from = r.From()
-	if s.held += grown; s.held > s.maxHeld() {
-		s.shed(r)
-	}
-}
-
 // fold folds one entry of a run, and publishes its events. It returns the entry's kind,
 // and by how many bytes the unfinished line in memory grew.
 func (s *session) fold(ctx context.Context, r *run, m jetstream.Msg,

@@ -127,7 +127,7 @@ func (f *feed) proceed() {
 	f.fit.proceed(f.want.fit, f.most)
 }
 
-// proceed goes on with a load that has less than is wanted.
+// proceed requests the next page of a load that has fewer runs than are wanted.
 func (l *load) proceed(want, most int) {
 	if l.rest != "" && l.got < min(want, most) {
 		l.cursor, l.rest = l.rest, ""

@@ -295,7 +295,7 @@ func TestFollowerEndsAfterItsLastStream(t *testing.T) {
 	fixture.Eventually(t, fixture.Patience, "it is still followed", func() bool { return conn.NumSubscriptions() <= idle })
 }
 
-// A client that takes nothing is cut after 30 s, and holds nobody up before; it comes again with its last id.
+// A client that reads nothing is disconnected after 30 s, and delays no other stream. It resumes with its last id.
 func TestClientThatTakesNothingIsCut(t *testing.T) {
 	t.Parallel()
 	fixture.Long(t, "a client is cut after 30 s")
