@@ -156,6 +156,7 @@ type List struct {
 	Recent  int          `json:"-"`                // of a stream: begins with so many ended runs, the newest; 0: all
 	Limit   int          `json:"limit,omitempty"`  // 0: 20
 	Cursor  string       `json:"cursor,omitempty"` // Next of a page of the same list
+	Covers  bool         `json:"covers,omitempty"` // the page also has its Covers
 }
 
 // ResultRequest is a request for the outcome of a run that has ended.

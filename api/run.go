@@ -142,6 +142,9 @@ type Cloud struct {
 type RunPage struct {
 	Runs []*Run `json:"runs"`
 	Next string `json:"next,omitempty"` // cursor of the next page; absent: this is the last page
+	// Covers is the sequence up to which all events are of runs that lists have, or whose records are removed; absent:
+	// not known, or not asked for.
+	Covers uint64 `json:"covers,omitempty"`
 }
 
 // Sessions is a page of threads that tasks can continue.

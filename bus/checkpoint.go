@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/bus/bucket"
@@ -26,6 +27,9 @@ type Checkpoint struct {
 	CutRaw    uint64 `json:"cut_raw_seq"`
 	CutEvents uint64 `json:"cut_event_seq"`
 	Late      uint64 `json:"late,omitempty"` // the first entry up to CutRaw that the record of its run does not have
+
+	// Known is the sequence of EVENTS up to which the run of each event has had a record, in RUNS up to Runs.
+	Known uint64 `json:"known_event_seq,omitempty"`
 }
 
 // Recorded returns up to where the records have all of RAW, once the cut is stored. An unfinished line is no record.
@@ -52,6 +56,17 @@ func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, re
 		return Checkpoint{}, 0, errUnknownForm
 	}
 	return c, e.Revision, nil
+}
+
+// EventsKnown returns the sequence of EVENTS, created at a time in Unix nanoseconds, up to which the run of each event
+// has a record, or had one, and the sequence of RUNS with which the last of these records is stored. Zero: not known.
+func (b *Bus) EventsKnown(ctx context.Context, made int64) (events, row uint64, err error) {
+	c, _, err := readCheckpoint(ctx, bucket.New(b.js, b.State()))
+	id := StreamID(time.Unix(0, made))
+	if err != nil || c.EventsID != id && !strings.HasPrefix(c.EventsID, id+".") {
+		return 0, 0, err
+	}
+	return c.Known, c.Runs, nil
 }
 
 // LastRaw returns the last sequence of RAW.

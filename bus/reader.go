@@ -30,17 +30,23 @@ type Stored struct {
 // reads returns a reader of the subjects of a selection.
 func (b *Bus) reads(f runs.Selection) *reader.Reader {
 	from := f.After + 1
-	if f.Run == "" && f.Agent == "" && len(f.Tokens) == 0 {
+	if f.Run == "" && f.Runs == nil && f.Agent == "" && len(f.Tokens) == 0 {
 		return b.ReadEvents(b.EventSubjects(), from)
 	}
 	tokens := slices.Compact(slices.Sorted(slices.Values(f.Tokens)))
 	if len(tokens) == 0 {
 		tokens = []string{"*"}
 	}
+	of := f.Runs
+	if of == nil {
+		of = []string{cmp.Or(f.Run, "*")}
+	}
 	var subjects, live []string
-	for _, token := range tokens {
-		subject := b.EventSubject(cmp.Or(f.Agent, "*"), cmp.Or(f.Run, "*"), token)
-		subjects, live = append(subjects, subject), append(live, b.liveSubject(subject))
+	for _, run := range of {
+		for _, token := range tokens {
+			subject := b.EventSubject(cmp.Or(f.Agent, "*"), run, token)
+			subjects, live = append(subjects, subject), append(live, b.liveSubject(subject))
+		}
 	}
 	if f.Run != "" && len(subjects) == 1 {
 		return b.ReadEvents(subjects[0], from)
@@ -54,6 +60,9 @@ func (b *Bus) reads(f runs.Selection) *reader.Reader {
 // unreachable. If EVENTS is recreated meanwhile, it continues with the messages that
 // are later, by RAW sequence or time, than all before.
 func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) error) error {
+	if f.Runs != nil && len(f.Runs) == 0 {
+		return nil
+	}
 	d := b.reads(f)
 	if d.Log, d.Want = b.log, f.Want; f.Since > 0 {
 		d.Since = time.UnixMilli(int64(f.Since))
@@ -61,12 +70,16 @@ func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) erro
 	if f.Made != 0 {
 		d.Only(time.Unix(0, f.Made))
 	}
+	some := map[string]bool{}
+	for _, run := range f.Runs {
+		some[run] = true
+	}
 	var previous normalizer.Pos // of the message before, with the latest time
 	pass := func(m *jetstream.RawStreamMsg) error {
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || f.Run != "" && run != f.Run ||
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || f.Run != "" && run != f.Run || f.Runs != nil && !some[run] ||
 			len(f.Tokens) > 0 && !slices.Contains(f.Tokens, token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
 			return nil
@@ -87,6 +100,14 @@ func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) erro
 			err = fmt.Errorf("%w, or not for a minute after a flood of requests: then `linesman doctor` says so", err)
 		}
 		return whyClosed(b.public, err)
+	}
+	if f.Runs != nil {
+		stream, err := b.Stream(ctx, b.Names.Events())
+		if err != nil {
+			return err
+		}
+		info := stream.CachedInfo()
+		return whyClosed(b.public, d.UpTo(ctx, info, min(f.Last, info.State.LastSeq), pass))
 	}
 	return whyClosed(b.public, d.ToEnd(ctx, pass))
 }

@@ -72,7 +72,7 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 		}
 	}
 	known := map[string]bool{}
-	return events(ctx, c.bus.Read(ctx, read, func(s bus.Stored) error {
+	pass := func(s bus.Stored) error {
 		wanted := len(f.Kinds) == 0 || slices.Contains(f.Kinds, s.Token)
 		if wanted && len(f.Labels) > 0 {
 			var err error
@@ -84,7 +84,52 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 			return errStop
 		}
 		return nil
-	}))
+	}
+	if len(f.Labels) > 0 && f.Run == "" {
+		some, covers, err := c.labelledRuns(ctx, f.Labels)
+		if err != nil {
+			return err
+		}
+		if covers > read.After {
+			of := read
+			of.Runs, of.Last, of.Follow, read.After = some, covers, false, covers
+			for _, run := range some {
+				known[run] = true
+			}
+			if err := c.bus.Read(ctx, of, pass); err != nil {
+				return events(ctx, err)
+			}
+		}
+	}
+	return events(ctx, c.bus.Read(ctx, read, pass))
+}
+
+// maxLabelled is the maximum number of runs whose events are read run by run.
+const maxLabelled = 1000
+
+// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it is
+// not known, or these are too many runs.
+func (c *Client) labelledRuns(ctx context.Context, labels []string) (some []string, covers uint64, err error) {
+	q, some := api.List{Labels: labels, Limit: 100, Covers: true}, []string{}
+	for {
+		page, err := c.List(ctx, q)
+		if err != nil {
+			return nil, 0, err
+		}
+		if q.Cursor == "" {
+			covers = page.Covers
+		}
+		for _, r := range page.Runs {
+			some = append(some, r.ID)
+		}
+		switch {
+		case covers == 0, len(some) > maxLabelled:
+			return nil, 0, nil
+		case page.Next == "":
+			return some, covers, nil
+		}
+		q.Cursor, q.Covers = page.Next, false
+	}
 }
 
 // maxKnown is the maximum number of runs whose labels are remembered.

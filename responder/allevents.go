@@ -40,7 +40,66 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 		return nil, recreated()
 	}
 	of := runs.Selection{Agent: s.agentKind(q.Agent), Tokens: q.Kinds, After: q.After, Follow: true}
-	return &Follow{service: s, of: of, end: end, wants: wants}, nil
+	f := &Follow{service: s, of: of, end: end, wants: wants}
+	if len(q.Labels) > 0 {
+		some, covered, err := s.labelledRuns(ctx, q.Labels, end.Made)
+		if err != nil {
+			return nil, err
+		}
+		if covered = min(covered, end.Last); covered > q.After {
+			f.first = of
+			f.first.Runs, f.first.Last, f.first.Follow, f.of.After = some, covered, false, covered
+		}
+	}
+	return f, nil
+}
+
+// maxLabelled is the maximum number of runs whose events are read run by run.
+const maxLabelled = 1000
+
+// rowsWithin is how long the table may take to read a record that is stored.
+const rowsWithin = 200 * time.Millisecond
+
+// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it is
+// not known, or these are too many runs.
+func (s *Service) labelledRuns(ctx context.Context, labels []string, made int64) (some []string, covered uint64,
+	err error) {
+	covered, err = s.covered(ctx, made)
+	if err != nil || covered == 0 {
+		return nil, 0, err
+	}
+	page, err := s.List(api.List{Labels: labels, Limit: maxLabelled})
+	if err != nil || page.Next != "" {
+		return nil, 0, err
+	}
+	some = []string{}
+	for _, r := range page.Runs {
+		some = append(some, r.ID)
+	}
+	return some, covered, nil
+}
+
+// Covers returns the sequence up to which the events are of runs that lists have, or whose records are removed; 0: not
+// known.
+func (s *Service) Covers(ctx context.Context) (uint64, error) {
+	end, err := s.cfg.Streams.EventsEnd(ctx, "", "")
+	if err != nil {
+		return 0, s.explain("read events", err)
+	}
+	covered, err := s.covered(ctx, end.Made)
+	return min(covered, end.Last), err
+}
+
+// covered returns the sequence up to which the table has the runs of all events that have a record; 0: not known.
+func (s *Service) covered(ctx context.Context, made int64) (uint64, error) {
+	events, revision, err := s.cfg.Streams.EventsKnown(ctx, made)
+	switch {
+	case err != nil:
+		return 0, s.explain("read events", err)
+	case events > 0 && s.table.Has(ctx, revision, rowsWithin):
+		return events, nil
+	}
+	return 0, nil
 }
 
 // AllEvents returns a page of what [Service.FollowAll] reads: at most limit events, and at
@@ -55,6 +114,7 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 	if f.of.Follow = false; f.wants == nil {
 		f.of.Want = limit + 1
 	}
+	f.first.Want = limit + 1
 	done, err := s.pageTurn(ctx)
 	if err != nil {
 		return page, err

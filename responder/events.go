@@ -90,6 +90,7 @@ type Follow struct {
 	Ended bool
 
 	service *Service
+	first   runs.Selection // is read before the other, if it has Runs
 	of      runs.Selection
 	end     runs.EventsEnd                                  // when it was opened
 	wants   func(context.Context, runs.Event) (bool, error) // nil: all of them
@@ -122,7 +123,7 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 // read is Each with the events that the filter refuses, too.
 func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
 	var own error
-	err := f.service.cfg.Streams.EachEvent(ctx, f.of, func(e runs.Event) error {
+	pass := func(e runs.Event) error {
 		wanted := true
 		if f.wants != nil {
 			if wanted, own = f.wants(ctx, e); own != nil {
@@ -138,7 +139,14 @@ func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) e
 			return errEnough
 		}
 		return own
-	})
+	}
+	var err error
+	if f.first.Runs != nil {
+		err = f.service.cfg.Streams.EachEvent(ctx, f.first, pass)
+	}
+	if err == nil {
+		err = f.service.cfg.Streams.EachEvent(ctx, f.of, pass)
+	}
 	switch {
 	case err == nil, errors.Is(err, errEnough):
 		return nil

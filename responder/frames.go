@@ -42,7 +42,9 @@ func (f *Follow) Frames(ctx context.Context, form string, encode func(api.Event)
 	write func([]byte) error,
 ) error {
 	s, hub := &stream{Follow: f, pos: f.of.After, encode: encode, write: write, want: 256}, &f.service.followers
-	s.of.Made = f.end.Made
+	if s.of.Made = f.end.Made; s.first.Runs != nil {
+		s.pos, s.first.Made = s.first.After, f.end.Made
+	}
 	for end, read := f.end.Last, s.pos >= f.end.Last; ctx.Err() == nil; {
 		if f.of.Follow {
 			from, err := hub.join(s.of, form, s.pos, read, f.service.shared(encode))
@@ -206,7 +208,12 @@ func (s *stream) read(ctx context.Context, end *uint64) (frames []*frame, more b
 		*end = now.Last
 	}
 	of, size := s.of, 0
-	of.After, of.Follow, of.Want = s.pos, false, s.want
+	of.After = max(s.pos, s.of.After)
+	if s.first.Runs != nil {
+		of = s.first
+		of.After = s.pos
+	}
+	of.Follow, of.Want = false, s.want
 	err = streams.EachEvent(ctx, of, func(e runs.Event) error {
 		frames = append(frames, &frame{event: e})
 		if size += len(e.Body); len(frames) == s.want || size >= maxCaught {
@@ -216,6 +223,8 @@ func (s *stream) read(ctx context.Context, end *uint64) (frames []*frame, more b
 	})
 	if more = errors.Is(err, errEnough); more {
 		s.want, err = min(max(len(frames)*maxCaught/max(size, 1), 16), manyCaught), nil
+	} else if err == nil && s.first.Runs != nil {
+		s.first.Runs, more = nil, true
 	}
 	return frames, more, err
 }

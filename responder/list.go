@@ -177,7 +177,7 @@ func readCursor(q api.List) (*runtable.Point, error) {
 
 // listID identifies the list that a request asks for, without its page.
 func listID(q api.List) string {
-	q.Limit, q.Cursor = 0, ""
+	q.Limit, q.Cursor, q.Covers = 0, "", false
 	h := fnv.New64a()
 	// writing to a hash never fails
 	_, _ = fmt.Fprintf(h, "%q", []any{

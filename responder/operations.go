@@ -156,15 +156,20 @@ func summarize(list []runs.Header) []*api.Run {
 	return some
 }
 
-func (s operations) list(_ context.Context, q api.List) (p api.RunPage, err error) {
+func (s operations) list(ctx context.Context, q api.List) (p api.RunPage, err error) {
 	if err := within("limit", int64(q.Limit), maxPage); err != nil {
 		return p, err
+	}
+	if q.Covers { // before the list, which may have later runs, too
+		if p.Covers, err = s.Covers(ctx); err != nil {
+			return p, err
+		}
 	}
 	page, err := s.List(q)
 	if err != nil {
 		return p, err
 	}
-	p = api.RunPage{Runs: []*api.Run{}, Next: page.Next}
+	p.Runs, p.Next = []*api.Run{}, page.Next
 	for _, v := range page.Runs {
 		p.Runs = append(p.Runs, Summarize(v))
 	}

@@ -27,6 +27,8 @@ type Event struct {
 // Selection selects stored events. Its zero value is all of them.
 type Selection struct {
 	Agent, Run string
+	Runs       []string // any of them, up to Last; none: all. Not with Run or Follow
+	Last       uint64   // the last sequence of a reading with Runs
 	Tokens     []string // kinds; none: all
 	After      uint64   // only those after this sequence
 	Since      Time     // only those that were stored then or later

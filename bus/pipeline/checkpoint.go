@@ -150,6 +150,16 @@ func (s *session) late() (first uint64) {
 	return first
 }
 
+// unknown reports whether a run has no record, and is not in the cut that begins.
+func (s *session) unknown() bool {
+	for _, r := range s.runs {
+		if r.dirty && r.revision == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // beginCut takes a snapshot of all changes. It is stored after the events that it
 // covers, while folding continues.
 //
@@ -191,12 +201,17 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	s.dirty, s.urgent = s.dirty-len(s.cutRun), false
 	c := s.last
 	c.Late = s.late()
+	known := c.Known
 	if s.raw >= c.CutRaw {
 		c.CutRaw, c.CutEvents = s.raw, covers
+		if !s.unknown() {
+			known = covers
+		}
 	} else if c.Late == 0 { // it is read again: EVENTS has more of it than the records
 		c.Late = s.raw + 1
 	}
 	done := c
+	done.Known = known
 	done.Raw = max(s.lowest(), c.Raw)
 	folds := s.saved.take()
 	if s.tally != nil {
@@ -250,7 +265,7 @@ func (s *session) storeCut(ctx context.Context, begun, done bus.Checkpoint, fold
 	err := s.putAll(ctx, records, begun.Runs)
 	if errors.Is(err, errLostEnd) {
 		// When the next term checks, RUNS may be as long as before.
-		begun.Raw, begun.Runs = 0, 0
+		begun.Raw, begun.Runs, begun.Known = 0, 0, 0
 		err = errors.Join(err, s.saveCheckpoint(ctx, begun))
 	}
 	if err != nil {

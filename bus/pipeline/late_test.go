@@ -56,11 +56,32 @@ func step(t *testing.T, n *Normalizer, entries int, part float64) (c bus.Checkpo
 		if err != nil {
 			t.Fatal(err)
 		}
+		checkKnown(t, n.Bus, s.last)
 		if c := s.last; c.Late > 0 && (c.Raw >= c.Late || c.Recorded() >= c.Late) {
 			t.Fatalf("entry %d is in no record: %+v", c.Late, c)
 		}
 	}
 	return s.last, true
+}
+
+// checkKnown checks that the run of each event up to the Known of a stored checkpoint has a record.
+func checkKnown(t *testing.T, b *bus.Bus, c bus.Checkpoint) {
+	t.Helper()
+	have := map[string]bool{}
+	err := b.Read(t.Context(), runs.Selection{}, func(e bus.Stored) error {
+		if e.Seq <= c.Known {
+			have[e.Run] = true
+		}
+		return nil
+	})
+	for run := range have {
+		if _, ok, bad := b.Record(t.Context(), run); bad != nil || !ok {
+			err = fmt.Errorf("run %s has events up to %d, and no record: %w", run, c.Known, bad)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Many runs change, and few are recorded in each cut. Normalizers are killed after some entries, or in the middle of

@@ -156,13 +156,13 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 		*c = bus.Checkpoint{Base: c.Base}
 	case c.RunsID != "" && c.RunsID != s.streams.runs: // derive all records from RAW
 		s.log.Warn("the run records were recreated")
-		c.Raw, c.Runs = 0, 0
+		c.Raw, c.Runs, c.Known = 0, 0, 0
 	case runs.State.LastSeq < c.Runs: // some records are older than the checkpoint says, or lost: update all
 		if err := reader.Followed(runs); err != nil {
 			return err
 		}
 		s.log.Warn("the run records lost their end", zap.Uint64("last", runs.State.LastSeq), zap.Uint64("want", c.Runs))
-		c.Raw, c.Runs = 0, runs.State.LastSeq
+		c.Raw, c.Runs, c.Known = 0, runs.State.LastSeq, 0
 	}
 	c.RawID, c.EventsID, c.RunsID = s.streams.raw, s.streams.events, s.streams.runs
 	if known && (otherRaw || otherEvents) {

@@ -51,6 +51,8 @@ func storeRuns(t testing.TB, op *bus.Bus, runs int) {
 	}
 }
 
+var fourRuns = []string{"run-0", "run-7", "run-33", "run-58"}
+
 // filters are selections of events, and how many a number of runs has of each.
 var filters = []struct {
 	name   string
@@ -60,6 +62,9 @@ var filters = []struct {
 	{"error", runs.Selection{Tokens: []string{"error"}}, func(int) int { return 4 }},
 	{"error and unknown", runs.Selection{Tokens: []string{"error", "unknown"}}, func(int) int { return 4 }},
 	{"run, 3 kinds", runs.Selection{Run: "run-7", Tokens: []string{"error", "completion", "unknown"}}, func(int) int { return 1 }},
+	{"4 runs", runs.Selection{Runs: fourRuns, Last: 1 << 40}, func(int) int { return 4 * 21 }},
+	{"4 runs, 2 kinds", runs.Selection{Runs: fourRuns, Last: 1 << 40, Tokens: []string{"completion", "error"}},
+		func(int) int { return 5 }},
 	{"completion", runs.Selection{Tokens: []string{"completion"}}, func(n int) int { return n }},
 	{"completion and error", runs.Selection{Tokens: []string{"completion", "error"}}, func(n int) int { return n + 4 }},
 	{"agent", runs.Selection{Agent: "claude_code"}, func(n int) int { return n / 10 * 21 }},

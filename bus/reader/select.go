@@ -11,6 +11,9 @@ import (
 // needs two to three times as long for a message of a filter as for the next one of the stream.
 const denseWanted, denseAll = 2, 5
 
+// heldMessages is how many messages a selection requests at once, of all subjects, but for 16 of each.
+const heldMessages = 8 * BatchMessages
+
 // NewSelect returns a reader of several subjects, or of one that is spread over the whole stream, from a sequence on, 1
 // or more, by direct gets like [NewDirect]: its cost follows the messages that it finds. Where most of the stream is
 // wanted it reads everything, and calls each with other messages, too. Live are the subjects on which the server
@@ -22,12 +25,13 @@ func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, f
 	r.open = func(from uint64, patience time.Duration) source {
 		s := &selection{js: js, stream: stream, from: from, whole: func() source { return whole(from, patience) }}
 		for _, subject := range subjects {
-			size := BatchMessages // the server counts what is left for each batch
+			size := max(16, min(BatchMessages, heldMessages/len(subjects))) // the server counts what is left for each batch
+			want := size
 			if r.Want > 0 {
-				size = min(r.Want, size)
+				want = min(r.Want, size)
 			}
 			s.parts = append(s.parts, &part{direct: direct{
-				conn: js.Conn(), stream: stream, filter: subject, from: from, want: size, size: BatchMessages, patience: patience,
+				conn: js.Conn(), stream: stream, filter: subject, from: from, want: want, size: size, patience: patience,
 			}})
 		}
 		return s

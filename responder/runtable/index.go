@@ -24,6 +24,7 @@ type index struct {
 	orders        orders
 	finals        map[runs.State]int // number of the others by state
 	ended         map[kind]int       // the same by kind
+	revision      uint64             // the newest of the run bucket
 	seq           uint64
 	at            time.Time // when the last change arrived
 	news          map[string]map[chan struct{}]bool
@@ -63,11 +64,12 @@ func (t *index) change(c runs.Change, now time.Time) {
 	}
 	t.at = now
 	if c.Replaced {
-		t.rebuilding = true
+		t.rebuilding, t.revision = true, 0
 		for _, e := range t.rows {
 			e.revision, e.stale = 0, true
 		}
 	}
+	t.revision = max(t.revision, c.Revision)
 	if c.Run.ID != "" {
 		have := t.rows[c.Run.ID]
 		switch {

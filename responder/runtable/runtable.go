@@ -145,6 +145,25 @@ func (r *Table) Basis() (seq uint64, at time.Time) {
 	return r.index.seq, r.index.at
 }
 
+// Has waits for a time until the table includes the record with a revision. It returns false if it does not.
+func (r *Table) Has(ctx context.Context, revision uint64, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		r.index.mu.Lock()
+		has := r.index.revision >= revision
+		r.index.mu.Unlock()
+		if has {
+			return true
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (runs.Header, bool) {
 	e, ok := r.index.get(run)
