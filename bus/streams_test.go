@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
@@ -98,6 +99,16 @@ func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 	); err != nil ||
 		n != 5 {
 		t.Errorf("subscriber: %d events, %v", n, err)
+	}
+	one := jetstream.ConsumerConfig{Name: "one", FilterSubject: b.EventSubject("codex", "a", "*")}
+	if _, err := sub.JetStream().CreateConsumer(t.Context(), b.Events(), one); err != nil {
+		t.Errorf("a consumer with one filter: %v", err)
+	}
+	brief, stop := context.WithTimeout(t.Context(), time.Second)
+	defer stop()
+	list := jetstream.ConsumerConfig{Name: "list", FilterSubjects: []string{one.FilterSubject}} // in the body only
+	if _, err := sub.JetStream().CreateConsumer(brief, b.Events(), list); err == nil {
+		t.Error("the subscriber can create a consumer with a list of filters")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

@@ -40,3 +40,20 @@ func TestQueuedTaskIsInTheContextThatItGoesOnIn(t *testing.T) {
 	d.await(string(task.ID), func(v runs.Header) bool { return v.State.Final() })
 	in(c, sdk.TaskStateCanceled)
 }
+
+// Lists are ordered by times: the raw logs of these tests must not be ahead of the clock by which a responder queues.
+func TestTheLogsOfTheseTestsAreNotAheadOfTheClock(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	run := d.work("long")
+	for range 500 {
+		run.out(turns)
+	}
+	run.exit(runs.ReasonExited, 0)
+	c := d.client(surfaces[0], token)
+	next := sent(t, c, now(user("go")))
+	list, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{})
+	if err != nil || len(list.Tasks) != 2 || list.Tasks[0].ID != next.ID {
+		t.Errorf("a run that was queued after the end of another is not listed before it: %+v, %v", list, err)
+	}
+}

@@ -194,7 +194,6 @@ type log struct {
 	d   *endpoint
 	id  string
 	raw *bus.RawLog
-	at  int64
 }
 
 // work begins a run that is queued, or one that is not there yet.
@@ -210,15 +209,14 @@ func (d *endpoint) begin(agent, id string, start runs.Start) *log {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	l := &log{d: d, id: id, raw: raw, at: time.Now().UnixMilli()}
+	l := &log{d: d, id: id, raw: raw}
 	l.append(runs.Entry{Kind: runs.Started, Body: runs.Encode(start)})
 	return l
 }
 
 func (l *log) append(e runs.Entry) {
 	l.d.t.Helper()
-	e.Time = l.at
-	l.at++
+	e.Time = time.Now().UnixMilli()
 	if err := l.raw.Append(l.d.t.Context(), e); err != nil {
 		l.d.t.Fatal(err)
 	}

@@ -175,6 +175,12 @@ func check(t testing.TB, tool string, got v36.Answer) answer {
 	if err := schemaOf(t, tool).Validate(instance); err != nil {
 		t.Errorf("%s: the answer does not fit its schema: %v\n%s", tool, err, got.Envelope[:min(len(got.Envelope), 4000)])
 	}
+	// Optional members of the contract that linesman could only invent.
+	for _, name := range []string{"estimated_start_ms", "expected_duration", "artifacts"} {
+		if bytes.Contains(got.Envelope, []byte(`"`+name+`":`)) {
+			t.Errorf("%s: the answer has %s", tool, name)
+		}
+	}
 	return a
 }
 

@@ -1,6 +1,7 @@
 package tools_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -263,6 +264,35 @@ func TestForegroundFailureIsAnErrorAndBackgroundFailureAState(t *testing.T) {
 				t.Errorf("%s: %.500s", tool, r.Envelope)
 			}
 		}
+	}
+}
+
+func TestAForegroundFailureIsAnErrorOfAdCP(t *testing.T) {
+	t.Parallel()
+	s := remembering(t)
+	answers := make(chan enveloped, 1)
+	go func() {
+		a, err := s.tools.Call(t.Context(), "_codex_local_run", json.RawMessage(args("task", "Fail.", "format", "adcp",
+			"idempotency_key", key("fail"))), nil)
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- enveloping(t, "run", a)
+	}()
+	id := s.take(t).Run
+	out, _ := recording(t, "failed")
+	s.Begin("codex", id, runs.Start{Source: "queue"}).OutIn(out, 20).Err([]byte("the end\n")).Exit(1)
+	a := <-answers
+	a.is(t, "failed", "TOOL_ERROR")
+	var details struct {
+		State  string
+		Exit   int    `json:"exit_code"`
+		Stderr string `json:"stderr_tail"`
+	}
+	if err := json.Unmarshal(a.Error.Details, &details); err != nil || !a.IsError || a.TaskID != id || a.ContextID == "" ||
+		details.State != "failed" || details.Exit != 1 || details.Stderr != "the end\n" ||
+		!bytes.Contains(a.Envelope, []byte(`"duration_ms":`)) {
+		t.Errorf("%v: %s", err, a.Envelope)
 	}
 }
 
