@@ -78,9 +78,9 @@ type Once struct {
 // that linesman sent it. It travels towards linesman only.
 type Webhook struct {
 	URL         string          `json:"url"`
-	OperationID string          `json:"operationId,omitempty"`
-	Token       string          `json:"token,omitempty"`  // sent back with each notification
-	Scheme      string          `json:"scheme,omitempty"` // Bearer or HMAC-SHA256
+	OperationID string          `json:"operationId,omitempty"` // sent back with each notification
+	Token       string          `json:"token,omitempty"`       // sent back with each notification
+	Scheme      string          `json:"scheme,omitempty"`      // Bearer or HMAC-SHA256; "": signed by RFC 9421
 	Credentials string          `json:"credentials,omitempty"`
 	Operation   string          `json:"operation,omitempty"` // what the caller asked for, as its protocol names it
 	Context     json.RawMessage `json:"context,omitempty"`   // an object of the caller, sent back byte for byte

@@ -96,6 +96,7 @@ type Config struct {
 	Live   Live
 	Agents map[string]*Agent // by short name; see [Config.Table]
 	Push   Push
+	AdCP   AdCP
 
 	Background Background
 	Watch      Watch
@@ -138,6 +139,14 @@ type Push struct {
 	// GiveUp is how long delivery of a notification is retried: one minute to 72
 	// hours.
 	GiveUp time.Duration
+}
+
+// AdCP has the settings for signatures of notifications by RFC 9421: both or none.
+type AdCP struct {
+	// WebhookKey is the path of the file of the key; absolute after [Load].
+	WebhookKey string
+	// BrandJSONURL is the https URL of the operator's brand.json.
+	BrandJSONURL string
 }
 
 // Work has the settings of submitted tasks. They do not apply to `linesman run`.

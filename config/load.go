@@ -381,7 +381,8 @@ func (l *loader) paths(c *Config, env map[string]string) {
 	if c.Environments == "" && env["HOME"] != "" {
 		c.Environments = filepath.Join(env["HOME"], ".config", "mcp-delegator", "environments.json")
 	}
-	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments, &c.Watch.SecretFile, &c.Watch.State}
+	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments, &c.Watch.SecretFile, &c.Watch.State,
+		&c.AdCP.WebhookKey}
 	for _, roots := range []List{c.Work.Roots, c.Work.AddRoots} {
 		for i := range roots {
 			paths = append(paths, &roots[i])

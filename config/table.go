@@ -155,6 +155,18 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "push.give_up", target: &c.Push.GiveUp,
 			check: within(&c.Push.GiveUp, time.Minute, 72*time.Hour, "must be 1m to 72h"),
 			Help:  "Time for which the delivery of a notification is retried: 1m to 72h."},
+		Setting{Key: "adcp.webhook_key", target: &c.AdCP.WebhookKey, check: must(func() bool {
+			return (c.AdCP.WebhookKey == "") == (c.AdCP.BrandJSONURL == "")
+		}, "must be set together with adcp.brand_json_url"),
+			Help: "File of the key that signs notifications for which the caller chose no authentication, by RFC 9421: " +
+				"`linesman setup webhook-key` makes one. Empty: such webhooks are refused. See docs/webhooks.md."},
+		Setting{Key: "adcp.brand_json_url", target: &c.AdCP.BrandJSONURL, check: must(func() bool {
+			u, err := url.Parse(c.AdCP.BrandJSONURL)
+			return c.AdCP.BrandJSONURL == "" || err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil &&
+				len(c.AdCP.BrandJSONURL) <= 2048
+		}, "must be a URL that begins with https://"),
+			Help: "URL of your brand.json, which names /.well-known/jwks.json of linesman as jwks_uri, on the same origin. " +
+				"Set it together with adcp.webhook_key."},
 		Setting{Key: "background.start", target: &c.Background.Start,
 			Help: "Allow commands that need a server and find none to start `linesman up` in the background."},
 		Setting{Key: "background.idle", target: &c.Background.Idle, check: notNegative(&c.Background.Idle),

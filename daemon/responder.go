@@ -60,6 +60,9 @@ func (e *ListenError) Unwrap() error { return e.Err }
 // for the connection of the responder's user, and closes that at its end. The
 // error is a [ListenError] if the address is in use.
 func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
+	if _, err := c.webhookKey(); err != nil { // now, not once there is a connection
+		return nil, err
+	}
 	r := &Responder{config: c, connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
@@ -159,13 +162,17 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 	}
 	for _, route := range a2a.New(a2a.Config{
 		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
-		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, r.config.Settings.Push.AllowPrivate),
+		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, s.hooks),
 	}).Routes() {
 		if route.Scope == "" {
 			r.http.HandlePublic(route.Pattern, s.calls.HTTP(route.Pattern, route.Handler))
 		} else {
 			add(route.Scope, route.Pattern, route.Handler)
 		}
+	}
+	if s.hooks.Key != nil {
+		const pattern = "GET /.well-known/jwks.json"
+		r.http.HandlePublic(pattern, s.calls.HTTP(pattern, s.hooks.Key))
 	}
 	return err
 }

@@ -41,6 +41,7 @@ type Service struct {
 	bus       *bus.Bus
 	tools     *tools.Set
 	cloud     *codexcloud.Driver
+	hooks     webhook.Rules
 	push      *webhook.Pusher
 	calls     *metrics.Calls
 	listening chan struct{} // closed once requests over NATS arrive
@@ -51,10 +52,14 @@ type Service struct {
 // newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
 func newService(b *bus.Bus, c Config) (*Service, error) {
+	key, err := c.webhookKey()
+	if err != nil {
+		return nil, err
+	}
 	s := &Service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{})}
 	counts := metrics.NewResponder(c.Registry)
 	set := c.Settings
-	var err error
+	s.hooks = webhook.Rules{Private: set.Push.AllowPrivate, Key: key, Log: c.Log}
 	s.cloud, err = codexcloud.New(codexcloud.Config{
 		Command: set.Launches(agent.Table{codex.Agent})[codex.Agent.Kind()].Command,
 		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,
@@ -68,13 +73,13 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, s.hooks), Dir: c.dir,
 		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b),
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{
 		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: s.Standing(), Log: c.Log,
-		Private: set.Push.AllowPrivate, GiveUp: set.Push.GiveUp,
+		Private: set.Push.AllowPrivate, Key: key, GiveUp: set.Push.GiveUp,
 		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(s.Service),
 			webhook.A2A: a2a.NewNotices(s.Service)},
 		Attempted: func(o webhook.Outcome, took time.Duration) { counts.Webhook(string(o), took) },
@@ -82,6 +87,18 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	counts.Read(s.counts)
 	counts.ReadTraces(s.traces)
 	return s, nil
+}
+
+// webhookKey reads the key that signs notifications; nil: none is configured.
+func (c Config) webhookKey() (*webhook.Key, error) {
+	if c.Settings.AdCP.WebhookKey == "" {
+		return nil, nil
+	}
+	key, err := webhook.ReadKey(c.Settings.AdCP.WebhookKey)
+	if err != nil {
+		return nil, fmt.Errorf("adcp.webhook_key: %w", err)
+	}
+	return key, nil
 }
 
 // absent stores answers to questions of runs whose worker is away.

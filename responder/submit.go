@@ -220,12 +220,24 @@ func (s *Service) placed(ctx context.Context, t runs.Task) (runs.Task, error) {
 	return t, nil
 }
 
-// CanNotify returns [api.Unsupported] for a webhook if this process sends none.
+// CanNotify returns [api.Unsupported] for a webhook if this process sends none, or cannot sign its notifications.
 func (s *Service) CanNotify(w *api.Webhook) error {
-	if w == nil || s.cfg.Webhooks != nil {
+	switch {
+	case w == nil:
 		return nil
+	case s.cfg.Webhooks == nil:
+		return notOffered(api.FieldWebhook, "notifications are not sent from here")
+	case s.cfg.Webhooks.CanSign(registration(w, "")) != nil:
+		return NoKey(api.FieldWebhook + ".authentication")
 	}
-	return notOffered(api.FieldWebhook, "notifications are not sent from here")
+	return nil
+}
+
+// NoKey is the error of a webhook whose notifications would need a key. The field is that of its authentication.
+func NoKey(field string) *api.Error {
+	e := notOffered(field, webhook.ErrNoKey.Error())
+	e.Suggestion = "name a scheme, Bearer or HMAC-SHA256, and its credentials"
+	return e
 }
 
 // Register stores the webhook of a run, which need not exist yet; nil: none.

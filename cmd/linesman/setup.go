@@ -7,6 +7,20 @@ import (
 type setupCmd struct {
 	NATS     setupNATSCmd     `cmd:"" name:"nats" help:"Write the files of a NATS cluster for linesman."`
 	Sessions setupSessionsCmd `cmd:"" help:"Have agents tell when a session needs you."`
+	Webhook  setupWebhookCmd  `cmd:"" name:"webhook-key" help:"Create the key that signs notifications of webhooks."`
+}
+
+type setupWebhookCmd struct {
+	File string `arg:"" help:"File to write, which must not exist."`
+	jsonFlag
+}
+
+func (c *setupWebhookCmd) Run(a *app) error {
+	done, err := setup.WebhookKey(c.File)
+	if err != nil {
+		return err
+	}
+	return a.print(done, func() error { return done.Print(a.stdout) })
 }
 
 type setupNATSCmd struct {

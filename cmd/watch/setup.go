@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/responder/webhook"
 )
 
@@ -97,14 +97,8 @@ func Configure(s config.Config, flags config.Watch, in Surroundings) (Config, er
 func receiver(url, secretFile string, private bool) (sink, error) {
 	secret := ""
 	if secretFile != "" {
-		info, err := os.Stat(secretFile)
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			err = fmt.Errorf("others can read %s: chmod 600", secretFile)
-		}
-		var text []byte
-		if err == nil {
-			text, err = os.ReadFile(secretFile)
-		}
+		const most = 64 << 10
+		text, err := files.ReadSecret(secretFile, most)
 		if err != nil {
 			return nil, fmt.Errorf("secret file: %w", err)
 		}

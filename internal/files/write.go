@@ -2,6 +2,8 @@ package files
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -46,4 +48,26 @@ func SyncDir(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// ReadSecret reads a small file with a secret. The error is one of the system, or says that others may read the
+// file, or that it is longer than most bytes: it has the path, and nothing of the content.
+func ReadSecret(path string, most int) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("others can read %s: chmod 600", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err == nil && len(text) > most {
+		return nil, fmt.Errorf("%s is longer than %d bytes", path, most)
+	}
+	return text, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -85,16 +86,24 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	if s.agent != "" {
 		presets = append(presets, request.Preset{Name: "agent", Value: s.agent})
 	}
-	said, err := h.call(ctx, s.tool, request.Read(s.params, input, presets...))
+	var push *webhook.Registration
+	if s.tool == request.ToolExec || s.tool == request.ToolResume {
+		if push, err = h.pushOf(ctx, name, q); err != nil {
+			return nil, err
+		}
+	}
+	said, err := h.call(ctx, s.tool, request.Read(s.params, input, presets...), push)
 	if err != nil {
 		return nil, err
 	}
 	return answered(m, name, said)
 }
 
-// call makes a request. The error is an A2A error; errors of the request are in
-// the envelope.
-func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Response, error) {
+// call makes a request; push is registered for the run that it creates, unless it is nil. The error is an A2A
+// error; errors of the request are in the envelope.
+func (h *Handler) call(ctx context.Context, tool string, args *request.Args, push *webhook.Registration) (
+	adcp.Response, error,
+) {
 	c := adcp.Call{Args: args, ChangesRun: tool == request.ToolCancel}
 	var reply *v36.Reply
 	var of *adcp.Subject
@@ -106,7 +115,10 @@ func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (ad
 		reply, of, c.Replayed, err = h.cancel(ctx, args)
 	default:
 		var done api.Submitted
-		done, err = h.queue(ctx, tool, args)
+		if push != nil {
+			c.Push = push.Echo()
+		}
+		done, err = h.queueWith(ctx, tool, args, push)
 		reply, of, c.Replayed = v36.Queued(done), adcp.OfSubmission(done), done.Replayed
 	}
 	var known *sdk.Error

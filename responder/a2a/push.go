@@ -3,15 +3,13 @@ package a2a
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
@@ -21,6 +19,8 @@ type PushConfigs interface {
 	// Check reports what is wrong with a registration, each a [runs.FieldError]
 	// that quotes no value.
 	Check(webhook.Registration) error
+	// CanSign returns [webhook.ErrNoKey] for a registration whose notifications cannot be signed.
+	CanSign(webhook.Registration) error
 	Put(ctx context.Context, r webhook.Registration) error
 	Get(ctx context.Context, run, id string) (webhook.Registration, error)
 	List(ctx context.Context, run string) ([]webhook.Registration, error)
@@ -126,6 +126,45 @@ func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 	return h.explainPush("create a push config", h.Push.Put(ctx, registration(run, q.Config.PushConfig)))
 }
 
+// pushOf returns what the call of a skill registers for the run that it creates; nil: nothing.
+func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*webhook.Registration, error) {
+	if q.Config == nil || q.Config.PushConfig == nil {
+		return nil, nil
+	}
+	if h.Push == nil {
+		return nil, noPush()
+	}
+	r := registration("", q.Config.PushConfig)
+	r.Tool, r.Version = skill, skill10
+	if callOf(ctx).version == version03 {
+		r.Version = skill03
+	}
+	err := h.Push.Check(r)
+	if auth := q.Config.PushConfig.Auth; err == nil && auth != nil && auth.Scheme == "" { // not the same as none
+		err = &runs.FieldError{Field: "authentication.schemes", Problem: "must be one scheme"}
+	}
+	return &r, h.explainPush("check a push config", err)
+}
+
+// queueWith is queue, and registers push for the run, unless it is nil. If a kill prevented that, the repeated
+// message does it.
+func (h *Handler) queueWith(ctx context.Context, tool string, args *request.Args, push *webhook.Registration) (
+	api.Submitted, error,
+) {
+	if push != nil && h.Push.CanSign(*push) != nil {
+		return api.Submitted{}, responder.NoKey(api.FieldWebhook + ".authentication")
+	}
+	done, err := h.queue(ctx, tool, args)
+	if err != nil || push == nil {
+		return done, err
+	}
+	r := *push
+	r.Run = done.Run
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	return done, h.explainPush("create a push config", h.Push.Put(ctx, r))
+}
+
 func registration(run string, c *sdk.PushConfig) webhook.Registration {
 	r := webhook.Registration{ID: configID(c.ID), Run: run, Protocol: webhook.A2A, URL: c.URL, Token: c.Token}
 	if c.Auth != nil {
@@ -162,67 +201,4 @@ func (h *Handler) explainPush(what string, err error) error {
 		return fail(sdk.ErrTaskNotFound, "the task has no such push notification config")
 	}
 	return h.explain(what, h.Service.Explain(what, err))
-}
-
-// notices encodes push notifications.
-type notices struct{ service *responder.Service }
-
-// NewNotices returns the encoder of push notifications of A2A: a status update
-// while a task works, and the whole task when it has ended.
-func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
-
-// Encode encodes a notification, as an event of a stream. A result that is too
-// large is omitted: the receiver can request it.
-func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *runs.Record, _ string) (webhook.Body,
-	error) {
-	v := record.Header()
-	ms := cmp.Or(int64(v.ChangedAt()), 1) // a log without times
-	at := time.UnixMilli(ms).UTC()
-	if !record.State.Final() { // changing data would make a different body of the same notification
-		e := &sdk.TaskStatusUpdateEvent{
-			TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
-				Timestamp: &at},
-		}
-		if w := adcp.Awaited(record); w != nil {
-			id, text := w.ID, needs(w.ID)
-			if !w.Question {
-				id, text = "turn-"+w.ID, "The task needs a message after turn "+w.ID
-			}
-			at = time.UnixMilli(cmp.Or(w.At, record.StartedAt)).UTC()
-			e.Status.Message = &sdk.Message{
-				ID: record.ID + "-" + id, Role: sdk.MessageRoleAgent, TaskID: e.TaskID, ContextID: e.ContextID,
-				Parts: sdk.ContentParts{sdk.NewTextPart(text), dataPart(w.Told)},
-			}
-		}
-		return encodeNotice(e)
-	}
-	t := &sdk.Task{ID: sdk.TaskID(record.ID), ContextID: contextOf(v)}
-	var err error
-	if t.Status, err = status(t, v, record, nil, nil); err != nil {
-		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
-	}
-	envelope, err := outcome(ctx, n.service, record, runs.Time(ms))
-	if err != nil {
-		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
-	}
-	text := ""
-	if record.FinalText != nil {
-		text = *record.FinalText
-	}
-	result, err := artifact(text, envelope, nil)
-	if err != nil {
-		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
-	}
-	t.Artifacts = []*sdk.Artifact{result}
-	b, err := encodeNotice(t)
-	if err == nil && len(b.Bytes) > webhook.MaxBody {
-		t.Artifacts = nil
-		b, err = encodeNotice(t)
-	}
-	return b, err
-}
-
-func encodeNotice(e sdk.Event) (webhook.Body, error) {
-	b, err := json.Marshal(sdk.StreamResponse{Event: e})
-	return webhook.Body{Type: "application/json", Bytes: b}, err
 }

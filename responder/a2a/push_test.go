@@ -25,7 +25,9 @@ import (
 const secretToken = "sentinel-token-of-a-receiver"
 
 func pushEndpoint(l *lab) *endpoint {
-	return l.endpoint(func(c *a2a.Config) { c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, true) })
+	return l.endpoint(func(c *a2a.Config) {
+		c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{Private: true})
+	})
 }
 
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {

@@ -62,6 +62,9 @@ type Response struct {
 	Replayed   bool      `json:"replayed,omitempty"`           // the outcome of an earlier request with the same key
 	Governance string    `json:"governance_context,omitempty"` // kept with the run; "": none
 
+	// Push confirms the webhook that the request has registered: [webhook.Registration.Echo]; nil: none.
+	Push json.RawMessage `json:"push_notification_config,omitempty"`
+
 	// Error is why the task or the request failed. Warnings do not make it fail;
 	// the member has the error, too.
 	Error    *Error  `json:"adcp_error,omitempty"`

@@ -2,12 +2,14 @@ package adcp
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -16,6 +18,19 @@ type Call struct {
 	Args       *request.Args
 	ChangesRun bool // it changes a run that exists
 	Replayed   bool // the answer is that of an earlier request with the same key
+
+	// Push is what a submission registers beside its arguments, as in [Response]; nil: nothing.
+	Push json.RawMessage
+}
+
+// registered returns the webhook that a submission has registered.
+func (c Call) registered() json.RawMessage {
+	if raw := c.Args.Raw(request.Webhook); raw != nil {
+		if r, err := webhook.ParseConfig(raw); err == nil {
+			return r.Echo()
+		}
+	}
+	return c.Push
 }
 
 // Subject is the one run that an answer is about.
@@ -24,7 +39,7 @@ type Subject struct {
 	status     Status
 	thread     string
 	governance string
-	complete   bool         // the record is not needed
+	complete   bool         // a submission: the record is not needed
 	record     *runs.Record // nil: not read
 }
 
@@ -57,6 +72,9 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 	if of != nil {
 		of.read(ctx, s)
 		a.Status = of.status
+		if of.complete {
+			a.Push = c.registered()
+		}
 		if a.Status == Failed {
 			a.Error = failureOf(of.record)
 		}

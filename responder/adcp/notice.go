@@ -47,7 +47,7 @@ func NewNotices(s *responder.Service) webhook.Encoder {
 // that was called, because the contract lists task types of advertising only.
 type payload struct {
 	Key       string          `json:"idempotency_key"`
-	Operation string          `json:"operation_id"`
+	Operation string          `json:"operation_id,omitempty"`
 	Task      string          `json:"task_id"`
 	Type      string          `json:"task_type"`
 	Status    Status          `json:"status"`

@@ -35,7 +35,7 @@ func (w watchedStore) Put(ctx context.Context, run string, value []byte, told in
 // watched is a configuration with a store that calls put before each write.
 func watched(put func(run string) error) func(*responder.Config) {
 	return func(c *responder.Config) {
-		c.Webhooks = webhook.NewRegistry(watchedStore{streams(c).PushStore(), put}, webhook.AdCP, false)
+		c.Webhooks = webhook.NewRegistry(watchedStore{streams(c).PushStore(), put}, webhook.AdCP, webhook.Rules{})
 	}
 }
 

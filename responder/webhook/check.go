@@ -32,9 +32,8 @@ const (
 	maxTool        = 64
 )
 
-// notSigned explains why a registration must name a scheme.
-const notSigned = "is required: signatures by RFC 9421 are not made yet, so name the scheme Bearer or " +
-	"HMAC-SHA256 and its credentials"
+// placeholder is the secret that the SDK of AdCP 6.11 sends if its user has configured none.
+const placeholder = "placeholder_secret_min_32_characters_required"
 
 // ParseConfig reads the push_notification_config of AdCP. The result must still
 // be checked: see [Registry.Check]. The error is one or several
@@ -57,8 +56,10 @@ func ParseConfig(raw []byte) (Registration, error) {
 	text(top, "url", "url", &r.URL)
 	text(top, "operation_id", "operation_id", &r.OperationID)
 	text(top, "token", "token", &r.Token)
-	if _, there := top["token"]; there && r.Token == "" && len(errs) == 0 {
-		errs = append(errs, &runs.FieldError{Field: "token", Problem: tokenRule})
+	for _, one := range []runs.FieldError{{Field: "operation_id", Problem: operationRule}, {Field: "token", Problem: tokenRule}} {
+		if string(top[one.Field]) == `""` { // not the same as none
+			errs = append(errs, &one)
+		}
 	}
 	if how, there := top["authentication"]; there {
 		var auth map[string]json.RawMessage
@@ -83,9 +84,27 @@ func ParseConfig(raw []byte) (Registration, error) {
 	return r, errors.Join(errs...)
 }
 
+// Echo is the registration as the push_notification_config of an answer, without its secrets.
+func (r Registration) Echo() json.RawMessage {
+	type authentication struct {
+		Schemes     []string `json:"schemes"`
+		Credentials string   `json:"credentials"`
+	}
+	config := struct {
+		URL       string          `json:"url"`
+		Operation string          `json:"operation_id,omitempty"`
+		Auth      *authentication `json:"authentication,omitempty"`
+	}{URL: r.URL, Operation: r.OperationID}
+	if r.Scheme != "" { // the contract requires credentials, as long as a secret
+		config.Auth = &authentication{[]string{r.Scheme}, strings.Repeat("*", minCredentials)}
+	}
+	return runs.Encode(config)
+}
+
 const (
-	tokenRule  = "must be 16 to 4096 characters without control characters"
-	schemeRule = "must be one scheme, Bearer or HMAC-SHA256"
+	operationRule = "must be 1 to 255 letters, digits, '_', '.', ':' and '-'"
+	tokenRule     = "must be 16 to 4096 characters without control characters"
+	schemeRule    = "must be one scheme, Bearer or HMAC-SHA256"
 )
 
 var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
@@ -112,11 +131,19 @@ func (r *Registration) check(private bool) error {
 			"must be JSON in which no object has a name twice: it is sent with a signature")
 	}
 	if r.Protocol == AdCP {
-		r.checkAdCP(wrong)
+		wrong(len(r.OperationID) > maxOperation || r.OperationID != "" && !operation.MatchString(r.OperationID),
+			"operation_id", operationRule)
+		n := utf8.RuneCountInString(r.Token)
+		wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
+			strings.ContainsFunc(r.Token, unicode.IsControl)), "token", tokenRule)
+	} else {
+		wrong(len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token), "token",
+			"must be visible ASCII, at most 4096 characters")
+	}
+	if r.ofAdCP() {
+		r.checkAuthentication(wrong)
 		return errors.Join(errs...)
 	}
-	wrong(len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token), "token",
-		"must be visible ASCII, at most 4096 characters")
 	wrong(r.Scheme != "" && r.Scheme != Bearer || r.Scheme == "" && r.Credentials != "", "authentication.schemes",
 		"must be Bearer")
 	wrong(r.Scheme == Bearer && (len(r.Credentials) > maxCredentials || !visible(r.Credentials)),
@@ -124,17 +151,12 @@ func (r *Registration) check(private bool) error {
 	return errors.Join(errs...)
 }
 
-func (r *Registration) checkAdCP(wrong func(is bool, field, problem string)) {
-	wrong(r.OperationID == "", "operation_id", "is required: every notification carries it")
-	wrong(len(r.OperationID) > 255 || r.OperationID != "" && !operation.MatchString(r.OperationID), "operation_id",
-		"must be 1 to 255 letters, digits, '_', '.', ':' and '-'")
-	n := utf8.RuneCountInString(r.Token)
-	wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
-		strings.ContainsFunc(r.Token, unicode.IsControl)), "token", tokenRule)
+// checkAuthentication checks the authentication by the rules of AdCP.
+func (r *Registration) checkAuthentication(wrong func(is bool, field, problem string)) {
 	const credentials = "authentication.credentials"
 	switch problem := checkSecret(r.Credentials); {
 	case r.Scheme == "":
-		wrong(r.Credentials == "", "authentication", notSigned)
+		wrong(r.Credentials != "", "authentication.schemes", schemeRule)
 	case r.Scheme == Bearer && !visible(r.Credentials):
 		wrong(true, credentials, "must be visible ASCII: it is sent in a header")
 	default:

@@ -61,6 +61,10 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the current settings do not allow its URL")
 	}
+	if r.signed() && p.cfg.Key == nil { // another process may have it
+		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
+		return min(spread(max(maxPause, p.hosts.pace)), left+time.Second)
+	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
 		return min(wait, left+time.Second)
@@ -121,6 +125,7 @@ func hostOf(raw string) string {
 // address that was not checked.
 type sender struct {
 	transport *http.Transport
+	key       *Key          // of signatures by RFC 9421; nil: none are made
 	timeout   time.Duration // of the whole request
 }
 
@@ -173,10 +178,14 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 	}
 	q.Header.Set("Content-Type", mediaType)
 	q.Header.Set("User-Agent", "linesman")
-	switch r.Scheme {
-	case Bearer:
+	switch {
+	case r.signed() && c.key == nil:
+		return 0, &Refusal{Why: ErrNoKey.Error(), Final: true}
+	case r.signed():
+		c.key.sign(q, body, time.Now())
+	case r.Scheme == Bearer:
 		q.Header.Set("Authorization", "Bearer "+r.Credentials)
-	case HMAC:
+	case r.Scheme == HMAC:
 		now := time.Now().Unix()
 		signature, err := sign(r.Credentials, now, body)
 		if err != nil {
@@ -196,6 +205,9 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 	status, refused := answer.StatusCode, refusal(answer.StatusCode)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		refused.After = retryAfter(answer.Header.Get("Retry-After"), time.Now())
+	}
+	if code := refusedFor(answer); code != "" {
+		refused = &Refusal{Why: "it refuses the signature: " + code, Final: true}
 	}
 	return status, refused
 }

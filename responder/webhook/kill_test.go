@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -47,8 +48,9 @@ func process(ctx context.Context, url, dir string) error {
 		return err
 	}
 	r := responder.New(configured(b, nil))
+	key, _ := webhook.ReadKey(filepath.Join(dir, keyFile)) // some tests have one
 	p := webhook.New(webhook.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: r.Standing(), Private: true,
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: r.Standing(), Private: true, Key: key,
 		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(r)},
 	})
 	group, ctx := errgroup.WithContext(ctx)
@@ -56,6 +58,9 @@ func process(ctx context.Context, url, dir string) error {
 	group.Go(func() error { return p.Run(ctx) })
 	return group.Wait()
 }
+
+// keyFile is the file of a key in the directory of a stage.
+const keyFile = "webhook-key.pem"
 
 // hasten shortens the server's wait for a killed process from half a minute to
 // a moment. The next process must have its consumer by then: it sets the time
@@ -125,7 +130,22 @@ func (s *stage) kill(held <-chan struct{}) {
 // notification to the next one.
 func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	t.Parallel()
+	for _, scheme := range []string{webhook.HMAC, ""} {
+		t.Run("scheme "+scheme, func(t *testing.T) {
+			t.Parallel()
+			killedInMidDelivery(t, scheme)
+		})
+	}
+}
+
+func killedInMidDelivery(t *testing.T, scheme string) {
 	s := newStage(t)
+	if scheme == "" {
+		var err error
+		if s.key, err = webhook.CreateKey(filepath.Join(s.dir, keyFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var open atomic.Bool
 	held := make(chan struct{}, 100)
 	r := receive(t, func(_ int, _ http.ResponseWriter, _ []byte, gone <-chan struct{}) int {
@@ -138,7 +158,7 @@ func TestAProcessKilledInMidDeliveryLosesNothing(t *testing.T) {
 	})
 	caller := s.node(nil)
 	caller.stop() // it takes tasks, and tells nobody
-	run := caller.submit("key-0123456789-1", r.URL, webhook.HMAC)
+	run := caller.submit("key-0123456789-1", r.URL, scheme)
 	raw := s.start(run)
 
 	s.kill(held)

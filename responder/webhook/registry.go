@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/runs"
 )
 
@@ -24,7 +27,7 @@ const (
 	A2A  = "a2a"
 )
 
-// Schemes by which a receiver authenticates the sender.
+// Schemes by which a receiver authenticates the sender. Without one, notifications of AdCP are signed by a [Key].
 const (
 	Bearer = "Bearer"
 	HMAC   = "HMAC-SHA256"
@@ -44,10 +47,17 @@ type Registration struct {
 	Scheme      string `json:"scheme,omitempty"`
 	Credentials string `json:"-"` // of the scheme
 
-	Tool    string          `json:"tool,omitempty"` // the tool that was called
-	Context json.RawMessage `json:"-"`              // the caller's context, unchanged; nil: none
-	Created int64           `json:"created"`        // Unix milliseconds
+	Version string          `json:"version,omitempty"` // of A2A, of the call of a skill of AdCP; "": no such call
+	Tool    string          `json:"tool,omitempty"`    // the tool that was called
+	Context json.RawMessage `json:"-"`                 // the caller's context, unchanged; nil: none
+	Created int64           `json:"created"`           // Unix milliseconds
 }
+
+// ofAdCP reports whether AdCP's rules for the authentication hold.
+func (r *Registration) ofAdCP() bool { return r.Protocol == AdCP || r.Version != "" }
+
+// signed reports whether its notifications are signed by a [Key].
+func (r *Registration) signed() bool { return r.ofAdCP() && r.Scheme == "" }
 
 // String names the registration.
 func (r Registration) String() string { return r.Run + "/" + r.Protocol + "/" + r.ID }
@@ -73,6 +83,7 @@ const (
 var (
 	ErrUnknown = errors.New("there is no such registration")
 	ErrTooMany = errors.New("the run has as many registrations as it can have")
+	ErrNoKey   = errors.New("without an authentication notifications are signed by RFC 9421, and there is no key for it")
 )
 
 // Registrations stores registrations: one value per run, so that their number
@@ -93,30 +104,49 @@ type Registrations interface {
 type Registry struct {
 	store    Registrations
 	protocol string
-	private  bool
+	Rules
 }
 
-// NewRegistry returns the registry of a protocol. Private allows receivers on
-// private networks, and ones without TLS.
-func NewRegistry(store Registrations, protocol string, private bool) *Registry {
-	return &Registry{store, protocol, private}
+// Rules determine which registrations are accepted.
+type Rules struct {
+	Private bool        // also receivers on private networks, and ones without TLS
+	Key     *Key        // signs notifications; nil: those that need it are not accepted
+	Log     *zap.Logger // default: none
+}
+
+// NewRegistry returns the registry of a protocol.
+func NewRegistry(store Registrations, protocol string, rules Rules) *Registry {
+	rules.Log = cmp.Or(rules.Log, zap.NewNop()).Named("push")
+	return &Registry{store, protocol, rules}
 }
 
 // Check reports every invalid field of a registration, each as a
 // [runs.FieldError] with the field names of AdCP and without values.
 func (g *Registry) Check(r Registration) error {
 	r.Protocol = g.protocol
-	return r.check(g.private)
+	return r.check(g.Private)
+}
+
+// CanSign returns [ErrNoKey] for a registration whose notifications need a key, if there is none.
+func (g *Registry) CanSign(r Registration) error {
+	if r.Protocol = g.protocol; r.signed() && g.Key == nil {
+		return ErrNoKey
+	}
+	return nil
 }
 
 // Put stores a registration of a run, which need not exist yet: store it before
 // the run is submitted, and no change of the run is missed. It replaces a
 // registration with the same ID; notifications that were created are not
 // created again. A run that has already ended is notified of, too. Errors:
-// those of Check, and [ErrTooMany].
+// those of Check and CanSign, and [ErrTooMany].
 func (g *Registry) Put(ctx context.Context, r Registration) error {
-	if err := g.Check(r); err != nil {
+	if err := cmp.Or(g.Check(r), g.CanSign(r)); err != nil {
 		return err
+	}
+	if r.Scheme == HMAC && r.Credentials == placeholder {
+		g.Log.Warn("a webhook has the published placeholder of the AdCP SDK as its secret: anybody can sign with it",
+			zap.String("run", r.Run), zap.String("host", hostOf(r.URL)))
 	}
 	r.Protocol = g.protocol
 	if r.Created == 0 {

@@ -97,6 +97,7 @@ type Config struct {
 	Encoders      map[string]Encoder // by protocol
 
 	Private bool          // also call receivers on private networks, and ones without TLS
+	Key     *Key          // signs notifications without another authentication; nil: they wait
 	GiveUp  time.Duration // a notification this old is given up; at most MaxGiveUp, default 24 h
 	Log     *zap.Logger   // default: none
 
@@ -128,7 +129,9 @@ func New(cfg Config) *Pusher {
 		cfg.Attempted = func(Outcome, time.Duration) {}
 	}
 	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
-	return &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
+	p := &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
+	p.sender.key = cfg.Key
+	return p
 }
 
 // Run creates and delivers notifications until ctx ends, then it returns nil.

@@ -575,7 +575,12 @@ func TestErrorsOfAConfigurationQuoteNothing(t *testing.T) {
 		{map[string]any{"url": "https://sentinel:pw@h.example/", "operation_id": "op", "authentication": auth}, ".url",
 			"no user"},
 		{map[string]any{"url": 1, "operation_id": "op", "authentication": auth}, ".url", "must be a string"},
-		{map[string]any{"url": "https://h.example/", "authentication": auth}, ".operation_id", "is required"},
+		{map[string]any{"url": "https://h.example/", "operation_id": "", "authentication": auth}, ".operation_id",
+			"must be 1 to 255"},
+		{map[string]any{"url": "https://h.example/", "token": "", "authentication": auth}, ".token", "16 to 4096"},
+		{map[string]any{"url": "https://h.example/", "authentication": nil}, ".authentication", "must be an object"},
+		{map[string]any{"url": "https://h.example/", "authentication": map[string]any{}}, ".authentication.schemes",
+			"must be one scheme"},
 		{map[string]any{"url": "https://h.example/", "operation_id": "sentinel op", "authentication": auth}, ".operation_id",
 			"must be 1 to 255"},
 		{map[string]any{"url": "https://h.example/", "operation_id": "op"}, ".authentication", "RFC 9421"},
@@ -632,7 +637,8 @@ func TestRegistrationsOfARunAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	store := s.bus.PushStore()
-	a2a, other := webhook.NewRegistry(store, webhook.A2A, true), webhook.NewRegistry(store, webhook.AdCP, true)
+	rules := webhook.Rules{Private: true}
+	a2a, other := webhook.NewRegistry(store, webhook.A2A, rules), webhook.NewRegistry(store, webhook.AdCP, rules)
 	errs := make(chan error)
 	const writers = 20
 	for i := range writers {

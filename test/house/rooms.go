@@ -24,7 +24,7 @@ var Rooms = []Room{
 	{"cmd/chat", "`linesman chat`: a conversation with a live run in a terminal", []string{"cmd/linesman"}},
 	{"cmd/watch", "`linesman watch`: rules, budgets, delivery of notices", []string{"cmd/linesman"}},
 	{"cmd/doctor", "checks of all that linesman needs on a machine", []string{"cmd/linesman"}},
-	{"cmd/setup", "`linesman setup`: files of a NATS cluster; hooks of agents", []string{"cmd/linesman"}},
+	{"cmd/setup", "`linesman setup`: files of a NATS cluster; hooks of agents; a key for webhooks", []string{"cmd/linesman"}},
 	{"cmd/console", "printing for people: events, tables, progress, safe text", []string{"cmd/..."}},
 
 	{"daemon/daemontest", "an `up` in a test", nil},
@@ -52,7 +52,7 @@ var Rooms = []Room{
 	{"responder", "the typed service, all that can be asked; no NATS", []string{"daemon", "responder/..."}},
 	{"responder/runtable", "a row for every run in memory, and the changes of single runs",
 		[]string{"daemon", "responder", "responder/request", "responder/tools", "responder/v36"}},
-	{"responder/webhook", "webhooks: registrations, notifications, delivery", []string{"cmd/watch", "daemon", "responder",
+	{"responder/webhook", "webhooks: registrations, notifications, delivery", []string{"cmd/setup", "cmd/watch", "daemon", "responder",
 		"responder/a2a", "responder/adcp", "responder/request"}},
 	{"responder/codexcloud", "drives `codex cloud`",
 		[]string{"daemon", "responder", "responder/request", "responder/tools"}},

@@ -1,0 +1,35 @@
+package setup
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/linesman/linesman/responder/webhook"
+)
+
+// Key is the key for webhooks that was created.
+type Key struct {
+	File string `json:"file"`
+	ID   string `json:"kid"` // in the JWKS
+}
+
+// WebhookKey creates the key that signs notifications of webhooks. An existing file is kept, and is an error.
+func WebhookKey(path string) (Key, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Key{}, err
+	}
+	key, err := webhook.CreateKey(path)
+	if err != nil {
+		return Key{}, fmt.Errorf("key for webhooks: %w", err)
+	}
+	return Key{path, key.ID()}, nil
+}
+
+// Print prints the settings for it.
+func (k Key) Print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "# key %s\n[adcp]\nwebhook_key = %q\nbrand_json_url = \"https://example.com/.well-known/brand.json\"\n",
+		k.ID, k.File)
+	return err
+}
