@@ -97,6 +97,7 @@ type Config struct {
 	Agents map[string]*Agent // by short name; see [Config.Table]
 	Push   Push
 
+	Announce   Announce
 	Background Background
 	Watch      Watch
 }
@@ -356,7 +357,7 @@ type Setting struct {
 	// Origin is where the value comes from; only of [Effective].
 	Origin Origin
 
-	target any           // *string, *int, *bool, *List, *Size or *time.Duration, into a Config
+	target any           // *string, *int, *bool, *List, *Profiles, *Size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""
 }
 
