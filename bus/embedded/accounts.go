@@ -59,7 +59,7 @@ func Accounts(n bus.Names) []Account {
 	for _, g := range grants(n) {
 		a := of[g.account]
 		publish := slices.Compact(slices.Sorted(slices.Values(g.publish)))
-		a.Users = append(a.Users, User{g.user, publish, append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+		a.Users = append(a.Users, User{g.user, publish, append([]string{bus.InboxPrefix(g.user) + ".>"}, g.subscribe...)})
 	}
 	share := func(subject string, service, many bool) {
 		s := Share{Account: readersAccount, Subject: subject, Service: service, Many: many}
