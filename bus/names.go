@@ -158,3 +158,14 @@ func ParsePos(s string) (p normalizer.Pos, ok bool) {
 	p.Time, err[3] = strconv.ParseInt(f[3], 10, 64)
 	return p, err == [4]error{}
 }
+
+// AgentSubject is a subject of the Agent Protocol for NATS, which has no prefix: agents.VERB.AGENT.OWNER.NAME.
+func AgentSubject(verb, agent, owner, name string) string {
+	return "agents." + strings.Join([]string{verb, agent, owner, name}, ".")
+}
+
+// AgentInboxes are the prefixes of the inboxes of its callers.
+var AgentInboxes = []string{InboxPrefix("prompter"), "_INBOX.agents"}
+
+// AgentReplies are the subjects of answers to questions of a prompt.
+func (n Names) AgentReplies() string { return n.Prefix + ".reply.*" }

@@ -98,6 +98,7 @@ type Config struct {
 	Push   Push
 	AdCP   AdCP
 
+	Announce   Announce
 	Background Background
 	Watch      Watch
 }
@@ -365,7 +366,7 @@ type Setting struct {
 	// Origin is where the value comes from; only of [Effective].
 	Origin Origin
 
-	target any           // *string, *int, *bool, *List, *Size or *time.Duration, into a Config
+	target any           // *string, *int, *bool, *List, *Profiles, *Size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""
 }
 

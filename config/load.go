@@ -256,6 +256,8 @@ func (s Setting) parse(value string) string {
 		return parseInto(v, value, strconv.ParseBool, "neither true nor false")
 	case *List:
 		return v.parse(value)
+	case *Profiles:
+		return v.parse(value)
 	}
 	return ""
 }
@@ -332,7 +334,12 @@ func (s Setting) text(value any) (string, bool) {
 		_, fits := s.target.(*bool)
 		return strconv.FormatBool(v), fits
 	case []any:
-		_, fits := s.target.(*List)
+		_, list := s.target.(*List)
+		_, profiles := s.target.(*Profiles)
+		b, err := json.Marshal(v)
+		return string(b), (list || profiles) && err == nil
+	case []map[string]any:
+		_, fits := s.target.(*Profiles)
 		b, err := json.Marshal(v)
 		return string(b), fits && err == nil
 	}
@@ -382,7 +389,10 @@ func (l *loader) paths(c *Config, env map[string]string) {
 		c.Environments = filepath.Join(env["HOME"], ".config", "mcp-delegator", "environments.json")
 	}
 	paths := []*string{&c.DataDir, &c.Creds, &c.PublicCreds, &c.Environments, &c.Watch.SecretFile, &c.Watch.State,
-		&c.AdCP.WebhookKey}
+		&c.AdCP.WebhookKey, &c.Announce.Creds}
+	for i := range c.Announce.Profiles {
+		paths = append(paths, &c.Announce.Profiles[i].Dir)
+	}
 	for _, roots := range []List{c.Work.Roots, c.Work.AddRoots} {
 		for i := range roots {
 			paths = append(paths, &roots[i])

@@ -122,7 +122,7 @@ func (c *Config) settings() []Setting {
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
 			Help: "Reject tasks whose text contains a destructive git command, unless allow_destructive_git is given."},
 	)
-	rows = append(rows, c.agentSettings()...)
+	rows = append(append(rows, c.agentSettings()...), c.announceSettings()...)
 	return append(rows,
 		Setting{Key: "live.answer", target: &c.Live.Answer,
 			check: within(&c.Live.Answer, 0, 24*time.Hour, "must be from 0 to 24h"),

@@ -167,7 +167,12 @@ func (d *Daemon) addRoles(ctx context.Context, c Config) error {
 	}
 	c.rules = d.worker.rules
 	c.eraser = eraser{&Session{c, d.Server.operator}}
-	d.Responder, err = newResponder(c, func(context.Context) (*bus.Bus, error) { return b, nil })
+	d.Responder, err = newResponder(c, func(ctx context.Context, user string) (*bus.Bus, error) {
+		if user == embedded.ResponderUser {
+			return b, nil
+		}
+		return d.Server.Connect(ctx, user)
+	})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/responder"
@@ -30,7 +31,7 @@ import (
 // A2A. While it has no connection, HTTP answers the health checks.
 type Responder struct {
 	config  Config
-	connect func(context.Context) (*bus.Bus, error)
+	connect connector
 
 	http *httpserver.Server // nil: no HTTP
 	addr net.Addr
@@ -56,10 +57,10 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// newResponder builds a responder and listens on its address. Run calls connect once,
-// for the connection of the responder's user, and closes that at its end. The
+// newResponder builds a responder and listens on its address. Run calls connect
+// for the connection of the responder's user, and closes that at its end; later also for the agents' account. The
 // error is a [ListenError] if the address is in use.
-func newResponder(c Config, connect func(context.Context) (*bus.Bus, error)) (*Responder, error) {
+func newResponder(c Config, connect connector) (*Responder, error) {
 	if _, err := c.webhookKey(); err != nil { // now, not once there is a connection
 		return nil, err
 	}
@@ -106,13 +107,14 @@ func (r *Responder) run(ctx context.Context) error {
 		group.Go(func() error { return r.http.Serve(ctx) })
 	}
 	group.Go(func() (err error) {
-		if b, err = r.connect(ctx); err != nil {
+		if b, err = r.connect(ctx, embedded.ResponderUser); err != nil {
 			return quiet(err)
 		}
 		s, err := r.build(ctx, b)
 		if err != nil {
 			return err
 		}
+		group.Go(func() error { s.announce(ctx, r.connect); return nil })
 		return s.answer(ctx)
 	})
 	err := group.Wait()
@@ -161,7 +163,7 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 		add(route.Scope, route.Pattern, route.Handler)
 	}
 	for _, route := range a2a.New(a2a.Config{
-		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
+		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log, Slots: s.held,
 		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, s.hooks),
 	}).Routes() {
 		if route.Scope == "" {

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/daemon/memory"
@@ -87,9 +86,7 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	if _, _, err := c.Dialer.Logins(embedded.ResponderUser); err != nil { // no waiting repairs it
 		return err
 	}
-	r, err := newResponder(c, func(ctx context.Context) (*bus.Bus, error) {
-		return c.Dialer.DialWithRetry(ctx, embedded.ResponderUser)
-	})
+	r, err := newResponder(c, c.Dialer.DialWithRetry)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ type Service struct {
 
 	config    Config
 	bus       *bus.Bus
+	profiles  []responder.Profile // that are announced; none: those of the workers
+	held      *responder.Slots    // of streams of A2A and of prompts
+	dropped   func()              // counts a prompt without an inbox
 	tools     *tools.Set
 	cloud     *codexcloud.Driver
 	hooks     webhook.Rules
@@ -56,10 +59,15 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{})}
+	s := &Service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{}),
+		held: responder.NewSlots(a2a.MaxHeld)}
 	counts := metrics.NewResponder(c.Registry)
 	set := c.Settings
 	s.hooks = webhook.Rules{Private: set.Push.AllowPrivate, Key: key, Log: c.Log}
+	s.dropped = counts.Dropped
+	if s.profiles, err = c.announced(); err != nil {
+		return nil, err
+	}
 	s.cloud, err = codexcloud.New(codexcloud.Config{
 		Command: set.Launches(agent.Table{codex.Agent})[codex.Agent.Kind()].Command,
 		Scratch: filepath.Join(set.DataDir, "cloud"), Logs: cloudLogs{b}, Log: c.Log,

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
 )
@@ -15,6 +17,18 @@ func (s *Service) meaning(kindOfAgent, kind string, body []byte) api.Meaning {
 		return api.Meaning{}
 	}
 	return meaningOf(&a, kind, body)
+}
+
+// Spoken returns the text of an event that is a message of the agent to its user.
+func Spoken(e api.Event) (string, bool) {
+	if e.Kind != "text_output" {
+		return "", false
+	}
+	body := gjson.ParseBytes(e.Body)
+	if body.Get("channel").String() != "assistant" {
+		return "", false
+	}
+	return body.Get("text").String(), true
 }
 
 func meaningOf(a *agent.Agent, kind string, body []byte) (m api.Meaning) {

@@ -333,7 +333,9 @@ const (
 	// OverStdio is MCP for a client of `linesman mcp`, which calls the tools over NATS.
 	OverStdio = "mcp stdio"
 	OverA2A   = "a2a"
-	overNATS  = "nats" // if there is none
+	// overAgents is the Agent Protocol for NATS, see [Profile.In].
+	overAgents = "agents"
+	overNATS   = "nats" // if there is none
 )
 
 type surfaceKey struct{}

@@ -176,7 +176,8 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
 	}
-	ticket, err := s.table.Submit(ctx, t)
+	queue, _ := ctx.Value(queueKey{}).(string)
+	ticket, err := s.table.Submit(ctx, queue, t)
 	done := outcome{
 		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),
 		Governance: t.Governance,

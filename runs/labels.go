@@ -17,6 +17,10 @@ type Labels string
 // labels of the submitter, see [Labels.Check].
 const LabelCaller = "linesman.caller"
 
+// LabelProfile is the label of a task that was prompted by the Agent Protocol for NATS, with the name of the profile.
+// Only linesman sets it, and it does not count, either.
+const LabelProfile = "linesman.profile"
+
 // LabelsOf returns labels as one text.
 func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {
@@ -42,8 +46,10 @@ func (l Labels) Check() error {
 	var errs []error
 	labels := l.Map()
 	n := len(labels)
-	if labels[LabelCaller] != "" {
-		n--
+	for _, own := range []string{LabelCaller, LabelProfile} {
+		if labels[own] != "" {
+			n--
+		}
 	}
 	if n > maxLabels {
 		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, n))

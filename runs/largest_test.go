@@ -22,7 +22,8 @@ func TestTheLargestRecordFits(t *testing.T) {
 func largestRecord(live bool) *runs.Record {
 	quotes := strings.Repeat(`"`, 100_000) // of two bytes each
 	labels := map[string]string{}
-	labels[runs.LabelCaller] = strings.Repeat("n", 64)
+	profile := strings.Repeat("n", 64+63+63+2)
+	labels[runs.LabelCaller], labels[runs.LabelProfile] = "prompter."+profile, profile
 	for i := range runs.MaxLabels {
 		labels[quotes[:runs.MaxLabelKey-2]+fmt.Sprintf("%02d", i)] = quotes[:runs.MaxLabelValue]
 	}

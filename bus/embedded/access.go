@@ -26,6 +26,7 @@ const (
 	InsideAccount  = "LINESMAN"
 	PublicAccount  = "LINESMAN_PUBLIC"  // EVENTS and its writers
 	readersAccount = "LINESMAN_READERS" // readers of EVENTS; has no streams
+	agentsAccount  = "LINESMAN_AGENTS"  // callers of agents, and the responders; neither streams nor imports
 )
 
 // Users of the embedded server. The normalizer, the responder and the operator work in
@@ -36,6 +37,10 @@ const (
 	ResponderUser  = "responder"
 	OperatorUser   = "operator"
 	SubscriberUser = "subscriber"
+
+	// Users of the account of the Agent Protocol: the further connection of a responder, and its callers.
+	ResponderAgentsUser = ResponderUser + "_agents"
+	PrompterUser        = "prompter"
 
 	publicSuffix = "_public"
 )
@@ -86,6 +91,14 @@ func grants(n bus.Names) []grant {
 	// with a reply subject, JetStream's included: it made a replay of the run table
 	// twice as slow.
 	requesters := []string{bus.InboxPrefix(ResponderUser) + ".>", bus.InboxPrefix(OperatorUser) + ".>", n.RawSubjects()}
+	beats := bus.AgentSubject("hb", "*", "*", "*")
+	var prompts, inboxes []string
+	for _, verb := range []string{"prompt", "status", "cancel"} {
+		prompts = append(prompts, bus.AgentSubject(verb, "*", "*", "*"))
+	}
+	for _, prefix := range bus.AgentInboxes {
+		inboxes = append(inboxes, prefix+".>")
+	}
 	return []grant{
 		{InsideAccount, WorkerUser, slices.Concat(
 			requesters, []string{accountInfo, key(n.State(), bus.WorkerKey("*")), acks(work)},
@@ -113,6 +126,11 @@ func grants(n bus.Names) []grant {
 		{InsideAccount, OperatorUser, []string{">"}, []string{n.Prefix + ".>"}},
 		{PublicAccount, OperatorUser + publicSuffix, []string{">"}, []string{n.Prefix + ".>"}},
 		{readersAccount, SubscriberUser, reads(n), live},
+		{agentsAccount, ResponderAgentsUser, append(slices.Clone(inboxes), beats),
+			append(slices.Clone(prompts), "$SRV.>", n.AgentReplies())},
+		{agentsAccount, PrompterUser, append(slices.Clone(prompts), n.AgentReplies(),
+			"$SRV.PING.agents", "$SRV.PING.agents.*", "$SRV.INFO.agents", "$SRV.INFO.agents.*"),
+			[]string{beats, inboxes[1]}}, // the other one is its own
 	}
 }
 

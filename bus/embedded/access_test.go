@@ -100,7 +100,7 @@ func TestAccountsConfigIsReadByTheServer(t *testing.T) {
 			t.Errorf("the password of %s is %q", u.Username, u.Password)
 		}
 	}
-	if len(users) != 8 || len(opts.Accounts) != 3 {
+	if len(users) != 10 || len(opts.Accounts) != 4 {
 		t.Errorf("%d users in %d accounts: %q", len(users), len(opts.Accounts), users)
 	}
 }

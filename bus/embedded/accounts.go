@@ -53,11 +53,13 @@ func Accounts(n bus.Names) []Account {
 	public := Account{
 		Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders, Payload: bus.ReaderPayload,
 	}
-	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers}
+	agents := Account{Name: agentsAccount, Payload: bus.ReaderPayload}
+	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers,
+		agentsAccount: &agents}
 	for _, g := range grants(n) {
 		a := of[g.account]
 		publish := slices.Compact(slices.Sorted(slices.Values(g.publish)))
-		a.Users = append(a.Users, User{g.user, publish, append(g.subscribe, bus.InboxPrefix(g.user)+".>")})
+		a.Users = append(a.Users, User{g.user, publish, append([]string{bus.InboxPrefix(g.user) + ".>"}, g.subscribe...)})
 	}
 	share := func(subject string, service, many bool) {
 		s := Share{Account: readersAccount, Subject: subject, Service: service, Many: many}
@@ -69,7 +71,7 @@ func Accounts(n bus.Names) []Account {
 		share(subject, true, strings.HasPrefix(subject, directGet) || strings.HasPrefix(subject, nextMessage))
 	}
 	share(n.LiveSubjects(), false, false)
-	return []Account{inside, public, readers}
+	return []Account{inside, public, readers, agents}
 }
 
 // AccountsConfig renders all accounts in the format of a server's configuration.

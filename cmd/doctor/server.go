@@ -88,7 +88,8 @@ func (x *examination) users(ctx context.Context) (Level, string, string) {
 	if x.here.PID == 0 {
 		return Skip, "those of a server of its own are not known", ""
 	}
-	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser}
+	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser,
+		embedded.ResponderAgentsUser, embedded.PrompterUser}
 	for _, user := range all {
 		b, err := x.dialer.Dial(ctx, user)
 		switch {

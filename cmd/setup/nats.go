@@ -113,10 +113,11 @@ type role struct {
 // Roles are all roles for which keys are made.
 var Roles = []role{
 	{"normalizer", []string{"normalizer", "normalizer_public"}},
-	{"responder", []string{"responder", "responder_public"}},
+	{"responder", []string{"responder", "responder_public", "responder_agents"}},
 	{"worker", []string{"worker"}},
 	{"operator", []string{"operator", "operator_public"}},
 	{"subscriber", []string{"subscriber"}},
+	{"prompter", []string{"prompter"}},
 }
 
 // Done is what was written, and how to go on: the commands that start the servers and the
@@ -250,9 +251,9 @@ func confText(s string) string {
 func (c Config) settings(r role, dir string) string {
 	text := fmt.Sprintf("# Settings of a %s; $LINESMAN_CONFIG or --config names this file.\nnats = %q\ncreds = %q\n",
 		r.Name, c.urls(), dir)
-	if r.Name == "subscriber" {
+	if len(r.Users) == 1 && r.Name != "worker" { // it uses the NATS of others than linesman, too
 		text = strings.Replace(text, "creds = "+strconv.Quote(dir), "creds = "+strconv.Quote(
-			filepath.Join(dir, "subscriber.creds")), 1)
+			filepath.Join(dir, r.Name+".creds")), 1)
 	}
 	if c.Prefix != "linesman" {
 		text += fmt.Sprintf("prefix = %q\n", c.Prefix)

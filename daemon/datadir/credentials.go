@@ -78,6 +78,8 @@ func Permission(user string) string {
 		embedded.ResponderUser:  "which may answer requests",
 		embedded.OperatorUser:   "which may send requests (publish to linesman.api.>) and read all streams",
 		embedded.SubscriberUser: "which may read the events",
+
+		embedded.ResponderAgentsUser: "which may answer prompts",
 	}[user]
 }
 

@@ -125,8 +125,8 @@ func (k keys) login(url string) (bus.Login, error) {
 }
 
 // keyLogins returns the logins of a user with the keys of a directory: to the
-// inside account as the user, and to the public account as USER_public. Subscriber
-// and worker need one account only.
+// inside account as the user, and to the public account as USER_public. Others than
+// normalizer, responder and operator need one account only.
 func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
 	login := func(user string) (l bus.Login, err error) {
 		k, err := findKeys(dir, user)
@@ -141,7 +141,8 @@ func keyLogins(dir, url, user string) (inside, public bus.Login, err error) {
 	if inside, err = login(user); err != nil {
 		return inside, public, err
 	}
-	oneAccount := user == embedded.SubscriberUser || user == embedded.WorkerUser || strings.HasSuffix(user, publicSuffix)
+	oneAccount := strings.HasSuffix(user, publicSuffix) || slices.Contains([]string{embedded.SubscriberUser,
+		embedded.WorkerUser, embedded.ResponderAgentsUser, embedded.PrompterUser}, user)
 	if public, err = login(user + publicSuffix); errors.Is(err, errNoKeys) && oneAccount {
 		return inside, bus.Login{}, nil
 	}

@@ -34,7 +34,7 @@ const (
 	maxPage    = 100     // tasks
 	maxHistory = 100     // messages of a task
 	maxWait    = time.Hour
-	// MaxHeld bounds concurrent streams and blocking sends; further ones are
+	// MaxHeld bounds concurrent streams and blocking sends, with the prompts of package natsagents; further ones are
 	// refused. Together with those of REST they leave connections free.
 	MaxHeld = 128
 
@@ -71,7 +71,9 @@ type Config struct {
 	Beat time.Duration // interval of comments in an idle stream; default 15 s
 	Slow time.Duration // write timeout of a client, after which it is disconnected; default 30 s
 	Held int           // replaces MaxHeld, unless 0
-	Log  *zap.Logger   // default: none
+	// Slots are shared with other streams, instead of Held of its own.
+	Slots *responder.Slots
+	Log   *zap.Logger // default: none
 }
 
 // Handler answers the operations of A2A.
@@ -89,7 +91,7 @@ func New(c Config) *Handler {
 	c.Beat = cmp.Or(c.Beat, 15*time.Second)
 	c.Slow = cmp.Or(c.Slow, 30*time.Second)
 	c.Held = cmp.Or(c.Held, MaxHeld)
-	return &Handler{Config: c, log: c.Log.Named("a2a"), held: responder.NewSlots(c.Held)}
+	return &Handler{Config: c, log: c.Log.Named("a2a"), held: cmp.Or(c.Slots, responder.NewSlots(c.Held))}
 }
 
 // GetTask returns the state of a run, and its result.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
-	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -392,14 +391,4 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most 
 // textOutput is the kind of the events with an agent's texts.
 const textOutput = "text_output"
 
-// spoken returns the text of an event that is a message of the agent to its user.
-func spoken(e api.Event) (string, bool) {
-	if e.Kind != textOutput {
-		return "", false
-	}
-	body := gjson.ParseBytes(e.Body)
-	if body.Get("channel").String() != "assistant" {
-		return "", false
-	}
-	return body.Get("text").String(), true
-}
+var spoken = responder.Spoken

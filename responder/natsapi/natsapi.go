@@ -232,8 +232,8 @@ func (s *service) respond(j job, a Answer) {
 	}
 }
 
-// semver returns a version in the form that a service needs.
-func semver(s string) string {
+// Semver returns a version in the form that a service needs.
+func Semver(s string) string {
 	s = strings.TrimPrefix(s, "v")
 	if !semantic.MatchString(s) {
 		return "0.0.0"

@@ -23,7 +23,7 @@ type registration struct {
 
 func newRegistration(version string) *registration {
 	return &registration{
-		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: semver(version),
+		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: Semver(version),
 			Metadata: map[string]string{}},
 		started: time.Now().UTC(),
 	}

@@ -49,7 +49,7 @@ func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
 	s.Helper()
 	s.until("a submission", func() bool {
 		var err error
-		ticket, err = s.table.Submit(s.soon(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+		ticket, err = s.table.Submit(s.soon(), "", queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
 			Mode: runs.ReadOnly}, Prompt: prompt}))
 		return err == nil
 	})
@@ -276,7 +276,7 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	room(1)
-	if _, err := s.table.Submit(s.soon(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+	if _, err := s.table.Submit(s.soon(), "", queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
 		Mode: runs.ReadOnly}, Prompt: "one"})); err == nil {
 		t.Fatal("a submission to a full RAW is taken")
 	} else {

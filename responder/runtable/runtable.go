@@ -377,7 +377,8 @@ type Ticket struct {
 // Submit queues a task that was checked. The error is one or
 // several [runs.FieldError] of a task that no worker takes, [runs.ErrQueueFull] or [runs.ErrKnownRun],
 // or an error of NATS.
-func (r *Table) Submit(ctx context.Context, t runs.QueuedTask) (Ticket, error) {
+func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ticket, error) {
+	queue = cmp.Or(queue, r.cfg.Queue)
 	now := time.Now().UnixMilli()
 	if err := r.allow(t.Task); err != nil {
 		return Ticket{}, err
@@ -387,11 +388,11 @@ func (r *Table) Submit(ctx context.Context, t runs.QueuedTask) (Ticket, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	work, raw, err := r.cfg.Streams.Submit(ctx, r.cfg.Queue, t, now)
+	work, raw, err := r.cfg.Streams.Submit(ctx, queue, t, now)
 	if err != nil {
 		return Ticket{}, err
 	}
-	row := runs.FirstHeader(t.Run, t.Agent, t.Entry(r.cfg.Queue, work, now), raw)
+	row := runs.FirstHeader(t.Run, t.Agent, t.Entry(queue, work, now), raw)
 	r.index.submitted(row)
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
 }

@@ -172,7 +172,7 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 
 func (l *lab) submit(prompt string) runtable.Ticket {
 	l.Helper()
-	ticket, err := l.table.Submit(l.Context(),
+	ticket, err := l.table.Submit(l.Context(), "",
 		queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}))
 	if err != nil {
 		l.Fatal(err)
@@ -342,7 +342,7 @@ func TestWhatAWorkerRefusesHasFailed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.work("w", 1, done)
-	ticket, err := l.table.Submit(t.Context(),
+	ticket, err := l.table.Submit(t.Context(), "",
 		queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly, Dir: "/"},
 			Prompt: "x"}))
 	if err != nil {
@@ -366,12 +366,12 @@ func queued(t runs.Task) runs.QueuedTask {
 func TestTasksThatNoWorkerTakesAreRefused(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *runtable.Config) { c.MaxHard = time.Minute })
-	_, err := l.table.Submit(t.Context(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+	_, err := l.table.Submit(t.Context(), "", queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
 		Mode: runs.ReadOnly}, Prompt: "x", Hard: 61}))
 	if err == nil || !strings.Contains(err.Error(), "timeoutSec: ") {
 		t.Errorf("the time limit is not named: %v", err)
 	}
-	if _, err := l.table.Submit(t.Context(), queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
+	if _, err := l.table.Submit(t.Context(), "", queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
 		Mode: runs.DangerFull}, Prompt: "x"})); err == nil {
 		t.Error("a task without a sandbox was taken")
 	}

@@ -18,6 +18,7 @@ type Responder struct {
 	traces  atomic.Pointer[func() Traces]
 	sent    *prometheus.CounterVec
 	webhook prometheus.Observer
+	dropped prometheus.Counter
 }
 
 // ResponderState is what the run table of a responder has, and what it knows of others.
@@ -53,6 +54,8 @@ func newResponder(s set) *Responder {
 			"Attempts to deliver a notification; failed: it is retried later; given_up: it is not.", "outcome"),
 		webhook: s.histograms("webhook_duration_seconds", "Time until a webhook answered, or the attempt failed.", calls).
 			WithLabelValues(),
+		dropped: s.counters("agents_requests_dropped_total",
+			"Requests of the Agent Protocol for NATS that were dropped: their reply subject is no inbox.").WithLabelValues(),
 	}
 	for _, outcome := range []string{"delivered", "failed", "given_up"} {
 		r.sent.WithLabelValues(outcome)
@@ -136,6 +139,13 @@ func (r *Responder) Webhook(outcome string, took time.Duration) {
 	r.sent.WithLabelValues(outcome).Inc()
 	if took >= 0 {
 		r.webhook.Observe(took.Seconds())
+	}
+}
+
+// Dropped counts a request of the Agent Protocol for NATS that was dropped.
+func (r *Responder) Dropped() {
+	if r != nil {
+		r.dropped.Inc()
 	}
 }
 

@@ -35,6 +35,7 @@ var Rooms = []Room{
 	{"web", "the page: its files, embedded, and their handlers", []string{"daemon"}},
 
 	{"responder/natsapi", "the surface NATS: a request and an answer for each operation", []string{"daemon"}},
+	{"responder/natsagents", "the surface of the Agent Protocol for NATS: prompts, streams, heartbeats", []string{"daemon"}},
 	{"responder/mcp", "the surface MCP: it carries the tools, of this process or of a responder",
 		[]string{"cmd/linesman", "daemon"}}, // `linesman mcp` is a client of a responder, with MCP on stdio
 	{"responder/rest", "the surface REST", []string{"daemon"}},
@@ -76,7 +77,7 @@ var Rooms = []Room{
 		[]string{"cmd/doctor", "cmd/setup", "daemon/..."}},
 	{"bus", "NATS: the only packages that know subjects, streams, headers",
 		[]string{"bus/...", "client", "cmd/doctor", "cmd/setup", "daemon/...",
-			"responder/natsapi"}}, // which is the other end of [bus.Bus.Hold]
+			"responder/natsagents", "responder/natsapi"}}, // which is the other end of [bus.Bus.Hold]
 	{"bus/bucket", "values under keys, with revisions", []string{"bus/..."}},
 	{"bus/reader", "reading streams through elections, stalls and losses", []string{"bus/..."}},
 
@@ -117,7 +118,7 @@ var Alone = []string{"bounds", "bus/reader", "daemon/memory", "internal/files", 
 var Pure = []string{"bounds", "runs", "normalizer/...", "agent/...", "live", "telemetry/spans"}
 
 // SpeakNATS are the packages that may import a client or server of NATS.
-var SpeakNATS = []string{"bus/...", "daemon/datadir", "responder/natsapi"}
+var SpeakNATS = []string{"bus/...", "daemon/datadir", "responder/natsagents", "responder/natsapi"}
 
 // matches reports whether a package is one of the patterns: a package, or "cmd/...".
 func matches(patterns []string, name string) bool {

@@ -99,6 +99,16 @@ func (p *place) subjects(t *testing.T) {
 		names.API() + ".>":        {embedded.ResponderUser, func(u string) string { return names.API() + ".status" }},
 		"$SRV.>":                  {embedded.ResponderUser, func(string) string { return "$SRV.PING" }},
 	}
+	for _, row := range agents {
+		to := embedded.ResponderAgentsUser
+		if speakerOf(row) == to {
+			to = embedded.PrompterUser
+		}
+		said[row] = struct {
+			to      string
+			subject func(user string) string
+		}{to, func(string) string { return example(row) }}
+	}
 	order := []string{
 		names.RawSubjects(), names.EventSubjects(), names.LiveSubjects(), names.WorkSubjects(), names.PushSubjects(),
 		names.ControlSubject("*"), names.API() + ".>",
@@ -109,6 +119,7 @@ func (p *place) subjects(t *testing.T) {
 		"$KV." + names.Push() + ".*", "$KV." + names.Seen() + ".*", "$SRV.>",
 		"$KV." + names.Access() + ".codes", "$KV." + names.Access() + ".key", "$KV." + names.Access() + ".tokens",
 	}
+	order = append(order, agents...)
 	p.compare(t, "Publish", users, order, func(t *testing.T, row, user string) string {
 		if subject := kept[row]; subject != nil {
 			return string(p.ask(t, user, subject(user), nil, "{}").verdict)
@@ -119,12 +130,31 @@ func (p *place) subjects(t *testing.T) {
 	// Everything that can be heard is said by an operator of each account.
 	everything := append(order, "_INBOX.>", "$JS.API.>", "$JS.EVENT.>", "$SYS.>", ">")
 	p.compare(t, "Subscribe", users, everything, func(t *testing.T, row, user string) string {
-		subject := strings.NewReplacer(".*", ".x", ".>", ".x").Replace(row)
+		subject := example(row)
 		if row == ">" {
 			subject = names.EventSubject("codex", "cell", "status")
 		}
 		return string(p.hear(t, user, row, subject))
 	})
+}
+
+// agents are the subjects of the account of the Agent Protocol.
+var agents = []string{
+	"agents.prompt.*.*.*", "agents.status.*.*.*", "agents.cancel.*.*.*", "agents.hb.*.*.*", names.AgentReplies(),
+	"$SRV.PING.agents", "$SRV.PING.agents.*", "$SRV.INFO.agents", "$SRV.INFO.agents.*", "_INBOX.agents.>",
+}
+
+// speakerOf is who may publish on a subject of that account.
+func speakerOf(subject string) string {
+	if strings.HasPrefix(subject, "agents.hb.") || strings.HasPrefix(subject, "_INBOX.") {
+		return embedded.ResponderAgentsUser
+	}
+	return embedded.PrompterUser
+}
+
+// example is a subject that a pattern matches.
+func example(pattern string) string {
+	return strings.NewReplacer(".*", ".x", ".>", ".x").Replace(pattern)
 }
 
 // say publishes, and finds out whether it is heard by whom it is for.
@@ -181,8 +211,12 @@ func (p *place) hear(t *testing.T, user, pattern, subject string) verdict {
 	if refused(t, nc) {
 		return no
 	}
-	for _, operator := range []string{embedded.OperatorUser, embedded.OperatorUser + "_public"} {
-		if (operator == embedded.OperatorUser) == public(subject) {
+	speakers := []string{embedded.OperatorUser, embedded.OperatorUser + "_public"}
+	if slices.Contains(agents, pattern) {
+		speakers = []string{speakerOf(pattern)}
+	}
+	for _, operator := range speakers {
+		if operates(operator) && (operator == embedded.OperatorUser) == public(subject) {
 			continue // in this account there is no such thing
 		}
 		speaker := p.watch[operator]

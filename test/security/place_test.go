@@ -290,6 +290,7 @@ var users = []string{
 	embedded.WorkerUser, embedded.NormalizerUser, embedded.NormalizerUser + "_public", embedded.ResponderUser,
 	embedded.ResponderUser + "_public",
 	embedded.OperatorUser, embedded.OperatorUser + "_public", embedded.SubscriberUser,
+	embedded.ResponderAgentsUser, embedded.PrompterUser,
 }
 
 // page is the tables of the page, by the first cell of their heading.
