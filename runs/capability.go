@@ -17,10 +17,11 @@ const (
 	CanUnboxed = "agent_api.exec.external_sandbox.v1"
 )
 
-// MaxAddDir is the maximum length of a further directory of a task as its caller writes it, in bytes.
-const MaxAddDir = 1024
-
-const maxAddDirs = 16
+// Limits of the further directories of a task: their number, and the bytes of each as its caller writes it.
+const (
+	MaxAddDirs = 16
+	MaxAddDir  = 1024
+)
 
 // UnboxedWarning is the text of the event that says, before all others, that an agent was started without its
 // sandbox: the Universal Agent API fixes it.
@@ -54,10 +55,10 @@ func (t *Task) PlaceAddDirs() {
 
 // checkOptions adds the mistakes in what only some agents can.
 func (t *Task) checkOptions(wrong *fieldErrors) {
-	if n := len(t.AddDirs); t.AddDirs != nil && (n == 0 || n > maxAddDirs) {
-		wrong.add("addDirs", "must be 1 to %d directories, got %d", maxAddDirs, n)
+	if n := len(t.AddDirs); t.AddDirs != nil && (n == 0 || n > MaxAddDirs) {
+		wrong.add("addDirs", "must be 1 to %d directories, got %d", MaxAddDirs, n)
 	}
-	for i, dir := range t.AddDirs[:min(len(t.AddDirs), maxAddDirs)] {
+	for i, dir := range t.AddDirs[:min(len(t.AddDirs), MaxAddDirs)] {
 		if strings.TrimSpace(dir) == "" || len(dir) > MaxDir+MaxAddDir || !printable(dir) {
 			wrong.add("addDirs."+strconv.Itoa(i), "must be a path of printable text, at most %d bytes", MaxAddDir)
 		}
