@@ -102,6 +102,10 @@ type Launch struct {
 	Set func(t runs.Task) []string
 	// SetLive is Set for a live run. Nil: none.
 	SetLive func(t runs.Task) []string
+	// Able are its capabilities beside those of each agent, and AbleIf further ones that depend on the version or the
+	// settings of a worker. Without Able nothing is proven of it, and it has none. Flags are the flags of the options among them, by their ids.
+	Able, AbleIf []string
+	Flags        map[string]string
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
 	// person: "" if there is none, or if it is not certain. Nil: not known.
 	Prompt func(argv []string) string

@@ -78,6 +78,9 @@ type Error struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"` // from 1; 0: the file as a whole
 
+	Agent      string `json:"agentKind,omitempty"`  // with Capability
+	Capability string `json:"capability,omitempty"` // of [Unsupported]: what the agent, or each worker, has not
+
 	CloudID string `json:"cloudId,omitempty"` // of a task of Codex Cloud
 	WebURL  string `json:"webUrl,omitempty"`
 

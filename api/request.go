@@ -43,6 +43,11 @@ const (
 	FieldAfter       = "after"
 	FieldKinds       = "kinds"
 	FieldWords       = "words"
+
+	FieldAddDirs        = "addDirs"
+	FieldNonInteractive = "nonInteractive"
+	FieldUnboxed        = "externalSandbox"
+	FieldExtensions     = "extensions"
 )
 
 // Submission is a request to carry out a task. Its limits are those of [runs.Task].
@@ -56,11 +61,15 @@ type Submission struct {
 	// the prompt.
 	runs.Task
 
-	Confirm        bool     `json:"confirm,omitempty"`             // required for modes that can write
-	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
-	Force          bool     `json:"force,omitempty"`               // continue a session that somebody else used just now
-	Webhook        *Webhook `json:"webhook,omitempty"`
-	Once           Once     `json:"once,omitzero"`
+	Confirm        bool `json:"confirm,omitempty"`             // required for modes that can write
+	DestructiveGit bool `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
+	Force          bool `json:"force,omitempty"`               // continue a session that somebody else used just now
+	// NonInteractive false lets the agent of a live run ask people; true denies what it asks. Other runs never ask.
+	NonInteractive *bool `json:"nonInteractive,omitempty"`
+	// Extensions are options by their ids in the Universal Agent API, at most 16 of together 128 KiB.
+	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
+	Webhook    *Webhook                   `json:"webhook,omitempty"`
+	Once       Once                       `json:"once,omitzero"`
 
 	// Traceparent is the span of the caller (W3C Trace Context), which becomes the parent of
 	// that of the run; "", or invalid: that of the request, else none.
@@ -88,13 +97,17 @@ type Webhook struct {
 
 // CloudSubmission asks Codex Cloud for a task.
 type CloudSubmission struct {
-	Prompt         string   `json:"prompt"`
-	Environment    string   `json:"environment"`        // its id or its unique label
-	Attempts       int      `json:"attempts,omitempty"` // 0: one
-	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"`
-	Governance     string   `json:"governanceContext,omitempty"`
-	Webhook        *Webhook `json:"webhook,omitempty"`
-	Once           Once     `json:"once,omitzero"`
+	Prompt         string `json:"prompt"`
+	Environment    string `json:"environment"`        // its id or its unique label
+	Attempts       int    `json:"attempts,omitempty"` // 0: one
+	DestructiveGit bool   `json:"allowDestructiveGit,omitempty"`
+	Governance     string `json:"governanceContext,omitempty"`
+	// NonInteractive false lets the agent of a live run ask people; true denies what it asks. Other runs never ask.
+	NonInteractive *bool `json:"nonInteractive,omitempty"`
+	// Extensions are options by their ids in the Universal Agent API, at most 16 of together 128 KiB.
+	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
+	Webhook    *Webhook                   `json:"webhook,omitempty"`
+	Once       Once                       `json:"once,omitzero"`
 }
 
 // Submitted is the outcome of a task that was accepted.

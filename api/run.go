@@ -190,6 +190,9 @@ type Worker struct {
 
 	AgentVersions map[string]string `json:"agentVersions,omitempty"` // of the programs by kind, as far as they are known
 
+	// Capabilities of its tasks by the kind of their agent, sorted: ids of the Universal Agent API.
+	Capabilities map[string][]string `json:"capabilities,omitempty"`
+
 	Roots []string `json:"roots,omitempty"` // directories in and below which its tasks may work; absent: unknown
 	Modes []string `json:"modes,omitempty"` // what its tasks may do; absent: unknown
 }

@@ -169,6 +169,8 @@ type Work struct {
 	AddRoots List
 	// Danger allows tasks without a sandbox.
 	Danger bool
+	// ExternalSandbox says that there is a sandbox around the worker: it allows tasks that rely on that.
+	ExternalSandbox bool
 	// GitGate rejects tasks whose text contains a destructive git command, unless
 	// the caller allows it.
 	GitGate bool

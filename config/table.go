@@ -119,6 +119,9 @@ func (c *Config) settings() []Setting {
 			Help: "Directories in and below which tasks may work, too: in addition to those of work.roots, or to its default."},
 		Setting{Key: "work.danger", target: &c.Work.Danger,
 			Help: "Allow tasks without a sandbox, mode danger-full-access."},
+		Setting{Key: "work.external_sandbox", target: &c.Work.ExternalSandbox,
+			Help: "This worker is in a sandbox, such as a container for it alone: allow tasks with externalSandbox, whose " +
+				"agents run without their own sandbox and checks."},
 		Setting{Key: "work.git_gate", target: &c.Work.GitGate,
 			Help: "Reject tasks whose text contains a destructive git command, unless allow_destructive_git is given."},
 	)

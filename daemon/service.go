@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -177,7 +178,7 @@ func (s *Service) answer(ctx context.Context) error {
 			Conn: s.bus.Inside(), Root: s.bus.API(), Version: s.config.Version, Log: s.config.Log,
 			Endpoints: slices.Concat(natsapi.VerbEndpoints(s.Service), natsapi.ToolEndpoints(s.tools, s.tools.List()),
 				natsapi.CallEndpoints(s.tools)),
-			Listening: func() { close(s.listening) }, Answered: s.calls.NATS,
+			Listening: func() { close(s.listening) }, Answered: s.calls.NATS, Metadata: capabilities(s.Agents()),
 		})
 	})
 	group.Go(func() error {
@@ -186,6 +187,15 @@ func (s *Service) answer(ctx context.Context) error {
 	group.Go(func() error { return s.push.Run(ctx) })
 	group.Go(func() error { return s.export(ctx) })
 	return group.Wait()
+}
+
+// capabilities returns those of all agents for the metadata of a micro service.
+func capabilities(agents agent.Table) map[string]string {
+	all := map[string]string{}
+	for _, a := range agents {
+		all["capabilities."+a.Kind()] = strings.Join(a.Capabilities(), " ")
+	}
+	return all
 }
 
 // counts returns what the metrics of a responder read, false until the table of runs is read.

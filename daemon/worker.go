@@ -53,7 +53,7 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
 	s := c.Settings
-	rules := launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger}
+	rules := launch.Rules{Dir: dir, Roots: s.Work.Roots, Danger: s.Work.Danger, Boxed: s.Work.ExternalSandbox}
 	if len(s.Work.AddRoots) > 0 {
 		rules.Roots = slices.Concat(rules.Allowed(), s.Work.AddRoots)
 	}
@@ -83,6 +83,15 @@ func (w *taskWorker) sayWithheld() {
 	}
 }
 
+// capabilities returns those of tasks, by the kinds of their agents.
+func (w *taskWorker) capabilities(kinds []string) map[string][]string {
+	all := map[string][]string{}
+	for _, kind := range kinds {
+		all[kind] = w.tasks.Agents[kind].Capabilities(w.tasks.Rules.Allows()...)
+	}
+	return all
+}
+
 // limits returns the limits of a run, as configured but for two of them.
 func (c Config) limits(idle, hard time.Duration) worker.Limits {
 	l := c.Settings.Limits
@@ -106,6 +115,7 @@ func (w *taskWorker) run(ctx context.Context) error {
 			v.ID, v.Queue, v.Slots, v.Busy = w.worker.Name(), w.tasks.Name, w.tasks.Slots, w.worker.Tasks()
 			found := w.installed.Load()
 			v.Agents, v.AgentVersions = found.kinds, found.versions
+			v.Capabilities = w.capabilities(found.kinds)
 			v.Roots, v.Modes = runs.BoundRoots(w.tasks.Rules.Allowed()), w.tasks.Rules.Modes()
 			v.Host, _ = os.Hostname() // without it only this process knows the roots
 		}

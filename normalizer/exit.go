@@ -34,6 +34,9 @@ func (f *Fold) end(exit runs.Exit) {
 	switch {
 	case f.Record.State == runs.StateCancelled:
 		c.Error = &completionError{"backend", "cancelled"}
+	case f.Record.Why() == runs.OptionRefused:
+		failure = runs.OptionRefused
+		c.Error = &completionError{"backend", failure}
 	case exit.Reason == runs.ReasonExited && (exit.Code != nil || exit.Signal != 0):
 		c.Status = &exitStatus{Success: exit.Code != nil && *exit.Code == 0, Code: exit.Code}
 		if exit.Signal != 0 {

@@ -125,7 +125,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	f.emit, f.entryMessages = emit, 0
 	f.pos = Pos{Raw: seq, Time: e.Time}
 	f.Record.Seq = f.state.Seen
-	unowned, queued := f.Record.Unowned(), f.Record.State == runs.StateQueued
+	unowned, queued, unboxed := f.Record.Unowned(), f.Record.State == runs.StateQueued, f.Record.Unboxed
 	known := false
 	if !replay {
 		f.state.Entries++
@@ -139,6 +139,9 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 	case runs.Started: // folded by the record
 		if f.details != nil && queued {
 			f.publishPrompt(e)
+		}
+		if f.Record.Unboxed && !unboxed {
+			f.publishEntryEvent(StatusMessage(runs.UnboxedWarning, nil))
 		}
 	case runs.Cancelled:
 		if unowned {

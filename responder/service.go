@@ -280,7 +280,7 @@ func (s *Service) Workers() (all api.Workers) {
 		all.Workers = append(all.Workers, api.Worker{
 			ID: w.ID, Name: w.Name, Version: w.Version, Queue: w.Queue, Slots: w.Slots, Busy: w.Busy,
 			Agents: list(w.Agents), LastSeen: api.TimeOf(w.At), AgentVersions: w.AgentVersions,
-			Roots: w.Roots, Modes: w.Modes,
+			Roots: w.Roots, Modes: w.Modes, Capabilities: w.Capabilities,
 		})
 	}
 	for _, a := range s.cfg.Agents {

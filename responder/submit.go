@@ -35,9 +35,18 @@ const riskyPattern = `(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+(
 	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +
 	`restore\b|commit\s+[^\n]*--amend)`
 
-// CheckSubmit reports all mistakes of a submission as one [api.Validation] error.
+// CheckSubmit reports all mistakes of a submission as one [api.Validation] error. Before that it is [api.Unsupported]
+// if the agent cannot do what is asked for.
 func (s *Service) CheckSubmit(q api.Submission) error {
-	var m mistakes
+	if err := s.checkCapabilities(q); err != nil {
+		return err
+	}
+	all, m := extended(q)
+	return fixed(q, s.checkSubmit(all, m))
+}
+
+func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
+	checkOptions(&m, &q)
 	limit := runs.MaxPrompt - len(planOnly)
 	n := len(q.Prompt)
 	m.when(q.Mode == api.Preview && n > limit, api.FieldPrompt,
@@ -58,7 +67,7 @@ func (s *Service) CheckSubmit(q api.Submission) error {
 	}
 	m.when(m.fields(t.Check()) != nil, "request", "asks for a task that cannot be queued")
 	m.when(m.fields(acp.CheckTask(&t.Task)) != nil, "request", "asks for a task that cannot be queued")
-	m.when(t.Mode.Writes() && !q.Confirm, api.FieldConfirm,
+	m.when(t.Mode.Writes() && !q.Confirm && !t.IsUnboxed(), api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
 	if why := s.foreign(t.Thread, t.Agent); known && why != "" {
@@ -113,12 +122,19 @@ func (s *Service) agentKind(name string) string {
 
 // task is the task of a submission.
 func (s *Service) task(q api.Submission) runs.Task {
+	q, _ = extended(q)
 	t := q.Task
 	t.Title = runs.Title(q.Title)
+	if t.Unboxed = nil; q.IsUnboxed() {
+		t.Unboxed, t.Mode = q.Unboxed, cmp.Or(t.Mode, runs.DangerFull)
+	}
 	if t.Agent == "" {
 		t.Agent = s.agentOf(t.Thread)
 	}
 	if a, known := s.cfg.Agents.Find(t.Agent); known {
+		if ask := q.NonInteractive; ask != nil && (t.Live || a.LiveOnly()) {
+			t.Ask = cmp.Or(t.Ask, new(!*ask))
+		}
 		if t.Agent = a.Kind(); a.LiveOnly() && !t.Live {
 			t.Live, t.Ask = true, cmp.Or(t.Ask, new(false)) // whoever did not ask for it does not answer
 		}
@@ -150,12 +166,13 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	if err != nil {
 		return api.Submitted{}, err
 	}
+	t.PlaceAddDirs()
 	t.Labels = traced(ctx, q, t.Labels)
 	if caller := Caller(ctx); caller != local {
 		t.Labels = t.Labels.With(runs.LabelCaller, caller)
 	}
 	if err := t.Check(); err != nil { // with a directory and labels that are not the caller's words
-		return api.Submitted{}, s.explain("submit", validation(err))
+		return api.Submitted{}, fixed(q, s.explain("submit", validation(err)))
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	hashed := q
@@ -163,7 +180,7 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
 		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q, again || q.Run != "")
 	})
-	return done.submitted(), s.explain("submit", err)
+	return done.submitted(), fixed(q, s.explain("submit", err))
 }
 
 // enqueue queues a task with a run id. Again means that an earlier attempt with this

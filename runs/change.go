@@ -71,6 +71,8 @@ type Heartbeat struct {
 	Agents  []string `json:"agents,omitempty"` // kinds whose programs it finds
 
 	AgentVersions map[string]string `json:"agent_versions,omitempty"` // by kind, as far as known
+	// Capabilities are those of its tasks by the kind of their agent, sorted: see the constants that begin with Can.
+	Capabilities map[string][]string `json:"capabilities,omitempty"`
 
 	// Host is the name of the machine, and Roots are the directories in and below which tasks
 	// may work, see [BoundRoots]; none: unknown.

@@ -200,6 +200,7 @@ var (
 		needsAgent:          "the program waits for an agent's answer, to be started again with it",
 		string(ReasonIdle):  "the agent was silent for longer than the idle limit",
 		string(ReasonHard):  "the run took longer than the hard limit",
+		reasonOption:        OptionRefused,
 		"turn failed":       "the agent's turn failed",
 		"silent":            "the agent printed nothing",
 		"no terminal event": "the output ended before the end of a turn",
@@ -282,6 +283,7 @@ func (c *ErrorContext) suggest(r *Record) {
 var remedies = map[string]string{
 	string(ReasonLost):  "Run it again; the log of the worker says why it ended",
 	needsAgent:          "Answer its question, and start the program again",
+	reasonOption:        "Ask without the option, or update the agent on the worker's machine",
 	"signal":            "Find out what ended it: the system does where memory is short",
 	"silent":            "Run the agent by hand in the same directory, to see what it needs",
 	"no terminal event": "Run it again, or continue its thread: it was cut off in the middle of a turn",

@@ -72,6 +72,11 @@ type Start struct {
 	// Before is what Thread had used when the run started, if its log tells it.
 	Before *Account `json:"before,omitempty"`
 
+	// Unboxed says that the agent relies on a sandbox around the worker, see [Task]. Flags are those of its command
+	// line for what the caller asked for: a program that refuses one ends the run with [OptionRefused].
+	Unboxed bool     `json:"externalSandbox,omitempty"`
+	Flags   []string `json:"flags,omitempty"`
+
 	Person bool `json:"person,omitempty"` // with SourceSession: a person sits at the agent
 
 	Live *Terms `json:"live,omitempty"` // of a live run

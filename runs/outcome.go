@@ -18,7 +18,7 @@ const ExitNeedsAgent = 42
 // becomes
 //
 //   - for a failed run "spawn", "lost", "spool", "signal", "exit status", "turn
-//     failed", "silent", "no terminal event" or [needsAgent],
+//     failed", "silent", "no terminal event", "option refused" or [needsAgent],
 //   - for a timeout "idle" or "hard",
 //   - for a run in the state input-required [needsAgent].
 //
@@ -71,6 +71,8 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateInputRequired, needsAgent
 	case x.Reason == ReasonExited && *x.Code == ExitNeedsAgent:
 		return StateFailed, needsAgent
+	case x.Reason == ReasonExited && *x.Code != 0 && r.refused():
+		return StateFailed, reasonOption
 	case x.Reason == ReasonExited && *x.Code != 0:
 		return StateFailed, "exit status"
 	case x.Reason == ReasonEOF && r.LastTurn == TurnNone:

@@ -75,6 +75,9 @@ type Record struct {
 
 	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
 
+	Unboxed bool   `json:"external_sandbox,omitempty"` // see [Start]
+	Options *Flags `json:"flags,omitempty"`            // of the command line for what the caller asked for; nil: none
+
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`
 
@@ -204,6 +207,9 @@ func (r *Record) Entry(e Entry) (known bool) {
 		}
 	case ErrOut, Sent:
 		r.setWorking(e.Time)
+		if e.Kind == ErrOut && r.Options != nil {
+			r.Options.read(e.Body)
+		}
 	case Proc:
 		r.setWorking(e.Time)
 		return r.foldProcess(e)
@@ -254,6 +260,10 @@ func (r *Record) foldStart(e Entry) {
 		r.Withheld = start.Withheld
 	}
 	r.Person = r.Person || start.Person
+	r.Unboxed = r.Unboxed || start.Unboxed
+	if r.Options == nil {
+		r.Options = flagsOf(start.Flags)
+	}
 	if (start.Keep || start.Always) && r.Live == nil {
 		r.Live = &Live{}
 	}

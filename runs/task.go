@@ -39,10 +39,16 @@ type Task struct {
 	// Keep lets the run go on after its first turn, for further messages, until somebody ends it. Only with Live.
 	Keep bool `json:"keep,omitempty"`
 	// Policy are rules that deny, or let people be asked, what the worker would allow. Only with Live.
-	Policy []string  `json:"policy,omitempty"`
-	Env    EnvPolicy `json:"env,omitzero"`
-	Idle   int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
-	Hard   int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
+	Policy []string `json:"policy,omitempty"`
+	// AddDirs are further directories that the agent may use, 1 to 16, each of at most 1024 bytes: absolute, or relative
+	// to the working directory. Not with Live.
+	AddDirs []string `json:"addDirs,omitempty"`
+	// Unboxed starts the agent without its own sandbox and checks, as there is a sandbox around the worker: only a
+	// worker with the setting work.external_sandbox does. The mode is danger-full-access. Not with Live.
+	Unboxed *bool     `json:"externalSandbox,omitempty"`
+	Env     EnvPolicy `json:"env,omitzero"`
+	Idle    int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
+	Hard    int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
 
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
@@ -203,6 +209,7 @@ func (t *Task) Check() error {
 	if len(t.Policy) > MaxPolicy || len(Encode(t.Policy)) > maxPolicyJSON {
 		wrong.add("policy", "at most %d rules, and %d bytes as JSON", MaxPolicy, maxPolicyJSON)
 	}
+	t.checkOptions(&wrong)
 	t.Env.check(wrong.add)
 	if t.Governance != "" && CheckGovernance(t.Governance) != nil {
 		wrong.add("governanceContext", "must be printable ASCII, at most %d bytes", MaxGovernance)

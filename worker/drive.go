@@ -200,7 +200,7 @@ func (r *Run) begin(ctx context.Context) error {
 			Person:  r.dir.Spec.Session != nil && r.dir.Spec.Session.Person,
 			Before:  before, Withheld: r.dir.Spec.Withheld,
 			Prompt: r.dir.Spec.Prompt, PromptBytes: r.dir.Spec.PromptBytes, Live: r.dir.Spec.terms(),
-			Keep: r.dir.Spec.Keep, Always: r.dir.Spec.Always,
+			Keep: r.dir.Spec.Keep, Always: r.dir.Spec.Always, Unboxed: r.dir.Spec.Unboxed, Flags: r.dir.Spec.Flags,
 		}))
 		if err == nil || !errors.Is(err, runs.ErrMoved) && !errors.Is(err, ErrEnded) {
 			return err

@@ -262,6 +262,14 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
+	for _, id := range task.Needs() {
+		if !slices.Contains(how.Capabilities(t.Rules.Allows()...), id) {
+			return Spec{}, &runs.FieldError{Field: "agent", Problem: "has not the capability " + id + " here"}
+		}
+	}
+	if task.AddDirs, err = t.Rules.AddDirs(task.Task); err != nil {
+		return Spec{}, err
+	}
 	task.Dir = dir
 	limits := t.Limits
 	for _, l := range []struct {
@@ -293,6 +301,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 		return Spec{}, errNoSession
 	}
 	spec.Argv = how.Argv(task.Task, schema)
+	spec.Unboxed, spec.Flags = task.IsUnboxed(), how.FlagsOf(&task.Task)
 	if agent.OnStdin(task.Prompt) {
 		spec.setInput(task.Prompt)
 	}

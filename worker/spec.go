@@ -66,6 +66,9 @@ type Spec struct {
 	// Narrows are those of its task.
 	Narrows []string `json:"narrows,omitempty"`
 
+	Unboxed bool     `json:"unboxed,omitempty"` // see [runs.Start]
+	Flags   []string `json:"flags,omitempty"`   // see [runs.Start]
+
 	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
 	Schema json.RawMessage `json:"schema,omitempty"`
 

@@ -3,7 +3,6 @@ package acp_test
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -55,69 +54,9 @@ func recordings(t testing.TB) (all []recording) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, recording{name, backends[agent], entries(t, text)})
+		all = append(all, recording{name, backends[agent], backendtest.Entries(t, text)})
 	}
 	return all
-}
-
-// entries returns the entries of a recording: each line is one.
-func entries(t testing.TB, recorded []byte) []runs.Entry {
-	log := []runs.Entry{{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "queue"})}}
-	add := func(at int64, kind runs.Kind, offset int64, body []byte) {
-		log = append(log, runs.Entry{Kind: kind, Time: 1_000 + at, Offset: offset, Body: body})
-	}
-	var in, out, last int64
-	process := 0
-	for text := range bytes.Lines(recorded) {
-		var l struct {
-			T   int64
-			P   int
-			Dir string
-			M   json.RawMessage
-		}
-		if err := json.Unmarshal(text, &l); err != nil {
-			t.Fatal(err)
-		}
-		if last = l.T; l.Dir != "exit" && max(l.P, 1) != process {
-			process = max(l.P, 1)
-			how := "new"
-			if process > 1 {
-				how = "load"
-			}
-			add(l.T, runs.Proc, 0, runs.Encode(runs.Process{N: process, Do: runs.ProcessStart, How: how}))
-		}
-		line := append(bytes.Clone(l.M), '\n')
-		switch l.Dir {
-		case ">":
-			add(l.T, runs.Sent, in, line)
-			in += int64(len(line))
-		case "<":
-			add(l.T, runs.Out, out, line)
-			out += int64(len(line))
-		case "exit":
-			add(l.T, runs.Proc, 0, runs.Encode(ended(t, process, l.M)))
-		}
-	}
-	add(last, runs.Exited, 0, runs.Encode(runs.Exit{Reason: runs.ReasonEOF}))
-	return log
-}
-
-// ended is the end of a process with a recorded status.
-func ended(t testing.TB, n int, status []byte) runs.Process {
-	var x struct {
-		Code *int
-		RC   *int
-	}
-	if err := json.Unmarshal(status, &x); err != nil {
-		t.Fatal(err)
-	}
-	p := runs.Process{N: n, Do: runs.ProcessEnd, Reason: runs.ReasonExited, Code: x.Code}
-	if x.RC != nil && *x.RC < 0 {
-		p.Signal = -*x.RC
-	} else if x.RC != nil {
-		p.Code = x.RC
-	}
-	return p
 }
 
 // shown are the members whose text may be in events or controls the mapping.

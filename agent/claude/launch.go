@@ -31,6 +31,12 @@ var Agent = agent.Agent{
 			"CLAUDE_CODE_USE_BEDROCK", "AWS_BEARER_TOKEN_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
 			"ANTHROPIC_FOUNDRY_API_KEY",
 		},
+		Able: []string{
+			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanAddDirs,
+		},
+		AbleIf: []string{runs.CanUnboxed},
+		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
+		Set:    inSandbox,
 	},
 
 	Tools: agent.Tools{
@@ -60,13 +66,27 @@ const sandboxed = `{"sandbox":{"enabled":true,"autoAllowBashIfSandboxed":true,"a
 // other in every run. What it does not name is asked for, and so denied with -p.
 const denied = "Bash,Edit,NotebookEdit,Write"
 
+// Flags of options.
+const (
+	addDir  = "--add-dir"
+	unboxed = "--dangerously-skip-permissions"
+)
+
+// inSandbox returns the variable without which Claude Code does not skip permissions as root.
+func inSandbox(t runs.Task) []string {
+	if t.IsUnboxed() {
+		return []string{"IS_SANDBOX=1"}
+	}
+	return nil
+}
+
 // args returns the arguments for t. With -p Claude Code cannot ask for a permission: a tool
 // that needs one is denied, and the agent continues without it.
 func args(t runs.Task, _ string) []string {
 	argv := []string{"-p", "--output-format=stream-json", "--verbose"}
 	switch t.Mode {
 	case runs.DangerFull:
-		argv = append(argv, "--dangerously-skip-permissions")
+		argv = append(argv, unboxed)
 	case runs.WorkspaceWrite:
 		argv = append(argv, "--permission-mode=acceptEdits", "--settings="+sandboxed)
 	default:
@@ -74,6 +94,9 @@ func args(t runs.Task, _ string) []string {
 	}
 	if t.Model != "" {
 		argv = append(argv, "--model="+t.Model)
+	}
+	if len(t.AddDirs) > 0 { // one flag, whose values end at the next one
+		argv = append(append(argv, addDir), t.AddDirs...)
 	}
 	if len(t.Schema) > 0 {
 		argv = append(argv, "--json-schema="+string(t.Schema))

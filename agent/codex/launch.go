@@ -27,6 +27,11 @@ var Agent = agent.Agent{
 		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
 		Keys:   []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "OPENAI_BASE_URL"},
 		Others: []string{"AZURE_OPENAI_API_KEY"},
+		Able: []string{
+			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanAddDirs,
+		},
+		AbleIf: []string{runs.CanUnboxed},
+		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
 	},
 
 	Tools: agent.Tools{Classes: map[string]agent.Class{ // items, and calls in session logs
@@ -46,6 +51,12 @@ var Agent = agent.Agent{
 	Sandbox: "its own: commands and edits stay in the directory",
 }
 
+// Flags of options.
+const (
+	addDir  = "--add-dir"
+	unboxed = "--dangerously-bypass-approvals-and-sandbox"
+)
+
 // args returns `exec` and the arguments for t. The prompt arrives byte for byte,
 // with one exception: codex takes a lone "-" for stdin, so it becomes "-\n".
 // Codex would append the content of its stdin to the prompt.
@@ -53,8 +64,14 @@ func args(t runs.Task, schemaFile string) []string {
 	// Values are joined to their flags: a separate argument that begins with '-'
 	// would be parsed as a flag.
 	argv := []string{"exec", "--json", "--sandbox=" + string(t.Mode)}
+	if t.IsUnboxed() {
+		argv[2] = unboxed
+	}
 	if t.Dir != "" {
 		argv = append(argv, "--cd="+t.Dir)
+	}
+	for _, dir := range t.AddDirs {
+		argv = append(argv, addDir+"="+dir)
 	}
 	if t.Model != "" {
 		argv = append(argv, "--model="+t.Model)

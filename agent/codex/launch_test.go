@@ -47,6 +47,13 @@ func TestCodexCommandLine(t *testing.T) {
 				"--output-schema=/run/schema.json", "--skip-git-repo-check", "resume", "--", thread, "Go.",
 			},
 		},
+		"options": {
+			command: []string{"codex"},
+			task: runs.Task{Attributes: runs.Attributes{Mode: runs.DangerFull, Dir: "/srv", Model: "m", Thread: thread},
+				Prompt: "Go.", AddDirs: []string{"/a b", "/-c"}, Unboxed: new(true)},
+			want: []string{"codex", "exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--cd=/srv",
+				"--add-dir=/a b", "--add-dir=/-c", "--model=m", "resume", "--", thread, "Go."},
+		},
 		"flags that are none": {
 			command: []string{"codex"},
 			task: runs.Task{Attributes: runs.Attributes{Mode: runs.DangerFull, Model: "--oss", Thread: "--last"},

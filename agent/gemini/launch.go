@@ -20,6 +20,7 @@ var Agent = agent.Agent{
 			"GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION",
 		},
 		Others: []string{"GOOGLE_APPLICATION_CREDENTIALS"}, // of everything in the cloud account
+		Able:   []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume},
 		// Without its launcher, the program that is started is the one that signals reach.
 		Set: func(runs.Task) []string { return []string{"GEMINI_CLI_NO_RELAUNCH=true"} },
 	},

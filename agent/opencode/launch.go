@@ -18,6 +18,7 @@ var Agent = agent.Agent{
 		Args: args, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
+		Able: []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume},
 		Others: []string{
 			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY",
 			"XAI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "TOGETHER_API_KEY", "CEREBRAS_API_KEY",

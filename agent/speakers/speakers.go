@@ -60,6 +60,7 @@ var Kimi = entry(agent.Agent{
 func entry(a agent.Agent, kind string) agent.Agent {
 	s := agent.Speaker(kind, a.Live)
 	a.Backend, a.Counters, a.Sandbox = s.Backend, s.Counters, s.Sandbox
+	a.Able = []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle}
 	a.Program, a.Install = a.Live.Program, a.Live.Install
 	return a
 }

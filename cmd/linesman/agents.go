@@ -21,7 +21,8 @@ type agentsCmd struct {
 
 func (c *agentsCmd) Run(ctx context.Context, a *app) error {
 	table := a.config.Table()
-	here := programs.Here{Launches: a.config.Launches(table), Danger: a.config.Work.Danger, Environ: a.environ}
+	here := programs.Here{Launches: a.config.Launches(table), Danger: a.config.Work.Danger,
+		Boxed: a.config.Work.ExternalSandbox, Environ: a.environ}
 	all, err := here.List(ctx, table, string(c.Agent))
 	if err != nil {
 		return exitWith(exitUsage, err)

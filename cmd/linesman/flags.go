@@ -61,7 +61,7 @@ type labelFlag struct {
 
 // taskFlags are the flags of commands that submit tasks.
 type taskFlags struct {
-	Mode     string   `default:"read-only" enum:"read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
+	Mode     string   `default:"" enum:",read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
 	Model    string   `placeholder:"MODEL" help:"Model of the agent. By default that of the request, if any, else the agent's own choice."`
 	SkipGit  bool     `name:"skip-git-repo-check" help:"Also work outside of a git repository."`
 	Env      string   `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables the agent gets in addition to those that every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
@@ -71,7 +71,7 @@ type taskFlags struct {
 // task is a task without a prompt.
 func (f *taskFlags) task() runs.Task {
 	t := runs.Task{
-		Attributes: runs.Attributes{Mode: runs.Mode(f.Mode), Model: f.Model}, SkipGit: f.SkipGit,
+		Attributes: runs.Attributes{Mode: cmp.Or(runs.Mode(f.Mode), runs.ReadOnly), Model: f.Model}, SkipGit: f.SkipGit,
 		Env: runs.EnvPolicy{Policy: f.Env, Allow: f.AllowEnv},
 	}
 	if f.AllowEnv != nil && f.Env == runs.InheritNone {

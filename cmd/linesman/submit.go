@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -37,6 +39,9 @@ type submitCmd struct {
 	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
 	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
 	Keep         bool          `help:"With --live: keep the run open after its first turn. \"linesman send\" sends it messages, \"linesman end\" ends it."`
+	AddDir       []string      `sep:"none" placeholder:"DIR" help:"The agent may use this directory, too; relative to its working directory. Repeatable; Codex and Claude Code only."`
+	Unboxed      bool          `name:"external-sandbox" help:"The worker is in a sandbox: start the agent without its own, in mode danger-full-access. Only for a worker with the setting work.external_sandbox; Codex and Claude Code only."`
+	Extension    []string      `sep:"none" placeholder:"ID=VALUE" help:"Option by its id in the Universal Agent API. VALUE is JSON, or else a text. Repeatable."`
 	jsonFlag
 
 	File   string `placeholder:"FILE" help:"Read the task from this file, at most 1 MiB."`
@@ -104,7 +109,25 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	if c.NoAsk {
 		q.Ask = new(false)
 	}
+	if q.AddDirs = c.AddDir; c.Unboxed {
+		q.Unboxed = &c.Unboxed
+	}
 	var wrong problems
+	for _, e := range c.Extension {
+		id, value, ok := strings.Cut(e, "=")
+		wrong.add(!ok || id == "" || q.Extensions[id] != nil, "--extension: must be ID=VALUE, with each ID once")
+		if !json.Valid([]byte(value)) {
+			value = string(runs.Encode(value))
+		}
+		if q.Extensions == nil {
+			q.Extensions = map[string]json.RawMessage{}
+		}
+		q.Extensions[id] = json.RawMessage(value)
+	}
+	if q.Extensions[runs.CanUnboxed] != nil || c.Unboxed {
+		q.Mode = runs.Mode(c.Mode) // the default is another one
+		q.Confirm = c.Mode != "" && q.Mode.Writes()
+	}
 	var err error
 	from := "PROMPT"
 	if c.File != "" {

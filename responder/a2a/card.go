@@ -127,8 +127,8 @@ func (h *Handler) skills() (all []sdk.AgentSkill) {
 			option = " Send a message with the option agent: " + a.Short + "."
 		}
 		all = append(all, sdk.AgentSkill{
-			ID: a.Short + runSuffix, Name: "Run a task with " + a.Name, Tags: []string{a.Short, "coding"}, InputModes: text,
-			OutputModes: text,
+			ID: a.Short + runSuffix, Name: "Run a task with " + a.Name, InputModes: text, OutputModes: text,
+			Tags: append([]string{a.Short, "coding"}, a.Capabilities()...),
 			Description: "Runs a coding task with " + a.Name + ". Its messages are streamed, and the last one is the result." +
 				option,
 			Examples: []string{"Explain what this package does."},

@@ -44,6 +44,8 @@ type Config struct {
 	Version string     // of linesman
 	Log     *zap.Logger
 
+	Metadata map[string]string // of the service
+
 	Endpoints []Endpoint
 
 	// Lease is after how long a held request ends that its caller does not renew. Default: 90 s.
@@ -64,7 +66,7 @@ func Serve(ctx context.Context, c Config) error {
 	c.Lease = cmp.Or(c.Lease, 3*bus.RenewEvery)
 	s := &service{Config: c, ctx: ctx, slots: responder.NewSlots(maxCalls), idle: make(chan job)}
 	defer s.end()
-	r := newRegistration(c.Version)
+	r := newRegistration(c.Version, c.Metadata)
 	defer r.stop()
 	if err := s.hearCallers(r); err != nil {
 		return fmt.Errorf("NATS service: %w", err)

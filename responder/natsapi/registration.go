@@ -3,6 +3,7 @@ package natsapi
 import (
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,10 +22,12 @@ type registration struct {
 	subs      []*nats.Subscription
 }
 
-func newRegistration(version string) *registration {
+func newRegistration(version string, metadata map[string]string) *registration {
+	own := map[string]string{}
+	maps.Copy(own, metadata)
 	return &registration{
 		identity: micro.ServiceIdentity{Name: "linesman", ID: rand.Text(), Version: Semver(version),
-			Metadata: map[string]string{}},
+			Metadata: own},
 		started: time.Now().UTC(),
 	}
 }

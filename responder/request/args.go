@@ -33,10 +33,11 @@ type Args struct {
 	params   []Param
 	given    []given
 	issues   []api.Issue
-	unlisted int  // issues beyond maxIssues
-	broken   bool // they are not an object
-	json     bool // the caller reads an envelope
-	adcp     bool // the envelope of AdCP
+	unlisted int        // issues beyond maxIssues
+	refused  *api.Error // comes before all issues
+	broken   bool       // they are not an object
+	json     bool       // the caller reads an envelope
+	adcp     bool       // the envelope of AdCP
 }
 
 // given is one argument.
@@ -196,8 +197,11 @@ func (a *Args) Spelled(param string) string {
 }
 
 // Err returns all mistakes so far as one [api.Validation] error, with the names
-// that the caller used, or nil.
+// that the caller used, or nil. It is [api.Unsupported] if the agent cannot do what is asked for.
 func (a *Args) Err() error {
+	if a.refused != nil {
+		return a.Name(a.refused)
+	}
 	if len(a.issues) == 0 {
 		return nil
 	}
@@ -212,6 +216,8 @@ func (a *Args) adopt(err error, otherwise string) {
 	var e *api.Error
 	switch {
 	case err == nil:
+	case errors.As(err, &e) && e.Code == api.Unsupported:
+		a.refused = e
 	case errors.As(err, &e) && e.Code == api.Validation && len(e.Issues) > 0:
 		for _, i := range a.rename(e).Issues {
 			a.Refuse(i.Field, "%s", i.Problem)

@@ -64,6 +64,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 		}
 	}
 	q.Force = a.declares("force") && a.Flag("force")
+	a.readOptions(&q)
 	a.readLabels(&q)
 	if a.Has("envAllowList") {
 		q.Env.Allow = append([]string{}, a.Names("envAllowList")...)
@@ -83,6 +84,26 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	}
 	adoptWebhook(a, problem)
 	return q
+}
+
+// readOptions reads what only some agents can. An option that is wrong is there all the same: first it is refused to an
+// agent without it.
+func (a *Args) readOptions(q *api.Submission) {
+	if a.Has("addDirs") {
+		q.AddDirs = append([]string{}, a.Names("addDirs")...)
+	}
+	if a.Has("nonInteractive") {
+		q.NonInteractive = new(a.Flag("nonInteractive"))
+	}
+	if a.Has("externalSandbox") {
+		q.Unboxed = new(a.Flag("externalSandbox"))
+	}
+	if raw := a.Raw("extensions"); raw != nil {
+		_ = json.Unmarshal(raw, &q.Extensions) // it is an object
+	}
+	if !a.Has("mode") {
+		q.Mode = "" // it depends on them
+	}
 }
 
 // readLabels reads the labels of a submission.

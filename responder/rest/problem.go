@@ -25,6 +25,14 @@ type Problem struct {
 	Run       string      `json:"run,omitempty"`       // of the request
 	State     runs.State  `json:"state,omitempty"`     // of the run
 	Retryable bool        `json:"retryable,omitempty"` // the same request may succeed later
+
+	Details *Missing `json:"details,omitempty"` // of UNSUPPORTED, if it is a capability of an agent
+}
+
+// Missing is a capability that an agent has not.
+type Missing struct {
+	Agent      string `json:"agent_kind"`
+	Capability string `json:"capability"`
 }
 
 func (p *Problem) Error() string { return p.Code + ": " + p.Detail }
@@ -72,6 +80,9 @@ func problemOf(e *api.Error) *Problem {
 	}
 	if p.Detail == "" {
 		p.Detail = e.Error()
+	}
+	if e.Agent != "" {
+		p.Details = &Missing{e.Agent, e.Capability}
 	}
 	switch e.Code {
 	case api.Ended:

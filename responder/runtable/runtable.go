@@ -402,7 +402,7 @@ func (r *Table) allow(t runs.Task) error {
 	if r.cfg.Outside != nil {
 		errs = append(errs, r.cfg.Outside(t, r.Workers()))
 	}
-	if t.Mode == runs.DangerFull && !r.cfg.Danger {
+	if t.Mode == runs.DangerFull && !r.cfg.Danger && !t.IsUnboxed() { // that is for the workers to allow
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +
 			" is not allowed here: see the setting work.danger"})
 	}

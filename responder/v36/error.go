@@ -39,6 +39,9 @@ type details struct {
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 
+	AgentKind  string `json:"agent_kind,omitempty"`
+	Capability string `json:"capability,omitempty"`
+
 	CloudID string `json:"cloud_id,omitempty"`
 	WebURL  string `json:"web_ui_url,omitempty"`
 }
@@ -96,7 +99,7 @@ func ErrorOf(e *api.Error) *Error {
 		Details: details{
 			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State),
 			TimeoutType: e.Limit, Partial: (*partialResults)(e.Partial), ExitCode: e.ExitCode, Stderr: e.Stderr,
-			Reason:     e.Reason,
+			Reason: e.Reason, AgentKind: e.Agent, Capability: e.Capability,
 			Suggestion: e.Suggestion, File: e.File, Line: e.Line, CloudID: e.CloudID, WebURL: e.WebURL,
 		},
 	}
@@ -149,6 +152,7 @@ func (e *Error) markdown() string {
 	p.facts("Task", code(d.TaskID), "Thread", code(d.ThreadID), "State", code(d.State),
 		"Time limit", code(d.TimeoutType), "Elapsed", elapsed,
 		"Exit code", optional(d.ExitCode), "Reason", code(d.Reason), "Suggestion", plain(d.Suggestion),
+		"Agent", code(d.AgentKind), "Capability", code(d.Capability),
 		"File", code(d.File), "Line", count(d.Line), "Cloud task", code(d.CloudID), "Web page", link(d.WebURL),
 		"Retryable", yesNo(e.Retryable))
 	if d.Stderr != "" {

@@ -78,7 +78,7 @@ var sources = []string{"run", "tail", "session", "pipe", "queue", "cloud", "exte
 // reasons are the reasons of [runs.Record.End], which become values of the label reason.
 var reasons = []string{
 	"spawn", "lost", "spool", "signal", "exit status", "turn failed", "silent", "no terminal event", "needs agent",
-	"idle", "hard",
+	"option refused", "idle", "hard",
 }
 
 func reason(text string) string {

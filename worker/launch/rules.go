@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -30,6 +31,17 @@ type Rules struct {
 
 	// Danger allows tasks that run without a sandbox.
 	Danger bool
+
+	// Boxed says that there is a sandbox around the worker: it allows tasks that rely on that.
+	Boxed bool
+}
+
+// Allows returns the capabilities of agents that depend on the settings of a worker, and are allowed.
+func (r Rules) Allows() (ids []string) {
+	if r.Boxed {
+		ids = append(ids, runs.CanUnboxed)
+	}
+	return ids
 }
 
 // Modes are the modes that [Rules.Allow] allows.
@@ -43,6 +55,13 @@ func (r Rules) Modes() []string {
 
 // Allow reports, as a [runs.FieldError], why the mode of t is not allowed.
 func (r Rules) Allow(t runs.Task) error {
+	switch {
+	case t.IsUnboxed() && !r.Boxed:
+		return &runs.FieldError{Field: "externalSandbox", Problem: "is not allowed by this worker: see its setting " +
+			"work.external_sandbox"}
+	case t.IsUnboxed():
+		return nil
+	}
 	switch t.Mode {
 	case runs.ReadOnly, runs.WorkspaceWrite:
 		return nil
@@ -61,11 +80,33 @@ func (r Rules) Allow(t runs.Task) error {
 // [runs.FieldError] of the field workingDir, and does not contain the path.
 func (r Rules) Directory(t runs.Task) (string, error) {
 	given, whose := r.given(t)
-	wrong := func(problem string) (string, error) {
+	dir, problem := r.find(given)
+	if problem != "" {
 		return "", &runs.FieldError{Field: "workingDir", Problem: whose + problem}
 	}
+	return dir, nil
+}
+
+// AddDirs returns the further directories of t, like [Rules.Directory], each once.
+func (r Rules) AddDirs(t runs.Task) (dirs []string, err error) {
+	t.Dir, _ = r.given(t)
+	t.PlaceAddDirs()
+	for i, given := range t.AddDirs {
+		dir, problem := r.find(given)
+		if problem != "" {
+			return nil, &runs.FieldError{Field: "addDirs." + strconv.Itoa(i), Problem: problem}
+		}
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
+}
+
+// find returns a directory inside a root without symbolic links, or why there is none.
+func (r Rules) find(given string) (dir, problem string) {
 	if !filepath.IsAbs(given) {
-		return wrong("is not an absolute path")
+		return "", "is not an absolute path"
 	}
 	dir, err := filepath.EvalSymlinks(given)
 	var info fs.FileInfo
@@ -74,20 +115,27 @@ func (r Rules) Directory(t runs.Task) (string, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return wrong("does not exist")
+		return "", missing
 	case errors.Is(err, fs.ErrPermission):
-		return wrong("cannot be reached: permission denied")
+		return "", "cannot be reached: permission denied"
 	case errors.Is(err, syscall.ENOTDIR):
-		return wrong("is not a directory")
+		return "", noDirectory
 	case err != nil:
-		return wrong("cannot be looked up")
+		return "", "cannot be looked up"
 	case !info.IsDir():
-		return wrong("is not a directory")
+		return "", noDirectory
 	case !r.inside(dir):
-		return wrong("is not in a directory that this worker allows")
+		return "", outside
 	}
-	return dir, nil
+	return dir, ""
 }
+
+// Problems of a directory that no change of its rights solves.
+const (
+	missing     = "does not exist"
+	noDirectory = "is not a directory"
+	outside     = "is not in a directory that this worker allows"
+)
 
 // given returns the directory of t, and a prefix for errors about it.
 func (r Rules) given(t runs.Task) (dir, whose string) {
@@ -100,25 +148,34 @@ func (r Rules) given(t runs.Task) (dir, whose string) {
 // maxNamed bounds the number of roots in an error.
 const maxNamed = 8
 
-// Outside returns a [runs.FieldError] of the field workingDir if the directory of t is outside of the
+// Outside returns a [runs.FieldError] if a directory of t is outside of the
 // roots, which it names, or is none or does not exist. It checks a submission on the worker's
 // machine; other problems may be solved before a worker takes t.
 func (r Rules) Outside(t runs.Task) error {
 	given, whose := r.given(t)
+	if err := r.outside("workingDir", given, whose); err != nil {
+		return err
+	}
+	t.Dir = given
+	t.PlaceAddDirs()
+	for i, dir := range t.AddDirs {
+		if err := r.outside("addDirs."+strconv.Itoa(i), dir, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Rules) outside(field, given, whose string) error {
 	if !filepath.IsAbs(given) {
 		return nil
 	}
-	dir, err := filepath.EvalSymlinks(given)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = os.Stat(dir)
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &runs.FieldError{Field: "workingDir", Problem: whose + "does not exist"}
-	case errors.Is(err, syscall.ENOTDIR), err == nil && !info.IsDir():
-		return &runs.FieldError{Field: "workingDir", Problem: whose + "is not a directory"}
-	case err != nil, r.inside(dir):
+	_, problem := r.find(given)
+	switch problem {
+	case missing, noDirectory:
+		return &runs.FieldError{Field: field, Problem: whose + problem}
+	case outside:
+	default:
 		return nil
 	}
 	roots, more := r.Allowed(), ""
@@ -128,7 +185,7 @@ func (r Rules) Outside(t runs.Task) error {
 	if r.ToAllow != "" {
 		more += "; " + r.ToAllow
 	}
-	return &runs.FieldError{Field: "workingDir", Problem: whose +
+	return &runs.FieldError{Field: field, Problem: whose +
 		"is outside of the directories of the setting work.roots: " + strings.Join(roots, ", ") + more}
 }
 

@@ -47,6 +47,9 @@ type Agent struct {
 	Sandbox  string `json:"sandbox"`
 	Modes    []Mode `json:"modes"`
 
+	// Capabilities of its tasks, sorted: ids of the Universal Agent API. Some depend on the settings here.
+	Capabilities []string `json:"capabilities"`
+
 	Live *Live `json:"live,omitempty"` // nil: it has no live runs
 
 	// Drift is what recent runs printed that linesman does not know, if a linesman can be
@@ -99,6 +102,7 @@ type Mode struct {
 type Here struct {
 	Launches map[string]agent.Launch
 	Danger   bool          // tasks may run without a sandbox
+	Boxed    bool          // there is a sandbox around this machine
 	Environ  []string      // nil: that of this process
 	Ask      time.Duration // how long a program may take to say its version; 0: AskTime
 }
@@ -134,6 +138,7 @@ func (h Here) look(ctx context.Context, a agent.Agent) Agent {
 		Default: slices.Equal(how.Command, []string{a.Program}),
 		Known:   append([]string{}, a.Known...), Prints: a.JSONCall, Sandbox: a.Sandbox, Setting: setting + ".env",
 		Variables: variables(how.Env, h.Environ), Modes: modes(how, h.Danger),
+		Capabilities: how.Capabilities(launch.Rules{Boxed: h.Boxed}.Allows()...),
 	}
 	if w := how.Withheld(h.Environ, launch.Environ(runs.EnvPolicy{}, how.Env, h.Environ)); w != nil {
 		l.Withheld = w.String()

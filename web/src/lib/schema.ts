@@ -377,6 +377,12 @@ export interface Messages {
   run: string;
 }
 
+/** A capability that an agent has not. */
+export interface Missing {
+  agent_kind: string;
+  capability: string;
+}
+
 /** What one model has used, as the agent tells it. */
 export interface ModelUsage {
   cacheWriteInputTokens: number;
@@ -407,6 +413,8 @@ export interface PlanStep {
 export interface Problem {
   code: 'VALIDATION' | 'UNAUTHORIZED' | 'FORBIDDEN' | 'NOT_FOUND' | 'METHOD_NOT_ALLOWED' | 'NOT_ACCEPTABLE' | 'CONFLICT' | 'TOO_LARGE' | 'UNSUPPORTED_MEDIA_TYPE' | 'UNSUPPORTED' | 'TOOL_ERROR' | 'TIMEOUT' | 'INTERNAL' | 'UNAVAILABLE';
   detail: string;
+  /** Of UNSUPPORTED, if it is a capability of an agent. */
+  details?: Missing;
   /** What is wrong, as the caller calls it. */
   field?: string;
   /** All mistakes. */
@@ -497,10 +505,16 @@ export interface Request {
 }
 
 export interface ResumeRequest {
+  /** Further directories that the agent may use, absolute or relative to workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live. */
+  addDirs?: Array<string>;
   /** Allow git commands that may lose work, where they are guarded. */
   allowDestructiveGit?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
+  /** Options by their ids in the Universal Agent API. */
+  extensions?: Record<string, unknown>;
+  /** The worker is in a sandbox: start the agent without its own sandbox and checks, in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live. */
+  externalSandbox?: boolean;
   /** Continue a session that changed in the last minute, not by a run of linesman. Two programs that use one session damage it. */
   force?: boolean;
   /** The same request with the same key is carried out once. */
@@ -513,6 +527,8 @@ export interface ResumeRequest {
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
   /** Model of the agent; default: the agent's own. */
   model?: string;
+  /** If false, the agent of a live run asks people; other runs never ask. */
+  nonInteractive?: boolean;
   /** JSON Schema of the agent's final answer, at most 64 KiB. */
   outputSchema?: Record<string, unknown>;
   /** What the agent is to do. */
@@ -646,6 +662,8 @@ export interface RunList {
 }
 
 export interface RunRequest {
+  /** Further directories that the agent may use, absolute or relative to workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live. */
+  addDirs?: Array<string>;
   /** Agent of the task, by its short name or its kind; default: that of the thread to resume, else codex. Short names: `codex`, `claude`, `gemini`, `opencode`, `copilot`, `qwen`, `kimi`. */
   agent?: string;
   /** Allow git commands that may lose work, where they are guarded. */
@@ -654,6 +672,10 @@ export interface RunRequest {
   ask?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
+  /** Options by their ids in the Universal Agent API. */
+  extensions?: Record<string, unknown>;
+  /** The worker is in a sandbox: start the agent without its own sandbox and checks, in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live. */
+  externalSandbox?: boolean;
   /** Continue a session that changed in the last minute, not by a run of linesman. Two programs that use one session damage it. */
   force?: boolean;
   /** The same request with the same key is carried out once. */
@@ -670,6 +692,8 @@ export interface RunRequest {
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
   /** Model of the agent; default: the agent's own. */
   model?: string;
+  /** If false, the agent of a live run asks people; other runs never ask. */
+  nonInteractive?: boolean;
   /** JSON Schema of the agent's final answer, at most 64 KiB. */
   outputSchema?: Record<string, unknown>;
   /** With live: rules that deny, or let people be asked, what the worker would allow, such as "deny execute: git push" or "ask edit". */
@@ -914,6 +938,8 @@ export interface Worker {
   /** Kinds of agents whose programs it finds. */
   agents: Array<string>;
   busy: number;
+  /** Capabilities of its tasks by the kind of their agent, sorted: ids of the Universal Agent API. */
+  capabilities?: Record<string, Array<string>>;
   /** Of the process: a worker may be several. */
   id: string;
   lastSeenAt: Time;
