@@ -15,7 +15,7 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
+		Args: args, Forks: true, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
 		Others: []string{
@@ -50,8 +50,11 @@ func args(t runs.Task, _ string) []string {
 	if t.Model != "" {
 		argv = append(argv, "--model="+t.Model)
 	}
-	if t.Thread != "" {
-		argv = append(argv, "--session="+t.Thread)
+	if earlier := t.Earlier(); earlier != "" {
+		argv = append(argv, "--session="+earlier)
+	}
+	if t.ForkedFrom != "" {
+		argv = append(argv, "--fork")
 	}
 	if t.Prompt == "" {
 		return argv
@@ -82,17 +85,14 @@ func asks(t runs.Task) []string {
 	return set
 }
 
-var session = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`) // of at most 68 bytes
+var session = regexp.MustCompile(`^ses_[0-9A-Za-z]{1,64}$`)
 
 // check returns an error unless opencode can run t.
 func check(t runs.Task) error {
-	switch {
-	case len(t.Schema) > 0:
+	if len(t.Schema) > 0 {
 		return &runs.FieldError{Field: "outputSchema", Problem: "is not for opencode: it cannot keep to a schema"}
-	case t.Thread != "" && (len(t.Thread) > 68 || !session.MatchString(t.Thread)):
-		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session: ses_ and letters and digits"}
 	}
-	return nil
+	return agent.CheckThread(t, session.MatchString, "session: ses_ and letters and digits")
 }
 
 // flags are those of `opencode run`.

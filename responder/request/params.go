@@ -109,7 +109,9 @@ var (
 	keepParam   = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
 	policyParam = Names("policy", runs.MaxPolicy, "With live: rules that deny, or let people be asked, what the worker "+
 		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
-	forceParam = Flag("force", "Continue a session that changed in the last minute, not by a run of linesman. Two "+
+	resumeParam = threadParam(api.FieldResume, "Thread to continue")
+	forkParam   = threadParam(api.FieldFork, "Thread to copy: the run begins with what it has, in a thread of its own")
+	forceParam  = Flag("force", "Continue a session that changed in the last minute, not by a run of linesman. Two "+
 		"programs that use one session damage it.")
 	idleParam = Integer("idleTimeoutSec", 1, maxSeconds, 0,
 		"End the task when it was silent for so long (an extension of v3.6).")
@@ -152,6 +154,20 @@ func IDParam(name string) Param {
 	return RequiredText(name, MaxRef, "Id of the task, as the answer to its submission told it.")
 }
 
+// threadParam is the parameter of an earlier thread.
+func threadParam(name, about string) Param {
+	return Param{
+		Name: name, Kind: object, Max: 1024, Members: []Param{
+			{
+				Name: "selector", Kind: choice, Required: true, Words: []string{api.SelectLast, api.SelectID},
+				About: "last: the thread of the agent in the directory of the task whose newest run ended last.",
+			},
+			Text("id", runs.MaxThread, "Id of the thread, with the selector id."),
+		},
+		About: about + " (an extension of v3.6).",
+	}
+}
+
 // ADCP adds the parameters of every request that can be answered in the envelope
 // of AdCP.
 func ADCP(list ...Param) []Param {
@@ -174,7 +190,7 @@ func long(params []Param) []Param {
 func forLive(params []Param) (all []Param) {
 	for _, p := range params {
 		switch p.Name {
-		case "thread":
+		case "thread", resumeParam.Name, forkParam.Name:
 			continue
 		case liveParam.Name:
 			p = Param{Name: keepParam.Name, Kind: boolean, Default: true, About: "The run goes on after its first turn, for " +
@@ -198,10 +214,10 @@ var (
 			runs.InheritNone, runs.InheritAll, runs.InheritList),
 		Names("envAllowList", runs.MaxEnv, "Names of environment variables, for envPolicy allow-list."),
 		Flag("async", "Answer once the task is queued, not when it has ended."),
-		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam)
+		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
 
 	ExecParams = ADCP(taskParam, dirParam, modeParam, confirmParam, schemaParam, skipParam, modelParam, idleParam,
-		hardParam, gitParam, webhookParam, titleParam, labelsParam)
+		hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
 
 	ResumeParams = ADCP(
 		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
@@ -226,7 +242,7 @@ var (
 		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, liveParam, askParam, gitParam, keyParam,
+		skipParam, liveParam, askParam, gitParam, keyParam, resumeParam, forkParam,
 	}
 	// LiveStartParams are AgentRunParams for a live run.
 	LiveStartParams = forLive(AgentRunParams)
