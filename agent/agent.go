@@ -110,6 +110,9 @@ type Launch struct {
 	// Thread returns the thread in a command line of this agent that resumes it, or forks it: "" if
 	// there is none, or if it is not certain. Nil: not known.
 	Thread func(argv []string) (id string, forks bool)
+	// NoSession reports whether stderr, all of it, says that there is no session of the thread to resume or to fork.
+	// Nil: that is never certain.
+	NoSession func(stderr []byte) bool
 	// Command is the program and its first arguments, as configured.
 	Command []string
 	// ACP is the program, with its arguments, that serves the Agent Client Protocol, as configured. Nil:

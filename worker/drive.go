@@ -354,7 +354,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 			return ex, err
 		}
 	}
-	ex = r.talked(ex)
+	ex = r.knowsNoSession(r.talked(ex))
 	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
 	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
 		return ex, err

@@ -1,7 +1,9 @@
 package opencode
 
 import (
+	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/agent"
@@ -15,7 +17,7 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Forks: true, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
+		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
 		Others: []string{
@@ -112,4 +114,20 @@ func prompt(argv []string) string {
 	}
 	a.Words = a.Words[1:]
 	return a.Positional()
+}
+
+// thread implements [agent.Launch].
+func thread(argv []string) (id string, forks bool) {
+	a := flags.Of(argv)
+	if id = a.Value("-s", "--session"); !session.MatchString(id) {
+		return "", false
+	}
+	return id, slices.Contains(a.Switches, "--fork")
+}
+
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// noSession implements [agent.Launch].
+func noSession(stderr []byte) bool {
+	return string(bytes.TrimSpace(colours.ReplaceAll(stderr, nil))) == "Error: Session not found"
 }

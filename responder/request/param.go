@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -36,6 +37,7 @@ type Param struct {
 	Rule     string         // Form in words
 	Format   string         // of a text, in its schema alone
 	Members  []Param        // of an object: it may have no others. None: any
+	Unlisted bool           // is not in the schema: About of another parameter says what it is
 	Default  any            // nil: none
 }
 
@@ -144,6 +146,7 @@ func schema(head string, params []Param, more string) json.RawMessage {
 	var b strings.Builder
 	b.WriteString("{" + head + `"type":"object","properties":{`)
 	var required []string
+	params = slices.DeleteFunc(slices.Clone(params), func(p Param) bool { return p.Unlisted })
 	for i, p := range params {
 		if i > 0 {
 			b.WriteByte(',')

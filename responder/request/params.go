@@ -168,6 +168,11 @@ func threadParam(name, about string) Param {
 	}
 }
 
+func unlisted(p Param) Param {
+	p.Unlisted = true
+	return p
+}
+
 // ADCP adds the parameters of every request that can be answered in the envelope
 // of AdCP.
 func ADCP(list ...Param) []Param {
@@ -239,10 +244,11 @@ var (
 		Text("directory", runs.MaxDir,
 			"Directory to work in, an absolute path without ..; default: that of the thread, else that of the worker."),
 		modeParam, confirmParam, modelParam,
-		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
+		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId. Instead: resume or fork, "+
+			"each {\"selector\":\"last\"} or {\"selector\":\"id\",\"id\":THREAD}."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, liveParam, askParam, gitParam, keyParam, resumeParam, forkParam,
+		skipParam, liveParam, askParam, gitParam, keyParam, unlisted(resumeParam), unlisted(forkParam),
 	}
 	// LiveStartParams are AgentRunParams for a live run.
 	LiveStartParams = forLive(AgentRunParams)
