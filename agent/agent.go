@@ -87,6 +87,8 @@ type Launch struct {
 	// Check reports why the agent cannot run a task, as a [runs.FieldError]. Nil:
 	// it can run all.
 	Check func(t runs.Task) error
+	// Forks reports that Args knows a thread to fork: the run begins with what the thread has, in one of its own.
+	Forks bool
 	// Env has the environment variables that the agent needs, beside those that
 	// every program needs: they pass under every policy.
 	Env []string
@@ -109,9 +111,12 @@ type Launch struct {
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
 	// person: "" if there is none, or if it is not certain. Nil: not known.
 	Prompt func(argv []string) string
-	// Thread returns the thread in a command line of this agent that resumes or forks it: "" if
+	// Thread returns the thread in a command line of this agent that resumes it, or forks it: "" if
 	// there is none, or if it is not certain. Nil: not known.
-	Thread func(argv []string) string
+	Thread func(argv []string) (id string, forks bool)
+	// NoSession reports whether stderr, all of it, says that there is no session of the thread to resume or to fork.
+	// Nil: that is never certain.
+	NoSession func(stderr []byte) bool
 	// Command is the program and its first arguments, as configured.
 	Command []string
 	// ACP is the program, with its arguments, that serves the Agent Client Protocol, as configured. Nil:
@@ -192,6 +197,18 @@ var uuid = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{1
 
 // IsUUID reports whether text is a UUID, as the ids of sessions of several agents are.
 func IsUUID(text string) bool { return uuid.MatchString(text) }
+
+// CheckThread returns a [runs.FieldError] if t resumes or forks a thread whose id is not valid.
+func CheckThread(t runs.Task, valid func(id string) bool, form string) error {
+	field := "threadId"
+	if t.ForkedFrom != "" {
+		field = "fork"
+	}
+	if id := t.Earlier(); id != "" && !valid(id) {
+		return &runs.FieldError{Field: field, Problem: "must be the id of a " + form}
+	}
+	return nil
+}
 
 // Table has the known agents, each kind once.
 type Table []Agent

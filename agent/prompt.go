@@ -118,11 +118,11 @@ func (t Table) Prompt(argv []string) string {
 	return a.Launch.Prompt(argv)
 }
 
-// Continues returns the thread in a command line of this agent that resumes or forks it: "" if
+// Continues returns the thread in a command line of this agent that resumes it, or forks it: "" if
 // there is none, or if it is not certain.
-func (l Launch) Continues(argv []string) string {
+func (l Launch) Continues(argv []string) (id string, forks bool) {
 	if l.Thread == nil || len(argv) == 0 {
-		return ""
+		return "", false
 	}
 	return l.Thread(argv)
 }

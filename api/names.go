@@ -17,6 +17,8 @@ var Names = []Name{
 	{FieldDir, "workingDir", "directory", "--dir"},
 	{FieldModel, "model", "model", "--model"},
 	{FieldThread, "threadId", "thread", "--resume"},
+	{FieldResume, "resume", "resume", "--resume"},
+	{FieldFork, "fork", "fork", "--fork"},
 	{FieldMode, "mode", "mode", "--mode"},
 	{FieldConfirm, "confirm", "confirm", "--mode"},
 	{FieldLabels, "labels", "", "--label"},

@@ -29,6 +29,7 @@ func TestEachFieldOfASubmissionHasOneRowOfNames(t *testing.T) {
 	others := map[string][]string{
 		"runId": {api.FieldRun}, "env": {api.FieldEnvPolicy, api.FieldEnvAllow}, "once": {api.FieldKey},
 		"traceparent": {}, // a header in all other surfaces
+		"forkedFrom":  {}, // fork says it
 	}
 	for _, name := range fields(reflect.TypeFor[api.Submission]()) {
 		want, known := others[name]

@@ -23,6 +23,8 @@ const (
 	FieldDir         = "workingDir"
 	FieldModel       = "model"
 	FieldThread      = "threadId"
+	FieldResume      = "resume"
+	FieldFork        = "fork"
 	FieldSchema      = "outputSchema"
 	FieldEnvPolicy   = "env.policy"
 	FieldEnvAllow    = "env.allow"
@@ -61,6 +63,11 @@ type Submission struct {
 	// the prompt.
 	runs.Task
 
+	// The thread that the task continues, or of which its own begins as a copy: at most one of both. Thread, which
+	// is Resume by id, is that thread if both are there. ForkedFrom is not for callers.
+	Resume *ThreadRef `json:"resume,omitempty"`
+	Fork   *ThreadRef `json:"fork,omitempty"`
+
 	Confirm        bool `json:"confirm,omitempty"`             // required for modes that can write
 	DestructiveGit bool `json:"allowDestructiveGit,omitempty"` // git commands that may lose work are allowed
 	Force          bool `json:"force,omitempty"`               // continue a session that somebody else used just now
@@ -75,6 +82,22 @@ type Submission struct {
 	// that of the run; "", or invalid: that of the request, else none.
 	Traceparent string `json:"traceparent,omitempty"`
 }
+
+// ThreadRef names an earlier thread of an agent.
+type ThreadRef struct {
+	Selector string `json:"selector"`     // last or id
+	ID       string `json:"id,omitempty"` // of the thread, with the selector id
+}
+
+// The selectors. The last thread is the one whose newest run ended last, of those of the agent in the directory of
+// the task that linesman knows.
+const (
+	SelectLast = "last"
+	SelectID   = "id"
+)
+
+// Last reports whether r is the last thread.
+func (r *ThreadRef) Last() bool { return r != nil && r.Selector == SelectLast }
 
 // Once makes a request idempotent: the same key is carried out once for each
 // caller, and later attempts get the first outcome.

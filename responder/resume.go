@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -65,10 +67,50 @@ func (s *Service) taken(ctx context.Context, t runs.QueuedTask, force bool) erro
 	if told, _ := s.table.Told(t.Thread); v.State.Final() && told.Source == runs.SourceSession {
 		v = told // a later one ended before it had the thread
 	}
-	if why := busy(v); why != "" && !(force && v.Source == runs.SourceSession) {
-		return &api.Error{Code: api.Conflict, Message: why, Run: v.ID, State: v.State, Retryable: true}
+	return conflict(v, force)
+}
+
+// earlier returns a task with the last thread, if that is asked for. The error is [api.NotFound] if there is none, and
+// [api.Conflict] if its newest run works.
+func (s *Service) earlier(ctx context.Context, t runs.QueuedTask, q api.Submission) (runs.QueuedTask, error) {
+	field, to := api.FieldResume, &t.Thread
+	if q.Fork.Last() {
+		field, to = api.FieldFork, &t.ForkedFrom
+	} else if !q.Resume.Last() {
+		return t, nil
 	}
-	return nil
+	if t.Dir == "" {
+		return t, api.Invalid(api.FieldDir, "is required for the last session")
+	}
+	if err := s.current(ctx); err != nil { // a run that has just ended
+		return t, err
+	}
+	dirs := []string{t.Dir}
+	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != path.Clean(t.Dir) {
+		dirs = append(dirs, real)
+	}
+	v, ok := s.table.LastOf(t.Agent, dirs, func(v runs.Header) bool {
+		_, err := s.Resumable(v)
+		return err == nil
+	})
+	if !ok {
+		return t, &api.Error{Code: api.NotFound, Field: field, Message: "no session found"}
+	}
+	if err := conflict(v, q.Force); err != nil {
+		return t, err
+	}
+	*to = v.Thread
+	return t, validation(t.Check())
+}
+
+// conflict returns the error if the thread whose newest run is v cannot be continued now. Force is for the session of
+// somebody else.
+func conflict(v runs.Header, force bool) error {
+	why := busy(v)
+	if why == "" || force && v.Source == runs.SourceSession {
+		return nil
+	}
+	return &api.Error{Code: api.Conflict, Message: why, Run: v.ID, State: v.State, Retryable: true}
 }
 
 // busy returns why the thread whose newest run is v cannot be continued now; "": it can. An open run has it, or

@@ -70,9 +70,8 @@ func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
 	m.when(t.Mode.Writes() && !q.Confirm && !t.IsUnboxed(), api.FieldConfirm,
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
-	if why := s.foreign(t.Thread, t.Agent); known && why != "" {
-		m.when(true, api.FieldThread, why)
-	}
+	s.checkEarlier(&m, q, t.Task)
+	m.when(known && a.Forks && t.Live && q.Fork != nil, api.FieldFork, "not with live")
 	m.when(known && t.Live && t.Thread != "" && a.Live.Forgets, api.FieldThread,
 		"not with live: "+a.Name+" continues no session so")
 	if a.Check != nil {
@@ -83,6 +82,31 @@ func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
 		"is not allowed with a run id that the caller chose: use an idempotency key instead")
 	s.checkBoth(&m, q.Prompt, q.DestructiveGit, q.Webhook)
 	return m.err()
+}
+
+// checkEarlier checks which thread a submission continues or copies.
+func (s *Service) checkEarlier(m *mistakes, q api.Submission, t runs.Task) {
+	for field, ref := range map[string]*api.ThreadRef{api.FieldResume: q.Resume, api.FieldFork: q.Fork} {
+		if ref == nil {
+			continue
+		}
+		m.when(ref.Selector != api.SelectLast && ref.Selector != api.SelectID, field, "selector must be last or id")
+		m.when(ref.Selector == api.SelectLast && ref.ID != "", field, "id is for the selector id")
+		m.when(ref.Selector == api.SelectID && ref.ID == "", field, "id is required with the selector id")
+	}
+	m.when(q.Fork != nil && (q.Resume != nil || q.Thread != ""), api.FieldFork, "not with a thread to resume")
+	m.when(q.Resume != nil && q.Thread != "" && (q.Resume.Last() || !strings.EqualFold(q.Resume.ID, q.Thread)),
+		api.FieldResume, "is another thread than "+api.FieldThread)
+	m.when(q.ForkedFrom != "", "forkedFrom", "is not for requests: use "+api.FieldFork)
+	field := api.FieldThread
+	if t.ForkedFrom != "" {
+		field = api.FieldFork
+	}
+	if why := s.foreign(t.Earlier(), t.Agent); why != "" {
+		if _, known := s.cfg.Agents.Find(t.Agent); known {
+			m.when(true, field, why)
+		}
+	}
 }
 
 // CheckLabels refuses labels of a caller that are not valid, or reserved for linesman. The
@@ -128,8 +152,15 @@ func (s *Service) task(q api.Submission) runs.Task {
 	if t.Unboxed = nil; q.IsUnboxed() {
 		t.Unboxed, t.Mode = q.Unboxed, cmp.Or(t.Mode, runs.DangerFull)
 	}
+	switch {
+	case t.Thread != "":
+	case q.Resume != nil:
+		t.Thread = q.Resume.ID
+	case q.Fork != nil:
+		t.ForkedFrom = q.Fork.ID
+	}
 	if t.Agent == "" {
-		t.Agent = s.agentOf(t.Thread)
+		t.Agent = s.agentOf(t.Earlier())
 	}
 	if a, known := s.cfg.Agents.Find(t.Agent); known {
 		if ask := q.NonInteractive; ask != nil && (t.Live || a.LiveOnly()) {
@@ -162,7 +193,13 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	if err := s.CanNotify(q.Webhook); err != nil {
 		return api.Submitted{}, err
 	}
-	t, err := s.placed(ctx, s.task(q))
+	task := s.task(q)
+	if a, _ := s.cfg.Agents.Find(task.Agent); q.Fork != nil && !a.Forks {
+		return api.Submitted{}, &api.Error{
+			Code: api.Unsupported, Field: api.FieldFork, Message: a.Name + " cannot fork a thread",
+		}
+	}
+	t, err := s.placed(ctx, task)
 	if err != nil {
 		return api.Submitted{}, err
 	}
@@ -186,7 +223,16 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 // enqueue queues a task with a run id. Again means that an earlier attempt with this
 // id may have queued it already, which is then no error.
 func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submission, again bool) (outcome, error) {
-	if err := s.taken(ctx, t, q.Force); err != nil {
+	if again && (q.Resume.Last() || q.Fork.Last()) { // the last thread is perhaps that of this run now
+		if done, err := s.queued(ctx, t); !errors.Is(err, runs.ErrNoRun) {
+			return done, err
+		}
+	}
+	t, err := s.earlier(ctx, t, q)
+	if err == nil {
+		err = s.taken(ctx, t, q.Force)
+	}
+	if err != nil {
 		return outcome{}, err
 	}
 	w := q.Webhook
@@ -195,19 +241,17 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	}
 	queue, _ := ctx.Value(queueKey{}).(string)
 	ticket, err := s.table.Submit(ctx, queue, t)
-	done := outcome{
-		Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),
-		Governance: t.Governance,
-	}
 	if err == nil {
-		return done, nil
+		return outcome{
+			Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),
+			Governance: t.Governance,
+		}, nil
 	}
 	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt failed after it had queued the task
-		v, err := s.table.Look(ctx, t.Run)
+		done, err := s.queued(ctx, t)
 		if errors.Is(err, runs.ErrNoRun) { // its entry is being written, or never will be
-			return outcome{}, unavailable("a task with this run id is being submitted", err)
+			err = unavailable("a task with this run id is being submitted", err)
 		}
-		done.Run, done.At, done.Position, done.replayed = t.Run, Started(v), v.Before(), true
 		return done, err
 	}
 	err = validation(err)
@@ -217,11 +261,20 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	return outcome{}, err
 }
 
+// queued is the outcome of a task that an earlier attempt has queued. The error is [runs.ErrNoRun] if there is none.
+func (s *Service) queued(ctx context.Context, t runs.QueuedTask) (outcome, error) {
+	v, err := s.table.Look(ctx, t.Run)
+	return outcome{
+		Run: t.Run, At: Started(v), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
+		Governance: t.Governance, replayed: true,
+	}, err
+}
+
 // placed returns the task with its directory: its own, that of the thread it
 // resumes, that of the caller, or the default.
 func (s *Service) placed(ctx context.Context, t runs.Task) (runs.Task, error) {
-	if t.Dir == "" && t.Thread != "" {
-		v, _ := s.table.Thread(t.Thread)
+	if earlier := t.Earlier(); t.Dir == "" && earlier != "" {
+		v, _ := s.table.Thread(earlier)
 		t.Dir = v.Dir
 	}
 	if t.Dir == "" {

@@ -61,7 +61,7 @@ type headerReader struct {
 	words Words
 
 	// Texts of one run alone are copied together.
-	own   [9]ownText
+	own   [10]ownText
 	count int
 	size  int
 }
@@ -78,6 +78,7 @@ const (
 	ownID own = iota
 	ownTitle
 	ownThread
+	ownForkedFrom
 	ownContinues
 	ownActivity
 	ownAnswer
@@ -102,6 +103,8 @@ func (r *headerReader) header() {
 			h.Source = r.words.of(r.text())
 		case "threadId":
 			r.keep(ownThread)
+		case "forkedFrom":
+			r.keep(ownForkedFrom)
 		case "workingDir":
 			h.Dir = r.words.of(r.text())
 		case "worker":
@@ -212,6 +215,8 @@ func (r *headerReader) copy() {
 			r.h.Title = text
 		case ownThread:
 			r.h.Thread = text
+		case ownForkedFrom:
+			r.h.ForkedFrom = text
 		case ownContinues:
 			r.h.Continues = text
 		case ownActivity:

@@ -393,7 +393,12 @@ const maxThread = 1024
 
 // Context returns the thread of the run: the thread that the agent reported or,
 // before that, the thread to resume. It is "" if neither is known.
-func (r *Record) Context() string { return cmp.Or(r.Thread, r.Resumes) }
+func (r *Record) Context() string {
+	if r.ForkedFrom != "" {
+		return r.Thread
+	}
+	return cmp.Or(r.Thread, r.Resumes)
+}
 
 func (r *Record) openCall(c Call, at int64) {
 	if r.openCallAt(c.ID) >= 0 { // a repeated start, or an update

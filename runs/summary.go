@@ -152,7 +152,7 @@ func (r *Record) Header() Header {
 			Activity: r.Activity, Times: r.timesOf(), Seq: r.Seq,
 			Version: r.Version, Changed: r.Changed(), Brief: r.Brief(), Questions: r.put(),
 		},
-		Work: r.Work, Asked: r.Thread == "" && r.Resumes != "",
+		Work: r.Work, Asked: r.Thread == "" && r.Context() != "",
 	}
 	if r.Live != nil && r.Live.Keep {
 		h.Turn = r.Live.Turn

@@ -20,8 +20,11 @@ type Attributes struct {
 	Dir    string `json:"workingDir,omitempty"` // working directory, absolute, see [MaxDir]
 	Model  string `json:"model,omitempty"`      // model of the agent; absent: its default, or unknown, see [MaxModel]
 	Thread string `json:"threadId,omitempty"`   // thread of the run; of a task: the one to resume, see [MaxThread]
-	Mode   Mode   `json:"mode,omitempty"`       // what the agent may do; absent: not recorded
-	Labels Labels `json:"labels,omitempty"`     // labels of the run, see [Labels.Check]
+	// Thread of which that of the run is a copy, see [MaxThread]; of a task: the one to fork. Absent: it is none, or
+	// not known.
+	ForkedFrom string `json:"forkedFrom,omitempty"`
+	Mode       Mode   `json:"mode,omitempty"`   // what the agent may do; absent: not recorded
+	Labels     Labels `json:"labels,omitempty"` // labels of the run, see [Labels.Check]
 }
 
 // Task is a request to an agent: the prompt, and the settings of the run.
@@ -60,6 +63,9 @@ type QueuedTask struct {
 	Run string `json:"run"` // run id, see [CheckID]
 	Task
 }
+
+// Earlier returns the thread that a task resumes or forks; "": it begins a new one.
+func (a Attributes) Earlier() string { return cmp.Or(a.Thread, a.ForkedFrom) }
 
 // Terms are what was asked for a live run, beside what its mode allows: see [Task].
 type Terms struct {
@@ -140,7 +146,7 @@ const (
 
 // FieldError describes an invalid field of a [Task]. It never quotes the value.
 type FieldError struct {
-	Field   string // as in the JSON of a Task
+	Field   string // as in the JSON of a Task; fork is ForkedFrom
 	Problem string
 }
 
@@ -197,6 +203,9 @@ func (t *Task) Check() error {
 	if t.Live && len(t.Schema) > 0 {
 		wrong.add("outputSchema", "not with live: the protocol has no schemas of answers")
 	}
+	if t.ForkedFrom != "" && t.Thread != "" {
+		wrong.add("fork", "not with a thread to resume")
+	}
 	if t.Keep && !t.Live {
 		wrong.add("keep", "only with live")
 	}
@@ -235,6 +244,7 @@ func (a *Attributes) check(wrong *fieldErrors) {
 	}
 	wrong.addText("model", a.Model, MaxModel)
 	wrong.addText("threadId", a.Thread, MaxThread)
+	wrong.addText("fork", a.ForkedFrom, MaxThread)
 	switch n := utf8.RuneCountInString(a.Title); {
 	case n > MaxTitle:
 		wrong.add("title", "at most %d characters, got %d", MaxTitle, n)
@@ -259,8 +269,8 @@ func (r *Record) foldAttributes(a Attributes) {
 			r.Continues = task
 		}
 	}
-	if r.Thread == "" && a.Thread != "" && len(a.Thread) <= MaxThread {
-		r.Resumes = a.Thread
+	if from := a.Earlier(); r.Thread == "" && from != "" && len(from) <= MaxThread {
+		r.Resumes, r.ForkedFrom = from, a.ForkedFrom
 	}
 }
 

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,9 +184,7 @@ func (r *Run) begin(ctx context.Context) error {
 		if m.Started && !(ours && m.Gone) { // else the mark was torn, and did not show that RAW was lost
 			return r.dir.mark.save()
 		}
-		thread, before := r.continues()
-		attributes := r.dir.Spec.Attributes
-		attributes.Thread = cmp.Or(thread, attributes.Thread)
+		attributes, before := r.continues()
 		// Saved first: after a kill, a start entry in the log is ours.
 		r.progress.Begun, r.progress.As = true, r.w.cfg.Name
 		if err := r.dir.mark.save(); err != nil {
@@ -357,7 +354,7 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 			return ex, err
 		}
 	}
-	ex = r.talked(ex)
+	ex = r.knowsNoSession(r.talked(ex))
 	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
 	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
 		return ex, err

@@ -119,3 +119,23 @@ func (r *Run) supervised(f func() error) error {
 		}
 	}
 }
+
+// maxRefusal is the length of stderr, in bytes, that may say that there is no session.
+const maxRefusal = 1024
+
+// knowsNoSession returns the exit of the run: an agent that printed nothing but that it has no session of the thread to
+// resume or to fork has done nothing.
+func (r *Run) knowsNoSession(ex runs.Exit) runs.Exit {
+	spec := &r.dir.Spec
+	a, _ := r.w.cfg.Agents.Find(spec.Agent)
+	thread, _ := a.Continues(spec.Argv)
+	if a.NoSession == nil || thread == "" || spec.Live || ex.Reason != runs.ReasonExited || ex.Code == nil ||
+		*ex.Code == 0 || r.out.size > 0 {
+		return ex
+	}
+	said, err := readBounded(r.dir.file(errFile), maxRefusal)
+	if err != nil || !a.NoSession(said) {
+		return ex
+	}
+	return runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNoSession, At: ex.At}
+}

@@ -285,7 +285,11 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	spec.Env = launch.Environ(task.Env, how.Env, t.Environ)
 	spec.Withheld = how.Withheld(t.Environ, spec.Env)
-	if task.Live || how.Args == nil && len(how.ACP) > 0 {
+	live := task.Live || how.Args == nil && len(how.ACP) > 0
+	if task.ForkedFrom != "" && (live || !how.Forks) {
+		return Spec{}, &runs.FieldError{Field: "fork", Problem: "is not for this agent, or not with live"}
+	}
+	if live {
 		return t.live(spec, how, task)
 	}
 	schema := ""
@@ -297,7 +301,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 			return Spec{}, err
 		}
 	}
-	if !hasSession(how.Logs, task.Thread, spec.Env) {
+	if !hasSession(how.Logs, task.Earlier(), spec.Env) {
 		return Spec{}, errNoSession
 	}
 	spec.Argv = how.Argv(task.Task, schema)

@@ -43,14 +43,22 @@ func (r *Run) logs() (l sessionlog.Logs, ok bool) {
 	return sessionlog.Logs{Agent: a, Root: root}, err == nil
 }
 
-// continues returns the thread that the run is started to resume or to fork, and what it had used
-// before; nil: not known.
-func (r *Run) continues() (thread string, before *runs.Account) {
-	a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
+// continues returns the attributes of the run with the thread that it is started to resume or to fork, and what that
+// had used before; nil: not known.
+func (r *Run) continues() (of runs.Attributes, before *runs.Account) {
+	of = r.dir.Spec.Attributes
+	a, known := r.w.cfg.Agents.Find(of.Agent)
 	if !known || !r.dir.Spec.process() {
-		return "", nil
+		return of, nil
 	}
-	thread = a.Continues(r.dir.Spec.Argv)
+	thread, forks := a.Continues(r.dir.Spec.Argv)
+	switch {
+	case thread == "":
+	case forks:
+		of.ForkedFrom = thread
+	default:
+		of.Thread = thread
+	}
 	if l, ok := r.logs(); ok && thread != "" && len(thread) <= runs.MaxThread {
 		ctx, cancel := context.WithTimeout(context.Background(), r.w.usageTime)
 		defer cancel()
@@ -59,7 +67,7 @@ func (r *Run) continues() (thread string, before *runs.Account) {
 			r.log.Warn("what the thread has used before is not known", zap.Error(pathless(err)))
 		}
 	}
-	return thread, before
+	return of, before
 }
 
 // noteUsage adds a note with what the logs of the run's session tell.

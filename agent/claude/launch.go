@@ -1,6 +1,8 @@
 package claude
 
 import (
+	"slices"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -22,7 +24,7 @@ var Agent = agent.Agent{
 		},
 	},
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"},
+		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"},
 		Keys: []string{
 			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL",
 			"ANTHROPIC_CUSTOM_HEADERS",
@@ -101,8 +103,11 @@ func args(t runs.Task, _ string) []string {
 	if len(t.Schema) > 0 {
 		argv = append(argv, "--json-schema="+string(t.Schema))
 	}
-	if t.Thread != "" {
-		argv = append(argv, "--resume="+t.Thread)
+	if earlier := t.Earlier(); earlier != "" {
+		argv = append(argv, "--resume="+earlier)
+	}
+	if t.ForkedFrom != "" {
+		argv = append(argv, "--fork-session")
 	}
 	if t.Prompt == "" {
 		return argv
@@ -113,10 +118,7 @@ func args(t runs.Task, _ string) []string {
 // check returns an error unless Claude Code can run t: a session to resume must be a UUID.
 // Any other text would open a search among its sessions.
 func check(t runs.Task) error {
-	if t.Thread != "" && !agent.IsUUID(t.Thread) {
-		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session, a UUID"}
-	}
-	return nil
+	return agent.CheckThread(t, agent.IsUUID, "session, a UUID")
 }
 
 // flags are those of `claude`. A value that is optional counts as one.
@@ -145,10 +147,10 @@ func prompt(argv []string) string {
 }
 
 // thread implements [agent.Launch]. Any other text than an id is a search.
-func thread(argv []string) string {
-	id := flags.Of(argv).Value("-r", "--resume")
-	if !agent.IsUUID(id) {
-		return ""
+func thread(argv []string) (id string, forks bool) {
+	a := flags.Of(argv)
+	if id = a.Value("-r", "--resume"); !agent.IsUUID(id) {
+		return "", false
 	}
-	return id
+	return id, slices.Contains(a.Switches, "--fork-session")
 }

@@ -24,7 +24,7 @@ var Agent = agent.Agent{
 		},
 	},
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
+		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
 		Keys:   []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "OPENAI_BASE_URL"},
 		Others: []string{"AZURE_OPENAI_API_KEY"},
 		Able: []string{
@@ -85,9 +85,12 @@ func args(t runs.Task, schemaFile string) []string {
 	// All flags come before `resume`, which accepts neither --sandbox nor --cd
 	// itself, but obeys them there. Arguments after "--" are neither flags nor
 	// commands.
-	if t.Thread != "" {
+	switch {
+	case t.ForkedFrom != "":
+		argv = append(argv, "fork", "--", t.ForkedFrom)
+	case t.Thread != "":
 		argv = append(argv, "resume", "--", t.Thread)
-	} else {
+	default:
 		argv = append(argv, "--")
 	}
 	prompt := t.Prompt
@@ -100,14 +103,11 @@ func args(t runs.Task, schemaFile string) []string {
 	return append(argv, prompt)
 }
 
-// check returns an error unless codex can run t: a thread to resume must be a UUID. Codex takes any
+// check returns an error unless codex can run t: a thread to resume or to fork must be a UUID. Codex takes any
 // other text for the name of a thread and, if no thread has that name, silently starts a new one. For
 // an unknown UUID codex itself reports an error.
 func check(t runs.Task) error {
-	if t.Thread != "" && !agent.IsUUID(t.Thread) {
-		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a thread, a UUID"}
-	}
-	return nil
+	return agent.CheckThread(t, agent.IsUUID, "thread, a UUID")
 }
 
 // flags are those of `codex exec`.
@@ -124,7 +124,7 @@ var flags = agent.Flags{
 
 // prompt implements [agent.Launch]. A lone "-" is stdin.
 func prompt(argv []string) string {
-	a, _ := arguments(argv)
+	a, _, _ := arguments(argv)
 	switch text := a.Positional(); text {
 	case "-":
 		return ""
@@ -136,23 +136,23 @@ func prompt(argv []string) string {
 }
 
 // thread implements [agent.Launch].
-func thread(argv []string) string {
-	a, id := arguments(argv)
+func thread(argv []string) (id string, forks bool) {
+	a, id, forks := arguments(argv)
 	if a.Unsure || !agent.IsUUID(id) {
-		return ""
+		return "", false
 	}
-	return id
+	return id, forks
 }
 
 // arguments returns those of the prompt of `codex exec`, and the thread to resume or to fork.
-func arguments(argv []string) (a agent.Arguments, thread string) {
+func arguments(argv []string) (a agent.Arguments, thread string, forks bool) {
 	a = flags.Of(argv)
 	at := slices.IndexFunc(a.Words, func(word string) bool { return word == "exec" || word == "e" })
 	if at < 0 {
-		return agent.Arguments{}, ""
+		return agent.Arguments{}, "", false
 	}
 	if a.Words = a.Words[at+1:]; len(a.Words) > 0 && (a.Words[0] == "resume" || a.Words[0] == "fork") {
-		a.Words = a.Words[1:]
+		forks, a.Words = a.Words[0] == "fork", a.Words[1:]
 		switch { // the id of the thread comes first
 		case slices.Contains(a.Switches, "--last"):
 		case len(a.Words) > 0:
@@ -161,5 +161,5 @@ func arguments(argv []string) (a agent.Arguments, thread string) {
 			thread, a.Rest = a.Rest[0], a.Rest[1:]
 		}
 	}
-	return a, thread
+	return a, thread, forks
 }

@@ -69,13 +69,10 @@ func args(t runs.Task, _ string) []string {
 // check returns an error unless Gemini CLI can run t. A session to resume must be a UUID:
 // other texts are numbers in a list that changes.
 func check(t runs.Task) error {
-	switch {
-	case len(t.Schema) > 0:
+	if len(t.Schema) > 0 {
 		return &runs.FieldError{Field: "outputSchema", Problem: "is not for Gemini CLI: it cannot keep to a schema"}
-	case t.Thread != "" && !agent.IsUUID(t.Thread):
-		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session, a UUID"}
 	}
-	return nil
+	return agent.CheckThread(t, agent.IsUUID, "session, a UUID")
 }
 
 // flags are those of `gemini`.

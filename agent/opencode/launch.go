@@ -1,7 +1,9 @@
 package opencode
 
 import (
+	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/linesman/linesman/agent"
@@ -15,7 +17,7 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Set: permissions, SetLive: asks,
+		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
 		Able: []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume},
@@ -51,8 +53,11 @@ func args(t runs.Task, _ string) []string {
 	if t.Model != "" {
 		argv = append(argv, "--model="+t.Model)
 	}
-	if t.Thread != "" {
-		argv = append(argv, "--session="+t.Thread)
+	if earlier := t.Earlier(); earlier != "" {
+		argv = append(argv, "--session="+earlier)
+	}
+	if t.ForkedFrom != "" {
+		argv = append(argv, "--fork")
 	}
 	if t.Prompt == "" {
 		return argv
@@ -83,17 +88,14 @@ func asks(t runs.Task) []string {
 	return set
 }
 
-var session = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`) // of at most 68 bytes
+var session = regexp.MustCompile(`^ses_[0-9A-Za-z]{1,64}$`)
 
 // check returns an error unless opencode can run t.
 func check(t runs.Task) error {
-	switch {
-	case len(t.Schema) > 0:
+	if len(t.Schema) > 0 {
 		return &runs.FieldError{Field: "outputSchema", Problem: "is not for opencode: it cannot keep to a schema"}
-	case t.Thread != "" && (len(t.Thread) > 68 || !session.MatchString(t.Thread)):
-		return &runs.FieldError{Field: "threadId", Problem: "must be the id of a session: ses_ and letters and digits"}
 	}
-	return nil
+	return agent.CheckThread(t, session.MatchString, "session: ses_ and letters and digits")
 }
 
 // flags are those of `opencode run`.
@@ -113,4 +115,20 @@ func prompt(argv []string) string {
 	}
 	a.Words = a.Words[1:]
 	return a.Positional()
+}
+
+// thread implements [agent.Launch].
+func thread(argv []string) (id string, forks bool) {
+	a := flags.Of(argv)
+	if id = a.Value("-s", "--session"); !session.MatchString(id) {
+		return "", false
+	}
+	return id, slices.Contains(a.Switches, "--fork")
+}
+
+var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// noSession implements [agent.Launch].
+func noSession(stderr []byte) bool {
+	return string(bytes.TrimSpace(colours.ReplaceAll(stderr, nil))) == "Error: Session not found"
 }

@@ -31,7 +31,8 @@ type newRunFlags struct {
 
 type submitCmd struct {
 	newRunFlags
-	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory."`
+	Resume       string        `placeholder:"THREAD" help:"Resume the thread of an earlier run, with its agent, in its directory; or \"last\": the one of the agent in the directory of the task that was used last."`
+	Fork         string        `placeholder:"THREAD" help:"Begin with a copy of a thread, which stays as it is: its id, or \"last\"."`
 	Force        bool          `help:"With --resume: also if the session changed in the last minute, not by a run of linesman: then its program may still use it."`
 	OutputSchema string        `placeholder:"FILE" help:"JSON Schema of the agent's final answer."`
 	Wait         bool          `help:"Wait for the end of the run, and print its result."`
@@ -56,7 +57,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 	return a.ask(ctx, func(l *client.Client) error {
 		run, err := l.SubmitRun(ctx, q)
 		if err != nil {
-			return c.notAccepted(err, c.Resume != "")
+			return c.notAccepted(err, c.settled())
 		}
 		if c.Wait {
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
@@ -105,7 +106,8 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	q, flags := c.newRunFlags.submission()
-	q.Thread, q.Live, q.Keep, q.Force = c.Resume, c.Live, c.Keep, c.Force
+	q.Resume, q.Fork = threadRef(c.Resume), threadRef(c.Fork)
+	q.Live, q.Keep, q.Force = c.Live, c.Keep, c.Force
 	if c.NoAsk {
 		q.Ask = new(false)
 	}
@@ -141,9 +143,14 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	wrong.add(err != nil, "--output-schema: %w", err)
 	wrong = append(wrong, flags...)
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
-	wrong.add(c.Force && c.Resume == "", "--force: is for --resume")
+	wrong.add(c.Force && c.Resume == "" && c.Fork != api.SelectLast, "--force: is for --resume, or --fork last")
+	wrong.add(c.Resume != "" && c.Fork != "", "--fork: not with --resume")
 	wrong.add(c.WaitTimeout > 0 && !c.Wait, "--wait-timeout: is for --wait")
-	if c.Resume != "" {
+	if c.settled() {
+		from := "--resume"
+		if c.Fork != "" {
+			from = "--fork"
+		}
 		for _, o := range []struct {
 			flag  string
 			given bool
@@ -151,9 +158,25 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 			{"--dir", c.Dir != ""}, {"--skip-git-repo-check", c.SkipGit}, {"--env", c.Env != runs.InheritNone},
 			{"--allow-env", c.AllowEnv != nil},
 		} {
-			wrong.add(o.given, "%s: not with --resume, which continues with the settings of the thread", o.flag)
+			wrong.add(o.given, "%s: not with %s, which continues with the settings of the thread", o.flag, from)
 		}
 		q.Dir, q.SkipGit, q.Env = "", false, runs.EnvPolicy{}
 	}
 	return q, errors.Join(wrong...)
+}
+
+// settled reports whether the task continues a thread that is named, or a copy, in its directory.
+func (c *submitCmd) settled() bool {
+	return c.Resume != "" && c.Resume != api.SelectLast || c.Fork != "" && c.Fork != api.SelectLast
+}
+
+// threadRef is the thread that a flag names, nil for "".
+func threadRef(flag string) *api.ThreadRef {
+	switch flag {
+	case "":
+		return nil
+	case api.SelectLast:
+		return &api.ThreadRef{Selector: api.SelectLast}
+	}
+	return &api.ThreadRef{Selector: api.SelectID, ID: flag}
 }

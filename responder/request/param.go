@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -35,6 +36,8 @@ type Param struct {
 	Form     *regexp.Regexp // of a text; nil: any
 	Rule     string         // Form in words
 	Format   string         // of a text, in its schema alone
+	Members  []Param        // of an object: it may have no others. None: any
+	Unlisted bool           // is not in the schema: About of another parameter says what it is
 	Default  any            // nil: none
 }
 
@@ -116,7 +119,7 @@ func Schema(params []Param) json.RawMessage {
 		}
 		known = append(known, p)
 	}
-	return schema(`"$schema":"https://json-schema.org/draft/2020-12/schema",`, known)
+	return schema(`"$schema":"https://json-schema.org/draft/2020-12/schema",`, known, "")
 }
 
 // Brief is [Schema] without what few clients need: other spellings, webhooks, and the
@@ -136,13 +139,14 @@ func Brief(params []Param) json.RawMessage {
 		}
 		few = append(few, p)
 	}
-	return schema("", few)
+	return schema("", few, "")
 }
 
-func schema(head string, params []Param) json.RawMessage {
+func schema(head string, params []Param, more string) json.RawMessage {
 	var b strings.Builder
 	b.WriteString("{" + head + `"type":"object","properties":{`)
 	var required []string
+	params = slices.DeleteFunc(slices.Clone(params), func(p Param) bool { return p.Unlisted })
 	for i, p := range params {
 		if i > 0 {
 			b.WriteByte(',')
@@ -156,11 +160,17 @@ func schema(head string, params []Param) json.RawMessage {
 	if len(required) > 0 {
 		fmt.Fprintf(&b, `,"required":%s`, encode(required))
 	}
+	if more != "" {
+		b.WriteString("," + more)
+	}
 	b.WriteByte('}')
 	return json.RawMessage(b.String())
 }
 
 func (p *Param) schema() []byte {
+	if p.Members != nil {
+		return schema("", p.Members, `"description":`+string(encode(p.About))+`,"additionalProperties":false`)
+	}
 	s := struct {
 		Type        string   `json:"type"`
 		Description string   `json:"description"`

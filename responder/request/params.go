@@ -109,6 +109,8 @@ var (
 	keepParam   = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
 	policyParam = Names("policy", runs.MaxPolicy, "With live: rules that deny, or let people be asked, what the worker "+
 		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
+	resumeParam  = threadParam(api.FieldResume, "Thread to continue")
+	forkParam    = threadParam(api.FieldFork, "Thread to copy: the run begins with what it has, in a thread of its own")
 	addDirsParam = Names("addDirs", runs.MaxAddDirs, "Further directories that the agent may use, absolute or relative to "+
 		"workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live.")
 	nonInteractiveParam = Param{Name: "nonInteractive", Kind: boolean, Default: true,
@@ -159,6 +161,25 @@ func IDParam(name string) Param {
 	return RequiredText(name, MaxRef, "Id of the task, as the answer to its submission told it.")
 }
 
+// threadParam is the parameter of an earlier thread.
+func threadParam(name, about string) Param {
+	return Param{
+		Name: name, Kind: object, Max: 1024, Members: []Param{
+			{
+				Name: "selector", Kind: choice, Required: true, Words: []string{api.SelectLast, api.SelectID},
+				About: "last: the thread of the agent in the directory of the task whose newest run ended last.",
+			},
+			Text("id", runs.MaxThread, "Id of the thread, with the selector id."),
+		},
+		About: about + " (an extension of v3.6).",
+	}
+}
+
+func unlisted(p Param) Param {
+	p.Unlisted = true
+	return p
+}
+
 // ADCP adds the parameters of every request that can be answered in the envelope
 // of AdCP.
 func ADCP(list ...Param) []Param {
@@ -181,7 +202,7 @@ func long(params []Param) []Param {
 func forLive(params []Param) (all []Param) {
 	for _, p := range params {
 		switch p.Name {
-		case "thread":
+		case "thread", resumeParam.Name, forkParam.Name:
 			continue
 		case liveParam.Name:
 			p = Param{Name: keepParam.Name, Kind: boolean, Default: true, About: "The run goes on after its first turn, for " +
@@ -205,10 +226,10 @@ var (
 			runs.InheritNone, runs.InheritAll, runs.InheritList),
 		Names("envAllowList", runs.MaxEnv, "Names of environment variables, for envPolicy allow-list."),
 		Flag("async", "Answer once the task is queued, not when it has ended."),
-		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam)
+		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
 
 	ExecParams = ADCP(taskParam, dirParam, modeParam, confirmParam, schemaParam, skipParam, modelParam, idleParam,
-		hardParam, gitParam, webhookParam, titleParam, labelsParam)
+		hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
 
 	ResumeParams = ADCP(
 		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
@@ -232,10 +253,11 @@ var (
 		Text("directory", runs.MaxDir,
 			"Directory to work in, an absolute path without ..; default: that of the thread, else that of the worker."),
 		modeParam, confirmParam, modelParam,
-		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId."),
+		Text("thread", runs.MaxThread, "Thread of an earlier run to continue: its threadId. Instead: resume or fork, "+
+			"each {\"selector\":\"last\"} or {\"selector\":\"id\",\"id\":THREAD}."),
 		Text("title", runs.MaxTitle, "What the run is for, in one line; default: the first line of the prompt."),
 		Integer("timeout_seconds", 1, maxSeconds, 0, "Time limit of the run, in seconds."),
-		skipParam, liveParam, askParam, gitParam, keyParam,
+		skipParam, liveParam, askParam, gitParam, keyParam, unlisted(resumeParam), unlisted(forkParam),
 	}
 	// LiveStartParams are AgentRunParams for a live run.
 	LiveStartParams = forLive(AgentRunParams)

@@ -63,6 +63,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 			q.Ask = new(a.Flag("ask"))
 		}
 	}
+	q.Resume, q.Fork = a.threadRef(resumeParam.Name), a.threadRef(forkParam.Name)
 	q.Force = a.declares("force") && a.Flag("force")
 	a.readOptions(&q)
 	a.readLabels(&q)
@@ -104,6 +105,15 @@ func (a *Args) readOptions(q *api.Submission) {
 	if !a.Has("mode") {
 		q.Mode = "" // it depends on them
 	}
+}
+
+// threadRef returns the value of a parameter with an earlier thread, nil if there is none.
+func (a *Args) threadRef(name string) *api.ThreadRef {
+	var ref *api.ThreadRef
+	if raw := a.Raw(name); raw != nil && json.Unmarshal(raw, &ref) != nil {
+		a.Refuse(name, "must be an object with a selector")
+	}
+	return ref
 }
 
 // readLabels reads the labels of a submission.

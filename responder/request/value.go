@@ -53,6 +53,11 @@ func (p *Param) read(raw string) (v any, problem string) {
 		if depth(raw) > maxDepth {
 			return nil, fmt.Sprintf("must not be nested deeper than %d", maxDepth)
 		}
+		if p.Members != nil {
+			if members := Read(p.Members, json.RawMessage(raw)); len(members.issues) > 0 {
+				return nil, members.issues[0].Field + " " + members.issues[0].Problem
+			}
+		}
 		return json.RawMessage(raw), ""
 	}
 	var list []*string

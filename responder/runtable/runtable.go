@@ -237,6 +237,13 @@ func (r *Table) Thread(thread string) (runs.Header, bool) { return r.ofThread(th
 // Told returns the newest run whose agent reported a thread.
 func (r *Table) Told(thread string) (runs.Header, bool) { return r.ofThread(thread, true) }
 
+// LastOf returns the newest run of the thread of an agent, in any of some directories, whose newest run ended last: one
+// that has not ended comes first, of those that linesman follows by its last output. Threads that do not fit are left
+// out.
+func (r *Table) LastOf(agent string, dirs []string, fits func(runs.Header) bool) (runs.Header, bool) {
+	return r.index.lastOf(agent, dirs, fits)
+}
+
 func (r *Table) ofThread(thread string, told bool) (runs.Header, bool) {
 	row, ok := r.index.ofThread(thread, told)
 	if !ok {

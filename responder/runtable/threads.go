@@ -2,8 +2,12 @@ package runtable
 
 import (
 	"cmp"
+	"math"
+	"path"
 	"slices"
 	"strings"
+
+	"github.com/tidwall/btree"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -13,10 +17,14 @@ import (
 type threads struct {
 	runs     map[string][]*entry
 	sessions *tree
+	used     map[site]*tree // the sessions of an agent in a directory, the one that was used last first
 }
 
+// site is where an agent works.
+type site struct{ agent, dir string }
+
 func newThreads(all *tree) *threads {
-	t := &threads{map[string][]*entry{}, newTree(false)}
+	t := &threads{map[string][]*entry{}, newTree(false), map[site]*tree{}}
 	all.Scan(func(e *entry) bool { t.add(e); return true })
 	return t
 }
@@ -56,11 +64,68 @@ func (t *threads) change(e *entry, to func(all []*entry, at int, has bool) []*en
 	if after := session(all); after != before {
 		if before != nil {
 			t.sessions.Delete(before)
+			t.use(before, (*tree).Delete)
 		}
 		if after != nil {
 			t.sessions.Set(after)
+			t.use(after, (*tree).Set)
 		}
 	}
+}
+
+// use changes the sessions of the place of a run.
+func (t *threads) use(e *entry, to func(*tree, *entry) (*entry, bool)) {
+	if e.Dir == "" {
+		return
+	}
+	at := site{e.Agent, path.Clean(e.Dir)}
+	some := t.used[at]
+	if some == nil {
+		some = btree.NewBTreeGOptions(func(a, b *entry) bool { return lastUse(a).Compare(lastUse(b)) < 0 },
+			btree.Options{NoLocks: true})
+		t.used[at] = some
+	}
+	if to(some, e); some.Len() == 0 {
+		delete(t.used, at)
+	}
+}
+
+// lastUse is where a run stands among the sessions of its place: by its end, or its last change if linesman follows
+// it; one that linesman has not ended yet comes first.
+func lastUse(e *entry) Point {
+	switch {
+	case e.State.Final():
+		return Point{e.ChangedAt(), e.ID}
+	case e.Source == runs.SourceSession:
+		return Point{cmp.Or(e.ActiveAt, e.ChangedAt()), e.ID}
+	}
+	return Point{math.MaxInt64, e.ID}
+}
+
+// lastOf returns the session of an agent in any of some directories that was used last, of those that fit.
+func (t *index) lastOf(agent string, dirs []string, fits func(runs.Header) bool) (last runs.Header, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var found *entry
+	for _, dir := range dirs {
+		some := t.sorted(true).threads.used[site{agent, path.Clean(dir)}]
+		if some == nil {
+			continue
+		}
+		some.Scan(func(e *entry) bool {
+			if !fits(e.Header) {
+				return true
+			}
+			if found == nil || lastUse(e).Compare(lastUse(found)) < 0 {
+				found = e
+			}
+			return false
+		})
+	}
+	if found == nil {
+		return last, false
+	}
+	return found.Header, true
 }
 
 // session is that of the runs of a thread, nil if there is none.
