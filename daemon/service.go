@@ -69,7 +69,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, set.Push.AllowPrivate), Dir: c.dir,
-		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b),
+		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b), Version: c.Version,
 	})
 	s.tools = tools.New(s.Service)
 	s.push = webhook.New(webhook.Config{

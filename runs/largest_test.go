@@ -23,6 +23,7 @@ func largestRecord(live bool) *runs.Record {
 	quotes := strings.Repeat(`"`, 100_000) // of two bytes each
 	labels := map[string]string{}
 	labels[runs.LabelCaller] = strings.Repeat("n", 64)
+	labels[runs.LabelContext] = quotes[:runs.MaxContext]
 	for i := range runs.MaxLabels {
 		labels[quotes[:runs.MaxLabelKey-2]+fmt.Sprintf("%02d", i)] = quotes[:runs.MaxLabelValue]
 	}
@@ -31,7 +32,7 @@ func largestRecord(live bool) *runs.Record {
 		Source: "queue", Keep: live, Always: live,
 		Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
 			Labels: runs.LabelsOf(labels), Model: quotes[:63]}, Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q",
-			60), Governance: strings.Repeat("g", runs.MaxGovernance),
+			60), Governance: strings.Repeat("g", runs.MaxGovernance), Type: strings.Repeat("t", 64),
 		Withheld: &runs.Withheld{
 			Names:   slices.Repeat([]string{strings.Repeat("N", 40)}, runs.MaxWithheld),
 			Setting: "agents." + strings.Repeat("a", 32) + ".env",

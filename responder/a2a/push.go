@@ -184,7 +184,7 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 				Timestamp: &at},
 		}
 		if w := adcp.Awaited(record); w != nil {
-			id, text := w.ID, needs(w.ID)
+			id, text := w.ID, adcp.Needs(w.ID)
 			if !w.Question {
 				id, text = "turn-"+w.ID, "The task needs a message after turn "+w.ID
 			}
@@ -201,7 +201,7 @@ func (n notices) Encode(ctx context.Context, _ webhook.Registration, record *run
 	if t.Status, err = status(t, v, record, nil, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
-	envelope, err := outcome(ctx, n.service, record, runs.Time(ms))
+	envelope, err := adcp.Outcome(ctx, n.service, record, runs.Time(ms))
 	if err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}

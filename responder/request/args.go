@@ -37,6 +37,8 @@ type Args struct {
 	broken   bool // they are not an object
 	json     bool // the caller reads an envelope
 	adcp     bool // the envelope of AdCP
+	release  string
+	unserved string // the version field that names a release which is not served; "": none
 }
 
 // given is one argument.
@@ -60,8 +62,10 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	}
 	if a.broken = !a.object(raw); a.broken {
 		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
+		a.envelope()
 		return a
 	}
+	a.envelope()
 	for _, p := range params {
 		if p.Required && !a.Has(p.Name) {
 			a.Wrong(p.Name, "is required")
@@ -83,7 +87,7 @@ func (a *Args) ADCP() bool { return a.adcp }
 func (a *Args) object(raw json.RawMessage) bool {
 	limit := maxArguments
 	isLong := func(p Param) bool { return p.Name == longTaskParam.Name && p.Max == longTaskParam.Max }
-	if slices.ContainsFunc(a.params, isLong) {
+	if slices.ContainsFunc(a.params, isLong) || a.declares(otherParams.Name) {
 		limit = maxTask
 	}
 	switch {
@@ -119,6 +123,9 @@ func (a *Args) object(raw json.RawMessage) bool {
 
 func (a *Args) argument(name, raw string) {
 	p := a.param(name)
+	if p == nil && a.declares(otherParams.Name) {
+		return
+	}
 	if p == nil {
 		i := api.Issue{Field: Whole, Problem: "there is no parameter of one of the names"}
 		if plainWord(name) {
@@ -196,10 +203,11 @@ func (a *Args) Spelled(param string) string {
 }
 
 // Err returns all mistakes so far as one [api.Validation] error, with the names
-// that the caller used, or nil.
+// that the caller used, or nil. In a release of AdCP that is not served nothing else
+// counts: the error is [api.Unsupported].
 func (a *Args) Err() error {
-	if len(a.issues) == 0 {
-		return nil
+	if err := a.CheckRelease(); err != nil || len(a.issues) == 0 {
+		return err
 	}
 	e := api.Invalid(a.issues[0].Field, a.issues[0].Problem)
 	e.Issues, e.Unlisted = a.issues, a.unlisted
