@@ -48,6 +48,7 @@ const LimitWait = "wait" // the wait ended; the run continues
 // Reasons that more than one surface shows.
 const (
 	ReasonNotConfigured = "not_configured" // of [Unsupported]: a setting turns it on
+	ReasonVersion       = "version"        // of [Unsupported]: a release of AdCP that is not served
 	ReasonNotOffered    = "not_offered"    // of [Unsupported]: this responder keeps no keys, or sends no webhooks
 	ReasonNotRecorded   = "not_recorded"   // of [ProgramFailed]: the task was started, but no run records it
 )

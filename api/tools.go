@@ -45,12 +45,13 @@ type Asking struct {
 
 // ToolsRequest is a request for the tools of a responder.
 type ToolsRequest struct {
-	Set string `json:"set,omitempty"` // agents, live, local or all; "": all
+	Set string `json:"set,omitempty"` // agents, live, local, adcp or all; "": all
 }
 
 // Tools are the tools of a responder.
 type Tools struct {
 	Tools []Tool `json:"tools"`
+	Also  []Tool `json:"also,omitempty"` // tools that are not announced to clients, but may be called
 }
 
 // ToolRequest is a call of a tool. Its answer is a [ToolAnswer].

@@ -10,22 +10,22 @@ import (
 	"github.com/linesman/linesman/bounds"
 )
 
-// Tools returns the tools of the responder: those of a set, agents, live, local or all. It retries while no
+// Tools returns the tools of the responder: those of a set, agents, live, local, adcp or all. It retries while no
 // responder answers, for up to 30 s.
-func (c *Client) Tools(ctx context.Context, set string) ([]api.Tool, error) {
+func (c *Client) Tools(ctx context.Context, set string) (api.Tools, error) {
 	p := patience{met: true}
 	for {
 		all, err := api.OpTools.Call(ctx, c, api.ToolsRequest{Set: set})
 		if err == nil {
-			return all.Tools, nil
+			return all, nil
 		}
 		if err := p.wait(ctx, err); err != nil {
 			if errors.Is(err, ErrNoResponder) {
 				e := unanswered(ErrNoResponder)
 				e.Message += ": is one running that is not older than this program?"
-				return nil, e
+				return all, e
 			}
-			return nil, err
+			return all, err
 		}
 	}
 }

@@ -17,7 +17,7 @@ func newMCPEndpoints(s *Service) mcpEndpoints {
 	all := mcpEndpoints{}
 	for _, set := range tools.SetNames() {
 		all[set] = mcp.Handler(mcp.NewServer(mcp.Config{
-			Tools: s.tools, List: s.tools.Named(set), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+			Tools: s.tools, List: s.tools.Named(set), Also: s.tools.Also(set), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
 		}))
 	}
 	return all
@@ -27,7 +27,7 @@ func newMCPEndpoints(s *Service) mcpEndpoints {
 func (e mcpEndpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	one := e[cmp.Or(r.URL.Query().Get("tools"), tools.AllTools)]
 	if one == nil {
-		http.Error(w, "tools: must be agents, live, local or all", http.StatusBadRequest)
+		http.Error(w, "tools: must be agents, live, local, adcp or all", http.StatusBadRequest)
 		return
 	}
 	one.ServeHTTP(w, r)

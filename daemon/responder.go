@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/web"
@@ -124,6 +125,9 @@ func (r *Responder) run(ctx context.Context) error {
 	return err
 }
 
+// pathADCP is where MCP is served to clients of AdCP. Its tools show no output, so it takes no scope raw.
+const pathADCP = "/adcp/mcp"
+
 // build makes the service, and adds its surfaces to the HTTP server.
 func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	s, err := newService(b, r.config)
@@ -133,6 +137,7 @@ func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	if r.http != nil {
 		r.mcp = newMCPEndpoints(s)
 		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
+		r.http.HandleFor(httpserver.Read|httpserver.Submit, pathADCP, s.calls.HTTP(pathADCP, r.called(r.mcp[tools.ADCPTools])))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}
@@ -163,8 +168,8 @@ func (r *Responder) addSurfaces(s *Service) (err error) {
 		add(route.Scope, route.Pattern, route.Handler)
 	}
 	for _, route := range a2a.New(a2a.Config{
-		Service: s.Service, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log, Slots: s.held,
-		Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, s.hooks),
+		Service: s.Service, Tools: s.tools, URL: r.cardURL(), Version: r.config.Version, Allows: allows, Log: r.config.Log,
+		Slots: s.held, Push: webhook.NewRegistry(s.bus.PushStore(), webhook.A2A, s.hooks),
 	}).Routes() {
 		if route.Scope == "" {
 			r.http.HandlePublic(route.Pattern, s.calls.HTTP(route.Pattern, route.Handler))
@@ -204,7 +209,7 @@ func surfaceOf(q *http.Request) string {
 		return responder.OverPage
 	case below:
 		return responder.OverREST
-	case q.URL.Path == "/mcp":
+	case q.URL.Path == "/mcp", q.URL.Path == pathADCP:
 		return responder.OverMCP
 	}
 	return responder.OverA2A

@@ -110,16 +110,13 @@ func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 		return nil, err
 	}
 	kind := s.agentKind(q.Agent)
-	context := q.Context
-	if v, ok := s.table.Get(q.Context); ok {
-		context = v.Thread
-	}
+	in := s.inContext(q.Context)
 	return func(r runs.Header) bool {
 		return (len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(kind == "" || r.Agent == kind) &&
 			(dir == "" || r.Dir != "" && path.Clean(r.Dir) == dir) &&
 			(q.Thread == "" || strings.EqualFold(r.Thread, q.Thread)) &&
-			(q.Context == "" || r.ID == q.Context || context != "" && strings.EqualFold(r.Thread, context)) &&
+			(q.Context == "" || in(r)) &&
 			(q.Since == 0 || r.ChangedAt() >= q.Since) && (q.Until == 0 || r.ChangedAt() < q.Until) &&
 			hasLabels(r, labels) && (!q.Unseen || s.table.Unseen(r)) && (words == nil || words(r))
 	}, nil

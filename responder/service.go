@@ -129,6 +129,12 @@ type Config struct {
 	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
 	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
 
+	// BrandJSON is the URL of the operator's brand.json, with a key for notifications; "": there is none. GiveUp is for
+	// how long their delivery is retried.
+	BrandJSON string
+	GiveUp    time.Duration
+
+	Version  string        // of linesman; default: dev
 	Patience time.Duration // how long requests wait for the run table after a start; default 10 s
 	Log      *zap.Logger   // default: none
 }

@@ -87,6 +87,7 @@ type Start struct {
 	Due int64 `json:"due,omitempty"` // with SourceExternal: deadline of the answer, Unix ms; 0: none
 
 	Governance string `json:"governanceContext,omitempty"` // see [CheckGovernance]
+	Type       string `json:"taskType,omitempty"`          // see [Task]
 }
 
 // DecodeStart reads the body of a queued or start entry, with the names that some fields had in the first raw logs.

@@ -21,6 +21,14 @@ const LabelCaller = "linesman.caller"
 // Only linesman sets it, and it does not count, either.
 const LabelProfile = "linesman.profile"
 
+// LabelContext is the label of a task that its submitter has put into a context of its own. Its value is the
+// submitter's name of that context, 1 to 256 characters of printable ASCII, and only linesman sets it. It does not
+// count as one of the labels of the submitter.
+const LabelContext = "linesman.context"
+
+// MaxContext is the maximum length of the name of a context, in bytes.
+const MaxContext = maxLabelValue
+
 // LabelsOf returns labels as one text.
 func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {
@@ -45,13 +53,7 @@ const (
 func (l Labels) Check() error {
 	var errs []error
 	labels := l.Map()
-	n := len(labels)
-	for _, own := range []string{LabelCaller, LabelProfile} {
-		if labels[own] != "" {
-			n--
-		}
-	}
-	if n > maxLabels {
+	if n := counted(labels); n > maxLabels {
 		errs = append(errs, fmt.Errorf("labels: at most %d, got %d", maxLabels, n))
 	}
 	for k, v := range labels {
@@ -68,6 +70,17 @@ func (l Labels) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// counted returns how many labels there are without those that only linesman sets.
+func counted(labels map[string]string) int {
+	n := len(labels)
+	for _, own := range []string{LabelCaller, LabelProfile, LabelContext} {
+		if labels[own] != "" {
+			n--
+		}
+	}
+	return n
 }
 
 // With returns the labels and one more, in place of one with the same key.

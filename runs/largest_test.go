@@ -24,6 +24,7 @@ func largestRecord(live bool) *runs.Record {
 	labels := map[string]string{}
 	profile := strings.Repeat("n", 64+63+63+2)
 	labels[runs.LabelCaller], labels[runs.LabelProfile] = "prompter."+profile, profile
+	labels[runs.LabelContext] = quotes[:runs.MaxContext]
 	for i := range runs.MaxLabels {
 		labels[quotes[:runs.MaxLabelKey-2]+fmt.Sprintf("%02d", i)] = quotes[:runs.MaxLabelValue]
 	}
@@ -32,7 +33,7 @@ func largestRecord(live bool) *runs.Record {
 		Source: "queue", Keep: live, Always: live,
 		Attributes: runs.Attributes{Title: strings.Repeat("🚀", runs.MaxTitle), Dir: "/" + quotes[:2040],
 			Labels: runs.LabelsOf(labels), Model: quotes[:63]}, Worker: strings.Repeat("w", 60), Queue: strings.Repeat("q",
-			60), Governance: strings.Repeat("g", runs.MaxGovernance),
+			60), Governance: strings.Repeat("g", runs.MaxGovernance), Type: strings.Repeat("t", 64),
 		Withheld: &runs.Withheld{
 			Names:   slices.Repeat([]string{strings.Repeat("N", 40)}, runs.MaxWithheld),
 			Setting: "agents." + strings.Repeat("a", 32) + ".env",

@@ -52,7 +52,7 @@ func (r *Record) Waits() bool { return r.State == StateInputRequired && r.EndedA
 // of task, the first run, with the facts of r, its newest link.
 func (r *Record) ForTask(task *Record) *Record {
 	s := *r
-	s.ID, s.Agent, s.Source, s.Governance = task.ID, task.Agent, task.Source, task.Governance
+	s.ID, s.Agent, s.Source, s.Governance, s.Type = task.ID, task.Agent, task.Source, task.Governance, task.Type
 	s.Continues, s.Link = task.Continues, r.ID
 	s.Labels = task.Labels
 	s.QueuedAt, s.StartedAt = task.QueuedAt, cmp.Or(task.StartedAt, r.StartedAt)

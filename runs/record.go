@@ -136,6 +136,7 @@ type Record struct {
 	Live  *Live  `json:"live,omitempty"`  // state of the conversation; nil: the run is none
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
+	Type       string `json:"task_type,omitempty"`          // name of the request that submitted the run, see [Task]
 
 	OpenCalls []Call `json:"open_calls,omitempty"` // at most maxOpenCalls
 	OldCalls  int    `json:"old_calls,omitempty"`  // the first of OpenCalls, which an earlier turn left open
@@ -269,6 +270,9 @@ func (r *Record) foldStart(e Entry) {
 	}
 	if r.Live != nil {
 		r.Live.Keep, r.Live.Always = r.Live.Keep || start.Keep, r.Live.Always || start.Always
+	}
+	if consists(start.Type, maxType, func(c byte) bool { return isWordChar(c) || c == '-' }) {
+		r.Type = start.Type
 	}
 	if CheckGovernance(start.Governance) == nil {
 		r.Governance = start.Governance

@@ -56,6 +56,10 @@ type Task struct {
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
 	Governance string `json:"governanceContext,omitempty"`
+
+	// Type is the name of the request that submitted the task, letters, digits, '_' and '-', at most maxType bytes; "": not
+	// told. It is in the entry of the queued run alone.
+	Type string `json:"-"`
 }
 
 // QueuedTask is the message in the work queue: a task that has a run.
@@ -87,7 +91,7 @@ func (t *Task) OfRun() Attributes {
 func (t *QueuedTask) Entry(queue string, work uint64, at int64) Entry {
 	return Entry{Kind: Queued, Time: at, Body: Encode(Start{
 		Source: SourceQueue, Attributes: t.OfRun(), Queue: queue, Work: work, Governance: t.Governance,
-		Keep: t.Keep,
+		Keep: t.Keep, Type: t.Type,
 	})}
 }
 
@@ -98,6 +102,7 @@ const (
 	MaxDir     = 4096     // bytes
 	MaxModel   = 128      // bytes
 	MaxThread  = 256      // bytes of a thread to resume
+	maxType    = 64       // bytes of the name of a request
 	MaxEnv     = 64       // names
 	maxEnvName = 128      // bytes
 

@@ -69,7 +69,7 @@ func SpanID(run, place string) [8]byte {
 // as many as there may be, and an invalid context, are returned unchanged.
 func WithTraceparent(labels Labels, traceparent string) Labels {
 	t, ok := ParseTraceparent(traceparent)
-	if !ok || len(labels.Map()) >= maxLabels {
+	if !ok || counted(labels.Map()) >= maxLabels {
 		return labels
 	}
 	return labels.With(LabelTraceparent, t.String())

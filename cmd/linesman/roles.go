@@ -37,7 +37,7 @@ func (*responderCmd) Run(ctx context.Context, a *app) error {
 }
 
 type mcpCmd struct {
-	Tools string `default:"all" enum:"agents,live,local,all" placeholder:"SET" help:"Tools to offer: agents, for every agent; live, for conversations with them; local, for Codex on this machine; or all, also for Codex Cloud (default all)."`
+	Tools string `default:"all" enum:"agents,live,local,adcp,all" placeholder:"SET" help:"Tools to offer: agents, for every agent; live, for conversations with them; local, for Codex on this machine; adcp, for clients of AdCP; or all, also for Codex Cloud (default all)."`
 }
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {

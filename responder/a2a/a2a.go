@@ -24,6 +24,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -56,6 +57,7 @@ const (
 // Config is what a [Handler] needs.
 type Config struct {
 	Service *responder.Service
+	Tools   *tools.Set  // its tools for clients of AdCP are the skills
 	Push    PushConfigs // nil: push notifications are not supported
 
 	// URL is the base URL for the card, such as http://127.0.0.1:8080. "": the

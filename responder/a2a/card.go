@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/tools"
 )
 
 // cardFresh is how long a client may cache the card.
@@ -152,7 +153,12 @@ func (h *Handler) skills() (all []sdk.AgentSkill) {
 			Description: "Cancels a task, as CancelTask does; under the AdCP profile it is a skill to call.",
 		},
 		sdk.AgentSkill{
-			ID: statusSkill, Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
+			ID: tools.PollTool, Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
 			Description: "Returns the status of an AdCP task, for requests that ask for the AdCP profile.",
+		},
+		sdk.AgentSkill{
+			ID: "get_adcp_capabilities", Name: "Get AdCP capabilities", Tags: []string{"adcp"}, InputModes: data,
+			OutputModes: data,
+			Description: "Returns the releases of AdCP and the agents, for requests that ask for the AdCP profile.",
 		})
 }

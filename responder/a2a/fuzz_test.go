@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/test/fixture"
 )
 
@@ -36,7 +37,7 @@ func FuzzBodiesAreAnswered(f *testing.F) {
 	if err := d.service.Ready(f.Context()); err != nil {
 		f.Fatal(err)
 	}
-	h := a2a.New(a2a.Config{Service: d.service})
+	h := a2a.New(a2a.Config{Service: d.service, Tools: tools.New(d.service)})
 	mux := http.NewServeMux()
 	for _, r := range h.Routes() {
 		mux.Handle(r.Pattern, r.Handler)

@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -44,7 +45,7 @@ func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
 	for _, r := range rest.New(rest.Config{Service: d.service}).Routes() {
 		server.HandleFor(httpserver.Read, r.Pattern, named(r.Handler))
 	}
-	for _, r := range a2a.New(a2a.Config{Service: d.service}).Routes() {
+	for _, r := range a2a.New(a2a.Config{Service: d.service, Tools: tools.New(d.service)}).Routes() {
 		if r.Scope != "" {
 			server.HandleFor(httpserver.Read, r.Pattern, named(r.Handler))
 		}

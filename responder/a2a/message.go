@@ -193,15 +193,11 @@ func checkOptions(options json.RawMessage, text bool) error {
 // any of its tasks. An unknown context is refused: callers cannot invent
 // contexts.
 func (h *Handler) thread(name string) (string, error) {
-	v, ok := h.Service.Get(name)
-	if !ok {
-		v, ok = h.Service.Thread(name)
-	}
-	if !ok {
+	thread, known, err := h.Service.Continues(name)
+	if !known {
 		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+
 			"to begin one")
 	}
-	thread, err := h.Service.Resumable(v)
 	if err != nil {
 		return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task: "+api.Known(err).Message)
 	}

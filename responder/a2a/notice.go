@@ -44,7 +44,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	if t.Status, err = status(t, v, record, nil, nil); err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its status: %w", record.ID, err)
 	}
-	envelope, err := outcome(ctx, n.service, record, runs.Time(ms))
+	envelope, err := adcp.Outcome(ctx, n.service, record, runs.Time(ms))
 	if err != nil {
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}
@@ -81,7 +81,7 @@ func encodeInterim(version string, record *runs.Record) (webhook.Body, error) {
 	w := adcp.Awaited(record)
 	switch {
 	case w != nil:
-		if id, text = w.ID, needs(w.ID); !w.Question {
+		if id, text = w.ID, adcp.Needs(w.ID); !w.Question {
 			id, text = "turn-"+w.ID, "The task needs a message after turn "+w.ID
 		}
 		at, told = time.UnixMilli(cmp.Or(w.At, record.StartedAt)).UTC(), w.Told

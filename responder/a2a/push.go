@@ -9,7 +9,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/request"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
@@ -127,8 +127,8 @@ func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 }
 
 // pushOf returns what the call of a skill registers for the run that it creates; nil: nothing.
-func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*webhook.Registration, error) {
-	if q.Config == nil || q.Config.PushConfig == nil {
+func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*tools.Push, error) {
+	if !h.Tools.Submits(skill) || q.Config == nil || q.Config.PushConfig == nil {
 		return nil, nil
 	}
 	if h.Push == nil {
@@ -143,26 +143,19 @@ func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 	if auth := q.Config.PushConfig.Auth; err == nil && auth != nil && auth.Scheme == "" { // not the same as none
 		err = &runs.FieldError{Field: "authentication.schemes", Problem: "must be one scheme"}
 	}
-	return &r, h.explainPush("check a push config", err)
-}
-
-// queueWith is queue, and registers push for the run, unless it is nil. If a kill prevented that, the repeated
-// message does it.
-func (h *Handler) queueWith(ctx context.Context, tool string, args *request.Args, push *webhook.Registration) (
-	api.Submitted, error,
-) {
-	if push != nil && h.Push.CanSign(*push) != nil {
-		return api.Submitted{}, responder.NoKey(api.FieldWebhook + ".authentication")
+	if err != nil {
+		return nil, h.explainPush("check a push config", err)
 	}
-	done, err := h.queue(ctx, tool, args)
-	if err != nil || push == nil {
-		return done, err
+	push := &tools.Push{Echo: r.Echo(), Register: func(ctx context.Context, run string) error {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		r.Run = run
+		return h.Service.Explain("create a push config", h.Push.Put(ctx, r))
+	}}
+	if h.Push.CanSign(r) != nil {
+		push.Refused = responder.NoKey(api.FieldWebhook + ".authentication")
 	}
-	r := *push
-	r.Run = done.Run
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	return done, h.explainPush("create a push config", h.Push.Put(ctx, r))
+	return push, nil
 }
 
 func registration(run string, c *sdk.PushConfig) webhook.Registration {

@@ -30,7 +30,7 @@ func neededBy(ctx context.Context, q *sdk.SendMessageRequest) string {
 		return data[answerData] != nil
 	}
 	switch {
-	case callOf(ctx).asks(ProfileURI), q == nil, q.Message == nil, q.Message.TaskID == "",
+	case callsSkill(ctx, q), q == nil, q.Message == nil, q.Message.TaskID == "",
 		q.Config != nil && q.Config.PushConfig != nil, !slices.ContainsFunc(q.Message.Parts, isAnswer):
 		return scopeSubmit
 	}
@@ -49,9 +49,6 @@ func (h *Handler) question(ctx context.Context, v runs.Header, record *runs.Reco
 	}
 	return q, nil
 }
-
-// needs is all that callers read of a question who may not answer it.
-func needs(question string) string { return "The task needs an answer to question " + question }
 
 // asks returns a question as text.
 func asks(q *api.Question) string {

@@ -1,7 +1,6 @@
 package a2a
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -22,7 +21,7 @@ func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (s
 	if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 		return nil, err
 	}
-	if callOf(ctx).asks(ProfileURI) {
+	if callsSkill(ctx, q) {
 		return h.invoke(ctx, q)
 	}
 	m, err := h.read(ctx, q)
@@ -159,7 +158,7 @@ func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.T
 	}
 	now := time.Now().UTC()
 	t := &sdk.Task{ID: sdk.NewTaskID()}
-	t.ContextID = cmp.Or(m.context, string(t.ID))
+	t.ContextID = m.context
 	t.Status = sdk.TaskStatus{State: sdk.TaskStateRejected, Timestamp: &now, Message: &sdk.Message{
 		ID: string(t.ID) + "-rejected", Role: sdk.MessageRoleAgent, TaskID: t.ID, ContextID: t.ContextID,
 		Parts: sdk.ContentParts{sdk.NewTextPart(said.Message)},

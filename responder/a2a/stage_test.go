@@ -22,6 +22,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
 	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -75,7 +76,7 @@ func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint
 		l.t.Fatal(err)
 	}
 	d.url = "http://" + addr.String()
-	cfg := a2a.Config{Service: d.service, URL: d.url, Version: "0.0.0-test", Allows: allows}
+	cfg := a2a.Config{Service: d.service, Tools: tools.New(d.service), URL: d.url, Version: "0.0.0-test", Allows: allows}
 	if change != nil {
 		change(&cfg)
 	}

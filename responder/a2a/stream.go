@@ -24,7 +24,7 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 		if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 			return err
 		}
-		if callOf(ctx).asks(ProfileURI) {
+		if callsSkill(ctx, q) {
 			t, err := h.invoke(ctx, q)
 			if err == nil {
 				yield(t)

@@ -163,7 +163,7 @@ func (h *Handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs
 // this caller.
 func status(t *sdk.Task, v runs.Header, record *runs.Record, q *api.Question, echo json.RawMessage) (sdk.TaskStatus,
 	error) {
-	said := summary(v, record)
+	said := adcp.Summary(v, record)
 	m := &sdk.Message{
 		ID: v.ID + "-" + string(v.State) + "-" + strconv.FormatUint(v.Seq, 10), Role: sdk.MessageRoleAgent,
 		TaskID: t.ID, ContextID: t.ContextID, Parts: sdk.ContentParts{sdk.NewTextPart(said)},
@@ -191,21 +191,6 @@ func status(t *sdk.Task, v runs.Header, record *runs.Record, q *api.Question, ec
 		s.Timestamp = &at
 	}
 	return s, nil
-}
-
-// summary describes the state of a run in one line.
-func summary(v runs.Header, record *runs.Record) string {
-	switch {
-	case len(v.Questions) > 0:
-		return needs(v.Questions[0])
-	case v.State == runs.StateQueued:
-		return "Queued, " + strconv.Itoa(v.Before()) + " before it"
-	case !v.State.Final() && v.Activity != "":
-		return v.Activity
-	case record != nil:
-		return record.Summary()
-	}
-	return "The task is " + string(v.State)
 }
 
 func governance(v runs.Header, record *runs.Record) string {
@@ -249,7 +234,7 @@ func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 	}
-	envelope, err := outcome(ctx, h.Service, record, updatedAt(v))
+	envelope, err := adcp.Outcome(ctx, h.Service, record, updatedAt(v))
 	if err != nil {
 		return nil, err
 	}
@@ -268,36 +253,6 @@ func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact
 	}
 	a.Parts = append(a.Parts, dataPart(data))
 	return a, nil
-}
-
-// outcome returns the AdCP envelope of a run that has ended.
-func outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) ([]byte, error) {
-	body, failed, err := bodyOf(ctx, s, record)
-	if err != nil {
-		return nil, err
-	}
-	return adcp.Response{
-		Status: adcp.StatusOf(record.State), TaskID: record.ID, ContextID: record.Context(), Message: record.Summary(),
-		At: at, Governance: record.Governance, Error: failed, Body: body,
-	}.Encode(), nil
-}
-
-// bodyOf returns the result of a run that has ended, as the tools answer it and with what
-// their contract has no place for: the agent, its version, and the tokens and the cost of the run.
-func bodyOf(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *adcp.Error, error) {
-	body, failed, err := adcp.Result(ctx, s, record)
-	if err != nil {
-		return nil, nil, err
-	}
-	spent := record.Spent()
-	more := runs.Encode(struct {
-		Agent   string       `json:"agent"`
-		Version string       `json:"agent_version,omitempty"`
-		Usage   runs.Spent   `json:"usage,omitzero"`
-		Cost    *float64     `json:"cost_usd,omitempty"`
-		Models  []runs.Model `json:"models,omitempty"`
-	}{record.Agent, record.Version, spent, spent.Cost, spent.Models})
-	return slices.Concat(body[:len(body)-1], []byte{','}, more[1:]), failed, nil
 }
 
 // rest is object without the members that the task has, too.

@@ -16,13 +16,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/request"
+	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
+
+// Category is that of the tools whose every answer is the envelope.
+const Category = "adcp"
 
 // Status is the state of a task in the terms of the contract.
 type Status string
@@ -55,8 +62,9 @@ const MaxContext = webhook.MaxContext
 // their order.
 type Response struct {
 	Status     Status    `json:"status"`
+	Release    string    `json:"adcp_version"`         // that is served; "": the newest
 	TaskID     string    `json:"task_id,omitempty"`    // "": not about a single task
-	ContextID  string    `json:"context_id,omitempty"` // thread of the task; "": not known
+	ContextID  string    `json:"context_id,omitempty"` // context of the task; "": not known
 	Message    string    `json:"message,omitempty"`    // for people
 	At         runs.Time `json:"timestamp"`
 	Replayed   bool      `json:"replayed,omitempty"`           // the outcome of an earlier request with the same key
@@ -80,7 +88,7 @@ type Response struct {
 // three that must not be on the wire.
 var reserved = []string{
 	"status", "task_id", "context_id", "message", "timestamp", "replayed", "governance_context", "adcp_error", "errors",
-	"context",
+	"context", "adcp_version",
 	"push_notification_config", "payload", "task_status", "response_status",
 }
 
@@ -89,7 +97,7 @@ var reserved = []string{
 // sent unchanged: a JSON encoder might change the context.
 func (r Response) Encode() []byte {
 	e := r
-	e.Warnings = nil
+	e.Warnings, e.Release = nil, cmp.Or(r.Release, request.Releases[len(request.Releases)-1])
 	if r.Error != nil {
 		e.Warnings = append(e.Warnings, r.Error.as("error"))
 		if r.Error.Code == idempotencyClash { // the SDK allows no more, so that nothing of the other request leaks
@@ -108,11 +116,30 @@ func (r Response) Encode() []byte {
 	gjson.ParseBytes(r.Body).ForEach(func(key, value gjson.Result) bool {
 		if name := key.String(); !slices.Contains(reserved, name) && !slices.Contains(seen, name) {
 			seen = append(seen, name)
-			b = append(append(append(append(b, ','), key.Raw...), ':'), compact(value.Raw)...)
+			said := compact(value.Raw)
+			if name == "ext" { // extensions are members of their vendor
+				said = slices.Concat([]byte(`{"linesman":`), said, []byte{'}'})
+			}
+			b = append(append(append(append(b, ','), key.Raw...), ':'), said...)
 		}
 		return true
 	})
 	return append(b, '}')
+}
+
+// Answer returns the response as the answer of a tool.
+func (r Response) Answer() v36.Answer {
+	a := v36.Answer{Envelope: r.Encode(), JSON: true, IsError: r.Error != nil}
+	if a.IsError {
+		a.Code, a.Message = string(r.Error.Code), r.Error.Message
+	}
+	return a
+}
+
+// Unanswered returns the answer to a request that no service has read.
+func Unanswered(e *api.Error) v36.Answer {
+	r := Response{Status: kinds[e.Code].status, Message: e.Message, At: api.TimeOf(time.Now()), Error: ErrorOf(e, false)}
+	return r.Answer()
 }
 
 func encode(v any) []byte {

@@ -36,7 +36,7 @@ func TestBodyStandsBesideTheEnvelope(t *testing.T) {
 		Status: "working", TaskID: "T-1", At: at, Governance: `a"\<&>`, Message: "<b>",
 		Body: json.RawMessage(`{"summary": "<&>", "task_id":"x","status":"x","payload":{},"task_status":"x","response_status":"x","context":1,"list":[ 1 ],"list":2}`),
 	}.Encode()
-	want := `{"status":"working","task_id":"T-1","message":"<b>","timestamp":"2026-11-21T11:00:00.005Z","governance_context":"a\"\\<&>",` +
+	want := `{"status":"working","adcp_version":"3.1","task_id":"T-1","message":"<b>","timestamp":"2026-11-21T11:00:00.005Z","governance_context":"a\"\\<&>",` +
 		`"summary":"<&>","list":[1]}`
 	if string(b) != want {
 		t.Errorf("\n got %s\nwant %s", b, want)

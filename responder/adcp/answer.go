@@ -37,7 +37,7 @@ func (c Call) registered() json.RawMessage {
 type Subject struct {
 	run        string
 	status     Status
-	thread     string
+	context    string
 	governance string
 	complete   bool         // a submission: the record is not needed
 	record     *runs.Record // nil: not read
@@ -45,17 +45,20 @@ type Subject struct {
 
 // OfRecord returns a run whose record was read.
 func OfRecord(r *runs.Record) *Subject {
-	return &Subject{run: r.ID, status: StatusOf(r.State), thread: r.Context(), governance: r.Governance, record: r}
+	return &Subject{run: r.ID, status: StatusOf(r.State), context: responder.ContextOf(r.Labels, r.Context()),
+		governance: r.Governance, record: r}
 }
 
 // OfView returns a run of the run table.
 func OfView(v runs.Header) *Subject {
-	return &Subject{run: v.ID, status: StatusOf(v.State), thread: v.Thread, governance: v.Governance}
+	return &Subject{run: v.ID, status: StatusOf(v.State), context: responder.ContextOf(v.Labels, v.Thread),
+		governance: v.Governance}
 }
 
-// OfSubmission returns a run that was accepted: it may have no record yet.
-func OfSubmission(done api.Submitted) *Subject {
-	return &Subject{run: done.Run, status: Submitted, thread: done.Thread, governance: done.Governance, complete: true}
+// OfSubmission returns a run that was accepted, with the labels of its task: it may have no record yet.
+func OfSubmission(done api.Submitted, labels runs.Labels) *Subject {
+	return &Subject{run: done.Run, status: Submitted, context: responder.ContextOf(labels, done.Thread),
+		governance: done.Governance, complete: true}
 }
 
 // OfCancel returns a run after a cancel.
@@ -79,7 +82,7 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 			a.Error = failureOf(of.record)
 		}
 	}
-	return c.complete(a, of)
+	return c.Complete(a, of)
 }
 
 // Fail returns the answer to a request with an error. A request for a run that
@@ -91,6 +94,9 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 	a := Response{Status: kinds[known.Code].status, Message: e.Message, Error: e}
 	if known.Elapsed.Milliseconds() > 0 {
 		a.Body = encode(map[string]any{"meta": map[string]int64{"duration_ms": known.Elapsed.Milliseconds()}})
+	}
+	if known.Reason == api.ReasonVersion {
+		e.Details = unserved(s, c.Args)
 	}
 	var of *Subject
 	if known.Run != "" && known.Code != api.NotFound {
@@ -107,14 +113,14 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}
 		}
 	}
-	return c.complete(a, of)
+	return c.Complete(a, of)
 }
 
-// complete adds the subject, or nil, and what the request determines.
-func (c Call) complete(a Response, of *Subject) Response {
-	a.At, a.Context, a.Replayed = api.TimeOf(time.Now()), c.Args.Echo(), c.Replayed
+// Complete adds the subject, or nil, and what the request determines.
+func (c Call) Complete(a Response, of *Subject) Response {
+	a.At, a.Release, a.Context, a.Replayed = api.TimeOf(time.Now()), c.Args.Release(), c.Args.Echo(), c.Replayed
 	if of != nil {
-		a.TaskID, a.ContextID, a.Governance = of.run, of.thread, of.governance
+		a.TaskID, a.ContextID, a.Governance = of.run, of.context, of.governance
 	}
 	return a
 }
@@ -131,14 +137,14 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 		return
 	}
 	of.record, of.governance = record, record.Governance
-	if of.thread == "" {
-		of.thread = record.Context()
+	if of.context == "" {
+		of.context = responder.ContextOf(record.Labels, record.Context())
 	}
 }
 
 // Of returns the fields of every response about one run.
 func Of(r *runs.Record) Response {
-	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Context(), Message: r.Summary(),
+	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: responder.ContextOf(r.Labels, r.Context()), Message: r.Summary(),
 		Governance: r.Governance}
 	if a.Status == Failed {
 		a.Error = failureOf(r)

@@ -27,6 +27,7 @@ const (
 	Unavailable        Code = "SERVICE_UNAVAILABLE"
 	RateLimited        Code = "RATE_LIMITED"
 	PermissionDenied   Code = "PERMISSION_DENIED"
+	versionUnsupported Code = "VERSION_UNSUPPORTED"
 	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
 	toolError          Code = "TOOL_ERROR"      // ours
 	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out is not known
@@ -138,8 +139,11 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	k := kinds[e.Code]
 	a := &Error{
 		Code: k.code, Message: e.Message, Field: e.Field, Suggestion: e.Suggestion,
-		RetryAfter: int(e.RetryAfter / time.Second),
-		Recovery:   k.recovery,
+		Recovery: k.recovery,
+	}
+	if e.RetryAfter > 0 {
+		const most = 3600 // of the contract
+		a.RetryAfter = min(max(int((e.RetryAfter+time.Second-1)/time.Second), 1), most)
 	}
 	switch {
 	case a.Recovery == "" && e.Retryable:
@@ -150,7 +154,14 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	if broken && e.Code == api.Validation {
 		a.Code = InvalidRequest
 	}
-	if k.own || e.Code == api.Unsupported && e.Reason == api.ReasonNotOffered {
+	switch {
+	case k.code == idempotencyClash:
+		a.Field = "" // nothing of the other request
+		return a
+	case e.Reason == api.ReasonVersion:
+		a.Code = versionUnsupported
+		return a
+	case k.own, e.Code == api.Unsupported && e.Reason == api.ReasonNotOffered:
 		return a
 	}
 	v := v36.ErrorOf(e)
@@ -167,7 +178,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 }
 
 var httpCodes = map[Code]int{
-	InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
+	versionUnsupported: http.StatusBadRequest, InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
 	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound,
 	TaskTimeout:      http.StatusRequestTimeout,
 	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,

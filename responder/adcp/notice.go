@@ -23,7 +23,7 @@ func Result(ctx context.Context, s *responder.Service, record *runs.Record) (jso
 	if err != nil {
 		return nil, nil, err
 	}
-	result.Basis = nil
+	result.Basis, result.Partial = nil, nil
 	var e *Error
 	if StatusOf(record.State) == Failed {
 		e = failureOf(record)

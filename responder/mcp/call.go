@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
@@ -94,7 +95,15 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 func (s *server) internal(tool, message string) v36.Answer {
 	t := s.known[tool]
 	t.Name = tool
-	return t.Fail(&api.Error{Code: api.Internal, Message: message}, true)
+	return fail(t, &api.Error{Code: api.Internal, Message: message}, true)
+}
+
+// fail is the answer of a tool that could not be called.
+func fail(t v36.Tool, e *api.Error, json bool) v36.Answer {
+	if t.Category == adcp.Category {
+		return adcp.Unanswered(e)
+	}
+	return t.Fail(e, json)
 }
 
 func result(a v36.Answer) *sdk.CallToolResult {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -14,7 +15,7 @@ import (
 // Client is a client of a responder, as in package client.
 type Client interface {
 	// Tools describes the tools of a set.
-	Tools(ctx context.Context, set string) ([]api.Tool, error)
+	Tools(ctx context.Context, set string) (api.Tools, error)
 	// Tool calls a tool. It is sent again after its answer was lost only if repeat is set. Every error is an
 	// [*api.Error] or that of ctx.
 	Tool(ctx context.Context, q api.ToolRequest, repeat bool, progress func(api.ToolProgress)) (api.ToolAnswer, error)
@@ -24,15 +25,20 @@ type Client interface {
 // descriptions are those of the responder, which may be of another version. dir returns the directory of a task
 // that names none, "" for the worker's, and is called for each call.
 func Remote(ctx context.Context, c Client, set string, dir func() (string, error)) (Config, error) {
-	list, err := c.Tools(ctx, set)
+	all, err := c.Tools(ctx, set)
 	if err != nil {
 		return Config{}, fmt.Errorf("tools: %w", err)
 	}
 	r := remote{client: c, dir: dir, tools: map[string]v36.Tool{}}
 	out := Config{Tools: r, Schemas: v36.Schemas()}
-	for _, t := range list {
+	for _, t := range all.Tools {
 		out.List = append(out.List, v36.Tool(t))
-		r.tools[t.Name] = v36.Tool(t)
+	}
+	for _, t := range all.Also {
+		out.Also = append(out.Also, v36.Tool(t))
+	}
+	for _, t := range slices.Concat(out.List, out.Also) {
+		r.tools[t.Name] = t
 	}
 	return out, nil
 }
@@ -57,12 +63,12 @@ func (r remote) Call(ctx context.Context, name string, args json.RawMessage, pro
 		Key2   string `json:"idempotencyKey"`
 	}
 	_ = json.Unmarshal(args, &known)
-	fail := func(err error) (v36.Answer, error) {
-		return tool.Fail(api.Known(err), known.Format != "" && known.Format != "markdown"), nil
+	refuse := func(err error) (v36.Answer, error) {
+		return fail(tool, api.Known(err), known.Format != "" && known.Format != "markdown"), nil
 	}
 	dir, err := r.dir()
 	if err != nil && !tool.ReadOnly {
-		return fail(api.Invalid(api.FieldDir, "the working directory of this client is gone"))
+		return refuse(api.Invalid(api.FieldDir, "the working directory of this client is gone"))
 	}
 	most, _ := responder.Patience(ctx)
 	a, err := r.client.Tool(ctx, api.ToolRequest{
@@ -75,7 +81,7 @@ func (r remote) Call(ctx context.Context, name string, args json.RawMessage, pro
 	case err == nil:
 		return v36.Answer{Markdown: string(a.Text), IsError: a.IsError}, nil
 	case errors.As(err, &refused):
-		return fail(err)
+		return refuse(err)
 	}
-	return fail(&api.Error{Code: api.Unavailable, Message: "the call was cancelled", Retryable: true, Err: err})
+	return refuse(&api.Error{Code: api.Unavailable, Message: "the call was cancelled", Retryable: true, Err: err})
 }

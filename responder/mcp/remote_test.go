@@ -15,12 +15,12 @@ import (
 // far is a responder.
 type far func(q api.ToolRequest, repeat bool) (api.ToolAnswer, error)
 
-func (far) Tools(context.Context, string) ([]api.Tool, error) {
+func (far) Tools(context.Context, string) (api.Tools, error) {
 	schema := json.RawMessage(`{"type":"object"}`)
-	return []api.Tool{
+	return api.Tools{Tools: []api.Tool{
 		{Name: "reads", Category: "status_snapshot", InputSchema: schema, Hints: api.Hints{ReadOnly: true}},
 		{Name: "changes", Category: "execution_ack", InputSchema: schema},
-	}, nil
+	}, Also: []api.Tool{{Name: "tasks/get", Category: "adcp", InputSchema: schema}}}, nil
 }
 
 func (f far) Tool(_ context.Context, q api.ToolRequest, repeat bool, progress func(api.ToolProgress)) (api.ToolAnswer,

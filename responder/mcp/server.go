@@ -59,6 +59,7 @@ type Tools interface {
 type Config struct {
 	Tools   Tools
 	List    []v36.Tool   // announced; each InputSchema must be an object schema
+	Also    []v36.Tool   // not announced, but may be called
 	Schemas []v36.Schema // served as resources
 	Version string       // of linesman
 	Log     *zap.Logger  // nil: no log
@@ -96,13 +97,24 @@ func newServer(c Config, most int) *sdk.Server {
 		s.known[t.Name] = t
 		out.AddTool(describe(t), s.call)
 	}
+	also := map[string]bool{}
+	for _, t := range c.Also {
+		s.known[t.Name], also[t.Name] = t, true
+	}
 	for _, schema := range c.Schemas {
 		out.AddResource(&sdk.Resource{
 			URI: schema.URI, Name: schema.Name, Description: schema.Description,
 			MIMEType: schemaType, Size: int64(len(schema.Body)),
 		}, serveSchema(schema))
 	}
-	out.AddReceivingMiddleware(s.guard, missingResource)
+	out.AddReceivingMiddleware(s.guard, missingResource, func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			if q, is := req.(*sdk.CallToolRequest); is && also[q.Params.Name] {
+				return s.call(ctx, q)
+			}
+			return next(ctx, method, req)
+		}
+	})
 	return out
 }
 

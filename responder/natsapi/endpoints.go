@@ -85,15 +85,17 @@ func problem(a v36.Answer) (code int, text string) {
 	return code, a.Code + ": " + line(a.Message)
 }
 
-// arguments are those of a request to a tool. If they name no format, JSON is
-// set, so that no markdown is made that the caller does not read.
+// arguments are those of a request to a tool. If they name no format and no release
+// of AdCP, JSON is set, so that no markdown is made that the caller does not read.
 func arguments(body []byte) []byte {
 	const format = `{"format":"json"`
 	body = bytes.Trim(body, space)
 	switch {
 	case len(body) == 0, string(body) == "null":
 		return []byte(format + "}")
-	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists():
+	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists(),
+		mayHave(body, "adcp_") && (gjson.GetBytes(body, "adcp_version").Exists() ||
+			gjson.GetBytes(body, "adcp_major_version").Exists()):
 		return body
 	}
 	rest := bytes.Trim(body[1:], space)

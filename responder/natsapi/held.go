@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,6 +27,8 @@ type ToolSets interface {
 	Tools
 	// Named describes the tools of a set; nil: there is no such set.
 	Named(set string) []v36.Tool
+	// Also describes the tools that a client of a set may call, too.
+	Also(set string) []v36.Tool
 }
 
 // CallEndpoints are the endpoints for programs that offer the tools to clients of their own, as `linesman mcp`
@@ -41,7 +44,7 @@ type ToolSets interface {
 func CallEndpoints(sets ToolSets) []Endpoint {
 	reads := map[string]bool{}
 	for _, set := range []string{"all", "agents", "live"} {
-		for _, t := range sets.Named(set) {
+		for _, t := range slices.Concat(sets.Named(set), sets.Also(set)) {
 			reads[t.Name] = t.ReadOnly
 		}
 	}
@@ -55,11 +58,14 @@ func CallEndpoints(sets ToolSets) []Endpoint {
 				}
 				list := sets.Named(cmp.Or(q.Set, "all"))
 				if list == nil {
-					return answerOf(nil, api.Invalid("set", "must be agents, live, local or all"))
+					return answerOf(nil, api.Invalid("set", "must be agents, live, local, adcp or all"))
 				}
 				var all api.Tools
 				for _, t := range list {
 					all.Tools = append(all.Tools, api.Tool(t))
+				}
+				for _, t := range sets.Also(cmp.Or(q.Set, "all")) {
+					all.Also = append(all.Also, api.Tool(t))
 				}
 				return answerOf(all, nil)
 			},

@@ -45,6 +45,10 @@ func (toolbox) Named(set string) []v36.Tool {
 	}
 }
 
+func (toolbox) Also(set string) []v36.Tool {
+	return []v36.Tool{{Name: "unlisted", InputSchema: json.RawMessage(`{"type":"object"}`)}}
+}
+
 // hold serves tools.
 func (l *lab) hold(tools toolbox, lease time.Duration) (stop func()) {
 	b, listening := l.bus(embedded.ResponderUser), make(chan struct{})
@@ -79,9 +83,10 @@ func TestToolsAreCalledByAClient(t *testing.T) {
 		return v36.Answer{Envelope: large, JSON: true}, nil
 	}, 0)
 	c := client.New(l.bus(embedded.OperatorUser))
-	list, err := c.Tools(t.Context(), "all")
+	all, err := c.Tools(t.Context(), "all")
+	list := all.Tools
 	if err != nil || len(list) != 2 || list[0].Category != "result_set" || !list[0].ReadOnly || list[1].ReadOnly ||
-		!list[1].Destructive || string(list[0].InputSchema) != `{"type":"object"}` || list[0].Description != "Reads." {
+		!list[1].Destructive || len(all.Also) != 1 || all.Also[0].Name != "unlisted" || string(list[0].InputSchema) != `{"type":"object"}` || list[0].Description != "Reads." {
 		t.Errorf("tools: %+v, %v", list, err)
 	}
 	if _, err := c.Tools(t.Context(), "none"); !api.Is(err, api.Validation) {

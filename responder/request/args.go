@@ -38,6 +38,8 @@ type Args struct {
 	broken   bool       // they are not an object
 	json     bool       // the caller reads an envelope
 	adcp     bool       // the envelope of AdCP
+	release  string
+	unserved string // the version field that names a release which is not served; "": none
 }
 
 // given is one argument.
@@ -61,8 +63,10 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	}
 	if a.broken = !a.object(raw); a.broken {
 		a.asks(asksFor(raw, "json"), asksFor(raw, "adcp"))
+		a.envelope()
 		return a
 	}
+	a.envelope()
 	for _, p := range params {
 		if p.Required && !a.Has(p.Name) {
 			a.Wrong(p.Name, "is required")
@@ -84,7 +88,7 @@ func (a *Args) ADCP() bool { return a.adcp }
 func (a *Args) object(raw json.RawMessage) bool {
 	limit := maxArguments
 	isLong := func(p Param) bool { return p.Name == longTaskParam.Name && p.Max == longTaskParam.Max }
-	if slices.ContainsFunc(a.params, isLong) {
+	if slices.ContainsFunc(a.params, isLong) || a.declares(otherParams.Name) {
 		limit = maxTask
 	}
 	switch {
@@ -120,6 +124,9 @@ func (a *Args) object(raw json.RawMessage) bool {
 
 func (a *Args) argument(name, raw string) {
 	p := a.param(name)
+	if p == nil && a.declares(otherParams.Name) {
+		return
+	}
 	if p == nil {
 		i := api.Issue{Field: Whole, Problem: "there is no parameter of one of the names"}
 		if plainWord(name) {
@@ -197,8 +204,12 @@ func (a *Args) Spelled(param string) string {
 }
 
 // Err returns all mistakes so far as one [api.Validation] error, with the names
-// that the caller used, or nil. It is [api.Unsupported] if the agent cannot do what is asked for.
+// that the caller used, or nil. In a release of AdCP that is not served nothing else
+// counts: the error is [api.Unsupported]. It is that, too, if the agent cannot do what is asked for.
 func (a *Args) Err() error {
+	if err := a.CheckRelease(); err != nil {
+		return err
+	}
 	if a.refused != nil {
 		return a.Name(a.refused)
 	}

@@ -17,7 +17,7 @@ func TestParametersOfTasksAreInTheTableOfNames(t *testing.T) {
 		of     func(api.Name) string
 	}{
 		{"v3.6", slices.Concat(request.RunParams, request.TaskParams, request.ContinueParams, request.CloudSubmitParams),
-			[]string{"async", request.ContextID, request.Format}, func(n api.Name) string { return n.Tool }},
+			[]string{"async", request.ContextID, request.Format, "adcp_version", "adcp_major_version", "ext"}, func(n api.Name) string { return n.Tool }},
 		{"agents of every kind", slices.Concat(request.AgentRunParams, request.LiveStartParams,
 			[]request.Param{request.AgentRefParam}), nil, func(n api.Name) string { return n.Agent }},
 	} {

@@ -39,6 +39,8 @@ type Param struct {
 	Members  []Param        // of an object: it may have no others. None: any
 	Unlisted bool           // is not in the schema: About of another parameter says what it is
 	Default  any            // nil: none
+	Unread   bool           // any value is accepted, and is its raw JSON
+	Hidden   bool           // it is in no schema: the schemas of the v3.6 contract are fixed
 }
 
 // Text is a parameter of at most max bytes on one line.
@@ -84,6 +86,9 @@ func Choice(name, otherwise, about string, words ...string) Param {
 	return p
 }
 
+// IsText reports whether the values of the parameter are texts.
+func (p *Param) IsText() bool { return p.Kind == text }
+
 // alias returns the other spelling of a name, or "".
 func alias(name string) string {
 	var b strings.Builder
@@ -114,6 +119,9 @@ func alias(name string) string {
 func Schema(params []Param) json.RawMessage {
 	var known []Param
 	for _, p := range params {
+		if p.Hidden {
+			continue
+		}
 		if a := alias(p.Name); a != "" {
 			p.About += " Also accepted as " + a + "."
 		}
@@ -127,6 +135,9 @@ func Schema(params []Param) json.RawMessage {
 func Brief(params []Param) json.RawMessage {
 	var few []Param
 	for _, p := range params {
+		if p.Hidden {
+			continue
+		}
 		switch p.Name {
 		case KeyParam.Name:
 			if p.Form != nil { // that of AdCP
@@ -214,7 +225,7 @@ func nearest(params []Param, name string) string {
 	best, at := "", 0
 	for _, p := range params {
 		for _, known := range []string{p.Name, alias(p.Name)} {
-			if known == "" {
+			if known == "" || p.Hidden {
 				continue
 			}
 			n := distance(fold(known), fold(name))

@@ -42,6 +42,8 @@ const (
 	governance = "governance_context"
 	Format     = "format"
 	Webhook    = "push_notification_config"
+
+	IncludeResult = "include_result"
 )
 
 // Limits of parameters.
@@ -156,6 +158,56 @@ var (
 	}
 )
 
+// Parameters of every request in the envelope of AdCP.
+var (
+	versionParam = Param{
+		Name: versionField, Kind: text, Max: 64, Unread: true, Hidden: true,
+		About: "Release of AdCP that the caller reads, such as 3.1.",
+	}
+	majorParam = Param{
+		Name: majorField, Kind: integer, Min: 1, Max: 99, Unread: true, Hidden: true,
+		About: "Major version of AdCP that the caller reads: 3.",
+	}
+	extParam = Param{
+		Name: "ext", Kind: object, Max: webhook.MaxContext, Hidden: true,
+		About: "Extensions, at most 64 KiB; nothing is read from them.",
+	}
+	// ignoredWebhook is a webhook in a request that creates no run.
+	ignoredWebhook = Param{Name: Webhook, Kind: object, Unread: true, Hidden: true, About: "Nothing is sent."}
+	// otherParams lets a request have any other parameters.
+	otherParams = Param{Name: "*", Unread: true, Hidden: true, About: "Ignored."}
+)
+
+// versioned adds the fields of every request of AdCP that have no place in the schemas of v3.6.
+func versioned(list []Param) []Param {
+	list = append(list, versionParam, majorParam, extParam)
+	if !slices.ContainsFunc(list, func(p Param) bool { return p.Name == Webhook }) {
+		list = append(list, ignoredWebhook)
+	}
+	return slices.Clip(list)
+}
+
+// Skill returns the parameters of a request as those of a skill: its answer is always the envelope of AdCP, so there
+// is no format. Of some agent: that is what the skill says; "": what the caller says.
+func Skill(params []Param, agent string) (all []Param) {
+	for _, p := range params {
+		switch p.Name {
+		case Format, "verbose":
+			continue
+		case agentParam.Name:
+			if p.Hidden = agent != ""; agent == api.DefaultAgent {
+				continue // no value: the same request is the same over other surfaces
+			}
+		case versionField, majorField, extParam.Name:
+			p.Hidden = false
+		case ContextID:
+			p.About = "Thread or run to continue, or any name of yours, which is kept with a new task and is a filter of lists."
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
 // IDParam is the parameter that names the task of a request.
 func IDParam(name string) Param {
 	return RequiredText(name, MaxRef, "Id of the task, as the answer to its submission told it.")
@@ -186,7 +238,7 @@ func ADCP(list ...Param) []Param {
 	format := FormatParam
 	format.Words = []string{"markdown", "json", "adcp"}
 	format.About = "How to answer: text to read, the v3.6 envelope, or that of AdCP 3.1."
-	return slices.Concat(list, []Param{keyParam, contextParam, contextIDParam, governanceParam, format})
+	return versioned(slices.Concat(list, []Param{keyParam, contextParam, contextIDParam, governanceParam, format}))
 }
 
 // long returns parameters with a prompt of any length that a task may have; that of a v3.6 tool is
@@ -291,6 +343,18 @@ var (
 		Text("until", 64, "Only tasks that entered their state before this time (an extension of v3.6)."),
 		Flag("unseen",
 			"Only tasks that ended in the last 7 days and that their owner has not opened (an extension of v3.6)."))
+
+	// PollParams and CapabilitiesParams are those of requests of AdCP alone.
+	PollParams = []Param{
+		IDParam("task_id"), Flag(IncludeResult, "Adds the result of a task that has completed or failed."),
+		Flag("include_history", "Nothing is added: there is no history."),
+		contextParam, versionParam, majorParam, extParam, otherParams,
+	}
+	// FieldParams are those of every request of AdCP, beside which there are others.
+	FieldParams = []Param{keyParam, contextParam, contextIDParam, governanceParam, versionParam, majorParam, extParam,
+		ignoredWebhook, otherParams}
+
+	CapabilitiesParams = []Param{contextParam, versionParam, majorParam, extParam, otherParams}
 
 	CancelParams = ADCP(IDParam("task_id"), reasonParam)
 

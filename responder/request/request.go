@@ -22,8 +22,12 @@ import (
 // RequireKey adds an issue if the request is answered in the envelope of AdCP and
 // has no idempotency key. It is for requests that change something.
 func (a *Args) RequireKey() {
-	if a.adcp && !a.broken && !a.Has(Key) {
+	switch {
+	case !a.adcp || a.broken || a.Has(Key):
+	case a.declares(Format):
 		a.Refuse(Key, "is required with format adcp")
+	default:
+		a.Refuse(Key, "is required")
 	}
 }
 
@@ -46,7 +50,7 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 			Dir: a.Text("workingDir"), Model: a.Text("model"), Thread: a.Text("threadId"), Title: a.Text("title")},
 			Prompt: a.Text("task"), Schema: a.Raw("outputSchema"), SkipGit: a.Flag("skipGitRepoCheck"),
 			Env: runs.EnvPolicy{Policy: a.Text("envPolicy")}, Idle: a.Number("idleTimeoutSec"), Hard: a.Number("timeoutSec"),
-			Governance: a.Text(governance)},
+			Governance: a.Text(governance), Type: tool},
 		Confirm: a.Flag("confirm"), DestructiveGit: a.Flag("allow_destructive_git"),
 	}
 	if a.declares("prompt") {
@@ -73,16 +77,10 @@ func Submission(s *responder.Service, tool string, a *Args) api.Submission {
 	if a.declares("agent") {
 		q.Agent = a.Text("agent")
 	}
-	thread := a.Text(ContextID)
-	if !a.declares("threadId") && !a.declares("thread") {
-		q.Thread = thread
-	}
+	a.readContext(s, &q)
 	var problem error
 	q.Webhook, problem = readWebhook(tool, a)
 	a.adopt(s.CheckSubmit(q), "ask for a task that cannot be queued")
-	if thread != "" && a.declares("threadId") && !strings.EqualFold(thread, a.Text("threadId")) {
-		a.Refuse(ContextID, "is another thread than threadId")
-	}
 	adoptWebhook(a, problem)
 	return q
 }
@@ -114,6 +112,29 @@ func (a *Args) threadRef(name string) *api.ThreadRef {
 		a.Refuse(name, "must be an object with a selector")
 	}
 	return ref
+}
+
+// readContext reads the context of a submission: a thread to continue, or the caller's own name of a context.
+func (a *Args) readContext(s *responder.Service, q *api.Submission) {
+	name := a.Text(ContextID)
+	if name == "" {
+		return
+	}
+	thread, known, err := s.Continues(name)
+	begins := !a.declares("threadId") // else that is the thread
+	switch {
+	case err != nil:
+		a.Refuse(ContextID, "%s", api.Known(err).Message)
+	case known && begins:
+		q.Thread = thread
+	case known && !strings.EqualFold(thread, q.Thread):
+		a.Refuse(ContextID, "is another thread than threadId")
+	case known, !begins && strings.EqualFold(name, q.Thread):
+	case strings.ContainsFunc(name, func(c rune) bool { return c > '~' }):
+		a.Refuse(ContextID, "must be printable ASCII")
+	default:
+		q.Labels = q.Labels.With(runs.LabelContext, name)
+	}
 }
 
 // readLabels reads the labels of a submission.
@@ -296,7 +317,7 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 // list reads the filters of a status.
 func (a *Args) list() (q api.List, err error) {
 	q = api.List{
-		Agent: a.Text("agent"), Dir: a.Text("workingDir"), Thread: a.Text(ContextID), Labels: a.Names("labels"),
+		Agent: a.Text("agent"), Dir: a.Text("workingDir"), Context: a.Text(ContextID), Labels: a.Names("labels"),
 		Unseen: a.Flag("unseen"),
 	}
 	if state := a.Text("state"); state != "" {
@@ -353,15 +374,10 @@ func Local(ctx context.Context, s *responder.Service, a *Args, tool, param strin
 	case responder.IsCloud(v):
 		return v, inCloud()
 	}
-	return v, onThread(a, v)
-}
-
-// onThread refuses a run that is not of the thread that the caller names.
-func onThread(a *Args, v runs.Header) error {
-	if !a.Has(ContextID) || v.Thread == "" || strings.EqualFold(v.Thread, a.Text(ContextID)) {
-		return nil
+	if a.Has(ContextID) && !s.InContext(v, a.Text(ContextID)) {
+		return v, api.Invalid(a.Spelled(ContextID), "the task belongs to another thread")
 	}
-	return api.Invalid(a.Spelled(ContextID), "the task belongs to another thread")
+	return v, nil
 }
 
 func encode(v any) []byte {

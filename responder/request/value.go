@@ -14,6 +14,9 @@ import (
 
 // read returns the value of a parameter, or the mistake in it.
 func (p *Param) read(raw string) (v any, problem string) {
+	if p.Unread {
+		return json.RawMessage(raw), ""
+	}
 	switch p.Kind {
 	case text, choice:
 		s, ok := readString(raw)

@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -32,7 +32,7 @@ type reply struct {
 
 	record   *runs.Record    // the record of the run in the body, or what is known of it
 	envelope json.RawMessage // the AdCP envelope, if it is finished already
-	request  json.RawMessage // the body of a POST
+	fields   *request.Args   // those of every request of AdCP, or nil
 	location string
 	late     bool   // the answer of a wait that timed out
 	tagged   bool   // it has an ETag
@@ -131,7 +131,7 @@ func quality(accept, offer string) (likes float64) {
 
 // write writes an answer.
 func (q *exchange) write(a *reply) {
-	a.request = q.body
+	a.fields = q.fields
 	form := q.form
 	if a.Problem != nil {
 		form = cmp.Or(q.errors, jsonType)
@@ -211,7 +211,6 @@ func envelop(a *reply) ([]byte, error) {
 	switch {
 	case a.Problem != nil:
 		r = refusal(a.Problem)
-		r.Context = contextOf(a.request)
 	case a.record != nil:
 		r = adcp.Of(a.record)
 	}
@@ -220,6 +219,9 @@ func envelop(a *reply) ([]byte, error) {
 			Recovery: adcp.Transient}}
 	}
 	r.At = api.TimeOf(time.Now())
+	if a.fields != nil {
+		r.Release, r.Context = a.fields.Release(), a.fields.Echo()
+	}
 	if a.Body != nil {
 		var err error
 		if r.Body, err = bounds.Encode(a.Body); err != nil {
@@ -279,15 +281,6 @@ func refusal(p *Problem) adcp.Response {
 		r.TaskID = p.Run
 	}
 	return r
-}
-
-// contextOf returns the caller's context in a refused body, if it can be read.
-func contextOf(body json.RawMessage) json.RawMessage {
-	said := gjson.GetBytes(body, "context")
-	if !json.Valid(body) || !said.IsObject() || len(said.Raw) > adcp.MaxContext {
-		return nil
-	}
-	return json.RawMessage(said.Raw)
 }
 
 // enveloped is an answer with a finished envelope: the answer to a write

@@ -165,6 +165,7 @@ type exchange struct {
 	stream bool            // server-sent events are requested
 	patch  bool            // only the patch of a diff is requested
 	body   json.RawMessage // of a POST
+	fields *request.Args   // those of every request of AdCP; nil: the client reads none of its answers
 	key    string          // of a POST, from the header Idempotency-Key
 }
 
@@ -193,14 +194,20 @@ func (q *exchange) answer(answer handler) (*reply, error) {
 		return nil, err
 	}
 	var err error
-	if q.query, err = readQuery(q.r.URL.RawQuery, q.Query); err != nil {
-		return nil, err
-	}
-	if q.r.Method == http.MethodPost || q.r.Method == http.MethodPatch {
-		if q.key, err = readKey(q.r.Header); err != nil {
+	if q.posts() {
+		if q.body, err = q.readBody(); err != nil {
 			return nil, err
 		}
-		if q.body, err = q.readBody(); err != nil {
+	}
+	rest, refused := q.readFields(q.r.Context())
+	if refused != nil {
+		return refused, nil
+	}
+	if q.query, err = readQuery(rest, q.Query); err != nil {
+		return nil, err
+	}
+	if q.posts() {
+		if q.key, err = readKey(q.r.Header); err != nil {
 			return nil, err
 		}
 	}
@@ -223,7 +230,19 @@ func (q *exchange) find(ctx context.Context) (runs.Header, error) {
 	if err := q.Service.Connected(); err != nil {
 		return runs.Header{}, err
 	}
-	return q.Service.Look(ctx, q.run())
+	v, err := q.Service.Look(ctx, q.run())
+	if err == nil && !q.posts() && q.context() != "" && !q.Service.InContext(v, q.context()) {
+		return v, invalid(request.ContextID, "the task belongs to another thread")
+	}
+	return v, err
+}
+
+// context is the name of the context of a request of AdCP, or "".
+func (q *exchange) context() string {
+	if q.fields == nil {
+		return ""
+	}
+	return q.fields.Text(request.ContextID)
 }
 
 // hold takes a slot for a long-lived request.

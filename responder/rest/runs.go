@@ -130,7 +130,7 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	}
 	if q.form == adcpType {
 		call.Replayed = done.Replayed
-		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done))), nil
+		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done, task.Labels))), nil
 	}
 	v, ok := q.Service.Get(done.Run)
 	if !ok { // removed already
@@ -273,7 +273,7 @@ func (q *exchange) page() (l api.List, err error) {
 	if l.Agent != "" && runs.CheckAgent(l.Agent) != nil {
 		q.query.refuse("agent", "must be a kind of agent: a-z first, then a-z, 0-9 and '_', at most 64")
 	}
-	l.Limit = int(q.query.number("limit"))
+	l.Context, l.Limit = q.context(), int(q.query.number("limit"))
 	if l.Cursor = q.query.Get("cursor"); l.Cursor == "" && q.query.Has("cursor") {
 		q.query.refuse("cursor", wrongCursor)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
@@ -461,10 +462,58 @@ func TestContextIDIsTheThreadToResume(t *testing.T) {
 	if got := s.take(t); got.Thread != thread || got.Dir != "/srv/project" || a.ContextID != thread {
 		t.Errorf("%+v: %s", got, a.Envelope)
 	}
-	a = envelope(t, s.tools, "_codex_local_resume", "task", "Go on.", "threadId", thread, "context_id",
-		strings.Replace(thread, "0", "1", 1),
+	a = envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", "T-before", "idempotency_key", key("run"))
+	a.is(t, "submitted", "")
+	if got := s.take(t); got.Thread != thread || a.ContextID != thread {
+		t.Errorf("by a run: %+v: %s", got, a.Envelope)
+	}
+	other := strings.Replace(thread, "0", "1", 1)
+	s.Begin("codex", "T-other", runs.Start{Source: "queue"}).
+		Out([]byte(`{"type":"thread.started","thread_id":"` + other + `"}` + "\n")).Exit(1)
+	a = envelope(t, s.tools, "_codex_local_resume", "task", "Go on.", "threadId", thread, "context_id", other,
 		"idempotency_key", key("other"))
 	a.is(t, "rejected", adcp.ValidationError)
+}
+
+// Any other name is a label of the caller: it begins a thread, comes back as the context of the run, and is a filter.
+func TestContextIDIsALabelOfTheCaller(t *testing.T) {
+	s := remembering(t)
+	const name = "campaign 7/é"
+	request := []any{"task", "Go.", "context_id", "campaign 7", "labels", map[string]string{"a": "b"}, "idempotency_key",
+		key("label")}
+	a := envelope(t, s.tools, "_codex_local_exec", request...)
+	a.is(t, "submitted", "")
+	got := s.take(t)
+	if got.Thread != "" || a.ContextID != "campaign 7" || got.Labels.Value(runs.LabelContext) != "campaign 7" ||
+		got.Labels.Value("a") != "b" {
+		t.Errorf("%+v: %s", got, a.Envelope)
+	}
+	if again := envelope(t, s.tools, "_codex_local_exec", request...); !again.Replayed || again.ContextID != "campaign 7" {
+		t.Errorf("again: %s", again.Envelope)
+	}
+	for name, want := range map[string]string{"campaign 7": "submitted", "another": "rejected"} {
+		if one := envelope(t, s.tools, "_codex_local_status", "task_id", a.TaskID, "context_id", name); one.Status != want {
+			t.Errorf("the task in %s: %s", name, one.Envelope)
+		}
+	}
+	for name, want := range map[string]int64{"campaign 7": 1, "another": 0} {
+		all := envelope(t, s.tools, "_codex_local_status", "context_id", name)
+		if n := gjson.GetBytes(all.Envelope, "summary.queued").Int(); n != want {
+			t.Errorf("%d in %s: %s", n, name, all.Envelope)
+		}
+	}
+	for _, bad := range []string{name, strings.Repeat("x", 257), " ", "a\nb"} {
+		envelope(t, s.tools, "_codex_local_exec", "task", "Go.", "context_id", bad, "idempotency_key", key("bad")).is(t,
+			"rejected", adcp.ValidationError)
+	}
+	begun := s.Begin("codex", "T-labelled", runs.Start{Source: "queue", Attributes: runs.Attributes{
+		Labels: runs.LabelsOf(map[string]string{runs.LabelContext: "mine"})}})
+	begun.Out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n"))
+	s.Await("T-labelled", func(v runs.Header) bool { return v.Thread == thread })
+	if one := envelope(t, s.tools, "_codex_local_status", "task_id", "T-labelled", "context_id", thread); one.ContextID !=
+		"mine" {
+		t.Errorf("with a thread: %s", one.Envelope)
+	}
 }
 
 func TestWithoutAMemoryKeysAreRefused(t *testing.T) {

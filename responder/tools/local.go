@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,9 +20,15 @@ func (c *call) readTask() { c.task = request.Submission(c.service, c.tool.Name, 
 
 // submit queues a task.
 func (c *call) submit(ctx context.Context) (outcome, error) {
-	done, err := request.Submit(ctx, c.service, c.tool.Name, c.args, c.task)
+	if c.push != nil && c.push.Refused != nil {
+		return outcome{}, c.args.Name(c.push.Refused)
+	}
+	done, err := request.Submit(ctx, c.service, cmp.Or(c.tool.request, c.tool.Name), c.args, c.task)
 	c.replayed = done.Replayed
-	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, err
+	if err == nil && c.push != nil { // if a kill prevents it, the repeated request does it
+		err = c.push.Register(ctx, done.Run)
+	}
+	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
 }
 
 // run queues a task and, unless async is set, waits for its end.
@@ -49,7 +56,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
-		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
+		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, nil
 	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)

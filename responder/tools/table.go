@@ -2,10 +2,12 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -20,6 +22,8 @@ type tool struct {
 	reads   bool   // the run table must have been read
 	driven  bool   // the responder must drive Codex Cloud
 	changes bool   // in format adcp it requires an idempotency key
+	request string // the name of its request for idempotency keys; "": its own
+	agent   string // the value of the argument agent; "": none
 
 	// check reads the arguments, and adds their mistakes. Nil: nothing more to check.
 	check func(*call)
@@ -28,7 +32,15 @@ type tool struct {
 }
 
 // changesRun reports whether a tool changes a run that exists.
-func (t *tool) changesRun() bool { return strings.HasSuffix(t.Name, "_cancel") }
+func (t *tool) changesRun() bool { return strings.HasSuffix(t.Name, "cancel") }
+
+// read reads the arguments of a call.
+func (t *tool) read(raw json.RawMessage) *request.Args {
+	if t.agent == "" || t.agent == api.DefaultAgent { // which takes no argument
+		return request.Read(t.params, raw)
+	}
+	return request.Read(t.params, raw, request.Preset{Name: "agent", Value: t.agent})
+}
 
 // maxDays bounds the age of a stuck task that a cleanup asks for.
 const maxDays = 30

@@ -1,6 +1,6 @@
-// Package tools has the fifteen tools of the v3.6 delegator, and linesman's own, seven for
-// agents of every kind and five for live runs of them: their names, texts, parameters and actions. The meaning of
-// requests and the form of answers belong to other packages.
+// Package tools has the fifteen tools of the v3.6 delegator, linesman's own, seven for agents of every kind and five
+// for live runs of them, and those for clients of AdCP, which are also the skills of A2A: their names, texts,
+// parameters and actions. The meaning of requests and the form of answers belong to other packages.
 //
 //	tool, arguments ──▶ request.Args ──▶ responder.Service ──▶ v36 or adcp
 //	      Call            api types      outcome or error      answer
@@ -31,15 +31,19 @@ type Set struct {
 	list    []*tool // of the v3.6 contract
 	agents  []*tool // linesman's own
 	live    []*tool // for live runs
+	adcp    []*tool // for clients of AdCP
+	also    []*tool // further names of these
 	byName  map[string]*tool
 }
 
 // New returns the tools of a service. A tool can be called once the service is
 // running.
 func New(s *responder.Service) *Set {
-	t := described(limits(s.Limits()))
+	words := limits(s.Limits())
+	t := described(words)
 	t.service, t.byName = s, map[string]*tool{}
-	for _, one := range slices.Concat(t.list, t.agents, t.live) {
+	t.adcp, t.also = adcpTools(words, agentsOf(s))
+	for _, one := range slices.Concat(t.list, t.agents, t.live, t.adcp, t.also) {
 		t.byName[one.Name] = one
 	}
 	return t
@@ -52,12 +56,15 @@ func described(limits string) *Set {
 	return t
 }
 
-// AllTools is the name of the set of tools of a client that names none.
-const AllTools = "all"
+// Names of sets of tools.
+const (
+	AllTools  = "all"  // of a client that names none
+	ADCPTools = "adcp" // for clients of AdCP: every answer is its envelope
+)
 
 // Named describes the tools of a set, or returns nil if there is no such set. A client has one of them, because
-// it gives all of its list to a model. But for those of [AllTools] their schemas are brief, see [request.Brief]: calls
-// accept more.
+// it gives all of its list to a model. But for those of [AllTools] and [ADCPTools] their schemas are brief, see
+// [request.Brief]: calls accept more.
 func (t *Set) Named(set string) []v36.Tool {
 	switch set {
 	case AllTools:
@@ -70,11 +77,24 @@ func (t *Set) Named(set string) []v36.Tool {
 		return brief(t.agents)
 	case "live":
 		return brief(t.live)
+	case ADCPTools:
+		return whole(t.adcp)
 	}
 	return nil
 }
 
-// Named is [Set.Named] of a service without configured limits.
+// Also describes the tools that a client of a set may call although its list does not have them.
+func (t *Set) Also(set string) []v36.Tool {
+	switch set {
+	case AllTools:
+		return whole(slices.Concat(t.adcp, t.also))
+	case ADCPTools:
+		return whole(t.also)
+	}
+	return nil
+}
+
+// Named is [Set.Named] of a service without configured limits; there are no [ADCPTools].
 func Named(set string) []v36.Tool { return described(limits(0, 0)).Named(set) }
 
 func brief(list []*tool) (all []v36.Tool) {
@@ -87,12 +107,13 @@ func brief(list []*tool) (all []v36.Tool) {
 }
 
 // SetNames are the names of the sets.
-func SetNames() []string { return []string{"agents", "live", "local", AllTools} }
+func SetNames() []string { return []string{"agents", "live", "local", ADCPTools, AllTools} }
 
 // List describes the tools, in the order of the v3.6 contract.
-func (t *Set) List() []v36.Tool {
-	var all []v36.Tool
-	for _, one := range t.list {
+func (t *Set) List() []v36.Tool { return whole(t.list) }
+
+func whole(list []*tool) (all []v36.Tool) {
+	for _, one := range list {
 		all = append(all, one.Tool)
 	}
 	return all
@@ -108,12 +129,26 @@ func List() []v36.Tool { return Named(AllTools) }
 func (t *Set) Call(
 	ctx context.Context, name string, args json.RawMessage, progress func(v36.Progress),
 ) (v36.Answer, error) {
+	return t.CallWith(ctx, name, args, nil, progress)
+}
+
+// Push is a webhook for the run that a call submits, beside its arguments.
+type Push struct {
+	Echo     json.RawMessage // its confirmation
+	Refused  *api.Error      // why it cannot be registered; nil: it can
+	Register func(ctx context.Context, run string) error
+}
+
+// CallWith is [Set.Call] with a webhook, unless push is nil. Tools that submit nothing ignore it.
+func (t *Set) CallWith(
+	ctx context.Context, name string, args json.RawMessage, push *Push, progress func(v36.Progress),
+) (v36.Answer, error) {
 	one := t.byName[name]
 	if one == nil {
 		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	begun := time.Now()
-	c := &call{service: t.service, tool: one, begun: begun, args: request.Read(one.params, args), tell: rising(progress)}
+	c := &call{service: t.service, tool: one, begun: begun, args: one.read(args), push: push, tell: rising(progress)}
 	r, err := c.do(ctx)
 	switch {
 	case c.args.ADCP():
@@ -132,7 +167,8 @@ type call struct {
 	tool     *tool
 	begun    time.Time
 	args     *request.Args
-	replayed bool // the answer is that of an earlier call with the same key
+	replayed bool  // the answer is that of an earlier call with the same key
+	push     *Push // nil: none
 	tell     func(percent float64, message string)
 
 	// Of calls that submit something, set by the check.
@@ -145,6 +181,8 @@ type call struct {
 type outcome struct {
 	reply *v36.Reply
 	of    *adcp.Subject // the run that it is about; nil: none, or several
+
+	said *adcp.Response // instead of them, of a tool whose only answer is that of AdCP
 
 	// Instead of them, of a tool without a category.
 	plain any
@@ -182,17 +220,16 @@ func (c *call) adcp(ctx context.Context, r outcome, err error) v36.Answer {
 	q := adcp.Call{
 		Args: c.args, ChangesRun: c.tool.changesRun(), Replayed: c.replayed,
 	}
-	var e adcp.Response
-	if err != nil {
-		e = adcp.Fail(ctx, c.service, q, err)
-	} else {
-		e = adcp.Succeed(ctx, c.service, q, r.reply, r.of)
+	if c.push != nil {
+		q.Push = c.push.Echo
 	}
-	a := v36.Answer{Envelope: e.Encode(), JSON: true, IsError: e.Error != nil}
-	if a.IsError {
-		a.Code, a.Message = string(e.Error.Code), e.Error.Message
+	switch {
+	case err != nil:
+		return adcp.Fail(ctx, c.service, q, err).Answer()
+	case r.said != nil:
+		return q.Complete(*r.said, nil).Answer()
 	}
-	return a
+	return adcp.Succeed(ctx, c.service, q, r.reply, r.of).Answer()
 }
 
 // rising returns progress that never decreases, and is called only on changes.

@@ -146,7 +146,7 @@ func result(x *responder.Result) *resultData {
 	}
 	if e := r.ErrorContext(); e != nil {
 		d.Metadata.Error = &errorData{ErrorContext: e}
-		if x.Partial != nil {
+		if r.State == runs.StateTimeout {
 			d.Metadata.Error.TimeoutType, d.Metadata.Error.Partial = r.Reason, (*partialResults)(x.Partial)
 		}
 	}
