@@ -152,7 +152,7 @@ func (h *Handler) queueWith(ctx context.Context, tool string, args *request.Args
 	api.Submitted, error,
 ) {
 	if push != nil && h.Push.CanSign(*push) != nil {
-		return api.Submitted{}, responder.NoKey(api.FieldWebhook + ".authentication")
+		return api.Submitted{}, args.Name(responder.NoKey(api.FieldWebhook + ".authentication"))
 	}
 	done, err := h.queue(ctx, tool, args)
 	if err != nil || push == nil {
