@@ -74,6 +74,7 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
 		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, s.hooks), Dir: c.dir,
+		BrandJSON: set.AdCP.BrandJSONURL, GiveUp: set.Push.GiveUp,
 		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b),
 	})
 	s.tools = tools.New(s.Service)

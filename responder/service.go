@@ -114,6 +114,9 @@ type Config struct {
 	// [api.Unsupported].
 	Webhooks *webhook.Registry
 
+	BrandJSON string        // URL of the operator's brand.json; "": notifications are not signed by a key
+	GiveUp    time.Duration // for how long the delivery of a notification is retried
+
 	// Eraser erases runs; nil: requests for it are [api.Unsupported].
 	Eraser Eraser
 
@@ -234,6 +237,12 @@ func (s *Service) Counts() (c runtable.Counts, known bool) { return s.table.Coun
 
 // Standing returns the rows of all runs as they change, and their records.
 func (s *Service) Standing() webhook.Runs { return s.table }
+
+// Signing returns the URL of the operator's brand.json, "" if notifications are not signed by a key, and for how long
+// the delivery of a notification is retried.
+func (s *Service) Signing() (brandJSON string, giveUp time.Duration) {
+	return s.cfg.BrandJSON, s.cfg.GiveUp
+}
 
 // Record reads the complete record of a run. The error is [api.NotFound] if there
 // is none.

@@ -18,7 +18,6 @@ import (
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -69,6 +68,13 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	if err != nil {
 		return nil, err
 	}
+	push, err := h.pushOf(ctx, name, q)
+	if err != nil {
+		return nil, err
+	}
+	if refused := h.unsigned(push); refused != nil {
+		return answered(m, name, *refused)
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*askTime)
 	defer cancel()
 	if name == statusSkill {
@@ -86,24 +92,20 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	if s.agent != "" {
 		presets = append(presets, request.Preset{Name: "agent", Value: s.agent})
 	}
-	var push *webhook.Registration
-	if s.tool == request.ToolExec || s.tool == request.ToolResume {
-		if push, err = h.pushOf(ctx, name, q); err != nil {
-			return nil, err
-		}
-	}
-	said, err := h.call(ctx, s.tool, request.Read(s.params, input, presets...), push)
+	said, err := h.call(ctx, s.tool, request.Read(s.params, input, presets...))
 	if err != nil {
 		return nil, err
 	}
-	return answered(m, name, said)
+	t, err := answered(m, name, said)
+	if err != nil {
+		return nil, err
+	}
+	return t, h.attach(ctx, push, t)
 }
 
-// call makes a request; push is registered for the run that it creates, unless it is nil. The error is an A2A
-// error; errors of the request are in the envelope.
-func (h *Handler) call(ctx context.Context, tool string, args *request.Args, push *webhook.Registration) (
-	adcp.Response, error,
-) {
+// call makes a request. The error is an A2A error; errors of the request are in
+// the envelope.
+func (h *Handler) call(ctx context.Context, tool string, args *request.Args) (adcp.Response, error) {
 	c := adcp.Call{Args: args, ChangesRun: tool == request.ToolCancel}
 	var reply *v36.Reply
 	var of *adcp.Subject
@@ -115,10 +117,7 @@ func (h *Handler) call(ctx context.Context, tool string, args *request.Args, pus
 		reply, of, c.Replayed, err = h.cancel(ctx, args)
 	default:
 		var done api.Submitted
-		if push != nil {
-			c.Push = push.Echo()
-		}
-		done, err = h.queueWith(ctx, tool, args, push)
+		done, err = h.queue(ctx, tool, args)
 		reply, of, c.Replayed = v36.Queued(done), adcp.OfSubmission(done), done.Replayed
 	}
 	var known *sdk.Error

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -128,7 +131,8 @@ func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 
 // pushOf returns what the call of a skill registers for the run that it creates; nil: nothing.
 func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*webhook.Registration, error) {
-	if q.Config == nil || q.Config.PushConfig == nil {
+	creates := strings.HasSuffix(skill, "-run") || strings.HasSuffix(skill, "-resume")
+	if !creates || q.Config == nil || q.Config.PushConfig == nil {
 		return nil, nil
 	}
 	if h.Push == nil {
@@ -146,23 +150,32 @@ func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 	return &r, h.explainPush("check a push config", err)
 }
 
-// queueWith is queue, and registers push for the run, unless it is nil. If a kill prevented that, the repeated
-// message does it.
-func (h *Handler) queueWith(ctx context.Context, tool string, args *request.Args, push *webhook.Registration) (
-	api.Submitted, error,
-) {
-	if push != nil && h.Push.CanSign(*push) != nil {
-		return api.Submitted{}, args.Name(responder.NoKey(api.FieldWebhook + ".authentication"))
+// unsigned is the answer to a call whose notifications could not be signed, nil if they can.
+func (h *Handler) unsigned(push *webhook.Registration) *adcp.Response {
+	if push == nil || h.Push.CanSign(*push) == nil {
+		return nil
 	}
-	done, err := h.queue(ctx, tool, args)
-	if err != nil || push == nil {
-		return done, err
+	e := adcp.ErrorOf(responder.NoKey(request.Webhook+".authentication"), false)
+	return &adcp.Response{Status: adcp.Rejected, Message: e.Message, At: api.TimeOf(time.Now()), Error: e}
+}
+
+// attach registers push, unless it is nil, for the run that a call has created, and confirms it in the task of the
+// call. If a kill prevented it, the repeated message registers it.
+func (h *Handler) attach(ctx context.Context, push *webhook.Registration, t *sdk.Task) error {
+	parts := t.Artifacts[0].Parts
+	data, ok := parts[len(parts)-1].Data().(map[string]any)
+	run, _ := data["task_id"].(string)
+	if push == nil || !ok || run == "" || data["status"] != string(adcp.Submitted) {
+		return nil
 	}
 	r := *push
-	r.Run = done.Run
+	r.Run = run
+	if data[request.Webhook] == nil { // else it confirms one of the input
+		data[request.Webhook] = r.Echo()
+	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return done, h.explainPush("create a push config", h.Push.Put(ctx, r))
+	return h.explainPush("create a push config", h.Push.Put(ctx, r))
 }
 
 func registration(run string, c *sdk.PushConfig) webhook.Registration {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
@@ -16,7 +17,8 @@ func TestCapabilitiesOfWebhooksFollowTheKey(t *testing.T) {
 			`"identity":{"brand_json_url":"https://brand.example:8443/a/brand.json?x=1",` +
 			`"key_origins":{"webhook_signing":"https://brand.example:8443"}}}`,
 	} {
-		if got := string(runs.Encode(adcp.WebhooksOf(brand, 24*time.Hour))); got != want {
+		s := responder.New(responder.Config{BrandJSON: brand, GiveUp: 24 * time.Hour})
+		if got := string(runs.Encode(adcp.WebhooksOf(s))); got != want {
 			t.Errorf("%q: %s", brand, got)
 		}
 	}
