@@ -429,3 +429,28 @@ func TestCellsArePrefixes(t *testing.T) {
 		}
 	}
 }
+
+func TestSettingsOfSignaturesAreValidTogetherOnly(t *testing.T) {
+	for _, tt := range []struct{ key, brand, problem string }{
+		{"", "", ""}, {"k.pem", "https://h.example/brand.json", ""},
+		{"k.pem", "", "adcp.webhook_key: must be set together"}, {"", "https://h.example/", "adcp.webhook_key: must be set together"},
+		{"k.pem", "http://h.example/", "adcp.brand_json_url: must be a URL that begins with https://"},
+		{"k.pem", "https:///brand.json", "adcp.brand_json_url: must be"},
+		{"k.pem", "https://a:b@h.example/", "adcp.brand_json_url: must be"},
+		{"k.pem", "https://h.example/" + strings.Repeat("x", 2048), "adcp.brand_json_url: must be"},
+	} {
+		env := slices.Clone(home)
+		for name, value := range map[string]string{"WEBHOOK_KEY": tt.key, "BRAND_JSON_URL": tt.brand} {
+			if value != "" {
+				env = append(env, "LINESMAN_ADCP_"+name+"="+value)
+			}
+		}
+		c, err := Load(Sources{Environ: env})
+		if (err != nil) != (tt.problem != "") || err != nil && !strings.Contains(err.Error(), tt.problem) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+		if err == nil && tt.key != "" && !filepath.IsAbs(c.AdCP.WebhookKey) {
+			t.Errorf("path %s", c.AdCP.WebhookKey)
+		}
+	}
+}

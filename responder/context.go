@@ -50,12 +50,6 @@ func (s *Service) InContext(r runs.Header, name string) bool {
 // Version returns the version of linesman.
 func (s *Service) Version() string { return s.cfg.Version }
 
-// Signing returns the URL of the operator's brand.json if notifications can be signed, else "", and for how long their
-// delivery is retried.
-func (s *Service) Signing() (brandJSON string, giveUp time.Duration) {
-	return s.cfg.BrandJSON, s.cfg.GiveUp
-}
-
 // KeyTTL returns how long the outcome of a request with an idempotency key is kept; 0: keys are not offered.
 func (s *Service) KeyTTL() time.Duration {
 	if s.cfg.Requests == nil {

@@ -117,6 +117,9 @@ type Config struct {
 	// [api.Unsupported].
 	Webhooks *webhook.Registry
 
+	BrandJSON string        // URL of the operator's brand.json; "": notifications are not signed by a key
+	GiveUp    time.Duration // for how long the delivery of a notification is retried
+
 	// Eraser erases runs; nil: requests for it are [api.Unsupported].
 	Eraser Eraser
 
@@ -128,11 +131,6 @@ type Config struct {
 
 	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
 	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
-
-	// BrandJSON is the URL of the operator's brand.json, with a key for notifications; "": there is none. GiveUp is for
-	// how long their delivery is retried.
-	BrandJSON string
-	GiveUp    time.Duration
 
 	Version  string        // of linesman; default: dev
 	Patience time.Duration // how long requests wait for the run table after a start; default 10 s
@@ -243,6 +241,12 @@ func (s *Service) Counts() (c runtable.Counts, known bool) { return s.table.Coun
 
 // Standing returns the rows of all runs as they change, and their records.
 func (s *Service) Standing() webhook.Runs { return s.table }
+
+// Signing returns the URL of the operator's brand.json, "" if notifications are not signed by a key, and for how long
+// the delivery of a notification is retried.
+func (s *Service) Signing() (brandJSON string, giveUp time.Duration) {
+	return s.cfg.BrandJSON, s.cfg.GiveUp
+}
 
 // Record reads the complete record of a run. The error is [api.NotFound] if there
 // is none.

@@ -2,14 +2,12 @@ package adcp
 
 import (
 	"encoding/json"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/request"
-	"github.com/linesman/linesman/responder/webhook"
 )
 
 // capabilities is the contract's get-adcp-capabilities-response. It lists no protocol, which the contract does not
@@ -53,7 +51,7 @@ func Capabilities(s *responder.Service, skills map[string][]string) Response {
 	if ttl := s.KeyTTL(); minReplay <= ttl && ttl <= maxReplay {
 		c.AdCP.Idempotency = idempotency{true, int64(ttl / time.Second)}
 	}
-	c.Protocols, c.Webhooks, c.Ext.Agents = []string{}, WebhooksOf(s.Signing()), map[string]offered{}
+	c.Protocols, c.Webhooks, c.Ext.Agents = []string{}, WebhooksOf(s), map[string]offered{}
 	for _, a := range s.Agents() {
 		c.Ext.Agents[a.Kind()] = offered{skills[a.Kind()], a.Capabilities()}
 	}
@@ -82,36 +80,4 @@ func unserved(s *responder.Service, a *request.Args) []byte {
 	d.Version, d.Major = a.Pinned()
 	d.Releases, d.Majors, d.Build = request.Releases, []int{request.Major}, buildOf(s.Version())
 	return encode(d)
-}
-
-// Webhooks are the members of get_adcp_capabilities about the signatures of notifications.
-type Webhooks struct {
-	Signing  signing   `json:"webhook_signing"`
-	Identity *identity `json:"identity,omitempty"`
-}
-
-type signing struct {
-	Supported  bool     `json:"supported"`
-	Profile    string   `json:"profile,omitempty"`
-	Algorithms []string `json:"algorithms,omitempty"`
-	HMAC       bool     `json:"legacy_hmac_fallback"`
-	Retries    int64    `json:"delivery_retry_horizon_seconds,omitempty"`
-}
-
-type identity struct {
-	BrandJSON string            `json:"brand_json_url"`
-	Origins   map[string]string `json:"key_origins"` // of the JWKS, by the purpose of keys
-}
-
-// WebhooksOf returns these members. BrandJSON is the URL of the operator's brand.json, which is configured together
-// with the key; "": there is no key. GiveUp is how long delivery is retried.
-func WebhooksOf(brandJSON string, giveUp time.Duration) Webhooks {
-	w := Webhooks{Signing: signing{HMAC: true}}
-	u, err := url.Parse(brandJSON)
-	if brandJSON == "" || err != nil {
-		return w
-	}
-	w.Signing = signing{true, webhook.SignatureProfile, []string{"ed25519"}, true, int64(giveUp / time.Second)}
-	w.Identity = &identity{brandJSON, map[string]string{"webhook_signing": u.Scheme + "://" + u.Host}}
-	return w
 }

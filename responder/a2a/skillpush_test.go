@@ -1,0 +1,176 @@
+package a2a_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/servicetest"
+)
+
+// invokeWith is invoke with a configuration for the run that the call creates.
+func (d *endpoint) invokeWith(message, push string) gjson.Result {
+	d.t.Helper()
+	_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":`+message+
+		`,"configuration":{"taskPushNotificationConfig":`+push+`}}}`, "A2A-Version", "1.0", "A2A-Extensions", a2a.ProfileURI)
+	return got
+}
+
+const hmacSecret = "sentinel-0123456789-0123456789-0123"
+
+func TestTheCallOfASkillRegistersForItsRun(t *testing.T) {
+	t.Parallel()
+	type notice struct {
+		header http.Header
+		body   []byte
+	}
+	came := make(chan notice, 8)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		came <- notice{r.Header, body}
+	}))
+	t.Cleanup(receiver.Close)
+	l := newLab(t)
+	d := pushEndpoint(l)
+	store := l.bus.PushStore()
+	pusher := webhook.New(webhook.Config{
+		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
+		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
+	})
+	servicetest.During(t, "pusher", pusher.Run)
+	push := `{"url":"` + receiver.URL + `/hook","token":"` + secretToken + `","authentication":{"scheme":"HMAC-SHA256","credentials":"` +
+		hmacSecret + `"}}`
+	said := checkCall(t, d.invokeWith(skill("m-1", "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
+	want := `{"url":"` + receiver.URL + `/hook","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + strings.Repeat("*",
+		32) + `"}}`
+	if got := said.Get("push_notification_config"); got.Get("url").String() != gjson.Get(want, "url").String() ||
+		got.Get("authentication.schemes.0").String() != "HMAC-SHA256" || strings.Contains(got.Raw, "sentinel") ||
+		got.Get("authentication.credentials").String() != strings.Repeat("*", 32) || got.Get("token").Exists() {
+		t.Errorf("confirmed %s, want %s", got.Raw, want)
+	}
+	run := said.Get("task_id").String()
+	d.finish(run)
+	for end := time.After(fixture.Patience); ; {
+		var n notice
+		select {
+		case n = <-came:
+		case <-end:
+			t.Fatal("it is not told")
+		}
+		if n.header.Get("X-ADCP-Signature") == "" || n.header.Get("X-A2A-Notification-Token") != secretToken {
+			t.Errorf("header %v", n.header)
+		}
+		task := gjson.GetBytes(n.body, "task")
+		if strings.Contains(task.Raw, "sentinel") || task.Get("id").String() != run {
+			t.Errorf("task %s", n.body)
+		}
+		if task.Get("status.state").String() == "TASK_STATE_COMPLETED" {
+			data := task.Get("artifacts.0.parts.@reverse.0.data")
+			if data.Get("status").String() != "completed" || data.Get("task_id").String() != run {
+				t.Errorf("data %s", data.Raw)
+			}
+			adcptest.Envelope(t, []byte(data.Raw))
+			return
+		}
+	}
+}
+
+func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := pushEndpoint(l)
+	for what, push := range map[string]string{
+		"an address":   `{"url":"nowhere"}`,
+		"a scheme":     `{"url":"https://h.example/","authentication":{"scheme":"Basic","credentials":"` + hmacSecret + `"}}`,
+		"no scheme":    `{"url":"https://h.example/","authentication":{"scheme":"","credentials":""}}`,
+		"short secret": `{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"x"}}`,
+	} {
+		got := d.invokeWith(skill("b-1", "codex-run", `{"task":"go"}`), push)
+		if got.Get("error.code").Int() != -32602 || strings.Contains(got.Raw, "sentinel") {
+			t.Errorf("%s: %s", what, got.Raw)
+		}
+		// What creates no run registers nothing, and looks at nothing.
+		checkCall(t, d.invokeWith(skill("s-1", "codex-status", `{}`), push), "TASK_STATE_COMPLETED")
+	}
+	got := checkCall(t, d.invokeWith(skill("b-2", "codex-run", `{"task":"go"}`), `{"url":"https://h.example/"}`), "TASK_STATE_FAILED")
+	if e := got.Get("adcp_error"); e.Get("code").String() != "UNSUPPORTED_FEATURE" ||
+		e.Get("field").String() != "push_notification_config.authentication" {
+		t.Errorf("without a key: %s", got.Raw)
+	}
+	if n := len(d.service.Snapshot(0, nil).Queued); n != 0 {
+		t.Errorf("%d runs were begun", n)
+	}
+	key, err := webhook.CreateKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = l.endpoint(func(c *a2a.Config) {
+		c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{Private: true, Key: key})
+	})
+	got = checkCall(t, d.invokeWith(skill("g-1", "codex-run", `{"task":"go"}`), `{"url":"https://h.example/"}`), "TASK_STATE_COMPLETED")
+	list, err := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{}).List(t.Context(), got.Get("task_id").String())
+	if err != nil || len(list) != 1 || list[0].Version != "1.0" || list[0].Tool != "codex-run" {
+		t.Errorf("registered %+v, %v", list, err)
+	}
+}
+
+// The body is a whole task at each state, in the version of the call; and the same whenever it is made.
+func TestTheTaskOfASkillIsToldInItsVersion(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	encoder := a2a.NewNotices(d.service)
+	l := d.work("x").out(begins, turns, says)
+	for _, final := range []bool{false, true} {
+		if final {
+			l.out(answers, ends).exit(runs.ReasonExited, 0)
+		}
+		d.await("x", func(v runs.Header) bool { return v.Thread != "" && v.State.Final() == final })
+		record, err := d.service.Record(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for version, kind := range map[string]string{"1.0": "", "0.3": "task"} {
+			var bodies []string
+			for range 3 {
+				b, err := encoder.Encode(t.Context(), webhook.Registration{Version: version}, record, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				bodies = append(bodies, string(b.Bytes))
+			}
+			task, state := gjson.Get(bodies[0], "task"), "TASK_STATE_"
+			if version == "0.3" {
+				task, state = gjson.Parse(bodies[0]), ""
+			}
+			parts, word := "status.message.parts", "working"
+			if final {
+				parts, word = "artifacts.0.parts", "completed"
+			}
+			if state += word; version == "1.0" {
+				state = strings.ToUpper(state)
+			}
+			data := task.Get(parts + ".@reverse.0.data")
+			if len(slices.Compact(bodies)) != 1 || task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
+				task.Get("status.state").String() != state || data.Get("status").String() != word ||
+				data.Get("task_id").String() != "x" {
+				t.Errorf("%s, final %v: %q", version, final, bodies)
+			}
+			adcptest.Envelope(t, []byte(data.Raw))
+		}
+	}
+}

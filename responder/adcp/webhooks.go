@@ -1,0 +1,41 @@
+package adcp
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/webhook"
+)
+
+// Webhooks are the members of get_adcp_capabilities about the signatures of notifications.
+type Webhooks struct {
+	Signing  webhookSigning `json:"webhook_signing"`
+	Identity *identity      `json:"identity,omitempty"`
+}
+
+type webhookSigning struct {
+	Supported  bool     `json:"supported"`
+	Profile    string   `json:"profile,omitempty"`
+	Algorithms []string `json:"algorithms,omitempty"`
+	HMAC       bool     `json:"legacy_hmac_fallback"`
+	Retries    int64    `json:"delivery_retry_horizon_seconds,omitempty"`
+}
+
+type identity struct {
+	BrandJSON string            `json:"brand_json_url"`
+	Origins   map[string]string `json:"key_origins"` // of the JWKS, by the purpose of keys
+}
+
+// WebhooksOf returns these members for the settings of a service.
+func WebhooksOf(s *responder.Service) Webhooks {
+	w := Webhooks{Signing: webhookSigning{HMAC: true}}
+	brand, giveUp := s.Signing()
+	u, err := url.Parse(brand)
+	if brand == "" || err != nil {
+		return w
+	}
+	w.Signing = webhookSigning{true, webhook.SignatureProfile, []string{"ed25519"}, true, int64(giveUp / time.Second)}
+	w.Identity = &identity{brand, map[string]string{"webhook_signing": u.Scheme + "://" + u.Host}}
+	return w
+}
