@@ -113,18 +113,23 @@ func (r Response) Encode() []byte {
 		b = append(append(b, `,"context":`...), r.Context...)
 	}
 	var seen []string
-	gjson.ParseBytes(r.Body).ForEach(func(key, value gjson.Result) bool {
+	gjson.ParseBytes(vendored(r.Body)).ForEach(func(key, value gjson.Result) bool {
 		if name := key.String(); !slices.Contains(reserved, name) && !slices.Contains(seen, name) {
 			seen = append(seen, name)
-			said := compact(value.Raw)
-			if name == "ext" { // extensions are members of their vendor
-				said = slices.Concat([]byte(`{"linesman":`), said, []byte{'}'})
-			}
-			b = append(append(append(append(b, ','), key.Raw...), ':'), said...)
+			b = append(append(append(append(b, ','), key.Raw...), ':'), compact(value.Raw)...)
 		}
 		return true
 	})
 	return append(b, '}')
+}
+
+// vendored returns a body whose extensions are a member of their vendor, as the contract requires.
+func vendored(body json.RawMessage) json.RawMessage {
+	ext := gjson.GetBytes(body, "ext")
+	if !ext.Exists() {
+		return body
+	}
+	return slices.Concat(body[:ext.Index], []byte(`{"linesman":`+ext.Raw+`}`), body[ext.Index+len(ext.Raw):])
 }
 
 // Answer returns the response as the answer of a tool.

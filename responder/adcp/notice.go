@@ -64,7 +64,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	error) {
 	p := payload{
 		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
-		Thread: record.Thread,
+		Thread: responder.ContextOf(record.Labels, record.Thread),
 	}
 	at := cmp.Or(record.StartedAt, record.QueuedAt)
 	if record.State.Final() {
@@ -72,9 +72,9 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		if err != nil {
 			return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 		}
-		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(result, failed)
+		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(vendored(result), failed)
 	} else {
-		p.Message, p.Thread = "Working", "" // changing data would make a different body of the same notification
+		p.Message, p.Thread = "Working", responder.ContextOf(record.Labels, "") // changing data would make a different body of the same notification
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}

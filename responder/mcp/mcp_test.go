@@ -362,3 +362,31 @@ func connect(t *testing.T, server *sdk.Server, opts *sdk.ClientOptions) *sdk.Cli
 	t.Cleanup(func() { client.Close() })
 	return client
 }
+
+// A tool that is not announced can be called; where the service gives no answer, one of AdCP's answers in its envelope.
+func TestToolsThatAreNotAnnouncedAreCalled(t *testing.T) {
+	object := json.RawMessage(`{"type":"object"}`)
+	c := Config{
+		Tools: tools{"tasks/get": echo, "lists": echo},
+		List:  []v36.Tool{{Name: "lists", InputSchema: object}},
+		Also: []v36.Tool{{Name: "tasks/get", Category: "adcp", InputSchema: object}, {Name: "panics", Category: "adcp",
+			InputSchema: object}},
+	}
+	c.Tools.(tools)["panics"] = func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) { panic("x") }
+	everywhere(t, c, nil, func(t *testing.T, client *sdk.ClientSession) {
+		list, err := client.ListTools(t.Context(), nil)
+		if err != nil || len(list.Tools) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		if got := text(t, call(t, client, "tasks/get", map[string]any{"format": "json", "task_id": "T"})); got !=
+			`{"status":"ok","data":{"format":"json","task_id":"T"}}` {
+			t.Errorf("called: %s", got)
+		}
+		if res := call(t, client, "panics", nil); !res.IsError || !strings.Contains(text(t, res), `"adcp_error"`) {
+			t.Errorf("without an answer: %+v", res)
+		}
+		if _, err := client.CallTool(t.Context(), &sdk.CallToolParams{Name: "nothing"}); err == nil {
+			t.Error("an unknown tool is called")
+		}
+	})
+}

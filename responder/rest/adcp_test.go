@@ -18,6 +18,7 @@ import (
 // enveloped is an answer in the envelope of AdCP.
 type enveloped struct {
 	Status     string
+	Version    string          `json:"adcp_version"`
 	TaskID     string          `json:"task_id"`
 	ContextID  string          `json:"context_id"`
 	Message    string          `json:"message"`
@@ -228,4 +229,56 @@ func TestAWaitThatRanOutSaysSoInAdCP(t *testing.T) {
 			t.Errorf("after %s s: %s", seconds, r.body)
 		}
 	}
+}
+
+// A request in AdCP form has the fields of AdCP: in its query, or in its body.
+func TestFieldsOfAdCPOverREST(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	const task = `{"task":"go","idempotency_key":"0123456789abcdef","context_id":"campaign 7","ext":{"a":1},` +
+		`"adcp_version":"3.0"}`
+	run := s.adcp(http.StatusAccepted, "submitted", "POST", "/v1/runs", task)
+	if run.ContextID != "campaign 7" || run.Version != "3.0" {
+		t.Errorf("%+v", run)
+	}
+	const query = "adcp_version=3.0&adcp_major_version=3&context=%7B%22x%22%3A1%7D&ext=%7B%7D&context_id=campaign+7"
+	for _, path := range []string{"/v1/runs/" + run.TaskID, "/v1/runs", "/v1/runs/" + run.TaskID + "/wait"} {
+		more := ""
+		if strings.HasSuffix(path, "wait") {
+			more = "&timeout=0"
+		}
+		stands := map[bool]string{true: "submitted", false: "completed"}[path != "/v1/runs"]
+		got := s.adcp(http.StatusOK, stands, "GET", path+"?"+query+more, "")
+		if got.Version != "3.0" || string(got.Context) != `{"x":1}` || path != "/v1/runs" && got.ContextID != "campaign 7" {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	var page struct{ Runs []struct{ Run string } }
+	s.want(http.StatusOK, "GET", "/v1/runs?"+query, "", "Accept", "application/adcp+json").read(t, &page)
+	if len(page.Runs) != 1 || page.Runs[0].Run != run.TaskID {
+		t.Errorf("in its context: %+v", page)
+	}
+	page.Runs = nil
+	s.want(http.StatusOK, "GET", "/v1/runs?context_id=other", "", "Accept", "application/adcp+json").read(t, &page)
+	if len(page.Runs) != 0 {
+		t.Errorf("in another one: %+v", page)
+	}
+	s.adcp(http.StatusBadRequest, "rejected", "GET", "/v1/runs/"+run.TaskID+"?context_id=other", "")
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/v1/runs?adcp_major_version=4&unknown=1", ""}, {"GET", "/v1/runs/nothing?adcp_version=2.5", ""},
+		{"POST", "/v1/runs", `{"adcp_version":"4.0"}`}, {"POST", "/v1/runs/nothing/cancel", `{"adcp_major_version":2}`},
+	} {
+		got := s.adcp(http.StatusBadRequest, "rejected", c.method, c.path, c.body)
+		if got.Error == nil || got.Error.Code != "VERSION_UNSUPPORTED" || got.Version != "3.1" {
+			t.Errorf("%s %s: %+v", c.method, c.path, got)
+		}
+	}
+	if got := s.adcp(http.StatusBadRequest, "rejected", "GET", "/v1/runs?ext=1", ""); got.Error.Field != "ext" {
+		t.Errorf("%+v", got.Error)
+	}
+	if got := s.adcp(http.StatusBadRequest, "rejected", "GET", "/v1/runs?unknown=1&adcp_version=3.0", ""); got.Version !=
+		"3.0" {
+		t.Errorf("an error: %+v", got)
+	}
+	s.want(http.StatusBadRequest, "GET", "/v1/runs?adcp_version=3.1", "") // in plain JSON there are no such parameters
 }

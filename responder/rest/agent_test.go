@@ -61,8 +61,7 @@ func TestRunsOfAllAgents(t *testing.T) {
 		`{"task":"go","agent":"opencode","live":true,"policy":["ask edit","allow *"]}`: {Field: "policy",
 			Problem: "its rules only deny and ask: allow is for the setting live.policy of a worker"},
 		`{"task":"go","agent":"opencode","policy":["ask edit"]}`: {Field: "policy", Problem: "only with live"},
-		`{"task":"go","agent":"opencode","context_id":"name"}`: {
-			Field: "context_id", Problem: "must be the id of a session: ses_ and letters and digits"},
+		`{"task":"go","agent":"opencode","context_id":"é"}`:      {Field: "context_id", Problem: "must be printable ASCII"},
 		`{"task":"go","agent":"codex","contextId":"` + sessions[1].ID + `"}`: {
 			Field: "contextId", Problem: "belongs to Claude Code, which alone can resume it"},
 	} {

@@ -66,10 +66,10 @@ func TestNotificationHasTheContentOfTheResults(t *testing.T) {
 	if err := json.Unmarshal([]byte(gjson.GetBytes(r.requests()[1].body, "result").Raw), &notifiedOfEnd); err != nil {
 		t.Fatal(err)
 	}
-	if ext, ok := results["ext"].(map[string]any); ok {
+	if ext, ok := results["ext"].(map[string]any)["linesman"].(map[string]any); ok {
 		delete(ext, "stream")
 	}
-	for _, envelope := range []string{"status", "task_id", "context_id", "message", "timestamp"} {
+	for _, envelope := range []string{"adcp_version", "status", "task_id", "context_id", "message", "timestamp"} {
 		delete(results, envelope)
 		delete(notifiedOfEnd, envelope)
 	}
