@@ -15,6 +15,7 @@ import (
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/doctor"
@@ -38,6 +39,7 @@ func parrot(program string) agent.Agent {
 			Args: func(t runs.Task, _ string) []string {
 				return []string{"--mode=" + string(t.Mode), "--model=" + t.Model, "--resume=" + t.Thread, "--", t.Prompt}
 			},
+			Able: []string{agent.ToolsStructured}, AbleIf: []string{runs.CanUnboxed},
 			Check: func(t runs.Task) error {
 				if t.Model == "raven" {
 					return &runs.FieldError{Field: "model", Problem: "is another bird"}
@@ -86,6 +88,7 @@ func (parrotDialect) Restore([]byte) error   { return nil }
 // aviary is an `up` whose table of agents has the parrot, too.
 type aviary struct {
 	*client.Client
+	bus    *bus.Bus
 	config daemon.Config
 }
 
@@ -129,7 +132,7 @@ func newAviary(t *testing.T, script string) *aviary {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Client = client.New(b)
+	a.bus, a.Client = b, client.New(b)
 	return a
 }
 

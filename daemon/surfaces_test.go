@@ -93,6 +93,18 @@ echo '{"used":{"heard":4,"repeated":6,"said":3}}'
 		t.Errorf("the agents are %+v", workers.Agents)
 	}
 
+	can := []string{
+		"agent_api.artifacts.final_text.v1", "agent_api.control.cancel.v1", "agent_api.events", "agent_api.events.live",
+		"agent_api.exec.non_interactive", "agent_api.run", agent.ToolsStructured,
+	}
+	if got := workers.Workers[0].Capabilities["parrot"]; !slices.Equal(got, can) {
+		t.Errorf("a worker with it can %q", got)
+	}
+	info, err := c.bus.Inside().RequestWithContext(ctx, "$SRV.INFO.linesman", nil)
+	if want := `"capabilities.parrot":"` + strings.Join(can, " ") + `"`; err != nil || !strings.Contains(string(info.Data), want) {
+		t.Errorf("the service says %s, %v", info.Data, err)
+	}
+
 	checkSpans(t, parrot(""), page.Events)
 	for metric, want := range map[string]float64{
 		"linesman_tool_calls_total agent=parrot kind=file_change status=completed": 1,

@@ -168,11 +168,11 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 	for _, id := range needs {
 		isOption := slices.ContainsFunc(options, func(o option) bool { return o.id == id })
 		if !isOption || !slices.Contains(has, id) {
-			return missing(id, a.Name+" has not the capability")
+			return missing(id, a.Name+" does not have the capability")
 		}
 	}
 	if ids := t.Needs(); t.Live && len(ids) > 0 {
-		return missing(ids[0], "live runs have not the capability: their protocol has no way for it")
+		return missing(ids[0], "live runs do not have the capability, as their protocol has no way for it")
 	}
 	workers := slices.DeleteFunc(s.table.Workers(), func(w runtable.Worker) bool { return w.Queue != s.cfg.Queue })
 	for n := range needs { // whatever is the first that no worker has together with those before it

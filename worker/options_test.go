@@ -44,7 +44,7 @@ func TestOptionsOfATaskAreCheckedByTheWorker(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	refused(task("raven"), "agent: has not the capability "+runs.CanAddDirs+" here")
+	refused(task("raven"), "agent: does not have the capability "+runs.CanAddDirs+" here")
 	q := task("crow")
 	q.Unboxed = new(true)
 	refused(q, "externalSandbox: is not allowed by this worker: see its setting work.external_sandbox")
@@ -52,7 +52,7 @@ func TestOptionsOfATaskAreCheckedByTheWorker(t *testing.T) {
 	tasks.Rules.Boxed = true
 	refused(q, "addDirs.0: is not in a directory that this worker allows")
 	q.Unboxed, q.Agent, q.AddDirs = new(true), "raven", nil
-	refused(q, "agent: has not the capability "+runs.CanUnboxed+" here")
+	refused(q, "agent: does not have the capability "+runs.CanUnboxed+" here")
 
 	q = task("crow")
 	q.Unboxed = new(true)

@@ -264,7 +264,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	for _, id := range task.Needs() {
 		if !slices.Contains(how.Capabilities(t.Rules.Allows()...), id) {
-			return Spec{}, &runs.FieldError{Field: "agent", Problem: "has not the capability " + id + " here"}
+			return Spec{}, &runs.FieldError{Field: "agent", Problem: "does not have the capability " + id + " here"}
 		}
 	}
 	if task.AddDirs, err = t.Rules.AddDirs(task.Task); err != nil {

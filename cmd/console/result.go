@@ -299,6 +299,9 @@ func Mistakes(e *api.Error, names map[string]string) error {
 		case field == "task_id", field == "taskId", field == api.FieldRun:
 			return "RUN"
 		}
+		if head, element, ok := strings.Cut(field, "."); ok && names[head] != "" {
+			return names[head] + "." + element
+		}
 		return Word(field)
 	}
 	var all []error
