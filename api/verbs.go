@@ -161,10 +161,11 @@ type Workers struct {
 
 // Agent is a kind of agent.
 type Agent struct {
-	Kind  string `json:"kind"`           // as in `agent` of a run
-	Short string `json:"short"`          // the name that people type
-	Name  string `json:"name"`           // the name that people read
-	Live  bool   `json:"live,omitempty"` // its runs can be live
+	Kind  string `json:"kind"`            // as in `agent` of a run
+	Short string `json:"short"`           // the name that people type
+	Name  string `json:"name"`            // the name that people read
+	Live  bool   `json:"live,omitempty"`  // its runs can be live
+	Forks bool   `json:"forks,omitempty"` // a run can begin with a copy of a thread
 }
 
 // Nothing is a request without arguments.

@@ -87,7 +87,7 @@ func (s *Service) earlier(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	}
 	dirs := []string{t.Dir}
 	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != path.Clean(t.Dir) {
-		dirs = append(dirs, real)
+		dirs, t.Dir = append(dirs, real), real // by which it is found while it is queued
 	}
 	v, ok := s.table.LastOf(t.Agent, dirs, func(v runs.Header) bool {
 		_, err := s.Resumable(v)

@@ -117,6 +117,9 @@ func resultFacts(run *api.Run, d *api.Detail, o ResultOptions) [][2]string {
 	if run.Thread != "" {
 		all.add("thread", Word(run.Thread))
 	}
+	if run.ForkedFrom != "" {
+		all.add("copy of", Word(run.ForkedFrom))
+	}
 	all.used(run)
 	for _, m := range d.Models {
 		used := Word(m.Name) + ": " + tokens(m.Usage)

@@ -3,6 +3,7 @@
 //   agentName('claude_code')   "Claude Code"
 //   takesTasks('claude_code')  true
 //   canBeLive('claude_code')   true
+//   forks('gemini_cli')        false
 
 import { computed, signal } from '@preact/signals';
 import type { Agent } from './api';
@@ -18,5 +19,8 @@ export const agentName = (kind: string): string => names.value.get(kind) ?? kind
 
 /** Whether runs of an agent can be live; '': of the default one. */
 export const canBeLive = (kind: string): boolean => agents.value.some((a) => a.kind === (kind || 'codex') && a.live);
+
+/** Whether a run of an agent can begin with a copy of a thread. */
+export const forks = (kind: string): boolean => agents.value.some((a) => a.kind === kind && a.forks);
 
 export const takesTasks = (kind: string): boolean => agents.value.some((a) => a.kind === kind);

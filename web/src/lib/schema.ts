@@ -2,6 +2,8 @@
 
 /** A kind of agent. */
 export interface Agent {
+  /** A run can begin with a copy of a thread. */
+  forks?: boolean;
   /** As in `agent` of a run. */
   kind: string;
   /** Its runs can be live. */
@@ -583,6 +585,8 @@ export interface Run {
   finalText?: string;
   /** Of the whole last message. */
   finalTextBytes?: number;
+  /** Thread of which that of the run is a copy; of a task: the one to fork. Absent: it is none, or not known. */
+  forkedFrom?: string;
   /** Holes in the output. */
   gaps?: number;
   /** What to try then; absent only without a cause. */
@@ -678,6 +682,8 @@ export interface RunRequest {
   externalSandbox?: boolean;
   /** Continue a session that changed in the last minute, not by a run of linesman. Two programs that use one session damage it. */
   force?: boolean;
+  /** Thread to copy: the run begins with what it has, in a thread of its own. */
+  fork?: Record<string, unknown>;
   /** The same request with the same key is carried out once. */
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
@@ -698,6 +704,8 @@ export interface RunRequest {
   outputSchema?: Record<string, unknown>;
   /** With live: rules that deny, or let people be asked, what the worker would allow, such as "deny execute: git push" or "ask edit". */
   policy?: Array<string>;
+  /** Thread to continue. */
+  resume?: Record<string, unknown>;
   /** Work outside of a git repository, too. */
   skipGitRepoCheck?: boolean;
   /** What the agent is to do. */
@@ -736,6 +744,8 @@ export interface RunSummary {
   /** What the agent is doing; absent: unknown, or not working. */
   doing?: Doing;
   endedAt?: Time;
+  /** Thread of which that of the run is a copy; of a task: the one to fork. Absent: it is none, or not known. */
+  forkedFrom?: string;
   /** What to try then; absent only without a cause. */
   hint?: string;
   /** Labels of the run. */

@@ -2,7 +2,7 @@
 
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
-import { agentName } from '../lib/agents';
+import { agentName, forks } from '../lib/agents';
 import { api, explained, newKey, type Mode, type Run } from '../lib/api';
 import { count, modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
@@ -11,6 +11,7 @@ import { navigate, runPath, withPath } from '../lib/router';
 import { stateOf } from '../overview/row';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
+import { nextTask } from './next';
 
 const maxTask = 10_000; // characters
 
@@ -57,18 +58,18 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
   const busy = useSignal(false);
   const failure = useSignal('');
   const key = useMemo(() => ({ of: '', key: '' }), []);
-  const submit = async (e?: Event): Promise<void> => {
+  const submit = async (e?: Event, copy = false): Promise<void> => {
     e?.preventDefault();
     if (busy.value) return;
     const writes = mode.value !== 'read-only';
     if (!task.value.trim()) return void (failure.value = 'Write what the agent is to do next.');
     if (writes && !confirmed.value) return void (failure.value = 'Confirm that the agent may write.');
-    const body = { task: task.value, ...(writes ? { mode: mode.value, confirm: true } : {}) };
+    const body = nextTask(run, task.value, mode.value, copy);
     const form = JSON.stringify(body);
     if (key.of !== form) Object.assign(key, { of: form, key: newKey() }); // an answer that was lost queues no second turn
     busy.value = true;
     try {
-      const next = await api.resume(run.run, body, key.key);
+      const next = await (copy ? api.submit(body, key.key) : api.resume(run.run, body, key.key));
       onClose();
       navigate(runPath(next.run));
     } catch (e) {
@@ -80,7 +81,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
     <Dialog title="Continue the thread" onClose={onClose}>
       <form class="dialog-body" onSubmit={(e) => void submit(e)} onKeyDown={(e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) void submit(e); }}>
         {failure.value && <p class="notice" data-tone="bad" role="alert">{failure.value}</p>}
-        <p class="muted">A new run of {agentName(run.agent)} continues where this one ended, in the same directory.</p>
+        <p class="muted">A new run of {agentName(run.agent)} continues where this one ended, in the same directory.{forks(run.agent) && ' As a copy, it leaves the thread as it is.'}</p>
         <div class="field">
           <label for="resume-task">What is to be done next</label>
           <textarea id="resume-task" autofocus rows={6} maxLength={maxTask} value={task.value} onInput={(e) => (task.value = e.currentTarget.value)} />
@@ -99,6 +100,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
         <div class="dialog-foot">
           <span class="faint small wide-only"><kbd>Ctrl</kbd> <kbd>Enter</kbd></span>
           <button type="button" class="button" onClick={onClose}>Close</button>
+          {forks(run.agent) && <button type="button" class="button" disabled={busy.value} onClick={() => void submit(undefined, true)}>Continue as a copy</button>}
           <button class="button primary" disabled={busy.value}>{busy.value ? 'Queueing…' : 'Continue'}</button>
         </div>
       </form>

@@ -52,6 +52,7 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
         {Boolean(run.costUsd) && <Fact name="Cost"><span class="num">{cost(run.costUsd!)}</span></Fact>}
         {labels.map(([k, v]) => <Fact key={k} name="Label"><span class="chip cut" title={plainText(`${k}=${v}`)}>{plainText(v ? `${k}=${v}` : k)}</span></Fact>)}
         {run.continues && <Fact name="Continues"><a href={runPath(run.continues)}>↰ continues another run</a></Fact>}
+        {run.forkedFrom && <Fact name="Thread" title={plainText(run.forkedFrom)}>a copy of another thread</Fact>}
         {run.continuedBy && <Fact name="Continued by"><a href={runPath(run.continuedBy)}>↳ continued by another run</a></Fact>}
       </dl>
     </>
