@@ -82,10 +82,10 @@ house: ## print how large the house is: rooms, arrows, lines, names, shapes of a
 deploy-check: ## check the units, manifests, compose file and manual pages with the code of those that read them
 	$(GO) -C deploy/check test ./...
 
-recovery: ## carry out docs/recovery.md on one machine and on a cluster, with the nats command line
+recovery: ## carry out docs/recovery.md on one machine and on a cluster, and prompts, with the nats command line
 	@mkdir -p $(BIN)/tools
 	GOBIN=$(CURDIR)/$(BIN)/tools $(GO) install $(NATSCLI)
-	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_ALL=1 TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery' ./test/security
+	PATH="$(CURDIR)/$(BIN)/tools:$$PATH" TEST_ALL=1 TEST_REQUIRE_NATS_CLI=1 $(GO) test -count 1 -v -run 'TestRecovery|TestCommandsOfThePage' ./test/security ./test/clients/natsagents
 
 # It compiles goreleaser, which takes minutes.
 release-check: ## check .goreleaser.yaml, and build a release into bin/dist, without publishing it

@@ -18,6 +18,9 @@ type Call struct {
 	Args       *request.Args
 	ChangesRun bool // it changes a run that exists
 	Replayed   bool // the answer is that of an earlier request with the same key
+
+	// Push is what a submission registers beside its arguments, as in [Response]; nil: nothing.
+	Push json.RawMessage
 }
 
 // registered returns the webhook that a submission has registered.
@@ -27,7 +30,7 @@ func (c Call) registered() json.RawMessage {
 			return r.Echo()
 		}
 	}
-	return nil
+	return c.Push
 }
 
 // Subject is the one run that an answer is about.

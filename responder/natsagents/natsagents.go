@@ -164,8 +164,8 @@ func (s *server) announce(p responder.LiveProfile) (*instance, error) {
 		do       func(*instance, call)
 	}{
 		"prompt": {map[string]string{"max_payload": "64KB", "attachments_ok": "false"}, s.prompt},
-		"status": {nil, s.status},
-		"cancel": {nil, s.cancel},
+		"status": {map[string]string{}, s.status},
+		"cancel": {map[string]string{}, s.cancel},
 	} {
 		err := i.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) { s.request(i, e.do, verb, r) }),
 			micro.WithEndpointSubject(subjectOf(verb, p.Profile)), micro.WithEndpointQueueGroup(group),
