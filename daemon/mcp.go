@@ -17,7 +17,8 @@ func newMCPEndpoints(s *Service) mcpEndpoints {
 	all := mcpEndpoints{}
 	for _, set := range tools.SetNames() {
 		all[set] = mcp.Handler(mcp.NewServer(mcp.Config{
-			Tools: s.tools, List: s.tools.Named(set), Also: s.tools.Also(set), Schemas: v36.Schemas(), Version: s.config.Version, Log: s.config.Log,
+			Tools: s.tools, List: s.tools.Named(set), Also: s.tools.Also(set), Schemas: v36.Schemas(),
+			Version: s.config.Version, Log: s.config.Log,
 		}))
 	}
 	return all

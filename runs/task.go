@@ -57,8 +57,8 @@ type Task struct {
 	// It is stored with the run and returned unchanged, and never interpreted.
 	Governance string `json:"governanceContext,omitempty"`
 
-	// Type is the name of the request that submitted the task, letters, digits, '_' and '-', at most maxType bytes; "": not
-	// told. It is in the entry of the queued run alone.
+	// Type is the name of the request that submitted the task, of letters, digits, '_' and '-', at most maxType bytes;
+	// "": not told. It is in the entry of the queued run alone.
 	Type string `json:"-"`
 }
 

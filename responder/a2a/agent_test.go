@@ -101,7 +101,7 @@ func TestResultHasWhatTheAgentTells(t *testing.T) {
 	data := task.Get("artifacts.0.parts.@reverse.0.data")
 	for name, want := range map[string]string{
 		"agent": `"claude_code"`, "agent_version": `"2.1.330"`, "cost_usd": "0.5", "usage.total.output_tokens": "4",
-		"models.#": "1", "models.0.name": `"claude-a"`, "models.0.input_tokens": "3", "ext.final_text": `"Done."`,
+		"models.#": "1", "models.0.name": `"claude-a"`, "models.0.input_tokens": "3", "ext.linesman.final_text": `"Done."`,
 	} {
 		if got := data.Get(name).Raw; got != want {
 			t.Errorf("%s is %s, want %s: %s", name, got, want, task.Raw)

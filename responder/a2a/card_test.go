@@ -52,7 +52,7 @@ func TestCardIsProtoJSON(t *testing.T) {
 		scheme := card.GetSecuritySchemes()["bearer"].GetHttpAuthSecurityScheme().GetScheme()
 		needs := card.GetSecurityRequirements()
 		if scheme != "Bearer" || len(needs) != 1 || needs[0].GetSchemes()["bearer"] == nil ||
-			len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != len(known.Agents)+4 {
+			len(card.GetSupportedInterfaces()) != 3 || len(card.GetSkills()) != len(known.Agents)+5 {
 			t.Errorf("as a client reads it: %v", &card)
 		}
 	}

@@ -144,8 +144,10 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 
 // Of returns the fields of every response about one run.
 func Of(r *runs.Record) Response {
-	a := Response{Status: StatusOf(r.State), TaskID: r.ID, ContextID: responder.ContextOf(r.Labels, r.Context()), Message: r.Summary(),
-		Governance: r.Governance}
+	a := Response{
+		Status: StatusOf(r.State), TaskID: r.ID, ContextID: responder.ContextOf(r.Labels, r.Context()),
+		Message: r.Summary(), Governance: r.Governance,
+	}
 	if a.Status == Failed {
 		a.Error = failureOf(r)
 	}

@@ -178,7 +178,8 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 }
 
 var httpCodes = map[Code]int{
-	versionUnsupported: http.StatusBadRequest, InvalidRequest: http.StatusBadRequest, ValidationError: http.StatusBadRequest,
+	versionUnsupported: http.StatusBadRequest,
+	InvalidRequest:     http.StatusBadRequest, ValidationError: http.StatusBadRequest,
 	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound,
 	TaskTimeout:      http.StatusRequestTimeout,
 	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,

@@ -74,7 +74,8 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		}
 		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(vendored(result), failed)
 	} else {
-		p.Message, p.Thread = "Working", responder.ContextOf(record.Labels, "") // changing data would make a different body of the same notification
+		// Changing data would make a different body of the same notification.
+		p.Message, p.Thread = "Working", responder.ContextOf(record.Labels, "")
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}

@@ -372,7 +372,9 @@ func TestToolsThatAreNotAnnouncedAreCalled(t *testing.T) {
 		Also: []v36.Tool{{Name: "tasks/get", Category: "adcp", InputSchema: object}, {Name: "panics", Category: "adcp",
 			InputSchema: object}},
 	}
-	c.Tools.(tools)["panics"] = func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) { panic("x") }
+	c.Tools.(tools)["panics"] = func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+		panic("x")
+	}
 	everywhere(t, c, nil, func(t *testing.T, client *sdk.ClientSession) {
 		list, err := client.ListTools(t.Context(), nil)
 		if err != nil || len(list.Tools) != 1 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/adcp"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
@@ -58,12 +59,17 @@ func (r remote) Call(ctx context.Context, name string, args json.RawMessage, pro
 		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	var known struct { // of the arguments, in both spellings; a responder refuses arguments that are wrong
-		Format string
-		Key    string `json:"idempotency_key"`
-		Key2   string `json:"idempotencyKey"`
+		Format  string
+		Key     string          `json:"idempotency_key"`
+		Key2    string          `json:"idempotencyKey"`
+		Release json.RawMessage `json:"adcp_version"`
+		Major   json.RawMessage `json:"adcp_major_version"`
 	}
 	_ = json.Unmarshal(args, &known)
 	refuse := func(err error) (v36.Answer, error) {
+		if known.Format == "adcp" || known.Format == "" && (known.Release != nil || known.Major != nil) {
+			return adcp.Unanswered(api.Known(err)), nil
+		}
 		return fail(tool, api.Known(err), known.Format != "" && known.Format != "markdown"), nil
 	}
 	dir, err := r.dir()

@@ -74,6 +74,13 @@ func TestToolsOfAResponderAreOffered(t *testing.T) {
 				t.Errorf("unavailable, format %q: %s", format, text(t, res))
 			}
 		}
+		for tool, args := range map[string]map[string]any{
+			"tasks/get": {}, "reads": {"adcp_major_version": 3}, "changes": {"format": "adcp"},
+		} {
+			if res := call(t, client, tool, args); !res.IsError || !strings.Contains(text(t, res), `"SERVICE_UNAVAILABLE"`) {
+				t.Errorf("unavailable, for AdCP: %s", text(t, res))
+			}
+		}
 		failure = &api.Error{Code: api.OutcomeUnknown, Message: "lost"}
 		res = call(t, client, "changes", map[string]any{"format": "json"})
 		if !strings.Contains(text(t, res), "TOOL_ERROR") ||

@@ -462,7 +462,8 @@ func TestContextIDIsTheThreadToResume(t *testing.T) {
 	if got := s.take(t); got.Thread != thread || got.Dir != "/srv/project" || a.ContextID != thread {
 		t.Errorf("%+v: %s", got, a.Envelope)
 	}
-	a = envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", "T-before", "idempotency_key", key("run"))
+	a = envelope(t, s.tools, "_codex_local_exec", "task", "Go on.", "context_id", "T-before", "idempotency_key",
+		key("run"))
 	a.is(t, "submitted", "")
 	if got := s.take(t); got.Thread != thread || a.ContextID != thread {
 		t.Errorf("by a run: %+v: %s", got, a.Envelope)

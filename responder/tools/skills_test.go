@@ -2,7 +2,6 @@ package tools_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
@@ -233,8 +231,8 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 					got.Get("result.errors.0.code").String() != "TOOL_ERROR")) {
 				t.Errorf("its error: %s", a.Envelope)
 			}
-			if p := got.Get("progress"); run == "T-busy" && (p.Get("total_steps").Int() != 2 || p.Get("step_number").Int() != 2 ||
-				!p.Get("percentage").Exists()) {
+			if p := got.Get("progress"); run == "T-busy" && (p.Get("total_steps").Int() != 2 ||
+				p.Get("step_number").Int() != 2 || !p.Get("percentage").Exists()) {
 				t.Errorf("its progress: %s", a.Envelope)
 			}
 		}
@@ -256,8 +254,5 @@ func TestACompletedAnswerHasNoErrors(t *testing.T) {
 		if a := envelope(t, s.tools, tool, "task_id", "T-done"); a.Status != "completed" || len(a.Errors) > 0 {
 			t.Errorf("%s: %s", tool, a.Envelope)
 		}
-	}
-	if a := fmt.Sprint(adcp.ErrorOf(responder.WaitOver("r", runs.StateWorking, time.Now()), false).Code); a != "TASK_TIMEOUT" {
-		t.Error(a)
 	}
 }

@@ -79,7 +79,7 @@ func TestRealCodexOverA2A(t *testing.T) {
 		"state": {task.Get("status.state").String(), "TASK_STATE_" + strings.ToUpper(run.Get("state").String()),
 			"TASK_STATE_" + strings.ToUpper(result.Get("status").String())},
 		"thread": {task.Get("contextId").String(), run.Get("threadId").String(), result.Get("context_id").String()},
-		"final text": {parts[0].Get("text").String(), run.Get("finalText").String(), result.Get("ext.final_text").String(),
+		"final text": {parts[0].Get("text").String(), run.Get("finalText").String(), result.Get("ext.linesman.final_text").String(),
 			said[len(said)-1]},
 		"summary":    {data.Get("message").String(), run.Get("summary").String(), result.Get("message").String()},
 		"governance": {data.Get("governance_context").String(), "gov-1", result.Get("governance_context").String()},

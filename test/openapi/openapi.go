@@ -229,7 +229,7 @@ var ofTools = regexp.MustCompile(` \(an extension of v3\.6\)| Required with form
 func (s *schemas) body(n note) object {
 	properties, required := object{}, []string{}
 	for _, p := range n.body {
-		if slices.Contains(n.without, p.Name) || slices.Contains(ofAdCP, p.Name) {
+		if p.Hidden || slices.Contains(n.without, p.Name) || slices.Contains(ofAdCP, p.Name) {
 			continue
 		}
 		schema := schemaOf(p)

@@ -29,22 +29,6 @@ case "$*" in *fail*) cat %[2]q; exit 1;; esac
 cat %[3]q
 `
 
-// parrot is a server of the Agent Client Protocol that asks before it does anything.
-const parrot = `while read -r line; do
-	id=${line#*'"id":'} id=${id%%[,\}]*}
-	case $line in
-	*'"method":"initialize"'*) result='{"protocolVersion":1,"agentInfo":{"name":"parrot","version":"1.0.0"}}' ;;
-	*'"method":"session/new"'*) result='{"sessionId":"perch-1"}' ;;
-	*'"method":"session/prompt"'*)
-		printf '%s\n' '{"jsonrpc":"2.0","id":"ask","method":"session/request_permission","params":{"sessionId":"perch-1","toolCall":{"toolCallId":"c1","title":"polly","kind":"execute","rawInput":{"command":"polly"}},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}'
-		continue
-		;;
-	*) continue ;;
-	esac
-	printf '%s\n' '{"jsonrpc":"2.0","id":'"$id"',"result":'"$result"'}'
-done
-`
-
 // The client of the SDK takes linesman for an agent of AdCP 3, over MCP and over A2A: it submits runs, repeats a
 // request, is refused, follows runs to their ends, also over a restart of the server. Every envelope that it gets fits
 // the schema of the contract.
@@ -66,14 +50,20 @@ func TestTheClientOfAdCPDrivesRuns(t *testing.T) {
 			corpus := func(name string) string { return fixture.Path(t, "test", "corpus", "codex", name+".jsonl") }
 			settings := write("linesman.toml", fmt.Sprintf("[work]\nroots = [%q]\n[agents.codex]\ncommand = [\"/bin/sh\", %q]\n"+
 				"[agents.parrot]\nacp = [\"/bin/sh\", %q, \"--talk\"]\n", lab,
-				write("codex.sh", fmt.Sprintf(codex, lab, corpus("failed"), corpus("hello"))), write("parrot.sh", parrot)))
+				write("codex.sh", fmt.Sprintf(codex, lab, corpus("failed"), corpus("hello"))), filepath.Join(dir, "parrot.sh")))
 			start := func() *fixture.Server {
 				t.Helper()
 				return fixture.Up(t, program, data, append(os.Environ(), "HOME="+t.TempDir()), "--config", settings)
 			}
 			up := start()
+			token, err := exec.CommandContext(t.Context(), program, "token", "create", "adcp", "--scope", "read,submit",
+				"--data-dir", data).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
 			w := newWatched(t, up.HTTP)
-			cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "client.mjs"), protocol, w.url+path, up.Token, lab)
+			cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "client.mjs"), protocol, w.url+path,
+				strings.TrimSpace(string(token)), lab)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANG=C.UTF-8"}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
