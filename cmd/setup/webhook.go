@@ -29,7 +29,11 @@ func WebhookKey(path string) (Key, error) {
 
 // Print prints the settings for it.
 func (k Key) Print(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "# key %s\n[adcp]\nwebhook_key = %q\nbrand_json_url = \"https://example.com/.well-known/brand.json\"\n",
-		k.ID, k.File)
+	const settings = `# key %s
+[adcp]
+webhook_key = %q
+brand_json_url = "https://example.com/.well-known/brand.json"
+`
+	_, err := fmt.Fprintf(w, settings, k.ID, k.File)
 	return err
 }

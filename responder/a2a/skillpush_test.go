@@ -123,7 +123,8 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 		c.Push = webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{Private: true, Key: key})
 	})
 	got = checkCall(t, d.invokeWith(skill("g-1", "codex-run", `{"task":"go"}`), `{"url":"https://h.example/"}`), "TASK_STATE_COMPLETED")
-	list, err := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{}).List(t.Context(), got.Get("task_id").String())
+	all := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{})
+	list, err := all.List(t.Context(), got.Get("task_id").String())
 	if err != nil || len(list) != 1 || list[0].Version != "1.0" || list[0].Tool != "codex-run" {
 		t.Errorf("registered %+v, %v", list, err)
 	}

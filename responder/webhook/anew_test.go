@@ -51,7 +51,8 @@ func TestRegistrationWithTheLongestIDIsNotified(t *testing.T) {
 	r := receive(t, nil)
 	n := s.node(func(c *webhook.Config) { c.Encoders[webhook.A2A] = c.Encoders[webhook.AdCP] })
 	run := n.submit("key-0123456789-1", r.URL, webhook.Bearer)
-	configs := webhook.NewRegistry(s.connect(embedded.ResponderUser).PushStore(), webhook.A2A, webhook.Rules{Private: true})
+	configs := webhook.NewRegistry(s.connect(embedded.ResponderUser).PushStore(), webhook.A2A,
+		webhook.Rules{Private: true})
 	for _, id := range []string{strings.Repeat("<", 256), strings.Repeat(`"`, 256)} {
 		if err := configs.Put(t.Context(), webhook.Registration{Run: run, ID: id, URL: r.URL + path}); err != nil {
 			t.Fatal(err)

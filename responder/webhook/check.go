@@ -56,7 +56,9 @@ func ParseConfig(raw []byte) (Registration, error) {
 	text(top, "url", "url", &r.URL)
 	text(top, "operation_id", "operation_id", &r.OperationID)
 	text(top, "token", "token", &r.Token)
-	for _, one := range []runs.FieldError{{Field: "operation_id", Problem: operationRule}, {Field: "token", Problem: tokenRule}} {
+	for _, one := range []runs.FieldError{
+		{Field: "operation_id", Problem: operationRule}, {Field: "token", Problem: tokenRule},
+	} {
 		if string(top[one.Field]) == `""` { // not the same as none
 			errs = append(errs, &one)
 		}

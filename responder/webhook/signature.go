@@ -68,9 +68,11 @@ var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
 // unescaped decodes an escaped octet that needs no escape, and writes any other one in upper case.
 func unescaped(s string) string {
+	const more = "-._~" // beside letters and digits
 	n, _ := strconv.ParseUint(s[1:], 16, 8)
-	if c := byte(n); c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-		return string(rune(c))
+	switch c := rune(n); {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.ContainsRune(more, c):
+		return string(c)
 	}
 	return strings.ToUpper(s)
 }

@@ -222,7 +222,8 @@ func TestThePartsOfAnEchoAreThoseOfTheContract(t *testing.T) {
 	all := webhook.Registration{URL: "https://h.example/", OperationID: "op", Token: "sentinel", Scheme: webhook.HMAC,
 		Credentials: "sentinel"}
 	var got map[string]any
-	if err := json.Unmarshal(all.Echo(), &got); err != nil || len(got) != 3 || bytes.Contains(all.Echo(), []byte("sentinel")) {
+	if err := json.Unmarshal(all.Echo(), &got); err != nil || len(got) != 3 ||
+		bytes.Contains(all.Echo(), []byte("sentinel")) {
 		t.Errorf("%s, %v", all.Echo(), err)
 	}
 }

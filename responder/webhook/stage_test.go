@@ -131,8 +131,8 @@ func (s *stage) node(change func(*webhook.Config)) *node {
 	n.config.Webhooks, n.config.Requests = n.registry, &idempotency.Requests{Store: b.RequestStore(), TTL: time.Hour}
 	n.serve()
 	cfg := webhook.Config{
-		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: n.responder.Standing(), Private: true, Key: s.key, Log: s.logs,
-		Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(n.responder)},
+		Registrations: b.PushStore(), Outbox: b.PushStore(), Runs: n.responder.Standing(), Private: true, Key: s.key,
+		Log: s.logs, Encoders: map[string]webhook.Encoder{webhook.AdCP: adcp.NewNotices(n.responder)},
 	}
 	if change != nil {
 		change(&cfg)
