@@ -109,12 +109,12 @@ var (
 	keepParam   = Flag("keep", "With live: the run goes on after its first turn, for further messages, until it is ended.")
 	policyParam = Names("policy", runs.MaxPolicy, "With live: rules that deny, or let people be asked, what the worker "+
 		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
-	addDirsParam = Names("addDirs", runs.MaxAddDirs, "Further directories that the agent may use, absolute or relative to "+
-		"workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live.")
+	addDirsParam = Names("addDirs", runs.MaxAddDirs, "Further directories that the agent may use, absolute or relative "+
+		"to workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live.")
 	nonInteractiveParam = Param{Name: "nonInteractive", Kind: boolean, Default: true,
 		About: "If false, the agent of a live run asks people; other runs never ask."}
-	unboxedParam = Flag("externalSandbox", "The worker is in a sandbox: start the agent without its own sandbox and checks, "+
-		"in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live.")
+	unboxedParam = Flag("externalSandbox", "The worker is in a sandbox: start the agent without its own sandbox and "+
+		"checks, in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live.")
 	extensionsParam = Object("extensions", 128<<10, "Options by their ids in the Universal Agent API.")
 	forceParam      = Flag("force", "Continue a session that changed in the last minute, not by a run of linesman. Two "+
 		"programs that use one session damage it.")
@@ -216,8 +216,8 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam, addDirsParam,
-		nonInteractiveParam, unboxedParam, extensionsParam)
+	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam,
+		addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
 	ContinueParams = append(long(ResumeParams), agentParam, forceParam, addDirsParam, nonInteractiveParam, unboxedParam,
 		extensionsParam)
 
