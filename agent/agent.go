@@ -105,7 +105,8 @@ type Launch struct {
 	// SetLive is Set for a live run. Nil: none.
 	SetLive func(t runs.Task) []string
 	// Able are its capabilities beside those of each agent, and AbleIf further ones that depend on the version or the
-	// settings of a worker. Without Able nothing is proven of it, and it has none. Flags are the flags of the options among them, by their ids.
+	// settings of a worker. Without Able nothing is proven of it, and it has none. Flags are the flags of the options
+	// among them, by their ids.
 	Able, AbleIf []string
 	Flags        map[string]string
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a

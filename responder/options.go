@@ -2,6 +2,7 @@ package responder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -104,7 +105,7 @@ func extended(q api.Submission) (all api.Submission, m mistakes) {
 
 // fixed returns an error of a submission in which mistakes of extensions have the texts that their contract fixes.
 func fixed(q api.Submission, err error) error {
-	e, ok := err.(*api.Error)
+	e, ok := errors.AsType[*api.Error](err)
 	if !ok || e.Code != api.Validation || len(q.Extensions) == 0 {
 		return err
 	}
@@ -175,9 +176,10 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 		return missing(ids[0], "live runs do not have the capability, as their protocol has no way for it")
 	}
 	workers := slices.DeleteFunc(s.table.Workers(), func(w runtable.Worker) bool { return w.Queue != s.cfg.Queue })
-	for n := range needs { // whatever is the first that no worker has together with those before it
+	for n := range needs { // the first that no worker has together with those before it
 		some := slices.ContainsFunc(workers, func(w runtable.Worker) bool {
-			return !slices.ContainsFunc(needs[:n+1], func(id string) bool { return !slices.Contains(w.Capabilities[a.Kind()], id) })
+			can := w.Capabilities[a.Kind()]
+			return !slices.ContainsFunc(needs[:n+1], func(id string) bool { return !slices.Contains(can, id) })
 		})
 		if len(workers) > 0 && !some {
 			return missing(needs[n], "no worker of the queue has "+a.Name+" with the capability")

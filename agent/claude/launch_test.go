@@ -16,7 +16,8 @@ func TestOptionsOfClaude(t *testing.T) {
 	l := claude.Agent.Launch
 	want := []string{"-p", "--output-format=stream-json", "--verbose", "--dangerously-skip-permissions", "--model=m",
 		"--add-dir", "/a b", "/c", "--resume=01a1fe74-f5b4-7e33-89c9-b25c3e636bcc", "--", "Go."}
-	if got := l.Argv(task, ""); !slices.Equal(got, want) || l.Set(task) != nil || l.Prompt(append([]string{"claude"}, got...)) != "Go." {
+	if got := l.Argv(task, ""); !slices.Equal(got, want) || l.Set(task) != nil ||
+		l.Prompt(append([]string{"claude"}, got...)) != "Go." {
 		t.Errorf("got  %q %q\nwant %q", got, l.Set(task), want)
 	}
 	task.Unboxed = new(true)

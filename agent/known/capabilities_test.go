@@ -149,7 +149,8 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 	},
 	agent.ToolsStructured: func(_ *testing.T, _ agent.Agent, all []played) error {
 		return tools(all, func(e event, f facet) error {
-			return unless(f.Schema == agent.ToolsStructured && f.Tool.Kind != "" && f.Tool.Phase != "", "a tool without the facet")
+			return unless(f.Schema == agent.ToolsStructured && f.Tool.Kind != "" && f.Tool.Phase != "",
+				"a tool without the facet")
 		})
 	},
 	agent.ToolsResults: func(_ *testing.T, _ agent.Agent, all []played) error {
@@ -224,7 +225,8 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 			if arg == flag {
 				n++
 			}
-			if strings.HasPrefix(arg, "--sandbox") || strings.HasPrefix(arg, "--ask-for") || strings.HasPrefix(arg, "--permission") {
+			if strings.HasPrefix(arg, "--sandbox") || strings.HasPrefix(arg, "--ask-for") ||
+				strings.HasPrefix(arg, "--permission") {
 				return fmt.Errorf("%s beside the flag", arg)
 			}
 		}

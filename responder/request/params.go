@@ -113,12 +113,12 @@ var (
 		"would allow, such as \"deny execute: git push\" or \"ask edit\".")
 	resumeParam  = threadParam(api.FieldResume, "Thread to continue")
 	forkParam    = threadParam(api.FieldFork, "Thread to copy: the run begins with what it has, in a thread of its own")
-	addDirsParam = Names("addDirs", runs.MaxAddDirs, "Further directories that the agent may use, absolute or relative to "+
-		"workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live.")
+	addDirsParam = Names("addDirs", runs.MaxAddDirs, "Further directories that the agent may use, absolute or relative "+
+		"to workingDir, each of at most 1024 bytes; each must be one where tasks may work. Not with live.")
 	nonInteractiveParam = Param{Name: "nonInteractive", Kind: boolean, Default: true,
 		About: "If false, the agent of a live run asks people; other runs never ask."}
-	unboxedParam = Flag("externalSandbox", "The worker is in a sandbox: start the agent without its own sandbox and checks, "+
-		"in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live.")
+	unboxedParam = Flag("externalSandbox", "The worker is in a sandbox: start the agent without its own sandbox and "+
+		"checks, in mode danger-full-access. Only for a worker with the setting work.external_sandbox. Not with live.")
 	extensionsParam = Object("extensions", 128<<10, "Options by their ids in the Universal Agent API.")
 	forceParam      = Flag("force", "Continue a session that changed in the last minute, not by a run of linesman. Two "+
 		"programs that use one session damage it.")
@@ -289,8 +289,8 @@ var (
 		titleParam, labelsParam)
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
-	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam, addDirsParam,
-		nonInteractiveParam, unboxedParam, extensionsParam)
+	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam,
+		addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
 	ContinueParams = append(long(ResumeParams), agentParam, forceParam, addDirsParam, nonInteractiveParam, unboxedParam,
 		extensionsParam)
 

@@ -16,8 +16,8 @@ import (
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
-// The options that only some agents have arrive in the work queue as one form, however they are given; what the agents of
-// the live workers cannot do is refused, with its id.
+// The options that only some agents have arrive in the work queue as one form, however they are given; what the agents
+// of the live workers cannot do is refused, with its id.
 func TestOptionsOfRuns(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)

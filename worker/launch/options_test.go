@@ -19,7 +19,8 @@ func TestExternalSandboxMustBeAllowed(t *testing.T) {
 		if (err == nil) != rules.Boxed || len(rules.Allows()) == 0 == rules.Boxed {
 			t.Errorf("%+v: %v, %q", rules, err, rules.Allows())
 		}
-		if err != nil && err.Error() != "externalSandbox: is not allowed by this worker: see its setting work.external_sandbox" {
+		const why = "externalSandbox: is not allowed by this worker: see its setting work.external_sandbox"
+		if err != nil && err.Error() != why {
 			t.Errorf("%v", err)
 		}
 		plain := task
