@@ -14,14 +14,14 @@ var topics = []struct {
 	name    string
 	numbers []int
 }{
-	{"agent", []int{5, 42, 43, 61, 63, 66, 67}},
+	{"agent", []int{5, 42, 43, 61, 63, 66, 67, 92}},
 	{"normalizer", []int{1, 2, 3, 4, 14, 25, 62, 76}},
 	{"bounds", []int{9, 10}},
 	{"runs", []int{16, 17, 19, 27, 30, 33, 44, 45, 62, 74, 77, 79, 80, 82, 83}},
 	{"worker", []int{18, 24, 26, 36, 37, 38, 43, 46, 63, 66, 67, 79, 80, 81}},
 	{"bus", []int{6, 12, 15, 20, 31, 34, 39, 47, 49, 84, 86, 88}},
 	{"bus/embedded: the built-in server", []int{7, 11, 13, 40, 48, 64}},
-	{"responder", []int{21, 29, 41, 52, 68, 80, 85, 86, 87}},
+	{"responder", []int{21, 29, 41, 52, 68, 80, 85, 86, 87, 92}},
 	{"responder/mcp, tools", []int{22, 23, 69, 71, 75}},
 	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71, 78, 85}},
 	{"cmd and client", []int{8, 23, 35, 53, 54, 65, 87}},
