@@ -542,3 +542,29 @@ func TestRecordHasTheModeOfItsTask(t *testing.T) {
 		}
 	}
 }
+
+// A copy has a thread of its own: until the agent tells it, the run has none. What it was copied from stays.
+func TestACopyHasAThreadOfItsOwn(t *testing.T) {
+	r := runs.NewRecord("r", "codex")
+	start := runs.Encode(runs.Start{Source: runs.SourceQueue, Attributes: runs.Attributes{ForkedFrom: "other"}})
+	for _, kind := range []runs.Kind{runs.Queued, runs.Started} {
+		r.Entry(runs.Entry{Kind: kind, Time: 1, Body: start})
+		if h := r.Header(); h.Thread != "" || h.Asked || h.ForkedFrom != "other" || r.Resumes != "other" {
+			t.Errorf("before it is told: %+v", h)
+		}
+	}
+	r.Line(runs.Facts{Thread: "own"}, 2)
+	h := r.Header()
+	if h.Thread != "own" || h.ForkedFrom != "other" || h.Asked {
+		t.Errorf("%+v", h)
+	}
+	read, err := runs.ParseHeader(h.Text(), nil)
+	if err != nil || read.ForkedFrom != "other" {
+		t.Errorf("%+v, %v", read, err)
+	}
+	both := runs.Task{Prompt: "x"}
+	both.Agent, both.Mode, both.Thread, both.ForkedFrom = "codex", runs.ReadOnly, "a", "b"
+	if err := both.Check(); err == nil || err.Error() != "fork: not with a thread to resume" {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -138,5 +139,38 @@ func TestWhatGoesOnWithTheTurnIsTheAgent(t *testing.T) {
 			t.Errorf("%q", out)
 			return
 		}
+	}
+}
+
+// An agent that says nothing but that it has no session of the thread has done nothing; with more to say, or for a task
+// without a thread, its end is that of the agent.
+func TestAnswerOfAnAgentWithoutTheSession(t *testing.T) {
+	t.Parallel()
+	const refusal = `printf '\033[91mError: \033[0mSession not found\n' >&2; exit 1`
+	for name, c := range map[string]struct {
+		script, session string
+		want            bool
+	}{
+		"resumed": {refusal, "--session=ses_1", true}, "copied": {refusal, "--session=ses_1 --fork", true},
+		"a new thread": {refusal, "", false}, "with output": {"echo '{}'; " + refusal, "--session=ses_1", false},
+		"another error": {"echo 'Error: Model not found' >&2; exit 1", "--session=ses_1", false},
+		"no error":      {strings.Replace(refusal, "exit 1", "exit 0", 1), "--session=ses_1", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newFixture(t)
+			l.w.cfg.Agents = known.Agents
+			program := filepath.Join(t.TempDir(), "opencode")
+			write(t, program, "#!/bin/sh\n"+c.script+"\n")
+			if err := os.Chmod(program, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			spec := shell("r", "")
+			spec.Agent, spec.Argv = "opencode", append([]string{program, "run"}, strings.Fields(c.session+" -- x")...)
+			_, done := l.driven(t.Context(), l.create(spec))
+			if got := <-done; got.err != nil || (got.Spawn == runs.SpawnNoSession) != c.want ||
+				(got.Reason == runs.ReasonSpawn) != c.want {
+				t.Errorf("%s, %v", runs.Encode(got.Exit), got.err)
+			}
+		})
 	}
 }

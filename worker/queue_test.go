@@ -335,19 +335,26 @@ func TestATaskIsNotStartedOnASessionThatIsNotThere(t *testing.T) {
 	how["codex"] = one
 	l.submitted("known")
 	l.submitted("unknown")
+	l.submitted("copied")
 	s := l.serving(how, "CODEX_HOME="+root, "PATH=/usr/bin:/bin")
-	for run, thread := range map[string]string{"known": id, "unknown": other} {
-		s.tasks <- runs.QueuedTask{Run: run, Task: runs.Task{Attributes: runs.Attributes{Agent: "codex",
-			Mode: runs.ReadOnly, Thread: thread}, Prompt: "x"}}
+	for run, of := range map[string]runs.Attributes{
+		"known": {Thread: id}, "unknown": {Thread: other}, "copied": {ForkedFrom: other},
+	} {
+		of.Agent, of.Mode = "codex", runs.ReadOnly
+		s.tasks <- runs.QueuedTask{Run: run, Task: runs.Task{Attributes: of, Prompt: "x"}}
 		if got := <-s.done; got != run {
 			t.Fatalf("done with %q, want %q", got, run)
 		}
 	}
-	waitFor(t, "the end", func() bool { return l.ended("known") && l.ended("unknown") && l.empty() })
+	waitFor(t, "the end", func() bool {
+		return l.ended("known") && l.ended("unknown") && l.ended("copied") && l.empty()
+	})
 	if got := l.kinds("known"); got != "queued start exit" || !exists(filepath.Join(root, "ran")) {
 		t.Errorf("the log of the one that is known: %q", got)
 	}
-	if got, x := l.kinds("unknown"), l.exit("unknown"); got != "queued exit" || x.Spawn != runs.SpawnNoSession {
-		t.Errorf("the log of the one that is not known: %q, %+v", got, x)
+	for _, run := range []string{"unknown", "copied"} {
+		if got, x := l.kinds(run), l.exit(run); got != "queued exit" || x.Spawn != runs.SpawnNoSession {
+			t.Errorf("the log of %s, which is not known: %q, %+v", run, got, x)
+		}
 	}
 }

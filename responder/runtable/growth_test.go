@@ -18,6 +18,7 @@ func many(n int) *Table {
 		if i%(n/20) == 0 {
 			h.State, h.EndedAt = runs.StateWorking, 0
 		}
+		h.Dir = fmt.Sprint("/srv/", i%10)
 		h.Labels = runs.LabelsOf(map[string]string{"of": fmt.Sprint(i / 10)})
 		r.index.change(runs.Change{Run: h, Revision: uint64(i + 1), Last: i == n-1}, time.Now())
 	}
@@ -45,6 +46,10 @@ func TestGrowthOfReads(t *testing.T) {
 		count("runs of a label")
 		r.Walk(false, Among{Sessions: true}, &Point{At: runs.Time(n / 2)}, visit(100))
 		count("sessions")
+		v, ok := r.LastOf("codex", []string{"/srv/1/", "/srv/2", "/none"}, func(runs.Header) bool { seen++; return true })
+		if count("the last thread"); !ok || v.ID != fmt.Sprintf("r%06d", n-8) {
+			t.Errorf("the last thread is that of %s", v.ID)
+		}
 		seen = 0
 		of := func(agent, _ string) bool { seen++; return agent == "codex" }
 		s := r.SnapshotOf(5, Among{}, of, nil)

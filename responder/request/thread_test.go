@@ -1,0 +1,38 @@
+package request_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/request"
+)
+
+// The objects with a thread are closed, and one mistake in them names its member.
+func TestThreadsOfRequestsAreClosedObjects(t *testing.T) {
+	s := responder.New(responder.Config{})
+	for arguments, want := range map[string]string{
+		`{"task":"x","resume":{"selector":"last"}}`:                                 "",
+		`{"task":"x","fork":{"selector":"id","id":"` + threadID + `"}}`:             "",
+		`{"task":"x","fork":{}}`:                                                    "fork: selector is required",
+		`{"task":"x","fork":{"selector":"first"}}`:                                  "fork: selector must be one of last, id, not first",
+		`{"task":"x","fork":{"selector":"last","all":true}}`:                        "fork: all is no parameter of this tool",
+		`{"task":"x","resume":{"selector":"last","selector":"last"}}`:               "resume: selector is given twice",
+		`{"task":"x","resume":{"selector":"id","id":7}}`:                            "resume: id must be a string",
+		`{"task":"x","resume":"last"}`:                                              "resume: must be an object",
+		`{"task":"x","resume":{"selector":"last"},"fork":{"selector":"last"}}`:      "fork: not with a thread to resume",
+		`{"task":"x","resume":{"selector":"last"},"context_id":"` + threadID + `"}`: "resume: is another thread than threadId",
+	} {
+		args := request.Read(request.TaskParams, []byte(arguments))
+		q := request.Submission(s, request.ToolExec, args)
+		got := ""
+		if err := args.Err(); err != nil {
+			got = err.Error()
+		}
+		if got != want || want == "" && (q.Resume == nil) == strings.Contains(arguments, "resume") {
+			t.Errorf("%s: %q, want %q", arguments, got, want)
+		}
+	}
+}
+
+const threadID = "0199a213-81c0-7800-8aa1-bbab2a035001"
