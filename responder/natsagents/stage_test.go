@@ -60,7 +60,8 @@ func newStage(t *testing.T, change func(*settings)) *stage {
 	c.Service = s.Service
 	s.work(c.lost)
 	s.again = func() {
-		b, err := s.Server.Connect(t.Context(), embedded.ResponderAgentsUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+		names := bus.Names{Prefix: bus.DefaultPrefix}
+		b, err := s.Server.Connect(t.Context(), embedded.ResponderAgentsUser, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,8 @@ func (s *stage) work(ttl time.Duration) {
 func (s *stage) connect() *nats.Conn {
 	s.T.Helper()
 	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(embedded.PrompterUser, s.Server.Credentials[embedded.PrompterUser]),
-		nats.CustomInboxPrefix(bus.InboxPrefix(embedded.PrompterUser)), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+		nats.CustomInboxPrefix(bus.InboxPrefix(embedded.PrompterUser)), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		s.T.Fatal(err)
 	}
