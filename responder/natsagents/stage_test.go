@@ -87,8 +87,9 @@ func (s *stage) work(ttl time.Duration) {
 
 func (s *stage) connect() *nats.Conn {
 	s.T.Helper()
-	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(embedded.PrompterUser, s.Server.Credentials[embedded.PrompterUser]),
-		nats.CustomInboxPrefix(bus.InboxPrefix(embedded.PrompterUser)), nats.MaxReconnects(-1),
+	const user = embedded.PrompterUser
+	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(user, s.Server.Credentials[user]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.MaxReconnects(-1),
 		nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		s.T.Fatal(err)
