@@ -233,6 +233,24 @@ func TestFinalTextIsSentIfNoneWas(t *testing.T) {
 	}
 }
 
+func TestPiecesOfAMessageAreJoined(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, func(c *settings) { c.other = "gemini_cli" })
+	s.found(3)
+	a := s.ask("agents.prompt.gemini-cli.ada.default", "Go.").until("linesman.run")
+	says := func(text string) string {
+		return `{"type":"message","role":"assistant","content":"` + text + `","delta":true}` + "\n"
+	}
+	s.play("gemini_cli", a.run, `{"type":"init","session_id":"455c1559-3205-473c-bb56-50100d84836b","model":"m"}`+"\n"+
+		says("Hel")+says("lo.")+`{"type":"tool_use","tool_name":"read_file","tool_id":"r1","parameters":{}}`+"\n"+
+		`{"type":"tool_result","tool_id":"r1","status":"success"}`+"\n"+says("Do")+says("ne.")+
+		`{"type":"result","status":"success"}`+"\n", exit(0))
+	a.until("end")
+	if got := a.text.String(); got != "Hello.\n\nDone." {
+		t.Errorf("the text is %q", got)
+	}
+}
+
 func TestThreadsAndKeysAreThoseOfTheProfile(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -278,7 +296,7 @@ func TestProfileIsWithdrawnWithItsWorker(t *testing.T) {
 	if all := s.many(codex, []byte("x"), 100*time.Millisecond); len(all) > 0 {
 		t.Errorf("it answers %q", all[0].Data)
 	}
-	s.work(2 * time.Second)
+	s.work(2*time.Second, "")
 	s.found(2)
 }
 
