@@ -92,7 +92,8 @@ func (c *Config) announceSettings() []Setting {
 	a := &c.Announce
 	return []Setting{
 		{Key: "announce.owner", target: &a.Owner,
-			check: must(func() bool { return a.Owner == "" || profileToken.MatchString(a.Owner) }, "must be 1 to 63 of a-z 0-9 _ -"),
+			check: must(func() bool { return a.Owner == "" || profileToken.MatchString(a.Owner) },
+				"must be 1 to 63 of a-z 0-9 _ -"),
 			Help: "Owner in the subjects of the agents that a responder announces by the Agent Protocol for NATS. Empty: " +
 				"the name of the user."},
 		{Key: "announce.profiles", target: &a.Profiles, check: c.checkProfiles,

@@ -14,8 +14,8 @@ func TestProfilesAreTablesOrJSON(t *testing.T) {
 	for _, text := range []string{
 		"[[announce.profiles]]\nname = 'review'\nagent = 'claude'\nworking_dir = '~/src'\nmode = 'workspace-write'\n" +
 			"labels = {team = 'a'}\n[[announce.profiles]]\nname = 'x'\nagent = 'codex'\n",
-		"[announce]\nprofiles = [{name = 'review', agent = 'claude', working_dir = '/home/u/src', mode = 'workspace-write', " +
-			"labels.team = 'a'}, {name = 'x', agent = 'codex'}]\n",
+		"[announce]\nprofiles = [{name = 'review', agent = 'claude', working_dir = '/home/u/src', " +
+			"mode = 'workspace-write', labels.team = 'a'}, {name = 'x', agent = 'codex'}]\n",
 	} {
 		c, err := Load(Sources{File: file(t, text), Environ: []string{"HOME=/home/u"}})
 		if err != nil || !reflect.DeepEqual(c.Announce.Profiles, want) {

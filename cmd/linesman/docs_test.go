@@ -139,7 +139,8 @@ func helps(t *testing.T) map[string]string {
 var foreign = map[string]string{
 	"auth": "a2a", "stream": "a2a", "url": "codex mcp add", "bearer-token-env-var": "codex mcp add",
 	"sandbox": "codex exec", "output-format": "claude", "verbose": "claude", "format": "opencode run",
-	"context": "nats", "inbox-prefix": "nats", "git": "git diff", "global": "git config", "init": "docker run",
+	"context": "nats", "inbox-prefix": "nats", "replies": "nats", "reply-timeout": "nats", "wait-for-empty": "nats",
+	"git": "git diff", "global": "git config", "init": "docker run",
 	"version": "codex", "acp": "gemini",
 }
 

@@ -54,7 +54,7 @@ func (c *doctorCmd) Run(ctx context.Context, a *app) error {
 }
 
 type contextCmd struct {
-	User string `arg:"" optional:"" default:"subscriber" enum:"subscriber,prompter,operator,worker,normalizer,responder,operator_public,normalizer_public,responder_public,responder_agents" help:"User: subscriber (default), prompter, operator, worker, normalizer or responder; operator_public, normalizer_public and responder_public are the users of these roles in the account of the events, responder_agents in that of prompter."`
+	User string `arg:"" optional:"" default:"subscriber" enum:"subscriber,operator,prompter,worker,normalizer,responder,operator_public,normalizer_public,responder_public,responder_agents" help:"User: subscriber (default), operator, prompter, worker, normalizer or responder; operator_public, normalizer_public and responder_public are the users of these roles in the account of the events, responder_agents in that of prompter."`
 
 	ServerConfig bool   `name:"server-config" help:"Print linesman's accounts, users and permissions as configuration of a nats-server instead."`
 	NKey         bool   `name:"nkey" help:"With --server-config: users authenticate with NKeys, not certificates."`

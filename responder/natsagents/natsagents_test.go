@@ -28,7 +28,8 @@ func TestAgentsAreDiscovered(t *testing.T) {
 	}
 	for _, one := range s.found(2) {
 		m := one.Metadata
-		if one.Name != "agents" || one.Version != "1.2.3" || m["owner"] != "ada" || m["protocol_version"] != "0.3" || len(m) != 3 ||
+		if one.Name != "agents" || one.Version != "1.2.3" || m["owner"] != "ada" || m["protocol_version"] != "0.3" ||
+			len(m) != 3 ||
 			!slices.Contains([]string{"codex", "claude-code"}, m["agent"]) {
 			t.Errorf("%+v", one)
 		}
@@ -113,28 +114,33 @@ func TestPromptIsStreamedToItsEnd(t *testing.T) {
 func TestOptionsOfAPrompt(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	for _, err := range []error{os.Mkdir(filepath.Join(dir, "sub"), 0o700), os.Symlink(elsewhere, filepath.Join(dir, "link"))} {
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(dir, "sub"), 0o700), os.Symlink(elsewhere, filepath.Join(dir, "link")),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	s := newStage(t, func(c *settings) {
 		c.Profiles = []responder.Profile{{Owner: "ada", Name: "default", Attributes: runs.Attributes{
-			Agent: "codex", Dir: dir, Mode: runs.WorkspaceWrite, Model: "m1", Labels: runs.LabelsOf(map[string]string{"team": "x"}),
+			Agent: "codex", Dir: dir, Mode: runs.WorkspaceWrite, Model: "m1",
+			Labels: runs.LabelsOf(map[string]string{"team": "x"}),
 		}}}
 	})
 	s.found(1)
 	a := s.ask(codex, `{"prompt":"Go.","attachments":[],"later":{"x":1},"linesman":{"model":"m2","mode":"read-only",`+
 		`"workingDir":"sub","title":"A title","timeoutSec":90,"events":true}}`).until("status queued")
 	task := s.Task()
-	if task.Model != "m2" || task.Mode != runs.ReadOnly || task.Dir != filepath.Join(dir, "sub") || task.Title != "A title" ||
+	if task.Model != "m2" || task.Mode != runs.ReadOnly || task.Dir != filepath.Join(dir, "sub") ||
+		task.Title != "A title" ||
 		task.Hard != 90 || task.Labels.Map()["team"] != "x" {
 		t.Errorf("task %+v", task)
 	}
 	s.play("codex", a.run, begins+says("Hi.")+ends, exit(0))
 	a.until("end")
 	var e api.Event
-	if err := json.Unmarshal(a.data["linesman.event"], &e); err != nil || e.Kind != api.Completion || e.Run != a.run || e.Seq == 0 {
+	if err := json.Unmarshal(a.data["linesman.event"], &e); err != nil || e.Kind != api.Completion || e.Run != a.run ||
+		e.Seq == 0 {
 		t.Errorf("the last event is %s: %v", a.data["linesman.event"], err)
 	}
 	if a := s.ask(codex, `{"prompt":"Go."}`).until("status queued"); a != nil {
@@ -187,7 +193,8 @@ func TestEndsThatAreNoSuccess(t *testing.T) {
 	s.Begin("codex", "T-local-other", runs.Start{Source: "run"})
 	s.Await("T-local-other", Any)
 	for run, code := range map[string]string{"T-local-other": "404", "T-local-none": "404", "": "404", a.run: ""} {
-		m, err := s.caller.Request("agents.cancel.codex.ada.default", runs.Encode(map[string]string{"run": run}), fixture.Patience)
+		m, err := s.caller.Request("agents.cancel.codex.ada.default", runs.Encode(map[string]string{"run": run}),
+			fixture.Patience)
 		if err != nil || m.Header.Get("Nats-Service-Error-Code") != code {
 			t.Errorf("cancel %q: %s %v, %v", run, m.Data, m.Header, err)
 		}
@@ -226,6 +233,24 @@ func TestFinalTextIsSentIfNoneWas(t *testing.T) {
 	}
 }
 
+func TestPiecesOfAMessageAreJoined(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, func(c *settings) { c.other = "gemini_cli" })
+	s.found(3)
+	a := s.ask("agents.prompt.gemini-cli.ada.default", "Go.").until("linesman.run")
+	says := func(text string) string {
+		return `{"type":"message","role":"assistant","content":"` + text + `","delta":true}` + "\n"
+	}
+	s.play("gemini_cli", a.run, `{"type":"init","session_id":"455c1559-3205-473c-bb56-50100d84836b","model":"m"}`+"\n"+
+		says("Hel")+says("lo.")+`{"type":"tool_use","tool_name":"read_file","tool_id":"r1","parameters":{}}`+"\n"+
+		`{"type":"tool_result","tool_id":"r1","status":"success"}`+"\n"+says("Do")+says("ne.")+
+		`{"type":"result","status":"success"}`+"\n", exit(0))
+	a.until("end")
+	if got := a.text.String(); got != "Hello.\n\nDone." {
+		t.Errorf("the text is %q", got)
+	}
+}
+
 func TestThreadsAndKeysAreThoseOfTheProfile(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
@@ -256,7 +281,8 @@ func TestThreadsAndKeysAreThoseOfTheProfile(t *testing.T) {
 		t.Errorf("the thread of another profile: %s", what)
 	}
 	// Nobody else gives a run the label.
-	if err := responder.CheckLabels(runs.LabelsOf(map[string]string{runs.LabelProfile: "codex.ada.default"})); !api.Is(err, api.Validation) {
+	labels := runs.LabelsOf(map[string]string{runs.LabelProfile: "codex.ada.default"})
+	if err := responder.CheckLabels(labels); !api.Is(err, api.Validation) {
 		t.Errorf("the label of a profile: %v", err)
 	}
 }
@@ -270,7 +296,7 @@ func TestProfileIsWithdrawnWithItsWorker(t *testing.T) {
 	if all := s.many(codex, []byte("x"), 100*time.Millisecond); len(all) > 0 {
 		t.Errorf("it answers %q", all[0].Data)
 	}
-	s.work(2 * time.Second)
+	s.work(2*time.Second, "")
 	s.found(2)
 }
 

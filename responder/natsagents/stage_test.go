@@ -39,7 +39,8 @@ type stage struct {
 // settings of a stage that differ.
 type settings struct {
 	natsagents.Config
-	lost time.Duration
+	lost  time.Duration
+	other string // agent of the worker, beside Codex and Claude Code
 }
 
 func newStage(t *testing.T, change func(*settings)) *stage {
@@ -58,9 +59,10 @@ func newStage(t *testing.T, change func(*settings)) *stage {
 	})
 	servicetest.During(t, "service", s.Service.Run)
 	c.Service = s.Service
-	s.work(c.lost)
+	s.work(c.lost, c.other)
 	s.again = func() {
-		b, err := s.Server.Connect(t.Context(), embedded.ResponderAgentsUser, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+		names := bus.Names{Prefix: bus.DefaultPrefix}
+		b, err := s.Server.Connect(t.Context(), embedded.ResponderAgentsUser, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +76,11 @@ func newStage(t *testing.T, change func(*settings)) *stage {
 }
 
 // work sends the heartbeats of a worker.
-func (s *stage) work(ttl time.Duration) {
+func (s *stage) work(ttl time.Duration, other string) {
 	s.worker = servicetest.During(s.T, "worker", func(ctx context.Context) error {
 		s.Operator.SendHeartbeats(ctx, ttl, func() runs.Heartbeat {
 			return runs.Heartbeat{ID: "w1", Name: "w1", Queue: bus.DefaultQueue, Slots: 4, Busy: 1,
-				Agents: []string{"claude_code", "codex"}}
+				Agents: []string{"claude_code", "codex", other}}
 		})
 		return nil
 	})
@@ -86,8 +88,10 @@ func (s *stage) work(ttl time.Duration) {
 
 func (s *stage) connect() *nats.Conn {
 	s.T.Helper()
-	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(embedded.PrompterUser, s.Server.Credentials[embedded.PrompterUser]),
-		nats.CustomInboxPrefix(bus.InboxPrefix(embedded.PrompterUser)), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	const user = embedded.PrompterUser
+	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(user, s.Server.Credentials[user]),
+		nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -28,14 +28,14 @@ func (s *server) prompt(i *instance, c call) {
 		return
 	}
 	t := &stream{call: c, events: events}
-	t.send(message("status", "ack"))
+	_ = t.send(message("status", "ack")) // of a stream that is lost the run is queued all the same
 	done, err := s.Service.Queue(p.In(s.ctx), q)
 	if err != nil {
 		c.fail(err, "")
 		return
 	}
 	t.run = done.Run
-	t.send(message("linesman.run", map[string]any{"run": t.run, "seq": 0}))
+	_ = t.send(message("linesman.run", map[string]any{"run": t.run, "seq": 0}))
 	v, err := t.follow(s.ctx)
 	switch {
 	case errors.Is(err, errLost):

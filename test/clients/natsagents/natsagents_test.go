@@ -29,10 +29,9 @@ func up(t *testing.T) (s *fixture.Server, data string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
 	data = filepath.Join(dir, "data")
-	script := filepath.Join(dir, "codex")
+	script, recording := filepath.Join(dir, "codex"), fixture.Path(t, "test", "corpus", "codex", "hello.jsonl")
 	err := os.WriteFile(script, []byte("#!/bin/sh\ncase $1 in --version) echo codex-cli 0.169.0; exit ;; esac\n"+
-		"case \"$*\" in *Wait.*) head -3 '"+fixture.Path(t, "test", "corpus", "codex", "hello.jsonl")+"'; exec sleep 600 ;; esac\n"+
-		"exec cat '"+fixture.Path(t, "test", "corpus", "codex", "hello.jsonl")+"'\n"), 0o700)
+		"case \"$*\" in *Wait.*) head -3 '"+recording+"'; exec sleep 600 ;; esac\nexec cat '"+recording+"'\n"), 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +102,16 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 		return slices.Compact(kinds), last
 	}
 	got, _ := kinds(seen.Said)
-	if want := "status ack, linesman.run, status working, response Hello. Nothing to do., linesman.result, end"; strings.Join(got, ", ") != want {
+	const want = "status ack, linesman.run, status working, response Hello. Nothing to do., linesman.result, end"
+	if strings.Join(got, ", ") != want {
 		t.Errorf("the stream is %q", got)
 	}
 	if got, last := kinds(seen.Refused); strings.Join(got, ", ") != "400, end" && strings.Join(got, ", ") != "400" ||
 		last.Body["error"] != "validation" {
 		t.Errorf("refused: %q, %v", got, last.Body)
 	}
-	if got, last := kinds(seen.Ended); !slices.Contains(got, "500") || last.Body["error"] != "cancelled" || seen.Cancelled["run"] == "" {
+	if got, last := kinds(seen.Ended); !slices.Contains(got, "500") || last.Body["error"] != "cancelled" ||
+		seen.Cancelled["run"] == "" {
 		t.Errorf("cancelled: %q, %v, %v", got, last, seen.Cancelled)
 	}
 	if seen.Beat["agent"] == "" || seen.Info.Metadata["owner"] != "ada" {
@@ -123,13 +124,14 @@ func TestCommandsOfThePage(t *testing.T) {
 	nats := fixture.Need(t, "NATS_CLI", "nats")
 	t.Parallel()
 	s, _, env := up(t)
-	env = append(env, "XDG_CONFIG_HOME="+t.TempDir(), "PATH="+filepath.Dir(program)+":"+filepath.Dir(nats)+":"+os.Getenv("PATH"))
+	env = append(env, "XDG_CONFIG_HOME="+t.TempDir(),
+		"PATH="+filepath.Dir(program)+":"+filepath.Dir(nats)+":"+os.Getenv("PATH"))
 	page, err := os.ReadFile(fixture.Path(t, "docs", "integrate.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, part, _ := strings.Cut(string(page), "\n## Prompt agents over NATS\n")
-	part, _, _ = strings.Cut(part, "\n## ")
+	part, _, _ = strings.Cut(strings.ReplaceAll(part, "\\\n", ""), "\n## ")
 	want := []string{"", `"protocol_version":"0.3"`, "Hello. Nothing to do.", `"instance_id"`}
 	for line := range strings.Lines(part) {
 		line, is := strings.CutPrefix(line, "    ")
