@@ -87,8 +87,6 @@ type Launch struct {
 	// Check reports why the agent cannot run a task, as a [runs.FieldError]. Nil:
 	// it can run all.
 	Check func(t runs.Task) error
-	// Forks reports that Args knows a thread to fork: the run begins with what the thread has, in one of its own.
-	Forks bool
 	// Env has the environment variables that the agent needs, beside those that
 	// every program needs: they pass under every policy.
 	Env []string

@@ -36,6 +36,9 @@ func (l Launch) Capabilities(allowed ...string) []string {
 	return all
 }
 
+// Can reports whether an agent has a capability on each worker.
+func (l Launch) Can(id string) bool { return slices.Contains(l.Able, id) }
+
 // FlagsOf returns the flags in the command line for what the caller of a task asked for.
 func (l Launch) FlagsOf(t *runs.Task) (flags []string) {
 	for _, id := range t.Needs() {

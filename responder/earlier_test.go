@@ -151,7 +151,7 @@ func TestACopyIsOfTheThreadsAgent(t *testing.T) {
 	for _, one := range s.Sessions() {
 		q := earlier("", "", nil, &api.ThreadRef{Selector: api.SelectID, ID: one.ID})
 		_, err := s.Service.Submit(t.Context(), q)
-		if !one.Agent.Forks {
+		if !one.Agent.Can(runs.CanFork) {
 			if e := api.Known(err); e.Code != api.Unsupported || e.Field != api.FieldFork {
 				t.Errorf("%s: %v", one.Agent.Name, err)
 			}
@@ -165,7 +165,9 @@ func TestACopyIsOfTheThreadsAgent(t *testing.T) {
 			got.Dir != "/srv/"+one.Agent.Short {
 			t.Errorf("%s: %+v, %v", one.Agent.Name, got, err)
 		}
-		q.Agent = "gemini"
+		if q.Agent = "claude"; one.Agent.Short == q.Agent {
+			q.Agent = "codex"
+		}
 		if err := s.Service.CheckSubmit(q); err == nil || !strings.Contains(err.Error(), "fork: belongs to "+one.Agent.Name) {
 			t.Errorf("a copy of %s by another agent: %v", one.Agent.Name, err)
 		}

@@ -39,6 +39,10 @@ var options = []option{
 			q.Model = strings.TrimSpace(q.Model)
 			return "", ok && q.Model != ""
 		}},
+	{runs.CanResume, api.FieldResume, true, func(q *api.Submission) any { return given(q.Resume, q.Resume != nil) },
+		func(q *api.Submission, raw json.RawMessage) (string, bool) { return readThread(&q.Resume, raw) }},
+	{runs.CanFork, api.FieldFork, true, func(q *api.Submission) any { return given(q.Fork, q.Fork != nil) },
+		func(q *api.Submission, raw json.RawMessage) (string, bool) { return readThread(&q.Fork, raw) }},
 	{runs.CanAddDirs, api.FieldAddDirs, true, func(q *api.Submission) any { return given(q.AddDirs, q.AddDirs != nil) },
 		readAddDirs},
 	{runs.CanNotAsk, api.FieldNonInteractive, true,
@@ -60,6 +64,28 @@ func given(value any, is bool) any {
 // decoded reads a value that is not null.
 func decoded(raw json.RawMessage, to any) bool {
 	return string(raw) != "null" && json.Unmarshal(raw, to) == nil
+}
+
+// readThread reads {"selector": "last"}, or {"selector": "id", "id": "..."}.
+func readThread(to **api.ThreadRef, raw json.RawMessage) (wrong string, ok bool) {
+	var members map[string]json.RawMessage
+	if !decoded(raw, &members) || !decoded(raw, to) {
+		return "", false
+	}
+	for name := range members {
+		if name != "selector" && name != "id" {
+			return "", false
+		}
+	}
+	r := *to
+	switch r.ID = strings.TrimSpace(r.ID); r.Selector {
+	case api.SelectLast:
+		_, has := members["id"]
+		return "", !has
+	case api.SelectID:
+		return ".id", r.ID != ""
+	}
+	return ".selector", false
 }
 
 // readAddDirs reads {"dirs": [...]}.

@@ -295,7 +295,7 @@ func (s *Service) Workers() (all api.Workers) {
 	}
 	for _, a := range s.cfg.Agents {
 		all.Agents = append(all.Agents, api.Agent{
-			Kind: a.Kind(), Short: a.Short, Name: a.Name, Live: a.Live.Program != "", Forks: a.Forks,
+			Kind: a.Kind(), Short: a.Short, Name: a.Name, Live: a.Live.Program != "", Forks: a.Can(runs.CanFork),
 		})
 	}
 	return all

@@ -71,7 +71,7 @@ func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
 	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
 	s.checkEarlier(&m, q, t.Task)
-	m.when(known && a.Forks && t.Live && q.Fork != nil, api.FieldFork, "not with live")
+	m.when(t.Live && q.Fork != nil, api.FieldFork, "not with live")
 	m.when(known && t.Live && t.Thread != "" && a.Live.Forgets, api.FieldThread,
 		"not with live: "+a.Name+" continues no session so")
 	if a.Check != nil {
@@ -194,11 +194,6 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 		return api.Submitted{}, err
 	}
 	task := s.task(q)
-	if a, _ := s.cfg.Agents.Find(task.Agent); q.Fork != nil && !a.Forks {
-		return api.Submitted{}, &api.Error{
-			Code: api.Unsupported, Field: api.FieldFork, Message: a.Name + " cannot fork a thread",
-		}
-	}
 	t, err := s.placed(ctx, task)
 	if err != nil {
 		return api.Submitted{}, err

@@ -12,6 +12,7 @@ import (
 const (
 	CanModel   = "agent_api.config.model.v1"
 	CanResume  = "agent_api.session.resume.v1"
+	CanFork    = "agent_api.session.fork.v1" // begin with a copy of a session
 	CanAddDirs = "agent_api.exec.add_dirs.v1"
 	CanNotAsk  = "agent_api.exec.non_interactive"
 	CanUnboxed = "agent_api.exec.external_sandbox.v1"

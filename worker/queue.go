@@ -286,7 +286,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	spec.Env = launch.Environ(task.Env, how.Env, t.Environ)
 	spec.Withheld = how.Withheld(t.Environ, spec.Env)
 	live := task.Live || how.Args == nil && len(how.ACP) > 0
-	if task.ForkedFrom != "" && (live || !how.Forks) {
+	if task.ForkedFrom != "" && (live || !how.Can(runs.CanFork)) {
 		return Spec{}, &runs.FieldError{Field: "fork", Problem: "is not for this agent, or not with live"}
 	}
 	if live {

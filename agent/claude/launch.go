@@ -24,7 +24,7 @@ var Agent = agent.Agent{
 		},
 	},
 	Launch: agent.Launch{
-		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"},
+		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CLAUDE_CONFIG_DIR"},
 		Keys: []string{
 			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL",
 			"ANTHROPIC_CUSTOM_HEADERS",
@@ -34,7 +34,8 @@ var Agent = agent.Agent{
 			"ANTHROPIC_FOUNDRY_API_KEY",
 		},
 		Able: []string{
-			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanAddDirs,
+			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanFork,
+			runs.CanAddDirs,
 		},
 		AbleIf: []string{runs.CanUnboxed},
 		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},

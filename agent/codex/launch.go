@@ -24,11 +24,12 @@ var Agent = agent.Agent{
 		},
 	},
 	Launch: agent.Launch{
-		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
+		Args: args, Check: check, Prompt: prompt, Thread: thread, Env: []string{"CODEX_HOME"},
 		Keys:   []string{"OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "OPENAI_BASE_URL"},
 		Others: []string{"AZURE_OPENAI_API_KEY"},
 		Able: []string{
-			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanAddDirs,
+			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanFork,
+			runs.CanAddDirs,
 		},
 		AbleIf: []string{runs.CanUnboxed},
 		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},

@@ -195,16 +195,8 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		return unless(found > 0, "no handle")
 	},
 	runs.CanModel: option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
-	runs.CanResume: func(t *testing.T, a agent.Agent, all []played) error {
-		for _, thread := range []string{"0b0b0b0b-0000-4000-8000-000000000001", "ses_123"} {
-			one := task()
-			if one.Thread = thread; a.Args == nil || a.Check == nil || a.Check(one) != nil {
-				continue
-			}
-			return option(func(t *runs.Task) { t.Thread = thread }, thread)(t, a, all)
-		}
-		return errors.New("it resumes nothing")
-	},
+	runs.CanResume: thread(func(t *runs.Task, id string) { t.Thread = id }),
+	runs.CanFork:   thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
 	runs.CanAddDirs: option(func(t *runs.Task) { t.AddDirs = []string{"/d/one", "/d/two"} }, "/d/one", "/d/two"),
 	runs.CanNotAsk: func(_ *testing.T, a agent.Agent, _ []played) error {
 		if a.LiveOnly() { // linesman answers what it asks
@@ -232,6 +224,20 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		}
 		return unless(n == 1, "the flag is not there once")
 	},
+}
+
+// thread says why a thread does not reach the command line.
+func thread(set func(t *runs.Task, id string)) func(*testing.T, agent.Agent, []played) error {
+	return func(t *testing.T, a agent.Agent, all []played) error {
+		for _, id := range []string{"0b0b0b0b-0000-4000-8000-000000000001", "ses_123"} {
+			one := task()
+			if set(&one, id); a.Args == nil || a.Check == nil || a.Check(one) != nil {
+				continue
+			}
+			return option(func(t *runs.Task) { set(t, id) }, id)(t, a, all)
+		}
+		return errors.New("it takes none")
+	}
 }
 
 // facet is the facet of a tool.

@@ -35,7 +35,7 @@ func TestThreadsToResumeAndToForkAreInTheCommandLine(t *testing.T) {
 			if fork {
 				task.Thread, task.ForkedFrom, args = "", want.id, want.forks
 			}
-			if fork && !a.Forks {
+			if fork && !a.Can(runs.CanFork) {
 				if args != nil {
 					t.Errorf("%s does not fork", a.Name)
 				}

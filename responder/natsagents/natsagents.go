@@ -154,7 +154,10 @@ func (s *server) announce(p responder.LiveProfile) (*instance, error) {
 	var err error
 	i.Service, err = micro.AddService(s.Conn, micro.Config{
 		Name: group, Version: s.Version, Description: "prompts that become runs of a coding agent",
-		Metadata: map[string]string{"agent": p.AgentToken(), "owner": p.Owner, "protocol_version": "0.3"},
+		Metadata: map[string]string{
+			"agent": p.AgentToken(), "owner": p.Owner, "protocol_version": "0.3",
+			"capabilities": strings.Join(s.Service.Agents().Of(p.Agent).Capabilities(), " "),
+		},
 	})
 	if err != nil {
 		return nil, err
