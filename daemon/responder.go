@@ -137,7 +137,8 @@ func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 	if r.http != nil {
 		r.mcp = newMCPEndpoints(s)
 		r.http.Handle("/mcp", s.calls.HTTP("/mcp", r.called(r.mcp)))
-		r.http.HandleFor(httpserver.Read|httpserver.Submit, pathADCP, s.calls.HTTP(pathADCP, r.called(r.mcp[tools.ADCPTools])))
+		r.http.HandleFor(httpserver.Read|httpserver.Submit, pathADCP,
+			s.calls.HTTP(pathADCP, r.called(r.mcp[tools.ADCPTools])))
 		if err := r.addSurfaces(s); err != nil {
 			return nil, err
 		}

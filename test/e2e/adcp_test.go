@@ -24,12 +24,13 @@ func TestClientsOfAdCPHaveToolsOfTheirOwn(t *testing.T) {
 	fifteen := fixture.ReadAddress(t, data)
 	connect := func(transport sdk.Transport) *sdk.ClientSession {
 		t.Helper()
-		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+		client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+		session, err := client.Connect(t.Context(), transport, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = client.Close() })
-		return client
+		t.Cleanup(func() { _ = session.Close() })
+		return session
 	}
 	over := func(path, token string) *sdk.ClientSession {
 		t.Helper()
