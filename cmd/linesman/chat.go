@@ -32,7 +32,7 @@ type chatCmd struct {
 
 func (c *chatCmd) check(*app) error {
 	var wrong problems
-	unset := newRunFlags{taskFlags: taskFlags{Mode: string(runs.ReadOnly), Env: runs.InheritNone}}
+	unset := newRunFlags{taskFlags: taskFlags{Env: runs.InheritNone}}
 	wrong.add(c.Continue != "" && !reflect.DeepEqual(c.newRunFlags, unset), "--continue: not with flags of a new run")
 	isRun := c.Text == "last" || strings.HasPrefix(c.Text, "T-local-")
 	wrong.add(isRun && c.Continue == "", "TEXT: names a run: linesman chat --continue %s opens it", console.Word(c.Text))
@@ -43,7 +43,8 @@ func (c *chatCmd) check(*app) error {
 func (c *chatCmd) Run(ctx context.Context, a *app) error {
 	screen := chat.Config{Stdin: a.stdin, Stdout: a.stdout, Environ: a.environ, Getenv: a.getenv,
 		Inside: worker.InAgent(a.environ), Text: c.Text,
-		About: cmp.Or(string(c.Agent), api.DefaultAgent) + ", " + c.Mode + ", " + cmp.Or(c.Dir, "this directory")}
+		About: cmp.Or(string(c.Agent), api.DefaultAgent) + ", " + cmp.Or(c.Mode, string(runs.ReadOnly)) + ", " +
+			cmp.Or(c.Dir, "this directory")}
 	people := !a.json && screen.Fits()
 	if people {
 		a.dialer.Log = zap.NewNop() // the screen shows outages
