@@ -17,7 +17,8 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions, SetLive: asks,
+		Args: args, Forks: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession,
+		Set: permissions, SetLive: asks,
 		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
 		Keys: []string{"OPENCODE_API_KEY"},
 		Others: []string{
