@@ -20,7 +20,8 @@ const threadID = "0199a213-81c0-7800-8aa1-bbab2a03500"
 
 // began begins a run of Codex in a directory, with the thread of a number, so many minutes after others.
 func began(s *servicetest.Streams, minutes int64, id, n, dir string) *servicetest.Log {
-	l := s.BeginAt("codex", id, servicetest.Begun+minutes*60_000, runs.Start{Source: "run", Worker: "w1", Attributes: runs.Attributes{Dir: dir}}).
+	start := runs.Start{Source: "run", Worker: "w1", Attributes: runs.Attributes{Dir: dir}}
+	l := s.BeginAt("codex", id, servicetest.Begun+minutes*60_000, start).
 		Out([]byte(`{"type":"thread.started","thread_id":"` + threadID + n + `"}` + "\n"))
 	s.Await(id, func(v runs.Header) bool { return v.Thread != "" })
 	return l
@@ -189,18 +190,22 @@ func TestMistakesInThreadsToContinue(t *testing.T) {
 		change(&q)
 		return q
 	}
+	of := func(resume, fork *api.ThreadRef) api.Submission { return earlier("codex", "/srv", resume, fork) }
+	ref := func(selector, id string) *api.ThreadRef { return &api.ThreadRef{Selector: selector, ID: id} }
+	const form = "must be the id of a thread, a UUID"
 	for want, q := range map[string]api.Submission{
-		"resume: selector must be last or id":          earlier("codex", "/srv", &api.ThreadRef{Selector: "first"}, nil),
-		"fork: id is required with the selector id":    earlier("codex", "/srv", nil, &api.ThreadRef{Selector: "id"}),
-		"fork: id is for the selector id":              earlier("codex", "/srv", nil, &api.ThreadRef{Selector: "last", ID: "x"}),
-		"resume: is another thread than threadId":      with(func(q *api.Submission) { q.Resume, q.Thread = last, threadID+"1" }),
-		"fork: not with a thread to resume":            with(func(q *api.Submission) { q.Fork, q.Resume = id, last }),
-		"fork: not with live":                          with(func(q *api.Submission) { q.Fork, q.Live = last, true }),
-		"fork: must be the id of a thread, a UUID":     earlier("codex", "/srv", nil, &api.ThreadRef{Selector: "id", ID: "x"}),
-		"threadId: must be the id of a thread, a UUID": earlier("codex", "/srv", &api.ThreadRef{Selector: "id", ID: "x"}, nil),
-		"forkedFrom: is not for requests: use fork":    with(func(q *api.Submission) { q.ForkedFrom = threadID + "1" }),
-		"fork: must be printable text without white space around it": earlier("codex", "/srv", nil,
-			&api.ThreadRef{Selector: "id", ID: " x"}),
+		"resume: selector must be last or id":                        of(ref("first", ""), nil),
+		"fork: id is required with the selector id":                  of(nil, ref("id", "")),
+		"fork: id is for the selector id":                            of(nil, ref("last", "x")),
+		"fork: " + form:                                              of(nil, ref("id", "x")),
+		"threadId: " + form:                                          of(ref("id", "x"), nil),
+		"fork: must be printable text without white space around it": of(nil, ref("id", " x")),
+		"resume: is another thread than threadId": with(func(q *api.Submission) {
+			q.Resume, q.Thread = last, threadID+"1"
+		}),
+		"fork: not with a thread to resume":         with(func(q *api.Submission) { q.Fork, q.Resume = id, last }),
+		"fork: not with live":                       with(func(q *api.Submission) { q.Fork, q.Live = last, true }),
+		"forkedFrom: is not for requests: use fork": with(func(q *api.Submission) { q.ForkedFrom = threadID + "1" }),
 		"": with(func(q *api.Submission) { q.Resume, q.Thread = id, strings.ToUpper(id.ID) }),
 	} {
 		got := ""

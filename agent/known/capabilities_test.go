@@ -194,9 +194,9 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		}
 		return unless(found > 0, "no handle")
 	},
-	runs.CanModel: option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
-	runs.CanResume: thread(func(t *runs.Task, id string) { t.Thread = id }),
-	runs.CanFork:   thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
+	runs.CanModel:   option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
+	runs.CanResume:  thread(func(t *runs.Task, id string) { t.Thread = id }),
+	runs.CanFork:    thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
 	runs.CanAddDirs: option(func(t *runs.Task) { t.AddDirs = []string{"/d/one", "/d/two"} }, "/d/one", "/d/two"),
 	runs.CanNotAsk: func(_ *testing.T, a agent.Agent, _ []played) error {
 		if a.LiveOnly() { // linesman answers what it asks

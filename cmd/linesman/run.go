@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -168,6 +169,9 @@ func (c *runCmd) create(ctx context.Context, a *app) (*daemon.Session, *worker.D
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, nil, fmt.Errorf("working directory: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // as of a task: by it the threads of a directory are found
 	}
 	s, err := daemon.Open(ctx, a.host())
 	if err != nil {

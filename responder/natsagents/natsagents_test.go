@@ -29,7 +29,7 @@ func TestAgentsAreDiscovered(t *testing.T) {
 	for _, one := range s.found(2) {
 		m := one.Metadata
 		if one.Name != "agents" || one.Version != "1.2.3" || m["owner"] != "ada" || m["protocol_version"] != "0.3" ||
-			len(m) != 3 ||
+			len(m) != 4 || !strings.HasPrefix(m["capabilities"], "agent_api.") ||
 			!slices.Contains([]string{"codex", "claude-code"}, m["agent"]) {
 			t.Errorf("%+v", one)
 		}

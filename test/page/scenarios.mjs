@@ -204,6 +204,7 @@ export async function task(scene) {
   const next = page.getByRole('dialog', { name: 'Continue the thread' });
   await next.getByText('The run had: Write in the directory.').waitFor();
   same('the mode', await next.getByLabel('What it may do').inputValue(), 'workspace-write');
+  await next.getByRole('button', { name: 'Continue as a copy' }).waitFor();
   await accessible(scene, page, 'continue');
   await next.getByRole('button', { name: 'Close', exact: true }).last().click();
   await page.getByRole('button', { name: 'Run again' }).click();
