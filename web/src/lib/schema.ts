@@ -660,6 +660,8 @@ export interface Run {
 
 /** A page of runs. */
 export interface RunList {
+  /** Covers is the sequence up to which all events are of runs that lists have, or whose records are removed; absent: not known, or not asked for. */
+  covers?: number;
   /** Cursor of the next page; absent: this is the last page. */
   next?: string;
   runs: Array<RunSummary>;
