@@ -149,7 +149,8 @@ func TestStartSaysWhatTheThreadHadUsed(t *testing.T) {
 		if err := json.Unmarshal(l.entries(run)[0].Body, &start); err != nil {
 			t.Fatal(err)
 		}
-		if start.Earlier() != c.thread || (start.ForkedFrom != "") != (run == "fork") || (start.Before == nil) != (c.before == 0) ||
+		if start.Earlier() != c.thread || (start.ForkedFrom != "") != (run == "fork") ||
+			(start.Before == nil) != (c.before == 0) ||
 			start.Before != nil && start.Before.Usage != *requests(c.before) {
 			t.Errorf("%s: thread %q, copy of %q, before %+v", run, start.Thread, start.ForkedFrom, start.Before)
 		}
