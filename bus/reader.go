@@ -79,8 +79,8 @@ func (b *Bus) Read(ctx context.Context, f runs.Selection, each func(Stored) erro
 		s := Stored{Seq: m.Sequence, Body: m.Data}
 		agent, run, token, ok := b.parseEvent(m.Subject)
 		pos, isOurs := ParsePos(m.Header.Get(HeaderPos))
-		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || f.Run != "" && run != f.Run || f.Runs != nil && !some[run] ||
-			len(f.Tokens) > 0 && !slices.Contains(f.Tokens, token) ||
+		if !ok || !isOurs || f.Agent != "" && agent != f.Agent || f.Run != "" && run != f.Run ||
+			f.Runs != nil && !some[run] || len(f.Tokens) > 0 && !slices.Contains(f.Tokens, token) ||
 			d.Again() && !after(pos, previous) && pos.Time <= previous.Time {
 			return nil
 		}

@@ -107,8 +107,8 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 // maxLabelled is the maximum number of runs whose events are read run by run.
 const maxLabelled = 1000
 
-// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it is
-// not known, or these are too many runs.
+// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it
+// is not known, or these are too many runs.
 func (c *Client) labelledRuns(ctx context.Context, labels []string) (some []string, covers uint64, err error) {
 	q, some := api.List{Labels: labels, Limit: 100, Covers: true}, []string{}
 	for {

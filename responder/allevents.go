@@ -60,8 +60,8 @@ const maxLabelled = 1000
 // rowsWithin is how long the table may take to read a record that is stored.
 const rowsWithin = 200 * time.Millisecond
 
-// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it is
-// not known, or these are too many runs.
+// labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it
+// is not known, or these are too many runs.
 func (s *Service) labelledRuns(ctx context.Context, labels []string, made int64) (some []string, covered uint64,
 	err error) {
 	covered, err = s.covered(ctx, made)

@@ -44,7 +44,8 @@ func newOptionsLab(t *testing.T, name, settings string) *optionsLab {
 	fmt.Fprintf(&script, "exec '%s' \"$@\"\n", argv[0][0])
 	write(t, filepath.Join(dir, "agent.sh"), script.String())
 	write(t, filepath.Join(dir, "linesman.toml"), fmt.Sprintf(
-		"[work]\nroots = [%q]\n%s\n[agents.%s]\ncommand = ['/bin/sh', %q]\n", filepath.Dir(cwd), settings, name, filepath.Join(dir, "agent.sh")))
+		"[work]\nroots = [%q]\n%s\n[agents.%s]\ncommand = ['/bin/sh', %q]\n", filepath.Dir(cwd), settings, name,
+		filepath.Join(dir, "agent.sh")))
 	data := t.TempDir()
 	up(t, data, "--config", filepath.Join(dir, "linesman.toml"))
 	l.conn = operator(t, data)
