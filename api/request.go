@@ -120,17 +120,13 @@ type Webhook struct {
 
 // CloudSubmission asks Codex Cloud for a task.
 type CloudSubmission struct {
-	Prompt         string `json:"prompt"`
-	Environment    string `json:"environment"`        // its id or its unique label
-	Attempts       int    `json:"attempts,omitempty"` // 0: one
-	DestructiveGit bool   `json:"allowDestructiveGit,omitempty"`
-	Governance     string `json:"governanceContext,omitempty"`
-	// NonInteractive false lets the agent of a live run ask people; true denies what it asks. Other runs never ask.
-	NonInteractive *bool `json:"nonInteractive,omitempty"`
-	// Extensions are options by their ids in the Universal Agent API, at most 16 of together 128 KiB.
-	Extensions map[string]json.RawMessage `json:"extensions,omitempty"`
-	Webhook    *Webhook                   `json:"webhook,omitempty"`
-	Once       Once                       `json:"once,omitzero"`
+	Prompt         string   `json:"prompt"`
+	Environment    string   `json:"environment"`        // its id or its unique label
+	Attempts       int      `json:"attempts,omitempty"` // 0: one
+	DestructiveGit bool     `json:"allowDestructiveGit,omitempty"`
+	Governance     string   `json:"governanceContext,omitempty"`
+	Webhook        *Webhook `json:"webhook,omitempty"`
+	Once           Once     `json:"once,omitzero"`
 }
 
 // Submitted is the outcome of a task that was accepted.

@@ -59,14 +59,18 @@ func readCheckpoint(ctx context.Context, state *bucket.Bucket) (c Checkpoint, re
 }
 
 // EventsKnown returns the sequence of EVENTS, created at a time in Unix nanoseconds, up to which the run of each event
-// has a record, or had one, and the sequence of RUNS with which the last of these records is stored. Zero: not known.
+// has a record, or had one, and the last sequence of RUNS, which has them all. Zero: not known.
 func (b *Bus) EventsKnown(ctx context.Context, made int64) (events, row uint64, err error) {
 	c, _, err := readCheckpoint(ctx, bucket.New(b.js, b.State()))
 	id := StreamID(time.Unix(0, made))
 	if err != nil || c.EventsID != id && !strings.HasPrefix(c.EventsID, id+".") {
 		return 0, 0, err
 	}
-	return c.Known, c.Runs, nil
+	stream, err := b.Stream(ctx, bucket.Stream(b.Runs()))
+	if err != nil {
+		return 0, 0, err
+	}
+	return c.Known, stream.CachedInfo().State.LastSeq, nil
 }
 
 // LastRaw returns the last sequence of RAW.

@@ -90,7 +90,7 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 		if err != nil {
 			return err
 		}
-		if covers > read.After {
+		if covers > read.After+uint64(fewEvents*len(some)) {
 			of := read
 			of.Runs, of.Last, of.Follow, read.After = some, covers, false, covers
 			for _, run := range some {
@@ -104,32 +104,24 @@ func (c *Client) follow(ctx context.Context, f Filter, each func(Event) bool) er
 	return events(ctx, c.bus.Read(ctx, read, pass))
 }
 
-// maxLabelled is the maximum number of runs whose events are read run by run.
-const maxLabelled = 1000
+// Limits of reading run by run: the number of runs, and how many events are read as soon as one of them begins.
+const (
+	maxLabelled = 32
+	fewEvents   = 1000
+)
 
 // labelledRuns returns the runs with labels, and the sequence up to which no other run with them has events. Zero: it
 // is not known, or these are too many runs.
 func (c *Client) labelledRuns(ctx context.Context, labels []string) (some []string, covers uint64, err error) {
-	q, some := api.List{Labels: labels, Limit: 100, Covers: true}, []string{}
-	for {
-		page, err := c.List(ctx, q)
-		if err != nil {
-			return nil, 0, err
-		}
-		if q.Cursor == "" {
-			covers = page.Covers
-		}
-		for _, r := range page.Runs {
-			some = append(some, r.ID)
-		}
-		switch {
-		case covers == 0, len(some) > maxLabelled:
-			return nil, 0, nil
-		case page.Next == "":
-			return some, covers, nil
-		}
-		q.Cursor, q.Covers = page.Next, false
+	page, err := c.List(ctx, api.List{Labels: labels, Limit: maxLabelled, Covers: true})
+	if err != nil || page.Covers == 0 || page.Next != "" {
+		return nil, 0, err
 	}
+	some = []string{}
+	for _, r := range page.Runs {
+		some = append(some, r.ID)
+	}
+	return some, page.Covers, nil
 }
 
 // maxKnown is the maximum number of runs whose labels are remembered.

@@ -46,7 +46,7 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 		if err != nil {
 			return nil, err
 		}
-		if covered = min(covered, end.Last); covered > q.After {
+		if covered = min(covered, end.Last); covered > q.After+uint64(fewEvents*len(some)) {
 			f.first = of
 			f.first.Runs, f.first.Last, f.first.Follow, f.of.After = some, covered, false, covered
 		}
@@ -54,8 +54,11 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 	return f, nil
 }
 
-// maxLabelled is the maximum number of runs whose events are read run by run.
-const maxLabelled = 1000
+// Limits of reading run by run: the number of runs, and how many events are read as soon as one of them begins.
+const (
+	maxLabelled = 32
+	fewEvents   = 1000
+)
 
 // rowsWithin is how long the table may take to read a record that is stored.
 const rowsWithin = 200 * time.Millisecond

@@ -47,7 +47,7 @@ type Streams interface {
 	// EventsEnd returns where the stream ends, with the completion of a run unless run is empty.
 	EventsEnd(ctx context.Context, agent, run string) (runs.EventsEnd, error)
 	// EventsKnown returns the sequence up to which the run of each event has a record, or had one, if the stream was
-	// created at that time, and the revision of the last of these records. Zero: not known.
+	// created at that time, and the revision of the newest of all records. Zero: not known.
 	EventsKnown(ctx context.Context, made int64) (events, revision uint64, err error)
 	// OutputAt reads a run's output from an offset, or from the next stored byte,
 	// and returns the offset of the data.

@@ -204,7 +204,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	known := c.Known
 	if s.raw >= c.CutRaw {
 		c.CutRaw, c.CutEvents = s.raw, covers
-		if !s.unknown() {
+		if s.resume.past(s.raw) && !s.unknown() {
 			known = covers
 		}
 	} else if c.Late == 0 { // it is read again: EVENTS has more of it than the records

@@ -84,6 +84,57 @@ func checkKnown(t *testing.T, b *bus.Bus, c bus.Checkpoint) {
 	}
 }
 
+// A term has stored events of a run, and is killed before a cut: the next one does not know the run until it has read
+// its entries again.
+func TestRunsOfAKilledTermAreNotKnownBeforeTheyAreReadAgain(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	log := bustest.CorpusLog(t, "plan", 40)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"ra": log[:9]}, "ra")
+	bustest.Interleave(t, b, map[string][]runs.Entry{"rz": log}, "rz")
+	n := newNormalizer(b)
+	step(t, n, 3, 1)
+	s, err := n.open(t.Context(), n.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.JetStream().OrderedConsumer(t.Context(), b.Raw(), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: s.last.Raw + 1,
+	})
+	for last := bustest.LastSeq(t, b.JetStream(), b.Raw()); err == nil && s.raw < last; {
+		var m jetstream.Msg
+		if m, err = raw.Next(); err == nil {
+			err = s.entry(t.Context(), m)
+		}
+	}
+	if err == nil {
+		err = s.events.settle(t.Context())
+	}
+	if err == nil {
+		err = s.events.stored(t.Context(), s.events.next-1)
+	}
+	s.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more := true; more; {
+		_, more = step(t, n, 3, 1) // which checks it
+	}
+	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = n.open(t.Context(), n.Log); err != nil {
+		t.Fatal(err)
+	}
+	c := s.last
+	s.close()
+	if last := bustest.LastSeq(t, b.PublicJetStream(), b.Events()); c.Known != last {
+		t.Errorf("runs are known up to %d of %d", c.Known, last)
+	}
+	checkKnown(t, b, c)
+}
+
 // Many runs change, and few are recorded in each cut. Normalizers are killed after some entries, or in the middle of
 // one. Events, records and counters are those of one that was not.
 func TestRunsThatAreRecordedLateAreWhole(t *testing.T) {

@@ -70,6 +70,9 @@ func (r *resume) have(pos normalizer.Pos) bool {
 	return false
 }
 
+// past reports whether all events that EVENTS had at the beginning are derived from RAW up to a sequence.
+func (r *resume) past(raw uint64) bool { return r.all || !r.purged && raw >= r.cursor.Raw }
+
 // locate determines from the streams where to resume.
 func (s *session) locate(ctx context.Context) error {
 	_, infos, err := s.lookUp(ctx)

@@ -106,7 +106,11 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 // that are known without the responder.
 func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	q, flags := c.newRunFlags.submission()
-	q.Resume, q.Fork = threadRef(c.Resume), threadRef(c.Fork)
+	if q.Fork = threadRef(c.Fork); c.Resume == api.SelectLast {
+		q.Resume = threadRef(c.Resume)
+	} else {
+		q.Thread = c.Resume
+	}
 	q.Live, q.Keep, q.Force = c.Live, c.Keep, c.Force
 	if c.NoAsk {
 		q.Ask = new(false)
