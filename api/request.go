@@ -81,6 +81,11 @@ type Submission struct {
 	// Traceparent is the span of the caller (W3C Trace Context), which becomes the parent of
 	// that of the run; "", or invalid: that of the request, else none.
 	Traceparent string `json:"traceparent,omitempty"`
+
+	// What only the settings of linesman say, of a task by a profile: its queue, "" for that of the service, and the
+	// directory that it may not leave, see [runs.Task].
+	Queue string `json:"-"`
+	Below string `json:"-"`
 }
 
 // ThreadRef names an earlier thread of an agent.

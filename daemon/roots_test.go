@@ -40,7 +40,7 @@ func TestSeparateWorkersTellTheirRoots(t *testing.T) {
 		"a missing directory":          {[]runtable.Worker{worker(host, one)}, "/nowhere/at/all", true},
 		"one that is missing here":     {[]runtable.Worker{worker("another", one)}, "/nowhere/at/all", false},
 	} {
-		err := s.outside(runs.Task{Attributes: runs.Attributes{Dir: c.dir}}, c.workers)
+		err := s.outside(s.config.Settings.Work.Queue, runs.Task{Attributes: runs.Attributes{Dir: c.dir}}, c.workers)
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v, want refused %t", name, err, c.refused)
 		}

@@ -127,8 +127,9 @@ func (c Config) absent(b *bus.Bus) func(ctx context.Context, agent, run string, 
 // refused if each of them refuses its directory. The rules are known of the worker of the
 // data directory, and of the workers on this machine that report their roots. If those of
 // any worker are unknown, workers decide: the path may be another directory there.
-func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
+func (s *Service) outside(queue string, t runs.Task, workers []runtable.Worker) error {
 	rules, known := s.config.rules()
+	known = known && queue == s.config.Settings.Work.Queue
 	rules.ToAllow = s.config.toAllow()
 	name, err := workerName(s.config.Settings.DataDir)
 	host, hostErr := os.Hostname()
@@ -138,7 +139,7 @@ func (s *Service) outside(t runs.Task, workers []runtable.Worker) error {
 	var others []string
 	heard := false
 	for _, w := range workers {
-		if w.Queue != s.config.Settings.Work.Queue || known && w.Name == name {
+		if w.Queue != queue || known && w.Name == name {
 			continue
 		}
 		if w.Host != host || len(w.Roots) == 0 {

@@ -74,7 +74,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	beat("elsewhere", "another-queue")
 	heard(2)
 	for path, refused := range map[string]bool{"/": true, dir: false, "": false, dir + "/none": true} {
-		err := d.outside(runs.Task{Attributes: runs.Attributes{Dir: path}}, workers())
+		err := d.outside(d.config.Settings.Work.Queue, runs.Task{Attributes: runs.Attributes{Dir: path}}, workers())
 		if (err != nil) != refused || path == "/" && (!strings.Contains(err.Error(), "work.roots: "+dir+"; ") ||
 			!strings.Contains(err.Error(), "`linesman up --root DIR`")) {
 			t.Errorf("%q: got %v, refused should be %t", path, err, refused)
@@ -82,7 +82,7 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	beat("other", c.Settings.Work.Queue)
 	heard(3)
-	if err := d.outside(runs.Task{Attributes: runs.Attributes{Dir: "/"}}, workers()); err != nil {
+	if err := d.outside(d.config.Settings.Work.Queue, runs.Task{Attributes: runs.Attributes{Dir: "/"}}, workers()); err != nil {
 		t.Errorf("beside another worker: got %v", err)
 	}
 }

@@ -123,20 +123,25 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 		return page, err
 	}
 	defer done()
-	size, scanned := 0, 0
+	size, scanned, full := 0, 0, false
 	err = f.read(ctx, func(e api.Event, wanted bool) error {
 		if wanted {
 			if size += len(e.Body); len(page.Events) == limit || size > maxBytes && len(page.Events) > 0 {
+				full = true
 				return errEnough
 			}
 			page.Events = append(page.Events, e)
 		}
 		page.Next, page.Done = e.Seq, q.Run != "" && e.Kind == api.Completion
 		if scanned++; scanned == maxScanned {
+			full = true
 			return errEnough
 		}
 		return nil
 	})
+	if err == nil && !full && f.first.Runs != nil { // no other event up to there is wanted
+		page.Next = max(page.Next, f.first.Last)
+	}
 	return page, s.explain("read events", err)
 }
 

@@ -1,6 +1,7 @@
 package responder
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -201,7 +202,9 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 	if ids := t.Needs(); t.Live && len(ids) > 0 {
 		return missing(ids[0], "live runs do not have the capability, as their protocol has no way for it")
 	}
-	workers := slices.DeleteFunc(s.table.Workers(), func(w runtable.Worker) bool { return w.Queue != s.cfg.Queue })
+	workers := slices.DeleteFunc(s.table.Workers(), func(w runtable.Worker) bool {
+		return w.Queue != cmp.Or(q.Queue, s.cfg.Queue)
+	})
 	for n := range needs { // the first that no worker has together with those before it
 		some := slices.ContainsFunc(workers, func(w runtable.Worker) bool {
 			can := w.Capabilities[a.Kind()]

@@ -26,18 +26,14 @@ func (p Profile) AgentToken() string { return strings.ReplaceAll(p.Agent, "_", "
 // caller, because of the dots.
 func (p Profile) id() string { return p.AgentToken() + "." + p.Owner + "." + p.Name }
 
-// In adds the caller of a profile, and its queue, to the context of a request: keys of requests are those of the
-// profile.
+// In adds the caller of a profile to the context of a request: keys of requests are those of the profile.
 func (p Profile) In(ctx context.Context) context.Context {
-	ctx = WithSurface(WithCaller(ctx, "prompter."+p.id()), overAgents)
-	return context.WithValue(ctx, queueKey{}, p.Queue)
+	return WithSurface(WithCaller(ctx, "prompter."+p.id()), overAgents)
 }
-
-type queueKey struct{}
 
 // Prompt completes a submission to a profile, and checks it: [Service.Queue] with the context of [Profile.In] then
 // queues it. The mode may not be above that of the profile, the directory must be the profile's or below it, and the
-// thread one of its own. A relative directory is below that of the profile.
+// thread one of its own. A relative directory is below that of the profile; the worker checks it again, with its links.
 func (s *Service) Prompt(p Profile, q api.Submission) (api.Submission, error) {
 	p.Mode = cmp.Or(p.Mode, runs.ReadOnly)
 	q.Agent, q.Labels, q.Model = p.Agent, p.Labels.With(runs.LabelProfile, p.id()), cmp.Or(q.Model, p.Model)
@@ -51,6 +47,7 @@ func (s *Service) Prompt(p Profile, q api.Submission) (api.Submission, error) {
 		}
 	}
 	q.Confirm = true // by whoever configured the profile
+	q.Queue, q.Below = p.Queue, p.Dir
 	if q.Dir != "" && p.Dir == "" {
 		return q, api.Invalid(api.FieldDir, "cannot be chosen here")
 	}
@@ -78,12 +75,12 @@ func below(root, dir string) bool {
 		rest, err := filepath.Rel(root, dir)
 		return err == nil && filepath.IsLocal(rest)
 	}
-	if !within(root, dir) {
-		return false
-	}
 	from, err := filepath.EvalSymlinks(root)
 	to, missing := filepath.EvalSymlinks(dir)
-	return err != nil || missing != nil || within(from, to)
+	if err != nil || missing != nil {
+		return within(root, dir)
+	}
+	return within(from, to)
 }
 
 // CancelPrompted cancels a run of a profile. The error is [api.NotFound] for any other.

@@ -90,7 +90,7 @@ type Config struct {
 
 	// Outside returns a [runs.FieldError] for a task in a directory that no worker
 	// allows, as far as this process knows. Nil: only the workers decide.
-	Outside func(runs.Task, []runtable.Worker) error
+	Outside func(queue string, t runs.Task, all []runtable.Worker) error
 	// Dir returns the default directory of a task, and is called at each
 	// submission; nil, or "": the worker decides.
 	Dir func() (string, error)

@@ -98,6 +98,7 @@ func (s *Service) checkEarlier(m *mistakes, q api.Submission, t runs.Task) {
 	m.when(q.Resume != nil && q.Thread != "" && (q.Resume.Last() || !strings.EqualFold(q.Resume.ID, q.Thread)),
 		api.FieldResume, "is another thread than "+api.FieldThread)
 	m.when(q.ForkedFrom != "", "forkedFrom", "is not for requests: use "+api.FieldFork)
+	m.when(q.Within != "", "within", "is not for requests")
 	field := api.FieldThread
 	if t.ForkedFrom != "" {
 		field = api.FieldFork
@@ -148,7 +149,7 @@ func (s *Service) agentKind(name string) string {
 func (s *Service) task(q api.Submission) runs.Task {
 	q, _ = extended(q)
 	t := q.Task
-	t.Title = runs.Title(q.Title)
+	t.Title, t.Within = runs.Title(q.Title), q.Below
 	if t.Unboxed = nil; q.IsUnboxed() {
 		t.Unboxed, t.Mode = q.Unboxed, cmp.Or(t.Mode, runs.DangerFull)
 	}
@@ -234,8 +235,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
 	}
-	queue, _ := ctx.Value(queueKey{}).(string)
-	ticket, err := s.table.Submit(ctx, queue, t)
+	ticket, err := s.table.Submit(ctx, q.Queue, t)
 	if err == nil {
 		return outcome{
 			Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),

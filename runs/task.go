@@ -53,6 +53,10 @@ type Task struct {
 	Idle    int64     `json:"idleTimeoutSec,omitempty"` // idle limit in seconds; 0: that of the worker
 	Hard    int64     `json:"timeoutSec,omitempty"`     // hard limit in seconds; 0: that of the worker
 
+	// Within is a directory that Dir is in or below once all links are resolved, else the worker refuses the task; "":
+	// it may be elsewhere. Only linesman sets it.
+	Within string `json:"within,omitempty"`
+
 	// Governance is an opaque token of the caller, see [CheckGovernance]; "": none.
 	// It is stored with the run and returned unchanged, and never interpreted.
 	Governance string `json:"governanceContext,omitempty"`

@@ -118,7 +118,7 @@ func TestRunsOfAKilledTermAreNotKnownBeforeTheyAreReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for more := true; more; {
-		_, more = step(t, n, 3, 1) // which checks it
+		_, more = step(t, n, 60, 1) // which checks it
 	}
 	n.Until = bustest.LastSeq(t, b.JetStream(), b.Raw())
 	if err := n.Run(t.Context()); err != nil {

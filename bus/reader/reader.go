@@ -153,6 +153,8 @@ func (r *Reader) Follow(ctx context.Context, each Each) error {
 			return err
 		case ctx.Err() != nil:
 			return nil
+		case conn.IsClosed() && errors.Is(err, errReconnected): // with credentials that were refused then
+			return fmt.Errorf("read %s: %w", r.stream, nats.ErrConnectionClosed)
 		case conn.IsClosed(), !r.begun.Load() && !unreachable: // it never worked
 			return err
 		case !r.begun.Load() && conn.IsConnected():

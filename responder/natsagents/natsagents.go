@@ -219,7 +219,7 @@ func (s *server) request(i *instance, do func(*instance, call), verb string, r m
 	case "cancel":
 		slots = s.cancels
 	}
-	free, ok := slots.Take(responder.Caller(i.profile().In(s.ctx)))
+	free, ok := slots.Take(group) // all profiles are one caller of these: a quarter is for others
 	if !ok {
 		c.fail(&api.Error{Code: api.TooMany, Message: "there are as many prompts and streams as there may be"}, "")
 		return

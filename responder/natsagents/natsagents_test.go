@@ -132,7 +132,7 @@ func TestOptionsOfAPrompt(t *testing.T) {
 		`"workingDir":"sub","title":"A title","timeoutSec":90,"events":true}}`).until("status queued")
 	task := s.Task()
 	if task.Model != "m2" || task.Mode != runs.ReadOnly || task.Dir != filepath.Join(dir, "sub") ||
-		task.Title != "A title" ||
+		task.Within != dir || task.Title != "A title" ||
 		task.Hard != 90 || task.Labels.Map()["team"] != "x" {
 		t.Errorf("task %+v", task)
 	}

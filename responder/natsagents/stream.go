@@ -30,6 +30,9 @@ func (s *server) prompt(i *instance, c call) {
 	t := &stream{call: c, events: events}
 	_ = t.send(message("status", "ack")) // of a stream that is lost the run is queued all the same
 	done, err := s.Service.Queue(p.In(s.ctx), q)
+	if e := api.Known(err); err != nil && e.Code == api.Validation && e.Field == api.FieldDir { // it may name others
+		err = api.Invalid(api.FieldDir, "is not where tasks may work")
+	}
 	if err != nil {
 		c.fail(err, "")
 		return
@@ -257,10 +260,19 @@ func (t *stream) finish(v runs.Header) {
 	if record != nil {
 		result.Usage = responder.Describe(v, record).Usage
 		if text := t.s.Service.FinalText(ctx, record); text != "" && !t.begun {
-			_ = t.send(message("response", text))
+			err = t.send(message("response", text))
 		}
 	}
-	_ = t.send(message("linesman.result", result))
+	if api.Is(err, api.NotFound) {
+		err = nil
+	}
+	if err == nil {
+		err = t.send(message("linesman.result", result))
+	}
+	if err != nil { // without an end the caller knows that something is missing
+		t.count(500)
+		return
+	}
 	t.end()
 	t.count(0)
 }

@@ -63,7 +63,7 @@ type Config struct {
 
 	// Outside returns a [runs.FieldError] for a task in a directory outside the
 	// roots that this process knows of. Nil: only the workers decide.
-	Outside func(runs.Task, []Worker) error
+	Outside func(queue string, t runs.Task, all []Worker) error
 
 	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
 	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
@@ -387,7 +387,7 @@ type Ticket struct {
 func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ticket, error) {
 	queue = cmp.Or(queue, r.cfg.Queue)
 	now := time.Now().UnixMilli()
-	if err := r.allow(t.Task); err != nil {
+	if err := r.allow(queue, t.Task); err != nil {
 		return Ticket{}, err
 	}
 	if _, ok := r.index.get(t.Run); ok {
@@ -404,10 +404,10 @@ func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ti
 	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
 }
 
-func (r *Table) allow(t runs.Task) error {
+func (r *Table) allow(queue string, t runs.Task) error {
 	var errs []error
 	if r.cfg.Outside != nil {
-		errs = append(errs, r.cfg.Outside(t, r.Workers()))
+		errs = append(errs, r.cfg.Outside(queue, t, r.Workers()))
 	}
 	if t.Mode == runs.DangerFull && !r.cfg.Danger && !t.IsUnboxed() { // that is for the workers to allow
 		errs = append(errs, &runs.FieldError{Field: "mode", Problem: string(runs.DangerFull) +

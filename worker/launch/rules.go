@@ -84,7 +84,20 @@ func (r Rules) Directory(t runs.Task) (string, error) {
 	if problem != "" {
 		return "", &runs.FieldError{Field: "workingDir", Problem: whose + problem}
 	}
+	if t.Within == "" {
+		return dir, nil
+	}
+	root, err := filepath.EvalSymlinks(t.Within)
+	if err != nil || !in(root, dir) {
+		return "", &runs.FieldError{Field: "workingDir", Problem: "is not in the directory that is allowed for it"}
+	}
 	return dir, nil
+}
+
+// in reports whether dir is root or below it; both are absolute, and without links.
+func in(root, dir string) bool {
+	rel, err := filepath.Rel(root, dir)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // AddDirs returns the further directories of t, like [Rules.Directory], each once.
@@ -230,7 +243,7 @@ func (r Rules) inside(dir string) bool {
 		if err != nil || len(r.Roots) == 0 && root == "/" {
 			continue
 		}
-		if rel, err := filepath.Rel(root, dir); err == nil && filepath.IsLocal(rel) {
+		if in(root, dir) {
 			return true
 		}
 	}

@@ -185,3 +185,42 @@ func TestUnreachableDirectoryIsAnError(t *testing.T) {
 		t.Errorf("got %q, %v; want permission denied", got, err)
 	}
 }
+
+// A task that may not leave a directory does not, by a link either, wherever the roots are.
+func TestATaskStaysWithinADirectory(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"home/sub", "elsewhere"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"home/out": "elsewhere", "home/in": "home/sub", "also": "home"} {
+		if err := os.Symlink(filepath.Join(root, to), filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := launch.Rules{Dir: root, Roots: []string{root}}
+	for _, within := range []string{"home", "also"} {
+		for dir, want := range map[string]string{
+			"home": "home", "home/sub": "home/sub", "also/sub": "home/sub", "home/in": "home/sub",
+			"home/out": "", "elsewhere": "", "": "",
+		} {
+			got, err := r.Directory(runs.Task{
+				Attributes: runs.Attributes{Dir: filepath.Join(root, dir)}, Within: filepath.Join(root, within),
+			})
+			if want != "" {
+				want = filepath.Join(root, want)
+			}
+			if got != want || (err == nil) != (want != "") || err != nil && strings.Contains(err.Error(), root) {
+				t.Errorf("%q within %q: %q, %v", dir, within, got, err)
+			}
+		}
+	}
+	if _, err := r.Directory(runs.Task{Attributes: runs.Attributes{Dir: root}, Within: root + "/none"}); err == nil {
+		t.Error("within a directory that is not there")
+	}
+}
