@@ -1,11 +1,13 @@
 package a2a_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,29 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 	list, err := all.List(t.Context(), got.Get("task_id").String())
 	if err != nil || len(list) != 1 || list[0].Version != "1.0" || list[0].Tool != "codex-run" {
 		t.Errorf("registered %+v, %v", list, err)
+	}
+}
+
+// What cannot be registered for a run that was submitted is a warning: the run goes on.
+func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
+	t.Parallel()
+	d := pushEndpoint(newLab(t))
+	message := skill("m-many", "codex-run", `{"task":"go","governance_context":"gov-1"}`)
+	run := ""
+	for i := range webhook.MaxRegistrations + 1 {
+		said := checkCall(t, d.invokeWith(message, `{"id":"c-`+strconv.Itoa(i)+`","url":"https://h.example/","authentication":`+
+			`{"scheme":"HMAC-SHA256","credentials":"`+hmacSecret+`"}}`), "TASK_STATE_COMPLETED")
+		if run = cmp.Or(run, said.Get("task_id").String()); said.Get("status").String() != "submitted" || run == "" ||
+			said.Get("task_id").String() != run || said.Get("governance_context").String() != "gov-1" ||
+			said.Get("adcp_error").Exists() {
+			t.Errorf("registration %d: %s", i, said.Raw)
+		}
+		e, most := said.Get("errors.0"), i == webhook.MaxRegistrations
+		if e.Exists() != most || most && (e.Get("code").String() != "VALIDATION_ERROR" ||
+			e.Get("severity").String() != "warning" || e.Get("field").String() != "push_notification_config" ||
+			said.Get("push_notification_config").Exists()) {
+			t.Errorf("registration %d: %s", i, said.Raw)
+		}
 	}
 }
 
