@@ -70,9 +70,13 @@ func (s *Service) Notifies(ctx context.Context, run string) (bool, error) {
 // SubmittedBy returns the name of the request that submitted a run. One that does not tell it was submitted as by the
 // tool of Codex Cloud, or the skill of its agent.
 func (s *Service) SubmittedBy(v runs.Header, record *runs.Record) string {
+	kind := v.Type
+	if record != nil {
+		kind = record.Type
+	}
 	switch a, known := s.cfg.Agents.Find(v.Agent); {
-	case record != nil && record.Type != "":
-		return record.Type
+	case kind != "":
+		return kind
 	case IsCloud(v):
 		return "_codex_cloud_submit"
 	case known:

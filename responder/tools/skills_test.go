@@ -3,6 +3,7 @@ package tools_test
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +243,21 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 	}
 	skill(t, s.tools, "tasks/get").is(t, "rejected", adcp.ValidationError)
 	skill(t, s.tools, "tasks/get", "task_id", 7).is(t, "rejected", adcp.ValidationError)
+}
+
+// A poll right after a submission has its type, too, although there is no record yet.
+func TestTheTypeOfATaskIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
+	s := remembering(t)
+	for i := range 5 {
+		done := skill(t, s.tools, "codex-resume", "task", "Go on.", "threadId", thread[:35]+strconv.Itoa(i), "idempotency_key",
+			key("resume-"+strconv.Itoa(i)))
+		done.is(t, "submitted", "")
+		a := skill(t, s.tools, "tasks/get", "task_id", done.TaskID)
+		if got := gjson.GetBytes(a.Envelope, "task_type").String(); got != "codex-resume" {
+			t.Errorf("the type is %s: %s", got, a.Envelope)
+		}
+	}
 }
 
 // What a completed run is warned of would make its answer an error for clients of AdCP: only open runs have warnings.
