@@ -14,7 +14,9 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -151,6 +153,28 @@ func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
 			e.Get("severity").String() != "warning" || e.Get("field").String() != "push_notification_config" ||
 			said.Get("push_notification_config").Exists()) {
 			t.Errorf("registration %d: %s", i, said.Raw)
+		}
+	}
+}
+
+// A poll tells of a webhook, whichever protocol has registered it.
+func TestAPollTellsOfTheWebhookOfASkill(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	store := l.bus.PushStore()
+	d := l.endpointOf(responder.Config{
+		Requests: &idempotency.Requests{Store: l.bus.RequestStore()},
+		Webhooks: webhook.NewRegistry(store, webhook.AdCP, webhook.Rules{}),
+	}, func(c *a2a.Config) { c.Push = webhook.NewRegistry(store, webhook.A2A, webhook.Rules{}) })
+	for push, want := range map[string]string{
+		"null": "false",
+		`{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}}`: "true",
+	} {
+		said := checkCall(t, d.invokeWith(skill("hook-"+want, "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
+		got := checkCall(t, d.invoke(skill("poll-"+want, "get_task_status", `{"task_id":"`+said.Get("task_id").String()+`"}`)),
+			"TASK_STATE_COMPLETED")
+		if got.Get("has_webhook").Raw != want {
+			t.Errorf("want %s: %s", want, got.Raw)
 		}
 	}
 }
