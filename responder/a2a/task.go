@@ -242,8 +242,8 @@ func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record
 }
 
 // artifact returns a result: the data is its last part.
-func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact, error) {
-	data, err := rest(envelope, echo)
+func artifact(text string, envelope adcp.Response, echo json.RawMessage) (*sdk.Artifact, error) {
+	data, err := rest(envelope.Encode(), echo)
 	if err != nil {
 		return nil, err
 	}

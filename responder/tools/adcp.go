@@ -105,7 +105,7 @@ func (c *call) poll(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	said, err := adcp.Poll(ctx, c.service, v, c.args.Flag(request.IncludeResult))
+	said, err := adcp.Poll(ctx, c.service, v, c.args.Release(), c.args.Flag(request.IncludeResult))
 	return outcome{said: &said}, err
 }
 

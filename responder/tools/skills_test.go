@@ -238,6 +238,13 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 			}
 		}
 	}
+	for _, release := range []string{"3.0", "3.1"} { // of all that is in an answer
+		a := skill(t, s.tools, "tasks/get", "task_id", "T-good", "include_result", true, "adcp_version", release)
+		if got := gjson.ParseBytes(a.Envelope); got.Get("adcp_version").String() != release ||
+			got.Get("result.adcp_version").String() != release {
+			t.Errorf("the release: %s", a.Envelope)
+		}
+	}
 	for _, bad := range []string{"T-nothing", "no id", strings.Repeat("x", 100)} {
 		skill(t, s.tools, "tasks/get", "task_id", bad).is(t, "rejected", "REFERENCE_NOT_FOUND")
 	}
