@@ -248,6 +248,10 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 	for _, bad := range []string{"T-nothing", "no id", strings.Repeat("x", 100)} {
 		skill(t, s.tools, "tasks/get", "task_id", bad).is(t, "rejected", "REFERENCE_NOT_FOUND")
 	}
+	twice, err := s.tools.Call(t.Context(), "tasks/get", json.RawMessage(`{"task_id":"T-good","*":1,"*":2,"x":1,"x":2}`), nil)
+	if err != nil || twice.IsError { // what is ignored may have any name
+		t.Errorf("%v: %s", err, twice.Envelope)
+	}
 	skill(t, s.tools, "tasks/get").is(t, "rejected", adcp.ValidationError)
 	skill(t, s.tools, "tasks/get", "task_id", 7).is(t, "rejected", adcp.ValidationError)
 }
