@@ -160,21 +160,22 @@ func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 	}
 }
 
-func TestTheGovernanceTokenIsKeptWithTheRun(t *testing.T) {
+func TestTheTokenAndTheTypeAreKeptWithTheRun(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)
 	token := `e30.e30.c2ln "\<&>`
 	one := bustest.Task("T-1")
-	one.Governance = token
+	one.Governance, one.Type = token, "codex-resume"
 	if _, _, err := bustest.Connect(t, s, embedded.ResponderUser).
 		Submit(t.Context(), bus.DefaultQueue, one, 1); err != nil {
 		t.Fatal(err)
 	}
-	if row, err := b.Peek(t.Context(), "T-1"); err != nil || row.Governance != token {
-		t.Errorf("before it has a record: %q %v", row.Governance, err)
+	if row, err := b.Peek(t.Context(), "T-1"); err != nil || row.Governance != token || row.Type != one.Type {
+		t.Errorf("before it has a record: %q %q %v", row.Governance, row.Type, err)
 	}
 	normalize(t, b)
-	if record, ok, err := b.Record(t.Context(), "T-1"); err != nil || !ok || record.Governance != token {
+	if record, ok, err := b.Record(t.Context(), "T-1"); err != nil || !ok || record.Governance != token ||
+		record.Type != one.Type {
 		t.Errorf("%+v %v %v", record, ok, err)
 	}
 }

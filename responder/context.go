@@ -58,21 +58,25 @@ func (s *Service) KeyTTL() time.Duration {
 	return cmp.Or(s.cfg.Requests.TTL, 24*time.Hour)
 }
 
-// Notifies reports whether a webhook of a run is registered.
+// Notifies reports whether a webhook of a run is registered, of whatever protocol.
 func (s *Service) Notifies(ctx context.Context, run string) (bool, error) {
 	if s.cfg.Webhooks == nil {
 		return false, nil
 	}
-	all, err := s.cfg.Webhooks.List(ctx, run)
-	return len(all) > 0, s.explain("list webhooks", err)
+	is, err := s.cfg.Webhooks.Any(ctx, run)
+	return is, s.explain("list webhooks", err)
 }
 
 // SubmittedBy returns the name of the request that submitted a run. One that does not tell it was submitted as by the
 // tool of Codex Cloud, or the skill of its agent.
 func (s *Service) SubmittedBy(v runs.Header, record *runs.Record) string {
+	kind := v.Type
+	if record != nil {
+		kind = record.Type
+	}
 	switch a, known := s.cfg.Agents.Find(v.Agent); {
-	case record != nil && record.Type != "":
-		return record.Type
+	case kind != "":
+		return kind
 	case IsCloud(v):
 		return "_codex_cloud_submit"
 	case known:

@@ -137,8 +137,9 @@ type Header struct {
 	Asked bool      `json:"asked,omitempty"` // the agent has not reported Thread: it is the one to resume
 	Steps *Progress `json:"steps,omitempty"` // nil: unknown
 
-	// Governance is the governance token of a run without a record. A record contains it.
+	// Governance and Type are those of a run without a record, see [Start]. A record contains them.
 	Governance string `json:"-"`
+	Type       string `json:"-"`
 }
 
 // Header returns the header of the record.
@@ -215,6 +216,6 @@ func FirstHeader(run, agent string, e Entry, seq uint64) Header {
 		r.setWorking(max(e.Time, 1))
 	}
 	h := r.Header()
-	h.Governance = r.Governance
+	h.Governance, h.Type = r.Governance, r.Type
 	return h
 }

@@ -116,9 +116,6 @@ func (h *Handler) agentNames() string {
 	return strings.Join(names, ", ")
 }
 
-// runSuffix follows the short name of an agent in the id of the skill that runs it.
-const runSuffix = "-run"
-
 // skills returns one skill for each agent, and what can be done with the tasks of all.
 func (h *Handler) skills() (all []sdk.AgentSkill) {
 	text, data := []string{"text/plain", "application/json"}, []string{"application/json"}
@@ -128,7 +125,7 @@ func (h *Handler) skills() (all []sdk.AgentSkill) {
 			option = " Send a message with the option agent: " + a.Short + "."
 		}
 		all = append(all, sdk.AgentSkill{
-			ID: a.Short + runSuffix, Name: "Run a task with " + a.Name, InputModes: text, OutputModes: text,
+			ID: a.Short + tools.RunSuffix, Name: "Run a task with " + a.Name, InputModes: text, OutputModes: text,
 			Tags: append([]string{a.Short, "coding"}, a.Capabilities()...),
 			Description: "Runs a coding task with " + a.Name + ". Its messages are streamed, and the last one is the result." +
 				option,
@@ -137,19 +134,19 @@ func (h *Handler) skills() (all []sdk.AgentSkill) {
 	}
 	return append(all,
 		sdk.AgentSkill{
-			ID: "codex-resume", Name: "Resume a session", Tags: append(h.Service.Agents().Names(), "coding"),
+			ID: tools.ResumeTool, Name: "Resume a session", Tags: append(h.Service.Agents().Names(), "coding"),
 			InputModes: text, OutputModes: text,
 			Description: "Resumes the session of an earlier task, with the agent of that task: send the message with the " +
 				"contextId of that task.",
 			Examples: []string{"Now fix the test that fails."},
 		},
 		sdk.AgentSkill{
-			ID: "codex-status", Name: "Status of tasks", Tags: []string{"status"}, InputModes: data, OutputModes: data,
+			ID: tools.StatusTool, Name: "Status of tasks", Tags: []string{"status"}, InputModes: data, OutputModes: data,
 			Description: "Returns the status of tasks, as GetTask and ListTasks do; under the AdCP profile it is a skill " +
 				"to call.",
 		},
 		sdk.AgentSkill{
-			ID: "codex-cancel", Name: "Cancel a task", Tags: []string{"cancel"}, InputModes: data, OutputModes: data,
+			ID: tools.CancelTool, Name: "Cancel a task", Tags: []string{"cancel"}, InputModes: data, OutputModes: data,
 			Description: "Cancels a task, as CancelTask does; under the AdCP profile it is a skill to call.",
 		},
 		sdk.AgentSkill{
@@ -157,7 +154,7 @@ func (h *Handler) skills() (all []sdk.AgentSkill) {
 			Description: "Returns the status of an AdCP task, for requests that ask for the AdCP profile.",
 		},
 		sdk.AgentSkill{
-			ID: "get_adcp_capabilities", Name: "Get AdCP capabilities", Tags: []string{"adcp"}, InputModes: data,
+			ID: tools.CapabilitiesTool, Name: "Get AdCP capabilities", Tags: []string{"adcp"}, InputModes: data,
 			OutputModes: data,
 			Description: "Returns the releases of AdCP and the agents, for requests that ask for the AdCP profile.",
 		})

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
@@ -31,6 +32,9 @@ const (
 	inputData      = "input"
 	parametersData = "parameters" // of 0.3, in place of input
 )
+
+// inFlight is the code of a call that is being carried out already.
+var inFlight = string(adcp.ErrorOf(&api.Error{Code: api.KeyInFlight}, false).Code)
 
 // callsSkill reports whether a message calls a skill: in 1.0 by the extension, in 0.3 by its data.
 func callsSkill(ctx context.Context, q *sdk.SendMessageRequest) bool {
@@ -66,8 +70,15 @@ func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 		return nil, err
 	}
 	ctx = responder.WithAnswers(responder.WithSurface(ctx, responder.OverA2A), h.allows(ctx, scopeAnswer))
-	said, err := h.Tools.CallWith(ctx, name, withKey(input, m.ID), push, nil)
-	if err != nil {
+	input = withKey(input, m.ID)
+	said, err := once(ctx, func(context.Context) (v36.Answer, error) { // a call may take longer than the wait
+		a, err := h.Tools.CallWith(ctx, name, input, push, nil)
+		if err == nil && a.Code == inFlight {
+			err = &api.Error{Code: api.KeyInFlight}
+		}
+		return a, err
+	})
+	if err != nil && said.Code != inFlight { // that is an answer, too, after the wait
 		return nil, h.explain(name, err)
 	}
 	return answered(ctx, m, name, said)

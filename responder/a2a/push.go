@@ -150,7 +150,11 @@ func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		r.Run = run
-		return h.Service.Explain("create a push config", h.Push.Put(ctx, r))
+		err := h.Push.Put(ctx, r)
+		if errors.Is(err, webhook.ErrTooMany) {
+			return api.Invalid(api.FieldWebhook, err.Error())
+		}
+		return h.Service.Explain("create a push config", err)
 	}}
 	if h.Push.CanSign(r) != nil {
 		push.Refused = responder.NoKey(api.FieldWebhook + ".authentication")

@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 
@@ -9,6 +10,30 @@ import (
 
 	"github.com/linesman/linesman/responder/tools"
 )
+
+// Copies of the call of a skill wait for the one that is carried out, and get its answer.
+func TestCopiesOfACallStartOneRun(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	all := []*endpoint{l.endpoint(nil), l.endpoint(nil)}
+	for _, id := range []string{"copy-1", "copy-2", "copy-3"} {
+		var got [8]string
+		var copies sync.WaitGroup
+		for i := range got {
+			copies.Go(func() {
+				said := checkCall(t, all[i%2].invoke(skill(id, "codex-run", `{"task":"go"}`)), "TASK_STATE_COMPLETED")
+				got[i] = said.Get("status").String() + " " + said.Get("task_id").String()
+			})
+		}
+		copies.Wait()
+		for _, one := range got {
+			if one != got[0] || !strings.HasPrefix(one, "submitted T-") {
+				t.Errorf("%s: %q", id, got)
+				break
+			}
+		}
+	}
+}
 
 // A message and a call of the tool, as REST makes it, are one request where they
 // have one key and ask for the same: whichever comes first, and at whichever

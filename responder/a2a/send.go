@@ -101,7 +101,7 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 		}
 		return m.run, nil, h.register(ctx, m.run, q)
 	}
-	done, err := h.queue(ctx, request.ToolExec, m.args)
+	done, err := h.queue(ctx, m.args)
 	var e *api.Error
 	switch {
 	case err == nil:
@@ -117,13 +117,13 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 }
 
 // queue submits the task of arguments that have an idempotency key.
-func (h *Handler) queue(ctx context.Context, tool string, args *request.Args) (api.Submitted, error) {
-	q := request.Submission(h.Service, tool, args)
+func (h *Handler) queue(ctx context.Context, args *request.Args) (api.Submitted, error) {
+	q := request.Submission(h.Service, request.ToolExec, args)
 	if err := args.Err(); err != nil {
 		return api.Submitted{}, err
 	}
 	return once(ctx, func(ctx context.Context) (api.Submitted, error) {
-		return request.Submit(ctx, h.Service, tool, args, q)
+		return request.Submit(ctx, h.Service, request.ToolExec, args, q)
 	})
 }
 

@@ -1,18 +1,22 @@
 package a2a_test
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -127,6 +131,51 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 	list, err := all.List(t.Context(), got.Get("task_id").String())
 	if err != nil || len(list) != 1 || list[0].Version != "1.0" || list[0].Tool != "codex-run" {
 		t.Errorf("registered %+v, %v", list, err)
+	}
+}
+
+// What cannot be registered for a run that was submitted is a warning: the run goes on.
+func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
+	t.Parallel()
+	d := pushEndpoint(newLab(t))
+	message := skill("m-many", "codex-run", `{"task":"go","governance_context":"gov-1"}`)
+	run := ""
+	for i := range webhook.MaxRegistrations + 1 {
+		said := checkCall(t, d.invokeWith(message, `{"id":"c-`+strconv.Itoa(i)+`","url":"https://h.example/","authentication":`+
+			`{"scheme":"HMAC-SHA256","credentials":"`+hmacSecret+`"}}`), "TASK_STATE_COMPLETED")
+		if run = cmp.Or(run, said.Get("task_id").String()); said.Get("status").String() != "submitted" || run == "" ||
+			said.Get("task_id").String() != run || said.Get("governance_context").String() != "gov-1" ||
+			said.Get("adcp_error").Exists() {
+			t.Errorf("registration %d: %s", i, said.Raw)
+		}
+		e, most := said.Get("errors.0"), i == webhook.MaxRegistrations
+		if e.Exists() != most || most && (e.Get("code").String() != "VALIDATION_ERROR" ||
+			e.Get("severity").String() != "warning" || e.Get("field").String() != "push_notification_config" ||
+			said.Get("push_notification_config").Exists()) {
+			t.Errorf("registration %d: %s", i, said.Raw)
+		}
+	}
+}
+
+// A poll tells of a webhook, whichever protocol has registered it.
+func TestAPollTellsOfTheWebhookOfASkill(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	store := l.bus.PushStore()
+	d := l.endpointOf(responder.Config{
+		Requests: &idempotency.Requests{Store: l.bus.RequestStore()},
+		Webhooks: webhook.NewRegistry(store, webhook.AdCP, webhook.Rules{}),
+	}, func(c *a2a.Config) { c.Push = webhook.NewRegistry(store, webhook.A2A, webhook.Rules{}) })
+	for push, want := range map[string]string{
+		"null": "false",
+		`{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}}`: "true",
+	} {
+		said := checkCall(t, d.invokeWith(skill("hook-"+want, "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
+		got := checkCall(t, d.invoke(skill("poll-"+want, "get_task_status", `{"task_id":"`+said.Get("task_id").String()+`"}`)),
+			"TASK_STATE_COMPLETED")
+		if got.Get("has_webhook").Raw != want {
+			t.Errorf("want %s: %s", want, got.Raw)
+		}
 	}
 }
 

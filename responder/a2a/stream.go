@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -147,7 +148,7 @@ func (s *follower) rest(ctx context.Context) error {
 			return err
 		}
 		for _, e := range page.Events {
-			if text, ok := spoken(e); ok && !s.yield(s.said(text)) {
+			if text, ok := responder.Spoken(e); ok && !s.yield(s.said(text)) {
 				return errLeft
 			}
 		}
@@ -165,7 +166,7 @@ func (s *follower) run(ctx context.Context) error {
 	group.Go(func() error {
 		defer close(texts)
 		err := s.h.Service.EachEvent(events, first, from, func(e api.Event) error {
-			if _, ok := spoken(e); !ok {
+			if _, ok := responder.Spoken(e); !ok {
 				return nil
 			}
 			select {
@@ -231,7 +232,7 @@ func (s *follower) copy(ctx context.Context, texts <-chan api.Event, views <-cha
 				texts = nil
 				continue
 			}
-			text, _ := spoken(e)
+			text, _ := responder.Spoken(e)
 			s.seq, event = e.Seq, s.said(text)
 		case v, more := <-views:
 			if !more {

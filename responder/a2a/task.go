@@ -242,8 +242,8 @@ func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record
 }
 
 // artifact returns a result: the data is its last part.
-func artifact(text string, envelope []byte, echo json.RawMessage) (*sdk.Artifact, error) {
-	data, err := rest(envelope, echo)
+func artifact(text string, envelope adcp.Response, echo json.RawMessage) (*sdk.Artifact, error) {
+	data, err := rest(envelope.Encode(), echo)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +322,7 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most 
 		var last []*sdk.Message
 		size, full := 0, false
 		for _, e := range slices.Backward(events) {
-			text, ok := spoken(e)
+			text, ok := responder.Spoken(e)
 			if !ok {
 				continue
 			}
@@ -345,5 +345,3 @@ func (h *Handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most 
 
 // textOutput is the kind of the events with an agent's texts.
 const textOutput = "text_output"
-
-var spoken = responder.Spoken

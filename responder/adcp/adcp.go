@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -141,10 +140,13 @@ func (r Response) Answer() v36.Answer {
 	return a
 }
 
-// Unanswered returns the answer to a request that no service has read.
-func Unanswered(e *api.Error) v36.Answer {
-	r := Response{Status: kinds[e.Code].status, Message: e.Message, At: api.TimeOf(time.Now()), Error: ErrorOf(e, false)}
-	return r.Answer()
+// NamesRelease reports whether arguments ask for the envelope by a version field.
+func NamesRelease(args json.RawMessage) bool { return request.NamesRelease(args) }
+
+// Unanswered returns the answer to a request that no service has read, by its arguments.
+func Unanswered(args json.RawMessage, e *api.Error) v36.Answer {
+	c := Call{Args: request.Read(request.FieldParams, args)}
+	return c.Complete(Response{Status: kinds[e.Code].status, Message: e.Message, Error: ErrorOf(e, false)}, nil).Answer()
 }
 
 func encode(v any) []byte {

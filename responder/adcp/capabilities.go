@@ -20,7 +20,7 @@ type capabilities struct {
 		Idempotency idempotency `json:"idempotency"`
 	} `json:"adcp"`
 	Protocols []string `json:"supported_protocols"`
-	Webhooks
+	webhooks
 	Ext extension `json:"ext"`
 }
 
@@ -51,7 +51,7 @@ func Capabilities(s *responder.Service, skills map[string][]string) Response {
 	if ttl := s.KeyTTL(); minReplay <= ttl && ttl <= maxReplay {
 		c.AdCP.Idempotency = idempotency{true, int64(ttl / time.Second)}
 	}
-	c.Protocols, c.Webhooks, c.Ext.Agents = []string{}, WebhooksOf(s), map[string]offered{}
+	c.Protocols, c.webhooks, c.Ext.Agents = []string{}, webhooksOf(s), map[string]offered{}
 	for _, a := range s.Agents() {
 		c.Ext.Agents[a.Kind()] = offered{skills[a.Kind()], a.Capabilities()}
 	}

@@ -32,10 +32,10 @@ func Needs(question string) string { return "The task needs an answer to questio
 
 // Outcome returns the envelope of a run that has ended: the result as the tools answer it, and what their contract has
 // no place for: the agent, its version, and the tokens and the cost of the run. It has no output of the agent.
-func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) ([]byte, error) {
+func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) (Response, error) {
 	body, failed, err := Result(ctx, s, record)
 	if err != nil {
-		return nil, err
+		return Response{}, err
 	}
 	spent := record.Spent()
 	more := runs.Encode(struct {
@@ -47,7 +47,7 @@ func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 	}{record.Agent, record.Version, spent, spent.Cost, spent.Models})
 	a := Of(record)
 	a.At, a.Error, a.Body = at, failed, slices.Concat(body[:len(body)-1], []byte{','}, more[1:])
-	return a.Encode(), nil
+	return a, nil
 }
 
 // polled are the members of the contract's tasks-get-response beside those of the envelope. Its protocol is none of the
@@ -72,9 +72,10 @@ type progress struct {
 	Number  int    `json:"step_number"` // from 1
 }
 
-// Poll returns the state of a run, on request with its result. It succeeds whatever the run did: the error of a run
-// that failed is in error, and in the result.
-func Poll(ctx context.Context, s *responder.Service, v runs.Header, withResult bool) (a Response, err error) {
+// Poll returns the state of a run, on request with its result, in a release. It succeeds whatever the run did: the
+// error of a run that failed is in error, and in the result.
+func Poll(ctx context.Context, s *responder.Service, v runs.Header, release string, withResult bool) (a Response,
+	err error) {
 	record, err := s.Record(ctx, v.ID)
 	switch {
 	case err == nil:
@@ -113,9 +114,12 @@ func Poll(ctx context.Context, s *responder.Service, v runs.Header, withResult b
 		if record == nil { // it has just ended
 			record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 		}
-		if p.Result, err = Outcome(ctx, s, record, p.Updated); err != nil {
+		result, err := Outcome(ctx, s, record, p.Updated)
+		if err != nil {
 			return a, err
 		}
+		result.Release = release
+		p.Result = result.Encode()
 	}
 	if len(v.Questions) > 0 && record != nil && responder.MayAnswer(ctx) {
 		if p.Question, err = s.QuestionOf(ctx, record, v.Questions[0]); err != nil {

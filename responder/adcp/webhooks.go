@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// Webhooks are the members of get_adcp_capabilities about the signatures of notifications.
-type Webhooks struct {
+// webhooks are the members of get_adcp_capabilities about the signatures of notifications.
+type webhooks struct {
 	Signing  webhookSigning `json:"webhook_signing"`
 	Identity *identity      `json:"identity,omitempty"`
 }
@@ -27,9 +27,9 @@ type identity struct {
 	Origins   map[string]string `json:"key_origins"` // of the JWKS, by the purpose of keys
 }
 
-// WebhooksOf returns these members for the settings of a service.
-func WebhooksOf(s *responder.Service) Webhooks {
-	w := Webhooks{Signing: webhookSigning{HMAC: true}}
+// webhooksOf returns these members for the settings of a service.
+func webhooksOf(s *responder.Service) webhooks {
+	w := webhooks{Signing: webhookSigning{HMAC: true}}
 	brand, giveUp := s.Signing()
 	u, err := url.Parse(brand)
 	if brand == "" || err != nil {

@@ -1,11 +1,10 @@
-package adcp_test
+package adcp
 
 import (
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/responder"
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -18,7 +17,7 @@ func TestCapabilitiesOfWebhooksFollowTheKey(t *testing.T) {
 			`"key_origins":{"webhook_signing":"https://brand.example:8443"}}}`,
 	} {
 		s := responder.New(responder.Config{BrandJSON: brand, GiveUp: 24 * time.Hour})
-		if got := string(runs.Encode(adcp.WebhooksOf(s))); got != want {
+		if got := string(runs.Encode(webhooksOf(s))); got != want {
 			t.Errorf("%q: %s", brand, got)
 		}
 	}

@@ -27,7 +27,7 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 	case s.calls <- struct{}{}:
 		defer func() { <-s.calls }()
 	default:
-		return result(s.internal(tool, fmt.Sprintf("too many calls at once: %d are in flight", cap(s.calls)))), nil
+		return result(s.internal(tool, args, fmt.Sprintf("too many calls at once: %d are in flight", cap(s.calls)))), nil
 	}
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
@@ -59,7 +59,7 @@ func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallT
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", tool)}
 	case err != nil: // violates the interface, so its text is not shown
 		s.log.Error("tool gave no answer", zap.String("tool", tool), zap.String("type", fmt.Sprintf("%T", err)))
-		return result(s.internal(tool, "the tool gave no answer")), nil
+		return result(s.internal(tool, args, "the tool gave no answer")), nil
 	}
 	s.log.Debug("tool called", zap.String("tool", tool), zap.Bool("is_error", answer.IsError),
 		zap.Duration("took", time.Since(begun)))
@@ -81,7 +81,7 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 			s.log.Error("panic", zap.String("method", method), zap.String("type", fmt.Sprintf("%T", p)),
 				zap.ByteString("stack", debug.Stack()))
 			if call, ok := req.(*sdk.CallToolRequest); ok {
-				res, err = result(s.internal(call.Params.Name, "internal error; see linesman's log")), nil
+				res, err = result(s.internal(call.Params.Name, nil, "internal error; see linesman's log")), nil
 				return
 			}
 			res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
@@ -91,19 +91,19 @@ func (s *server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 }
 
 // internal is the answer if the tool returned none. Its text is the envelope,
-// whatever format was requested: the arguments may not have been read.
-func (s *server) internal(tool, message string) v36.Answer {
+// whatever format was requested: the arguments may not have been read. Nil are those that may be the cause.
+func (s *server) internal(tool string, args json.RawMessage, message string) v36.Answer {
 	t := s.known[tool]
 	t.Name = tool
-	return fail(t, &api.Error{Code: api.Internal, Message: message}, true)
+	return fail(t, args, &api.Error{Code: api.Internal, Message: message}, true)
 }
 
 // fail is the answer of a tool that could not be called.
-func fail(t v36.Tool, e *api.Error, json bool) v36.Answer {
+func fail(t v36.Tool, args json.RawMessage, e *api.Error, asJSON bool) v36.Answer {
 	if t.Category == adcp.Category {
-		return adcp.Unanswered(e)
+		return adcp.Unanswered(args, e)
 	}
-	return t.Fail(e, json)
+	return t.Fail(e, asJSON)
 }
 
 func result(a v36.Answer) *sdk.CallToolResult {

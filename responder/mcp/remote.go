@@ -59,18 +59,16 @@ func (r remote) Call(ctx context.Context, name string, args json.RawMessage, pro
 		return v36.Answer{}, v36.ErrUnknownTool
 	}
 	var known struct { // of the arguments, in both spellings; a responder refuses arguments that are wrong
-		Format  string
-		Key     string          `json:"idempotency_key"`
-		Key2    string          `json:"idempotencyKey"`
-		Release json.RawMessage `json:"adcp_version"`
-		Major   json.RawMessage `json:"adcp_major_version"`
+		Format string
+		Key    string `json:"idempotency_key"`
+		Key2   string `json:"idempotencyKey"`
 	}
 	_ = json.Unmarshal(args, &known)
 	refuse := func(err error) (v36.Answer, error) {
-		if known.Format == "adcp" || known.Format == "" && (known.Release != nil || known.Major != nil) {
-			return adcp.Unanswered(api.Known(err)), nil
+		if known.Format == "adcp" || known.Format == "" && adcp.NamesRelease(args) {
+			return adcp.Unanswered(args, api.Known(err)), nil
 		}
-		return fail(tool, api.Known(err), known.Format != "" && known.Format != "markdown"), nil
+		return fail(tool, args, api.Known(err), known.Format != "" && known.Format != "markdown"), nil
 	}
 	dir, err := r.dir()
 	if err != nil && !tool.ReadOnly {

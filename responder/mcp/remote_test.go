@@ -75,8 +75,16 @@ func TestToolsOfAResponderAreOffered(t *testing.T) {
 			}
 		}
 		for tool, args := range map[string]map[string]any{
-			"tasks/get": {}, "reads": {"adcp_major_version": 3}, "changes": {"format": "adcp"},
+			"tasks/get": {"context": map[string]any{"a": 1}, "adcp_version": "3.0"}, "reads": {"adcp_major_version": 3},
+			"changes": {"format": "adcp"}, "also": {"adcpVersion": "3.1"},
 		} {
+			if tool == "also" {
+				tool = "reads"
+			}
+			if res := call(t, client, tool, args); args["context"] != nil &&
+				(!strings.Contains(text(t, res), `"context":{"a":1}`) || !strings.Contains(text(t, res), `"adcp_version":"3.0"`)) {
+				t.Errorf("without what the caller sent: %s", text(t, res))
+			}
 			if res := call(t, client, tool, args); !res.IsError || !strings.Contains(text(t, res), `"SERVICE_UNAVAILABLE"`) {
 				t.Errorf("unavailable, for AdCP: %s", text(t, res))
 			}

@@ -94,8 +94,7 @@ func arguments(body []byte) []byte {
 	case len(body) == 0, string(body) == "null":
 		return []byte(format + "}")
 	case body[0] != '{', mayHave(body, "format") && gjson.GetBytes(body, "format").Exists(),
-		mayHave(body, "adcp_") && (gjson.GetBytes(body, "adcp_version").Exists() ||
-			gjson.GetBytes(body, "adcp_major_version").Exists()):
+		mayHave(body, "adcp") && adcp.NamesRelease(body):
 		return body
 	}
 	rest := bytes.Trim(body[1:], space)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +12,13 @@ import (
 )
 
 // FuzzRequest reads a request's body: a tool gets what the caller sent, with a
-// format where none was named, and an error that quotes it is one bounded line
+// format where neither that nor a release of AdCP was named, and an error that quotes it is one bounded line
 // of the headers.
 func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		``, ` null `, `{}`, ` { "task_id" : "x" } `, `{"format":"markdown"}`, `{"f\u006frmat":"markdown"}`,
 		`{"a":{"format":1}}`, `{,}`, `{} x`, `{`, `[]`, `"x"`, "\xff",
+		`{"adcp_version":"3.1"}`, `{"adcpVersion":"3.0"}`, `{"adcp_major_version":3}`, `{ "adcpMajorVersion":3}`,
 		"a\r\nNats-Service-Error-Code: 200\r\n\r\n", "\u2028\x00\x7f",
 	} {
 		f.Add([]byte(s))
@@ -36,7 +38,11 @@ func FuzzRequest(f *testing.F) {
 			if err := json.Unmarshal(got, &given); err != nil {
 				t.Fatalf("%q became %q: %v", body, got, err)
 			}
-			if _, named := asked["format"]; !named {
+			releases := []string{"adcp_version", "adcpVersion", "adcp_major_version", "adcpMajorVersion"}
+			if _, named := asked["format"]; !named && !slices.ContainsFunc(releases, func(name string) bool {
+				_, has := asked[name]
+				return has
+			}) {
 				asked["format"] = "json"
 			}
 			if !reflect.DeepEqual(asked, given) {

@@ -159,6 +159,9 @@ func (a *Args) argument(name, raw string) {
 }
 
 func (a *Args) param(name string) *Param {
+	if name == otherParams.Name {
+		return nil
+	}
 	i := slices.IndexFunc(a.params, func(p Param) bool { return name == p.Name })
 	if i < 0 && name != "" {
 		i = slices.IndexFunc(a.params, func(p Param) bool { return name == alias(p.Name) })

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/api"
 )
 
@@ -24,6 +26,12 @@ const (
 
 // releaseForm is the form of the name of a release.
 var releaseForm = regexp.MustCompile(`^\d{1,4}\.\d{1,4}(-[a-zA-Z0-9.-]{1,40})?$`)
+
+// NamesRelease reports whether arguments have a version field of AdCP.
+func NamesRelease(raw json.RawMessage) bool {
+	names := []string{versionField, alias(versionField), majorField, alias(majorField)}
+	return slices.ContainsFunc(names, func(name string) bool { return gjson.GetBytes(raw, name).Exists() })
+}
 
 // envelope decides whether the answer is the envelope of AdCP, and which release of it. It is also for arguments that
 // cannot be read.

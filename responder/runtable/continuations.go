@@ -65,8 +65,8 @@ func (t *index) resolve(e *entry) *entry {
 		return e
 	}
 	s := newest.ownRow()
-	s.ID, s.Agent, s.Source, s.Governance, s.Continues, s.ContinuedBy = own.ID, own.Agent, own.Source, own.Governance,
-		own.Continues, newest.ID
+	s.ID, s.Agent, s.Source, s.Governance, s.Type = own.ID, own.Agent, own.Source, own.Governance, own.Type
+	s.Continues, s.ContinuedBy = own.Continues, newest.ID
 	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
 	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
 	e.Header, e.own = s, &own

@@ -14,10 +14,10 @@ import (
 const (
 	PollTool         = "get_task_status"
 	StatusTool       = "codex-status"
-	resumeTool       = "codex-resume"
-	cancelTool       = "codex-cancel"
-	capabilitiesTool = "get_adcp_capabilities"
-	runSuffix        = "-run" // after the short name of an agent
+	ResumeTool       = "codex-resume"
+	CancelTool       = "codex-cancel"
+	CapabilitiesTool = "get_adcp_capabilities"
+	RunSuffix        = "-run" // after the short name of an agent
 )
 
 // pollNames are names under which clients of AdCP poll, too. They are in no list.
@@ -32,7 +32,7 @@ func adcpTools(limits string, agents []named) (list, also []*tool) {
 	for _, a := range agents {
 		list = append(list, &tool{
 			Tool: v36.Tool{
-				Name: a.short + runSuffix, Title: "Run a task with " + a.name, Hints: working,
+				Name: a.short + RunSuffix, Title: "Run a task with " + a.name, Hints: working,
 				Description: "Starts a coding task with " + a.name + " in the background, and answers with its task_id. " + limits,
 			},
 			changes: true, reads: true, request: request.ToolExec, agent: a.short,
@@ -49,7 +49,7 @@ func adcpTools(limits string, agents []named) (list, also []*tool) {
 	list = append(list,
 		&tool{
 			Tool: v36.Tool{
-				Name: resumeTool, Title: "Resume a session", Hints: working,
+				Name: ResumeTool, Title: "Resume a session", Hints: working,
 				Description: "Starts a further task on the thread of an earlier one, with its agent and in its directory.",
 			},
 			changes: true, reads: true, request: request.ToolResume, params: request.Skill(request.ContinueParams, ""),
@@ -65,7 +65,7 @@ func adcpTools(limits string, agents []named) (list, also []*tool) {
 		},
 		&tool{
 			Tool: v36.Tool{
-				Name: cancelTool, Title: "Cancel a task", Hints: v36.Hints{Destructive: true},
+				Name: CancelTool, Title: "Cancel a task", Hints: v36.Hints{Destructive: true},
 				Description: "Cancels a task: a queued one is never started, a working one is ended.",
 			},
 			changes: true, reads: true, params: request.Skill(request.CancelParams, ""), act: (*call).localCancel,
@@ -73,7 +73,7 @@ func adcpTools(limits string, agents []named) (list, also []*tool) {
 		&poll,
 		&tool{
 			Tool: v36.Tool{
-				Name: capabilitiesTool, Title: "Get AdCP capabilities", Hints: reading,
+				Name: CapabilitiesTool, Title: "Get AdCP capabilities", Hints: reading,
 				Description: "Returns the releases of AdCP, the agents and their skills.",
 			},
 			params: request.Skill(request.CapabilitiesParams, ""), act: (*call).capabilities,
@@ -105,7 +105,7 @@ func (c *call) poll(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	said, err := adcp.Poll(ctx, c.service, v, c.args.Flag(request.IncludeResult))
+	said, err := adcp.Poll(ctx, c.service, v, c.args.Release(), c.args.Flag(request.IncludeResult))
 	return outcome{said: &said}, err
 }
 
@@ -113,7 +113,7 @@ func (c *call) poll(ctx context.Context) (outcome, error) {
 func (c *call) capabilities(context.Context) (outcome, error) {
 	skills := map[string][]string{}
 	for _, a := range agentsOf(c.service) {
-		skills[a.kind] = []string{a.short + runSuffix, resumeTool, StatusTool, cancelTool}
+		skills[a.kind] = []string{a.short + RunSuffix, ResumeTool, StatusTool, CancelTool}
 	}
 	said := adcp.Capabilities(c.service, skills)
 	return outcome{said: &said}, nil

@@ -26,7 +26,11 @@ func (c *call) submit(ctx context.Context) (outcome, error) {
 	done, err := request.Submit(ctx, c.service, cmp.Or(c.tool.request, c.tool.Name), c.args, c.task)
 	c.replayed = done.Replayed
 	if err == nil && c.push != nil { // if a kill prevents it, the repeated request does it
-		err = c.push.Register(ctx, done.Run)
+		if err := c.push.Register(ctx, done.Run); err != nil { // the run goes on
+			e := *api.Known(err)
+			e.Run, e.State = done.Run, runs.StateQueued
+			return outcome{}, c.args.Name(&e)
+		}
 	}
 	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
 }

@@ -3,6 +3,7 @@ package tools_test
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -237,11 +238,37 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 			}
 		}
 	}
+	for _, release := range []string{"3.0", "3.1"} { // of all that is in an answer
+		a := skill(t, s.tools, "tasks/get", "task_id", "T-good", "include_result", true, "adcp_version", release)
+		if got := gjson.ParseBytes(a.Envelope); got.Get("adcp_version").String() != release ||
+			got.Get("result.adcp_version").String() != release {
+			t.Errorf("the release: %s", a.Envelope)
+		}
+	}
 	for _, bad := range []string{"T-nothing", "no id", strings.Repeat("x", 100)} {
 		skill(t, s.tools, "tasks/get", "task_id", bad).is(t, "rejected", "REFERENCE_NOT_FOUND")
 	}
+	twice, err := s.tools.Call(t.Context(), "tasks/get", json.RawMessage(`{"task_id":"T-good","*":1,"*":2,"x":1,"x":2}`), nil)
+	if err != nil || twice.IsError { // what is ignored may have any name
+		t.Errorf("%v: %s", err, twice.Envelope)
+	}
 	skill(t, s.tools, "tasks/get").is(t, "rejected", adcp.ValidationError)
 	skill(t, s.tools, "tasks/get", "task_id", 7).is(t, "rejected", adcp.ValidationError)
+}
+
+// A poll right after a submission has its type, too, although there is no record yet.
+func TestTheTypeOfATaskIsKnownAtOnce(t *testing.T) {
+	t.Parallel()
+	s := remembering(t)
+	for i := range 5 {
+		done := skill(t, s.tools, "codex-resume", "task", "Go on.", "threadId", thread[:35]+strconv.Itoa(i), "idempotency_key",
+			key("resume-"+strconv.Itoa(i)))
+		done.is(t, "submitted", "")
+		a := skill(t, s.tools, "tasks/get", "task_id", done.TaskID)
+		if got := gjson.GetBytes(a.Envelope, "task_type").String(); got != "codex-resume" {
+			t.Errorf("the type is %s: %s", got, a.Envelope)
+		}
+	}
 }
 
 // What a completed run is warned of would make its answer an error for clients of AdCP: only open runs have warnings.

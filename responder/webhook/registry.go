@@ -196,6 +196,12 @@ func (g *Registry) List(ctx context.Context, run string) ([]Registration, error)
 	return all, nil
 }
 
+// Any reports whether a run has a registration, of whatever protocol.
+func (g *Registry) Any(ctx context.Context, run string) (bool, error) {
+	list, _, err := read(ctx, g.store, run)
+	return len(list) > 0, err
+}
+
 // Delete removes a registration of a run. Its pending notifications are
 // dropped. The error is [ErrUnknown] if there is none.
 func (g *Registry) Delete(ctx context.Context, run, id string) error {
