@@ -30,6 +30,7 @@ func TestEachFieldOfASubmissionHasOneRowOfNames(t *testing.T) {
 		"runId": {api.FieldRun}, "env": {api.FieldEnvPolicy, api.FieldEnvAllow}, "once": {api.FieldKey},
 		"traceparent": {}, // a header in all other surfaces
 		"forkedFrom":  {}, // fork says it
+		"within":      {}, // the settings say it
 	}
 	for _, name := range fields(reflect.TypeFor[api.Submission]()) {
 		want, known := others[name]
