@@ -82,7 +82,8 @@ func TestDirectoryIsLeftToTheWorkersWhereTheUpIsNotTheOnlyOne(t *testing.T) {
 	}
 	beat("other", c.Settings.Work.Queue)
 	heard(3)
-	if err := d.outside(d.config.Settings.Work.Queue, runs.Task{Attributes: runs.Attributes{Dir: "/"}}, workers()); err != nil {
+	root := runs.Task{Attributes: runs.Attributes{Dir: "/"}}
+	if err := d.outside(d.config.Settings.Work.Queue, root, workers()); err != nil {
 		t.Errorf("beside another worker: got %v", err)
 	}
 }

@@ -261,8 +261,9 @@ func TestTheTypeOfATaskIsKnownAtOnce(t *testing.T) {
 	t.Parallel()
 	s := remembering(t)
 	for i := range 5 {
-		done := skill(t, s.tools, "codex-resume", "task", "Go on.", "threadId", thread[:35]+strconv.Itoa(i), "idempotency_key",
-			key("resume-"+strconv.Itoa(i)))
+		n := strconv.Itoa(i)
+		done := skill(t, s.tools, "codex-resume", "task", "Go on.", "threadId", thread[:35]+n, "idempotency_key",
+			key("resume-"+n))
 		done.is(t, "submitted", "")
 		a := skill(t, s.tools, "tasks/get", "task_id", done.TaskID)
 		if got := gjson.GetBytes(a.Envelope, "task_type").String(); got != "codex-resume" {

@@ -123,8 +123,8 @@ func TestRealAgentsUseFurtherDirectories(t *testing.T) {
 	}
 }
 
-// Without the setting, a task that relies on a sandbox around the worker is refused; with it the real agent runs without
-// its own, which root may only in a sandbox, and its first event says so.
+// Without the setting, a task that relies on a sandbox around the worker is refused; with it the real agent runs
+// without its own, which root may only in a sandbox, and its first event says so.
 func TestRealAgentsRunInAnExternalSandbox(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"codex", "claude"} {
