@@ -9,8 +9,8 @@ import (
 // Ids of the Universal Agent API for what the output of an agent has, see [Launch].
 const (
 	ToolsStructured = "agent_api.tools.structured.v1" // each event of a tool has the facet
-	ToolsResults    = "agent_api.tools.results.v1"    // a tool that ends has an event
-	SessionHandle   = "agent_api.session.handle.v1"   // the session is told early, once, and at the end
+	ToolsResults    = "agent_api.tools.results.v1"    // the end of each tool is an event
+	SessionHandle   = "agent_api.session.handle.v1"   // the id of the session is in one early event and the completion
 )
 
 // common are the capabilities that linesman gives each agent whose output it reads.

@@ -186,7 +186,7 @@ func TestReadingOfOneStreamEndsWithIt(t *testing.T) {
 				t.Errorf("it followed until %v", err)
 			}
 		case <-time.After(fixture.Patience):
-			t.Fatal("it goes on")
+			t.Fatal("the follower does not end")
 		}
 	}
 	for _, one := range of {

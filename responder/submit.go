@@ -35,8 +35,8 @@ const riskyPattern = `(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+(
 	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +
 	`restore\b|commit\s+[^\n]*--amend)`
 
-// CheckSubmit reports all mistakes of a submission as one [api.Validation] error. Before that it is [api.Unsupported]
-// if the agent cannot do what is asked for.
+// CheckSubmit reports all mistakes of a submission as one [api.Validation] error. An option that the agent does not
+// have comes first: the error is [api.Unsupported].
 func (s *Service) CheckSubmit(q api.Submission) error {
 	if err := s.checkCapabilities(q); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Further directories are the values of one flag, before the session and the prompt. In an external sandbox Claude Code
-// is told that there is one.
+// Further directories are the values of one flag, before the session and the prompt. For an external sandbox Claude
+// Code gets the variable IS_SANDBOX.
 func TestOptionsOfClaude(t *testing.T) {
 	task := runs.Task{Attributes: runs.Attributes{Mode: runs.DangerFull, Model: "m",
 		Thread: "01a1fe74-f5b4-7e33-89c9-b25c3e636bcc"}, Prompt: "Go.", AddDirs: []string{"/a b", "/c"}}

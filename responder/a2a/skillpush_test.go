@@ -134,7 +134,7 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 	}
 }
 
-// What cannot be registered for a run that was submitted is a warning: the run goes on.
+// A webhook that cannot be registered for a submitted run is a warning in the answer.
 func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
 	t.Parallel()
 	d := pushEndpoint(newLab(t))

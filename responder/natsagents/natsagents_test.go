@@ -281,7 +281,7 @@ func TestThreadsAndKeysAreThoseOfTheProfile(t *testing.T) {
 	if _, what := s.ask(claude, `{"prompt":"x","linesman":{"resume":"`+thread+`"}}`).refused(); what != "not_found" {
 		t.Errorf("the thread of another profile: %s", what)
 	}
-	// Nobody else gives a run the label.
+	// Callers of other surfaces cannot set the label.
 	labels := runs.LabelsOf(map[string]string{runs.LabelProfile: "codex.ada.default"})
 	if err := responder.CheckLabels(labels); !api.Is(err, api.Validation) {
 		t.Errorf("the label of a profile: %v", err)
@@ -293,8 +293,8 @@ func TestProfileIsWithdrawnWithItsWorker(t *testing.T) {
 	s := newStage(t, func(c *settings) { c.lost = 2 * time.Second })
 	s.found(2)
 	s.worker()
-	for _, subject := range []string{"$SRV.INFO.agents", codex} { // an answer may be late: nobody may listen
-		fixture.Eventually(t, fixture.Patience, "nobody listens to "+subject, func() bool {
+	for _, subject := range []string{"$SRV.INFO.agents", codex} { // no answer in time is no proof
+		fixture.Eventually(t, fixture.Patience, "no subscription to "+subject, func() bool {
 			_, err := s.caller.Request(subject, []byte("x"), time.Second)
 			return errors.Is(err, nats.ErrNoResponders)
 		})

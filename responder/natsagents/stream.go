@@ -44,7 +44,7 @@ func (s *server) prompt(i *instance, c call) {
 	case errors.Is(err, errLost):
 		c.count(500)
 	case s.ctx.Err() != nil:
-		c.refuse(500, failure{Error: "unavailable", Message: "this responder ends, the run goes on", Run: t.run})
+		c.refuse(500, failure{Error: "unavailable", Message: "this responder stops, the run continues", Run: t.run})
 	case err != nil:
 		c.fail(err, t.run)
 	default:

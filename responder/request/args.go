@@ -207,8 +207,8 @@ func (a *Args) Spelled(param string) string {
 }
 
 // Err returns all mistakes so far as one [api.Validation] error, with the names
-// that the caller used, or nil. In a release of AdCP that is not served nothing else
-// counts: the error is [api.Unsupported]. It is that, too, if the agent cannot do what is asked for.
+// that the caller used, or nil. A release of AdCP that is not served, and an option that
+// the agent does not have, come before all mistakes: the error is [api.Unsupported].
 func (a *Args) Err() error {
 	if err := a.CheckRelease(); err != nil {
 		return err
