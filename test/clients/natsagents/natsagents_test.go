@@ -132,7 +132,7 @@ func TestCommandsOfThePage(t *testing.T) {
 	}
 	_, part, _ := strings.Cut(string(page), "\n## Prompt agents over NATS\n")
 	part, _, _ = strings.Cut(strings.ReplaceAll(part, "\\\n", ""), "\n## ")
-	want := []string{"", `"protocol_version":"0.3"`, "Hello. Nothing to do.", `"instance_id"`}
+	want := []string{"", "", `"protocol_version":"0.3"`, "Hello. Nothing to do.", `"instance_id"`}
 	for line := range strings.Lines(part) {
 		line, is := strings.CutPrefix(line, "    ")
 		if !is {
