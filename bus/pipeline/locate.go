@@ -276,10 +276,10 @@ func (s *session) surplus(ctx context.Context, agent, id string, covers uint64) 
 
 // upkeep detects streams that were recreated while the normalizer runs, entries that
 // were removed before they were read, and a stalled consumer. It keeps RAW below four
-// fifths of its size.
+// fifths of its size, and open runs in RUNS.
 func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 	asked := time.Now()
-	raw, err := s.checkStreams(ctx)
+	raw, records, err := s.checkStreams(ctx)
 	if err != nil {
 		return err
 	}
@@ -287,18 +287,21 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 	if errors.Is(err, reader.ErrStalled) {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
+	if err == nil && s.cut == nil {
+		err = s.refresh(ctx, records)
+	}
 	if err != nil || s.cut != nil || s.Out != s.Bus.Names {
 		return err
 	}
 	return s.trim(ctx, raw)
 }
 
-// checkStreams returns RAW, or an error if a stream is missing, was recreated, or lost
+// checkStreams returns RAW and what RUNS has, or an error if a stream is missing, was recreated, or lost
 // its end.
-func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
+func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	raw, infos, err := s.lookUp(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	current := identity{
 		raw:    continued(s.streams.raw, infos[0].Created),
@@ -306,13 +309,13 @@ func (s *session) checkStreams(ctx context.Context) (jetstream.Stream, error) {
 		runs:   bus.StreamID(infos[2].Created),
 	}
 	if current != s.streams {
-		return nil, reader.ErrReplaced
+		return nil, nil, reader.ErrReplaced
 	}
 	s.tellStreams(infos)
 	if s.cut != nil { // a checkpoint is being written
-		return raw, nil
+		return raw, infos[2], nil
 	}
-	return raw, s.checkEnds(infos[0], infos[1], infos[2])
+	return raw, infos[2], s.checkEnds(infos[0], infos[1], infos[2])
 }
 
 // trim removes the oldest quarter of a nearly full RAW, as far as it is recorded.

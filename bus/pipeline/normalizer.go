@@ -177,6 +177,8 @@ type session struct {
 	cutAt  time.Time
 	cutRun []*run
 	saved  savedFolds
+
+	refreshed uint64 // sequence of RUNS up to which refresh has looked
 }
 
 // run is a run in progress.
