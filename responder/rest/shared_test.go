@@ -43,7 +43,7 @@ func TestStreamsThatShareHaveWhatIsStored(t *testing.T) {
 			for _, id := range names {
 				s.Await(id, func(runs.Header) bool { return true })
 			}
-			rounds := 60 / fixture.Every(3)
+			rounds := 60 / fixture.Every(6)
 			ended := make(chan struct{})
 			go func() {
 				for range rounds {

@@ -19,9 +19,9 @@ import (
 	"github.com/linesman/linesman/test/bench/corpus"
 )
 
-// The trickle: a line to a fifth of the followed files ten times a second, and every five
-// seconds a task, and an import of files of ten lines.
-const followed, imported, importLines = 200, 25, 10
+// The trickle: of the followed files, the silent ones have a line each, and a fifth of the others gets one ten times
+// a second; every five seconds a task, and an import of files of ten lines.
+const trickling, silent, imported, importLines = 500, 1000, 25, 10
 
 // trickle is `up`, a `tail` that follows files, and what is written.
 type trickle struct {
@@ -90,7 +90,7 @@ func TestTrickleStaysFlat(t *testing.T) {
 	l := &trickle{
 		site: newSite(t, drawn(t, 0),
 			"[raw]\nmax_bytes = '64MiB'\n[events]\nmax_bytes = '128MiB'\n[runs]\nmax_bytes = '4MiB'"),
-		lines: corpus.Lines(corpus.Small(1000)), written: make([]int, followed),
+		lines: corpus.Lines(corpus.Small(1000)), written: make([]int, trickling+silent),
 	}
 	path := filepath.Join(l.dir, "linesman.toml")
 	settings, err := os.ReadFile(path)
@@ -109,7 +109,7 @@ func TestTrickleStaysFlat(t *testing.T) {
 	every := max(*soak/50, 2*time.Second)
 	l.began = time.Now()
 	for i := 0; time.Since(l.began) < *soak; i++ {
-		for k := i % 5; k < followed; k += 5 {
+		for k := i % 5; k < trickling; k += 5 {
 			l.append(k)
 		}
 		if i%50 == 0 {
@@ -127,7 +127,7 @@ func TestTrickleStaysFlat(t *testing.T) {
 
 // follow starts `tail` with all files.
 func (l *trickle) follow() {
-	for i := range followed {
+	for i := range trickling + silent {
 		l.files = append(l.files, filepath.Join(l.dir, fmt.Sprintf("followed-%d.jsonl", i)))
 		l.append(i)
 	}
