@@ -287,8 +287,9 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 	if errors.Is(err, reader.ErrStalled) {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
-	if err == nil && s.cut == nil {
-		err = s.refresh(ctx, records)
+	if err == nil {
+		s.unkept = records
+		err = s.keepOpen(ctx)
 	}
 	if err != nil || s.cut != nil || s.Out != s.Bus.Names {
 		return err

@@ -178,7 +178,8 @@ type session struct {
 	cutRun []*run
 	saved  savedFolds
 
-	refreshed uint64 // sequence of RUNS up to which refresh has looked
+	unkept *jetstream.StreamInfo // RUNS, if keepOpen is due; nil: it is not
+	kept   uint64                // sequence of RUNS up to which keepOpen has looked
 }
 
 // run is a run in progress.
@@ -303,7 +304,9 @@ func (s *session) work(ctx context.Context) error {
 			taken = messages
 			s.events.group(len(messages))
 		case cut := <-s.cut:
-			err = s.cutDone(cut)
+			if err = s.cutDone(cut); err == nil {
+				err = s.keepOpen(ctx)
+			}
 		case <-tick.C:
 			wasUrgent := s.urgent
 			if err = s.cutIfDue(ctx, every, messages); wasUrgent && !s.urgent {

@@ -78,7 +78,8 @@ func TestSilentRunKeepsItsRecordForLonger(t *testing.T) {
 	}
 	for _, part := range []time.Duration{6, 7} {
 		info.TimeStamp = info.State.FirstTime.Add(info.Config.MaxAge / 8 * part)
-		if err := term.refresh(t.Context(), info); err != nil {
+		term.unkept = info
+		if err := term.keepOpen(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		term.record(t)
@@ -177,7 +178,8 @@ func (s *byHand) keepUp(t *testing.T) {
 	t.Helper()
 	_, info, err := s.checkStreams(t.Context())
 	if err == nil {
-		err = s.refresh(t.Context(), info)
+		s.unkept = info
+		err = s.keepOpen(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)

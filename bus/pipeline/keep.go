@@ -18,39 +18,43 @@ import (
 // A nearly full RUNS removes the records that were stored first. Those of open runs that have been silent since must
 // stay: a run without a record is in no list, and would begin anew with its next line.
 const (
-	refreshAt   = 8 // from seven eighths of the limits of RUNS on; the oldest eighth of its sequences is looked at
-	refreshTime = 250 * time.Millisecond
+	keepAt   = 8 // from seven eighths of the limits of RUNS on; the oldest eighth of its sequences is looked at
+	keepTime = 250 * time.Millisecond
 )
 
-// refresh looks for refreshTime at the records that RUNS would remove next, and stores those of open runs again. Info
-// is that of RUNS. No cut may be in progress.
-func (s *session) refresh(ctx context.Context, info *jetstream.StreamInfo) error {
-	have, limits := info.State, info.Config
-	full := limits.MaxBytes > 0 && have.Bytes >= uint64(limits.MaxBytes)/refreshAt*(refreshAt-1)
-	old := limits.MaxAge > 0 && info.TimeStamp.Sub(have.FirstTime) >= limits.MaxAge/refreshAt*(refreshAt-1)
+// keepOpen looks for keepTime at the records that RUNS would remove next, and stores those of open runs again. It does
+// nothing if it is not due, or while a cut is in progress.
+func (s *session) keepOpen(ctx context.Context) error {
+	if s.unkept == nil || s.cut != nil {
+		return nil
+	}
+	have, limits, now := s.unkept.State, s.unkept.Config, s.unkept.TimeStamp
+	s.unkept = nil
+	full := limits.MaxBytes > 0 && have.Bytes >= uint64(limits.MaxBytes)/keepAt*(keepAt-1)
+	old := limits.MaxAge > 0 && now.Sub(have.FirstTime) >= limits.MaxAge/keepAt*(keepAt-1)
 	if have.Msgs == 0 || !full && !old {
 		return nil
 	}
-	s.refreshed = max(s.refreshed, have.FirstSeq-1)
-	end := have.FirstSeq + (have.LastSeq-have.FirstSeq)/refreshAt
+	s.kept = max(s.kept, have.FirstSeq-1)
+	end := have.FirstSeq + (have.LastSeq-have.FirstSeq)/keepAt
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
 	stream, err := s.out.Stream(ctx, limits.Name)
-	for began := time.Now(); err == nil && s.refreshed < end && time.Since(began) < refreshTime; {
+	for began := time.Now(); err == nil && s.kept < end && time.Since(began) < keepTime; {
 		var m *jetstream.RawStreamMsg
-		m, err = stream.GetMsg(ctx, s.refreshed+1, jetstream.WithGetMsgSubject(bucket.Subject(s.Out.Runs(), ">")))
+		m, err = stream.GetMsg(ctx, s.kept+1, jetstream.WithGetMsgSubject(bucket.Subject(s.Out.Runs(), ">")))
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-			s.refreshed = end
+			s.kept = end
 			return nil
 		case err == nil:
 			if err = s.storeAgain(ctx, m); err == nil {
-				s.refreshed = m.Sequence
+				s.kept = m.Sequence
 			}
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("keep open runs in %s, from %d on: %w", limits.Name, s.refreshed+1, err)
+		return fmt.Errorf("keep open runs in %s, from %d on: %w", limits.Name, s.kept+1, err)
 	}
 	return nil
 }
