@@ -42,16 +42,16 @@ const (
 	headerAbout    = "Linesman-About"
 )
 
-// Push stores registrations for notifications, one value per run, and the outbox.
-type Push struct {
+// pushStore stores registrations for notifications, one value per run, and the outbox.
+type pushStore struct {
 	bus *Bus
 }
 
 // PushStore returns the store of registrations and notifications.
-func (b *Bus) PushStore() *Push { return &Push{b} }
+func (b *Bus) PushStore() *pushStore { return &pushStore{b} }
 
 // Get returns the value of a run and its revision; nil and 0: there is none.
-func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
+func (p *pushStore) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
 	e, err := p.bus.get(ctx, p.bus.Push(), run)
 	if e.Deleted {
 		e.Value = nil
@@ -62,7 +62,7 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 // Put stores a value for a time. It replaces the one with the given revision, 0 being
 // none. A nil value removes it. If the entry has another revision, Put returns false
 // and stores nothing.
-func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
+func (p *pushStore) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
 	revision uint64) (bool, error) {
 	store, options := bucket.New(p.bus.js, p.bus.Push()), []jetstream.PublishOpt{bucket.If(revision), bucket.For(ttl)}
 	var err error
@@ -77,7 +77,7 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, 
 // Watch calls each for every run that has a value, then for every change, until ctx
 // ends; then it returns nil. For a removed value notified is -1; expired values are not
 // reported. It reads no values.
-func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
+func (p *pushStore) Watch(ctx context.Context, each func(run string, notified int)) error {
 	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, ">", true, p.bus.log, func(e bucket.Entry, _ bool) {
 		notified, err := strconv.Atoi(e.Header.Get(headerNotified))
 		if err != nil || e.Deleted {
@@ -89,7 +89,7 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 
 // Lead calls f while it holds the lease for creating notifications, repeatedly, until
 // ctx ends; then it returns nil. The context of f ends when the lease is lost.
-func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
+func (p *pushStore) Lead(ctx context.Context, f func(context.Context) error) error {
 	return p.bus.lead(ctx, PushLease, "webhook notifications are not created",
 		"webhook notifications are created again", f)
 }
@@ -106,7 +106,7 @@ type notice = struct {
 
 // Add adds a notification to the outbox, unless its key is there, or was within the
 // last two minutes. It returns false if the outbox is full.
-func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
+func (p *pushStore) Add(ctx context.Context, n notice) (bool, error) {
 	if len(n.About) > aboutLimit {
 		return false, fmt.Errorf("run %s: the description of a notification has %d bytes, the limit is %d", n.Run,
 			len(n.About), aboutLimit)
@@ -128,7 +128,7 @@ func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 // concurrent calls, until ctx ends; then it returns nil. If handle returns 0 the
 // notification is removed, otherwise it is redelivered after that time, to any process.
 // When ctx ends, running calls have five more seconds, by their own context.
-func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
+func (p *pushStore) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
 	const grace = 5 * time.Second
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -161,7 +161,7 @@ func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Conte
 
 // deliver fetches messages, each when there is a free slot, and passes them to start,
 // until an error occurs. It calls begun first, once there is a consumer.
-func (p *Push) deliver(ctx context.Context, free chan struct{}, begun func(), start func(jetstream.Msg)) error {
+func (p *pushStore) deliver(ctx context.Context, free chan struct{}, begun func(), start func(jetstream.Msg)) error {
 	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	consumer, err := p.bus.js.CreateOrUpdateConsumer(soon, p.bus.Outbox(), jetstream.ConsumerConfig{
@@ -194,7 +194,7 @@ func (p *Push) deliver(ctx context.Context, free chan struct{}, begun func(), st
 
 // handleOne calls handle with one message, and acknowledges or delays it. If the
 // acknowledgement is lost, the message is redelivered.
-func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
+func (p *pushStore) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return // it is redelivered
@@ -222,7 +222,7 @@ func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(conte
 }
 
 // Waiting returns the number of undelivered notifications.
-func (p *Push) Waiting(ctx context.Context) (int, error) {
+func (p *pushStore) Waiting(ctx context.Context) (int, error) {
 	s, err := p.bus.Stream(ctx, p.bus.Outbox())
 	if err != nil {
 		return 0, err

@@ -16,7 +16,7 @@ type Todo struct {
 }
 
 // Steps counts the steps of a run other than tool calls.
-type Steps struct {
+type steps struct {
 	Turns int64 `json:"turns,omitempty"` // started turns
 	Other int64 `json:"other,omitempty"` // items other than tool calls: messages, reasoning
 	Todo  *Todo `json:"todo,omitempty"`  // nil: no list with items was seen

@@ -291,7 +291,7 @@ func (p *sessionPlace) parent(path string) string {
 }
 
 // plan returns the next run of the log.
-func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
+func (t *sessionLog) plan(f *os.File, file file, size int64) (*Spec, error) {
 	w := t.s.w
 	known, err := t.p.ledger.lastOfLog(t.name, file.inode)
 	if err != nil {
@@ -301,7 +301,7 @@ func (t *sessionLog) plan(f *os.File, file File, size int64) (*Spec, error) {
 	if err != nil && !errors.Is(err, errSilent) {
 		return nil, err
 	}
-	session := &Session{Idle: t.s.spec.Idle, Log: t.name, Person: o.Person()}
+	session := &session{Idle: t.s.spec.Idle, Log: t.name, Person: o.Person()}
 	which := content{Worker: w.cfg.Name, Agent: t.p.Agent, Sum: t.name}
 	task := importID(which)
 	spec := &Spec{
