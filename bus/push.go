@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -129,67 +129,59 @@ func (p *pushStore) Add(ctx context.Context, n notice) (bool, error) {
 // notification is removed, otherwise it is redelivered after that time, to any process.
 // When ctx ends, running calls have five more seconds, by their own context.
 func (p *pushStore) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
-	const grace = 5 * time.Second
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, stop) })()
-	var running sync.WaitGroup
-	defer running.Wait()
+	return delivery.Run(ctx, slots, p.next(), func(ctx context.Context, m jetstream.Msg) error {
+		p.handleOne(ctx, m, handle)
+		return nil
+	})
+}
+
+// next returns a function that waits for the next message, whatever happens to the consumer.
+func (p *pushStore) next() func(context.Context) (jetstream.Msg, bool) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
-	free := make(chan struct{}, slots)
 	out := reader.Outage{Log: p.bus.log, Began: "cannot read the outbox", Ended: "the outbox is read again"}
-	for {
-		err := p.deliver(ctx, free, out.Over, func(m jetstream.Msg) {
-			pause.Reset()
-			running.Go(func() {
-				defer func() { <-free }()
-				p.handleOne(working, m, handle)
-			})
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		if p.bus.Connected() && !errors.Is(err, jetstream.ErrNoHeartbeat) { // else that is logged
-			out.Failed(p.bus.Explain(err))
-		}
-		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
-			return nil
+	var consumer jetstream.Consumer
+	return func(ctx context.Context) (m jetstream.Msg, ok bool) {
+		for {
+			var err error
+			if consumer == nil {
+				if consumer, err = p.consumer(ctx); err == nil {
+					out.Over()
+				}
+			}
+			if err == nil {
+				m, err = fetchOne(ctx, consumer)
+			}
+			switch {
+			case m != nil:
+				pause.Reset()
+				return m, true
+			case ctx.Err() != nil:
+				return nil, false
+			case err == nil:
+				continue
+			}
+			consumer = nil
+			if p.bus.Connected() && !errors.Is(err, jetstream.ErrNoHeartbeat) { // else that is logged
+				out.Failed(p.bus.Explain(err))
+			}
+			if reader.Sleep(ctx, pause.NextBackOff()) != nil {
+				return nil, false
+			}
 		}
 	}
 }
 
-// deliver fetches messages, each when there is a free slot, and passes them to start,
-// until an error occurs. It calls begun first, once there is a consumer.
-func (p *pushStore) deliver(ctx context.Context, free chan struct{}, begun func(), start func(jetstream.Msg)) error {
-	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+// consumer returns that of all processes.
+func (p *pushStore) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	consumer, err := p.bus.js.CreateOrUpdateConsumer(soon, p.bus.Outbox(), jetstream.ConsumerConfig{
+	return p.bus.js.CreateOrUpdateConsumer(ctx, p.bus.Outbox(), jetstream.ConsumerConfig{
 		Durable: deliverer, Description: "the responders, which deliver notifications",
 		// Notifications that wait for a retry count as pending: an unreachable receiver
 		// must not block the others.
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: maxNotices, MaxDeliver: -1,
 	})
-	if err != nil {
-		return err
-	}
-	begun()
-	for {
-		select { // slot first, so that AckWait does not run while waiting for one
-		case <-ctx.Done():
-			return nil
-		case free <- struct{}{}:
-		}
-		m, err := fetchOne(ctx, consumer)
-		if m == nil || err != nil {
-			<-free
-			if err != nil || ctx.Err() != nil {
-				return err
-			}
-			continue
-		}
-		start(m)
-	}
 }
 
 // handleOne calls handle with one message, and acknowledges or delays it. If the
