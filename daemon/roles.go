@@ -105,7 +105,7 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	})
 }
 
-// WithService calls do with a [Service] at the server of the dialer, which starts
+// withService calls do with a [Service] at the server of the dialer, which starts
 // one if there is none. The service ends when do returns.
 func withService(ctx context.Context, c Config, do func(context.Context, *Service) error) error {
 	b, err := c.Dialer.DialOrStart(ctx, embedded.ResponderUser)

@@ -68,7 +68,7 @@ type Streams interface {
 		each func(runs.SavedFold) (done bool, err error)) error
 }
 
-// Cloud submits tasks to Codex Cloud. Their state is read from their runs.
+// cloud submits tasks to Codex Cloud. Their state is read from their runs.
 type cloud interface {
 	Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error)
 }

@@ -34,7 +34,7 @@ const (
 	ErrorTurn                      // the end of a failed turn
 )
 
-// Diagnostics collects the errors in the output of a run. Whether they are the
+// diagnostics collects the errors in the output of a run. Whether they are the
 // reason of a failure is only known at the end of the run.
 type diagnostics struct {
 	Message string      `json:"message,omitempty"` // redacted

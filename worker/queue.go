@@ -20,7 +20,7 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Queue delivers submitted tasks, the oldest first.
+// queue delivers submitted tasks, the oldest first.
 type queue interface {
 	// Next waits for a task. It fails only when ctx ends.
 	Next(ctx context.Context) (Delivery, error)

@@ -88,7 +88,7 @@ type Spec struct {
 	Limits Limits `json:"limits"`
 }
 
-// File identifies a file that may be renamed, removed and replaced. Device and
+// file identifies a file that may be renamed, removed and replaced. Device and
 // inode tell whether Path still names the same file. The first bytes, stored
 // in the mark of the run, detect a reused inode.
 type file struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/linesman/linesman/telemetry/metrics"
 )
 
-// Logs opens the raw logs of runs.
+// logs opens the raw logs of runs.
 type logs interface {
 	// Open opens the raw log of a run and reads what was appended after m.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
@@ -58,13 +58,13 @@ var (
 	errNoAgent = errors.New("the run has no running agent")
 )
 
-// Control receives the requests to a run.
+// control receives the requests to a run.
 type control interface {
 	// Listen passes them on to the owner of the run, a [Run], until stop is called.
 	Listen(run string, owner owner) (stop func(), err error)
 }
 
-// Owner carries out what is asked of a run. It is an alias because a [control] has the same one.
+// owner carries out what is asked of a run. It is an alias because a [control] has the same one.
 type owner = interface {
 	Cancel(ctx context.Context, reason string) error
 	Unfollow(ctx context.Context) error

@@ -23,7 +23,7 @@ type account struct {
 	Imports   []sharedSubject // requests or messages of another account
 }
 
-// User lists the permissions of a user of an account. Subscribe includes the user's
+// user lists the permissions of a user of an account. Subscribe includes the user's
 // inboxes, see [bus.InboxPrefix].
 type user struct {
 	Name      string

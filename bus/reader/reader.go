@@ -20,7 +20,7 @@ var ErrStop = errors.New("stop reading")
 // errUnanswered reports that a source delivered nothing in time, or lost a message.
 var errUnanswered = errors.New("the server's answer is missing or incomplete")
 
-// Each handles one message. An error ends the reading; [ErrStop] does so without an error.
+// each handles one message. An error ends the reading; [ErrStop] does so without an error.
 type each func(*jetstream.RawStreamMsg) error
 
 // Reader reads the messages of subjects of a stream in order, each once. Any replica may deliver

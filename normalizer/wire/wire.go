@@ -65,7 +65,7 @@ func (t *Thread) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(t))
 }
 
-// Elements iterates over the elements of an array that was scanned before.
+// elements iterates over the elements of an array that was scanned before.
 type elements struct {
 	rest []byte // undecoded rest of the array
 }

@@ -78,7 +78,7 @@ type Config struct {
 	Log   *zap.Logger // default: none
 }
 
-// Handler answers the operations of A2A.
+// handler answers the operations of A2A.
 type handler struct {
 	Config
 	log  *zap.Logger

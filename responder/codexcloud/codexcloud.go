@@ -40,7 +40,7 @@ const Agent = "codex_cloud"
 // characters all need escapes, and the other lines.
 const MaxOutput = 8 << 20
 
-// Logs opens and reads the raw logs of runs.
+// logs opens and reads the raw logs of runs.
 type logs interface {
 	// Open continues the raw log of a run after m: it reads the later entries.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
