@@ -90,10 +90,10 @@ func TestPathsOfAQuestion(t *testing.T) {
 	for call, want := range map[string]string{
 		`{}`: "true", `{"locations":null}`: "true", `{"locations":{}}`: "false",
 		`{"locations":[{"path":"/a","line":1},{"path":"b"}],"content":[{"type":"diff","path":"/c"},{"type":"content"}]}`: "true /a b /c",
-		`{"locations":[{"path":"/a"},{"path":""}]}`:                                     "false /a",
-		`{"locations":[{"path":"/a"},7]}`:                                               "false /a",
-		`{"locations":[` + strings.Repeat(`{"path":"/"},`, maxPaths) + `{"path":"/"}]}`: "false" + strings.Repeat(" /", maxPaths),
-		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", MaxPath+1) + `"}]}`: "false",
+		`{"locations":[{"path":"/a"},{"path":""}]}`:                                          "false /a",
+		`{"locations":[{"path":"/a"},7]}`:                                                    "false /a",
+		`{"locations":[` + strings.Repeat(`{"path":"/"},`, maxPaths) + `{"path":"/"}]}`:      "false" + strings.Repeat(" /", maxPaths),
+		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", maxPathBytes+1) + `"}]}`: "false",
 	} {
 		m, _ := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":` + call + `}}`))
 		q := m.QuestionOf()

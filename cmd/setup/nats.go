@@ -110,8 +110,8 @@ type role struct {
 	Users []string // whose keys it needs
 }
 
-// Roles are all roles for which keys are made.
-var Roles = []role{
+// roles are all roles for which keys are made.
+var roles = []role{
 	{"normalizer", []string{"normalizer", "normalizer_public"}},
 	{"responder", []string{"responder", "responder_public", "responder_agents"}},
 	{"worker", []string{"worker"}},
@@ -148,7 +148,7 @@ func NATS(c Config) (done, error) {
 	for _, n := range c.Nodes {
 		d.Commands = append(d.Commands, "nats-server -c "+quoted(filepath.Join(c.Dir, "servers", n.Name+".conf")))
 	}
-	for _, r := range Roles[:3] {
+	for _, r := range roles[:3] {
 		d.Commands = append(d.Commands, "linesman "+r.Name+" --config "+quoted(filepath.Join(c.Dir, r.Name, "linesman.toml")))
 	}
 	return d, nil
@@ -190,7 +190,7 @@ func (c Config) write(dir string) error {
 	for _, n := range c.Nodes {
 		write(c.server(n, password), servers, n.Name+".conf")
 	}
-	for _, r := range Roles {
+	for _, r := range roles {
 		if err == nil {
 			err = os.MkdirAll(filepath.Join(dir, r.Name), 0o700)
 		}
