@@ -12,12 +12,12 @@ type Counters struct {
 	Thread bool
 }
 
-// UsageSchema is the schema of the data of a turn's usage, of all agents that speak the Agent Client Protocol.
-const UsageSchema = "backend.acp.usage.v1"
+// usageSchema is the schema of the data of a turn's usage, of all agents that speak the Agent Client Protocol.
+const usageSchema = "backend.acp.usage.v1"
 
 // CountersOf returns the counters of events whose data have a schema.
 func (a *Agent) CountersOf(schema string) *Counters {
-	if schema == UsageSchema {
+	if schema == usageSchema {
 		return &turnCounters
 	}
 	return &a.Counters

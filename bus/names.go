@@ -74,7 +74,7 @@ var AccessOfResponders = []string{"codes", "key"}
 // Seen is the bucket of the runs that their owners have opened, by run id.
 func (n Names) Seen() string { return n.Prefix + "_seen" }
 
-// Push is the bucket of registrations for notifications: see [Push].
+// Push is the bucket of registrations for notifications: see [pushStore].
 func (n Names) Push() string { return n.Prefix + "_push" }
 
 // Outbox is the stream of undelivered notifications.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -42,16 +42,16 @@ const (
 	headerAbout    = "Linesman-About"
 )
 
-// Push stores registrations for notifications, one value per run, and the outbox.
-type Push struct {
+// pushStore stores registrations for notifications, one value per run, and the outbox.
+type pushStore struct {
 	bus *Bus
 }
 
 // PushStore returns the store of registrations and notifications.
-func (b *Bus) PushStore() *Push { return &Push{b} }
+func (b *Bus) PushStore() *pushStore { return &pushStore{b} }
 
 // Get returns the value of a run and its revision; nil and 0: there is none.
-func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
+func (p *pushStore) Get(ctx context.Context, run string) (value []byte, revision uint64, err error) {
 	e, err := p.bus.get(ctx, p.bus.Push(), run)
 	if e.Deleted {
 		e.Value = nil
@@ -62,7 +62,7 @@ func (p *Push) Get(ctx context.Context, run string) (value []byte, revision uint
 // Put stores a value for a time. It replaces the one with the given revision, 0 being
 // none. A nil value removes it. If the entry has another revision, Put returns false
 // and stores nothing.
-func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
+func (p *pushStore) Put(ctx context.Context, run string, value []byte, notified int, ttl time.Duration,
 	revision uint64) (bool, error) {
 	store, options := bucket.New(p.bus.js, p.bus.Push()), []jetstream.PublishOpt{bucket.If(revision), bucket.For(ttl)}
 	var err error
@@ -77,7 +77,7 @@ func (p *Push) Put(ctx context.Context, run string, value []byte, notified int, 
 // Watch calls each for every run that has a value, then for every change, until ctx
 // ends; then it returns nil. For a removed value notified is -1; expired values are not
 // reported. It reads no values.
-func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) error {
+func (p *pushStore) Watch(ctx context.Context, each func(run string, notified int)) error {
 	return bucket.New(p.bus.js, p.bus.Push()).Watch(ctx, ">", true, p.bus.log, func(e bucket.Entry, _ bool) {
 		notified, err := strconv.Atoi(e.Header.Get(headerNotified))
 		if err != nil || e.Deleted {
@@ -89,7 +89,7 @@ func (p *Push) Watch(ctx context.Context, each func(run string, notified int)) e
 
 // Lead calls f while it holds the lease for creating notifications, repeatedly, until
 // ctx ends; then it returns nil. The context of f ends when the lease is lost.
-func (p *Push) Lead(ctx context.Context, f func(context.Context) error) error {
+func (p *pushStore) Lead(ctx context.Context, f func(context.Context) error) error {
 	return p.bus.lead(ctx, PushLease, "webhook notifications are not created",
 		"webhook notifications are created again", f)
 }
@@ -106,7 +106,7 @@ type notice = struct {
 
 // Add adds a notification to the outbox, unless its key is there, or was within the
 // last two minutes. It returns false if the outbox is full.
-func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
+func (p *pushStore) Add(ctx context.Context, n notice) (bool, error) {
 	if len(n.About) > aboutLimit {
 		return false, fmt.Errorf("run %s: the description of a notification has %d bytes, the limit is %d", n.Run,
 			len(n.About), aboutLimit)
@@ -128,73 +128,65 @@ func (p *Push) Add(ctx context.Context, n notice) (bool, error) {
 // concurrent calls, until ctx ends; then it returns nil. If handle returns 0 the
 // notification is removed, otherwise it is redelivered after that time, to any process.
 // When ctx ends, running calls have five more seconds, by their own context.
-func (p *Push) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
-	const grace = 5 * time.Second
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, stop) })()
-	var running sync.WaitGroup
-	defer running.Wait()
+func (p *pushStore) Deliver(ctx context.Context, slots int, handle func(context.Context, notice) time.Duration) error {
+	return delivery.Run(ctx, slots, p.next(), func(ctx context.Context, m jetstream.Msg) error {
+		p.handleOne(ctx, m, handle)
+		return nil
+	})
+}
+
+// next returns a function that waits for the next message, whatever happens to the consumer.
+func (p *pushStore) next() func(context.Context) (jetstream.Msg, bool) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
-	free := make(chan struct{}, slots)
 	out := reader.Outage{Log: p.bus.log, Began: "cannot read the outbox", Ended: "the outbox is read again"}
-	for {
-		err := p.deliver(ctx, free, out.Over, func(m jetstream.Msg) {
-			pause.Reset()
-			running.Go(func() {
-				defer func() { <-free }()
-				p.handleOne(working, m, handle)
-			})
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		if p.bus.Connected() && !errors.Is(err, jetstream.ErrNoHeartbeat) { // else that is logged
-			out.Failed(p.bus.Explain(err))
-		}
-		if reader.Sleep(ctx, pause.NextBackOff()) != nil {
-			return nil
+	var consumer jetstream.Consumer
+	return func(ctx context.Context) (m jetstream.Msg, ok bool) {
+		for {
+			var err error
+			if consumer == nil {
+				if consumer, err = p.consumer(ctx); err == nil {
+					out.Over()
+				}
+			}
+			if err == nil {
+				m, err = fetchOne(ctx, consumer)
+			}
+			switch {
+			case m != nil:
+				pause.Reset()
+				return m, true
+			case ctx.Err() != nil:
+				return nil, false
+			case err == nil:
+				continue
+			}
+			consumer = nil
+			if p.bus.Connected() && !errors.Is(err, jetstream.ErrNoHeartbeat) { // else that is logged
+				out.Failed(p.bus.Explain(err))
+			}
+			if reader.Sleep(ctx, pause.NextBackOff()) != nil {
+				return nil, false
+			}
 		}
 	}
 }
 
-// deliver fetches messages, each when there is a free slot, and passes them to start,
-// until an error occurs. It calls begun first, once there is a consumer.
-func (p *Push) deliver(ctx context.Context, free chan struct{}, begun func(), start func(jetstream.Msg)) error {
-	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+// consumer returns that of all processes.
+func (p *pushStore) consumer(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	consumer, err := p.bus.js.CreateOrUpdateConsumer(soon, p.bus.Outbox(), jetstream.ConsumerConfig{
+	return p.bus.js.CreateOrUpdateConsumer(ctx, p.bus.Outbox(), jetstream.ConsumerConfig{
 		Durable: deliverer, Description: "the responders, which deliver notifications",
 		// Notifications that wait for a retry count as pending: an unreachable receiver
 		// must not block the others.
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: noticeWait, MaxAckPending: maxNotices, MaxDeliver: -1,
 	})
-	if err != nil {
-		return err
-	}
-	begun()
-	for {
-		select { // slot first, so that AckWait does not run while waiting for one
-		case <-ctx.Done():
-			return nil
-		case free <- struct{}{}:
-		}
-		m, err := fetchOne(ctx, consumer)
-		if m == nil || err != nil {
-			<-free
-			if err != nil || ctx.Err() != nil {
-				return err
-			}
-			continue
-		}
-		start(m)
-	}
 }
 
 // handleOne calls handle with one message, and acknowledges or delays it. If the
 // acknowledgement is lost, the message is redelivered.
-func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
+func (p *pushStore) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return // it is redelivered
@@ -222,7 +214,7 @@ func (p *Push) handleOne(ctx context.Context, m jetstream.Msg, handle func(conte
 }
 
 // Waiting returns the number of undelivered notifications.
-func (p *Push) Waiting(ctx context.Context) (int, error) {
+func (p *pushStore) Waiting(ctx context.Context) (int, error) {
 	s, err := p.bus.Stream(ctx, p.bus.Outbox())
 	if err != nil {
 		return 0, err

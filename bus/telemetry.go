@@ -14,26 +14,26 @@ const (
 	TelemetryPosition = "telemetry_position" // how far EVENTS were exported
 )
 
-// Telemetry stores how far EVENTS were exported.
-type Telemetry struct{ *Bus }
+// telemetryStore stores how far EVENTS were exported.
+type telemetryStore struct{ *Bus }
 
 // TelemetryStore returns the store of the position of the exporter.
-func (b *Bus) TelemetryStore() Telemetry { return Telemetry{b} }
+func (b *Bus) TelemetryStore() telemetryStore { return telemetryStore{b} }
 
 // Lead calls f while it holds the lease for exporting, like [Push.Lead].
-func (t Telemetry) Lead(ctx context.Context, f func(context.Context) error) error {
+func (t telemetryStore) Lead(ctx context.Context, f func(context.Context) error) error {
 	return t.lead(ctx, TelemetryLease, "traces are not exported", "traces are exported again", f)
 }
 
 // Position returns the stored position and its revision; nil and 0: there is none.
-func (t Telemetry) Position(ctx context.Context) (value []byte, revision uint64, err error) {
+func (t telemetryStore) Position(ctx context.Context) (value []byte, revision uint64, err error) {
 	e, err := t.get(ctx, t.State(), TelemetryPosition)
 	return e.Value, e.Revision, err
 }
 
 // SetPosition replaces the position with a revision, and returns the new revision. The error
 // is that of [bucket.Moved] if another exporter has replaced it.
-func (t Telemetry) SetPosition(ctx context.Context, value []byte, revision uint64) (uint64, error) {
+func (t telemetryStore) SetPosition(ctx context.Context, value []byte, revision uint64) (uint64, error) {
 	next, err := bucket.New(t.js, t.State()).Put(ctx, TelemetryPosition, value, nil, bucket.If(revision))
 	if err != nil {
 		return 0, fmt.Errorf("store the position of the export: %w", err)
@@ -43,7 +43,7 @@ func (t Telemetry) SetPosition(ctx context.Context, value []byte, revision uint6
 
 // Stored returns the identity of EVENTS, and its first and last sequences. First is last+1
 // if it is empty.
-func (t Telemetry) Stored(ctx context.Context) (id string, first, last uint64, err error) {
+func (t telemetryStore) Stored(ctx context.Context) (id string, first, last uint64, err error) {
 	s, err := reader.Look(ctx, t.jsPub, t.Names.Events())
 	if err != nil {
 		return "", 0, 0, fmt.Errorf("stream %s: %w", t.Names.Events(), err)

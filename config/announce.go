@@ -21,8 +21,8 @@ type Announce struct {
 	NATS, Creds string
 }
 
-// Profile is what prompts to an announced agent may do.
-type Profile struct {
+// profile is what prompts to an announced agent may do.
+type profile struct {
 	Name   string            `json:"name"`  // last token of its subjects
 	Agent  string            `json:"agent"` // short name or kind
 	Dir    string            `json:"working_dir,omitempty"`
@@ -33,11 +33,11 @@ type Profile struct {
 }
 
 // Profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
-type Profiles []Profile
+type Profiles []profile
 
 // String returns the JSON array.
 func (p Profiles) String() string {
-	b, _ := json.Marshal(append([]Profile{}, p...)) // no error: it has only strings
+	b, _ := json.Marshal(append([]profile{}, p...)) // no error: it has only strings
 	return string(b)
 }
 

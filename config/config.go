@@ -74,7 +74,7 @@ type Config struct {
 	Environments string
 	// MaxLineBytes is the maximum length of a parsed line, 64 KiB to 64 MiB. A
 	// longer line results in one Error event; RAW contains the entire line.
-	MaxLineBytes Size
+	MaxLineBytes size
 	// Scrub replaces secrets in known formats by [REDACTED:kind] in the texts and
 	// messages of events.
 	Scrub bool
@@ -85,21 +85,21 @@ type Config struct {
 	Replicas int
 	// Memory is the soft limit of the memory of a process: see package daemon/memory. 0 means
 	// that of its container.
-	Memory Size
+	Memory size
 
-	Raw    Retention // output of agents, unchanged
-	Events Retention // public event stream
-	Runs   Retention // run records
-	Spool  Spool
-	Limits Limits
-	Work   Work
-	Live   Live
-	Agents map[string]*Agent // by short name; see [Config.Table]
-	Push   Push
+	Raw    streamRetention // output of agents, unchanged
+	Events streamRetention // public event stream
+	Runs   streamRetention // run records
+	Spool  spool
+	Limits limits
+	Work   work
+	Live   live
+	Agents map[string]*agentConfig // by short name; see [Config.Table]
+	Push   push
 	AdCP   AdCP
 
 	Announce   Announce
-	Background Background
+	Background background
 	Watch      Watch
 }
 
@@ -122,9 +122,9 @@ type Watch struct {
 	State string
 }
 
-// Background has the settings of a `linesman up` that other commands start in the
+// background has the settings of a `linesman up` that other commands start in the
 // background.
-type Background struct {
+type background struct {
 	// Start allows commands to start a server if they need one and find none.
 	Start bool
 	// Idle is the idle timeout of the server: the time without a run, a task or a
@@ -132,8 +132,8 @@ type Background struct {
 	Idle time.Duration
 }
 
-// Push has the settings of notifications to webhooks.
-type Push struct {
+// push has the settings of notifications to webhooks.
+type push struct {
 	// AllowPrivate allows webhooks on private networks and on this machine, and
 	// webhooks without TLS.
 	AllowPrivate bool
@@ -150,8 +150,8 @@ type AdCP struct {
 	BrandJSONURL string
 }
 
-// Work has the settings of submitted tasks. They do not apply to `linesman run`.
-type Work struct {
+// work has the settings of submitted tasks. They do not apply to `linesman run`.
+type work struct {
 	// Queue is the name of the work queue, both for the tasks that a responder
 	// submits and for those that a worker runs.
 	Queue string
@@ -176,8 +176,8 @@ type Work struct {
 	GitGate bool
 }
 
-// Live has the limits of live runs.
-type Live struct {
+// live has the limits of live runs.
+type live struct {
 	// Answer is how long people may take to answer a question, at most 24 hours; 0: no limit. Then it is denied.
 	Answer time.Duration
 	// EndAfter is how long a run that is kept may have no turn before it is ended; 0: no limit.
@@ -192,8 +192,8 @@ type Live struct {
 	Policy List
 }
 
-// Agent describes how a worker starts one kind of agent for a task.
-type Agent struct {
+// agentConfig describes how a worker starts one kind of agent for a task.
+type agentConfig struct {
 	// Command is the program, looked up in the PATH of the worker, and its first
 	// arguments. linesman appends more arguments. Nil: the agent only speaks the Agent Client Protocol.
 	Command List
@@ -239,24 +239,24 @@ func (l *List) parse(text string) string {
 	return ""
 }
 
-// Retention has the limits of a stream.
-type Retention struct {
+// streamRetention has the limits of a stream.
+type streamRetention struct {
 	// MaxAge is the maximum age of a message. Positive.
 	MaxAge time.Duration
 	// MaxBytes is the maximum size of the stream; 0 means a fraction of the free
 	// disk space.
-	MaxBytes Size
+	MaxBytes size
 }
 
-// Spool has the limits of the output that a worker stores on its disk.
-type Spool struct {
+// spool has the limits of the output that a worker stores on its disk.
+type spool struct {
 	// MaxBytes is the maximum size of output of one run that is not yet stored in
 	// NATS. At the limit the run is ended.
-	MaxBytes Size
+	MaxBytes size
 }
 
-// Limits has the limits of a run.
-type Limits struct {
+// limits has the limits of a run.
+type limits struct {
 	// Grace is the time between SIGTERM and SIGKILL. Positive.
 	Grace time.Duration
 	// Idle is the maximum time without output before a run is ended; 0: no limit.
@@ -280,25 +280,25 @@ func Default() Config {
 		MaxLineBytes: 8 << 20,
 		Diff:         true,
 		Replicas:     1,
-		Raw:          Retention{MaxAge: 72 * time.Hour},
-		Events:       Retention{MaxAge: 720 * time.Hour},
-		Runs:         Retention{MaxAge: 720 * time.Hour},
-		Spool:        Spool{MaxBytes: 1 << 30},
-		Limits:       Limits{Grace: 5 * time.Second, AfterResult: time.Minute},
+		Raw:          streamRetention{MaxAge: 72 * time.Hour},
+		Events:       streamRetention{MaxAge: 720 * time.Hour},
+		Runs:         streamRetention{MaxAge: 720 * time.Hour},
+		Spool:        spool{MaxBytes: 1 << 30},
+		Limits:       limits{Grace: 5 * time.Second, AfterResult: time.Minute},
 		HTTP:         "127.0.0.1:8422",
 		LostAfter:    2 * time.Minute,
 		StuckAfter:   time.Hour,
 
 		IdempotencyTTL: 24 * time.Hour,
 
-		Work: Work{
+		Work: work{
 			Queue: "default", MaxRuns: 2, Idle: 5 * time.Minute, Hard: 20 * time.Minute, MaxLimit: 24 * time.Hour,
 		},
-		Live:   Live{Answer: time.Hour, EndAfter: 24 * time.Hour, SleepAfter: 10 * time.Minute, Processes: 8},
+		Live:   live{Answer: time.Hour, EndAfter: 24 * time.Hour, SleepAfter: 10 * time.Minute, Processes: 8},
 		Agents: agentDefaults(),
-		Push:   Push{GiveUp: 24 * time.Hour},
+		Push:   push{GiveUp: 24 * time.Hour},
 
-		Background: Background{Start: true, Idle: 10 * time.Minute},
+		Background: background{Start: true, Idle: 10 * time.Minute},
 		Watch: Watch{
 			On:           List{"completed", "failed", "lost", "stalled", "needs-input", "budget"},
 			StalledAfter: 10 * time.Minute,
@@ -306,10 +306,10 @@ func Default() Config {
 	}
 }
 
-func agentDefaults() map[string]*Agent {
-	all := map[string]*Agent{}
+func agentDefaults() map[string]*agentConfig {
+	all := map[string]*agentConfig{}
 	for _, a := range known.All() {
-		all[a.Short] = &Agent{ACP: a.Live.Command(), Keys: true}
+		all[a.Short] = &agentConfig{ACP: a.Live.Command(), Keys: true}
 		if a.Args != nil {
 			all[a.Short].Command = List{a.Program}
 		}
@@ -366,7 +366,7 @@ type Setting struct {
 	// Choices are the allowed values, or nil.
 	Choices []string
 	// Origin is where the value comes from; only of [Effective].
-	Origin Origin
+	Origin origin
 
 	target any           // *string, *int, *bool, *List, *Profiles, *Size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""

@@ -101,14 +101,14 @@ func TestFilesThatAreReadByDefault(t *testing.T) {
 	}
 	for key, want := range map[string]struct {
 		value string
-		from  Origin
+		from  origin
 	}{
-		"prefix":        {"mine", Origin{SourceFile, mine}},
-		"replicas":      {"1", Origin{SourceFile, its}},
-		"log_level":     {"error", Origin{SourceEnvironment, "LINESMAN_LOG_LEVEL"}},
-		"work.max_runs": {"7", Origin{SourceFlag, "--max-runs"}},
-		"data_dir":      {data, Origin{SourceFile, mine}},
-		"http":          {"127.0.0.1:8422", Origin{SourceDefault, ""}},
+		"prefix":        {"mine", origin{sourceFile, mine}},
+		"replicas":      {"1", origin{sourceFile, its}},
+		"log_level":     {"error", origin{SourceEnvironment, "LINESMAN_LOG_LEVEL"}},
+		"work.max_runs": {"7", origin{SourceFlag, "--max-runs"}},
+		"data_dir":      {data, origin{sourceFile, mine}},
+		"http":          {"127.0.0.1:8422", origin{SourceDefault, ""}},
 	} {
 		i := slices.IndexFunc(rows, func(s Setting) bool { return s.Key == key })
 		if got := rows[i]; got.Value() != want.value || got.Origin != want.from {
@@ -273,7 +273,7 @@ func TestUnreadableFileIsAnError(t *testing.T) {
 }
 
 func TestSizeTexts(t *testing.T) {
-	for text, want := range map[string]Size{
+	for text, want := range map[string]size{
 		"0": 0, "512": 512, "64KiB": 64 << 10, "8 MiB": 8 << 20, "8mib": 8 << 20, "1GiB": 1 << 30, "2TiB": 2 << 40,
 		"1kB": 1000, "5MB": 5_000_000, "3B": 3, "9223372036854775807": 1<<63 - 1,
 	} {
@@ -283,7 +283,7 @@ func TestSizeTexts(t *testing.T) {
 	}
 	for _, text := range []string{"", "MiB", "-1", "1.5GiB", "1 0", "8Mi", "9223372036854775808",
 		"9007199254740992KiB", "0x10", "1_000"} {
-		got := Size(7)
+		got := size(7)
 		s := Setting{target: &got}
 		if problem := s.parse(text); problem == "" || got != 7 {
 			t.Errorf("%q: got %d, %q; want an error and no change", text, got, problem)
@@ -293,7 +293,7 @@ func TestSizeTexts(t *testing.T) {
 
 func TestSizeRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want := Size(rapid.Int64Min(0).Draw(t, "n"))
+		want := size(rapid.Int64Min(0).Draw(t, "n"))
 		if rapid.Bool().Draw(t, "round") {
 			want = want >> 30 << 30
 		}
@@ -365,7 +365,7 @@ func FuzzFile(f *testing.F) {
 		first, second := newLoader(&got), newLoader(&again)
 		first.text(text, "fuzz.toml")
 		for _, s := range got.settings() {
-			second.set(s.Key, s.Value(), Origin{})
+			second.set(s.Key, s.Value(), origin{})
 		}
 		if len(second.errs) > 0 || !reflect.DeepEqual(again, got) {
 			t.Errorf("got %+v, read back %+v, %v", got, again, second.errs)

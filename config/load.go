@@ -69,8 +69,8 @@ func load(from Sources) (*Config, *loader, error) {
 	return &c, l, errors.Join(l.errs...)
 }
 
-// Origin is where the value of a setting comes from.
-type Origin struct {
+// origin is where the value of a setting comes from.
+type origin struct {
 	// Source is one of the constants below.
 	Source string
 	// Name is the path of the file, the variable or the flag; "" for a default.
@@ -80,7 +80,7 @@ type Origin struct {
 // The sources of values, in ascending order of precedence.
 const (
 	SourceDefault     = "default"
-	SourceFile        = "file"
+	sourceFile        = "file"
 	SourceEnvironment = "environment"
 	SourceFlag        = "flag"
 )
@@ -91,7 +91,7 @@ func Effective(from Sources) ([]Setting, error) {
 	c, l, err := load(from)
 	rows := c.settings()
 	for i := range rows {
-		rows[i].Origin = Origin{Source: SourceDefault}
+		rows[i].Origin = origin{Source: SourceDefault}
 		if o, given := l.origin[rows[i].Key]; given {
 			rows[i].Origin = o
 		}
@@ -176,7 +176,7 @@ func (l *loader) read(from Sources, env map[string]string) (files []string) {
 	}
 	l.environment(env)
 	for _, f := range from.Flags {
-		l.set(f.Key, f.Value, Origin{SourceFlag, f.Name})
+		l.set(f.Key, f.Value, origin{SourceFlag, f.Name})
 	}
 	return files
 }
@@ -185,13 +185,13 @@ func (l *loader) read(from Sources, env map[string]string) (files []string) {
 type loader struct {
 	config *Config
 	rows   map[string]Setting
-	origin map[string]Origin // by key; none: the default
+	origin map[string]origin // by key; none: the default
 	bad    map[string]bool   // by key: already has an error
 	errs   []error
 }
 
 func newLoader(c *Config) *loader {
-	l := &loader{config: c, rows: map[string]Setting{}, origin: map[string]Origin{}, bad: map[string]bool{}}
+	l := &loader{config: c, rows: map[string]Setting{}, origin: map[string]origin{}, bad: map[string]bool{}}
 	l.addRows()
 	return l
 }
@@ -204,7 +204,7 @@ func (l *loader) addRows() {
 
 // set sets the value of a setting. A value that cannot be parsed is an error and
 // does not change the setting.
-func (l *loader) set(key, value string, origin Origin) {
+func (l *loader) set(key, value string, origin origin) {
 	s, known := l.rows[key]
 	if !known {
 		if err := l.newAgent(key); err != nil {
@@ -236,7 +236,7 @@ func (l *loader) newAgent(key string) error {
 	if err := agent.CheckName(name); err != nil {
 		return err
 	}
-	l.config.Agents[name] = &Agent{}
+	l.config.Agents[name] = &agentConfig{}
 	l.addRows()
 	return nil
 }
@@ -248,7 +248,7 @@ func (s Setting) parse(value string) string {
 		*v = value
 	case *time.Duration:
 		return parseInto(v, value, time.ParseDuration, "not a duration such as 30s, 5m or 72h")
-	case *Size:
+	case *size:
 		return parseInto(v, value, parseSize, "not a size such as 64KiB, 8MiB or 1GiB")
 	case *int:
 		return parseInto(v, value, strconv.Atoi, "not a whole number")
@@ -317,7 +317,7 @@ func (l *loader) table(prefix string, tree map[string]any, path string) {
 		} else if text, fits := s.text(tree[name]); known && !fits {
 			l.errs = append(l.errs, fmt.Errorf("%s: must be a string or a whole number, got %v (%s)", key, tree[name], path))
 		} else {
-			l.set(key, text, Origin{SourceFile, path})
+			l.set(key, text, origin{sourceFile, path})
 		}
 	}
 }
@@ -363,7 +363,7 @@ func (l *loader) environment(env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch key, known := keys[name]; {
 		case known:
-			l.set(key, env[name], Origin{SourceEnvironment, name})
+			l.set(key, env[name], origin{SourceEnvironment, name})
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
 		case kubernetesVariable.MatchString(name), noticeVariable.MatchString(name):
 		default:

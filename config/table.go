@@ -194,7 +194,7 @@ func (c *Config) settings() []Setting {
 	)
 }
 
-func retention(table string, r *Retention, content string) []Setting {
+func retention(table string, r *streamRetention, content string) []Setting {
 	return []Setting{
 		{Key: table + ".max_age", target: &r.MaxAge, check: positive(&r.MaxAge),
 			Help: "Maximum age of messages of the stream, which has " + content + "."},
@@ -206,7 +206,7 @@ func retention(table string, r *Retention, content string) []Setting {
 
 // minStream is the minimum size limit of a stream. It has room for several events
 // of the maximum size.
-const minStream Size = 1 << 20
+const minStream size = 1 << 20
 
 // must returns a check whose error is problem unless ok returns true.
 func must(ok func() bool, problem string) func() string {
@@ -282,10 +282,10 @@ func subjectTokens(v *List) func() string {
 	}, "must be prefixes: each a lower-case letter, then at most 31 of a-z 0-9 _ -")
 }
 
-// Size is a number of bytes. Its text is a whole number with an optional unit: 512,
+// size is a number of bytes. Its text is a whole number with an optional unit: 512,
 // 64KiB, 8MiB, 1GiB. Decimal units (kB, MB, GB, TB) can be parsed, too. Fractions
 // are not allowed, so that every size is exact.
-type Size int64
+type size int64
 
 var units = []struct {
 	name  string
@@ -297,7 +297,7 @@ var units = []struct {
 }
 
 // parseSize parses a size. Units are not case-sensitive.
-func parseSize(number string) (Size, error) {
+func parseSize(number string) (size, error) {
 	factor := int64(1)
 	for _, u := range units {
 		cut := len(number) - len(u.name)
@@ -310,11 +310,11 @@ func parseSize(number string) (Size, error) {
 	if err == nil && n > math.MaxInt64/uint64(factor) {
 		err = strconv.ErrRange
 	}
-	return Size(n) * Size(factor), err
+	return size(n) * size(factor), err
 }
 
 // String returns the size with the largest binary unit that divides it: 8MiB.
-func (s Size) String() string {
+func (s size) String() string {
 	for _, u := range units[:4] {
 		if s != 0 && int64(s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name

@@ -12,34 +12,34 @@ import (
 	"github.com/linesman/linesman/responder/httpserver"
 )
 
-// Tokens are the additional tokens of callers over HTTP: those in the file of a data directory,
+// tokens are the additional tokens of callers over HTTP: those in the file of a data directory,
 // or, with a NATS server of one's own, those of all its responders.
-type Tokens struct {
+type tokens struct {
 	file string   // "": those of the bus
 	bus  *bus.Bus // of the operator
 }
 
 // OpenTokens returns the tokens that the settings name. Close releases them.
-func OpenTokens(ctx context.Context, c Config) (*Tokens, error) {
+func OpenTokens(ctx context.Context, c Config) (*tokens, error) {
 	if c.Settings.NATS == "" {
-		return &Tokens{file: datadir.TokensFile(c.Settings.DataDir)}, nil
+		return &tokens{file: datadir.TokensFile(c.Settings.DataDir)}, nil
 	}
 	b, err := c.Dialer.Dial(ctx, embedded.OperatorUser)
 	if err != nil {
 		return nil, err
 	}
-	return &Tokens{bus: b}, nil
+	return &tokens{bus: b}, nil
 }
 
 // Close ends the connection, if there is one.
-func (t *Tokens) Close() {
+func (t *tokens) Close() {
 	if t.bus != nil {
 		t.bus.Close()
 	}
 }
 
 // Create creates a token, and returns it. It fails if the name is in use.
-func (t *Tokens) Create(ctx context.Context, name string, scopes httpserver.Scopes) (token string, err error) {
+func (t *tokens) Create(ctx context.Context, name string, scopes httpserver.Scopes) (token string, err error) {
 	if t.bus == nil {
 		return httpserver.CreateToken(t.file, name, scopes, time.Now())
 	}
@@ -51,7 +51,7 @@ func (t *Tokens) Create(ctx context.Context, name string, scopes httpserver.Scop
 }
 
 // Remove revokes the token of a name. It fails if there is none.
-func (t *Tokens) Remove(ctx context.Context, name string) error {
+func (t *tokens) Remove(ctx context.Context, name string) error {
 	if t.bus == nil {
 		return httpserver.RemoveToken(t.file, name)
 	}
@@ -61,7 +61,7 @@ func (t *Tokens) Remove(ctx context.Context, name string) error {
 }
 
 // List returns the tokens in order of creation.
-func (t *Tokens) List(ctx context.Context) (all []httpserver.Named, err error) {
+func (t *tokens) List(ctx context.Context) (all []httpserver.Named, err error) {
 	if t.bus == nil {
 		return httpserver.ListTokens(t.file)
 	}
@@ -72,7 +72,7 @@ func (t *Tokens) List(ctx context.Context) (all []httpserver.Named, err error) {
 	return all, err
 }
 
-func (t *Tokens) try(ctx context.Context, do func(context.Context, *bus.Values) error) error {
+func (t *tokens) try(ctx context.Context, do func(context.Context, *bus.Values) error) error {
 	return withAccess(ctx, t.bus, do)
 }
 

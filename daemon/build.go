@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Build describes this binary. Its JSON form is a contract.
-type Build struct {
+// build describes this binary. Its JSON form is a contract.
+type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // of the source; empty when the build did not know
 	Time     string `json:"time"`     // of that revision, RFC 3339
@@ -19,8 +19,8 @@ type Build struct {
 }
 
 // BuildOf describes this binary, whose version is that of the module if version is "".
-func BuildOf(version string) Build {
-	info := Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func BuildOf(version string) build {
+	info := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if b, ok := debug.ReadBuildInfo(); ok {
 		// `go install module@version` has no linker flag, but knows this.
 		if b.Main.Version != "(devel)" {
@@ -42,7 +42,7 @@ func BuildOf(version string) Build {
 }
 
 // String is the build on one line, with the beginning of the revision.
-func (b Build) String() string {
+func (b build) String() string {
 	revision := b.Revision[:min(12, len(b.Revision))]
 	if b.Modified && revision != "" {
 		revision += "+changes"

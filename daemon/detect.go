@@ -17,18 +17,18 @@ const (
 	maxDetectLine  = 1 << 20 // bytes
 )
 
-// ErrUndetected reports that the first lines of an input are not of one agent alone.
-var ErrUndetected = errors.New("its first lines do not tell which agent printed it: name the agent with --agent")
+// errUndetected reports that the first lines of an input are not of one agent alone.
+var errUndetected = errors.New("its first lines do not tell which agent printed it: name the agent with --agent")
 
-var errEmpty = fmt.Errorf("it is empty, so %w", ErrUndetected)
+var errEmpty = fmt.Errorf("it is empty, so %w", errUndetected)
 
-// ErrAgents reports files of several agents.
-var ErrAgents = errors.New("files of several agents: give those of one agent at a time")
+// errAgents reports files of several agents.
+var errAgents = errors.New("files of several agents: give those of one agent at a time")
 
 // Detect returns the agent that printed an input, by its first lines, and a reader of the
 // whole input. It reads as few lines as are needed. With paths it reads those files in the
-// place of input. The error is [ErrUndetected] if the first 16 lines, or all there are, are
-// not of one agent alone, and [ErrAgents] if the files are of several agents.
+// place of input. The error is [errUndetected] if the first 16 lines, or all there are, are
+// not of one agent alone, and [errAgents] if the files are of several agents.
 func Detect(input io.Reader, table agent.Table, paths ...string) (found agent.Agent, whole io.Reader, err error) {
 	if len(paths) == 0 {
 		return detect(input, table)
@@ -44,7 +44,7 @@ func Detect(input io.Reader, table agent.Table, paths ...string) (found agent.Ag
 		case err != nil:
 			return found, nil, fmt.Errorf("%s: %w", path, err)
 		case i > 0 && a.Kind() != found.Kind():
-			return found, nil, fmt.Errorf("%w: %s of %s, %s of %s", ErrAgents, paths[0], found.Name, path, a.Name)
+			return found, nil, fmt.Errorf("%w: %s of %s, %s of %s", errAgents, paths[0], found.Name, path, a.Name)
 		}
 		found = a
 	}
@@ -75,5 +75,5 @@ func detect(input io.Reader, table agent.Table) (agent.Agent, io.Reader, error) 
 	if len(lines) == 0 {
 		return agent.Agent{}, nil, errEmpty
 	}
-	return agent.Agent{}, nil, ErrUndetected
+	return agent.Agent{}, nil, errUndetected
 }

@@ -28,7 +28,7 @@ func TestLogIsOfTheFormAndLevelAskedFor(t *testing.T) {
 		c := config.Default()
 		c.LogFormat, c.LogLevel = tt.form, "warn"
 		var out bytes.Buffer
-		log := newLogger(c, &out)
+		log, _ := NewLeveledLogger(c, &out)
 		log.Info("below the level")
 		log.Warn("agent exited", zap.String("run", "T-1"))
 		if !tt.check(out.String()) {

@@ -105,9 +105,9 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	})
 }
 
-// WithService calls do with a [Service] at the server of the dialer, which starts
+// withService calls do with a [Service] at the server of the dialer, which starts
 // one if there is none. The service ends when do returns.
-func WithService(ctx context.Context, c Config, do func(context.Context, *Service) error) error {
+func withService(ctx context.Context, c Config, do func(context.Context, *Service) error) error {
 	b, err := c.Dialer.DialOrStart(ctx, embedded.ResponderUser)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c Config) instanceRules() (launch.Rules, bool) {
 // agents that work on task, or with answers from outside if task is nil. It sets
 // the runner of b, the directory of its state, and its log.
 func Bridge(ctx context.Context, c Config, b bridge.Config, task *api.Submission) error {
-	return quiet(WithService(ctx, c, func(ctx context.Context, s *Service) error {
+	return quiet(withService(ctx, c, func(ctx context.Context, s *Service) error {
 		b.State, b.Log = filepath.Join(c.Settings.DataDir, "bridge"), s.config.Log
 		b.Runner = &runner.External{Service: s.Service}
 		if task != nil {

@@ -21,9 +21,9 @@ const (
 	slowStart     = 8 * time.Second
 )
 
-// ErrStop reports that a process was asked to stop, and ends without having waited for all
+// errStop reports that a process was asked to stop, and ends without having waited for all
 // of its parts. Its caller must end the process, because those parts still run.
-var ErrStop = errors.New("it does not end")
+var errStop = errors.New("it does not end")
 
 // stages are the parts of a process that are at work now, in the order in which they began.
 // Its methods may be called from several goroutines.
@@ -66,7 +66,7 @@ func (s *stages) now() (names string, ready bool, limit time.Duration) {
 }
 
 // bounded calls do, whose context ends with ctx or when do calls end. After that, do may take
-// only a limited time: then bounded returns [ErrStop], which names the parts that still work.
+// only a limited time: then bounded returns [errStop], which names the parts that still work.
 // Before, a start that takes long is logged with the same names.
 func (c Config) bounded(ctx context.Context, do func(_ context.Context, end func()) error) error {
 	ctx, end := context.WithCancel(ctx)
@@ -98,7 +98,7 @@ func (c Config) bounded(ctx context.Context, do func(_ context.Context, end func
 	case <-late.C:
 		names, _, _ := c.stages.now()
 		return fmt.Errorf("%w: after %v it still waits for %s; the process ends nevertheless, as if it were killed, and "+
-			"the next start continues", ErrStop, limit, names)
+			"the next start continues", errStop, limit, names)
 	}
 }
 

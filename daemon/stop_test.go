@@ -51,7 +51,7 @@ func TestStopIsBoundedAndNamesWhatItWaitsFor(t *testing.T) {
 				if took := time.Since(began); took != test.want {
 					t.Errorf("it took %v, want %v", took, test.want)
 				}
-				if !errors.Is(err, ErrStop) || !strings.Contains(err.Error(), "still waits for the worker; ") {
+				if !errors.Is(err, errStop) || !strings.Contains(err.Error(), "still waits for the worker; ") {
 					t.Errorf("the error: %v", err)
 				}
 			})

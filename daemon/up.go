@@ -159,14 +159,8 @@ func (c Config) describe(d *Daemon, detached *datadir.Detached) datadir.Previous
 	return p
 }
 
-// newLogger returns a log that is written to w, with the level and the format of
-// the settings, which are valid.
-func newLogger(c config.Config, w io.Writer) *zap.Logger {
-	log, _ := NewLeveledLogger(c, w)
-	return log
-}
-
-// NewLeveledLogger is [newLogger] with a level that can be changed.
+// NewLeveledLogger returns a log that is written to w, with the level and the format of
+// the settings, which are valid. The level can be changed.
 func NewLeveledLogger(c config.Config, w io.Writer) (*zap.Logger, zap.AtomicLevel) {
 	level := zap.NewAtomicLevelAt(levelOf(c.LogLevel))
 	form := zap.NewProductionEncoderConfig()

@@ -160,11 +160,11 @@ func (c *Conversation) proceed() bool {
 }
 
 // refused ends the run: no turn was possible.
-func (c *Conversation) refused(why string) { c.finish(Outcome{State: NoSession, Why: why}) }
+func (c *Conversation) refused(why string) { c.finish(outcome{State: NoSession, Why: why}) }
 
 // turnEnded folds the response to a prompt.
 func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
-	o, empty := Outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}, c.empty(m)
+	o, empty := outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}, c.empty(m)
 	switch reason := acp.StopReason(m.Result); {
 	case o.Why != "":
 	case failed && m.Code() == acp.AuthRequired:
@@ -174,7 +174,7 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 	case reason == "end_turn":
 		o.State = TurnCompleted
 	case reason == "cancelled":
-		o.State = TurnCancelled
+		o.State = turnCancelled
 	case reason == "max_tokens", reason == "max_turn_requests", reason == "refusal":
 		o.Why = "the agent stopped: " + reason
 	default:
@@ -210,7 +210,7 @@ func (c *Conversation) empty(m *acp.Message) bool {
 
 // turnOver folds the end of a turn. A run that is not kept ends with it, and so does one whose agent left its mode or
 // asks without end. What waits is held unless the turn was good.
-func (c *Conversation) turnOver(o Outcome, good bool) {
+func (c *Conversation) turnOver(o outcome, good bool) {
 	s := &c.s
 	if s.Last, s.Starts = o.State, 0; !c.config.Task.Keep || s.Ends || s.Fault != "" {
 		c.finish(o)
@@ -225,7 +225,7 @@ func (c *Conversation) turnOver(o Outcome, good bool) {
 func (c *Conversation) end() { c.s.Ends, c.s.Queue = true, runs.Queue{} }
 
 // finish sets the outcome of the run, and closes the session.
-func (c *Conversation) finish(o Outcome) {
+func (c *Conversation) finish(o outcome) {
 	s := &c.s
 	if s.Turn == 0 && o.State == TurnFailed {
 		o.State = NoSession
@@ -243,7 +243,7 @@ func (c *Conversation) finish(o Outcome) {
 
 // stop cancels the turn that runs. If there is none, it ends a run that has not begun its first turn, or is to end. It
 // reports whether it had an effect.
-func (c *Conversation) stop(o Outcome) bool {
+func (c *Conversation) stop(o outcome) bool {
 	s := &c.s
 	switch {
 	case s.Outcome != nil || s.Cancelled:
@@ -270,7 +270,7 @@ func (c *Conversation) stop(o Outcome) bool {
 
 // giveUp ends the conversation where it is: nothing further is due.
 func (c *Conversation) giveUp(why string) {
-	c.finish(Outcome{State: TurnFailed, Why: why, Limit: c.s.Limit})
+	c.finish(outcome{State: TurnFailed, Why: why, Limit: c.s.Limit})
 	c.s.Due, c.s.Part, c.s.Await, c.head = nil, 0, nil, nil
 }
 

@@ -272,7 +272,7 @@ func TestStateFitsWithAllQuestionsAndDecisions(t *testing.T) {
 	}
 	fits := func() {
 		t.Helper()
-		if saved := s.c.State(); saved == nil || len(saved) > MaxState {
+		if saved := s.c.State(); saved == nil || len(saved) > maxState {
 			t.Fatalf("a state of %d bytes", len(saved))
 		}
 		s.restart()

@@ -67,7 +67,7 @@ func (j *joiner) toSkim() {
 }
 
 func (j *joiner) keep(piece []byte) {
-	if len(j.line)+len(piece) > MaxLine {
+	if len(j.line)+len(piece) > maxLine {
 		j.toSkim()
 	}
 	if j.skim != nil {
@@ -80,7 +80,7 @@ func (j *joiner) keep(piece []byte) {
 // end gives the line that ends with a piece to the conversation.
 func (j *joiner) end(c *Conversation, piece []byte) {
 	line := piece
-	if j.unfinished() || len(piece) > MaxLine {
+	if j.unfinished() || len(piece) > maxLine {
 		j.keep(piece)
 		line = j.line
 	}

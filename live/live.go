@@ -18,9 +18,7 @@
 package live
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/linesman/linesman/agent/acp"
@@ -43,7 +41,7 @@ type Conversation struct {
 	head   []byte // the first line that is due; nil: not rendered
 }
 
-// state is what is saved of a conversation.
+// state is what a conversation knows. Tests hold the bound of its JSON: see state_test.go.
 type state struct {
 	V    int    `json:"v"`
 	Seq  uint64 `json:"seq"`            // of the last entry
@@ -86,16 +84,15 @@ type state struct {
 
 	Queue runs.Queue `json:"queue,omitzero"` // of a run that goes on after a turn
 	Ends  bool       `json:"ends,omitempty"` // with the turn that runs
-	Last  Ending     `json:"last,omitempty"` // how the last turn ended
+	Last  ending     `json:"last,omitempty"` // how the last turn ended
 	Spent runs.Usage `json:"spent,omitzero"` // by the process, if the agent tells that
 
-	Outcome *Outcome `json:"outcome,omitempty"`
+	Outcome *outcome `json:"outcome,omitempty"`
 }
 
 // Limits of a conversation.
 const (
-	MaxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
-	MaxState = 64 << 10 // of a saved state, in bytes
+	maxLine = 8 << 20 // of a line of an agent, in bytes; of a longer one only id and method are read
 
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten
@@ -108,34 +105,6 @@ const version = 1
 // New returns the conversation before the first entry.
 func New(config Config) *Conversation {
 	return &Conversation{config: config, s: state{V: version}}
-}
-
-// Restore returns the conversation of a saved state.
-func Restore(config Config, saved []byte) (*Conversation, error) {
-	c := New(config)
-	if json.Unmarshal(saved, &c.s) != nil || c.s.V != version {
-		return nil, errors.New("the saved state of a conversation is not valid")
-	}
-	return c, nil
-}
-
-// State returns the state as JSON, at most MaxState bytes. It is nil where none can be taken: within a line of the
-// agent, or if more lines are due, messages wait, or files are asked about, than fit. The last one is then still good,
-// with the entries after it.
-func (c *Conversation) State() []byte {
-	if c.lines.unfinished() {
-		return nil
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(c.s); err != nil { // impossible for these types
-		panic("live: " + err.Error())
-	}
-	if b.Len() > MaxState {
-		return nil
-	}
-	return b.Bytes()
 }
 
 // Seen returns the sequence of the last entry.
@@ -159,7 +128,7 @@ func (c *Conversation) Apply(seq uint64, e runs.Entry) {
 		c.command(e.Body)
 	case runs.Cancelled:
 		c.end()
-		c.stop(Outcome{State: TurnCancelled})
+		c.stop(outcome{State: turnCancelled})
 	case runs.Exited:
 		c.s.Ends = true
 		c.died(false)
@@ -207,21 +176,21 @@ func (c *Conversation) continues() bool {
 	return c.config.Task.Keep && s.Session != "" && (s.Resumes || s.Loads) && !c.config.Agent.Forgets
 }
 
-// Ending is how a run ends as far as the conversation knows.
-type Ending string
+// ending is how a run ends as far as the conversation knows.
+type ending string
 
 // The endings. With NoSession no turn was possible; with Interrupted the process ended first.
 const (
-	TurnCompleted Ending = "completed"
-	TurnFailed    Ending = "failed"
-	TurnCancelled Ending = "cancelled"
-	NoSession     Ending = "session"
-	Interrupted   Ending = "interrupted"
+	TurnCompleted ending = "completed"
+	TurnFailed    ending = "failed"
+	turnCancelled ending = "cancelled"
+	NoSession     ending = "session"
+	Interrupted   ending = "interrupted"
 )
 
-// Outcome is how a run ended: as its last turn.
-type Outcome struct {
-	State Ending `json:"state"`
+// outcome is how a run ended: as its last turn.
+type outcome struct {
+	State ending `json:"state"`
 	Why   string `json:"why,omitempty"`   // for people, with nothing that the agent wrote
 	Limit string `json:"limit,omitempty"` // the limit that was reached
 }
@@ -229,7 +198,7 @@ type Outcome struct {
 // Ended returns the outcome, nil if there is none yet. If over is true the agent gets nothing further: its process
 // is to be ended. Else some lines are due, or the agent closes the session: the worker ends the process if that
 // takes too long.
-func (c *Conversation) Ended() (outcome *Outcome, over bool) { return c.s.Outcome, c.over() }
+func (c *Conversation) Ended() (outcome *outcome, over bool) { return c.s.Outcome, c.over() }
 
 // over reports whether the agent gets nothing further. What it asks then has no effect.
 func (c *Conversation) over() bool {
@@ -275,7 +244,7 @@ func (c *Conversation) leave(unsent bool) {
 	s := &c.s
 	switch {
 	case !c.continues() || s.Ends:
-		s.Outcome = &Outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+		s.Outcome = &outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
 	case unsent:
 		if s.Again = s.Queue.Sent == nil; slices.ContainsFunc(s.Due, item.prompts) {
 			s.Turn-- // no line of the log begins it
@@ -288,7 +257,7 @@ func (c *Conversation) leave(unsent bool) {
 		s.Starts = 0
 	}
 	if s.Starts >= maxStarts && s.Outcome == nil {
-		s.Outcome = &Outcome{State: NoSession, Why: "the agent ended again and again before it took a message"}
+		s.Outcome = &outcome{State: NoSession, Why: "the agent ended again and again before it took a message"}
 	}
 }
 

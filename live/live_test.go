@@ -188,16 +188,16 @@ func TestNoPromptWithoutASessionAsDemanded(t *testing.T) {
 }
 
 func TestTurnsEndAsTheAgentSays(t *testing.T) {
-	for result, want := range map[string]Ending{
+	for result, want := range map[string]ending{
 		`"result":{"stopReason":"end_turn"}`:              TurnCompleted,
-		`"result":{"stopReason":"cancelled"}`:             TurnCancelled,
+		`"result":{"stopReason":"cancelled"}`:             turnCancelled,
 		`"result":{"stopReason":"max_tokens"}`:            TurnFailed,
 		`"result":{"stopReason":"refusal"}`:               TurnFailed,
 		`"result":{"stopReason":"secret"}`:                TurnFailed,
 		`"result":{}`:                                     TurnFailed,
 		`"error":{"code":401,"message":"secret"}`:         TurnFailed,
 		`"error":{"code":-32000,"message":"secret"}`:      TurnFailed,
-		`"result":"` + strings.Repeat("x", MaxLine) + `"`: TurnFailed,
+		`"result":"` + strings.Repeat("x", maxLine) + `"`: TurnFailed,
 	} {
 		s := inTurn(t)
 		s.say(`{"jsonrpc":"2.0","id":3,` + result + `}`)
@@ -251,7 +251,7 @@ func TestNoLineSpansProcesses(t *testing.T) {
 
 func TestAStateOfAnotherVersionIsRefused(t *testing.T) {
 	for _, saved := range []string{"", "x", `{"v":2}`} {
-		if _, err := Restore(config(), []byte(saved)); err == nil {
+		if _, err := restore(config(), []byte(saved)); err == nil {
 			t.Errorf("%q is restored", saved)
 		}
 	}

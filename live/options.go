@@ -91,7 +91,7 @@ func (c *Conversation) tellMode(mode string) {
 		return
 	}
 	if s.Mode = mode; (s.Ready || c.expects(doModel)) && !c.expects(doMode) && !c.within(mode) {
-		c.stop(Outcome{State: TurnFailed, Why: "the agent left its mode"})
+		c.stop(outcome{State: TurnFailed, Why: "the agent left its mode"})
 	}
 }
 

@@ -160,7 +160,7 @@ func (w *world) again(saved []byte, n int) *Conversation {
 	c := New(w.s.config)
 	if saved != nil {
 		var err error
-		if c, err = Restore(w.s.config, saved); err != nil || len(saved) > MaxState {
+		if c, err = restore(w.s.config, saved); err != nil || len(saved) > maxState {
 			w.Fatalf("%d bytes: %v", len(saved), err)
 		}
 	}
@@ -289,7 +289,7 @@ func FuzzLine(f *testing.F) {
 				s.order(cmd)
 			}
 		}
-		if saved := s.c.State(); saved == nil && len(s.c.s.Due) < 64 || len(saved) > MaxState {
+		if saved := s.c.State(); saved == nil && len(s.c.s.Due) < 64 || len(saved) > maxState {
 			t.Errorf("a state of %d bytes", len(saved))
 		}
 		s.restart()

@@ -75,7 +75,7 @@ func (c *Conversation) request(m *acp.Message, at place, length int) {
 		c.ask(&asked, id, at, length)
 	}
 	if s.Asked > maxAsked {
-		c.stop(Outcome{State: TurnFailed, Why: "the agent asks without end"})
+		c.stop(outcome{State: TurnFailed, Why: "the agent asks without end"})
 	}
 }
 
@@ -217,11 +217,11 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 		})
 		return true
 	case runs.DoStop:
-		return cmd.Turn == s.Turn && !s.Ends && c.begun() && c.stop(Outcome{State: TurnCancelled})
+		return cmd.Turn == s.Turn && !s.Ends && c.begun() && c.stop(outcome{State: turnCancelled})
 	case runs.DoSleep:
 		return c.Status().Idle && c.sleep()
 	case runs.DoLimit:
-		o := Outcome{State: TurnCancelled, Limit: cmd.Rule}
+		o := outcome{State: turnCancelled, Limit: cmd.Rule}
 		if s.Turn == 0 {
 			o.State, o.Why = NoSession, "the agent was not ready in time"
 		}
@@ -231,7 +231,7 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 			return false
 		}
 		if c.end(); !s.Running {
-			c.finish(Outcome{State: cmp.Or(s.Last, TurnCancelled)})
+			c.finish(outcome{State: cmp.Or(s.Last, turnCancelled)})
 		}
 		return true
 	case runs.DoSet:
@@ -241,7 +241,7 @@ func (c *Conversation) obey(cmd *runs.Command) bool {
 			return false
 		}
 		if cmd.Do == runs.DoSend && cmd.When == runs.WhenNow && c.begun() {
-			c.stop(Outcome{State: TurnCancelled})
+			c.stop(outcome{State: turnCancelled})
 		}
 		return true
 	}

@@ -87,7 +87,7 @@ func TestRequestsThatAreNoOpenQuestionsAreAnsweredAtOnce(t *testing.T) {
 	}
 	s.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`, permission("201", "read", ""))
 	s.want("session/close 201:cancelled")
-	s.ended(TurnCancelled, false)
+	s.ended(turnCancelled, false)
 	s.say(closed, permission("202", "read", ""))
 	s.want("")
 }
@@ -131,7 +131,7 @@ func TestCancelledTurns(t *testing.T) {
 		s.order(stop("a", 2))
 		s.order(stop("b", 1))
 		s.want("session/close")
-		s.ended(TurnCancelled, false)
+		s.ended(turnCancelled, false)
 	})
 	t.Run("within the prompt", func(t *testing.T) {
 		cfg := config()
@@ -167,7 +167,7 @@ func TestCancelledTurns(t *testing.T) {
 		s.order(runs.Command{ID: "a", Do: runs.DoLimit, Turn: 1, Rule: "idle"})
 		s.want("session/cancel")
 		s.say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
-		s.ended(TurnCancelled, false)
+		s.ended(turnCancelled, false)
 		if o, _ := s.c.Ended(); o.Limit != "idle" {
 			t.Errorf("%+v", o)
 		}
@@ -191,7 +191,7 @@ func TestCancelledTurns(t *testing.T) {
 		s.want("")
 		s = newStage(t, config())
 		s.order(runs.Command{ID: "a", Do: runs.DoEnd})
-		s.ended(TurnCancelled, true)
+		s.ended(turnCancelled, true)
 	})
 	t.Run("answered before the cancel was sent", func(t *testing.T) {
 		s := inTurn(t)
@@ -263,7 +263,7 @@ func TestCallsAreOpenUntilTheyEnd(t *testing.T) {
 
 // Of a line that is too long, or of which bytes are missing, id and method count.
 func TestDamagedRequestsAreRejected(t *testing.T) {
-	long := `[` + strings.Repeat(" ", MaxLine) + `]`
+	long := `[` + strings.Repeat(" ", maxLine) + `]`
 	s := inTurn(t)
 	s.asked["5"] = "session/request_permission"
 	s.print(`{"params":` + long + `,"id":5,"jsonrpc":"2.0","method":"session/request_permission"}` + "\n")

@@ -255,14 +255,14 @@ func TestRunEndsWithItsTurn(t *testing.T) {
 	s.ends(3, "end_turn")
 	s.entry(runs.Cancelled, []byte("{}"))
 	s.wantPrompt("session/close")
-	s.ended(TurnCancelled, false)
+	s.ended(turnCancelled, false)
 
 	s = keeps(t)
 	s.entry(runs.Cancelled, []byte("{}"))
 	s.wantPrompt("session/cancel")
 	s.ends(3, "cancelled")
 	s.wantPrompt("session/close")
-	s.ended(TurnCancelled, false)
+	s.ended(turnCancelled, false)
 }
 
 func TestQueueIsBounded(t *testing.T) {
@@ -331,7 +331,7 @@ func TestAnyInterleavingSendsEachMessageOnce(t *testing.T) {
 					t.Fatalf("%+v, want %q, %v", q, waiting, held)
 				}
 				if saved := s.c.State(); saved != nil && rapid.Bool().Draw(t, "restart") {
-					c, err := Restore(s.config, saved)
+					c, err := restore(s.config, saved)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -145,7 +145,7 @@ func (s *stage) want(want string) {
 }
 
 // ended compares the outcome, and whether it is over.
-func (s *stage) ended(state Ending, over bool) {
+func (s *stage) ended(state ending, over bool) {
 	s.t.Helper()
 	o, is := s.c.Ended()
 	if o == nil || o.State != state || is != over {
@@ -222,8 +222,8 @@ func (s *stage) restart() {
 	if saved == nil {
 		return
 	}
-	c, err := Restore(s.config, saved)
-	if err != nil || len(saved) > MaxState {
+	c, err := restore(s.config, saved)
+	if err != nil || len(saved) > maxState {
 		s.t.Fatalf("%d bytes: %v", len(saved), err)
 	}
 	s.c = c

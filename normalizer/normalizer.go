@@ -21,8 +21,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// DefaultMaxLine is the default of the maximum length of a line, in bytes.
-const DefaultMaxLine = 8 << 20
+// defaultMaxLine is the default of the maximum length of a line, in bytes.
+const defaultMaxLine = 8 << 20
 
 // Pos is the origin of a message. Raw, Line and Part together are unique within a
 // stream. Messages are in the order of Raw. The messages of one entry are in this
@@ -66,10 +66,10 @@ type Fold struct {
 }
 
 // NewFold returns the fold of a new run. maxLine is the maximum length of a line in
-// bytes; 0 means [DefaultMaxLine].
+// bytes; 0 means [defaultMaxLine].
 func NewFold(b Backend, run string, maxLine int) *Fold {
 	if maxLine == 0 {
-		maxLine = DefaultMaxLine
+		maxLine = defaultMaxLine
 	}
 	return &Fold{Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), maxLine: maxLine}
 }

@@ -71,8 +71,8 @@ func parsePosition(s string) (p position, ok bool) {
 // covers reports whether an item at q is at or before p.
 func (p position) covers(q position) bool { return q.raw < p.raw || q.raw == p.raw && q.n <= p.n }
 
-// Details is an open reading of the details of a run. Close it.
-type Details struct {
+// details is an open reading of the details of a run. Close it.
+type details struct {
 	// Ended means that the run has ended, and that no item follows, or is left.
 	Ended bool
 
@@ -100,11 +100,11 @@ type detailCursor struct {
 // without one and with a last, with the newest items. The error is [api.Validation] if
 // the position is not one of an item, [api.Conflict] if RAW ends before it, since it was
 // recreated, [api.TooMany] if too many are open, and [api.NotFound].
-func (s *Service) OpenDetail(ctx context.Context, run, after string, last int) (*Details, error) {
+func (s *Service) OpenDetail(ctx context.Context, run, after string, last int) (*details, error) {
 	if s.cfg.Details == nil {
 		return nil, notOffered(api.FieldRun, "this responder derives no details")
 	}
-	d := &Details{service: s, last: min(last, api.MaxDetailItems)}
+	d := &details{service: s, last: min(last, api.MaxDetailItems)}
 	if after != "" {
 		var ok bool
 		if d.after, ok = parsePosition(after); !ok {
@@ -149,7 +149,7 @@ func tooManyDetails() *api.Error {
 }
 
 // Close frees what the reading holds.
-func (d *Details) Close() {
+func (d *details) Close() {
 	d.service.held.Add(-int64(d.held))
 	d.held = 0
 	d.free()
@@ -158,7 +158,7 @@ func (d *Details) Close() {
 // Each calls each with the items until the completion, or without follow until the end
 // of what is stored. It ends with the error of each, that of ctx, or an [*api.Error].
 // Called again it continues.
-func (d *Details) Each(ctx context.Context, follow bool, each func(api.DetailItem) error) error {
+func (d *details) Each(ctx context.Context, follow bool, each func(api.DetailItem) error) error {
 	if d.last > 0 {
 		if err := d.inTurn(ctx, func() error { return d.newest(ctx) }); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (d *Details) Each(ctx context.Context, follow bool, each func(api.DetailIte
 // inTurn calls read, which passes no item to a client: a slow client would keep the turn. A
 // burst of requests is served a few at a time, so that the first ones are answered while the
 // others wait; if all of them read at once, none would be in time.
-func (d *Details) inTurn(ctx context.Context, read func() error) error {
+func (d *details) inTurn(ctx context.Context, read func() error) error {
 	if d.turned {
 		return read()
 	}
@@ -188,7 +188,7 @@ func (d *Details) inTurn(ctx context.Context, read func() error) error {
 }
 
 // read is Each without the newest items. It ends after an entry if stop reports true.
-func (d *Details) read(ctx context.Context, follow bool, each func(api.DetailItem) error, stop func() bool) error {
+func (d *details) read(ctx context.Context, follow bool, each func(api.DetailItem) error, stop func() bool) error {
 	if err := d.drain(each); err != nil || d.fold.Done() {
 		return err
 	}
@@ -213,7 +213,7 @@ func (d *Details) read(ctx context.Context, follow bool, each func(api.DetailIte
 }
 
 // drain passes the queue on. What each refuses stays in it.
-func (d *Details) drain(each func(api.DetailItem) error) error {
+func (d *details) drain(each func(api.DetailItem) error) error {
 	for len(d.queue) > 0 {
 		if err := each(d.queue[0]); err != nil {
 			return err
@@ -225,7 +225,7 @@ func (d *Details) drain(each func(api.DetailItem) error) error {
 }
 
 // apply folds an entry, and queues its items.
-func (d *Details) apply(seq uint64, e runs.Entry) error {
+func (d *details) apply(seq uint64, e runs.Entry) error {
 	if d.from <= 1 {
 		d.torn = e.Kind != runs.Queued && e.Kind != runs.Started
 	}
@@ -245,7 +245,7 @@ func (d *Details) apply(seq uint64, e runs.Entry) error {
 
 // count keeps the sum of what all readings hold. Of those with much the one that exceeds
 // the maximum ends.
-func (d *Details) count(held int) error {
+func (d *details) count(held int) error {
 	sum := d.service.held.Add(int64(held - d.held))
 	if d.held = held; sum > maxHeld && held > minHeld {
 		return tooManyDetails()

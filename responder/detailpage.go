@@ -54,7 +54,7 @@ func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes 
 }
 
 // await reads further entries until one of them had an item, at most for a time.
-func (d *Details) await(ctx context.Context, most time.Duration, each func(api.DetailItem) error,
+func (d *details) await(ctx context.Context, most time.Duration, each func(api.DetailItem) error,
 	stop func() bool) error {
 	if !d.wait {
 		return nil

@@ -58,9 +58,9 @@ func TestKeptDetailsAreBounded(t *testing.T) {
 // them ends, one with a short line does not, and what is closed counts no more.
 func TestUnfinishedLinesOfDetailsAreBounded(t *testing.T) {
 	s := New(Config{})
-	var open []*Details
+	var open []*details
 	add := func(held int) error {
-		d := &Details{service: s, free: func() {}}
+		d := &details{service: s, free: func() {}}
 		open = append(open, d)
 		return d.count(held)
 	}

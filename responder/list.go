@@ -17,32 +17,32 @@ import (
 // DefaultPage is the default number of runs on a page.
 const DefaultPage = 20
 
-// Page is a page of runs, the newest first.
-type Page struct {
+// page is a page of runs, the newest first.
+type page struct {
 	Runs []runs.Header
 	Next string // cursor of the next page; "": this is the last one
 }
 
 // List returns a page of runs. The error is [api.Validation] for a cursor that is
 // not the Next of a page of the same list.
-func (s *Service) List(q api.List) (Page, error) {
+func (s *Service) List(q api.List) (page, error) {
 	return s.list(q, among(q), func(runs.Header) bool { return true })
 }
 
 // list is List for the runs that are among some and fit, too.
-func (s *Service) list(q api.List, some runtable.Among, fits func(runs.Header) bool) (Page, error) {
+func (s *Service) list(q api.List, some runtable.Among, fits func(runs.Header) bool) (page, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultPage
 	}
 	after, err := readCursor(q)
 	if err != nil {
-		return Page{}, err
+		return page{}, err
 	}
 	keep, err := s.Filter(q)
 	if err != nil {
-		return Page{}, err
+		return page{}, err
 	}
-	var page Page
+	var page page
 	var last runtable.Point
 	oldest := q.Since
 	if q.Unseen {

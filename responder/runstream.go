@@ -25,8 +25,8 @@ const (
 	derivedRuns = 1000                  // such changes at once; after more of them the interval is as much longer
 )
 
-// RunStream is the list of all runs that fit a filter, or of the newest ones, and then their changes.
-type RunStream struct {
+// runStream is the list of all runs that fit a filter, or of the newest ones, and then their changes.
+type runStream struct {
 	service *Service
 	keep    func(runs.Header) bool
 	filter  bool   // keep refuses some runs
@@ -56,7 +56,7 @@ func viewOnlyOf(v runs.Header) viewOnly {
 // FollowRuns opens the stream of the runs that fit q, without regard to its page. It resumes after the
 // id of a change that this process has sent not too long ago for the same filter; with any other
 // id it begins again. The error is [api.Validation] for a wrong filter.
-func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
+func (s *Service) FollowRuns(q api.List, after string) (*runStream, error) {
 	keep, err := s.Filter(q)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 	if q.Recent > 0 { // with another number the reader lacks other runs
 		prefix += "." + strconv.Itoa(q.Recent)
 	}
-	f := &RunStream{
+	f := &runStream{
 		service: s, keep: keep, filter: list != listID(api.List{}), prefix: prefix, query: q,
 		absent: map[string]bool{}, derived: map[string]viewOnly{},
 	}
@@ -80,7 +80,7 @@ func (s *Service) FollowRuns(q api.List, after string) (*RunStream, error) {
 // run, until ctx ends, which is no error, or each returns an error. Several changes of a run
 // within a short time, or while each works, are one. Only what follows Synced, and Synced itself, has an
 // id. If a reader is too slow the error is [api.Unavailable]: it must begin again.
-func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) error {
+func (f *runStream) Each(ctx context.Context, each func([]api.RunChange) error) error {
 	at, err := f.begin(ctx, each)
 	if err == nil && ctx.Err() == nil {
 		err = each([]api.RunChange{{ID: f.changeID(at), Synced: &api.Synced{Resumed: f.resumes, Next: f.next}}})
@@ -101,7 +101,7 @@ func (f *RunStream) Each(ctx context.Context, each func([]api.RunChange) error) 
 }
 
 // begin sends all that the reader lacks, and returns the last change that this includes.
-func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error) (at uint64, err error) {
+func (f *runStream) begin(ctx context.Context, each func([]api.RunChange) error) (at uint64, err error) {
 	last := f.service.table.LastChange()
 	if f.resumes && f.from == last {
 		f.doubt()
@@ -119,7 +119,7 @@ func (f *RunStream) begin(ctx context.Context, each func([]api.RunChange) error)
 
 // doubt makes rederive send the open runs that were not sent yet: the reader has them from before,
 // perhaps with another position or worker.
-func (f *RunStream) doubt() {
+func (f *runStream) doubt() {
 	f.service.table.Walk(false, runtable.Open, nil, func(r runs.Header) bool {
 		if _, sent := f.derived[r.ID]; !sent && !r.State.Final() && f.keep(r) {
 			f.derived[r.ID] = viewOnly{position: -1}
@@ -139,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // snapshot sends the runs of the list, without ids: all, the newest first, or the open ones and the recent ones of
 // those that have ended. Neither holds the table for long, nor all runs in memory.
-func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
+func (f *runStream) snapshot(ctx context.Context, each func([]api.RunChange) error) error {
 	recent := f.query.Recent
 	if recent == 0 {
 		return f.part(ctx, false, among(f.query), f.keep, each)
@@ -165,7 +165,7 @@ func (f *RunStream) snapshot(ctx context.Context, each func([]api.RunChange) err
 }
 
 // part sends the runs of an order that fit, until there are the pages of f.next.
-func (f *RunStream) part(ctx context.Context, changed bool, a runtable.Among, fits func(runs.Header) bool,
+func (f *runStream) part(ctx context.Context, changed bool, a runtable.Among, fits func(runs.Header) bool,
 	each func([]api.RunChange) error) error {
 	var after *runtable.Point
 	for ctx.Err() == nil {
@@ -198,7 +198,7 @@ func (f *RunStream) part(ctx context.Context, changed bool, a runtable.Among, fi
 // changes sends the runs that have changed after a change, and returns the last change among
 // them. It waits for the first one at most until the derived values are due again. The last one of
 // a batch has an id, if they are to have ids.
-func (f *RunStream) changes(
+func (f *runStream) changes(
 	ctx context.Context, at uint64, withID bool, each func([]api.RunChange) error,
 ) (uint64, error) {
 	waiting, cancel := context.WithTimeout(ctx, derivedTime)
@@ -225,7 +225,7 @@ func (f *RunStream) changes(
 }
 
 // look returns runs as they are now: with a filter they may be gone, and the reader may know.
-func (f *RunStream) look(ids []string) (batch []api.RunChange) {
+func (f *runStream) look(ids []string) (batch []api.RunChange) {
 	have := map[string]runs.Header{}
 	for _, v := range f.service.table.Views(ids) {
 		if f.keep(v) {
@@ -253,7 +253,7 @@ func (f *RunStream) look(ids []string) (batch []api.RunChange) {
 }
 
 // shown is a run that the reader has from now on.
-func (f *RunStream) shown(v runs.Header) api.RunChange {
+func (f *runStream) shown(v runs.Header) api.RunChange {
 	delete(f.absent, v.ID)
 	if delete(f.derived, v.ID); !v.State.Final() {
 		f.derived[v.ID] = viewOnlyOf(v)
@@ -263,7 +263,7 @@ func (f *RunStream) shown(v runs.Header) api.RunChange {
 
 // rederive sends the open runs whose position in the queue, or whose worker, has changed, and
 // returns their number. Positions are compared only if a queue has changed.
-func (f *RunStream) rederive(each func([]api.RunChange) error) (sent int, err error) {
+func (f *runStream) rederive(each func([]api.RunChange) error) (sent int, err error) {
 	moves := f.service.table.Moves()
 	var ids []string
 	for id, known := range f.derived {
@@ -288,10 +288,10 @@ func (f *RunStream) rederive(each func([]api.RunChange) error) (sent int, err er
 
 // changeID is the id of a change: of this process, because the numbers begin again with each, and
 // of this filter, because with another one the reader lacks other runs.
-func (f *RunStream) changeID(n uint64) string { return f.prefix + "-" + strconv.FormatUint(n, 10) }
+func (f *runStream) changeID(n uint64) string { return f.prefix + "-" + strconv.FormatUint(n, 10) }
 
 // readChange reads an id; false if it is not of this process and this filter.
-func (f *RunStream) readChange(id string) (n uint64, ok bool) {
+func (f *runStream) readChange(id string) (n uint64, ok bool) {
 	prefix, number, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
 	return n, err == nil && prefix == f.prefix

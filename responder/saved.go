@@ -13,7 +13,7 @@ import (
 
 // newest reads all that is stored, and queues the newest items. It begins with the newest saved fold
 // behind which there are enough events; items are at least as many.
-func (d *Details) newest(ctx context.Context) error {
+func (d *details) newest(ctx context.Context) error {
 	newest := ring{items: d.last, bytes: maxRing}
 	read := func() error {
 		return d.read(ctx, false, func(i api.DetailItem) error { newest.add(i); return nil }, d.fold.Done)
@@ -48,7 +48,7 @@ func events(r *runs.Record) (n int64) {
 
 // start starts a reading with the newest saved fold that suits and whose last entry is before a sequence of
 // RAW, or with the first entry. Saved folds are a cache: one that cannot be read is none.
-func (d *Details) start(ctx context.Context, before uint64, suits func(runs.SavedFold) bool) error {
+func (d *details) start(ctx context.Context, before uint64, suits func(runs.SavedFold) bool) error {
 	s, found := d.service, false
 	var failed error
 	if before > 0 {
@@ -74,7 +74,7 @@ func (d *Details) start(ctx context.Context, before uint64, suits func(runs.Save
 }
 
 // resume continues a reading behind the last entry of a restored fold.
-func (d *Details) resume(ctx context.Context, fold DetailFold, behind uint64) error {
+func (d *details) resume(ctx context.Context, fold DetailFold, behind uint64) error {
 	each := func(from uint64, f func(seq uint64, e runs.Entry) (more bool)) error {
 		err := d.service.cfg.Streams.Entries(ctx, d.view.Agent, d.view.ID, from, false, func(seq uint64, e runs.Entry) error {
 			if f(seq, e) {

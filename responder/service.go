@@ -68,8 +68,8 @@ type Streams interface {
 		each func(runs.SavedFold) (done bool, err error)) error
 }
 
-// Cloud submits tasks to Codex Cloud. Their state is read from their runs.
-type Cloud interface {
+// cloud submits tasks to Codex Cloud. Their state is read from their runs.
+type cloud interface {
 	Submit(ctx context.Context, r codexcloud.Request) (codexcloud.Submitted, error)
 }
 
@@ -105,7 +105,7 @@ type Config struct {
 	Rings int
 
 	// Cloud drives Codex Cloud; nil: requests for it are [api.Unsupported].
-	Cloud Cloud
+	Cloud cloud
 	// Environments is the path of the file that lists the environments of
 	// Codex Cloud; a missing file lists none.
 	Environments string

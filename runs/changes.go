@@ -52,9 +52,9 @@ type DiffFile struct {
 // noteDiff is the reason of a note with a part of a diff.
 const noteDiff = "diff"
 
-// DiffPart is a part of a diff, in a note. The parts of a set follow each other in the raw log. The
+// diffPart is a part of a diff, in a note. The parts of a set follow each other in the raw log. The
 // last set that is complete counts: a worker that is killed leaves an incomplete one.
-type DiffPart struct {
+type diffPart struct {
 	Set   string `json:"set"`
 	Part  int    `json:"part"` // from 1
 	Parts int    `json:"parts"`
@@ -72,11 +72,11 @@ const (
 // Notes returns the bodies of the notes with the diff, as one set.
 func (d Diff) Notes(set string) [][]byte {
 	const room = maxDiffPart - 1024 // for the other fields
-	parts := []DiffPart{{}}
+	parts := []diffPart{{}}
 	used := 0
-	next := func(size int) *DiffPart {
+	next := func(size int) *diffPart {
 		if used += size; used > room && size < used {
-			parts, used = append(parts, DiffPart{}), size
+			parts, used = append(parts, diffPart{}), size
 		}
 		return &parts[len(parts)-1]
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestCloudIDHasTheFormatOfALocalID(t *testing.T) {
-	local, cloud := runs.LocalID(1_700_000_000_000, 42), runs.CloudID(1_700_000_000_000, 42)
+	local, cloud := runs.NewID(1_700_000_000_000, 42), runs.NewCloudID(1_700_000_000_000, 42)
 	if want := strings.Replace(local, "T-local-", "T-cloud-", 1); cloud != want {
 		t.Errorf("got %q, want %q", cloud, want)
 	}

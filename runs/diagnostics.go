@@ -34,9 +34,9 @@ const (
 	ErrorTurn                      // the end of a failed turn
 )
 
-// Diagnostics collects the errors in the output of a run. Whether they are the
+// diagnostics collects the errors in the output of a run. Whether they are the
 // reason of a failure is only known at the end of the run.
-type Diagnostics struct {
+type diagnostics struct {
 	Message string      `json:"message,omitempty"` // redacted
 	Source  ErrorSource `json:"source,omitempty"`  // source of Message
 
@@ -56,9 +56,9 @@ type ErrorContext struct {
 	Suggestions []string   `json:"suggestions"`     // at most maxSuggestions
 }
 
-func (r *Record) diagnostics() *Diagnostics {
+func (r *Record) diagnostics() *diagnostics {
 	if r.Diagnostics == nil {
-		r.Diagnostics = new(Diagnostics)
+		r.Diagnostics = new(diagnostics)
 	}
 	return r.Diagnostics
 }
@@ -137,7 +137,7 @@ func (r *Record) ErrorContext() *ErrorContext {
 	if r.State != StateFailed && r.State != StateTimeout {
 		return nil
 	}
-	var d Diagnostics
+	var d diagnostics
 	if r.Diagnostics != nil {
 		d = *r.Diagnostics
 	}

@@ -242,13 +242,13 @@ type Need uint8
 const (
 	NoNeed        Need = iota
 	NeedsPrompt        // the agent waits for the next prompt
-	MayNeedAnswer      // it has run a tool, or waited for a permission, for MayNeedAfter or longer
+	MayNeedAnswer      // it has run a tool, or waited for a permission, for mayNeedAfter or longer
 	NeedsAnswer        // it waits for an answer
 )
 
-// MayNeedAfter is how long a tool runs, or the agent waits for a permission, until that counts as
+// mayNeedAfter is how long a tool runs, or the agent waits for a permission, until that counts as
 // [MayNeedAnswer], in milliseconds.
-const MayNeedAfter = 30 * second
+const mayNeedAfter = 30 * second
 
 // Need returns whether the run needs a person at now, in Unix milliseconds.
 func (d Doing) Need(s State, now int64) Need {
@@ -258,7 +258,7 @@ func (d Doing) Need(s State, now int64) Need {
 	case s == StateInputRequired, s == StateWorking && d.Phase == AwaitingInput:
 		return NeedsAnswer
 	case s != StateWorking:
-	case d.Phase == RunningOrAsking && now-int64(d.Since) >= MayNeedAfter:
+	case d.Phase == RunningOrAsking && now-int64(d.Since) >= mayNeedAfter:
 		return MayNeedAnswer
 	}
 	return NoNeed

@@ -105,7 +105,7 @@ func DecodeStart(body []byte) (s Start, err error) {
 // Remark is the body of a note and of a cancel entry.
 type Remark struct {
 	Reason string    `json:"reason,omitempty"` // at most MaxReason bytes
-	Diff   *DiffPart `json:"diff,omitempty"`   // of a note with the reason NoteDiff
+	Diff   *diffPart `json:"diff,omitempty"`   // of a note with the reason NoteDiff
 
 	Presence *Presence `json:"presence,omitempty"` // of a note with the reason NotePresence
 	Logged   *Logged   `json:"logged,omitempty"`   // of a note with the reason NoteUsage

@@ -19,4 +19,11 @@ const (
 	MaxWorker       = maxWorker
 	Redacted        = redacted
 	NeedsAgent      = needsAgent
+	MaxContext      = maxLabelValue
+	MayNeedAfter    = mayNeedAfter
 )
+
+// ReadOutput reads all that [ReadParts] can, but a line of totals alone.
+func ReadOutput(output []byte, failed bool) Findings {
+	return ReadParts(output, Parts{Failed: failed, Summaries: true, Message: failed})
+}

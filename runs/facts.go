@@ -7,7 +7,7 @@ type Facts struct {
 	Unknown    bool      // the line was parsed, but its type is unknown
 	Drift      []Unknown // what in the line is unknown, its type too
 	Log        bool      // the line is of the log of a session, which has a person's prompts
-	Asks       Asks      // whether the agent asks for permissions, if the line tells it
+	Asks       asks      // whether the agent asks for permissions, if the line tells it
 	Dir        string    // working directory of the session, if the line tells it
 	Version    string    // version of the agent, if the line tells it
 	Model      string    // model of the agent, if the line tells it; of any form
@@ -22,7 +22,7 @@ type Facts struct {
 	MustEnd    bool      // with TurnStarted: the agent always prints a line that ends the turn
 	Used       *Account  // what the thread has used so far, as the agent tells it
 	Before     *Account  // with Used: what it had used when this part of it began, if the lines tell it
-	Counts     Counts    // what Used counts
+	Counts     counts    // what Used counts
 	Spent      *Usage    // usage since the last line with one, without that of sub-agents
 	SpentAll   *Usage    // the same with that of sub-agents
 	SpentCost  *float64  // cost since the last line with one, in US dollars
@@ -47,12 +47,12 @@ type Facts struct {
 	ErrorSource ErrorSource
 }
 
-// Asks is whether an agent asks its user for permissions.
-type Asks uint8
+// asks is whether an agent asks its user for permissions.
+type asks uint8
 
 // The values of Asks.
 const (
-	AsksUnknown Asks = iota
+	asksUnknown asks = iota
 	AsksNever        // what is not allowed is refused, or all is allowed
 	AsksPerhaps
 )

@@ -62,11 +62,6 @@ func NewID(unixMilli int64, random uint64) string {
 	return "T-local-" + sixDigits(random) + milliseconds(unixMilli)
 }
 
-// CloudID is [LocalID] for a run in the cloud.
-func CloudID(unixMilli int64, random uint64) string {
-	return "T-cloud-" + milliseconds(unixMilli) + sixDigits(random)
-}
-
 // NewCloudID is [NewID] for a run in the cloud.
 func NewCloudID(unixMilli int64, random uint64) string {
 	return "T-cloud-" + sixDigits(random) + milliseconds(unixMilli)

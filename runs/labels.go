@@ -26,9 +26,6 @@ const LabelProfile = "linesman.profile"
 // count as one of the labels of the submitter.
 const LabelContext = "linesman.context"
 
-// MaxContext is the maximum length of the name of a context, in bytes.
-const MaxContext = maxLabelValue
-
 // LabelsOf returns labels as one text.
 func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {

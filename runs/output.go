@@ -3,7 +3,7 @@ package runs
 import "bytes"
 
 // MaxOutput is the maximum number of bytes of a command's output that a backend
-// should pass to [ReadOutput]: a quarter from its beginning, the rest from its end.
+// should pass to [ReadParts]: a quarter from its beginning, the rest from its end.
 const MaxOutput = 64 << 10
 
 // Findings is the information about a run in the output of one command.
@@ -45,13 +45,6 @@ func MayHaveDiffStat(output []byte) bool {
 	}
 }
 
-// ReadOutput parses the output of a command. It overwrites output and keeps no
-// reference to it. The size of the result is limited for any output. The time is
-// linear, so output should have at most [MaxOutput] bytes.
-func ReadOutput(output []byte, failed bool) Findings {
-	return ReadParts(output, Parts{Failed: failed, Summaries: true, Message: failed})
-}
-
 // Parts says what [ReadParts] reads.
 type Parts struct {
 	Failed    bool // the command failed: Locations are read
@@ -60,7 +53,9 @@ type Parts struct {
 	Totals    bool // with Summaries: also a line of totals alone, see [RunsTests]
 }
 
-// ReadParts is [ReadOutput] of parts of the findings.
+// ReadParts parses the output of a command. It overwrites output and keeps no
+// reference to it. The size of the result is limited for any output. The time is
+// linear, so output should have at most [MaxOutput] bytes.
 func ReadParts(output []byte, parts Parts) Findings {
 	f := Findings{Failed: parts.Failed}
 	text := stripEscapes(output)

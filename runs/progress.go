@@ -15,8 +15,8 @@ type Todo struct {
 	Total int `json:"totalSteps"`
 }
 
-// Steps counts the steps of a run other than tool calls.
-type Steps struct {
+// steps counts the steps of a run other than tool calls.
+type steps struct {
 	Turns int64 `json:"turns,omitempty"` // started turns
 	Other int64 `json:"other,omitempty"` // items other than tool calls: messages, reasoning
 	Todo  *Todo `json:"todo,omitempty"`  // nil: no list with items was seen

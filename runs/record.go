@@ -76,7 +76,7 @@ type Record struct {
 	Withheld *Withheld `json:"withheld,omitempty"` // nil: no credential
 
 	Unboxed bool   `json:"external_sandbox,omitempty"` // see [Start]
-	Options *Flags `json:"flags,omitempty"`            // of the command line for what the caller asked for; nil: none
+	Options *flags `json:"flags,omitempty"`            // of the command line for what the caller asked for; nil: none
 
 	Reason string `json:"reason,omitempty"` // reason for the final state; see [Record.End]
 	Exit   *Exit  `json:"exit,omitempty"`
@@ -112,7 +112,7 @@ type Record struct {
 	// run; Before is that when the run started. Own is what its lines tell of the run without
 	// its sub-agents, All with them, and Logged what its logs tell.
 	Usage     *Usage   `json:"usage,omitempty"`
-	Counts    Counts   `json:"usage_counts,omitempty"`
+	Counts    counts   `json:"usage_counts,omitempty"`
 	Before    *Account `json:"usage_before,omitempty"`
 	Own       *Usage   `json:"usage_own,omitempty"`
 	All       *Usage   `json:"usage_all,omitempty"`
@@ -125,12 +125,12 @@ type Record struct {
 	Progress *Progress `json:"progress,omitempty"`
 	Activity string    `json:"activity,omitempty"` // current activity, for people, redacted; "" after the end
 	Doing    Doing     `json:"doing,omitzero"`     // what the agent is doing; zero after the end, or if unknown
-	Steps    Steps     `json:"steps,omitzero"`
+	Steps    steps     `json:"steps,omitzero"`
 
 	Files       *Files       `json:"file_operations,omitempty"` // nil: no file changes
 	Changes     *Changes     `json:"changes,omitempty"`         // nil: the directory is in no git work tree
 	Tests       *Tests       `json:"test_results,omitempty"`    // nil: no test results
-	Diagnostics *Diagnostics `json:"trouble,omitempty"`         // see [Record.ErrorContext]
+	Diagnostics *diagnostics `json:"trouble,omitempty"`         // see [Record.ErrorContext]
 
 	Cloud *Cloud `json:"cloud,omitempty"` // state of a cloud task, or nil
 	Live  *Live  `json:"live,omitempty"`  // state of the conversation; nil: the run is none
@@ -307,7 +307,7 @@ func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at)
 func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log
-	if f.Asks != AsksUnknown {
+	if f.Asks != asksUnknown {
 		r.Unasked = f.Asks == AsksNever
 	}
 	if r.Dir == "" {

@@ -134,14 +134,14 @@ func difference(a, b *float64) *float64 {
 	return new(max(*a-*b, 0))
 }
 
-// Counts is what the total of a thread counts, as an agent tells it.
-type Counts string
+// counts is what the total of a thread counts, as an agent tells it.
+type counts string
 
 // What a total counts.
 const (
-	CountsOwn  Counts = ""     // the thread without its sub-agents
-	CountsAll  Counts = "all"  // the thread with its sub-agents
-	CountsMore Counts = "more" // other lines tell what the run has used
+	CountsOwn  counts = ""     // the thread without its sub-agents
+	CountsAll  counts = "all"  // the thread with its sub-agents
+	CountsMore counts = "more" // other lines tell what the run has used
 )
 
 // Spent is what a run has used: the sum of what the model served for it, as far as that is known.

@@ -28,16 +28,16 @@ const (
 // counts are what the exporter has done.
 type counts struct{ exported, rejected, expired atomic.Uint64 }
 
-// Counts are what an exporter has done since its process began.
-type Counts struct {
+// totals are what an exporter has done since its process began.
+type totals struct {
 	Exported uint64 // spans that the receiver has acknowledged
 	Rejected uint64 // spans that the receiver has refused for good
 	Expired  uint64 // events that were removed before they were exported
 }
 
 // Counts returns what the exporter has done.
-func (e *Exporter) Counts() Counts {
-	return Counts{e.counts.exported.Load(), e.counts.rejected.Load(), e.counts.expired.Load()}
+func (e *Exporter) Counts() totals {
+	return totals{e.counts.exported.Load(), e.counts.rejected.Load(), e.counts.expired.Load()}
 }
 
 // deliver sends the spans of a batch and their metrics, and returns when the receiver has

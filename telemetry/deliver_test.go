@@ -44,7 +44,7 @@ func TestReceiverThatIsAwayGetsAllLater(t *testing.T) {
 				t.Errorf("the log has %s", text)
 			}
 		}
-		if c := e.Counts(); c != (Counts{Exported: 3}) {
+		if c := e.Counts(); c != (totals{Exported: 3}) {
 			t.Errorf("counts %+v", c)
 		}
 	})
@@ -68,13 +68,13 @@ func TestRequestThatAReceiverFailsOnIsDropped(t *testing.T) {
 		}
 		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
 		s.export(e, 59*time.Minute)
-		if c := e.Counts(); c != (Counts{}) {
+		if c := e.Counts(); c != (totals{}) {
 			t.Errorf("counts %+v before the hour", c)
 		}
 		end = time.Now().Add(time.Hour)
 		e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
 		s.export(e, 2*time.Hour)
-		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+		if c := e.Counts(); c != (totals{Rejected: 3}) {
 			t.Errorf("counts %+v", c)
 		}
 		s.begin("next")
@@ -159,7 +159,7 @@ func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
 		}
 		e := s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
 		s.export(e, 5*time.Second)
-		if c := e.Counts(); c != (Counts{Rejected: 3}) {
+		if c := e.Counts(); c != (totals{Rejected: 3}) {
 			t.Errorf("counts %+v", c)
 		}
 		for _, run := range []string{"partly", "whole"} {
@@ -167,8 +167,8 @@ func TestWhatAReceiverRefusesIsCounted(t *testing.T) {
 			s.finish(run)
 			e = s.exporter(map[string]string{"OTEL_METRICS_EXPORTER": "none"})
 			s.export(e, 5*time.Second)
-			if c := e.Counts(); run == "partly" && c != (Counts{Exported: 1, Rejected: 2}) ||
-				run == "whole" && c != (Counts{Exported: 3}) {
+			if c := e.Counts(); run == "partly" && c != (totals{Exported: 1, Rejected: 2}) ||
+				run == "whole" && c != (totals{Exported: 3}) {
 				t.Errorf("%s: counts %+v", run, c)
 			}
 		}

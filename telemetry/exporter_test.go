@@ -318,7 +318,7 @@ func TestExpiredEventsAreCounted(t *testing.T) {
 		e := s.exporter(nil)
 		s.export(e, 5*time.Second)
 		s.want(2) // without the call
-		if c := e.Counts(); c != (Counts{Exported: 2, Expired: 2}) {
+		if c := e.Counts(); c != (totals{Exported: 2, Expired: 2}) {
 			t.Errorf("counts %+v", c)
 		}
 	})

@@ -46,14 +46,14 @@ const (
 	saveEvery = 5 * time.Second // while no spans end
 )
 
-// Events are the stored events.
-type Events interface {
+// events are the stored events.
+type events interface {
 	// EachEvent calls each with the events of a selection, in the order of the stream.
 	EachEvent(ctx context.Context, of runs.Selection, each func(runs.Event) error) error
 }
 
-// Store stores the position of the exporter, and selects the one that works.
-type Store interface {
+// store stores the position of the exporter, and selects the one that works.
+type store interface {
 	Lead(ctx context.Context, f func(context.Context) error) error
 	Position(ctx context.Context) (value []byte, revision uint64, err error)
 	// SetPosition fails if the position has another revision.
@@ -62,8 +62,8 @@ type Store interface {
 	Stored(ctx context.Context) (id string, first, last uint64, err error)
 }
 
-// Runs are the records and details of runs.
-type Runs interface {
+// runReader are the records and details of runs.
+type runReader interface {
 	// Record returns the record of a run; nil if it has none.
 	Record(ctx context.Context, run string) (*runs.Record, error)
 	// Detail returns a page of the details of a run after a position, "" being the beginning.
@@ -72,9 +72,9 @@ type Runs interface {
 
 // Config configures an [Exporter].
 type Config struct {
-	Events  Events
-	Store   Store
-	Runs    Runs
+	Events  events
+	Store   store
+	Runs    runReader
 	Agent   func(kind string) agent.Agent // nil: none is known
 	Env     func(string) string           // the environment
 	Version string                        // of linesman

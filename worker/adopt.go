@@ -61,7 +61,7 @@ type adoption struct {
 // leftForTail is a directory of a followed file, as it was when it was read.
 type leftForTail struct {
 	spec os.FileInfo
-	file *File
+	file *file
 }
 
 func (a *adoption) scan(ctx context.Context) {
@@ -226,8 +226,8 @@ func (w *Worker) quarantine(path string, why error) {
 		zap.String("as", filepath.Base(to)), zap.Error(why))
 }
 
-// Backlog describes the run directories of a worker.
-type Backlog struct {
+// backlogReport describes the run directories of a worker.
+type backlogReport struct {
 	Runs    int   // directories
 	Bytes   int64 // of stdout that are not published yet, according to the marks
 	Writing int   // runs with a process that can still write output: an agent, its children, or a pipe
@@ -258,7 +258,7 @@ func runDirs(root string) (names, left []string, err error) {
 // ReadBacklog reads the run directories below root, whoever owns them, and
 // changes nothing. Marks are written concurrently, so Bytes is an estimate, and
 // never too low. It does not include the bytes of tailed files.
-func ReadBacklog(root string) (b Backlog, err error) {
+func ReadBacklog(root string) (b backlogReport, err error) {
 	names, _, err := runDirs(root)
 	if err != nil {
 		return b, err

@@ -237,9 +237,9 @@ func open(path string) (_ *Dir, err error) {
 	return d, err
 }
 
-// SchemaFile returns the path of a run's schema, in its run directory below
+// schemaPath returns the path of a run's schema, in its run directory below
 // root.
-func SchemaFile(root, run string) string { return filepath.Join(root, run, schemaFile) }
+func schemaPath(root, run string) string { return filepath.Join(root, run, schemaFile) }
 
 // runDir returns the path of the directory of a run.
 func (w *Worker) runDir(run string) string { return filepath.Join(w.cfg.Root, run) }

@@ -19,5 +19,5 @@
 // see sealedExit.
 //
 // The package does not parse lines and does not use NATS: it writes through
-// the small interfaces [Logs] and [Log].
+// the small interfaces [logs] and [Log].
 package worker

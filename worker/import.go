@@ -178,8 +178,8 @@ func (i *importing) acquire(ctx context.Context, file inode) error {
 
 // plan returns the part of the file for a new run, or nil if all of the file
 // is in runs.
-func (i *importing) plan(f *os.File, file File, size int64) (*Spec, error) {
-	part := Part{To: size}
+func (i *importing) plan(f *os.File, file file, size int64) (*Spec, error) {
+	part := part{To: size}
 	last, err := i.ledger.last(file.inode)
 	if err != nil {
 		return nil, err

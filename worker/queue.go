@@ -20,8 +20,8 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Queue delivers submitted tasks, the oldest first.
-type Queue interface {
+// queue delivers submitted tasks, the oldest first.
+type queue interface {
 	// Next waits for a task. It fails only when ctx ends.
 	Next(ctx context.Context) (Delivery, error)
 }
@@ -38,7 +38,7 @@ type Delivery interface {
 
 // Tasks configures which tasks a worker takes and how it runs them.
 type Tasks struct {
-	Queue    Queue
+	Queue    queue
 	Name     string                  // of the queue
 	Slots    int                     // maximum of tasks that run at a time
 	Agents   map[string]agent.Launch // by kind; each has a Command
@@ -294,7 +294,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	schema := ""
 	if len(task.Schema) > 0 {
-		schema = SchemaFile(root, task.Run)
+		schema = schemaPath(root, task.Run)
 	}
 	if how.Check != nil {
 		if err := how.Check(task.Task); err != nil {

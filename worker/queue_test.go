@@ -252,7 +252,7 @@ func TestSchemaFileIsRemovedWithTheRun(t *testing.T) {
 	if got := contents(t, copied); got != `{"type":"object"}` {
 		t.Errorf("the agent saw %q", got)
 	}
-	if _, err := os.Stat(SchemaFile(l.root, "r")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(schemaPath(l.root, "r")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file still exists: %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func (r *Run) progressed(kind runs.Kind, err error) error {
 
 // store appends entries in order, several at a time if the log can.
 func store(ctx context.Context, log Log, entries []runs.Entry) error {
-	if all, ok := log.(BurstLog); ok && len(entries) > 1 {
+	if all, ok := log.(burstAppender); ok && len(entries) > 1 {
 		return all.AppendAll(ctx, entries)
 	}
 	for _, e := range entries {

@@ -69,7 +69,7 @@ type Spec struct {
 	Unboxed bool     `json:"unboxed,omitempty"` // see [runs.Start]
 	Flags   []string `json:"flags,omitempty"`   // see [runs.Start]
 
-	// Schema is stored in a file of the directory, for the agent: see [SchemaFile].
+	// Schema is stored in a file of the directory, for the agent: see [schemaPath].
 	Schema json.RawMessage `json:"schema,omitempty"`
 
 	// Attended marks a run of a command in the foreground. If that command is
@@ -79,19 +79,19 @@ type Spec struct {
 
 	// File is the file of a runs.SourceTail, and Part the part of it that the run holds:
 	// nil for a file that is followed until it is gone.
-	File *File `json:"file,omitempty"`
-	Part *Part `json:"part,omitempty"`
+	File *file `json:"file,omitempty"`
+	Part *part `json:"part,omitempty"`
 	// Session says that File is the log of a session, which is followed until it is
 	// silent.
-	Session *Session `json:"session,omitempty"`
+	Session *session `json:"session,omitempty"`
 
 	Limits Limits `json:"limits"`
 }
 
-// File identifies a file that may be renamed, removed and replaced. Device and
+// file identifies a file that may be renamed, removed and replaced. Device and
 // inode tell whether Path still names the same file. The first bytes, stored
 // in the mark of the run, detect a reused inode.
-type File struct {
+type file struct {
 	Path string `json:"path"` // absolute
 	inode
 }
@@ -102,14 +102,14 @@ type inode struct {
 	Inode uint64 `json:"inode"`
 }
 
-// Part is a byte range of a file, without the byte at To.
-type Part struct {
+// part is a byte range of a file, without the byte at To.
+type part struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 }
 
-// Session is the part of the log of a session that a run holds.
-type Session struct {
+// session is the part of the log of a session that a run holds.
+type session struct {
 	From   int64         `json:"from"`             // offset in the file where the run begins
 	Idle   time.Duration `json:"idle_ns"`          // the run ends when the file has not changed for this time
 	Log    string        `json:"log,omitempty"`    // which log it is, wherever the file is
@@ -125,8 +125,8 @@ func (s *Spec) shownSource() string {
 }
 
 // fileOf returns the identity of the file at path, from its info.
-func fileOf(path string, info fs.FileInfo) File {
-	f := File{Path: path}
+func fileOf(path string, info fs.FileInfo) file {
+	f := file{Path: path}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		f.inode = inode{uint64(st.Dev), uint64(st.Ino)}
 	}
@@ -134,7 +134,7 @@ func fileOf(path string, info fs.FileInfo) File {
 }
 
 // is reports whether info describes the file.
-func (f *File) is(info fs.FileInfo) bool { return fileOf(f.Path, info) == *f }
+func (f *file) is(info fs.FileInfo) bool { return fileOf(f.Path, info) == *f }
 
 // Limits are the limits of a run.
 type Limits struct {

@@ -31,8 +31,8 @@ const maxHead = 128
 type stream struct {
 	path    string
 	segment *segment // stored in the mark of the run
-	only    *File    // if set: read only this file, not one that replaces it
-	part    *Part    // if set: read only this part
+	only    *file    // if set: read only this file, not one that replaces it
+	part    *part    // if set: read only this part
 	most    int64    // if set: read at most so many bytes of the file, and no holes in it
 	f       *os.File
 

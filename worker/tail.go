@@ -161,7 +161,7 @@ type tailedPath struct {
 	spec   TailSpec
 	path   string
 	open   []string // run directories to resume, oldest first
-	last   *File    // its run was ended by another writer: ignored until it is replaced
+	last   *file    // its run was ended by another writer: ignored until it is replaced
 	logged bool     // the missing file
 }
 
@@ -246,7 +246,7 @@ func fileTitle(path string) string {
 }
 
 // appear waits for a file at the path.
-func (t *tailedPath) appear(ctx context.Context) (File, error) {
+func (t *tailedPath) appear(ctx context.Context) (file, error) {
 	watch := t.w.files.watch(t.path) // fails if the directory is missing too
 	defer watch.close()
 	tick := time.NewTicker(t.w.tailPause)
@@ -276,10 +276,10 @@ func (t *tailedPath) appear(ctx context.Context) (File, error) {
 
 // openRegular opens the regular file at path, and returns its identity and
 // size.
-func openRegular(path string) (*os.File, File, int64, error) {
+func openRegular(path string) (*os.File, file, int64, error) {
 	f, info, err := sessionlog.Open(path)
 	if err != nil {
-		return nil, File{}, 0, err
+		return nil, file{}, 0, err
 	}
 	return f, fileOf(path, info), info.Size(), nil
 }

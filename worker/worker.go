@@ -18,8 +18,8 @@ import (
 	"github.com/linesman/linesman/telemetry/metrics"
 )
 
-// Logs opens the raw logs of runs.
-type Logs interface {
+// logs opens the raw logs of runs.
+type logs interface {
 	// Open opens the raw log of a run and reads what was appended after m.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
 }
@@ -36,8 +36,8 @@ type Log interface {
 	Append(ctx context.Context, e runs.Entry) error
 }
 
-// BurstLog is a [Log] that stores several entries faster than one by one.
-type BurstLog interface {
+// burstAppender is a [Log] that stores several entries faster than one by one.
+type burstAppender interface {
 	Log
 	// AppendAll appends entries in order, like Append. After [runs.ErrMoved], Mark shows
 	// which of them are stored; after another error, more may be.
@@ -58,31 +58,31 @@ var (
 	errNoAgent = errors.New("the run has no running agent")
 )
 
-// Control receives the requests to a run.
-type Control interface {
+// control receives the requests to a run.
+type control interface {
 	// Listen passes them on to the owner of the run, a [Run], until stop is called.
-	Listen(run string, owner Owner) (stop func(), err error)
+	Listen(run string, owner owner) (stop func(), err error)
 }
 
-// Owner carries out what is asked of a run. It is an alias because a [Control] has the same one.
-type Owner = interface {
+// owner carries out what is asked of a run. It is an alias because a [control] has the same one.
+type owner = interface {
 	Cancel(ctx context.Context, reason string) error
 	Unfollow(ctx context.Context) error
 	Answer(ctx context.Context, c runs.Command) (runs.Ruling, error)
 }
 
-// Stores returns the IDs of the stores that know the ended runs of Logs. The
+// stores returns the IDs of the stores that know the ended runs of Logs. The
 // ID of a store changes when the store is recreated. Files are imported again
 // when the IDs of all stores have changed.
-type Stores func(ctx context.Context) ([]string, error)
+type stores func(ctx context.Context) ([]string, error)
 
 // Config configures a [Worker].
 type Config struct {
 	Root    string        // directory of the run directories
 	Ledger  string        // file that records imported files; default: imported.jsonl next to Root
-	Logs    Logs          // raw logs of the runs
-	Stores  Stores        // where ended runs are known; may be nil
-	Control Control       // where requests to runs come from; may be nil
+	Logs    logs          // raw logs of the runs
+	Stores  stores        // where ended runs are known; may be nil
+	Control control       // where requests to runs come from; may be nil
 	Shim    []string      // command that calls [Shim] with the path that is added as last argument
 	Program func() string // returns the file to execute as Shim[0], called at each start; default: Shim[0]
 	Name    string        // name of this worker in start entries; it must not change while Root is the same

@@ -94,12 +94,12 @@ func questionDetail(detail *runs.Detail, m *Message, q *Question) {
 	title := wire.Either(wire.At(q.ToolCall, "title"), wire.At(m.Params, "message"))
 	lines := []string{wire.Text(title, runs.DetailWindow)}
 	wire.Each(wire.At(q.ToolCall, "content"), func(v scan.Value) {
-		if text := wire.Text(wire.At(v, "content", "text"), runs.DetailWindow); text != "" && len(lines) < MaxOpts {
+		if text := wire.Text(wire.At(v, "content", "text"), runs.DetailWindow); text != "" && len(lines) < maxOpts {
 			lines = append(lines, text)
 		}
 	})
 	wire.Each(wire.At(m.Params, "options"), func(v scan.Value) {
-		if len(lines) < 2*MaxOpts {
+		if len(lines) < 2*maxOpts {
 			lines = append(lines, "- "+wire.Text(wire.At(v, "name"), MaxOption))
 		}
 	})

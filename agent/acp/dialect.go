@@ -107,7 +107,7 @@ func (d *dialect) Line(line []byte, out *normalizer.Out) normalizer.Fault {
 	if fault != scan.OK {
 		return normalizer.Fault(fault)
 	}
-	if m.Kind == Invalid {
+	if m.Kind == invalid {
 		return normalizer.InvalidPayload
 	}
 	switch m.Kind {
@@ -251,11 +251,11 @@ func (d *dialect) response(m *Message, out *normalizer.Out) {
 	case r.For == forNew, r.For == forOld:
 		d.opened(m, r, out)
 	case r.For == forMode:
-		d.options(Session{Mode: r.Value}, out)
+		d.options(session{Mode: r.Value}, out)
 	case r.For == forModel:
-		d.options(Session{Model: r.Value}, out)
+		d.options(session{Model: r.Value}, out)
 	case r.For == forEffort:
-		d.options(Session{Effort: r.Value}, out)
+		d.options(session{Effort: r.Value}, out)
 	}
 }
 
@@ -281,7 +281,7 @@ func (d *dialect) opened(m *Message, r request, out *normalizer.Out) {
 }
 
 // chosen sets the mode, the model and the effort that a session has, and reports whether one differs.
-func (d *dialect) chosen(s Session, out *normalizer.Out) (differs bool) {
+func (d *dialect) chosen(s session, out *normalizer.Out) (differs bool) {
 	for _, c := range []struct {
 		from string
 		to   *string
@@ -298,7 +298,7 @@ func (d *dialect) chosen(s Session, out *normalizer.Out) (differs bool) {
 }
 
 // options maps a change of the mode, the model or the effort.
-func (d *dialect) options(s Session, out *normalizer.Out) {
+func (d *dialect) options(s session, out *normalizer.Out) {
 	if !d.chosen(s, out) {
 		return
 	}

@@ -20,15 +20,15 @@ import (
 const (
 	MaxID     = 64  // of the id of a request, in bytes of its JSON
 	MaxOption = 128 // of the id of an option, a mode, a model, in bytes
-	MaxOpts   = 32  // options of a question, modes, models; further ones are not read
+	maxOpts   = 32  // options of a question, modes, models; further ones are not read
 )
 
-// Kind is what a line is in JSON-RPC.
-type Kind uint8
+// kind is what a line is in JSON-RPC.
+type kind uint8
 
 // The kinds. Invalid is JSON that is no message, or a request whose id is longer than MaxID.
 const (
-	Invalid Kind = iota
+	invalid kind = iota
 	Request
 	Notification
 	Response
@@ -36,7 +36,7 @@ const (
 
 // Message is one line. Its values share the memory of the line.
 type Message struct {
-	Kind   Kind
+	Kind   kind
 	ID     scan.Value // of a request and a response; a number or a string
 	Method scan.Value // of a request and a notification
 	Params scan.Value // of the same
@@ -66,9 +66,9 @@ func Read(line []byte) (m Message, fault scan.Fault) {
 	return m, fault
 }
 
-// Is reports whether a line could be one of the protocol: it is enough to tell it from the other
+// is reports whether a line could be one of the protocol: it is enough to tell it from the other
 // formats of an agent.
-func Is(line []byte) bool { return bytes.Contains(line[:min(len(line), 4<<10)], []byte(`"jsonrpc"`)) }
+func is(line []byte) bool { return bytes.Contains(line[:min(len(line), 4<<10)], []byte(`"jsonrpc"`)) }
 
 // RequestID returns the id of a request or a response as JSON, for a key or an answer.
 func (m *Message) RequestID() string {
@@ -106,15 +106,15 @@ const (
 	AuthRequired   = -32000
 )
 
-// Hello is the result of `initialize`.
-type Hello struct {
+// hello is the result of `initialize`.
+type hello struct {
 	Protocol            int64
 	Version             string // of the agent, at most MaxOption bytes
 	Load, Resume, Close bool   // it offers them
 }
 
 // HelloOf returns the result of a response to `initialize`, false if it is none.
-func HelloOf(result scan.Value) (h Hello, ok bool) {
+func HelloOf(result scan.Value) (h hello, ok bool) {
 	protocol := wire.At(result, "protocolVersion")
 	if h.Protocol, ok = protocol.Int(); !ok {
 		return h, false
@@ -128,8 +128,8 @@ func HelloOf(result scan.Value) (h Hello, ok bool) {
 	return h, true
 }
 
-// Session is what a result or an update tells of a session. What it does not tell is "".
-type Session struct {
+// session is what a result or an update tells of a session. What it does not tell is "".
+type session struct {
 	ID            scan.Value
 	Mode, Model   string   // at most MaxOption bytes
 	Effort        string   // of the same length
@@ -138,7 +138,7 @@ type Session struct {
 
 // SessionOf returns the session in the result of `session/new`, `load` or `resume`, or in an update
 // of the mode or the options.
-func SessionOf(v scan.Value) (s Session) {
+func SessionOf(v scan.Value) (s session) {
 	s.ID = wire.At(v, "sessionId")
 	modes, models := wire.At(v, "modes"), wire.At(v, "models")
 	s.Mode, s.Modes = short(wire.At(modes, "currentModeId")), ids(wire.At(modes, "availableModes"), "id")
@@ -163,7 +163,7 @@ func SessionOf(v scan.Value) (s Session) {
 // ids returns the short texts under a key of the elements of a list.
 func ids(list scan.Value, key string) (all []string) {
 	wire.Each(list, func(v scan.Value) {
-		if id := short(wire.At(v, key)); id != "" && len(all) < MaxOpts {
+		if id := short(wire.At(v, key)); id != "" && len(all) < maxOpts {
 			all = append(all, id)
 		}
 	})
@@ -196,8 +196,8 @@ type Question struct {
 	ToolCall scan.Value // of a permission, as `tool_call` of an update
 }
 
-// MaxCommand is the maximum length of a command for which rules can be, in bytes.
-const MaxCommand = 512
+// maxCommand is the maximum length of a command for which rules can be, in bytes.
+const maxCommand = 512
 
 // The kinds of questions.
 const (
@@ -213,13 +213,13 @@ func (m *Message) QuestionOf() (q Question) {
 	case m.Method.Equal("session/request_permission"):
 		q.Kind, q.ToolCall = Permission, wire.At(m.Params, "toolCall")
 		q.Tool, q.Call = short(wire.At(q.ToolCall, "kind")), wire.At(q.ToolCall, "toolCallId")
-		if command := wire.At(q.ToolCall, "rawInput", "command"); command.IsString() && command.Len <= MaxCommand {
+		if command := wire.At(q.ToolCall, "rawInput", "command"); command.IsString() && command.Len <= maxCommand {
 			q.Command = command.Text()
 		}
 		whole := true
 		wire.Each(wire.At(m.Params, "options"), func(v scan.Value) {
 			o := Option{ID: short(wire.At(v, "optionId")), Kind: short(wire.At(v, "kind"))}
-			whole = whole && o.ID != "" && len(q.Options) < MaxOpts
+			whole = whole && o.ID != "" && len(q.Options) < maxOpts
 			q.Options = append(q.Options, o)
 		})
 		if !whole {

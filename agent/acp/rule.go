@@ -53,12 +53,12 @@ func ParseRule(s string) (r Rule, err error) {
 // isPlace reports whether a directory of a rule is absolute, or below that of the run or the home directory.
 func isPlace(dir string) bool {
 	first, _, _ := strings.Cut(dir, "/")
-	return len(dir) <= MaxPath && (first == "." || first == "~" || first == "" && dir != "")
+	return len(dir) <= maxPathBytes && (first == "." || first == "~" || first == "" && dir != "")
 }
 
 // CheckRules returns why rules are not valid.
 func CheckRules(rules []string) error {
-	if len(rules) > MaxRules {
+	if len(rules) > maxRules {
 		return errors.New("at most 100 rules")
 	}
 	for _, s := range rules {
@@ -84,5 +84,5 @@ func CheckTask(t *runs.Task) error {
 	return nil
 }
 
-// MaxRules is the maximum number of rules.
-const MaxRules = 100
+// maxRules is the maximum number of rules.
+const maxRules = 100

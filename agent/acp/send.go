@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Call is a request or a notification of the client.
-type Call struct {
+// outgoing is a request or a notification of the client.
+type outgoing struct {
 	Version string `json:"jsonrpc"`
 	ID      *int64 `json:"id,omitempty"` // nil: a notification
 	Method  string `json:"method"`
@@ -24,12 +24,12 @@ func Initialize(id int64, version string) []byte {
 			"elicitation": map[string]any{"form": struct{}{}},
 			"session":     map[string]any{"notices": struct{}{}, "compaction": struct{}{}},
 		},
-		"clientInfo": map[string]string{"name": ClientName, "version": version},
+		"clientInfo": map[string]string{"name": clientName, "version": version},
 	})
 }
 
-// ClientName is the name by which agents know linesman, in their logs too.
-const ClientName = "linesman"
+// clientName is the name by which agents know linesman, in their logs too.
+const clientName = "linesman"
 
 // Authenticate returns the request to log in by a method of the agent.
 func Authenticate(id int64, method string) []byte {
@@ -112,7 +112,9 @@ func Refuse(id string, code int, text string) []byte {
 	return reply(id, "error", map[string]any{"code": code, "message": text})
 }
 
-func call(id *int64, method string, params any) []byte { return line(Call{"2.0", id, method, params}) }
+func call(id *int64, method string, params any) []byte {
+	return line(outgoing{"2.0", id, method, params})
+}
 
 func reply(id, key string, value any) []byte {
 	return line(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), key: value})

@@ -36,7 +36,7 @@ func TestSkimFindsIDAndMethod(t *testing.T) {
 		for _, n := range []int{1, 3, 1000} {
 			m := skimmedBy(line, n)
 			got := string('0'+byte(m.Kind)) + "  "
-			if m.Kind != Invalid {
+			if m.Kind != invalid {
 				got = string('0'+byte(m.Kind)) + " " + m.RequestID() + " " + m.Method.Text()
 			}
 			if got != want {
@@ -47,11 +47,11 @@ func TestSkimFindsIDAndMethod(t *testing.T) {
 }
 
 func TestSkimOfACutLineHasWhatIsBefore(t *testing.T) {
-	for before, want := range map[string]Kind{
+	for before, want := range map[string]kind{
 		`{"jsonrpc":"2.0","id":5,"method":"a","params":{`: Request,
-		`{"jsonrpc":"2.0","id":5,"method":"a"`:            Invalid, // perhaps not its end
-		`{"jsonrpc":"2.0","id":5,"result":{`:              Invalid, // perhaps it has a method
-		``:                                                Invalid,
+		`{"jsonrpc":"2.0","id":5,"method":"a"`:            invalid, // perhaps not its end
+		`{"jsonrpc":"2.0","id":5,"result":{`:              invalid, // perhaps it has a method
+		``:                                                invalid,
 	} {
 		var s Skim
 		s.Write([]byte(before))
@@ -90,10 +90,10 @@ func TestPathsOfAQuestion(t *testing.T) {
 	for call, want := range map[string]string{
 		`{}`: "true", `{"locations":null}`: "true", `{"locations":{}}`: "false",
 		`{"locations":[{"path":"/a","line":1},{"path":"b"}],"content":[{"type":"diff","path":"/c"},{"type":"content"}]}`: "true /a b /c",
-		`{"locations":[{"path":"/a"},{"path":""}]}`:                                     "false /a",
-		`{"locations":[{"path":"/a"},7]}`:                                               "false /a",
-		`{"locations":[` + strings.Repeat(`{"path":"/"},`, MaxPaths) + `{"path":"/"}]}`: "false" + strings.Repeat(" /", MaxPaths),
-		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", MaxPath+1) + `"}]}`: "false",
+		`{"locations":[{"path":"/a"},{"path":""}]}`:                                          "false /a",
+		`{"locations":[{"path":"/a"},7]}`:                                                    "false /a",
+		`{"locations":[` + strings.Repeat(`{"path":"/"},`, maxPaths) + `{"path":"/"}]}`:      "false" + strings.Repeat(" /", maxPaths),
+		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", maxPathBytes+1) + `"}]}`: "false",
 	} {
 		m, _ := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":` + call + `}}`))
 		q := m.QuestionOf()

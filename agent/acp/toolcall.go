@@ -25,7 +25,7 @@ func (q *Question) Paths() (paths []string, whole bool) {
 	locations := wire.At(q.ToolCall, "locations")
 	whole = locations.Kind <= scan.Null || locations.Kind == scan.Array
 	add := func(path scan.Value) {
-		ok := path.IsString() && 0 < path.Len && path.Len <= MaxPath && len(paths) < MaxPaths
+		ok := path.IsString() && 0 < path.Len && path.Len <= maxPathBytes && len(paths) < maxPaths
 		if whole = whole && ok; ok {
 			paths = append(paths, path.Text())
 		}
@@ -44,8 +44,8 @@ func (q *Question) Paths() (paths []string, whole bool) {
 
 // Limits of the paths of a question.
 const (
-	MaxPaths = 64
-	MaxPath  = 4096 // bytes
+	maxPaths     = 64
+	maxPathBytes = 4096 // bytes
 )
 
 // Withdrawn returns the id, as JSON, of the request that the agent takes back by `$/cancel_request`, "" if the

@@ -15,7 +15,7 @@ import (
 func (d *dialect) Sent(line []byte, out *normalizer.Out) {
 	d.by = ""
 	m, fault := Read(line)
-	if fault != scan.OK || m.Kind == Invalid {
+	if fault != scan.OK || m.Kind == invalid {
 		return // none for the agent
 	}
 	d.Heard = true

@@ -31,7 +31,7 @@ func (w *within) live() *dialect {
 // agent does not begin to speak the protocol.
 func (w *within) Line(line []byte, out *normalizer.Out) normalizer.Fault {
 	fault := w.Dialect.Line(line, out)
-	if fault == normalizer.MissingType && w.live() == nil && Is(line) && w.isNew() {
+	if fault == normalizer.MissingType && w.live() == nil && is(line) && w.isNew() {
 		return w.speak().Line(line, out)
 	}
 	return fault

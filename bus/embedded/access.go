@@ -169,14 +169,14 @@ const (
 	createConsumer = "$JS.API.CONSUMER.CREATE."
 )
 
-// Credentials are the passwords of the embedded server's users, by user.
-type Credentials map[string]string
+// credentials are the passwords of the embedded server's users, by user.
+type credentials map[string]string
 
 // LoadCredentials reads the credentials of the embedded server from dir, and creates
 // those that are missing. Only the owner can read the file.
-func LoadCredentials(dir string) (Credentials, error) {
+func LoadCredentials(dir string) (credentials, error) {
 	path := filepath.Join(dir, "credentials.json")
-	c := Credentials{}
+	c := credentials{}
 	b, err := os.ReadFile(path)
 	switch {
 	case os.IsNotExist(err):

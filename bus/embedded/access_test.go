@@ -13,9 +13,9 @@ import (
 )
 
 // accountOf returns one of the accounts.
-func accountOf(t *testing.T, n bus.Names, name string) Account {
+func accountOf(t *testing.T, n bus.Names, name string) account {
 	t.Helper()
-	i := slices.IndexFunc(Accounts(n), func(a Account) bool { return a.Name == name })
+	i := slices.IndexFunc(Accounts(n), func(a account) bool { return a.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no account %s", name)
 	}
@@ -85,7 +85,7 @@ func TestAnotherPrefixIsAllOfItsOwn(t *testing.T) {
 func TestAccountsConfigIsReadByTheServer(t *testing.T) {
 	opts := &server.Options{}
 	if err := opts.ProcessConfigString(
-		AccountsConfig(bustest.Names, func(user string) string { return "user: " + user + ", password: \"a b \\\" c\"" }),
+		accountsFor(bustest.Names, func(user string) string { return "user: " + user + ", password: \"a b \\\" c\"" }),
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -10,29 +10,29 @@ import (
 	"github.com/linesman/linesman/bus"
 )
 
-// Account describes an account of a server that linesman uses, see [Accounts]. A
+// account describes an account of a server that linesman uses, see [Accounts]. A
 // server's configuration, or signed claims, are generated from it.
-type Account struct {
+type account struct {
 	Name      string
 	Cell      string // of [CellAccounts]: the prefix of its cell; the keys of its users are in a directory of this name
 	JetStream bool   // may have streams
 	Consumers int    // maximum number of consumers of a stream; 0: unlimited
 	Payload   int    // maximum size of a message that its users send, in bytes; 0: that of the server
-	Users     []User
-	Exports   []Share // requests or messages offered to another account
-	Imports   []Share // requests or messages of another account
+	Users     []user
+	Exports   []sharedSubject // requests or messages offered to another account
+	Imports   []sharedSubject // requests or messages of another account
 }
 
-// User lists the permissions of a user of an account. Subscribe includes the user's
+// user lists the permissions of a user of an account. Subscribe includes the user's
 // inboxes, see [bus.InboxPrefix].
-type User struct {
+type user struct {
 	Name      string
 	Publish   []string
 	Subscribe []string
 }
 
-// Share is a subject that one account exports and another one imports.
-type Share struct {
+// sharedSubject is a subject that one account exports and another one imports.
+type sharedSubject struct {
 	Account string // the other one
 	Also    string // of an export: another account that may import it, or ""
 	Subject string
@@ -47,22 +47,22 @@ type Share struct {
 const answerTime = time.Minute
 
 // Accounts returns all accounts with the permissions of their users.
-func Accounts(n bus.Names) []Account {
-	inside, readers := Account{Name: InsideAccount, JetStream: true},
-		Account{Name: readersAccount, Payload: bus.ReaderPayload}
-	public := Account{
+func Accounts(n bus.Names) []account {
+	inside, readers := account{Name: InsideAccount, JetStream: true},
+		account{Name: readersAccount, Payload: bus.ReaderPayload}
+	public := account{
 		Name: PublicAccount, JetStream: true, Consumers: bus.MaxReaders, Payload: bus.ReaderPayload,
 	}
-	agents := Account{Name: agentsAccount, Payload: bus.ReaderPayload}
-	of := map[string]*Account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers,
+	agents := account{Name: agentsAccount, Payload: bus.ReaderPayload}
+	of := map[string]*account{InsideAccount: &inside, PublicAccount: &public, readersAccount: &readers,
 		agentsAccount: &agents}
 	for _, g := range grants(n) {
 		a := of[g.account]
 		publish := slices.Compact(slices.Sorted(slices.Values(g.publish)))
-		a.Users = append(a.Users, User{g.user, publish, append([]string{bus.InboxPrefix(g.user) + ".>"}, g.subscribe...)})
+		a.Users = append(a.Users, user{g.user, publish, append([]string{bus.InboxPrefix(g.user) + ".>"}, g.subscribe...)})
 	}
 	share := func(subject string, service, many bool) {
-		s := Share{Account: readersAccount, Subject: subject, Service: service, Many: many}
+		s := sharedSubject{Account: readersAccount, Subject: subject, Service: service, Many: many}
 		public.Exports = append(public.Exports, s)
 		s.Account = PublicAccount
 		readers.Imports = append(readers.Imports, s)
@@ -71,20 +71,20 @@ func Accounts(n bus.Names) []Account {
 		share(subject, true, strings.HasPrefix(subject, directGet) || strings.HasPrefix(subject, nextMessage))
 	}
 	share(n.LiveSubjects(), false, false)
-	return []Account{inside, public, readers, agents}
+	return []account{inside, public, readers, agents}
 }
 
-// AccountsConfig renders all accounts in the format of a server's configuration.
+// accountsFor renders all accounts in the format of a server's configuration.
 // Identity returns how the server identifies a user, in the same format, such as `nkey:
 // UABC`.
-func AccountsConfig(n bus.Names, identity func(user string) string) string {
-	return render(Accounts(n), func(_ Account, user string) string { return identity(user) })
+func accountsFor(n bus.Names, identity func(user string) string) string {
+	return render(Accounts(n), func(_ account, user string) string { return identity(user) })
 }
 
-// render is [AccountsConfig] for any accounts.
-func render(all []Account, identity func(a Account, user string) string) string {
+// render is [accountsFor] for any accounts.
+func render(all []account, identity func(a account, user string) string) string {
 	var b strings.Builder
-	lines := func(what string, all []Share, line func(Share) string) {
+	lines := func(what string, all []sharedSubject, line func(sharedSubject) string) {
 		if len(all) == 0 {
 			return
 		}
@@ -112,7 +112,7 @@ func render(all []Account, identity func(a Account, user string) string) string 
 				u.Name, identity(a, u.Name), list(u.Publish), list(u.Subscribe))
 		}
 		b.WriteString("    ]\n")
-		lines("exports", a.Exports, func(s Share) string {
+		lines("exports", a.Exports, func(s sharedSubject) string {
 			many := ""
 			if s.Many {
 				many = fmt.Sprintf(", response: stream, threshold: %q", answerTime)
@@ -123,7 +123,7 @@ func render(all []Account, identity func(a Account, user string) string) string 
 			}
 			return fmt.Sprintf("{%s: %q, accounts: [%s]%s}", s.kind(), s.Subject, to, many)
 		})
-		lines("imports", a.Imports, func(s Share) string {
+		lines("imports", a.Imports, func(s sharedSubject) string {
 			to := ""
 			if s.To != "" {
 				to = fmt.Sprintf(", to: %q", s.To)
@@ -136,7 +136,7 @@ func render(all []Account, identity func(a Account, user string) string) string 
 	return b.String()
 }
 
-func (s Share) kind() string {
+func (s sharedSubject) kind() string {
 	if s.Service {
 		return "service"
 	}
@@ -151,9 +151,9 @@ func list(subjects []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// accountsConfig is [AccountsConfig] for the users of the embedded server.
-func accountsConfig(n bus.Names, c Credentials) string {
-	all := AccountsConfig(n, func(user string) string {
+// accountsConfig is [accountsFor] for the users of the embedded server.
+func accountsConfig(n bus.Names, c credentials) string {
+	all := accountsFor(n, func(user string) string {
 		return "user: " + strconv.Quote(user) + ", password: " + strconv.Quote(c[user])
 	})
 	return strings.TrimSuffix(all, "}\n") + "  " + fullAccount + " { limits: {max_connections: 0} }\n}\n"

@@ -17,13 +17,13 @@ const anyEvents, anyLive = "*.events.>", "*.live.>"
 // CellAccounts returns the accounts of several cells that share a server: those of
 // [Accounts] for each prefix, with the prefix in capitals in the place of LINESMAN, and
 // [CellsAccount]. Prefixes whose accounts would have the same name are an error.
-func CellAccounts(prefixes []string) ([]Account, error) {
+func CellAccounts(prefixes []string) ([]account, error) {
 	inboxes := func(user string) string { return bus.InboxPrefix(user) + ".>" }
-	cells := Account{Name: CellsAccount, JetStream: true, Consumers: bus.MaxReaders, Users: []User{
+	cells := account{Name: CellsAccount, JetStream: true, Consumers: bus.MaxReaders, Users: []user{
 		{OperatorUser, []string{">"}, []string{anyLive, inboxes(OperatorUser)}},
 		{SubscriberUser, readsOf(CellsAccount, anyEvents), []string{anyLive, inboxes(SubscriberUser)}},
 	}}
-	var all []Account
+	var all []account
 	taken := map[string]bool{CellsAccount: true}
 	for _, prefix := range prefixes {
 		for _, a := range Accounts(bus.Names{Prefix: prefix}) {
@@ -57,9 +57,9 @@ func ofCell(prefix, account string) string {
 // the request for a consumer, the messages that it delivers, and its flow control. It also
 // exports live messages. Requests for consumers have the API prefix JS.PREFIX.API, since
 // the other account has an API of its own.
-func (a *Account) shareWith(other *Account, n bus.Names) {
+func (a *account) shareWith(other *account, n bus.Names) {
 	create := createConsumer + n.Events() + ".*." + n.EventSubjects()
-	for _, s := range []Share{
+	for _, s := range []sharedSubject{
 		{Subject: create, To: "JS." + n.Prefix + ".API" + strings.TrimPrefix(create, "$JS.API"), Service: true},
 		{Subject: "$JS.FC." + n.Events() + ".>", Service: true},
 		{Subject: "$JS.FC.*.*." + n.Events() + ".>", Service: true}, // with the feature flag js_ack_fc_v2
@@ -73,12 +73,12 @@ func (a *Account) shareWith(other *Account, n bus.Names) {
 }
 
 // export exports a subject to one more account.
-func (a *Account) export(s Share, to string) {
+func (a *account) export(s sharedSubject, to string) {
 	for i := range a.Exports {
 		if a.Exports[i].Subject == s.Subject {
 			a.Exports[i].Also = to
 			return
 		}
 	}
-	a.Exports = append(a.Exports, Share{Account: to, Subject: s.Subject, Service: s.Service})
+	a.Exports = append(a.Exports, sharedSubject{Account: to, Subject: s.Subject, Service: s.Service})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/linesman/linesman/test/fixture"
 )
 
-func cellAccounts(t *testing.T, prefixes ...string) []Account {
+func cellAccounts(t *testing.T, prefixes ...string) []account {
 	t.Helper()
 	all, err := CellAccounts(prefixes)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestCertificatesNameTheCell(t *testing.T) {
 // it, with each kind of keys.
 func TestStreamOfAllCellsSourcesEachCell(t *testing.T) {
 	cells := cellAccounts(t, "alpha", "beta")
-	for how, config := range map[string]func([]Account, string) (string, error){"nk": NKeyConfig, "creds": SignedConfig} {
+	for how, config := range map[string]func([]account, string) (string, error){"nk": NKeyConfig, "creds": SignedConfig} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			keys := t.TempDir()

@@ -23,7 +23,7 @@ const systemAccount = "SYS"
 // accounts as a server's configuration. It rewrites the users' credentials files in
 // dir, which contain their permissions, and keeps the keys in them. The signing keys
 // are below dir, too; missing ones are created.
-func SignedConfig(accounts []Account, dir string) (string, error) {
+func SignedConfig(accounts []account, dir string) (string, error) {
 	issuers := filepath.Join(dir, "issuers")
 	if err := os.MkdirAll(issuers, 0o700); err != nil {
 		return "", fmt.Errorf("keys: %w", err)
@@ -33,7 +33,7 @@ func SignedConfig(accounts []Account, dir string) (string, error) {
 		return "", err
 	}
 	of := map[string]identity{}
-	all := append(slices.Clip(accounts), Account{Name: systemAccount})
+	all := append(slices.Clip(accounts), account{Name: systemAccount})
 	for _, a := range all {
 		if of[a.Name], err = identityOf(filepath.Join(issuers, a.Name+".nk"), nkeys.PrefixByteAccount); err != nil {
 			return "", err
@@ -90,7 +90,7 @@ func identityOf(path string, kind nkeys.PrefixByte) (i identity, err error) {
 
 // accountClaims returns the claims of an account. Its exports require an activation
 // token.
-func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error) {
+func accountClaims(a account, of map[string]identity) (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(of[a.Name].public)
 	claims.Name = a.Name
 	if a.JetStream {
@@ -106,7 +106,7 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 			MaxAckPending: jwt.NoLimit,
 		}
 	}
-	kind := func(s Share) jwt.ExportType {
+	kind := func(s sharedSubject) jwt.ExportType {
 		if s.Service {
 			return jwt.Service
 		}
@@ -136,7 +136,7 @@ func accountClaims(a Account, of map[string]identity) (*jwt.AccountClaims, error
 }
 
 // userFile writes a user's credentials file.
-func userFile(path string, u User, account identity) error {
+func userFile(path string, u user, account identity) error {
 	var key nkeys.KeyPair
 	b, err := os.ReadFile(path)
 	switch {

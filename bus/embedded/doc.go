@@ -5,8 +5,8 @@
 //	normalizer ─▶ LINESMAN, LINESMAN_PUBLIC          EVENTS
 //	subscriber, responder ─▶ LINESMAN_READERS ──────▶ EVENTS, by imported requests
 //
-// It owns the server's lifecycle ([Server]), its passwords ([Credentials]), the table
-// of permissions ([Accounts]) in the formats of any NATS server ([AccountsConfig],
+// It owns the server's lifecycle ([Server]), its passwords ([credentials]), the table
+// of permissions ([Accounts]) in the formats of any NATS server ([accountsFor],
 // [NKeyConfig], [SignedConfig], [CertificateConfig]), the limits of readers that flood
 // it, and its disk space ([DiskGuard]).
 //

@@ -17,7 +17,7 @@ import (
 // CertificateConfig renders the accounts with users that present certificates with the
 // subject CN=USER, or CN=USER,OU=CELL. The paths of the server's own files must be filled
 // in.
-func CertificateConfig(all []Account) string {
+func CertificateConfig(all []account) string {
 	return `# Name your own files here.
 tls {
   cert_file: "server.pem"
@@ -25,7 +25,7 @@ tls {
   ca_file: "ca.pem"
   verify_and_map: true
 }
-` + render(all, func(a Account, user string) string {
+` + render(all, func(a account, user string) string {
 		subject := "CN=" + user
 		if a.Cell != "" {
 			subject += ",OU=" + a.Cell
@@ -36,7 +36,7 @@ tls {
 
 // NKeyConfig renders the accounts with users that present NKeys, whose seeds are in
 // dir. It creates missing ones.
-func NKeyConfig(all []Account, dir string) (string, error) {
+func NKeyConfig(all []account, dir string) (string, error) {
 	public := map[string]string{} // by cell and user
 	for _, account := range all {
 		if err := os.MkdirAll(filepath.Join(dir, account.Cell), 0o700); err != nil {
@@ -53,7 +53,7 @@ func NKeyConfig(all []Account, dir string) (string, error) {
 			}
 		}
 	}
-	return render(all, func(a Account, user string) string { return "nkey: " + public[filepath.Join(a.Cell, user)] }), nil
+	return render(all, func(a account, user string) string { return "nkey: " + public[filepath.Join(a.Cell, user)] }), nil
 }
 
 // keyPair reads the key whose seed is in a file. If there is no file, it creates one

@@ -54,8 +54,8 @@ const (
 	fullAccount = "LINESMAN_FULL" // it refuses all connections
 )
 
-// Limited describes the last time that the embedded server limited a reader.
-type Limited struct {
+// readerLimit describes the last time that the embedded server limited a reader.
+type readerLimit struct {
 	At          time.Time `json:"at"`
 	Until       time.Time `json:"until"`
 	User        string    `json:"user"`
@@ -66,7 +66,7 @@ type Limited struct {
 
 // ReadLimited returns what the embedded server of a data directory recorded, or an
 // error that is [os.ErrNotExist].
-func ReadLimited(dir string) (l Limited, err error) {
+func ReadLimited(dir string) (l readerLimit, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, limitedFile))
 	if err == nil {
 		err = json.Unmarshal(b, &l)
@@ -336,7 +336,7 @@ func (g *readerGuard) limit(s *server.Server, now time.Time, why string, flood [
 		_ = s.DisconnectClientByID(c.Cid) // fails if it is closed already
 	}
 	if !again {
-		g.record(Limited{At: now, Until: until, User: flood[0].AuthorizedUser, Connections: len(flood), Why: why})
+		g.record(readerLimit{At: now, Until: until, User: flood[0].AuthorizedUser, Connections: len(flood), Why: why})
 	}
 }
 
@@ -377,12 +377,12 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 	}
 	if refused != "" && now.Sub(g.full) >= period {
 		g.full = now
-		g.record(Limited{At: now, Until: now.Add(period), User: refused, Connections: limit, Refused: true, Why: whyFull})
+		g.record(readerLimit{At: now, Until: now.Add(period), User: refused, Connections: limit, Refused: true, Why: whyFull})
 	}
 }
 
 // record reports a limit to the log and to `doctor`.
-func (g *readerGuard) record(l Limited) {
+func (g *readerGuard) record(l readerLimit) {
 	g.log.Warn("a user of the readers' account is limited", zap.String("user", l.User),
 		zap.Int("connections", l.Connections), zap.String("why", l.Why), zap.Time("until", l.Until))
 	b, err := json.MarshalIndent(l, "", "  ")

@@ -27,7 +27,7 @@ import (
 // Server is a NATS server inside this process, with JetStream in a directory. It
 // refuses clients without credentials.
 type Server struct {
-	Credentials   Credentials
+	Credentials   credentials
 	url           string
 	store         string
 	names         bus.Names
@@ -310,7 +310,7 @@ func (s *Server) Connect(ctx context.Context, user string, names bus.Names, log 
 }
 
 // Logins returns a user's logins to the inside and the public account.
-func (c Credentials) Logins(url, user string) (inside, public bus.Login) {
+func (c credentials) Logins(url, user string) (inside, public bus.Login) {
 	inside = bus.Login{URL: url, User: user, Password: c[user]}
 	if p, ok := c[user+publicSuffix]; ok {
 		public = bus.Login{URL: url, User: user + publicSuffix, Password: p}

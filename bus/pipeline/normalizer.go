@@ -69,18 +69,18 @@ type Normalizer struct {
 	perCut    int                    // tests: see recordsPerCut
 }
 
-// State is what a normalizer does.
-type State int32
+// state is what a normalizer does.
+type state int32
 
 // The states.
 const (
-	waiting  State = iota // for the server, or for the lease, which another one may hold
+	waiting  state = iota // for the server, or for the lease, which another one may hold
 	Starting              // it has the lease, and determines where to resume
 	Active                // it reads RAW
 )
 
 // State returns what the normalizer does.
-func (n *Normalizer) State() State { return State(n.state.Load()) }
+func (n *Normalizer) State() state { return state(n.state.Load()) }
 
 var errDied = errors.New("interrupted by a test")
 

@@ -30,7 +30,7 @@ var errReconnected = errors.New("the connection was restored")
 // followWhole is the rest of an attempt to follow all messages of a stream. Their sequences have no holes, so a
 // republished message shows by itself whether it is the next one, and is passed on. Where one is missing, the stream
 // is read. Anybody may publish there: a message counts only with the headers of the server, and its own subject.
-func (r *Reader) followWhole(ctx context.Context, each Each) error {
+func (r *Reader) followWhole(ctx context.Context, each each) error {
 	conn := cmp.Or(r.wake, r.js.Conn())
 	before := conn.Stats().Reconnects
 	if _, done, err := r.drain(ctx, 0, patience(0), each); done || err != nil && !errors.Is(err, errUnanswered) {
@@ -48,7 +48,7 @@ func (r *Reader) followWhole(ctx context.Context, each Each) error {
 }
 
 // takeLive passes on what a subscription delivers, and what the stream has between.
-func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each Each, restored func() bool) error {
+func (r *Reader) takeLive(ctx context.Context, sub *nats.Subscription, each each, restored func() bool) error {
 	poll := r.polls()
 	var next time.Time // when the leader is asked
 	behind, fails := true, 0

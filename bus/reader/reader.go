@@ -20,8 +20,8 @@ var ErrStop = errors.New("stop reading")
 // errUnanswered reports that a source delivered nothing in time, or lost a message.
 var errUnanswered = errors.New("the server's answer is missing or incomplete")
 
-// Each handles one message. An error ends the reading; [ErrStop] does so without an error.
-type Each func(*jetstream.RawStreamMsg) error
+// each handles one message. An error ends the reading; [ErrStop] does so without an error.
+type each func(*jetstream.RawStreamMsg) error
 
 // Reader reads the messages of subjects of a stream in order, each once. Any replica may deliver
 // them, even one that lags, and messages may be lost. So the source checks that there is
@@ -82,7 +82,7 @@ func (r *Reader) replaced(info *jetstream.StreamInfo) bool {
 }
 
 // ToEnd calls each with the messages up to the current end of the stream.
-func (r *Reader) ToEnd(ctx context.Context, each Each) error {
+func (r *Reader) ToEnd(ctx context.Context, each each) error {
 	s, err := Look(ctx, r.js, r.stream)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", r.stream, err)
@@ -91,7 +91,7 @@ func (r *Reader) ToEnd(ctx context.Context, each Each) error {
 }
 
 // UpTo calls each with the messages up to sequence last of the stream in info.
-func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint64, each Each) error {
+func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint64, each each) error {
 	if err := Followed(info); err != nil { // the end in info may be wrong
 		return err
 	}
@@ -131,7 +131,7 @@ func (r *Reader) UpTo(ctx context.Context, info *jetstream.StreamInfo, last uint
 // ctx ends, which is not an error. It waits while the server or the stream is
 // unreachable, even before the first answer. A stream that was replaced is read from
 // its beginning; a reader of [NewTail], or one with [Reader.Only], ends with [ErrReplaced].
-func (r *Reader) Follow(ctx context.Context, each Each) error {
+func (r *Reader) Follow(ctx context.Context, each each) error {
 	pause := pauses()
 	out := Outage{
 		Log: r.Log, Began: "waiting for a stream", Ended: "the stream answers",
@@ -173,7 +173,7 @@ const gather = 20 * time.Millisecond
 // attempt is one attempt of [Reader.Follow]. A message on the live subject is only a
 // wake-up signal, since others may publish there too. While nothing arrives, the stream
 // is polled at growing intervals.
-func (r *Reader) attempt(ctx context.Context, begun func(), each Each) error {
+func (r *Reader) attempt(ctx context.Context, begun func(), each each) error {
 	s, err := Look(ctx, r.js, r.stream)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", r.stream, err)
@@ -276,7 +276,7 @@ func (r *Reader) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 // that is 0. It fetches messages while others are processed. Advanced reports that there
 // were some; done, that each stopped, or last was reached. Afterwards r.from is the next
 // sequence to read.
-func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration, each Each) (advanced, done bool,
+func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration, each each) (advanced, done bool,
 	err error) {
 	type batch struct {
 		messages []*jetstream.RawStreamMsg

@@ -20,7 +20,7 @@ func closer(err error) error {
 	text, list := text[:at], strings.TrimPrefix(strings.TrimSuffix(text[at+len(before):], "?"), several)
 	words := strings.Split(strings.ReplaceAll(list, `"`, ""), ", ")
 	var quoted []string
-	for _, word := range Close(text[strings.LastIndexByte(text, ' ')+1:], words) {
+	for _, word := range nearest(text[strings.LastIndexByte(text, ' ')+1:], words) {
 		quoted = append(quoted, strconv.Quote(word))
 	}
 	switch len(quoted) {
@@ -73,10 +73,10 @@ func takesValue(node *kong.Node, name string) bool {
 	return slices.ContainsFunc(node.Children, func(n *kong.Node) bool { return takesValue(n, name) })
 }
 
-// Close returns those of candidates that a person may have meant by word: one or two letters
+// nearest returns those of candidates that a person may have meant by word: one or two letters
 // are wrong, missing, too many or exchanged, or it is the beginning of one. Of a short word
 // less may be wrong.
-func Close(word string, candidates []string) (close []string) {
+func nearest(word string, candidates []string) (close []string) {
 	most := min((len(word)-1)/2, 2)
 	for _, c := range candidates {
 		if distance(word, c) <= most || len(word) > 2 && len(c) > len(word) && c[:len(word)] == word {

@@ -17,7 +17,7 @@ func TestOnlyCloseWordsAreSuggested(t *testing.T) {
 		"watch": "watch-sessions",
 		"foo":   "", "xx": "", "us": "", "pu": "", "l": "", "": "", "stones": "", "é": "", "maul": "",
 	} {
-		if got := strings.Join(Close(typed, words), " "); got != want {
+		if got := strings.Join(nearest(typed, words), " "); got != want {
 			t.Errorf("%q: got %q, want %q", typed, got, want)
 		}
 	}

@@ -148,8 +148,8 @@ func PrintQuestion(w io.Writer, q api.Question) error {
 	}{Question: q})
 }
 
-// Ticker has a status line: a [Renderer] or a [Timeline].
-type Ticker interface {
+// ticker has a status line: a [Renderer] or a [Timeline].
+type ticker interface {
 	Tick(now time.Time) error
 	Close() error
 }
@@ -158,7 +158,7 @@ type Ticker interface {
 // there were. Meanwhile it moves the time of the status line of r. It returns at the
 // end of ctx, even while the items wait for their source.
 func Follow[T any](
-	ctx context.Context, r Ticker, items iter.Seq2[T, error], print func(T) error,
+	ctx context.Context, r ticker, items iter.Seq2[T, error], print func(T) error,
 ) (n int, err error) {
 	defer func() { err = errors.Join(err, r.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)

@@ -70,7 +70,7 @@ func (t *Timeline) Write(item api.DetailItem) error {
 }
 
 // Tick draws the status line again, and prints an unfinished row to which nothing was added
-// since the last Tick. Call it every second. The argument is not used: it is that of [Ticker].
+// since the last Tick. Call it every second. The argument is not used: it is that of [ticker].
 func (t *Timeline) Tick(time.Time) error {
 	var b strings.Builder
 	if t.prose.idle {

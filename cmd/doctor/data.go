@@ -24,7 +24,7 @@ const (
 // tooFewFiles is how many more files it can have below which the check fails: `up` stores nothing soon.
 const tooFewFiles = 2048
 
-func (x *examination) dataDirectory(context.Context) (Level, string, string) {
+func (x *examination) dataDirectory(context.Context) (level, string, string) {
 	dir := x.Settings.DataDir
 	if err := brokenLink(dir, datadir.RunsDir(dir), filepath.Join(dir, "jetstream")); err != nil {
 		return Fail, err.Error(), "mount its disk, or remove the link"
@@ -32,7 +32,7 @@ func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Warn, dir + " does not exist yet", "`linesman up` makes it"
+		return warn, dir + " does not exist yet", "`linesman up` makes it"
 	case err != nil:
 		return Fail, err.Error(), "choose another with --data-dir"
 	case !info.IsDir():
@@ -59,9 +59,9 @@ func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 	case free < tooLittleDisk:
 		return Fail, space, "make room: what agents print can soon not be stored"
 	case free < littleDisk:
-		return Warn, space, "make room, or bound the streams with raw.max_bytes and events.max_bytes"
+		return warn, space, "make room, or bound the streams with raw.max_bytes and events.max_bytes"
 	case info.Mode().Perm()&0o077 != 0:
-		return Warn, dir + " is open to others", "chmod 700 it"
+		return warn, dir + " is open to others", "chmod 700 it"
 	default:
 		return OK, space, ""
 	}
@@ -70,13 +70,13 @@ func (x *examination) dataDirectory(context.Context) (Level, string, string) {
 func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }
 
 // shims looks for agents whose shim is gone, so that nothing enforces their limits.
-func (x *examination) shims(context.Context) (Level, string, string) {
+func (x *examination) shims(context.Context) (level, string, string) {
 	const most = 5
 	backlog, err := worker.ReadBacklog(datadir.RunsDir(x.Settings.DataDir))
 	list := backlog.Unsupervised
 	switch {
 	case err != nil:
-		return Warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
+		return warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	case len(list) == 0:
 		return OK, "no agent here runs without one", ""
 	default:
@@ -84,7 +84,7 @@ func (x *examination) shims(context.Context) (Level, string, string) {
 		if more := len(list) - most; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		return Warn, "killed, and the agent runs without limits: " + text,
+		return warn, "killed, and the agent runs without limits: " + text,
 			"start `linesman up` or `linesman worker` here, which takes over; " +
 				"if one is running, its log says why it does not"
 	}

@@ -21,21 +21,21 @@ import (
 	"github.com/linesman/linesman/daemon/datadir"
 )
 
-// Level is the outcome of a check, in the form that is printed.
-type Level string
+// level is the outcome of a check, in the form that is printed.
+type level string
 
 // The levels.
 const (
-	OK   Level = "ok"
-	Warn Level = "warn" // unusual, but it works
-	Fail Level = "FAIL" // it does not work
-	Skip Level = "skip" // could not be checked
+	OK   level = "ok"
+	warn level = "warn" // unusual, but it works
+	Fail level = "FAIL" // it does not work
+	skip level = "skip" // could not be checked
 )
 
 // Check is the outcome of one check.
 type Check struct {
 	Name  string `json:"name"`
-	Level Level  `json:"level"`
+	Level level  `json:"level"`
 	Text  string `json:"text"`
 	Do    string `json:"do,omitempty"` // what to do about it
 }
@@ -61,9 +61,9 @@ type step struct {
 }
 
 // one is a step with one check.
-func one(name string, needs bool, check func(*examination, context.Context) (Level, string, string)) step {
+func one(name string, needs bool, check func(*examination, context.Context) (level, string, string)) step {
 	return step{name, needs, func(x *examination, ctx context.Context) {
-		x.run(ctx, name, func(ctx context.Context) (Level, string, string) { return check(x, ctx) })
+		x.run(ctx, name, func(ctx context.Context) (level, string, string) { return check(x, ctx) })
 	}}
 }
 
@@ -139,7 +139,7 @@ func (r *round) begin(steps []step) (results []*examination) {
 		}
 		results = append(results, x)
 		if s.needs && x.bus == nil {
-			x.note(s.name, Skip, "NATS is unreachable", "")
+			x.note(s.name, skip, "NATS is unreachable", "")
 			close(x.done)
 			continue
 		}
@@ -171,12 +171,12 @@ func (r *round) change(do func()) {
 	}
 }
 
-func (x *examination) note(name string, level Level, text, do string) {
+func (x *examination) note(name string, level level, text, do string) {
 	x.checks = append(x.checks, Check{name, level, text, do})
 }
 
 // run runs a check of one outcome: its level, its text, and what to do about it.
-func (x *examination) run(ctx context.Context, name string, check func(context.Context) (Level, string, string)) {
+func (x *examination) run(ctx context.Context, name string, check func(context.Context) (level, string, string)) {
 	ctx, cancel := soon(ctx)
 	defer cancel()
 	level, text, do := check(ctx)
@@ -185,7 +185,7 @@ func (x *examination) run(ctx context.Context, name string, check func(context.C
 
 // Print prints the checks for people, with the colours of r.
 func Print(w io.Writer, r *console.Renderer, checks []Check) error {
-	colors := map[Level]string{OK: console.Green, Warn: console.Yellow, Fail: console.Red, Skip: console.Dim}
+	colors := map[level]string{OK: console.Green, warn: console.Yellow, Fail: console.Red, skip: console.Dim}
 	for _, c := range checks {
 		text := c.Text
 		if c.Do != "" {

@@ -34,7 +34,7 @@ func TestAgentThatIsSlowIsAWarningWithTheTime(t *testing.T) {
 	t.Parallel()
 	checks := slow(t, 200*time.Millisecond).all(t.Context(), nil)
 	i := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "codex" })
-	if i < 0 || checks[i].Level != Warn || !strings.HasSuffix(checks[i].Text, "no answer in 200ms") {
+	if i < 0 || checks[i].Level != warn || !strings.HasSuffix(checks[i].Text, "no answer in 200ms") {
 		t.Errorf("got %+v", checks)
 	}
 	names := ""
@@ -66,14 +66,14 @@ func TestChecksDoNotWaitForEachOther(t *testing.T) {
 // An adapter of another version than the tested one is a warning.
 func TestAdapterThatWasNotTriedIsAWarning(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]Level{"2.6.0": OK, "": OK, "2.7.0": Warn} {
+	for version, want := range map[string]level{"2.6.0": OK, "": OK, "2.7.0": warn} {
 		x := &examination{}
 		x.live([]programs.Agent{{Name: "Codex", Short: "codex", Path: "/bin/codex", Live: &programs.Live{
 			Path: "/bin/codex-acp", Version: version, Tested: "2.6.0",
 		}}})
 		c := x.checks[0]
 		if c.Level != want || !strings.HasPrefix(c.Text, "codex by /bin/codex-acp") || !strings.Contains(c.Text, version) ||
-			strings.Contains(c.Do, "2.6.0") != (want == Warn) {
+			strings.Contains(c.Do, "2.6.0") != (want == warn) {
 			t.Errorf("version %q: %+v", version, c)
 		}
 	}

@@ -84,15 +84,15 @@ func thingsOf(r *runs.Record) (names []string) {
 }
 
 // drift names what recent runs printed that linesman does not know.
-func (x *examination) drift(ctx context.Context) (Level, string, string) {
+func (x *examination) drift(ctx context.Context) (level, string, string) {
 	records, looked, err := drifted(ctx, x.bus)
 	if err != nil {
-		return Skip, firstLine(err), ""
+		return skip, firstLine(err), ""
 	}
 	if len(records) == 0 {
 		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", looked), ""
 	}
-	return Warn, fmt.Sprintf("%d of the last %d runs printed things that linesman does not know: %s",
+	return warn, fmt.Sprintf("%d of the last %d runs printed things that linesman does not know: %s",
 		len(records), looked, driftOf(records)), "look for a newer linesman: their events may lack something"
 }
 

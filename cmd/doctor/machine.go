@@ -17,7 +17,7 @@ import (
 func (x *examination) agents(ctx context.Context) {
 	missing := Fail
 	if x.Settings.NATS != "" || x.Settings.Work.MaxRuns == 0 { // tasks may run elsewhere
-		missing = Warn
+		missing = warn
 	}
 	here := programs.Here{Launches: x.Settings.Launches(x.table), Environ: x.dialer.Environ, Ask: x.ask}
 	all, _ := here.List(ctx, x.table, "")
@@ -43,11 +43,11 @@ func (x *examination) agents(ctx context.Context) {
 		case a.Path == "" && a.Default:
 			x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
 		case a.Slow:
-			x.note(a.Short, Warn, a.Problem, a.Fix)
+			x.note(a.Short, warn, a.Problem, a.Fix)
 		case a.Problem != "":
 			x.note(a.Short, missing, a.Problem, a.Fix)
 		case a.Support == programs.Unknown:
-			x.note(a.Short, Warn, version, "linesman was tested with "+a.Tested+
+			x.note(a.Short, warn, version, "linesman was tested with "+a.Tested+
 				": lines that are new in this version become events of the kind unknown, and runs report them as drift")
 		default:
 			x.note(a.Short, OK, version, "")
@@ -69,7 +69,7 @@ func (x *examination) live(all []programs.Agent) {
 				text += ", version " + l.Version
 			}
 			if have = append(have, text); l.Version != "" && l.Version != l.Tested {
-				level = Warn
+				level = warn
 				do = append(do, "linesman was tested with "+l.Tested+" of the adapter of "+a.Name+
 					": what is new in another version may not be understood")
 			}
@@ -84,7 +84,7 @@ func (x *examination) live(all []programs.Agent) {
 }
 
 // roots notes in which directories tasks may work with these settings.
-func (x *examination) roots(context.Context) (Level, string, string) {
+func (x *examination) roots(context.Context) (level, string, string) {
 	roots, more := x.Settings.Work.Roots, x.Settings.Work.AddRoots
 	text := "tasks may work in " + strings.Join(roots, ", ") + " (work.roots)"
 	if len(roots) == 0 {
@@ -96,16 +96,16 @@ func (x *examination) roots(context.Context) (Level, string, string) {
 	return OK, text, ""
 }
 
-func (x *examination) git(context.Context) (Level, string, string) {
+func (x *examination) git(context.Context) (level, string, string) {
 	path, err := exec.LookPath("git")
 	if err != nil {
-		return Warn, "git is not on the PATH", "install it: agents work in repositories"
+		return warn, "git is not on the PATH", "install it: agents work in repositories"
 	}
 	return OK, path, ""
 }
 
 // inotify checks the limits of Linux on following files. Other systems have none.
-func (x *examination) inotify(context.Context) (Level, string, string) {
+func (x *examination) inotify(context.Context) (level, string, string) {
 	for _, l := range []struct {
 		key   string
 		least int
@@ -116,7 +116,7 @@ func (x *examination) inotify(context.Context) (Level, string, string) {
 		}
 		n, err := strconv.Atoi(strings.TrimSpace(string(b)))
 		if err == nil && n < l.least {
-			return Warn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
+			return warn, fmt.Sprintf("fs.inotify.%s is %d: files may be followed late", l.key, n),
 				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-func (x *examination) responder(ctx context.Context) (Level, string, string) {
+func (x *examination) responder(ctx context.Context) (level, string, string) {
 	begun := time.Now()
 	all, err := client.New(x.bus).Overview(ctx, api.OverviewRequest{Limit: 1})
 	var refused *api.Error
@@ -36,7 +36,7 @@ func (x *examination) responder(ctx context.Context) (Level, string, string) {
 }
 
 // worker listens for heartbeats for a moment.
-func (x *examination) worker(ctx context.Context) (Level, string, string) {
+func (x *examination) worker(ctx context.Context) (level, string, string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	queue := x.Settings.Work.Queue
@@ -69,9 +69,9 @@ func (x *examination) worker(ctx context.Context) (Level, string, string) {
 	}
 }
 
-func (x *examination) http(context.Context) (Level, string, string) {
+func (x *examination) http(context.Context) (level, string, string) {
 	if x.here.HTTP == "" {
-		return Skip, "no `linesman up` here says where it is", ""
+		return skip, "no `linesman up` here says where it is", ""
 	}
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
 	response, err := client.Get(x.here.HTTP + "/healthz")

@@ -22,7 +22,7 @@ import (
 func (x *examination) server(ctx context.Context) {
 	data := x.Settings.DataDir
 	if x.Settings.NATS != "" {
-		x.note("up", Skip, "a NATS server is named (--nats)", "")
+		x.note("up", skip, "a NATS server is named (--nats)", "")
 	} else if here, err := datadir.ReadInstance(data); err == nil {
 		x.here = here
 	} else {
@@ -31,7 +31,7 @@ func (x *examination) server(ctx context.Context) {
 			text = err.Error()
 		}
 		x.note("up", Fail, text, "start `linesman up`, or name a server with --nats")
-		x.note("nats", Skip, "no server is known", "")
+		x.note("nats", skip, "no server is known", "")
 		return
 	}
 	b, err := x.dialer.Dial(ctx, embedded.OperatorUser)
@@ -59,7 +59,7 @@ func (x *examination) server(ctx context.Context) {
 	url, version, maxPayload := b.Server()
 	text := fmt.Sprintf("%s, server %s, max_payload %s", url, version, console.ShortBytes(maxPayload))
 	if b.OneAccount() {
-		x.note("nats", Warn, text+"; events and raw lines are in one account",
+		x.note("nats", warn, text+"; events and raw lines are in one account",
 			"set public_creds where others read the events")
 		return
 	}
@@ -76,7 +76,7 @@ func (x *examination) up() {
 		x.note("up", OK, text, "")
 	case runtime.GOOS == "linux":
 		text += fmt.Sprintf("; its program %s was removed or replaced; agents can still be started", x.here.Program)
-		x.note("up", Warn, text, do)
+		x.note("up", warn, text, do)
 	default:
 		text += fmt.Sprintf("; its program %s was removed, and no agent can be started", x.here.Program)
 		x.note("up", Fail, text, do)
@@ -84,9 +84,9 @@ func (x *examination) up() {
 }
 
 // users checks the logins of the embedded server.
-func (x *examination) users(ctx context.Context) (Level, string, string) {
+func (x *examination) users(ctx context.Context) (level, string, string) {
 	if x.here.PID == 0 {
-		return Skip, "those of a server of its own are not known", ""
+		return skip, "those of a server of its own are not known", ""
 	}
 	all := []string{embedded.WorkerUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.SubscriberUser,
 		embedded.ResponderAgentsUser, embedded.PrompterUser}
@@ -94,7 +94,7 @@ func (x *examination) users(ctx context.Context) (Level, string, string) {
 		b, err := x.dialer.Dial(ctx, user)
 		switch {
 		case errors.Is(err, bus.ErrManyConnections):
-			return Warn, user + ": it has all connections that it may have", ""
+			return warn, user + ": it has all connections that it may have", ""
 		case err != nil:
 			return Fail, user + ": " + firstLine(err),
 				"start `linesman up` again: it reads credentials.json when it starts"
@@ -138,7 +138,7 @@ func (x *examination) streams(ctx context.Context) {
 		return
 	}
 	if skew := max(before.Sub(at), at.Sub(after)); skew > maxSkew {
-		x.note("clock", Warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
+		x.note("clock", warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
 			"set them by NTP")
 	} else {
 		x.note("clock", OK, "as the server's", "")
@@ -152,10 +152,10 @@ const (
 )
 
 // lags checks how far each step is behind the previous one.
-func (x *examination) lags(ctx context.Context) (Level, string, string) {
+func (x *examination) lags(ctx context.Context) (level, string, string) {
 	spool, err := worker.ReadBacklog(datadir.RunsDir(x.Settings.DataDir))
 	if err != nil {
-		return Warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
+		return warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	}
 	lag, err := x.bus.Lag(ctx)
 	if err != nil {
@@ -165,9 +165,9 @@ func (x *examination) lags(ctx context.Context) (Level, string, string) {
 		spool.Runs, console.ShortBytes(spool.Bytes), lag.Raw, lag.Events)
 	switch {
 	case spool.Bytes > longBacklog:
-		return Warn, text, "check that a worker is running here, and that RAW has space"
+		return warn, text, "check that a worker is running here, and that RAW has space"
 	case lag.Raw > longLag || lag.Events > longLag:
-		return Warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
+		return warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
 	default:
 		return OK, text, ""
 	}
@@ -185,17 +185,17 @@ func firstLine(err error) string {
 }
 
 // readers counts the consumers of other programs on the stream of events.
-func (x *examination) readers(ctx context.Context) (Level, string, string) {
+func (x *examination) readers(ctx context.Context) (level, string, string) {
 	have, most, err := x.bus.Readers(ctx)
 	if err != nil {
-		return Warn, firstLine(err), ""
+		return warn, firstLine(err), ""
 	}
 	stream := x.bus.Names.Events()
 	text := fmt.Sprintf("%d consumers on %s, of %d at most", have, stream, most)
 	if have < most/5*4 {
 		return OK, text, ""
 	}
-	return Warn, text + "; at the limit programs that need one are refused",
+	return warn, text + "; at the limit programs that need one are refused",
 		fmt.Sprintf("remove those that are not needed, with `nats consumer rm %s` in the context that `linesman context "+
 			"operator_public` prints; each expires %.0f h after its last request", stream, bus.ReaderAge.Hours())
 }
@@ -211,18 +211,18 @@ func (x *examination) limited() {
 		return
 	}
 	if err != nil {
-		x.note(name, Warn, err.Error(), "")
+		x.note(name, warn, err.Error(), "")
 		return
 	}
 	at := l.At.Local().Format(time.TimeOnly)
 	if l.Refused {
-		x.note(name, Warn, fmt.Sprintf("at %s user %s had %d connections, the most there may be, and more were refused",
+		x.note(name, warn, fmt.Sprintf("at %s user %s had %d connections, the most there may be, and more were refused",
 			at, l.User, l.Connections),
 			"end programs that are not needed")
 		return
 	}
 	until := l.Until.Local().Format(time.TimeOnly)
-	x.note(name, Warn, fmt.Sprintf("at %s %d connections of user %s were closed, because of %s; "+
+	x.note(name, warn, fmt.Sprintf("at %s %d connections of user %s were closed, because of %s; "+
 		"those it makes until %s may only subscribe", at, l.Connections, l.User, l.Why, until),
 		"find the program that does so; remove credentials.json while nothing runs to give all users new passwords")
 }

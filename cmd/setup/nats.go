@@ -110,8 +110,8 @@ type role struct {
 	Users []string // whose keys it needs
 }
 
-// Roles are all roles for which keys are made.
-var Roles = []role{
+// roles are all roles for which keys are made.
+var roles = []role{
 	{"normalizer", []string{"normalizer", "normalizer_public"}},
 	{"responder", []string{"responder", "responder_public", "responder_agents"}},
 	{"worker", []string{"worker"}},
@@ -120,35 +120,35 @@ var Roles = []role{
 	{"prompter", []string{"prompter"}},
 }
 
-// Done is what was written, and how to go on: the commands that start the servers and the
+// done is what was written, and how to go on: the commands that start the servers and the
 // roles.
-type Done struct {
+type done struct {
 	Dir      string   `json:"dir"`  // absolute
 	NATS     string   `json:"nats"` // URLs of the servers, separated by commas
 	Commands []string `json:"commands"`
 }
 
 // Print prints the commands.
-func (d Done) Print(w io.Writer) error {
+func (d done) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s\n", strings.Join(d.Commands, "\n"))
 	return err
 }
 
 // NATS writes the directory. It may be repeated, also after it was interrupted: keys and
 // passwords stay, everything else is written again.
-func NATS(c Config) (Done, error) {
+func NATS(c Config) (done, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
-		return Done{}, fmt.Errorf("directory: %w", err)
+		return done{}, fmt.Errorf("directory: %w", err)
 	}
 	if err := c.write(dir); err != nil {
-		return Done{}, err
+		return done{}, err
 	}
-	d := Done{Dir: dir, NATS: c.urls()}
+	d := done{Dir: dir, NATS: c.urls()}
 	for _, n := range c.Nodes {
 		d.Commands = append(d.Commands, "nats-server -c "+quoted(filepath.Join(c.Dir, "servers", n.Name+".conf")))
 	}
-	for _, r := range Roles[:3] {
+	for _, r := range roles[:3] {
 		d.Commands = append(d.Commands, "linesman "+r.Name+" --config "+quoted(filepath.Join(c.Dir, r.Name, "linesman.toml")))
 	}
 	return d, nil
@@ -190,7 +190,7 @@ func (c Config) write(dir string) error {
 	for _, n := range c.Nodes {
 		write(c.server(n, password), servers, n.Name+".conf")
 	}
-	for _, r := range Roles {
+	for _, r := range roles {
 		if err == nil {
 			err = os.MkdirAll(filepath.Join(dir, r.Name), 0o700)
 		}

@@ -8,27 +8,27 @@ import (
 	"github.com/linesman/linesman/responder/webhook"
 )
 
-// Key is the key for webhooks that was created.
-type Key struct {
+// createdKey is the key for webhooks that was created.
+type createdKey struct {
 	File string `json:"file"`
 	ID   string `json:"kid"` // in the JWKS
 }
 
 // WebhookKey creates the key that signs notifications of webhooks. An existing file is kept, and is an error.
-func WebhookKey(path string) (Key, error) {
+func WebhookKey(path string) (createdKey, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return Key{}, err
+		return createdKey{}, err
 	}
 	key, err := webhook.CreateKey(path)
 	if err != nil {
-		return Key{}, fmt.Errorf("key for webhooks: %w", err)
+		return createdKey{}, fmt.Errorf("key for webhooks: %w", err)
 	}
-	return Key{path, key.ID()}, nil
+	return createdKey{path, key.ID()}, nil
 }
 
 // Print prints the settings for it.
-func (k Key) Print(w io.Writer) error {
+func (k createdKey) Print(w io.Writer) error {
 	const settings = `# key %s
 [adcp]
 webhook_key = %q

@@ -38,17 +38,17 @@ type Config struct {
 // redraws is the maximum number of them in a second.
 const redraws = 10
 
-// ErrNoTerminal reports that the screen cannot be drawn.
-var ErrNoTerminal = errors.New("linesman top needs a terminal: use `linesman ls` for the list of runs, " +
+// errNoTerminal reports that the screen cannot be drawn.
+var errNoTerminal = errors.New("linesman top needs a terminal: use `linesman ls` for the list of runs, " +
 	"and `linesman logs` for what a run did")
 
-// Check returns [ErrNoTerminal] unless stdin and stdout are a terminal that can move its cursor.
+// Check returns [errNoTerminal] unless stdin and stdout are a terminal that can move its cursor.
 func (c Config) Check() error {
 	switch term := c.Getenv("TERM"); {
 	case console.TerminalOf(c.Stdin) == nil || console.TerminalOf(c.Stdout) == nil:
-		return ErrNoTerminal
+		return errNoTerminal
 	case term == "dumb" || term == "":
-		return fmt.Errorf("%w (TERM is %q)", ErrNoTerminal, term)
+		return fmt.Errorf("%w (TERM is %q)", errNoTerminal, term)
 	}
 	return nil
 }

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/responder/webhook"
 )
 
 // sink delivers notices. Deliver may be called from several goroutines. An error says in
-// general why a notice was not accepted, and quotes nothing of it; a [webhook.Refusal] has more.
+// general why a notice was not accepted, and quotes nothing of it; a [delivery.Refusal] has more.
 type sink interface {
 	Deliver(ctx context.Context, n notice) error
 }
@@ -56,7 +57,7 @@ const (
 func (c *commandSink) Deliver(ctx context.Context, n notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
-		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}
+		return &delivery.Refusal{Why: "the notice cannot be encoded", Final: true}
 	}
 	limit := c.Timeout
 	if limit == 0 {
@@ -74,20 +75,20 @@ func (c *commandSink) Deliver(ctx context.Context, n notice) error {
 	err = cmd.Run()
 	if ctx.Err() != nil && cmd.Process != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails where nothing of it is left
-		return &webhook.Refusal{Why: "the command did not end in time"}
+		return &delivery.Refusal{Why: "the command did not end in time"}
 	}
 	var exit *exec.ExitError
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // what it left in the background has its stdout
 		return nil
 	case errors.As(err, &exit) && exit.Exited():
-		return &webhook.Refusal{Why: fmt.Sprintf("the command ended with exit status %d", exit.ExitCode())}
+		return &delivery.Refusal{Why: fmt.Sprintf("the command ended with exit status %d", exit.ExitCode())}
 	case errors.As(err, &exit):
-		return &webhook.Refusal{Why: "a signal ended the command"}
+		return &delivery.Refusal{Why: "a signal ended the command"}
 	case cmd.ProcessState != nil && cmd.ProcessState.Success(): // it did not read its stdin to the end
 		return nil
 	}
-	return &webhook.Refusal{Why: "the command cannot be started"}
+	return &delivery.Refusal{Why: "the command cannot be started"}
 }
 
 // webhookSink posts notices as JSON, as webhooks of tasks are posted.
@@ -97,7 +98,7 @@ type webhookSink struct{ Receiver *webhook.Receiver }
 func (w webhookSink) Deliver(ctx context.Context, n notice) error {
 	body, err := json.Marshal(n)
 	if err != nil {
-		return &webhook.Refusal{Why: "the notice cannot be encoded", Final: true}
+		return &delivery.Refusal{Why: "the notice cannot be encoded", Final: true}
 	}
 	return w.Receiver.Post(ctx, "application/json", body)
 }

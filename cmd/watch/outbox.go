@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/client"
@@ -75,9 +74,9 @@ type outbox struct {
 
 // attempt is the progress of the delivery of a notice.
 type attempt struct {
-	busy  bool
-	next  time.Time
-	pause *backoff.ExponentialBackOff
+	busy   bool
+	next   time.Time
+	failed int
 }
 
 // openOutbox reads the state file, if there is one. Only one watcher may use it.
@@ -289,6 +288,26 @@ func (o *outbox) full() bool {
 	return len(o.state.Pending) >= maxPending
 }
 
+// next waits for a notice whose delivery may begin; false: ctx has ended.
+func (o *outbox) next(ctx context.Context) (notice, bool) {
+	for ctx.Err() == nil {
+		n, wait, ok := o.take(time.Now())
+		if ok {
+			return n, true
+		}
+		var due <-chan time.Time // nil: only a change
+		if wait > 0 {
+			due = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-o.changed:
+		case <-due:
+		}
+	}
+	return notice{}, false
+}
+
 // take returns the oldest notice whose delivery may begin at now. The notices of a run are
 // delivered one after the other. If there is none, wait is the time until the next one; 0:
 // unknown.
@@ -305,8 +324,7 @@ func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 		a := o.attempts[n.ID]
 		switch {
 		case a == nil:
-			a = &attempt{pause: backoff.NewExponentialBackOff()}
-			a.pause.InitialInterval, a.pause.MaxInterval = time.Second, 5*time.Minute
+			a = &attempt{}
 			o.attempts[n.ID] = a
 		case a.busy:
 			continue
@@ -336,13 +354,13 @@ func (o *outbox) done(id string) {
 	o.save()
 }
 
-// again ends an attempt that has failed: the next one comes after a pause, and not before
-// after.
-func (o *outbox) again(id string, now time.Time, after time.Duration) {
+// again ends an attempt that has failed: the next one comes after a pause, which depends on how many have failed.
+func (o *outbox) again(id string, pause func(failed int) time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if a := o.attempts[id]; a != nil {
-		a.busy, a.next = false, now.Add(max(a.pause.NextBackOff(), after))
+		a.failed++
+		a.busy, a.next = false, time.Now().Add(pause(a.failed))
 	}
 	o.wake()
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -52,12 +52,11 @@ type watcher struct {
 
 // Times of a watcher.
 const (
-	maxPoll   = 5 * time.Second // between two looks at the open runs
-	minPoll   = 250 * time.Millisecond
-	pageSize  = 100 // runs
-	slots     = 4   // deliveries at a time
-	lastGrace = 5 * time.Second
-	rowLag    = time.Minute // in which the record of a run must follow its completion
+	maxPoll  = 5 * time.Second // between two looks at the open runs
+	minPoll  = 250 * time.Millisecond
+	pageSize = 100         // runs
+	slots    = 4           // deliveries at a time
+	rowLag   = time.Minute // in which the record of a run must follow its completion
 )
 
 // newWatcher returns a watcher. The error is about the state file. Close it after use.
@@ -346,36 +345,17 @@ func (w *watcher) ended(ctx context.Context, e client.Event) error {
 // deliver delivers notices, several at a time, until ctx ends. Deliveries that have begun
 // may end.
 func (w *watcher) deliver(ctx context.Context) error {
-	busy, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastGrace, cancel) })()
-	group, failed := errgroup.WithContext(ctx)
-	group.SetLimit(slots)
+	most := slots
 	if isPrinter(w.cfg.Sink) {
-		group.SetLimit(1) // in their order
+		most = 1 // in their order
 	}
-	for failed.Err() == nil {
-		n, wait, ok := w.out.take(time.Now())
-		if ok {
-			group.Go(func() error {
-				if err := w.attempt(busy, n); err != nil && isPrinter(w.cfg.Sink) {
-					return err
-				}
-				return nil
-			})
-			continue
+	err := delivery.Run(ctx, most, w.out.next, func(ctx context.Context, n notice) error {
+		if err := w.attempt(ctx, n); err != nil && isPrinter(w.cfg.Sink) {
+			return err
 		}
-		var next <-chan time.Time // nil: only a change
-		if wait > 0 {
-			next = time.After(wait)
-		}
-		select {
-		case <-failed.Done():
-		case <-w.out.changed:
-		case <-next:
-		}
-	}
-	return cmp.Or(group.Wait(), ctx.Err())
+		return nil
+	})
+	return cmp.Or(err, ctx.Err())
 }
 
 func isPrinter(s sink) bool {
@@ -401,20 +381,18 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 		w.out.done(n.ID)
 		return nil
 	}
-	var refusal *webhook.Refusal
-	errors.As(err, &refusal)
-	now := time.Now()
-	if refusal != nil && refusal.Final || now.Sub(at(n.Time)) > w.cfg.GiveUp {
+	refused, _ := errors.AsType[*delivery.Refusal](err)
+	refused = cmp.Or(refused, &delivery.Refusal{})
+	age := time.Since(at(n.Time))
+	if refused.Final || age > w.cfg.GiveUp {
 		log.Warn("a notice is given up", zap.String("why", err.Error()))
 		w.out.done(n.ID)
 		return err
 	}
 	log.Warn("a notice was not accepted, trying again", zap.String("why", err.Error()))
-	after := time.Duration(0)
-	if refusal != nil {
-		after = refusal.After
-	}
-	w.out.again(n.ID, now, after)
+	w.out.again(n.ID, func(times int) time.Duration {
+		return delivery.Rule{Pace: time.Second, GiveUp: w.cfg.GiveUp}.Again(refused, age, times)
+	})
 	return err
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/responder/webhook"
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -378,7 +378,7 @@ func TestEachQuestionIsReportedOnce(t *testing.T) {
 		pass(t, b, time.Minute, said("q3"))
 
 		b.mu.Lock()
-		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "away"} }
+		b.refuse = func(notice, int) error { return &delivery.Refusal{Why: "away"} }
 		b.mu.Unlock()
 		asks(time.Now(), "q4", "q5")
 		time.Sleep(time.Minute)
@@ -427,13 +427,13 @@ func TestDeliveryIsRetriedAndGivenUp(t *testing.T) {
 		b := &inbox{refuse: func(n notice, times int) error {
 			switch {
 			case n.Run == "never":
-				return &webhook.Refusal{Why: "no"}
+				return &delivery.Refusal{Why: "no"}
 			case n.Run == "final":
-				return &webhook.Refusal{Why: "no", Final: true}
+				return &delivery.Refusal{Why: "no", Final: true}
 			case n.Run == "pause" && times == 1:
-				return &webhook.Refusal{Why: "later", After: time.Hour}
+				return &delivery.Refusal{Why: "later", After: time.Hour}
 			case n.Run == "again" && times < 5:
-				return &webhook.Refusal{Why: "not now"}
+				return &delivery.Refusal{Why: "not now"}
 			}
 			return nil
 		}}
@@ -476,7 +476,7 @@ func TestOutboxIsBounded(t *testing.T) {
 		l, down := newLinesman(), true
 		b := &inbox{refuse: func(notice, int) error {
 			if down {
-				return &webhook.Refusal{Why: "no"}
+				return &delivery.Refusal{Why: "no"}
 			}
 			return nil
 		}}
@@ -660,7 +660,7 @@ func TestOnceDeliversAndReportsFailures(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		l.set(nowRun("a", func(r *api.Run) { r.State = runs.StateCompleted }))
-		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "no"} }
+		b.refuse = func(notice, int) error { return &delivery.Refusal{Why: "no"} }
 		if err := Run(t.Context(), cfg, true); err == nil || err.Error() != "no" {
 			t.Errorf("got %v", err)
 		}
@@ -690,7 +690,7 @@ func TestOnceReportsMoreThanTheOutboxHolds(t *testing.T) {
 		for i := range many {
 			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.State = runs.StateCompleted }))
 		}
-		b.refuse = func(notice, int) error { return &webhook.Refusal{Why: "no"} }
+		b.refuse = func(notice, int) error { return &delivery.Refusal{Why: "no"} }
 		for range 2 {
 			if err := Run(ctx, cfg, true); err == nil || ctx.Err() != nil {
 				t.Fatalf("got %v", err)
@@ -719,7 +719,7 @@ func TestOutboxIsBoundedForOpenRuns(t *testing.T) {
 		}
 		b := &inbox{refuse: func(notice, int) error {
 			if down {
-				return &webhook.Refusal{Why: "no"}
+				return &delivery.Refusal{Why: "no"}
 			}
 			return nil
 		}}

@@ -8,9 +8,9 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 )
 
-// NATSContext is a context file of the nats CLI, with the fields that linesman
+// natsContext is a context file of the nats CLI, with the fields that linesman
 // sets. It may hold a password.
-type NATSContext struct {
+type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
 	User        string `json:"user,omitempty"`
@@ -24,8 +24,8 @@ type NATSContext struct {
 }
 
 // NATSContext returns the context of a user at the server of the settings.
-func (d *Dialer) NATSContext(user string) (NATSContext, error) {
-	c := NATSContext{Description: "linesman: " + user}
+func (d *Dialer) NATSContext(user string) (natsContext, error) {
+	c := natsContext{Description: "linesman: " + user}
 	isPublic := user == embedded.SubscriberUser || strings.HasSuffix(user, publicSuffix)
 	if d.Config.NATS != "" && isDir(d.Config.Creds) {
 		k, err := findKeys(d.Config.Creds, user)

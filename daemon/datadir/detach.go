@@ -24,7 +24,7 @@ type Detached struct {
 	// process ends, so that nothing of the process is left when another one takes it.
 	Lock *Lock
 	// Log is the log of the process.
-	Log *Log
+	Log *log
 	// NATSListen and HTTPListen are the addresses to listen on. Those that no
 	// setting names are those of the `up` before, if they are free.
 	NATSListen, HTTPListen string

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Log is the log file of an `up` in the background. At maxLog bytes it is
+// log is the log file of an `up` in the background. At maxLog bytes it is
 // renamed to FILE.1, which replaces the previous one. Its methods may be called
 // from several goroutines.
-type Log struct {
+type log struct {
 	path string
 
 	mu       sync.Mutex
@@ -23,13 +23,13 @@ type Log struct {
 
 const maxLog = 1 << 20
 
-func openLog(path string) (*Log, error) {
-	l := &Log{path: path}
+func openLog(path string) (*log, error) {
+	l := &log{path: path}
 	return l, l.open()
 }
 
 // open is called with mu held, or before the log is shared.
-func (l *Log) open() error {
+func (l *log) open() error {
 	if info, err := os.Stat(l.path); err == nil && info.Size() >= maxLog {
 		if err := os.Rename(l.path, l.path+".1"); err != nil {
 			return fmt.Errorf("log: %w", err)
@@ -55,7 +55,7 @@ func (l *Log) open() error {
 }
 
 // Write appends to the file.
-func (l *Log) Write(p []byte) (int, error) {
+func (l *log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size >= maxLog {
@@ -68,7 +68,7 @@ func (l *Log) Write(p []byte) (int, error) {
 
 // becomeStderr makes the file stderr, and closes stdout: both were a pipe to the
 // command that started this process.
-func (l *Log) becomeStderr() error {
+func (l *log) becomeStderr() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isStderr = true
@@ -81,14 +81,14 @@ func (l *Log) becomeStderr() error {
 }
 
 // IsStderr reports whether stderr is the file: what is printed there is logged.
-func (l *Log) IsStderr() bool {
+func (l *log) IsStderr() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isStderr
 }
 
 // close closes the file, if there is one.
-func (l *Log) close() {
+func (l *log) close() {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Agent is the agent kind of a run in Codex Cloud.
-const Agent = "codex_cloud"
+// kind is the agent kind of a run in Codex Cloud.
+const kind = "codex_cloud"
 
 // Backend is the backend of Codex Cloud.
 type Backend struct{}
 
-// Agent returns "codex_cloud".
-func (Backend) Agent() string { return Agent }
+// kind returns "codex_cloud".
+func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run in Codex Cloud.
 func (Backend) Dialect() normalizer.Dialect { return dialect{} }

@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// Kind is the JSON type of a [Value].
-type Kind uint8
+// kind is the JSON type of a [Value].
+type kind uint8
 
 // The kinds. Absent is the kind of the zero Value.
 const (
-	Absent Kind = iota
+	Absent kind = iota
 	Null
 	Bool
 	Number
@@ -27,7 +27,7 @@ const (
 type Value struct {
 	Raw     []byte // undecoded JSON; of a string without the quotes
 	Len     int    // of a string: decoded length in bytes
-	Kind    Kind
+	Kind    kind
 	Escaped bool // the string has escapes: Raw is not its text
 	// Odd reports that serde_json may write the value in another form: with fewer or shorter
 	// escapes, other numbers, no white space.

@@ -6,12 +6,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Fields is the set of the keys of an object that the dialect knows but does not use.
-type Fields map[string]struct{}
+// fields is the set of the keys of an object that the dialect knows but does not use.
+type fields map[string]struct{}
 
 // FieldsOf returns the set of some keys.
-func FieldsOf(keys ...string) Fields {
-	set := make(Fields, len(keys))
+func FieldsOf(keys ...string) fields {
+	set := make(fields, len(keys))
 	for _, key := range keys {
 		set[key] = struct{}{}
 	}
@@ -26,7 +26,7 @@ type Drift []runs.Unknown
 const maxUnknown = 32
 
 // Field adds the member with a key if it is not in known. Its name is path and the key.
-func (d *Drift) Field(known Fields, path string, key []byte) {
+func (d *Drift) Field(known fields, path string, key []byte) {
 	if _, ok := known[string(key)]; !ok && len(*d) < maxUnknown {
 		*d = append(*d, runs.Unknown{What: runs.DriftField, Name: path + string(key)})
 	}

@@ -65,22 +65,22 @@ func (t *Thread) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*string)(t))
 }
 
-// Elements iterates over the elements of an array that was scanned before.
-type Elements struct {
+// elements iterates over the elements of an array that was scanned before.
+type elements struct {
 	rest []byte // undecoded rest of the array
 }
 
 // ElementsOf returns an iterator over v. It has no elements if v is no array.
-func ElementsOf(v scan.Value) Elements {
+func ElementsOf(v scan.Value) elements {
 	if v.Kind != scan.Array {
-		return Elements{}
+		return elements{}
 	}
-	return Elements{v.Raw[1:]}
+	return elements{v.Raw[1:]}
 }
 
 // Next returns the next element, false if there is none. It uses s, which must not
 // be needed for the line any more.
-func (e *Elements) Next(s *scan.Scanner) (v scan.Value, ok bool) {
+func (e *elements) Next(s *scan.Scanner) (v scan.Value, ok bool) {
 	for len(e.rest) > 0 {
 		switch e.rest[0] {
 		case ',', ' ', '\t', '\r', '\n':
@@ -105,7 +105,7 @@ func (e *Elements) Next(s *scan.Scanner) (v scan.Value, ok bool) {
 }
 
 // NextObject returns the next element that is an object, and skips others.
-func (e *Elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
+func (e *elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
 	for {
 		v, more := e.Next(s)
 		if !more || v.Kind == scan.Object {
@@ -115,7 +115,7 @@ func (e *Elements) NextObject(s *scan.Scanner) (raw []byte, ok bool) {
 }
 
 // Objects returns the number of the other elements that are objects, and ends the iteration.
-func (e *Elements) Objects() (n int) {
+func (e *elements) Objects() (n int) {
 	depth, rest := 0, e.rest
 	e.rest = nil
 	for i := 0; i < len(rest); i++ {
@@ -156,7 +156,7 @@ func stringEnd(b []byte) int {
 
 // NextPair returns two members of the next element that is an object, and skips others. It reads
 // the element once.
-func (e *Elements) NextPair(s *scan.Scanner, first, second string) (a, b scan.Value, ok bool) {
+func (e *elements) NextPair(s *scan.Scanner, first, second string) (a, b scan.Value, ok bool) {
 	for {
 		if len(e.rest) > 0 && e.rest[0] == ',' {
 			e.rest = e.rest[1:]

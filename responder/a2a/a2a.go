@@ -54,11 +54,11 @@ const (
 	scopeAnswer = "answer" // to see a question, and to answer it
 )
 
-// Config is what a [Handler] needs.
+// Config is what a [handler] needs.
 type Config struct {
 	Service *responder.Service
 	Tools   *tools.Set  // its tools for clients of AdCP are the skills
-	Push    PushConfigs // nil: push notifications are not supported
+	Push    pushConfigs // nil: push notifications are not supported
 
 	// URL is the base URL for the card, such as http://127.0.0.1:8080. "": the
 	// card names the host of the request, with https if a proxy sets
@@ -78,26 +78,26 @@ type Config struct {
 	Log   *zap.Logger // default: none
 }
 
-// Handler answers the operations of A2A.
-type Handler struct {
+// handler answers the operations of A2A.
+type handler struct {
 	Config
 	log  *zap.Logger
 	held *responder.Slots // one for each stream and blocking send
 }
 
-var _ a2asrv.RequestHandler = (*Handler)(nil)
+var _ a2asrv.RequestHandler = (*handler)(nil)
 
 // New returns a handler. It can answer once the service is running.
-func New(c Config) *Handler {
+func New(c Config) *handler {
 	c.Log = cmp.Or(c.Log, zap.NewNop())
 	c.Beat = cmp.Or(c.Beat, 15*time.Second)
 	c.Slow = cmp.Or(c.Slow, 30*time.Second)
 	c.Held = cmp.Or(c.Held, MaxHeld)
-	return &Handler{Config: c, log: c.Log.Named("a2a"), held: cmp.Or(c.Slots, responder.NewSlots(c.Held))}
+	return &handler{Config: c, log: c.Log.Named("a2a"), held: cmp.Or(c.Slots, responder.NewSlots(c.Held))}
 }
 
 // GetTask returns the state of a run, and its result.
-func (h *Handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task, error) {
+func (h *handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task, error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (h *Handler) GetTask(ctx context.Context, q *sdk.GetTaskRequest) (*sdk.Task
 
 // CancelTask cancels a run. It returns the current task: one whose agent is
 // still being terminated is still working.
-func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sdk.Task, error) {
+func (h *handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sdk.Task, error) {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (h *Handler) CancelTask(ctx context.Context, q *sdk.CancelTaskRequest) (*sd
 // ListTasks lists runs by the time of their last state change, newest first. A
 // run whose state changes between two pages moves to the front and is not on
 // later pages.
-func (h *Handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
+func (h *handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.ListTasksResponse, error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func fill(ctx context.Context, q *sdk.ListTasksRequest) error {
 }
 
 // GetExtendedAgentCard is not supported: the public card is complete.
-func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard,
+func (h *handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAgentCardRequest) (*sdk.AgentCard,
 	error) {
 	if err := h.admit(ctx, scopeRead); err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, _ *sdk.GetExtendedAg
 
 // admit refuses requests in an unsupported version, without the scope, or
 // before the run table is read.
-func (h *Handler) admit(ctx context.Context, scope string) error {
+func (h *handler) admit(ctx context.Context, scope string) error {
 	if callOf(ctx).version == versionUnknown {
 		return fail(sdk.ErrVersionNotSupported, "A2A-Version must be 1.0; over JSON-RPC 0.3 is spoken too")
 	}
@@ -254,12 +254,12 @@ func (h *Handler) admit(ctx context.Context, scope string) error {
 	return nil
 }
 
-func (h *Handler) allows(ctx context.Context, scope string) bool {
+func (h *handler) allows(ctx context.Context, scope string) bool {
 	return h.Allows == nil || h.Allows(ctx, scope)
 }
 
 // find returns the run of a task.
-func (h *Handler) find(ctx context.Context, id sdk.TaskID) (runs.Header, error) {
+func (h *handler) find(ctx context.Context, id sdk.TaskID) (runs.Header, error) {
 	if id == "" {
 		return runs.Header{}, fail(sdk.ErrInvalidParams, "id: is required")
 	}
@@ -271,7 +271,7 @@ func (h *Handler) find(ctx context.Context, id sdk.TaskID) (runs.Header, error) 
 }
 
 // hold takes a slot for a long-lived request.
-func (h *Handler) hold(ctx context.Context) (free func(), err error) {
+func (h *handler) hold(ctx context.Context) (free func(), err error) {
 	free, ok := h.held.Take(responder.Caller(ctx))
 	if !ok {
 		return nil, fail(sdk.ErrServerError, "there are as many streams and blocking sends as there may be")
@@ -317,7 +317,7 @@ func fail(kind error, why string) *sdk.Error { return sdk.NewError(kind, why) }
 
 // explain converts any error into one for callers. Internal causes are only
 // logged.
-func (h *Handler) explain(what string, err error) error {
+func (h *handler) explain(what string, err error) error {
 	var known *sdk.Error
 	var e *api.Error
 	switch {

@@ -22,7 +22,7 @@ import (
 const cardFresh = 5 * time.Minute
 
 // card returns the public agent card for an address.
-func (h *Handler) card(url string) *sdk.AgentCard {
+func (h *handler) card(url string) *sdk.AgentCard {
 	return &sdk.AgentCard{
 		Name: "linesman",
 		Description: "Runs coding agents on the machine of its owner: " + h.agentNames() + ". A message is a task: its " +
@@ -78,7 +78,7 @@ type scopes struct {
 	List []string `json:"list"`
 }
 
-func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
+func (h *handler) serveCard(w http.ResponseWriter, r *http.Request) {
 	url, head := h.URL, w.Header()
 	if url == "" { // a forged host affects only the answer to its own sender
 		scheme := "http"
@@ -108,7 +108,7 @@ func (h *Handler) serveCard(w http.ResponseWriter, r *http.Request) {
 }
 
 // agentNames are the names of the agents for people.
-func (h *Handler) agentNames() string {
+func (h *handler) agentNames() string {
 	var names []string
 	for _, a := range h.Service.Agents() {
 		names = append(names, a.Name)
@@ -117,7 +117,7 @@ func (h *Handler) agentNames() string {
 }
 
 // skills returns one skill for each agent, and what can be done with the tasks of all.
-func (h *Handler) skills() (all []sdk.AgentSkill) {
+func (h *handler) skills() (all []sdk.AgentSkill) {
 	text, data := []string{"text/plain", "application/json"}, []string{"application/json"}
 	for _, a := range h.Service.Agents() {
 		option := ""

@@ -11,7 +11,7 @@ import (
 )
 
 func TestEveryErrorCodeIsMapped(t *testing.T) {
-	h := &Handler{log: zap.NewNop()}
+	h := &handler{log: zap.NewNop()}
 	for _, code := range api.Codes {
 		if answers[code].kind == nil {
 			t.Errorf("%s is no error of A2A", code)

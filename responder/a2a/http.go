@@ -28,8 +28,8 @@ const (
 	pathREST = "/a2a/v1"
 )
 
-// Route is a pattern that is served.
-type Route struct {
+// route is a pattern that is served.
+type route struct {
 	Pattern string // of [http.ServeMux]
 	Scope   string // required scope; "": not even a token
 	Handler http.Handler
@@ -37,12 +37,12 @@ type Route struct {
 
 // Routes returns all routes. If an operation needs more than the scope of its
 // route, [Config.Allows] is asked.
-func (h *Handler) Routes() []Route {
+func (h *handler) Routes() []route {
 	beat := a2asrv.WithTransportKeepAlive(h.Beat)
 	rpc := transport{newer: a2asrv.NewJSONRPCHandler(h, beat), older: a2av0.NewJSONRPCHandler(h, beat), rpc: true,
 		slow: h.Slow}
 	rest := transport{newer: a2asrv.NewRESTHandler(h, beat), slow: h.Slow}
-	return []Route{
+	return []route{
 		{"GET " + pathCard, "", http.HandlerFunc(h.serveCard)},
 		{"POST " + pathRPC, scopeRead, rpc},
 		{"POST " + pathRPC + "/{$}", scopeRead, rpc},

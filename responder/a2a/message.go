@@ -83,7 +83,7 @@ func gives(accepted string) bool {
 
 // read converts a message to the arguments of a task: its texts are the prompt,
 // its one data part the options.
-func (h *Handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message, error) {
+func (h *handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message, error) {
 	m, err := readMessage(q)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func checkOptions(options json.RawMessage, text bool) error {
 // thread returns the thread of a context, which is named by its thread, or by
 // any of its tasks. An unknown context is refused: callers cannot invent
 // contexts.
-func (h *Handler) thread(name string) (string, error) {
+func (h *handler) thread(name string) (string, error) {
 	thread, known, err := h.Service.Continues(name)
 	if !known {
 		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+

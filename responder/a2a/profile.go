@@ -54,7 +54,7 @@ func callsSkill(ctx context.Context, q *sdk.SendMessageRequest) bool {
 
 // invoke answers the call of a skill. Its task is not stored: a repeated
 // message creates the same one, and its effect happens once.
-func (h *Handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.Task, error) {
+func (h *handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.Task, error) {
 	m, err := readMessage(q)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func withKey(input json.RawMessage, messageID string) json.RawMessage {
 
 // readCall parses the one data part that names the skill. A text part is for
 // people, and ignored, and so is a task: no skill waits for a message.
-func (h *Handler) readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
+func (h *handler) readCall(ctx context.Context, m *sdk.Message) (skill string, input json.RawMessage, err error) {
 	wrong := func(why string) error { return fail(sdk.ErrInvalidParams, "message.parts: "+why) }
 	_, data, err := readParts(ctx, m, "the profile takes one data part", "the profile takes no files")
 	if err != nil {

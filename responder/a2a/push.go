@@ -14,8 +14,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// PushConfigs stores push notification configurations.
-type PushConfigs interface {
+// pushConfigs stores push notification configurations.
+type pushConfigs interface {
 	// Check reports what is wrong with a registration, each a [runs.FieldError]
 	// that quotes no value.
 	Check(webhook.Registration) error
@@ -32,7 +32,7 @@ const onlyConfig = "default"
 
 // CreateTaskPushConfig stores a configuration of a task; it replaces one with
 // the same id.
-func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (c *sdk.PushConfig, err error) {
+func (h *handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (c *sdk.PushConfig, err error) {
 	err = h.withPush(ctx, q.TaskID, "create a push config", func(ctx context.Context, run string) error {
 		r := registration(run, q)
 		c = pushConfig(r)
@@ -42,7 +42,7 @@ func (h *Handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (
 }
 
 // GetTaskPushConfig returns a configuration, without its secrets.
-func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (c *sdk.PushConfig,
+func (h *handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfigRequest) (c *sdk.PushConfig,
 	err error) {
 	err = h.withPush(ctx, q.TaskID, "get a push config", func(ctx context.Context, run string) error {
 		r, err := h.Push.Get(ctx, run, configID(q.ID))
@@ -53,7 +53,7 @@ func (h *Handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfi
 }
 
 // ListTaskPushConfigs returns all configurations of a task: they fit one page.
-func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (
+func (h *handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushConfigRequest) (
 	*sdk.ListTaskPushConfigResponse, error) {
 	answer := &sdk.ListTaskPushConfigResponse{Configs: []*sdk.PushConfig{}}
 	err := h.withPush(ctx, q.TaskID, "list push configs", func(ctx context.Context, run string) error {
@@ -71,7 +71,7 @@ func (h *Handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushCo
 
 // DeleteTaskPushConfig removes a configuration. Removing a missing one
 // succeeds.
-func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPushConfigRequest) error {
+func (h *handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPushConfigRequest) error {
 	return h.withPush(ctx, q.TaskID, "delete a push config", func(ctx context.Context, run string) error {
 		if err := h.Push.Delete(ctx, run, configID(q.ID)); !errors.Is(err, webhook.ErrUnknown) {
 			return err
@@ -82,7 +82,7 @@ func (h *Handler) DeleteTaskPushConfig(ctx context.Context, q *sdk.DeleteTaskPus
 
 // withPush carries out a request about the configurations of a task. What is
 // for the log.
-func (h *Handler) withPush(ctx context.Context, id sdk.TaskID, what string,
+func (h *handler) withPush(ctx context.Context, id sdk.TaskID, what string,
 	do func(ctx context.Context, run string) error) error {
 	if err := h.admit(ctx, scopeSubmit); err != nil {
 		return err
@@ -105,7 +105,7 @@ func noPush() error {
 
 // checkPush refuses a message with an invalid push configuration, before any
 // effect.
-func (h *Handler) checkPush(q *sdk.SendMessageRequest) error {
+func (h *handler) checkPush(q *sdk.SendMessageRequest) error {
 	if q.Config == nil || q.Config.PushConfig == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (h *Handler) checkPush(q *sdk.SendMessageRequest) error {
 
 // register stores the push configuration of a message. If a kill prevented it,
 // the repeated message stores it.
-func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRequest) error {
+func (h *handler) register(ctx context.Context, run string, q *sdk.SendMessageRequest) error {
 	if q.Config == nil || q.Config.PushConfig == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (h *Handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 }
 
 // pushOf returns what the call of a skill registers for the run that it creates; nil: nothing.
-func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*tools.Push, error) {
+func (h *handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRequest) (*tools.Push, error) {
 	if !h.Tools.Submits(skill) || q.Config == nil || q.Config.PushConfig == nil {
 		return nil, nil
 	}
@@ -182,7 +182,7 @@ func pushConfig(r webhook.Registration) *sdk.PushConfig {
 
 func configID(id string) string { return cmp.Or(id, onlyConfig) }
 
-func (h *Handler) explainPush(what string, err error) error {
+func (h *handler) explainPush(what string, err error) error {
 	var field *runs.FieldError
 	var known *sdk.Error
 	switch {

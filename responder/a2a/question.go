@@ -39,7 +39,7 @@ func neededBy(ctx context.Context, q *sdk.SendMessageRequest) string {
 
 // question returns the oldest question that a run asks people, for a caller who may
 // answer it; nil: there is none, or this caller may not.
-func (h *Handler) question(ctx context.Context, v runs.Header, record *runs.Record) (*api.Question, error) {
+func (h *handler) question(ctx context.Context, v runs.Header, record *runs.Record) (*api.Question, error) {
 	if len(v.Questions) == 0 || record == nil || !h.allows(ctx, scopeAnswer) {
 		return nil, nil
 	}
@@ -79,7 +79,7 @@ func choices(q *api.Question) (all []string) {
 }
 
 // refuseText refuses a message for a task that asks people, which is no answer.
-func (h *Handler) refuseText(ctx context.Context, v runs.Header, record *runs.Record) error {
+func (h *handler) refuseText(ctx context.Context, v runs.Header, record *runs.Record) error {
 	q, err := h.question(ctx, v, record)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func answerOf(run string, text bool, data json.RawMessage) (a api.AnswerRequest,
 }
 
 // decide gives an answer.
-func (h *Handler) decide(a api.AnswerRequest) order {
+func (h *handler) decide(a api.AnswerRequest) order {
 	return func(ctx context.Context) (func(runs.Header) bool, error) {
 		_, err := h.Service.Decide(ctx, a)
 		return asksAnew(a.Question), h.undecided(err)
@@ -125,7 +125,7 @@ func (h *Handler) decide(a api.AnswerRequest) order {
 }
 
 // undecided is the error of an answer for callers.
-func (h *Handler) undecided(err error) error {
+func (h *handler) undecided(err error) error {
 	e := api.Known(err)
 	switch {
 	case err == nil:

@@ -17,7 +17,7 @@ import (
 // SendMessage submits a task, or carries out what its message says to one. It returns when the
 // task has ended or waits for people, or at once with returnImmediately. A
 // message repeated with the same messageId gets the task of the first one.
-func (h *Handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
+func (h *handler) SendMessage(ctx context.Context, q *sdk.SendMessageRequest) (sdk.SendMessageResult, error) {
 	if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func asksAnew(answered string) func(runs.Header) bool {
 }
 
 // settle waits until the message of a run is settled.
-func (h *Handler) settle(ctx context.Context, run string, settled func(runs.Header) bool) error {
+func (h *handler) settle(ctx context.Context, run string, settled func(runs.Header) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	_, err := h.Service.WaitUntil(ctx, run, nil, settled)
@@ -90,7 +90,7 @@ func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
 
 // submit carries a message out. It queues its task, once: a repeated message gets the
 // first run. A refused task is returned as rejected.
-func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task,
+func (h *handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task,
 	err error) {
 	if err := h.checkPush(q); err != nil {
 		return "", nil, err
@@ -117,7 +117,7 @@ func (h *Handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 }
 
 // queue submits the task of arguments that have an idempotency key.
-func (h *Handler) queue(ctx context.Context, args *request.Args) (api.Submitted, error) {
+func (h *handler) queue(ctx context.Context, args *request.Args) (api.Submitted, error) {
 	q := request.Submission(h.Service, request.ToolExec, args)
 	if err := args.Err(); err != nil {
 		return api.Submitted{}, err
@@ -150,7 +150,7 @@ func once[T any](ctx context.Context, do func(context.Context) (T, error)) (T, e
 
 // refusal is the task of a refused message: it had no effect and is not stored,
 // so it cannot be read later.
-func (h *Handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
+func (h *handler) refusal(ctx context.Context, m *message, e *api.Error) (*sdk.Task, error) {
 	said := adcp.Fail(ctx, h.Service, adcp.Call{Args: m.args}, e)
 	data, err := rest(said.Encode(), said.Context)
 	if err != nil {

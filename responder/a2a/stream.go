@@ -20,7 +20,7 @@ import (
 // SendStreamingMessage is SendMessage with a stream of updates until the task
 // ends, also while it waits for answers; of a run that is kept, until SendMessage
 // returns.
-func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
+func (h *handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
 		if err := h.admit(ctx, neededBy(ctx, q)); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (h *Handler) SendStreamingMessage(ctx context.Context, q *sdk.SendMessageRe
 // SubscribeToTask follows an open task: first its current state, then all messages
 // of its agent, earlier ones too, and each change of state. A disconnected client
 // subscribes again, and loses nothing.
-func (h *Handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
+func (h *handler) SubscribeToTask(ctx context.Context, q *sdk.SubscribeToTaskRequest) iter.Seq2[sdk.Event, error] {
 	return stream(func(yield func(sdk.Event) bool) error {
 		if err := h.admit(ctx, scopeRead); err != nil {
 			return err
@@ -200,7 +200,7 @@ func (s *follower) run(ctx context.Context) error {
 
 // follower is the state of a stream: what was sent to the client.
 type follower struct {
-	h     *Handler
+	h     *handler
 	w     wanted
 	info  sdk.TaskInfo
 	yield func(sdk.Event) bool

@@ -25,7 +25,7 @@ func kept(record *runs.Record) bool { return record != nil && record.Live != nil
 
 // talkIn reads a message for the newest run of a context, if that is kept: it is for the open run, or was sent to one
 // that has ended since. Nil: it is for neither.
-func (h *Handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
+func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
 	v, ok := h.Service.Get(m.ContextID)
 	if !ok || v.State.Final() {
 		v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
@@ -59,7 +59,7 @@ func textOf(run string, m *sdk.Message, texts []string) api.SendRequest {
 
 // readForTask reads a message for a task: an answer to a question of its run, a message for the agent of a run that is
 // kept, or its end. All others are refused: a task has only its first one.
-func (h *Handler) readForTask(
+func (h *handler) readForTask(
 	ctx context.Context, m *sdk.Message, v runs.Header, texts []string, data json.RawMessage,
 ) (*message, error) {
 	v, record, err := h.record(ctx, v)
@@ -107,7 +107,7 @@ func (h *Handler) readForTask(
 }
 
 // send sends a message to the agent of a run.
-func (h *Handler) send(q api.SendRequest) order {
+func (h *handler) send(q api.SendRequest) order {
 	return func(ctx context.Context) (func(runs.Header) bool, error) {
 		sent, err := h.Service.Send(ctx, q)
 		return responder.Reached(api.WaitRequest{Until: api.UntilInput, After: sent.Entry}), h.unsent(err)
@@ -115,7 +115,7 @@ func (h *Handler) send(q api.SendRequest) order {
 }
 
 // endOf reads the data of a message that ends a run.
-func (h *Handler) endOf(run string, text bool, data json.RawMessage) (order, error) {
+func (h *handler) endOf(run string, text bool, data json.RawMessage) (order, error) {
 	var said struct {
 		End bool `json:"end"`
 	}
@@ -129,7 +129,7 @@ func (h *Handler) endOf(run string, text bool, data json.RawMessage) (order, err
 }
 
 // unsent is the error of a message for a run, for callers.
-func (h *Handler) unsent(err error) error {
+func (h *handler) unsent(err error) error {
 	e := api.Known(err)
 	switch {
 	case err == nil:

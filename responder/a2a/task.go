@@ -68,7 +68,7 @@ func updatedAt(r runs.Header) runs.Time {
 }
 
 // task converts a run to a task.
-func (h *Handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task, error) {
+func (h *handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task, error) {
 	v, record, err := h.record(ctx, v)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (h *Handler) task(ctx context.Context, v runs.Header, w wanted) (*sdk.Task,
 }
 
 // describe is task with the record already read.
-func (h *Handler) describe(ctx context.Context, v runs.Header, record *runs.Record, w wanted) (*sdk.Task, error) {
+func (h *handler) describe(ctx context.Context, v runs.Header, record *runs.Record, w wanted) (*sdk.Task, error) {
 	t := &sdk.Task{ID: sdk.TaskID(v.ID), ContextID: cmp.Or(w.context, contextOf(v)), Metadata: metadata(v)}
 	var q *api.Question
 	var err error
@@ -146,7 +146,7 @@ func metadata(v runs.Header) map[string]any {
 
 // record reads the record of a run, which may be newer than its view; nil if
 // there is none yet.
-func (h *Handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs.Record, error) {
+func (h *handler) record(ctx context.Context, v runs.Header) (runs.Header, *runs.Record, error) {
 	record, err := h.Service.Record(ctx, v.ID)
 	if api.Is(err, api.NotFound) {
 		return v, nil, nil
@@ -229,7 +229,7 @@ func interim(v runs.Header) json.RawMessage {
 
 // result returns the result of a run: the final text, and the tools' result in
 // the AdCP envelope. The unmodified output is omitted: it needs the scope raw.
-func (h *Handler) result(ctx context.Context, v runs.Header, record *runs.Record,
+func (h *handler) result(ctx context.Context, v runs.Header, record *runs.Record,
 	echo json.RawMessage) (*sdk.Artifact, error) {
 	if record == nil { // it has just ended, or no normalizer is running
 		record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
@@ -309,7 +309,7 @@ func dataPart(data any) *sdk.Part {
 // history returns the last messages of a run's agent, at most most of them and at
 // most room bytes, which it reduces. The prompt is not stored once the run has
 // started.
-func (h *Handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most int, room *int) ([]*sdk.Message,
+func (h *handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most int, room *int) ([]*sdk.Message,
 	error) {
 	if *room == 0 {
 		return nil, nil

@@ -23,7 +23,6 @@ import (
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/request"
 	v36 "github.com/linesman/linesman/responder/v36"
-	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -53,9 +52,6 @@ var statuses = map[runs.State]Status{
 
 // StatusOf returns the status of a run.
 func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], Unknown) }
-
-// MaxContext bounds the context that a caller may send, in bytes.
-const MaxContext = webhook.MaxContext
 
 // Response is the content of an answer. Its fields are those of the contract, in
 // their order.

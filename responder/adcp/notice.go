@@ -95,8 +95,8 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	return webhook.Body{Type: "application/json", Bytes: b}, nil
 }
 
-// Awaiting is what a live run waits for.
-type Awaiting struct {
+// awaiting is what a live run waits for.
+type awaiting struct {
 	Question bool            // else a message
 	ID       string          // of the question, or the number of the turn that has ended
 	At       int64           // since when, Unix milliseconds
@@ -105,10 +105,10 @@ type Awaiting struct {
 
 // Awaited returns what people are to do, by the record of a [webhook.Encoder]: to answer a question, or to send a
 // message. Nil: nothing, or the run is no live one.
-func Awaited(record *runs.Record) *Awaiting {
+func Awaited(record *runs.Record) *awaiting {
 	switch h := record.Header(); {
 	case h.AwaitsMessage():
-		w := &Awaiting{ID: strconv.Itoa(h.Turn), Told: encode(map[string]any{"path": "/v1/runs/" + h.ID, "turn": h.Turn})}
+		w := &awaiting{ID: strconv.Itoa(h.Turn), Told: encode(map[string]any{"path": "/v1/runs/" + h.ID, "turn": h.Turn})}
 		if record.Doing.Phase == runs.YourTurn {
 			w.At = int64(record.Doing.Since)
 		}
@@ -118,7 +118,7 @@ func Awaited(record *runs.Record) *Awaiting {
 		q := &api.Question{
 			Run: h.ID, ID: asked.ID, Kind: asked.Kind, Asked: runs.Time(asked.At), Due: runs.Time(asked.Due),
 		}
-		return &Awaiting{true, q.ID, asked.At, encode(map[string]any{"path": "/v1/questions?run=" + h.ID, "question": q})}
+		return &awaiting{true, q.ID, asked.At, encode(map[string]any{"path": "/v1/questions?run=" + h.ID, "question": q})}
 	}
 	return nil
 }

@@ -40,8 +40,8 @@ const Agent = "codex_cloud"
 // characters all need escapes, and the other lines.
 const MaxOutput = 8 << 20
 
-// Logs opens and reads the raw logs of runs.
-type Logs interface {
+// logs opens and reads the raw logs of runs.
+type logs interface {
 	// Open continues the raw log of a run after m: it reads the later entries.
 	Open(ctx context.Context, agent, run string, m runs.Mark) (Log, error)
 	// Output returns the run's stdout in the raw log, at most the first
@@ -63,7 +63,7 @@ type Log interface {
 type Config struct {
 	Command []string      // the program and the arguments before "cloud"
 	Scratch string        // each call runs in a new directory below it, which is removed afterwards
-	Logs    Logs          // where changes are written
+	Logs    logs          // where changes are written
 	Env     []string      // environment of the program; nil: that of this process, without LINESMAN_ variables
 	Min     time.Duration // polling interval of a task that changes; default 5 s
 	Max     time.Duration // longest polling interval of an unchanged task; default 60 s
@@ -73,7 +73,7 @@ type Config struct {
 // Driver drives Codex Cloud. Its methods are safe for concurrent use, also by
 // several drivers.
 type Driver struct {
-	logs                     Logs
+	logs                     logs
 	minInterval, maxInterval time.Duration
 	log                      *zap.Logger
 	call                     func(context.Context, call) (output, error)

@@ -22,7 +22,7 @@ import (
 	standin "github.com/linesman/linesman/test/lab/cloud"
 )
 
-func memDriver(logs Logs, s *memService) *Driver {
+func memDriver(logs logs, s *memService) *Driver {
 	return &Driver{logs: logs, minInterval: 5 * time.Second, maxInterval: time.Minute, log: zap.NewNop(), call: s.call}
 }
 

@@ -197,7 +197,7 @@ func (s *Server) HandlePublic(pattern string, h http.Handler) {
 // Share makes tokens, sign-in links and sessions count at all servers with the same store. The
 // tokens of the file of [Config] count at this server, too, but links and sessions are those of
 // the store from then on. It returns after a first try to read the store, at most two seconds.
-func (s *Server) Share(ctx context.Context, store Shared) { s.access.use(ctx, store) }
+func (s *Server) Share(ctx context.Context, store shared) { s.access.use(ctx, store) }
 
 // Hold makes Serve answer 503 to all requests except health checks, until
 // Release. Meanwhile handlers may be registered even after Serve was called.

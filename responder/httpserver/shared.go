@@ -13,10 +13,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Shared stores values under keys for all servers of an installation: the hashes of tokens and
+// shared stores values under keys for all servers of an installation: the hashes of tokens and
 // of sign-in codes, and the key that seals cookies. A write names the revision of the value that
 // it replaces, 0 being none.
-type Shared interface {
+type shared interface {
 	// Get reads a value and its revision, 0 if there is none.
 	Get(ctx context.Context, key string) (value []byte, revision uint64, err error)
 
@@ -25,7 +25,7 @@ type Shared interface {
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool, error)
 }
 
-// The keys of [Shared].
+// The keys of [shared].
 const (
 	sharedTokens = "tokens" // a tokensFile
 	sharedCodes  = "codes"  // a codeList
@@ -34,7 +34,7 @@ const (
 
 const maxShared = 900 << 10 // bytes of a value: less than the payload of a message may have
 
-// Times of what a server has read of [Shared].
+// Times of what a server has read of [shared].
 const (
 	sharedTime = time.Second            // how long it counts: a removed token is accepted for that long
 	missTime   = 100 * time.Millisecond // between two reads because of unknown tokens
@@ -49,7 +49,7 @@ type sealingKey struct {
 }
 
 // changeShared changes a value of a store. Of concurrent changes each is made once.
-func changeShared[T any](ctx context.Context, store Shared, key string, ttl time.Duration,
+func changeShared[T any](ctx context.Context, store shared, key string, ttl time.Duration,
 	change func(*T) error) error {
 	for {
 		now, revision, err := readShared[T](ctx, store, key)
@@ -72,7 +72,7 @@ func changeShared[T any](ctx context.Context, store Shared, key string, ttl time
 	}
 }
 
-func readShared[T any](ctx context.Context, store Shared, key string) (now T, revision uint64, err error) {
+func readShared[T any](ctx context.Context, store shared, key string) (now T, revision uint64, err error) {
 	value, revision, err := store.Get(ctx, key)
 	if err == nil && len(value) > 0 && json.Unmarshal(value, &now) != nil {
 		err = fmt.Errorf("shared %s: the value is damaged; delete it", key)
@@ -80,13 +80,13 @@ func readShared[T any](ctx context.Context, store Shared, key string) (now T, re
 	return now, revision, err
 }
 
-// access is what a server has read of a [Shared]. It reads when it is asked, so that an idle
+// access is what a server has read of a [shared]. It reads when it is asked, so that an idle
 // server costs nothing.
 type access struct {
 	log *zap.Logger
 
 	mu     sync.Mutex
-	store  Shared    // nil: none
+	store  shared    // nil: none
 	read   time.Time // when the last read began
 	tried  time.Time // or when a read began that failed
 	missed time.Time // when it was read last because of an unknown token
@@ -96,7 +96,7 @@ type access struct {
 }
 
 // use makes a server read a store. A store that cannot be read yet is read later.
-func (a *access) use(ctx context.Context, store Shared) {
+func (a *access) use(ctx context.Context, store shared) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.store = store
@@ -104,7 +104,7 @@ func (a *access) use(ctx context.Context, store Shared) {
 }
 
 // shared returns the store, nil if there is none.
-func (a *access) shared() Shared {
+func (a *access) shared() shared {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.store
@@ -183,7 +183,7 @@ func (a *access) refresh(ctx context.Context, age time.Duration) {
 }
 
 // readAccess reads the tokens, and the key, which it creates if there is none.
-func readAccess(ctx context.Context, store Shared) (map[[sha256.Size]byte]caller, []byte, error) {
+func readAccess(ctx context.Context, store shared) (map[[sha256.Size]byte]caller, []byte, error) {
 	f, _, err := readShared[tokensFile](ctx, store, sharedTokens)
 	if err != nil {
 		return nil, nil, err

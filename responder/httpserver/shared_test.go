@@ -83,7 +83,7 @@ func (v *values) count() int {
 }
 
 // sharing are two servers with the same store, and with tokens and ports of their own.
-func sharing(t *testing.T, store Shared) (a, b *Server) {
+func sharing(t *testing.T, store shared) (a, b *Server) {
 	t.Helper()
 	a, b = api(t, Config{Listen: "127.0.0.1:8422"}), api(t, Config{Listen: "127.0.0.1:8423", Token: "fedcba9876543210"})
 	for _, s := range []*Server{a, b} {
@@ -92,7 +92,7 @@ func sharing(t *testing.T, store Shared) (a, b *Server) {
 	return a, b
 }
 
-func shareToken(t *testing.T, store Shared, name string, scopes Scopes) string {
+func shareToken(t *testing.T, store shared, name string, scopes Scopes) string {
 	t.Helper()
 	token, err := CreateSharedToken(t.Context(), store, name, scopes, made)
 	if err != nil {

@@ -104,7 +104,7 @@ func (s *Server) changeOwnCodes(change func(*codeList) error) error {
 	return change(&s.codes.all)
 }
 
-func changeCodes(ctx context.Context, store Shared, change func(*codeList) error) error {
+func changeCodes(ctx context.Context, store shared, change func(*codeList) error) error {
 	ctx, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()
 	return changeShared(ctx, store, sharedCodes, codeTime, change)
@@ -160,7 +160,7 @@ func (s *Server) SignInPath() string {
 }
 
 // SharedSignInPath is [Server.SignInPath] for all servers with the same store.
-func SharedSignInPath(ctx context.Context, store Shared) (string, error) {
+func SharedSignInPath(ctx context.Context, store shared) (string, error) {
 	code, _, err := newCode(identity{}, func(add func(*codeList) error) error { return changeCodes(ctx, store, add) })
 	return SignInPath(code), err
 }

@@ -112,7 +112,7 @@ func CreateToken(path, name string, scopes Scopes, now time.Time) (string, error
 }
 
 // CreateSharedToken is [CreateToken] for all servers with the same store.
-func CreateSharedToken(ctx context.Context, store Shared, name string, scopes Scopes, now time.Time) (string, error) {
+func CreateSharedToken(ctx context.Context, store shared, name string, scopes Scopes, now time.Time) (string, error) {
 	return createToken(name, scopes, now, func(change func(*tokensFile) error) error {
 		return changeShared(ctx, store, sharedTokens, 0, change)
 	})
@@ -150,7 +150,7 @@ func RemoveToken(path, name string) error {
 
 // RemoveSharedToken is [RemoveToken] for all servers with the same store: they refuse the token
 // within a second, and one that cannot read the store within 15 s.
-func RemoveSharedToken(ctx context.Context, store Shared, name string) error {
+func RemoveSharedToken(ctx context.Context, store shared, name string) error {
 	return removed(changeShared(ctx, store, sharedTokens, 0, func(f *tokensFile) error { return f.remove(name) }))
 }
 
@@ -177,7 +177,7 @@ func ListTokens(path string) ([]Named, error) {
 }
 
 // ListSharedTokens is [ListTokens] for the tokens of a store.
-func ListSharedTokens(ctx context.Context, store Shared) ([]Named, error) {
+func ListSharedTokens(ctx context.Context, store shared) ([]Named, error) {
 	f, _, err := readShared[tokensFile](ctx, store, sharedTokens)
 	return f.Tokens, err
 }

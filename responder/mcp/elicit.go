@@ -31,7 +31,7 @@ const maxState = 4 << 10
 
 // waiter is a call of one of the two waits by a client that can ask its user.
 type waiter struct {
-	tools    Tools
+	tools    toolSet
 	args     waitArgs
 	req      *sdk.CallToolRequest
 	progress func(v36.Progress)

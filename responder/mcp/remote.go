@@ -13,8 +13,8 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// Client is a client of a responder, as in package client.
-type Client interface {
+// client is a client of a responder, as in package client.
+type client interface {
 	// Tools describes the tools of a set.
 	Tools(ctx context.Context, set string) (api.Tools, error)
 	// Tool calls a tool. It is sent again after its answer was lost only if repeat is set. Every error is an
@@ -25,7 +25,7 @@ type Client interface {
 // Remote returns the configuration of a server that offers a set of the tools of a responder: their
 // descriptions are those of the responder, which may be of another version. dir returns the directory of a task
 // that names none, "" for the worker's, and is called for each call.
-func Remote(ctx context.Context, c Client, set string, dir func() (string, error)) (Config, error) {
+func Remote(ctx context.Context, c client, set string, dir func() (string, error)) (Config, error) {
 	all, err := c.Tools(ctx, set)
 	if err != nil {
 		return Config{}, fmt.Errorf("tools: %w", err)
@@ -46,7 +46,7 @@ func Remote(ctx context.Context, c Client, set string, dir func() (string, error
 
 // remote are tools of a responder.
 type remote struct {
-	client Client
+	client client
 	dir    func() (string, error)
 	tools  map[string]v36.Tool // by name
 }

@@ -2,7 +2,7 @@
 // HTTP, in the revisions 2025-11-25 (a session, opened by a handshake) and
 // 2026-07-28 (no session, every request is self-contained). It owns the
 // protocol and nothing else: the effects of tools, the meaning of their
-// arguments and the form of answers come from [Tools].
+// arguments and the form of answers come from [toolSet].
 //
 //	stdin ──▶ ServeStdio ─┐
 //	                      ├─▶ SDK server ──▶ Tools.Call ──▶ Answer ──▶ text, structuredContent
@@ -46,8 +46,8 @@ const (
 	fresh = 5 * time.Minute
 )
 
-// Tools is a set of tools.
-type Tools interface {
+// toolSet is a set of tools.
+type toolSet interface {
 	// Call runs one tool. The only error is [v36.ErrUnknownTool]; every other
 	// outcome, bad arguments included, is an answer. Progress may be reported
 	// from any goroutine, and is dropped once Call has returned. Call returns
@@ -57,7 +57,7 @@ type Tools interface {
 
 // Config describes what a server offers.
 type Config struct {
-	Tools   Tools
+	Tools   toolSet
 	List    []v36.Tool   // announced; each InputSchema must be an object schema
 	Also    []v36.Tool   // not announced, but may be called
 	Schemas []v36.Schema // served as resources
@@ -122,7 +122,7 @@ const schemaType = "application/schema+json"
 
 // server is what the handlers of one SDK server share.
 type server struct {
-	tools Tools
+	tools toolSet
 	known map[string]v36.Tool // by name
 	calls chan struct{}       // one slot a call in flight
 	log   *zap.Logger

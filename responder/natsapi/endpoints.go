@@ -37,8 +37,8 @@ type Answer struct {
 	Text string // of an error: one line of ASCII
 }
 
-// Tools are the v3.6 tools.
-type Tools interface {
+// tools are the v3.6 tools.
+type tools interface {
 	// Call runs one tool. The only error is [v36.ErrUnknownTool]; any other
 	// failure is in the answer.
 	Call(ctx context.Context, tool string, args json.RawMessage, progress func(v36.Progress)) (v36.Answer, error)
@@ -46,7 +46,7 @@ type Tools interface {
 
 // ToolEndpoints are endpoints of tools, each under its own name. An answer is
 // an envelope.
-func ToolEndpoints(tools Tools, list []v36.Tool) []Endpoint {
+func ToolEndpoints(tools tools, list []v36.Tool) []Endpoint {
 	var all []Endpoint
 	for _, t := range list {
 		all = append(all, Endpoint{

@@ -22,9 +22,9 @@ import (
 // maxPatience is the longest time that a caller of a tool waits, in seconds.
 const maxPatience = 3600
 
-// ToolSets are the tools for clients of MCP.
-type ToolSets interface {
-	Tools
+// toolSets are the tools for clients of MCP.
+type toolSets interface {
+	tools
 	// Named describes the tools of a set; nil: there is no such set.
 	Named(set string) []v36.Tool
 	// Also describes the tools that a client of a set may call, too.
@@ -41,7 +41,7 @@ type ToolSets interface {
 // answers a renewal. All responders hear PREFIX.api.stop, whose body is the reply subject of a call that is to end, and
 // PREFIX.api.renew, whose own reply subject is that of a call. A call that was not renewed for [Config.Lease] ends. If
 // a renewal is not answered, the responder of the call is gone.
-func CallEndpoints(sets ToolSets) []Endpoint {
+func CallEndpoints(sets toolSets) []Endpoint {
 	reads := map[string]bool{}
 	for _, set := range []string{"all", "agents", "live"} {
 		for _, t := range slices.Concat(sets.Named(set), sets.Also(set)) {
@@ -91,7 +91,7 @@ func CallEndpoints(sets ToolSets) []Endpoint {
 var ends = Answer{Code: http.StatusServiceUnavailable, Text: "this responder ends: ask again"}
 
 // call calls a tool.
-func call(ctx context.Context, tools Tools, q api.ToolRequest, progress func([]byte)) Answer {
+func call(ctx context.Context, tools tools, q api.ToolRequest, progress func([]byte)) Answer {
 	ctx = responder.WithTraceparent(responder.WithDir(ctx, q.Dir), q.Traceparent)
 	ctx = responder.WithSurface(ctx, responder.OverStdio)
 	if q.Patience > 0 {

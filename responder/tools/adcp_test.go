@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
+	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
@@ -237,7 +238,7 @@ func TestContextComesBackAsItWasWritten(t *testing.T) {
 		}
 	}
 	a := envelope(t, s.tools, "_codex_local_status", "context",
-		map[string]string{"a": strings.Repeat("x", adcp.MaxContext)})
+		map[string]string{"a": strings.Repeat("x", webhook.MaxContext)})
 	a.is(t, "rejected", adcp.ValidationError)
 	if a.Context != nil {
 		t.Error("a context that was refused comes back")

@@ -188,7 +188,7 @@ type envelope struct {
 	Status    string    `json:"status"`
 	Meta      any       `json:"meta"`
 	Data      data      `json:"data,omitempty"`
-	Error     *Error    `json:"error,omitempty"`
+	Error     *failure  `json:"error,omitempty"`
 }
 
 func (t Tool) encode(e envelope) []byte {

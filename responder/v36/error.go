@@ -7,8 +7,8 @@ import (
 	"github.com/linesman/linesman/api"
 )
 
-// Error is the error of an envelope.
-type Error struct {
+// failure is the error of an envelope.
+type failure struct {
 	Code      string  `json:"code"`
 	Message   string  `json:"message"`
 	Details   details `json:"details"`
@@ -92,9 +92,9 @@ var codes = map[api.Code]struct {
 }
 
 // ErrorOf converts an error to the terms of v3.6.
-func ErrorOf(e *api.Error) *Error {
+func ErrorOf(e *api.Error) *failure {
 	kind := codes[e.Code]
-	w := &Error{
+	w := &failure{
 		Code: kind.code, Message: e.Message, Retryable: e.Retryable || kind.again, Duration: e.Elapsed.Milliseconds(),
 		Details: details{
 			Field: e.Field, Unlisted: e.Unlisted, TaskID: e.Run, ThreadID: e.Thread, State: string(e.State),
@@ -131,7 +131,7 @@ func ErrorOf(e *api.Error) *Error {
 }
 
 // markdown returns the error as a page.
-func (e *Error) markdown() string {
+func (e *failure) markdown() string {
 	p := &page{}
 	p.heading("Error: " + e.Code)
 	p.line(plain(e.Message))

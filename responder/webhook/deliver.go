@@ -20,13 +20,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/internal/delivery"
 )
 
-// Limits of the duration of a delivery, and of the pause before the next
-// attempt.
+// Limits of the duration of a delivery, and of the pause that a receiver asks for.
 const (
 	sendTimeout   = 10 * time.Second
-	maxPause      = 10 * time.Minute
 	maxRetryAfter = time.Hour
 )
 
@@ -42,7 +42,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	list, _, err := read(ctx, p.cfg.Registrations, n.Run)
 	if err != nil {
 		log.Warn("the registrations of a run cannot be read", zap.Error(err))
-		return spread(3 * p.hosts.pace)
+		return delivery.Spread(3 * p.hosts.pace)
 	}
 	i := find(list, of.Protocol, of.ID)
 	if i < 0 || list[i].key(of.State) != n.Key { // or a newer registration has its id
@@ -63,7 +63,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	}
 	if r.signed() && p.cfg.Key == nil { // another process may have it
 		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
-		return min(spread(max(maxPause, p.hosts.pace)), left+time.Second)
+		return min(delivery.Spread(max(delivery.MaxPause, p.hosts.pace)), left+time.Second)
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
@@ -75,7 +75,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	unsent := status == 0 && refused.Final
 	p.hosts.leave(host, took, status != 0 || unsent || ctx.Err() != nil, time.Now())
 	if ctx.Err() == nil || status != 0 {
-		p.cfg.Attempted(refused.outcome(), took)
+		p.cfg.Attempted(outcomeOf(refused), took)
 	}
 	switch {
 	case unsent:
@@ -92,7 +92,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
-		return min(max(pause(p.hosts.pace, time.Since(n.At), n.Times), refused.After), left+time.Second)
+		return delivery.Rule{Pace: p.hosts.pace, GiveUp: p.cfg.GiveUp}.Again(refused, time.Since(n.At), n.Times)
 	}
 	return giveUp(log, refused.Why)
 }
@@ -100,15 +100,6 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 func giveUp(log *zap.Logger, why string) time.Duration {
 	log.Warn("a notification is given up", zap.String("why", why))
 	return 0
-}
-
-// pause returns the delay before the next attempt: about the notification's
-// age, so that the delays double, also across restarts; but bounded by the
-// number of deliveries, so that a notification that could not be sent for a
-// long time is not delayed as long again.
-func pause(pace, age time.Duration, times int) time.Duration {
-	byTimes := min(pace<<min(max(times-1, 0), 10), maxPause)
-	return spread(max(min(age, byTimes), pace))
 }
 
 // hostOf is HOST or HOST:PORT of a checked URL: the only part of it that may be
@@ -138,17 +129,8 @@ func newSender(private bool) *sender {
 	}}
 }
 
-// Refusal is the error of an attempt to deliver something that was not accepted.
-type Refusal struct {
-	Why   string        // without the address and without content
-	Final bool          // another attempt cannot succeed
-	After time.Duration // no attempt before that time has passed
-}
-
-func (r *Refusal) Error() string { return r.Why }
-
-// outcome returns what a metric calls it; of nil, that it was accepted.
-func (r *Refusal) outcome() Outcome {
+// outcomeOf returns what a metric calls a refusal; of nil, that it was accepted.
+func outcomeOf(r *delivery.Refusal) Outcome {
 	switch {
 	case r == nil:
 		return delivered
@@ -159,28 +141,28 @@ func (r *Refusal) outcome() Outcome {
 }
 
 // refusal returns what the status of an answer means; nil: it was accepted.
-func refusal(status int) *Refusal {
+func refusal(status int) *delivery.Refusal {
 	again := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 	if status/100 == 2 {
 		return nil
 	}
-	return &Refusal{Why: "status " + strconv.Itoa(status), Final: status < 500 && !slices.Contains(again, status)}
+	return &delivery.Refusal{Why: "status " + strconv.Itoa(status), Final: status < 500 && !slices.Contains(again, status)}
 }
 
 // send posts a body, and returns the status of the answer; 0: none. The receiver's response
 // body is not read: it has no effect.
-func (c *sender) send(ctx context.Context, r Registration, mediaType string, body []byte) (int, *Refusal) {
+func (c *sender) send(ctx context.Context, r Registration, mediaType string, body []byte) (int, *delivery.Refusal) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, r.URL, bytes.NewReader(body))
 	if err != nil {
-		return 0, &Refusal{Why: "its URL is not of the known form", Final: true} // err would quote the URL
+		return 0, &delivery.Refusal{Why: "its URL is not of the known form", Final: true} // err would quote the URL
 	}
 	q.Header.Set("Content-Type", mediaType)
 	q.Header.Set("User-Agent", "linesman")
 	switch {
 	case r.signed() && c.key == nil:
-		return 0, &Refusal{Why: ErrNoKey.Error(), Final: true}
+		return 0, &delivery.Refusal{Why: ErrNoKey.Error(), Final: true}
 	case r.signed():
 		c.key.sign(q, body, time.Now())
 	case r.Scheme == Bearer:
@@ -189,7 +171,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 		now := time.Now().Unix()
 		signature, err := sign(r.Credentials, now, body)
 		if err != nil {
-			return 0, &Refusal{Why: err.Error(), Final: true}
+			return 0, &delivery.Refusal{Why: err.Error(), Final: true}
 		}
 		q.Header.Set(headerTimestamp, strconv.FormatInt(now, 10))
 		q.Header.Set(headerSignature, signature)
@@ -199,7 +181,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 	}
 	answer, err := c.transport.RoundTrip(q)
 	if err != nil {
-		return 0, &Refusal{Why: reason(err)}
+		return 0, &delivery.Refusal{Why: reason(err)}
 	}
 	_ = answer.Body.Close()
 	status, refused := answer.StatusCode, refusal(answer.StatusCode)
@@ -207,7 +189,7 @@ func (c *sender) send(ctx context.Context, r Registration, mediaType string, bod
 		refused.After = retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	}
 	if code := refusedFor(answer); code != "" {
-		refused = &Refusal{Why: "it refuses the signature: " + code, Final: true}
+		refused = &delivery.Refusal{Why: "it refuses the signature: " + code, Final: true}
 	}
 	return status, refused
 }

@@ -2,9 +2,10 @@ package webhook
 
 import (
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/linesman/linesman/internal/delivery"
 )
 
 // Limits of the work for one host.
@@ -62,7 +63,7 @@ func (h *hosts) enter(name string, again bool, now time.Time) (wait time.Duratio
 	}
 	turn := min(time.Duration(at.turned+1)*at.took/time.Duration(limit), maxTurn)
 	at.turned++
-	return spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
+	return delivery.Spread(max(at.until.Sub(now), 0) + max(turn, 100*time.Millisecond)), false
 }
 
 // leave ends a delivery, with its duration and whether the host was reachable.
@@ -79,7 +80,7 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 		at.fails, at.until = 0, time.Time{}
 	} else {
 		at.fails = min(at.fails+1, 30)
-		at.until = now.Add(spread(min(h.pace<<(at.fails-1), maxAway)))
+		at.until = now.Add(delivery.Spread(min(h.pace<<(at.fails-1), maxAway)))
 	}
 	if at.busy == 0 && at.fails == 0 && at.turned == 0 {
 		delete(h.of, name)
@@ -93,10 +94,4 @@ func (h *hosts) forget(now time.Time) {
 	if len(h.of) == before {
 		maps.DeleteFunc(h.of, func(_ string, at *host) bool { return at.busy == 0 })
 	}
-}
-
-// spread randomizes d, so that deliveries that failed together are not repeated
-// together.
-func spread(d time.Duration) time.Duration {
-	return d + time.Duration(rand.Int64N(int64(d)/4+1))
 }

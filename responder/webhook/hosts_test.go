@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -73,29 +72,6 @@ func TestIdleHostsAreDropped(t *testing.T) {
 	}
 	if len(h.of) > maxHosts {
 		t.Errorf("%d hosts are remembered", len(h.of))
-	}
-}
-
-func TestPausesDoubleAndHaveABound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began, attempts := time.Now(), 0
-		for time.Since(began) < 24*time.Hour {
-			attempts++
-			d := pause(time.Second, time.Since(began), attempts)
-			if d < time.Second || d > maxPause*5/4 {
-				t.Fatalf("attempt %d after %v: %v", attempts, time.Since(began), d)
-			}
-			time.Sleep(d) // on the fake clock
-			if attempts == 5 && time.Since(began) > time.Minute {
-				t.Errorf("five attempts took %v", time.Since(began))
-			}
-		}
-		if attempts < 100 || attempts > 160 {
-			t.Errorf("%d attempts in a day", attempts)
-		}
-	})
-	if d := pause(time.Second, 5*time.Hour, 1); d > 2*time.Second {
-		t.Errorf("the first failure after a long time away: %v", d)
 	}
 }
 

@@ -35,7 +35,7 @@ func NewReceiver(url, secret string, private bool) (*Receiver, error) {
 	return &Receiver{to: r, sender: newSender(private)}, nil
 }
 
-// Post makes one attempt. The error is a [Refusal].
+// Post makes one attempt. The error is a [delivery.Refusal].
 func (r *Receiver) Post(ctx context.Context, mediaType string, body []byte) error {
 	if _, refused := r.sender.send(ctx, r.to, mediaType, body); refused != nil {
 		return refused

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/responder/webhook"
 )
 
@@ -28,20 +29,20 @@ func TestReceiverIsPostedTo(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	defer server.Close()
-	accepted := webhook.Refusal{}
-	post := func(url, secret string) webhook.Refusal {
+	accepted := delivery.Refusal{}
+	post := func(url, secret string) delivery.Refusal {
 		t.Helper()
 		r, err := webhook.NewReceiver(url, secret, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused, ok := errors.AsType[*webhook.Refusal](r.Post(t.Context(), "application/json", []byte("{}")))
+		refused, ok := errors.AsType[*delivery.Refusal](r.Post(t.Context(), "application/json", []byte("{}")))
 		if !ok {
 			return accepted
 		}
 		return *refused
 	}
-	for s, want := range map[int]webhook.Refusal{
+	for s, want := range map[int]delivery.Refusal{
 		200: accepted,
 		204: accepted,
 		302: {Final: true, Why: "status 302"},

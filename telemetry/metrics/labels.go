@@ -17,9 +17,9 @@ const unknown = "unknown"
 // process. Further ones are counted as "other".
 const maxVersions = 16
 
-// MaxSeries is the maximum number of series of a process with all roles, without those of the Go
+// maxSeries is the maximum number of series of a process with all roles, without those of the Go
 // runtime. Few processes come near it: it has all kinds of tool calls of all agents.
-const MaxSeries = 10_000
+const maxSeries = 10_000
 
 // versions are the versions of an agent that have labels.
 type versions []string

@@ -27,8 +27,8 @@ const (
 	roleResponder  = "responder"
 )
 
-// Description describes a metric.
-type Description struct {
+// description describes a metric.
+type description struct {
 	Name   string
 	Type   string // counter, gauge or histogram
 	Labels []string
@@ -37,16 +37,16 @@ type Description struct {
 }
 
 // Descriptions returns the descriptions of all metrics, by role and name.
-func Descriptions() []Description {
+func Descriptions() []description {
 	r := prometheus.NewRegistry()
-	all := new([]Description)
+	all := new([]description)
 	registerBuild(set{r, roleEvery, all}, "", "", "")
 	newNormalizer(set{r, roleNormalizer, all}, nil, nil)
 	newWorker(set{r, roleWorker, all})
 	newResponder(set{r, roleResponder, all})
 	newCalls(set{r, roleResponder, all})
 	order := []string{roleEvery, roleNormalizer, roleWorker, roleResponder}
-	slices.SortFunc(*all, func(a, b Description) int {
+	slices.SortFunc(*all, func(a, b description) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Role), slices.Index(order, b.Role)), cmp.Compare(a.Name, b.Name))
 	})
 	return *all
@@ -70,13 +70,13 @@ func registerBuild(s set, version, revision, goVersion string) {
 type set struct {
 	reg  prometheus.Registerer
 	role string
-	all  *[]Description // nil: they are not described
+	all  *[]description // nil: they are not described
 }
 
 func (s set) describe(kind, name, help string, labels []string) prometheus.Opts {
 	o := prometheus.Opts{Namespace: "linesman", Name: name, Help: help}
 	if s.all != nil {
-		*s.all = append(*s.all, Description{"linesman_" + name, kind, labels, help, s.role})
+		*s.all = append(*s.all, description{"linesman_" + name, kind, labels, help, s.role})
 	}
 	return o
 }

@@ -15,7 +15,7 @@ var topics = []struct {
 	numbers []int
 }{
 	{"agent", []int{5, 42, 43, 61, 63, 66, 67, 91, 92}},
-	{"normalizer", []int{1, 2, 3, 4, 14, 25, 62, 76}},
+	{"normalizer", []int{1, 2, 3, 4, 14, 25, 62, 76, 100}},
 	{"bounds", []int{9, 10}},
 	{"runs", []int{16, 17, 19, 27, 30, 33, 44, 45, 62, 74, 77, 79, 80, 82, 83}},
 	{"worker", []int{18, 24, 26, 36, 37, 38, 43, 46, 63, 66, 67, 79, 80, 81}},
@@ -37,6 +37,14 @@ func decisionsPage(dir string, title func(file string) (string, error)) (string,
 	if err != nil {
 		return "", err
 	}
+	numbered := map[int]string{}
+	for _, file := range files {
+		var n int
+		if _, err := fmt.Sscanf(filepath.Base(file), "%04d-", &n); err != nil {
+			return "", fmt.Errorf("%s has no number: %w", file, err)
+		}
+		numbered[n] = file
+	}
 	var b strings.Builder
 	b.WriteString("# Decisions by what they are about\n\nGenerated from test/house/decisions.go. A decision may be " +
 		"about several things.\n")
@@ -44,20 +52,21 @@ func decisionsPage(dir string, title func(file string) (string, error)) (string,
 	for _, a := range topics {
 		fmt.Fprintf(&b, "\n## %s\n\n", a.name)
 		for _, n := range slices.Sorted(slices.Values(a.numbers)) {
-			if n < 1 || n > len(files) {
+			file, ok := numbered[n]
+			if !ok {
 				return "", fmt.Errorf("%s: there is no decision %d", a.name, n)
 			}
-			text, err := title(files[n-1])
+			text, err := title(file)
 			if err != nil {
 				return "", err
 			}
 			seen[n] = true
-			fmt.Fprintf(&b, "- [%s](../decisions/%s)\n", text, path.Base(filepath.ToSlash(files[n-1])))
+			fmt.Fprintf(&b, "- [%s](../decisions/%s)\n", text, path.Base(filepath.ToSlash(file)))
 		}
 	}
-	for n := range files {
-		if !seen[n+1] {
-			return "", fmt.Errorf("test/house/decisions.go does not say what decision %d is about", n+1)
+	for n := range numbered {
+		if !seen[n] {
+			return "", fmt.Errorf("test/house/decisions.go does not say what decision %d is about", n)
 		}
 	}
 	return b.String(), nil

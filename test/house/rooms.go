@@ -106,6 +106,8 @@ var Rooms = []Room{
 	{"normalizer/scan", "the JSON scanner of the hot path", []string{"agent/...", "normalizer/..."}},
 	{"runs", "raw log entries and the run record", []string{everyone}},
 	{"bounds", "the size rules", []string{everyone}},
+	{"internal/delivery", "deliveries at least once: how many at a time, pauses, giving up",
+		[]string{"bus", "cmd/watch", "responder/webhook"}},
 	{"internal/files", "file locks; files written completely or not at all", []string{everyone}},
 }
 

@@ -239,7 +239,7 @@ func copyFile(from, to string, limit int64) error {
 		return err
 	}
 	if info.Size() > limit {
-		return fmt.Errorf("%w: the index", ErrTooLarge)
+		return fmt.Errorf("%w: the index", errTooLarge)
 	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

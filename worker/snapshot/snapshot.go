@@ -30,8 +30,8 @@ import (
 
 // The reasons why there is no snapshot. Another error is one of the file system or of git.
 var (
-	ErrNoGit    = errors.New("the program git is missing")
-	ErrTooLarge = errors.New("too much has to be read")
+	errNoGit    = errors.New("the program git is missing")
+	errTooLarge = errors.New("too much has to be read")
 )
 
 // Limits of a snapshot.
@@ -183,9 +183,9 @@ func Reason(err error) runs.NoChanges {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, ErrNoGit):
+	case errors.Is(err, errNoGit):
 		return runs.NoGit
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, errTooLarge):
 		return runs.TooLarge
 	case errors.Is(err, context.DeadlineExceeded):
 		return runs.TooSlow
@@ -256,7 +256,7 @@ func readState(scratch string) (*state, error) {
 func program() (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil || !filepath.IsAbs(path) {
-		return "", ErrNoGit
+		return "", errNoGit
 	}
 	return path, nil
 }

@@ -120,7 +120,7 @@ func (r *repository) changed(ctx context.Context) (*changed, error) {
 			return err
 		}
 		if n := len(c.read) + len(c.gone) + len(c.assumed) + len(c.skipped); n > maxFiles || c.bytes > maxBytes {
-			return fmt.Errorf("%w: %d files, %d bytes", ErrTooLarge, n, c.bytes)
+			return fmt.Errorf("%w: %d files, %d bytes", errTooLarge, n, c.bytes)
 		}
 		return nil
 	}, args...)

@@ -1,0 +1,7 @@
+package acp
+
+// Names for tests.
+const (
+	MaxPath  = maxPathBytes
+	MaxRules = maxRules
+)

@@ -1,0 +1,4 @@
+package setup
+
+// Names for tests.
+var Roles = roles

@@ -1,0 +1,7 @@
+package daemon
+
+// Names for tests.
+var (
+	ErrAgents     = errAgents
+	ErrUndetected = errUndetected
+)

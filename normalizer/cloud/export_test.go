@@ -1,0 +1,4 @@
+package cloud
+
+// Names for tests.
+const Agent = kind

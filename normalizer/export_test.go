@@ -1,0 +1,4 @@
+package normalizer
+
+// Names for tests.
+const DefaultMaxLine = defaultMaxLine

@@ -1,0 +1,4 @@
+package metrics
+
+// Names for tests.
+const MaxSeries = maxSeries

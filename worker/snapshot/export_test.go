@@ -1,0 +1,7 @@
+package snapshot
+
+// Names for tests.
+var (
+	ErrNoGit    = errNoGit
+	ErrTooLarge = errTooLarge
+)
