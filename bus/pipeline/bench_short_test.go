@@ -28,8 +28,8 @@ const (
 // entries to their records, of server, log and normalizer: where the entries come in, and where a normalizer
 // starts that has them all before it. Run/Z compares that with Z for as many events.
 func BenchmarkShortRuns(b *testing.B) {
-	for _, backlog := range []bool{false, true} {
-		b.Run(fmt.Sprintf("backlog=%t", backlog), func(b *testing.B) {
+	for name, backlog := range map[string]bool{"live": false, "backlog": true} {
+		b.Run(name, func(b *testing.B) {
 			var all, z, messages float64
 			for b.Loop() {
 				c, sent := benchShort(b, backlog)
