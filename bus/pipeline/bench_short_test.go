@@ -96,8 +96,8 @@ func benchShort(b *testing.B, backlog bool) (c cost, messages float64) {
 	normalizing.Wait()
 	c = done(shortRuns)
 	messages = (messagesOf() - before) / shortRuns
-	if have, want := bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()), uint64(shortRuns*shortEvents); have != want {
-		b.Fatalf("%d events, want %d", have, want)
+	if have := bustest.LastSeq(b, op.PublicJetStream(), op.Names.Events()); have != shortRuns*shortEvents {
+		b.Fatalf("%d events, want %d", have, shortRuns*shortEvents)
 	}
 	stop(s, op, worker, reader)
 	return c, messages

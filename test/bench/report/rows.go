@@ -31,7 +31,7 @@ var rows = []row{
 	{"pipeline in one process, real, of Z", "Pipeline", "real/Z", none},
 	{"CPU of that process, µs a mix line", "Pipeline", "mix-cpu-us/line", atMost(20)},
 	{"CPU of a run of 21 events, of 21 messages of Z", "ShortRuns/live", "run/Z", none},
-	{"- that waits with others", "ShortRuns/backlog", "run/Z", atMost(2.5)},
+	{"- in a backlog", "ShortRuns/backlog", "run/Z", atMost(2.5)},
 
 	{"tail --once of 4 files into up, small, of Z", "tail", "small/Z", atLeast(0.5)},
 	{"tail --once of 4 files into up, mix, of Z", "tail", "mix/Z", atLeast(0.4)},
