@@ -39,6 +39,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
 )
 
@@ -119,6 +120,9 @@ type Bus struct {
 	output chan struct{} // of requests for output: each asks for several messages, one after the other
 	away   atomic.Int32  // how many of the connections are lost
 	since  atomic.Int64  // when the current inside connection was established, Unix nanoseconds
+
+	records  *bucket.Bucket // RUNS
+	rawKnown atomic.Pointer[rawHandle]
 }
 
 // maxTurns is how many readers of raw logs request a batch at the same time. A batch has 16
@@ -151,6 +155,7 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 		b.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
+	b.records = bucket.New(b.js, b.Runs())
 	return b, nil
 }
 
@@ -371,7 +376,7 @@ func (b *Bus) OneAccount() bool { return b.public == b.inside }
 // permission violations.
 func (b *Bus) Under(names Names) *Bus {
 	return &Bus{Names: names, inside: b.inside, public: b.public, js: b.js, jsPub: b.jsPub, log: b.log,
-		inbox: b.inbox}
+		inbox: b.inbox, records: bucket.New(b.js, names.Runs())}
 }
 
 // JetStream returns the JetStream context of the inside account: all streams but

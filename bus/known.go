@@ -17,7 +17,7 @@ import (
 // RunEntry returns the entry of a run in RUNS: its record, or the marker of a removed
 // one. A missing entry is not an error.
 func (b *Bus) RunEntry(ctx context.Context, run string) (bucket.Entry, error) {
-	e, err := bucket.New(b.js, b.Runs()).Get(ctx, run)
+	e, err := b.records.Get(ctx, run)
 	if err != nil {
 		return bucket.Entry{}, fmt.Errorf("run %s: read its record: %w", run, err)
 	}

@@ -53,11 +53,12 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, fa
 		log: b.log.With(zap.String("agent", agent), zap.String("run", run)),
 	}
 	err := l.patiently(ctx, func() error {
-		s, err := b.js.Stream(ctx, b.Raw())
+		since := b.since.Load()
+		s, err := b.raw(ctx, since)
 		if err != nil {
 			return err
 		}
-		l.stream, l.since = s, b.since.Load()
+		l.stream, l.since = s, since
 		_, err = l.catchUp(ctx, nil)
 		return err
 	})
@@ -65,6 +66,24 @@ func (b *Bus) openLog(ctx context.Context, agent, run string, mark runs.Mark, fa
 		return nil, fmt.Errorf("run %s: open its log: %w", run, err)
 	}
 	return l, nil
+}
+
+// rawHandle is what all logs of a connection use to read RAW, looked up once.
+type rawHandle struct {
+	stream jetstream.Stream
+	since  int64 // start of the connection
+}
+
+// raw returns RAW, as it was looked up in the connection since a time. Its next request fails if it does not exist.
+func (b *Bus) raw(ctx context.Context, since int64) (jetstream.Stream, error) {
+	if h := b.rawKnown.Load(); h != nil && h.since == since {
+		return h.stream, nil
+	}
+	s, err := b.js.Stream(ctx, b.Raw())
+	if err == nil {
+		b.rawKnown.Store(&rawHandle{s, since})
+	}
+	return s, err
 }
 
 // Mark returns how far the log reaches. If the log is empty because RAW was recreated,

@@ -269,15 +269,20 @@ func (d *Dir) Close() error {
 func (d *Dir) Remove() error {
 	defer d.Close() // last: the lock excludes other owners until the directory is gone
 	gone := filepath.Join(filepath.Dir(d.path), gonePrefix+filepath.Base(d.path))
-	err := os.RemoveAll(gone)
-	if err == nil {
-		err = os.Rename(d.path, gone)
+	err := os.Rename(d.path, gone)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // of a run that was removed before, and not wholly
+		if err = os.RemoveAll(gone); err == nil {
+			err = os.Rename(d.path, gone)
+		}
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.RemoveAll(gone)
+		for _, name := range []string{markFile, specFile, ownerFile} { // what every run has; of an import it is all
+			_ = os.Remove(filepath.Join(gone, name))
+		}
+		err = os.Remove(gone)
 		for range 10 { // a shim or an agent that is about to exit may add a file meanwhile
-			if !errors.Is(err, unix.ENOTEMPTY) {
-				break
+			if err == nil || errors.Is(err, fs.ErrNotExist) {
+				return nil
 			}
 			err = os.RemoveAll(gone)
 		}

@@ -285,16 +285,16 @@ func eachImport(r io.Reader, each func(e *imported, at int64)) (int64, error) {
 // the last 4 KiB of them. The error is io.ErrUnexpectedEOF if the file is
 // shorter.
 func sumOf(f io.ReaderAt, size int64) (string, error) {
-	const piece = 4 << 10
-	sum := sha256.New()
-	for _, at := range []int64{0, max(0, size-piece)} {
-		n, err := io.Copy(sum, io.NewSectionReader(f, at, min(piece, size)))
-		if err != nil {
+	var piece [4 << 10]byte
+	sum, n := sha256.New(), min(int64(len(piece)), size)
+	for _, at := range []int64{0, size - n} {
+		if got, err := f.ReadAt(piece[:n], at); int64(got) < n {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
 			return "", err
 		}
-		if n < min(piece, size) {
-			return "", io.ErrUnexpectedEOF
-		}
+		sum.Write(piece[:n])
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }

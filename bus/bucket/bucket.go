@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,12 +48,11 @@ type Entry struct {
 // Exists reports whether the key has a value.
 func (e Entry) Exists() bool { return e.Revision != 0 && !e.Deleted }
 
-// Bucket reads and writes one bucket. It is not safe for concurrent use until a key was
-// read.
+// Bucket reads and writes one bucket. It is safe for concurrent use.
 type Bucket struct {
 	js     jetstream.JetStream
 	name   string
-	stream jetstream.Stream // nil until a key was read
+	stream atomic.Pointer[jetstream.Stream] // nil until a key was read
 }
 
 // New returns the bucket with a name. It sends no request.
@@ -60,14 +60,16 @@ func New(js jetstream.JetStream, name string) *Bucket { return &Bucket{js: js, n
 
 // Get reads the entry of a key. A key without an entry is not an error.
 func (b *Bucket) Get(ctx context.Context, key string) (Entry, error) {
-	if b.stream == nil {
-		stream, err := b.js.Stream(ctx, Stream(b.name))
+	stream := b.stream.Load()
+	if stream == nil {
+		found, err := b.js.Stream(ctx, Stream(b.name))
 		if err != nil {
 			return Entry{}, fmt.Errorf("bucket %s: %w", b.name, err)
 		}
-		b.stream = stream
+		stream = &found
+		b.stream.Store(stream)
 	}
-	m, err := b.stream.GetLastMsgForSubject(ctx, Subject(b.name, key))
+	m, err := (*stream).GetLastMsgForSubject(ctx, Subject(b.name, key))
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return Entry{Key: key}, nil

@@ -75,6 +75,10 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 // loadKey decodes a key's value into v. It returns the key's revision, 0 if there is
 // none, and whether the entry has no header.
 func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
+	keys := s.keys[of] // nil: no set is kept
+	if keys != nil && keys.lacks(key) {
+		return 0, false, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)
 	defer cancel()
 	b := s.buckets[of]
@@ -87,6 +91,9 @@ func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision 
 	case err != nil:
 		return 0, false, fmt.Errorf("read %s of %s: %w", key, of, err)
 	case len(e.Value) == 0: // nothing, or a delete marker
+		if keys != nil && e.Revision == 0 {
+			keys.missed(s.Bus.JetStream(), of, cmp.Or(s.toList, missesToList))
+		}
 		return e.Revision, false, nil
 	case json.Unmarshal(e.Value, v) != nil:
 		return 0, false, fmt.Errorf("%w: cannot decode %s of %s", bus.ErrUnfit, key, of)
@@ -190,6 +197,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 		if err != nil {
 			return fmt.Errorf("run %s: encode its record: %w", r.Record.ID, err)
 		}
+		s.keys[s.Out.Runs()].add(r.Record.ID)
 		values = append(values, keyed{s.Out.Runs(), r.Record.ID, v, r.Record.Header().Text(), &r.revision})
 		r.dirty, r.due, r.since, r.begin, r.size = false, false, 0, 0, len(v)
 		r.count()
@@ -319,6 +327,7 @@ func (s *session) put(ctx context.Context, values []keyed, had uint64) (failed e
 		v := values[i]
 		select {
 		case ack := <-f.Ok():
+			s.keys[v.of].acked.Store(ack.Sequence)
 			if ack.Sequence <= had {
 				fail(v, errLostEnd)
 			} else if v.revision != nil {
@@ -349,6 +358,9 @@ func (s *session) cutDone(err error) error {
 		return err
 	}
 	s.countCut()
+	for _, keys := range s.keys {
+		keys.trim()
+	}
 	for _, r := range s.cutRun {
 		if r.Done() && !r.dirty {
 			delete(s.runs, r.Record.ID)

@@ -188,7 +188,9 @@ func (s *session) usages() ([]keyed, error) {
 		if err != nil {
 			return nil, err
 		}
-		changed = append(changed, keyed{of: s.Out.Threads(), key: threadKey(id), value: b})
+		key := threadKey(id)
+		s.keys[s.Out.Threads()].add(key)
+		changed = append(changed, keyed{of: s.Out.Threads(), key: key, value: b})
 		u.dirty = false
 		s.threads[id] = u
 	}

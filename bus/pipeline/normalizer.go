@@ -67,6 +67,7 @@ type Normalizer struct {
 	maxRuns   int                    // tests: maximum number of runs in memory; 0: the default
 	maxStored int                    // tests: the same for their records, bytes
 	perCut    int                    // tests: see recordsPerCut
+	toList    int                    // tests: see missesToList
 }
 
 // state is what a normalizer does.
@@ -154,6 +155,7 @@ type session struct {
 	ended   map[string]bool // runs that are known to have ended
 	threads map[string]threadUsage
 	buckets map[string]*bucket.Bucket // open ones, by name
+	keys    map[string]*keySet        // by bucket: those of records and threads
 
 	streams identity
 	base    uint64         // last sequence of EVENTS when RAW was recreated
@@ -215,6 +217,7 @@ func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error
 		ended:      map[string]bool{},
 		threads:    map[string]threadUsage{},
 		buckets:    map[string]*bucket.Bucket{},
+		keys:       map[string]*keySet{n.Out.Runs(): newKeySet(), n.Out.Threads(): newKeySet()},
 		tally:      n.Metrics.NewTally(),
 	}
 	if err := s.locate(ctx); err != nil {

@@ -48,6 +48,7 @@ func newNormalizer(b *bus.Bus) *Normalizer {
 		Backends: []normalizer.Backend{codex.Backend{}},
 		Log:      zap.NewNop(),
 		CutEvery: 20 * time.Millisecond,
+		toList:   1,
 		Metrics:  metrics.NewNormalizer(prometheus.NewRegistry(), []string{"codex"}, known.Agents),
 	}
 }

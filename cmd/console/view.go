@@ -3,7 +3,9 @@ package console
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/linesman/linesman/agent/known"
@@ -61,9 +63,18 @@ func look(rec Record) view {
 	var event struct {
 		AgentKind                    string `json:"agent_kind"`
 		Kind, Channel, Text, Message string
-		Data                         json.RawMessage
+		Data                         struct {
+			Tool    *tool
+			Session struct{ ID string }
+			Schema  string
+			Usage   map[string]int64
+		}
 	}
-	if json.Unmarshal(rec.Event, &event) != nil {
+	var other *json.UnmarshalTypeError
+	switch err := json.Unmarshal(rec.Event, &event); {
+	case errors.As(err, &other) && (other.Field == "Data" || strings.HasPrefix(other.Field, "Data.")):
+		event.Data.Tool, event.Data.Session.ID, event.Data.Usage = nil, "", nil
+	case err != nil:
 		return v
 	}
 	v.kind = kindTokens[event.Kind]
@@ -74,14 +85,9 @@ func look(rec Record) view {
 	of := known.Agents.Of(cmp.Or(event.AgentKind, rec.Agent))
 	v.pieces = of.Pieces
 
-	var data struct {
-		Tool    *tool
-		Session struct{ ID string }
-		Schema  string
-		Usage   map[string]int64
-	}
-	if len(event.Data) > 0 && json.Unmarshal(event.Data, &data) == nil {
-		v.tool, v.session, v.usage = data.Tool, data.Session.ID, of.CountersOf(data.Schema).Usage(data.Usage)
+	v.tool, v.session = event.Data.Tool, event.Data.Session.ID
+	if event.Data.Usage != nil {
+		v.usage = of.CountersOf(event.Data.Schema).Usage(event.Data.Usage)
 	}
 	return v
 }

@@ -37,6 +37,13 @@ type app struct {
 
 // run is the whole program but for os.Exit: it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 2 && args[0] == "shim" && !strings.HasPrefix(args[1], "-") { // the grammar of all is half of its start
+		err := tellSignal(ctx, (&shimCmd{Dir: args[1]}).Run())
+		if err != nil && err.Error() != "" {
+			complain(stderr, err)
+		}
+		return exitCode(err)
+	}
 	call, mistakes := parse(args, stdout)
 	if call.helped && mistakes == nil {
 		return exitDone

@@ -30,6 +30,8 @@ var rows = []row{
 	{"pipeline in one process, mix, of X", "Pipeline", "mix/X", atLeast(0.85)},
 	{"pipeline in one process, real, of Z", "Pipeline", "real/Z", none},
 	{"CPU of that process, µs a mix line", "Pipeline", "mix-cpu-us/line", atMost(20)},
+	{"CPU of a run of 21 events, of 21 messages of Z", "ShortRuns/live", "run/Z", none},
+	{"- in a backlog", "ShortRuns/backlog", "run/Z", atMost(2.5)},
 
 	{"tail --once of 4 files into up, small, of Z", "tail", "small/Z", atLeast(0.5)},
 	{"tail --once of 4 files into up, mix, of Z", "tail", "mix/Z", atLeast(0.4)},
@@ -144,6 +146,7 @@ type benchmark struct{ name, pkg, times, quick string }
 
 var benchmarks = []benchmark{
 	{"Pipeline", "./bus/pipeline", "5x", "1x"},
+	{"ShortRuns", "./bus/pipeline", "3x", "1x"},
 	{"ScanAgainstReference", "./agent/codex", "20x", "5x"},
 	{"FoldAgainstScan", "./agent/codex", "1s", "300ms"},
 	{"LineLength", "./normalizer", "5x", "2x"},
