@@ -16,10 +16,10 @@ const heldMessages = 8 * BatchMessages
 
 // NewSelect returns a reader of several subjects, or of one that is spread over the whole stream, from a sequence on, 1
 // or more, by direct gets like [NewDirect]: its cost follows the messages that it finds. Where most of the stream is
-// wanted it reads everything, and calls each with other messages, too. Live are the subjects on which the server
-// republishes.
-func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, from uint64) *Reader {
-	r := NewDirect(js, stream, "", "", true, from)
+// wanted it reads everything, which the subject all covers, and calls each with other messages, too. Live are the
+// subjects on which the server republishes.
+func NewSelect(js jetstream.JetStream, stream, all string, subjects, live []string, from uint64) *Reader {
+	r := NewDirect(js, stream, all, "", true, from)
 	r.subjects, r.live, r.whole = subjects, live, false
 	whole := r.open
 	r.open = func(from uint64, patience time.Duration) source {
