@@ -109,7 +109,6 @@ type comparison struct {
 	at   uint64                           // RAW sequence of the derived event
 	done uint64                           // RAW sequence up to which an earlier term has derived events
 
-	asked    int             // runs whose stored records were asked for one by one
 	suspects map[string]bool // runs whose events may differ
 	limit    int             // of their number
 	all      bool            // there were more: any run is one
@@ -245,7 +244,6 @@ func (c *comparison) records(ctx context.Context) error {
 			c.Runs++
 			return nil
 		}
-		c.asked++
 		var want stored
 		if err := json.Unmarshal(m.Data, &want); err != nil {
 			return fmt.Errorf("rebuilt records: %w", err)
