@@ -47,6 +47,7 @@ func TestGrowthOfPagesAndFollowers(t *testing.T) {
 		sent, received uint64
 	}
 	const page = 50
+	most := []string{"status", "text_output", "tool_call", "tool_result"}
 	first, sizes := map[string]cost{}, []int{100, 1000}
 	for _, size := range sizes {
 		s, op := serve(t)
@@ -57,14 +58,15 @@ func TestGrowthOfPagesAndFollowers(t *testing.T) {
 			up   int
 			most uint64 // messages to the reader
 		}{
-			"page":                {runs.Selection{After: uint64(all / 2), Want: page}, page, page + 10},
-			"page of a kind":      {runs.Selection{After: uint64(all / 2), Want: page, Tokens: []string{"status"}}, page, page + 10},
-			"page of three kinds": {runs.Selection{Want: page, Tokens: []string{"status", "error", "completion"}}, page, 3*page + 15},
-			"page of most kinds": {runs.Selection{Want: page, Tokens: []string{"status", "text_output", "tool_call", "tool_result"}},
-				page, 5*page + 20},
-			"page of an agent": {runs.Selection{Want: page, Agent: "claude_code"}, page, page + 10},
-			"page of runs":     {runs.Selection{Want: page, Runs: fourRuns, Last: uint64(all)}, page, 4*21 + 20},
-			"follower":         {runs.Selection{After: uint64(all - 21), Follow: true}, 21, 21 + 10},
+			"page": {runs.Selection{After: uint64(all / 2), Want: page}, page, page + 10},
+			"page of a kind": {runs.Selection{After: uint64(all / 2), Want: page, Tokens: []string{"status"}}, page,
+				page + 10},
+			"page of three kinds": {runs.Selection{Want: page, Tokens: []string{"status", "error", "completion"}}, page,
+				3*page + 15},
+			"page of most kinds": {runs.Selection{Want: page, Tokens: most}, page, 5*page + 20},
+			"page of an agent":   {runs.Selection{Want: page, Agent: "claude_code"}, page, page + 10},
+			"page of runs":       {runs.Selection{Want: page, Runs: fourRuns, Last: uint64(all)}, page, 4*21 + 20},
+			"follower":           {runs.Selection{After: uint64(all - 21), Follow: true}, 21, 21 + 10},
 			"follower of a kind": {runs.Selection{After: uint64(all - 21), Follow: true, Tokens: []string{"completion"}}, 1,
 				10},
 			"follower of an agent": {runs.Selection{After: uint64(all - 21), Follow: true, Agent: "claude_code"}, 21, 21 + 10},

@@ -275,8 +275,8 @@ func (r *Reader) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 
 // drain calls each with the stored messages of one source, up to sequence last unless
 // that is 0. It fetches messages while others are processed, but none while the first ones
-// may be all that is wanted. Advanced reports that there were some; done, that each stopped, or last was reached. Afterwards r.from is the next
-// sequence to read.
+// may be all that is wanted. Advanced reports that there were some; done, that each stopped,
+// or last was reached. Afterwards r.from is the next sequence to read.
 func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration, each Each) (advanced, done bool,
 	err error) {
 	type batch struct {

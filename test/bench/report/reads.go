@@ -160,8 +160,8 @@ func measureStored(ctx context.Context, h *harness) (metrics, error) {
 	return m, nil
 }
 
-// parts adds what a stream has of an input, and the bytes of the parts of a message on average: its subject, its headers,
-// its body, and the server's record around them.
+// parts adds what a stream has of an input, and the bytes of the parts of a message on average: its subject, its
+// headers, its body, and the server's record around them.
 func parts(ctx context.Context, m metrics, name string, js jetstream.JetStream, stream string, of int64) error {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
