@@ -38,8 +38,8 @@ func counted(t *testing.T, s *embedded.Server, of runs.Selection, up int) (event
 	return events, after.OutMsgs - before.OutMsgs, after.InMsgs - before.InMsgs
 }
 
-// A page, and the start of a follower, take the same requests and messages however much is stored, but for some that are
-// sent again on a busy machine. A whole read has few requests, and hardly a message more than events.
+// A page, and the start of a follower, take the same requests and messages however much is stored, but for some that
+// are sent again on a busy machine. A whole read has few requests, and hardly a message more than events.
 func TestGrowthOfPagesAndFollowers(t *testing.T) {
 	t.Parallel()
 	type cost struct {
