@@ -51,7 +51,7 @@ func (b *Bus) reads(f runs.Selection) *reader.Reader {
 	if f.Run != "" && len(subjects) == 1 {
 		return b.ReadEvents(subjects[0], from)
 	}
-	return reader.NewSelect(b.jsPub, b.Names.Events(), subjects, live, from)
+	return reader.NewSelect(b.jsPub, b.Names.Events(), b.EventSubjects(), subjects, live, from)
 }
 
 // Read calls each with the selected messages of EVENTS, in the order of the stream,

@@ -8,7 +8,7 @@ import (
 )
 
 // Limits of the consumers that readers create on EVENTS. At the limit the next one is
-// refused; linesman itself creates none there. A server needs some milliseconds for
+// refused; linesman itself has one there for each long read, and needs none. A server needs some milliseconds for
 // each when it starts, and more when it stops.
 const (
 	// MaxReaders is the maximum number of consumers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 )
@@ -21,68 +22,71 @@ func NewConsumer(js jetstream.JetStream, stream, subject string, batch int, from
 	}
 	r.open = func(from uint64, patience time.Duration) source {
 		return &consumer{
-			js: js, stream: stream, subject: subject, from: from, batch: batch, patience: patience, turns: r.Turns,
+			js: js, stream: stream, subject: subject, from: from, batch: batch, bytes: PullBytes, patience: patience,
+			turns: r.Turns,
 		}
 	}
 	return r
 }
 
-// consumer is a source that reads with one consumer.
+// consumer is a source that reads with one consumer. Between batches nothing is in flight.
 type consumer struct {
 	js       jetstream.JetStream
 	stream   string
 	subject  string
 	from     uint64
-	batch    int
+	batch    int           // limits of a batch
+	bytes    int           //
 	patience time.Duration // for the next message
-	turns    chan struct{} // of [Reader.Turns]; nil: messages are requested ahead
+	turns    chan struct{} // of [Reader.Turns]; nil: no bound
 
-	on       jetstream.Consumer
-	messages jetstream.MessagesContext
-	count    uint64 // of delivered messages
-	pending  uint64 // messages after those
+	on      jetstream.Consumer
+	count   uint64 // of delivered messages
+	pending uint64 // messages after those
 }
 
-func (c *consumer) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error) {
+func (c *consumer) next(ctx context.Context) (messages []*jetstream.RawStreamMsg, more bool, err error) {
 	if c.on == nil {
 		if more, err := c.start(ctx); !more || err != nil {
 			return nil, false, err
 		}
 	}
-	if c.turns != nil {
-		return c.fetch(ctx)
-	}
-	soon, cancel := context.WithTimeout(ctx, c.patience)
-	defer cancel()
-	m, err := c.messages.Next(jetstream.NextContext(soon))
-	switch {
-	case ctx.Err() != nil:
-		return nil, false, ctx.Err()
-	case err != nil && c.js.Conn().IsClosed():
-		return nil, false, err
-	case err != nil: // nothing came in time, or the client gave up the consumer
-		return nil, false, fmt.Errorf("%w: %w", errUnanswered, err)
-	}
-	raw, err := c.take(m)
+	done, err := turn(ctx, c.turns)
 	if err != nil {
 		return nil, false, err
 	}
-	return []*jetstream.RawStreamMsg{raw}, c.pending > 0, nil
+	defer done()
+	messages, err = c.get(ctx, int(min(c.pending, uint64(c.batch))))
+	return messages, c.pending > 0, err
 }
 
-// take returns a message, unless one before it was lost.
-func (c *consumer) take(m jetstream.Msg) (*jetstream.RawStreamMsg, error) {
-	meta, err := m.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	if c.count++; meta.Sequence.Consumer != c.count {
-		return nil, errUnanswered
-	}
-	c.pending = meta.NumPending
-	return &jetstream.RawStreamMsg{
-		Subject: m.Subject(), Sequence: meta.Sequence.Stream, Header: m.Headers(), Data: m.Data(), Time: meta.Timestamp,
-	}, nil
+// get requests one batch, which the server has. It may send fewer messages if they are large.
+func (c *consumer) get(ctx context.Context, size int) ([]*jetstream.RawStreamMsg, error) {
+	stored, messages := make([]jetstream.RawStreamMsg, size), make([]*jetstream.RawStreamMsg, 0, size)
+	err := ask(ctx, c.js.Conn(), jetstream.DefaultAPIPrefix+"CONSUMER.MSG.NEXT."+c.stream+"."+c.on.CachedInfo().Name,
+		fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d}`, size, c.bytes, c.patience), size+1, c.patience,
+		func(m *nats.Msg) (bool, error) {
+			if m.Reply == "" { // why there are no more
+				if status := m.Header.Get(headerStatus); status != "409" || len(messages) == 0 {
+					return false, fmt.Errorf("%w: status %.3s", errUnanswered, status)
+				}
+				return false, nil
+			}
+			meta, err := m.Metadata()
+			if err != nil {
+				return false, err
+			}
+			if c.count++; meta.Sequence.Consumer != c.count { // one was lost
+				return false, errUnanswered
+			}
+			c.pending = meta.NumPending
+			stored[len(messages)] = jetstream.RawStreamMsg{
+				Subject: m.Subject, Sequence: meta.Sequence.Stream, Header: m.Header, Data: m.Data, Time: meta.Timestamp,
+			}
+			messages = append(messages, &stored[len(messages)])
+			return len(messages) < size, nil
+		})
+	return messages, err
 }
 
 // turn waits for a turn of [Reader.Turns], which ends with done.
@@ -98,58 +102,20 @@ func turn(ctx context.Context, turns chan struct{}) (done func(), err error) {
 	}
 }
 
-// fetch returns the next batch. Between batches nothing is in flight.
-func (c *consumer) fetch(ctx context.Context) (messages []*jetstream.RawStreamMsg, more bool, err error) {
-	done, err := turn(ctx, c.turns)
-	if err != nil {
-		return nil, false, err
-	}
-	defer done()
-	want := int(min(c.pending, uint64(c.batch)))
-	batch, err := c.on.Fetch(want, jetstream.FetchMaxWait(c.patience))
-	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", errUnanswered, err)
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return messages, false, ctx.Err()
-		case m, ok := <-batch.Messages():
-			if !ok { // all have come, or the others did not in time
-				if len(messages) < want {
-					return messages, false, errUnanswered
-				}
-				return messages, c.pending > 0, nil
-			}
-			raw, err := c.take(m)
-			if err != nil {
-				return messages, false, err
-			}
-			messages = append(messages, raw)
-		}
-	}
-}
-
 // start creates the consumer, and reports whether it has messages.
 func (c *consumer) start(ctx context.Context) (more bool, err error) {
 	c.on, err = c.js.CreateConsumer(ctx, c.stream, jetstream.ConsumerConfig{
 		FilterSubject: c.subject, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.from,
 		AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: consumerTimeout,
 	})
-	if err != nil || c.on.CachedInfo().NumPending == 0 {
+	if err != nil {
 		return false, err
 	}
-	if c.pending = c.on.CachedInfo().NumPending; c.turns != nil {
-		return true, nil
-	}
-	c.messages, err = c.on.Messages(jetstream.PullMaxMessagesWithBytesLimit(c.batch, PullBytes))
-	return true, err
+	c.pending = c.on.CachedInfo().NumPending
+	return c.pending > 0, nil
 }
 
 func (c *consumer) close() {
-	if c.messages != nil {
-		c.messages.Stop()
-	}
 	if c.on != nil {
 		drop(c.js, c.stream, c.on)
 	}

@@ -18,6 +18,8 @@ const (
 	firstBatch    = 256
 	BatchMessages = 2048
 	batchBytes    = 2 << 20
+
+	longRest = 4 * BatchMessages // what is left of a long answer, above which a consumer reads it
 )
 
 // NewDirect returns a reader of a subject from a sequence on, 1 or more, by batched
@@ -41,7 +43,19 @@ func NewDirect(js jetstream.JetStream, stream, subject, live string, all bool, f
 		},
 	}
 	r.open = func(from uint64, patience time.Duration) source {
-		return &direct{js.Conn(), stream, filter, from, min(r.Want, BatchMessages), firstBatch, patience}
+		d := &direct{
+			conn: js.Conn(), stream: stream, filter: filter, from: from, want: min(r.Want, BatchMessages), size: firstBatch,
+			batch: BatchMessages, patience: patience,
+		}
+		if all && r.Want == 0 {
+			d.longRest = longRest
+			d.long = func(from uint64) *consumer {
+				return &consumer{
+					js: js, stream: stream, subject: subject, from: from, batch: d.batch, bytes: batchBytes, patience: patience,
+				}
+			}
+		}
+		return d
 	}
 	return r
 }
@@ -54,19 +68,48 @@ type direct struct {
 	from     uint64
 	want     int           // size of the first batch; 0: that of the next ones
 	size     int           // of the next batch
+	batch    int           // of the largest one
 	patience time.Duration // for the next message of an answer
+
+	long     func(from uint64) *consumer // reads most of a long answer; nil: none does
+	longRest uint64                      // what is left of one
+	rest     *consumer                   // that reads now; nil: none
 }
 
-func (d *direct) close() {}
+func (d *direct) close() {
+	if d.rest != nil {
+		d.rest.close()
+	}
+}
 
+// next returns the next batch. What is left after some batches, if it is more than that, is read by a consumer, which
+// costs the server half: it writes no headers into the messages. If it brings nothing more, or cannot be created, as at
+// the limit of consumers, direct gets go on where it ended.
 func (d *direct) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, error) {
+	if d.rest != nil {
+		messages, more, err := d.rest.next(ctx)
+		if n := len(messages); n > 0 {
+			d.from = messages[n-1].Sequence + 1
+		}
+		if ctx.Err() == nil && (!more || err != nil) {
+			d.close()
+			if d.rest = nil; err != nil {
+				d.long = nil
+			}
+			more, err = true, nil
+		}
+		return messages, more, err
+	}
 	size := d.want
 	if d.want = 0; size == 0 {
-		size, d.size = d.size, min(2*d.size, BatchMessages)
+		size, d.size = d.size, min(2*d.size, d.batch)
 	}
 	messages, pending, err := d.get(ctx, size)
 	if n := len(messages); n > 0 {
 		d.from = messages[n-1].Sequence + 1
+	}
+	if d.long != nil && d.size == d.batch && pending > d.longRest {
+		d.rest = d.long(d.from)
 	}
 	return messages, pending > 0, err
 }
@@ -81,9 +124,7 @@ const (
 	headerBefore  = "Nats-Last-Sequence" // of the previous message in the batch
 )
 
-// get requests one batch, and returns its messages and how many more the server has. The
-// answer goes to a subject of its own: when that is unsubscribed, the server drops a
-// request imported from another account.
+// get requests one batch, and returns its messages and how many more the server has.
 func (d *direct) get(ctx context.Context, size int) (messages []*jetstream.RawStreamMsg, pending uint64, err error) {
 	body, err := json.Marshal(struct {
 		Seq   uint64 `json:"seq"`
@@ -94,51 +135,71 @@ func (d *direct) get(ctx context.Context, size int) (messages []*jetstream.RawSt
 	if err != nil {
 		return nil, 0, err
 	}
-	answers := make(chan *nats.Msg, size+1) // and the end marker
-	sub, err := d.conn.ChanSubscribe(d.conn.NewInbox(), answers)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
-	if err := d.conn.PublishRequest(directGet+d.stream, sub.Subject, body); err != nil {
-		return nil, 0, err
-	}
-	late := time.NewTimer(d.patience)
-	defer late.Stop()
-	for before := "0"; ; {
-		var m *nats.Msg
-		select {
-		case <-ctx.Done():
-			return messages, 0, ctx.Err()
-		case <-late.C:
-			return messages, 0, errUnanswered
-		case m = <-answers:
-		}
-		late.Reset(d.patience)
+	stored := make([]jetstream.RawStreamMsg, 0, size)
+	before := "0"
+	err = ask(ctx, d.conn, directGet+d.stream, body, size+1, d.patience, func(m *nats.Msg) (more bool, err error) {
 		status := m.Header.Get(headerStatus)
 		switch {
 		case status == "404":
-			return messages, 0, nil
+			return false, nil
 		case status == "503": // no server answers for the stream
-			return messages, 0, errUnanswered
+			return false, errUnanswered
 		case status != "" && status != "204":
-			return messages, 0, fmt.Errorf("unexpected status %.3s", status)
+			return false, fmt.Errorf("unexpected status %.3s", status)
 		case m.Header.Get(headerBefore) != before: // a message was lost
-			return messages, 0, errUnanswered
+			return false, errUnanswered
 		case status == "204":
 			if pending, err = strconv.ParseUint(m.Header.Get(headerPending), 10, 64); err != nil {
 				err = errUnanswered
 			}
-			return messages, pending, err
+			return false, err
 		}
 		before = m.Header.Get(jetstream.SequenceHeader)
 		seq, err := strconv.ParseUint(before, 10, 64)
-		if err != nil {
-			return messages, 0, errUnanswered
+		if err != nil || len(stored) == size {
+			return false, errUnanswered
 		}
-		messages = append(messages, &jetstream.RawStreamMsg{
-			Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data,
-			Time: stamp(m),
+		stored = append(stored, jetstream.RawStreamMsg{
+			Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: seq, Header: m.Header, Data: m.Data, Time: stamp(m),
 		})
+		messages = append(messages, &stored[len(stored)-1])
+		return true, nil
+	})
+	return messages, pending, err
+}
+
+// ask sends a request that has at most a number of answers. It calls each with them until that wants no more, or none
+// has come for as long as patience. They go to a subject of its own: when that is unsubscribed, the server drops a
+// request imported from another account.
+func ask(ctx context.Context, conn *nats.Conn, subject string, body []byte, most int, patience time.Duration,
+	each func(*nats.Msg) (more bool, err error)) error {
+	answers := make(chan *nats.Msg, most)
+	sub, err := conn.ChanSubscribe(conn.NewInbox(), answers)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // fails if the connection is lost
+	if err := conn.PublishRequest(subject, sub.Subject, body); err != nil {
+		return err
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		var m *nats.Msg
+		select {
+		case m = <-answers:
+		default:
+			late.Reset(patience)
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-late.C:
+				return errUnanswered
+			case m = <-answers:
+			}
+		}
+		if more, err := each(m); !more || err != nil {
+			return err
+		}
 	}
 }

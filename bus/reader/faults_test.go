@@ -29,9 +29,17 @@ var readers = map[string]func(ctx context.Context, js jetstream.JetStream, each 
 	"direct": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
 		return toEnd(ctx, reader.NewDirect(js, faultStream, faultSubject, "live.one", false, 1), each)
 	},
+	"long": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
+		return reader.NewLong(js, faultStream, "faults.*").ToEnd(ctx, func(m *jetstream.RawStreamMsg) error {
+			if m.Subject == faultSubject {
+				each(m.Sequence)
+			}
+			return nil
+		})
+	},
 	"select": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
 		subjects := []string{faultSubject, "faults.none"}
-		return toEnd(ctx, reader.NewSelect(js, faultStream, subjects, nil, 1), each)
+		return toEnd(ctx, reader.NewSelect(js, faultStream, "faults.*", subjects, nil, 1), each)
 	},
 	"background": func(ctx context.Context, js jetstream.JetStream, each func(uint64)) error {
 		s, err := js.Stream(ctx, faultStream)

@@ -156,7 +156,7 @@ func TestAFormerLeaderDoesNotHideEvents(t *testing.T) {
 			l.without.Store(1)
 			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
 			if way.several {
-				d = NewSelect(l.js, testStream, []string{"events.codex.x.a", "events.codex.x.b"}, nil, 1)
+				d = NewSelect(l.js, testStream, "events.>", []string{"events.codex.x.a", "events.codex.x.b"}, nil, 1)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
@@ -188,7 +188,7 @@ func TestAFormerLeaderHidesNoEventsBetweenThoseOfOtherSubjects(t *testing.T) {
 			l := startLeaders(t, 7, 10, heard, stopped)
 			l.later = 9
 			l.without.Store(1)
-			d := NewSelect(l.js, testStream, []string{"events.codex.x.a", laterSubject}, nil, 1)
+			d := NewSelect(l.js, testStream, "events.>", []string{"events.codex.x.a", laterSubject}, nil, 1)
 			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
 			each := func(m *jetstream.RawStreamMsg) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -273,9 +274,9 @@ func (r *Reader) begin(ctx context.Context, info *jetstream.StreamInfo) error {
 }
 
 // drain calls each with the stored messages of one source, up to sequence last unless
-// that is 0. It fetches messages while others are processed. Advanced reports that there
-// were some; done, that each stopped, or last was reached. Afterwards r.from is the next
-// sequence to read.
+// that is 0. It fetches messages while others are processed, but none while the first ones
+// may be all that is wanted. Advanced reports that there were some; done, that each stopped,
+// or last was reached. Afterwards r.from is the next sequence to read.
 func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration, each each) (advanced, done bool,
 	err error) {
 	type batch struct {
@@ -283,7 +284,11 @@ func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration,
 		err      error
 	}
 	within, cancel := context.WithCancel(ctx)
-	batches := make(chan batch)
+	batches, ahead := make(chan batch), make(chan struct{})
+	goAhead := sync.OnceFunc(func() { close(ahead) })
+	if r.Want == 0 {
+		goAhead()
+	}
 	go func(from uint64) {
 		defer close(batches)
 		s := r.open(from, patience)
@@ -296,6 +301,11 @@ func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration,
 			}
 			select {
 			case batches <- b:
+			case <-within.Done():
+				return
+			}
+			select {
+			case <-ahead:
 			case <-within.Done():
 				return
 			}
@@ -327,6 +337,7 @@ func (r *Reader) drain(ctx context.Context, last uint64, patience time.Duration,
 		if b.err != nil {
 			return advanced, false, fmt.Errorf("read %s: %w", r.stream, b.err)
 		}
+		goAhead() // what was wanted was not all
 	}
 	return advanced, last != 0 && r.from > last, ctx.Err()
 }

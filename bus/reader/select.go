@@ -16,14 +16,14 @@ const heldMessages = 8 * BatchMessages
 
 // NewSelect returns a reader of several subjects, or of one that is spread over the whole stream, from a sequence on, 1
 // or more, by direct gets like [NewDirect]: its cost follows the messages that it finds. Where most of the stream is
-// wanted it reads everything, and calls each with other messages, too. Live are the subjects on which the server
-// republishes.
-func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, from uint64) *Reader {
-	r := NewDirect(js, stream, "", "", true, from)
+// wanted it reads everything, which the subject all covers, and calls each with other messages, too. Live are the
+// subjects on which the server republishes.
+func NewSelect(js jetstream.JetStream, stream, all string, subjects, live []string, from uint64) *Reader {
+	r := NewDirect(js, stream, all, "", true, from)
 	r.subjects, r.live, r.whole = subjects, live, false
 	whole := r.open
 	r.open = func(from uint64, patience time.Duration) source {
-		s := &selection{js: js, stream: stream, from: from, whole: func() source { return whole(from, patience) }}
+		s := &selection{js: js, stream: stream, from: from, whole: func(from uint64) source { return whole(from, patience) }}
 		for _, subject := range subjects {
 			size := max(16, min(BatchMessages, heldMessages/len(subjects))) // the server counts what is left for each batch
 			want := size
@@ -45,12 +45,13 @@ func NewSelect(js jetstream.JetStream, stream string, subjects, live []string, f
 type selection struct {
 	js     jetstream.JetStream
 	stream string
-	from   uint64
+	from   uint64 // the first message that was not returned yet
 	parts  []*part
 	last   uint64    // the end; 0: not known yet
 	asked  time.Time // when it was asked for
 	copies bool      // replicas answer, which may lag
-	whole  func() source
+	dense  bool      // most of the stream is wanted: what follows the first messages is read with everything
+	whole  func(from uint64) source
 	rest   source // of everything; nil: by subject
 }
 
@@ -80,6 +81,10 @@ func (s *selection) next(ctx context.Context) ([]*jetstream.RawStreamMsg, bool, 
 		if len(p.held) > 0 || p.over {
 			continue
 		}
+		if s.dense {
+			s.rest = s.whole(s.from)
+			return s.rest.next(ctx)
+		}
 		if _, err := s.fill(ctx, p); err != nil {
 			return s.merge(), false, err
 		}
@@ -104,7 +109,7 @@ func (s *selection) begin(ctx context.Context) (more bool, err error) {
 	}
 	s.last, s.copies = info.State.LastSeq, replicated(info)
 	if !heardOfAll(info) {
-		s.rest = s.whole()
+		s.rest = s.whole(s.from)
 		return true, nil
 	}
 	wanted := uint64(0)
@@ -115,9 +120,8 @@ func (s *selection) begin(ctx context.Context) (more bool, err error) {
 		}
 		wanted += uint64(len(p.held)) + left
 	}
-	if all := s.last - max(s.from, info.State.FirstSeq) + 1; wanted*denseAll > all*denseWanted && wanted > firstBatch {
-		s.rest = s.whole()
-	}
+	all := s.last - max(s.from, info.State.FirstSeq) + 1
+	s.dense = wanted*denseAll > all*denseWanted && wanted > firstBatch
 	return true, nil
 }
 
@@ -181,5 +185,6 @@ func (s *selection) merge() (messages []*jetstream.RawStreamMsg) {
 			return messages
 		}
 		messages, first.held = append(messages, first.held[0]), first.held[1:]
+		s.from = messages[len(messages)-1].Sequence + 1
 	}
 }

@@ -67,7 +67,7 @@ func TestSelectReadsItsSubjectsInOrder(t *testing.T) {
 				t.Run(fmt.Sprint(subjects, from, enough), func(t *testing.T) {
 					t.Parallel()
 					want := between(of, subjects, from)
-					r := reader.NewSelect(js, "MIXED", subjects, nil, from)
+					r := reader.NewSelect(js, "MIXED", "s.*", subjects, nil, from)
 					r.Want = enough
 					var got []uint64
 					others := 0
@@ -125,7 +125,7 @@ func TestSelectFollowsItsSubjects(t *testing.T) {
 			live = append(live, "live"+subject[1:])
 		}
 		go func() {
-			ended <- reader.NewSelect(js, "MIXED", subjects, live, 1).Follow(ctx, func(m *jetstream.RawStreamMsg) error {
+			ended <- reader.NewSelect(js, "MIXED", "s.*", subjects, live, 1).Follow(ctx, func(m *jetstream.RawStreamMsg) error {
 				if slices.Contains(subjects, m.Subject) {
 					f.got <- m.Sequence
 				}

@@ -100,6 +100,8 @@ func run(ctx context.Context, args []string) error {
 		return serve(ctx, args[1])
 	case len(args) == 5 && args[0] == "publish":
 		return publish(ctx, args[1], args[2], args[3], args[4])
+	case len(args) == 3 && args[0] == "read":
+		return read(ctx, args[1], args[2])
 	}
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	selected := flags.String("rows", ".", "measure only rows whose text or source matches this regular expression")

@@ -18,7 +18,7 @@ import (
 // TestMain makes this program the guard and the processes of the references, as main does.
 func TestMain(m *testing.M) {
 	fixture.RunGuard()
-	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "publish") {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "publish", "read"}, os.Args[1]) {
 		main()
 		return
 	}
