@@ -126,7 +126,7 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := readStream(s.verifier().dir(InsideAccount, testStream), 0)
+	read, err := s.verifier().readStream(s.verifier().dir(InsideAccount, testStream), 0)
 	if err != nil || len(read.unread) != 1 || read.damaged != nil {
 		t.Fatalf("%+v, %v", read, err)
 	}
