@@ -94,7 +94,10 @@ func (t *index) refresh(task, but string) {
 			continue
 		}
 		if own := e.record(); own.Waits() {
-			t.show(t.resolve(&entry{row: t.commons.rowOf(&own), revision: e.revision, stale: e.stale}))
+			stale := e.stale
+			e = t.resolve(&entry{row: t.commons.rowOf(&own), revision: e.revision})
+			e.stale = stale
+			t.show(e)
 		}
 	}
 }

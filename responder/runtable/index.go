@@ -45,7 +45,6 @@ type entry struct {
 	recorded   *row          // if that differs: see continuations.go
 	revision   uint64        // 0: not recorded yet, submitted by this process
 	lastChange time.Duration // since the index began; 0: before the watch did
-	stale      bool          // from a run bucket that was replaced
 }
 
 func newIndex() *index {

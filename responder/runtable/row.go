@@ -8,19 +8,22 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// row is a [runs.Header] in a third of its size: a table has one for each run. It does not change.
+// row is a [runs.Header] in a third of its size: a table has one for each run. It does not change, but stale.
 //
 //	row ──▶ common  what many runs have, once for all of them
 //	    ──▶ text    what is of this run alone, one after the other
 //	    ──▶ rest    what few runs have
 type row struct {
 	common *common
-	rest   *runs.Header // nil: there is none
+	rest   *rest // nil: there is none
 	text   string
 	ends   [texts]uint32 // where each text ends
+	stale  bool          // from a run bucket that was replaced
 
 	queuedAt, startedAt, activeAt, endedAt runs.Time
 	tokens                                 *runs.Spend
+	progress                               *runs.Todo
+	steps                                  *runs.Progress
 	changed                                *runs.Changed
 	tested                                 *runs.TestCount
 	cost                                   *float64
@@ -34,6 +37,14 @@ type common struct {
 	state                                                     runs.State
 	times                                                     runs.Times
 	cancelRequested, asked                                    bool
+}
+
+// rest is what few runs have.
+type rest struct {
+	forkedFrom, continues, continuedBy, activity, governance, kind string
+	doing                                                          *runs.Doing
+	questions                                                      []string
+	turn                                                           int
 }
 
 // The texts of a row, in their order.
@@ -74,7 +85,7 @@ func (all commons) rowOf(h *runs.Header) row {
 			h.Mode, h.State, h.Times, h.CancelRequested, h.Asked,
 		}),
 		queuedAt: h.QueuedAt, startedAt: h.StartedAt, activeAt: h.ActiveAt, endedAt: h.EndedAt,
-		tokens: h.Tokens, changed: h.Changed, tested: h.Tested, cost: h.Cost,
+		tokens: h.Tokens, progress: h.Progress, steps: h.Steps, changed: h.Changed, tested: h.Tested, cost: h.Cost,
 		seq: h.Seq, work: h.Work,
 	}
 	var b strings.Builder
@@ -88,13 +99,11 @@ func (all commons) rowOf(h *runs.Header) row {
 		r.ends[i] = uint32(min(b.Len(), math.MaxUint32))
 	}
 	r.text = b.String()
-	if h.ForkedFrom != "" || h.Continues != "" || h.ContinuedBy != "" || h.Progress != nil || h.Activity != "" ||
-		h.Doing != nil || h.Questions != nil || h.Turn != 0 || h.Steps != nil || h.Governance != "" || h.Type != "" {
-		rest := runs.Header{Steps: h.Steps, Governance: h.Governance, Type: h.Type}
-		rest.ForkedFrom, rest.Continues, rest.ContinuedBy = h.ForkedFrom, h.Continues, h.ContinuedBy
-		rest.Progress, rest.Activity, rest.Doing = h.Progress, h.Activity, h.Doing
-		rest.Questions, rest.Turn = h.Questions, h.Turn
-		r.rest = &rest
+	if h.ForkedFrom+h.Continues+h.ContinuedBy+h.Activity+h.Governance+h.Type != "" || h.Doing != nil ||
+		h.Questions != nil || h.Turn != 0 {
+		r.rest = &rest{
+			h.ForkedFrom, h.Continues, h.ContinuedBy, h.Activity, h.Governance, h.Type, h.Doing, h.Questions, h.Turn,
+		}
 	}
 	return r
 }
@@ -115,13 +124,14 @@ func (r *row) continues() string {
 	if r.rest == nil {
 		return ""
 	}
-	return r.rest.Continues
+	return r.rest.continues
 }
 
 // header returns what was packed.
 func (r *row) header() (h runs.Header) {
-	if r.rest != nil {
-		h = *r.rest
+	if x := r.rest; x != nil {
+		h.ForkedFrom, h.Continues, h.ContinuedBy, h.Activity = x.forkedFrom, x.continues, x.continuedBy, x.activity
+		h.Governance, h.Type, h.Doing, h.Questions, h.Turn = x.governance, x.kind, x.doing, x.questions, x.turn
 	}
 	c := r.common
 	h.Agent, h.Dir, h.Model, h.Source, h.Worker, h.Queue = c.agent, c.dir, c.model, c.source, c.worker, c.queue
@@ -130,6 +140,7 @@ func (r *row) header() (h runs.Header) {
 	h.ID, h.Title, h.Thread, h.Answer = r.own(textID), r.own(textTitle), r.own(textThread), r.own(textAnswer)
 	h.Cause, h.Hint, h.Labels = r.own(textCause), r.own(textHint), runs.Labels(r.own(textLabels))
 	h.QueuedAt, h.StartedAt, h.ActiveAt, h.EndedAt = r.queuedAt, r.startedAt, r.activeAt, r.endedAt
+	h.Progress, h.Steps = r.progress, r.steps
 	h.Tokens, h.Changed, h.Tested, h.Cost = r.tokens, r.changed, r.tested, r.cost
 	h.Seq, h.Work = r.seq, r.work
 	return h

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"unsafe"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -62,5 +63,13 @@ func fill(t *testing.T, v reflect.Value, n int64, name string) {
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 	default:
 		t.Fatalf("%s is a %s", name, v.Kind())
+	}
+}
+
+// TestRowsAreSmall: a table of 100,000 runs has as many rows. See docs/performance.md.
+func TestRowsAreSmall(t *testing.T) {
+	t.Parallel()
+	if row, header := unsafe.Sizeof(entry{}), unsafe.Sizeof(runs.Header{}); row > 192 || row > header/3 {
+		t.Errorf("a row takes %d bytes, and a header %d", row, header)
 	}
 }
