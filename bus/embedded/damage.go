@@ -59,7 +59,9 @@ type verifier struct {
 	names bus.Names
 	log   *zap.Logger
 	now   time.Time
-	block []byte // the buffer of blocks
+
+	indexed int64  // see maxIndexed
+	block   []byte // the buffer of blocks
 }
 
 // storedStream is what the files of a stream contain.
@@ -158,7 +160,7 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
 		})
 		if newest := i == len(s.blocks)-1; newest && limit <= maxVerified && len(bad) == 0 && s.readIndex() == s.last {
-			limit = min(limit, maxIndexed)
+			limit = min(limit, v.indexed)
 		}
 		limit -= int64(len(buf))
 		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {

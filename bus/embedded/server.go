@@ -175,7 +175,9 @@ func (s *Server) Restart(offline func() error) error {
 }
 
 func (s *Server) verifier() *verifier {
-	return &verifier{store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now()}
+	return &verifier{
+		store: s.store, names: s.names, log: s.log.Named("streams"), now: time.Now(), indexed: maxIndexed,
+	}
 }
 
 // verifyRest reads the blocks that were not read before the start, at most half of the time.
