@@ -190,12 +190,6 @@ func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error
 	return end.Completion != 0, s.explain("read events", err)
 }
 
-// EachEvent calls each with all events of a run after a sequence, up to its completion.
-func (s *Service) EachEvent(ctx context.Context, v runs.Header, after uint64, each func(api.Event) error) error {
-	of := runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: true}
-	return (&Follow{service: s, of: of}).Each(ctx, each)
-}
-
 // LastEvents returns the newest n events of a kind of a run, oldest first.
 func (s *Service) LastEvents(ctx context.Context, v runs.Header, kind string, n int) (all []api.Event, err error) {
 	err = s.cfg.Streams.LastEvents(ctx, v.Agent, v.ID, kind, n, func(seq uint64, kind string, body []byte) error {

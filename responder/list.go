@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -89,6 +90,24 @@ func (s *Service) Count(q api.List) (n int, err error) {
 		return true
 	})
 	return n, nil
+}
+
+// Overview is a snapshot of the runs of a list, without those of Codex Cloud; queue: of tasks alone. Without a filter
+// it visits no run to count it.
+func (s *Service) Overview(q api.List, limit int, queue bool) (runtable.Snapshot, error) {
+	keep, err := s.Filter(q)
+	if err != nil {
+		return runtable.Snapshot{}, err
+	}
+	kind := s.agentKind(q.Agent)
+	of := func(agent, source string) bool {
+		return agent != codexcloud.Agent && (!queue || source == runs.SourceQueue) && (kind == "" || agent == kind)
+	}
+	if len(q.States)+len(q.Labels)+len(q.Words) == 0 && q.Dir+q.Thread+q.Context == "" && q.Since == 0 && q.Until == 0 &&
+		!q.Unseen {
+		keep = nil
+	}
+	return s.table.SnapshotOf(limit, among(q), of, keep), nil
 }
 
 // maxLabels is the maximum number of labels in a filter.

@@ -13,7 +13,6 @@ import (
 	"unicode"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -113,20 +112,12 @@ func (s operations) overview(_ context.Context, q api.OverviewRequest) (*api.Ove
 		return nil, err
 	}
 	list := api.List{
-		States: q.States, Dir: q.Dir, Labels: q.Labels, Since: q.Since, Until: q.Until, Unseen: q.Unseen,
+		States: q.States, Agent: q.Agent, Dir: q.Dir, Labels: q.Labels, Since: q.Since, Until: q.Until, Unseen: q.Unseen,
 	}
-	keep, err := s.Filter(list)
+	all, err := s.Overview(list, cmp.Or(q.Limit, 10), q.Queue)
 	if err != nil {
 		return nil, err
 	}
-	kind := s.agentKind(q.Agent)
-	of := func(agent, source string) bool {
-		return agent != codexcloud.Agent && (!q.Queue || source == runs.SourceQueue) && (kind == "" || agent == kind)
-	}
-	if len(q.States)+len(q.Labels) == 0 && q.Dir == "" && q.Since == 0 && q.Until == 0 && !q.Unseen {
-		keep = nil // none is visited to be counted
-	}
-	all := s.table.SnapshotOf(cmp.Or(q.Limit, 10), among(list), of, keep)
 	return &api.Overview{
 		Working: summarize(all.Working), Queued: summarize(all.Queued), Ended: summarize(all.Ended),
 		Counts: api.Counts{Working: len(all.Working), Queued: len(all.Queued), Ended: all.Total},

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
+	"io"
+	"os"
+	"slices"
 
 	"github.com/minio/highwayhash"
 )
@@ -41,7 +45,7 @@ type record struct {
 type span struct{ from, to int }
 
 // newHash returns the hash of the settings and the index of a stream.
-func newHash(stream string) hash.Hash {
+func newHash(stream string) hash.Hash64 {
 	key := sha256.Sum256([]byte(stream))
 	h, err := highwayhash.New64(key[:])
 	if err != nil {
@@ -51,7 +55,7 @@ func newHash(stream string) hash.Hash {
 }
 
 // newBlockHash returns the hash of the records of a block.
-func newBlockHash(stream string, number int) hash.Hash {
+func newBlockHash(stream string, number int) hash.Hash64 {
 	return newHash(fmt.Sprintf("%s-%d", stream, number))
 }
 
@@ -59,10 +63,16 @@ func newBlockHash(stream string, number int) hash.Hash {
 // continues where that ends, according to its length, or else at the next bytes that are a
 // valid record. A message in a damaged record can contain such bytes, written by an agent: the
 // length goes first, so that they count only if it is damaged, too.
-func scan(block []byte, h hash.Hash) (good []record, bad []span) {
+func scan(block []byte, h hash.Hash64) (good []record, bad []span) {
+	bad = scanEach(block, h, func(r record) { good = append(good, r) })
+	return good, bad
+}
+
+// scanEach is scan without memory for the records.
+func scanEach(block []byte, h hash.Hash64, each func(record)) (bad []span) {
 	for at := 0; at < len(block); {
 		if r, ok := recordAt(block, at, h); ok {
-			good = append(good, r)
+			each(r)
 			at = r.to
 			continue
 		}
@@ -70,11 +80,11 @@ func scan(block []byte, h hash.Hash) (good []record, bad []span) {
 		bad = append(bad, span{at, next})
 		at = next
 	}
-	return good, bad
+	return bad
 }
 
 // nextRecord returns where the first valid record after a damaged one is, or the end.
-func nextRecord(block []byte, at int, h hash.Hash) int {
+func nextRecord(block []byte, at int, h hash.Hash64) int {
 	if end, ok := recordEnd(block, at); ok {
 		if _, valid := recordAt(block, end, h); valid || end == len(block) {
 			return end
@@ -99,7 +109,7 @@ func recordEnd(block []byte, at int) (int, bool) {
 }
 
 // recordAt returns the record at a position, if it is valid.
-func recordAt(block []byte, at int, h hash.Hash) (r record, ok bool) {
+func recordAt(block []byte, at int, h hash.Hash64) (r record, ok bool) {
 	end, ok := recordEnd(block, at)
 	if !ok {
 		return r, false
@@ -117,8 +127,7 @@ func recordAt(block []byte, at int, h hash.Hash) (r record, ok bool) {
 	_, _ = h.Write(head[4:20]) // a hash returns no errors
 	_, _ = h.Write(data[:subject])
 	_, _ = h.Write(data[subject+rest:])
-	var sum [recordHash]byte
-	if !bytes.Equal(h.Sum(sum[:0]), block[end-recordHash:end]) {
+	if h.Sum64() != binary.LittleEndian.Uint64(block[end-recordHash:]) {
 		return r, false
 	}
 	seq := binary.LittleEndian.Uint64(head[4:])
@@ -134,6 +143,25 @@ func recordAt(block []byte, at int, h hash.Hash) (r record, ok bool) {
 		return r, bytes.HasPrefix(r.header, []byte("NATS/1.0")) && bytes.HasSuffix(r.header, []byte("\r\n\r\n"))
 	}
 	return r, true
+}
+
+// readInto reads a file into a buffer, which it returns, or a larger one.
+func readInto(buf []byte, path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return buf[:0], err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return buf[:0], err
+	}
+	buf = slices.Grow(buf[:0], int(info.Size())+1)[:info.Size()]
+	n, err := io.ReadFull(f, buf)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // it became shorter meanwhile
+		err = nil
+	}
+	return buf[:n], err
 }
 
 // without returns a block without some ranges of it.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,6 +100,59 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
+// Of a stream whose index is current, a server reads no old blocks to start.
+func TestOldBlocksAreReadBeforeTheStartIfTheServerNeedsThem(t *testing.T) {
+	t.Parallel()
+	names := bus.Names{Prefix: bus.DefaultPrefix}
+	s, err := StartServer(t.TempDir(), "127.0.0.1:0", names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l.Mark().Out < 20<<20 {
+		e := runs.Entry{Kind: runs.Out, Offset: l.Mark().Out, Body: make([]byte, runs.MaxChunk)}
+		if err := l.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Stop()
+	v := s.verifier()
+	v.indexed = 1 << 20
+	dir := v.dir(InsideAccount, testStream)
+	blocks := func(limit int64) int {
+		t.Helper()
+		read, err := v.readStream(dir, limit)
+		if err != nil || read.isDamaged() || len(read.blocks) < 3 {
+			t.Fatalf("%+v, %v", read, err)
+		}
+		return len(read.blocks) - len(read.unread)
+	}
+	if n := blocks(maxVerified); n != 1 {
+		t.Errorf("with an index %d blocks are read", n)
+	}
+	if n := blocks(math.MaxInt64); n < 3 {
+		t.Errorf("of all, %d blocks are read", n)
+	}
+	if err := os.Remove(filepath.Join(dir, "msgs", indexFile)); err != nil {
+		t.Fatal(err)
+	}
+	if n := blocks(maxVerified); n < 3 {
+		t.Errorf("without an index %d blocks are read", n)
+	}
+}
+
 // A large stream is not read completely before the start.
 func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 	t.Parallel()
@@ -126,7 +180,7 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := readStream(s.verifier().dir(InsideAccount, testStream), 0)
+	read, err := s.verifier().readStream(s.verifier().dir(InsideAccount, testStream), 0)
 	if err != nil || len(read.unread) != 1 || read.damaged != nil {
 		t.Fatalf("%+v, %v", read, err)
 	}

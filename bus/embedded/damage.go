@@ -43,6 +43,8 @@ const (
 
 	// maxVerified is how much of a stream is read before the start, its newest blocks first.
 	maxVerified = 512 << 20
+	// maxIndexed is the same of a stream with a current index: its server reads no other block to start.
+	maxIndexed = 64 << 20
 
 	indexFile = "index.db"
 	blockFile = ".blk"
@@ -57,12 +59,15 @@ type verifier struct {
 	names bus.Names
 	log   *zap.Logger
 	now   time.Time
+
+	indexed int64  // see maxIndexed
+	block   []byte // the buffer of blocks
 }
 
 // storedStream is what the files of a stream contain.
 type storedStream struct {
 	name, dir string
-	hash      hash.Hash
+	hash      hash.Hash64
 	blocks    []int          // numbers of all blocks, in order
 	unread    []int          // those that were not read, in order
 	damaged   []damagedBlock // in order
@@ -87,7 +92,7 @@ func (s *storedStream) isDamaged() bool { return s.badMeta || s.short || len(s.d
 
 // verify reads at most limit bytes of the blocks of each stream, and repairs what is damaged.
 // The error is one of the file system.
-func (v verifier) verify(limit int64) (all []*storedStream, err error) {
+func (v *verifier) verify(limit int64) (all []*storedStream, err error) {
 	if err := v.expire(); err != nil {
 		return nil, err
 	}
@@ -96,7 +101,7 @@ func (v verifier) verify(limit int64) (all []*storedStream, err error) {
 		return nil, err
 	}
 	for _, dir := range dirs {
-		s, err := readStream(dir, limit)
+		s, err := v.readStream(dir, limit)
 		if err == nil && s.isDamaged() {
 			err = v.repair(s)
 		}
@@ -126,7 +131,7 @@ func glob(dir string, pattern ...string) ([]string, error) {
 }
 
 // readStream reads the files of a stream, and its newest blocks up to a size.
-func readStream(dir string, limit int64) (*storedStream, error) {
+func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 	s := &storedStream{name: filepath.Base(dir), dir: dir}
 	if _, err := os.Stat(filepath.Join(dir, "meta.key")); err == nil {
 		return s, nil // encrypted, and not by linesman
@@ -144,18 +149,20 @@ func readStream(dir string, limit int64) (*storedStream, error) {
 			s.unread = s.blocks[:i+1]
 			break
 		}
-		buf, err := os.ReadFile(s.path(number))
-		if err != nil {
+		buf, err := readInto(v.block, s.path(number))
+		if v.block = buf; err != nil {
 			return nil, err
 		}
-		limit -= int64(len(buf))
 		if bytes.HasPrefix(buf, []byte("cmp\x01")) { // compressed, and not by linesman
 			return &storedStream{name: s.name, dir: dir}, nil
 		}
-		good, bad := scan(buf, newBlockHash(s.name, number))
-		for _, r := range good {
+		bad := scanEach(buf, newBlockHash(s.name, number), func(r record) {
 			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
+		})
+		if newest := i == len(s.blocks)-1; newest && limit <= maxVerified && len(bad) == 0 && s.readIndex() == s.last {
+			limit = min(limit, v.indexed)
 		}
+		limit -= int64(len(buf))
 		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
 			s.damaged = append(s.damaged, damagedBlock{number, bad})
 		}

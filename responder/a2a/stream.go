@@ -3,6 +3,7 @@ package a2a
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"iter"
 	"slices"
@@ -158,24 +159,24 @@ func (s *follower) rest(ctx context.Context) error {
 
 // run sends the updates of the task until its run has ended, or the stream ends before.
 func (s *follower) run(ctx context.Context) error {
-	first, texts, views := s.view, make(chan api.Event), make(chan runs.Header)
+	first, texts, views := s.view, make(chan []text), make(chan runs.Header)
 	from := s.seq
 	group, ctx := errgroup.WithContext(ctx)
 	events, enough := context.WithCancel(ctx)
 	defer enough()
 	group.Go(func() error {
 		defer close(texts)
-		err := s.h.Service.EachEvent(events, first, from, func(e api.Event) error {
-			if _, ok := responder.Spoken(e); !ok {
-				return nil
-			}
-			select {
-			case texts <- e:
-				return nil
-			case <-events.Done():
-				return events.Err()
-			}
-		})
+		f, err := s.h.Service.Follow(events, first.ID, from)
+		if err == nil {
+			err = f.Frames(events, "text", frame, func(frames []byte) error {
+				select {
+				case texts <- textsOf(frames):
+					return nil
+				case <-events.Done():
+					return events.Err()
+				}
+			})
+		}
 		if events.Err() != nil {
 			return nil
 		}
@@ -223,17 +224,19 @@ func (s *follower) over(v runs.Header) bool { return v.State.Final() || s.until 
 // copy sends events until the run has ended and all of its events were read.
 // The completion of an ended run is stored before its record says so: if it is
 // missing, it has expired, and nothing more will come.
-func (s *follower) copy(ctx context.Context, texts <-chan api.Event, views <-chan runs.Header, enough func()) error {
+func (s *follower) copy(ctx context.Context, texts <-chan []text, views <-chan runs.Header, enough func()) error {
 	for texts != nil || views != nil {
-		var event sdk.Event
 		select {
-		case e, more := <-texts:
+		case some, more := <-texts:
 			if !more {
 				texts = nil
 				continue
 			}
-			text, _ := responder.Spoken(e)
-			s.seq, event = e.Seq, s.said(text)
+			for _, t := range some {
+				if s.seq = t.seq; !s.yield(s.said(t.text)) {
+					return errLeft
+				}
+			}
 		case v, more := <-views:
 			if !more {
 				views = nil
@@ -261,11 +264,40 @@ func (s *follower) copy(ctx context.Context, texts <-chan api.Event, views <-cha
 		case <-ctx.Done():
 			return errLeft
 		}
-		if event != nil && !s.yield(event) {
-			return errLeft
-		}
 	}
 	return nil
+}
+
+// text is a text of the agent.
+type text struct {
+	seq  uint64
+	text string
+}
+
+// frame is an event as all streams share it: of a text its sequence, its length and itself, of any other nothing.
+func frame(e api.Event) ([]byte, error) {
+	said, ok := responder.Spoken(e)
+	if !ok {
+		return []byte{}, nil
+	}
+	b := binary.AppendUvarint(binary.AppendUvarint(nil, e.Seq), uint64(len(said)))
+	return append(b, said...), nil
+}
+
+// textsOf are the texts of frames.
+func textsOf(frames []byte) (all []text) {
+	number := func() uint64 {
+		n, size := binary.Uvarint(frames)
+		frames = frames[size:]
+		return n
+	}
+	for len(frames) > 0 {
+		t := text{seq: number()}
+		size := number()
+		t.text, frames = string(frames[:size]), frames[size:]
+		all = append(all, t)
+	}
+	return all
 }
 
 // said returns the update with a piece of the agent's message.

@@ -304,14 +304,8 @@ func Status(ctx context.Context, s *responder.Service, a *Args) (all runtable.Sn
 	if err != nil {
 		return all, nil, err
 	}
-	keep, err := s.Filter(q)
-	if err != nil {
-		return all, nil, a.Name(err)
-	}
-	every := a.Flag("showAll")
-	return s.Snapshot(int(a.Number("limit")), func(r runs.Header) bool {
-		return !responder.IsCloud(r) && (every || r.Source == "queue") && keep(r)
-	}), nil, nil
+	all, err = s.Overview(q, int(a.Number("limit")), !a.Flag("showAll"))
+	return all, nil, a.Name(err)
 }
 
 // list reads the filters of a status.

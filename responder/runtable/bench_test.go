@@ -27,7 +27,7 @@ type office struct {
 	stream string
 }
 
-func newOffice(b *testing.B, n int) *office {
+func newOffice(b testing.TB, n int) *office {
 	b.Helper()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
 	s, err := embedded.StartServer(b.TempDir(), "127.0.0.1:0", names, zap.NewNop())

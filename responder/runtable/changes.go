@@ -111,13 +111,12 @@ func (r *Table) Views(ids []string) []runs.Header {
 
 // unseenChanged marks the runs as changed that are shown as unseen once the marks are known.
 func (r *Table) unseenChanged() {
-	var ids []string
+	r.index.mu.Lock()
+	defer r.index.mu.Unlock()
 	oldest := OldestUnseen()
-	r.index.recent(func(e *entry) bool {
-		if r.Unseen(e.Header) {
-			ids = append(ids, e.ID)
+	for id, e := range r.index.rows { // all: an order would have to be made first
+		if e.endedAt >= oldest && r.Unseen(e.header()) {
+			r.index.changes.add(id)
 		}
-		return e.ChangedAt() >= oldest
-	})
-	r.index.touch(ids...)
+	}
 }

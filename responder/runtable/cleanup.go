@@ -18,11 +18,11 @@ import (
 func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
 	report, err := r.endStuck(ctx, c.Stuck, c.DryRun)
 	now := time.Now()
-	var all []entry
+	var all []*entry
 	r.index.recent(func(e *entry) bool {
-		if age := now.Sub(time.UnixMilli(int64(e.EndedAt))); age >= c.Old && e.revision != 0 {
+		if age := now.Sub(time.UnixMilli(int64(e.endedAt))); age >= c.Old && e.revision != 0 {
 			report.Oldest = max(report.Oldest, age)
-			all = append(all, *e)
+			all = append(all, new(*e)) // its revision may change
 		}
 		return true
 	})
@@ -34,7 +34,7 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 		return report, err
 	}
 	for _, e := range all {
-		removeErr := r.cfg.Streams.RemoveRun(ctx, e.ID, e.revision)
+		removeErr := r.cfg.Streams.RemoveRun(ctx, e.id(), e.revision)
 		if errors.Is(removeErr, runs.ErrMoved) { // another process removed it
 			continue
 		}
@@ -42,7 +42,7 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 			err = errors.Join(err, removeErr)
 			break // the other removals would most likely fail, too
 		}
-		r.index.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: e.ID}}, Revision: e.revision + 1,
+		r.index.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: e.id()}}, Revision: e.revision + 1,
 			Removed: true}, now)
 		report.Removed++
 	}
@@ -60,10 +60,9 @@ func (r *Table) endStuck(ctx context.Context, after time.Duration, dryRun bool) 
 		// Entries carry the publisher's clock, which may be wrong by hours.
 		// Changes that arrived while this process was watching are timed by its
 		// own clock.
-		e, _ := r.index.get(row.ID)
-		sign := e.lastChange
-		if sign.IsZero() {
-			sign = time.UnixMilli(int64(max(row.ActiveAt, row.StartedAt)))
+		sign := time.UnixMilli(int64(max(row.ActiveAt, row.StartedAt)))
+		if e := r.index.get(row.ID); e != nil && e.lastChange != 0 {
+			sign = r.index.began.Add(e.lastChange)
 		}
 		if row.Worker != "" {
 			if !r.lost(row, now) {

@@ -42,34 +42,35 @@ func (t *index) newest(task string) *entry {
 	return nil
 }
 
-// ownRow is the row as recorded.
-func (e *entry) ownRow() runs.Header {
-	if e.own != nil {
-		return *e.own
+// record is the header as recorded.
+func (e *entry) record() runs.Header {
+	if e.recorded != nil {
+		return e.recorded.header()
 	}
-	return e.Header
+	return e.header()
 }
 
 // resolve sets the row of an entry to what answers show: the state of the
 // newest continuation.
 func (t *index) resolve(e *entry) *entry {
-	if e.State != runs.StateInputRequired { // nearly all: nothing is copied for them
+	if e.state() != runs.StateInputRequired { // nearly all: nothing is copied for them
 		return e
 	}
-	own := e.Header
+	own := e.header()
 	if !own.Waits() {
 		return e
 	}
 	newest := t.newest(cmp.Or(own.Continues, own.ID))
-	if newest == nil || !later(newest.ID, own.ID) {
+	if newest == nil || !later(newest.id(), own.ID) {
 		return e
 	}
-	s := newest.ownRow()
+	s := newest.record()
 	s.ID, s.Agent, s.Source, s.Governance, s.Type = own.ID, own.Agent, own.Source, own.Governance, own.Type
-	s.Continues, s.ContinuedBy = own.Continues, newest.ID
+	s.Continues, s.ContinuedBy = own.Continues, newest.id()
 	s.QueuedAt, s.StartedAt = own.QueuedAt, cmp.Or(own.StartedAt, s.StartedAt)
 	s.Thread, s.Seq = cmp.Or(s.Thread, own.Thread), max(s.Seq, own.Seq)
-	e.Header, e.own = s, &own
+	e.recorded = new(e.row)
+	e.row = t.commons.rowOf(&s)
 	return e
 }
 
@@ -84,7 +85,7 @@ func later(id, other string) bool { return compareContinuations(id, other) > 0 }
 // refresh resolves all runs of a task again, except the changed one. If there
 // is a newer run, nothing changes: they already show its state.
 func (t *index) refresh(task, but string) {
-	if newest := t.newest(task); newest != nil && later(newest.ID, but) {
+	if newest := t.newest(task); newest != nil && later(newest.id(), but) {
 		return
 	}
 	for _, id := range append([]string{task}, t.continuations[task]...) {
@@ -92,8 +93,11 @@ func (t *index) refresh(task, but string) {
 		if e == nil || id == but {
 			continue
 		}
-		if own := e.ownRow(); own.Waits() {
-			t.show(t.resolve(&entry{Header: own, revision: e.revision, stale: e.stale}))
+		if own := e.record(); own.Waits() {
+			stale := e.stale
+			e = t.resolve(&entry{row: t.commons.rowOf(&own), revision: e.revision})
+			e.stale = stale
+			t.show(e)
 		}
 	}
 }
@@ -112,7 +116,7 @@ func (r *Table) cancelWaiting(ctx context.Context, v runs.Header, reason string)
 		if err != nil {
 			return c, err
 		}
-		if e, ok := r.index.get(id); ok && e.revision != 0 {
+		if e := r.index.get(id); e != nil && e.revision != 0 {
 			continue // an older continuation, or an unrelated run with that id
 		}
 		_, ours, err := r.begin(ctx, v.Agent, id, start)
@@ -152,9 +156,9 @@ func newEntry(kind runs.Kind, body []byte) *runs.Entry {
 func (r *Table) isContinuation(ctx context.Context, id, task string) (bool, error) {
 	is := false
 	_, err := r.Until(ctx, id, nil, func(runs.Header) bool {
-		e, ok := r.index.get(id)
-		is = ok && e.Continues == task
-		return ok && e.revision != 0
+		e := r.index.get(id)
+		is = e != nil && e.continues() == task
+		return e != nil && e.revision != 0
 	})
 	if errors.Is(err, runs.ErrNoRun) {
 		return false, nil
@@ -181,11 +185,11 @@ func (r *Table) Record(ctx context.Context, run string) (*runs.Record, error) {
 	if err != nil || !record.Waits() {
 		return record, err
 	}
-	row, ok := r.index.get(run)
-	if !ok || row.ContinuedBy == "" {
+	e := r.index.get(run)
+	if e == nil || e.header().ContinuedBy == "" {
 		return record, nil
 	}
-	newest, err := r.Record(ctx, row.ContinuedBy)
+	newest, err := r.Record(ctx, e.header().ContinuedBy)
 	if errors.Is(err, runs.ErrNoRun) { // not recorded yet, or removed
 		return record, nil
 	}

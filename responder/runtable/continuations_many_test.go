@@ -46,7 +46,7 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 				if i == last {
 					want = ""
 				}
-				if shown, ok := table.get(row.ID); !ok || shown.ContinuedBy != want || shown.EndedAt != rows[last].EndedAt {
+				if shown := table.get(row.ID).header(); shown.ContinuedBy != want || shown.EndedAt != rows[last].EndedAt {
 					t.Fatalf("%s is shown as %+v", row.ID, shown)
 				}
 			}
@@ -54,7 +54,7 @@ func TestTaskOfManyRunsBlocksTheTableBriefly(t *testing.T) {
 				table.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: rows[last-i].ID}}, Revision: 1 << 20,
 					Removed: true}, begun)
 			}
-			if shown, _ := table.get(task); shown.ContinuedBy != "" || shown.EndedAt != rows[0].EndedAt ||
+			if shown := table.get(task).header(); shown.ContinuedBy != "" || shown.EndedAt != rows[0].EndedAt ||
 				len(table.continuations) != 0 {
 				t.Errorf("the task alone is shown as %+v; %d tasks have links", shown, len(table.continuations))
 			}

@@ -43,19 +43,20 @@ func (t *index) count(c *Counts) (working []runs.Header, oldest runs.Time) {
 	defer t.mu.Unlock()
 	c.States = map[runs.State]int{runs.StateQueued: t.waiting()}
 	for _, e := range t.working {
-		c.States[e.State]++
-		if e.own == nil { // else another row has them, too
-			c.Asked += len(e.Asks())
+		h := e.header()
+		c.States[h.State]++
+		if e.recorded == nil { // else another row has them, too
+			c.Asked += len(h.Asks())
 		}
-		working = append(working, e.Header)
+		working = append(working, h)
 	}
 	for state, n := range t.finals {
 		c.States[state] = n
 	}
 	for _, queue := range t.queues {
 		for _, e := range queue {
-			if oldest == 0 || e.QueuedAt < oldest {
-				oldest = e.QueuedAt
+			if oldest == 0 || e.queuedAt < oldest {
+				oldest = e.queuedAt
 			}
 		}
 	}

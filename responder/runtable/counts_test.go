@@ -53,11 +53,12 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 			t.Fatal("the table was read")
 		}
 		want, asked, ended, oldest := map[runs.State]int{}, 0, 0, runs.Time(0)
-		for _, e := range table.index.rows {
+		for _, row := range table.index.rows {
+			e := row.header()
 			if want[e.State]++; e.State.Final() && e.Agent == "c" && e.Source == "f" {
 				ended++
 			}
-			if e.own == nil {
+			if row.recorded == nil {
 				asked += len(e.Questions)
 			}
 			if e.State == runs.StateQueued && (oldest == 0 || e.QueuedAt < oldest) {
@@ -83,12 +84,12 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 func checkPlace(t *testing.T, table *Table, id string) {
 	t.Helper()
 	e := table.index.rows[id]
-	if e == nil || e.State != runs.StateQueued {
+	if e == nil || e.state() != runs.StateQueued {
 		return
 	}
 	want := 0
 	for _, other := range table.index.rows {
-		if other.State == runs.StateQueued && other.Queue == e.Queue && byPlace(other, e) < 0 {
+		if other.state() == runs.StateQueued && other.common.queue == e.common.queue && byPlace(other, e) < 0 {
 			want++
 		}
 	}

@@ -71,7 +71,7 @@ func manyRuns(b *testing.B, n int, report func(name, unit string, v float64)) {
 }
 
 // responder starts one, and returns it when it knows all runs.
-func (o *office) responder(b *testing.B) (s *responder.Service, stop func()) {
+func (o *office) responder(b testing.TB) (s *responder.Service, stop func()) {
 	b.Helper()
 	s = responder.New(responder.Config{Streams: o.bus, Queue: "default", LostAfter: time.Minute, Patience: time.Minute})
 	ctx, cancel := context.WithCancel(b.Context())

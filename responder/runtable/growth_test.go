@@ -73,3 +73,20 @@ func TestGrowthOfReads(t *testing.T) {
 		}
 	}
 }
+
+// TestGrowthOfAStatus counts the memory that the status of a run takes, which depends on that run alone.
+func TestGrowthOfAStatus(t *testing.T) {
+	var took []float64
+	for _, n := range []int{1_000, 10_000} {
+		r, at := many(n), 0
+		took = append(took, testing.AllocsPerRun(200, func() {
+			at += 37
+			if v, ok := r.Get(fmt.Sprintf("r%06d", at%n)); !ok || v.Agent != "codex" {
+				t.Errorf("run %d: %+v", at%n, v)
+			}
+		}))
+	}
+	if took[1] > took[0]+1 {
+		t.Errorf("%v allocations, of ten times the runs %v", took[0], took[1])
+	}
+}

@@ -14,6 +14,7 @@ import (
 // for a run. It is bounded by the run bucket, which it mirrors.
 type index struct {
 	mu            sync.Mutex
+	began         time.Time
 	rows          map[string]*entry
 	continuations map[string][]string // by task: the runs that continue it
 	working       map[string]*entry
@@ -22,6 +23,7 @@ type index struct {
 	rebuilding    bool                // the run bucket was recreated: some entries are stale
 	watching      bool                // the initial values were read: changes are new
 	orders        orders
+	commons       commons
 	finals        map[runs.State]int // number of the others by state
 	ended         map[kind]int       // the same by kind
 	revision      uint64             // the newest of the run bucket
@@ -39,17 +41,17 @@ type index struct {
 type kind struct{ agent, source string }
 
 type entry struct {
-	runs.Header              // as answers show it
-	own         *runs.Header // as recorded, if that differs: see continuations.go
-	revision    uint64       // 0: not recorded yet, submitted by this process
-	stale       bool         // from a run bucket that was replaced
-	lastChange  time.Time    // by this process's clock; zero: before the watch began
+	row                      // as answers show it
+	recorded   *row          // if that differs: see continuations.go
+	revision   uint64        // 0: not recorded yet, submitted by this process
+	lastChange time.Duration // since the index began; 0: before the watch did
 }
 
 func newIndex() *index {
 	return &index{
-		rows: map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
-		queues: map[string][]*entry{}, finals: map[runs.State]int{},
+		began: time.Now(),
+		rows:  map[string]*entry{}, continuations: map[string][]string{}, working: map[string]*entry{},
+		queues: map[string][]*entry{}, commons: commons{}, finals: map[runs.State]int{},
 		ended: map[kind]int{},
 		news:  map[string]map[chan struct{}]bool{}, watchers: map[*watcher]bool{}, filled: make(chan struct{}),
 	}
@@ -80,7 +82,7 @@ func (t *index) change(c runs.Change, now time.Time) {
 			notified := t.watching && (have == nil || c.Revision > have.revision && !have.stale)
 			t.store(c.Run, c.Revision)
 			if notified {
-				t.rows[c.Run.ID].lastChange = now
+				t.rows[c.Run.ID].lastChange = now.Sub(t.began)
 			}
 		}
 	}
@@ -119,7 +121,7 @@ func (t *index) store(row runs.Header, revision uint64) {
 	if row.Continues != "" {
 		t.addContinuation(row)
 	}
-	t.show(t.resolve(&entry{Header: row, revision: revision}))
+	t.show(t.resolve(&entry{row: t.commons.rowOf(&row), revision: revision}))
 	if row.Continues != "" {
 		t.refresh(row.Continues, row.ID)
 	}
@@ -127,23 +129,24 @@ func (t *index) store(row runs.Header, revision uint64) {
 
 // show stores an entry, in place of the run's previous one.
 func (t *index) show(e *entry) {
-	if have := t.rows[e.ID]; have != nil {
+	id := e.id()
+	if have := t.rows[id]; have != nil {
 		t.drop(have)
 	}
-	t.rows[e.ID] = e
+	t.rows[id] = e
 	t.orders.add(e)
-	switch {
-	case e.State.Final():
-		t.finals[e.State]++
-		t.ended[kind{e.Agent, e.Source}]++
-	case e.State == runs.StateQueued:
-		queue := t.queues[e.Queue]
-		t.queues[e.Queue] = slices.Insert(queue, place(queue, e), e)
+	switch c := e.common; {
+	case c.state.Final():
+		t.finals[c.state]++
+		t.ended[kind{c.agent, c.source}]++
+	case c.state == runs.StateQueued:
+		queue := t.queues[c.queue]
+		t.queues[c.queue] = slices.Insert(queue, place(queue, e), e)
 		t.moves++
 	default:
-		t.working[e.ID] = e
+		t.working[id] = e
 	}
-	t.notify(e.ID)
+	t.notify(id)
 }
 
 func (t *index) remove(id string) {
@@ -154,7 +157,7 @@ func (t *index) remove(id string) {
 	t.drop(e)
 	delete(t.rows, id)
 	t.notify(id)
-	if task := e.Continues; task != "" {
+	if task := e.continues(); task != "" {
 		t.removeContinuation(task, id)
 		t.refresh(task, id)
 	}
@@ -163,23 +166,24 @@ func (t *index) remove(id string) {
 // drop removes an entry from the orders, and from the lists by state.
 func (t *index) drop(e *entry) {
 	t.orders.remove(e)
+	c := e.common
 	switch {
-	case e.State == runs.StateQueued:
-		queue := t.queues[e.Queue]
+	case c.state == runs.StateQueued:
+		queue := t.queues[c.queue]
 		if at := place(queue, e); at < len(queue) && queue[at] == e {
 			queue = slices.Delete(queue, at, at+1)
 		}
-		if t.queues[e.Queue] = queue; len(queue) == 0 {
-			delete(t.queues, e.Queue)
+		if t.queues[c.queue] = queue; len(queue) == 0 {
+			delete(t.queues, c.queue)
 		}
 		t.moves++
 		return
-	case !e.State.Final():
-		delete(t.working, e.ID)
+	case !c.state.Final():
+		delete(t.working, e.id())
 		return
 	}
-	t.finals[e.State]--
-	of := kind{e.Agent, e.Source}
+	t.finals[c.state]--
+	of := kind{c.agent, c.source}
 	if t.ended[of]--; t.ended[of] == 0 {
 		delete(t.ended, of)
 	}
@@ -197,19 +201,19 @@ func (t *index) expire(first uint64) {
 	}
 }
 
-// get returns a copy of an entry.
-func (t *index) get(id string) (e entry, ok bool) {
+// get returns a copy of an entry, nil if there is none.
+func (t *index) get(id string) *entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if have := t.rows[id]; have != nil {
-		return *have, true
+		return new(*have)
 	}
-	return e, false
+	return nil
 }
 
 // byPlace is the order of a queue.
 func byPlace(a, b *entry) int {
-	return cmp.Or(cmp.Compare(a.Work, b.Work), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.work, b.work), cmp.Compare(a.queuedAt, b.queuedAt), cmp.Compare(a.id(), b.id()))
 }
 
 // place returns the number of entries of a queue that are before e.
@@ -222,7 +226,7 @@ func place(queue []*entry, e *entry) int {
 func (t *index) position(r runs.Header) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return place(t.queues[r.Queue], &entry{Header: r})
+	return place(t.queues[r.Queue], &entry{row: commons{}.rowOf(&r)})
 }
 
 // waiting is the number of queued runs. It is called with mu held.
@@ -239,7 +243,7 @@ func (t *index) open() (working, queued []runs.Header) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.working {
-		working = append(working, e.Header)
+		working = append(working, e.header())
 	}
 	slices.SortFunc(working, func(a, b runs.Header) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))
@@ -254,7 +258,7 @@ func (t *index) open() (working, queued []runs.Header) {
 		}
 	}, byPlace)
 	for _, e := range waiting {
-		queued = append(queued, e.Header)
+		queued = append(queued, e.header())
 	}
 	return working, queued
 }
@@ -263,7 +267,7 @@ func (t *index) open() (working, queued []runs.Header) {
 func (t *index) recent(each func(e *entry) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.walk(true, Among{}, nil, func(e *entry) bool { return !e.State.Final() || each(e) })
+	t.walk(true, Among{}, nil, func(e *entry) bool { return !e.state().Final() || each(e) })
 }
 
 // endedOf returns how many ended runs are of agents and sources that of accepts; nil: all.
@@ -319,9 +323,12 @@ func (r *Table) WatchRuns(ctx context.Context, each func(runs.Change)) error {
 	defer t.unwatch(w)
 	for {
 		for _, id := range t.drain(w) {
-			e, ok := t.get(id)
-			e.ID = id
-			each(runs.Change{Run: e.Header, Revision: e.revision, Removed: !ok})
+			c := runs.Change{Removed: true}
+			if e := t.get(id); e != nil {
+				c = runs.Change{Run: e.header(), Revision: e.revision}
+			}
+			c.Run.ID = id
+			each(c)
 		}
 		select {
 		case <-ctx.Done():

@@ -53,13 +53,14 @@ var Open = Among{States: []runs.State{runs.StateQueued, runs.StateWorking, runs.
 type tree = btree.BTreeG[*entry]
 
 func newTree(changed bool) *tree {
-	less := func(a, b *entry) bool { return PointOf(changed, a.Header).Compare(PointOf(changed, b.Header)) < 0 }
+	less := func(a, b *entry) bool { return a.point(changed).Compare(b.point(changed)) < 0 }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
 // entryAt is an entry at a point of each order.
 func entryAt(p Point) *entry {
-	return &entry{Header: runs.Header{Summary: runs.Summary{ID: p.Run, State: runs.StateQueued, QueuedAt: p.At}}}
+	h := runs.Header{Summary: runs.Summary{ID: p.Run, State: runs.StateQueued, QueuedAt: p.At}}
+	return &entry{row: commons{}.rowOf(&h)}
 }
 
 // orders are the runs in their orders, and those of them that have something in common by their creation. They are
@@ -91,7 +92,7 @@ func inOrder(changed bool, rows []*entry) []*entry {
 	}
 	places := make([]placed, len(rows))
 	for i, e := range rows {
-		places[i] = placed{PointOf(changed, e.Header), e}
+		places[i] = placed{e.point(changed), e}
 	}
 	slices.SortFunc(places, func(a, b placed) int { return a.Point.Compare(b.Point) })
 	for i, p := range places {
@@ -106,14 +107,14 @@ func dirKey(dir string) string     { return "dir " + path.Clean(dir) }
 func labelKey(text string) string  { return "label " + text }
 
 // keys calls each with what a run has. Most runs are completed: they are found among all.
-func keys(h runs.Header, each func(key string)) {
-	if h.State != runs.StateCompleted {
-		each(stateKey(h.State))
+func keys(r *row, each func(key string)) {
+	if state := r.state(); state != runs.StateCompleted {
+		each(stateKey(state))
 	}
-	if h.Dir != "" {
-		each(dirKey(h.Dir))
+	if dir := r.common.dir; dir != "" {
+		each(dirKey(dir))
 	}
-	for text, rest := "", string(h.Labels); rest != ""; {
+	for text, rest := "", r.own(textLabels); rest != ""; {
 		text, rest, _ = strings.Cut(rest, "&")
 		each(labelKey(text))
 	}
@@ -121,7 +122,7 @@ func keys(h runs.Header, each func(key string)) {
 
 // has puts an entry into the sets of what it has.
 func (o *orders) has(e *entry, put func(*tree, *entry) (*entry, bool)) {
-	keys(e.Header, func(key string) {
+	keys(&e.row, func(key string) {
 		have := o.having[key]
 		if have == nil {
 			have = newTree(false)
@@ -152,7 +153,7 @@ func (o *orders) remove(e *entry) {
 	if o.threads != nil {
 		o.threads.remove(e)
 	}
-	keys(e.Header, func(key string) {
+	keys(&e.row, func(key string) {
 		if have := o.having[key]; have != nil {
 			if have.Delete(e); have.Len() == 0 {
 				delete(o.having, key)
@@ -218,7 +219,7 @@ func (t *index) sorted(threads bool) *orders {
 func (t *index) walk(changed bool, a Among, after *Point, each func(*entry) bool) {
 	o := t.sorted(a.Sessions)
 	visit := func(e *entry) bool {
-		if after != nil && PointOf(changed, e.Header).Compare(*after) <= 0 {
+		if after != nil && e.point(changed).Compare(*after) <= 0 {
 			return true
 		}
 		return a.Sessions && !o.threads.isSession(e) || each(e)
@@ -268,11 +269,11 @@ func (t *index) someOf(changed bool, a Among, after **Point, each func(runs.Head
 	defer t.mu.Unlock()
 	visited := 0
 	t.walk(changed, a, *after, func(e *entry) bool {
-		if !each(e.Header) {
+		if !each(e.header()) {
 			return false
 		}
 		if visited++; visited == atOnce {
-			*after, more = new(PointOf(changed, e.Header)), true
+			*after, more = new(e.point(changed)), true
 		}
 		return !more
 	})

@@ -42,11 +42,13 @@ func (m *model) step() {
 	m.rows[id] = h
 }
 
+func packed(h runs.Header) *entry { return &entry{row: commons{}.rowOf(&h)} }
+
 // newest is the newest run of a thread that fits.
 func (m *model) newest(thread string, fits func(runs.Header) bool) (id string) {
 	var newest runs.Header
 	for _, h := range m.rows {
-		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) && (newest.ID == "" || byAge(h, newest) > 0) {
+		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) && (newest.ID == "" || byAge(packed(h), packed(newest)) > 0) {
 			newest = h
 		}
 	}
@@ -85,8 +87,8 @@ func (m *model) check(t *testing.T, changed bool, a Among, after *Point) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.walk(changed, a, after, func(e *entry) bool {
-		if fits(e.Header) {
-			got = append(got, PointOf(changed, e.Header))
+		if h := e.header(); fits(h) {
+			got = append(got, PointOf(changed, h))
 		}
 		return true
 	})

@@ -166,11 +166,11 @@ func (r *Table) Has(ctx context.Context, revision uint64, patience time.Duration
 
 // Get returns the row of a run, from memory.
 func (r *Table) Get(run string) (runs.Header, bool) {
-	e, ok := r.index.get(run)
-	if !ok {
+	e := r.index.get(run)
+	if e == nil {
 		return runs.Header{}, false
 	}
-	return r.view(e.Header), true
+	return r.view(e.header()), true
 }
 
 // view returns a run with what depends on other runs and on the workers.
@@ -390,7 +390,7 @@ func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ti
 	if err := r.allow(queue, t.Task); err != nil {
 		return Ticket{}, err
 	}
-	if _, ok := r.index.get(t.Run); ok {
+	if r.index.get(t.Run) != nil {
 		return Ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

@@ -49,13 +49,13 @@ func (t *threads) remove(e *entry) {
 }
 
 func (t *threads) change(e *entry, to func(all []*entry, at int, has bool) []*entry) {
-	if e.Thread == "" {
+	if e.thread() == "" {
 		return
 	}
-	key := strings.ToLower(e.Thread)
+	key := strings.ToLower(e.thread())
 	all := t.runs[key]
 	before := session(all)
-	at, has := slices.BinarySearchFunc(all, e, func(a, b *entry) int { return byAge(a.Header, b.Header) })
+	at, has := slices.BinarySearchFunc(all, e, func(a, b *entry) int { return byAge(a, b) })
 	if all = to(all, at, has); len(all) > 0 {
 		t.runs[key] = all
 	} else {
@@ -75,10 +75,10 @@ func (t *threads) change(e *entry, to func(all []*entry, at int, has bool) []*en
 
 // use changes the sessions of the place of a run.
 func (t *threads) use(e *entry, to func(*tree, *entry) (*entry, bool)) {
-	if e.Dir == "" {
+	if e.common.dir == "" {
 		return
 	}
-	at := site{e.Agent, path.Clean(e.Dir)}
+	at := site{e.common.agent, path.Clean(e.common.dir)}
 	some := t.used[at]
 	if some == nil {
 		some = btree.NewBTreeGOptions(func(a, b *entry) bool { return lastUse(a).Compare(lastUse(b)) < 0 },
@@ -94,12 +94,12 @@ func (t *threads) use(e *entry, to func(*tree, *entry) (*entry, bool)) {
 // it; one that linesman has not ended yet comes first.
 func lastUse(e *entry) Point {
 	switch {
-	case e.State.Final():
-		return Point{e.ChangedAt(), e.ID}
-	case e.Source == runs.SourceSession:
-		return Point{cmp.Or(e.ActiveAt, e.ChangedAt()), e.ID}
+	case e.state().Final():
+		return e.point(true)
+	case e.common.source == runs.SourceSession:
+		return Point{cmp.Or(e.activeAt, e.changedAt()), e.id()}
 	}
-	return Point{math.MaxInt64, e.ID}
+	return Point{math.MaxInt64, e.id()}
 }
 
 // lastOf returns the session of an agent in any of some directories that was used last, of those that fit.
@@ -113,7 +113,7 @@ func (t *index) lastOf(agent string, dirs []string, fits func(runs.Header) bool)
 			continue
 		}
 		some.Scan(func(e *entry) bool {
-			if !fits(e.Header) {
+			if !fits(e.header()) {
 				return true
 			}
 			if found == nil || lastUse(e).Compare(lastUse(found)) < 0 {
@@ -125,13 +125,13 @@ func (t *index) lastOf(agent string, dirs []string, fits func(runs.Header) bool)
 	if found == nil {
 		return last, false
 	}
-	return found.Header, true
+	return found.header(), true
 }
 
 // session is that of the runs of a thread, nil if there is none.
 func session(all []*entry) *entry {
 	for _, e := range slices.Backward(all) {
-		if !e.Asked || !e.State.Final() {
+		if !e.common.asked || !e.state().Final() {
 			return e
 		}
 	}
@@ -140,13 +140,13 @@ func session(all []*entry) *entry {
 
 // isSession reports whether a run is the session of its thread.
 func (t *threads) isSession(e *entry) bool {
-	return e.Thread != "" && session(t.runs[strings.ToLower(e.Thread)]) == e
+	return e.thread() != "" && session(t.runs[strings.ToLower(e.thread())]) == e
 }
 
 // byAge is the order of the runs of a thread, the newest last.
-func byAge(a, b runs.Header) int {
-	began := func(r runs.Header) runs.Time { return max(r.StartedAt, r.QueuedAt) }
-	return cmp.Or(cmp.Compare(began(a), began(b)), cmp.Compare(a.ID, b.ID))
+func byAge(a, b *entry) int {
+	began := func(e *entry) runs.Time { return max(e.startedAt, e.queuedAt) }
+	return cmp.Or(cmp.Compare(began(a), began(b)), cmp.Compare(a.id(), b.id()))
 }
 
 // ofThread returns the newest run of a thread; with told only one whose agent reported the
@@ -155,8 +155,8 @@ func (t *index) ofThread(thread string, told bool) (newest runs.Header, ok bool)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range slices.Backward(t.sorted(true).threads.runs[strings.ToLower(thread)]) {
-		if !told || !e.Asked {
-			return e.Header, true
+		if !told || !e.common.asked {
+			return e.header(), true
 		}
 	}
 	return newest, false
