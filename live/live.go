@@ -18,6 +18,7 @@
 package live
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -41,7 +42,7 @@ type Conversation struct {
 	head   []byte // the first line that is due; nil: not rendered
 }
 
-// state is what a conversation knows. Tests hold the bound of its JSON: see state_test.go.
+// state is what a conversation knows. Its JSON has a bound, which tests hold.
 type state struct {
 	V    int    `json:"v"`
 	Seq  uint64 `json:"seq"`            // of the last entry
@@ -92,7 +93,8 @@ type state struct {
 
 // Limits of a conversation.
 const (
-	maxLine = 8 << 20 // of a line of an agent, in bytes; of a longer one only id and method are read
+	maxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
+	maxState = 64 << 10 // of a state as JSON, in bytes
 
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten
@@ -105,6 +107,25 @@ const version = 1
 // New returns the conversation before the first entry.
 func New(config Config) *Conversation {
 	return &Conversation{config: config, s: state{V: version}}
+}
+
+// State returns the state as JSON, at most maxState bytes. It is nil where none can be taken: within a line of the
+// agent, or if more lines are due, messages wait, or files are asked about, than fit. The last one is then still good,
+// with the entries after it.
+func (c *Conversation) State() []byte {
+	if c.lines.unfinished() {
+		return nil
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(c.s); err != nil { // impossible for these types
+		panic("live: " + err.Error())
+	}
+	if b.Len() > maxState {
+		return nil
+	}
+	return b.Bytes()
 }
 
 // Seen returns the sequence of the last entry.

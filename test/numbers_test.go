@@ -12,8 +12,8 @@ var numbers = []struct{ page, says, file, code string }{
 	{"README.md", "They need Go 1.26", "go.mod", "go 1.26"},
 	{"README.md", "at most 64 KiB of text, a message of 4 KiB and 64 KiB of data", "bounds/bounds.go",
 		"MaxMessage = 4096"},
-	{"README.md", "kept for 72 hours", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
-	{"README.md", "the events for 720 (30 days)", "config/config.go", "Events: Retention{MaxAge: 720 * time.Hour}"},
+	{"README.md", "kept for 72 hours", "config/config.go", "Raw: streamRetention{MaxAge: 72 * time.Hour}"},
+	{"README.md", "the events for 720 (30 days)", "config/config.go", "Events: streamRetention{MaxAge: 720 * time.Hour}"},
 	{"docs/operations.md", "124 (a limit), 125 (linesman failed), 126", "cmd/linesman/exit.go", "exitTimeout = 124"},
 	{"README.md", "takes tasks, two at a time", "config/config.go", "MaxRuns: 2"},
 	{"docs/events.md", "| channel | 128 bytes", "bounds/bounds.go", "MaxChannel = 128"},
@@ -25,8 +25,8 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/agents.md", "for `--idle`, 30 minutes by default", "cmd/linesman/sources.go", "`default:\"30m\""},
 	{"docs/events.md", "One over 1024 bytes is left out", "normalizer/event.go", "maxSession = 1024"},
 	{"docs/subjects.md", "at most 64 bytes; a run id is `[A-Za-z0-9_-]{1,64}`", "runs/id.go", "maxID = 64"},
-	{"docs/subjects.md", "72 h, and a size limit", "config/config.go", "Raw: Retention{MaxAge: 72 * time.Hour}"},
-	{"docs/subjects.md", "last value of each run, 720 h", "config/config.go", "Runs: Retention{MaxAge: 720 * time.Hour}"},
+	{"docs/subjects.md", "72 h, and a size limit", "config/config.go", "Raw: streamRetention{MaxAge: 72 * time.Hour}"},
+	{"docs/subjects.md", "last value of each run, 720 h", "config/config.go", "Runs: streamRetention{MaxAge: 720 * time.Hour}"},
 	{"docs/subjects.md", "checkpoint, leases, health probe, worker heartbeats; 16 MiB", "bus/streams.go",
 		"\">\", 0, 16<<20)"},
 	{"docs/subjects.md", "token usage of each thread, 720 h, 64 MiB", "bus/streams.go",
@@ -123,8 +123,8 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/watch.md", "The command has 30 s", "cmd/watch/deliver.go", "commandTime = 30 * time.Second"},
 	{"docs/watch.md", "Four are delivered at a time", "cmd/watch/watch.go", "slots = 4"},
 	{"docs/watch.md", "At most 256 notices wait", "cmd/watch/outbox.go", "maxPending = 256"},
-	{"docs/watch.md", "with pauses growing to five minutes", "cmd/watch/outbox.go",
-		"a.pause.InitialInterval, a.pause.MaxInterval = time.Second, 5*time.Minute"},
+	{"docs/watch.md", "with pauses growing to ten minutes", "internal/delivery/delivery.go",
+		"const MaxPause = 10 * time.Minute"},
 }
 
 var comment = regexp.MustCompile(`(?m)\s//.*$`)

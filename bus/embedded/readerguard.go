@@ -377,7 +377,9 @@ func (g *readerGuard) upkeep(s *server.Server, now time.Time, readers []*server.
 	}
 	if refused != "" && now.Sub(g.full) >= period {
 		g.full = now
-		g.record(readerLimit{At: now, Until: now.Add(period), User: refused, Connections: limit, Refused: true, Why: whyFull})
+		g.record(readerLimit{
+			At: now, Until: now.Add(period), User: refused, Connections: limit, Refused: true, Why: whyFull,
+		})
 	}
 }
 
