@@ -22,18 +22,34 @@ type options struct {
 	Resume  string    `json:"resume"` // a thread
 	Key     string    `json:"idempotency_key"`
 	Events  bool      `json:"events"`
+	Live    *bool     `json:"live"` // absent: as the profile
+	Keep    bool      `json:"keep"` // the run is a session
 }
 
-// read returns the submission of a prompt, and whether its stream has events.
-func read(body []byte) (q api.Submission, events bool, err error) {
+// submission returns the submission of a prompt.
+func (o *options) submission(prompt string) (q api.Submission) {
+	q.Prompt, q.Model, q.Mode, q.Dir, q.Title, q.Keep = prompt, o.Model, o.Mode, o.Dir, o.Title, o.Keep
+	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
+	return q
+}
+
+// none refuses all options but events: they are those of the run.
+func (o options) none() error {
+	if o.Events = false; o != (options{}) {
+		return api.Invalid("linesman", "a session takes no options but events")
+	}
+	return nil
+}
+
+// read returns the text of a prompt, and its options.
+func read(body []byte) (prompt string, o options, err error) {
 	switch {
 	case len(body) > maxPayload:
-		return q, false, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
+		return "", o, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
 	case !utf8.Valid(body):
-		return q, false, api.Invalid("request", "must be UTF-8")
+		return "", o, api.Invalid("request", "must be UTF-8")
 	case len(body) == 0 || body[0] != '{':
-		q.Prompt = string(body)
-		return q, false, nil
+		return string(body), o, nil
 	}
 	var r struct {
 		Prompt      *string           `json:"prompt"`
@@ -41,23 +57,50 @@ func read(body []byte) (q api.Submission, events bool, err error) {
 		Linesman    json.RawMessage   `json:"linesman"`
 	}
 	if err := strictly(body, &r, false); err != nil {
-		return q, false, err
+		return "", o, err
 	}
 	switch {
 	case r.Prompt == nil:
-		return q, false, api.Invalid(api.FieldPrompt, "is missing")
+		return "", o, api.Invalid(api.FieldPrompt, "is missing")
 	case len(r.Attachments) > 0:
-		return q, false, api.Invalid("attachments", "are not accepted here")
+		return "", o, api.Invalid("attachments", "are not accepted here")
 	}
-	var o options
 	if len(r.Linesman) > 0 && !bytes.Equal(r.Linesman, []byte("null")) {
 		if err := strictly(r.Linesman, &o, true); err != nil {
-			return q, false, err
+			return "", o, err
 		}
 	}
-	q.Prompt, q.Model, q.Mode, q.Dir, q.Title = *r.Prompt, o.Model, o.Mode, o.Dir, o.Title
-	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
-	return q, o.Events, nil
+	return *r.Prompt, o, nil
+}
+
+// said returns the text of an answer, which has the form of a prompt; of a form it may be a JSON object.
+func said(body []byte) (string, error) {
+	switch {
+	case len(body) > maxPayload:
+		return "", api.Invalid("answer", fmt.Sprintf("at most %d bytes", maxPayload))
+	case !utf8.Valid(body):
+		return "", api.Invalid("answer", "must be UTF-8")
+	case len(body) == 0 || body[0] != '{':
+		return string(body), nil
+	}
+	var r struct {
+		Prompt      json.RawMessage   `json:"prompt"`
+		Attachments []json.RawMessage `json:"attachments"`
+	}
+	if err := strictly(body, &r, false); err != nil {
+		return "", api.Invalid("answer", "must be text, or a JSON object with prompt")
+	}
+	if len(r.Attachments) > 0 {
+		return "", api.Invalid("attachments", "are not accepted here")
+	}
+	var text string
+	switch {
+	case len(r.Prompt) == 0: // the content of a form
+		return string(body), nil
+	case json.Unmarshal(r.Prompt, &text) == nil:
+		return text, nil
+	}
+	return string(r.Prompt), nil
 }
 
 // strictly decodes a JSON object, without other members if it is closed. The error quotes none of it.
