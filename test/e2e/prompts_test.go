@@ -11,10 +11,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/lab/agents"
 )
 
 // prompter is a caller of the Agent Protocol for NATS.
@@ -95,6 +97,30 @@ func (a *answers) query(body string) {
 	}
 }
 
+// A real agent asks its caller over NATS, who allows one command and rejects another one.
+func TestRealAgentAsksItsCaller(t *testing.T) {
+	fixture.Long(t, "starts a real agent")
+	t.Parallel()
+	s, dir := speakers[0], t.TempDir()
+	a, _ := known.All().Find(s.short)
+	env, project := agents.SetupLive(t, a.Live.Program, s.scenario(t, dir), dir)
+	l := lodge(t, &s, a, env, project, fmt.Sprintf(
+		"[announce]\nowner = 'ada'\n[[announce.profiles]]\nname = 'p'\nagent = %q\nworking_dir = %q\nlive = true\n",
+		s.short, project))
+	p := newPrompter(t, l.data)
+	c := p.prompt("agents.prompt.claude-code.ada.p", "Task one")
+	run := c.until("linesman.run").Get("run").String()
+	c.query("yes")
+	c.query("no")
+	if c.until(""); c.text.String() != lastWord {
+		t.Errorf("%q", c.all)
+	}
+	l.has(map[string]string{"one.txt": "one\n"})
+	if events := l.events(run); strings.Count(events, `"permission asked"`) != 2 {
+		t.Errorf("events %s", events)
+	}
+}
+
 // A run that was prompted goes on when the whole linesman is killed, and the next prompt is answered.
 func TestPromptedRunOutlivesUp(t *testing.T) {
 	t.Parallel()
@@ -160,13 +186,13 @@ func TestQueriesAndSessionsOutliveUp(t *testing.T) {
 	data, agent := t.TempDir(), newScript(t, talks)
 	config := filepath.Join(data, "linesman.toml")
 	write(t, config, fmt.Sprintf("[work]\nroots = [%q]\n[announce]\nowner = 'ada'\n[[announce.profiles]]\nname = 'p'\n"+
-		"agent = 'codex'\nworking_dir = %[1]q\nlive = true\n[agents.codex]\ncommand = [%q]\nacp = [%[2]q]\n", agent.dir, agent.path))
+		"agent = 'codex'\nworking_dir = %[1]q\nlive = true\n[agents.codex]\ncommand = [%q]\nacp = [%[2]q]\n",
+		agent.dir, agent.path))
 	server := up(t, data, "--config", config)
 	const chat = "agents.prompt.codex.ada.p"
 	p := newPrompter(t, data)
 	k := p.prompt(chat, `{"prompt":"Keep.","linesman":{"keep":true}}`)
 	k.query("1")
-	k.until("linesman.answered")
 	session := k.until("linesman.result")
 	if k.until(""); k.text.String() != "allowed" || session.Get("state").String() != "completed" {
 		t.Errorf("%q", k.all)
@@ -205,7 +231,8 @@ func TestQueriesAndSessionsOutliveUp(t *testing.T) {
 	if err != nil || !json.Valid(m.Data) || m.Header.Get("Nats-Service-Error-Code") != "" {
 		t.Errorf("end: %v, %v", m, err)
 	}
-	if r := endedRun(t, operatorBus(t, data), session.Get("run").String()); r.State != runs.StateCompleted || r.Live.Turn != 2 {
+	r := endedRun(t, operatorBus(t, data), session.Get("run").String())
+	if r.State != runs.StateCompleted || r.Live.Turn != 2 {
 		t.Errorf("record %s", r.JSON())
 	}
 }
