@@ -97,12 +97,13 @@ func numbered(choices []choice, form string) string {
 // choice is something that can be answered: the id of an option, or a value of a field, and what people read.
 type choice struct{ value, name string }
 
-// numeric reports whether an id of an option could be meant by a number.
+// numeric reports whether an id or a name of an option could be meant by a number.
 func numeric(q *api.Question) bool {
-	return slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool {
-		_, err := strconv.Atoi(o.ID)
+	is := func(text string) bool {
+		_, err := strconv.Atoi(strings.TrimSpace(text))
 		return err == nil
-	})
+	}
+	return slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool { return is(o.ID) || is(o.Name) })
 }
 
 // AnswerOf returns the answer to a question of a live run that is meant by a text; false: none is. Of a permission it
