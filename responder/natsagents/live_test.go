@@ -202,11 +202,12 @@ func TestLiveIsWhatTheProfilePermits(t *testing.T) {
 	s := newLiveStage(t)
 	s.found(2)
 	for body, subject := range map[string]string{
-		`{"prompt":"x","linesman":{"live":true}}`:                codex,
-		`{"prompt":"x","linesman":{"keep":true}}`:                codex,
-		`{"prompt":"x","linesman":{"keep":true,"live":false}}`:   chat,
-		`{"prompt":"x","attachments":[{"filename":"a"}]}`:        chat,
-		`{"prompt":"x","linesman":{"policy":["allow execute"]}}`: chat,
+		`{"prompt":"x","linesman":{"live":true}}`:                                                    codex,
+		`{"prompt":"x","linesman":{"keep":true}}`:                                                    codex,
+		`{"prompt":"x","linesman":{"keep":true,"live":false}}`:                                       chat,
+		`{"prompt":"x","attachments":[{"filename":"a"}]}`:                                            chat,
+		`{"prompt":"x","linesman":{"live":false},"attachments":[{"filename":"a","content":"YQ=="}]}`: chat,
+		`{"prompt":"x","linesman":{"policy":["allow execute"]}}`:                                     chat,
 	} {
 		if code, what := s.ask(subject, body).refused(); code != "400" || what != "validation" {
 			t.Errorf("%s: %s %s", body, code, what)
@@ -215,6 +216,43 @@ func TestLiveIsWhatTheProfilePermits(t *testing.T) {
 	s.ask(chat, `{"prompt":"x","linesman":{"live":false}}`).until("linesman.run")
 	if task := s.Task(); task.Live {
 		t.Errorf("task %+v", task)
+	}
+}
+
+func TestTextsOfAttachmentsAreInThePrompt(t *testing.T) {
+	t.Parallel()
+	s := newLiveStage(t)
+	for _, one := range s.found(2) {
+		for _, e := range one.Endpoints {
+			if want := fmt.Sprint(strings.HasSuffix(e.Subject, ".chat")); e.Name == "prompt" && e.Metadata["attachments_ok"] != want {
+				t.Errorf("%s: attachments_ok %s", e.Subject, e.Metadata["attachments_ok"])
+			}
+		}
+	}
+	body := func(prompt, name string, content []byte) string {
+		return string(runs.Encode(map[string]any{"prompt": prompt, "attachments": []map[string]any{
+			{"filename": name, "content": content}, {"filename": "b", "content": []byte("```\n")}}}))
+	}
+	s.ask(chat, body("Read it.", "../../etc/a\n`b.txt", []byte("One.\n"))).until("linesman.run")
+	const want = "Read it.\n\nAttached file ab.txt:\n```\nOne.\n```\n\nAttached file b:\n````\n```\n````"
+	if task := s.Task(); task.Prompt != want || task.Title != "" {
+		t.Errorf("task %+v", task)
+	}
+	many := strings.Repeat(`{"filename":"a","content":"YQ=="},`, 17)
+	for _, body := range []string{
+		body("", "a", []byte("x")), body("x", "", []byte("x")), body("x", "a/..", []byte("x")), body("x", "a", []byte{0xff}),
+		body("x", "a", []byte{0}), body("x", "a", make([]byte, 64<<10)),
+		`{"prompt":"x","attachments":[{"filename":"a","content":"YQ"}]}`,
+		`{"prompt":"x","attachments":[{"filename":"a","content":"Y Q="}]}`,
+		`{"prompt":"x","attachments":[{"filename":"a","content":"_-=="}]}`,
+		`{"prompt":"x","attachments":[{"filename":"a","content":"YR=="}]}`,
+		`{"prompt":"x","attachments":[{"filename":"a","content":"YWFh\r\nYQ=="}]}`,
+		`{"prompt":"x","attachments":["a"]}`, `{"prompt":"x","attachments":{}}`,
+		`{"prompt":"x","attachments":[` + strings.TrimSuffix(many, ",") + `]}`,
+	} {
+		if code, what := s.ask(chat, body).refused(); code != "400" || what != "validation" {
+			t.Errorf("%.90s: %s %s", body, code, what)
+		}
 	}
 }
 

@@ -180,7 +180,7 @@ func (s *server) announce(p responder.LiveProfile) (*instance, error) {
 		metadata map[string]string
 		do       func(*instance, call)
 	}{
-		"prompt": {map[string]string{"max_payload": "64KB", "attachments_ok": "false"}, s.prompt},
+		"prompt": {map[string]string{"max_payload": "64KB", "attachments_ok": strconv.FormatBool(p.Live)}, s.prompt},
 		"status": {map[string]string{}, s.status},
 		"cancel": {map[string]string{}, s.cancel},
 	} {

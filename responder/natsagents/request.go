@@ -26,6 +26,13 @@ type options struct {
 	Keep    bool      `json:"keep"` // the run is a session
 }
 
+// request is a prompt with its options.
+type request struct {
+	prompt      string
+	attachments []attachment
+	options
+}
+
 // submission returns the submission of a prompt.
 func (o *options) submission(prompt string) (q api.Submission) {
 	q.Prompt, q.Model, q.Mode, q.Dir, q.Title, q.Keep = prompt, o.Model, o.Mode, o.Dir, o.Title, o.Keep
@@ -41,36 +48,44 @@ func (o options) none() error {
 	return nil
 }
 
-// read returns the text of a prompt, and its options.
-func read(body []byte) (prompt string, o options, err error) {
+// read reads a prompt.
+func read(body []byte) (q request, err error) {
 	switch {
 	case len(body) > maxPayload:
-		return "", o, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
+		return q, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
 	case !utf8.Valid(body):
-		return "", o, api.Invalid("request", "must be UTF-8")
+		return q, api.Invalid("request", "must be UTF-8")
 	case len(body) == 0 || body[0] != '{':
-		return string(body), o, nil
+		q.prompt = string(body)
+		return q, nil
 	}
 	var r struct {
-		Prompt      *string           `json:"prompt"`
-		Attachments []json.RawMessage `json:"attachments"`
-		Linesman    json.RawMessage   `json:"linesman"`
+		Prompt      *string         `json:"prompt"`
+		Attachments []attachment    `json:"attachments"`
+		Linesman    json.RawMessage `json:"linesman"`
 	}
 	if err := strictly(body, &r, false); err != nil {
-		return "", o, err
+		return q, err
 	}
-	switch {
-	case r.Prompt == nil:
-		return "", o, api.Invalid(api.FieldPrompt, "is missing")
-	case len(r.Attachments) > 0:
-		return "", o, api.Invalid("attachments", "are not accepted here")
+	if r.Prompt == nil {
+		return q, api.Invalid(api.FieldPrompt, "is missing")
 	}
+	q.prompt, q.attachments = *r.Prompt, r.Attachments
 	if len(r.Linesman) > 0 && !bytes.Equal(r.Linesman, []byte("null")) {
-		if err := strictly(r.Linesman, &o, true); err != nil {
-			return "", o, err
-		}
+		err = strictly(r.Linesman, &q.options, true)
 	}
-	return *r.Prompt, o, nil
+	return q, err
+}
+
+// text returns the prompt with its attachments, which only live runs take.
+func (q *request) text(live bool) (string, error) {
+	switch {
+	case len(q.attachments) == 0:
+		return q.prompt, nil
+	case !live:
+		return "", api.Invalid("attachments", "are not accepted here")
+	}
+	return attach(q.prompt, q.attachments)
 }
 
 // said returns the text of an answer, which has the form of a prompt; of a form it may be a JSON object.

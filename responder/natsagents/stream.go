@@ -21,16 +21,20 @@ import (
 
 // prompt answers a prompt: it queues a run, or sends a message to one, and streams what comes of it.
 func (s *server) prompt(i *instance, c call) {
-	text, o, err := read(c.body)
-	t := &stream{call: c, profile: i.profile(), events: o.Events}
+	r, err := read(c.body)
+	t := &stream{call: c, profile: i.profile(), events: r.Events}
 	var q api.Submission
+	var text string
+	if err == nil {
+		text, err = r.text(t.profile.Live && (r.Live == nil || *r.Live))
+	}
 	switch p := t.profile; {
 	case err != nil:
 	case p.Session != "":
 		t.live, t.keep = true, true
-		err = o.none()
+		err = r.none()
 	default:
-		q, err = s.Service.Prompt(p.Profile, o.submission(text), o.Live)
+		q, err = s.Service.Prompt(p.Profile, r.submission(text), r.Live)
 		t.live, t.keep = q.Live, q.Keep
 	}
 	if err != nil {

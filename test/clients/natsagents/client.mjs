@@ -60,7 +60,9 @@ const chat = await named("chat");
 const answer = (text) => (m) => {
   if (m.type === "query") nc.publish(m.data.reply_subject, text);
 };
-const denied = await prompt(at(chat, "prompt"), { prompt: "Ask." }, answer("no"));
+const attachments = [{ filename: "note.txt", content: btoa("A note.") }];
+const denied = await prompt(at(chat, "prompt"), { prompt: "Ask.", attachments }, answer("no"));
+const takes = chat.endpoints.find((e) => e.name === "prompt").metadata.attachments_ok;
 const kept = await prompt(at(chat, "prompt"), { prompt: "Ask.", linesman: { keep: true } }, answer("yes"));
 const token = kept.find((m) => m.type === "linesman.result").data.session;
 const session = await discover((info) => info.metadata.session === token);
@@ -72,5 +74,5 @@ const next = await prompt(at(session, "prompt"), { prompt: "Ask again." }, async
   }
 });
 const over = (await nc.request(at(session, "cancel"), JSON.stringify({ end: true }), { timeout: 30_000 })).json();
-console.log(JSON.stringify({ info, said, refused, ended, cancelled, beat, denied, kept, next, busy, over }));
+console.log(JSON.stringify({ info, said, refused, ended, cancelled, beat, denied, kept, next, busy, over, takes }));
 await nc.drain();

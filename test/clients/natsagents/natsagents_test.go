@@ -35,6 +35,7 @@ while read -r line; do
 	*'"session/set_mode"'*) answer $id ;;
 	*'"session/prompt"'*)
 		n=$((n+1))
+		case "$line" in *'Attached file note.txt:'*'A note.'*) note=' with a note' ;; *) note= ;; esac
 		printf '%s' '{"jsonrpc":"2.0","id":'$n',"method":"session/request_permission","params":{"sessionId":"s1",'
 		printf '%s' '"toolCall":{"toolCallId":"c'$n'","kind":"execute","title":"make","rawInput":{"command":"make"}},'
 		printf '%s' '"options":[{"optionId":"a","kind":"allow_once","name":"Yes"},'
@@ -42,7 +43,7 @@ while read -r line; do
 		read -r line
 		case "$line" in *'"optionId":"a"'*) what=allowed ;; *) what=denied ;; esac
 		printf '%s' '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":'
-		echo '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$what'"}}}}'
+		echo '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$what$note'"}}}}'
 		answer $id '"stopReason":"end_turn","usage":{"inputTokens":7,"outputTokens":5,"totalTokens":12}' ;;
 	*'"session/close"'*) answer $id; exit 0 ;;
 	esac
@@ -110,7 +111,8 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 
 		Denied, Kept, Next, Busy []any
 
-		Over map[string]string
+		Over  map[string]string
+		Takes string
 	}
 	if err := json.Unmarshal([]byte(out), &seen); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -149,10 +151,11 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 		seen.Cancelled["run"] == "" {
 		t.Errorf("cancelled: %q, %v, %v", got, last, seen.Cancelled)
 	}
-	for text, all := range map[string][]any{"denied": seen.Denied, "allowed": seen.Next} {
+	for text, all := range map[string][]any{"denied with a note": seen.Denied, "allowed": seen.Next} {
 		want := "status ack, linesman.run, status working, query, response " + text + ", linesman.result, end"
 		got, _ := kinds(all)
-		got = slices.DeleteFunc(got, func(kind string) bool { return kind == "linesman.answered" }) // before the text, or after it
+		// Before the text, or after it:
+		got = slices.DeleteFunc(got, func(kind string) bool { return kind == "linesman.answered" })
 		if strings.Join(got, ", ") != want {
 			t.Errorf("the stream is %q, want %s", got, want)
 		}
@@ -160,7 +163,8 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 	if got, last := kinds(seen.Busy); strings.Join(got, ", ") != "status ack, 409, end" || last.Body["error"] != "conflict" {
 		t.Errorf("while a turn runs: %q, %v", got, last.Body)
 	}
-	if got, _ := kinds(seen.Kept); !slices.Contains(got, "response allowed") || seen.Over["run"] == "" {
+	if got, _ := kinds(seen.Kept); !slices.Contains(got, "response allowed") || seen.Over["run"] == "" ||
+		seen.Takes != "true" {
 		t.Errorf("the session begins with %q, and ends with %v", got, seen.Over)
 	}
 	if seen.Beat["agent"] == "" || seen.Info.Metadata["owner"] != "ada" {
