@@ -145,8 +145,8 @@ func (p LiveProfile) Token() string {
 	return p.Name
 }
 
-// LiveProfiles returns those of some profiles whose agent a live worker has, and then their sessions. Of none: one of an
-// owner for each agent of the live workers, with the name of their queue.
+// LiveProfiles returns those of some profiles whose agent a live worker has, and then their sessions. Of none: one of
+// an owner for each agent of the live workers, with the name of their queue.
 func (s *Service) LiveProfiles(owner string, some []Profile) (live []LiveProfile) {
 	workers := s.table.Workers()
 	if len(some) == 0 {

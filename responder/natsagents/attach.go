@@ -49,7 +49,8 @@ func attach(prompt string, all []attachment) (string, error) {
 		for strings.Contains(string(content), fence) {
 			fence += "`"
 		}
-		prompt += "\n\nAttached file " + name + ":\n" + fence + "\n" + strings.TrimSuffix(string(content), "\n") + "\n" + fence
+		text := strings.TrimSuffix(string(content), "\n")
+		prompt += "\n\nAttached file " + name + ":\n" + fence + "\n" + text + "\n" + fence
 	}
 	return prompt, nil
 }

@@ -163,7 +163,10 @@ func TestAnswerFromElsewhereWithdrawsAQuery(t *testing.T) {
 	a, l := s.begin("Ask.")
 	first, second := l.Permission("one", 0), l.Permission("two", 0)
 	q1, q2 := a.queried(first), a.queried(second)
-	if _, err := s.Service.Decide(t.Context(), api.AnswerRequest{Request: a.run, Question: first, Option: "no"}); err != nil {
+	elsewhere := func(question, option string) (api.Answered, error) {
+		return s.Service.Decide(t.Context(), api.AnswerRequest{Request: a.run, Question: question, Option: option})
+	}
+	if _, err := elsewhere(first, "no"); err != nil {
 		t.Fatal(err)
 	}
 	a.answered(first, "")
@@ -171,7 +174,7 @@ func TestAnswerFromElsewhereWithdrawsAQuery(t *testing.T) {
 	// At once: one of them decides, and the log has one answer.
 	decided := make(chan api.Answered, 1)
 	go func() {
-		done, _ := s.Service.Decide(t.Context(), api.AnswerRequest{Request: a.run, Question: second, Option: "no"})
+		done, _ := elsewhere(second, "no")
 		decided <- done
 	}()
 	s.says(q2, "yes")
@@ -190,7 +193,7 @@ func TestAnswerFromElsewhereWithdrawsAQuery(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Asks(third)
-	if _, err := s.Service.Decide(t.Context(), api.AnswerRequest{Request: a.run, Question: third, Option: "yes"}); err != nil {
+	if _, err := elsewhere(third, "yes"); err != nil {
 		t.Errorf("answered elsewhere: %v", err)
 	}
 	l.Turn("Done.")
@@ -224,8 +227,9 @@ func TestTextsOfAttachmentsAreInThePrompt(t *testing.T) {
 	s := newLiveStage(t)
 	for _, one := range s.found(2) {
 		for _, e := range one.Endpoints {
-			if want := fmt.Sprint(strings.HasSuffix(e.Subject, ".chat")); e.Name == "prompt" && e.Metadata["attachments_ok"] != want {
-				t.Errorf("%s: attachments_ok %s", e.Subject, e.Metadata["attachments_ok"])
+			want, got := fmt.Sprint(strings.HasSuffix(e.Subject, ".chat")), e.Metadata["attachments_ok"]
+			if e.Name == "prompt" && got != want {
+				t.Errorf("%s: attachments_ok %s", e.Subject, got)
 			}
 		}
 	}

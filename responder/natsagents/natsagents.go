@@ -286,7 +286,9 @@ func (s *server) cancel(i *instance, c call) {
 }
 
 // stop cancels a run of a profile; of a session the turn, or it ends it.
-func (s *server) stop(ctx context.Context, p responder.LiveProfile, body []byte) (run string, state runs.State, err error) {
+func (s *server) stop(
+	ctx context.Context, p responder.LiveProfile, body []byte,
+) (run string, state runs.State, err error) {
 	if p.Session == "" {
 		var q struct {
 			Run string `json:"run"`

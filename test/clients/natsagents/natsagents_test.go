@@ -160,7 +160,8 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 			t.Errorf("the stream is %q, want %s", got, want)
 		}
 	}
-	if got, last := kinds(seen.Busy); strings.Join(got, ", ") != "status ack, 409, end" || last.Body["error"] != "conflict" {
+	got, last := kinds(seen.Busy)
+	if strings.Join(got, ", ") != "status ack, 409, end" || last.Body["error"] != "conflict" {
 		t.Errorf("while a turn runs: %q, %v", got, last.Body)
 	}
 	if got, _ := kinds(seen.Kept); !slices.Contains(got, "response allowed") || seen.Over["run"] == "" ||
