@@ -167,5 +167,8 @@ func AgentSubject(verb, agent, owner, name string) string {
 // AgentInboxes are the prefixes of the inboxes of its callers.
 var AgentInboxes = []string{InboxPrefix("prompter"), "_INBOX.agents"}
 
-// AgentReplies are the subjects of answers to questions of a prompt.
-func (n Names) AgentReplies() string { return n.Prefix + ".reply.*" }
+// AgentReplies are the subjects of answers to questions of a prompt, AgentReply that of one.
+func (n Names) AgentReplies() string { return n.AgentReply("*") }
+
+// AgentReply is the subject of the answer to a question, by a random token.
+func (n Names) AgentReply(token string) string { return n.Prefix + ".reply." + token }

@@ -30,6 +30,8 @@ type profile struct {
 	Model  string            `json:"model,omitempty"`
 	Queue  string            `json:"queue,omitempty"` // "": work.queue
 	Labels map[string]string `json:"labels,omitempty"`
+	// Live makes its prompts live runs: callers answer what the agent asks, and may so allow more than the mode does.
+	Live bool `json:"live,omitempty"`
 }
 
 // Profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
@@ -37,7 +39,7 @@ type Profiles []profile
 
 // String returns the JSON array.
 func (p Profiles) String() string {
-	b, _ := json.Marshal(append([]profile{}, p...)) // no error: it has only strings
+	b, _ := json.Marshal(append([]profile{}, p...)) // no error: its values are strings and flags
 	return string(b)
 }
 
@@ -50,7 +52,7 @@ func (p *Profiles) parse(text string) string {
 		return ""
 	}
 	if d.Decode(p) != nil || d.More() {
-		return "not an array of profiles with name, agent, working_dir, mode, model, queue and labels"
+		return "not an array of profiles with name, agent, working_dir, mode, model, queue, labels and live"
 	}
 	if len(*p) == 0 {
 		*p = nil // as the default
@@ -80,6 +82,8 @@ func (c *Config) checkProfiles() string {
 			return "the mode of each must be read-only, workspace-write or danger-full-access"
 		case p.Queue != "" && !tokenPattern.MatchString(p.Queue):
 			return "the queue of each must be a lower-case letter, then at most 31 of a-z 0-9 _ -"
+		case p.Live && a.Live.Program == "":
+			return "the agent of each that is live must speak the Agent Client Protocol"
 		case taken[key]:
 			return "two have the same agent and name"
 		}
@@ -98,8 +102,8 @@ func (c *Config) announceSettings() []Setting {
 				"the name of the user."},
 		{Key: "announce.profiles", target: &a.Profiles, check: c.checkProfiles,
 			Help: "What is announced, and what prompts to it may do: tables with name, agent, working_dir, mode, model, " +
-				"queue and labels. Empty: each kind of agent of the live workers, by the name of the queue, with the mode " +
-				"read-only."},
+				"queue, labels and live, by which callers of live runs answer what the agent asks. Empty: each kind of agent " +
+				"of the live workers, by the name of the queue, with the mode read-only."},
 		{Key: "announce.nats", target: &a.NATS, check: serverURLs(&a.NATS),
 			Help: "URL of the NATS server to announce them at. Empty: the account LINESMAN_AGENTS of the server of linesman, " +
 				"if it has one."},

@@ -9,13 +9,13 @@ import (
 func TestProfilesAreTablesOrJSON(t *testing.T) {
 	want := Profiles{
 		{Name: "review", Agent: "claude", Dir: "/home/u/src", Mode: "workspace-write", Labels: map[string]string{"team": "a"}},
-		{Name: "x", Agent: "codex"},
+		{Name: "x", Agent: "codex", Live: true},
 	}
 	for _, text := range []string{
 		"[[announce.profiles]]\nname = 'review'\nagent = 'claude'\nworking_dir = '~/src'\nmode = 'workspace-write'\n" +
-			"labels = {team = 'a'}\n[[announce.profiles]]\nname = 'x'\nagent = 'codex'\n",
+			"labels = {team = 'a'}\n[[announce.profiles]]\nname = 'x'\nagent = 'codex'\nlive = true\n",
 		"[announce]\nprofiles = [{name = 'review', agent = 'claude', working_dir = '/home/u/src', " +
-			"mode = 'workspace-write', labels.team = 'a'}, {name = 'x', agent = 'codex'}]\n",
+			"mode = 'workspace-write', labels.team = 'a'}, {name = 'x', agent = 'codex', live = true}]\n",
 	} {
 		c, err := Load(Sources{File: file(t, text), Environ: []string{"HOME=/home/u"}})
 		if err != nil || !reflect.DeepEqual(c.Announce.Profiles, want) {

@@ -87,7 +87,8 @@ func (c Config) announced() (all []responder.Profile, err error) {
 			return nil, fmt.Errorf("announce.profiles: %s: %w", p.Name, err)
 		}
 		all = append(all, responder.Profile{Owner: owner(c.Settings.Announce.Owner), Name: p.Name, Queue: p.Queue,
-			Attributes: runs.Attributes{Agent: a.Kind(), Dir: p.Dir, Mode: runs.Mode(p.Mode), Model: p.Model, Labels: labels}})
+			Live: p.Live, Attributes: runs.Attributes{Agent: a.Kind(), Dir: p.Dir, Mode: runs.Mode(p.Mode), Model: p.Model,
+				Labels: labels}})
 	}
 	return all, nil
 }

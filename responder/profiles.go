@@ -3,6 +3,7 @@ package responder
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ type Profile struct {
 	// Attributes are those of its tasks: agent, directory, mode, model and labels. An absent mode is read-only.
 	runs.Attributes
 	Queue string // "": that of the service
+	Live  bool   // its prompts may be live runs, of which callers answer what the agent asks
 }
 
 // AgentToken returns its agent as subjects have it: claude-code.
@@ -34,7 +36,14 @@ func (p Profile) In(ctx context.Context) context.Context {
 // Prompt completes a submission to a profile, and checks it: [Service.Queue] with the context of [Profile.In] then
 // queues it. The mode may not be above that of the profile, the directory must be the profile's or below it, and the
 // thread one of its own. A relative directory is below that of the profile; the worker checks it again, with its links.
-func (s *Service) Prompt(p Profile, q api.Submission) (api.Submission, error) {
+// Whether it is live is as asked, and by default as the profile is.
+func (s *Service) Prompt(p Profile, q api.Submission, live *bool) (api.Submission, error) {
+	if q.Live = p.Live && (live == nil || *live); !q.Live && live != nil && *live {
+		return q, api.Invalid("live", "the profile has no live runs: what callers allow there may be more than its mode does")
+	}
+	if q.Keep && len(s.sessions(func(string) bool { return true })) >= MaxSessions {
+		return q, &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions are open: end one", MaxSessions)}
+	}
 	p.Mode = cmp.Or(p.Mode, runs.ReadOnly)
 	q.Agent, q.Labels, q.Model = p.Agent, p.Labels.With(runs.LabelProfile, p.id()), cmp.Or(q.Model, p.Model)
 	switch q.Mode {
@@ -95,15 +104,49 @@ func (s *Service) CancelPrompted(ctx context.Context, p Profile, run string) (ap
 	return s.Cancel(ctx, api.Cancel{Run: run, Reason: "the caller of the prompt"})
 }
 
-// LiveProfile is a profile whose agent a live worker has.
-type LiveProfile struct {
-	Profile
-	Slots, Busy int // of these workers
-	Queued      int // tasks that wait for a worker, of all profiles
+// MaxSessions is how many runs of all profiles may be open for further prompts when another one is asked for, and how
+// many of them are announced: the oldest.
+const MaxSessions = 64
+
+// sessions returns the open runs that take prompts and whose profile is one of some, the oldest first.
+func (s *Service) sessions(of func(profile string) bool) []runs.Header {
+	return s.Snapshot(0, func(v runs.Header) bool {
+		profile := v.Labels.Value(runs.LabelProfile)
+		return v.Turn > 0 && profile != "" && of(profile)
+	}).Working
 }
 
-// LiveProfiles returns those of some profiles whose agent a live worker has. Of none: one of an owner for each agent of
-// the live workers, with the name of their queue.
+// PromptNext sends a prompt to a session: its next turn. The error is [api.Conflict] while a turn runs.
+func (s *Service) PromptNext(ctx context.Context, p LiveProfile, text string) (api.Sent, error) {
+	v, err := s.Look(ctx, p.Session)
+	if err != nil {
+		return api.Sent{}, err
+	}
+	if !v.State.Final() && !v.AwaitsMessage() {
+		return api.Sent{}, &api.Error{Code: api.Conflict, Run: v.ID, State: v.State, Retryable: true,
+			Message: "a turn of the session runs"}
+	}
+	return s.Send(ctx, api.SendRequest{Run: v.ID, Text: text})
+}
+
+// LiveProfile is a profile whose agent a live worker has, or one of its sessions.
+type LiveProfile struct {
+	Profile
+	Slots, Busy int    // of these workers
+	Queued      int    // tasks that wait for a worker, of all profiles
+	Session     string // run whose next turns its prompts are; "": each prompt is a run
+}
+
+// Token is the last token of its subjects, and the name of its session.
+func (p LiveProfile) Token() string {
+	if p.Session != "" {
+		return strings.ToLower(p.Session)
+	}
+	return p.Name
+}
+
+// LiveProfiles returns those of some profiles whose agent a live worker has, and then their sessions. Of none: one of
+// an owner for each agent of the live workers, with the name of their queue.
 func (s *Service) LiveProfiles(owner string, some []Profile) (live []LiveProfile) {
 	workers := s.table.Workers()
 	if len(some) == 0 {
@@ -125,5 +168,25 @@ func (s *Service) LiveProfiles(owner string, some []Profile) (live []LiveProfile
 			live = append(live, one)
 		}
 	}
-	return live
+	return append(live, s.sessionsOf(live)...)
+}
+
+// sessionsOf returns the sessions of some profiles that are live.
+func (s *Service) sessionsOf(live []LiveProfile) (all []LiveProfile) {
+	of := map[string]LiveProfile{}
+	for _, p := range live {
+		if p.Live {
+			of[p.id()] = p
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	open := s.sessions(func(profile string) bool { return of[profile].Live })
+	for _, v := range open[:min(len(open), MaxSessions)] {
+		one := of[v.Labels.Value(runs.LabelProfile)]
+		one.Session = v.ID
+		all = append(all, one)
+	}
+	return all
 }

@@ -28,7 +28,7 @@ func TestTheDirectoryOfAProfileMayBeALink(t *testing.T) {
 		"": true, "sub": true, home: true, home + "/sub": true, link + "/sub": true, "none": true,
 		"out": false, home + "/out": false, root: false, "..": false,
 	} {
-		q, err := s.Prompt(p, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Dir: dir}, Prompt: "Go."}})
+		q, err := s.Prompt(p, api.Submission{Task: runs.Task{Attributes: runs.Attributes{Dir: dir}, Prompt: "Go."}}, nil)
 		if (err == nil) != allowed || q.Below != link {
 			t.Errorf("%q: %v, below %q", dir, err, q.Below)
 		}

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 )
 
 // titled is the first revision whose enums have titles in `oneOf`, and with lists of choices.
@@ -34,7 +35,7 @@ func form(q api.Question, revision string) *sdk.ElicitParams {
 	default:
 		return nil
 	}
-	return &sdk.ElicitParams{Message: message(q), RequestedSchema: schema}
+	return &sdk.ElicitParams{Message: responder.QuestionText(&q), RequestedSchema: schema}
 }
 
 // schemaOf is a JSON Schema that clients show.
@@ -118,39 +119,4 @@ func listed(items json.RawMessage) bool {
 	d.DisallowUnknownFields()
 	return d.Decode(&of) == nil &&
 		(of.Type == "string" && of.Enum != nil && of.AnyOf == nil || of.Type == "" && of.Enum == nil && of.AnyOf != nil)
-}
-
-// message is a question in full. What the agent says is on one line, or indented, so that it cannot pass for another
-// part of the message.
-func message(q api.Question) string {
-	var b strings.Builder
-	put := func(label, text string) {
-		switch {
-		case text == "":
-		case strings.Contains(text, "\n"):
-			b.WriteString(label + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n")
-		default:
-			b.WriteString(label + ": " + text + "\n")
-		}
-	}
-	if q.Kind == api.KindPermission {
-		fmt.Fprintf(&b, "The agent %s asks for permission, in run %s.\n", q.Agent, q.Run)
-	} else {
-		fmt.Fprintf(&b, "The agent %s asks, in run %s.\n", q.Agent, q.Run)
-	}
-	put("Run", q.RunTitle)
-	put("Title", q.Title)
-	put("Tool", q.Tool)
-	put("Directory", q.Dir)
-	put("Command", q.Command)
-	put("Input", q.Input)
-	put("Text", q.Text)
-	for _, f := range q.Files {
-		put("File", f.Path)
-		put("Change", f.Diff)
-	}
-	for _, o := range q.Options {
-		put("Option", fmt.Sprintf("%s (%s)", cmp.Or(o.Name, o.ID), o.Kind))
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -40,6 +40,7 @@ const (
 // Config is what the service needs.
 type Config struct {
 	Conn     *nats.Conn // to the account of the callers
+	Names    bus.Names
 	Service  *responder.Service
 	Owner    string
 	Profiles []responder.Profile // none: see [responder.Service.LiveProfiles]
@@ -60,11 +61,12 @@ type Config struct {
 
 // Serve announces the profiles and answers until ctx ends. Then it ends the streams, not their runs, and returns nil.
 func Serve(ctx context.Context, c Config) error {
-	c.Beat = cmp.Or(c.Beat, beatTime)
+	c.Beat, c.Names.Prefix = cmp.Or(c.Beat, beatTime), cmp.Or(c.Names.Prefix, bus.DefaultPrefix)
 	if c.Inboxes == nil {
 		c.Inboxes = bus.AgentInboxes
 	}
-	s := &server{Config: c, ctx: ctx, cancels: responder.NewSlots(maxCancels), all: map[string]*instance{}}
+	s := &server{Config: c, ctx: ctx, cancels: responder.NewSlots(maxCancels), all: map[string]*instance{},
+		looks: make(chan chan struct{}), talks: map[string]bool{}}
 	defer s.end()
 	if s.Service.Filled(ctx) != nil { // ctx ended
 		return nil
@@ -77,6 +79,9 @@ func Serve(ctx context.Context, c Config) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
+		case done := <-s.looks:
+			s.look()
+			close(done)
 		}
 	}
 }
@@ -86,14 +91,16 @@ type server struct {
 	ctx     context.Context // ends all streams
 	cancels *responder.Slots
 	all     map[string]*instance // by subject; only used by Serve
+	looks   chan chan struct{}   // asks Serve to look, and to close the channel then
 	logged  string               // last error of an announcement
 
-	mu    sync.Mutex // guards over, and calls.Go
+	mu    sync.Mutex // guards over, talks and calls.Go
 	over  bool
+	talks map[string]bool // sessions that a prompt is for
 	calls sync.WaitGroup
 }
 
-// instance is a profile that is announced.
+// instance is a profile, or a session of it, that is announced.
 type instance struct {
 	micro.Service
 	beaten time.Time // the last heartbeat; only used by Serve
@@ -112,7 +119,10 @@ func (i *instance) profile() responder.LiveProfile {
 func (s *server) look() {
 	seen := map[string]bool{}
 	for _, p := range s.Service.LiveProfiles(s.Owner, s.Profiles) {
-		subject := subjectOf("hb", p.Profile)
+		subject := subjectOf("hb", p)
+		if seen[subject] { // a profile has the name of a session
+			continue
+		}
 		seen[subject] = true
 		i := s.all[subject]
 		if i == nil {
@@ -144,20 +154,24 @@ func (s *server) look() {
 	}
 }
 
-func subjectOf(verb string, p responder.Profile) string {
-	return bus.AgentSubject(verb, p.AgentToken(), p.Owner, p.Name)
+func subjectOf(verb string, p responder.LiveProfile) string {
+	return bus.AgentSubject(verb, p.AgentToken(), p.Owner, p.Token())
 }
 
 // announce registers a profile as an instance of the service.
 func (s *server) announce(p responder.LiveProfile) (*instance, error) {
 	i := &instance{live: p}
+	about := map[string]string{
+		"agent": p.AgentToken(), "owner": p.Owner, "protocol_version": "0.3",
+		"capabilities": strings.Join(s.Service.Agents().Of(p.Agent).Capabilities(), " "),
+	}
+	what := "prompts that become runs of a coding agent"
+	if p.Session != "" {
+		about["session"], what = p.Token(), "prompts that are the next turns of a session of a coding agent"
+	}
 	var err error
 	i.Service, err = micro.AddService(s.Conn, micro.Config{
-		Name: group, Version: s.Version, Description: "prompts that become runs of a coding agent",
-		Metadata: map[string]string{
-			"agent": p.AgentToken(), "owner": p.Owner, "protocol_version": "0.3",
-			"capabilities": strings.Join(s.Service.Agents().Of(p.Agent).Capabilities(), " "),
-		},
+		Name: group, Version: s.Version, Description: what, Metadata: about,
 	})
 	if err != nil {
 		return nil, err
@@ -166,12 +180,12 @@ func (s *server) announce(p responder.LiveProfile) (*instance, error) {
 		metadata map[string]string
 		do       func(*instance, call)
 	}{
-		"prompt": {map[string]string{"max_payload": "64KB", "attachments_ok": "false"}, s.prompt},
+		"prompt": {map[string]string{"max_payload": "64KB", "attachments_ok": strconv.FormatBool(p.Live)}, s.prompt},
 		"status": {map[string]string{}, s.status},
 		"cancel": {map[string]string{}, s.cancel},
 	} {
 		err := i.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) { s.request(i, e.do, verb, r) }),
-			micro.WithEndpointSubject(subjectOf(verb, p.Profile)), micro.WithEndpointQueueGroup(group),
+			micro.WithEndpointSubject(subjectOf(verb, p)), micro.WithEndpointQueueGroup(group),
 			micro.WithEndpointMetadata(e.metadata))
 		if err != nil {
 			_ = i.Stop()
@@ -188,16 +202,20 @@ func (s *server) beat(i *instance) []byte {
 		Busy   int `json:"busy"`
 		Queued int `json:"queued"`
 	}
-	p := i.profile()
+	p, session := i.profile(), ""
+	if p.Session != "" {
+		session = p.Token()
+	}
 	return runs.Encode(struct {
 		Agent    string `json:"agent"`
 		Owner    string `json:"owner"`
+		Session  string `json:"session,omitempty"`
 		ID       string `json:"instance_id"`
 		TS       string `json:"ts"`
 		Interval int    `json:"interval_s"`
 		Linesman load   `json:"linesman"`
 	}{
-		p.AgentToken(), p.Owner, i.Info().ID, time.Now().UTC().Format(time.RFC3339), max(int(s.Beat/time.Second), 1),
+		p.AgentToken(), p.Owner, session, i.Info().ID, time.Now().UTC().Format(time.RFC3339), max(int(s.Beat/time.Second), 1),
 		load{p.Slots, p.Busy, p.Queued},
 	})
 }
@@ -256,22 +274,50 @@ func (s *server) end() {
 func (s *server) status(i *instance, c call) { c.answer(s.beat(i)) }
 
 func (s *server) cancel(i *instance, c call) {
-	var q struct {
-		Run string `json:"run"`
-	}
-	if err := strictly(c.body, &q, true); err != nil {
-		c.fail(err, "")
-		return
-	}
-	p := i.profile().Profile
+	p := i.profile()
 	ctx, end := context.WithTimeout(p.In(s.ctx), cancelTime)
 	defer end()
-	done, err := s.Service.CancelPrompted(ctx, p, q.Run)
+	run, state, err := s.stop(ctx, p, c.body)
 	if err != nil {
 		c.fail(err, "")
 		return
 	}
-	c.answer(runs.Encode(map[string]any{"run": done.Run, "state": done.State}))
+	c.answer(runs.Encode(map[string]any{"run": run, "state": state}))
+}
+
+// stop cancels a run of a profile; of a session the turn, or it ends it.
+func (s *server) stop(
+	ctx context.Context, p responder.LiveProfile, body []byte,
+) (run string, state runs.State, err error) {
+	if p.Session == "" {
+		var q struct {
+			Run string `json:"run"`
+		}
+		if err := strictly(body, &q, true); err != nil {
+			return "", "", err
+		}
+		done, err := s.Service.CancelPrompted(ctx, p.Profile, q.Run)
+		return done.Run, done.State, err
+	}
+	q := struct {
+		Run string `json:"run"`
+		End bool   `json:"end"`
+	}{Run: p.Session}
+	if len(body) > 0 {
+		if err := strictly(body, &q, true); err != nil {
+			return "", "", err
+		}
+	}
+	var sent api.Sent
+	switch {
+	case q.Run != p.Session:
+		err = &api.Error{Code: api.NotFound, Message: "that run is not the session"}
+	case q.End:
+		sent, err = s.Service.End(ctx, api.RunRequest{Run: q.Run})
+	default:
+		sent, err = s.Service.StopTurn(ctx, api.TurnRequest{Run: q.Run})
+	}
+	return sent.Run, sent.State, err
 }
 
 // call is a request that is being answered.

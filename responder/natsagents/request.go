@@ -22,42 +22,100 @@ type options struct {
 	Resume  string    `json:"resume"` // a thread
 	Key     string    `json:"idempotency_key"`
 	Events  bool      `json:"events"`
+	Live    *bool     `json:"live"` // absent: as the profile
+	Keep    bool      `json:"keep"` // the run is a session
 }
 
-// read returns the submission of a prompt, and whether its stream has events.
-func read(body []byte) (q api.Submission, events bool, err error) {
+// request is a prompt with its options.
+type request struct {
+	prompt      string
+	attachments []attachment
+	options
+}
+
+// submission returns the submission of a prompt.
+func (o *options) submission(prompt string) (q api.Submission) {
+	q.Prompt, q.Model, q.Mode, q.Dir, q.Title, q.Keep = prompt, o.Model, o.Mode, o.Dir, o.Title, o.Keep
+	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
+	return q
+}
+
+// none refuses all options but events: they are those of the run.
+func (o options) none() error {
+	if o.Events = false; o != (options{}) {
+		return api.Invalid("linesman", "a session takes no options but events")
+	}
+	return nil
+}
+
+// read reads a prompt.
+func read(body []byte) (q request, err error) {
 	switch {
 	case len(body) > maxPayload:
-		return q, false, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
+		return q, api.Invalid("request", fmt.Sprintf("at most %d bytes, got %d", maxPayload, len(body)))
 	case !utf8.Valid(body):
-		return q, false, api.Invalid("request", "must be UTF-8")
+		return q, api.Invalid("request", "must be UTF-8")
 	case len(body) == 0 || body[0] != '{':
-		q.Prompt = string(body)
-		return q, false, nil
+		q.prompt = string(body)
+		return q, nil
 	}
 	var r struct {
-		Prompt      *string           `json:"prompt"`
-		Attachments []json.RawMessage `json:"attachments"`
-		Linesman    json.RawMessage   `json:"linesman"`
+		Prompt      *string         `json:"prompt"`
+		Attachments []attachment    `json:"attachments"`
+		Linesman    json.RawMessage `json:"linesman"`
 	}
 	if err := strictly(body, &r, false); err != nil {
-		return q, false, err
+		return q, err
 	}
-	switch {
-	case r.Prompt == nil:
-		return q, false, api.Invalid(api.FieldPrompt, "is missing")
-	case len(r.Attachments) > 0:
-		return q, false, api.Invalid("attachments", "are not accepted here")
+	if r.Prompt == nil {
+		return q, api.Invalid(api.FieldPrompt, "is missing")
 	}
-	var o options
+	q.prompt, q.attachments = *r.Prompt, r.Attachments
 	if len(r.Linesman) > 0 && !bytes.Equal(r.Linesman, []byte("null")) {
-		if err := strictly(r.Linesman, &o, true); err != nil {
-			return q, false, err
-		}
+		err = strictly(r.Linesman, &q.options, true)
 	}
-	q.Prompt, q.Model, q.Mode, q.Dir, q.Title = *r.Prompt, o.Model, o.Mode, o.Dir, o.Title
-	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
-	return q, o.Events, nil
+	return q, err
+}
+
+// text returns the prompt with its attachments, which only live runs take.
+func (q *request) text(live bool) (string, error) {
+	switch {
+	case len(q.attachments) == 0:
+		return q.prompt, nil
+	case !live:
+		return "", api.Invalid("attachments", "are not accepted here")
+	}
+	return attach(q.prompt, q.attachments)
+}
+
+// said returns the text of an answer, which has the form of a prompt; of a form it may be a JSON object.
+func said(body []byte) (string, error) {
+	switch {
+	case len(body) > maxPayload:
+		return "", api.Invalid("answer", fmt.Sprintf("at most %d bytes", maxPayload))
+	case !utf8.Valid(body):
+		return "", api.Invalid("answer", "must be UTF-8")
+	case len(body) == 0 || body[0] != '{':
+		return string(body), nil
+	}
+	var r struct {
+		Prompt      json.RawMessage   `json:"prompt"`
+		Attachments []json.RawMessage `json:"attachments"`
+	}
+	if err := strictly(body, &r, false); err != nil {
+		return "", api.Invalid("answer", "must be text, or a JSON object with prompt")
+	}
+	if len(r.Attachments) > 0 {
+		return "", api.Invalid("attachments", "are not accepted here")
+	}
+	var text string
+	switch {
+	case len(r.Prompt) == 0: // the content of a form
+		return string(body), nil
+	case json.Unmarshal(r.Prompt, &text) == nil:
+		return text, nil
+	}
+	return string(r.Prompt), nil
 }
 
 // strictly decodes a JSON object, without other members if it is closed. The error quotes none of it.

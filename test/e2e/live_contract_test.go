@@ -127,7 +127,7 @@ type lodging struct {
 	agent   agent.Agent
 }
 
-func lodge(t *testing.T, s *speaker, a agent.Agent, env []string, project string) *lodging {
+func lodge(t *testing.T, s *speaker, a agent.Agent, env []string, project string, settings ...string) *lodging {
 	t.Helper()
 	data := t.TempDir()
 	var names []string
@@ -137,8 +137,8 @@ func lodge(t *testing.T, s *speaker, a agent.Agent, env []string, project string
 		}
 	}
 	config := filepath.Join(data, "linesman.toml")
-	write(t, config, fmt.Sprintf("[live]\nsleep_after = '1ms'\n[work]\nroots = [%q]\n[agents.%s]\nenv = [\"%s\"]\n",
-		project, s.short, strings.Join(names, `", "`)))
+	write(t, config, fmt.Sprintf("[live]\nsleep_after = '1ms'\n[work]\nroots = [%q]\n[agents.%s]\nenv = [\"%s\"]\n%s",
+		project, s.short, strings.Join(names, `", "`), strings.Join(settings, "")))
 	fixture.Up(t, program, data, env, "--config", config)
 	return &lodging{story{t: t, short: s.short, data: data, project: project, bus: operatorBus(t, data)}, s, a}
 }

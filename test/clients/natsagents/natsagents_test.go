@@ -23,8 +23,35 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// up starts `linesman up`, whose codex is a script that says hello, and then waits if it is asked to. It returns its
-// data directory and the variables that it has.
+// asks is an agent that asks for a command in each turn, and says what became of it.
+const asks = `#!/bin/sh
+answer() { echo '{"jsonrpc":"2.0","id":'$1',"result":{'"$2"'}}'; }
+n=100
+while read -r line; do
+	id=${line#*'"id":'}; id=${id%%,*}
+	case "$line" in
+	*'"initialize"'*) answer $id '"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}}}' ;;
+	*'"session/new"'*) answer $id '"sessionId":"s1"' ;;
+	*'"session/set_mode"'*) answer $id ;;
+	*'"session/prompt"'*)
+		n=$((n+1))
+		case "$line" in *'Attached file note.txt:'*'A note.'*) note=' with a note' ;; *) note= ;; esac
+		printf '%s' '{"jsonrpc":"2.0","id":'$n',"method":"session/request_permission","params":{"sessionId":"s1",'
+		printf '%s' '"toolCall":{"toolCallId":"c'$n'","kind":"execute","title":"make","rawInput":{"command":"make"}},'
+		printf '%s' '"options":[{"optionId":"a","kind":"allow_once","name":"Yes"},'
+		echo '{"optionId":"d","kind":"reject_once","name":"No"}]}}'
+		read -r line
+		case "$line" in *'"optionId":"a"'*) what=allowed ;; *) what=denied ;; esac
+		printf '%s' '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":'
+		echo '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'$what$note'"}}}}'
+		answer $id '"stopReason":"end_turn","usage":{"inputTokens":7,"outputTokens":5,"totalTokens":12}' ;;
+	*'"session/close"'*) answer $id; exit 0 ;;
+	esac
+done
+`
+
+// up starts `linesman up`, whose codex is a script that says hello, and then waits if it is asked to; live it is asks,
+// above. It returns its data directory and the variables that it has.
 func up(t *testing.T) (s *fixture.Server, data string, env []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,11 +59,16 @@ func up(t *testing.T) (s *fixture.Server, data string, env []string) {
 	script, recording := filepath.Join(dir, "codex"), fixture.Path(t, "test", "corpus", "codex", "hello.jsonl")
 	err := os.WriteFile(script, []byte("#!/bin/sh\ncase $1 in --version) echo codex-cli 0.169.0; exit ;; esac\n"+
 		"case \"$*\" in *Wait.*) head -3 '"+recording+"'; exec sleep 600 ;; esac\nexec cat '"+recording+"'\n"), 0o700)
+	live := filepath.Join(dir, "live")
+	if err == nil {
+		err = os.WriteFile(live, []byte(asks), 0o700)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	env = append(os.Environ(), "HOME="+dir, "LINESMAN_AGENTS_CODEX_COMMAND="+script, "LINESMAN_ANNOUNCE_OWNER=ada",
-		"LINESMAN_DATA_DIR="+data)
+		"LINESMAN_DATA_DIR="+data, "LINESMAN_AGENTS_CODEX_ACP="+live, "LINESMAN_ANNOUNCE_PROFILES="+
+			`[{"name":"default","agent":"codex"},{"name":"chat","agent":"codex","working_dir":"`+dir+`","live":true}]`)
 	cmd := exec.Command("git", "init", "-q", dir) // Codex wants a repository
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -76,6 +108,11 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 		Ended     []any
 		Cancelled map[string]string
 		Beat      map[string]any
+
+		Denied, Kept, Next, Busy []any
+
+		Over  map[string]string
+		Takes string
 	}
 	if err := json.Unmarshal([]byte(out), &seen); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -113,6 +150,23 @@ func TestClientOfTheSDKsPackages(t *testing.T) {
 	if got, last := kinds(seen.Ended); !slices.Contains(got, "500") || last.Body["error"] != "cancelled" ||
 		seen.Cancelled["run"] == "" {
 		t.Errorf("cancelled: %q, %v, %v", got, last, seen.Cancelled)
+	}
+	for text, all := range map[string][]any{"denied with a note": seen.Denied, "allowed": seen.Next} {
+		want := "status ack, linesman.run, status working, query, response " + text + ", linesman.result, end"
+		got, _ := kinds(all)
+		// Before the text, or after it:
+		got = slices.DeleteFunc(got, func(kind string) bool { return kind == "linesman.answered" })
+		if strings.Join(got, ", ") != want {
+			t.Errorf("the stream is %q, want %s", got, want)
+		}
+	}
+	got, last := kinds(seen.Busy)
+	if strings.Join(got, ", ") != "status ack, 409, end" || last.Body["error"] != "conflict" {
+		t.Errorf("while a turn runs: %q, %v", got, last.Body)
+	}
+	if got, _ := kinds(seen.Kept); !slices.Contains(got, "response allowed") || seen.Over["run"] == "" ||
+		seen.Takes != "true" {
+		t.Errorf("the session begins with %q, and ends with %v", got, seen.Over)
 	}
 	if seen.Beat["agent"] == "" || seen.Info.Metadata["owner"] != "ada" {
 		t.Errorf("heartbeat %v of %v", seen.Beat, seen.Info)
