@@ -1,7 +1,6 @@
 package a2a_test
 
 import (
-	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder"
@@ -108,6 +108,11 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 		if got.Get("error.code").Int() != -32602 || strings.Contains(got.Raw, "sentinel") {
 			t.Errorf("%s: %s", what, got.Raw)
 		}
+		// The release comes first.
+		said := checkCall(t, d.invokeWith(skill("v-1", "codex-run", `{"task":"go","adcp_version":"2.5"}`), push), "TASK_STATE_FAILED")
+		if said.Get("adcp_error.code").String() != "VERSION_UNSUPPORTED" {
+			t.Errorf("%s of another release: %s", what, said.Raw)
+		}
 		// What creates no run registers nothing, and looks at nothing.
 		checkCall(t, d.invokeWith(skill("s-1", "codex-status", `{}`), push), "TASK_STATE_COMPLETED")
 	}
@@ -134,26 +139,64 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 	}
 }
 
+// hook is a configuration of a webhook with some members more.
+func hook(more string) string {
+	return `{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}` + more + `}`
+}
+
+// The webhook of a call is part of its request, but for the secret. A repeated call leaves alone what the run has.
+func TestTheWebhookOfASkillIsPartOfTheRequest(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := pushEndpoint(l)
+	message := skill("m-hook", "codex-run", `{"task":"go"}`)
+	run := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED").Get("task_id").String()
+	for _, other := range []string{"null", strings.Replace(hook(""), "h.example", "other.example", 1), hook(`,"id":"x"`),
+		hook(`,"token":"` + secretToken + `"`), strings.Replace(hook(""), "HMAC-SHA256", "Bearer", 1)} {
+		said := checkCall(t, d.invokeWith(message, other), "TASK_STATE_FAILED")
+		if said.Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
+			t.Errorf("%s: %s", other, said.Raw)
+		}
+	}
+	c := d.client(surfaces[0], token)
+	moved := &sdk.PushConfig{TaskID: sdk.TaskID(run), URL: "https://moved.example/"}
+	if _, err := c.CreateTaskPushConfig(t.Context(), moved); err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{hook(""), strings.Replace(hook(""), hmacSecret, strings.ToUpper(hmacSecret), 1)} {
+		said := checkCall(t, d.invokeWith(message, same), "TASK_STATE_COMPLETED")
+		if said.Get("task_id").String() != run || !said.Get("replayed").Bool() {
+			t.Errorf("again: %s", said.Raw)
+		}
+	}
+	list, err := c.ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: sdk.TaskID(run)})
+	if err != nil || len(list) != 1 || list[0].URL != moved.URL {
+		t.Errorf("registered %+v, %v", list, err)
+	}
+}
+
 // A webhook that cannot be registered for a submitted run is a warning in the answer.
 func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
 	t.Parallel()
-	d := pushEndpoint(newLab(t))
+	l := newLab(t)
+	d := pushEndpoint(l)
 	message := skill("m-many", "codex-run", `{"task":"go","governance_context":"gov-1"}`)
-	run := ""
-	for i := range webhook.MaxRegistrations + 1 {
-		said := checkCall(t, d.invokeWith(message, `{"id":"c-`+strconv.Itoa(i)+`","url":"https://h.example/","authentication":`+
-			`{"scheme":"HMAC-SHA256","credentials":"`+hmacSecret+`"}}`), "TASK_STATE_COMPLETED")
-		if run = cmp.Or(run, said.Get("task_id").String()); said.Get("status").String() != "submitted" || run == "" ||
-			said.Get("task_id").String() != run || said.Get("governance_context").String() != "gov-1" ||
-			said.Get("adcp_error").Exists() {
-			t.Errorf("registration %d: %s", i, said.Raw)
+	run := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED").Get("task_id").String()
+	store := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{})
+	if err := store.Delete(t.Context(), run, "default"); err != nil { // as if it was killed before it registered
+		t.Fatal(err)
+	}
+	for i := range webhook.MaxRegistrations {
+		if err := store.Put(t.Context(), webhook.Registration{ID: strconv.Itoa(i), Run: run, URL: "https://h.example/"}); err != nil {
+			t.Fatal(err)
 		}
-		e, most := said.Get("errors.0"), i == webhook.MaxRegistrations
-		if e.Exists() != most || most && (e.Get("code").String() != "VALIDATION_ERROR" ||
-			e.Get("severity").String() != "warning" || e.Get("field").String() != "push_notification_config" ||
-			said.Get("push_notification_config").Exists()) {
-			t.Errorf("registration %d: %s", i, said.Raw)
-		}
+	}
+	said := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED")
+	if e := said.Get("errors.0"); said.Get("status").String() != "submitted" || said.Get("task_id").String() != run ||
+		said.Get("governance_context").String() != "gov-1" || said.Get("adcp_error").Exists() ||
+		e.Get("code").String() != "VALIDATION_ERROR" || e.Get("severity").String() != "warning" ||
+		e.Get("field").String() != "push_notification_config" || said.Get("push_notification_config").Exists() {
+		t.Errorf("%s", said.Raw)
 	}
 }
 
@@ -167,8 +210,7 @@ func TestAPollTellsOfTheWebhookOfASkill(t *testing.T) {
 		Webhooks: webhook.NewRegistry(store, webhook.AdCP, webhook.Rules{}),
 	}, func(c *a2a.Config) { c.Push = webhook.NewRegistry(store, webhook.A2A, webhook.Rules{}) })
 	for push, want := range map[string]string{
-		"null": "false",
-		`{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}}`: "true",
+		"null": "false", hook(""): "true",
 	} {
 		said := checkCall(t, d.invokeWith(skill("hook-"+want, "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
 		got := checkCall(t, d.invoke(skill("poll-"+want, "get_task_status", `{"task_id":"`+said.Get("task_id").String()+`"}`)),
