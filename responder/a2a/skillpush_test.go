@@ -1,15 +1,10 @@
 package a2a_test
 
 import (
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
@@ -18,10 +13,7 @@ import (
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
-	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
-	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // invokeWith is invoke with a configuration for the run that the call creates.
@@ -36,31 +28,12 @@ const hmacSecret = "sentinel-0123456789-0123456789-0123"
 
 func TestTheCallOfASkillRegistersForItsRun(t *testing.T) {
 	t.Parallel()
-	type notice struct {
-		header http.Header
-		body   []byte
-	}
-	came := make(chan notice, 8)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		came <- notice{r.Header, body}
-	}))
-	t.Cleanup(receiver.Close)
-	l := newLab(t)
-	d := pushEndpoint(l)
-	store := l.bus.PushStore()
-	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
-		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
-	})
-	servicetest.During(t, "pusher", pusher.Run)
-	push := `{"url":"` + receiver.URL + `/hook","token":"` + secretToken + `","authentication":{"scheme":"HMAC-SHA256","credentials":"` +
+	d := pushEndpoint(newLab(t))
+	url, next := d.receiver()
+	push := `{"url":"` + url + `/hook","token":"` + secretToken + `","authentication":{"scheme":"HMAC-SHA256","credentials":"` +
 		hmacSecret + `"}}`
 	said := checkCall(t, d.invokeWith(skill("m-1", "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
-	want := `{"url":"` + receiver.URL + `/hook","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + strings.Repeat("*",
+	want := `{"url":"` + url + `/hook","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + strings.Repeat("*",
 		32) + `"}}`
 	if got := said.Get("push_notification_config"); got.Get("url").String() != gjson.Get(want, "url").String() ||
 		got.Get("authentication.schemes.0").String() != "HMAC-SHA256" || strings.Contains(got.Raw, "sentinel") ||
@@ -69,19 +42,14 @@ func TestTheCallOfASkillRegistersForItsRun(t *testing.T) {
 	}
 	run := said.Get("task_id").String()
 	d.finish(run)
-	for end := time.After(fixture.Patience); ; {
-		var n notice
-		select {
-		case n = <-came:
-		case <-end:
-			t.Fatal("it is not told")
-		}
+	for {
+		n := next()
 		if n.header.Get("X-ADCP-Signature") == "" || n.header.Get("X-A2A-Notification-Token") != secretToken {
 			t.Errorf("header %v", n.header)
 		}
-		task := gjson.GetBytes(n.body, "task")
+		task := n.body.Get("task")
 		if strings.Contains(task.Raw, "sentinel") || task.Get("id").String() != run {
-			t.Errorf("task %s", n.body)
+			t.Errorf("task %s", n.body.Raw)
 		}
 		if task.Get("status.state").String() == "TASK_STATE_COMPLETED" {
 			data := task.Get("artifacts.0.parts.@reverse.0.data")
@@ -217,52 +185,6 @@ func TestAPollTellsOfTheWebhookOfASkill(t *testing.T) {
 			"TASK_STATE_COMPLETED")
 		if got.Get("has_webhook").Raw != want {
 			t.Errorf("want %s: %s", want, got.Raw)
-		}
-	}
-}
-
-// The body is a whole task at each state, in the version of the call; and the same whenever it is made.
-func TestTheTaskOfASkillIsToldInItsVersion(t *testing.T) {
-	t.Parallel()
-	d := newLab(t).endpoint(nil)
-	encoder := a2a.NewNotices(d.service)
-	l := d.work("x").out(begins, turns, says)
-	for _, final := range []bool{false, true} {
-		if final {
-			l.out(answers, ends).exit(runs.ReasonExited, 0)
-		}
-		d.await("x", func(v runs.Header) bool { return v.Thread != "" && v.State.Final() == final })
-		record, err := d.service.Record(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for version, kind := range map[string]string{"1.0": "", "0.3": "task"} {
-			var bodies []string
-			for range 3 {
-				b, err := encoder.Encode(t.Context(), webhook.Registration{Version: version}, record, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				bodies = append(bodies, string(b.Bytes))
-			}
-			task, state := gjson.Get(bodies[0], "task"), "TASK_STATE_"
-			if version == "0.3" {
-				task, state = gjson.Parse(bodies[0]), ""
-			}
-			parts, word := "status.message.parts", "working"
-			if final {
-				parts, word = "artifacts.0.parts", "completed"
-			}
-			if state += word; version == "1.0" {
-				state = strings.ToUpper(state)
-			}
-			data := task.Get(parts + ".@reverse.0.data")
-			if len(slices.Compact(bodies)) != 1 || task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
-				task.Get("status.state").String() != state || data.Get("status").String() != word ||
-				data.Get("task_id").String() != "x" {
-				t.Errorf("%s, final %v: %q", version, final, bodies)
-			}
-			adcptest.Envelope(t, []byte(data.Raw))
 		}
 	}
 }
