@@ -27,7 +27,8 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 	return rules[i].Do
 }
 
-// matches reports whether a rule is about a question of a run in some directories. One that allows is not if something is not known.
+// matches reports whether a rule is about a question of a run in some directories. One that allows is not if something
+// is not known.
 func matches(r *acp.Rule, q *Question, dirs []string) bool {
 	if r.Tool != "*" && r.Tool != cmp.Or(q.Tool, "other") {
 		return false

@@ -113,7 +113,8 @@ func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
 	if s.cfg.Requests == nil || !idempotency.KeyForm.MatchString(q.Key) {
 		return api.Submitted{}, false
 	}
-	stored, err := s.cfg.Requests.Outcome(ctx, idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}, time.Now())
+	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}
+	stored, err := s.cfg.Requests.Outcome(ctx, request, time.Now())
 	done := outcome{replayed: true}
 	if err != nil || stored == nil || json.Unmarshal(stored, &done) != nil {
 		return api.Submitted{}, false

@@ -195,9 +195,9 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		}
 		return unless(found > 0, "no handle")
 	},
-	runs.CanModel:   option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
-	runs.CanResume:  thread(func(t *runs.Task, id string) { t.Thread = id }),
-	runs.CanFork:    thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
+	runs.CanModel:  option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
+	runs.CanResume: thread(func(t *runs.Task, id string) { t.Thread = id }),
+	runs.CanFork:   thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
 	runs.CanAddDirs: func(t *testing.T, a agent.Agent, all []played) error {
 		if a.LiveOnly() {
 			return unless(offersDirs(t, a), "it does not offer further directories")

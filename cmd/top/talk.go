@@ -77,7 +77,9 @@ func (m *model) startCopy(run *api.Run, text string) tea.Cmd {
 		Fork: &api.ThreadRef{Selector: api.SelectID, ID: run.Thread}, Confirm: run.Mode.Writes(),
 	}
 	return func() tea.Msg {
-		done, err := ask(m.ctx(), func(ctx context.Context) (api.Submitted, error) { return api.OpSubmit.Call(ctx, m.svc, q) })
+		done, err := ask(m.ctx(), func(ctx context.Context) (api.Submitted, error) {
+			return api.OpSubmit.Call(ctx, m.svc, q)
+		})
 		return forkedMsg{done, err}
 	}
 }

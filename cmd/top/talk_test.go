@@ -123,7 +123,8 @@ func TestARunGoesOnAsACopy(t *testing.T) {
 		}
 		m.Update(press(m, "enter")())
 		want := api.Submission{
-			Task: runs.Task{Attributes: runs.Attributes{Agent: "claude_code", Mode: runs.WorkspaceWrite}, Prompt: "Another way."},
+			Task: runs.Task{Attributes: runs.Attributes{Agent: "claude_code", Mode: runs.WorkspaceWrite},
+				Prompt: "Another way."},
 			Fork: &api.ThreadRef{Selector: api.SelectID, ID: "the-thread"}, Confirm: true,
 		}
 		if len(s.submitted) != 1 || !reflect.DeepEqual(s.submitted[0], want) ||

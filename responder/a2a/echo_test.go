@@ -61,7 +61,8 @@ func TestAMessageThatComesAgainIsForNoOtherTask(t *testing.T) {
 	l := newLab(t)
 	d := l.endpoint(nil)
 	d.work("before").out(strings.Replace(begins, thread, talksThread, 1)).exit(runs.ReasonExited, 0)
-	m := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), sdk.NewDataPart(map[string]any{"live": true, "keep": true}))
+	options := sdk.NewDataPart(map[string]any{"live": true, "keep": true})
+	m := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), options)
 	m.ContextID = talksThread
 	task := sent(t, d.client(surfaces[0], token), now(m))
 	again := func(d *endpoint) {
@@ -75,7 +76,8 @@ func TestAMessageThatComesAgainIsForNoOtherTask(t *testing.T) {
 	d.turn(string(task.ID), 1)
 	again(d)
 	others := slices.DeleteFunc(known.All(), func(a agent.Agent) bool { return a.Kind() == "codex" })
-	again(l.endpointOf(responder.Config{Requests: &idempotency.Requests{Store: l.bus.RequestStore()}, Agents: others}, nil))
+	requests := &idempotency.Requests{Store: l.bus.RequestStore()}
+	again(l.endpointOf(responder.Config{Requests: requests, Agents: others}, nil))
 }
 
 // A context that is refused does not come back, on no surface: it may be one

@@ -147,7 +147,8 @@ func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 		return nil, h.explainPush("check a push config", err)
 	}
 	config := map[string]string{"id": r.ID, "url": r.URL, "token": r.Token, "scheme": r.Scheme}
-	push := &tools.Push{Config: config, Echo: r.Echo(), Register: func(ctx context.Context, run string, replayed bool) error {
+	push := &tools.Push{Config: config, Echo: r.Echo()}
+	push.Register = func(ctx context.Context, run string, replayed bool) error {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
 		if replayed { // it may have been changed since
@@ -161,7 +162,7 @@ func (h *Handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 			return api.Invalid(api.FieldWebhook, err.Error())
 		}
 		return h.Service.Explain("create a push config", err)
-	}}
+	}
 	if h.Push.CanSign(r) != nil {
 		push.Refused = responder.NoKey(api.FieldWebhook + ".authentication")
 	}

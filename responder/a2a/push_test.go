@@ -166,7 +166,8 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	var states []string
 	for !slices.Contains(states, "TASK_STATE_COMPLETED") {
 		n := next()
-		if n.header.Get("X-A2A-Notification-Token") != secretToken || n.header.Get("Authorization") != "Bearer letmein-letmein" {
+		if n.header.Get("X-A2A-Notification-Token") != secretToken ||
+			n.header.Get("Authorization") != "Bearer letmein-letmein" {
 			t.Errorf("header %v", n.header)
 		}
 		if strings.Contains(n.body.Raw, "sentinel") {
@@ -229,8 +230,8 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 				task, state = gjson.Parse(bodies[0]), word
 			}
 			data := task.Get(parts + ".@reverse.0.data")
-			if task.Get("kind").String() != kind || task.Get("id").String() != "x" || task.Get("status.state").String() != state ||
-				data.Get("status").String() != word || data.Get("task_id").String() != "x" {
+			if task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
+				task.Get("status.state").String() != state || data.Get("status").String() != word || data.Get("task_id").String() != "x" {
 				t.Errorf("%s, final %v: %q", version, final, bodies)
 			}
 			adcptest.Envelope(t, []byte(data.Raw))

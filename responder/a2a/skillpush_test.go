@@ -155,7 +155,8 @@ func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range webhook.MaxRegistrations {
-		if err := store.Put(t.Context(), webhook.Registration{ID: strconv.Itoa(i), Run: run, URL: "https://h.example/"}); err != nil {
+		r := webhook.Registration{ID: strconv.Itoa(i), Run: run, URL: "https://h.example/"}
+		if err := store.Put(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -49,7 +49,8 @@ func TestTheSDKVerifiesNotifications(t *testing.T) {
 
 	const secret = "a-secret-of-more-than-32-characters-0"
 	var stderr bytes.Buffer
-	receiver := exec.CommandContext(t.Context(), node, filepath.Join(dir, "webhook.mjs"), secret, up.HTTP, up.Token, scratch)
+	receiver := exec.CommandContext(t.Context(), node, filepath.Join(dir, "webhook.mjs"), secret, up.HTTP, up.Token,
+		scratch)
 	receiver.Stderr = &stderr
 	out, err := receiver.StdoutPipe()
 	if err == nil {
