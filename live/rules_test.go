@@ -128,7 +128,7 @@ func TestRulesOfATaskNeverWidenAPolicy(t *testing.T) {
 		}
 		p := Policy{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.DangerFull}).Draw(rt, "mode"),
 			Dirs: []string{"/run"},
-			Ask: rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
+			Ask:  rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
 		q := Question{ID: "q1", Kind: acp.Permission, Tool: rapid.SampledFrom([]string{"edit", "read"}).Draw(rt, "kind"),
 			Paths:   []string{rapid.SampledFrom([]string{"/run/a", "/b/c"}).Draw(rt, "path")},
 			Options: []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}}
