@@ -107,6 +107,9 @@ type Launch struct {
 	// among them, by their ids.
 	Able, AbleIf []string
 	Flags        map[string]string
+	// AbleLive are those of Able that a live run has, too, beside what all have: its agent offers each in the answer to
+	// `initialize`.
+	AbleLive []string
 	// Prompt returns the prompt in a command line of this agent, of a task or typed by a
 	// person: "" if there is none, or if it is not certain. Nil: not known.
 	Prompt func(argv []string) string

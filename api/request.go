@@ -144,6 +144,7 @@ type Submitted struct {
 	WebURL     string `json:"webUrl,omitempty"`
 	Basis      *Basis `json:"stream,omitempty"`
 	Governance string `json:"governanceContext,omitempty"`
+	Context    string `json:"-"` // the caller's own name of its context
 
 	// Replayed reports that this is the stored outcome of an earlier request
 	// with the same key.

@@ -78,6 +78,10 @@ func (c *Conversation) setUp(m *acp.Message, answered item) {
 			c.refused("the agent does not speak version 1 of the protocol")
 			return
 		}
+		if len(c.config.Task.AddDirs) > 0 && !hello.AddDirs {
+			c.refused("the agent does not offer further directories: it lacks the capability " + runs.CanAddDirs)
+			return
+		}
 		s.Closes, s.Resumes, s.Loads = hello.Close, hello.Resume, hello.Load
 		if s.Auth != "" {
 			c.call(doAuthenticate, s.Auth)

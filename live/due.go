@@ -52,11 +52,11 @@ func (c *Conversation) render(i item) []byte {
 	case doAuthenticate:
 		return acp.Authenticate(i.ID, i.Value)
 	case doNew:
-		return acp.NewSession(i.ID, c.config.Task.Dir)
+		return acp.NewSession(i.ID, c.config.Task.Dir, c.config.Task.AddDirs)
 	case doResume:
-		return acp.ResumeSession(i.ID, i.Value, c.config.Task.Dir)
+		return acp.ResumeSession(i.ID, i.Value, c.config.Task.Dir, c.config.Task.AddDirs)
 	case doLoad:
-		return acp.LoadSession(i.ID, i.Value, c.config.Task.Dir)
+		return acp.LoadSession(i.ID, i.Value, c.config.Task.Dir, c.config.Task.AddDirs)
 	case doMode:
 		return acp.SetMode(i.ID, s.Session, i.Value)
 	case doModel:

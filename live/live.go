@@ -13,8 +13,8 @@
 // lost, and none is sent twice. What an agent prints makes a line due only if the protocol allows it: one answer
 // to each request, one prompt at a time.
 //
-// A due line is an item of a queue, rendered when it is asked for. How the line of a prompt is rendered is
-// therefore part of the format of the log: it is the only one that can be longer than an entry.
+// A due line is an item of a queue, rendered when it is asked for. How the lines of prompts and sessions are rendered
+// is therefore part of the format of the log: only these can be longer than an entry.
 package live
 
 import (

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
 )
@@ -165,4 +167,43 @@ func TestOptionsSurviveTheProcess(t *testing.T) {
 	}
 	s.says(4)
 	s.wantPrompt("Go on.")
+}
+
+// A session has the directories that were added, also where it is continued. An agent that does not offer them gets
+// none.
+func TestASessionHasFurtherDirectories(t *testing.T) {
+	hello := func(dirs string) string {
+		return `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,` +
+			`"sessionCapabilities":{"resume":{}` + dirs + `}}}}`
+	}
+	has := func(line sent) string { return gjson.GetBytes(line.Params, "additionalDirectories").Raw }
+	cfg := config()
+	cfg.Task.AddDirs = []string{"/one", "/two"}
+	s := newStage(t, cfg)
+	s.want("initialize")
+	s.say(hello(`,"additionalDirectories":{}`))
+	if lines := s.drain(); len(lines) != 1 || lines[0].Method != "session/new" || has(lines[0]) != `["/one","/two"]` {
+		t.Errorf("%+v", lines)
+	}
+	cfg.Task.Thread = "s1"
+	s = newStage(t, cfg)
+	s.want("initialize")
+	s.say(hello(`,"additionalDirectories":{}`))
+	resumed := s.drain()
+	s.say(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"no"}}`)
+	loaded := s.drain()
+	if len(resumed) != 1 || resumed[0].Method != "session/resume" || has(resumed[0]) != `["/one","/two"]` ||
+		len(loaded) != 1 || loaded[0].Method != "session/load" || has(loaded[0]) != `["/one","/two"]` {
+		t.Errorf("%+v, %+v", resumed, loaded)
+	}
+	for _, none := range []string{"", `,"additionalDirectories":null`} {
+		s = newStage(t, cfg)
+		s.want("initialize")
+		s.say(hello(none))
+		o, over := s.c.Ended()
+		if lines := s.drain(); len(lines) > 0 || o == nil || !over || o.State != NoSession ||
+			o.Why != "the agent does not offer further directories: it lacks the capability "+runs.CanAddDirs {
+			t.Errorf("%q: %+v, %+v", none, lines, o)
+		}
+	}
 }

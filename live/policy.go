@@ -10,7 +10,7 @@ import (
 // Policy decides the questions of a run.
 type Policy struct {
 	Mode  runs.Mode
-	Dir   string     // of the run, absolute
+	Dirs  []string   // of the run, absolute: its own, and further ones
 	Rules []acp.Rule // the first one that matches decides; without one the mode does. Their directories are absolute
 	// Narrows are rules of the task. They make a decision only stricter.
 	Narrows []acp.Rule
@@ -21,8 +21,8 @@ type Policy struct {
 // Decide returns what is done about an open question at now, in Unix milliseconds, as a command for the raw log; false:
 // nothing, people are asked. The policy of the mode decides what it allows:
 //
-//	read-only           read, search and think, not of files outside of the directory
-//	workspace-write     edit, delete and move, too, of files that are all inside of it
+//	read-only           read, search and think, not of files outside of the directories
+//	workspace-write     edit, delete and move, too, of files that are all inside of them
 //	danger-full-access  all
 //
 // A file of which a question has two paths must be inside by both of them.
@@ -73,9 +73,9 @@ func (p *Policy) allows(q *Question) bool {
 	}
 	switch q.Tool {
 	case "read", "search", "think":
-		return q.inside(p.Dir)
+		return q.inside(p.Dirs)
 	case "edit", "delete", "move":
-		return p.Mode == runs.WorkspaceWrite && len(q.Paths) > 0 && q.inside(p.Dir)
+		return p.Mode == runs.WorkspaceWrite && len(q.Paths) > 0 && q.inside(p.Dirs)
 	}
 	return false
 }

@@ -344,7 +344,7 @@ func TestPolicyOfAMode(t *testing.T) {
 	} {
 		s := inTurn(t)
 		s.say(permission("7", test.tool, test.files))
-		cmd, ok := Policy{Mode: test.mode, Dir: "/home/dev/project"}.Decide(s.c.Open()[0], 0)
+		cmd, ok := Policy{Mode: test.mode, Dirs: []string{"/home/dev/project"}}.Decide(s.c.Open()[0], 0)
 		if !ok || cmd.Option != test.want || cmd.Rule != test.rule || cmd.By != runs.ByPolicy {
 			t.Errorf("%s %s %s: %+v", test.mode, test.tool, test.files, cmd)
 		}

@@ -20,15 +20,16 @@ func (p *Policy) ruled(q *Question) string {
 
 // first returns what the first rule that matches does; "": none does.
 func (p *Policy) first(rules []acp.Rule, q *Question) string {
-	i := slices.IndexFunc(rules, func(r acp.Rule) bool { return matches(&r, q, p.Dir) })
+	i := slices.IndexFunc(rules, func(r acp.Rule) bool { return matches(&r, q, p.Dirs) })
 	if i < 0 || q.Kind == acp.Form {
 		return ""
 	}
 	return rules[i].Do
 }
 
-// matches reports whether a rule is about a question of a run in dir. One that allows is not if something is not known.
-func matches(r *acp.Rule, q *Question, dir string) bool {
+// matches reports whether a rule is about a question of a run in some directories. One that allows is not if something
+// is not known.
+func matches(r *acp.Rule, q *Question, dirs []string) bool {
 	if r.Tool != "*" && r.Tool != cmp.Or(q.Tool, "other") {
 		return false
 	}
@@ -38,13 +39,18 @@ func matches(r *acp.Rule, q *Question, dir string) bool {
 				return below(strings.ToLower(p), strings.ToLower(r.In))
 			}))
 	}
+	if r.In != "" {
+		dirs = []string{r.In}
+	}
 	told := len(q.Paths) > 0 || r.In == "" && q.Tool != "edit" && q.Tool != "delete" && q.Tool != "move"
-	return told && q.inside(cmp.Or(r.In, dir)) && (len(r.Command) == 0 || is(q.Command, r.Command))
+	return told && q.inside(dirs) && (len(r.Command) == 0 || is(q.Command, r.Command))
 }
 
-// inside reports whether no file of the question is outside of a directory.
-func (q *Question) inside(dir string) bool {
-	return !q.Unknown && !slices.ContainsFunc(q.Paths, func(p string) bool { return !below(p, dir) })
+// inside reports whether no file of the question is outside of all directories.
+func (q *Question) inside(dirs []string) bool {
+	return !q.Unknown && !slices.ContainsFunc(q.Paths, func(p string) bool {
+		return !slices.ContainsFunc(dirs, func(dir string) bool { return below(p, dir) })
+	})
 }
 
 // below reports whether a path is that of a directory, or of what is in it.

@@ -13,6 +13,7 @@ import (
 
 func TestRulesDecideBeforeTheMode(t *testing.T) {
 	once := []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}
+	more := []string{"/run/docs/a", "/more/b"}
 	in, out := []string{"/run/docs/a"}, []string{"/run/docs/a", "/run/docs/../../b"}
 	for _, test := range []struct {
 		rules string // separated by ;;, those of the task after ||
@@ -22,6 +23,10 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 	}{
 		{"", Question{Tool: "execute", Command: "go test"}, "ask", "workspace-write asks"},
 		{"", Question{Tool: "edit", Paths: in}, "y", "workspace-write allows edit"},
+		{"", Question{Tool: "edit", Paths: more}, "y", ""},
+		{"", Question{Tool: "edit", Paths: []string{"/more/../b"}}, "ask", ""},
+		{"allow edit in /run", Question{Tool: "edit", Paths: more}, "y", "workspace-write allows edit"},
+		{"allow delete", Question{Tool: "delete", Paths: more}, "y", "a rule allows delete"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go test"}, "y", "a rule allows execute"},
 		{"allow execute: go test ...", Question{Tool: "execute", Command: "go  test ./... -run X=1"}, "y", ""},
 		{"allow execute: go test", Question{Tool: "execute", Command: "go test ./..."}, "ask", ""},
@@ -75,7 +80,7 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"deny *", Question{Kind: acp.Form}, "ask", ""},
 	} {
 		own, narrows, _ := strings.Cut(test.rules, "||")
-		p := Policy{Mode: runs.WorkspaceWrite, Dir: "/run", Ask: true}
+		p := Policy{Mode: runs.WorkspaceWrite, Dirs: []string{"/run", "/more"}, Ask: true}
 		p.Rules, p.Narrows = rulesOf(t, own), rulesOf(t, narrows)
 		q := test.q
 		if q.ID = "q1"; q.Kind == "" {
@@ -121,8 +126,9 @@ func TestRulesOfATaskNeverWidenAPolicy(t *testing.T) {
 			}
 			return all
 		}
-		p := Policy{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.DangerFull}).Draw(rt, "mode"), Dir: "/run",
-			Ask: rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
+		p := Policy{Mode: rapid.SampledFrom([]runs.Mode{runs.ReadOnly, runs.DangerFull}).Draw(rt, "mode"),
+			Dirs: []string{"/run"},
+			Ask:  rapid.Bool().Draw(rt, "ask"), Rules: rules("worker", "allow", "ask", "deny")}
 		q := Question{ID: "q1", Kind: acp.Permission, Tool: rapid.SampledFrom([]string{"edit", "read"}).Draw(rt, "kind"),
 			Paths:   []string{rapid.SampledFrom([]string{"/run/a", "/b/c"}).Draw(rt, "path")},
 			Options: []acp.Option{{ID: "y", Kind: "allow_once"}, {ID: "n", Kind: "reject_once"}}}

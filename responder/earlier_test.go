@@ -73,7 +73,7 @@ func TestLastThreadIsTheOneThatEndedLast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Task(); got.ForkedFrom != threadID+"8" || got.Thread != "" || done.Thread != "" {
+		if got := s.Task(); got.ForkedFrom != threadID+"8" || got.Thread != "" || done.Thread != "" || got.Dir != dir {
 			t.Errorf("%s: %+v", path, got)
 		}
 	}
@@ -85,6 +85,24 @@ func TestLastThreadIsTheOneThatEndedLast(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := submit(earlier("codex", dir, last, nil)); !api.Is(err, api.Conflict) {
+		t.Errorf("the last one is to be continued already: %v", err)
+	}
+}
+
+// Links are those of the responder's machine: the task is in the directory as the worker of the thread has told it.
+func TestLastThreadIsInTheDirectoryOfItsWorker(t *testing.T) {
+	t.Parallel()
+	s := stage(t)
+	linked := filepath.Join(t.TempDir(), "linked")
+	if err := os.Symlink(t.TempDir(), linked); err != nil {
+		t.Fatal(err)
+	}
+	began(s, 0, "remote", "8", linked).Exit(0)
+	_, err := s.Service.Submit(t.Context(), earlier("codex", linked, last, nil))
+	if got := s.Task(); err != nil || got.Thread != threadID+"8" || got.Dir != linked {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Service.Submit(t.Context(), earlier("codex", linked, last, nil)); !api.Is(err, api.Conflict) {
 		t.Errorf("the last one is to be continued already: %v", err)
 	}
 }

@@ -37,6 +37,7 @@ type outcome struct {
 	Before     runs.State `json:"before,omitempty"`
 	Basis      *api.Basis `json:"stream,omitempty"`
 	Governance string     `json:"governance_context,omitempty"` // of a submission
+	Context    string     `json:"context_id,omitempty"`         // the caller's own name of it
 
 	replayed bool // an earlier attempt did it
 }
@@ -44,7 +45,7 @@ type outcome struct {
 func (o outcome) submitted() api.Submitted {
 	return api.Submitted{
 		Run: o.Run, At: o.At, Position: o.Position, Thread: o.Thread, CloudID: o.CloudID, WebURL: o.WebURL, Basis: o.Basis,
-		Governance: o.Governance, Replayed: o.replayed,
+		Governance: o.Governance, Context: o.Context, Replayed: o.replayed,
 	}
 }
 
@@ -105,6 +106,20 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 		s.log.Warn("the outcome of a request was not stored", zap.String("run", claim.Run), zap.Error(noted))
 	}
 	return done, err
+}
+
+// Again returns the outcome of a submission that was carried out before with its key, whatever else holds now.
+func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
+	if s.cfg.Requests == nil || !idempotency.KeyForm.MatchString(q.Key) {
+		return api.Submitted{}, false
+	}
+	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}
+	stored, err := s.cfg.Requests.Outcome(ctx, request, time.Now())
+	done := outcome{replayed: true}
+	if err != nil || stored == nil || json.Unmarshal(stored, &done) != nil {
+		return api.Submitted{}, false
+	}
+	return done.submitted(), true
 }
 
 // withoutSecret is a webhook as the hash of a request has it: the secret may change

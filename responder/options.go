@@ -199,8 +199,10 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 			return missing(id, a.Name+" does not have the capability")
 		}
 	}
-	if ids := t.Needs(); t.Live && len(ids) > 0 {
-		return missing(ids[0], "live runs do not have the capability, as their protocol has no way for it")
+	for _, id := range t.Needs() {
+		if t.Live && !slices.Contains(a.AbleLive, id) {
+			return missing(id, "live runs do not have the capability, as their protocol has no way for it")
+		}
 	}
 	workers := slices.DeleteFunc(s.table.Workers(), func(w runtable.Worker) bool {
 		return w.Queue != cmp.Or(q.Queue, s.cfg.Queue)

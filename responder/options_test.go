@@ -38,7 +38,10 @@ func TestOptionsFailClosed(t *testing.T) {
 			"UNSUPPORTED extensions codex backend.codex.exec.sandbox_mode"},
 		{`{"extensions":{"agent_api.run":true}}`, "UNSUPPORTED extensions codex agent_api.run"},
 		{`{"extensions":{"se cret":true}}`, "UNSUPPORTED extensions codex "},
-		{`{"live":true,"addDirs":["a"]}`, "UNSUPPORTED addDirs codex agent_api.exec.add_dirs.v1"},
+		{`{"live":true,"addDirs":["a"]}`, ""},
+		{`{"agent":"kimi","addDirs":["a"]}`, ""},
+		{`{"agent":"qwen","addDirs":["a"]}`, "UNSUPPORTED addDirs qwen_code agent_api.exec.add_dirs.v1"},
+		{`{"agent":"gemini","live":true,"addDirs":["a"]}`, "UNSUPPORTED addDirs gemini_cli agent_api.exec.add_dirs.v1"},
 		{`{"live":true,"externalSandbox":true}`, "UNSUPPORTED externalSandbox codex agent_api.exec.external_sandbox.v1"},
 		{`{"agent":"unknown","addDirs":[]}`, "agent: must be one of codex, claude, gemini, opencode, copilot, qwen, kimi; " +
 			"addDirs: must be 1 to 16 directories, got 0"},
@@ -107,6 +110,23 @@ func TestOptionsFailClosed(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%.200s:\n got %s\nwant %s", c.q, got, c.want)
+		}
+	}
+}
+
+// Over NATS, too, a missing capability is said before a label that is reserved.
+func TestACapabilityIsMissingBeforeALabelIsReserved(t *testing.T) {
+	s := responder.New(responder.Config{Agents: known.All()})
+	for _, o := range s.Operations() {
+		if o.Name != api.OpSubmit.Name {
+			continue
+		}
+		for agent, want := range map[string]api.Code{"codex": api.Validation, "gemini": api.Unsupported} {
+			_, err := o.Do(t.Context(), &api.Submission{Task: runs.Task{Prompt: "x", AddDirs: []string{"a"},
+				Attributes: runs.Attributes{Agent: agent, Labels: runs.LabelsOf(map[string]string{"linesman.x": "y"})}}})
+			if !api.Is(err, want) {
+				t.Errorf("%s: %v, want %s", agent, err, want)
+			}
 		}
 	}
 }

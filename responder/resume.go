@@ -87,7 +87,7 @@ func (s *Service) earlier(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	}
 	dirs := []string{t.Dir}
 	if real, err := filepath.EvalSymlinks(t.Dir); err == nil && real != path.Clean(t.Dir) {
-		dirs, t.Dir = append(dirs, real), real // by which it is found while it is queued
+		dirs = append(dirs, real)
 	}
 	v, ok := s.table.LastOf(t.Agent, dirs, func(v runs.Header) bool {
 		_, err := s.Resumable(v)
@@ -99,7 +99,7 @@ func (s *Service) earlier(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	if err := conflict(v, q.Force); err != nil {
 		return t, err
 	}
-	*to = v.Thread
+	*to, t.Dir = v.Thread, v.Dir // without the links of its worker's machine, which may be another one
 	return t, validation(t.Check())
 }
 

@@ -183,9 +183,20 @@ func (s *Service) task(q api.Submission) runs.Task {
 // Submit checks a submission, and queues its task: see [Service.Queue].
 func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CheckSubmit(q); err != nil {
+		if hash, unhashed := hashOf(hashed(q)); unhashed == nil {
+			if done, again := s.Again(ctx, api.Once{Key: q.Once.Key, Hash: cmp.Or(q.Once.Hash, hash)}); again {
+				return done, nil
+			}
+		}
 		return api.Submitted{}, err
 	}
 	return s.Queue(ctx, q)
+}
+
+// hashed is what the hash of a submission is made of: what does not differ at each attempt.
+func hashed(q api.Submission) api.Submission {
+	q.Once, q.Webhook, q.Traceparent = api.Once{}, withoutSecret(q.Webhook), ""
+	return q
 }
 
 // Queue queues the task of a submission in which [Service.CheckSubmit] found no mistake; with a key, once.
@@ -208,9 +219,7 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 		return api.Submitted{}, fixed(q, s.explain("submit", validation(err)))
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
-	hashed := q
-	hashed.Once, hashed.Webhook, hashed.Traceparent = api.Once{}, withoutSecret(q.Webhook), "" // differs at each attempt
-	done, err := s.once(ctx, q.Once, hashed, id, submitLease, func(run string, again bool) (outcome, error) {
+	done, err := s.once(ctx, q.Once, hashed(q), id, submitLease, func(run string, again bool) (outcome, error) {
 		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q, again || q.Run != "")
 	})
 	return done.submitted(), fixed(q, s.explain("submit", err))
@@ -239,7 +248,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	if err == nil {
 		return outcome{
 			Run: ticket.Run, At: ticket.At, Position: ticket.Position, Thread: t.Thread, Basis: s.Basis(),
-			Governance: t.Governance,
+			Governance: t.Governance, Context: t.Labels.Value(runs.LabelContext),
 		}, nil
 	}
 	if again && errors.Is(err, runs.ErrKnownRun) { // the earlier attempt failed after it had queued the task
@@ -261,7 +270,7 @@ func (s *Service) queued(ctx context.Context, t runs.QueuedTask) (outcome, error
 	v, err := s.table.Look(ctx, t.Run)
 	return outcome{
 		Run: t.Run, At: Started(v), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
-		Governance: t.Governance, replayed: true,
+		Governance: t.Governance, Context: cmp.Or(v.Labels, t.Labels).Value(runs.LabelContext), replayed: true,
 	}, err
 }
 

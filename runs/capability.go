@@ -67,7 +67,7 @@ func (t *Task) checkOptions(wrong *fieldErrors) {
 	if t.IsUnboxed() && t.Mode != DangerFull {
 		wrong.add("externalSandbox", "only in mode %s, which it implies", DangerFull)
 	}
-	if t.Live && len(t.Needs()) > 0 {
-		wrong.add("live", "not with addDirs or externalSandbox: the protocol of live runs has no way for them")
+	if t.Live && t.Unboxed != nil {
+		wrong.add("live", "not with externalSandbox: the protocol of live runs has no way for it")
 	}
 }

@@ -41,8 +41,8 @@ func TestOptionsOfTasksAreChecked(t *testing.T) {
 			"addDirs.0" + path},
 		"another mode": {func(t *runs.Task) { t.Unboxed = new(true) },
 			"externalSandbox: only in mode danger-full-access, which it implies"},
-		"live": {func(t *runs.Task) { t.Live, t.AddDirs = true, []string{"a"} },
-			"live: not with addDirs or externalSandbox: the protocol of live runs has no way for them"},
+		"live": {func(t *runs.Task) { t.Live, t.AddDirs, t.Unboxed = true, []string{"a"}, new(false) },
+			"live: not with externalSandbox: the protocol of live runs has no way for it"},
 	} {
 		task := runs.Task{Attributes: runs.Attributes{Agent: "crow", Mode: runs.ReadOnly, Dir: "/srv"}, Prompt: "x"}
 		c.set(&task)

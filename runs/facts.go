@@ -18,6 +18,7 @@ type Facts struct {
 	NextIn     int64     // with Doing: milliseconds from the line to the next attempt; 0: see NextAt
 	NextAt     int64     // with Doing: next attempt, Unix milliseconds; 0: unknown
 	Thread     string    // thread id in the line, or ""
+	ForkedFrom string    // thread of which it is a copy, if the line tells it
 	Turn       Turn      // state change of a turn
 	MustEnd    bool      // with TurnStarted: the agent always prints a line that ends the turn
 	Used       *Account  // what the thread has used so far, as the agent tells it

@@ -303,7 +303,7 @@ func (r *Record) setVersion(v string) {
 func (r *Record) Line(f Facts, at int64) (first []Thing) { return r.Fold(&f, at) }
 
 // Fold is Line without a copy of the facts. Dir, Version, Model, the ID and the Name of Opened,
-// Closed, and Edits with their paths may be in memory that is used again after the call.
+// Closed, ForkedFrom, and Edits with their paths may be in memory that is used again after the call.
 func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	r.Lines++
 	r.Log = r.Log || f.Log
@@ -325,6 +325,9 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	}
 	if f.Thread != "" && bounds.StringSize(f.Thread) <= maxThread+len(`""`) {
 		r.Thread = f.Thread
+	}
+	if f.ForkedFrom != "" && r.ForkedFrom == "" && bounds.StringSize(f.ForkedFrom) <= MaxThread+len(`""`) {
+		r.ForkedFrom = strings.Clone(f.ForkedFrom)
 	}
 	if f.Turn != TurnNone {
 		r.InTurn, r.Begun = f.MustEnd, f.Turn == TurnStarted

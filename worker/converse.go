@@ -81,7 +81,7 @@ func (r *Run) newTalk() (*dialog, error) {
 	}
 	t := &dialog{policy: policy, began: time.Now(), journal: j, config: live.Config{
 		Agent: a.Live, Version: r.w.cfg.Self, Always: spec.Always,
-		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep},
+		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep, AddDirs: spec.AddDirs},
 	}}
 	if spec.Keep {
 		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep}

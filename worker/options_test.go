@@ -48,7 +48,20 @@ func TestOptionsOfATaskAreCheckedByTheWorker(t *testing.T) {
 	q := task("crow")
 	q.Unboxed = new(true)
 	refused(q, "externalSandbox: is not allowed by this worker: see its setting work.external_sandbox")
-	q.AddDirs = []string{"/"}
+	q = task("crow")
+	q.Live = true
+	able.ACP, able.AbleLive = []string{"crow", "acp"}, []string{runs.CanAddDirs}
+	tasks.Agents["rook"] = able
+	refused(q, "live: is not for this agent: it has no command for the protocol")
+	q.Agent = "rook"
+	if spec, err := tasks.spec(dir, q); err != nil || !slices.Equal(spec.AddDirs, []string{filepath.Join(dir, "sub")}) {
+		t.Errorf("%+v, %v", spec, err)
+	}
+	able.AbleLive = nil
+	tasks.Agents["rook"] = able
+	refused(q, "live: does not have the capability "+runs.CanAddDirs)
+	q = task("crow")
+	q.Unboxed, q.AddDirs = new(true), []string{"/"}
 	tasks.Rules.Boxed = true
 	refused(q, "addDirs.0: is not in a directory that this worker allows")
 	q.Unboxed, q.Agent, q.AddDirs = new(true), "raven", nil

@@ -14,7 +14,8 @@ import (
 
 // policy decides what the agent of a run asks.
 func (s *Spec) policy() (p live.Policy, err error) {
-	p = live.Policy{Mode: s.Mode, Dir: s.Dir, Ask: s.Ask, Answer: s.Limits.Answer.Milliseconds()}
+	dirs := append([]string{s.Dir}, s.AddDirs...)
+	p = live.Policy{Mode: s.Mode, Dirs: dirs, Ask: s.Ask, Answer: s.Limits.Answer.Milliseconds()}
 	if p.Rules, err = s.rules(s.Policy); err == nil {
 		p.Narrows, err = s.rules(s.Narrows)
 	}

@@ -53,7 +53,7 @@ func TestNoPathLetsARuleAllowWhatIsOutside(t *testing.T) {
 				path = dir + "/" + path
 			}
 			spec := Spec{Attributes: runs.Attributes{Dir: dir, Mode: runs.ReadOnly}}
-			p := live.Policy{Mode: runs.ReadOnly, Dir: dir}
+			p := live.Policy{Mode: runs.ReadOnly, Dirs: []string{dir}}
 			if p.Rules, err = spec.rules([]string{"allow edit in " + rapid.SampledFrom([]string{"./docs", dir + "/docs/"}).
 				Draw(t, "rule")}); err != nil {
 				t.Fatal(err)
@@ -128,7 +128,7 @@ func TestRulesKnowTheRealPathOfADirectory(t *testing.T) {
 		{"allow edit in ~/.ssh", "/vault/f", ""}, // a rule that allows names the real directory
 		{"allow edit in ./docs", "/home/../run/docs/f", "y"},
 	} {
-		policy, rules := live.Policy{Mode: spec.Mode, Dir: spec.Dir, Ask: true}, []string{test.rule}
+		policy, rules := live.Policy{Mode: spec.Mode, Dirs: []string{spec.Dir}, Ask: true}, []string{test.rule}
 		if policy.Rules, err = spec.rules(rules[:len(test.rule)/max(len(test.rule), 1)]); err != nil {
 			t.Fatal(err)
 		}

@@ -325,7 +325,12 @@ func (t Tasks) live(spec Spec, how agent.Launch, task runs.QueuedTask) (Spec, er
 	if len(how.ACP) == 0 {
 		return Spec{}, &runs.FieldError{Field: "live", Problem: "is not for this agent: it has no command for the protocol"}
 	}
-	spec.Live, spec.Ask, spec.Argv = true, task.Asks(), how.ACP
+	for _, id := range task.Needs() {
+		if !slices.Contains(how.AbleLive, id) {
+			return Spec{}, &runs.FieldError{Field: "live", Problem: "does not have the capability " + id}
+		}
+	}
+	spec.Live, spec.Ask, spec.Argv, spec.AddDirs = true, task.Asks(), how.ACP, task.AddDirs
 	if err := acp.CheckTask(&task.Task); err != nil {
 		return Spec{}, err
 	}

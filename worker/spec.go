@@ -66,6 +66,9 @@ type Spec struct {
 	// Narrows are those of its task.
 	Narrows []string `json:"narrows,omitempty"`
 
+	// AddDirs are the further directories of a live run: the others have them in their command line.
+	AddDirs []string `json:"add_dirs,omitempty"`
+
 	Unboxed bool     `json:"unboxed,omitempty"` // see [runs.Start]
 	Flags   []string `json:"flags,omitempty"`   // see [runs.Start]
 

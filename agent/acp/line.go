@@ -111,6 +111,7 @@ type hello struct {
 	Protocol            int64
 	Version             string // of the agent, at most MaxOption bytes
 	Load, Resume, Close bool   // it offers them
+	AddDirs             bool   // a session may have further directories
 }
 
 // HelloOf returns the result of a response to `initialize`, false if it is none.
@@ -125,6 +126,7 @@ func HelloOf(result scan.Value) (h hello, ok bool) {
 	h.Load = wire.True(wire.At(abilities, "loadSession"))
 	h.Resume = wire.At(sessions, "resume").Kind == scan.Object
 	h.Close = wire.At(sessions, "close").Kind == scan.Object
+	h.AddDirs = wire.At(sessions, "additionalDirectories").Kind == scan.Object
 	return h, true
 }
 

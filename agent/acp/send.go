@@ -36,23 +36,33 @@ func Authenticate(id int64, method string) []byte {
 	return call(&id, "authenticate", map[string]string{"methodId": method})
 }
 
-// NewSession returns the request of a session in a directory.
-func NewSession(id int64, dir string) []byte {
-	return call(&id, "session/new", map[string]any{"cwd": dir, "mcpServers": []any{}})
+// NewSession returns the request of a session in a directory, and further ones.
+func NewSession(id int64, dir string, more []string) []byte {
+	return call(&id, "session/new", sessionIn(dir, more))
 }
 
 // ResumeSession returns the request to continue a session, without what was said in it.
-func ResumeSession(id int64, session, dir string) []byte {
-	return continued(id, "session/resume", session, dir)
+func ResumeSession(id int64, session, dir string, more []string) []byte {
+	return continued(id, "session/resume", session, dir, more)
 }
 
 // LoadSession returns the request to continue a session. The agent sends all of it again before its response.
-func LoadSession(id int64, session, dir string) []byte {
-	return continued(id, "session/load", session, dir)
+func LoadSession(id int64, session, dir string, more []string) []byte {
+	return continued(id, "session/load", session, dir, more)
 }
 
-func continued(id int64, method, session, dir string) []byte {
-	return call(&id, method, map[string]any{"sessionId": session, "cwd": dir, "mcpServers": []any{}})
+func continued(id int64, method, session, dir string, more []string) []byte {
+	params := sessionIn(dir, more)
+	params["sessionId"] = session
+	return call(&id, method, params)
+}
+
+func sessionIn(dir string, more []string) map[string]any {
+	params := map[string]any{"cwd": dir, "mcpServers": []any{}}
+	if len(more) > 0 {
+		params["additionalDirectories"] = more
+	}
+	return params
 }
 
 // SetMode returns the request of a mode.

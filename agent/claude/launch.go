@@ -37,9 +37,9 @@ var Agent = agent.Agent{
 			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanFork,
 			runs.CanAddDirs,
 		},
-		AbleIf: []string{runs.CanUnboxed},
-		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
-		Set:    inSandbox,
+		AbleIf: []string{runs.CanUnboxed}, AbleLive: []string{runs.CanAddDirs},
+		Flags: map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
+		Set:   inSandbox,
 	},
 
 	Tools: agent.Tools{

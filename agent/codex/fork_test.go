@@ -20,7 +20,7 @@ func TestForkHasItsOwnTokens(t *testing.T) {
 	_, fold := backendtest.Fold(codex.Backend{}, backendtest.Output(log))
 	r := fold.Record
 	if s := r.Spent(); s.Own == nil || s.Own.Input != 1200 || s.Own.Output != 80 || *s.Total != *s.Own ||
-		r.Usage.Input != 13200 || r.TurnsDone != 1 {
+		r.Usage.Input != 13200 || r.TurnsDone != 1 || r.ForkedFrom != "01a218b5-f484-78d0-9bb6-3a27774cade9" {
 		t.Errorf("%s", r.JSON())
 	}
 }
@@ -135,6 +135,9 @@ func TestCopyInTheLogOfAForkIsOfTheOtherThread(t *testing.T) {
 			r.Thread != child && r.Thread != "" {
 			t.Errorf("%s: total %+v, %d texts, %d calls, %d turns, title %q, thread %s",
 				c.why, s.Total, texts, calls, r.TurnsDone, r.Title, r.Thread)
+		}
+		if of := strings.Contains(lines[0], forked("")); of != (r.ForkedFrom == parent) || !of && r.ForkedFrom != "" {
+			t.Errorf("%s: it is a copy of %q", c.why, r.ForkedFrom)
 		}
 	}
 }

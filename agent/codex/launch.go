@@ -31,8 +31,8 @@ var Agent = agent.Agent{
 			agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume, runs.CanFork,
 			runs.CanAddDirs,
 		},
-		AbleIf: []string{runs.CanUnboxed},
-		Flags:  map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
+		AbleIf: []string{runs.CanUnboxed}, AbleLive: []string{runs.CanAddDirs},
+		Flags: map[string]string{runs.CanAddDirs: addDir, runs.CanUnboxed: unboxed},
 	},
 
 	Tools: agent.Tools{Classes: map[string]agent.Class{ // items, and calls in session logs

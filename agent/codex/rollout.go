@@ -177,6 +177,9 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		out.Facts.Untold = p.originator.Equal("codex-tui") && p.source.Kind != scan.Object
 		if d.logThread(p.id, out) { // else it is repeated
 			out.Event(normalizer.StatusMessage("thread started", nil))
+			if from := trimmedText(p.forkedFrom); agent.IsUUID(from) {
+				out.Facts.ForkedFrom = from
+			}
 		}
 	case l.typ.Equal("event_msg"):
 		d.logThread(p.threadID, out)

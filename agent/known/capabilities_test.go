@@ -1,6 +1,7 @@
 package known_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -194,10 +195,15 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		}
 		return unless(found > 0, "no handle")
 	},
-	runs.CanModel:   option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
-	runs.CanResume:  thread(func(t *runs.Task, id string) { t.Thread = id }),
-	runs.CanFork:    thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
-	runs.CanAddDirs: option(func(t *runs.Task) { t.AddDirs = []string{"/d/one", "/d/two"} }, "/d/one", "/d/two"),
+	runs.CanModel:  option(func(t *runs.Task) { t.Model = "the-model" }, "the-model"),
+	runs.CanResume: thread(func(t *runs.Task, id string) { t.Thread = id }),
+	runs.CanFork:   thread(func(t *runs.Task, id string) { t.ForkedFrom = id }),
+	runs.CanAddDirs: func(t *testing.T, a agent.Agent, all []played) error {
+		if a.LiveOnly() {
+			return unless(offersDirs(t, a), "it does not offer further directories")
+		}
+		return option(func(t *runs.Task) { t.AddDirs = []string{"/d/one", "/d/two"} }, "/d/one", "/d/two")(t, a, all)
+	},
 	runs.CanNotAsk: func(_ *testing.T, a agent.Agent, _ []played) error {
 		if a.LiveOnly() { // linesman answers what it asks
 			return nil
@@ -224,6 +230,32 @@ var proofs = map[string]func(t *testing.T, a agent.Agent, all []played) error{
 		}
 		return unless(n == 1, "the flag is not there once")
 	},
+}
+
+// offersDirs reports whether an agent offers further directories of sessions in each recording of the protocol.
+func offersDirs(t *testing.T, a agent.Agent) bool {
+	files, err := filepath.Glob("../acp/testdata/recordings/" + a.Short + "*.jsonl")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no recording: %v", a.Name, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		offered := false
+		for _, e := range backendtest.Entries(t, text) {
+			m, _ := acp.Read(bytes.TrimSpace(e.Body))
+			if hello, ok := acp.HelloOf(m.Result); e.Kind == runs.Out && ok {
+				offered = hello.AddDirs
+				break
+			}
+		}
+		if !offered {
+			return false
+		}
+	}
+	return true
 }
 
 // thread says why a thread does not reach the command line.
@@ -330,6 +362,10 @@ func TestCapabilitiesAreProven(t *testing.T) {
 			listed := a.Capabilities(a.AbleIf...)
 			if !slices.IsSorted(listed) || len(slices.Compact(slices.Clone(listed))) != len(listed) {
 				t.Errorf("not sorted, or twice: %q", listed)
+			}
+			if slices.Contains(a.AbleLive, runs.CanAddDirs) != offersDirs(t, a) || len(a.AbleLive) > 1 ||
+				len(a.AbleLive) == 1 && !a.Can(a.AbleLive[0]) {
+				t.Errorf("of live runs %q is listed, and further directories are offered: %t", a.AbleLive, offersDirs(t, a))
 			}
 			for id, proof := range proofs {
 				switch err := proof(t, a, all); {

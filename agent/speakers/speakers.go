@@ -53,14 +53,14 @@ var Kimi = entry(agent.Agent{
 		},
 		ModelOption: true, ToolName: []string{"title"},
 	},
-	Launch: agent.Launch{Keys: []string{"KIMI_API_KEY", "KIMI_BASE_URL"}},
+	Launch: agent.Launch{Keys: []string{"KIMI_API_KEY", "KIMI_BASE_URL"}, AbleLive: []string{runs.CanAddDirs}},
 }, "kimi_code")
 
 // entry completes the entry of an agent of a kind.
 func entry(a agent.Agent, kind string) agent.Agent {
 	s := agent.Speaker(kind, a.Live)
 	a.Backend, a.Counters, a.Sandbox = s.Backend, s.Counters, s.Sandbox
-	a.Able = []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle}
+	a.Able = append([]string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle}, a.AbleLive...)
 	a.Program, a.Install = a.Live.Program, a.Live.Install
 	return a
 }

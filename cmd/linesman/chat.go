@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/chat"
@@ -120,6 +121,12 @@ func (a *app) left(ctx context.Context, l *client.Client, run *api.Run) error {
 	a.seen(ctx, l, run.ID)
 	if _, err := fmt.Fprintf(a.stdout, "The run has ended: it is %s.\n", console.Word(string(run.State))); err != nil {
 		return err
+	}
+	if of, _ := known.All().Find(run.Agent); of.Can(runs.CanFork) && run.Thread != "" {
+		const copies = "To go on with a copy:\n\n    linesman submit --fork %s \"<prompt>\"\n"
+		if _, err := fmt.Fprintf(a.stdout, copies, console.Word(run.Thread)); err != nil {
+			return err
+		}
 	}
 	return completed(run.State)
 }

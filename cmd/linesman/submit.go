@@ -40,7 +40,7 @@ type submitCmd struct {
 	Live         bool          `help:"Start the agent as a server of the Agent Client Protocol (ACP): it may ask while it works. What --mode allows is allowed; for all else it waits for \"linesman answer\", or the page."`
 	NoAsk        bool          `name:"no-ask" help:"With --live: nobody is asked. What --mode does not allow is denied."`
 	Keep         bool          `help:"With --live: keep the run open after its first turn. \"linesman send\" sends it messages, \"linesman end\" ends it."`
-	AddDir       []string      `sep:"none" placeholder:"DIR" help:"The agent may use this directory, too; relative to its working directory. Repeatable; Codex and Claude Code only."`
+	AddDir       []string      `sep:"none" placeholder:"DIR" help:"The agent may use this directory, too; relative to its working directory. Repeatable; Codex, Claude Code and Kimi Code only."`
 	Unboxed      bool          `name:"external-sandbox" help:"The worker is in a sandbox: start the agent without its own, in mode danger-full-access. Only for a worker with the setting work.external_sandbox; Codex and Claude Code only."`
 	Extension    []string      `sep:"none" placeholder:"ID=VALUE" help:"Option by its id in the Universal Agent API. VALUE is JSON, or else a text. Repeatable."`
 	jsonFlag

@@ -30,11 +30,18 @@ type server struct {
 	asked     []api.Question
 	answers   []api.AnswerRequest
 	ordered   []string // verbs with their requests
+	submitted []api.Submission
 }
 
 func (s *server) Call(_ context.Context, op api.Entry, request, outcome any) error {
 	s.ordered = append(s.ordered, fmt.Sprintf("%s %+v", op.Name, request))
-	*outcome.(*api.Sent) = api.Sent{Run: askingRun, State: runs.StateWorking, Message: "m1", Turn: 3}
+	switch outcome := outcome.(type) {
+	case *api.Sent:
+		*outcome = api.Sent{Run: askingRun, State: runs.StateWorking, Message: "m1", Turn: 3}
+	case *api.Submitted:
+		*outcome = api.Submitted{Run: "T-local-0copy0000000001"}
+		s.submitted = append(s.submitted, request.(api.Submission))
+	}
 	return s.err
 }
 

@@ -23,6 +23,7 @@ var listKeys = []binding{
 	{"a d", "", "show what the run asks; there, the same keys answer"},
 	{"m", "", "send a message to the agent of a run with --keep"},
 	{"x", "", "cancel the turn of such a run, after a confirmation"},
+	{"F", "", "start a run that begins with a copy of the thread, in the same mode"},
 	{"y", "", "show the id of the run, and copy it"},
 }
 
@@ -37,6 +38,7 @@ var runKeys = []binding{
 	{"d", "diffs", "show or hide the diffs of changed files"},
 	{"m", "message", "send a message to the agent of a run with --keep"},
 	{"x", "", "cancel the turn of such a run, after a confirmation"},
+	{"F", "", "start a run that begins with a copy of the thread, in the same mode"},
 	{"a", "", "load all of a long run, not only its newest items"},
 	{"⇥", "", "show what the run asks; a and d do so, too, while it asks"},
 	{"↑↓", "", "k j, page up and down, space, g G: scroll"},

@@ -7,13 +7,15 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/cmd/console"
 )
 
 // input is a line that is being typed, at the bottom of the screen.
 type input struct {
 	label, hint, text string
-	to                string // a message for this run; "": what the screen searches
+	to                string   // a message for this run; "": what the screen searches
+	fork              *api.Run // it is the task of a run that begins with a copy of the thread of this one
 }
 
 type inputState int

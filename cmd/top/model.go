@@ -170,6 +170,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return m, m.answered(msg)
 	case orderedMsg:
 		m.ordered(msg)
+	case forkedMsg:
+		m.forked(msg)
 	case detailsMsg:
 		return m, m.details(detailsFound(msg))
 	case tea.PasteMsg:
@@ -309,7 +311,7 @@ func (m *model) listKey(name string) tea.Cmd {
 		m.say("it asks nothing that can be answered here")
 	case "c":
 		m.askCancel(run)
-	case "m", "x":
+	case "m", "x", "F":
 		m.talk(name, run)
 	case "y":
 		if run != nil {

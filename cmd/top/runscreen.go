@@ -52,7 +52,7 @@ func (m *model) runKey(name string) tea.Cmd {
 		}
 	case "c":
 		m.askCancel(v.run)
-	case "m", "x":
+	case "m", "x", "F":
 		m.talk(name, v.run)
 	case "y":
 		return m.copy(v.id)

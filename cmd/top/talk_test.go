@@ -1,7 +1,9 @@
 package top
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -101,5 +103,46 @@ func TestOtherRunsTakeNoMessages(t *testing.T) {
 				t.Errorf("%s, %s:\n%s", state, key, screen(m))
 			}
 		}
+	}
+}
+
+// A run goes on as a copy, in its mode, whatever its state. One without a thread does not.
+func TestARunGoesOnAsACopy(t *testing.T) {
+	for _, view := range []string{"", "enter"} {
+		m, s := stage(80, 24, false), newServer(0)
+		m.svc, m.ctx = s, t.Context
+		m.Update(found(oneRun(askingRun, runs.StateCompleted, func(r *api.Run) {
+			r.Agent, r.Thread, r.Mode = "claude_code", "the-thread", runs.WorkspaceWrite
+		})))
+		if view != "" {
+			press(m, view)
+		}
+		press(m, "F", "Another way.")
+		if got := screen(m); !strings.Contains(got, "task of a copy, workspace-write: Another way.") {
+			t.Errorf("what is typed:\n%s", got)
+		}
+		m.Update(press(m, "enter")())
+		want := api.Submission{
+			Task: runs.Task{Attributes: runs.Attributes{Agent: "claude_code", Mode: runs.WorkspaceWrite},
+				Prompt: "Another way."},
+			Fork: &api.ThreadRef{Selector: api.SelectID, ID: "the-thread"}, Confirm: true,
+		}
+		if len(s.submitted) != 1 || !reflect.DeepEqual(s.submitted[0], want) ||
+			!strings.Contains(screen(m), "submitted: T-local-0copy0000000001") {
+			t.Errorf("submitted %+v:\n%s", s.submitted, screen(m))
+		}
+		if press(m, "F", "x", "esc") != nil || press(m, "F", " ", "enter") != nil || len(s.submitted) != 1 {
+			t.Error("a task is submitted that is blank, or was dropped")
+		}
+		s.err = errors.New("no responder")
+		m.Update(press(m, "F", "x", "enter")())
+		if got := screen(m); !strings.Contains(got, "not submitted: ") {
+			t.Errorf("a failure:\n%s", got)
+		}
+	}
+	m := stage(80, 24, false)
+	m.Update(found(oneRun(askingRun, runs.StateQueued, nil)))
+	if press(m, "F"); m.input != nil || !strings.Contains(screen(m), "no thread to copy") {
+		t.Errorf("without a thread:\n%s", screen(m))
 	}
 }

@@ -125,37 +125,45 @@ func (h *handler) skills() (all []sdk.AgentSkill) {
 			option = " Send a message with the option agent: " + a.Short + "."
 		}
 		all = append(all, sdk.AgentSkill{
-			ID: a.Short + tools.RunSuffix, Name: "Run a task with " + a.Name, InputModes: text, OutputModes: text,
+			ID: a.Short + tools.RunSuffix, InputModes: text, OutputModes: text,
 			Tags: append([]string{a.Short, "coding"}, a.Capabilities()...),
 			Description: "Runs a coding task with " + a.Name + ". Its messages are streamed, and the last one is the result." +
 				option,
 			Examples: []string{"Explain what this package does."},
 		})
 	}
-	return append(all,
+	all = append(all,
 		sdk.AgentSkill{
-			ID: tools.ResumeTool, Name: "Resume a session", Tags: append(h.Service.Agents().Names(), "coding"),
+			ID: tools.ResumeTool, Tags: append(h.Service.Agents().Names(), "coding"),
 			InputModes: text, OutputModes: text,
 			Description: "Resumes the session of an earlier task, with the agent of that task: send the message with the " +
 				"contextId of that task.",
 			Examples: []string{"Now fix the test that fails."},
 		},
 		sdk.AgentSkill{
-			ID: tools.StatusTool, Name: "Status of tasks", Tags: []string{"status"}, InputModes: data, OutputModes: data,
+			ID: tools.StatusTool, Tags: []string{"status"}, InputModes: data, OutputModes: data,
 			Description: "Returns the status of tasks, as GetTask and ListTasks do; under the AdCP profile it is a skill " +
 				"to call.",
 		},
 		sdk.AgentSkill{
-			ID: tools.CancelTool, Name: "Cancel a task", Tags: []string{"cancel"}, InputModes: data, OutputModes: data,
+			ID: tools.CancelTool, Tags: []string{"cancel"}, InputModes: data, OutputModes: data,
 			Description: "Cancels a task, as CancelTask does; under the AdCP profile it is a skill to call.",
 		},
 		sdk.AgentSkill{
-			ID: tools.PollTool, Name: "Get AdCP task status", Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
+			ID: tools.PollTool, Tags: []string{"adcp"}, InputModes: data, OutputModes: data,
 			Description: "Returns the status of an AdCP task, for requests that ask for the AdCP profile.",
 		},
 		sdk.AgentSkill{
-			ID: tools.CapabilitiesTool, Name: "Get AdCP capabilities", Tags: []string{"adcp"}, InputModes: data,
+			ID: tools.CapabilitiesTool, Tags: []string{"adcp"}, InputModes: data,
 			OutputModes: data,
 			Description: "Returns the releases of AdCP and the agents, for requests that ask for the AdCP profile.",
 		})
+	titles := map[string]string{}
+	for _, t := range h.Tools.Named(tools.ADCPTools) {
+		titles[t.Name] = t.Title
+	}
+	for i := range all {
+		all[i].Name = titles[all[i].ID]
+	}
+	return all
 }

@@ -1,10 +1,17 @@
 package a2a_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/runs"
 )
 
 // The answer to a repeated message is marked as replayed, as on other surfaces:
@@ -45,6 +52,32 @@ func TestMessageThatComesAgainIsSaidToBeReplayed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A repeated message gets the task of the first one, whatever its context has become: a run that takes messages, or one
+// that cannot be continued.
+func TestAMessageThatComesAgainIsForNoOtherTask(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := l.endpoint(nil)
+	d.work("before").out(strings.Replace(begins, thread, talksThread, 1)).exit(runs.ReasonExited, 0)
+	options := sdk.NewDataPart(map[string]any{"live": true, "keep": true})
+	m := sdk.NewMessage(sdk.MessageRoleUser, sdk.NewTextPart("go"), options)
+	m.ContextID = talksThread
+	task := sent(t, d.client(surfaces[0], token), now(m))
+	again := func(d *endpoint) {
+		t.Helper()
+		got := sent(t, d.client(surfaces[0], token), now(m))
+		if got.ID != task.ID || got.ContextID != talksThread || !data(t, got.Status.Message.Parts).Get("replayed").Bool() {
+			t.Errorf("again: %+v", got)
+		}
+	}
+	d.talk(string(task.ID))
+	d.turn(string(task.ID), 1)
+	again(d)
+	others := slices.DeleteFunc(known.All(), func(a agent.Agent) bool { return a.Kind() == "codex" })
+	requests := &idempotency.Requests{Store: l.bus.RequestStore()}
+	again(l.endpointOf(responder.Config{Requests: requests, Agents: others}, nil))
 }
 
 // A context that is refused does not come back, on no surface: it may be one

@@ -104,23 +104,22 @@ func (h *handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		}
 		return h.readForTask(ctx, m, v, texts, options)
 	}
-	var presets []request.Preset
+	presets := []request.Preset{{Name: request.Format, Value: "adcp"}, {Name: request.Key, Value: keyOf(m.ID)}}
 	if m.ContextID != "" {
-		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
-			return talk, err
-		}
-		thread, err := h.thread(m.ContextID)
-		if err != nil {
-			return nil, err
-		}
-		presets = append(presets, request.Preset{Name: request.ContextID, Value: thread})
+		presets = append(presets, request.Preset{Name: request.ContextID, Value: m.ContextID})
 	}
-	presets = append(presets,
-		request.Preset{Name: request.Format, Value: "adcp"}, request.Preset{Name: request.Key, Value: keyOf(m.ID)})
 	if prompt := strings.Join(texts, "\n\n"); prompt != "" {
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
 	args := request.Read(request.TaskParams, options, presets...)
+	if m.ContextID != "" && !request.Again(ctx, h.Service, request.ToolExec, args) {
+		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
+			return talk, err
+		}
+		if err := h.continues(m.ContextID); err != nil {
+			return nil, err
+		}
+	}
 	return &message{args: args, context: m.ContextID, settled: asksAnew(""), keeps: args.Flag("keep")}, nil
 }
 
@@ -189,19 +188,17 @@ func checkOptions(options json.RawMessage, text bool) error {
 	return err
 }
 
-// thread returns the thread of a context, which is named by its thread, or by
-// any of its tasks. An unknown context is refused: callers cannot invent
-// contexts.
-func (h *handler) thread(name string) (string, error) {
-	thread, known, err := h.Service.Continues(name)
+// continues refuses a context that cannot be continued, or is unknown: callers cannot invent contexts.
+func (h *handler) continues(name string) error {
+	_, known, err := h.Service.Continues(name)
 	if !known {
-		return "", fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+
+		return fail(sdk.ErrInvalidParams, "message.contextId: names no context that is known here; leave it out "+
 			"to begin one")
 	}
 	if err != nil {
-		return "", fail(sdk.ErrUnsupportedOperation, "message.contextId: its task: "+api.Known(err).Message)
+		return fail(sdk.ErrUnsupportedOperation, "message.contextId: its task: "+api.Known(err).Message)
 	}
-	return thread, nil
+	return nil
 }
 
 // keyOf returns the idempotency key of a message: its id, if that is a valid

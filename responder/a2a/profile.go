@@ -66,7 +66,7 @@ func (h *handler) invoke(ctx context.Context, q *sdk.SendMessageRequest) (*sdk.T
 	ctx, cancel := context.WithTimeout(ctx, 2*askTime)
 	defer cancel()
 	push, err := h.pushOf(ctx, name, q)
-	if err != nil {
+	if err != nil && request.Read(request.FieldParams, input).CheckRelease() == nil { // which comes first
 		return nil, err
 	}
 	ctx = responder.WithAnswers(responder.WithSurface(ctx, responder.OverA2A), h.allows(ctx, scopeAnswer))

@@ -146,16 +146,23 @@ func (h *handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 	if err != nil {
 		return nil, h.explainPush("check a push config", err)
 	}
-	push := &tools.Push{Echo: r.Echo(), Register: func(ctx context.Context, run string) error {
+	config := map[string]string{"id": r.ID, "url": r.URL, "token": r.Token, "scheme": r.Scheme}
+	push := &tools.Push{Config: config, Echo: r.Echo()}
+	push.Register = func(ctx context.Context, run string, replayed bool) error {
 		ctx, cancel := context.WithTimeout(ctx, askTime)
 		defer cancel()
+		if replayed { // it may have been changed since
+			if _, err := h.Push.Get(ctx, run, r.ID); !errors.Is(err, webhook.ErrUnknown) {
+				return h.Service.Explain("get a push config", err)
+			}
+		}
 		r.Run = run
 		err := h.Push.Put(ctx, r)
 		if errors.Is(err, webhook.ErrTooMany) {
 			return api.Invalid(api.FieldWebhook, err.Error())
 		}
 		return h.Service.Explain("create a push config", err)
-	}}
+	}
 	if h.Push.CanSign(r) != nil {
 		push.Refused = responder.NoKey(api.FieldWebhook + ".authentication")
 	}

@@ -30,6 +30,41 @@ func pushEndpoint(l *lab) *endpoint {
 	})
 }
 
+// notice is what a receiver got.
+type notice struct {
+	header http.Header
+	body   gjson.Result
+}
+
+// receiver begins to send notifications, and to receive them at an address. Next waits for one.
+func (d *endpoint) receiver() (url string, next func() notice) {
+	d.t.Helper()
+	came := make(chan notice, 16)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			d.t.Error(err)
+		}
+		came <- notice{r.Header, gjson.ParseBytes(body)}
+	}))
+	d.t.Cleanup(receiver.Close)
+	store := d.bus.PushStore()
+	pusher := webhook.New(webhook.Config{
+		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
+		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
+	})
+	servicetest.During(d.t, "pusher", pusher.Run)
+	return receiver.URL, func() (n notice) {
+		d.t.Helper()
+		select {
+		case n = <-came:
+		case <-time.After(fixture.Patience):
+			d.t.Fatal("no further notification")
+		}
+		return n
+	}
+}
+
 func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -119,63 +154,41 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 // and the whole of it at the end.
 func TestReceiverIsToldOfTheTask(t *testing.T) {
 	t.Parallel()
-	type notice struct {
-		header http.Header
-		body   gjson.Result
-	}
-	came := make(chan notice, 8)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		came <- notice{r.Header, gjson.ParseBytes(body)}
-	}))
-	t.Cleanup(receiver.Close)
-	l := newLab(t)
-	d := pushEndpoint(l)
-	store := l.bus.PushStore()
-	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
-		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
-	})
-	servicetest.During(t, "pusher", pusher.Run)
+	d := pushEndpoint(newLab(t))
+	url, next := d.receiver()
 	c := d.client(surfaces[0], token)
 	task := sent(t, c, &sdk.SendMessageRequest{Message: user("go"), Config: &sdk.SendMessageConfig{ReturnImmediately: true,
 		PushConfig: &sdk.PushConfig{
-			URL: receiver.URL + "/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer",
+			URL: url + "/hook", Token: secretToken, Auth: &sdk.PushAuthInfo{Scheme: "Bearer",
 				Credentials: "letmein-letmein"},
 		}}})
 	d.work(string(task.ID)).out(begins, turns, says, secret, answers, ends).exit(runs.ReasonExited, 0)
 	var states []string
-	for end := time.After(fixture.Patience); !slices.Contains(states, "TASK_STATE_COMPLETED"); {
-		select {
-		case n := <-came:
-			if n.header.Get("X-A2A-Notification-Token") != secretToken ||
-				n.header.Get("Authorization") != "Bearer letmein-letmein" {
-				t.Errorf("header %v", n.header)
-			}
-			if strings.Contains(n.body.Raw, "sentinel") {
-				t.Errorf("the body tells too much: %s", n.body.Raw)
-			}
-			if u := n.body.Get("statusUpdate"); u.Exists() {
-				states = append(states, u.Get("status.state").String())
-				continue
-			}
-			got := n.body.Get("task")
-			states = append(states, got.Get("status.state").String())
-			if got.Get("id").String() != string(task.ID) || got.Get("contextId").String() != thread ||
-				got.Get("artifacts.0.parts.0.text").String() != "Two files." {
-				t.Errorf("the task: %s", n.body.Raw)
-			}
-			adcptest.Envelope(t, []byte(`{"status":"completed",`+got.Get("artifacts.0.parts.1.data").Raw[1:]))
-		case <-end:
-			t.Fatalf("told %q", states)
+	for !slices.Contains(states, "TASK_STATE_COMPLETED") {
+		n := next()
+		if n.header.Get("X-A2A-Notification-Token") != secretToken ||
+			n.header.Get("Authorization") != "Bearer letmein-letmein" {
+			t.Errorf("header %v", n.header)
 		}
+		if strings.Contains(n.body.Raw, "sentinel") {
+			t.Errorf("the body tells too much: %s", n.body.Raw)
+		}
+		if u := n.body.Get("statusUpdate"); u.Exists() {
+			states = append(states, u.Get("status.state").String())
+			continue
+		}
+		got := n.body.Get("task")
+		states = append(states, got.Get("status.state").String())
+		if got.Get("id").String() != string(task.ID) || got.Get("contextId").String() != thread ||
+			got.Get("artifacts.0.parts.0.text").String() != "Two files." {
+			t.Errorf("the task: %s", n.body.Raw)
+		}
+		adcptest.Envelope(t, []byte(`{"status":"completed",`+got.Get("artifacts.0.parts.1.data").Raw[1:]))
 	}
 }
 
-// Made again after a kill, a notification is the same byte for byte.
+// Made again after a kill, a notification is the same byte for byte. For the call of a skill it is a whole task at each
+// state, in the version of the call.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
@@ -190,18 +203,38 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var bodies []string
-		for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
-			b, err := encoder.Encode(t.Context(), webhook.Registration{}, record, "")
-			if err != nil {
-				t.Fatal(err)
+		for version, kind := range map[string]string{"": "", "1.0": "", "0.3": "task"} {
+			var bodies []string
+			for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
+				b, err := encoder.Encode(t.Context(), webhook.Registration{Version: version}, record, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bodies = append(bodies, string(b.Bytes)); len(bodies) == 3 || tick.IsZero() {
+					break
+				}
 			}
-			if bodies = append(bodies, string(b.Bytes)); len(bodies) == 3 || tick.IsZero() {
-				break
+			task := gjson.Get(bodies[0], "task")
+			if len(slices.Compact(bodies)) != 1 || version == "" && task.Exists() != final {
+				t.Errorf("%q, final %v: %q", version, final, bodies)
 			}
-		}
-		if len(slices.Compact(bodies)) != 1 || gjson.Get(bodies[0], "task").Exists() != final {
-			t.Errorf("final %v: %q", final, bodies)
+			if version == "" {
+				continue
+			}
+			parts, word := "status.message.parts", "working"
+			if final {
+				parts, word = "artifacts.0.parts", "completed"
+			}
+			state := "TASK_STATE_" + strings.ToUpper(word)
+			if version == "0.3" {
+				task, state = gjson.Parse(bodies[0]), word
+			}
+			data := task.Get(parts + ".@reverse.0.data")
+			if task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
+				task.Get("status.state").String() != state || data.Get("status").String() != word || data.Get("task_id").String() != "x" {
+				t.Errorf("%s, final %v: %q", version, final, bodies)
+			}
+			adcptest.Envelope(t, []byte(data.Raw))
 		}
 	}
 }

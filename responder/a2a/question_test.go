@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/httpserver"
-	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -344,51 +340,32 @@ func TestStreamsHaveEachQuestionOnce(t *testing.T) {
 // and no content.
 func TestReceiverIsToldOfEachQuestionAndTurn(t *testing.T) {
 	t.Parallel()
-	came := make(chan gjson.Result, 16)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		came <- gjson.ParseBytes(body)
-	}))
-	t.Cleanup(receiver.Close)
-	l := newLab(t)
-	d := pushEndpoint(l)
-	store := l.bus.PushStore()
-	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
-		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
-	})
-	servicetest.During(t, "pusher", pusher.Run)
+	d := pushEndpoint(newLab(t))
+	url, next := d.receiver()
 	run := d.talk("asks")
 	if _, err := d.client(surfaces[0], token).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "asks",
-		URL: receiver.URL + "/hook"}); err != nil {
+		URL: url + "/hook"}); err != nil {
 		t.Fatal(err)
 	}
 	var told []string
 	until := func(want string) {
 		t.Helper()
 		for len(told) == 0 || told[len(told)-1] != want {
-			select {
-			case n := <-came:
-				status := n.Get("statusUpdate.status")
-				what := status.Get("state").String() + status.Get("message.messageId").String()
-				if n.Get("task").Exists() {
-					what = n.Get("task.status.state").String()
-				}
-				told = append(told, strings.TrimPrefix(what, "TASK_STATE_"))
-				data := status.Get("message.parts.1.data")
-				q, path := data.Get("question"), "/v1/questions?run=asks"
-				if data.Get("turn").Exists() {
-					path = "/v1/runs/asks"
-				}
-				if strings.Contains(n.Raw, "sentinel") || data.Get("path").String() != path && data.Exists() || q.Exists() &&
-					(q.Get("kind").String() != "permission" || !status.Get("timestamp").Time().Equal(q.Get("askedAt").Time())) {
-					t.Errorf("told %s", n.Raw)
-				}
-			case <-time.After(fixture.Patience):
-				t.Fatalf("told %q, and not of %s", told, want)
+			n := next().body
+			status := n.Get("statusUpdate.status")
+			what := status.Get("state").String() + status.Get("message.messageId").String()
+			if n.Get("task").Exists() {
+				what = n.Get("task.status.state").String()
+			}
+			told = append(told, strings.TrimPrefix(what, "TASK_STATE_"))
+			data := status.Get("message.parts.1.data")
+			q, path := data.Get("question"), "/v1/questions?run=asks"
+			if data.Get("turn").Exists() {
+				path = "/v1/runs/asks"
+			}
+			if strings.Contains(n.Raw, "sentinel") || data.Get("path").String() != path && data.Exists() || q.Exists() &&
+				(q.Get("kind").String() != "permission" || !status.Get("timestamp").Time().Equal(q.Get("askedAt").Time())) {
+				t.Errorf("told %s", n.Raw)
 			}
 		}
 	}

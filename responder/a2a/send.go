@@ -119,7 +119,7 @@ func (h *handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *mess
 // queue submits the task of arguments that have an idempotency key.
 func (h *handler) queue(ctx context.Context, args *request.Args) (api.Submitted, error) {
 	q := request.Submission(h.Service, request.ToolExec, args)
-	if err := args.Err(); err != nil {
+	if err := args.Err(); err != nil && !request.Again(ctx, h.Service, request.ToolExec, args) {
 		return api.Submitted{}, err
 	}
 	return once(ctx, func(ctx context.Context) (api.Submitted, error) {

@@ -1,27 +1,19 @@
 package a2a_test
 
 import (
-	"cmp"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
-	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
-	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // invokeWith is invoke with a configuration for the run that the call creates.
@@ -36,31 +28,12 @@ const hmacSecret = "sentinel-0123456789-0123456789-0123"
 
 func TestTheCallOfASkillRegistersForItsRun(t *testing.T) {
 	t.Parallel()
-	type notice struct {
-		header http.Header
-		body   []byte
-	}
-	came := make(chan notice, 8)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		came <- notice{r.Header, body}
-	}))
-	t.Cleanup(receiver.Close)
-	l := newLab(t)
-	d := pushEndpoint(l)
-	store := l.bus.PushStore()
-	pusher := webhook.New(webhook.Config{
-		Registrations: store, Outbox: store, Runs: d.service.Standing(), Private: true,
-		Encoders: map[string]webhook.Encoder{webhook.A2A: a2a.NewNotices(d.service)},
-	})
-	servicetest.During(t, "pusher", pusher.Run)
-	push := `{"url":"` + receiver.URL + `/hook","token":"` + secretToken + `","authentication":{"scheme":"HMAC-SHA256","credentials":"` +
+	d := pushEndpoint(newLab(t))
+	url, next := d.receiver()
+	push := `{"url":"` + url + `/hook","token":"` + secretToken + `","authentication":{"scheme":"HMAC-SHA256","credentials":"` +
 		hmacSecret + `"}}`
 	said := checkCall(t, d.invokeWith(skill("m-1", "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
-	want := `{"url":"` + receiver.URL + `/hook","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + strings.Repeat("*",
+	want := `{"url":"` + url + `/hook","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + strings.Repeat("*",
 		32) + `"}}`
 	if got := said.Get("push_notification_config"); got.Get("url").String() != gjson.Get(want, "url").String() ||
 		got.Get("authentication.schemes.0").String() != "HMAC-SHA256" || strings.Contains(got.Raw, "sentinel") ||
@@ -69,19 +42,14 @@ func TestTheCallOfASkillRegistersForItsRun(t *testing.T) {
 	}
 	run := said.Get("task_id").String()
 	d.finish(run)
-	for end := time.After(fixture.Patience); ; {
-		var n notice
-		select {
-		case n = <-came:
-		case <-end:
-			t.Fatal("it is not told")
-		}
+	for {
+		n := next()
 		if n.header.Get("X-ADCP-Signature") == "" || n.header.Get("X-A2A-Notification-Token") != secretToken {
 			t.Errorf("header %v", n.header)
 		}
-		task := gjson.GetBytes(n.body, "task")
+		task := n.body.Get("task")
 		if strings.Contains(task.Raw, "sentinel") || task.Get("id").String() != run {
-			t.Errorf("task %s", n.body)
+			t.Errorf("task %s", n.body.Raw)
 		}
 		if task.Get("status.state").String() == "TASK_STATE_COMPLETED" {
 			data := task.Get("artifacts.0.parts.@reverse.0.data")
@@ -107,6 +75,11 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 		got := d.invokeWith(skill("b-1", "codex-run", `{"task":"go"}`), push)
 		if got.Get("error.code").Int() != -32602 || strings.Contains(got.Raw, "sentinel") {
 			t.Errorf("%s: %s", what, got.Raw)
+		}
+		// The release comes first.
+		said := checkCall(t, d.invokeWith(skill("v-1", "codex-run", `{"task":"go","adcp_version":"2.5"}`), push), "TASK_STATE_FAILED")
+		if said.Get("adcp_error.code").String() != "VERSION_UNSUPPORTED" {
+			t.Errorf("%s of another release: %s", what, said.Raw)
 		}
 		// What creates no run registers nothing, and looks at nothing.
 		checkCall(t, d.invokeWith(skill("s-1", "codex-status", `{}`), push), "TASK_STATE_COMPLETED")
@@ -134,26 +107,65 @@ func TestWhatASkillRegistersIsCheckedBeforeAnyEffect(t *testing.T) {
 	}
 }
 
+// hook is a configuration of a webhook with some members more.
+func hook(more string) string {
+	return `{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}` + more + `}`
+}
+
+// The webhook of a call is part of its request, but for the secret. A repeated call leaves alone what the run has.
+func TestTheWebhookOfASkillIsPartOfTheRequest(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := pushEndpoint(l)
+	message := skill("m-hook", "codex-run", `{"task":"go"}`)
+	run := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED").Get("task_id").String()
+	for _, other := range []string{"null", strings.Replace(hook(""), "h.example", "other.example", 1), hook(`,"id":"x"`),
+		hook(`,"token":"` + secretToken + `"`), strings.Replace(hook(""), "HMAC-SHA256", "Bearer", 1)} {
+		said := checkCall(t, d.invokeWith(message, other), "TASK_STATE_FAILED")
+		if said.Get("adcp_error.code").String() != "IDEMPOTENCY_CONFLICT" {
+			t.Errorf("%s: %s", other, said.Raw)
+		}
+	}
+	c := d.client(surfaces[0], token)
+	moved := &sdk.PushConfig{TaskID: sdk.TaskID(run), URL: "https://moved.example/"}
+	if _, err := c.CreateTaskPushConfig(t.Context(), moved); err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{hook(""), strings.Replace(hook(""), hmacSecret, strings.ToUpper(hmacSecret), 1)} {
+		said := checkCall(t, d.invokeWith(message, same), "TASK_STATE_COMPLETED")
+		if said.Get("task_id").String() != run || !said.Get("replayed").Bool() {
+			t.Errorf("again: %s", said.Raw)
+		}
+	}
+	list, err := c.ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: sdk.TaskID(run)})
+	if err != nil || len(list) != 1 || list[0].URL != moved.URL {
+		t.Errorf("registered %+v, %v", list, err)
+	}
+}
+
 // A webhook that cannot be registered for a submitted run is a warning in the answer.
 func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
 	t.Parallel()
-	d := pushEndpoint(newLab(t))
+	l := newLab(t)
+	d := pushEndpoint(l)
 	message := skill("m-many", "codex-run", `{"task":"go","governance_context":"gov-1"}`)
-	run := ""
-	for i := range webhook.MaxRegistrations + 1 {
-		said := checkCall(t, d.invokeWith(message, `{"id":"c-`+strconv.Itoa(i)+`","url":"https://h.example/","authentication":`+
-			`{"scheme":"HMAC-SHA256","credentials":"`+hmacSecret+`"}}`), "TASK_STATE_COMPLETED")
-		if run = cmp.Or(run, said.Get("task_id").String()); said.Get("status").String() != "submitted" || run == "" ||
-			said.Get("task_id").String() != run || said.Get("governance_context").String() != "gov-1" ||
-			said.Get("adcp_error").Exists() {
-			t.Errorf("registration %d: %s", i, said.Raw)
+	run := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED").Get("task_id").String()
+	store := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{})
+	if err := store.Delete(t.Context(), run, "default"); err != nil { // as if it was killed before it registered
+		t.Fatal(err)
+	}
+	for i := range webhook.MaxRegistrations {
+		r := webhook.Registration{ID: strconv.Itoa(i), Run: run, URL: "https://h.example/"}
+		if err := store.Put(t.Context(), r); err != nil {
+			t.Fatal(err)
 		}
-		e, most := said.Get("errors.0"), i == webhook.MaxRegistrations
-		if e.Exists() != most || most && (e.Get("code").String() != "VALIDATION_ERROR" ||
-			e.Get("severity").String() != "warning" || e.Get("field").String() != "push_notification_config" ||
-			said.Get("push_notification_config").Exists()) {
-			t.Errorf("registration %d: %s", i, said.Raw)
-		}
+	}
+	said := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED")
+	if e := said.Get("errors.0"); said.Get("status").String() != "submitted" || said.Get("task_id").String() != run ||
+		said.Get("governance_context").String() != "gov-1" || said.Get("adcp_error").Exists() ||
+		e.Get("code").String() != "VALIDATION_ERROR" || e.Get("severity").String() != "warning" ||
+		e.Get("field").String() != "push_notification_config" || said.Get("push_notification_config").Exists() {
+		t.Errorf("%s", said.Raw)
 	}
 }
 
@@ -167,60 +179,13 @@ func TestAPollTellsOfTheWebhookOfASkill(t *testing.T) {
 		Webhooks: webhook.NewRegistry(store, webhook.AdCP, webhook.Rules{}),
 	}, func(c *a2a.Config) { c.Push = webhook.NewRegistry(store, webhook.A2A, webhook.Rules{}) })
 	for push, want := range map[string]string{
-		"null": "false",
-		`{"url":"https://h.example/","authentication":{"scheme":"HMAC-SHA256","credentials":"` + hmacSecret + `"}}`: "true",
+		"null": "false", hook(""): "true",
 	} {
 		said := checkCall(t, d.invokeWith(skill("hook-"+want, "codex-run", `{"task":"go"}`), push), "TASK_STATE_COMPLETED")
 		got := checkCall(t, d.invoke(skill("poll-"+want, "get_task_status", `{"task_id":"`+said.Get("task_id").String()+`"}`)),
 			"TASK_STATE_COMPLETED")
 		if got.Get("has_webhook").Raw != want {
 			t.Errorf("want %s: %s", want, got.Raw)
-		}
-	}
-}
-
-// The body is a whole task at each state, in the version of the call; and the same whenever it is made.
-func TestTheTaskOfASkillIsToldInItsVersion(t *testing.T) {
-	t.Parallel()
-	d := newLab(t).endpoint(nil)
-	encoder := a2a.NewNotices(d.service)
-	l := d.work("x").out(begins, turns, says)
-	for _, final := range []bool{false, true} {
-		if final {
-			l.out(answers, ends).exit(runs.ReasonExited, 0)
-		}
-		d.await("x", func(v runs.Header) bool { return v.Thread != "" && v.State.Final() == final })
-		record, err := d.service.Record(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for version, kind := range map[string]string{"1.0": "", "0.3": "task"} {
-			var bodies []string
-			for range 3 {
-				b, err := encoder.Encode(t.Context(), webhook.Registration{Version: version}, record, "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				bodies = append(bodies, string(b.Bytes))
-			}
-			task, state := gjson.Get(bodies[0], "task"), "TASK_STATE_"
-			if version == "0.3" {
-				task, state = gjson.Parse(bodies[0]), ""
-			}
-			parts, word := "status.message.parts", "working"
-			if final {
-				parts, word = "artifacts.0.parts", "completed"
-			}
-			if state += word; version == "1.0" {
-				state = strings.ToUpper(state)
-			}
-			data := task.Get(parts + ".@reverse.0.data")
-			if len(slices.Compact(bodies)) != 1 || task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
-				task.Get("status.state").String() != state || data.Get("status").String() != word ||
-				data.Get("task_id").String() != "x" {
-				t.Errorf("%s, final %v: %q", version, final, bodies)
-			}
-			adcptest.Envelope(t, []byte(data.Raw))
 		}
 	}
 }

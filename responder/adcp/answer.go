@@ -1,6 +1,7 @@
 package adcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -55,9 +56,9 @@ func OfView(v runs.Header) *Subject {
 		governance: v.Governance}
 }
 
-// OfSubmission returns a run that was accepted, with the labels of its task: it may have no record yet.
-func OfSubmission(done api.Submitted, labels runs.Labels) *Subject {
-	return &Subject{run: done.Run, status: Submitted, context: responder.ContextOf(labels, done.Thread),
+// OfSubmission returns a run that was accepted: it may have no record yet.
+func OfSubmission(done api.Submitted) *Subject {
+	return &Subject{run: done.Run, status: Submitted, context: cmp.Or(done.Context, done.Thread),
 		governance: done.Governance, complete: true}
 }
 

@@ -153,6 +153,19 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 	return nil, inFlight(time.Second)
 }
 
+// Outcome returns the outcome of a request that was carried out; nil: it was not, or that is not known.
+func (r *Requests) Outcome(ctx context.Context, q Request, now time.Time) (json.RawMessage, error) {
+	value, revision, err := r.Store.Get(ctx, storeKey(q))
+	if err != nil || revision == 0 {
+		return nil, err
+	}
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil || e.Free || e.admits(q, now) != nil {
+		return nil, err
+	}
+	return e.Outcome, nil
+}
+
 // admits reports why q can neither be carried out nor be answered with the
 // outcome of the entry.
 func (e *entry) admits(q Request, now time.Time) error {

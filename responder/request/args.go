@@ -40,6 +40,9 @@ type Args struct {
 	adcp     bool       // the envelope of AdCP
 	release  string
 	unserved string // the version field that names a release which is not served; "": none
+
+	beside map[string]string // what is part of the request beside the arguments; nil: nothing
+	done   *api.Submitted    // the outcome of the same request before; nil: not known
 }
 
 // given is one argument.
@@ -74,6 +77,9 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 	}
 	return a
 }
+
+// Beside sets what is part of the request beside its arguments: another one with the same key is a conflict.
+func (a *Args) Beside(config map[string]string) { a.beside = config }
 
 // Broken reports whether the arguments are not an object. Then they have no values.
 func (a *Args) Broken() bool { return a.broken }

@@ -231,7 +231,11 @@ func Once(tool string, a *Args) (api.Once, error) {
 			arguments[g.param] = raw
 		}
 	}
-	hash, err := idempotency.Hash(encode(map[string]any{"tool": tool, "arguments": arguments}))
+	request := map[string]any{"tool": tool, "arguments": arguments}
+	if a.beside != nil {
+		request["beside"] = a.beside
+	}
+	hash, err := idempotency.Hash(encode(request))
 	if err != nil {
 		return api.Once{}, api.Invalid(Whole,
 			"have no canonical form: no name may stand twice in an object, nor a number be too large")
@@ -251,10 +255,24 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 	return encode(top)
 }
 
+// Again reports whether a submission was carried out before with its key. Then [Submit] returns its outcome, even if
+// the arguments are a mistake by now: their context may have changed, their agent may be gone.
+func Again(ctx context.Context, s *responder.Service, tool string, a *Args) bool {
+	if q, err := Once(tool, a); err == nil && q.Key != "" {
+		if done, again := s.Again(ctx, q); again {
+			a.done = &done
+		}
+	}
+	return a.done != nil
+}
+
 // Submit carries out a submission without mistakes. The error has the names that
 // the caller used.
 func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q api.Submission) (api.Submitted,
 	error) {
+	if a.done != nil {
+		return *a.done, nil
+	}
 	var err error
 	if q.Once, err = Once(tool, a); err != nil {
 		return api.Submitted{}, err

@@ -121,7 +121,7 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	call := adcp.Call{Args: args}
 	task := request.Submission(q.Service, tool, args)
 	args.RequireKey()
-	if err := args.Err(); err != nil {
+	if err := args.Err(); err != nil && !request.Again(ctx, q.Service, tool, args) {
 		return q.refuse(ctx, call, err)
 	}
 	done, err := request.Submit(ctx, q.Service, tool, args, task)
@@ -130,7 +130,7 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	}
 	if q.form == adcpType {
 		call.Replayed = done.Replayed
-		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done, task.Labels))), nil
+		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done))), nil
 	}
 	v, ok := q.Service.Get(done.Run)
 	if !ok { // removed already

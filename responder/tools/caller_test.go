@@ -2,12 +2,16 @@ package tools_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/adcptest"
 )
 
@@ -36,6 +40,41 @@ func TestNoTokenSharesTheKeysOfWhoHasNone(t *testing.T) {
 		responder.Caller(t.Context()))); name != responder.Caller(t.Context()) {
 		t.Errorf("the name does not stay: %s", name)
 	}
+}
+
+// A request that comes again has its first answer, whatever has changed since: its context is now a run without a
+// thread, its agent is gone.
+func TestARequestThatComesAgainIsNotCheckedAgain(t *testing.T) {
+	t.Parallel()
+	s := remembering(t)
+	request := json.RawMessage(args("task", "go", "format", "adcp", "idempotency_key", "order-4711-attempt",
+		"context_id", "campaign-7"))
+	call := func() gjson.Result {
+		t.Helper()
+		got, err := s.tools.Call(t.Context(), "_codex_local_exec", request, nil)
+		said := gjson.ParseBytes(got.Envelope)
+		if err != nil || said.Get("status").String() != "submitted" || said.Get("context_id").String() != "campaign-7" {
+			t.Errorf("%v: %s", err, got.Envelope)
+		}
+		return said
+	}
+	run := call().Get("task_id").String()
+	again := func() {
+		t.Helper()
+		if said := call(); said.Get("task_id").String() != run || !said.Get("replayed").Bool() {
+			t.Errorf("again: %s", said.Raw)
+		}
+	}
+	l := s.Begin("codex", "campaign-7", runs.Start{Source: "queue", Worker: "w1"})
+	s.Await("campaign-7", func(runs.Header) bool { return true })
+	again()
+	l.Out([]byte(`{"type":"thread.started","thread_id":"` + thread + `"}` + "\n"))
+	s.Await("campaign-7", func(v runs.Header) bool { return v.Thread != "" })
+	again()
+	s.serve(t, func(c *responder.Config) {
+		c.Agents = slices.DeleteFunc(known.All(), func(a agent.Agent) bool { return a.Kind() == "codex" })
+	})
+	again()
 }
 
 // Who has used up its share of keys may try again later, in both envelopes.

@@ -18,21 +18,24 @@ import (
 // readTask reads a submission.
 func (c *call) readTask() { c.task = request.Submission(c.service, c.tool.Name, c.args) }
 
+// requestName is the name of the request of the tool for idempotency keys.
+func (c *call) requestName() string { return cmp.Or(c.tool.request, c.tool.Name) }
+
 // submit queues a task.
 func (c *call) submit(ctx context.Context) (outcome, error) {
 	if c.push != nil && c.push.Refused != nil {
 		return outcome{}, c.args.Name(c.push.Refused)
 	}
-	done, err := request.Submit(ctx, c.service, cmp.Or(c.tool.request, c.tool.Name), c.args, c.task)
+	done, err := request.Submit(ctx, c.service, c.requestName(), c.args, c.task)
 	c.replayed = done.Replayed
 	if err == nil && c.push != nil { // if a kill prevents it, the repeated request does it
-		if err := c.push.Register(ctx, done.Run); err != nil { // the run goes on
+		if err := c.push.Register(ctx, done.Run, done.Replayed); err != nil { // the run goes on
 			e := *api.Known(err)
 			e.Run, e.State = done.Run, runs.StateQueued
 			return outcome{}, c.args.Name(&e)
 		}
 	}
-	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
+	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, err
 }
 
 // run queues a task and, unless async is set, waits for its end.
@@ -60,7 +63,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
-		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, nil
+		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
 	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)

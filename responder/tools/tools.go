@@ -134,9 +134,10 @@ func (t *Set) Call(
 
 // Push is a webhook for the run that a call submits, beside its arguments.
 type Push struct {
-	Echo     json.RawMessage // its confirmation
-	Refused  *api.Error      // why it cannot be registered; nil: it can
-	Register func(ctx context.Context, run string) error
+	Config   map[string]string // without its credentials; it is part of the request
+	Echo     json.RawMessage   // its confirmation
+	Refused  *api.Error        // why it cannot be registered; nil: it can
+	Register func(ctx context.Context, run string, replayed bool) error
 }
 
 // CallWith is [Set.Call] with a webhook, unless push is nil. Tools that submit nothing ignore it.
@@ -149,6 +150,9 @@ func (t *Set) CallWith(
 	}
 	begun := time.Now()
 	c := &call{service: t.service, tool: one, begun: begun, args: one.read(args), push: push, tell: rising(progress)}
+	if push != nil {
+		c.args.Beside(push.Config)
+	}
 	r, err := c.do(ctx)
 	switch {
 	case c.args.ADCP():
@@ -198,7 +202,7 @@ func (c *call) do(ctx context.Context) (outcome, error) {
 			c.args.RequireKey()
 		}
 	}
-	if err := c.args.Err(); err != nil {
+	if err := c.args.Err(); err != nil && (c.task.Type == "" || !request.Again(ctx, c.service, c.requestName(), c.args)) {
 		return outcome{}, err
 	}
 	if c.tool.reads {

@@ -146,7 +146,7 @@ func (s *speaker) talks(t *testing.T, a agent.Agent, env []string, project strin
 			break
 		}
 	}
-	session := k.call(func(id int64) []byte { return acp.NewSession(id, project) }).Get("result.sessionId").String()
+	session := k.call(func(id int64) []byte { return acp.NewSession(id, project, nil) }).Get("result.sessionId").String()
 	if mode := a.Live.Mode(string(runs.ReadOnly)); mode != "" {
 		k.call(func(id int64) []byte { return acp.SetMode(id, session, mode) })
 	}

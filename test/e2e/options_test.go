@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 	"github.com/tidwall/gjson"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/lab/agents"
@@ -121,6 +123,65 @@ func TestRealAgentsUseFurtherDirectories(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A directory that is added reaches the real agent of a live run, too. Codex may write temporary files without it, and
+// Kimi Code asks for each command all the same.
+func TestRealAgentsUseFurtherDirectoriesLive(t *testing.T) {
+	fixture.Long(t, "starts real agents")
+	t.Parallel()
+	for _, name := range []string{"codex", "claude", "kimi"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLiveOptionsLab(t, name)
+			options := map[string]any{"mode": "workspace-write", "live": true, "ask": false, "prompt": "Alone."}
+			run, _ := l.run(options)
+			if wrote := l.written(); !run.Get("state").Exists() || wrote && name != "codex" || l.told() {
+				t.Fatalf("without the directory: written %t, told %t: %s", wrote, l.told(), run.Raw)
+			}
+			options["prompt"], options["addDirs"] = "Beside.", []string{"../more"}
+			run, _ = l.run(options)
+			if wrote := l.written(); run.Get("state").String() != "completed" || wrote != (name != "kimi") || !l.told() {
+				t.Errorf("with the directory: written %t, told %t: %s", wrote, l.told(), run.Raw)
+			}
+		})
+	}
+}
+
+// newLiveOptionsLab is newOptionsLab with the agent as a server of the protocol.
+func newLiveOptionsLab(t *testing.T, name string) *optionsLab {
+	t.Helper()
+	a, _ := known.All().Find(name)
+	dir, data := t.TempDir(), t.TempDir()
+	scenario := filepath.Join(dir, "scenario.json")
+	var turns []string
+	const command = "echo hello > ../more/written.txt"
+	item := fmt.Sprintf(`{"shell":%q}`, command)
+	if name == "kimi" {
+		item = agents.Command(t, name, command)
+	}
+	for _, prompt := range []string{"Alone.", "Beside."} {
+		turns = append(turns, fmt.Sprintf(`{"match":%q,"items":[%s]},{"match":%q,"items":[{"message":"Tried."}]}`, prompt,
+			item, prompt))
+	}
+	write(t, scenario, fmt.Sprintf(`{"cli":%q,"turns":[%s]}`, name, strings.Join(turns, ",")))
+	env, cwd := agents.SetupLive(t, a.Live.Program, scenario, dir)
+	l := &optionsLab{t: t, name: name, dir: dir, cwd: cwd, more: filepath.Join(filepath.Dir(cwd), "more")}
+	if err := os.Mkdir(l.more, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gitInit(t, cwd)
+	var passed []string
+	for _, v := range env[3:] {
+		variable, _, _ := strings.Cut(v, "=")
+		passed = append(passed, strconv.Quote(variable))
+	}
+	config := filepath.Join(data, "linesman.toml")
+	write(t, config, fmt.Sprintf("[work]\nroots = [%q]\n[agents.%s]\nenv = [%s]\n", filepath.Dir(cwd), name,
+		strings.Join(passed, ", ")))
+	fixture.Up(t, program, data, env, "--config", config)
+	l.conn = operator(t, data)
+	return l
 }
 
 // Without the setting, a task that relies on a sandbox around the worker is refused; with it the real agent runs

@@ -23,7 +23,7 @@ var topics = []struct {
 	{"bus/embedded: the built-in server", []int{7, 11, 13, 40, 48, 64, 93, 98}},
 	{"responder", []int{21, 29, 41, 52, 68, 80, 85, 86, 87, 91, 92, 93, 95, 98}},
 	{"responder/mcp, tools", []int{22, 23, 69, 71, 75}},
-	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71, 78, 85, 89, 90}},
+	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71, 78, 85, 89, 90, 96}},
 	{"cmd and client", []int{8, 23, 35, 53, 54, 65, 87}},
 	{"daemon", []int{35, 50, 57, 65}},
 	{"telemetry", []int{55, 56, 58, 59}},

@@ -1,26 +1,35 @@
-// A receiver of webhooks whose signatures the AdCP SDK verifies. It prints its URL, then a line of JSON for each
-// request: {way, verified, tampered, handled, error}.
+// A receiver of webhooks whose signatures the AdCP SDK verifies, and whose bodies it reads. It submits a task over A2A
+// with a webhook for HMAC, prints {url, task}, then a line of JSON for each request: {way, verified, tampered, handled,
+// error}.
 //
-//   node webhook.mjs SECRET JWKS
+//   node webhook.mjs SECRET SERVER TOKEN DIRECTORY
 //
-// POST /hmac is verified, and its body read, by the SDK's client with the secret; POST /rfc9421 by its verifier of
-// webhook signatures, with the keys at the URL JWKS. Of each request variants that were tampered with are verified,
-// too: tampered has those that the SDK did not refuse. The first request that is signed by RFC 9421 is answered 503.
+// POST /hmac is verified by the SDK's client with the secret; POST /rfc9421 by its verifier of webhook signatures, with
+// the keys of the server. Of each request variants that were tampered with are verified, too: tampered has those that
+// the SDK did not refuse. The first request that is signed by RFC 9421 is answered 503.
+import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { ADCPMultiAgentClient } from "@adcp/sdk";
 import { createWebhookVerifier, StaticJwksResolver } from "@adcp/sdk/signing/server";
 
-const [secret, jwks] = process.argv.slice(2);
-const { keys } = await (await fetch(jwks)).json();
+const [secret, linesman, token, workingDir] = process.argv.slice(2);
+const { keys } = await (await fetch(linesman + "/.well-known/jwks.json")).json();
 const resolver = new StaticJwksResolver(keys);
 const verify = createWebhookVerifier({ jwks: resolver });
 const afresh = (request) => createWebhookVerifier({ jwks: resolver })(request); // a tampered nonce is no replay
 const seen = [];
-const client = new ADCPMultiAgentClient([{ id: "linesman", name: "linesman", agent_uri: "http://127.0.0.1:1", protocol: "mcp" }], {
-  webhookSecret: secret,
-  onActivity: (a) => { seen.push(a); },
-}).agent("linesman").client;
+const connect = (more) => new ADCPMultiAgentClient(
+  [{ id: "linesman", name: "linesman", agent_uri: linesman, protocol: "a2a", auth_token: token }],
+  { validation: { responses: "off" }, onActivity: (a) => { if (a.type === "webhook_received") seen.push(a); }, ...more },
+).agent("linesman");
+const [client, reader] = [connect({ webhookSecret: secret }).client, connect({}).client];
 console.log = () => {}; // the SDK tells of each signature
+// handled is what the client has read last: of A2A the status is also in its data.
+const handled = () => {
+  const { task_id: task, status, payload } = seen.pop();
+  seen.length = 0;
+  return { task, status, data: payload?.status };
+};
 
 const attempt = async (f) => {
   try { return [await f(), null]; } catch (e) { return [null, e]; }
@@ -40,9 +49,8 @@ const hmac = async (headers, body) => {
     const [, error] = await check(...args);
     if (!error) tampered.push(what);
   }
-  seen.length = 0;
   const [, error] = await check(body, signature, at);
-  return { verified: !error, tampered, handled: seen[0] && { task: seen[0].task_id, status: seen[0].status }, error: error?.message };
+  return { verified: !error, tampered, handled: error ? undefined : handled(), error: error?.message };
 };
 
 const rfc9421 = async (request) => {
@@ -65,8 +73,8 @@ const rfc9421 = async (request) => {
   const [, error] = await attempt(() => verify(request));
   const [, replay] = await attempt(() => verify(request));
   if (!error && replay?.code !== "webhook_signature_replayed") tampered.push("replay");
-  const { task_id: task, status } = JSON.parse(body);
-  return { verified: !error, tampered, handled: { task, status }, error: error && `${error.code}: ${error.message}` };
+  await reader.handleWebhook(JSON.parse(body), "task", "op");
+  return { verified: !error, tampered, handled: handled(), error: error && `${error.code}: ${error.message}` };
 };
 
 let refused = false;
@@ -83,4 +91,9 @@ const server = createServer(async (request, response) => {
   process.stdout.write(JSON.stringify({ way, status: again ? 503 : told.verified ? 200 : 401, ...told }) + "\n");
   response.writeHead(again ? 503 : told.verified ? 200 : 401).end();
 });
-server.listen(0, "127.0.0.1", () => process.stdout.write(`http://127.0.0.1:${server.address().port}\n`));
+server.listen(0, "127.0.0.1", async () => {
+  const url = `http://127.0.0.1:${server.address().port}`;
+  const submitter = connect({ webhookSecret: secret, webhookUrlTemplate: url + "/hmac/{task_type}/{operation_id}" });
+  const told = await submitter.executeTask("codex-run", { task: "go", workingDir, skipGitRepoCheck: true, idempotency_key: randomUUID() });
+  process.stdout.write(JSON.stringify({ url, task: told.submitted?.taskId, error: told.error }) + "\n");
+});

@@ -4,13 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -21,11 +23,12 @@ type notice struct {
 	Status   int // of its answer
 	Verified bool
 	Tampered []string // what the SDK should have refused
-	Handled  struct{ Task, Status string }
+	Handled  struct{ Task, Status, Data string }
 	Error    string
 }
 
-// The SDK of AdCP verifies notifications of a real linesman in both ways, and refuses those that were tampered with.
+// The SDK of AdCP verifies and reads notifications of a real linesman, in both ways of signing them, for tasks that were
+// submitted over A2A or otherwise, and refuses those that were tampered with.
 func TestTheSDKVerifiesNotifications(t *testing.T) {
 	fixture.Long(t, "installs the SDK of Node.js")
 	node := fixture.Need(t, "AGENTS", "node")
@@ -46,8 +49,8 @@ func TestTheSDKVerifiesNotifications(t *testing.T) {
 
 	const secret = "a-secret-of-more-than-32-characters-0"
 	var stderr bytes.Buffer
-	receiver := exec.CommandContext(t.Context(), node, filepath.Join(dir, "webhook.mjs"), secret,
-		up.HTTP+"/.well-known/jwks.json")
+	receiver := exec.CommandContext(t.Context(), node, filepath.Join(dir, "webhook.mjs"), secret, up.HTTP, up.Token,
+		scratch)
 	receiver.Stderr = &stderr
 	out, err := receiver.StdoutPipe()
 	if err == nil {
@@ -64,25 +67,43 @@ func TestTheSDKVerifiesNotifications(t *testing.T) {
 	if !lines.Scan() {
 		t.Fatalf("the receiver does not start: %s", stderr.String())
 	}
-	url := lines.Text()
+	var first struct{ URL, Task, Error string }
+	if err := json.Unmarshal(lines.Bytes(), &first); err != nil || first.Task == "" {
+		t.Fatalf("%v: %s", err, lines.Bytes())
+	}
 
-	runs := map[string]string{} // by way
+	const overA2A = "a2a, "
+	runs := map[string]string{first.Task: overA2A + "hmac"} // the way, by run
+	task := func(key, more string) string {
+		return `{"task":"go","workingDir":"` + scratch + `","skipGitRepoCheck":true,"idempotency_key":"key-0123456789-` + key + `"` +
+			more + `}`
+	}
 	for way, config := range map[string]string{
-		"hmac":    `{"url":"` + url + `/hmac","operation_id":"op-1","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` + secret + `"}}`,
-		"rfc9421": `{"url":"` + url + `/rfc9421/a%7eb/../c%2fd?b=2&a=1"}`,
+		"hmac": `{"url":"` + first.URL + `/hmac","operation_id":"op-1","authentication":{"schemes":["HMAC-SHA256"],"credentials":"` +
+			secret + `"}}`,
+		"rfc9421": `{"url":"` + first.URL + `/rfc9421/a%7eb/../c%2fd?b=2&a=1"}`,
 	} {
-		answer := submit(t, up, `{"task":"go","workingDir":"`+scratch+`","skipGitRepoCheck":true,"idempotency_key":"key-0123456789-`+
-			way+`","push_notification_config":`+config+`}`)
-		if runs[way] = answer.Task; answer.Status != "submitted" || answer.Task == "" || answer.Push.URL == "" {
-			t.Fatalf("%s: %+v", way, answer)
+		answer := post(t, up, "/v1/runs", task(way, `,"push_notification_config":`+config))
+		runs[answer.Get("task_id").String()] = way
+		if answer.Get("status").String() != "submitted" || answer.Get("push_notification_config.url").String() == "" {
+			t.Fatalf("%s: %s", way, answer.Raw)
 		}
 	}
-	for again, ended := false, 0; ended < 2 && lines.Scan(); {
+	answer := post(t, up, "/a2a", `{"jsonrpc":"2.0","id":1,"method":"message/send","params":{"message":{"kind":"message",`+
+		`"messageId":"m-1","role":"user","parts":[{"kind":"data","data":{"skill":"codex-run","parameters":`+task("a2a", "")+
+		`}}]},"configuration":{"pushNotificationConfig":{"url":"`+first.URL+`/rfc9421/a2a"}}}}`)
+	runs[answer.Get("result.artifacts.0.parts.0.data.task_id").String()] = overA2A + "rfc9421"
+	if len(runs) != 4 || runs[""] != "" {
+		t.Fatalf("submitted %v, at last %s", runs, answer.Raw)
+	}
+	again := false
+	for ended := 0; ended < len(runs) && lines.Scan(); {
 		var n notice
 		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
 			t.Fatalf("%v: %s", err, lines.Bytes())
 		}
-		if !n.Verified || len(n.Tampered) > 0 || n.Handled.Task != runs[n.Way] {
+		protocol, known := strings.CutSuffix(runs[n.Handled.Task], n.Way)
+		if !n.Verified || len(n.Tampered) > 0 || !known || protocol != "" && n.Handled.Data != n.Handled.Status {
 			t.Errorf("%+v", n)
 		}
 		if n.Status == http.StatusServiceUnavailable { // the next attempt has another nonce, or the SDK calls it a replay
@@ -90,25 +111,19 @@ func TestTheSDKVerifiesNotifications(t *testing.T) {
 		} else if n.Handled.Status == "completed" {
 			ended++
 		}
-		if ended == 2 && !again {
-			t.Error("no attempt was repeated")
-		}
+	}
+	if !again {
+		t.Error("no attempt was repeated")
 	}
 	if stderr.Len() > 0 {
 		t.Errorf("the receiver: %s", stderr.String())
 	}
 }
 
-// submitted is an answer in the form of AdCP.
-type submitted struct {
-	Status string
-	Task   string               `json:"task_id"`
-	Push   struct{ URL string } `json:"push_notification_config"`
-}
-
-func submit(t *testing.T, up *fixture.Server, body string) (a submitted) {
+// post sends a request, and returns the answer in the form of AdCP.
+func post(t *testing.T, up *fixture.Server, path, body string) gjson.Result {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, up.HTTP+"/v1/runs", strings.NewReader(body))
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, up.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +134,9 @@ func submit(t *testing.T, up *fixture.Server, body string) (a submitted) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if err := json.NewDecoder(answer.Body).Decode(&a); err != nil {
-		t.Fatal(fmt.Errorf("status %d: %w", answer.StatusCode, err))
+	got, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return a
+	return gjson.ParseBytes(got)
 }
