@@ -186,7 +186,9 @@ func (p *pushStore) consumer(ctx context.Context) (jetstream.Consumer, error) {
 
 // handleOne calls handle with one message, and acknowledges or delays it. If the
 // acknowledgement is lost, the message is redelivered.
-func (p *pushStore) handleOne(ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration) {
+func (p *pushStore) handleOne(
+	ctx context.Context, m jetstream.Msg, handle func(context.Context, notice) time.Duration,
+) {
 	meta, err := m.Metadata()
 	if err != nil {
 		return // it is redelivered
