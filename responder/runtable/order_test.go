@@ -48,7 +48,8 @@ func packed(h runs.Header) *entry { return &entry{row: commons{}.rowOf(&h)} }
 func (m *model) newest(thread string, fits func(runs.Header) bool) (id string) {
 	var newest runs.Header
 	for _, h := range m.rows {
-		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) && (newest.ID == "" || byAge(packed(h), packed(newest)) > 0) {
+		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) &&
+			(newest.ID == "" || byAge(packed(h), packed(newest)) > 0) {
 			newest = h
 		}
 	}
