@@ -231,7 +231,8 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 			}
 			data := task.Get(parts + ".@reverse.0.data")
 			if task.Get("kind").String() != kind || task.Get("id").String() != "x" ||
-				task.Get("status.state").String() != state || data.Get("status").String() != word || data.Get("task_id").String() != "x" {
+				task.Get("status.state").String() != state || data.Get("status").String() != word ||
+				data.Get("task_id").String() != "x" {
 				t.Errorf("%s, final %v: %q", version, final, bodies)
 			}
 			adcptest.Envelope(t, []byte(data.Raw))

@@ -23,9 +23,9 @@ import (
 const trickleWorkers, trickleFiles = 4, 1000
 
 // BenchmarkTrickle measures a cell as it runs on several machines: three servers, four workers that follow a thousand
-// files each, two normalizers and two responders, all here. While each file gets a line a second it measures what a line
-// costs each role, and when its event arrives at a subscriber. Then the leaders of RAW and of EVENTS are killed, one after
-// the other: in the end each line has its event, once.
+// files each, two normalizers and two responders, all here. While each file gets a line a second it measures what a
+// line costs each role, and when its event arrives at a subscriber. Then the leaders of RAW and of EVENTS are killed,
+// one after the other: in the end each line has its event, once.
 func BenchmarkTrickle(b *testing.B) {
 	p := newPlant(b, "R3", 3, 0)
 	p.start("standby", "ready")

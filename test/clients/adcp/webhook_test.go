@@ -27,8 +27,8 @@ type notice struct {
 	Error    string
 }
 
-// The SDK of AdCP verifies and reads notifications of a real linesman, in both ways of signing them, for tasks that were
-// submitted over A2A or otherwise, and refuses those that were tampered with.
+// The SDK of AdCP verifies and reads notifications of a real linesman, in both ways of signing them, for tasks that
+// were submitted over A2A or otherwise, and refuses those that were tampered with.
 func TestTheSDKVerifiesNotifications(t *testing.T) {
 	fixture.Long(t, "installs the SDK of Node.js")
 	node := fixture.Need(t, "AGENTS", "node")
