@@ -123,8 +123,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/watch.md", "The command has 30 s", "cmd/watch/deliver.go", "commandTime = 30 * time.Second"},
 	{"docs/watch.md", "Four are delivered at a time", "cmd/watch/watch.go", "slots = 4"},
 	{"docs/watch.md", "At most 256 notices wait", "cmd/watch/outbox.go", "maxPending = 256"},
-	{"docs/watch.md", "with pauses growing to ten minutes", "internal/delivery/delivery.go",
-		"const MaxPause = 10 * time.Minute"},
+	{"docs/watch.md", "with pauses growing to five minutes", "cmd/watch/watch.go", "maxPause = 5 * time.Minute"},
 }
 
 var comment = regexp.MustCompile(`(?m)\s//.*$`)

@@ -54,9 +54,10 @@ type watcher struct {
 const (
 	maxPoll  = 5 * time.Second // between two looks at the open runs
 	minPoll  = 250 * time.Millisecond
-	pageSize = 100         // runs
-	slots    = 4           // deliveries at a time
-	rowLag   = time.Minute // in which the record of a run must follow its completion
+	pageSize = 100             // runs
+	slots    = 4               // deliveries at a time
+	maxPause = 5 * time.Minute // before the next attempt
+	rowLag   = time.Minute     // in which the record of a run must follow its completion
 )
 
 // newWatcher returns a watcher. The error is about the state file. Close it after use.
@@ -391,7 +392,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	}
 	log.Warn("a notice was not accepted, trying again", zap.String("why", err.Error()))
 	w.out.again(n.ID, func(times int) time.Duration {
-		return delivery.Rule{Pace: time.Second, GiveUp: w.cfg.GiveUp}.Again(refused, age, times)
+		return delivery.Rule{Pace: time.Second, Pause: maxPause, GiveUp: w.cfg.GiveUp}.Again(refused, age, times)
 	})
 	return err
 }

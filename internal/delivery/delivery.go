@@ -15,9 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// MaxPause is the longest pause before the next attempt.
-const MaxPause = 10 * time.Minute
-
 // grace is how long attempts may take after the end of [Run].
 const grace = 5 * time.Second
 
@@ -61,6 +58,7 @@ func Run[T any](
 // Rule says when what was not accepted is tried again.
 type Rule struct {
 	Pace   time.Duration // the shortest pause
+	Pause  time.Duration // the longest one, before it is spread
 	GiveUp time.Duration // the last attempt is a second after this age
 }
 
@@ -73,7 +71,7 @@ func (r Rule) Again(refused *Refusal, age time.Duration, times int) time.Duratio
 		return 0
 	}
 	left := max(r.GiveUp-age, 0)
-	byTimes := min(r.Pace<<min(max(times-1, 0), 10), MaxPause)
+	byTimes := min(r.Pace<<min(max(times-1, 0), 10), r.Pause)
 	return min(max(Spread(max(min(age, byTimes), r.Pace)), refused.After), left+time.Second)
 }
 

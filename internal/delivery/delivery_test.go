@@ -11,13 +11,13 @@ import (
 )
 
 func TestPausesDoubleAndHaveABound(t *testing.T) {
-	rule := Rule{Pace: time.Second, GiveUp: 48 * time.Hour}
+	rule := Rule{Pace: time.Second, Pause: 10 * time.Minute, GiveUp: 48 * time.Hour}
 	synctest.Test(t, func(t *testing.T) {
 		began, attempts := time.Now(), 0
 		for time.Since(began) < 24*time.Hour {
 			attempts++
 			d := rule.Again(&Refusal{}, time.Since(began), attempts)
-			if d < time.Second || d > MaxPause*5/4 {
+			if d < time.Second || d > rule.Pause*5/4 {
 				t.Fatalf("attempt %d after %v: %v", attempts, time.Since(began), d)
 			}
 			time.Sleep(d) // on the fake clock
@@ -35,7 +35,7 @@ func TestPausesDoubleAndHaveABound(t *testing.T) {
 }
 
 func TestPauseIsWhatTheReceiverAsksForWithinTheAge(t *testing.T) {
-	rule := Rule{Pace: time.Second, GiveUp: time.Hour}
+	rule := Rule{Pace: time.Second, Pause: 10 * time.Minute, GiveUp: time.Hour}
 	for _, test := range []struct {
 		refused Refusal
 		age     time.Duration

@@ -24,8 +24,9 @@ import (
 	"github.com/linesman/linesman/internal/delivery"
 )
 
-// Limits of the duration of a delivery, and of the pause that a receiver asks for.
+// Limits of the duration of a delivery, of the pause before the next one, and of the pause that a receiver asks for.
 const (
+	maxPause      = 10 * time.Minute
 	sendTimeout   = 10 * time.Second
 	maxRetryAfter = time.Hour
 )
@@ -63,7 +64,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 	}
 	if r.signed() && p.cfg.Key == nil { // another process may have it
 		log.Warn("a notification waits for a key to sign it with: see the setting adcp.webhook_key")
-		return min(delivery.Spread(max(delivery.MaxPause, p.hosts.pace)), left+time.Second)
+		return min(delivery.Spread(max(maxPause, p.hosts.pace)), left+time.Second)
 	}
 	wait, ok := p.hosts.enter(host, n.Times > 1, time.Now())
 	if !ok {
@@ -92,7 +93,7 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
-		return delivery.Rule{Pace: p.hosts.pace, GiveUp: p.cfg.GiveUp}.Again(refused, time.Since(n.At), n.Times)
+		return delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}.Again(refused, time.Since(n.At), n.Times)
 	}
 	return giveUp(log, refused.Why)
 }
