@@ -36,7 +36,7 @@ type stored struct {
 
 func (s *session) loadCheckpoint(ctx context.Context) (bus.Checkpoint, uint64, error) {
 	var c bus.Checkpoint
-	revision, _, err := s.loadKey(ctx, s.Out.State(), bus.CheckpointKey, &c)
+	revision, _, err := s.loadKey(ctx, s.Out.State(), bus.CheckpointKey, false, &c)
 	return c, revision, err
 }
 
@@ -56,10 +56,10 @@ func (s *session) saveCheckpoint(ctx context.Context, c bus.Checkpoint) error {
 }
 
 // loadRecord reads a run's record and its revision. For a removed record it returns nil
-// and the revision of the marker.
-func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, error) {
+// and the revision of the marker. Listed says that one that is not in the list of keys is not there.
+func (s *session) loadRecord(ctx context.Context, id string, listed bool) (*stored, uint64, error) {
 	var v stored
-	revision, rowless, err := s.loadKey(ctx, s.Out.Runs(), id, &v)
+	revision, rowless, err := s.loadKey(ctx, s.Out.Runs(), id, listed, &v)
 	if err != nil || v.Record == nil {
 		return nil, revision, err
 	}
@@ -73,10 +73,13 @@ func (s *session) loadRecord(ctx context.Context, id string) (*stored, uint64, e
 }
 
 // loadKey decodes a key's value into v. It returns the key's revision, 0 if there is
-// none, and whether the entry has no header.
-func (s *session) loadKey(ctx context.Context, of, key string, v any) (revision uint64, rowless bool, err error) {
+// none, and whether the entry has no header. Listed says that a key that is not in the list of
+// keys is not there.
+func (s *session) loadKey(
+	ctx context.Context, of, key string, listed bool, v any,
+) (revision uint64, rowless bool, err error) {
 	keys := s.keys[of] // nil: no set is kept
-	if keys != nil && keys.lacks(key) {
+	if listed && keys != nil && keys.lacks(key) {
 		return 0, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reader.AnswerTimeout)

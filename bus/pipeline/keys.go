@@ -5,10 +5,13 @@ import (
 	"hash/maphash"
 	"sync/atomic"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/runs"
 )
 
 // Mostly nothing is stored under the id of a new run, or under its thread. After some requests that found nothing, the
@@ -17,6 +20,13 @@ const (
 	missesToList = 256
 	maxListed    = 100_000 // by the server, see [listKeys]
 )
+
+// begins reports whether an entry is the first one of a run. Other entries may be of a run that was forgotten after its
+// record had expired: that adds a marker, which no list has.
+func begins(h nats.Header) bool {
+	kind := runs.Kind(h.Get(bus.HeaderRecord))
+	return kind == runs.Started || kind == runs.Queued
+}
 
 // keySet has all keys of a bucket, and maybe others: removed ones, and such with an equal hash.
 //
@@ -88,11 +98,11 @@ func (k *keySet) missed(js jetstream.JetStream, of string, toList int) {
 // listKeys returns the hashes of the keys of a bucket, at a sequence or later; nil if that is not possible.
 func listKeys(ctx context.Context, js jetstream.JetStream, of string, since uint64) []uint64 {
 	stream, err := js.Stream(ctx, bucket.Stream(of))
-	if err != nil || stream.CachedInfo().State.NumSubjects > maxListed {
+	if err != nil || stream.CachedInfo().State.NumSubjects >= maxListed {
 		return nil
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(bucket.Subject(of, ">")))
-	if err != nil || len(info.State.Subjects) > maxListed || info.State.LastSeq < since {
+	if err != nil || len(info.State.Subjects) >= maxListed || info.State.LastSeq < since {
 		return nil // it is in several answers, between which keys may have expired, or of a server that lags
 	}
 	prefix, list := len(bucket.Subject(of, "")), make([]uint64, 0, len(info.State.Subjects))

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -29,6 +30,7 @@ func TestRunsOfFormerTermsAreInTheListOfKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	start := runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: runs.SourceRun})}
 	exit := runs.Entry{Kind: runs.Exited, Time: 9, Body: []byte(`{"reason":"eof"}`)}
 	used := func(thread, tokens int) runs.Entry {
 		return runs.Entry{Kind: runs.Out, Time: 1, Body: fmt.Appendf(nil,
@@ -37,7 +39,15 @@ func TestRunsOfFormerTermsAreInTheListOfKeys(t *testing.T) {
 `, thread, tokens)}
 	}
 	appendTo("former", used(1, 100), exit)
+	appendTo("forgotten", used(1, 100), exit)
 	normalize(t, b)
+	records, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
+	if err == nil { // as a full RUNS removes it
+		err = records.Purge(t.Context(), jetstream.WithPurgeSubject(bucket.Subject(b.Runs(), "forgotten")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -76,7 +86,7 @@ func TestRunsOfFormerTermsAreInTheListOfKeys(t *testing.T) {
 	for _, k := range keys {
 		bustest.Until(t, "there is no list of keys", func() bool { return k.lacks("nothing") })
 	}
-	appendTo("third", used(4, 1), exit)
+	appendTo("third", start, used(4, 1), exit)
 	requests := 0
 	stop := bustest.Subscribe(t, b.JetStream().Conn(), "$JS.API.STREAM.MSG.GET.*", func(*nats.Msg) { requests++ })
 	foldAll()
@@ -84,11 +94,14 @@ func TestRunsOfFormerTermsAreInTheListOfKeys(t *testing.T) {
 		t.Errorf("%d requests for a new run", requests)
 	}
 
+	if _, err := b.Forget(t.Context(), "forgotten"); err != nil {
+		t.Fatal(err)
+	}
 	clear(s.ended)
 	appendTo("later", used(1, 150), exit)
 	events := s.events.next
 	late := runs.Entry{Kind: runs.Out, Time: 10, Offset: 1 << 20, Body: []byte(`{"type":"turn.started"}` + "\n")}
-	for _, run := range []string{"former", "first", "third"} {
+	for _, run := range []string{"former", "first", "third", "forgotten"} {
 		appendTo(run, late)
 	}
 	foldAll()

@@ -23,12 +23,12 @@ import (
 const maxEnded = 1024
 
 // run returns a run: from memory, from its record, or a new one; nil if the record of
-// the ended run was removed.
-func (s *session) run(ctx context.Context, agent, id string) (*run, error) {
+// the ended run was removed. Begins says that its entry is the first one of a run.
+func (s *session) run(ctx context.Context, agent, id string, begins bool) (*run, error) {
 	if r, ok := s.runs[id]; ok {
 		return r, nil
 	}
-	stored, revision, err := s.loadRecord(ctx, id)
+	stored, revision, err := s.loadRecord(ctx, id, begins)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *session) thread(ctx context.Context, r *run) error {
 func (s *session) usageOf(ctx context.Context, thread string) (u threadUsage, err error) {
 	u, ok := s.threads[thread]
 	if !ok {
-		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(thread), &u); err != nil {
+		if _, _, err := s.loadKey(ctx, s.Out.Threads(), threadKey(thread), true, &u); err != nil {
 			return threadUsage{}, err
 		}
 	}

@@ -160,6 +160,7 @@ func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 		_, revision, err := (&session{Normalizer: newNormalizer(b), buckets: map[string]*bucket.Bucket{}}).loadRecord(
 			t.Context(),
 			"T-1",
+			false,
 		)
 		return err == nil && r.RemoveRun(t.Context(), "T-1", revision) == nil
 	})

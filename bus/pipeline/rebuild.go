@@ -290,7 +290,7 @@ func (c *comparison) run(ctx context.Context, want *runs.Record) error {
 // is stored before its records.
 func (c *comparison) recordUpTo(ctx context.Context, want *runs.Record) (have *stored, removed bool, err error) {
 	for {
-		have, revision, err := c.stored.loadRecord(ctx, want.ID)
+		have, revision, err := c.stored.loadRecord(ctx, want.ID, false)
 		removed := have == nil && revision != 0
 		if err != nil || removed || have != nil && have.Record.Seq >= want.Seq || time.Now().After(c.late) {
 			return have, removed, err

@@ -20,9 +20,9 @@ import (
 )
 
 // The agents of BenchmarkTrickle: each follower has so many files, and each file gets a line a second, spread evenly.
-const trickleWorkers, trickleFiles = 4, 1000
+const trickleWorkers, trickleFiles = 4, 500
 
-// BenchmarkTrickle measures a cell as it runs on several machines: three servers, four workers that follow a thousand
+// BenchmarkTrickle measures a cell as it runs on several machines: three servers, four workers that follow five hundred
 // files each, two normalizers and two responders, all here. While each file gets a line a second it measures what a
 // line costs each role, and when its event arrives at a subscriber. Then the leaders of RAW and of EVENTS are killed,
 // one after the other: in the end each line has its event, once.
