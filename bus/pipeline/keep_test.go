@@ -78,10 +78,8 @@ func TestSilentRunKeepsItsRecordForLonger(t *testing.T) {
 	}
 	for _, part := range []time.Duration{6, 7} {
 		info.TimeStamp = info.State.FirstTime.Add(info.Config.MaxAge / 8 * part)
-		term.unkept = info
-		if err := term.keepOpen(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		term.keepOpen(t.Context(), info)
+		term.look(t)
 		term.record(t)
 		have := revisions(t, b)
 		if again := have["silent"] != before["silent"]; again != (part == 7) {
@@ -177,14 +175,24 @@ func (s *byHand) fold(t *testing.T) {
 func (s *byHand) keepUp(t *testing.T) {
 	t.Helper()
 	_, info, err := s.checkStreams(t.Context())
-	if err == nil {
-		s.unkept = info
-		err = s.keepOpen(t.Context())
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.keepOpen(t.Context(), info)
+	s.look(t)
 	s.record(t)
+}
+
+// look waits until all old records were looked at.
+func (s *byHand) look(t *testing.T) {
+	t.Helper()
+	for more := s.keep.looks != nil; more; {
+		found := <-s.keep.looks
+		more = found.more
+		if err := s.hasLooked(t.Context(), found); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (s *byHand) record(t *testing.T) {

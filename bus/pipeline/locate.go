@@ -288,8 +288,8 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
 	if err == nil {
-		s.unkept = records
-		err = s.keepOpen(ctx)
+		s.keepOpen(ctx, records)
+		err = s.storeAgain(ctx)
 	}
 	if err != nil || s.cut != nil || s.Out != s.Bus.Names {
 		return err

@@ -180,8 +180,7 @@ type session struct {
 	cutRun []*run
 	saved  savedFolds
 
-	unkept *jetstream.StreamInfo // RUNS, if keepOpen is due; nil: it is not
-	kept   uint64                // sequence of RUNS up to which keepOpen has looked
+	keep keeper
 }
 
 // run is a run in progress.
@@ -308,8 +307,10 @@ func (s *session) work(ctx context.Context) error {
 			s.events.group(len(messages))
 		case cut := <-s.cut:
 			if err = s.cutDone(cut); err == nil {
-				err = s.keepOpen(ctx)
+				err = s.storeAgain(ctx)
 			}
+		case found := <-s.keep.looks:
+			err = s.hasLooked(reading, found)
 		case <-tick.C:
 			wasUrgent := s.urgent
 			if err = s.cutIfDue(ctx, every, messages); wasUrgent && !s.urgent {
@@ -317,7 +318,7 @@ func (s *session) work(ctx context.Context) error {
 			}
 			s.tellLag()
 		case <-check.C:
-			err = s.upkeep(ctx, consumer)
+			err = s.upkeep(reading, consumer)
 		case err = <-consumer.Broken:
 		case err = <-s.events.broken:
 		case <-ctx.Done():
