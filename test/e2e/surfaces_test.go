@@ -200,11 +200,11 @@ func restful(s *site) surface {
 		name: "REST",
 		submit: func(dir, prompt string) string {
 			e, _ := s.want(http.StatusAccepted, "POST", "/v1/runs", fmt.Sprintf(`{"task":%q,"workingDir":%q}`, prompt, dir))
-			return e.Get("id").String()
+			return e.Get("run").String()
 		},
 		resume: func(run, _, prompt string) string {
 			e, _ := s.want(http.StatusAccepted, "POST", "/v1/runs/"+run+"/resume", fmt.Sprintf(`{"task":%q}`, prompt))
-			return e.Get("id").String()
+			return e.Get("run").String()
 		},
 		wait: func(run string) { s.want(http.StatusOK, "GET", "/v1/runs/"+run+"/wait?timeout=90", "") },
 		cancel: func(run string) {
