@@ -1,6 +1,7 @@
 package natsagents_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -242,10 +243,16 @@ func TestTextsOfAttachmentsAreInThePrompt(t *testing.T) {
 	if task := s.Task(); task.Prompt != want || task.Title != "" {
 		t.Errorf("task %+v", task)
 	}
+	ticks := strings.Repeat("`", 1000)
+	s.ask(chat, body("x", "a", []byte(ticks))).until("linesman.run")
+	if task := s.Task(); !strings.Contains(task.Prompt, "\n`"+ticks+"\n"+ticks+"\n`"+ticks+"\n") {
+		t.Errorf("fenced by fewer: %s", task.Prompt)
+	}
 	many := strings.Repeat(`{"filename":"a","content":"YQ=="},`, 17)
 	for _, body := range []string{
 		body("", "a", []byte("x")), body("x", "", []byte("x")), body("x", "a/..", []byte("x")), body("x", "a", []byte{0xff}),
 		body("x", "a", []byte{0}), body("x", "a", make([]byte, 64<<10)),
+		body("x", "a", bytes.Repeat([]byte("`"), 1001)), body("x", "a", bytes.Repeat([]byte("`"), 45_000)),
 		`{"prompt":"x","attachments":[{"filename":"a","content":"YQ"}]}`,
 		`{"prompt":"x","attachments":[{"filename":"a","content":"Y Q="}]}`,
 		`{"prompt":"x","attachments":[{"filename":"a","content":"_-=="}]}`,
