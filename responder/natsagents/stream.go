@@ -75,7 +75,7 @@ func (s *server) prompt(i *instance, c call) {
 
 // begin queues the run of a prompt.
 func (t *stream) begin(q api.Submission) error {
-	done, err := t.s.Service.Queue(t.profile.In(t.s.ctx), q)
+	done, err := t.s.Service.Begin(t.s.ctx, t.profile.Profile, q, t.s.Profiles)
 	if e := api.Known(err); err != nil && e.Code == api.Validation && e.Field == api.FieldDir { // it may name others
 		err = api.Invalid(api.FieldDir, "is not where tasks may work")
 	}
@@ -378,8 +378,9 @@ func (t *stream) finish(v runs.Header) {
 		Prompt  string        `json:"prompt,omitempty"`  // subject of its next prompt
 	}{Run: t.run, State: runs.StateCompleted}
 	if !v.State.Final() {
-		result.Session, result.Prompt = t.profile.Token(), subjectOf("prompt", t.profile)
-		t.s.lookNow(ctx)
+		if t.s.lookNow(ctx, t.profile) {
+			result.Session, result.Prompt = t.profile.Token(), subjectOf("prompt", t.profile)
+		}
 	}
 	if record != nil {
 		result.Usage = responder.Describe(v, record).Usage
@@ -431,13 +432,14 @@ func (t *stream) lastStatus(ctx context.Context, v runs.Header) string {
 	return gjson.GetBytes(all[0].Body, "message").String()
 }
 
-// lookNow waits until Serve has announced what there is.
-func (s *server) lookNow(ctx context.Context) {
-	done := make(chan struct{})
+// lookNow waits until Serve has announced what there is, and reports whether a profile or a session is.
+func (s *server) lookNow(ctx context.Context, p responder.LiveProfile) (is bool) {
+	answer := make(chan bool, 1)
 	select {
-	case s.looks <- done:
-		<-done
+	case s.looks <- glance{subjectOf("hb", p), answer}:
+		return <-answer
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}
+	return false
 }
