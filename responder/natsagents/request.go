@@ -9,6 +9,8 @@ import (
 	strict "github.com/go-json-experiment/json"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -36,8 +38,29 @@ type request struct {
 // submission returns the submission of a prompt.
 func (o *options) submission(prompt string) (q api.Submission) {
 	q.Prompt, q.Model, q.Mode, q.Dir, q.Title, q.Keep = prompt, o.Model, o.Mode, o.Dir, o.Title, o.Keep
-	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
+	q.Hard, q.Thread = o.Timeout, o.Resume
 	return q
+}
+
+// once identifies a prompt with a key by what its caller wants, as what that means may change.
+func (q request) once() (api.Once, error) {
+	once := api.Once{Key: q.Key}
+	if q.Key == "" {
+		return once, nil
+	}
+	q.Key, q.Events = "", false
+	b, err := bounds.Encode(struct {
+		Prompt      string       `json:"prompt"`
+		Attachments []attachment `json:"attachments"`
+		Options     options      `json:"linesman"`
+	}{q.prompt, q.attachments, q.options})
+	if err == nil {
+		once.Hash, err = idempotency.Hash(b)
+	}
+	if err != nil {
+		err = api.Invalid("request", "has no canonical form: a number is too large")
+	}
+	return once, err
 }
 
 // none refuses all options but events: they are those of the run.
