@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,9 +22,12 @@ import (
 const chat = "agents.prompt.codex.ada.chat"
 
 // newLiveStage has a profile with live runs, and one without.
-func newLiveStage(t *testing.T) *stage {
+func newLiveStage(t *testing.T, change ...func(*settings)) *stage {
 	t.Helper()
 	return newStage(t, func(c *settings) {
+		for _, one := range change {
+			one(c)
+		}
 		c.Profiles = []responder.Profile{
 			{Owner: "ada", Name: "chat", Live: true, Attributes: runs.Attributes{Agent: "codex"}},
 			{Owner: "ada", Name: "default", Attributes: runs.Attributes{Agent: "codex"}},
@@ -154,6 +158,51 @@ func TestQueriesAreAnswered(t *testing.T) {
 	if err != nil || len(deciders) != 9 || deciders[0] != "q1 prompter.codex.ada.chat agents" ||
 		deciders[3] != "q4 operator nats" {
 		t.Errorf("decided by %q, %v", deciders, err)
+	}
+}
+
+// A waiting run does not change: a question that could not be read is read again without that.
+func TestQuestionThatCannotBeReadIsAskedLater(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Int32
+	s := newLiveStage(t, func(c *settings) { c.fails = &fails })
+	s.found(2)
+	a, l := s.begin("Ask.")
+	fails.Store(2)
+	id := l.Permission("make", 0)
+	s.says(a.queried(id, "Command: make"), "yes")
+	a.answered(id, "allow")
+	if n := fails.Load(); n > -1 {
+		t.Errorf("%d more would fail", n)
+	}
+}
+
+// Other servers may refuse large messages, which would end the stream.
+func TestQueryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newLiveStage(t)
+	s.found(2)
+	a, l := s.begin("Ask.")
+	for i, c := range []struct {
+		command string
+		size    int // at most, as JSON
+		answer  string
+		outcome string
+	}{
+		{strings.Repeat("<", 10<<10), 25 << 10, "yes", "allow"},
+		{strings.Repeat("<", 100<<10), 70 << 10, "no", "deny"},
+		{strings.Repeat("\\", 60<<10), 130 << 10, "no", "deny"},
+	} {
+		id := l.Permission(c.command, 0)
+		q := a.queried(id)
+		if n := len(a.data["query"]); n > c.size {
+			t.Errorf("%d: %d bytes", i, n)
+		}
+		if cut := strings.Contains(q.Prompt, "This is not all of it"); cut != (c.answer == "no") {
+			t.Errorf("%d: cut %v", i, cut)
+		}
+		s.says(q, c.answer)
+		a.answered(id, c.outcome)
 	}
 }
 
