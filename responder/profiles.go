@@ -33,9 +33,10 @@ func (p Profile) In(ctx context.Context) context.Context {
 	return WithSurface(WithCaller(ctx, "prompter."+p.id()), overAgents)
 }
 
-// Prompt completes a submission to a profile, and checks it: [Service.Begin] then queues it. The mode may not be above that of the profile, the directory must be the profile's or below it, and the
-// thread one of its own. A relative directory is below that of the profile; the worker checks it again, with its links.
-// Whether it is live is as asked, and by default as the profile is.
+// Prompt completes a submission to a profile, and checks it: [Service.Begin] then queues it. The mode may not be above
+// that of the profile, the directory must be the profile's or below it, and the thread one of its own. A relative
+// directory is below that of the profile; the worker checks it again, with its links. Whether it is live is as asked,
+// and by default as the profile is.
 func (s *Service) Prompt(p Profile, q api.Submission, live *bool) (api.Submission, error) {
 	if q.Live = p.Live && (live == nil || *live); !q.Live && live != nil && *live {
 		return q, api.Invalid("live", "the profile has no live runs: what callers allow there may be more than its mode does")

@@ -26,8 +26,8 @@ const LabelProfile = "linesman.profile"
 // count as one of the labels of the submitter.
 const LabelContext = "linesman.context"
 
-// LabelKeep is the label of a task with [LabelProfile] whose run is kept for further prompts. Only linesman sets it, and
-// it does not count, either.
+// LabelKeep is the label of a task with [LabelProfile] whose run is kept for further prompts. Only linesman sets it,
+// and it does not count, either.
 const LabelKeep = "linesman.keep"
 
 // LabelsOf returns labels as one text.
