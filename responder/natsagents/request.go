@@ -9,8 +9,7 @@ import (
 	strict "github.com/go-json-experiment/json"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bounds"
-	"github.com/linesman/linesman/responder/idempotency"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -44,23 +43,13 @@ func (o *options) submission(prompt string) (q api.Submission) {
 
 // once identifies a prompt with a key by what its caller wants, as what that means may change.
 func (q request) once() (api.Once, error) {
-	once := api.Once{Key: q.Key}
-	if q.Key == "" {
-		return once, nil
-	}
+	key := q.Key
 	q.Key, q.Events = "", false
-	b, err := bounds.Encode(struct {
+	return responder.OnceOf(key, struct {
 		Prompt      string       `json:"prompt"`
 		Attachments []attachment `json:"attachments"`
 		Options     options      `json:"linesman"`
 	}{q.prompt, q.attachments, q.options})
-	if err == nil {
-		once.Hash, err = idempotency.Hash(b)
-	}
-	if err != nil {
-		err = api.Invalid("request", "has no canonical form: a number is too large")
-	}
-	return once, err
 }
 
 // none refuses all options but events: they are those of the run.
