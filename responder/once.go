@@ -133,6 +133,16 @@ func withoutSecret(w *api.Webhook) *api.Webhook {
 	return &public
 }
 
+// OnceOf identifies a request by a key and what its caller wants. Without a key it is zero.
+func OnceOf(key string, request any) (q api.Once, err error) {
+	if key == "" {
+		return q, nil
+	}
+	q.Key = key
+	q.Hash, err = hashOf(request)
+	return q, err
+}
+
 // hashOf is the hash of a request in the types of package api, without its key.
 func hashOf(request any) (string, error) {
 	b, err := bounds.Encode(request)

@@ -33,19 +33,19 @@ func (p Profile) In(ctx context.Context) context.Context {
 	return WithSurface(WithCaller(ctx, "prompter."+p.id()), overAgents)
 }
 
-// Prompt completes a submission to a profile, and checks it: [Service.Queue] with the context of [Profile.In] then
-// queues it. The mode may not be above that of the profile, the directory must be the profile's or below it, and the
-// thread one of its own. A relative directory is below that of the profile; the worker checks it again, with its links.
-// Whether it is live is as asked, and by default as the profile is.
+// Prompt completes a submission to a profile, and checks it: [Service.Begin] then queues it. The mode may not be above
+// that of the profile, the directory must be the profile's or below it, and the thread one of its own. A relative
+// directory is below that of the profile; the worker checks it again, with its links. Whether it is live is as asked,
+// and by default as the profile is.
 func (s *Service) Prompt(p Profile, q api.Submission, live *bool) (api.Submission, error) {
 	if q.Live = p.Live && (live == nil || *live); !q.Live && live != nil && *live {
 		return q, api.Invalid("live", "the profile has no live runs: what callers allow there may be more than its mode does")
 	}
-	if q.Keep && len(s.sessions(func(string) bool { return true })) >= MaxSessions {
-		return q, &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions are open: end one", MaxSessions)}
-	}
 	p.Mode = cmp.Or(p.Mode, runs.ReadOnly)
 	q.Agent, q.Labels, q.Model = p.Agent, p.Labels.With(runs.LabelProfile, p.id()), cmp.Or(q.Model, p.Model)
+	if q.Keep {
+		q.Labels = q.Labels.With(runs.LabelKeep, "true")
+	}
 	switch q.Mode {
 	case "":
 		q.Mode = p.Mode
@@ -104,16 +104,67 @@ func (s *Service) CancelPrompted(ctx context.Context, p Profile, run string) (ap
 	return s.Cancel(ctx, api.Cancel{Run: run, Reason: "the caller of the prompt"})
 }
 
-// MaxSessions is how many runs of all profiles may be open for further prompts when another one is asked for, and how
-// many of them are announced: the oldest.
-const MaxSessions = 64
+const (
+	// MaxSessions is how many kept runs of the profiles may be open when another one is asked for, and how many of them
+	// are announced: the oldest.
+	MaxSessions = 64
+	// maxOfProfile is how many may be of one of several profiles.
+	maxOfProfile = MaxSessions * 3 / 4
+)
 
-// sessions returns the open runs that take prompts and whose profile is one of some, the oldest first.
-func (s *Service) sessions(of func(profile string) bool) []runs.Header {
-	return s.Snapshot(0, func(v runs.Header) bool {
-		profile := v.Labels.Value(runs.LabelProfile)
-		return v.Turn > 0 && profile != "" && of(profile)
-	}).Working
+// Begin queues a submission that [Service.Prompt] has checked. All are the profiles that share the bound of sessions.
+func (s *Service) Begin(ctx context.Context, p Profile, q api.Submission, all []Profile) (api.Submitted, error) {
+	ctx = p.In(ctx)
+	if !q.Keep {
+		return s.Queue(ctx, q)
+	}
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	if err := s.roomFor(p, all); err != nil {
+		if done, again := s.Again(ctx, q.Once); again {
+			return done, nil
+		}
+		return api.Submitted{}, err
+	}
+	done, err := s.Queue(ctx, q)
+	if err == nil && !done.Replayed {
+		s.begun[done.Run] = p.id()
+	}
+	return done, err
+}
+
+// roomFor refuses another session of a profile if there are too many: also those that are queued, or that the table
+// does not have yet.
+func (s *Service) roomFor(p Profile, all []Profile) error {
+	counted, open, own := map[string]bool{}, 0, 0
+	for _, one := range all {
+		counted[one.id()] = one.Live
+	}
+	count := func(profile string) {
+		if open++; profile == p.id() {
+			own++
+		}
+	}
+	for run, profile := range s.begun {
+		if _, known := s.Get(run); known {
+			delete(s.begun, run)
+		} else {
+			count(profile)
+		}
+	}
+	now := s.Snapshot(0, func(v runs.Header) bool {
+		return (v.Turn > 0 || v.Labels.Has(runs.LabelKeep, "true")) && counted[v.Labels.Value(runs.LabelProfile)]
+	})
+	for _, v := range append(now.Queued, now.Working...) {
+		count(v.Labels.Value(runs.LabelProfile))
+	}
+	switch {
+	case open >= MaxSessions:
+		return &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions are open: end one", open)}
+	case len(all) > 1 && own >= maxOfProfile:
+		return &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions of the profile are open: end one", own)}
+	}
+	return nil
 }
 
 // PromptNext sends a prompt to a session: its next turn. The error is [api.Conflict] while a turn runs.
@@ -145,15 +196,17 @@ func (p LiveProfile) Token() string {
 	return p.Name
 }
 
-// LiveProfiles returns those of some profiles whose agent a live worker has, and then their sessions. Of none: one of
-// an owner for each agent of the live workers, with the name of their queue.
-func (s *Service) LiveProfiles(owner string, some []Profile) (live []LiveProfile) {
-	workers := s.table.Workers()
-	if len(some) == 0 {
-		for _, a := range s.cfg.Agents {
-			some = append(some, Profile{Owner: owner, Name: s.cfg.Queue, Attributes: runs.Attributes{Agent: a.Kind()}})
-		}
+// DefaultProfiles returns one of an owner for each known agent, with the name of the queue.
+func (s *Service) DefaultProfiles(owner string) (all []Profile) {
+	for _, a := range s.cfg.Agents {
+		all = append(all, Profile{Owner: owner, Name: s.cfg.Queue, Attributes: runs.Attributes{Agent: a.Kind()}})
 	}
+	return all
+}
+
+// LiveProfiles returns those of some profiles whose agent a live worker has, and then their sessions.
+func (s *Service) LiveProfiles(some []Profile) (live []LiveProfile) {
+	workers := s.table.Workers()
 	counts, _ := s.Counts()
 	for _, p := range some {
 		one := LiveProfile{Profile: p, Queued: counts.States[runs.StateQueued]}
@@ -182,7 +235,9 @@ func (s *Service) sessionsOf(live []LiveProfile) (all []LiveProfile) {
 	if len(of) == 0 {
 		return nil
 	}
-	open := s.sessions(func(profile string) bool { return of[profile].Live })
+	open := s.Snapshot(0, func(v runs.Header) bool {
+		return v.Turn > 0 && of[v.Labels.Value(runs.LabelProfile)].Live
+	}).Working
 	for _, v := range open[:min(len(open), MaxSessions)] {
 		one := of[v.Labels.Value(runs.LabelProfile)]
 		one.Session = v.ID

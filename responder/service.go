@@ -153,6 +153,9 @@ type Service struct {
 	held    atomic.Int64  // bytes that they hold
 	kept    keptDetails
 
+	beginning sync.Mutex        // of sessions; guards begun
+	begun     map[string]string // sessions that the table may not have yet, with their profile
+
 	followers followers
 	turns     chan struct{} // has an element for each stream that reads stored events
 }
@@ -171,6 +174,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
 		paging: make(chan struct{}, maxPaging), turns: make(chan struct{}, maxCatching),
+		begun:     map[string]string{},
 		followers: followers{max: cmp.Or(cfg.Rings, maxRings)},
 	}
 }

@@ -26,6 +26,10 @@ const LabelProfile = "linesman.profile"
 // count as one of the labels of the submitter.
 const LabelContext = "linesman.context"
 
+// LabelKeep is the label of a task with [LabelProfile] whose run is kept for further prompts. Only linesman sets it,
+// and it does not count, either.
+const LabelKeep = "linesman.keep"
+
 // LabelsOf returns labels as one text.
 func LabelsOf(labels map[string]string) Labels {
 	if len(labels) == 0 {
@@ -72,7 +76,7 @@ func (l Labels) Check() error {
 // counted returns how many labels there are without those that only linesman sets.
 func counted(labels map[string]string) int {
 	n := len(labels)
-	for _, own := range []string{LabelCaller, LabelProfile, LabelContext} {
+	for _, own := range []string{LabelCaller, LabelProfile, LabelContext, LabelKeep} {
 		if labels[own] != "" {
 			n--
 		}

@@ -1,10 +1,12 @@
 package natsagents_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,9 +22,12 @@ import (
 const chat = "agents.prompt.codex.ada.chat"
 
 // newLiveStage has a profile with live runs, and one without.
-func newLiveStage(t *testing.T) *stage {
+func newLiveStage(t *testing.T, change ...func(*settings)) *stage {
 	t.Helper()
 	return newStage(t, func(c *settings) {
+		for _, one := range change {
+			one(c)
+		}
 		c.Profiles = []responder.Profile{
 			{Owner: "ada", Name: "chat", Live: true, Attributes: runs.Attributes{Agent: "codex"}},
 			{Owner: "ada", Name: "default", Attributes: runs.Attributes{Agent: "codex"}},
@@ -156,6 +161,51 @@ func TestQueriesAreAnswered(t *testing.T) {
 	}
 }
 
+// A waiting run does not change: a question that could not be read is read again without that.
+func TestQuestionThatCannotBeReadIsAskedLater(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Int32
+	s := newLiveStage(t, func(c *settings) { c.fails = &fails })
+	s.found(2)
+	a, l := s.begin("Ask.")
+	fails.Store(2)
+	id := l.Permission("make", 0)
+	s.says(a.queried(id, "Command: make"), "yes")
+	a.answered(id, "allow")
+	if n := fails.Load(); n > -1 {
+		t.Errorf("%d more would fail", n)
+	}
+}
+
+// Other servers may refuse large messages, which would end the stream.
+func TestQueryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newLiveStage(t)
+	s.found(2)
+	a, l := s.begin("Ask.")
+	for i, c := range []struct {
+		command string
+		size    int // at most, as JSON
+		answer  string
+		outcome string
+	}{
+		{strings.Repeat("<", 10<<10), 25 << 10, "yes", "allow"},
+		{strings.Repeat("<", 100<<10), 70 << 10, "no", "deny"},
+		{strings.Repeat("\\", 60<<10), 130 << 10, "no", "deny"},
+	} {
+		id := l.Permission(c.command, 0)
+		q := a.queried(id)
+		if n := len(a.data["query"]); n > c.size {
+			t.Errorf("%d: %d bytes", i, n)
+		}
+		if cut := strings.Contains(q.Prompt, "This is not all of it"); cut != (c.answer == "no") {
+			t.Errorf("%d: cut %v", i, cut)
+		}
+		s.says(q, c.answer)
+		a.answered(id, c.outcome)
+	}
+}
+
 func TestAnswerFromElsewhereWithdrawsAQuery(t *testing.T) {
 	t.Parallel()
 	s := newLiveStage(t)
@@ -242,10 +292,16 @@ func TestTextsOfAttachmentsAreInThePrompt(t *testing.T) {
 	if task := s.Task(); task.Prompt != want || task.Title != "" {
 		t.Errorf("task %+v", task)
 	}
+	ticks := strings.Repeat("`", 1000)
+	s.ask(chat, body("x", "a", []byte(ticks))).until("linesman.run")
+	if task := s.Task(); !strings.Contains(task.Prompt, "\n`"+ticks+"\n"+ticks+"\n`"+ticks+"\n") {
+		t.Errorf("fenced by fewer: %s", task.Prompt)
+	}
 	many := strings.Repeat(`{"filename":"a","content":"YQ=="},`, 17)
 	for _, body := range []string{
 		body("", "a", []byte("x")), body("x", "", []byte("x")), body("x", "a/..", []byte("x")), body("x", "a", []byte{0xff}),
 		body("x", "a", []byte{0}), body("x", "a", make([]byte, 64<<10)),
+		body("x", "a", bytes.Repeat([]byte("`"), 1001)), body("x", "a", bytes.Repeat([]byte("`"), 45_000)),
 		`{"prompt":"x","attachments":[{"filename":"a","content":"YQ"}]}`,
 		`{"prompt":"x","attachments":[{"filename":"a","content":"Y Q="}]}`,
 		`{"prompt":"x","attachments":[{"filename":"a","content":"_-=="}]}`,

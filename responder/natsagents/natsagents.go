@@ -43,7 +43,7 @@ type Config struct {
 	Names    bus.Names
 	Service  *responder.Service
 	Owner    string
-	Profiles []responder.Profile // none: see [responder.Service.LiveProfiles]
+	Profiles []responder.Profile // none: see [responder.Service.DefaultProfiles]
 	Version  string              // of linesman, in the form of Semantic Versioning
 	Log      *zap.Logger
 
@@ -62,11 +62,14 @@ type Config struct {
 // Serve announces the profiles and answers until ctx ends. Then it ends the streams, not their runs, and returns nil.
 func Serve(ctx context.Context, c Config) error {
 	c.Beat, c.Names.Prefix = cmp.Or(c.Beat, beatTime), cmp.Or(c.Names.Prefix, bus.DefaultPrefix)
+	if len(c.Profiles) == 0 {
+		c.Profiles = c.Service.DefaultProfiles(c.Owner)
+	}
 	if c.Inboxes == nil {
 		c.Inboxes = bus.AgentInboxes
 	}
 	s := &server{Config: c, ctx: ctx, cancels: responder.NewSlots(maxCancels), all: map[string]*instance{},
-		looks: make(chan chan struct{}), talks: map[string]bool{}}
+		looks: make(chan glance), talks: map[string]bool{}}
 	defer s.end()
 	if s.Service.Filled(ctx) != nil { // ctx ended
 		return nil
@@ -79,9 +82,9 @@ func Serve(ctx context.Context, c Config) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-		case done := <-s.looks:
+		case g := <-s.looks:
 			s.look()
-			close(done)
+			g.is <- s.all[g.subject] != nil
 		}
 	}
 }
@@ -91,13 +94,19 @@ type server struct {
 	ctx     context.Context // ends all streams
 	cancels *responder.Slots
 	all     map[string]*instance // by subject; only used by Serve
-	looks   chan chan struct{}   // asks Serve to look, and to close the channel then
+	looks   chan glance          // asks Serve to look
 	logged  string               // last error of an announcement
 
 	mu    sync.Mutex // guards over, talks and calls.Go
 	over  bool
 	talks map[string]bool // sessions that a prompt is for
 	calls sync.WaitGroup
+}
+
+// glance is a question to Serve: whether something is announced, by the subject of its heartbeats.
+type glance struct {
+	subject string
+	is      chan<- bool // has room
 }
 
 // instance is a profile, or a session of it, that is announced.
@@ -118,7 +127,7 @@ func (i *instance) profile() responder.LiveProfile {
 // look announces profiles that have got a live worker, withdraws those that have none, and sends due heartbeats.
 func (s *server) look() {
 	seen := map[string]bool{}
-	for _, p := range s.Service.LiveProfiles(s.Owner, s.Profiles) {
+	for _, p := range s.Service.LiveProfiles(s.Profiles) {
 		subject := subjectOf("hb", p)
 		if seen[subject] { // a profile has the name of a session
 			continue

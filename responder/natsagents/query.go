@@ -7,11 +7,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -19,8 +21,10 @@ import (
 // answers that question, and nothing else. Others may answer it before; then the query is withdrawn.
 
 const (
-	maxQueries = 4         // for one question: the first one, and after answers that fit nothing
-	maxQuery   = 256 << 10 // bytes of a question as text
+	maxQueries   = 4            // for one question: the first one, and after answers that fit nothing
+	maxQuery     = 64 << 10     // bytes of a question as text
+	maxQueryJSON = 2 * maxQuery // and of that as JSON
+	askAgain     = time.Second  // until a question that could not be read is read again
 )
 
 // query is an open question of which the caller is asked.
@@ -45,13 +49,24 @@ func (t *stream) query(ctx context.Context) error {
 			q.withdraw()
 		}
 	}()
+	var ids []string
+	var again <-chan time.Time
+	ask := func() error {
+		all, err := t.ask(ctx, open, ids, replies)
+		if again = nil; !all { // a run that waits does not change
+			again = time.After(askAgain)
+		}
+		return err
+	}
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return nil
-		case ids := <-t.asked:
-			err = t.ask(ctx, open, ids, replies)
+		case ids = <-t.asked:
+			err = ask()
+		case <-again:
+			err = ask()
 		case r := <-replies:
 			if q := open[r.question]; q != nil && q.id == r.query && q.sub != nil {
 				err = t.decide(ctx, q, r.body, replies)
@@ -63,18 +78,21 @@ func (t *stream) query(ctx context.Context) error {
 	}
 }
 
-// ask asks the caller what is open now, and withdraws what is not.
-func (t *stream) ask(ctx context.Context, open map[string]*query, ids []string, replies chan<- reply) error {
+// ask asks the caller what is open now, and withdraws what is not. All reports whether each question could be read.
+func (t *stream) ask(
+	ctx context.Context, open map[string]*query, ids []string, replies chan<- reply,
+) (all bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(open)) {
 		if q := open[id]; !slices.Contains(ids, id) {
 			delete(open, id)
 			if q.withdraw() {
 				if err := t.settled(q, api.Answered{}); err != nil {
-					return err
+					return false, err
 				}
 			}
 		}
 	}
+	all = true
 	for _, id := range ids {
 		if open[id] != nil {
 			continue
@@ -84,7 +102,8 @@ func (t *stream) ask(ctx context.Context, open map[string]*query, ids []string, 
 		if err == nil {
 			asked, err = t.s.Service.QuestionOf(ctx, record, id)
 		}
-		if err != nil { // it is asked elsewhere, and here with the next change
+		if err != nil { // it is asked elsewhere, and here later
+			all = false
 			t.s.Log.Debug("a question cannot be read", zap.Error(err))
 		}
 		if asked == nil {
@@ -92,10 +111,10 @@ func (t *stream) ask(ctx context.Context, open map[string]*query, ids []string, 
 		}
 		open[id] = &query{question: asked}
 		if err := t.put(ctx, open[id], "", replies); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // put sends a query. Why says what was wrong with the answer to the one before.
@@ -105,6 +124,9 @@ func (t *stream) put(ctx context.Context, q *query, why string, replies chan<- r
 		q.id += fmt.Sprintf("-%d", q.count)
 	}
 	text := responder.QueryText(q.question, maxQuery)
+	for most := maxQuery / 2; bounds.StringSize(text) > maxQueryJSON; most /= 2 {
+		text = responder.QueryText(q.question, most)
+	}
 	if why != "" {
 		text = why + "\n" + text
 	}
@@ -123,7 +145,19 @@ func (t *stream) put(ctx context.Context, q *query, why string, replies chan<- r
 	if err != nil {
 		return errLost
 	}
-	return t.send(message("query", map[string]string{"id": q.id, "reply_subject": subject, "prompt": text}))
+	type data struct {
+		ID      string `json:"id"`
+		Subject string `json:"reply_subject"`
+		Prompt  string `json:"prompt"`
+	}
+	body, err := bounds.Encode(struct { // unlike message without escapes of HTML
+		Type string `json:"type"`
+		Data data   `json:"data"`
+	}{"query", data{q.id, subject, text}})
+	if err != nil {
+		return err
+	}
+	return t.send(body)
 }
 
 // withdraw ends the subscription of a query, and reports whether there was one.

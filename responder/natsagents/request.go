@@ -9,6 +9,7 @@ import (
 	strict "github.com/go-json-experiment/json"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -36,8 +37,19 @@ type request struct {
 // submission returns the submission of a prompt.
 func (o *options) submission(prompt string) (q api.Submission) {
 	q.Prompt, q.Model, q.Mode, q.Dir, q.Title, q.Keep = prompt, o.Model, o.Mode, o.Dir, o.Title, o.Keep
-	q.Hard, q.Thread, q.Once.Key = o.Timeout, o.Resume, o.Key
+	q.Hard, q.Thread = o.Timeout, o.Resume
 	return q
+}
+
+// once identifies a prompt with a key by what its caller wants, as what that means may change.
+func (q request) once() (api.Once, error) {
+	key := q.Key
+	q.Key, q.Events = "", false
+	return responder.OnceOf(key, struct {
+		Prompt      string       `json:"prompt"`
+		Attachments []attachment `json:"attachments"`
+		Options     options      `json:"linesman"`
+	}{q.prompt, q.attachments, q.options})
 }
 
 // none refuses all options but events: they are those of the run.

@@ -40,7 +40,22 @@ type stage struct {
 type settings struct {
 	natsagents.Config
 	lost  time.Duration
-	other string // agent of the worker, beside Codex and Claude Code
+	other string        // agent of the worker, beside Codex and Claude Code
+	fails *atomic.Int32 // how many reads of output fail next; nil: none
+}
+
+// failing are streams of which some reads fail.
+type failing struct {
+	responder.Streams
+	next *atomic.Int32
+}
+
+func (f failing) OutputAt(ctx context.Context, agent, run string, kind runs.Kind, offset int64, most int) (
+	int64, []byte, error) {
+	if f.next.Add(-1) >= 0 {
+		return 0, nil, context.DeadlineExceeded
+	}
+	return f.Streams.OutputAt(ctx, agent, run, kind, offset, most)
 }
 
 func newStage(t *testing.T, change func(*settings)) *stage {
@@ -53,8 +68,12 @@ func newStage(t *testing.T, change func(*settings)) *stage {
 	if change != nil {
 		change(&c)
 	}
+	var streams responder.Streams = s.Bus
+	if c.fails != nil {
+		streams = failing{streams, c.fails}
+	}
 	s.Service = responder.New(responder.Config{
-		Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: c.lost, MaxHard: time.Hour,
+		Streams: streams, Queue: bus.DefaultQueue, LostAfter: c.lost, MaxHard: time.Hour,
 		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()},
 	})
 	servicetest.During(t, "service", s.Service.Run)

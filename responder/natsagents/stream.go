@@ -25,31 +25,34 @@ func (s *server) prompt(i *instance, c call) {
 	t := &stream{call: c, profile: i.profile(), events: r.Events}
 	var q api.Submission
 	var text string
+	session := t.profile.Session != ""
 	if err == nil {
-		text, err = r.text(t.profile.Live && (r.Live == nil || *r.Live))
+		t.live, t.keep = t.profile.Live && (r.Live == nil || *r.Live), session || r.Keep
+		text, err = r.text(t.live)
 	}
-	switch p := t.profile; {
+	switch {
 	case err != nil:
-	case p.Session != "":
-		t.live, t.keep = true, true
+	case session:
 		err = r.none()
 	default:
-		q, err = s.Service.Prompt(p.Profile, r.submission(text), r.Live)
-		t.live, t.keep = q.Live, q.Keep
+		q, err = s.Service.Prompt(t.profile.Profile, r.submission(text), r.Live)
+	}
+	if err != nil && !session && t.again(r) {
+		err = nil
 	}
 	if err != nil {
 		c.fail(err, "")
 		return
 	}
 	_ = t.send(message("status", "ack")) // of a stream that is lost the run is queued all the same
-	if t.profile.Session != "" {
+	if session {
 		var free func()
 		if free, err = s.talk(t.profile.Session); err == nil {
 			defer free()
 			err = t.next(text)
 		}
 	} else {
-		err = t.begin(q)
+		err = t.begin(q, r)
 	}
 	if err != nil {
 		c.fail(err, "")
@@ -73,15 +76,39 @@ func (s *server) prompt(i *instance, c call) {
 	}
 }
 
-// begin queues the run of a prompt.
-func (t *stream) begin(q api.Submission) error {
-	done, err := t.s.Service.Queue(t.profile.In(t.s.ctx), q)
+// again finds the run of a prompt that was carried out before with its key, whatever else holds now.
+func (t *stream) again(r request) bool {
+	once, err := r.once()
+	if err != nil {
+		return false
+	}
+	done, again := t.s.Service.Again(t.profile.In(t.s.ctx), once)
+	if again {
+		t.of(done.Run)
+	}
+	return again
+}
+
+// of notes which run the stream is of.
+func (t *stream) of(run string) {
+	if t.run = run; t.keep {
+		t.profile.Session = run
+	}
+}
+
+// begin queues the run of a prompt, unless an earlier one of its key has.
+func (t *stream) begin(q api.Submission, r request) (err error) {
+	if t.run != "" {
+		return nil
+	}
+	if q.Once, err = r.once(); err != nil {
+		return err
+	}
+	done, err := t.s.Service.Begin(t.s.ctx, t.profile.Profile, q, t.s.Profiles)
 	if e := api.Known(err); err != nil && e.Code == api.Validation && e.Field == api.FieldDir { // it may name others
 		err = api.Invalid(api.FieldDir, "is not where tasks may work")
 	}
-	if t.run = done.Run; t.keep {
-		t.profile.Session = t.run
-	}
+	t.of(done.Run)
 	return err
 }
 
@@ -378,8 +405,9 @@ func (t *stream) finish(v runs.Header) {
 		Prompt  string        `json:"prompt,omitempty"`  // subject of its next prompt
 	}{Run: t.run, State: runs.StateCompleted}
 	if !v.State.Final() {
-		result.Session, result.Prompt = t.profile.Token(), subjectOf("prompt", t.profile)
-		t.s.lookNow(ctx)
+		if t.s.lookNow(ctx, t.profile) {
+			result.Session, result.Prompt = t.profile.Token(), subjectOf("prompt", t.profile)
+		}
 	}
 	if record != nil {
 		result.Usage = responder.Describe(v, record).Usage
@@ -431,13 +459,14 @@ func (t *stream) lastStatus(ctx context.Context, v runs.Header) string {
 	return gjson.GetBytes(all[0].Body, "message").String()
 }
 
-// lookNow waits until Serve has announced what there is.
-func (s *server) lookNow(ctx context.Context) {
-	done := make(chan struct{})
+// lookNow waits until Serve has announced what there is, and reports whether a profile or a session is.
+func (s *server) lookNow(ctx context.Context, p responder.LiveProfile) (is bool) {
+	answer := make(chan bool, 1)
 	select {
-	case s.looks <- done:
-		<-done
+	case s.looks <- glance{subjectOf("hb", p), answer}:
+		return <-answer
 	case <-ctx.Done():
 	case <-s.ctx.Done():
 	}
+	return false
 }
