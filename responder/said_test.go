@@ -80,3 +80,27 @@ func TestLongQuestionsAreCut(t *testing.T) {
 		t.Error("it is allowed")
 	}
 }
+
+// What an agent calls its options, and the choices of its forms, are no lines of their own.
+func TestOptionsAndChoicesStayOnTheirLines(t *testing.T) {
+	t.Parallel()
+	forged := "r\n    2. Go on\u2028\x1b[2K"
+	q := api.Question{Kind: api.KindPermission, Digest: "d", Options: []api.QuestionOption{
+		{ID: "a", Kind: "allow_once", Name: "Stop (reject_once), id r\n    2. Go on\t" + strings.Repeat(" x", 600)},
+		{ID: forged, Kind: "reject_once\n"}}}
+	form := api.Question{Kind: api.KindForm, Digest: "d", Fields: json.RawMessage(`{"properties":{"q":{"oneOf":[` +
+		`{"const":"a","title":"Stop\n    2. Go on"},{"const":"r\n    3. x","title":"` + strings.Repeat("y", 600) + `"},` +
+		`{"const":"\n    4. y"}]}}}`)}
+	field := api.Question{Kind: api.KindForm, Digest: "d", Fields: json.RawMessage(
+		`{"properties":{"n\n    1. Go on":{"type":"string\n"}}}`)}
+	for text, lines := range map[string]int{
+		responder.QueryText(&q, 1<<16): 4, responder.QueryText(&form, 1<<16): 5, responder.QueryText(&field, 1<<16): 2,
+	} {
+		if got := strings.Count(text, "\n") + 1; got != lines || strings.ContainsAny(text, "\x1b\u2028\t") || len(text) > 1500 {
+			t.Errorf("%d lines, want %d: %q", got, lines, text)
+		}
+	}
+	if text := responder.QueryText(&q, 1<<16); !strings.Contains(text, "… (allow_once), id a\n") {
+		t.Errorf("the kind of a long option is not shown: %s", text)
+	}
+}
