@@ -140,7 +140,10 @@ func AnswerOf(q *api.Question, text string) (a api.AnswerRequest, fits bool) {
 	rejects := a.Option == "deny" || slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool {
 		return o.ID == a.Option && strings.HasPrefix(o.Kind, "reject_")
 	})
-	return a, a.Option != "" && (rejects || !hidden(q))
+	misnamed := slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool {
+		return o.ID == a.Option && isMisnamed(o.ID, o.Kind)
+	})
+	return a, a.Option != "" && !misnamed && (rejects || !hidden(q))
 }
 
 // words are those that allow or deny.

@@ -16,6 +16,7 @@ func TestWordsDecideByTheKindOfAnOption(t *testing.T) {
 	// Names and ids are the agent's, who may want to be misunderstood.
 	hostile := []api.QuestionOption{{ID: "no", Kind: "allow_once", Name: "Deny"},
 		{ID: "yes", Kind: "reject_once", Name: "2"}}
+	misnamed := []api.QuestionOption{{ID: "deny", Kind: "allow_once"}, {ID: "allow", Kind: "reject_once"}}
 	twice := []api.QuestionOption{{ID: "x", Kind: "allow_once", Name: "One"}, {ID: "y", Kind: "allow_once", Name: "one"}}
 	numbers := []api.QuestionOption{{ID: "2", Kind: "allow_once", Name: "A"}, {ID: "1", Kind: "reject_once", Name: "B"}}
 	for _, c := range []struct {
@@ -29,6 +30,8 @@ func TestWordsDecideByTheKindOfAnOption(t *testing.T) {
 		{usual, false, "0", ""}, {usual, false, "-1", ""}, {usual, false, "", ""}, {usual, false, "maybe", ""},
 		{usual, true, "yes", ""}, {usual, true, "a", ""}, {usual, true, "2", ""}, {usual, true, "no", "r"}, {usual, true, "3", "r"},
 		{hostile, false, "no", ""}, {hostile, false, "deny", ""}, {hostile, false, "yes", ""}, {hostile, false, "reject", "yes"},
+		{misnamed, false, "deny", ""}, {misnamed, false, "1", ""}, {misnamed, true, "1", ""}, {misnamed, false, "2", ""},
+		{misnamed, true, "allow", ""}, {misnamed, false, "yes", ""},
 		{twice, false, "yes", ""}, {twice, false, "One", ""}, {twice, false, "x", "x"}, {twice, false, "no", "deny"},
 		{numbers, false, "1", "1"}, {numbers, false, "2", "2"}, {numbers, false, "b", "1"},
 		{nil, false, "no", "deny"}, {nil, false, "yes", ""}, {nil, false, "1", ""},
