@@ -183,14 +183,19 @@ func (s *Service) task(q api.Submission) runs.Task {
 // Submit checks a submission, and queues its task: see [Service.Queue].
 func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CheckSubmit(q); err != nil {
-		if hash, unhashed := hashOf(hashed(q)); unhashed == nil {
-			if done, again := s.Again(ctx, api.Once{Key: q.Once.Key, Hash: cmp.Or(q.Once.Hash, hash)}); again {
-				return done, nil
-			}
-		}
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	return s.Queue(ctx, q)
+}
+
+// before returns the outcome that a submission had with its key before it could not be taken any more, else why not.
+func (s *Service) before(ctx context.Context, q api.Submission, why error) (api.Submitted, error) {
+	if hash, err := hashOf(hashed(q)); err == nil {
+		if done, again := s.Again(ctx, api.Once{Key: q.Once.Key, Hash: cmp.Or(q.Once.Hash, hash)}); again {
+			return done, nil
+		}
+	}
+	return api.Submitted{}, why
 }
 
 // hashed is what the hash of a submission is made of: what does not differ at each attempt.
@@ -203,12 +208,12 @@ func hashed(q api.Submission) api.Submission {
 // Its webhook is registered before the run exists, so that no change of the run is missed.
 func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CanNotify(q.Webhook); err != nil {
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	task := s.task(q)
 	t, err := s.placed(ctx, task)
 	if err != nil {
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	t.PlaceAddDirs()
 	t.Labels = traced(ctx, q, t.Labels)

@@ -44,7 +44,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		return c.submit(ctx)
 	}
 	webhook := c.task.Webhook
-	if err := c.service.CanNotify(webhook); err != nil {
+	if err := c.service.CanNotify(webhook); err != nil && !request.Again(ctx, c.service, c.tool.Name, c.args) {
 		return outcome{}, c.args.Name(err)
 	}
 	c.task.Webhook = nil // the answer has the outcome
