@@ -35,7 +35,7 @@ func (c *call) submit(ctx context.Context) (outcome, error) {
 			return outcome{}, c.args.Name(&e)
 		}
 	}
-	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, err
+	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
 }
 
 // run queues a task and, unless async is set, waits for its end.
@@ -63,7 +63,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
-		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
+		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, nil
 	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)
