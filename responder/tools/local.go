@@ -23,18 +23,8 @@ func (c *call) requestName() string { return cmp.Or(c.tool.request, c.tool.Name)
 
 // submit queues a task.
 func (c *call) submit(ctx context.Context) (outcome, error) {
-	if c.push != nil && c.push.Refused != nil {
-		return outcome{}, c.args.Name(c.push.Refused)
-	}
 	done, err := request.Submit(ctx, c.service, c.requestName(), c.args, c.task)
 	c.replayed = done.Replayed
-	if err == nil && c.push != nil { // if a kill prevents it, the repeated request does it
-		if err := c.push.Register(ctx, done.Run, done.Replayed); err != nil { // the run goes on
-			e := *api.Known(err)
-			e.Run, e.State = done.Run, runs.StateQueued
-			return outcome{}, c.args.Name(&e)
-		}
-	}
 	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
 }
 
