@@ -99,7 +99,8 @@ func TestOptionsAndChoicesStayOnTheirLines(t *testing.T) {
 	for text, lines := range map[string]int{
 		responder.QueryText(&q, 1<<16): 4, responder.QueryText(&form, 1<<16): 5, responder.QueryText(&field, 1<<16): 2,
 	} {
-		if got := strings.Count(text, "\n") + 1; got != lines || strings.ContainsAny(text, "\x1b\u2028\t") || len(text) > 1500 {
+		got := strings.Count(text, "\n") + 1
+		if got != lines || strings.ContainsAny(text, "\x1b\u2028\t") || len(text) > 1500 {
 			t.Errorf("%d lines, want %d: %q", got, lines, text)
 		}
 	}

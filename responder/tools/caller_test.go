@@ -124,8 +124,8 @@ func TestAnOutcomeOfAnOlderReleaseHasTheContextOfTheRequest(t *testing.T) {
 // olderStore stores outcomes without their context.
 type olderStore struct{ idempotency.Store }
 
-func (o olderStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool,
-	error) {
+func (o olderStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64,
+	bool, error) {
 	if there := gjson.GetBytes(value, "outcome.context_id"); there.Exists() {
 		value = bytes.Replace(value, []byte(`,"context_id":`+there.Raw), nil, 1)
 	}
