@@ -1,7 +1,6 @@
 package natsagents
 
 import (
-	"bytes"
 	"encoding/base64"
 	"fmt"
 	"path"
@@ -15,8 +14,7 @@ import (
 
 const (
 	maxAttachments = 16
-	maxFilename    = 255  // bytes
-	maxBackticks   = 1000 // in a row: the fence has more
+	maxFilename    = 255 // bytes
 )
 
 // attachment is a file of a prompt. Agents of live runs get its text with the prompt: no file is written.
@@ -33,44 +31,28 @@ func attach(prompt string, all []attachment) (string, error) {
 	if len(all) > maxAttachments {
 		return "", api.Invalid("attachments", fmt.Sprintf("at most %d, got %d", maxAttachments, len(all)))
 	}
-	texts := make([]string, len(all))
-	for i := range all {
-		var err error
-		if texts[i], err = all[i].text(fmt.Sprintf("attachments.%d", i)); err != nil {
-			return "", err
+	for i, a := range all {
+		field, name := fmt.Sprintf("attachments.%d", i), filename(a.Filename)
+		if a.Content == nil {
+			return "", api.Invalid(field+".content", "is missing")
 		}
-	}
-	return prompt + strings.Join(texts, ""), nil
-}
-
-// text returns what a prompt has of an attachment.
-func (a *attachment) text(field string) (string, error) {
-	if a.Content == nil {
-		return "", api.Invalid(field+".content", "is missing")
-	}
-	name := filename(a.Filename)
-	content, err := base64.StdEncoding.Strict().DecodeString(*a.Content)
-	switch {
-	case name == "":
-		return "", api.Invalid(field+".filename", "must be a name")
-	case err != nil || strings.ContainsAny(*a.Content, "\r\n"):
-		return "", api.Invalid(field+".content", "must be standard base64 with padding")
-	case !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0:
-		return "", api.Invalid(field+".content", "must be a text in UTF-8: the agents get no other files")
-	}
-	run, longest := 0, 0
-	for _, c := range content {
-		if run++; c != '`' {
-			run = 0
+		content, err := base64.StdEncoding.Strict().DecodeString(*a.Content)
+		switch {
+		case name == "":
+			return "", api.Invalid(field+".filename", "must be a name")
+		case err != nil || strings.ContainsAny(*a.Content, "\r\n"):
+			return "", api.Invalid(field+".content", "must be standard base64 with padding")
+		case !utf8.Valid(content) || strings.ContainsRune(string(content), 0):
+			return "", api.Invalid(field+".content", "must be a text in UTF-8: the agents get no other files")
 		}
-		longest = max(longest, run)
+		fence := "```"
+		for strings.Contains(string(content), fence) {
+			fence += "`"
+		}
+		text := strings.TrimSuffix(string(content), "\n")
+		prompt += "\n\nAttached file " + name + ":\n" + fence + "\n" + text + "\n" + fence
 	}
-	if longest > maxBackticks {
-		return "", api.Invalid(field+".content", fmt.Sprintf("may have at most %d backticks in a row", maxBackticks))
-	}
-	fence := strings.Repeat("`", max(3, longest+1))
-	text := bytes.TrimSuffix(content, []byte("\n"))
-	return fmt.Sprintf("\n\nAttached file %s:\n%s\n%s\n%s", name, fence, text, fence), nil
+	return prompt, nil
 }
 
 // filename returns the last part of a path, without what shows nothing; "": there is none.
