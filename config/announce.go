@@ -102,8 +102,8 @@ func (c *Config) announceSettings() []Setting {
 				"the name of the user."},
 		{Key: "announce.profiles", target: &a.Profiles, check: c.checkProfiles,
 			Help: "What is announced, and what prompts to it may do: tables with name, agent, working_dir, mode, model, " +
-				"queue, labels and live, by which callers of live runs answer what the agent asks. Empty: each kind of agent " +
-				"of the live workers, by the name of the queue, with the mode read-only."},
+				"queue, labels and live, by which callers of live runs answer what the agent asks, and may allow more than " +
+				"the mode. Empty: each kind of agent of the live workers, by the name of the queue, with the mode read-only."},
 		{Key: "announce.nats", target: &a.NATS, check: serverURLs(&a.NATS),
 			Help: "URL of the NATS server to announce them at. Empty: the account LINESMAN_AGENTS of the server of linesman, " +
 				"if it has one."},

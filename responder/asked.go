@@ -93,8 +93,19 @@ func (s *Service) readLine(ctx context.Context, record *runs.Record, q *request)
 	}
 	sum := sha256.Sum256(q.line)
 	q.digest = hex.EncodeToString(sum[:])
-	q.asks, _ = acp.AskedIn(q.line)
+	q.read()
 	return nil
+}
+
+// read reads the line. Options that are called what they are not are left out: nobody can choose them.
+func (q *request) read() {
+	q.asks, _ = acp.AskedIn(q.line)
+	q.asks.Options = slices.DeleteFunc(q.asks.Options, func(o acp.NamedOption) bool { return isMisnamed(o.ID, o.Kind) })
+}
+
+// isMisnamed reports whether the id of an option is a word that allows or denies, and its kind does not.
+func isMisnamed(id, kind string) bool {
+	return id == "allow" && !strings.HasPrefix(kind, "allow_") || id == "deny" && !strings.HasPrefix(kind, "reject_")
 }
 
 // question is what the request asks, for people.
@@ -259,6 +270,7 @@ func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
 	for _, o := range q.asks.Options {
 		switch {
 		case o.ID != r.Option:
+		case o.Lasts() && !q.always && kind != "": // the word is for another one
 		case o.Lasts() && !q.always:
 			return api.Invalid("option",
 				"holds for longer than the call, which the worker's setting live.always does not permit")
@@ -284,7 +296,10 @@ func (q *request) check(cmd *runs.Command, r api.AnswerRequest) error {
 
 // denies reports whether an answer permits nothing.
 func (q *request) denies(option string) bool {
-	return option == "deny" || option == runs.Decline || option == "cancel" || slices.ContainsFunc(q.asks.Options,
+	if q.Kind == api.KindForm {
+		return option == "deny" || option == runs.Decline || option == "cancel"
+	}
+	return option == "deny" || slices.ContainsFunc(q.asks.Options,
 		func(o acp.NamedOption) bool { return o.ID == option && strings.HasPrefix(o.Kind, "reject_") })
 }
 

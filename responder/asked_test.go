@@ -20,8 +20,7 @@ func asking(t *testing.T, title, command, text string) *request {
 		`{"optionId":"n","name":"No","kind":"reject_once"},{"optionId":"z","name":"Always","kind":"allow_always"}]}}`,
 		runs.Encode(title), runs.Encode(command), runs.Encode(text))
 	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindPermission}, line: []byte(line), digest: "d", always: true}
-	var ok bool
-	if q.asks, ok = acp.AskedIn(q.line); !ok {
+	if q.read(); q.asks.Kind == "" {
 		t.Fatalf("no request: %s", line)
 	}
 	q.shown = q.question(runs.NewRecord("r", "codex"))
@@ -72,6 +71,51 @@ func TestOptionsThatLastAreOfferedByTheSetting(t *testing.T) {
 		err := q.check(&runs.Command{}, api.AnswerRequest{Option: "z"})
 		if (err == nil) != always || err != nil && !strings.Contains(err.Error(), "the worker's setting live.always") {
 			t.Errorf("always %t: %v", always, err)
+		}
+	}
+}
+
+// An agent may call an option deny that allows, or allow what denies: the words mean what they say, and such an option
+// is not offered. A question that is cut cannot be allowed by any name.
+func TestWordsAreNoNamesOfOtherOptions(t *testing.T) {
+	for _, c := range []struct {
+		options, option string
+		cut             bool
+		want            string // "-": refused, "": closed without an option
+	}{
+		{"deny allow_once", "deny", false, ""},
+		{"deny allow_once", "deny", true, ""},
+		{"deny allow_once", "allow", false, "-"},
+		{"deny allow_once, r reject_once", "deny", true, "r"},
+		{"allow reject_once, a allow_once", "allow", false, "a"},
+		{"allow reject_once", "deny", false, ""},
+		{"allow reject_once", "allow", false, "-"},
+		{"allow allow_once, deny reject_once", "allow", false, "allow"},
+		{"allow allow_once, deny reject_once", "deny", true, "deny"},
+		{"deny reject_always, r reject_once", "deny", false, "r"},
+		{"deny reject_always", "deny", false, ""},
+		{"allow allow_always, a allow_once", "allow", false, "a"},
+		{"cancel allow_once", "cancel", true, "-"},
+		{"decline allow_once", "decline", true, "-"},
+		{"cancel allow_once", "cancel", false, "cancel"},
+	} {
+		var options []string
+		for one := range strings.SplitSeq(c.options, ", ") {
+			id, kind, _ := strings.Cut(one, " ")
+			options = append(options, fmt.Sprintf(`{"optionId":%q,"kind":%q,"name":"x"}`, id, kind))
+		}
+		q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindPermission}, digest: "d",
+			line: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s",`+
+				`"toolCall":{"toolCallId":"c"},"options":[%s]}}`, strings.Join(options, ","))}
+		q.read()
+		q.shown = q.question(runs.NewRecord("r", "codex"))
+		q.shown.Cut = c.cut
+		cmd := runs.Command{Option: c.option}
+		if err := q.check(&cmd, api.AnswerRequest{Option: c.option}); err != nil {
+			cmd.Option = "-"
+		}
+		if cmd.Option != c.want {
+			t.Errorf("%s of %s, cut %t: %q, want %q", c.option, c.options, c.cut, cmd.Option, c.want)
 		}
 	}
 }

@@ -258,8 +258,8 @@ func (s *Service) Waiting(ctx context.Context, q api.QuestionsRequest) (api.Ques
 
 // submit refuses labels that are reserved for linesman. Its errors quote none.
 func (s operations) submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
-	if err := cmp.Or(s.checkCapabilities(q), CheckLabels(q.Labels)); err != nil {
-		return api.Submitted{}, err
+	if err := CheckLabels(q.Labels); err != nil {
+		return api.Submitted{}, cmp.Or(s.checkCapabilities(q), err)
 	}
 	return s.Submit(ctx, q)
 }

@@ -36,7 +36,7 @@ func QuestionText(q *api.Question) string {
 	}
 	put("Run", q.RunTitle)
 	put("Title", q.Title)
-	put("Tool", q.Tool)
+	put("Tool", oneLine(q.Tool))
 	put("Directory", q.Dir)
 	put("Command", q.Command)
 	put("Input", q.Input)
@@ -46,7 +46,7 @@ func QuestionText(q *api.Question) string {
 		put("Change", f.Diff)
 	}
 	for _, o := range q.Options {
-		put("Option", fmt.Sprintf("%s (%s)", cmp.Or(o.Name, o.ID), o.Kind))
+		put("Option", optionText(o))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
@@ -78,7 +78,7 @@ func answersText(q *api.Question) string {
 	case f.choice != "" && f.simple:
 		return "Answer with a choice or its number, decline or cancel:" + numbered(f.choices(q), "%[1]d. %[3]s")
 	case f.simple:
-		return "Answer with the " + f.kind + " " + f.text + ", decline or cancel."
+		return "Answer with the " + oneLine(f.kind) + " " + oneLine(f.text) + ", decline or cancel."
 	}
 	return "Answer with a JSON object of this schema, decline or cancel: " + string(q.Fields)
 }
@@ -89,9 +89,23 @@ func hidden(q *api.Question) bool { return q.Cut || q.Digest == "" }
 func numbered(choices []choice, form string) string {
 	var b strings.Builder
 	for i, c := range choices {
-		fmt.Fprintf(&b, "\n    "+form, i+1, c.value, cmp.Or(c.name, c.value))
+		fmt.Fprintf(&b, "\n    "+form, i+1, c.value, c.name)
 	}
 	return b.String()
+}
+
+// oneLine is a short text of an agent as part of a line, which it cannot end.
+func oneLine(s string) string {
+	const most = 500
+	s = strings.Join(strings.Fields(visible(s)), " ")
+	if len(s) > most {
+		s = s[:bounds.Cut(s, most)] + "…"
+	}
+	return s
+}
+
+func optionText(o api.QuestionOption) string {
+	return oneLine(cmp.Or(o.Name, o.ID)) + " (" + oneLine(o.Kind) + ")"
 }
 
 // choice is something that can be answered: the id of an option, or a value of a field, and what people read.
@@ -126,7 +140,10 @@ func AnswerOf(q *api.Question, text string) (a api.AnswerRequest, fits bool) {
 	rejects := a.Option == "deny" || slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool {
 		return o.ID == a.Option && strings.HasPrefix(o.Kind, "reject_")
 	})
-	return a, a.Option != "" && (rejects || !hidden(q))
+	misnamed := slices.ContainsFunc(q.Options, func(o api.QuestionOption) bool {
+		return o.ID == a.Option && isMisnamed(o.ID, o.Kind)
+	})
+	return a, a.Option != "" && !misnamed && (rejects || !hidden(q))
 }
 
 // words are those that allow or deny.
@@ -220,11 +237,13 @@ func fieldsOf(q *api.Question) (f fields) {
 	return f
 }
 
-// choices are those of the field, or the options of a permission.
-func (f fields) choices(q *api.Question) []choice {
-	all := f.all
+// choices are those of the field, or the options of a permission, to be read.
+func (f fields) choices(q *api.Question) (all []choice) {
+	for _, c := range f.all {
+		all = append(all, choice{oneLine(c.value), oneLine(cmp.Or(c.name, c.value))})
+	}
 	for _, o := range q.Options {
-		all = append(all, choice{o.ID, cmp.Or(o.Name, o.ID) + " (" + o.Kind + ")"})
+		all = append(all, choice{oneLine(o.ID), optionText(o)})
 	}
 	return all
 }

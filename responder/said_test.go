@@ -16,6 +16,7 @@ func TestWordsDecideByTheKindOfAnOption(t *testing.T) {
 	// Names and ids are the agent's, who may want to be misunderstood.
 	hostile := []api.QuestionOption{{ID: "no", Kind: "allow_once", Name: "Deny"},
 		{ID: "yes", Kind: "reject_once", Name: "2"}}
+	misnamed := []api.QuestionOption{{ID: "deny", Kind: "allow_once"}, {ID: "allow", Kind: "reject_once"}}
 	twice := []api.QuestionOption{{ID: "x", Kind: "allow_once", Name: "One"}, {ID: "y", Kind: "allow_once", Name: "one"}}
 	numbers := []api.QuestionOption{{ID: "2", Kind: "allow_once", Name: "A"}, {ID: "1", Kind: "reject_once", Name: "B"}}
 	for _, c := range []struct {
@@ -29,6 +30,8 @@ func TestWordsDecideByTheKindOfAnOption(t *testing.T) {
 		{usual, false, "0", ""}, {usual, false, "-1", ""}, {usual, false, "", ""}, {usual, false, "maybe", ""},
 		{usual, true, "yes", ""}, {usual, true, "a", ""}, {usual, true, "2", ""}, {usual, true, "no", "r"}, {usual, true, "3", "r"},
 		{hostile, false, "no", ""}, {hostile, false, "deny", ""}, {hostile, false, "yes", ""}, {hostile, false, "reject", "yes"},
+		{misnamed, false, "deny", ""}, {misnamed, false, "1", ""}, {misnamed, true, "1", ""}, {misnamed, false, "2", ""},
+		{misnamed, true, "allow", ""}, {misnamed, false, "yes", ""},
 		{twice, false, "yes", ""}, {twice, false, "One", ""}, {twice, false, "x", "x"}, {twice, false, "no", "deny"},
 		{numbers, false, "1", "1"}, {numbers, false, "2", "2"}, {numbers, false, "b", "1"},
 		{nil, false, "no", "deny"}, {nil, false, "yes", ""}, {nil, false, "1", ""},
@@ -78,5 +81,30 @@ func TestLongQuestionsAreCut(t *testing.T) {
 	}
 	if _, fits := responder.AnswerOf(&q, "a"); fits {
 		t.Error("it is allowed")
+	}
+}
+
+// What an agent calls its options, and the choices of its forms, are no lines of their own.
+func TestOptionsAndChoicesStayOnTheirLines(t *testing.T) {
+	t.Parallel()
+	forged := "r\n    2. Go on\u2028\x1b[2K"
+	q := api.Question{Kind: api.KindPermission, Digest: "d", Options: []api.QuestionOption{
+		{ID: "a", Kind: "allow_once", Name: "Stop (reject_once), id r\n    2. Go on\t" + strings.Repeat(" x", 600)},
+		{ID: forged, Kind: "reject_once\n"}}}
+	form := api.Question{Kind: api.KindForm, Digest: "d", Fields: json.RawMessage(`{"properties":{"q":{"oneOf":[` +
+		`{"const":"a","title":"Stop\n    2. Go on"},{"const":"r\n    3. x","title":"` + strings.Repeat("y", 600) + `"},` +
+		`{"const":"\n    4. y"}]}}}`)}
+	field := api.Question{Kind: api.KindForm, Digest: "d", Fields: json.RawMessage(
+		`{"properties":{"n\n    1. Go on":{"type":"string\n"}}}`)}
+	for text, lines := range map[string]int{
+		responder.QueryText(&q, 1<<16): 4, responder.QueryText(&form, 1<<16): 5, responder.QueryText(&field, 1<<16): 2,
+	} {
+		got := strings.Count(text, "\n") + 1
+		if got != lines || strings.ContainsAny(text, "\x1b\u2028\t") || len(text) > 1500 {
+			t.Errorf("%d lines, want %d: %q", got, lines, text)
+		}
+	}
+	if text := responder.QueryText(&q, 1<<16); !strings.Contains(text, "… (allow_once), id a\n") {
+		t.Errorf("the kind of a long option is not shown: %s", text)
 	}
 }

@@ -183,14 +183,19 @@ func (s *Service) task(q api.Submission) runs.Task {
 // Submit checks a submission, and queues its task: see [Service.Queue].
 func (s *Service) Submit(ctx context.Context, q api.Submission) (api.Submitted, error) {
 	if err := s.CheckSubmit(q); err != nil {
-		if hash, unhashed := hashOf(hashed(q)); unhashed == nil {
-			if done, again := s.Again(ctx, api.Once{Key: q.Once.Key, Hash: cmp.Or(q.Once.Hash, hash)}); again {
-				return done, nil
-			}
-		}
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	return s.Queue(ctx, q)
+}
+
+// before returns the outcome that a submission had with its key before it could not be taken any more, else why not.
+func (s *Service) before(ctx context.Context, q api.Submission, why error) (api.Submitted, error) {
+	if hash, err := hashOf(hashed(q)); err == nil {
+		if done, again := s.Again(ctx, api.Once{Key: q.Once.Key, Hash: cmp.Or(q.Once.Hash, hash)}); again {
+			return done, nil
+		}
+	}
+	return api.Submitted{}, why
 }
 
 // hashed is what the hash of a submission is made of: what does not differ at each attempt.
@@ -202,13 +207,27 @@ func hashed(q api.Submission) api.Submission {
 // Queue queues the task of a submission in which [Service.CheckSubmit] found no mistake; with a key, once.
 // Its webhook is registered before the run exists, so that no change of the run is missed.
 func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, error) {
+	return s.QueueWith(ctx, q, nil)
+}
+
+// Subscription is what a submission registers beside its webhook: before its run exists, so that no change of the run
+// is missed.
+type Subscription interface {
+	// Register registers it for a run.
+	Register(ctx context.Context, run string) error
+	// Unregister removes it again, of a run that was not submitted.
+	Unregister(ctx context.Context, run string)
+}
+
+// QueueWith is [Service.Queue] with a subscription, unless that is nil.
+func (s *Service) QueueWith(ctx context.Context, q api.Submission, more Subscription) (api.Submitted, error) {
 	if err := s.CanNotify(q.Webhook); err != nil {
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	task := s.task(q)
 	t, err := s.placed(ctx, task)
 	if err != nil {
-		return api.Submitted{}, err
+		return s.before(ctx, q, err)
 	}
 	t.PlaceAddDirs()
 	t.Labels = traced(ctx, q, t.Labels)
@@ -220,14 +239,15 @@ func (s *Service) Queue(ctx context.Context, q api.Submission) (api.Submitted, e
 	}
 	id := cmp.Or(q.Run, runs.NewID(time.Now().UnixMilli(), rand.Uint64()))
 	done, err := s.once(ctx, q.Once, hashed(q), id, submitLease, func(run string, again bool) (outcome, error) {
-		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q, again || q.Run != "")
+		return s.enqueue(ctx, runs.QueuedTask{Run: run, Task: t}, q, more, again || q.Run != "")
 	})
 	return done.submitted(), fixed(q, s.explain("submit", err))
 }
 
 // enqueue queues a task with a run id. Again means that an earlier attempt with this
 // id may have queued it already, which is then no error.
-func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submission, again bool) (outcome, error) {
+func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submission, more Subscription, again bool,
+) (outcome, error) {
 	if again && (q.Resume.Last() || q.Fork.Last()) { // the last thread is perhaps that of this run now
 		if done, err := s.queued(ctx, t); !errors.Is(err, runs.ErrNoRun) {
 			return done, err
@@ -243,6 +263,11 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	w := q.Webhook
 	if err := s.Register(ctx, t.Run, w); err != nil {
 		return outcome{}, err
+	}
+	if more != nil {
+		if err := more.Register(ctx, t.Run); err != nil {
+			return outcome{}, err
+		}
 	}
 	ticket, err := s.table.Submit(ctx, q.Queue, t)
 	if err == nil {
@@ -261,6 +286,9 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 	err = validation(err)
 	if !again && nothingDone(err) { // else an earlier attempt may have submitted it
 		s.unregister(ctx, t.Run, w)
+		if more != nil {
+			more.Unregister(context.WithoutCancel(ctx), t.Run)
+		}
 	}
 	return outcome{}, err
 }

@@ -19,8 +19,6 @@ type pushConfigs interface {
 	// Check reports what is wrong with a registration, each a [runs.FieldError]
 	// that quotes no value.
 	Check(webhook.Registration) error
-	// CanSign returns [webhook.ErrNoKey] for a registration whose notifications cannot be signed.
-	CanSign(webhook.Registration) error
 	Put(ctx context.Context, r webhook.Registration) error
 	Get(ctx context.Context, run, id string) (webhook.Registration, error)
 	List(ctx context.Context, run string) ([]webhook.Registration, error)
@@ -147,26 +145,35 @@ func (h *handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 		return nil, h.explainPush("check a push config", err)
 	}
 	config := map[string]string{"id": r.ID, "url": r.URL, "token": r.Token, "scheme": r.Scheme}
-	push := &tools.Push{Config: config, Echo: r.Echo()}
-	push.Register = func(ctx context.Context, run string, replayed bool) error {
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		if replayed { // it may have been changed since
-			if _, err := h.Push.Get(ctx, run, r.ID); !errors.Is(err, webhook.ErrUnknown) {
-				return h.Service.Explain("get a push config", err)
-			}
-		}
-		r.Run = run
-		err := h.Push.Put(ctx, r)
-		if errors.Is(err, webhook.ErrTooMany) {
-			return api.Invalid(api.FieldWebhook, err.Error())
-		}
-		return h.Service.Explain("create a push config", err)
+	return &tools.Push{Config: config, Echo: r.Echo(), Subscription: subscription{h, r}}, nil
+}
+
+// subscription is the configuration of the call of a skill.
+type subscription struct {
+	h *handler
+	r webhook.Registration
+}
+
+// Register implements [responder.Subscription].
+func (s subscription) Register(ctx context.Context, run string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	s.r.Run = run
+	err := s.h.Push.Put(ctx, s.r)
+	switch {
+	case errors.Is(err, webhook.ErrTooMany):
+		return api.Invalid(api.FieldWebhook, err.Error())
+	case errors.Is(err, webhook.ErrNoKey):
+		return responder.NoKey(api.FieldWebhook + ".authentication")
 	}
-	if h.Push.CanSign(r) != nil {
-		push.Refused = responder.NoKey(api.FieldWebhook + ".authentication")
-	}
-	return push, nil
+	return s.h.Service.Explain("create a push config", err)
+}
+
+// Unregister implements [responder.Subscription].
+func (s subscription) Unregister(ctx context.Context, run string) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	_ = s.h.Push.Delete(ctx, run, s.r.ID) // else it expires
 }
 
 func registration(run string, c *sdk.PushConfig) webhook.Registration {

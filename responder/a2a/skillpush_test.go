@@ -2,7 +2,6 @@ package a2a_test
 
 import (
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -143,29 +142,29 @@ func TestTheWebhookOfASkillIsPartOfTheRequest(t *testing.T) {
 	}
 }
 
-// A webhook that cannot be registered for a submitted run is a warning in the answer.
-func TestARunGoesOnWithoutARegistrationTooMany(t *testing.T) {
+// A replay has the first answer: it registers nothing that its sender has deleted, and needs no key for it.
+func TestAReplayRegistersNoWebhookOfASkillAnew(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := pushEndpoint(l)
-	message := skill("m-many", "codex-run", `{"task":"go","governance_context":"gov-1"}`)
-	run := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED").Get("task_id").String()
-	store := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{})
-	if err := store.Delete(t.Context(), run, "default"); err != nil { // as if it was killed before it registered
+	key, err := webhook.CreateKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range webhook.MaxRegistrations {
-		r := webhook.Registration{ID: strconv.Itoa(i), Run: run, URL: "https://h.example/"}
-		if err := store.Put(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
+	registry := webhook.NewRegistry(l.bus.PushStore(), webhook.A2A, webhook.Rules{Private: true, Key: key})
+	first := l.endpoint(func(c *a2a.Config) { c.Push = registry })
+	message, push := skill("m-gone", "codex-run", `{"task":"go"}`), `{"url":"https://h.example/"}`
+	run := checkCall(t, first.invokeWith(message, push), "TASK_STATE_COMPLETED").Get("task_id").String()
+	if err := registry.Delete(t.Context(), run, "default"); err != nil {
+		t.Fatal(err)
 	}
-	said := checkCall(t, d.invokeWith(message, hook("")), "TASK_STATE_COMPLETED")
-	if e := said.Get("errors.0"); said.Get("status").String() != "submitted" || said.Get("task_id").String() != run ||
-		said.Get("governance_context").String() != "gov-1" || said.Get("adcp_error").Exists() ||
-		e.Get("code").String() != "VALIDATION_ERROR" || e.Get("severity").String() != "warning" ||
-		e.Get("field").String() != "push_notification_config" || said.Get("push_notification_config").Exists() {
-		t.Errorf("%s", said.Raw)
+	for _, d := range []*endpoint{first, pushEndpoint(l)} {
+		said := checkCall(t, d.invokeWith(message, push), "TASK_STATE_COMPLETED")
+		if said.Get("task_id").String() != run || !said.Get("replayed").Bool() || said.Get("errors").Exists() {
+			t.Errorf("again: %s", said.Raw)
+		}
+		if list, err := registry.List(t.Context(), run); err != nil || len(list) != 0 {
+			t.Errorf("registered %+v, %v", list, err)
+		}
 	}
 }
 

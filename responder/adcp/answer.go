@@ -56,10 +56,11 @@ func OfView(v runs.Header) *Subject {
 		governance: v.Governance}
 }
 
-// OfSubmission returns a run that was accepted: it may have no record yet.
-func OfSubmission(done api.Submitted) *Subject {
-	return &Subject{run: done.Run, status: Submitted, context: cmp.Or(done.Context, done.Thread),
-		governance: done.Governance, complete: true}
+// OfSubmission returns a run that was accepted, with the labels of its task: it may have no record yet. What an older
+// release has stored of it has no context.
+func OfSubmission(done api.Submitted, labels runs.Labels) *Subject {
+	return &Subject{run: done.Run, status: Submitted, governance: done.Governance, complete: true,
+		context: cmp.Or(done.Context, done.Thread, labels.Value(runs.LabelContext))}
 }
 
 // OfCancel returns a run after a cancel.

@@ -13,6 +13,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 )
 
 // Limits of the arguments of a call.
@@ -41,8 +42,9 @@ type Args struct {
 	release  string
 	unserved string // the version field that names a release which is not served; "": none
 
-	beside map[string]string // what is part of the request beside the arguments; nil: nothing
-	done   *api.Submitted    // the outcome of the same request before; nil: not known
+	more   responder.Subscription // what is registered by it; nil: nothing
+	beside map[string]string      // what is part of the request beside the arguments; nil: nothing
+	done   *api.Submitted         // the outcome of the same request before; nil: not known
 }
 
 // given is one argument.
@@ -79,7 +81,10 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 }
 
 // Beside sets what is part of the request beside its arguments: another one with the same key is a conflict.
-func (a *Args) Beside(config map[string]string) { a.beside = config }
+// More is what is registered by it.
+func (a *Args) Beside(config map[string]string, more responder.Subscription) {
+	a.beside, a.more = config, more
+}
 
 // Broken reports whether the arguments are not an object. Then they have no values.
 func (a *Args) Broken() bool { return a.broken }

@@ -277,7 +277,7 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 	if q.Once, err = Once(tool, a); err != nil {
 		return api.Submitted{}, err
 	}
-	done, err := s.Queue(ctx, q)
+	done, err := s.QueueWith(ctx, q, a.more)
 	return done, a.Name(err)
 }
 

@@ -130,7 +130,7 @@ func (q *exchange) begin(ctx context.Context, tool string, args *request.Args) (
 	}
 	if q.form == adcpType {
 		call.Replayed = done.Replayed
-		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done))), nil
+		return enveloped(adcp.Succeed(ctx, q.Service, call, v36.Queued(done), adcp.OfSubmission(done, task.Labels))), nil
 	}
 	v, ok := q.Service.Get(done.Run)
 	if !ok { // removed already

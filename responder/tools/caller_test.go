@@ -1,9 +1,12 @@
 package tools_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -101,4 +104,30 @@ func TestACallerWithoutAShareMayTryAgain(t *testing.T) {
 		t.Errorf("%s", got.Envelope)
 	}
 	submitted(t, ask(t, d, "_codex_local_exec", args("task", "go", "format", "json")))
+}
+
+// What an older release has stored of a submission has no context: it is that of the request.
+func TestAnOutcomeOfAnOlderReleaseHasTheContextOfTheRequest(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, func(c *responder.Config) {
+		c.Requests = &idempotency.Requests{Store: olderStore{streams(c).RequestStore()}}
+	})
+	for range 2 {
+		got, err := s.tools.Call(t.Context(), "_codex_local_exec", json.RawMessage(args("task", "go", "format", "adcp",
+			"idempotency_key", "order-4711-attempt", "context_id", "campaign-7")), nil)
+		if err != nil || gjson.GetBytes(got.Envelope, "context_id").String() != "campaign-7" {
+			t.Errorf("%v: %s", err, got.Envelope)
+		}
+	}
+}
+
+// olderStore stores outcomes without their context.
+type olderStore struct{ idempotency.Store }
+
+func (o olderStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64,
+	bool, error) {
+	if there := gjson.GetBytes(value, "outcome.context_id"); there.Exists() {
+		value = bytes.Replace(value, []byte(`,"context_id":`+there.Raw), nil, 1)
+	}
+	return o.Store.Put(ctx, key, value, ttl, revision)
 }

@@ -39,7 +39,7 @@ func (c *call) cloudSubmit(ctx context.Context) (outcome, error) {
 	if err != nil {
 		return outcome{}, c.args.Name(err)
 	}
-	return outcome{reply: v36.CloudQueued(done, c.cloudTask.Environment), of: adcp.OfSubmission(done)}, nil
+	return outcome{reply: v36.CloudQueued(done, c.cloudTask.Environment), of: adcp.OfSubmission(done, "")}, nil
 }
 
 func (c *call) checkCloudStatus() {

@@ -23,19 +23,9 @@ func (c *call) requestName() string { return cmp.Or(c.tool.request, c.tool.Name)
 
 // submit queues a task.
 func (c *call) submit(ctx context.Context) (outcome, error) {
-	if c.push != nil && c.push.Refused != nil {
-		return outcome{}, c.args.Name(c.push.Refused)
-	}
 	done, err := request.Submit(ctx, c.service, c.requestName(), c.args, c.task)
 	c.replayed = done.Replayed
-	if err == nil && c.push != nil { // if a kill prevents it, the repeated request does it
-		if err := c.push.Register(ctx, done.Run, done.Replayed); err != nil { // the run goes on
-			e := *api.Known(err)
-			e.Run, e.State = done.Run, runs.StateQueued
-			return outcome{}, c.args.Name(&e)
-		}
-	}
-	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, err
+	return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, err
 }
 
 // run queues a task and, unless async is set, waits for its end.
@@ -44,7 +34,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		return c.submit(ctx)
 	}
 	webhook := c.task.Webhook
-	if err := c.service.CanNotify(webhook); err != nil {
+	if err := c.service.CanNotify(webhook); err != nil && !request.Again(ctx, c.service, c.tool.Name, c.args) {
 		return outcome{}, c.args.Name(err)
 	}
 	c.task.Webhook = nil // the answer has the outcome
@@ -63,7 +53,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 	over := waiting.Err() != nil && !v.State.Final()
 	if over && ctx.Err() == nil && c.service.Register(ctx, done.Run, webhook) == nil {
 		// from now on it is a task in the background
-		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done)}, nil
+		return outcome{reply: v36.Queued(done), of: adcp.OfSubmission(done, c.task.Labels)}, nil
 	}
 	if ctx.Err() != nil { // the webhook reports the end instead; the service logs a failure
 		_ = c.service.Register(context.WithoutCancel(ctx), done.Run, webhook)

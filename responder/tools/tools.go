@@ -134,10 +134,9 @@ func (t *Set) Call(
 
 // Push is a webhook for the run that a call submits, beside its arguments.
 type Push struct {
-	Config   map[string]string // without its credentials; it is part of the request
-	Echo     json.RawMessage   // its confirmation
-	Refused  *api.Error        // why it cannot be registered; nil: it can
-	Register func(ctx context.Context, run string, replayed bool) error
+	Config map[string]string // without its credentials; it is part of the request
+	Echo   json.RawMessage   // its confirmation
+	responder.Subscription
 }
 
 // CallWith is [Set.Call] with a webhook, unless push is nil. Tools that submit nothing ignore it.
@@ -151,7 +150,7 @@ func (t *Set) CallWith(
 	begun := time.Now()
 	c := &call{service: t.service, tool: one, begun: begun, args: one.read(args), push: push, tell: rising(progress)}
 	if push != nil {
-		c.args.Beside(push.Config)
+		c.args.Beside(push.Config, push)
 	}
 	r, err := c.do(ctx)
 	switch {
