@@ -16,8 +16,8 @@ import (
 )
 
 // A nearly full RUNS removes the records that were stored first. Those of open runs that have been silent since must
-// stay: a run without a record is in no list, and would begin anew with its next line. So from keepFrom of the limits of
-// RUNS on they are stored again, while they are in the oldest keepPart of its sequences.
+// stay: a run without a record is in no list, and would begin anew with its next line. So from keepFrom of the limits
+// of RUNS on they are stored again, while they are in the oldest keepPart of its sequences.
 const (
 	keepFrom  = 7. / 8
 	keepPart  = 8

@@ -93,7 +93,8 @@ func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
 			logTry = log.Info
 		}
 		logTry("a notification was not accepted", zap.Int("status", status), zap.String("why", refused.Why))
-		return delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}.Again(refused, time.Since(n.At), n.Times)
+		rule := delivery.Rule{Pace: p.hosts.pace, Pause: maxPause, GiveUp: p.cfg.GiveUp}
+		return rule.Again(refused, time.Since(n.At), n.Times)
 	}
 	return giveUp(log, refused.Why)
 }
