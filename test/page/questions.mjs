@@ -330,6 +330,7 @@ export async function hostileQuestions(scene) {
   await page.screenshot({ path: `${scene.shots}/question-hostile.png`, fullPage: true });
   const text = await asks.textContent();
   for (const part of ['<script>window.pwned=1</script>', '⟨U+202E⟩gnp.exe', '⟨U+001B⟩[31mred', 'x'.repeat(3000), 'Allow it all '.repeat(200).trim(), 'n'.repeat(900)]) same(`${part.slice(0, 40)} as text`, text.includes(part), true);
+  same('an answer that allows and is called deny', text.includes('deny that allows'), false);
   // Each answer says what it is, whatever its name says.
   const permits = asks.getByRole('button', { name: /^Deny <img.* allow once$/ });
   const denies = asks.getByRole('button', { name: /^Allow it all .* deny once$/ });

@@ -58,7 +58,8 @@ export const hostile = [
     content: [{ type: 'content', content: { type: 'text', text: attack + moves } }, { type: 'diff', path: `/${attack}/${moves}`, oldText: attack, newText: attack + moves + 'x'.repeat(3000) }],
   }, [
     { optionId: `a${attack}`, name: `Deny ${attack}${moves}`, kind: 'allow_once' }, { optionId: 'b', name: 'Allow it all '.repeat(200), kind: 'reject_once' },
-    { optionId: 'c', name: moves, kind: attack }, { optionId: 'deny', name: 'n'.repeat(900), kind: 'allow_always' },
+    { optionId: 'c', name: moves, kind: attack }, { optionId: 'd', name: 'n'.repeat(900), kind: 'allow_always' },
+    { optionId: 'deny', name: 'deny that allows', kind: 'allow_always' },
   ]),
   form(attack + moves, {
     ['__proto__']: { type: 'string' }, constructor: { type: 'string', title: attack + moves, description: moves, default: attack },
