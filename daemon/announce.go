@@ -32,7 +32,8 @@ func (s *Service) announce(ctx context.Context, connect connector) {
 	var inboxes []string
 	switch {
 	case set.NATS != "":
-		inboxes = []string{"_INBOX", bus.InboxPrefix(embedded.PrompterUser)}
+		// Requests of other accounts, over a service import, have reply subjects of the server.
+		inboxes = []string{"_INBOX", bus.InboxPrefix(embedded.PrompterUser), "_R_"}
 		connect = func(ctx context.Context, _ string) (*bus.Bus, error) {
 			login := bus.Login{URL: set.NATS, Creds: set.Creds, Inbox: bus.InboxOf(set.Creds)}
 			return bus.Connect(ctx, login, bus.Login{}, s.config.names(), log)
