@@ -97,7 +97,7 @@ func (s *Service) readLine(ctx context.Context, record *runs.Record, q *request)
 	return nil
 }
 
-// read reads the line. Options that are called what they are not are left out: nobody can choose them.
+// read reads the line. An option called allow that denies, or deny that allows, is left out.
 func (q *request) read() {
 	q.asks, _ = acp.AskedIn(q.line)
 	q.asks.Options = slices.DeleteFunc(q.asks.Options, func(o acp.NamedOption) bool { return isMisnamed(o.ID, o.Kind) })

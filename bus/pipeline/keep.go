@@ -16,7 +16,7 @@ import (
 )
 
 // A nearly full RUNS removes the records that were stored first. Those of open runs that have been silent since must
-// stay: a run without a record is in no list, and would begin anew with its next line. So from keepFrom of the limits
+// stay: a run without a record is in no list, and would start again at its next line. So from keepFrom of the limits
 // of RUNS on they are stored again, while they are in the oldest keepPart of its sequences.
 const (
 	keepFrom  = 7. / 8

@@ -10,7 +10,7 @@ import (
 	"github.com/linesman/linesman/bus/reader"
 )
 
-// A long read goes on by direct gets when its consumer brings nothing more, and when it can have none.
+// A long read continues with direct gets if its consumer stalls, is deleted, or cannot be created.
 func TestALongReadNeedsNoConsumer(t *testing.T) {
 	t.Parallel()
 	none := func(*testing.T, jetstream.JetStream, jetstream.Stream) {}

@@ -106,7 +106,7 @@ func TestOtherRunsTakeNoMessages(t *testing.T) {
 	}
 }
 
-// A run goes on as a copy, in its mode, whatever its state. One without a thread does not.
+// A run in any state can be continued as a copy, with its mode, if it has a thread.
 func TestARunGoesOnAsACopy(t *testing.T) {
 	for _, view := range []string{"", "enter"} {
 		m, s := stage(80, 24, false), newServer(0)

@@ -86,7 +86,7 @@ func (s *stage) says(q query, body string) {
 	}
 }
 
-// deaf checks that nobody listens for an answer, which what was just read or sent implies.
+// deaf checks that the reply subject of a query has no subscriber.
 func (s *stage) deaf(q query) {
 	s.T.Helper()
 	if _, err := s.caller.Request(q.Subject, []byte("yes"), fixture.Patience); !errors.Is(err, nats.ErrNoResponders) {
