@@ -93,7 +93,7 @@ func nodesOnLoopback(t *testing.T) string {
 func (d *deployment) secrets() (all []string) {
 	d.t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.dir, "cluster", "keys", "issuers", "*"))
-	if err != nil || len(files) != 6 {
+	if err != nil || len(files) != 7 { // also that of prompters
 		d.t.Fatalf("%d keys: %v", len(files), err)
 	}
 	for _, path := range files {

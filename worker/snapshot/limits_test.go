@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,6 +143,33 @@ func TestTheFirstSnapshotCounts(t *testing.T) {
 	}
 	if all, err := filepath.Glob(filepath.Join(s.scratch, "git-*")); err != nil || len(all) != 1 {
 		t.Errorf("repositories are left: %v %v", all, err)
+	}
+}
+
+// Whatever the umask is, only the user reads what git stores. It is that of the process: no parallel test.
+func TestSnapshotIsForItsUserAlone(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	s := newStage(t)
+	s.commit()
+	s.write("a.txt", "x\n")
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.write("b.txt", "x\n")
+	listed(s.diff())
+	seen := 0
+	err := filepath.WalkDir(s.scratch, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if seen++; err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || seen < 5 {
+		t.Errorf("%d files, %v", seen, err)
 	}
 }
 

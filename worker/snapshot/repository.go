@@ -53,6 +53,7 @@ const fixed = `[core]
 	bigFileThreshold = 4m
 	fsync = none
 	safecrlf = false
+	sharedRepository = 0600
 [gc]
 	auto = 0
 [maintenance]
