@@ -195,7 +195,7 @@ func dialAs(t *testing.T, url, user string, key nats.Option) jetstream.JetStream
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

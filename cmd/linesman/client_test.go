@@ -213,7 +213,7 @@ func TestContextLetsItsUserIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			js, err := jetstream.New(nc)
+			js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(fixture.Patience))
 			if err != nil {
 				t.Fatal(err)
 			}

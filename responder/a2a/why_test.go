@@ -8,6 +8,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
@@ -16,7 +17,7 @@ func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 	if err := d.service.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(d.write.Inside())
+	js, err := jetstream.New(d.write.Inside(), jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func (s *stage) purge() {
 		s.T.Fatal(err)
 	}
 	defer conn.Close()
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		s.T.Fatal(err)
 	}

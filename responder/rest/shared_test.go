@@ -113,8 +113,12 @@ func (s *stage) followIn(t *testing.T, path string, how int, last func() uint64)
 	done, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
-		fixture.Poll(fixture.Patience, func() bool { return done.Err() != nil || at.Load() >= last() })
-		cancel()
+		defer cancel()
+		for seen := uint64(0); done.Err() == nil && at.Load() < last(); seen = at.Load() {
+			if !fixture.Poll(fixture.Patience, func() bool { return done.Err() != nil || at.Load() > seen }) {
+				return // nothing comes any more
+			}
+		}
 	}()
 	for done.Err() == nil {
 		ctx, leave := context.WithCancel(done)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
@@ -20,7 +21,7 @@ func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer operator.Close()
-	js, err := jetstream.New(operator.Inside())
+	js, err := jetstream.New(operator.Inside(), jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

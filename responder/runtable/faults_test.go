@@ -71,7 +71,7 @@ func newSite(t *testing.T, change func(*runtable.Config)) *site {
 	t.Cleanup(func() { s.server.Stop() })
 	s.address = strings.TrimPrefix(s.server.URL(), "nats://")
 	s.operator = s.bus(embedded.OperatorUser)
-	if s.admin, err = jetstream.New(s.operator.Inside()); err != nil {
+	if s.admin, err = jetstream.New(s.operator.Inside(), jetstream.WithDefaultTimeout(fixture.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	s.ensure()

@@ -78,7 +78,7 @@ func (s *stage) hasten() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err == nil {
 		err = js.DeleteStream(t.Context(), "LINESMAN_WORK")
 	}

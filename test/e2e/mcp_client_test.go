@@ -27,7 +27,7 @@ func TestMCPClientIsAClientOfTheResponder(t *testing.T) {
 		filepath.Join(lab, "agent.sh")))
 	up(t, data, "--config", settings)
 	conn := operator(t, data)
-	js, err := jetstream.New(conn)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func subscriber(t *testing.T, data string) jetstream.JetStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
