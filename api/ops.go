@@ -91,6 +91,15 @@ var (
 		Name: "answer", About: "Answer a question", Route: "POST /v1/runs/{id}/questions/{question}/answer",
 		Scope: "answer",
 	}
+	OpAsk = Op[AskRequest, Submitted]{
+		Name: "ask", About: "Ask a question that is answered from outside, as the file bridge does",
+	}
+	OpAnswerLate = Op[LateAnswer, Answered]{
+		Name: "answer_late", About: "Store the answer that the asking program has, also after its time",
+	}
+	OpExpire = Op[RunRequest, Nothing]{Name: "expire", About: "End a question from outside whose time is over"}
+	OpReply  = Op[ReplyRequest, Reply]{Name: "reply", About: "Whole reply of a run that has ended, in pieces"}
+
 	OpSend = Op[SendRequest, Sent]{
 		Name: "send", About: "Send a message to a live run", Route: "POST /v1/runs/{id}/messages", Scope: "submit",
 	}

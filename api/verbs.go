@@ -136,6 +136,43 @@ type AnswerRequest struct {
 	Digest  string          `json:"digest,omitempty"`  // of a question that is cut: see [Question]
 }
 
+// AskRequest creates a run that waits for an answer from outside, which ends it: [OpAnswer].
+type AskRequest struct {
+	Run    string      `json:"run"`    // its id; to ask again is no error
+	Prompt string      `json:"prompt"` // what people see
+	Model  string      `json:"model,omitempty"`
+	Labels runs.Labels `json:"labels,omitempty"`
+
+	Timeout int64 `json:"timeoutMs"` // how long an answer is accepted, 1 to 1,000,000,000 milliseconds
+}
+
+// LateAnswer is an answer from outside that the asking program has already.
+type LateAnswer struct {
+	Run    string `json:"run"`
+	Status string `json:"status"` // success, error or timeout
+	Text   string `json:"text,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// ReplyRequest asks for the reply of a run that has ended, in pieces.
+type ReplyRequest struct {
+	Run    string `json:"run"`
+	Offset int    `json:"offset,omitempty"`
+}
+
+// Reply is a piece of what a run replied: its agent's last message, or what it was answered from outside.
+type Reply struct {
+	Status string `json:"status"`          // success or error
+	Error  string `json:"error,omitempty"` // of an answer from outside
+	Text   string `json:"text"`            // whole characters
+	Offset int    `json:"offset"`
+	Bytes  int    `json:"bytes"`          // of the whole text
+	Next   int    `json:"next,omitempty"` // offset of the next piece; absent: this is the last one
+}
+
+// FieldReply is the field of a [NotFound] error of a run that has no reply.
+const FieldReply = "reply"
+
 // RequestRequest asks for the whole request of an open question, in pieces.
 type RequestRequest struct {
 	Run      string `json:"run"`
@@ -168,7 +205,7 @@ type Agent struct {
 	Forks bool   `json:"forks,omitempty"` // a run can begin with a copy of a thread
 }
 
-// Nothing is a request without arguments.
+// Nothing is a request without arguments, or an outcome that says no more than that there was no error.
 type Nothing struct{}
 
 // CleanupRequest is a request to end stuck runs and to remove old ones.

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/cmd/bridge"
 	"github.com/linesman/linesman/config"
-	"github.com/linesman/linesman/responder/bridge"
-	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -23,23 +24,27 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
 	settings.Work.Roots = config.List{dir}
 	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
-	host := Config{Settings: settings, Environ: []string{"PATH=" + dir}}
-	d, err := New(ctx, host)
+	up, err := New(ctx, Config{Settings: settings, Environ: []string{"PATH=" + dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.Close)
+	t.Cleanup(up.Close)
 	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
+	go func() { ended <- up.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
-	if err := d.Ready(ctx); err != nil {
+	if err := up.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
+	session, err := up.Session(ctx, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
 	for i, c := range []struct{ agent, own, model, want, names string }{
 		{"", "", "", "codex", "codex of Codex"},
 		{"", "", "gpt-5", "codex", "codex of Codex"},
@@ -49,16 +54,10 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 		{"", "gpt-5", "claude-sonnet-4-20250514", "codex", "codex of Codex"}, // --model overrides the request's
 		{"opencode", "", "a/claude-sonnet", "opencode", "opencode of opencode"},
 	} {
-		_, task, err := host.PlanBridge(BridgePlan{
-			Dirs: []string{dir}, AtOnce: 1, Task: runs.Task{
-				Attributes: runs.Attributes{Agent: c.agent, Model: c.own, Dir: dir, Mode: runs.ReadOnly}, SkipGit: true,
-				Env: runs.EnvPolicy{Policy: runs.InheritNone},
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &runner.Agents{Service: d.Responder.Service().Service, Task: *task}
+		r := &bridge.Agents{Client: session.Client(), Table: known.All(), Task: api.Submission{Task: runs.Task{
+			Attributes: runs.Attributes{Agent: c.agent, Model: c.own, Dir: dir, Mode: runs.ReadOnly}, SkipGit: true,
+			Env: runs.EnvPolicy{Policy: runs.InheritNone},
+		}, Confirm: true, DestructiveGit: true}}
 		run := runs.NewID(time.Now().UnixMilli(), uint64(i))
 		if err := r.Submit(ctx, bridge.Job{Run: run, Prompt: "x", Model: c.model, Timeout: time.Minute}); err != nil {
 			t.Fatalf("%+v: %v", c, err)

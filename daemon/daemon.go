@@ -80,9 +80,6 @@ type Config struct {
 	// settings are Settings.
 	Dialer *datadir.Dialer
 
-	// dir returns the directory of a task that names none, as a responder writes it
-	// into the task. Default: the worker decides.
-	dir func() (string, error)
 	// rules returns the rules of the worker of the data directory, false if it takes
 	// no tasks or is not known. While no other worker serves the queue, a responder
 	// refuses tasks that break them. Default: those of the instance file.

@@ -2,19 +2,14 @@ package daemon
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"sync"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/daemon/memory"
-	"github.com/linesman/linesman/responder/bridge"
-	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/worker/launch"
 )
 
@@ -105,56 +100,9 @@ func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	})
 }
 
-// withService calls do with a [Service] at the server of the dialer, which starts
-// one if there is none. The service ends when do returns.
-func withService(ctx context.Context, c Config, do func(context.Context, *Service) error) error {
-	b, err := c.Dialer.DialOrStart(ctx, embedded.ResponderUser)
-	if err != nil {
-		return err
-	}
-	defer b.Close()
-	c = c.withDefaults()
-	c.dir = c.Dialer.TaskDir
-	s, err := newService(b, c)
-	if err != nil {
-		return err
-	}
-	c.stages.started()
-	return c.bounded(ctx, func(ctx context.Context, end func()) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error {
-			defer c.stages.enter("the requests in progress")()
-			return s.Run(ctx)
-		})
-		group.Go(func() error {
-			defer end()
-			defer c.stages.enter("the client")()
-			return do(ctx, s)
-		})
-		return group.Wait()
-	})
-}
-
 // instanceRules returns the rules of the worker of the `linesman up` of the data
 // directory, false if it takes no tasks or is not known.
 func (c Config) instanceRules() (launch.Rules, bool) {
 	here, err := datadir.ReadInstance(c.Settings.DataDir)
 	return launch.Rules{Dir: here.Dir, Roots: here.Roots}, c.Settings.NATS == "" && err == nil && len(here.Roots) > 0
-}
-
-// Bridge answers requests that programs leave as files, until ctx ends: with
-// agents that work on task, or with answers from outside if task is nil. It sets
-// the runner of b, the directory of its state, and its log.
-func Bridge(ctx context.Context, c Config, b bridge.Config, task *api.Submission) error {
-	return quiet(withService(ctx, c, func(ctx context.Context, s *Service) error {
-		b.State, b.Log = filepath.Join(c.Settings.DataDir, "bridge"), s.config.Log
-		b.Runner = &runner.External{Service: s.Service}
-		if task != nil {
-			b.Runner = &runner.Agents{Service: s.Service, Task: *task}
-		}
-		if err := bridge.New(b).Run(ctx); err != nil {
-			return fmt.Errorf("bridge: %w", err)
-		}
-		return nil
-	}))
 }

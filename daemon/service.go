@@ -82,8 +82,8 @@ func newService(b *bus.Bus, c Config) (*Service, error) {
 		Danger: set.Work.Danger, GitGate: set.Work.GitGate, Outside: s.outside, Environments: set.Environments,
 		Cloud: s.cloud, Cause: b.Cause, Away: func() bool { return !b.Connected() }, Log: c.Log,
 		Requests: &idempotency.Requests{Store: b.RequestStore(), TTL: set.IdempotencyTTL},
-		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, s.hooks), Dir: c.dir,
-		Eraser: c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b), Version: c.Version,
+		Webhooks: webhook.NewRegistry(b.PushStore(), webhook.AdCP, s.hooks),
+		Eraser:   c.eraser, Agents: c.Agents, Details: c.details(), Absent: c.absent(b), Version: c.Version,
 		BrandJSON: set.AdCP.BrandJSONURL, GiveUp: set.Push.GiveUp,
 	})
 	s.tools = tools.New(s.Service)

@@ -24,7 +24,6 @@ func TestASubmissionThatComesAgainIsNotCheckedAgain(t *testing.T) {
 		Streams: s.Operator, Agents: known.All(), Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: time.Minute,
 		Hard: time.Hour, MaxHard: time.Hour, Requests: &idempotency.Requests{Store: s.Operator.RequestStore()},
 		Webhooks: webhook.NewRegistry(s.Operator.PushStore(), webhook.AdCP, webhook.Rules{}),
-		Dir:      func() (string, error) { return "/srv", nil },
 	}
 	serve := func() func(key string) (api.Submitted, error) {
 		s.Service = responder.New(c)
@@ -35,7 +34,8 @@ func TestASubmissionThatComesAgainIsNotCheckedAgain(t *testing.T) {
 		for _, o := range s.Service.Operations() {
 			if o.Name == api.OpSubmit.Name {
 				return func(key string) (api.Submitted, error) {
-					done, err := o.Do(t.Context(), &api.Submission{Task: runs.Task{Prompt: "x", AddDirs: []string{"a"}},
+					done, err := o.Do(t.Context(), &api.Submission{Task: runs.Task{
+						Attributes: runs.Attributes{Dir: "/srv"}, Prompt: "x", AddDirs: []string{"a"}},
 						Once: api.Once{Key: key}, Webhook: &api.Webhook{URL: "https://h.example/", OperationID: "op",
 							Scheme: webhook.Bearer, Credentials: "sentinel-0123456789-0123456789-0123"}})
 					out, _ := done.(api.Submitted)

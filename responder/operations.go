@@ -61,6 +61,7 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
 		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),
 		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
+		bind(api.OpAsk, s.Ask), bind(api.OpAnswerLate, s.AnswerLate), bind(api.OpExpire, s.Expire), bind(api.OpReply, s.Reply),
 		bind(api.OpSend, s.Send), bind(api.OpMessages, s.Messages), bind(api.OpEdit, s.Send),
 		bind(api.OpUnsend, s.Unsend), bind(api.OpRelease, s.Release), bind(api.OpStop, s.StopTurn), bind(api.OpEnd, s.End),
 		bind(api.OpSet, s.SetOptions), bind(api.OpWorkers, o.workers),
@@ -307,7 +308,7 @@ func (s *Service) Decide(ctx context.Context, q api.AnswerRequest) (api.Answered
 	} else {
 		reply.Text = *q.Text
 	}
-	return s.Answer(ctx, run, reply, false)
+	return s.answer(ctx, run, reply, false)
 }
 
 func (s operations) diff(ctx context.Context, q api.RunRequest) (*api.Diff, error) {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -22,20 +23,29 @@ const (
 	questionSize = 2 * 6 * runs.MaxShortPrompt // bytes of output that contain the question
 )
 
-// Ask starts a run that awaits an external answer until due; a zero due means no
-// deadline. Repeating an Ask is not an error: it completes a start that a crash
-// interrupted. The error is [api.Validation] for an invalid question.
-func (s *Service) Ask(ctx context.Context, run string, q runs.Question, labels runs.Labels, due time.Time) error {
-	err := s.table.Ask(ctx, run, q, labels, due)
-	return s.explain("ask the question", validation(err))
+// maxAsk is the longest time in milliseconds in which a question from outside can be answered.
+const maxAsk = 1_000_000_000
+
+// Ask creates a run that waits for its answer from outside. To ask again is no error.
+func (s *Service) Ask(ctx context.Context, q api.AskRequest) (api.Submitted, error) {
+	if q.Timeout < 1 || q.Timeout > maxAsk {
+		return api.Submitted{}, api.Invalid("timeoutMs", fmt.Sprintf("must be 1 to %d", maxAsk))
+	}
+	if err := CheckLabels(q.Labels); err != nil {
+		return api.Submitted{}, err
+	}
+	now := time.Now()
+	due := now.Add(time.Duration(q.Timeout) * time.Millisecond)
+	err := s.table.Ask(ctx, q.Run, runs.Question{Prompt: q.Prompt, Model: q.Model}, q.Labels, due)
+	return api.Submitted{Run: q.Run, At: now.UnixMilli()}, s.explain("ask the question", validation(err))
 }
 
-// Answer stores the external answer of a run that awaits it, and ends the run. The
+// answer stores the external answer of a run that awaits it, and ends the run. The
 // first answer wins; repeating the same one is not an error. The error is [api.Ended]
 // for a different answer, or one after the deadline unless late is set;
 // [api.NotWaiting] for a run that does not await an answer; and [api.Validation] for
 // an invalid answer.
-func (s *Service) Answer(ctx context.Context, run string, reply runs.Reply, late bool) (api.Answered, error) {
+func (s *Service) answer(ctx context.Context, run string, reply runs.Reply, late bool) (api.Answered, error) {
 	state, err := s.table.Answer(ctx, run, reply, late)
 	if field, ok := errors.AsType[*runs.FieldError](err); ok {
 		err = api.Invalid(field.Field, field.Problem)
@@ -43,20 +53,64 @@ func (s *Service) Answer(ctx context.Context, run string, reply runs.Reply, late
 	return api.Answered{Run: run, State: state}, s.explainRun(run, "answer", err)
 }
 
-// Reply reads the complete external answer of a run. The error wraps
-// [runs.ErrNoReply] if RAW does not hold one.
-func (s *Service) Reply(ctx context.Context, run string) (runs.Reply, error) {
-	r, err := s.table.Reply(ctx, run)
-	if errors.Is(err, runs.ErrNoReply) {
-		return r, &api.Error{Code: api.NotFound, Message: err.Error(), Run: run, Err: err}
-	}
-	return r, s.explainRun(run, "read a reply", err)
+// AnswerLate stores the answer that the asking program of a run has: it counts after the deadline, too.
+func (s *Service) AnswerLate(ctx context.Context, q api.LateAnswer) (api.Answered, error) {
+	return s.answer(ctx, q.Run, runs.Reply{Status: q.Status, Text: q.Text, Error: q.Error}, true)
 }
 
-// Expire ends a run whose answer is no longer awaited, with the state timeout. It is
-// not an error if the run has ended.
-func (s *Service) Expire(ctx context.Context, run string) error {
-	return s.explainRun(run, "expire", s.table.Expire(ctx, run))
+// Expire ends a run whose answer from outside is no longer awaited, with the state timeout. It is
+// not an error if the run has ended, or does not exist.
+func (s *Service) Expire(ctx context.Context, q api.RunRequest) (api.Nothing, error) {
+	return api.Nothing{}, s.explainRun(q.Run, "expire", s.table.Expire(ctx, q.Run))
+}
+
+// replyPiece is the length of a piece of a reply, in bytes: as JSON it fits into a message.
+const replyPiece = 128 << 10
+
+// Reply returns a piece of the reply of a run that has ended. Without a reply the error is [api.NotFound], of
+// the field [api.FieldReply].
+func (s *Service) Reply(ctx context.Context, q api.ReplyRequest) (api.Reply, error) {
+	v, err := s.Look(ctx, q.Run)
+	if err != nil {
+		return api.Reply{}, err
+	}
+	if !v.State.Final() {
+		return api.Reply{}, &api.Error{Code: api.NotEnded, Field: api.FieldRun, Run: q.Run, State: v.State,
+			Message: "the run has not ended: it is " + string(v.State)}
+	}
+	record, err := s.table.Record(ctx, q.Run)
+	if err != nil {
+		return api.Reply{}, s.explainRun(q.Run, "read a record", err)
+	}
+	whole, err := s.reply(ctx, record)
+	if errors.Is(err, ErrNoText) || errors.Is(err, runs.ErrNoReply) {
+		return api.Reply{}, &api.Error{Code: api.NotFound, Field: api.FieldReply, Run: q.Run, Message: err.Error()}
+	}
+	if err != nil {
+		return api.Reply{}, s.explainRun(q.Run, "read a reply", err)
+	}
+	if q.Offset < 0 || q.Offset > len(whole.Text) {
+		return api.Reply{}, api.Invalid("offset", "is not in the reply")
+	}
+	rest := whole.Text[q.Offset:]
+	out := api.Reply{Status: whole.Status, Error: whole.Error, Text: rest[:bounds.Cut(rest, replyPiece)],
+		Offset: q.Offset, Bytes: len(whole.Text)}
+	if end := q.Offset + len(out.Text); end < out.Bytes {
+		out.Next = end
+	}
+	return out, nil
+}
+
+// reply is the whole reply of a run that has ended.
+func (s *Service) reply(ctx context.Context, record *runs.Record) (runs.Reply, error) {
+	if record.Agent == runs.AgentExternal {
+		reply, err := s.table.Reply(ctx, record.ID)
+		if !errors.Is(err, runs.ErrNoReply) || record.State != runs.StateCompleted { // else RAW has expired
+			return reply, err
+		}
+	}
+	text, err := s.WholeFinalText(ctx, record)
+	return runs.Reply{Status: runs.ReplySuccess, Text: text}, err
 }
 
 // ofRequest selects the runs that an id names: its own, or that of its request; "" names all.

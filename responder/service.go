@@ -91,9 +91,6 @@ type Config struct {
 	// Outside returns a [runs.FieldError] for a task in a directory that no worker
 	// allows, as far as this process knows. Nil: only the workers decide.
 	Outside func(queue string, t runs.Task, all []runtable.Worker) error
-	// Dir returns the default directory of a task, and is called at each
-	// submission; nil, or "": the worker decides.
-	Dir func() (string, error)
 
 	// Details returns a fold with details for a run of an agent kind, from its beginning, or
 	// from a saved one, which may be refused; nil: requests for details are [api.Unsupported].

@@ -314,7 +314,7 @@ func TestUnknownRunIsNotFound(t *testing.T) {
 		"events": func() error { _, err := s.Events(ctx, "T-none", 0, 10, 1<<20); return err },
 		"output": func() error { _, err := s.Output(ctx, api.OutputRequest{Run: "T-none", Limit: 10}); return err },
 		"answer": func() error {
-			_, err := s.Answer(ctx, "T-none", runs.Reply{Status: runs.ReplySuccess}, false)
+			_, err := s.AnswerLate(ctx, api.LateAnswer{Run: "T-none", Status: runs.ReplySuccess})
 			return err
 		},
 		"no id": func() error { _, err := s.Look(ctx, "no id!"); return err },

@@ -225,10 +225,7 @@ func (s *Service) QueueWith(ctx context.Context, q api.Submission, more Subscrip
 		return s.before(ctx, q, err)
 	}
 	task := s.task(q)
-	t, err := s.placed(ctx, task)
-	if err != nil {
-		return s.before(ctx, q, err)
-	}
+	t := s.placed(ctx, task)
 	t.PlaceAddDirs()
 	t.Labels = traced(ctx, q, t.Labels)
 	if caller := Caller(ctx); caller != local {
@@ -303,8 +300,8 @@ func (s *Service) queued(ctx context.Context, t runs.QueuedTask) (outcome, error
 }
 
 // placed returns the task with its directory: its own, that of the thread it
-// resumes, that of the caller, or the default.
-func (s *Service) placed(ctx context.Context, t runs.Task) (runs.Task, error) {
+// resumes, or that of the caller; "": the worker decides.
+func (s *Service) placed(ctx context.Context, t runs.Task) runs.Task {
 	if earlier := t.Earlier(); t.Dir == "" && earlier != "" {
 		v, _ := s.table.Thread(earlier)
 		t.Dir = v.Dir
@@ -312,15 +309,7 @@ func (s *Service) placed(ctx context.Context, t runs.Task) (runs.Task, error) {
 	if t.Dir == "" {
 		t.Dir, _ = ctx.Value(dirKey{}).(string)
 	}
-	if t.Dir != "" || s.cfg.Dir == nil {
-		return t, nil
-	}
-	dir, err := s.cfg.Dir()
-	if err != nil {
-		return t, api.Invalid(api.FieldDir, "none given, and the working directory of this server is gone")
-	}
-	t.Dir = dir
-	return t, nil
+	return t
 }
 
 // CanNotify returns [api.Unsupported] for a webhook if this process sends none, or cannot sign its notifications.

@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/cmd/bridge"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
-	"github.com/linesman/linesman/responder/bridge"
+	"github.com/linesman/linesman/runs"
 )
 
 type bridgeCmd struct {
@@ -40,23 +44,82 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	}
 	task := c.task()
 	task.Agent, task.Dir = string(kind), c.WorkingDir
-	dirs, q, err := a.host().PlanBridge(daemon.BridgePlan{
-		Dirs: c.Dir, External: c.External, MaxTimeout: c.MaxTimeout, AtOnce: c.AtOnce, Task: task,
-	})
+	dirs, q, err := c.plan(a, task)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return daemon.Bridge(ctx, a.host(), bridge.Config{
-		Dirs: dirs, MaxTimeout: cmp.Or(c.MaxTimeout, a.config.Work.Hard), MaxAtOnce: c.AtOnce,
-		Ready: func() {
-			line := "ready"
-			for _, dir := range dirs {
-				path, _ := filepath.Abs(dir.Path) // no error: the bridge has resolved it
-				line += " dir=" + path
-			}
-			fmt.Fprintln(a.stdout, line)
-		},
-	}, q)
+	return a.session(ctx, func(s *daemon.Session) error {
+		config := bridge.Config{
+			Dirs: dirs, MaxTimeout: cmp.Or(c.MaxTimeout, a.config.Work.Hard), MaxAtOnce: c.AtOnce,
+			State: filepath.Join(a.config.DataDir, "bridge"), Log: a.log,
+			Runner: &bridge.Agents{Client: s.Client(), Table: a.config.Table(), Task: q},
+			Ready: func() {
+				line := "ready"
+				for _, dir := range dirs {
+					path, _ := filepath.Abs(dir.Path) // no error: the bridge has resolved it
+					line += " dir=" + path
+				}
+				fmt.Fprintln(a.stdout, line)
+			},
+		}
+		if c.External {
+			config.Runner = &bridge.External{Client: s.Client()}
+		}
+		if err := bridge.New(config).Run(ctx); err != nil {
+			return fmt.Errorf("bridge: %w", err)
+		}
+		return nil
+	})
+}
+
+// maxAtOnce is the highest number of requests of one directory that wait at the same time.
+const maxAtOnce = 256
+
+// plan returns the directories with requests, and what their tasks have in common: task, in the current
+// directory unless it names one. The error joins all mistakes, in the words of the flags.
+func (c *bridgeWatchCmd) plan(a *app, task runs.Task) (dirs []bridge.Dir, q api.Submission, err error) {
+	var wrong []error
+	add := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	for _, dir := range c.Dir {
+		info, err := os.Stat(dir)
+		add(err != nil, "--dir: %w", err)
+		add(err == nil && !info.IsDir(), "--dir: %s is not a directory", dir)
+		dirs = append(dirs, bridge.Dir{Path: dir, Must: true})
+	}
+	if c.Dir == nil {
+		if home := a.getenv("HOME"); filepath.IsAbs(home) {
+			dirs = append(dirs, bridge.Dir{Path: filepath.Join(home, ".agentecflow", "state")})
+		}
+		dirs = append(dirs, bridge.Dir{Path: ".", Must: true})
+	}
+	own := task.Attributes != runs.Attributes{Mode: runs.ReadOnly} || task.SkipGit ||
+		task.Env.Policy != runs.InheritNone
+	add(c.External && own, "--external: not with flags for agents, which it does not start")
+	q = api.Submission{Task: task, Confirm: true,
+		DestructiveGit: true} // the owner of the directories has chosen the mode
+	q.Dir, err = filepath.Abs(q.Dir) // "" is the current one
+	add(err != nil, "--working-dir: %w", err)
+	task.Dir = q.Dir
+	task.Agent, task.Prompt = cmp.Or(task.Agent, api.DefaultAgent), "x"
+	add(task.Mode == runs.DangerFull && !a.config.Work.Danger,
+		"--mode: danger-full-access is not allowed here: see the setting work.danger")
+	add(c.MaxTimeout < 0, "--max-timeout: must not be negative, got %s", c.MaxTimeout)
+	most := a.config.Work.MaxLimit
+	add(c.MaxTimeout > most, "--max-timeout: at most %s, which is work.max_limit, got %s", most, c.MaxTimeout)
+	add(c.AtOnce < 1 || c.AtOnce > maxAtOnce, "--at-once: must be 1 to %d, got %d", maxAtOnce, c.AtOnce)
+	names := api.NamesOf(func(n api.Name) string { return n.Flag })
+	names[api.FieldDir] = "--working-dir"
+	if bad := task.Check(); bad != nil {
+		for line := range strings.SplitSeq(bad.Error(), "\n") {
+			field, problem, _ := strings.Cut(line, ": ")
+			add(true, "%s: %s", cmp.Or(names[field], field), problem)
+		}
+	}
+	return dirs, q, errors.Join(wrong...)
 }
 
 type bridgeCheckCmd struct {

@@ -15,9 +15,8 @@ func TestAnIDOfTheRequestIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	d := daemontest.Start(t, nil).Responder.Service()
 	const run = "T-local-asked"
-	if err := d.Ask(t.Context(), run, runs.Question{Prompt: "Which one?"},
-		runs.LabelsOf(map[string]string{"request_id": "id-1"}),
-		time.Time{}); err != nil {
+	if _, err := d.Ask(t.Context(), api.AskRequest{Run: run, Prompt: "Which one?", Timeout: time.Hour.Milliseconds(),
+		Labels: runs.LabelsOf(map[string]string{"request_id": "id-1"})}); err != nil {
 		t.Fatal(err)
 	}
 	var asked []api.Question

@@ -82,7 +82,8 @@ func TestTaskIsQueuedAsItWasAskedFor(t *testing.T) {
 func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing.T) {
 	t.Parallel()
 	const known, unknown = "01a1fd7b-f84f-78d0-8880-a6cacce2ab1b", "01a1fd7b-0000-78d0-8880-a6cacce2ab1b"
-	s := newStage(t, func(c *responder.Config) { c.Dir = func() (string, error) { return "/srv/client", nil } })
+	s := newStage(t, nil)
+	ctx := responder.WithDir(t.Context(), "/srv/client")
 	s.Begin("codex", "T-before", runs.Start{Source: "queue", Attributes: runs.Attributes{Dir: "/srv/project"}}).
 		Out([]byte(`{"type":"thread.started","thread_id":"` + known + `"}` + "\n")).Exit(1)
 	for _, c := range []struct {
@@ -98,7 +99,7 @@ func TestTaskWithoutADirectoryWorksInThatOfItsThreadOrElseOfItsClient(t *testing
 		{"_codex_local_resume", []any{"threadId", unknown}, "/srv/client"},
 		{"_codex_local_exec", []any{"workingDir", "/srv/x", "context_id", known}, "/srv/x"},
 	} {
-		submitted(t, ask(t, s.tools, c.tool, args(append([]any{"task", "Go."}, c.args...)...)))
+		submitted(t, start(ctx, t, s.tools, c.tool, args(append([]any{"task", "Go."}, c.args...)...), nil)())
 		if got := s.take(t).Dir; got != c.want {
 			t.Errorf("%s %v: works in %q, want %q", c.tool, c.args, got, c.want)
 		}

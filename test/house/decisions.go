@@ -24,7 +24,7 @@ var topics = []struct {
 	{"responder", []int{21, 29, 41, 52, 68, 80, 85, 86, 87, 91, 92, 93, 95, 98}},
 	{"responder/mcp, tools", []int{22, 23, 69, 71, 75}},
 	{"responder/a2a, adcp, rest", []int{28, 32, 50, 51, 71, 78, 85, 89, 90, 96}},
-	{"cmd and client", []int{8, 23, 35, 53, 54, 65, 87}},
+	{"cmd and client", []int{8, 23, 35, 53, 54, 65, 87, 101}},
 	{"daemon", []int{35, 50, 57, 65}},
 	{"telemetry", []int{55, 56, 58, 59}},
 	{"web: the page", []int{51, 52, 70, 87}},

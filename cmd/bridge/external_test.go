@@ -1,4 +1,4 @@
-package runner_test
+package bridge_test
 
 import (
 	"context"
@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/bridge"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/daemontest"
-	"github.com/linesman/linesman/responder/bridge"
-	"github.com/linesman/linesman/responder/bridge/runner"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -21,7 +24,7 @@ import (
 // lastMoment hides the end of its run from the bridge until the request times out.
 // The answer arrives before the timeout, or right after it.
 type lastMoment struct {
-	*runner.External
+	*bridge.External
 	late   bool
 	answer func(run string)
 	over   bool
@@ -49,7 +52,8 @@ func (r *lastMoment) Expire(ctx context.Context, run string) error {
 // response, be it a text or an error. An answer after the timeout is refused.
 func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 	t.Parallel()
-	d := daemontest.Start(t, nil).Responder.Service()
+	up := daemontest.Start(t, nil)
+	d, l := up.Responder.Service(), operator(t, up)
 	for name, c := range map[string]struct {
 		reply runs.Reply
 		late  bool
@@ -61,11 +65,15 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A busy machine needs more time for the question, or for the answer.
 			for limit, last := 0.5, 32.0; ; limit *= 4 {
-				ask := &lastMoment{External: &runner.External{Service: d.Service}, late: c.late}
+				ask := &lastMoment{External: &bridge.External{Client: l}, late: c.late}
 				asked, refused := "", error(nil)
 				ask.answer = func(run string) {
 					asked = run
-					_, refused = d.Answer(t.Context(), run, c.reply, false)
+					q := api.AnswerRequest{Request: run, Text: &c.reply.Text}
+					if c.reply.Status != runs.ReplySuccess {
+						q.Text, q.Error = nil, &c.reply.Error
+					}
+					_, refused = d.Decide(t.Context(), q)
 				}
 				said, whole := respond(t, ask, fmt.Sprint(name, "-", limit), limit)
 				inTime := asked != "" && hasEnded(refused) == c.late && (refused == nil) != c.late
@@ -79,6 +87,18 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// operator is a client with the permissions of the operator.
+func operator(t *testing.T, up *daemon.Daemon) *client.Client {
+	t.Helper()
+	b, err := up.Server.Connect(t.Context(), embedded.OperatorUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := client.New(b)
+	t.Cleanup(l.Close)
+	return l
 }
 
 // respond writes a request with a timeout in seconds, runs a bridge, and returns the response to it.
@@ -122,4 +142,61 @@ func respond(t *testing.T, answers bridge.Runner, id string, limit float64) (sai
 func hasEnded(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code == api.Ended
+}
+
+// A reply longer than a message is read in pieces: whole characters, whatever JSON makes of them.
+func TestLongReplyIsWhole(t *testing.T) {
+	t.Parallel()
+	r := &bridge.External{Client: operator(t, daemontest.Start(t, nil))}
+	for name, text := range map[string]string{
+		"empty": "", "short": "the second", "escaped": strings.Repeat("\x01é", 60_000), "long": strings.Repeat("€", 170_000),
+	} {
+		run := "T-local-" + name
+		if err := r.Submit(t.Context(), bridge.Job{Run: run, Prompt: "Which one?", Timeout: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := api.OpReply.Call(t.Context(), r.Client, api.ReplyRequest{Run: run}); !api.Is(err, api.NotEnded) {
+			t.Errorf("%s: a reply before the answer: %v", name, err)
+		}
+		if err := r.Overtaken(t.Context(), run, bridge.Outcome{Status: bridge.StatusSuccess, Text: text}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		o, err := r.Wait(t.Context(), run)
+		if err != nil || o.Status != bridge.StatusSuccess || !o.Taken || o.Text != text {
+			t.Errorf("%s: %d bytes of %d, %s, %v", name, len(o.Text), len(text), o.Status, err)
+		}
+	}
+}
+
+// A program may have written a response that is no answer, or too large for one: the run has its status.
+func TestOvertakenRunHasTheStatusOfTheResponse(t *testing.T) {
+	t.Parallel()
+	r := &bridge.External{Client: operator(t, daemontest.Start(t, nil))}
+	for name, c := range map[string]struct {
+		by   bridge.Outcome
+		want string
+		says string
+	}{
+		"timeout": {bridge.Outcome{Status: bridge.StatusTimeout, Message: "too slow"}, bridge.StatusTimeout, "too slow"},
+		"error":   {bridge.Outcome{Status: bridge.StatusError}, bridge.StatusError, "no reason was given"},
+		"large": {bridge.Outcome{Status: bridge.StatusSuccess, Text: strings.Repeat("x", 3<<19)}, bridge.StatusError,
+			"answered by a file: "},
+	} {
+		run := "T-local-" + name
+		if err := r.Submit(t.Context(), bridge.Job{Run: run, Prompt: "Which one?", Timeout: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Overtaken(t.Context(), run, c.by); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if o, err := r.Wait(t.Context(), run); err != nil || o.Status != c.want || !strings.HasPrefix(o.Message, c.says) {
+			t.Errorf("%s: %+v, %v", name, o, err)
+		}
+	}
+	if err := r.Overtaken(t.Context(), "T-local-none", bridge.Outcome{Status: bridge.StatusSuccess}); err != nil {
+		t.Errorf("a run that is not known: %v", err)
+	}
+	if err := r.Expire(t.Context(), "T-local-none"); err != nil {
+		t.Errorf("a run that is not known: %v", err)
+	}
 }
