@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/cmd/startup"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/datadir"
@@ -68,6 +69,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		complain(stderr, mistakes)
 		fmt.Fprintf(stderr, "Run \"%s --help\" for more information.\n", call.name)
 		return exitUsage
+	}
+	if call.logsAll { // it runs for long
+		startup.End()
 	}
 	if call.needsSettings {
 		a.log, a.level = daemon.NewLeveledLogger(a.config, stderr)

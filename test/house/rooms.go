@@ -26,6 +26,7 @@ var Rooms = []Room{
 	{"cmd/bridge", "`linesman bridge`: requests and answers as files", []string{"cmd/linesman"}},
 	{"cmd/doctor", "checks of all that linesman needs on a machine", []string{"cmd/linesman"}},
 	{"cmd/setup", "`linesman setup`: files of a NATS cluster; hooks of agents; a key for webhooks", []string{"cmd/linesman"}},
+	{"cmd/startup", "the first garbage collection, which is late", []string{"cmd/linesman"}},
 	{"cmd/console", "printing for people: events, tables, progress, safe text", []string{"cmd/..."}},
 
 	{"daemon/daemontest", "an `up` in a test", nil},
