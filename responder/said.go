@@ -36,7 +36,7 @@ func QuestionText(q *api.Question) string {
 	}
 	put("Run", q.RunTitle)
 	put("Title", q.Title)
-	put("Tool", oneLine(q.Tool))
+	put("Tool", OneLine(q.Tool))
 	put("Directory", q.Dir)
 	put("Command", q.Command)
 	put("Input", q.Input)
@@ -78,7 +78,7 @@ func answersText(q *api.Question) string {
 	case f.choice != "" && f.simple:
 		return "Answer with a choice or its number, decline or cancel:" + numbered(f.choices(q), "%[1]d. %[3]s")
 	case f.simple:
-		return "Answer with the " + oneLine(f.kind) + " " + oneLine(f.text) + ", decline or cancel."
+		return "Answer with the " + OneLine(f.kind) + " " + OneLine(f.text) + ", decline or cancel."
 	}
 	return "Answer with a JSON object of this schema, decline or cancel: " + string(q.Fields)
 }
@@ -94,8 +94,8 @@ func numbered(choices []choice, form string) string {
 	return b.String()
 }
 
-// oneLine is a short text of an agent as part of a line, which it cannot end.
-func oneLine(s string) string {
+// OneLine is a text of an agent as part of a line, which it cannot end: at most 500 bytes.
+func OneLine(s string) string {
 	const most = 500
 	s = strings.Join(strings.Fields(visible(s)), " ")
 	if len(s) > most {
@@ -105,7 +105,7 @@ func oneLine(s string) string {
 }
 
 func optionText(o api.QuestionOption) string {
-	return oneLine(cmp.Or(o.Name, o.ID)) + " (" + oneLine(o.Kind) + ")"
+	return OneLine(cmp.Or(o.Name, o.ID)) + " (" + OneLine(o.Kind) + ")"
 }
 
 // choice is something that can be answered: the id of an option, or a value of a field, and what people read.
@@ -240,10 +240,10 @@ func fieldsOf(q *api.Question) (f fields) {
 // choices are those of the field, or the options of a permission, to be read.
 func (f fields) choices(q *api.Question) (all []choice) {
 	for _, c := range f.all {
-		all = append(all, choice{oneLine(c.value), oneLine(cmp.Or(c.name, c.value))})
+		all = append(all, choice{OneLine(c.value), OneLine(cmp.Or(c.name, c.value))})
 	}
 	for _, o := range q.Options {
-		all = append(all, choice{oneLine(o.ID), optionText(o)})
+		all = append(all, choice{OneLine(o.ID), optionText(o)})
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	strict "github.com/go-json-experiment/json"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -50,16 +51,17 @@ func (h *handler) question(ctx context.Context, v runs.Header, record *runs.Reco
 	return q, nil
 }
 
-// asks returns a question as text.
+// asks returns a question as text. What the agent says is on one line, or its further lines are indented, so that it
+// cannot pass for the answers.
 func asks(q *api.Question) string {
-	lines := []string{q.Agent + " asks (" + q.Kind + " " + q.ID + "): " + q.Title}
+	lines := []string{q.Agent + " asks (" + q.Kind + " " + q.ID + "): " + responder.OneLine(q.Title)}
 	for _, s := range []string{q.Command, q.Input, q.Text} {
 		if s != "" {
-			lines = append(lines, s)
+			lines = append(lines, strings.ReplaceAll(s, "\n", "\n    "))
 		}
 	}
 	for _, f := range q.Files {
-		lines = append(lines, "File: "+f.Path)
+		lines = append(lines, "File: "+responder.OneLine(f.Path))
 	}
 	if q.Cut {
 		lines = append(lines, "This is not all: to allow it takes the digest of the whole request.")
@@ -73,7 +75,7 @@ func choices(q *api.Question) (all []string) {
 		return []string{"content, as the schema in fields says", runs.Decline, "cancel"}
 	}
 	for _, o := range q.Options {
-		all = append(all, o.ID+" ("+o.Name+")")
+		all = append(all, responder.OneLine(o.ID)+" ("+responder.OneLine(o.Name)+")")
 	}
 	return all
 }
