@@ -57,7 +57,7 @@ func TestStartEntrySaysWhatRuns(t *testing.T) {
 func TestAgentGetsItsEnvironmentAndDirectoryAndNoOtherFiles(t *testing.T) {
 	l := newFixture(t)
 	dir := t.TempDir()
-	spec := shell("r", `pwd; echo "$WORD"; env | grep -c TEST_SECRET; ls /proc/self/fd | tr '\n' ' '`)
+	spec := shell("r", `pwd; echo "$WORD"; env | grep -c "TEST_SECRET\|`+shimVariable+`"; ls /proc/self/fd | tr '\n' ' '`)
 	t.Setenv("TEST_SECRET", "1")
 	spec.Dir, spec.Env = dir, append(spec.Env, "WORD=given")
 	l.drive(spec)

@@ -72,3 +72,12 @@ func TestWorkerWithANewNameKeepsItsRuns(t *testing.T) {
 		t.Errorf("the run directory is removed, its agent %d still runs (%v); log: %s", pid, err, l.kinds("r"))
 	}
 }
+
+// A program whose main function does not call Shim begins again as a worker where its shim should be.
+func TestAProcessThatIsToBeAShimIsNoWorker(t *testing.T) {
+	logs := newFixture(t).logs
+	t.Setenv(shimVariable, "1")
+	if _, err := New(Config{Root: t.TempDir(), Logs: logs}); err == nil || !strings.Contains(err.Error(), "worker.Shim") {
+		t.Errorf("got %v", err)
+	}
+}

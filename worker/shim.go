@@ -30,6 +30,10 @@ var ErrNotNeeded = errors.New("not needed")
 // NotNeeded is the exit code of a shim that fails with [ErrNotNeeded].
 const NotNeeded = 75
 
+// shimVariable is set in the environment of a shim. A program whose main function does not call [Shim] would begin
+// again as a worker, adopt the run, and start itself as its shim, without end: [New] fails there.
+const shimVariable = "_LINESMAN_SHIM"
+
 // Shim is the main function of the process that owns one agent. It starts the
 // agent of the run directory dir at most once, enforces its limits, and
 // records how it ended. It returns when the agent and the processes of the run
@@ -204,7 +208,9 @@ func (s *shim) start() (bool, error) {
 			env = launch.Override(env, []string{name + "=" + value})
 		}
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, markVariable+"=") })
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return strings.HasPrefix(v, markVariable+"=") || strings.HasPrefix(v, shimVariable+"=")
+	})
 	path, failure := launch.LookPath(s.spec.Argv[0], s.spec.Dir, env)
 
 	claimed, err := claimStart(s.dir)

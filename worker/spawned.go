@@ -392,7 +392,7 @@ func (s *spawned) launch(adopt bool) error {
 	}
 	p, err := os.StartProcess(file, argv, &os.ProcAttr{
 		Dir:   "/",
-		Env:   launch.Override(os.Environ(), s.dir.Spec.credentials), // Override copies
+		Env:   append(launch.Override(os.Environ(), s.dir.Spec.credentials), shimVariable+"=1"), // Override copies
 		Files: []*os.File{in, out, log},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

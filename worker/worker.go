@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -149,8 +150,12 @@ type Worker struct {
 	watchError   sync.Once     // that there are no file notifications was logged
 }
 
-// New returns a worker. It starts no goroutine or process.
+// New returns a worker. It starts no goroutine or process. It fails in a process that is to be a shim.
 func New(cfg Config) (*Worker, error) {
+	if os.Getenv(shimVariable) != "" {
+		return nil, errors.New("worker: this process is to be a shim: the main function must call worker.Shim " +
+			"if its first argument is that of Config.Shim")
+	}
 	if cfg.Logs == nil {
 		return nil, errors.New("worker: Logs must be set")
 	}
