@@ -3,6 +3,7 @@ package responder
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,10 @@ func (s *Service) Ask(ctx context.Context, q api.AskRequest) (api.Submitted, err
 	if err := CheckLabels(q.Labels); err != nil {
 		return api.Submitted{}, err
 	}
+	if v, err := s.Look(ctx, q.Run); err == nil && v.Agent != runs.AgentExternal {
+		return api.Submitted{}, &api.Error{Code: api.Conflict, Field: api.FieldRun, Run: q.Run,
+			Message: "the run is one of an agent"}
+	}
 	now := time.Now()
 	due := now.Add(time.Duration(q.Timeout) * time.Millisecond)
 	err := s.table.Ask(ctx, q.Run, runs.Question{Prompt: q.Prompt, Model: q.Model}, q.Labels, due)
@@ -58,19 +63,34 @@ func (s *Service) AnswerLate(ctx context.Context, q api.LateAnswer) (api.Answere
 	return s.answer(ctx, q.Run, runs.Reply{Status: q.Status, Text: q.Text, Error: q.Error}, true)
 }
 
+// early is how long before the deadline of a question its asker may have given up: clocks differ.
+const early = 5 * time.Second
+
 // Expire ends a run whose answer from outside is no longer awaited, with the state timeout. It is
-// not an error if the run has ended, or does not exist.
+// not an error if the run has ended, or does not exist. The error is [api.Conflict] before its deadline.
 func (s *Service) Expire(ctx context.Context, q api.RunRequest) (api.Nothing, error) {
+	record, err := s.table.Record(ctx, q.Run)
+	if err == nil && !record.State.Final() && record.Due > time.Now().Add(early).UnixMilli() {
+		return api.Nothing{}, &api.Error{Code: api.Conflict, Field: api.FieldRun, Run: q.Run,
+			Message: "the time of the question is not over"}
+	}
 	return api.Nothing{}, s.explainRun(q.Run, "expire", s.table.Expire(ctx, q.Run))
 }
 
-// replyPiece is the length of a piece of a reply, in bytes: as JSON it fits into a message.
-const replyPiece = 128 << 10
+// piece returns as much of a text as fits into a message, as JSON.
+func piece(text string) string {
+	for most := maxPageBytes; ; most /= 2 {
+		some := text[:bounds.Cut(text, most)]
+		if b, err := json.Marshal(some); err != nil || len(b) <= maxPageBytes {
+			return some
+		}
+	}
+}
 
 // Reply returns a piece of the reply of a run that has ended. Without a reply the error is [api.NotFound], of
 // the field [api.FieldReply].
 func (s *Service) Reply(ctx context.Context, q api.ReplyRequest) (api.Reply, error) {
-	v, err := s.Look(ctx, q.Run)
+	v, err := s.Settled(ctx, q.Run)
 	if err != nil {
 		return api.Reply{}, err
 	}
@@ -93,7 +113,7 @@ func (s *Service) Reply(ctx context.Context, q api.ReplyRequest) (api.Reply, err
 		return api.Reply{}, api.Invalid("offset", "is not in the reply")
 	}
 	rest := whole.Text[q.Offset:]
-	out := api.Reply{Status: whole.Status, Error: whole.Error, Text: rest[:bounds.Cut(rest, replyPiece)],
+	out := api.Reply{Status: whole.Status, Error: whole.Error, Text: piece(rest),
 		Offset: q.Offset, Bytes: len(whole.Text)}
 	if end := q.Offset + len(out.Text); end < out.Bytes {
 		out.Next = end
@@ -104,10 +124,12 @@ func (s *Service) Reply(ctx context.Context, q api.ReplyRequest) (api.Reply, err
 // reply is the whole reply of a run that has ended.
 func (s *Service) reply(ctx context.Context, record *runs.Record) (runs.Reply, error) {
 	if record.Agent == runs.AgentExternal {
-		reply, err := s.table.Reply(ctx, record.ID)
-		if !errors.Is(err, runs.ErrNoReply) || record.State != runs.StateCompleted { // else RAW has expired
+		if reply, err := s.table.Reply(ctx, record.ID); !errors.Is(err, runs.ErrNoReply) { // else RAW has expired
 			return reply, err
 		}
+	}
+	if record.State != runs.StateCompleted {
+		return runs.Reply{}, fmt.Errorf("%w: the run did not complete", ErrNoText)
 	}
 	text, err := s.WholeFinalText(ctx, record)
 	return runs.Reply{Status: runs.ReplySuccess, Text: text}, err

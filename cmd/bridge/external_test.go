@@ -19,6 +19,8 @@ import (
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // lastMoment hides the end of its run from the bridge until the request times out.
@@ -165,6 +167,25 @@ func TestLongReplyIsWhole(t *testing.T) {
 		if err != nil || o.Status != bridge.StatusSuccess || !o.Taken || o.Text != text {
 			t.Errorf("%s: %d bytes of %d, %s, %v", name, len(o.Text), len(text), o.Status, err)
 		}
+	}
+}
+
+// A bridge begins when a responder answers.
+func TestBridgeAwaitsAResponder(t *testing.T) {
+	t.Parallel()
+	l := operator(t, daemontest.Start(t, nil))
+	if err := bridge.Await(t.Context(), l, zap.NewNop()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	said, logs := observer.New(zap.WarnLevel)
+	done := make(chan error, 1)
+	l.Close() // as if there were none
+	go func() { done <- bridge.Await(ctx, l, zap.New(said)) }()
+	fixture.Eventually(t, fixture.Patience, "it says that it waits", func() bool { return logs.Len() == 1 || len(done) > 0 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

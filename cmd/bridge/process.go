@@ -108,12 +108,31 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 func (w *dirWatcher) expire(ctx context.Context, e entry) Outcome {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
-	if err := w.cfg.Runner.Expire(ending, e.Run); err != nil {
-		w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
-	} else if o, err := w.cfg.Runner.Wait(ending, e.Run); err == nil && (o.Status == StatusSuccess || o.Taken) {
-		return w.timed(o, e)
+	for {
+		o, err := w.expired(ending, e.Run)
+		if err == nil && (o.Status == StatusSuccess || o.Taken) {
+			return w.timed(o, e)
+		}
+		if isMomentary(err) {
+			select {
+			case <-time.After(w.cfg.Retry):
+				continue
+			case <-ending.Done():
+			}
+		}
+		if err != nil {
+			w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
+		}
+		return w.timed(Outcome{Status: StatusTimeout}, e)
 	}
-	return w.timed(Outcome{Status: StatusTimeout}, e)
+}
+
+// expired ends a run whose timeout has passed, and returns its outcome.
+func (w *dirWatcher) expired(ctx context.Context, run string) (Outcome, error) {
+	if err := w.cfg.Runner.Expire(ctx, run); err != nil {
+		return Outcome{}, err
+	}
+	return w.cfg.Runner.Wait(ctx, run)
 }
 
 // try submits the run, if there is time left, and waits for its end.
@@ -125,8 +144,11 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, 
 				labels[key] = value
 			}
 		}
-		err := w.cfg.Runner.Submit(ctx, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left,
+		// Not cut short: a cancel must not come before what it cancels.
+		submitting, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
+		err := w.cfg.Runner.Submit(submitting, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left,
 			Labels: runs.LabelsOf(labels)})
+		cancel()
 		if err != nil {
 			return Outcome{}, err
 		}

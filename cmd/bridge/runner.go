@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
@@ -24,7 +26,43 @@ type Agents struct {
 }
 
 // External lets no agent work: its runs wait for an answer from outside. It is a [Runner].
-type External struct{ Client *client.Client }
+type External struct {
+	Client *client.Client
+	Table  agent.Table
+}
+
+// Await waits until a responder answers. The error is that it cannot serve a bridge, or that of ctx.
+func Await(ctx context.Context, l *client.Client, log *zap.Logger) error {
+	for told := false; ; {
+		_, err := api.OpReply.Call(ctx, l, api.ReplyRequest{Run: "T-none"})
+		if errors.Is(err, client.ErrNoResponder) {
+			if _, known := l.Status(ctx, "T-none"); is(known, api.NotFound) {
+				return errors.New("the responder is of an older version than the bridge: start `linesman up` again")
+			}
+		}
+		if !isMomentary(err) {
+			if err == nil || is(err, api.NotFound) {
+				return nil
+			}
+			return err
+		}
+		if !told {
+			told = true
+			log.Warn("no responder answers, waiting for one", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// isMomentary reports whether the same request may succeed a moment later.
+func isMomentary(err error) bool {
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && (e.Retryable && (e.Code == api.Unavailable || e.Code == api.TooMany) || e.Code == api.NotEnded)
+}
 
 // Submit queues a task for a job.
 func (r *Agents) Submit(ctx context.Context, j Job) error {
@@ -47,12 +85,18 @@ func (r *External) Submit(ctx context.Context, j Job) error {
 	_, err := api.OpAsk.Call(ctx, r.Client, api.AskRequest{
 		Run: j.Run, Prompt: j.Prompt, Model: j.Model, Labels: j.Labels, Timeout: max(j.Timeout.Milliseconds(), 1),
 	})
+	if is(err, api.Conflict) { // an earlier bridge has given it to an agent
+		return nil
+	}
 	return refused(err)
 }
 
 // refused is the error of a submission in the form that a bridge expects.
 func refused(err error) error {
 	e, ok := errors.AsType[*api.Error](err)
+	if errors.Is(err, client.ErrDenied) {
+		return &RefusedError{Why: err.Error()}
+	}
 	if !ok || e.Code != api.Validation {
 		return err
 	}
@@ -71,25 +115,20 @@ func is(err error, codes ...api.Code) bool {
 
 // Wait waits for the end of a run, and returns the answer of its agent.
 func (r *Agents) Wait(ctx context.Context, run string) (Outcome, error) {
-	v, o, err := wait(ctx, r.Client, run)
+	v, o, err := wait(ctx, r.Client, r.Table, run)
 	switch {
 	case err != nil:
 	case v.State == runs.StateCompleted:
 		return reply(ctx, r.Client, v, o)
 	case v.State == runs.StateTimeout && v.Reason == string(runs.ReasonIdle):
 		o.Message = "Agent execution timeout: " + v.Sentence
-	case v.Exit != nil && v.Exit.Spawn == runs.SpawnNotFound:
-		if a, known := r.Table.Find(v.Agent); known {
-			o.Message += ": " + a.Program + " of " + a.Name + "; install it on the worker's machine, or name another " +
-				"agent with --agent"
-		}
 	}
 	return o, err
 }
 
 // Wait waits for the end of a run, and returns the answer that was sent for it.
 func (r *External) Wait(ctx context.Context, run string) (Outcome, error) {
-	v, o, err := wait(ctx, r.Client, run)
+	v, o, err := wait(ctx, r.Client, r.Table, run)
 	if err != nil || v.State == runs.StateTimeout || v.State == runs.StateCancelled {
 		return o, err
 	}
@@ -97,7 +136,7 @@ func (r *External) Wait(ctx context.Context, run string) (Outcome, error) {
 }
 
 // wait waits for the end of a run. The outcome is that of a run without an answer.
-func wait(ctx context.Context, l *client.Client, run string) (*api.Run, Outcome, error) {
+func wait(ctx context.Context, l *client.Client, table agent.Table, run string) (*api.Run, Outcome, error) {
 	v, err := l.Wait(ctx, run, nil)
 	if err != nil {
 		return nil, Outcome{}, err
@@ -108,6 +147,12 @@ func wait(ctx context.Context, l *client.Client, run string) (*api.Run, Outcome,
 	}
 	if v.StartedAt > 0 {
 		o.Took = time.Duration(max(int64(v.EndedAt-v.StartedAt), 1)) * time.Millisecond
+	}
+	if v.Exit != nil && v.Exit.Spawn == runs.SpawnNotFound {
+		if a, known := table.Find(v.Agent); known {
+			o.Message += ": " + a.Program + " of " + a.Name + "; install it on the worker's machine, or name another " +
+				"agent with --agent"
+		}
 	}
 	switch v.State {
 	case runs.StateTimeout:

@@ -48,7 +48,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	return a.session(ctx, func(s *daemon.Session) error {
+	err = a.session(ctx, func(s *daemon.Session) error {
 		config := bridge.Config{
 			Dirs: dirs, MaxTimeout: cmp.Or(c.MaxTimeout, a.config.Work.Hard), MaxAtOnce: c.AtOnce,
 			State: filepath.Join(a.config.DataDir, "bridge"), Log: a.log,
@@ -63,13 +63,21 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 			},
 		}
 		if c.External {
-			config.Runner = &bridge.External{Client: s.Client()}
+			config.Runner = &bridge.External{Client: s.Client(), Table: a.config.Table()}
 		}
-		if err := bridge.New(config).Run(ctx); err != nil {
+		err := bridge.Await(ctx, s.Client(), a.log)
+		if err == nil {
+			err = bridge.New(config).Run(ctx)
+		}
+		if err != nil {
 			return fmt.Errorf("bridge: %w", err)
 		}
 		return nil
 	})
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // maxAtOnce is the highest number of requests of one directory that wait at the same time.
