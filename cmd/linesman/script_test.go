@@ -75,7 +75,8 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "until": until, "says": says, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,
+			"exits": exits, "until": until, "says": says, "start": start, "await": await,
+			"signal": signalOne, "ends": ends, "up": up,
 		},
 	})
 }
