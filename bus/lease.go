@@ -181,28 +181,28 @@ const CloudLease = "cloud"
 // SendHeartbeats sends a worker's heartbeats until ctx ends; current returns the content of each.
 // A worker whose heartbeats are missing for ttl may be considered lost.
 func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current func() runs.Heartbeat) {
-	tick := time.NewTicker(min(max(ttl/6, 100*time.Millisecond), 10*time.Second))
-	defer tick.Stop()
+	every := min(max(ttl/6, 100*time.Millisecond), 10*time.Second)
 	lastStored := time.Now()
 	out := reader.Outage{
 		Log: b.log, Began: "heartbeats of this worker are not stored", Ended: "heartbeats of this worker are stored again",
 	}
 	for {
-		v := current()
-		err := b.beat(ctx, v, ttl)
+		pause := every
+		err := b.beat(ctx, current(), ttl)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			lastStored = time.Now()
 			out.Over()
-		case time.Since(lastStored) > ttl:
-			out.Failed(b.Explain(err))
+		default:
+			pause = min(every, time.Second)
+			if time.Since(lastStored) > ttl {
+				out.Failed(b.Explain(err))
+			}
 		}
-		select {
-		case <-ctx.Done():
+		if reader.Sleep(ctx, pause) != nil {
 			return
-		case <-tick.C:
 		}
 	}
 }

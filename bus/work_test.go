@@ -274,6 +274,29 @@ func TestHeartbeatsAreReceivedAndExpire(t *testing.T) {
 	})
 }
 
+// The next one would come after ten seconds.
+func TestAHeartbeatThatIsNotStoredIsSentAgain(t *testing.T) {
+	t.Parallel()
+	canary := fixture.StartCanary(t)
+	_, b := serve(t)
+	if err := b.JetStream().DeleteStream(t.Context(), bucket.Stream(b.State())); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	sent := 0
+	var began time.Time
+	b.SendHeartbeats(ctx, time.Minute, func() runs.Heartbeat {
+		if sent++; sent == 1 {
+			began = time.Now()
+		} else {
+			cancel()
+		}
+		return runs.Heartbeat{ID: "here", Name: "here"}
+	})
+	canary.Within("the next heartbeat came", time.Since(began), 8*time.Second)
+}
+
 func TestTheTableHearsOfEveryRun(t *testing.T) {
 	t.Parallel()
 	s, b := serve(t)

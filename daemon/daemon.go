@@ -91,6 +91,8 @@ type Config struct {
 
 	versions *programs.Versions // default: those of the data directory
 
+	learnTime time.Duration // default: the constant
+
 	counts *metrics.Worker // of the worker that takes tasks; nil: nothing is counted
 
 	stages *stages // what this process waits for
@@ -98,6 +100,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Version = cmp.Or(c.Version, "dev")
+	c.learnTime = cmp.Or(c.learnTime, learnTime)
 	if c.Agents == nil {
 		c.Agents = c.Settings.Table()
 	}

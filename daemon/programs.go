@@ -12,7 +12,7 @@ import (
 
 // learnTime is how long an agent's program may take to say its version before a command starts
 // it for the first time.
-const learnTime = 2 * time.Second
+const learnTime = 2 * time.Second // the default of Config.learnTime
 
 // program returns the program that a run starts, false if that is not the one of its agent.
 func (c Config) program(s *worker.Spec) (programs.Program, bool) {

@@ -125,7 +125,7 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	}
 
 	// A command starts the agent itself, and learns the version before.
-	c.Settings.DataDir = filepath.Join(dir, "another")
+	c.Settings.DataDir, c.learnTime = filepath.Join(dir, "another"), fixture.Patience
 	s, err := d.Session(ctx, c)
 	if err != nil {
 		t.Fatal(err)

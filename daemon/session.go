@@ -64,7 +64,7 @@ func (s *Session) Create(ctx context.Context, spec worker.Spec) (*worker.Dir, er
 	spec.Run = cmp.Or(spec.Run, newID())
 	var learning sync.WaitGroup
 	if p, is := s.config.program(&spec); is {
-		learning.Go(func() { s.config.versions.Learn(ctx, p, learnTime) })
+		learning.Go(func() { s.config.versions.Learn(ctx, p, s.config.learnTime) })
 	}
 	err := s.checkUnknown(ctx, spec.Run)
 	learning.Wait()

@@ -110,7 +110,7 @@ func sendRaw(t *testing.T, i *instance, run string, output []byte, pieces [][2]i
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

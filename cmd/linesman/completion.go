@@ -60,11 +60,11 @@ func (c *completeCmd) Run(ctx context.Context, a *app, k *kong.Kong) error {
 	return err
 }
 
-// Limits of a completion of runs.
-const (
-	recentRuns = 30
-	recentTime = 100 * time.Millisecond // then there are none: a person waits
-)
+// recentRuns limits a completion of runs.
+const recentRuns = 30
+
+// recentTime is how long a completion asks the server; then there is nothing: a person waits.
+var recentTime = 100 * time.Millisecond
 
 // offered is what find returns of the server that the settings name. It starts none, and there is nothing if anything
 // fails.

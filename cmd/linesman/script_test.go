@@ -26,13 +26,18 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "up" && filepath.Base(os.Args[0]) != "linesman" {
 		os.Exit(exitUsage)
 	}
-	testscript.Main(m, map[string]func(){"linesman": main})
+	testscript.Main(m, map[string]func(){"linesman": func() {
+		recentTime = deadline // no person waits, and a busy machine takes longer
+		main()
+	}})
 }
 
 // The scripts see the program from outside: arguments, environment, output,
 // exit codes. Beside the commands of testscript there are
 //
 //	exits N CMD…             runs a command that must end with the code N
+//	until PATTERN CMD…       repeats a command until it succeeds with a match in its stdout
+//	says N [PATTERN]         the stderr of the last command has N lines (with a match), beside [quietly.WithoutNotices]
 //	start NAME CMD…          starts one in the background, with NAME.out and NAME.err for its output
 //	await FILE PATTERN       waits until a file has a match
 //	signal NAME INT|TERM|KILL|STOP
@@ -70,7 +75,8 @@ func TestScripts(t *testing.T) {
 			return os.MkdirAll(home, 0o700)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "start": start, "await": await, "signal": signalOne, "ends": ends, "up": up,
+			"exits": exits, "until": until, "says": says, "start": start, "await": await,
+			"signal": signalOne, "ends": ends, "up": up,
 		},
 	})
 }
@@ -149,6 +155,39 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// until repeats what a busy machine can be too slow for.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN COMMAND [ARG]...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	if !quietly.Poll(deadline, func() bool {
+		err = ts.Exec(args[1], args[2:]...)
+		return err == nil && pattern.MatchString(ts.ReadFile("stdout"))
+	}) {
+		ts.Fatalf("no success with a match for %q after %v (%v)", args[0], deadline, err)
+	}
+}
+
+// says counts the lines that the last command has said on stderr.
+func says(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 || len(args) > 2 {
+		ts.Fatalf("usage: says N [PATTERN]")
+	}
+	pattern, err := regexp.Compile(strings.Join(args[1:], ""))
+	ts.Check(err)
+	text, n := quietly.WithoutNotices(ts.ReadFile("stderr")), 0
+	for line := range strings.Lines(text) {
+		if pattern.MatchString(strings.TrimSuffix(line, "\n")) {
+			n++
+		}
+	}
+	if strconv.Itoa(n) != args[0] {
+		ts.Fatalf("%d lines on stderr, want %s:\n%s", n, args[0], text)
 	}
 }
 

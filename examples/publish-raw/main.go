@@ -39,7 +39,8 @@ func publish(ctx context.Context, run string, in io.Reader) error {
 	user := os.Getenv("NATS_USER")
 	nc, err := nats.Connect(os.Getenv("NATS_URL"),
 		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
-		nats.CustomInboxPrefix("_INBOX_"+user)) // a user may subscribe only to its own inboxes
+		nats.CustomInboxPrefix("_INBOX_"+user), // a user may subscribe only to its own inboxes
+		nats.Timeout(time.Minute))
 	if err != nil {
 		return err
 	}

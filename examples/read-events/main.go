@@ -39,7 +39,7 @@ func read(ctx context.Context, run string, out io.Writer) error {
 	nc, err := nats.Connect(os.Getenv("NATS_URL"),
 		nats.UserInfo(user, os.Getenv("NATS_PASSWORD")),
 		nats.CustomInboxPrefix("_INBOX_"+user), // a user may subscribe only to its own inboxes
-		nats.MaxReconnects(-1))
+		nats.Timeout(time.Minute), nats.MaxReconnects(-1))
 	if err != nil {
 		return err
 	}

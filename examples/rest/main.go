@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -59,8 +60,10 @@ func run(ctx context.Context, prompt string) error {
 		FinalText      string `json:"finalText"`
 	}
 	// The run record can be updated shortly after the last event.
-	if err := call(ctx, "GET", path+"/wait?timeout=10", nil, &end); err != nil {
-		return fmt.Errorf("result: %w", err)
+	for slices.Contains([]string{"", "queued", "working", "input-required"}, end.State) {
+		if err := call(ctx, "GET", path+"/wait?timeout=10", nil, &end); err != nil {
+			return fmt.Errorf("result: %w", err)
+		}
 	}
 	if end.State != "completed" {
 		return fmt.Errorf("the task is %s: %s", end.State, end.Summary)

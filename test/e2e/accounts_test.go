@@ -39,6 +39,7 @@ func TestCallersWithAccountsOfTheirOwnReadTheirAnswersAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	o.AuthTimeout = fixture.Patience.Seconds()
 	n, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'`)
 	var callers []*prompter
 	var others []*nats.Subscription
 	for _, user := range []string{"ONE", "TWO"} {
-		nc, err := nats.Connect("nats://"+n.Addr().String(), nats.UserInfo(user, "p"))
+		nc, err := nats.Connect("nats://"+n.Addr().String(), nats.UserInfo(user, "p"), nats.Timeout(fixture.Patience))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'`)
 	}
 	// Over an import the server does not tell that nobody answers.
 	fixture.Eventually(t, fixture.Patience, "the agent is not announced", func() bool {
-		_, err := callers[0].nc.Request("agents.status.codex.ada.p", nil, 200*time.Millisecond)
+		_, err := callers[0].nc.Request("agents.status.codex.ada.p", nil, 5*time.Second)
 		return err == nil
 	})
 	got := callers[0].prompt("agents.prompt.codex.ada.p", "Say one.")

@@ -75,6 +75,16 @@ func execute(t *testing.T, args ...string) (stdout string, code int) {
 	return stdout, code
 }
 
+// succeeds repeats a command until it succeeds: a busy machine can be too slow for it.
+func succeeds(t *testing.T, args ...string) {
+	t.Helper()
+	var out string
+	var code int
+	if !fixture.Poll(fixture.Patience, func() bool { out, code = execute(t, args...); return code == 0 }) {
+		t.Errorf("%s: exit %d: %s", args[0], code, out)
+	}
+}
+
 // agentRun runs one process of a scenario under `linesman run --json`. At the
 // first event that holds at, it gets an interrupt, unless at is "".
 func agentRun(t *testing.T, data, id string, env, argv []string, cwd, at string) (records []record, code int) {
@@ -266,12 +276,8 @@ func TestRealCodex(t *testing.T) {
 			})
 		}
 	})
-	if out, code := execute(t, "rebuild", "--data-dir", data); code != 0 {
-		t.Errorf("rebuild: exit %d: %s", code, out)
-	}
-	if _, code := execute(t, "health", "--data-dir", data); code != 0 {
-		t.Errorf("health: exit %d", code)
-	}
+	succeeds(t, "rebuild", "--data-dir", data)
+	succeeds(t, "health", "--data-dir", data)
 }
 
 // splitThreads cuts a recording of several processes into theirs.

@@ -72,7 +72,11 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 		if name == "responder" {
 			setting = "LINESMAN_HTTP="
 		}
-		if got := overHTTP(t, []string{setting + strings.Replace(address, "127.0.0.1", "0.0.0.0", 1)}); got.code != 0 {
+		var got asked
+		if !fixture.Poll(fixture.Patience, func() bool {
+			got = overHTTP(t, []string{setting + strings.Replace(address, "127.0.0.1", "0.0.0.0", 1)})
+			return got.code == 0
+		}) {
 			t.Errorf("%s%s: %+v", setting, address, got)
 		}
 		if name == "responder" {
@@ -152,10 +156,12 @@ func TestUpIsCheckedOverHTTP(t *testing.T) {
 	data := t.TempDir()
 	server := up(t, data)
 	here := []string{"LINESMAN_DATA_DIR=" + data}
-	if got := overHTTP(t, here); got.code != 0 || got.URL != "" { // all of it, by its keys
-		t.Errorf("%+v", got)
+	var got asked
+	if !fixture.Poll(fixture.Patience, func() bool { got = overHTTP(t, here); return got.code == 0 }) || got.URL != "" {
+		t.Errorf("all of it, by its keys: %+v", got)
 	}
-	if got := overHTTP(t, here, server.HTTP); got.code != 0 || got.Role != "ok" {
+	if !fixture.Poll(fixture.Patience, func() bool { got = overHTTP(t, here, server.HTTP); return got.code == 0 }) ||
+		got.Role != "ok" {
 		t.Errorf("%+v", got)
 	}
 	server.Stop()
@@ -176,11 +182,18 @@ func TestUpIsMonitoredWithoutAToken(t *testing.T) {
 		"/healthz": 200, "/readyz": 200, "/metrics": 200,
 		"/": 404, "/v1/runs": 404, "/mcp": 404, "/session": 404, "/signin": 404,
 	} {
-		if code, body := get(t, "http://"+monitor+path); code != want {
+		var code int
+		var body string
+		if !fixture.Poll(fixture.Patience, func() bool { code, body = get(t, "http://"+monitor+path); return code == want }) {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
-	if code, body := get(t, "http://"+monitor+"/metrics"); !strings.Contains(body, "\nlinesman_runs{") {
+	var code int
+	var body string
+	if !fixture.Poll(fixture.Patience, func() bool {
+		code, body = get(t, "http://"+monitor+"/metrics")
+		return strings.Contains(body, "\nlinesman_runs{")
+	}) {
 		t.Errorf("the metrics are %d %.300s", code, body)
 	}
 }

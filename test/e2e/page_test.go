@@ -150,24 +150,23 @@ func TestRespondersShareTokens(t *testing.T) {
 		}
 		return wrong
 	}
-	if wrong := each(http.StatusOK); wrong != "" {
-		t.Errorf("it is not accepted: %s", wrong)
+	all := func(want int, what string) {
+		t.Helper()
+		var wrong string
+		if !fixture.Poll(fixture.Patience, func() bool { wrong = each(want); return wrong == "" }) {
+			t.Errorf("%s: %s", what, wrong)
+		}
 	}
+	all(http.StatusOK, "it is not accepted")
 	c.kill[0]()
 	if code, body := visit(t, browser, "GET", "http://"+c.address[1]+"/v1/runs", ""); code != http.StatusOK {
 		t.Errorf("a session of a responder that was killed: %d %s", code, body)
 	}
 	c.serve(0, c.address[0])
-	if wrong := each(http.StatusOK); wrong != "" {
-		t.Errorf("after kill -9: %s", wrong)
-	}
+	all(http.StatusOK, "after kill -9")
 	c.do("token", "remove", "dashboard")
-	if !fixture.Poll(fixture.Patience, func() bool { return each(http.StatusUnauthorized) == "" }) {
-		t.Errorf("it is accepted still: %s", each(http.StatusUnauthorized))
-	}
+	all(http.StatusUnauthorized, "it is accepted still")
 	c.kill[1]()
 	c.serve(1, c.address[1])
-	if wrong := each(http.StatusUnauthorized); wrong != "" {
-		t.Errorf("after its removal and kill -9: %s", wrong)
-	}
+	all(http.StatusUnauthorized, "after its removal and kill -9")
 }

@@ -33,7 +33,7 @@ func newPrompter(t *testing.T, data string) *prompter {
 	}
 	const user = embedded.PrompterUser
 	nc, err := nats.Connect(fixture.ReadAddress(t, data).NATS, nats.UserInfo(user, credentials[user]),
-		nats.CustomInboxPrefix(bus.InboxPrefix(user)))
+		nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
