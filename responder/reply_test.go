@@ -39,7 +39,8 @@ func TestReplyIsOfARunThatCompleted(t *testing.T) {
 		t.Errorf("beyond the end: %v", err)
 	}
 	// It is no question, whoever asks with its id.
-	if _, err := s.Service.Ask(t.Context(), api.AskRequest{Run: "open", Prompt: "Which?", Timeout: 1000}); code(t, err) != api.Conflict {
+	asked := api.AskRequest{Run: "open", Prompt: "Which?", Timeout: 1000}
+	if _, err := s.Service.Ask(t.Context(), asked); code(t, err) != api.Conflict {
 		t.Errorf("asked with the id of an agent's run: %v", err)
 	}
 }
@@ -49,7 +50,8 @@ func TestQuestionExpiresWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	s := detailed(t, nil)
 	for id, limit := range map[string]time.Duration{"long": time.Hour, "short": time.Second} {
-		if _, err := s.Service.Ask(t.Context(), api.AskRequest{Run: id, Prompt: "Which?", Timeout: limit.Milliseconds()}); err != nil {
+		q := api.AskRequest{Run: id, Prompt: "Which?", Timeout: limit.Milliseconds()}
+		if _, err := s.Service.Ask(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
 		s.Await(id, func(v runs.Header) bool { return v.State == runs.StateInputRequired })

@@ -182,7 +182,9 @@ func TestBridgeAwaitsAResponder(t *testing.T) {
 	done := make(chan error, 1)
 	l.Close() // as if there were none
 	go func() { done <- bridge.Await(ctx, l, zap.New(said)) }()
-	fixture.Eventually(t, fixture.Patience, "it says that it waits", func() bool { return logs.Len() == 1 || len(done) > 0 })
+	fixture.Eventually(t, fixture.Patience, "it says that it waits", func() bool {
+		return logs.Len() == 1 || len(done) > 0
+	})
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)

@@ -100,7 +100,9 @@ func TestCancelComesAfterTheSubmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { close(r.released) }) // it has been seen meanwhile
-	testfixture.Eventually(t, testfixture.Patience, "it is cancelled", func() bool { return slices.Contains(r.all(), "cancel") })
+	testfixture.Eventually(t, testfixture.Patience, "it is cancelled", func() bool {
+		return slices.Contains(r.all(), "cancel")
+	})
 	if did := r.all(); !slices.Equal(did, []string{"submit", "submitted", "cancel"}) {
 		t.Errorf("got %v", did)
 	}
