@@ -125,6 +125,23 @@ type Bus struct {
 	rawKnown atomic.Pointer[rawHandle]
 }
 
+// patience is the key of [WithPatience].
+type patience struct{}
+
+// WithPatience returns a context for [Connect]: the server may take this long to answer a request that has no
+// deadline, and to accept the connection, which 5 s are for otherwise. It is for tests on busy machines.
+func WithPatience(ctx context.Context, most time.Duration) context.Context {
+	return context.WithValue(ctx, patience{}, most)
+}
+
+// answerTime is how long the server may take to answer.
+func answerTime(ctx context.Context) time.Duration {
+	if most, ok := ctx.Value(patience{}).(time.Duration); ok {
+		return most
+	}
+	return reader.AnswerTimeout
+}
+
 // maxTurns is how many readers of raw logs request a batch at the same time. A batch has 16
 // entries, typically of at most 64 KiB; the embedded server buffers 16 MiB for a connection.
 const maxTurns = 8
@@ -148,8 +165,9 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 			return nil, err
 		}
 	}
-	if b.js, err = jetstream.New(b.inside); err == nil {
-		b.jsPub, err = jetstream.New(b.public)
+	within := jetstream.WithDefaultTimeout(answerTime(ctx))
+	if b.js, err = jetstream.New(b.inside, within); err == nil {
+		b.jsPub, err = jetstream.New(b.public, within)
 	}
 	if err != nil {
 		b.Close()
@@ -160,7 +178,7 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 }
 
 func (b *Bus) dial(ctx context.Context, l Login) (*nats.Conn, error) {
-	timeout := 5 * time.Second
+	timeout := answerTime(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, max(time.Until(deadline), time.Millisecond))
 	}

@@ -25,7 +25,7 @@ func TestHeldRequestEndsWithItsResponder(t *testing.T) {
 	}
 	defer server.Stop()
 	connect := func(user string) *bus.Bus {
-		b, err := server.Connect(t.Context(), user, names, zap.NewNop())
+		b, err := server.Connect(bustest.Patient(t), user, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
@@ -75,7 +76,7 @@ func through(t *testing.T) (*breaker, *bus.Bus) {
 	t.Cleanup(b.close)
 	client, err := bus.Connect(
 		t.Context(),
-		bus.Login{URL: "nats://" + b.listener.Addr().String()},
+		bus.Login{URL: "nats://" + b.listener.Addr().String(), Options: []nats.Option{nats.Timeout(fixture.Patience)}},
 		bus.Login{},
 		bustest.Names,
 		zap.NewNop(),
@@ -209,7 +210,8 @@ func TestEntryWhoseAnswerIsLostIsOursWhateverFollows(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- l.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: []byte("{}")}) }()
 	b.waitFired(t, 1)
-	other, err := bus.Connect(t.Context(), bus.Login{URL: "nats://" + b.to}, bus.Login{}, bustest.Names, zap.NewNop())
+	other, err := bus.Connect(bustest.Patient(t), bus.Login{URL: "nats://" + b.to}, bus.Login{}, bustest.Names,
+		zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -70,7 +71,7 @@ func TestOutputIsReadWithFewConsumers(t *testing.T) {
 					len(tail))
 			}
 		}
-		if err := b.Inside().Flush(); err != nil {
+		if err := b.Inside().FlushTimeout(fixture.Patience); err != nil {
 			t.Fatal(err)
 		}
 		n, _, err := created.Pending()

@@ -15,6 +15,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -214,7 +215,7 @@ func TestCancelInsideABurstEndsIt(t *testing.T) {
 		if err := worker.JetStream().Conn().PublishMsg(l.BurstMsg(entries[1:], i, "_INBOX_worker.x")); err != nil {
 			t.Fatal(err)
 		}
-		if err := worker.JetStream().Conn().Flush(); err != nil {
+		if err := worker.JetStream().Conn().FlushTimeout(fixture.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/worker"
 )
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 // mortalWorker owns the run "a", whose output is its stdin, and is killed before it
 // stores a second start entry.
 func mortalWorker(ctx context.Context, url, root string) error {
-	b, err := bus.Connect(ctx, bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
+	b, err := bus.Connect(bus.WithPatience(ctx, fixture.Patience/2), bus.Login{URL: url}, bus.Login{}, bustest.Names,
+		zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func (l workerLog) Append(ctx context.Context, e runs.Entry) error {
 func TestWorkerKilledOnceItSawThatRawWasLostBeginsAgain(t *testing.T) {
 	t.Parallel()
 	url, root := bustest.ServePlain(t, server.Options{}), filepath.Join(t.TempDir(), "runs")
-	b, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
+	b, err := bus.Connect(bustest.Patient(t), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

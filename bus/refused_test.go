@@ -29,7 +29,7 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := strings.TrimPrefix(first.URL(), "nats://")
-	worker, err := first.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
+	worker, err := first.Connect(bustest.Patient(t), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestRefusedCredentialsEndRequestsButNotWorkers(t *testing.T) {
 	asking := func(user string) *bus.Bus {
 		inside, public := first.Credentials.Logins(first.URL(), user)
 		inside.EndRefused, public.EndRefused = true, true
-		b, err := bus.Connect(t.Context(), inside, public, names, zap.NewNop())
+		b, err := bus.Connect(bustest.Patient(t), inside, public, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}

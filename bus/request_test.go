@@ -24,7 +24,7 @@ func TestAskEndsWithTheConnectionItsAnswerWasToComeOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Stop()
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(bustest.Patient(t), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestAskThatIsNotPermittedEndsAtOnce(t *testing.T) {
 			nats.UserInfo(embedded.OperatorUser, server.Credentials[embedded.OperatorUser]),
 		}},
 	} {
-		b, err := bus.Connect(ctx, login, bus.Login{}, names, zap.NewNop())
+		b, err := bus.Connect(bus.WithPatience(ctx, fixture.Patience/2), login, bus.Login{}, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestADeniedRequestEndsNoOther(t *testing.T) {
 	defer cancel()
 	as := func(user string) *bus.Bus {
 		b, err := bus.Connect(
-			ctx,
+			bus.WithPatience(ctx, fixture.Patience/2),
 			bus.Login{URL: url, Options: []nats.Option{nats.UserInfo(user, "x")}},
 			bus.Login{},
 			names,
@@ -148,7 +148,7 @@ func TestADeniedRequestEndsNoOther(t *testing.T) {
 	if _, err := responder.ChanSubscribe(names.API()+".*", asked); err != nil {
 		t.Fatal(err)
 	}
-	if err := responder.Flush(); err != nil {
+	if err := responder.FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	type outcome struct {

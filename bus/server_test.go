@@ -19,7 +19,7 @@ import (
 
 func TestServerWithSmallPayloadIsRefused(t *testing.T) {
 	url := bustest.ServePlain(t, server.Options{MaxPayload: 512 << 10})
-	_, err := bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
+	_, err := bus.Connect(bustest.Patient(t), bus.Login{URL: url}, bus.Login{}, bustest.Names, zap.NewNop())
 	if !errors.Is(err, bus.ErrUnfit) ||
 		!strings.Contains(err.Error(), "max_payload is 524288 bytes; set it to 589824 or more") {
 		t.Errorf("got %v", err)
@@ -79,7 +79,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	for _, l := range []bus.Login{{URL: s.URL()}, {URL: s.URL(), User: embedded.OperatorUser, Password: "guess"}} {
-		if b, err := bus.Connect(t.Context(), l, bus.Login{}, bustest.Names, zap.NewNop()); err == nil {
+		if b, err := bus.Connect(bustest.Patient(t), l, bus.Login{}, bustest.Names, zap.NewNop()); err == nil {
 			b.Close()
 			t.Errorf("%q came in", l.User)
 		}

@@ -84,7 +84,7 @@ func TestSubscriberReadsEventsAndNothingElse(t *testing.T) {
 	s, b := serve(t)
 	startNormalizer(t, s)
 	login := bus.Login{URL: s.URL(), User: embedded.SubscriberUser, Password: s.Credentials[embedded.SubscriberUser]}
-	sub, err := bus.Connect(t.Context(), login, bus.Login{}, bustest.Names, zap.NewNop())
+	sub, err := bus.Connect(bustest.Patient(t), login, bus.Login{}, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

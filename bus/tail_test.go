@@ -228,7 +228,7 @@ func TestReadersThatLeaveDuringARequestLeaveNothing(t *testing.T) {
 	url := bustest.ServePlain(t, server.Options{})
 	s := &slowly{held: make(chan struct{}), goOn: make(chan struct{})}
 	b, err := bus.Connect(
-		t.Context(),
+		bustest.Patient(t),
 		bus.Login{URL: url, Options: []nats.Option{nats.SetCustomDialer(s)}},
 		bus.Login{},
 		bustest.Names,

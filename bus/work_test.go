@@ -197,7 +197,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Inside().Flush(); err != nil {
+	if err := w.Inside().FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AskCancel(t.Context(), "T-1", "enough"); err != nil {
@@ -207,7 +207,7 @@ func TestAnOwnerIsAskedToEndItsRun(t *testing.T) {
 		t.Errorf("reason %q", got)
 	}
 	stop()
-	if err := w.Inside().Flush(); err != nil {
+	if err := w.Inside().FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.AskCancel(t.Context(), "T-1", "again"); !errors.Is(err, runs.ErrNoOwner) {

@@ -158,7 +158,7 @@ func TestWaitSurvivesItsResponderAndItsServer(t *testing.T) {
 		err error
 	}
 	asked, err := s.bus.Inside().SubscribeSync(s.bus.API() + ".wait")
-	if err := errors.Join(err, asked.AutoUnsubscribe(1), s.bus.Inside().Flush()); err != nil {
+	if err := errors.Join(err, asked.AutoUnsubscribe(1), s.bus.Inside().FlushTimeout(fixture.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	ended, waiting := make(chan outcome, 1), make(chan struct{}, 100)

@@ -72,7 +72,8 @@ func open(ctx context.Context, dir, address string) (*stage, error) {
 	if s.server, err = embedded.StartServer(dir, address, names, zap.NewNop()); err != nil {
 		return nil, err
 	}
-	if s.bus, err = s.server.Connect(ctx, embedded.OperatorUser, names, zap.NewNop()); err != nil {
+	if s.bus, err = s.server.Connect(bus.WithPatience(ctx, fixture.Patience/2), embedded.OperatorUser, names,
+		zap.NewNop()); err != nil {
 		return nil, err
 	}
 	limits := bus.DefaultLimits()
@@ -89,6 +90,7 @@ func open(ctx context.Context, dir, address string) (*stage, error) {
 func (s *stage) serve(ctx context.Context) error {
 	service := responder.New(responder.Config{
 		Streams: s.bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, Details: servicetest.Details(),
+		Patience: fixture.Patience,
 	})
 	set, listening := tools.New(service), make(chan struct{})
 	s.desk = start(service.Run, func(ctx context.Context) error {
@@ -110,7 +112,7 @@ func (s *stage) leave() error {
 	}
 	err := s.desk.stop()
 	s.desk = nil
-	return errors.Join(err, s.bus.Inside().Flush()) // the server knows it then
+	return errors.Join(err, s.bus.Inside().FlushTimeout(fixture.Patience)) // the server knows it then
 }
 
 func (s *stage) close() error {

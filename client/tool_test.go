@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/test/fixture"
@@ -27,7 +28,7 @@ func TestToolSurvivesItsResponderAndItsServer(t *testing.T) {
 	run := submit(t, c, "hold")
 	watch := func() *nats.Subscription {
 		asked, err := s.bus.Inside().SubscribeSync(s.bus.API() + ".tool")
-		if err := errors.Join(err, s.bus.Inside().Flush()); err != nil {
+		if err := errors.Join(err, s.bus.Inside().FlushTimeout(fixture.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		return asked
@@ -72,7 +73,7 @@ func TestToolSurvivesItsResponderAndItsServer(t *testing.T) {
 func TestALostCallIsRepeatedOnlyIfThatDoesNoHarm(t *testing.T) {
 	s := begin(t)
 	ctx := t.Context()
-	b, err := s.server.Connect(ctx, embedded.OperatorUser, names, zap.NewNop())
+	b, err := s.server.Connect(bus.WithPatience(ctx, fixture.Patience/2), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func TestALostCallIsRepeatedOnlyIfThatDoesNoHarm(t *testing.T) {
 	}
 	asked := make(chan *nats.Msg, 8)
 	silent, err := s.bus.Inside().ChanSubscribe(s.bus.API()+".tool", asked)
-	if err := errors.Join(err, s.bus.Inside().Flush()); err != nil {
+	if err := errors.Join(err, s.bus.Inside().FlushTimeout(fixture.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	change, read := call("_codex_local_exec", `{"task":"Lost."}`, false), call("_codex_local_status", `{}`, true)

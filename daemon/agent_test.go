@@ -24,6 +24,7 @@ import (
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 )
 
 // parrot is an agent that no package of linesman knows: all of it is in this file. Its program prints
@@ -128,7 +129,7 @@ func newAviary(t *testing.T, script string) *aviary {
 	if err := d.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b, err := d.Server.Connect(ctx, embedded.OperatorUser)
+	b, err := d.Server.Connect(bus.WithPatience(ctx, fixture.Patience/2), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}

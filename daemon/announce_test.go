@@ -48,7 +48,7 @@ func TestAgentsAreAnnouncedAtAnotherServer(t *testing.T) {
 	if !other.ReadyForConnections(fixture.Patience) {
 		t.Fatal("the other server does not start")
 	}
-	nc, err := nats.Connect("nats://" + address)
+	nc, err := nats.Connect("nats://"+address, nats.Timeout(fixture.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

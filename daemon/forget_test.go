@@ -33,7 +33,7 @@ func TestForgetErasesARunThatHasEnded(t *testing.T) {
 	t.Parallel()
 	var data string
 	d := daemontest.Start(t, func(s *config.Config) { data = s.DataDir })
-	b, err := d.Server.Connect(t.Context(), embedded.OperatorUser)
+	b, err := d.Server.Connect(bustest.Patient(t), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
 		data, s.Work.MaxRuns, s.Work.Roots = s.DataDir, 1, config.List{dir}
 		s.Agents["codex"].Command = config.List{program}
 	})
-	b, err := d.Server.Connect(t.Context(), embedded.OperatorUser)
+	b, err := d.Server.Connect(bustest.Patient(t), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}

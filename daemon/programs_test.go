@@ -64,7 +64,7 @@ func TestRunsAndWorkersHaveTheVersionsOfAgents(t *testing.T) {
 	if err := d.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b, err := d.Server.Connect(ctx, embedded.OperatorUser)
+	b, err := d.Server.Connect(bus.WithPatience(ctx, fixture.Patience/2), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // session is that of a command beside a daemon.
 func session(t *testing.T) (*daemon.Session, *bus.Bus) {
 	t.Helper()
 	d := daemontest.Start(t, nil)
-	b, err := d.Server.Connect(t.Context(), embedded.OperatorUser)
+	b, err := d.Server.Connect(bustest.Patient(t), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}

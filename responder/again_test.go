@@ -24,6 +24,7 @@ func TestASubmissionThatComesAgainIsNotCheckedAgain(t *testing.T) {
 		Streams: s.Operator, Agents: known.All(), Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: time.Minute,
 		Hard: time.Hour, MaxHard: time.Hour, Requests: &idempotency.Requests{Store: s.Operator.RequestStore()},
 		Webhooks: webhook.NewRegistry(s.Operator.PushStore(), webhook.AdCP, webhook.Rules{}),
+		Patience: fixture.Patience,
 	}
 	serve := func() func(key string) (api.Submitted, error) {
 		s.Service = responder.New(c)

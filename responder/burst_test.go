@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -56,7 +57,8 @@ func newLongRun(t testing.TB, events int) (*responder.Service, *bus.Bus, *counte
 	<-b.PublicJetStream().PublishAsyncComplete()
 	on := bustest.Connect(t, server, embedded.ResponderUser)
 	c := &counted{Streams: on}
-	s := responder.New(responder.Config{Streams: c, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	s := responder.New(responder.Config{Streams: c, Queue: bus.DefaultQueue, LostAfter: time.Minute,
+		Patience: fixture.Patience})
 	bustest.Background(t, s.Run)
 	if err := s.Ready(t.Context()); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -32,6 +33,7 @@ func serviceOf(t *testing.T, s *servicetest.Streams, change func(*responder.Conf
 	t.Helper()
 	cfg := responder.Config{
 		Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Hour, Details: servicetest.Details(),
+		Patience: fixture.Patience,
 	}
 	if change != nil {
 		change(&cfg)

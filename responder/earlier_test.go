@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -135,7 +136,7 @@ func TestReplayOfATaskOnTheLastThreadIsTheSameRun(t *testing.T) {
 	t.Parallel()
 	s := servicetest.New(t)
 	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, Agents: known.All(),
-		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()}})
+		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()}, Patience: fixture.Patience})
 	servicetest.During(t, "service", s.Service.Run)
 	if err := s.Service.Ready(t.Context()); err != nil {
 		t.Fatal(err)

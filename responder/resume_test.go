@@ -13,6 +13,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -20,7 +21,8 @@ import (
 func stage(t *testing.T) *servicetest.Streams {
 	t.Helper()
 	s := servicetest.New(t)
-	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, Agents: known.All()})
+	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, Agents: known.All(),
+		Patience: fixture.Patience})
 	servicetest.During(t, "service", s.Service.Run)
 	if err := s.Service.Ready(t.Context()); err != nil {
 		t.Fatal(err)

@@ -129,9 +129,11 @@ type Config struct {
 	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
 	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
 
-	Version  string        // of linesman; default: dev
-	Patience time.Duration // how long requests wait for the run table after a start; default 10 s
-	Log      *zap.Logger   // default: none
+	Version string // of linesman; default: dev
+	// Patience is how long requests wait for the run table after a start, default 10 s, and submissions and cancels
+	// for NATS, default 5 s and 20 s.
+	Patience time.Duration
+	Log      *zap.Logger // default: none
 }
 
 // Service answers requests about runs. Its methods are safe for concurrent use
@@ -159,13 +161,15 @@ type Service struct {
 
 // New returns a service. It reads nothing before Run.
 func New(cfg Config) *Service {
+	forNATS := cfg.Patience
 	cfg.Log, cfg.Patience = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.Patience, 10*time.Second)
 	if cfg.Agents == nil {
 		cfg.Agents = known.Agents
 	}
 	table := runtable.New(runtable.Config{
 		Streams: cfg.Streams, Queue: cfg.Queue, LostAfter: cfg.LostAfter, StuckAfter: cfg.StuckAfter, Absent: cfg.Absent,
-		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside, Log: cfg.Log,
+		MaxIdle: cfg.MaxIdle, MaxHard: cfg.MaxHard, Danger: cfg.Danger, Outside: cfg.Outside,
+		Patience: forNATS, Log: cfg.Log,
 	})
 	return &Service{
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),

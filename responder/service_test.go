@@ -38,7 +38,7 @@ func newService(t *testing.T, change func(*responder.Config)) *responder.Service
 	b := bustest.Connect(t, server, embedded.ResponderUser)
 	cfg := responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Log: log, Cause: b.Cause,
-		Requests: &idempotency.Requests{Store: b.RequestStore()},
+		Requests: &idempotency.Requests{Store: b.RequestStore()}, Patience: fixture.Patience,
 	}
 	if change != nil {
 		change(&cfg)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 const testStream, testBlock = "LINESMAN_RAW", 3
@@ -109,7 +110,7 @@ func TestOldBlocksAreReadBeforeTheStartIfTheServerNeedsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	b, err := s.Connect(bustest.Patient(t), OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 	}
 	defer s.Stop()
 	names := bus.Names{Prefix: bus.DefaultPrefix}
-	b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	b, err := s.Connect(bustest.Patient(t), OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestDamageInWhatIsReadAfterTheStartIsRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.verifyRest(t.Context(), []*storedStream{read})
-	again, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+	again, err := s.Connect(bustest.Patient(t), OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func TestDamageIsFoundInADirectoryWithBrackets(t *testing.T) {
 				return s
 			}
 			s := start()
-			b, err := s.Connect(t.Context(), OperatorUser, names, zap.NewNop())
+			b, err := s.Connect(bustest.Patient(t), OperatorUser, names, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}

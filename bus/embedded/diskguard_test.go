@@ -188,7 +188,7 @@ func TestCauseOfAFullDiskIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	b, err := s.Connect(t.Context(), OperatorUser, bustest.Names, zap.NewNop())
+	b, err := s.Connect(bustest.Patient(t), OperatorUser, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

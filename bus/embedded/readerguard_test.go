@@ -209,7 +209,7 @@ func TestFollowerOutlivesALimit(t *testing.T) {
 	s, b := serve(t)
 	bustest.Fill(t, b, 1)
 	core, logged := observer.New(zap.WarnLevel)
-	r, err := s.Connect(t.Context(), SubscriberUser, bustest.Names, zap.New(core))
+	r, err := s.Connect(bustest.Patient(t), SubscriberUser, bustest.Names, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func storeOthers(t *testing.T) (dir string, bodies map[string][]string) {
 		t.Fatal(err)
 	}
 	defer server.Stop()
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, bustest.Names, zap.NewNop())
+	b, err := server.Connect(bustest.Patient(t), embedded.OperatorUser, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

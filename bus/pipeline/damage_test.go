@@ -102,7 +102,7 @@ func (d *damaged) open(t *testing.T) *bus.Bus {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Stop)
-	b, err := s.Connect(t.Context(), embedded.OperatorUser, bustest.Names, zap.New(core))
+	b, err := s.Connect(bustest.Patient(t), embedded.OperatorUser, bustest.Names, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func store(t *testing.T, rawOnly bool) (s storedRuns) {
 		t.Fatal(err)
 	}
 	defer server.Stop()
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, bustest.Names, zap.NewNop())
+	b, err := server.Connect(bustest.Patient(t), embedded.OperatorUser, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -113,7 +114,7 @@ func TestGrowthOfARebuild(t *testing.T) {
 	if err != nil || r.Runs != size || len(r.Differences) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := b.Inside().Flush(); err != nil {
+	if err := b.Inside().FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	if n, _, err := asked.Pending(); err != nil || n > 5 {

@@ -87,7 +87,7 @@ func openSession(
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	b, err := s.Connect(t.Context(), embedded.OperatorUser, bustest.Names, zap.NewNop())
+	b, err := s.Connect(bustest.Patient(t), embedded.OperatorUser, bustest.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/reader"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
@@ -33,7 +34,7 @@ func TestASlowReaderIsNotSentMoreThanItTakes(t *testing.T) {
 	conn.SetErrorHandler(func(*nats.Conn, *nats.Subscription, error) { dropped.Add(1) })
 	before, got, most := conn.Stats().InMsgs, 0, 0
 	if err := toEnd(t.Context(), reader.NewConsumer(js, faultStream, faultSubject, batch, 1), func(uint64) {
-		if err := conn.Flush(); err != nil {
+		if err := conn.FlushTimeout(fixture.Patience); err != nil {
 			t.Error(err)
 		}
 		most = max(most, int(conn.Stats().InMsgs-before)-got)

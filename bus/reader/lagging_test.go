@@ -61,7 +61,7 @@ func TestAMissedMessageThatAReplicaLacksIsReadSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := nc.Flush(); err != nil {
+	if err := nc.FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan uint64, 10)

@@ -45,7 +45,7 @@ func withoutJetStream(t *testing.T) (*nats.Conn, jetstream.JetStream) {
 	}
 	s.Start()
 	t.Cleanup(s.Shutdown)
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(fixture.Patience) {
 		t.Fatal("the server does not start")
 	}
 	nc, err := nats.Connect(s.ClientURL(), nats.Timeout(fixture.Patience))
@@ -81,7 +81,7 @@ func startLeaders(t *testing.T, event, last uint64, replicas ...*jetstream.PeerI
 			t.Fatal(err)
 		}
 	}
-	if err := nc.Flush(); err != nil {
+	if err := nc.FlushTimeout(fixture.Patience); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
@@ -19,8 +22,7 @@ import (
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // lastMoment hides the end of its run from the bridge until the request times out.
@@ -94,7 +96,7 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 // operator is a client with the permissions of the operator.
 func operator(t *testing.T, up *daemon.Daemon) *client.Client {
 	t.Helper()
-	b, err := up.Server.Connect(t.Context(), embedded.OperatorUser)
+	b, err := up.Server.Connect(bustest.Patient(t), embedded.OperatorUser)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,7 @@ func (l *lab) endpoint(change func(*a2a.Config)) *endpoint {
 func (l *lab) endpointOf(c responder.Config, change func(*a2a.Config)) *endpoint {
 	l.t.Helper()
 	c.Streams, c.Queue, c.LostAfter, c.MaxHard = l.bus, bus.DefaultQueue, time.Minute, time.Hour
+	c.Patience = fixture.Patience
 	d := &endpoint{lab: l, service: responder.New(c)}
 	server, err := httpserver.New(httpserver.Config{Listen: "127.0.0.1:0", Token: token, Tokens: l.tokens()})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/responder/natsagents"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -74,14 +75,14 @@ func newStage(t *testing.T, change func(*settings)) *stage {
 	}
 	s.Service = responder.New(responder.Config{
 		Streams: streams, Queue: bus.DefaultQueue, LostAfter: c.lost, MaxHard: time.Hour,
-		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()},
+		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()}, Patience: fixture.Patience,
 	})
 	servicetest.During(t, "service", s.Service.Run)
 	c.Service = s.Service
 	s.work(c.lost, c.other)
 	s.again = func() {
 		names := bus.Names{Prefix: bus.DefaultPrefix}
-		b, err := s.Server.Connect(t.Context(), embedded.ResponderAgentsUser, names, zap.NewNop())
+		b, err := s.Server.Connect(bustest.Patient(t), embedded.ResponderAgentsUser, names, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func (s *stage) connect() *nats.Conn {
 	const user = embedded.PrompterUser
 	nc, err := nats.Connect(s.Server.URL(), nats.UserInfo(user, s.Server.Credentials[user]),
 		nats.CustomInboxPrefix(bus.InboxPrefix(user)), nats.MaxReconnects(-1),
-		nats.ReconnectWait(50*time.Millisecond))
+		nats.ReconnectWait(50*time.Millisecond), nats.Timeout(fixture.Patience))
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func (s *stage) found(n int) (all []micro.Info) {
 	s.T.Helper()
 	fixture.Eventually(s.T, fixture.Patience, fmt.Sprintf("%d instances", n), func() bool {
 		all = nil
-		for _, m := range s.many("$SRV.INFO.agents", nil, 200*time.Millisecond) {
+		for _, m := range s.many("$SRV.INFO.agents", nil, 0) {
 			var one micro.Info
 			if err := json.Unmarshal(m.Data, &one); err != nil {
 				s.T.Fatal(err)
@@ -135,8 +136,8 @@ func (s *stage) found(n int) (all []micro.Info) {
 	return all
 }
 
-// many returns all answers to a request that come without a pause.
-func (s *stage) many(subject string, body []byte, pause time.Duration) (all []*nats.Msg) {
+// many returns the answers to a request: it waits for as many as are due, and then for more that come without a pause.
+func (s *stage) many(subject string, body []byte, due int) (all []*nats.Msg) {
 	s.T.Helper()
 	sub, err := s.caller.SubscribeSync(s.caller.NewInbox())
 	if err != nil {
@@ -147,6 +148,10 @@ func (s *stage) many(subject string, body []byte, pause time.Duration) (all []*n
 		s.T.Fatal(err)
 	}
 	for {
+		pause := 200 * time.Millisecond
+		if len(all) < due {
+			pause = fixture.Patience
+		}
 		m, err := sub.NextMsg(pause)
 		if err != nil || m.Header.Get("Status") == "503" {
 			return all

@@ -94,7 +94,7 @@ func (l *lab) serve() (stop func()) {
 	l.Helper()
 	b := l.bus(embedded.ResponderUser)
 	service := responder.New(responder.Config{
-		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Patience: 20 * time.Second,
+		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Patience: fixture.Patience,
 	})
 	l.start(service.Run)
 	listening := make(chan struct{})
@@ -132,7 +132,7 @@ func (l *lab) ask(verb, args string) *nats.Msg {
 func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 	l := newLab(t)
 	l.serve()
-	m, err := l.asker.Request("$SRV.INFO.linesman", nil, 10*time.Second)
+	m, err := l.asker.Request("$SRV.INFO.linesman", nil, fixture.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestEveryToolAndVerbIsAnEndpoint(t *testing.T) {
 		t.Errorf("%s %s", info.Name, info.Version)
 	}
 	for _, question := range []string{"$SRV.PING", "$SRV.STATS.linesman"} {
-		if _, err := l.asker.Request(question, nil, 10*time.Second); err != nil {
+		if _, err := l.asker.Request(question, nil, fixture.Patience); err != nil {
 			t.Errorf("%s: %v", question, err)
 		}
 	}

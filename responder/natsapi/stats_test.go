@@ -24,7 +24,7 @@ import (
 func (l *lab) stats(endpoint string, requests int) *micro.EndpointStats {
 	l.Helper()
 	for end := time.Now().Add(fixture.Patience); time.Now().Before(end); {
-		m, err := l.asker.Request("$SRV.STATS.linesman", nil, 10*time.Second)
+		m, err := l.asker.Request("$SRV.STATS.linesman", nil, fixture.Patience)
 		if errors.Is(err, nats.ErrNoResponders) {
 			continue // it is not there yet
 		}
@@ -128,7 +128,7 @@ func TestTheServiceDescribesItself(t *testing.T) {
 	l.serve()
 	var ping micro.Ping
 	for _, subject := range []string{"$SRV.PING", "$SRV.PING.linesman"} {
-		m, err := l.asker.Request(subject, nil, 10*time.Second)
+		m, err := l.asker.Request(subject, nil, fixture.Patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestTheServiceDescribesItself(t *testing.T) {
 			t.Errorf("%s: %s, %v", subject, m.Data, err)
 		}
 	}
-	m, err := l.asker.Request("$SRV.INFO.linesman."+ping.ID, nil, 10*time.Second)
+	m, err := l.asker.Request("$SRV.INFO.linesman."+ping.ID, nil, fixture.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}

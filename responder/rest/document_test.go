@@ -260,7 +260,7 @@ func damage(s *stage, run string) {
 		s.T.Fatal(err)
 	}
 	defer conn.Close()
-	m, err := conn.Request("$KV.linesman_runs."+run, []byte("no record"), 10*time.Second)
+	m, err := conn.Request("$KV.linesman_runs."+run, []byte("no record"), fixture.Patience)
 	if err != nil || strings.Contains(string(m.Data), "error") {
 		s.T.Fatalf("damage: %v %s", err, m.Data)
 	}

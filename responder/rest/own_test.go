@@ -11,6 +11,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -80,7 +81,8 @@ func TestAnEndedRunIsUnseenUntilItsOwnerOpensIt(t *testing.T) {
 		Append(runs.Entry{Kind: runs.Cancelled, Body: runs.Encode(runs.Remark{})}).
 		End(runs.Exit{Reason: runs.ReasonCancelled})
 	s.Await("fresh", func(v runs.Header) bool { return v.Unseen })
-	second := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute})
+	second := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute,
+		Patience: fixture.Patience})
 	stop := servicetest.During(t, "second responder", second.Run)
 	if err := second.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -102,7 +104,8 @@ func TestAnEndedRunIsUnseenUntilItsOwnerOpensIt(t *testing.T) {
 	other.Await("fresh", func(v runs.Header) bool { return !v.Unseen })
 	other.Await("other", func(v runs.Header) bool { return v.Unseen })
 	stop()
-	third := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute})
+	third := responder.New(responder.Config{Streams: s.Bus, Queue: "default", LostAfter: time.Minute,
+		Patience: fixture.Patience})
 	servicetest.During(t, "third responder", third.Run)
 	again := &servicetest.Streams{T: t, Service: third}
 	again.Await("other", func(v runs.Header) bool { return v.Unseen })

@@ -15,6 +15,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -136,7 +137,8 @@ func (f *follower) same() bool {
 
 // restart replaces the service and its server, as another process does.
 func (s *stage) restart() {
-	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	s.Service = responder.New(responder.Config{Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Minute,
+		Patience: fixture.Patience})
 	servicetest.During(s.T, "responder", s.Service.Run)
 	if err := s.Service.Ready(s.T.Context()); err != nil {
 		s.T.Fatal(err)

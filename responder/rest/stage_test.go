@@ -69,7 +69,7 @@ func prepare(t testing.TB, work bool, change func(*config)) *stage {
 	cfg := config{service: responder.Config{
 		Streams: s.Bus, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour,
 		Requests: &idempotency.Requests{Store: s.Bus.RequestStore()}, Away: func() bool { return !s.Bus.Connected() },
-		Details: servicetest.Details(),
+		Details: servicetest.Details(), Patience: fixture.Patience,
 	}}
 	if change != nil {
 		change(&cfg)

@@ -11,12 +11,13 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestErrorsNameTheCauseInTheStreams(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, func(c *config) { c.service.Cause = bus.Cause })
-	operator, err := s.Server.Connect(t.Context(), embedded.OperatorUser, s.Bus.Names, zap.NewNop())
+	operator, err := s.Server.Connect(bustest.Patient(t), embedded.OperatorUser, s.Bus.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package runtable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -37,7 +38,7 @@ func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, erro
 	if v.State.Final() {
 		return c, &EndedError{v.State}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.cfg.Patience, 20*time.Second))
 	defer cancel()
 	switch {
 	case v.Waits():

@@ -44,18 +44,6 @@ type site struct {
 	halt      func() // the first normalizer
 }
 
-// submitted submits a task. A request may be lost where the server has just come back.
-func (s *site) submitted(prompt string) (ticket runtable.Ticket) {
-	s.Helper()
-	s.until("a submission", func() bool {
-		var err error
-		ticket, err = s.table.Submit(s.soon(), "", queued(runs.Task{Attributes: runs.Attributes{Agent: "codex",
-			Mode: runs.ReadOnly}, Prompt: prompt}))
-		return err == nil
-	})
-	return ticket
-}
-
 func newSite(t *testing.T, change func(*runtable.Config)) *site {
 	t.Helper()
 	s := &site{lab: &lab{T: t, log: zap.NewNop(), dir: t.TempDir()}, store: t.TempDir()}
@@ -388,7 +376,7 @@ func TestALogThatLostItsEndDoesNotStartATaskTwice(t *testing.T) {
 
 	lose()
 	s.beating("b", 1, time.Minute, agent("b"))
-	second := s.submitted("two") // B's one slot comes to it when it is done with the first
+	second := s.submit("two") // B's one slot comes to it when it is done with the first
 	s.lab.open("two")
 	s.until("B's or A's turn at the first", func() bool {
 		waits, err := s.operator.Queued(t.Context(), bus.DefaultQueue, ticket.Run)
@@ -425,12 +413,12 @@ func TestTableFollowsATruncatedRunTable(t *testing.T) {
 	lose := s.sync()
 	s.work("w", 1, done)
 	for range 8 {
-		if _, err := s.table.Wait(s.soon(), s.submitted("x").Run, nil); err != nil {
+		if _, err := s.table.Wait(s.soon(), s.submit("x").Run, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	lose()
-	ticket := s.submitted("x")
+	ticket := s.submit("x")
 	s.until("the record says that it ended", func() bool {
 		r, ok, err := s.operator.Record(t.Context(), ticket.Run)
 		return err == nil && ok && r.State == runs.StateCompleted

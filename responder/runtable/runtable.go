@@ -68,7 +68,8 @@ type Config struct {
 	// Absent stores the answer to a question of a live run whose owner is away. Nil: it is refused.
 	Absent func(ctx context.Context, agent, run string, c runs.Command) (runs.Ruling, error)
 
-	Log *zap.Logger // default: none
+	Patience time.Duration // how long a submission or a cancel waits for NATS; default 5 s or 20 s
+	Log      *zap.Logger   // default: none
 }
 
 // Table answers questions about runs, and changes them. Its methods are safe
@@ -393,7 +394,7 @@ func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ti
 	if r.index.get(t.Run) != nil {
 		return Ticket{}, runs.ErrKnownRun
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.cfg.Patience, 5*time.Second))
 	defer cancel()
 	work, raw, err := r.cfg.Streams.Submit(ctx, queue, t, now)
 	if err != nil {

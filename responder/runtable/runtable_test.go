@@ -170,13 +170,15 @@ func (l *lab) beating(name string, slots int, ttl time.Duration, script string) 
 	}
 }
 
-func (l *lab) submit(prompt string) runtable.Ticket {
+// submit submits a task. A request may be lost where the server has just come back, or be late.
+func (l *lab) submit(prompt string) (ticket runtable.Ticket) {
 	l.Helper()
-	ticket, err := l.table.Submit(l.Context(), "",
-		queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}))
-	if err != nil {
-		l.Fatal(err)
-	}
+	fixture.Eventually(l, fixture.Patience, "no submission", func() bool {
+		var err error
+		ticket, err = l.table.Submit(l.soon(), "",
+			queued(runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly}, Prompt: prompt}))
+		return err == nil
+	})
 	return ticket
 }
 

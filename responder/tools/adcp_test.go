@@ -25,6 +25,7 @@ import (
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/adcptest"
+	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -347,13 +348,14 @@ func TestADuplicateOfAForegroundRunJoinsIt(t *testing.T) {
 
 func TestAHundredDuplicatesOverTwoRespondersStartOneRun(t *testing.T) {
 	s := remembering(t)
-	b, err := s.Server.Connect(t.Context(), embedded.ResponderUser, s.Operator.Names, zap.NewNop())
+	b, err := s.Server.Connect(bustest.Patient(t), embedded.ResponderUser, s.Operator.Names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
 	second := responder.New(responder.Config{
 		Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, Requests: &idempotency.Requests{Store: b.RequestStore()},
+		Patience: fixture.Patience,
 	})
 	servicetest.During(t, "responder", second.Run)
 	if err := second.Ready(t.Context()); err != nil {

@@ -38,6 +38,7 @@ func newStage(t testing.TB, change func(*responder.Config)) *stage {
 	s.config = responder.Config{
 		Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute, Idle: 5 * time.Minute,
 		Hard: 20 * time.Minute, MaxHard: time.Hour, Danger: true, Cause: s.Operator.Cause,
+		Patience: fixture.Patience,
 	}
 	s.serve(t, change)
 	return s

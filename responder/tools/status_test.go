@@ -17,6 +17,7 @@ import (
 	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -102,7 +103,8 @@ func ids(a answer, list string) (all []string) {
 func TestTaskOfALostWorkerIsMarkedLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
-	impatient := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond})
+	impatient := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Nanosecond,
+		Patience: fixture.Patience})
 	servicetest.During(t, "responder", impatient.Run)
 	if err := impatient.Ready(t.Context()); err != nil {
 		t.Fatal(err)
@@ -141,7 +143,7 @@ func TestErrorsNameWhatTheTableWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b, err := server.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
+	b, err := server.Connect(bustest.Patient(t), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +246,8 @@ func TestCleanupCountsAndBoundsWhatItLists(t *testing.T) {
 		s.Await(fmt.Sprintf("T-stuck-%02d", i), servicetest.Working)
 	}
 	// Silence before the responder started counts by the times of the records.
-	later := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute})
+	later := responder.New(responder.Config{Streams: s.Operator, Queue: bus.DefaultQueue, LostAfter: time.Minute,
+		Patience: fixture.Patience})
 	servicetest.During(t, "another responder", later.Run)
 	other := tools.New(later)
 	for _, dry := range []bool{true, false} {

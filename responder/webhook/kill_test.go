@@ -43,7 +43,7 @@ func process(ctx context.Context, url, dir string) error {
 		return err
 	}
 	inside, public := credentials.Logins(url, embedded.ResponderUser)
-	b, err := bus.Connect(ctx, inside, public, names, zap.NewNop())
+	b, err := bus.Connect(bus.WithPatience(ctx, fixture.Patience/2), inside, public, names, zap.NewNop())
 	if err != nil {
 		return err
 	}

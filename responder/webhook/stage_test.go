@@ -158,7 +158,8 @@ func (n *node) serve() {
 }
 
 func configured(b *bus.Bus, log *zap.Logger) responder.Config {
-	return responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Log: log}
+	return responder.Config{Streams: b, Queue: bus.DefaultQueue, LostAfter: time.Minute, MaxHard: time.Hour, Log: log,
+		Patience: fixture.Patience}
 }
 
 // call calls a tool, in format adcp.

@@ -29,6 +29,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // bin is where the programs are, and the guard knows what runs as ours.
@@ -274,7 +275,8 @@ func TestOwnServerKeepsTheSamePage(t *testing.T) {
 				return bus.Login{URL: s.url, Options: append(s.options(t, how, user),
 					nats.CustomInboxPrefix(bus.InboxPrefix(user)))}
 			}
-			operator, err := bus.Connect(t.Context(), login(embedded.OperatorUser), login(embedded.OperatorUser+"_public"),
+			operator, err := bus.Connect(bustest.Patient(t), login(embedded.OperatorUser),
+				login(embedded.OperatorUser+"_public"),
 				names, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +72,7 @@ func embeddedServer(t *testing.T) *place {
 	p.options = func(user string) []nats.Option {
 		return []nats.Option{nats.UserInfo(user, s.Credentials[user])}
 	}
-	operator, err := s.Connect(t.Context(), embedded.OperatorUser, names, zap.NewNop())
+	operator, err := s.Connect(bustest.Patient(t), embedded.OperatorUser, names, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
