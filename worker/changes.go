@@ -17,7 +17,7 @@ import (
 // Limits of the snapshots of the directories of runs.
 const (
 	takeTime     = 5 * time.Second  // before the agent starts, see Worker.takeTime
-	compareTime  = 10 * time.Second // after it has ended
+	compareTime  = 10 * time.Second // after it has ended, see Worker.compareTime
 	maxSnapshots = 4                // that this worker takes at a time
 )
 
@@ -47,7 +47,7 @@ func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 	d := runs.Diff{}
 	switch scratch := r.dir.file(diffDir); {
 	case exists(scratch):
-		err := r.w.limited(ctx, compareTime, func(ctx context.Context) (err error) {
+		err := r.w.limited(ctx, r.w.compareTime, func(ctx context.Context) (err error) {
 			d, err = snapshot.Diff(ctx, r.dir.Spec.Dir, scratch)
 			return err
 		})

@@ -51,7 +51,7 @@ type dialog struct {
 	pace    pace
 }
 
-// closeTime is how long an agent may take to close its session.
+// closeTime is how long an agent may take to close its session, see Worker.closeTime.
 const closeTime = 5 * time.Second
 
 // newTalk returns the conversation of the run before its first entry, nil for a run that is not live.
@@ -410,7 +410,7 @@ func (r *Run) endTalk(now time.Time) {
 	if r.talk.over.IsZero() {
 		r.talk.over = now
 	}
-	if over || now.Sub(r.talk.over) >= closeTime {
+	if over || now.Sub(r.talk.over) >= r.w.closeTime {
 		agent.command(now, ctlFinish)
 	}
 }

@@ -31,6 +31,9 @@ import (
 // The test binary is also the program of the shims, and of the workers that
 // are killed.
 func TestMain(m *testing.M) {
+	if os.Getenv(sweepVariable) != "" {
+		sweepFor = testfixture.Patience
+	}
 	if len(os.Args) > 2 {
 		switch role := os.Args[1]; role {
 		case "player":
@@ -67,7 +70,7 @@ func act(role string, args []string) error {
 	if err != nil {
 		return err
 	}
-	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
+	patient(w)
 	switch role {
 	case "live":
 		w.cfg.Agents, w.lookEvery = players, 20*time.Millisecond
@@ -328,7 +331,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	w.adoptEvery, w.tailPause, w.settle = 200*time.Millisecond, 200*time.Millisecond, 200*time.Millisecond
 	w.lookEvery = 20 * time.Millisecond
-	w.usageTime, w.takeTime = testfixture.Patience, testfixture.Patience
+	patient(w)
 	l.w = w
 	t.Cleanup(func() { testfixture.EndShims(l.root) })
 	t.Cleanup(func() { // the shims of ended runs are about to exit
@@ -392,6 +395,13 @@ func (l *fixture) driven(ctx context.Context, d *Dir) (*Run, <-chan result) {
 type result struct {
 	runs.Exit
 	err error
+}
+
+// patient gives a worker the time that a busy machine may need.
+func patient(w *Worker) {
+	for _, limit := range []*time.Duration{&w.usageTime, &w.takeTime, &w.compareTime, &w.closeTime} {
+		*limit = testfixture.Patience
+	}
 }
 
 func (l *fixture) await(run, want string) {

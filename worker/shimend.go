@@ -67,7 +67,7 @@ func (s *shim) reap() (others bool) {
 
 // sweepFor bounds a sweep. Some processes do not end on SIGKILL, such as those
 // in uninterruptible disk I/O, and some fork faster than they can be killed.
-const sweepFor = 5 * time.Second
+var sweepFor = 5 * time.Second
 
 var errLeft = fmt.Errorf("processes of the run may be left: not all had ended %v after SIGKILL", sweepFor)
 

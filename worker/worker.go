@@ -138,6 +138,10 @@ type Worker struct {
 	usageTime time.Duration
 	// takeTime limits the snapshot of a directory: the start of the agent waits that long.
 	takeTime time.Duration
+	// compareTime limits the comparison of a directory with its snapshot: the end of the run waits that long.
+	compareTime time.Duration
+	// closeTime limits how long an agent may take to close its session.
+	closeTime time.Duration
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -198,6 +202,7 @@ func New(cfg Config) (*Worker, error) {
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 30 * time.Second, tailPause: time.Second,
 		oldDirs:     maxOldDirs,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
+		compareTime: compareTime, closeTime: closeTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}

@@ -441,14 +441,10 @@ func TestTermThatFailsWithABacklogEnds(t *testing.T) {
 		"a",
 		"b",
 	) // hundreds of entries
-	want := uint64(5)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	n := newNormalizer(b)
-	n.die = func(next uint64) bool { return next == want }
-	n.stall = fixture.Patience // a consumer is late on a busy machine
-	go func() { ended <- n.term(ctx, n.Log) }()
+	go func() { ended <- termUntil(ctx, b, 5) }()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, errDied) {

@@ -217,20 +217,29 @@ func TestAnEndThatWasRemovedIsBelieved(t *testing.T) {
 	for name, other := range map[string]*jetstream.PeerInfo{"all follow": heard, "one was stopped": stopped} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := startLeaders(t, 0, 10, heard, other)
 			ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
 			defer cancel()
-			d := NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
-			if err := d.UpTo(
-				ctx,
-				&l.info,
-				10,
-				func(*jetstream.RawStreamMsg) error { return nil },
-			); err != nil {
-				t.Error(err)
-			}
-			if n := l.asked.Load(); (n == 1) != (other == heard) {
-				t.Errorf("the leader is asked %d times", n)
+			var l *twoLeaders
+			var d *Reader
+			for late := true; late; {
+				l, late = startLeaders(t, 0, 10, heard, other), false
+				d = NewDirect(l.js, testStream, "events.codex.x.*", "live.codex.x.*", false, 1)
+				began := time.Now()
+				if err := d.UpTo(
+					ctx,
+					&l.info,
+					10,
+					func(*jetstream.RawStreamMsg) error { return nil },
+				); err != nil {
+					t.Fatal(err)
+				}
+				switch n := l.asked.Load(); {
+				case (n == 1) == (other == heard):
+				case other == heard && time.Since(began) >= heardWithin: // on a busy machine the first answer is too old
+					late = true
+				default:
+					t.Errorf("the leader is asked %d times", n)
+				}
 			}
 			d.known.created = l.info.Created
 			tick := time.NewTicker(5 * time.Millisecond)

@@ -215,17 +215,29 @@ func TestStreamAndWaitOutliveTheTimeToReadARequest(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	s.url = server.URL
-	ctx, leave := context.WithCancel(t.Context())
-	answer := s.stream(ctx, "quiet", "", false)
+	ctx := t.Context()
+	opened := func(path string, header ...string) (answer *http.Response, at time.Time) {
+		t.Helper()
+		fixture.Eventually(t, fixture.Patience, "no answer", func() bool { // the header was late
+			var err error
+			at = time.Now()
+			answer, err = s.try(ctx, "GET", path, "", header...)
+			return err == nil
+		})
+		if answer.StatusCode != 200 {
+			t.Fatalf("%s: %d", path, answer.StatusCode)
+		}
+		return answer, at
+	}
+	answer, _ := opened("/v1/runs/quiet/events", "Accept", "text/event-stream")
 	beats := 0
 	frames(t, answer.Body, func(frame) bool { beats++; return beats < 8 })
-	leave()
 	_ = answer.Body.Close()
 	if beats != 8 {
 		t.Errorf("the stream was cut after %d comments", beats)
 	}
-	begin := time.Now()
-	s.want(200, "GET", "/v1/runs/quiet/wait?timeout=2", "")
+	answer, begin := opened("/v1/runs/quiet/wait?timeout=2")
+	_ = answer.Body.Close()
 	if took := time.Since(begin); took < 2*time.Second {
 		t.Errorf("the wait was cut after %v", took)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -257,10 +258,14 @@ func TestGrowthOfStreams(t *testing.T) {
 			}
 			write(3) // all follow
 			conn := s.Bus.PublicJetStream().Conn()
-			before := conn.Stats()
-			write(10)
-			after := conn.Stats()
-			messages = append(messages, after.InMsgs-before.InMsgs+after.OutMsgs-before.OutMsgs)
+			least := uint64(math.MaxUint64)
+			for range 3 { // on a busy machine some are sent again
+				before := conn.Stats()
+				write(10)
+				after := conn.Stats()
+				least = min(least, after.InMsgs-before.InMsgs+after.OutMsgs-before.OutMsgs)
+			}
+			messages = append(messages, least)
 			leave()
 			all.Wait()
 		}
