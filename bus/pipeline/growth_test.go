@@ -46,7 +46,7 @@ func counted(t *testing.T, s *embedded.Server, of runs.Selection, up int) readCo
 	return readCost{events, after.OutMsgs - before.OutMsgs, after.InMsgs - before.InMsgs}
 }
 
-// measured is counted, repeated up to five times until the cost is good: on a busy machine some messages are sent again.
+// measured is counted, repeated up to five times until the cost is good: if a machine is busy, messages are sent again.
 func measured(t *testing.T, s *embedded.Server, of runs.Selection, up int, good func(readCost) bool) (
 	got readCost, is bool) {
 	t.Helper()
