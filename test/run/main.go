@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, err
 	}
-	common := []string{"-json", "-vet=off", "-ldflags=-s -w", "-timeout=4h", "-parallel=4"}
+	common := []string{"-json", "-vet=off", "-ldflags=-s -w", "-timeout=1h", "-parallel=4"}
 	if *count > 0 {
 		common = append(common, fmt.Sprintf("-count=%d", *count))
 	}
