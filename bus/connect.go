@@ -128,8 +128,8 @@ type Bus struct {
 // patience is the key of [WithPatience].
 type patience struct{}
 
-// WithPatience returns a context for [Connect]: the server may take this long to answer a request that has no
-// deadline, and to accept the connection, which 5 s are for otherwise. It is for tests on busy machines.
+// WithPatience returns a context for [Connect] that sets how long the server may take to accept the connection, and to
+// answer a request without a deadline. Without it both are 5 s. It is for tests on busy machines.
 func WithPatience(ctx context.Context, most time.Duration) context.Context {
 	return context.WithValue(ctx, patience{}, most)
 }

@@ -246,7 +246,7 @@ func runsOfMovedLogs(t *testing.T, pause time.Duration) (int, string) {
 	begun, stop := l.sessions(spec)
 	all("shown ID\none\ntwo\nthree\n")
 	if n := len(l.runIDs()); n != 1 {
-		return n, "the log was moved while nobody followed it"
+		return n, "the log was moved when no worker followed it"
 	}
 	copied("c", "d", "four\n")
 	all("shown ID\none\ntwo\nthree\nfour\n")

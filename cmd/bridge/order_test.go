@@ -14,7 +14,7 @@ import (
 	testfixture "github.com/linesman/linesman/test/fixture"
 )
 
-// slowRunner records what is asked of it. Its submission takes until released is closed.
+// slowRunner records the calls of its methods. Submit returns when released is closed.
 type slowRunner struct {
 	Runner
 	released chan struct{}

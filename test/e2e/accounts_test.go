@@ -74,7 +74,7 @@ echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'`)
 		}
 		others = append(others, all)
 	}
-	// Over an import the server does not tell that nobody answers.
+	// Over a service import, a request without a responder gets no error.
 	fixture.Eventually(t, fixture.Patience, "the agent is not announced", func() bool {
 		_, err := callers[0].nc.Request("agents.status.codex.ada.p", nil, 5*time.Second)
 		return err == nil
