@@ -31,12 +31,19 @@ type External struct {
 	Table  agent.Table
 }
 
+// maxOlder is how often [Await] asks a responder that answers other requests. After that it is of an older version;
+// one that is starting has all of them within a second.
+const maxOlder = 3
+
 // Await waits until a responder answers. The error is that it cannot serve a bridge, or that of ctx.
 func Await(ctx context.Context, l *client.Client, log *zap.Logger) error {
-	for told := false; ; {
+	for told, older := false, 0; ; {
 		_, err := api.OpReply.Call(ctx, l, api.ReplyRequest{Run: "T-none"})
 		if errors.Is(err, client.ErrNoResponder) {
 			if _, known := l.Status(ctx, "T-none"); is(known, api.NotFound) {
+				older++
+			}
+			if older == maxOlder {
 				return errors.New("the responder is of an older version than the bridge: start `linesman up` again")
 			}
 		}
