@@ -32,6 +32,7 @@ func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * linesTime)
+		synctest.Wait()
 		if got := strings.Count(w.String(), "line\n"); got != 100 || w.writes != 1 {
 			t.Errorf("%d lines in %d writes", got, w.writes)
 		}
@@ -41,6 +42,7 @@ func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
 		w.fails = w.writes + 1
 		_, _ = lines.Write([]byte("lost\n"))
 		time.Sleep(2 * linesTime)
+		synctest.Wait()
 		if _, err := lines.Write([]byte("more\n")); err == nil || flush() == nil {
 			t.Error("the error of an earlier write is not told")
 		}
