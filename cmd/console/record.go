@@ -163,11 +163,12 @@ func Follow[T any](
 	defer func() { err = errors.Join(err, r.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	read, done := make(chan T), make(chan error, 1)
+	read := make(chan T, 64) // fewer changes between goroutines
+	var failed error         // to be read once read is closed
 	go func() {
+		defer close(read)
 		for item, err := range items {
-			if err != nil {
-				done <- err
+			if failed = err; err != nil {
 				return
 			}
 			select {
@@ -176,17 +177,17 @@ func Follow[T any](
 				return
 			}
 		}
-		done <- nil
 	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case item := <-read:
+		case item, more := <-read:
+			if !more {
+				return n, failed
+			}
 			n++
 			err = print(item)
-		case err := <-done:
-			return n, err
 		case <-ctx.Done():
 			return n, nil
 		case now := <-tick.C:

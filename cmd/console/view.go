@@ -3,11 +3,12 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/runs"
 )
@@ -60,36 +61,60 @@ func look(rec Record) view {
 		}
 		return v
 	}
-	var event struct {
-		AgentKind                    string `json:"agent_kind"`
-		Kind, Channel, Text, Message string
-		Data                         struct {
-			Tool    *tool
-			Session struct{ ID string }
-			Schema  string
-			Usage   map[string]int64
-		}
-	}
-	var other *json.UnmarshalTypeError
-	switch err := json.Unmarshal(rec.Event, &event); {
-	case errors.As(err, &other) && (other.Field == "Data" || strings.HasPrefix(other.Field, "Data.")):
-		event.Data.Tool, event.Data.Session.ID, event.Data.Usage = nil, "", nil
-	case err != nil:
+	if !gjson.ValidBytes(rec.Event) {
 		return v
 	}
-	v.kind = kindTokens[event.Kind]
-	if v.kind == "" {
-		v.kind = "unknown"
+	var kind, agentKind string
+	var data gjson.Result
+	misread := false
+	gjson.ParseBytes(rec.Event).ForEach(func(key, value gjson.Result) bool {
+		var to *string
+		switch key.Str {
+		case "kind":
+			to = &kind
+		case "agent_kind":
+			to = &agentKind
+		case "channel":
+			to = &v.channel
+		case "text":
+			to = &v.text
+		case "message":
+			to = &v.message
+		case "data":
+			data = value
+			return true
+		default:
+			return true
+		}
+		*to = value.Str
+		misread = misread || value.Type != gjson.String && value.Type != gjson.Null
+		return true
+	})
+	if misread {
+		return view{Record: rec, kind: "unknown"}
 	}
-	v.channel, v.text, v.message = event.Channel, event.Text, event.Message
-	of := known.Agents.Of(cmp.Or(event.AgentKind, rec.Agent))
+	v.kind = cmp.Or(kindTokens[kind], "unknown")
+	of := known.Agents.Of(cmp.Or(agentKind, rec.Agent))
 	v.pieces = of.Pieces
-
-	v.tool, v.session = event.Data.Tool, event.Data.Session.ID
-	if event.Data.Usage != nil {
-		v.usage = of.CountersOf(event.Data.Schema).Usage(event.Data.Usage)
-	}
+	v.facts(data, of)
 	return v
+}
+
+// facts reads the data of an event: all of it or, if it has another type than that of a contract, nothing.
+func (v *view) facts(data gjson.Result, of agent.Agent) {
+	var is struct {
+		Tool    *tool
+		Session struct{ ID string }
+		Schema  string
+		Usage   map[string]int64
+	}
+	if !data.IsObject() || json.Unmarshal([]byte(data.Raw), &is) != nil {
+		return
+	}
+	v.tool, v.session = is.Tool, is.Session.ID
+	if is.Usage != nil {
+		v.usage = of.CountersOf(is.Schema).Usage(is.Usage)
+	}
 }
 
 var kindTokens = map[string]string{

@@ -26,8 +26,8 @@ type printer struct {
 func (p printer) Events(
 	l *client.Client, seen func(console.Record),
 ) func(context.Context, client.Filter) (n int, err error) {
-	on := console.New(p.Out, p.Getenv)
 	out, flush := console.Lines(p.Out)
+	on := console.New(out, p.Getenv)
 	each := func(e client.Event) error {
 		r := console.Record{Seq: e.Seq, Time: e.Time, Agent: e.Agent, Run: e.Run, Line: e.Line, Part: e.Part}
 		if e.Kind == api.Completion {
@@ -47,7 +47,8 @@ func (p printer) Events(
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		if !p.JSON {
-			return console.Follow(ctx, on, l.Follow(ctx, f), each)
+			n, err = console.Follow(ctx, on, l.Follow(ctx, f), each)
+			return n, errors.Join(err, flush())
 		}
 		for e, err := range l.Follow(ctx, f) {
 			if err == nil {
