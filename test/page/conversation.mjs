@@ -105,6 +105,22 @@ async function converse(scene, size, options) {
   await asleep();
   same('messages', await feed.getByText('You said: Comments').count(), 1);
   await look('told');
+  // Nothing that was typed or collected is left to whoever signs in next.
+  await press(page.getByRole('radio', { name: 'Changes' }));
+  await press(line('return now()'));
+  await comment.fill('Later.');
+  await press(page.getByRole('button', { name: 'Add comment' }));
+  await composer.getByText('1 comment on the changes').waitFor();
+  await field.fill('Not sent.');
+  const { pathname } = new URL(page.url());
+  await press(page.getByRole('button', { name: 'Menu' }));
+  await press(page.getByRole('button', { name: 'Sign out' }));
+  await page.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+  same('the path', new URL(page.url()).pathname, '/');
+  await page.goto(`${await scene.call('link')}&next=${encodeURIComponent(pathname)}`);
+  await button('End').waitFor();
+  same('what was typed', await field.inputValue(), '');
+  same('comments', await composer.getByText('on the changes').count(), 0);
   // It ends, and can be begun again as it was.
   await press(button('End'));
   await press(page.getByRole('button', { name: 'Run again' }));

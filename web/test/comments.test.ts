@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Comments, ends, messageOf, pick, placeOf, quoteOf } from '../src/run/comments';
+import { Comments, ends, forgetComments, messageOf, pick, placeOf, quoteOf } from '../src/run/comments';
 import { diffLines } from '../src/run/unified';
 
 const store = (kept = new Map<string, string>()) => ({ getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => void kept.set(key, value) });
@@ -51,5 +51,7 @@ test('comments stay until they were sent, and are bounded', () => {
   expect(messageOf(comments.list.value).length).toBeLessThanOrEqual(80_000);
   for (let i = 2; i < 30; i++) new Comments(`T-${i}`, store(kept)).add(first);
   expect(Object.keys(JSON.parse(kept.get('linesman.comments')!) as object).length).toBe(16);
+  forgetComments({ removeItem: (key) => void kept.delete(key) });
+  expect(kept.size).toBe(0); // signed out
   for (const odd of ['', 'x', 'null', '[]']) expect(new Comments('T-1', store(new Map([['linesman.comments', odd]]))).list.value).toEqual([]);
 });

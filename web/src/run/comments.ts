@@ -1,5 +1,5 @@
 // Comments on lines of the diffs of a live run that is kept: collected here, and sent as one message. Pure but for
-// `load` and `save`, which keep them for as long as the tab is open.
+// `load` and `save`, which keep them for as long as the tab is open and nobody signs out.
 
 import { signal } from '@preact/signals';
 import { plainText } from '../lib/plaintext';
@@ -85,6 +85,9 @@ export class Comments {
 
 const key = 'linesman.comments';
 const maxRuns = 16; // whose comments are kept
+
+/** Removes those of all runs, for somebody who signs out. */
+export const forgetComments = (store: Pick<Storage, 'removeItem'> | undefined = tab()): void => store?.removeItem(key);
 
 function tab(): Storage | undefined {
   try {

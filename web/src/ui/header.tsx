@@ -7,6 +7,7 @@ import { setTheme, theme, type Theme } from '../lib/theme';
 import { notifying, toggleNotifications } from '../overview/notify';
 import { newVersion, stream } from '../overview/store';
 import { submitting } from '../overview/submit';
+import { forgetComments } from '../run/comments';
 import { helping } from './help';
 import { BellIcon, BellOffIcon, MenuIcon, PlusIcon } from './icons';
 import { useMenu } from './menu';
@@ -91,9 +92,16 @@ function Menu() {
           </fieldset>
           <button class="menu-item" onClick={() => { open.value = false; helping.value = true; }}>Keyboard shortcuts <kbd>?</kbd></button>
           <a class="menu-item" href="/assets/licenses.txt" target="_blank" rel="noreferrer">Licences</a>
-          <button class="menu-item" onClick={() => void api.signOut().catch(() => {}).then(() => (session.value = null))}>Sign out</button>
+          <button class="menu-item" onClick={signOut}>Sign out</button>
         </div>
       )}
     </div>
   );
+}
+
+/** Whoever uses the tab next reads nothing of this one: what the page holds in memory goes with it. */
+async function signOut(): Promise<void> {
+  forgetComments();
+  await api.signOut().catch(() => {});
+  location.replace('/');
 }
