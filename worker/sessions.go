@@ -173,44 +173,54 @@ func (f *sessionFile) update(path string, info fs.FileInfo) bool {
 	return true
 }
 
-// scan finds changed files, and follows them.
-func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
-	root, err := filepath.EvalSymlinks(p.Dir)
-	type file struct {
-		path string
-		info fs.FileInfo
-	}
-	found := make(map[string]file, len(p.files)) // the newest one of each name, of several the longest
-	var unread error                             // of a directory below it
-	if err == nil {
-		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-			if err != nil && path == root {
-				return err
-			}
-			if err != nil {
-				if !errors.Is(err, fs.ErrNotExist) {
-					unread = err // it may be readable later
-				}
-				return nil
-			}
-			rel, _ := filepath.Rel(root, path)
-			if rel = filepath.ToSlash(rel); e.IsDir() && path != root && !p.Logs.Below(rel) {
-				return fs.SkipDir
-			}
-			if !e.Type().IsRegular() || !p.Logs.Has(rel) {
-				return nil
-			}
-			info, err := e.Info()
-			if err != nil || ctx.Err() != nil {
-				return ctx.Err()
-			}
-			name := p.name(rel)
-			if other, twice := found[name]; !twice || cmp.Or(other.info.ModTime().Compare(info.ModTime()),
-				cmp.Compare(other.info.Size(), info.Size())) < 0 {
-				found[name] = file{path, info}
+// foundFile is a file of a log.
+type foundFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// find returns the newest file of each log below root, by the log's name; of several the longest. Unread is the error
+// of a directory below it, which may be readable later.
+func (p *sessionPlace) find(ctx context.Context, root string) (found map[string]foundFile, unread, err error) {
+	found = make(map[string]foundFile, len(p.files))
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil && path == root {
+			return err
+		}
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				unread = err
 			}
 			return nil
-		})
+		}
+		rel, _ := filepath.Rel(root, path)
+		if rel = filepath.ToSlash(rel); e.IsDir() && path != root && !p.Logs.Below(rel) {
+			return fs.SkipDir
+		}
+		if !e.Type().IsRegular() || !p.Logs.Has(rel) {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		name := p.name(rel)
+		if other, twice := found[name]; !twice || cmp.Or(other.info.ModTime().Compare(info.ModTime()),
+			cmp.Compare(other.info.Size(), info.Size())) < 0 {
+			found[name] = foundFile{path, info}
+		}
+		return nil
+	})
+	return found, unread, err
+}
+
+// scan finds changed files, and follows them.
+func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
+	var found map[string]foundFile
+	var unread error
+	root, err := filepath.EvalSymlinks(p.Dir)
+	if err == nil {
+		found, unread, err = p.find(ctx, root)
 	}
 	if ctx.Err() != nil {
 		return
@@ -244,10 +254,7 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 				zap.String("dir", p.Dir), zap.Int("followed", s.limit), zap.Int("waiting", waiting))
 		})
 	}
-	problem := err
-	if err == nil {
-		problem = unread
-	}
+	problem := cmp.Or(err, unread)
 	if failed := problem != nil && !errors.Is(problem, fs.ErrNotExist); failed != p.logged {
 		if p.logged = failed; failed {
 			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(problem))
