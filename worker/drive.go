@@ -247,6 +247,22 @@ func (r *Run) lost(m runs.Mark) bool {
 	return m.Started && m.By != ours || m.Cancelled && !m.Started || m.Work != 0 && m.Work != r.dir.Spec.Work
 }
 
+// sendDue sends what is due now: output, and what the worker notes itself. Sent reports whether there was output.
+func (r *Run) sendDue(ctx context.Context) (sent bool, err error) {
+	sent, err = r.pump(ctx, false)
+	if err == nil {
+		err = r.look(ctx, time.Now())
+	}
+	if err == nil {
+		err = r.noteIdle(ctx)
+	}
+	if err == nil {
+		err = r.notePresence(ctx)
+	}
+	r.finishAgent(time.Now())
+	return sent, err
+}
+
 // follow sends output until the source has ended. finish sends the rest.
 func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	watched := r.process()
@@ -256,17 +272,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 	defer timer.Stop()
 	var checked time.Time
 	for {
-		sent, err := r.pump(ctx, false)
-		if err == nil {
-			err = r.look(ctx, time.Now())
-		}
-		if err == nil {
-			err = r.noteIdle(ctx)
-		}
-		if err == nil {
-			err = r.notePresence(ctx)
-		}
-		r.finishAgent(time.Now())
+		sent, err := r.sendDue(ctx)
 		if errors.Is(err, runs.ErrMoved) {
 			if err := r.recheckOwnership(ctx); err != nil {
 				return nil, err
