@@ -38,7 +38,7 @@ func serve(t *testing.T) (dir string, server *embedded.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	b := as(t, server, embedded.OperatorUser)
+	b := bustest.Connect(t, server, embedded.OperatorUser)
 	if _, err := b.Ensure(t.Context(), bus.DefaultLimits()); err != nil {
 		t.Fatal(err)
 	}
@@ -46,16 +46,6 @@ func serve(t *testing.T) (dir string, server *embedded.Server) {
 		t.Fatal(err)
 	}
 	return dir, server
-}
-
-func as(t *testing.T, server *embedded.Server, user string) *bus.Bus {
-	t.Helper()
-	b, err := server.Connect(t.Context(), user, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	return b
 }
 
 // linesman runs a command line in this process.
@@ -99,7 +89,7 @@ func answers(t *testing.T, server *embedded.Server, code, body string) {
 	if code != "" {
 		header = nats.Header{micro.ErrorHeader: {"said in the body"}, micro.ErrorCodeHeader: {code}}
 	}
-	nc := as(t, server, embedded.OperatorUser).Inside()
+	nc := bustest.Connect(t, server, embedded.OperatorUser).Inside()
 	bustest.Subscribe(t, nc, "linesman.api.>", func(m *nats.Msg) {
 		_ = m.RespondMsg(&nats.Msg{Header: header, Data: []byte(body)})
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // reading reads runs that have ended, while others go on and nodes come and
@@ -24,7 +25,7 @@ type reading struct {
 // read begins to read; stop ends it.
 func (s *site) read(server Server) *reading {
 	s.t.Helper()
-	b, err := bus.Connect(s.t.Context(), bus.Login{URL: s.url}, bus.Login{}, s.names, zap.NewNop())
+	b, err := bus.Connect(bustest.Patient(s.t), bus.Login{URL: s.url}, bus.Login{}, s.names, zap.NewNop())
 	if err != nil {
 		s.t.Fatal(err)
 	}

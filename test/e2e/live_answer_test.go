@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // asks is an agent that asks in its turn: so many times ROUNDS, SIZE questions at once with four options each. It keeps
@@ -91,7 +92,7 @@ func newCouncil(t *testing.T, rounds, size int) *council {
 		c.responders = append(c.responders, &site{t, strings.Fields(at)[0], strings.TrimSpace(string(token))})
 	}
 	var err error
-	if c.bus, err = bus.Connect(t.Context(), bus.Login{URL: url}, bus.Login{}, bus.Names{Prefix: bus.DefaultPrefix},
+	if c.bus, err = bus.Connect(bustest.Patient(t), bus.Login{URL: url}, bus.Login{}, bus.Names{Prefix: bus.DefaultPrefix},
 		zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}

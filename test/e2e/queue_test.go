@@ -18,6 +18,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 	"github.com/linesman/linesman/test/lab/agents"
 )
 
@@ -90,7 +91,7 @@ func operatorBus(t *testing.T, data string) *bus.Bus {
 		t.Fatal(err)
 	}
 	inside, public := credentials.Logins(fixture.ReadAddress(t, data).NATS, embedded.OperatorUser)
-	b, err := bus.Connect(t.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	b, err := bus.Connect(bustest.Patient(t), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // here is where the `up` of a world is reached.
@@ -38,7 +39,7 @@ func (w *world) here() *here {
 		w.t.Fatal(err)
 	}
 	inside, public := credentials.Logins(at.NATS, embedded.OperatorUser)
-	operator, err := bus.Connect(w.t.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
+	operator, err := bus.Connect(bustest.Patient(w.t), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, zap.NewNop())
 	if err != nil {
 		w.t.Fatal(err)
 	}
