@@ -51,6 +51,7 @@ func Shim(dir string) error {
 }
 
 func shimRun(dir string) error {
+	own := inheritedLock(dir)
 	if err := closeInherited(); err != nil {
 		return err
 	}
@@ -69,9 +70,10 @@ func shimRun(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read stdin: %w", err)
 	}
-	own, err := openOwn(dir+"/"+shimFile, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return err
+	if own == nil {
+		if own, err = openOwn(dir+"/"+shimFile, os.O_RDWR|os.O_CREATE); err != nil {
+			return err
+		}
 	}
 	defer own.Close()
 	if err := lockWithin(own, time.Second); err != nil {
@@ -433,6 +435,18 @@ func listen(path string) (<-chan byte, func(), error) {
 		<-done
 		f.Close()
 	}, nil
+}
+
+// inheritedLock returns the file with the lock of this shim, if the worker that started it has passed that.
+func inheritedLock(dir string) *os.File {
+	const fd = 3
+	var passed, there unix.Stat_t
+	if unix.Fstat(fd, &passed) != nil || unix.Lstat(dir+"/"+shimFile, &there) != nil ||
+		passed.Dev != there.Dev || passed.Ino != there.Ino {
+		return nil
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(fd, shimFile)
 }
 
 // closeInherited closes descriptors that the parent process leaked. Our own

@@ -263,7 +263,7 @@ func (s *spawned) takeOver(now time.Time) {
 	s.takeovers++
 	s.pause = longerDelay(s.pause)
 	s.retryAt = now.Add(s.pause)
-	if err := s.launch(true); err != nil && s.takeovers <= maxTries {
+	if err := s.launch(true); err != nil && !errors.Is(err, files.ErrLocked) && s.takeovers <= maxTries {
 		s.log.Error("start shim", zap.Error(err))
 	}
 }
@@ -295,6 +295,9 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	err := s.launch(false)
+	if errors.Is(err, files.ErrLocked) {
+		return false, nil
+	}
 	if err != nil && resourceExhausted(err) {
 		if s.retryAt.IsZero() {
 			s.log.Error("start shim: retrying", zap.Error(err))
@@ -347,8 +350,10 @@ func (s *spawned) newKey() ([]byte, error) {
 }
 
 // launch starts a shim in its own session, so that signals to the worker do
-// not reach it. The shim reads its shimConfig from stdin and writes the exit
-// to stdout; the agent inherits neither.
+// not reach it. The shim reads its shimConfig from stdin, writes the exit to
+// stdout, and inherits its lock, so that a later worker sees it before it runs;
+// the agent inherits none of them. The error is [files.ErrLocked] if there is
+// another shim.
 func (s *spawned) launch(adopt bool) error {
 	if len(s.shim) == 0 {
 		return errors.New("no command configured")
@@ -358,6 +363,14 @@ func (s *spawned) launch(adopt bool) error {
 		return err
 	}
 	defer log.Close()
+	lock, err := openOwn(s.file(shimFile), os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := files.TryLock(lock); err != nil {
+		return err
+	}
 	if info, err := log.Stat(); err == nil && info.Size() > maxShimLog {
 		_ = log.Truncate(0) // if it fails, the log is a little longer
 	}
@@ -393,7 +406,7 @@ func (s *spawned) launch(adopt bool) error {
 	p, err := os.StartProcess(file, argv, &os.ProcAttr{
 		Dir:   "/",
 		Env:   append(launch.Override(os.Environ(), s.dir.Spec.credentials), shimVariable+"=1"), // Override copies
-		Files: []*os.File{in, out, log},
+		Files: []*os.File{in, out, log, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
