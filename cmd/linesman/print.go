@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (p printer) Events(
 				err = each(e)
 			}
 			if err != nil {
-				return n, errors.Join(err, flush())
+				return n, cmp.Or(err, flush()) // they can be the same
 			}
 		}
 		return n, flush()
