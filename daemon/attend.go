@@ -94,8 +94,8 @@ func (a *attended) explain(err, cause error) error {
 		return fmt.Errorf("run %s: NATS is still away %v after the agent's end: its output is in %s, and the next "+
 			"`linesman up` on this data directory takes it", a.id, datadir.MaxOutage, a.path)
 	case errors.Is(cause, errLeft):
-		return fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the next `linesman up` on this data "+
-			"directory takes it", a.id, a.path)
+		return fmt.Errorf("run %s: not all of its output is stored: it is in %s, and the `linesman up` of this data "+
+			"directory takes it, or the next one", a.id, a.path)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,28 +28,42 @@ var errAgents = errors.New("files of several agents: give those of one agent at 
 
 // Detect returns the agent that printed an input, by its first lines, and a reader of the
 // whole input. It reads as few lines as are needed. With paths it reads those files in the
-// place of input. The error is [errUndetected] if the first 16 lines, or all there are, are
-// not of one agent alone, and [errAgents] if the files are of several agents.
+// place of input; of several, one that is empty or cannot be read tells nothing. The error is
+// [errUndetected] if the first 16 lines, or all there are, are not of one agent alone, and
+// [errAgents] if the files are of several agents.
 func Detect(input io.Reader, table agent.Table, paths ...string) (found agent.Agent, whole io.Reader, err error) {
 	if len(paths) == 0 {
 		return detect(input, table)
 	}
-	for i, path := range paths {
-		f, err := worker.OpenLog(path)
-		if err != nil {
-			return found, nil, err
-		}
-		a, _, err := detect(f, table)
-		f.Close()
+	first := ""   // file of the agent that was found
+	var why error // why the first of the others tells nothing
+	for _, path := range paths {
+		a, err := detectFile(path, table)
 		switch {
-		case err != nil:
+		case err != nil && errors.Is(err, errUndetected) && !errors.Is(err, errEmpty):
 			return found, nil, fmt.Errorf("%s: %w", path, err)
-		case i > 0 && a.Kind() != found.Kind():
-			return found, nil, fmt.Errorf("%w: %s of %s, %s of %s", errAgents, paths[0], found.Name, path, a.Name)
+		case err != nil:
+			why = cmp.Or(why, fmt.Errorf("%s: %w", path, err))
+		case first == "":
+			first, found = path, a
+		case a.Kind() != found.Kind():
+			return found, nil, fmt.Errorf("%w: %s of %s, %s of %s", errAgents, first, found.Name, path, a.Name)
 		}
-		found = a
+	}
+	if first == "" {
+		return found, nil, why
 	}
 	return found, nil, nil
+}
+
+func detectFile(path string, table agent.Table) (agent.Agent, error) {
+	f, err := worker.OpenLog(path)
+	if err != nil {
+		return agent.Agent{}, err
+	}
+	defer f.Close()
+	a, _, err := detect(f, table)
+	return a, err
 }
 
 func detect(input io.Reader, table agent.Table) (agent.Agent, io.Reader, error) {

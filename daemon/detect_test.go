@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,5 +87,29 @@ func TestWhatTellsNoAgentIsAnError(t *testing.T) {
 		fixture.Path(t, "test", "corpus", "codex", "hello.jsonl"))
 	if !errors.Is(err, daemon.ErrAgents) {
 		t.Errorf("files of two agents: %v", err)
+	}
+}
+
+// Of several files one that is empty, or that is not there, does not keep the others from being imported.
+func TestFilesThatTellNoAgentDoNotHinderOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty, missing, text := filepath.Join(dir, "empty"), filepath.Join(dir, "missing"), filepath.Join(dir, "text")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(text, []byte("text\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	hello := fixture.Path(t, "test", "corpus", "gemini", "hello.jsonl")
+	found, _, err := daemon.Detect(nil, known.Agents, empty, missing, hello, empty)
+	if err != nil || found.Short != "gemini" {
+		t.Errorf("got %q, %v; want gemini", found.Short, err)
+	}
+	if _, _, err := daemon.Detect(nil, known.Agents, empty, missing); !errors.Is(err, daemon.ErrUndetected) {
+		t.Errorf("nothing but an empty file: %v", err)
+	}
+	if _, _, err := daemon.Detect(nil, known.Agents, missing, empty); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if _, _, err := daemon.Detect(nil, known.Agents, hello, text); !errors.Is(err, daemon.ErrUndetected) {
+		t.Errorf("a file of no agent: %v", err)
 	}
 }

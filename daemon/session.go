@@ -137,10 +137,10 @@ func (s *Session) Stderr(ctx context.Context, d *worker.Dir, limit int) ([]byte,
 
 // Printed returns the agent that printed the output of a run, by its first lines. It reports false
 // if they are not of one agent alone.
-func (s *Session) Printed(ctx context.Context, d *worker.Dir, table agent.Table) (agent.Agent, bool) {
+func (s *Session) Printed(ctx context.Context, kind, run string, table agent.Table) (agent.Agent, bool) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	text, _, err := s.bus.Output(ctx, d.Spec.Agent, d.Spec.Run, 2*maxDetectLine, false)
+	text, _, err := s.bus.Output(ctx, kind, run, 2*maxDetectLine, false)
 	if err != nil {
 		return agent.Agent{}, false
 	}

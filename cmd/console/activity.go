@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -28,11 +29,8 @@ func (t *Timeline) statusLine(now time.Time) string {
 	if run == nil || run.State.Final() {
 		return ""
 	}
-	doing := activity(run, now)
-	if doing == "" {
-		doing = Safe(string(run.State))
-	}
-	facts := []string{doing, shortTokens(run.Tokens)}
+	does := cmp.Or(doing(run, now), Safe(string(run.State)))
+	facts := []string{does, shortTokens(run.Tokens)}
 	if p := run.Progress; p != nil && p.Total > 0 {
 		facts = append(facts, fmt.Sprintf("plan %d/%d", p.Done, p.Total))
 	}

@@ -194,7 +194,7 @@ func (t *tool) counts() []byteCount {
 	return some
 }
 
-// ShortTime is a duration for people: 40ms, 1.2s, 1m02s, 3h05m.
+// ShortTime is a duration for people: 40ms, 1.2s, 1m02s, 3h05m, 8d22h.
 func ShortTime(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:
@@ -205,9 +205,10 @@ func ShortTime(d time.Duration) string {
 		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:
 		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-	default:
+	case d < 48*time.Hour:
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
 // ShortBytes is a number of bytes for people: 6 B, 1.5 KiB, 2.0 MiB.

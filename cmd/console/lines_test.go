@@ -48,3 +48,21 @@ func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
 		}
 	})
 }
+
+// What ends a printing is told once, although it also ends the last flush.
+func TestTheErrorOfAnOutputIsToldOnce(t *testing.T) {
+	t.Parallel()
+	on := New(full{}, func(string) string { return "" })
+	_, err := Follow(t.Context(), on, func(yield func(Record, error) bool) {
+		for yield(Record{Run: "r", Line: 1, Event: []byte(`{"kind":"TextOutput","text":"x"}`)}, nil) {
+		}
+	}, on.Write)
+	if err == nil || err.Error() != "full" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// full is a writer that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("full") }

@@ -152,6 +152,9 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 		&api.Run{Summary: runs.Summary{ID: "T-local-session", Attributes: runs.Attributes{Agent: "codex"},
 			State:     runs.StateWorking,
 			Source:    runs.SourceSession,
+			StartedAt: runs.Time(now.UnixMilli()), Doing: &runs.Doing{Phase: runs.YourTurn}}},
+		&api.Run{Summary: runs.Summary{ID: "T-local-kept", Attributes: runs.Attributes{Agent: "asker"},
+			State:     runs.StateInputRequired,
 			StartedAt: runs.Time(now.UnixMilli()), Doing: &runs.Doing{Phase: runs.YourTurn}}})
 	all.Counts.Working = len(all.Working)
 	for _, width := range []int{0, 50, 90, 200} {
@@ -170,6 +173,9 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 		}
 		if at := strings.Index(list, "your turn"); at < 0 || at > strings.Index(list, "working ") {
 			t.Errorf("width %d: a session whose turn it is stands below working ones:\n%s", width, &out)
+		}
+		if width != 50 && !strings.Contains(list, "needs a message") {
+			t.Errorf("width %d: a live run whose turn has ended does not wait for a message:\n%s", width, &out)
 		}
 		if width == 0 && (!strings.Contains(list, "linesman run --resume T-local-asks -- …\n") ||
 			!strings.Contains(list, "behind one other  gemini_cli  Write the docs\n")) {

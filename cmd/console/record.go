@@ -2,9 +2,9 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -160,7 +160,7 @@ type ticker interface {
 func Follow[T any](
 	ctx context.Context, r ticker, items iter.Seq2[T, error], print func(T) error,
 ) (n int, err error) {
-	defer func() { err = errors.Join(err, r.Close()) }()
+	defer func() { err = cmp.Or(err, r.Close()) }() // that of Close can be the same
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	read := make(chan T, 64) // fewer changes between goroutines

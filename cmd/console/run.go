@@ -28,13 +28,19 @@ func stateWord(run *api.Run, now time.Time) string {
 	return "working"
 }
 
-// needed says what a run waits for whose program has ended or says no more; "": nothing.
+// needed says what a run waits for whose program has ended, or whose turn has; "": nothing.
 func needed(run *api.Run) string {
+	var phase runs.Phase
+	if run.Doing != nil {
+		phase = run.Doing.Phase
+	}
 	switch {
-	case run.State != runs.StateInputRequired, run.Doing != nil && run.Doing.Phase == runs.AwaitingInput:
+	case run.State != runs.StateInputRequired, phase == runs.AwaitingInput:
 		return ""
 	case run.EndedAt != 0:
 		return "needs an agent's answer, then: linesman run --resume " + Word(run.ID) + " -- …"
+	case phase == runs.YourTurn:
+		return "needs a message"
 	}
 	return "needs an answer"
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"slices"
 
+	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/cmd/doctor"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/worker"
@@ -51,4 +53,21 @@ func (a *app) detect(ctx context.Context, in io.Reader, kind *agentKind, paths .
 		fmt.Fprintf(a.stderr, "linesman: this is the output of %s\n", found.Name)
 	}
 	return in, err
+}
+
+// assume makes the default agent of a kind that was not given, and reports whether it was not.
+func (kind *agentKind) assume() bool {
+	if *kind != "" {
+		return false
+	}
+	*kind = api.DefaultAgent
+	return true
+}
+
+// misread says that an output, which was read as that of an assumed agent, looks like that of the one that was found.
+func (a *app) misread(found agent.Agent, known bool, assumed agentKind, command, rest string) {
+	if known && found.Kind() != string(assumed) {
+		fmt.Fprintf(a.stderr, "its output looks like that of %s: type `linesman %s --agent %s%s`\n", found.Name, command,
+			found.Short, rest)
+	}
 }

@@ -105,7 +105,7 @@ type tokenCmd struct {
 
 type tokenCreateCmd struct {
 	Name  string `arg:"" help:"Name: 1 to 64 letters, digits, '-' and '_'."`
-	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit and raw, separated by commas (default read), or metrics."`
+	Scope scopes `placeholder:"LIST" default:"read" help:"Permissions: read, submit, raw and answer, separated by commas (default read), or metrics."`
 	jsonFlag
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
@@ -56,7 +58,7 @@ func (p printer) Events(
 				err = each(e)
 			}
 			if err != nil {
-				return n, errors.Join(err, flush())
+				return n, cmp.Or(err, flush()) // they can be the same
 			}
 		}
 		return n, flush()
@@ -100,16 +102,29 @@ func (p printer) Details(
 	return run, nil
 }
 
-// states passes the states of a run, until it has ended, also to Asks.
+// states passes the states of a run, until it has ended, also to Asks. It waits for a run that is not stored yet.
 func (p printer) states(l *client.Client, run string) func(context.Context, func(*api.Run)) {
 	return func(ctx context.Context, set func(*api.Run)) {
-		_, _ = l.Wait(ctx, run, func(run *api.Run) {
-			if set(run); p.Asks != nil {
-				p.Asks(run)
+		for {
+			_, err := l.Wait(ctx, run, func(run *api.Run) {
+				if set(run); p.Asks != nil {
+					p.Asks(run)
+				}
+			})
+			if !api.Is(err, api.NotFound) {
+				return
 			}
-		})
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(unstored):
+			}
+		}
 	}
 }
+
+// unstored is the time until the next look for a run that is not stored yet.
+const unstored = 200 * time.Millisecond
 
 // Attend returns a function that prints the events of a run that is about to start, or, with
 // detailed, what its agent does, until its end. Called again, it continues. It gives advice if

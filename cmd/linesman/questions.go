@@ -70,7 +70,7 @@ func (c *questionsCmd) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return err
 		case run != "" && len(open.Requests)+len(open.Unread) == 0:
-			return notOpen(run, id)
+			return notOpen(ctx, l, run, id)
 		case c.Whole:
 			return a.whole(ctx, l, run, cmp.Or(id, onlyOne(open)))
 		case a.json:
@@ -203,7 +203,7 @@ func (c *answerCmd) decide(ctx context.Context, a *app, l *client.Client, q *api
 		return notAnswered(err, r.Request, q)
 	}
 	return a.print(done, func() error {
-		if !done.Delivered {
+		if !done.Delivered && !done.State.Final() {
 			fmt.Fprintln(a.stderr, "linesman: the answer is stored; the agent gets it when its worker is back")
 		}
 		outcome := console.Word(cmp.Or(done.Outcome, r.Option, done.Option))
@@ -239,8 +239,11 @@ func several(open []api.Question) error {
 	return errors.Join(all...)
 }
 
-// notOpen is the error of a command about a question that is not open.
-func notOpen(run, id string) error {
+// notOpen is the error of a command about a question that is not open, perhaps as there is no such run.
+func notOpen(ctx context.Context, l *client.Client, run, id string) error {
+	if _, err := api.OpStatus.Call(ctx, l, api.RunRequest{Run: run}); api.Is(err, api.NotFound) {
+		return noSuchRun(run)
+	}
 	e := &api.Error{Code: api.NotFound, Message: "run " + console.Word(run) + " has no open question", Run: run}
 	if id != "" {
 		e.Message = "question " + id + " of run " + console.Word(run) + " is not open"

@@ -114,11 +114,8 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 		return exitWith(failure(err), err)
 	}
 	if c.assumed {
-		if found, known := s.Printed(ctx, d, known.Agents); known && found.Kind() != string(c.Agent) {
-			// What was not understood was said before.
-			fmt.Fprintf(a.stderr, "its output looks like that of %s: type `linesman run --agent %s -- …`\n", found.Name,
-				found.Short)
-		}
+		found, known := s.Printed(ctx, string(c.Agent), d.Spec.Run, known.Agents)
+		a.misread(found, known, c.Agent, "run", " -- …") // what was not understood was said before
 	}
 	if c.detailed(a) { // a person has watched it
 		_ = s.Client().SeenSoon(ctx, d.Spec.Run)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
@@ -13,14 +14,17 @@ import (
 )
 
 type pipeCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the input: ${agents}, or auto to tell it by the first lines (default codex)."`
+	Agent agentKind `placeholder:"KIND" help:"Dialect of the input: ${agents}, or auto to tell it by the first lines (default codex)."`
 	Run_  runID     `name:"run" placeholder:"ID" help:"Id of the run: 1 to 64 of A-Z a-z 0-9 _ -. By default a new one."`
 	startFlags
 	Wait bool `help:"Also wait until the run's completion is stored."`
 	jsonFlag
+
+	assumed bool // nothing tells the agent
 }
 
 func (c *pipeCmd) check(a *app) error {
+	c.assumed = c.Agent.assume()
 	_, err := a.backend(c.Agent)
 	return err
 }
@@ -37,6 +41,13 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.assumed {
+		_ = a.session(ctx, func(s *daemon.Session) error {
+			found, known := s.Printed(ctx, string(c.Agent), run, known.Agents)
+			a.misread(found, known, c.Agent, "pipe", "")
+			return nil
+		})
+	}
 	return a.print(map[string]any{"run": run, "agent": c.Agent}, func() error {
 		_, err := fmt.Fprintln(a.stdout, run)
 		return err
@@ -44,15 +55,18 @@ func (c *pipeCmd) Run(ctx context.Context, a *app) error {
 }
 
 type tailCmd struct {
-	Agent agentKind `default:"codex" placeholder:"KIND" help:"Dialect of the files: ${agents}, or auto to tell it by their first lines (default codex)."`
+	Agent agentKind `placeholder:"KIND" help:"Dialect of the files: ${agents}, or auto to tell it by their first lines (default codex)."`
 	startFlags
 	Once  bool     `help:"Import the files: stop at the end of each, instead of waiting for more."`
 	Again bool     `help:"With --once: also import files that were imported before and have not changed."`
 	Path  []string `arg:"" name:"path" help:"JSONL files."`
 	jsonFlag
+
+	assumed bool // nothing tells the agent
 }
 
 func (c *tailCmd) check(a *app) error {
+	c.assumed = c.Agent.assume()
 	_, err := a.backend(c.Agent)
 	a.quiet = c.Once
 	if c.Again && !c.Once {
@@ -64,6 +78,10 @@ func (c *tailCmd) check(a *app) error {
 func (c *tailCmd) Run(ctx context.Context, a *app) error {
 	if _, err := a.detect(ctx, nil, &c.Agent, c.Path...); err != nil {
 		return err
+	}
+	if c.assumed { // the first files tell
+		found, _, err := daemon.Detect(nil, known.Agents, c.Path[:min(len(c.Path), 16)]...)
+		a.misread(found, err == nil, c.Agent, "tail", " …")
 	}
 	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
 	spec := worker.TailSpec{

@@ -315,8 +315,7 @@ func ParseScopes(list string) (Scopes, error) {
 	for _, word := range strings.Split(list, ",") {
 		scope, err := ScopeOf(strings.TrimSpace(word))
 		if err != nil {
-			return 0, errors.New("scope: must be a list of read, submit, raw and answer\n" +
-				"or metrics, for a program that reads /metrics alone")
+			return 0, errors.New("scope: must be a list of read, submit, raw and answer, or metrics alone")
 		}
 		all |= scope
 	}
