@@ -274,7 +274,7 @@ func (a *Args) Name(err error) error {
 }
 
 // rename returns an error with the names of parameters. Without a parameter for the thread,
-// the context is the thread.
+// it is that of resume or of the context.
 func (a *Args) rename(e *api.Error) *api.Error {
 	e = e.Rename(map[string]string{"request": Whole})
 	if a.declares("run") || a.declares("prompt") || a.declares("directory") {
@@ -282,7 +282,11 @@ func (a *Args) rename(e *api.Error) *api.Error {
 	}
 	e = e.Rename(toolNames)
 	if !a.declares("threadId") {
-		e = e.Rename(map[string]string{"threadId": ContextID})
+		from := ContextID
+		if a.Has(resumeParam.Name) {
+			from = resumeParam.Name
+		}
+		e = e.Rename(map[string]string{"threadId": from})
 	}
 	return e
 }

@@ -78,7 +78,7 @@ func problemOf(e *api.Error) *Problem {
 		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
 		Run: e.Run, State: e.State, Retryable: e.Retryable,
 	}
-	if p.Detail == "" {
+	if p.Detail == "" || e.Code == api.NotFound && e.Reason == runs.WhyUnknown { // the run is there
 		p.Detail = e.Error()
 	}
 	if e.Agent != "" {
@@ -108,7 +108,7 @@ func (p *Problem) listIssues(e *api.Error) {
 	}
 	switch n := len(e.Issues) - 1 + e.Unlisted; {
 	case len(e.Issues) == 0:
-		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Error()}}
+		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Message}}
 	case n == 1:
 		p.Detail += " (and one more mistake)"
 	case n > 1:
@@ -127,7 +127,7 @@ func (q *exchange) explain(err error) *Problem {
 	switch {
 	case errors.As(err, &p):
 	case errors.As(err, &e):
-		if p = problemOf(e); e.Code == api.NotFound {
+		if p = problemOf(e); e.Code == api.NotFound && e.Reason != runs.WhyUnknown {
 			p.Run = "" // it is not a valid id
 		}
 	default:

@@ -59,7 +59,7 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 		{
 			api.Error{Code: api.Validation, Field: "contextId", Message: "the task belongs to another thread"},
 			`{"status":400,"detail":"contextId: the task belongs to another thread","code":"VALIDATION","field":"contextId","issues":[` +
-				`{"field":"contextId","problem":"contextId: the task belongs to another thread"}]}`,
+				`{"field":"contextId","problem":"the task belongs to another thread"}]}`,
 		},
 		{
 			api.Error{Code: api.Ended, Field: "task_id", Message: "the task has ended", Run: "T-1", State: runs.StateFailed},
