@@ -127,7 +127,7 @@ func (q *exchange) explain(err error) *Problem {
 	switch {
 	case errors.As(err, &p):
 	case errors.As(err, &e):
-		if p = problemOf(e); e.Code == api.NotFound && e.Reason != runs.WhyUnknown {
+		if p = q.nameKey(problemOf(e)); e.Code == api.NotFound && e.Reason != runs.WhyUnknown {
 			p.Run = "" // it is not a valid id
 		}
 	default:
