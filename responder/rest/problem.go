@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -27,6 +28,8 @@ type Problem struct {
 	Retryable bool        `json:"retryable,omitempty"` // the same request may succeed later
 
 	Details *Missing `json:"details,omitempty"` // of UNSUPPORTED, if it is a capability of an agent
+
+	after time.Duration // before the same request may succeed; 0: not known
 }
 
 // Missing is a capability that an agent has not.
@@ -76,7 +79,7 @@ func problemOf(e *api.Error) *Problem {
 	kind := kinds[e.Code]
 	p := &Problem{
 		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
-		Run: e.Run, State: e.State, Retryable: e.Retryable,
+		Run: e.Run, State: e.State, Retryable: e.Retryable, after: e.RetryAfter,
 	}
 	if p.Detail == "" || e.Code == api.NotFound && e.Reason == runs.WhyUnknown { // the run is there
 		p.Detail = e.Error()
