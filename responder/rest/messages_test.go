@@ -34,7 +34,7 @@ func (s *stage) messages() {
 	send(409, "keeps", `{"text":"another"}`, "Idempotency-Key", "0123456789abcdef")
 	var taken rest.Problem
 	s.want(409, "PATCH", "/v1/runs/keeps/options", `{"model":"m1"}`, "Idempotency-Key", "0123456789abcdef").read(s.T, &taken)
-	if taken.Field != "Idempotency-Key" || !strings.HasPrefix(taken.Detail, "Idempotency-Key: the idempotency key belongs") {
+	if taken.Field != "Idempotency-Key" || !strings.HasPrefix(taken.Detail, "Idempotency-Key: the idempotency key") {
 		s.T.Errorf("%+v", taken)
 	}
 	second := send(200, "keeps", `{"text":"two","when":"next"}`)
