@@ -45,6 +45,7 @@ const (
 	FieldAfter       = "after"
 	FieldKinds       = "kinds"
 	FieldWords       = "words"
+	FieldStates      = "states"
 
 	FieldAddDirs        = "addDirs"
 	FieldNonInteractive = "nonInteractive"

@@ -390,6 +390,8 @@ func (c *Conversation) ruleOther(cmd *runs.Command, ruling runs.Ruling) runs.Rul
 		if ruling.Holds, ruling.By, ruling.Via = effect, cmd.By, cmd.Via; !effect {
 			ruling.Why = runs.WhyUnfit
 		}
+	case c.keyTaken(cmd.ID):
+		ruling.Why = runs.WhyKey
 	case cmd.Changes():
 		ruling.Why = c.refuses(cmd)
 		ruling.Open = ruling.Why == ""
@@ -411,9 +413,22 @@ func (c *Conversation) asked(question string) bool {
 	return err == nil && 0 < n && n <= c.s.Numbered && question == "q"+strconv.Itoa(n)
 }
 
+// ofRequest are the bits of a remembered command that tell the requests with one key apart.
+const ofRequest = 1<<24 - 2
+
+// remembered returns a digest of the id of a command without its lowest bit, and that of the key in the id:
+// see [runs.BehindKey]. Without a request in the id they are the same.
+func remembered(id string) (entry, key uint64) {
+	name, request, has := strings.Cut(id, runs.BehindKey)
+	if key = digest(name) &^ 1; !has {
+		return key, key
+	}
+	return key&^ofRequest | digest(request)&ofRequest, key
+}
+
 // remember keeps that a command had an effect, or none: 63 bits of its digest, and one for that.
 func (c *Conversation) remember(id string, effect bool) {
-	entry := digest(id) &^ 1
+	entry, _ := remembered(id)
 	if effect {
 		entry |= 1
 	}
@@ -423,10 +438,21 @@ func (c *Conversation) remember(id string, effect bool) {
 
 // Obeyed reports whether a command had an effect at its place in the log, and whether it is known: the last 256 are.
 func (c *Conversation) Obeyed(id string) (effect, known bool) {
-	sought := digest(id) &^ 1
-	i := slices.IndexFunc(c.s.Commands, func(entry uint64) bool { return entry&^1 == sought })
+	sought, key := remembered(id)
+	i := slices.IndexFunc(c.s.Commands, func(entry uint64) bool {
+		return entry&^1 == sought || entry&^1 == key // of a version whose ids have no request
+	})
 	if i < 0 {
 		return false, false
 	}
 	return c.s.Commands[i]&1 == 1, true
+}
+
+// keyTaken reports whether another command had the key of this one.
+func (c *Conversation) keyTaken(id string) bool {
+	_, known := c.Obeyed(id)
+	_, key := remembered(id)
+	return !known && strings.Contains(id, runs.BehindKey) && slices.ContainsFunc(c.s.Commands, func(entry uint64) bool {
+		return entry&^(ofRequest|1) == key&^ofRequest
+	})
 }

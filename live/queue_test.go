@@ -93,6 +93,36 @@ func TestMessagesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
+// A command with the key of another one is refused: its sender would take the answer for its own.
+func TestAKeyIsForOneCommand(t *testing.T) {
+	s := keeps(t)
+	rule := func(id string) runs.Ruling {
+		c := send(id, "text of "+id)
+		c.By = "operator"
+		return s.c.Rule(&c)
+	}
+	check := func(id string, open, holds bool, why string) {
+		t.Helper()
+		if got := rule(id); got.Open != open || got.Holds != holds || got.Why != why {
+			t.Errorf("%s: %+v", id, got)
+		}
+	}
+	check("k.1", true, false, "")
+	s.order(send("k.1", "one"))
+	for range 2 {
+		check("k.1", false, true, "")
+		check("k.2", false, false, runs.WhyKey)
+		check("other.1", true, false, "")
+		s.restart()
+	}
+	s.order(send("old", "of a version whose ids have no request"))
+	check("old.1", false, true, "")
+	s.order(send("k.2", "stored by such a version"))
+	if effect, known := s.c.Obeyed("k.2"); !effect || !known {
+		t.Errorf("stored: effect %v, known %v", effect, known)
+	}
+}
+
 func TestMessagesAreHeldAfterATurnThatWasNotCompleted(t *testing.T) {
 	for _, reason := range []string{"cancelled", "refusal", "max_tokens"} {
 		s := keeps(t)

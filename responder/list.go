@@ -110,12 +110,20 @@ func (s *Service) Overview(q api.List, limit int, queue bool) (runtable.Snapshot
 	return s.table.SnapshotOf(limit, among(q), of, keep), nil
 }
 
+var openStates = []runs.State{runs.StateQueued, runs.StateWorking, runs.StateInputRequired}
+
 // maxLabels is the maximum number of labels in a filter.
 const maxLabels = 16
 
 // Filter returns the condition of a list, without regard to its page. The error is
-// [api.Validation] for a label that is not KEY=VALUE.
+// [api.Validation] for a label that is not KEY=VALUE, and for a state that is none: no run would fit.
 func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
+	for _, state := range q.States {
+		if !state.Final() && !slices.Contains(openStates, state) {
+			return nil, api.Invalid(api.FieldStates, "must be states of a run: queued, working, input-required, completed, "+
+				"failed, cancelled or timeout")
+		}
+	}
 	labels, err := readLabels(q.Labels)
 	if err != nil {
 		return nil, err

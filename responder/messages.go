@@ -37,26 +37,26 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	c := runs.Command{Do: runs.DoSend, ID: commandID(ctx, q.Run, q.Key), Text: q.Text, Message: q.Message}
+	c := runs.Command{Do: runs.DoSend, Text: q.Text, Message: q.Message}
 	if q.When == runs.WhenNow {
 		c.When = q.When
 	}
 	if q.Message != "" {
 		c.Do = runs.DoEdit
 	}
-	return s.order(ctx, q.Run, c)
+	return s.order(ctx, q.Run, keyed(ctx, q.Run, q.Key, c))
 }
 
 const maxKey = 255 // bytes of an idempotency key
 
-// commandID returns the id of a command with an idempotency key, "" without one.
-func commandID(ctx context.Context, run, key string) string {
-	if key == "" {
-		return ""
+// keyed returns a command with the id that its idempotency key gives it. Without one it has none.
+func keyed(ctx context.Context, run, key string, c runs.Command) runs.Command {
+	if key != "" {
+		caller, _ := decider(ctx)
+		of, request := sha256.Sum256(runs.Encode([]string{caller, run, key})), sha256.Sum256(runs.Encode(c))
+		c.ID = hex.EncodeToString(of[:16]) + runs.BehindKey + hex.EncodeToString(request[:8])
 	}
-	caller, _ := decider(ctx)
-	sum := sha256.Sum256(runs.Encode([]string{caller, run, key}))
-	return hex.EncodeToString(sum[:16])
+	return c
 }
 
 // Unsend takes back a message that waits.
@@ -83,7 +83,9 @@ func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, er
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, runs.Command{Do: runs.DoStop, ID: commandID(ctx, q.Run, q.Key), Turn: q.Turn})
+	c := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoStop}) // without a turn it may be of the same one
+	c.Turn = q.Turn
+	return s.order(ctx, q.Run, c)
 }
 
 // SetOptions changes the mode and the model of the session, from the next turn on.
@@ -98,9 +100,7 @@ func (s *Service) SetOptions(ctx context.Context, q api.SetRequest) (api.Sent, e
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, runs.Command{
-		Do: runs.DoSet, ID: commandID(ctx, q.Run, q.Key), Mode: q.Mode, Model: q.Model,
-	})
+	return s.order(ctx, q.Run, keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSet, Mode: q.Mode, Model: q.Model}))
 }
 
 // End ends the run after its turn, at once if none runs. What waits is not sent.
@@ -161,6 +161,9 @@ func takesNone(run, why string) error {
 func refused(run string, c *runs.Command, ruling runs.Ruling) error {
 	e := &api.Error{Code: api.Conflict, Run: run, Reason: ruling.Why}
 	switch {
+	case ruling.Why == runs.WhyKey:
+		e.Code, e.Field = api.KeyConflict, api.FieldKey
+		e.Message = "the idempotency key belongs to another request: use a new one"
 	case ruling.Why == runs.WhyFull:
 		e.Message = fmt.Sprintf("%d messages, or %d bytes, wait already", runs.MaxQueued, runs.MaxQueuedBytes)
 	case ruling.Why == runs.WhyEnds:

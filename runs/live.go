@@ -51,7 +51,7 @@ const (
 // Command is the body of an entry of kind [Ordered]: what somebody asks of a live run. Whether it
 // has an effect is decided by what the log has before it.
 type Command struct {
-	ID   string `json:"id"` // of the command, at most MaxCommandID bytes: a repeated one has no effect
+	ID   string `json:"id"` // of the command, at most MaxCommandID bytes: a repeated one has no effect; see BehindKey
 	Do   string `json:"do"`
 	By   string `json:"by"`             // who decided: the name of a token, owner, operator, or one of the above
 	Via  string `json:"via,omitempty"`  // the surface
@@ -72,6 +72,9 @@ type Command struct {
 	Mode  Mode   `json:"mode,omitempty"`  // of set; "": as it is
 	Model string `json:"model,omitempty"` // of set, at most MaxModel bytes; "": as it is
 }
+
+// BehindKey is what the id of a command with an idempotency key has between the key and the request, each as a digest.
+const BehindKey = "."
 
 // Limits of a command, in bytes.
 const (
@@ -317,4 +320,5 @@ const (
 	WhyCeiling   = "ceiling"   // the mode may do more than that of the task
 	WhyFixed     = "fixed"     // the agent has no such mode that can be set
 	WhyEnds      = "ends"      // the run ends with the turn, or has ended
+	WhyKey       = "key"       // another command had its key
 )

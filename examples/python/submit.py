@@ -27,13 +27,14 @@ def request(path, body=None, **headers):
 
 def answer(path, body=None, **headers):
     """Returns the JSON of an answer, and repeats the request if there is none."""
-    for attempt in range(5):
+    for attempt in range(6):
         try:
             with request(path, body, **headers) as response:
                 return json.load(response)
         except urllib.error.HTTPError as e:
-            if e.code != 503:
-                sys.exit(f"refused: {json.load(e)['detail']}")
+            problem = json.load(e)
+            if e.code != 503 and not problem.get("retryable"):  # as the first request with the key is carried out
+                sys.exit(f"refused: {problem['detail']}")
         except (OSError, http.client.HTTPException) as e:  # the connection
             print(f"trying again: {e}", file=sys.stderr)
         time.sleep(2**attempt)

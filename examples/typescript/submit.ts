@@ -17,12 +17,13 @@ function request(path, init = {}) {
 
 // Returns the JSON of an answer, and repeats the request if there is none. A TypeError is the connection.
 async function answer(path, init) {
-  for (let attempt = 0; attempt < 5; attempt++) {
+  for (let attempt = 0; attempt < 6; attempt++) {
     try {
       const response = await request(path, init);
       const body = await response.json();
       if (response.ok) return body;
-      if (response.status !== 503) throw new Error(`refused: ${body.detail}`);
+      // Retryable is the request, too, while the first one with its key is carried out.
+      if (response.status !== 503 && !body.retryable) throw new Error(`refused: ${body.detail}`);
     } catch (e) {
       if (!(e instanceof TypeError)) throw e;
       console.error(`trying again: ${e.message}`);

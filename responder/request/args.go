@@ -273,10 +273,13 @@ func (a *Args) Name(err error) error {
 	return e
 }
 
-// rename returns an error with the names of parameters. Without a parameter for the thread,
-// the context is the thread.
+// rename returns an error with the names of parameters. The thread is that of resume, or without a
+// parameter for it that of the context.
 func (a *Args) rename(e *api.Error) *api.Error {
 	e = e.Rename(map[string]string{"request": Whole})
+	if a.Has(resumeParam.Name) {
+		e = e.Rename(map[string]string{api.FieldThread: resumeParam.Name})
+	}
 	if a.declares("run") || a.declares("prompt") || a.declares("directory") {
 		return e.Rename(agentToolNames)
 	}

@@ -291,8 +291,8 @@ var (
 	// Those of surfaces whose tasks are of any agent; the tools are Codex's.
 	TaskParams = append(long(ExecParams), agentParam, liveParam, askParam, keepParam, policyParam, forceParam,
 		resumeParam, forkParam, addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
-	ContinueParams = append(long(ResumeParams), agentParam, forceParam, addDirsParam, nonInteractiveParam, unboxedParam,
-		extensionsParam)
+	ContinueParams = append(long(ResumeParams), skipParam, agentParam, liveParam, askParam, keepParam, policyParam,
+		forceParam, addDirsParam, nonInteractiveParam, unboxedParam, extensionsParam)
 
 	// Those of the tools for agents of every kind.
 	AgentRunParams = []Param{

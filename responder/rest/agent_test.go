@@ -35,9 +35,10 @@ func TestRunsOfAllAgents(t *testing.T) {
 			s.Await(queued.ID, func(runs.Header) bool { return true })
 		}
 		var next api.Run
-		s.want(202, "POST", "/v1/runs/"+one.Run+"/resume", `{"task":"go on"}`).read(t, &next)
+		s.want(202, "POST", "/v1/runs/"+one.Run+"/resume",
+			`{"task":"go on","skipGitRepoCheck":true}`).read(t, &next)
 		if task := s.Task(); next.Agent != kind || next.Thread != one.ID || task.Agent != kind || task.Thread != one.ID ||
-			task.Dir != "/srv/"+short {
+			task.Dir != "/srv/"+short || !task.SkipGit {
 			t.Errorf("%s: resumed as %+v by the task %+v", kind, next, task)
 		}
 		s.want(202, "POST", "/v1/runs", fmt.Sprintf(`{"task":"go on","context_id":%q}`, one.ID)).read(t, &next)
@@ -51,6 +52,12 @@ func TestRunsOfAllAgents(t *testing.T) {
 				t.Errorf("of %s are listed %q", name, listed)
 			}
 		}
+		// A live run needs the thread for itself.
+		status := 409
+		if short == "gemini" { // it continues no session live
+			status = 400
+		}
+		s.want(status, "POST", "/v1/runs/"+one.Run+"/resume", `{"task":"go on","live":true,"keep":true,"ask":false}`)
 	}
 
 	for body, want := range map[string]api.Issue{

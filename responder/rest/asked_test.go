@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -99,6 +100,23 @@ func TestADamagedRecordHidesNoOtherQuestion(t *testing.T) {
 	}
 	if got := s.want(200, "GET", "/v1/questions?run=broken", "").body; gjson.GetBytes(got, "unread").Raw != `["broken"]` {
 		t.Errorf("of a damaged one: %s", got)
+	}
+}
+
+// A run that is there has no such question: the error does not say that there is no such run.
+func TestAQuestionThatWasNeverAskedIsNotFound(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	l := s.BeginLive("codex", "asks", runs.Start{Source: "queue", Worker: "w1"})
+	l.Asks(l.Permission("make", servicetest.Hour()))
+	var p rest.Problem
+	s.want(404, "POST", "/v1/runs/asks/questions/q9/answer", `{"option":"allow"}`).read(t, &p)
+	if p.Code != "NOT_FOUND" || p.Run != "asks" || p.Detail != "the run has no question q9" {
+		t.Errorf("%+v", p)
+	}
+	s.want(404, "POST", "/v1/runs/none/questions/q1/answer", `{"option":"allow"}`).read(t, &p)
+	if p.Detail != "there is no run of this id" {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// retryAfter is the delay, in seconds, after which a client should retry.
+// retryAfter is the delay, in seconds, after which a client should retry, if no better one is known.
 const retryAfter = 2
 
 // reply is the outcome of a request, before encoding.
@@ -172,7 +172,10 @@ func (q *exchange) write(a *reply) {
 	if a.location != "" {
 		h.Set("Location", a.location)
 	}
-	if a.Status == http.StatusServiceUnavailable {
+	switch p := a.Problem; {
+	case p != nil && p.after > 0:
+		h.Set("Retry-After", strconv.Itoa(int((p.after+time.Second-1)/time.Second)))
+	case a.Status == http.StatusServiceUnavailable:
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	q.send(a.Status, body)

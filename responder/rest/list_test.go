@@ -194,6 +194,9 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 		{"POST", "/v1/runs", `{"task":"x","task":"y"}`, "task", "twice"},
 		{"POST", "/v1/runs/done/resume", `{"task":"x","threadId":"y"}`, "threadId", "is no parameter of this request"},
 		{"POST", "/v1/runs/done/resume", `{}`, "task", "is required"},
+		{"POST", "/v1/runs", `{"task":"x","resume":{"selector":"id","id":"y"}}`, "resume", "must be the id of a thread"},
+		{"POST", "/v1/runs/done/end", `{"reason":"x"}`, "reason", "is no parameter"},
+		{"POST", "/v1/runs/done/messages/release", `{"text":"x"}`, "text", "is no parameter"},
 		{"POST", "/v1/runs/done/cancel", `{"task_id":"x"}`, "task_id", "is no parameter of this request"},
 		{"POST", "/v1/runs/done/cancel", `{"reason":7}`, "reason", "must be a string"},
 		{"POST", "/v1/runs/done/cancel", `[`, "body", "must be a JSON object"},
@@ -219,7 +222,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 		r := s.want(400, c.method, c.path, c.body)
 		r.read(t, &p)
 		if p.Code != "VALIDATION" || p.Field != c.field || !strings.Contains(p.Detail, c.detail) || len(p.Issues) == 0 ||
-			p.Issues[0].Field != c.field {
+			p.Issues[0].Field != c.field || strings.HasPrefix(p.Issues[0].Problem, c.field+":") {
 			t.Errorf("%s %.60s %s: %s; want the field %s and %q", c.method, c.path, c.body, r.body, c.field, c.detail)
 		}
 	}

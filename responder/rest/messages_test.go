@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/rest"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -28,6 +29,13 @@ func (s *stage) messages() {
 	}
 	if again := send(200, "keeps", `{"text":"one"}`, "Idempotency-Key", "0123456789abcdef"); again.Message != first.Message {
 		s.T.Errorf("the same again: %+v", again)
+	}
+	// The key of one request is for no other one.
+	send(409, "keeps", `{"text":"another"}`, "Idempotency-Key", "0123456789abcdef")
+	var taken rest.Problem
+	s.want(409, "PATCH", "/v1/runs/keeps/options", `{"model":"m1"}`, "Idempotency-Key", "0123456789abcdef").read(s.T, &taken)
+	if taken.Field != "Idempotency-Key" || !strings.HasPrefix(taken.Detail, "Idempotency-Key: the idempotency key") {
+		s.T.Errorf("%+v", taken)
 	}
 	second := send(200, "keeps", `{"text":"two","when":"next"}`)
 	for _, body := range []string{"", "{}", `{"text":" "}`, `{"text":"x","when":"soon"}`, `{"text":"x","turn":1}`,
@@ -58,7 +66,7 @@ func (s *stage) messages() {
 	}
 	s.want(404, "GET", "/v1/runs/none/messages", "")
 
-	s.want(200, "PATCH", "/v1/runs/keeps/options", `{"model":"m1","idempotencyKey":"0123456789abcdef"}`)
+	s.want(200, "PATCH", "/v1/runs/keeps/options", `{"model":"m1","idempotencyKey":"0123456789abcdef-set"}`)
 	for _, body := range []string{"{}", `{"mode":"all"}`, `{"model":" "}`, `{"model":"` + strings.Repeat("m", runs.MaxModel+1) + `"}`} {
 		s.want(400, "PATCH", "/v1/runs/keeps/options", body)
 	}
@@ -71,7 +79,7 @@ func (s *stage) messages() {
 	s.want(404, "POST", "/v1/runs/none/messages/release", "")
 	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":2}`)
 	for range 2 {
-		s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1,"idempotencyKey":"0123456789abcdef"}`)
+		s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1,"idempotencyKey":"0123456789abcdef-stop"}`)
 	}
 	s.want(404, "POST", "/v1/runs/none/turn/cancel", "")
 	keeps.Say(`{"jsonrpc":"2.0","id":3,"result":{"stopReason":"cancelled"}}`)
@@ -82,7 +90,7 @@ func (s *stage) messages() {
 		c := run.Conversation
 		return c != nil && *c == paused
 	})
-	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"idempotencyKey":"0123456789abcdef"}`) // the same again
+	s.want(200, "POST", "/v1/runs/keeps/turn/cancel", `{"idempotencyKey":"0123456789abcdef-stop"}`) // the same again
 	s.want(409, "POST", "/v1/runs/keeps/turn/cancel", `{"turn":1}`)
 	s.want(200, "GET", "/v1/runs/keeps/wait?until=turn&timeout=60", "")
 	s.want(400, "GET", "/v1/runs/keeps/wait?until=now", "")

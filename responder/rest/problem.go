@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -27,6 +28,8 @@ type Problem struct {
 	Retryable bool        `json:"retryable,omitempty"` // the same request may succeed later
 
 	Details *Missing `json:"details,omitempty"` // of UNSUPPORTED, if it is a capability of an agent
+
+	after time.Duration // before the same request may succeed; 0: not known
 }
 
 // Missing is a capability that an agent has not.
@@ -76,9 +79,9 @@ func problemOf(e *api.Error) *Problem {
 	kind := kinds[e.Code]
 	p := &Problem{
 		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
-		Run: e.Run, State: e.State, Retryable: e.Retryable,
+		Run: e.Run, State: e.State, Retryable: e.Retryable, after: e.RetryAfter,
 	}
-	if p.Detail == "" {
+	if p.Detail == "" || e.Code == api.NotFound && e.Reason == runs.WhyUnknown { // the run is there
 		p.Detail = e.Error()
 	}
 	if e.Agent != "" {
@@ -108,7 +111,7 @@ func (p *Problem) listIssues(e *api.Error) {
 	}
 	switch n := len(e.Issues) - 1 + e.Unlisted; {
 	case len(e.Issues) == 0:
-		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Error()}}
+		p.Issues = []api.Issue{{Field: p.Field, Problem: e.Message}}
 	case n == 1:
 		p.Detail += " (and one more mistake)"
 	case n > 1:
@@ -127,7 +130,7 @@ func (q *exchange) explain(err error) *Problem {
 	switch {
 	case errors.As(err, &p):
 	case errors.As(err, &e):
-		if p = problemOf(e); e.Code == api.NotFound {
+		if p = q.nameKey(problemOf(e)); e.Code == api.NotFound && e.Reason != runs.WhyUnknown {
 			p.Run = "" // it is not a valid id
 		}
 	default:

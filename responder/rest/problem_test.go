@@ -3,13 +3,36 @@ package rest
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
 )
+
+// A client is told when to repeat a request: also one that its key's first request keeps waiting.
+func TestTheDelayOfAnErrorIsInItsHeader(t *testing.T) {
+	for _, c := range []struct {
+		err  api.Error
+		want string
+	}{
+		{api.Error{Code: api.KeyInFlight, RetryAfter: 4100 * time.Millisecond}, "5"},
+		{api.Error{Code: api.RateLimited, RetryAfter: time.Hour}, "3600"},
+		{api.Error{Code: api.Unavailable}, "2"},
+		{api.Error{Code: api.Conflict}, ""},
+	} {
+		w := httptest.NewRecorder()
+		p := problemOf(&c.err)
+		q := exchange{API: New(Config{}), w: w, r: httptest.NewRequest("POST", "/v1/runs", nil)}
+		q.write(&reply{Status: p.Status, Problem: p})
+		if got := w.Header().Get("Retry-After"); got != c.want {
+			t.Errorf("%s: Retry-After %q, want %q", c.err.Code, got, c.want)
+		}
+	}
+}
 
 // Every error of the service has a status and a code that the document has.
 func TestEveryErrorHasAStatusAndACode(t *testing.T) {
@@ -59,7 +82,7 @@ func TestErrorsOfTheServiceAsProblems(t *testing.T) {
 		{
 			api.Error{Code: api.Validation, Field: "contextId", Message: "the task belongs to another thread"},
 			`{"status":400,"detail":"contextId: the task belongs to another thread","code":"VALIDATION","field":"contextId","issues":[` +
-				`{"field":"contextId","problem":"contextId: the task belongs to another thread"}]}`,
+				`{"field":"contextId","problem":"the task belongs to another thread"}]}`,
 		},
 		{
 			api.Error{Code: api.Ended, Field: "task_id", Message: "the task has ended", Run: "T-1", State: runs.StateFailed},

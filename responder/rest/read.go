@@ -213,12 +213,12 @@ func (q *exchange) presetKey(body map[string]json.RawMessage) ([]request.Preset,
 
 // nameKey names the key as the caller did.
 func (q *exchange) nameKey(p *Problem) *Problem {
-	if q.key == "" || p.Field != request.Key {
+	if q.key == "" || p.Field != request.Key && p.Field != api.FieldKey {
 		return p
 	}
-	p.Field = keyHeader
-	if rest, ok := strings.CutPrefix(p.Detail, request.Key+": "); ok {
+	if rest, ok := strings.CutPrefix(p.Detail, p.Field+": "); ok {
 		p.Detail = keyHeader + ": " + rest
 	}
+	p.Field = keyHeader
 	return p
 }

@@ -135,17 +135,23 @@ func (a *API) Routes() []Route {
 	return routes
 }
 
-// carryOut answers with the outcome of an operation whose request is empty, or the run of the path.
+// carryOut answers with the outcome of an operation whose request is empty, or the run of the path. A body has no
+// members but a key, of which there is no need.
 func carryOut(op responder.Bound) handler {
 	return func(ctx context.Context, q *exchange) (*reply, error) {
-		request := op.New()
-		if run, ok := request.(*api.RunRequest); ok {
+		if q.posts() && q.form == jsonType {
+			if _, err := q.written([]request.Param{request.KeyParam}); err != nil {
+				return nil, err
+			}
+		}
+		empty := op.New()
+		if run, ok := empty.(*api.RunRequest); ok {
 			if err := q.Service.Connected(); err != nil {
 				return nil, err
 			}
 			run.Run = q.run()
 		}
-		outcome, err := op.Do(ctx, request)
+		outcome, err := op.Do(ctx, empty)
 		if err != nil {
 			return nil, err
 		}

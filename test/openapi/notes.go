@@ -40,7 +40,8 @@ var meanings = map[int]string{
 	403: "The token lacks a scope; `detail` names it.",
 	404: "There is no such run.",
 	406: "Nothing of what `Accept` asks for can be given.",
-	409: "The state of the run does not allow it, or the idempotency key came with another request.",
+	409: "The state of the run does not allow it, or the idempotency key came with another request. `retryable`, with " +
+		"`Retry-After`: the same request is still being carried out.",
 	413: "The body is over 8 MiB.",
 	415: "The body is not application/json.",
 	501: "The kind of agent cannot do that.",

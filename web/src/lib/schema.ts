@@ -511,6 +511,8 @@ export interface ResumeRequest {
   addDirs?: Array<string>;
   /** Allow git commands that may lose work, where they are guarded. */
   allowDestructiveGit?: boolean;
+  /** With live: people are asked what its mode does not allow. If false, it is denied. */
+  ask?: boolean;
   /** Must be true for the modes that can write: workspace-write and danger-full-access. */
   confirm?: boolean;
   /** Options by their ids in the Universal Agent API. */
@@ -523,8 +525,12 @@ export interface ResumeRequest {
   idempotencyKey?: string;
   /** End the task when it was silent for so long. */
   idleTimeoutSec?: number;
+  /** With live: the run goes on after its first turn, for further messages, until it is ended. */
+  keep?: boolean;
   /** Labels of the run, an object of texts: at most 16, keys of at most 64 bytes, values of at most 256. Keys that begin with `linesman.` are reserved. */
   labels?: Record<string, string>;
+  /** Start the agent as a server of the Agent Client Protocol: it may ask while it works. What its mode allows is allowed; for all else people are asked. */
+  live?: boolean;
   /** What the agent may do to this machine. Default: `read-only`. */
   mode?: 'read-only' | 'workspace-write' | 'danger-full-access';
   /** Model of the agent; default: the agent's own. */
@@ -533,6 +539,10 @@ export interface ResumeRequest {
   nonInteractive?: boolean;
   /** JSON Schema of the agent's final answer, at most 64 KiB. */
   outputSchema?: Record<string, unknown>;
+  /** With live: rules that deny, or let people be asked, what the worker would allow, such as "deny execute: git push" or "ask edit". */
+  policy?: Array<string>;
+  /** Work outside of a git repository, too. */
+  skipGitRepoCheck?: boolean;
   /** What the agent is to do. */
   task: string;
   /** End the task when it took so long. */
