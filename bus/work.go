@@ -64,9 +64,13 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at in
 		}
 	}
 	if err != nil {
-		// The caller may submit it again: remove the task.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
+		// The caller may be gone, or the time over, before the answer.
+		if log, err := b.openLog(ctx, t.Agent, t.Run, runs.Mark{}, true); err == nil && log.Mark().Work == work {
+			return work, log.Mark().Seq, nil
+		}
+		// The caller may submit it again: remove the task.
 		if back := b.Unqueue(ctx, queue, t.Run); back != nil {
 			b.log.Warn("cannot remove the task of a failed submission", zap.String("run", t.Run), zap.Error(back))
 		}
