@@ -2,8 +2,11 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/normalizer"
@@ -77,22 +80,141 @@ func TestQuestionOfAProcessThatIsToSleepHasANumber(t *testing.T) {
 
 // agree compares the open questions of the record, which was folded with a limit for lines, with those of the
 // conversation.
-func agree(t *testing.T, s *stage, most, n int) *runs.Record {
+func agree(t testing.TB, s *stage, most, n int) *runs.Record {
 	t.Helper()
+	record, got, want := questions(s, most)
+	if len(want) != n || !slices.Equal(got, want) {
+		t.Errorf("the record has the questions %q\nthe conversation %q", got, want)
+	}
+	return record
+}
+
+// questions returns the open questions of the record and of the conversation.
+func questions(s *stage, most int) (record *runs.Record, got, want []string) {
 	fold := normalizer.NewFold(acp.Backend{Kind: "codex", Live: &s.config.Agent}, "r", most)
 	for i, e := range s.log {
 		e.Time = int64(i + 1)
 		fold.Apply(uint64(i+1), e, func(normalizer.Message) {})
 	}
-	var want, got []string
 	for _, q := range s.c.Open() {
 		want = append(want, fmt.Sprintf("%s at %d, people %t", q.ID, q.Offset, q.People))
 	}
 	for _, q := range fold.Record.Live.Questions {
 		got = append(got, fmt.Sprintf("%s at %d, people %t", q.ID, q.Offset, q.People))
 	}
-	if len(want) != n || strings.Join(got, "; ") != strings.Join(want, "; ") {
-		t.Errorf("the record has the questions %q\nthe conversation %q", got, want)
-	}
-	return fold.Record
+	return fold.Record, got, want
+}
+
+// The record has the questions of the conversation, whatever the agent asks, and whenever.
+func TestRecordHasTheQuestionsOfTheConversation(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := config()
+		cfg.Task.Keep = true
+		s := newStage(t, cfg)
+		s.log[0].Body = runs.Encode(runs.Start{Source: "queue", Keep: true})
+		s.quick = true
+		closes := rapid.Bool().Draw(rt, "closes")
+		n := 0
+		tells := func(line string) {
+			if s.c.Status().Alive {
+				s.say(line)
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				if outcome, over := s.c.Ended(); len(s.c.s.Due) > 0 || outcome != nil || over {
+					return // an answer, or the end of the process, follows
+				}
+				if _, got, want := questions(s, 0); !slices.Equal(got, want) {
+					t.Fatalf("the record has the questions %q\nthe conversation %q", got, want)
+				}
+			},
+			"goes on": func(*rapid.T) {
+				if s.c.Status().Wakes {
+					s.process(runs.Process{N: s.c.Status().Process + 1, Do: runs.ProcessStart, How: "resume"})
+				}
+				s.drain()
+				for len(s.c.s.Await) > 0 && s.c.s.Await[0].Do != doPrompt {
+					switch first := s.c.s.Await[0]; first.Do {
+					case doInitialize:
+						ends := `"resume":{}}}}}`
+						if closes {
+							ends = `"close":{},` + ends
+						}
+						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"protocolVersion":1,"agentCapabilities":{`+
+							`"sessionCapabilities":{`, first.ID) + ends)
+					case doNew:
+						s.say(created)
+					default:
+						s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, first.ID))
+					}
+					s.drain()
+				}
+			},
+			"turn ends": func(t *rapid.T) {
+				if len(s.c.s.Await) > 0 && s.c.s.Await[0].Do == doPrompt {
+					reason := rapid.SampledFrom([]string{"end_turn", "end_turn", "cancelled", "refusal"}).Draw(t, "reason")
+					tells(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"stopReason":%q}}`, s.c.s.Await[0].ID, reason))
+				}
+			},
+			"asks": func(t *rapid.T) {
+				tells(permission(fmt.Sprint(rapid.IntRange(70, 72).Draw(t, "request")), "execute", ""))
+			},
+			"asks, too": func(t *rapid.T) {
+				tells(permission(fmt.Sprint(rapid.IntRange(73, 90).Draw(t, "request")), "execute", ""))
+			},
+			"asks for more": func(t *rapid.T) {
+				tells(rapid.SampledFrom([]string{
+					`{"jsonrpc":"2.0","id":91,"method":"elicitation/create","params":{"mode":"form","message":"Which?"}}`,
+					`{"jsonrpc":"2.0","id":92,"method":"elicitation/create","params":{"mode":"url"}}`,
+					`{"jsonrpc":"2.0","id":93,"method":"fs/read_text_file","params":{"path":"/a"}}`,
+					permission(`"long `+strings.Repeat("x", 200)+`"`, "execute", ""), permission("null", "execute", ""),
+					`{"jsonrpc":"2.0","id":94,"method":"session/request_permission","params":{}}`,
+					strings.Replace(permission("95", "execute", ""), `"sessionId":"s"`, `"sessionId":"other"`, 1),
+				}).Draw(t, "line"))
+			},
+			"tells": func(t *rapid.T) {
+				status := rapid.SampledFrom([]string{"pending", "in_progress", "completed", "failed"}).Draw(t, "status")
+				tells(update("tool_call_update", `"toolCallId":"c","status":"`+status+`"`))
+			},
+			"withdraws": func(t *rapid.T) {
+				tells(fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%d}}`,
+					rapid.IntRange(70, 90).Draw(t, "request")))
+			},
+			"people": func(t *rapid.T) {
+				n++
+				if open := s.c.Open(); len(open) > 0 {
+					q := rapid.SampledFrom(open).Draw(t, "question")
+					if !q.People {
+						s.order(runs.Command{ID: fmt.Sprint("ask", n), Do: runs.DoAsk, Question: q.ID})
+					} else {
+						s.answer(fmt.Sprint("answer", n), q.ID, rapid.SampledFrom([]string{"yes", "no", ""}).Draw(t, "option"))
+					}
+				}
+			},
+			"message": func(t *rapid.T) {
+				n++
+				c := runs.Command{ID: fmt.Sprint("m", n), Do: runs.DoSend, Text: fmt.Sprint("text ", n)}
+				if rapid.IntRange(0, 3).Draw(t, "now") == 0 {
+					c.When = runs.WhenNow
+				}
+				s.order(c)
+			},
+			"stop": func(*rapid.T) {
+				n++
+				s.order(runs.Command{ID: fmt.Sprint("s", n), Do: runs.DoStop, Turn: s.c.Status().Turn})
+			},
+			"sleep": func(*rapid.T) { n++; s.order(runs.Command{ID: fmt.Sprint("z", n), Do: runs.DoSleep, By: runs.ByLimit}) },
+			"dies": func(t *rapid.T) {
+				now := s.c.Status()
+				if !now.Alive || !now.Sleeps && rapid.IntRange(0, 3).Draw(t, "dies") > 0 {
+					return
+				}
+				p := runs.Process{N: now.Process, Do: runs.ProcessEnd, Reason: runs.ReasonExited}
+				p.Unsent = s.c.Unsent(s.c.s.Sent)
+				p.Stays = s.c.Stays(p.Unsent)
+				s.process(p)
+			},
+		})
+	})
 }
