@@ -118,20 +118,24 @@ func Rule(
 	ctx context.Context, open func(runs.Mark) (ReadLog, error),
 	read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent, c runs.Command,
 ) (runs.Ruling, error) {
-	conv, mark := live.New(live.Config{Agent: a}), runs.Mark{}
+	conv, mark, whole := live.New(live.Config{Agent: a}), runs.Mark{}, false
 	apply := func(seq uint64, e runs.Entry) error {
 		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
 			conv = live.New(live.Config{
 				Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}, Always: start.Always,
 			})
 		}
+		whole = whole || e.Kind == runs.Queued || e.Kind == runs.Started
 		conv.Apply(seq, e)
 		mark = mark.After(e, seq)
 		return nil
 	}
 	var log ReadLog
 	err := read(apply)
-	if err == nil {
+	switch {
+	case err == nil && !whole:
+		err = runs.ErrNoOwner
+	case err == nil:
 		log, err = open(mark)
 	}
 	for err == nil {
