@@ -75,10 +75,6 @@ func fedUpTo(ctx context.Context, path string, n int64) bool {
 	return false
 }
 
-// errFilling refuses a command while the raw log, which was lost, gets its entries again, and output is needed for the
-// next one. The caller asks again.
-var errFilling = errors.New("the raw log of the run is being filled again")
-
 // rule carries out an answer.
 func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 	for {
@@ -86,7 +82,7 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 		if got.err == nil && r.talk.missing() != nil { // the conversation is not whole yet
 			sent, err := r.pump(ctx, false)
 			if err == nil && !sent {
-				got.err = errFilling
+				got.err = runs.ErrFilling // output is needed for the next entry
 				return got
 			}
 			if got.err = err; err == nil {
