@@ -43,7 +43,7 @@ func TestRecordOfLongLinesAgreesWithTheConversation(t *testing.T) {
 	}
 }
 
-// A process that is to sleep gets no answer any more. What it asks has a number all the same, as in the record: else the
+// A process that is to sleep gets no answer. What it asks has a number all the same, as in the record: else the
 // questions of the next process would have others there.
 func TestQuestionOfAProcessThatIsToSleepHasANumber(t *testing.T) {
 	t.Parallel()

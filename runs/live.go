@@ -161,7 +161,7 @@ type Told struct {
 // MaxQuestions is how many questions of a run may be open. Further ones are rejected.
 const MaxQuestions = 10
 
-// MaxLiveLine is the longest line of a conversation, in either direction, in bytes. Whoever folds it has the same limit:
+// MaxLiveLine is the longest line of a conversation, in either direction, in bytes. All that fold it have this limit:
 // questions have their numbers by the lines before.
 const MaxLiveLine = 8 << 20
 
