@@ -67,7 +67,10 @@ func carryOut(ctx context.Context, owner Owner, request []byte) (r reply) {
 	default:
 		return reply{Error: "unknown command"}
 	}
-	if r.Done = err == nil; !r.Done {
+	switch r.Done = err == nil; {
+	case errors.Is(err, runs.ErrFilling):
+		r.Error = notNow
+	case err != nil:
 		r.Error = "failed"
 	}
 	return r
@@ -79,6 +82,8 @@ const (
 	doUnfollow = "unfollow"
 	doAnswer   = "answer"
 )
+
+const notNow = "not now" // the error in a reply for [runs.ErrFilling]
 
 // AskCancel asks the owner of a run to cancel it, and returns when the log contains
 // that. The error is [runs.ErrNoOwner] if no owner answers.
@@ -95,7 +100,8 @@ func (b *Bus) AskUnfollow(ctx context.Context, run string) error {
 }
 
 // AskAnswer gives the answer to a question to the owner of a live run, and returns what became of it. The error is
-// [runs.ErrNoOwner] if no owner answers; it may have the answer all the same.
+// [runs.ErrNoOwner] if no owner answers; it may have the answer all the same. It is [runs.ErrFilling] if the owner can
+// not rule on it now.
 func (b *Bus) AskAnswer(ctx context.Context, run string, c runs.Command) (runs.Ruling, error) {
 	r, err := b.askOwner(ctx, run, command{Do: doAnswer, Answer: &c})
 	if err == nil && r.Ruling == nil {
@@ -121,7 +127,10 @@ func (b *Bus) askOwner(ctx context.Context, run string, c command) (r reply, err
 	case err != nil:
 		return r, fmt.Errorf("run %s: ask its owner to %s it: %w", run, c.Do, err)
 	}
-	if json.Unmarshal(m.Data, &r) != nil || !r.Done {
+	switch err := json.Unmarshal(m.Data, &r); {
+	case err == nil && r.Error == notNow:
+		return r, fmt.Errorf("run %s: %w", run, runs.ErrFilling)
+	case err != nil || !r.Done:
 		return r, fmt.Errorf("run %s: its owner did not %s it", run, c.Do)
 	}
 	return r, nil

@@ -31,6 +31,7 @@ type breaker struct {
 	on    []byte
 	end   bool // the connection, too
 	pass  bool // the chunk is forwarded before: only its answer is lost
+	late  bool // nothing is lost, but answers are late
 	fired int
 	held  chan struct{} // connections wait until it is closed
 }
@@ -39,7 +40,7 @@ type breaker struct {
 func (b *breaker) arm(on string, end bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.on, b.end, b.pass = []byte(on), end, false
+	b.on, b.end, b.pass, b.late = []byte(on), end, false, false
 }
 
 // armAnswer makes the breaker drop the answer to the next chunk with a text. The next
@@ -47,8 +48,16 @@ func (b *breaker) arm(on string, end bool) {
 func (b *breaker) armAnswer(on string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.on, b.end, b.pass = []byte(on), true, true
+	b.on, b.end, b.pass, b.late = []byte(on), true, true, false
 	b.held = make(chan struct{})
+}
+
+// armLate makes the breaker hold all answers from the next chunk with a text on, until release. It fires there, and at
+// the next request to JetStream.
+func (b *breaker) armLate(on string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.on, b.late = []byte(on), true
 }
 
 func (b *breaker) release() {
@@ -66,6 +75,16 @@ func (b *breaker) hold() {
 	b.mu.Unlock()
 	if held != nil {
 		<-held
+	}
+}
+
+// holdLate is hold for answers.
+func (b *breaker) holdLate() {
+	b.mu.Lock()
+	late := b.late
+	b.mu.Unlock()
+	if late {
+		b.hold()
 	}
 }
 
@@ -145,6 +164,8 @@ func (b *breaker) carry(to, from net.Conn, upstream bool) {
 			if lost {
 				continue
 			}
+		} else {
+			b.holdLate()
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
 			return
@@ -160,6 +181,12 @@ func (b *breaker) lose(piece []byte) (lost, end, pass bool) {
 	}
 	b.on = nil
 	b.fired++
+	if b.late {
+		if b.held == nil {
+			b.on, b.held = []byte("$JS.API."), make(chan struct{})
+		}
+		return false, false, false
+	}
 	return true, b.end, b.pass
 }
 
@@ -391,5 +418,34 @@ func TestLogInARecreatedRawIsEmpty(t *testing.T) {
 	}
 	if aged, err := client.OpenLog(t.Context(), "codex", "a", known); err != nil || aged.Mark() != known {
 		t.Errorf("aged out: %v and %+v, want %+v", err, aged.Mark(), known)
+	}
+}
+
+// A submission is stored, and whoever waits for it is gone before the answer: a client that has waited long enough.
+// Its task is not taken off the queue: the run would be shown as queued until it ends as lost, also to the client that
+// asks again.
+func TestSubmissionWhoseCallerIsGoneIsQueuedAllTheSame(t *testing.T) {
+	t.Parallel()
+	b, client := through(t)
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	b.armLate("PUB " + bustest.Names.RawSubject("codex", "T-1"))
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := client.Submit(ctx, bus.DefaultQueue, bustest.Task("T-1"), 1)
+		done <- err
+	}()
+	b.waitFired(t, 1)
+	leave()
+	b.waitFired(t, 2)
+	b.release()
+	if err := <-done; err != nil {
+		t.Errorf("the submission that was stored: %v", err)
+	}
+	if v, err := client.Peek(t.Context(), "T-1"); err != nil || v.State != runs.StateQueued {
+		t.Errorf("the run: %+v, %v", v, err)
+	}
+	if queued, err := client.Queued(t.Context(), bus.DefaultQueue, "T-1"); err != nil || !queued {
+		t.Errorf("its task is queued: %v, %v", queued, err)
 	}
 }

@@ -129,7 +129,7 @@ func TestRespondersDoNotMakeTokens(t *testing.T) {
 }
 
 // TestASubmissionThatWasKilledHalfwayIsCompleted kills a responder between its two
-// writes, and submits the same task again.
+// writes, and submits the same task again. Each attempt of a caller is a span of its own.
 func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
@@ -147,7 +147,9 @@ func TestASubmissionThatWasKilledHalfwayIsCompleted(t *testing.T) {
 	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, other, 1); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("another task under its id: %v", err)
 	}
-	work, raw, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 2)
+	again := bustest.Task("T-1")
+	again.Labels = runs.WithTraceparent("", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	work, raw, err := b.Submit(t.Context(), bus.DefaultQueue, again, 2)
 	if err != nil || work != ack.Sequence || raw == 0 {
 		t.Fatalf("the same task: %d %d %v, want place %d", work, raw, err, ack.Sequence)
 	}

@@ -26,8 +26,8 @@ const DefaultQueue = "default"
 //
 // No worker starts a task without a queued entry that names it. So after a crash or an
 // error in between, the caller can submit the task again, even under the same run id:
-// if the same task, byte for byte, is in the queue without its entry, the entry is
-// added.
+// if the same task, but for its trace context, is in the queue without its entry, the
+// entry is added.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
@@ -64,9 +64,13 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at in
 		}
 	}
 	if err != nil {
-		// The caller may submit it again: remove the task.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
+		// The caller may be gone, or the time over, before the answer.
+		if log, err := b.openLog(ctx, t.Agent, t.Run, runs.Mark{}, true); err == nil && log.Mark().Work == work {
+			return work, log.Mark().Seq, nil
+		}
+		// The caller may submit it again: remove the task.
 		if back := b.Unqueue(ctx, queue, t.Run); back != nil {
 			b.log.Warn("cannot remove the task of a failed submission", zap.String("run", t.Run), zap.Error(back))
 		}
@@ -82,10 +86,22 @@ func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64,
 	switch {
 	case err != nil:
 		return 0, err
-	case m == nil, !bytes.Equal(m.Data, body): // a worker has just taken it, or it is another task
+	case m == nil, !bytes.Equal(untraced(m.Data), untraced(body)): // a worker has just taken it, or it is another task
 		return 0, runs.ErrKnownRun
 	}
 	return m.Sequence, nil
+}
+
+// untraced is a task in the queue without the trace context of its submitter, which each attempt has of its own.
+func untraced(body []byte) []byte {
+	var t runs.QueuedTask
+	if json.Unmarshal(body, &t) != nil {
+		return body
+	}
+	labels := t.Labels.Map()
+	delete(labels, runs.LabelTraceparent)
+	t.Labels = runs.LabelsOf(labels)
+	return runs.Encode(t)
 }
 
 // refused translates the error for a message that WORK refused.

@@ -73,7 +73,8 @@ type Config struct {
 	// Absolute after [Load].
 	Environments string
 	// MaxLineBytes is the maximum length of a parsed line, 64 KiB to 64 MiB. A
-	// longer line results in one Error event; RAW contains the entire line.
+	// longer line results in one Error event; RAW contains the entire line. Of live
+	// runs it is 8 MiB, whatever this says.
 	MaxLineBytes size
 	// Scrub replaces secrets in known formats by [REDACTED:kind] in the texts and
 	// messages of events.

@@ -13,12 +13,18 @@ import (
 
 // message folds a line of the agent. Its length is 0 if it was too long, or damaged: it has no values then.
 func (c *Conversation) message(m *acp.Message, at place, length int) {
+	var asked acp.Question
+	if m.Kind == acp.Request {
+		if asked = m.QuestionOf(); asked.Kind != "" && length > 0 {
+			c.s.Numbered++ // so does the dialect, which gets the same lines
+		}
+	}
 	if !c.s.Alive || c.over() {
 		return
 	}
 	switch m.Kind {
 	case acp.Request:
-		c.request(m, at, length)
+		c.request(m, &asked, at, length)
 	case acp.Response:
 		c.response(m)
 	case acp.Notification:

@@ -93,8 +93,8 @@ type state struct {
 
 // Limits of a conversation.
 const (
-	maxLine  = 8 << 20  // of a line of an agent, in bytes; of a longer one only id and method are read
-	maxState = 64 << 10 // of a state as JSON, in bytes
+	maxLine  = runs.MaxLiveLine // of a longer one only id and method are read
+	maxState = 64 << 10         // of a state as JSON, in bytes
 
 	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
 	maxCalls    = 64   // tool calls: the oldest is forgotten

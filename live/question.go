@@ -54,14 +54,11 @@ func (c *Conversation) Open() []Question {
 	return all
 }
 
-// request folds a request of the agent. Each is answered once: at once, or when it is decided.
-func (c *Conversation) request(m *acp.Message, at place, length int) {
+// request folds a request of the agent, which has a number. Each is answered once: at once, or when it is decided.
+func (c *Conversation) request(m *acp.Message, asked *acp.Question, at place, length int) {
 	s := &c.s
 	s.Asked++
-	asked, id := m.QuestionOf(), m.RequestID()
-	if asked.Kind != "" && length > 0 {
-		s.Numbered++ // so does the dialect, which gets the same lines
-	}
+	id := m.RequestID()
 	switch {
 	case s.Asked > 2*maxAsked || s.Asked > maxAsked && !s.Running:
 		c.giveUp("the agent asks without end")
@@ -72,7 +69,7 @@ func (c *Conversation) request(m *acp.Message, at place, length int) {
 	case asked.Kind == "":
 		c.answer(item{Do: doRefuse, Ref: id, Code: acp.MethodNotFound})
 	default:
-		c.ask(&asked, id, at, length)
+		c.ask(asked, id, at, length)
 	}
 	if s.Asked > maxAsked {
 		c.stop(outcome{State: TurnFailed, Why: "the agent asks without end"})

@@ -2,6 +2,7 @@ package normalizer_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -68,20 +69,21 @@ func TestBothDirectionsHaveAnUnfinishedLine(t *testing.T) {
 
 // A line that a process has left unfinished is no line of the next one, in neither direction.
 func TestALineEndsWithItsProcess(t *testing.T) {
-	r := newRun(codex.Backend{}, 40)
+	const long = runs.MaxLiveLine + 10
+	r := newRun(codex.Backend{}, 40) // which is not for a conversation
 	r.process(runs.ProcessStart)
 	r.out(0, `{"jsonrpc":"2.0"`)
 	r.sent(0, prompt[:10])
 	r.process(runs.ProcessEnd)
 	r.process(runs.ProcessStart)
-	r.out(16, strings.Repeat("x", 50))
+	r.out(16, strings.Repeat("x", long))
 	r.process(runs.ProcessEnd)
 	r.process(runs.ProcessStart)
 	r.sent(10, prompt+"\n")
-	r.out(66, "\n")
+	r.out(16+long, "\n")
 	const unfinished = "codex stream parse error (redacted): unfinished line (line_bytes="
-	want := []string{"agent started", unfinished + "16)", "agent ended", "agent started", unfinished + "50)",
-		"agent ended", "agent started"}
+	want := []string{"agent started", unfinished + "16)", "agent ended", "agent started",
+		unfinished + strconv.Itoa(long) + ")", "agent ended", "agent started", "turn started"}
 	if got := r.messages(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

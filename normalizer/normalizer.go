@@ -74,6 +74,14 @@ func NewFold(b Backend, run string, maxLine int) *Fold {
 	return &Fold{Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), maxLine: maxLine}
 }
 
+// longest is the maximum length of a line, in bytes: that of a conversation is not a setting.
+func (f *Fold) longest() int {
+	if f.Record.Live != nil {
+		return runs.MaxLiveLine
+	}
+	return f.maxLine
+}
+
 // Done reports whether the completion was published. Later entries are ignored.
 func (f *Fold) Done() bool { return f.done }
 
@@ -251,7 +259,7 @@ func (f *Fold) line(line []byte) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
 	}
-	if len(line) > f.maxLine {
+	if len(line) > f.longest() {
 		f.tooLong(int64(len(line)))
 		return
 	}
@@ -357,7 +365,7 @@ func (f *Fold) told(out *Out) {
 func (f *Fold) tooLong(n int64) {
 	f.pos.Part, f.state.AfterGap = 0, false
 	f.publishFault(f.agent + " stream line too long (redacted): line_bytes=" + strconv.FormatInt(n, 10) +
-		" max_line_bytes=" + strconv.Itoa(f.maxLine))
+		" max_line_bytes=" + strconv.Itoa(f.longest()))
 }
 
 func (f *Fold) publishFault(message string) {

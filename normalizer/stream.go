@@ -50,10 +50,10 @@ func (f *Fold) next(s *stream, offset int64, b []byte, replay bool) []byte {
 }
 
 // buffer stores the beginning of a line, or only its length if it is too long. The
-// limit is one byte more than maxLine, because the last byte may be a carriage
+// limit is one byte more than the longest line, because the last byte may be a carriage
 // return.
 func (f *Fold) buffer(s *stream, b []byte) {
-	if s.Oversize == 0 && len(s.partial)+len(b) <= f.maxLine+1 {
+	if s.Oversize == 0 && len(s.partial)+len(b) <= f.longest()+1 {
 		if len(s.partial) == 0 {
 			s.from = f.pos.Raw
 		}
@@ -114,7 +114,7 @@ func (f *Fold) sent(offset int64, b []byte, replay bool) {
 			f.buffer(s, line)
 			line = s.partial
 		}
-		if !s.AfterGap && len(line) <= f.maxLine {
+		if !s.AfterGap && len(line) <= f.longest() {
 			f.sentLine(line)
 		}
 		f.settle() // nothing refers to the line after that

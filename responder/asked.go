@@ -25,8 +25,8 @@ import (
 // Questions of live runs. The record has where a request is in the output; what it asks is read there, each time.
 
 const (
-	maxRequest   = 8 << 20   // bytes of a request: a longer one is never open
-	requestPiece = 128 << 10 // bytes of a piece of a request
+	maxRequest   = runs.MaxLiveLine // bytes of a request: a longer one is never open
+	requestPiece = 128 << 10        // bytes of a piece of a request
 )
 
 // request is an open question, with the request of the agent.

@@ -92,6 +92,11 @@ func (s *Service) explain(what string, err error) error {
 	switch {
 	case errors.Is(err, runtable.ErrNotReady):
 		return unavailable(err.Error(), err)
+	case errors.Is(err, runs.ErrNoOwner):
+		return unavailable("the worker of the run is away, and its raw log has lost its beginning: try again once the "+
+			"worker is back", err)
+	case errors.Is(err, runs.ErrFilling):
+		return unavailable(runs.ErrFilling.Error()+": try again in some seconds", err)
 	case errors.Is(err, runs.ErrManyRuns):
 		return api.Invalid(api.FieldRun, "the task cannot be cancelled: "+runs.ErrManyRuns.Error())
 	case errors.Is(err, runs.ErrQueueFull):

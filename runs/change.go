@@ -107,6 +107,9 @@ var (
 	ErrQueueFull = errors.New("the work queue is full")
 	ErrNoOwner   = errors.New("no worker has the run")
 	ErrBadRecord = errors.New("the record of the run is damaged")
+	// ErrFilling refuses a command while the owner fills a raw log again that was lost: whoever reads it now does not
+	// know what the run is at. The caller asks again.
+	ErrFilling = errors.New("the raw log of the run is being filled again")
 
 	// ErrOpen reports a run that cannot be forgotten because it has not ended, or
 	// its task has not.

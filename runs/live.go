@@ -164,6 +164,10 @@ type Told struct {
 // MaxQuestions is how many questions of a run may be open. Further ones are rejected.
 const MaxQuestions = 10
 
+// MaxLiveLine is the longest line of a conversation, in either direction, in bytes. All that fold it have this limit:
+// questions have their numbers by the lines before.
+const MaxLiveLine = 8 << 20
+
 // Limits of what a record has of a conversation.
 const (
 	maxChoice  = 130  // bytes of JSON of a mode, a model

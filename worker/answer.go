@@ -75,10 +75,6 @@ func fedUpTo(ctx context.Context, path string, n int64) bool {
 	return false
 }
 
-// errFilling refuses a command while the raw log, which was lost, gets its entries again, and output is needed for the
-// next one. The caller asks again.
-var errFilling = errors.New("the raw log of the run is being filled again")
-
 // rule carries out an answer.
 func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 	for {
@@ -86,7 +82,7 @@ func (r *Run) rule(ctx context.Context, c runs.Command) (got ruled) {
 		if got.err == nil && r.talk.missing() != nil { // the conversation is not whole yet
 			sent, err := r.pump(ctx, false)
 			if err == nil && !sent {
-				got.err = errFilling
+				got.err = runs.ErrFilling // output is needed for the next entry
 				return got
 			}
 			if got.err = err; err == nil {
@@ -118,20 +114,24 @@ func Rule(
 	ctx context.Context, open func(runs.Mark) (ReadLog, error),
 	read func(each func(seq uint64, e runs.Entry) error) error, a acp.Agent, c runs.Command,
 ) (runs.Ruling, error) {
-	conv, mark := live.New(live.Config{Agent: a}), runs.Mark{}
+	conv, mark, whole := live.New(live.Config{Agent: a}), runs.Mark{}, false
 	apply := func(seq uint64, e runs.Entry) error {
 		if start, err := runs.DecodeStart(e.Body); e.Kind == runs.Started && err == nil { // the task, but for its prompt
 			conv = live.New(live.Config{
 				Agent: a, Task: runs.Task{Attributes: start.Attributes, Keep: start.Keep}, Always: start.Always,
 			})
 		}
+		whole = whole || e.Kind == runs.Queued || e.Kind == runs.Started
 		conv.Apply(seq, e)
 		mark = mark.After(e, seq)
 		return nil
 	}
 	var log ReadLog
 	err := read(apply)
-	if err == nil {
+	switch {
+	case err == nil && !whole:
+		err = runs.ErrNoOwner
+	case err == nil:
 		log, err = open(mark)
 	}
 	for err == nil {

@@ -50,7 +50,10 @@ func answerBy(by, question, option string) runs.Command {
 }
 
 // absent stores an answer as a responder does that reaches no owner.
-func (s *stage) absent(c runs.Command) (runs.Ruling, error) {
+func (s *stage) absent(c runs.Command) (runs.Ruling, error) { return s.absentAfter(0, c) }
+
+// absentAfter is absent when the first entries of the log have expired.
+func (s *stage) absentAfter(expired int, c runs.Command) (runs.Ruling, error) {
 	open := func(m runs.Mark) (ReadLog, error) {
 		log, err := s.logs.Open(s.t.Context(), "codex", "r", m)
 		if err != nil {
@@ -60,7 +63,9 @@ func (s *stage) absent(c runs.Command) (runs.Ruling, error) {
 	}
 	read := func(each func(seq uint64, e runs.Entry) error) (err error) {
 		for i, e := range s.entries("r") {
-			err = errors.Join(err, each(uint64(i+1), e))
+			if i >= expired {
+				err = errors.Join(err, each(uint64(i+1), e))
+			}
 		}
 		return err
 	}
@@ -297,6 +302,9 @@ func TestAnswerSurvivesItsOwner(t *testing.T) {
 			option := "no"
 			if stored > 0 {
 				option = "yes"
+			}
+			if got, err := s.absentAfter(1, answerBy("eve", "q1", "no")); !errors.Is(err, runs.ErrNoOwner) {
+				t.Errorf("a log without its beginning: %+v, error %v", got, err)
 			}
 			got, err := s.absent(answerBy("bob", "q1", "no"))
 			if err != nil || got.Option != option || got.Holds != (stored == 0) || after && stored == 0 {

@@ -332,7 +332,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		case a := <-r.answers:
 			got := r.rule(ctx, a.command)
 			a.ruled <- got
-			if got.err != nil && !errors.Is(got.err, errFilling) {
+			if got.err != nil && !errors.Is(got.err, runs.ErrFilling) {
 				return nil, got.err
 			}
 		case <-r.nudge:

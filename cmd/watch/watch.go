@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/internal/delivery"
 	"github.com/linesman/linesman/runs"
 )
@@ -373,7 +374,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 		w.out.done(n.ID)
 		return nil
 	}
-	err := w.cancel(ctx, n)
+	err := w.cancel(ctx, &n)
 	if err == nil {
 		err = w.cfg.Sink.Deliver(ctx, n)
 	}
@@ -418,15 +419,21 @@ func (w *watcher) asked(ctx context.Context, n *notice) bool {
 	return true
 }
 
-// cancel cancels the run of a notice, if the rules want that.
-func (w *watcher) cancel(ctx context.Context, n notice) error {
+// cancel cancels the run of a notice, if the rules want that. Of a run that cannot be cancelled, such as one of Codex
+// Cloud, the notice says so.
+func (w *watcher) cancel(ctx context.Context, n *notice) error {
 	if !n.Cancel {
 		return nil
 	}
 	reason := "linesman watch: " + strings.TrimPrefix(n.ID, n.Run+"/")
 	_, err := w.cfg.Runs.Cancel(ctx, api.Cancel{Run: n.Run, Reason: reason})
-	if api.Is(err, api.Ended) || api.Is(err, api.NotFound) {
-		return nil
+	e, known := errors.AsType[*api.Error](err)
+	switch {
+	case !known || e.Retryable || e.Code == api.Internal:
+		return err
+	case e.Code != api.Ended && e.Code != api.NotFound:
+		w.log.Warn("a run is not cancelled", zap.String("run", n.Run), zap.String("why", e.Message))
+		n.Cancel, n.Text = false, n.Text+"; it is not cancelled: "+console.Safe(e.Message)
 	}
-	return err
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,7 @@ type linesman struct {
 	runs      map[string]*api.Run
 	events    []client.Event
 	err       error // of all requests
+	keeps     error // of a cancel
 	cancelled []string
 }
 
@@ -51,6 +53,13 @@ func (l *linesman) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err
+}
+
+// keep sets the error of each cancel.
+func (l *linesman) keep(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.keeps = err
 }
 
 func (l *linesman) List(_ context.Context, q api.List) (api.RunPage, error) {
@@ -106,7 +115,7 @@ func (l *linesman) Cancel(_ context.Context, q api.Cancel) (api.Cancelled, error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cancelled = append(l.cancelled, q.Run+" "+q.Reason)
-	return api.Cancelled{}, l.err
+	return api.Cancelled{}, errors.Join(l.err, l.keeps)
 }
 
 func (l *linesman) Follow(ctx context.Context, f client.Filter) iter.Seq2[client.Event, error] {
@@ -162,7 +171,7 @@ func (b *inbox) Deliver(_ context.Context, n notice) error {
 		}
 	}
 	said := n.Run + " " + string(n.Kind)
-	if n.Question != "" {
+	if n.Question != "" || strings.Contains(n.Text, "not cancelled") {
 		said = n.Text
 	}
 	b.got = append(b.got, said)
@@ -633,6 +642,44 @@ func TestBudgetCancelsItsRun(t *testing.T) {
 			t.Errorf("cancelled %q, want %q", l.cancelled, want)
 		}
 	})
+}
+
+// Codex Cloud ends no task, and credentials may lack the right: that is no reason not to tell of the budget.
+func TestNoticeOfARunThatCannotBeCancelledIsDelivered(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]struct {
+		err  error
+		said string
+	}{
+		"cloud":  {&api.Error{Code: api.Unsupported, Message: "on its web page only"}, "on its web page only"},
+		"denied": {&api.Error{Code: api.Unavailable, Message: "not permitted", Err: client.ErrDenied}, "not permitted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l, b := newLinesman(), &inbox{}
+				l.keep(of.err)
+				rules := all()
+				rules.Budgets, rules.CancelOn = budgets(t, "time=5m/run"), []kind{kindBudget}
+				rules.On = rules.CancelOn
+				stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
+				l.set(nowRun("long", func(r *api.Run) { r.Source = "cloud" }))
+				pass(t, b, 10*time.Minute,
+					"run long (codex) has used 5m00s, its budget is 5m00s; it is not cancelled: "+of.said)
+				if len(l.cancelled) != 1 {
+					t.Errorf("cancelled %q, want one attempt", l.cancelled)
+				}
+				l.keep(&api.Error{Code: api.Unavailable, Retryable: true})
+				l.set(nowRun("other", nil))
+				pass(t, b, 10*time.Minute)
+				l.keep(nil)
+				pass(t, b, 10*time.Minute, "other budget")
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 func TestDeniedRequestsEndTheWatcher(t *testing.T) {

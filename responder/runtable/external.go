@@ -227,7 +227,7 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 		return r.decided(ctx, v, c)
 	}
 	ruling, err := r.cfg.Streams.AskAnswer(ctx, run, c)
-	if err != nil && r.cfg.Absent != nil {
+	if err != nil && r.cfg.Absent != nil && !errors.Is(err, runs.ErrFilling) {
 		if !errors.Is(err, runs.ErrNoOwner) {
 			r.log.Warn("the owner did not take the answer; it is stored instead", zap.String("run", run), zap.Error(err))
 		}

@@ -294,6 +294,42 @@ func TestASubmissionThatFailedIsNotRun(t *testing.T) {
 	}
 }
 
+// filling is an owner that has lost its raw log, and fills it again.
+type filling struct{ bus.Owner }
+
+func (filling) Answer(context.Context, runs.Command) (runs.Ruling, error) {
+	return runs.Ruling{}, fmt.Errorf("now: %w", runs.ErrFilling)
+}
+
+// 1. RAW is lost. 2. The owner of a live run stores its entries again. 3. Somebody answers a question, or sends a
+// message, before all of them are there.
+//
+// Consequence: a responder that takes the owner for one that is away reads half of the log: there is no such question,
+// or the message is stored in the middle of what is filled, where the owner's journal does not have it.
+func TestNobodyRulesOverALogThatIsBeingFilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, func(c *runtable.Config) {
+		c.Absent = func(context.Context, string, string, runs.Command) (runs.Ruling, error) {
+			t.Error("the log is read")
+			return runs.Ruling{Holds: true}, nil
+		}
+	})
+	run := s.submit("one").Run
+	worker := s.bus(embedded.WorkerUser)
+	stop, err := worker.Listen(run, filling{})
+	if err == nil {
+		err = worker.Inside().FlushTimeout(fixture.Patience)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	c := runs.Command{ID: "c", Do: runs.DoSend, Text: "Go on."}
+	if ruling, err := s.table.Decide(s.soon(), run, c); !errors.Is(err, runs.ErrFilling) {
+		t.Errorf("%+v, %v", ruling, err)
+	}
+}
+
 // 1. A queued task is cancelled; the responder is killed, or cut off, between
 // the cancel entry and the purge of WORK (Cancel only logs that). Nobody else
 // ever takes the task off WORK, which keeps it without limit. 2. No worker
