@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,8 +50,23 @@ type examination struct {
 	table    agent.Table
 	ask      time.Duration // as of [programs.Here]
 	checks   []Check
+	told     told
 
 	done chan struct{} // of one step: closed once its checks are there
+}
+
+// told is what the workers at work say of themselves. They may have other settings than these.
+type told struct{ agents, roots []string }
+
+// correct returns a check of these settings as it is for the workers at work.
+func (t told) correct(c Check) Check {
+	switch {
+	case c.Name == "agents" && len(t.agents) > 0:
+		return Check{c.Name, OK, "none is found with these settings; workers have " + strings.Join(t.agents, ", "), ""}
+	case c.Name == "roots" && len(t.roots) > 0:
+		c.Text = "tasks may work in " + strings.Join(t.roots, ", ") + ", as the workers say"
+	}
+	return c
 }
 
 // step is a part of an examination, with one check or several.
@@ -114,7 +130,11 @@ func (x *examination) all(ctx context.Context, waits func(names []string)) []Che
 	for _, results := range [][]*examination{first, server, middle, last} {
 		r.wait(results)
 		for _, result := range results {
-			x.checks = append(x.checks, result.checks...)
+			x.told.agents = append(x.told.agents, result.told.agents...)
+			x.told.roots = append(x.told.roots, result.told.roots...)
+			for _, c := range result.checks {
+				x.checks = append(x.checks, x.told.correct(c))
+			}
 		}
 	}
 	return x.checks

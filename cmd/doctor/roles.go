@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -41,10 +42,12 @@ func (x *examination) worker(ctx context.Context) (level, string, string) {
 	defer cancel()
 	queue := x.Settings.Work.Queue
 	slots, busy := map[string]int{}, map[string]int{}
+	var agents, roots []string
 	var quiet *time.Timer // stored heartbeats arrive at once
 	err := x.bus.WatchHeartbeats(ctx, func(b runs.Heartbeat, at time.Time) {
 		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
+			agents, roots = append(agents, b.Agents...), append(roots, b.Roots...)
 		}
 		if quiet == nil {
 			quiet = time.AfterFunc(300*time.Millisecond, cancel)
@@ -53,6 +56,9 @@ func (x *examination) worker(ctx context.Context) (level, string, string) {
 	if quiet != nil {
 		quiet.Stop()
 	}
+	slices.Sort(agents)
+	slices.Sort(roots)
+	x.told = told{agents: slices.Compact(agents), roots: slices.Compact(roots)}
 	switch {
 	case err != nil:
 		return Fail, firstLine(err), ""
