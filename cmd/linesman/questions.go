@@ -270,9 +270,9 @@ func notAnswered(err error, run string, q *api.Question) error {
 		case q == nil:
 		case e.Field == "digest":
 			all = append(all, fmt.Errorf("linesman questions %s/%s --whole: prints the request and its digest", run, q.ID))
-		case e.Field == "content":
+		case e.Field == "content" && q.Kind == api.KindForm:
 			all = append(all, fmt.Errorf("linesman questions %s/%s: prints the fields", run, q.ID))
-		case e.Field == "option":
+		case e.Field == "option", e.Field == "content":
 			for _, o := range q.Options {
 				all = append(all, errors.New("    "+console.Word(o.ID)+"  "+console.Safe(o.Name)+" ("+console.Word(o.Kind)+")"))
 			}
