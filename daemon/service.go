@@ -16,6 +16,7 @@ import (
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
@@ -246,7 +247,10 @@ func (s *Service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")
 	}
-	return s.open(ctx)
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.bus.Reachable(ctx, bucket.Stream(s.bus.Runs()))
 }
 
 // cloudLogs lets the cloud driver write to a bus.
