@@ -97,7 +97,8 @@ func (g *DiskGuard) act(now time.Time, free, reserve uint64) error {
 	switch blocked := g.limits != nil; {
 	case !blocked && free < reserve:
 		g.block()
-		g.log.Error(ErrNoRoom.Error()+": nothing is stored until there is room", zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
+		g.log.Error(ErrNoRoom.Error()+": nothing is stored until there is room",
+			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
 	case blocked && free < reserve*3/2:
 		if g.server.current() != g.blocked {
 			g.block()

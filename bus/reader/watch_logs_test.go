@@ -36,7 +36,8 @@ func TestAWatchWithoutAConsumerIsLoggedOnce(t *testing.T) {
 		<-begun
 	}
 	count := func(message string) int { return logs.FilterMessage(message).Len() }
-	if began, ended := count("reading again from the beginning"), count("the stream is read again"); began != 1 || ended != 0 {
+	began, ended := count("reading again from the beginning"), count("the stream is read again")
+	if began != 1 || ended != 0 {
 		t.Errorf("%d times it is read again from the beginning, %d times it is read again; want 1 and 0", began, ended)
 	}
 	if err := s.DeleteConsumer(t.Context(), other.CachedInfo().Name); err != nil {
