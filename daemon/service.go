@@ -16,7 +16,6 @@ import (
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/bus"
-	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/a2a"
@@ -250,7 +249,7 @@ func (s *Service) ready(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return err
 	}
-	return s.bus.Reachable(ctx, bucket.Stream(s.bus.Runs()))
+	return s.bus.Reachable(ctx, s.bus.Raw())
 }
 
 // cloudLogs lets the cloud driver write to a bus.

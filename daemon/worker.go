@@ -16,12 +16,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
@@ -60,8 +58,10 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 	if len(s.Work.AddRoots) > 0 {
 		rules.Roots = slices.Concat(rules.Allowed(), s.Work.AddRoots)
 	}
+	from := b.Queue(s.Work.Queue)
+	from.Room = c.room
 	tasks := worker.Tasks{
-		Queue: queue{b.Queue(s.Work.Queue), c.room, c.Log}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
+		Queue: queue{from}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
 		Agents:  s.Launches(c.Agents),
 		Rules:   rules,
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit, Policy: s.Live.Policy, Always: s.Live.Always,
@@ -215,34 +215,15 @@ func (l logs) Open(ctx context.Context, agent, run string, m runs.Mark) (worker.
 	return l.bus.OpenLog(ctx, agent, run, m)
 }
 
-// queue lets a worker take tasks from a bus, while it has room for them.
-type queue struct {
-	*bus.Queue
-	room func() error
-	log  *zap.Logger
-}
+// queue lets a worker take tasks from a bus.
+type queue struct{ *bus.Queue }
 
-// Next waits for a task. Without room it leaves all to other workers.
 func (q queue) Next(ctx context.Context) (worker.Delivery, error) {
-	const pause = time.Second
-	out := reader.Outage{Log: q.log, Began: "no tasks are taken", Ended: "tasks are taken again"}
-	for {
-		for err := q.room(); err != nil; err = q.room() {
-			out.Failed(err.Error())
-			if err := reader.Sleep(ctx, pause); err != nil {
-				return nil, err
-			}
-		}
-		out.Over()
-		d, err := q.Queue.Next(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if q.room() == nil {
-			return d, nil
-		}
-		_ = d.Later(pause) // else it is redelivered
+	d, err := q.Queue.Next(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return d, nil
 }
 
 // room returns why the data directory has no room for the output of another task. That of an `up` is on the

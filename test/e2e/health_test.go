@@ -122,10 +122,10 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 
 	roles["standby"].Signal(syscall.SIGTERM) // or else it makes the stream again
 	roles["standby"].Code()
-	if err := js.DeleteStream(t.Context(), "KV_linesman_runs"); err != nil {
+	if err := js.DeleteStream(t.Context(), "LINESMAN_RAW"); err != nil {
 		t.Fatal(err)
 	}
-	says("responder", false, "stream KV_linesman_runs")
+	says("responder", false, "stream LINESMAN_RAW")
 }
 
 // waitsAreLoggedOnce looks at what the roles have logged of their start without NATS, of one
