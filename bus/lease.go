@@ -109,8 +109,8 @@ func (b *Bus) Lead(ctx context.Context, key string, standby func(), f func(conte
 		l.release()
 	}()
 	err = f(ctx)
-	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause // the lease was lost
+	if cause := context.Cause(ctx); errors.Is(cause, errLease) && (err == nil || errors.Is(err, context.Canceled)) {
+		return cause
 	}
 	return err
 }

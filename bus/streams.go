@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	if auto {
 		want.MaxBytes = have.MaxBytes
 	}
+	want.MaxMsgs, want.MaxMsgsPerSubject = cmp.Or(want.MaxMsgs, -1), cmp.Or(want.MaxMsgsPerSubject, -1)
 	var changed []string
 	for _, c := range []struct {
 		name     string
@@ -185,6 +187,9 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	}{
 		{"max_age", have.MaxAge, want.MaxAge},
 		{"max_bytes", have.MaxBytes, want.MaxBytes},
+		{"max_msgs", have.MaxMsgs, want.MaxMsgs},
+		{"max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject},
+		{"discard", have.Discard, want.Discard}, // a full RAW that discards the old loses what nobody has read
 		{"allow_batched", have.AllowBatchPublish, want.AllowBatchPublish || have.AllowBatchPublish},
 		{"allow_rollup_hdrs", have.AllowRollup, want.AllowRollup},
 		{"allow_direct", have.AllowDirect, want.AllowDirect},
@@ -203,6 +208,8 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 	next.AllowBatchPublish = want.AllowBatchPublish || have.AllowBatchPublish
 	next.AllowDirect, next.AllowRollup, next.ConsumerLimits = want.AllowDirect, want.AllowRollup, want.ConsumerLimits
 	next.MaxAge, next.MaxBytes, next.Replicas, next.Duplicates = want.MaxAge, want.MaxBytes, want.Replicas, want.Duplicates
+	next.MaxMsgs, next.MaxMsgsPerSubject = want.MaxMsgs, want.MaxMsgsPerSubject
+	next.Discard, next.DiscardNewPerSubject = want.Discard, want.DiscardNewPerSubject
 	_, err = js.UpdateStream(ctx, next)
 	if err != nil && next.ConsumerLimits != have.ConsumerLimits { // a consumer does not fit
 		next.ConsumerLimits = have.ConsumerLimits

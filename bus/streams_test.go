@@ -3,6 +3,7 @@ package bus_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,38 @@ func TestChangedConfigurationIsReported(t *testing.T) {
 	}
 	if err != nil || !slices.Equal(changed, want) {
 		t.Errorf("%q, %v", changed, err)
+	}
+}
+
+// A full RAW that discards the old loses what nobody has read, and one with a maximum of messages takes no more.
+func TestLimitsThatSomebodyChangedAreSetAgain(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	read := func(name string) jetstream.StreamConfig {
+		t.Helper()
+		s, err := b.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().Config
+	}
+	for _, name := range []string{b.Raw(), b.Work(), bucket.Stream(b.Runs())} {
+		ours := read(name)
+		theirs := ours
+		theirs.MaxMsgs, theirs.MaxMsgsPerSubject, theirs.DiscardNewPerSubject = 5, 2, false
+		if theirs.Discard = jetstream.DiscardOld; ours.Discard == jetstream.DiscardOld {
+			theirs.Discard = jetstream.DiscardNew
+		}
+		if _, err := b.JetStream().UpdateStream(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		what, err := b.Ensure(t.Context(), bus.DefaultLimits())
+		if now := read(name); err != nil || !reflect.DeepEqual(now, ours) {
+			t.Errorf("%s is\n%+v, and was\n%+v, %v", name, now, ours, err)
+		}
+		if len(what) != 3 || !strings.Contains(strings.Join(what, "\n"), name+": discard changed from ") {
+			t.Errorf("%s: it reports %q", name, what)
+		}
 	}
 }
 

@@ -143,6 +143,8 @@ type Queue struct {
 	// workers of the queue. Afterwards the task is redelivered; the log decides which
 	// worker owns it. Default: 30 s.
 	AckWait time.Duration
+	// Room returns why there is no room for another task; nil: there always is.
+	Room func() error
 
 	bus  *Bus
 	name string
@@ -157,9 +159,35 @@ type Delivery struct {
 	meta *jetstream.MsgMetadata
 }
 
-// Next waits for the oldest task, even while NATS is unreachable. The error is that of
-// ctx.
+// Next waits for the oldest task, even while NATS is unreachable. Without room it leaves all to
+// other workers. The error is that of ctx.
 func (q *Queue) Next(ctx context.Context) (*Delivery, error) {
+	const pause = time.Second
+	out := reader.Outage{Log: q.bus.log, Began: "no tasks are taken", Ended: "tasks are taken again"}
+	for {
+		for err := q.full(); err != nil; err = q.full() {
+			out.Failed(err.Error())
+			if err := reader.Sleep(ctx, pause); err != nil {
+				return nil, err
+			}
+		}
+		out.Over()
+		d, err := q.next(ctx)
+		if err != nil || q.full() == nil {
+			return d, err
+		}
+		_ = d.Later(pause) // else it is redelivered
+	}
+}
+
+func (q *Queue) full() error {
+	if q.Room == nil {
+		return nil
+	}
+	return q.Room()
+}
+
+func (q *Queue) next(ctx context.Context) (*Delivery, error) {
 	out := reader.Outage{Log: q.bus.log, Began: "the work queue is out of reach", Ended: "the work queue answers again"}
 	stalled := false
 	for {

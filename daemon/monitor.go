@@ -97,6 +97,9 @@ func (w *taskWorker) ready(ctx context.Context) error {
 		return err
 	}
 	if w.tasks.Slots > 0 {
+		if err := w.config.room(); err != nil {
+			return err
+		}
 		if err := w.bus.Queue(w.tasks.Name).Ready(ctx); err != nil {
 			return err
 		}

@@ -246,7 +246,10 @@ func (s *Service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")
 	}
-	return s.open(ctx)
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	return s.bus.Reachable(ctx, s.bus.Raw())
 }
 
 // cloudLogs lets the cloud driver write to a bus.

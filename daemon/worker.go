@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
@@ -57,8 +58,10 @@ func newWorker(b *bus.Bus, c Config) (*taskWorker, error) {
 	if len(s.Work.AddRoots) > 0 {
 		rules.Roots = slices.Concat(rules.Allowed(), s.Work.AddRoots)
 	}
+	from := b.Queue(s.Work.Queue)
+	from.Room = c.room
 	tasks := worker.Tasks{
-		Queue: queue{b.Queue(s.Work.Queue)}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
+		Queue: queue{from}, Name: s.Work.Queue, Slots: s.Work.MaxRuns,
 		Agents:  s.Launches(c.Agents),
 		Rules:   rules,
 		Environ: c.Environ, MaxLimit: s.Work.MaxLimit, Policy: s.Live.Policy, Always: s.Live.Always,
@@ -221,4 +224,13 @@ func (q queue) Next(ctx context.Context) (worker.Delivery, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// room returns why the data directory has no room for the output of another task. That of an `up` is on the
+// disk of its server, which then refuses all writes.
+func (c Config) room() error {
+	if c.Settings.NATS != "" && errors.Is(embedded.Room(c.Settings.DataDir), embedded.ErrNoRoom) {
+		return embedded.ErrNoRoom
+	}
+	return nil
 }

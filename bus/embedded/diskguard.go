@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -42,20 +43,21 @@ type DiskGuard struct {
 // NewDiskGuard returns a guard for the disk of a server.
 func NewDiskGuard(s *Server) *DiskGuard { return &DiskGuard{server: s, log: s.log.Named("disk")} }
 
-// Check returns an error if the disk has so little free space that [DiskGuard.Run]
-// would block writes.
-func (g *DiskGuard) Check() error {
-	free, reserve, err := space(g.server.store)
-	if err != nil {
-		return fmt.Errorf("embedded server: %w", err)
+// ErrNoRoom reports that nothing should be stored on the disk of the data directory.
+var ErrNoRoom = errors.New("the disk of the data directory is nearly full, has no room for files, or is read-only")
+
+// Room returns an error, which is [ErrNoRoom], if the disk of dir, in the data directory, has so little
+// free space that [DiskGuard.Run] would block writes.
+func Room(dir string) error {
+	free, reserve, err := space(dir)
+	if err == nil && free < reserve {
+		err = fmt.Errorf("%w: %d bytes are free, and %d are needed", ErrNoRoom, free, reserve)
 	}
-	if free < reserve {
-		return fmt.Errorf(
-			"the disk of the data directory is nearly full, has no room for files, or is read-only: %d bytes are free, "+
-				"and %d are needed", free, reserve)
-	}
-	return nil
+	return err
 }
+
+// Check is [Room] for the disk of the server.
+func (g *DiskGuard) Check() error { return Room(g.server.store) }
 
 // Run checks the disk until ctx ends. If the server had a write error nevertheless, for
 // example because another program filled the disk at once, Run restarts it when there
@@ -95,8 +97,7 @@ func (g *DiskGuard) act(now time.Time, free, reserve uint64) error {
 	switch blocked := g.limits != nil; {
 	case !blocked && free < reserve:
 		g.block()
-		g.log.Error("the disk of the data directory is nearly full, has no room for files, or is read-only: nothing is "+
-			"stored until there is room",
+		g.log.Error(ErrNoRoom.Error()+": nothing is stored until there is room",
 			zap.Uint64("free", free), zap.Uint64("needed", reserve*3/2))
 	case blocked && free < reserve*3/2:
 		if g.server.current() != g.blocked {

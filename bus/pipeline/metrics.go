@@ -1,11 +1,9 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus/bucket"
@@ -183,7 +181,7 @@ func causeOf(err error) string {
 		return "stalled"
 	case errors.Is(err, errLostEnd), errors.Is(err, reader.ErrReplaced):
 		return "streams"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+	case reader.IsAway(err): // also without a leader
 		return "timeout"
 	}
 	return "other"

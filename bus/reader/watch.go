@@ -69,10 +69,7 @@ func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.Msg
 	}
 	for {
 		began := time.Now()
-		err := w.once(ctx, each, func(replaced, empty bool) {
-			out.Over()
-			begin(replaced, empty)
-		})
+		err := w.once(ctx, each, begin, out.Over)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -86,8 +83,9 @@ func (w *Watch) Run(ctx context.Context, each func(jetstream.Msg, *jetstream.Msg
 	}
 }
 
+// once is [Watch.Run] with one consumer. It calls reads when there is one.
 func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.MsgMetadata),
-	begin func(replaced, empty bool)) error {
+	begin func(replaced, empty bool), reads func()) error {
 	s, err := w.JS.Stream(ctx, w.Stream)
 	if err != nil {
 		return err
@@ -124,6 +122,7 @@ func (w *Watch) once(ctx context.Context, each func(jetstream.Msg, *jetstream.Ms
 		stop()
 		return err
 	}
+	reads()
 	defer consumer.Stop()
 	defer stop()
 	tick := time.NewTicker(min(2*time.Second, cmp.Or(w.stall, time.Hour)))

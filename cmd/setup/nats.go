@@ -237,6 +237,7 @@ max_payload: %d # of a task with a long prompt
 			routes = append(routes, fmt.Sprintf("%q", "nats://linesman:"+password+"@"+at(other.Host, other.Port+clusterPort)))
 		}
 		text += fmt.Sprintf("cluster {\n  name: linesman\n  listen: %q\n  authorization { user: linesman, password: %q }\n"+
+			"  ping_interval: \"5s\" # requests that a server that hangs should pass on are lost until it is noticed\n"+
 			"  routes: [%s]\n}\n", at(listen, n.Port+clusterPort), password, strings.Join(routes, ", "))
 	}
 	return text + "include linesman.conf\n"

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
@@ -60,7 +61,8 @@ func TestEveryConfigurationIsReadAsWritten(t *testing.T) {
 				t.Fatalf("%s: %v", n.Name, err)
 			}
 			if o.ServerName != n.Name || o.StoreDir != filepath.Join(store, n.Name) || len(o.Routes) != 3 ||
-				o.Cluster.Password == "" || o.Port != 4222 || o.Cluster.Port != 6222 || len(o.TrustedOperators) != 1 {
+				o.Cluster.PingInterval != 5*time.Second || o.Cluster.Password == "" || o.Port != 4222 ||
+				o.Cluster.Port != 6222 || len(o.TrustedOperators) != 1 {
 				t.Fatalf("%s was read as %+v", n.Name, o)
 			}
 		}

@@ -251,6 +251,34 @@ func TestDiskWithoutRoomForFilesOnlyCostsTime(t *testing.T) {
 	s.check()
 }
 
+// The disk of one of two workers on somebody else's server is full: the other one has all tasks, which there would
+// fail at once, one after the other.
+func TestWorkerWithoutRoomLeavesTasksToOthers(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	s := newSite(t, drawn(t, 0), "")
+	s.url = startNATS(t).url
+	s.data = []string{filepath.Join(s.dir, "worker-a"), filepath.Join(s.dir, "worker-b")}
+	d := newDisk(t, s.data[1], 96<<20)
+	for _, role := range []string{"normalizer", "responder", "worker-b"} {
+		s.begin(role)
+	}
+	d.fill(0)
+	for range 8 { // more than it has slots
+		s.submit("talk", "lines=20")
+	}
+	s.roles["worker-b"].await(0, sayFull)
+	s.begin("worker-a")
+	s.check()
+	if words := s.roles["worker-b"].said(); strings.Contains(words, "started") || strings.Count(words, sayFull) != 1 {
+		t.Errorf("without room the worker says\n%s", words)
+	}
+	before := len(s.roles["worker-b"].said())
+	d.empty()
+	s.roles["worker-b"].await(before, "tasks are taken again")
+}
+
 // The file system of the server's store is full from one moment to the next,
 // so that the server runs into it. Agents write elsewhere and notice nothing.
 func TestStoreFullAtOnceIsFilledAgainFromTheSpools(t *testing.T) {

@@ -119,6 +119,13 @@ func TestEveryRoleIsCheckedOverHTTP(t *testing.T) {
 	}
 	says("worker", false, "the work queue is out of reach")
 	waitsAreLoggedOnce(t, roles)
+
+	roles["standby"].Signal(syscall.SIGTERM) // or else it makes the stream again
+	roles["standby"].Code()
+	if err := js.DeleteStream(t.Context(), "LINESMAN_RAW"); err != nil {
+		t.Fatal(err)
+	}
+	says("responder", false, "stream LINESMAN_RAW")
 }
 
 // waitsAreLoggedOnce looks at what the roles have logged of their start without NATS, of one
