@@ -35,7 +35,8 @@ type Job struct {
 	Run     string // id that the run must get
 	Prompt  string
 	Model   string        // "": the agent's own choice
-	Timeout time.Duration // rest of the request's timeout
+	Timeout time.Duration // of the request, the same at each attempt
+	Due     time.Time     // when that is over
 	Labels  runs.Labels
 }
 

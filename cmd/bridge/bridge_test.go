@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -94,6 +96,42 @@ func TestErrorsAreAnswered(t *testing.T) {
 					func() bool { return strings.HasSuffix(strings.Join(l.names(l.runs), " "), ".cancelled") })
 			}
 		})
+	}
+}
+
+// noting keeps the jobs that were submitted.
+type noting struct {
+	Runner
+	mu   sync.Mutex
+	jobs []Job
+}
+
+func (n *noting) Submit(ctx context.Context, j Job) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.jobs = append(n.jobs, j)
+	return n.Runner.Submit(ctx, j)
+}
+
+// A submission that is repeated is the same task, else the queue takes it for another one with the same id.
+func TestJobIsTheSameAtEachAttempt(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	c := l.config()
+	n := &noting{Runner: c.Runner}
+	c.Runner = n
+	l.start(c)
+	l.write(request, `{"request_id":"x","prompt":"away","timeout_seconds":1}`)
+	l.response(response)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, j := range n.jobs {
+		if !reflect.DeepEqual(j, n.jobs[0]) {
+			t.Fatalf("got %+v after %+v", j, n.jobs[0])
+		}
+	}
+	if n.jobs[0].Timeout != time.Second {
+		t.Errorf("got %+v", n.jobs[0])
 	}
 }
 

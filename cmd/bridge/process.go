@@ -137,7 +137,7 @@ func (w *dirWatcher) expired(ctx context.Context, run string) (Outcome, error) {
 
 // try submits the run, if there is time left, and waits for its end.
 func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, error) {
-	if left := time.Until(e.deadline()); left > 0 {
+	if time.Now().Before(e.deadline()) {
 		labels := map[string]string{"request_id": r.ID}
 		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {
 			if value != "" {
@@ -146,8 +146,8 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, 
 		}
 		// Not cut short: a cancel must not come before what it cancels.
 		submitting, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
-		err := w.cfg.Runner.Submit(submitting, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model, Timeout: left,
-			Labels: runs.LabelsOf(labels)})
+		err := w.cfg.Runner.Submit(submitting, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model,
+			Timeout: time.Duration(e.Timeout) * time.Millisecond, Due: e.deadline(), Labels: runs.LabelsOf(labels)})
 		cancel()
 		if err != nil {
 			return Outcome{}, err

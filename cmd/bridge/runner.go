@@ -87,10 +87,11 @@ func (r *Agents) Submit(ctx context.Context, j Job) error {
 	return refused(err)
 }
 
-// Submit creates a run that waits for its answer until the timeout of the job.
+// Submit creates a run that waits for its answer until the timeout of the job is over.
 func (r *External) Submit(ctx context.Context, j Job) error {
 	_, err := api.OpAsk.Call(ctx, r.Client, api.AskRequest{
-		Run: j.Run, Prompt: j.Prompt, Model: j.Model, Labels: j.Labels, Timeout: max(j.Timeout.Milliseconds(), 1),
+		Run: j.Run, Prompt: j.Prompt, Model: j.Model, Labels: j.Labels,
+		Timeout: max(time.Until(j.Due).Milliseconds(), 1),
 	})
 	if is(err, api.Conflict) { // an earlier bridge has given it to an agent
 		return nil
