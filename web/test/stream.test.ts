@@ -164,6 +164,27 @@ test('a hidden tab releases its connection, and resumes', async () => {
   expect([got.length, stream.state.value]).toEqual([2, 'live']);
 });
 
+test('a tab that was opened in the background connects when it is shown, or must be kept', async () => {
+  visible = 'hidden';
+  const { stream } = start({ hidden: 'pause' });
+  emit('online');
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect([connections.length, stream.state.value]).toEqual([0, 'connecting']);
+  visible = 'visible';
+  emit('visibilitychange');
+  await settle();
+  expect(connections).toHaveLength(1);
+  visible = 'hidden';
+  start({ hidden: () => 'keep' });
+  start();
+  const kept = start({ hidden: 'pause' }).stream;
+  await settle();
+  expect(connections).toHaveLength(3);
+  kept.retry(); // it is to notify from now on
+  await settle();
+  expect(connections).toHaveLength(4);
+});
+
 test('a hidden tab that keeps its stream has it', async () => {
   start({ hidden: () => 'keep' });
   await settle();

@@ -5,7 +5,8 @@
 //     onMessages: (batch) => …,   every message once, in order, in the batches in which they arrive
 //     onOpen: () => …,            a connection was made, from the beginning or resumed
 //     onReset: () => …,           the server's stream was recreated (409): forget all; it begins again
-//     hidden: 'pause',            while the tab is hidden for 20 s, close it (a browser has 6 connections per server)
+//     hidden: 'pause',            close it when the tab is hidden for 20 s, and do not open it in one that was not shown yet
+//                                 (a browser has 6 connections per server)
 //   });
 //   stream.state.value            connecting | live | stale | disconnected | ended | failed
 //   stream.error.value            the last error; with `failed` it is final (403, 404, …)
@@ -163,13 +164,19 @@ export function openStream(options: StreamOptions): Stream {
     void connect();
   }
 
+  const pauses = (): boolean => (typeof options.hidden === 'function' ? options.hidden() : options.hidden) === 'pause';
+
+  function online(): void {
+    if (!paused) retry();
+  }
+
   function visibility(): void {
     clearTimeout(hiding);
     if (document.visibilityState === 'visible') {
       retry();
     } else if (options.hidden) {
       hiding = setTimeout(() => {
-        if ((typeof options.hidden === 'function' ? options.hidden() : options.hidden) === 'keep') return;
+        if (!pauses()) return;
         paused = true;
         clearTimeout(timer);
         state.value = 'connecting';
@@ -183,16 +190,17 @@ export function openStream(options: StreamOptions): Stream {
     closed = true;
     clearTimeout(timer);
     clearTimeout(hiding);
-    removeEventListener('online', retry);
+    removeEventListener('online', online);
     document.removeEventListener('visibilitychange', visibility);
     const last = abort;
     abort = undefined;
     last?.abort();
   }
 
-  addEventListener('online', retry);
+  addEventListener('online', online);
   document.addEventListener('visibilitychange', visibility);
-  void connect();
+  if (document.visibilityState === 'hidden' && pauses()) paused = true; // until it is shown
+  else void connect();
   return { state, error, retryAt, heardAt: () => heard, retry, close };
 }
 
