@@ -275,6 +275,20 @@ export async function tabs(scene) {
   await shown.getByRole('heading', { name: 'There is no such run' }).waitFor();
   same('what is left of it', await feed(shown).count(), 0);
   await row(first, scene.title).waitFor({ state: 'detached' });
+  // Windows that all show what goes on: their streams take turns, and requests get through.
+  const title = await scene.call('begin', { lines: 3 });
+  const href = await row(first, title).getByRole('link', { name: title }).getAttribute('href');
+  const windows = [];
+  for (let i = 0; i < 4; i++) {
+    const page = await context.newPage();
+    await page.goto(href);
+    await feed(page).getByText('Line number 3.').waitFor();
+    windows.push(page);
+  }
+  await first.reload();
+  await row(first, title).waitFor();
+  await scene.call('end');
+  for (const page of windows) await whole(page);
   await shown.getByRole('button', { name: 'Menu' }).click();
   await context.setOffline(true);
   await shown.getByRole('button', { name: 'Sign out' }).click();
@@ -282,7 +296,7 @@ export async function tabs(scene) {
   await context.setOffline(false);
   await shown.getByRole('button', { name: 'Menu' }).click();
   await shown.getByRole('button', { name: 'Sign out' }).click();
-  for (const page of [first, ...background]) await page.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+  for (const page of [first, ...background, ...windows]) await page.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
 }
 
 /** What agents write is text: nothing of it runs, loads, or becomes an element. */

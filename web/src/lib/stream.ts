@@ -6,7 +6,7 @@
 //     onOpen: () => …,            a connection was made, from the beginning or resumed
 //     onReset: () => …,           the server's stream was recreated (409): forget all; it begins again
 //     hidden: 'pause',            close it when the tab is hidden for 20 s, and do not open it in one that was not shown yet
-//                                 (a browser has 6 connections per server)
+//                                 (connections are few: see lib/turns)
 //   });
 //   stream.state.value            connecting | live | stale | disconnected | ended | failed
 //   stream.error.value            the last error; with `failed` it is final (403, 404, …)
@@ -22,6 +22,7 @@
 import { signal, type Signal } from '@preact/signals';
 import { ApiError, problem, session } from './api';
 import { setServerTime } from './clock';
+import { turn } from './turns';
 
 export type StreamState = 'connecting' | 'live' | 'stale' | 'disconnected' | 'ended' | 'failed';
 
@@ -71,9 +72,13 @@ export function openStream(options: StreamOptions): Stream {
     clearTimeout(timer);
     if (closed || paused) return;
     const mine = (abort = new AbortController());
-    const stop = watchSilence(mine);
+    let stop = (): void => {};
+    let leave = stop;
     if (state.value !== 'stale') state.value = 'connecting';
     try {
+      if (pauses()) leave = await turn(mine.signal, () => renew(mine));
+      if (abort !== mine) return;
+      stop = watchSilence(mine);
       const headers: Record<string, string> = { Accept: 'text/event-stream' };
       if (lastId) headers['Last-Event-ID'] = lastId;
       const answer = await fetch(options.url, { headers, credentials: 'same-origin', cache: 'no-store', redirect: 'error', signal: mine.signal });
@@ -89,6 +94,7 @@ export function openStream(options: StreamOptions): Stream {
       error.value = new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
     } finally {
       stop();
+      leave();
     }
     if (abort === mine) again();
   }
@@ -149,11 +155,17 @@ export function openStream(options: StreamOptions): Stream {
       clearInterval(each);
       if (abort !== mine) return;
       state.value = 'stale';
-      abort = undefined;
-      mine.abort();
-      void connect();
+      renew(mine);
     }, 1000);
     return () => clearInterval(each);
+  }
+
+  /** Leaves a connection for another one. */
+  function renew(mine: AbortController): void {
+    if (abort !== mine) return;
+    abort = undefined;
+    mine.abort();
+    void connect();
   }
 
   function retry(): void {
