@@ -143,6 +143,9 @@ func (s *stage) calls() browsertest.Calls {
 		"holdWakes": func(json.RawMessage) any { s.write("sleepy", ""); return nil },
 		"letWake":   func(json.RawMessage) any { return os.Remove(filepath.Join(s.lab, "sleepy")) },
 		"request":   s.request, "response": s.response,
+		"forget": func(args json.RawMessage) any {
+			return s.linesman("forget", gjson.GetBytes(args, "run").String())
+		},
 		"kill":  func(json.RawMessage) any { s.up.Kill(); return nil },
 		"start": func(json.RawMessage) any { s.start(); return nil },
 	}
@@ -205,6 +208,11 @@ func TestPage(t *testing.T) {
 			b.Do(t, name, args, s.calls())
 		})
 	}
+	t.Run("tabs", func(t *testing.T) {
+		s.play("codex", "shell-ok", "Forget it")
+		args["title"], args["id"] = "Forget it", s.listed()["Forget it"]
+		b.Do(t, "tabs", args, s.calls())
+	})
 	t.Run("hostile", func(t *testing.T) {
 		args["hostile"] = s.attack()
 		b.Do(t, "hostile", args, s.calls())

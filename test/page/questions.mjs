@@ -328,6 +328,7 @@ export async function hostileQuestions(scene) {
   const asks = card(page, 'asker asks to use a tool');
   await check('a hostile permission', asks);
   await page.screenshot({ path: `${scene.shots}/question-hostile.png`, fullPage: true });
+  same('what the row of the run hides', await row(page, '<img src=x onerror="window.pwned=1">pwned').last().evaluate((e) => /[\u200b\u200f\u202a-\u202e\u2066-\u2069\u{e0041}\u001b]/u.test(e.outerHTML)), false);
   const text = await asks.textContent();
   for (const part of ['<script>window.pwned=1</script>', '⟨U+202E⟩gnp.exe', '⟨U+001B⟩[31mred', 'x'.repeat(3000), 'Allow it all '.repeat(200).trim(), 'n'.repeat(900)]) same(`${part.slice(0, 40)} as text`, text.includes(part), true);
   same('an answer that allows and is called deny', text.includes('deny that allows'), false);

@@ -248,6 +248,57 @@ export async function restart(scene) {
   same('the rows of the run', await row(overview, title).count(), 1);
 }
 
+/** Tabs of one browser: those in the background take no connection, and none is left when a run is removed, or when one signs out. */
+export async function tabs(scene) {
+  const first = await signedIn(scene, '/', { offline: true }); // one run is removed
+  await live(first);
+  const context = first.context();
+  const background = [];
+  for (let i = 0; i < 6; i++) { // as many as a browser has connections to a server
+    const page = await context.newPage();
+    await page.addInitScript(() => {
+      let shown = 'hidden';
+      Object.defineProperty(document, 'visibilityState', { get: () => shown });
+      window.show_ = () => {
+        shown = 'visible';
+        document.dispatchEvent(new Event('visibilitychange'));
+      };
+    });
+    await page.goto(`/runs/${scene.id}`);
+    await page.getByRole('heading', { level: 1, name: scene.title }).waitFor();
+    background.push(page);
+  }
+  const [shown] = background;
+  await shown.evaluate(() => window.show_());
+  await whole(shown);
+  await scene.call('forget', { run: scene.id });
+  await shown.getByRole('heading', { name: 'There is no such run' }).waitFor();
+  same('what is left of it', await feed(shown).count(), 0);
+  await row(first, scene.title).waitFor({ state: 'detached' });
+  // Windows that all show what goes on: their streams take turns, and requests get through.
+  const title = await scene.call('begin', { lines: 3 });
+  const href = await row(first, title).getByRole('link', { name: title }).getAttribute('href');
+  const windows = [];
+  for (let i = 0; i < 4; i++) {
+    const page = await context.newPage();
+    await page.goto(href);
+    await feed(page).getByText('Line number 3.').waitFor();
+    windows.push(page);
+  }
+  await first.reload();
+  await row(first, title).waitFor();
+  await scene.call('end');
+  for (const page of windows) await whole(page);
+  await shown.getByRole('button', { name: 'Menu' }).click();
+  await context.setOffline(true);
+  await shown.getByRole('button', { name: 'Sign out' }).click();
+  await shown.getByText('You are still signed in: linesman does not answer').waitFor();
+  await context.setOffline(false);
+  await shown.getByRole('button', { name: 'Menu' }).click();
+  await shown.getByRole('button', { name: 'Sign out' }).click();
+  for (const page of [first, ...background, ...windows]) await page.getByRole('heading', { name: 'Sign in to linesman' }).waitFor();
+}
+
 /** What agents write is text: nothing of it runs, loads, or becomes an element. */
 export async function hostile(scene) {
   const page = await signedIn(scene, '/', { viewport: { width: 1280, height: 3000 } });

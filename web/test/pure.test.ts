@@ -46,6 +46,7 @@ test('news are ends and questions, once', () => {
   expect(newsOf(undefined, run({ state: 'completed' }))).toBeUndefined();
   expect(newsOf(run({}), undefined)).toBeUndefined();
   expect(message([run({ state: 'failed', title: 'Fix it', workingDir: '/srv/shop' })])).toEqual({ title: 'Fix it', body: 'Codex failed · /srv/shop' });
+  expect(message([run({ state: 'failed', title: 'a\u202eb', workingDir: '/c\u200fd' })])).toEqual({ title: 'a‹U+202E›b', body: 'Codex failed · /c‹U+200F›d' });
   expect(message([run({ state: 'failed' }), run({ state: 'completed' }), run({ state: 'completed' }), run({ state: 'input-required' })]))
     .toEqual({ title: '4 runs', body: '1 needs an answer, 1 failed, 2 completed' });
 });

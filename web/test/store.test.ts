@@ -80,6 +80,16 @@ test('a run that ended while the page was disconnected is news', () => {
   expect(seen).toEqual([['working', 'failed']]);
 });
 
+test('who shows a run hears that it is gone, also one that is not in the list', () => {
+  const lost: unknown[] = [];
+  apply([message('run', run('a')), message('run', run('b')), message('synced', { resumed: false })]);
+  updates.add((before, after) => after ?? lost.push(before?.run));
+  apply([message('gone', { run: 'a' }, '1'), message('gone', { run: 'old' }, '2')]);
+  begin();
+  apply([message('run', run('c')), message('synced', { resumed: false })]);
+  expect(lost).toEqual(['a', 'old', 'b']);
+});
+
 test('an answer does not replace what is newer', () => {
   put(run('a', { seq: 5, title: 'new' }));
   put(run('a', { seq: 4, title: 'old' }));

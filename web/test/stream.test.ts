@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { session } from '../src/lib/api';
 import { backoff, openStream, Parser, pauseAfter, staleAfter, type Message, type Stream } from '../src/lib/stream';
+import { turnTime } from '../src/lib/turns';
 
 const whole = 'id: 1\nevent: run\ndata: {"a":1}\n\n: comment\n\nid: 2\nevent: run\ndata: two\ndata: lines\n\nevent: synced\ndata: {}\n\n';
 
@@ -29,7 +30,7 @@ test('waits grow to twenty seconds', () => {
 
 // A browser with one server: each connection is a controller of its body.
 
-interface Connection { headers: Record<string, string>; send: (text: string) => void; end: () => void; aborted: () => boolean }
+interface Connection { url: string; headers: Record<string, string>; send: (text: string) => void; end: () => void; aborted: () => boolean }
 let connections: Connection[];
 let answers: (() => Response | Promise<Response>)[]; // in place of streams, first
 let visible: DocumentVisibilityState;
@@ -52,14 +53,14 @@ beforeEach(() => {
   vi.stubGlobal('addEventListener', on);
   vi.stubGlobal('removeEventListener', off);
   vi.stubGlobal('document', { get visibilityState() { return visible; }, addEventListener: on, removeEventListener: off });
-  vi.stubGlobal('fetch', async (_: string, init: RequestInit) => {
+  vi.stubGlobal('fetch', async (url: string, init: RequestInit) => {
     const answer = answers.shift();
     if (answer) return answer();
     let body: ReadableStreamDefaultController<Uint8Array>;
     const stream = new ReadableStream<Uint8Array>({ start: (c) => void (body = c) });
     init.signal!.addEventListener('abort', () => body.error(new DOMException('', 'AbortError')));
     connections.push({
-      headers: init.headers as Record<string, string>, send: (text) => body.enqueue(new TextEncoder().encode(text)), end: () => body.close(),
+      url, headers: init.headers as Record<string, string>, send: (text) => body.enqueue(new TextEncoder().encode(text)), end: () => body.close(),
       aborted: () => init.signal!.aborted,
     });
     return new Response(stream);
@@ -162,6 +163,76 @@ test('a hidden tab releases its connection, and resumes', async () => {
   connections[1]!.send('id: 6\ndata: b\n\n');
   await settle();
   expect([got.length, stream.state.value]).toEqual([2, 'live']);
+});
+
+test('a tab that was opened in the background connects when it is shown, or must be kept', async () => {
+  visible = 'hidden';
+  const { stream } = start({ hidden: 'pause' });
+  emit('online');
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect([connections.length, stream.state.value]).toEqual([0, 'connecting']);
+  visible = 'visible';
+  emit('visibilitychange');
+  await settle();
+  expect(connections).toHaveLength(1);
+  visible = 'hidden';
+  start({ hidden: () => 'keep' });
+  start();
+  const kept = start({ hidden: 'pause' }).stream;
+  await settle();
+  expect(connections).toHaveLength(3);
+  kept.retry(); // it is to notify from now on
+  await settle();
+  expect(connections).toHaveLength(4);
+});
+
+test('streams of all tabs take turns with few connections, and lose nothing', async () => {
+  const held = new Map<string, (() => void)[]>(); // by name: those that wait
+  const grant = async (name: string, body: () => Promise<void>): Promise<void> => {
+    await body();
+    const next = held.get(name)!.shift();
+    if (next) next();
+    else held.delete(name);
+  };
+  vi.stubGlobal('navigator', {
+    locks: {
+      query: async () => ({ held: [...held.keys()].map((name) => ({ name })), pending: [...held].flatMap(([name, all]) => all.map(() => ({ name }))) }),
+      request: (name: string, { signal }: { signal: AbortSignal }, body: () => Promise<void>): Promise<void> => {
+        const waits = held.get(name);
+        if (!waits) {
+          held.set(name, []);
+          return grant(name, body);
+        }
+        return new Promise((done, fail) => {
+          const next = (): void => void grant(name, body).then(done, fail);
+          waits.push(next);
+          signal.addEventListener('abort', () => {
+            if (!waits.includes(next)) return;
+            waits.splice(waits.indexOf(next), 1);
+            fail(new DOMException('', 'AbortError'));
+          });
+        });
+      },
+    },
+  });
+  const live = (): number => connections.filter((c) => !c.aborted()).length;
+  const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
+  for (const url of ['/a', '/b', '/c', '/d', '/e']) {
+    start({ url, hidden: 'pause' });
+    await settle();
+  }
+  start({ url: '/notifies' });
+  await settle();
+  expect([live(), of('/e').length]).toEqual([5, 0]);
+  of('/a')[0]!.send('id: 3\ndata: a\n\n');
+  for (let i = 0; i < 4; i++) {
+    await vi.advanceTimersByTimeAsync(turnTime);
+    expect(live()).toBe(5);
+  }
+  expect([of('/a').length > 1, of('/a').at(-1)!.headers['Last-Event-ID'], of('/e').length > 0, of('/notifies').length]).toEqual([true, '3', true, 1]);
+  open.forEach((stream) => stream.close());
+  await settle();
+  expect([live(), held.size]).toEqual([0, 0]);
 });
 
 test('a hidden tab that keeps its stream has it', async () => {

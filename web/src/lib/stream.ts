@@ -5,7 +5,8 @@
 //     onMessages: (batch) => …,   every message once, in order, in the batches in which they arrive
 //     onOpen: () => …,            a connection was made, from the beginning or resumed
 //     onReset: () => …,           the server's stream was recreated (409): forget all; it begins again
-//     hidden: 'pause',            while the tab is hidden for 20 s, close it (a browser has 6 connections per server)
+//     hidden: 'pause',            close it when the tab is hidden for 20 s, and do not open it in one that was not shown yet
+//                                 (connections are few: see lib/turns)
 //   });
 //   stream.state.value            connecting | live | stale | disconnected | ended | failed
 //   stream.error.value            the last error; with `failed` it is final (403, 404, …)
@@ -21,6 +22,7 @@
 import { signal, type Signal } from '@preact/signals';
 import { ApiError, problem, session } from './api';
 import { setServerTime } from './clock';
+import { turn } from './turns';
 
 export type StreamState = 'connecting' | 'live' | 'stale' | 'disconnected' | 'ended' | 'failed';
 
@@ -70,9 +72,13 @@ export function openStream(options: StreamOptions): Stream {
     clearTimeout(timer);
     if (closed || paused) return;
     const mine = (abort = new AbortController());
-    const stop = watchSilence(mine);
+    let stop = (): void => {};
+    let leave = stop;
     if (state.value !== 'stale') state.value = 'connecting';
     try {
+      if (pauses()) leave = await turn(mine.signal, () => renew(mine));
+      if (abort !== mine) return;
+      stop = watchSilence(mine);
       const headers: Record<string, string> = { Accept: 'text/event-stream' };
       if (lastId) headers['Last-Event-ID'] = lastId;
       const answer = await fetch(options.url, { headers, credentials: 'same-origin', cache: 'no-store', redirect: 'error', signal: mine.signal });
@@ -88,6 +94,7 @@ export function openStream(options: StreamOptions): Stream {
       error.value = new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
     } finally {
       stop();
+      leave();
     }
     if (abort === mine) again();
   }
@@ -148,11 +155,17 @@ export function openStream(options: StreamOptions): Stream {
       clearInterval(each);
       if (abort !== mine) return;
       state.value = 'stale';
-      abort = undefined;
-      mine.abort();
-      void connect();
+      renew(mine);
     }, 1000);
     return () => clearInterval(each);
+  }
+
+  /** Leaves a connection for another one. */
+  function renew(mine: AbortController): void {
+    if (abort !== mine) return;
+    abort = undefined;
+    mine.abort();
+    void connect();
   }
 
   function retry(): void {
@@ -163,13 +176,19 @@ export function openStream(options: StreamOptions): Stream {
     void connect();
   }
 
+  const pauses = (): boolean => (typeof options.hidden === 'function' ? options.hidden() : options.hidden) === 'pause';
+
+  function online(): void {
+    if (!paused) retry();
+  }
+
   function visibility(): void {
     clearTimeout(hiding);
     if (document.visibilityState === 'visible') {
       retry();
     } else if (options.hidden) {
       hiding = setTimeout(() => {
-        if ((typeof options.hidden === 'function' ? options.hidden() : options.hidden) === 'keep') return;
+        if (!pauses()) return;
         paused = true;
         clearTimeout(timer);
         state.value = 'connecting';
@@ -183,16 +202,17 @@ export function openStream(options: StreamOptions): Stream {
     closed = true;
     clearTimeout(timer);
     clearTimeout(hiding);
-    removeEventListener('online', retry);
+    removeEventListener('online', online);
     document.removeEventListener('visibilitychange', visibility);
     const last = abort;
     abort = undefined;
     last?.abort();
   }
 
-  addEventListener('online', retry);
+  addEventListener('online', online);
   document.addEventListener('visibilitychange', visibility);
-  void connect();
+  if (document.visibilityState === 'hidden' && pauses()) paused = true; // until it is shown
+  else void connect();
   return { state, error, retryAt, heardAt: () => heard, retry, close };
 }
 

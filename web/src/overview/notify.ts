@@ -45,7 +45,7 @@ export function message(news: Run[]): { title: string; body: string } {
   const [run] = news;
   if (run && news.length === 1) {
     const how = lost(run) ? 'was lost' : waitsForMessage(run) ? 'waits for a message' : needsYou(run) ? 'needs an answer' : stateName(run.state);
-    return { title: run.title || run.run, body: [`${agentName(run.agent)} ${how}`, run.workingDir && shortPath(run.workingDir)].filter(Boolean).join(' · ') };
+    return { title: plainText(run.title || run.run), body: [`${agentName(run.agent)} ${how}`, run.workingDir && shortPath(plainText(run.workingDir))].filter(Boolean).join(' · ') };
   }
   const needs = news.filter(needsYou).length;
   const failed = news.filter((r) => r.state === 'failed' || r.state === 'timeout').length;

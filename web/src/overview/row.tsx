@@ -52,13 +52,20 @@ function detailOf(run: Run): string {
   return run.activity.replace(/^Running /, '');
 }
 
+/** The two texts of `lineOf`, as they can be shown. */
+function shownOf(run: Run, at: number): [string, string] {
+  const { text, detail } = lineOf(run, at);
+  return [plainText(text), plainText(detail)];
+}
+
 export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
   run: Run; place: number; of: number; first: boolean; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
 }) {
   const state = stateOf(run);
   const selected = at.value === run.run;
-  const labels = labelsOf(run);
-  const title = run.title || phase(run) || run.run;
+  const labels = labelsOf(run).map(([k, v]): [string, string, string] => [k, v, plainText(v ? `${k}=${v}` : k)]);
+  const title = plainText(run.title || phase(run) || run.run);
+  const dir = plainText(run.workingDir ?? '');
   return (
     <div
       class="row" role="listitem" aria-posinset={place} aria-setsize={of} data-run={run.run} data-tone={state.tone}
@@ -66,10 +73,10 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
     >
       <span class="c-state"><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
       <span class="c-title">
-        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (first && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title}>{title}</a>
+        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (first && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title && title}>{title}</a>
         {labels.length > 0 && (
-          <span class="labels" title={labels.map(([k, v]) => `${k}=${v}`).join('\n')}>
-            {labels.slice(0, form === 'narrow' ? 1 : 3).map(([k, v]) => <button key={k} class="label cut" tabIndex={-1} onClick={() => onLabel(`${k}=${v}`)}>{v ? `${k}=${v}` : k}</button>)}
+          <span class="labels" title={labels.map(([, , text]) => text).join('\n')}>
+            {labels.slice(0, form === 'narrow' ? 1 : 3).map(([k, v, text]) => <button key={k} class="label cut" tabIndex={-1} onClick={() => onLabel(`${k}=${v}`)}>{text}</button>)}
           </span>
         )}
       </span>
@@ -79,9 +86,9 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
           <span class="c-plan">{run.progress && <Plan done={run.progress.completedSteps} total={run.progress.totalSteps} />}</span>
         </>
       )}
-      <span class="c-dir cut muted" title={run.workingDir}>{run.workingDir && (form === 'huge' ? run.workingDir : shortPath(run.workingDir))}</span>
-      <span class="c-agent cut muted" title={run.agentVersion && `${agentName(run.agent)} ${run.agentVersion}`}>{agentName(run.agent)}</span>
-      <span class="c-model cut muted" title={run.model}>{run.model}</span>
+      <span class="c-dir cut muted" title={dir}>{form === 'huge' ? dir : shortPath(dir)}</span>
+      <span class="c-agent cut muted" title={run.agentVersion && plainText(`${agentName(run.agent)} ${run.agentVersion}`)}>{agentName(run.agent)}</span>
+      <span class="c-model cut muted" title={plainText(run.model ?? '')}>{plainText(run.model ?? '')}</span>
       <span class="c-worker cut muted" title={run.worker}>{run.worker}</span>
       <span class="c-tokens num muted" title={run.tokens && `${count(run.tokens.input)} in, ${count(run.tokens.output)} out`}>
         {run.tokens && <>{tokens(run.tokens.input + run.tokens.output)}<span class="unit"> tokens</span></>}
@@ -95,12 +102,12 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
 
 /** What came of a run, in place of what it does and of its plan: its answer, or why it failed and what to try; its files, tests and cost. */
 function Outcome({ run }: { run: Run }) {
-  const { text, detail } = lineOf(run, 0);
+  const [text, detail] = shownOf(run, 0);
   const { changed, tests, costUsd } = run;
   return (
     <span class="c-outcome">
       <span class="outcome-text" title={detail ? `${text}\n${detail}` : text}>
-        <span class="cut">{plainText(text)}</span>{detail && <span class="cut faint hint"><span class="visually-hidden">Try: </span>{plainText(detail)}</span>}
+        <span class="cut">{text}</span>{detail && <span class="cut faint hint"><span class="visually-hidden">Try: </span>{detail}</span>}
       </span>
       <span class="outcome-facts num small muted">
         {changed && changed.files > 0 && <span title={changedText(changed)}>{plural(changed.files, 'file')}</span>}
@@ -114,7 +121,7 @@ function Outcome({ run }: { run: Run }) {
 // The parts below change each second, alone.
 
 function Doing({ run }: { run: Run }) {
-  const { text, detail } = lineOf(run, asOf.value);
+  const [text, detail] = shownOf(run, asOf.value);
   return <span class="c-doing cut" title={detail || text}>{text && <span class="num">{text}</span>}{detail && <span class="faint mono"> {detail}</span>}</span>;
 }
 

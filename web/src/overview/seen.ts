@@ -6,7 +6,8 @@ import { ended } from '../lib/format';
 import { route } from '../lib/router';
 import { changed, put, runs } from './store';
 
-const visible = signal(true);
+/** Whether the tab is shown. */
+export const visible = signal(true);
 const asked = new Set<string>();
 
 /** Marks runs as seen, a few at a time. Returns how many could not be marked. */

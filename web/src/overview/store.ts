@@ -8,7 +8,8 @@
 //   synced.value          whether all runs have arrived once
 //   left(query)           whether the server has older runs of a query that are not here
 //   loadOlder(query)      loads the next page of them
-//   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run
+//   updates.add(f)        f(before, after) for each change after that; before is undefined for a new run, after for one that is gone
+//                         from here: removed, or not among those that the stream began with again
 
 import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import { agents } from '../lib/agents';
@@ -127,7 +128,7 @@ function take(messages: Message[]): void {
     if (event === 'synced') {
       const { resumed, next } = JSON.parse(data) as { resumed?: boolean; next?: string };
       if (!resumed) {
-        for (const id of runs.keys()) if (!arrived.has(id)) runs.delete(id);
+        for (const [id, run] of runs) if (!arrived.has(id)) lose(run);
         connection++;
         cursors.value = new Map([[query({ ...all }), next ?? '']]);
         olderFailed.value = false;
@@ -140,16 +141,22 @@ function take(messages: Message[]): void {
     const run = JSON.parse(data) as Run;
     const before = runs.get(run.run);
     if (event === 'gone') {
-      runs.delete(run.run);
       gone.add(run.run);
-    } else {
-      runs.set(run.run, run);
-      arrived.add(run.run);
+      lose(before ?? run);
+      continue;
     }
-    if (synced.value) for (const update of updates) update(before, event === 'gone' ? undefined : run);
+    runs.set(run.run, run);
+    arrived.add(run.run);
+    if (synced.value) for (const update of updates) update(before, run);
   }
   if (first && synced.peek()) show(); // no moment without runs
   else bump();
+}
+
+/** A run was removed, or is too old for a stream that has begun again. */
+function lose(run: Run): void {
+  runs.delete(run.run);
+  if (synced.peek()) for (const update of updates) update(run, undefined);
 }
 
 /** A connection was made. */

@@ -44,7 +44,7 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
       </header>
       <dl class="run-facts">
         <Fact name="What it does"><Doing run={run} /></Fact>
-        <Fact name="Agent" title={run.model}>{agentName(run.agent)}{run.agentVersion && <span class="faint"> {plainText(run.agentVersion)}</span>}</Fact>
+        <Fact name="Agent" title={plainText(run.model ?? '')}>{agentName(run.agent)}{run.agentVersion && <span class="faint"> {plainText(run.agentVersion)}</span>}</Fact>
         {run.model && <Fact name="Model">{plainText(run.model)}</Fact>}
         {run.workingDir && <Fact name="Directory" title={plainText(run.workingDir)}><span class="mono"><Path of={shortPath(run.workingDir)} /></span></Fact>}
         <Elapsed run={run} />
@@ -70,7 +70,7 @@ function Doing({ run }: { run: Run }) {
   }
   if (waitsForMessage(run)) return <span class="muted">{lastTurn(run)}</span>;
   const { text, detail } = lineOf(run, asOf.value);
-  return <span class="muted num">{text}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
+  return <span class="muted num">{plainText(text)}{detail && <span class="faint mono"> {plainText(detail).slice(0, 120)}</span>}</span>;
 }
 
 function Elapsed({ run }: { run: Run }) {

@@ -31,3 +31,12 @@ it('a patch has files', () => {
   expect(patchFiles(patch).map((f) => [f.path, f.from, f.lines.length])).toEqual([['x.go', '', 3], ['new name', 'old name', 0], ['gone', '', 2], ['p.png', '', 1]]);
   expect(patchFiles('')).toEqual([]);
 });
+
+it('a name that git quotes is the one of the file', () => {
+  const named = (a: string, b: string, more = ''): string[] => patchFiles(`diff --git ${a} ${b}\n${more || `--- ${a}\n+++ ${b}\n`}@@ -1 +1 @@\n-x\n+y\n`).flatMap((f) => [f.from, f.path]);
+  expect(named('"a/caf\\303\\251.txt"', '"b/caf\\303\\251.txt"')).toEqual(['', 'café.txt']);
+  expect(named('"a/a\\tb \\"c\\\\\\n\\001"', '"b/a\\tb \\"c\\\\\\n\\001"')).toEqual(['', 'a\tb "c\\\n\u0001']);
+  expect(named('a/with space.txt', 'b/with space.txt', '--- a/with space.txt\t\n+++ b/with space.txt\t\n')).toEqual(['', 'with space.txt']);
+  expect(named('a/old', '"b/\\347\\214\\253"', 'similarity index 90%\nrename from old\nrename to "\\347\\214\\253"\n')).toEqual(['old', '猫']);
+  expect(named('"a/\\347\\214\\253"', '"b/\\347\\214\\253"', 'new file mode 100644\nBinary files differ\n')).toEqual(['', '猫']);
+});

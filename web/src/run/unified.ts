@@ -61,18 +61,24 @@ export function patchFiles(patch: string): DiffFile[] {
 function fileOf(text: string): DiffFile {
   const body = text.search(/^@@ /m);
   const head = (body < 0 ? text : text.slice(0, body)).split('\n');
-  const named = (prefix: string): string => unquote(head.find((l) => l.startsWith(prefix))?.slice(prefix.length) ?? '');
-  const [, a = '', b = ''] = /^diff --git (?:"?a\/(.*?)"?) (?:"?b\/(.*?)"?)$/.exec(head[0] ?? '') ?? [];
-  const path = side(named('+++ ')) || named('rename to ') || b || side(named('--- ')) || a;
+  const named = (prefix: string): string => head.find((l) => l.startsWith(prefix))?.slice(prefix.length) ?? '';
+  const [, a = '', b = ''] = /^diff --git ("a\/.*?"|a\/.*?) ("b\/.*"|b\/.*)$/.exec(head[0] ?? '') ?? [];
+  const path = side(named('+++ ')) || unquote(named('rename to ')) || side(b) || side(named('--- ')) || side(a);
   const lines = body < 0 ? [] : diffLines(text.slice(body));
   if (head.some((l) => l.startsWith('Binary files '))) lines.push({ kind: 'info', text: 'Binary file', before: 0, after: 0 });
-  return { path, from: named('rename from '), lines };
+  return { path, from: unquote(named('rename from ')), lines };
 }
 
 function side(name: string): string {
-  return name === '/dev/null' ? '' : name.replace(/^[ab]\//, '').replace(/\t.*$/, '');
+  return name === '/dev/null' ? '' : unquote(name.replace(/\t.*$/, '')).replace(/^[ab]\//, '');
 }
 
+const letters: Record<string, number> = { a: 7, b: 8, t: 9, n: 10, v: 11, f: 12, r: 13 };
+
+/** A name as it is. Git quotes one with odd characters: bytes of those that are not ASCII are octal numbers. */
 function unquote(name: string): string {
-  return name.startsWith('"') && name.endsWith('"') ? name.slice(1, -1) : name;
+  if (!/^".*"$/.test(name)) return name;
+  const bytes = name.slice(1, -1).replace(/\\([0-7]{3}|.)/g, (_, code: string) =>
+    String.fromCharCode(code.length === 3 ? parseInt(code, 8) : letters[code] ?? code.charCodeAt(0)));
+  return new TextDecoder().decode(Uint8Array.from([...bytes], (c) => c.charCodeAt(0)));
 }

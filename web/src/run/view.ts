@@ -4,7 +4,7 @@ import { computed, effect, signal } from '@preact/signals';
 import { allowed, api, ApiError, type Diff, type Run } from '../lib/api';
 import { ended } from '../lib/format';
 import { openStream, type Message, type Stream } from '../lib/stream';
-import { markSeen } from '../overview/seen';
+import { markSeen, visible } from '../overview/seen';
 import { updates } from '../overview/store';
 import type { Prompt } from './again';
 import { type DetailItem, type EventItem, fromDetail, fromEvent, type Item } from './items';
@@ -42,7 +42,8 @@ export class RunView {
   constructor(readonly id: string) {}
 
   start(): () => void {
-    const update = (_: Run | undefined, after: Run | undefined): void => {
+    const update = (before: Run | undefined, after: Run | undefined): void => {
+      if (!after && before?.run === this.id) return void this.refresh();
       if (after?.run !== this.id) return;
       const known = this.run.peek();
       if (known && after.seq >= known.seq) this.run.value = { ...known, ...after };
@@ -56,7 +57,7 @@ export class RunView {
     this.closers.push(() => updates.delete(update), () => clearInterval(timer));
     this.closers.push(effect(() => {
       const run = this.run.value;
-      if (run?.unseen && ended(run) && document.visibilityState === 'visible') void markSeen([this.id]);
+      if (run?.unseen && ended(run) && visible.value) void markSeen([this.id]);
     }));
     void this.open();
     return () => this.close();
@@ -169,12 +170,23 @@ export class RunView {
       if (!known || run.seq >= known.seq) this.run.value = run;
       return true;
     } catch (e) {
-      if (first && e instanceof ApiError) {
+      const removed = e instanceof ApiError && e.status === 404;
+      if (removed) this.forget();
+      if ((first || removed) && e instanceof ApiError) {
         this.failure.value = e;
         if (e.status === 0 || e.status >= 500) this.retrier = setTimeout(() => void this.open(), again);
       }
       return false;
     }
+  }
+
+  /** Nothing of a run that was removed stays. */
+  private forget(): void {
+    this.stream.peek()?.close();
+    this.run.value = undefined;
+    this.diff.value = undefined;
+    this.prompt.value = 'none';
+    this.timeline = new Timeline();
   }
 
   /** Loads a collapsed chunk of the timeline. */

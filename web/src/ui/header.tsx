@@ -1,4 +1,4 @@
-import { api, allowed, session } from '../lib/api';
+import { api, allowed, explained, session } from '../lib/api';
 import { now } from '../lib/clock';
 import { age, clock, plural } from '../lib/format';
 import type { Stream } from '../lib/stream';
@@ -11,6 +11,7 @@ import { forgetComments } from '../run/comments';
 import { helping } from './help';
 import { BellIcon, BellOffIcon, MenuIcon, PlusIcon } from './icons';
 import { useMenu } from './menu';
+import { toast } from './toast';
 
 export function Header() {
   return (
@@ -92,7 +93,7 @@ function Menu() {
           </fieldset>
           <button class="menu-item" onClick={() => { open.value = false; helping.value = true; }}>Keyboard shortcuts <kbd>?</kbd></button>
           <a class="menu-item" href="/assets/licenses.txt" target="_blank" rel="noreferrer">Licences</a>
-          <button class="menu-item" onClick={signOut}>Sign out</button>
+          <button class="menu-item" onClick={() => { open.value = false; void signOut(); }}>Sign out</button>
         </div>
       )}
     </div>
@@ -101,7 +102,20 @@ function Menu() {
 
 /** Whoever uses the tab next reads nothing of this one: what the page holds in memory goes with it. */
 async function signOut(): Promise<void> {
+  try {
+    await api.signOut();
+  } catch (e) {
+    return toast(`You are still signed in: ${explained(e)}`, { tone: 'bad' });
+  }
+  tabs?.postMessage('signed out');
+  leave();
+}
+
+// The streams of other tabs would go on: the server ends them only with their token.
+const tabs = typeof BroadcastChannel === 'undefined' ? undefined : new BroadcastChannel('linesman.session');
+if (tabs) tabs.onmessage = leave;
+
+function leave(): void {
   forgetComments();
-  await api.signOut().catch(() => {});
   location.replace('/');
 }
