@@ -82,7 +82,7 @@ type Login struct {
 	Inbox string // prefix of its inboxes; "": that of User, or else that of NATS
 
 	// Where, if set, is called at each attempt to connect, and returns HOST:PORT of the
-	// server, which may have restarted on another port; "" means that of URL.
+	// server, which may have restarted on another port; "" means that there is none.
 	Where func() string
 
 	// EndRefused ends the connection when the credentials are refused twice at an
@@ -92,18 +92,19 @@ type Login struct {
 	Options []nats.Option // additional options: other keys
 }
 
-// dialer connects to the address that a login's Where returns, or else to that of the
-// URL.
+// dialer connects to the address that a login's Where returns. Without one it does not try that of the URL: another
+// program could have its port by now, and a client sends its password to whoever listens.
 type dialer struct {
 	net   net.Dialer
 	where func() string
 }
 
-func (d dialer) Dial(network, address string) (net.Conn, error) {
-	if at := d.where(); at != "" {
-		address = at
+func (d dialer) Dial(network, _ string) (net.Conn, error) {
+	at := d.where()
+	if at == "" {
+		return nil, errors.New("no server is running")
 	}
-	return d.net.Dial(network, address)
+	return d.net.Dial(network, at)
 }
 
 // Bus is a connection to both accounts.

@@ -218,3 +218,24 @@ func TestRecordHasTheQuestionsOfTheConversation(t *testing.T) {
 		})
 	})
 }
+
+// A long command is the usual way to write a file: a rule about its words cannot read it, and does not let it pass.
+func TestALongCommandIsNoWayAroundARule(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, config())
+	s.drain()
+	s.say(hello)
+	s.drain()
+	s.say(created)
+	s.drain()
+	long := "git push # " + strings.Repeat("x", 512)
+	s.say(permission("7", "execute", `,"rawInput":{"command":"`+long+`"}`))
+	open := s.c.Open()
+	if len(open) != 1 {
+		t.Fatalf("%+v", open)
+	}
+	p := Policy{Mode: runs.DangerFull, Rules: rulesOf(t, "deny execute: git push")}
+	if cmd, _ := p.Decide(open[0], 1); cmd.Rule != "a rule denies execute" {
+		t.Errorf("%+v", cmd)
+	}
+}

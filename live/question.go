@@ -23,7 +23,8 @@ type Question struct {
 	// true there are others.
 	Paths   []string `json:"paths,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
-	Command string   `json:"command,omitempty"` // that the tool is to run; "": not told, or longer than acp.MaxCommand
+	Command string   `json:"command,omitempty"` // that the tool is to run; "": not told, or Unread
+	Unread  bool     `json:"unread,omitempty"`  // the command is too long for rules, or no text
 	Turn    int      `json:"turn"`
 	People  bool     `json:"people,omitempty"` // they are asked
 	Due     int64    `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
@@ -82,7 +83,7 @@ func (c *Conversation) ask(asked *acp.Question, id string, at place, length int)
 	s := &c.s
 	q := question{Request: id, Question: Question{
 		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Command: asked.Command,
-		Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
+		Unread: asked.Unread, Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
 	q.Paths, q.Unknown = c.pathsOf(asked)
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {

@@ -20,12 +20,28 @@ func (p *Policy) ruled(q *Question) string {
 
 // first returns what the first rule that matches does; "": none does.
 func (p *Policy) first(rules []acp.Rule, q *Question) string {
-	i := slices.IndexFunc(rules, func(r acp.Rule) bool { return matches(&r, q, p.Dirs) })
-	if i < 0 || q.Kind == acp.Form {
+	if q.Kind == acp.Form {
 		return ""
 	}
-	return rules[i].Do
+	least := ""
+	for _, r := range rules {
+		if matches(&r, q, p.Dirs) {
+			if r.Do == "allow" {
+				return cmp.Or(least, r.Do)
+			}
+			return r.Do
+		}
+		if r.Do != "allow" && len(r.Command) > 0 && q.hides() {
+			if r.Command = nil; matches(&r, q, p.Dirs) {
+				least = "ask" // it may have these words
+			}
+		}
+	}
+	return least
 }
+
+// hides reports whether the question is about a command that no rule can read.
+func (q *Question) hides() bool { return q.Command == "" && (q.Unread || q.Tool == "execute") }
 
 // matches reports whether a rule is about a question of a run in some directories. One that allows is not if something
 // is not known.

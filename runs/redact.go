@@ -52,17 +52,18 @@ var secretFormats = []secretFormat{
 	format(redacted, `\bxox[abeoprs]-[A-Za-z0-9-]{6,}`, "xox"),
 }
 
-// A value is a secret if it is assigned to a name such as password or token:
-// password=x, "api_key": "x", --token x. Plurals such as max_tokens do not count.
+// A value is a secret if it is assigned to a name such as password or token, or compared with it:
+// password=x, "api_key": "x", --token x, 'secret' => 'x', ["--token", "x"], and the block of YAML
+// that begins with | or >. Plurals such as max_tokens do not count.
 var (
-	assigned = regexp.MustCompile(`(?i)(` + secretName + `(?:\\?["'])?\s*(?::=|[:=])\s*)` + secretValue)
-	flagged  = regexp.MustCompile(`(?i)(\B--?` + secretName + `[ ]+)` + secretValue)
+	assigned = regexp.MustCompile(`(?i)(` + secretName + `(?:\\*["'])?\s*(?:[:!]?=+>?|:)\s*(?:[|>][-+]?\s+)?)` + secretValue)
+	flagged  = regexp.MustCompile(`(?i)(\B--?` + secretName + `(?:[ ]+|\\*["'],\s*))` + secretValue)
 )
 
 const (
 	secretName = `[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|` +
 		`private[_-]?key|credential)(?:[_.-][a-z0-9_.-]*)?`
-	secretValue = `(?:\\?"[^"]*"?|\\?'[^']*'?|[^\s"',;&|]+)`
+	secretValue = `(?:\\+"[^"]*"?|\\+'[^']*'?|"(?:[^"\\]|(?s:\\.))*"?|'(?:[^'\\]|(?s:\\.))*'?|[^\s"',;&|]+)`
 )
 
 // secretWords are words of which every text with a secret contains at least one.

@@ -57,7 +57,7 @@ func (r *Run) Answer(ctx context.Context, c runs.Command) (runs.Ruling, error) {
 func fedUpTo(ctx context.Context, path string, n int64) bool {
 	const tries, pause = 100, 5 * time.Millisecond
 	for range tries {
-		f, err := os.Open(path)
+		f, err := openOwn(path, os.O_RDONLY)
 		if err != nil {
 			return false
 		}

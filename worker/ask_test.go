@@ -392,6 +392,9 @@ func TestDeliveredIsWhatTheShimHasFed(t *testing.T) {
 	if err := os.Remove(r.file(fedFile)); err != nil || fedUpTo(ctx, r.file(fedFile), 0) {
 		t.Error("a process that is gone has something", err)
 	}
+	if err := unix.Mkfifo(r.file(fedFile), 0o600); err != nil || fedUpTo(ctx, r.file(fedFile), 0) {
+		t.Error("an agent that replaced the file has something", err)
+	}
 }
 
 // People think for longer than the limits: they stand still until a minute after the due time, whether a worker is

@@ -145,3 +145,27 @@ func TestOnlyARegularFileIsAnExit(t *testing.T) {
 		}
 	}
 }
+
+// A file that the worker writes may have been replaced, too: it waits for no reader, and writes to no other file.
+func TestOnlyARegularFileIsWritten(t *testing.T) {
+	t.Parallel()
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	write(t, elsewhere, "of others")
+	for name, put := range map[string]func(path string) error{
+		"a FIFO":  func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link":  func(path string) error { return os.Symlink(elsewhere, path) },
+		"a file":  func(path string) error { return os.WriteFile(path, []byte("longer than the new text"), 0o600) },
+		"nothing": func(string) error { return nil },
+	} {
+		path := filepath.Join(t.TempDir(), "asking.new")
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeFile(path, []byte("text"), false); err != nil || contents(t, path) != "text" {
+			t.Errorf("%s: %v, %q", name, err, contents(t, path))
+		}
+	}
+	if got := contents(t, elsewhere); got != "of others" {
+		t.Errorf("the target of the link is %q", got)
+	}
+}

@@ -95,7 +95,7 @@ func readBounded(path string, limit int64) ([]byte, error) {
 }
 
 func writeFile(path string, body []byte, synced bool) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := openOwn(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (f *statusFile) update(before statusFile) {
 		return
 	}
 	f.size, f.mod = info.Size(), info.ModTime()
-	text, err := os.ReadFile(f.path)
+	text, err := readBounded(f.path, maxStatus) // it may have become a FIFO
 	status, ok := f.read(text)
 	if err != nil || !ok {
 		f.Status, f.mod = before.Status, time.Time{}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/runs"
 )
@@ -426,5 +428,24 @@ func TestTwoFilesOfOneLogArePublishedOnce(t *testing.T) {
 		if n := strings.Count(all, line); n != 1 {
 			t.Errorf("%q is published %d times", line, n)
 		}
+	}
+}
+
+// A program, or what it starts, can replace its file by a FIFO at any time: nobody waits for a writer.
+func TestAFileOfAProgramThatBecomesAFIFOBlocksNobody(t *testing.T) {
+	t.Parallel()
+	statuses := t.TempDir()
+	path := filepath.Join(statuses, "1.json")
+	status(t, path, "ID works 1 1")
+	p := presence{place: presenceSpec(t.TempDir(), statuses).Places[0]}
+	p.refresh(time.Now())
+	if now, ok := p.says("ID", 0); !ok || now.Does != runs.Works {
+		t.Fatalf("%+v, %t", now, ok)
+	}
+	if err := errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if now, ok := p.says("ID", 0); !ok || now.Does != runs.Works { // as before, until the next look
+		t.Errorf("%+v, %t", now, ok)
 	}
 }

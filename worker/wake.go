@@ -173,7 +173,7 @@ func (r *Run) fed() int64 {
 	if id, _ := readIdentity(r.files()); id.Boot != bootID() && exists(r.file(startedFile)) {
 		return math.MaxInt64
 	}
-	f, err := os.Open(r.file(fedFile))
+	f, err := openOwn(r.file(fedFile), os.O_RDONLY)
 	if err != nil {
 		return math.MaxInt64
 	}
@@ -183,7 +183,7 @@ func (r *Run) fed() int64 {
 		return math.MaxInt64
 	}
 	if at.Phase == phaseEnd { // of the line that begins there
-		in, err := os.Open(r.file(inFile))
+		in, err := openOwn(r.file(inFile), os.O_RDONLY)
 		if err != nil {
 			return math.MaxInt64
 		}

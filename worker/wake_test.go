@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -259,6 +262,27 @@ func TestNobodyKnowsWhatAnAgentGotBeforeAReboot(t *testing.T) {
 		}
 		if got := r.fed(); got != want {
 			t.Errorf("started in boot %q: %d bytes, want %d", boot, got, want)
+		}
+	}
+	write(t, r.file(startedFile), "")
+	slots := newFed()
+	inLine, at, err := fed{N: 3, Phase: phaseEnd}.slot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(slots[at:], inLine[:])
+	for _, name := range []string{inFile, fedFile} {
+		if err := errors.Join(os.WriteFile(r.file(fedFile), slots, 0o600), os.Remove(r.file(name))); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkfifo(r.file(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.fed(); got != math.MaxInt64 {
+			t.Errorf("the agent has replaced %s by a FIFO: %d bytes", name, got)
+		}
+		if err := os.Remove(r.file(name)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if err := d.Remove(); err != nil {

@@ -193,7 +193,8 @@ type Question struct {
 	Session  scan.Value
 	Tool     string // kind of the tool: execute, edit, read, …; "": not told
 	Call     scan.Value
-	Command  string // that the tool is to run; "": not told, or longer than MaxCommand
+	Command  string // that the tool is to run; "": not told, or Unread
+	Unread   bool   // the command is longer than maxCommand, or no text
 	Options  []Option
 	ToolCall scan.Value // of a permission, as `tool_call` of an update
 }
@@ -217,6 +218,8 @@ func (m *Message) QuestionOf() (q Question) {
 		q.Tool, q.Call = short(wire.At(q.ToolCall, "kind")), wire.At(q.ToolCall, "toolCallId")
 		if command := wire.At(q.ToolCall, "rawInput", "command"); command.IsString() && command.Len <= maxCommand {
 			q.Command = command.Text()
+		} else {
+			q.Unread = len(command.Raw) > 0
 		}
 		whole := true
 		wire.Each(wire.At(m.Params, "options"), func(v scan.Value) {

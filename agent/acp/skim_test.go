@@ -104,3 +104,24 @@ func TestPathsOfAQuestion(t *testing.T) {
 		}
 	}
 }
+
+func TestCommandOfAQuestion(t *testing.T) {
+	longest := strings.Repeat("x", maxCommand)
+	for call, want := range map[string]struct {
+		command string
+		unread  bool
+	}{
+		`{}`: {}, `{"rawInput":{}}`: {}, `{"rawInput":{"command":""}}`: {},
+		`{"rawInput":{"command":"git push"}}`:          {"git push", false},
+		`{"rawInput":{"command":"` + longest + `"}}`:   {longest, false},
+		`{"rawInput":{"command":"` + longest + ` x"}}`: {"", true},
+		`{"rawInput":{"command":["sh","-c","x"]}}`:     {"", true},
+		`{"rawInput":{"command":{"text":"git push"}}}`: {"", true},
+		`{"rawInput":{"argv":["a","list","is","it"]}}`: {},
+	} {
+		m, _ := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":` + call + `}}`))
+		if q := m.QuestionOf(); q.Command != want.command || q.Unread != want.unread {
+			t.Errorf("%.80s: %.80q, unread %t", call, q.Command, q.Unread)
+		}
+	}
+}

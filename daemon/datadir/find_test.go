@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,5 +129,53 @@ func TestLockFileThatIsRemovedLetsNobodyIn(t *testing.T) {
 	}
 	if !up.isLost() {
 		t.Error("its streams were replaced, and it does not see it")
+	}
+}
+
+// Whoever listens where an `up` has listened could be another user: nobody goes there, neither with the first
+// connection nor with a later one, once the lock is free.
+func TestTheAddressOfAnUpThatIsGoneGetsNoPassword(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	came := make(chan struct{})
+	go func() {
+		if c, err := listener.Accept(); err == nil {
+			_ = c.Close()
+			close(came)
+		}
+	}()
+	at, data := listener.Addr().String(), t.TempDir()
+	lock, err := takeLock(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (Instance{NATS: "nats://" + at, Data: data}).Write(); err != nil {
+		t.Fatal(err)
+	}
+	d := &Dialer{Stderr: new(strings.Builder), Log: zap.NewNop()}
+	d.Config.DataDir = data
+	inside, _, err := d.Logins(embedded.OperatorUser)
+	if err != nil || inside.Where() != at {
+		t.Fatalf("the address of one that runs: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := inside.Where(); got != "" {
+		t.Errorf("a lost connection goes to %s", got)
+	}
+	const next = "was that `linesman up` killed? Start it again"
+	if _, err := d.DialOrStart(t.Context(), embedded.OperatorUser); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), next) {
+		t.Errorf("the error: %v", err)
+	}
+	select {
+	case <-came:
+		t.Error("somebody came")
+	default:
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/linesman/linesman/runs"
 )
 
@@ -24,8 +26,11 @@ func packaged(path, name string) string {
 			return ""
 		}
 		var p struct{ Name, Version string }
-		if f, err := os.Open(filepath.Join(path, "package.json")); err == nil {
-			_ = json.NewDecoder(io.LimitReader(f, maxPackage)).Decode(&p) // one that is not valid is another one's
+		// Nobody waits for the writer of a FIFO: an agent may put one there.
+		if f, err := os.OpenFile(filepath.Join(path, "package.json"), os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil {
+			if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+				_ = json.NewDecoder(io.LimitReader(f, maxPackage)).Decode(&p) // one that is not valid is another one's
+			}
 			_ = f.Close()
 		}
 		if p.Name == name && runs.CheckVersion(p.Version) == nil {

@@ -1,9 +1,12 @@
 package programs_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/known"
@@ -54,6 +57,13 @@ func TestVersionOfAnAdapterIsThatOfItsPackage(t *testing.T) {
 		if l := adapter(); l.Path != filepath.Join(dir, "codex-acp") || l.Version != want {
 			t.Errorf("%s: %+v, want version %q", text, l, want)
 		}
+	}
+	manifest := filepath.Join(inside, "package.json") // an agent may write there
+	if err := errors.Join(os.Remove(manifest), unix.Mkfifo(manifest, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if l := adapter(); l.Version != "" {
+		t.Errorf("a FIFO: %+v", l)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
 		t.Error("the adapter was started")

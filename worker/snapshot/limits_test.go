@@ -360,3 +360,45 @@ func TestPatchIsBoundedAndRedacted(t *testing.T) {
 		t.Errorf("the patch has %d bytes", len(d.Patch))
 	}
 }
+
+// Whoever writes to a repository can add files that an index could share, of any size and number. Only those of an
+// index that git may need are copied, and all together have at most its size.
+func TestSharedIndexesAreBounded(t *testing.T) {
+	s := newStage(t)
+	s.commit()
+	s.git("update-index", "--split-index")
+	old := time.Now().Add(-time.Hour)
+	for i := range 100 {
+		name := fmt.Sprintf(".git/sharedindex.%040d", i)
+		s.write(name, "")
+		at := filepath.Join(s.root, name)
+		if err := errors.Join(os.Truncate(at, 10<<20), os.Chtimes(at, old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := filepath.Glob(filepath.Join(s.scratch, "git-*", "sharedindex.*"))
+	if err != nil || len(copied) == 0 || len(copied) > 16 {
+		t.Errorf("%d files were copied, %v", len(copied), err)
+	}
+	s.write("a.txt", "x\n")
+	if got := listed(s.diff()); !slices.Equal(got, []string{"modified a.txt +1 -3"}) {
+		t.Errorf("got %q", got)
+	}
+	large := time.Now().Add(time.Hour)
+	for i := range 3 { // more than an index may have: they are left out
+		at := filepath.Join(s.root, fmt.Sprintf(".git/sharedindex.%040d", i))
+		if err := errors.Join(os.Truncate(at, 257<<20), os.Chtimes(at, large, large)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.scratch += "2"
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(s.diff()); len(got) != 0 {
+		t.Errorf("got %q", got)
+	}
+}

@@ -3,11 +3,13 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,17 +215,44 @@ func minimal() []string {
 // copyIndex copies the index of a repository, with which git need not read unchanged files. Its
 // modification time counts, too: files that changed in that second are read.
 func (r *repository) copyIndex(gitDir string) error {
-	shared, err := filepath.Glob(filepath.Join(literalGlob.Replace(gitDir), "sharedindex.*"))
+	files, err := sharedIndexes(gitDir)
 	if err != nil {
 		return err
 	}
-	for _, file := range append(shared, filepath.Join(gitDir, "index")) {
+	for _, file := range append(files, filepath.Join(gitDir, "index")) {
 		err := copyFile(file, filepath.Join(r.dir, filepath.Base(file)), maxIndex)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
+}
+
+// sharedIndexes returns the files that a split index may share, the newest first, as long as all of them together have
+// at most the size of an index: git touches the one that it uses, and whoever writes to the repository can add any
+// number of others.
+func sharedIndexes(gitDir string) (files []string, err error) {
+	all, err := filepath.Glob(filepath.Join(literalGlob.Replace(gitDir), "sharedindex.*"))
+	if err != nil {
+		return nil, err
+	}
+	infos := make(map[string]fs.FileInfo, len(all))
+	for _, file := range all {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			infos[file] = info
+		}
+	}
+	newest := slices.SortedFunc(maps.Keys(infos), func(a, b string) int {
+		return cmp.Or(infos[b].ModTime().Compare(infos[a].ModTime()), cmp.Compare(a, b))
+	})
+	left := int64(maxIndex)
+	for _, file := range newest[:min(len(newest), maxShared)] {
+		if size := infos[file].Size(); size <= left {
+			left -= size
+			files = append(files, file)
+		}
+	}
+	return files, nil
 }
 
 var literalGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

@@ -36,10 +36,11 @@ var (
 
 // Limits of a snapshot.
 const (
-	maxFiles = 100_000   // files that differ from the index, or are marked in it
-	maxBytes = 256 << 20 // bytes of those that must be read
-	maxIndex = 256 << 20 // bytes of the index of the repository
-	maxState = 256 << 10 // bytes of the state file
+	maxFiles  = 100_000   // files that differ from the index, or are marked in it
+	maxBytes  = 256 << 20 // bytes of those that must be read
+	maxIndex  = 256 << 20 // bytes of the index of the repository, and of all that it may share together
+	maxShared = 16        // files of those
+	maxState  = 256 << 10 // bytes of the state file
 )
 
 // stateFile is in the scratch directory, once that has a snapshot or the reason why not.
