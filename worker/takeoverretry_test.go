@@ -93,7 +93,8 @@ func TestShimThatStartsIsSeen(t *testing.T) {
 		}
 	}
 	write(t, gate, "")
-	if ex, err := next.Drive(t.Context()); err != nil || !sameExit(ex, runs.Exit{Reason: runs.ReasonExited, Code: code(3)}) {
+	want := runs.Exit{Reason: runs.ReasonExited, Code: code(3)}
+	if ex, err := next.Drive(t.Context()); err != nil || !sameExit(ex, want) {
 		t.Errorf("exit %s: %v", runs.Encode(ex), err)
 	}
 	if l.has("processes of the run may be left") {

@@ -156,7 +156,8 @@ func TestLongReplyIsWhole(t *testing.T) {
 		"empty": "", "short": "the second", "escaped": strings.Repeat("\x01é", 60_000), "long": strings.Repeat("€", 170_000),
 	} {
 		run := "T-local-" + name
-		if err := r.Submit(t.Context(), bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}); err != nil {
+		job := bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
+		if err := r.Submit(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := api.OpReply.Call(t.Context(), r.Client, api.ReplyRequest{Run: run}); !api.Is(err, api.NotEnded) {
@@ -208,7 +209,8 @@ func TestOvertakenRunHasTheStatusOfTheResponse(t *testing.T) {
 			"answered by a file: "},
 	} {
 		run := "T-local-" + name
-		if err := r.Submit(t.Context(), bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}); err != nil {
+		job := bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
+		if err := r.Submit(t.Context(), job); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Overtaken(t.Context(), run, c.by); err != nil {
