@@ -60,17 +60,20 @@ func TestMessagesOfALogAreCountedOnce(t *testing.T) {
 	}{
 		"blocks": {[]string{logged(typed), reply("a", tool, text), reply("a", tool, call), reply("b", ends, text)},
 			2, false, runs.StateCompleted, "So."},
-		"the reason comes last": {[]string{logged(typed), reply("a", none, text), reply("a", tool, call), reply("b", ends, text)},
+		"the reason comes last": {
+			[]string{logged(typed), reply("a", none, text), reply("a", tool, call), reply("b", ends, text)},
 			2, false, runs.StateCompleted, "So."},
-		"an interrupted message": {[]string{logged(typed), reply("a", none, text), logged(stop), logged(typed), reply("b", ends, text)},
+		"an interrupted message": {
+			[]string{logged(typed), reply("a", none, text), logged(stop), logged(typed), reply("b", ends, text)},
 			2, true, runs.StateCompleted, "So."},
 		"killed in a message": {[]string{logged(typed), reply("a", none, text)}, 1, false, runs.StateFailed, ""},
 		"two writers": {[]string{logged(typed), reply("a", tool, text), reply("b", tool, text), reply("a", tool, call),
 			reply("b", tool, call), reply("a", tool, call), reply("c", ends, text)}, 3, false, runs.StateCompleted, "So."},
-		"no reasons":                  {[]string{logged(old), reply("a", none, text)}, 1, false, runs.StateCompleted, "So."},
-		"no reasons, a call is last":  {[]string{logged(old), reply("a", none, text), reply("a", none, call)}, 1, false, runs.StateFailed, ""},
-		"no reasons, interrupted":     {[]string{logged(old), reply("a", none, text), logged(stop)}, 1, true, runs.StateFailed, "So."},
-		"a sub-agent in the same log": {[]string{logged(old), side, reply("a", ends, text)}, 1, true, runs.StateCompleted, "So."},
+		"no reasons": {[]string{logged(old), reply("a", none, text)}, 1, false, runs.StateCompleted, "So."},
+		"no reasons, a call": {[]string{logged(old), reply("a", none, text), reply("a", none, call)},
+			1, false, runs.StateFailed, ""},
+		"no reasons, interrupted": {[]string{logged(old), reply("a", none, text), logged(stop)}, 1, true, runs.StateFailed, "So."},
+		"sub-agent in the log":    {[]string{logged(old), side, reply("a", ends, text)}, 1, true, runs.StateCompleted, "So."},
 	} {
 		r := ended(t, strings.Join(c.lines, "\n")+"\n")
 		final := ""
