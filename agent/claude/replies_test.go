@@ -72,8 +72,9 @@ func TestMessagesOfALogAreCountedOnce(t *testing.T) {
 		"no reasons": {[]string{logged(old), reply("a", none, text)}, 1, false, runs.StateCompleted, "So."},
 		"no reasons, a call": {[]string{logged(old), reply("a", none, text), reply("a", none, call)},
 			1, false, runs.StateFailed, ""},
-		"no reasons, interrupted": {[]string{logged(old), reply("a", none, text), logged(stop)}, 1, true, runs.StateFailed, "So."},
-		"sub-agent in the log":    {[]string{logged(old), side, reply("a", ends, text)}, 1, true, runs.StateCompleted, "So."},
+		"no reasons, interrupted": {[]string{logged(old), reply("a", none, text), logged(stop)},
+			1, true, runs.StateFailed, "So."},
+		"sub-agent in the log": {[]string{logged(old), side, reply("a", ends, text)}, 1, true, runs.StateCompleted, "So."},
 	} {
 		r := ended(t, strings.Join(c.lines, "\n")+"\n")
 		final := ""
