@@ -21,6 +21,7 @@ type Facts struct {
 	ForkedFrom string    // thread of which it is a copy, if the line tells it
 	Turn       Turn      // state change of a turn
 	MustEnd    bool      // with TurnStarted: the agent always prints a line that ends the turn
+	Answered   bool      // the turn has completed, if neither a call nor another turn follows: no line will tell it
 	Used       *Account  // what the thread has used so far, as the agent tells it
 	Before     *Account  // with Used: what it had used when this part of it began, if the lines tell it
 	Counts     counts    // what Used counts

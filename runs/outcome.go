@@ -37,6 +37,10 @@ func (r *Record) End(x Exit, at int64) {
 	case x.At > 0 && x.At >= r.StartedAt && x.At <= at:
 		r.EndedAt = x.At
 	}
+	if r.Answered {
+		r.TurnsDone++
+		r.LastTurn, r.InTurn, r.Answered = TurnCompleted, false, false
+	}
 	r.State, r.Reason = r.outcome(x)
 	r.InTurn, r.Tasks = false, 0
 	r.endLive()

@@ -92,8 +92,11 @@ type Record struct {
 	LastTurn  Turn   `json:"last_turn,omitempty"` // last terminal state change; 0: none
 	InTurn    bool   `json:"in_turn,omitempty"`   // a turn has started that a line must end, and has not; false at the end
 
-	Begun bool `json:"turn_begun,omitempty"`       // a turn has begun since LastTurn
-	Tasks int  `json:"background_tasks,omitempty"` // that go on after a result; 0 at the end
+	Begun bool `json:"turn_begun,omitempty"` // a turn has begun since LastTurn
+	// The turn has completed, unless a line follows that says otherwise; false at the end.
+	Answered bool `json:"answered,omitempty"`
+
+	Tasks int `json:"background_tasks,omitempty"` // that go on after a result; 0 at the end
 
 	Lines     int64            `json:"lines"` // blank lines included
 	Blank     int64            `json:"blank_lines"`
@@ -331,6 +334,9 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 	}
 	if f.Turn != TurnNone {
 		r.InTurn, r.Begun = f.MustEnd, f.Turn == TurnStarted
+	}
+	if f.Answered || f.Turn != TurnNone || f.Opened.ID != "" {
+		r.Answered = f.Answered
 	}
 	switch f.Turn {
 	case TurnCompleted:

@@ -194,6 +194,10 @@ func (r *Record) foldUsage(f *Facts) {
 	}
 	if f.Used != nil {
 		used := f.Used.checked()
+		// In a log that several processes have written the total of the thread can begin anew.
+		if r.Log && f.Counts == CountsOwn && r.Usage != nil && used.Usage != (Usage{}) && used.less(*r.Usage) {
+			r.Untold = true
+		}
 		if used.Usage != (Usage{}) && !(f.Counts == CountsAll && r.Usage != nil && used.less(*r.Usage)) {
 			r.Usage, r.Counts = &used.Usage, f.Counts // else it is of an error after the answer
 		}

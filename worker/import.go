@@ -206,7 +206,7 @@ func (i *importing) plan(f *os.File, file file, size int64) (*Spec, error) {
 		return nil, err
 	}
 	spec := &Spec{
-		Attributes: runs.Attributes{Agent: i.spec.Agent, Title: i.spec.title(file.Path), Labels: i.spec.Labels},
+		Attributes: runs.Attributes{Agent: i.spec.Agent, Title: i.w.title(i.spec, file.Path, f), Labels: i.spec.Labels},
 		Source:     runs.SourceTail, File: &file,
 		Part: &part,
 	}

@@ -26,7 +26,7 @@ type TailSpec struct {
 	Paths  []string // JSONL files of other programs
 	Agent  string   // agent kind of their content
 	Labels runs.Labels
-	Title  string // of the runs of all files; "": the name of each file
+	Title  string // of the runs of all files; "": of the log of a session its prompt, else the name of each file
 	Once   bool   // import the files: read each to its end, end its run, and return
 	Again  bool   // with Once: also import unchanged files that were imported before
 
@@ -218,23 +218,28 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 			return d, nil
 		}
 	}
-	file, err := t.appear(ctx)
+	file, title, err := t.appear(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	return Create(t.w.cfg.Root, Spec{
 		Run:        runs.LocalID(now.UnixMilli(), rand.Uint64()),
-		Attributes: runs.Attributes{Agent: t.spec.Agent, Title: t.spec.title(t.path), Labels: t.spec.Labels},
+		Attributes: runs.Attributes{Agent: t.spec.Agent, Title: title, Labels: t.spec.Labels},
 		Source:     runs.SourceTail,
 		File:       &file,
 	})
 }
 
-// title returns the title of the run of a file.
-func (s TailSpec) title(path string) string {
-	if s.Title != "" {
-		return runs.Title(s.Title)
+// title returns the title of the run of a file; "": the lines tell it, as those of a session do.
+func (w *Worker) title(spec TailSpec, path string, f io.ReaderAt) string {
+	if spec.Title != "" {
+		return runs.Title(spec.Title)
+	}
+	if a, known := w.cfg.Agents.Find(spec.Agent); known && a.Sessions.Origin != nil {
+		if o, err := sessionlog.Origin(a.Sessions, f); err == nil && o.Session != "" {
+			return ""
+		}
 	}
 	return fileTitle(path)
 }
@@ -245,8 +250,8 @@ func fileTitle(path string) string {
 	return runs.Title(strings.TrimSuffix(name, filepath.Ext(name)))
 }
 
-// appear waits for a file at the path.
-func (t *tailedPath) appear(ctx context.Context) (file, error) {
+// appear waits for a file at the path, and returns the title of its run, too.
+func (t *tailedPath) appear(ctx context.Context) (found file, title string, err error) {
 	watch := t.w.files.watch(t.path) // fails if the directory is missing too
 	defer watch.close()
 	tick := time.NewTicker(t.w.tailPause)
@@ -256,10 +261,14 @@ func (t *tailedPath) appear(ctx context.Context) (file, error) {
 		if err == nil {
 			err = refuseCompressed(f)
 		}
+		begins := err == nil && (t.last == nil || *t.last != file)
+		if begins {
+			title = t.w.title(t.spec, t.path, f)
+		}
 		f.Close() // f may be nil
-		if err == nil && (t.last == nil || *t.last != file) {
+		if begins {
 			t.logged, t.last = false, nil
-			return file, nil
+			return file, title, nil
 		}
 		if err != nil && !t.logged {
 			t.logged = true
@@ -267,7 +276,7 @@ func (t *tailedPath) appear(ctx context.Context) (file, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return file, ctx.Err()
+			return file, "", ctx.Err()
 		case <-watch.C:
 		case <-tick.C:
 		}

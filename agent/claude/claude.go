@@ -52,7 +52,9 @@ type state struct {
 	Session wire.Thread `json:"session,omitempty"`
 	Turns   int64       `json:"turns,omitempty"` // system/init lines so far
 	Calls   wire.Memory `json:"calls"`
-	Counted string      `json:"counted,omitempty"` // in a session log: the last message whose end was told
+	Replies replies     `json:"replies,omitempty"` // in a session log: the newest messages of the model
+	Reasons bool        `json:"reasons,omitempty"` // in a session log: it tells why messages end
+	Answers bool        `json:"answers,omitempty"` // in a session log: see [runs.Facts], Answered
 	Named   bool        `json:"named,omitempty"`   // in a session log: its user gave it a name
 	Foreign bool        `json:"foreign,omitempty"` // the lines are of Qwen Code, which has others under the same names
 

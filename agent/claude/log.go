@@ -250,38 +250,39 @@ func (l *line) nested() bool { return wire.ID(l.parent) != "" && wire.ID(l.log.a
 
 // replied maps the end of a message. Each of its blocks has a line, and each line has the
 // usage of the message, which is complete where there is a reason to stop. The line of a
-// block of thinking is not the last one.
+// block of thinking is not the last one. Some versions, such as 2.1.20, log no
+// reason: then a text ends the turn unless a call follows, and the usage is that of the message's start.
 func (d *dialect) replied(out *normalizer.Out) {
 	l := &d.line
 	switch {
 	case l.nested():
+		out.Facts.Untold = l.log.usage.Any() // the run counts none of it
 		return
 	case wire.True(l.apiError):
+		d.leave(out)
 		out.NoFinal()
 		out.Facts.Turn = runs.TurnFailed
 		out.Event(normalizer.StatusMessage("turn failed", nil))
 		return
 	}
 	said, text := d.said()
-	id := wire.ID(l.log.id)
+	if l.log.stop.Kind == scan.Null && l.log.id.IsString() {
+		d.open(said, text, out)
+		return
+	}
+	d.Answers, d.Reasons = false, d.Reasons || l.log.stop.IsString()
 	ends := !l.log.stop.Equal("tool_use") && !l.log.stop.Equal("pause_turn")
 	if !l.log.stop.IsString() || !said {
 		return
 	}
-	if id == d.Counted {
+	m := d.counted(out)
+	if m.Ended {
 		if ends && !wire.Blank(text) { // another block of the message
 			out.Final(text)
 		}
 		return
 	}
-	d.Counted = ""
-	if len(id) <= wire.MaxCallBytes {
-		d.Counted = strings.Clone(id)
-	}
-	if u := &l.log.usage; u.Any() {
-		n := &u.N
-		out.Facts.Spent = spent(n)
-	}
+	m.Ended = true
 	message := "message completed"
 	if ends {
 		message, out.Facts.Turn = "turn completed", runs.TurnCompleted
@@ -335,11 +336,19 @@ func (d *dialect) told(out *normalizer.Out) {
 	title := cmp.Or(text, l.content.Text())
 	switch {
 	case l.nested(), wire.True(l.log.meta), wire.True(l.log.compacted):
+		return
+	case d.Answers && !strings.HasPrefix(text, interruption) && !l.log.prompt.IsString():
+		out.Facts.Turn = runs.TurnCompleted
+	}
+	d.leave(out)
+	d.Answers = false
+	switch {
 	case strings.HasPrefix(text, interruption):
 		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case l.log.prompt.IsString():
 		d.Turns++
+		d.Reasons = true
 		out.Facts.Turn, out.Facts.MustEnd = runs.TurnStarted, true
 		out.Facts.Doing.Phase = runs.Thinking
 		if !l.log.prompt.Equal("system") {

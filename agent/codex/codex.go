@@ -427,6 +427,8 @@ type state struct {
 	// The model has answered; a line has told what the thread had used before.
 	Answered bool `json:"answered,omitempty"`
 	Counted  bool `json:"counted,omitempty"`
+	// The log tells of no turns, and its newest text may end one.
+	Answers bool `json:"answers,omitempty"`
 }
 
 // bounded returns id and false, or "" and true if id has more than limit bytes of

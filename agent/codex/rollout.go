@@ -241,6 +241,7 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("task_complete"), typ.Equal("turn_complete"):
 		d.turnComplete(p, out)
 	case typ.Equal("turn_aborted"):
+		d.Answers = false
 		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case typ.Equal("token_count"):
@@ -257,6 +258,9 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 		}
 	case typ.Equal("user_message"): // up to 0.140; later it is an item
 		out.Facts.Title = string(wire.Head(nil, p.message, maxTitle))
+		if d.Answers {
+			d.Answers, out.Facts.Turn = false, runs.TurnCompleted
+		}
 	case typ.Equal("thread_name_updated"):
 		out.Facts.Title, out.Facts.Named = string(wire.Head(nil, p.threadName, maxTitle)), true
 	case typ.Equal("error"), typ.Equal("stream_error"):
@@ -374,6 +378,9 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 		if d.unknownBlocks(p.content, out) && text == "" {
 			break
 		}
+		if d.Turn == "" && !d.TurnLong { // no line has begun a turn
+			d.Answers, out.Facts.Answered = true, true
+		}
 		out.Final(text)
 		out.Event(normalizer.AssistantText(text))
 	case typ.Equal("message") && isOneOf(p.role, []string{"user", "developer", "system"}):
@@ -438,6 +445,7 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 	f := d.logFacet(cmp.Or(trimmedText(p.callID), trimmedText(p.id)), p.typ.Text())
 	f.ToolName = cmp.Or(trimmedText(p.name), strings.TrimSuffix(f.Kind, "_call"))
 	f.Phase, f.Status = "start", "running"
+	d.Answers = false
 	d.Calls.Add(wire.Call{ID: f.ItemID, Name: f.ToolName, Path: f.Kind})
 	out.Facts.Opened = runs.Call{ID: f.ItemID, Kind: f.Kind, Name: f.ToolName}
 	show(&out.Facts.Opened, f.ToolName)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
@@ -267,6 +268,35 @@ func TestLogRestsAfterItsLastTurn(t *testing.T) {
 	} {
 		if rests, known := codex.Agent.Sessions.Rests([]byte(line)); rests != want[0] || known != want[1] {
 			t.Errorf("%s: rests %t, known %t; want %v", line, rests, known, want)
+		}
+	}
+}
+
+// Up to 0.77 Codex logs no turns, and the total of the tokens begins anew with each process.
+func TestLogsWithoutTurns(t *testing.T) {
+	for folder, want := range map[string]struct {
+		turns, input int64
+		partial      bool
+		final        string
+	}{
+		"0.63-shell-ok":   {1, 2400, false, "Two files."},
+		"0.77-shell-fail": {1, 4800, false, "All of them ran."},
+		"0.77-resume":     {2, 1200, true, "42."},
+	} {
+		files, err := filepath.Glob("../../test/corpus/codex-sessions/" + folder + "/*.jsonl")
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		log, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, fold := backendtest.Fold(codex.Backend{}, backendtest.Output(log))
+		r := fold.Record
+		r.End(runs.Exit{Reason: runs.ReasonEOF}, 1)
+		if s := r.Spent(); r.State != runs.StateCompleted || r.TurnsDone != want.turns || r.TurnsBad != 0 || s.Total == nil ||
+			s.Total.Input != want.input || s.Partial != want.partial || r.FinalText == nil || *r.FinalText != want.final {
+			t.Errorf("%s: %s", folder, r.JSON())
 		}
 	}
 }
