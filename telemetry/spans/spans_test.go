@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,9 @@ func fold(r recording) (all []spans.Span) {
 	return all
 }
 
+// untold are logs that tell no ends of messages, or no total over all processes: turns and record each have a part.
+var untold = regexp.MustCompile(`-sessions/(2\.1\.20-|0\.77-resume/)`)
+
 // Each recording has the tree in the golden file; in it every span has a parent, which
 // contains it, and an id of its own; and the tokens of its turns are those of the run's record.
 func TestSpansOfEveryRecording(t *testing.T) {
@@ -126,6 +130,9 @@ func TestSpansOfEveryRecording(t *testing.T) {
 		if own := r.record.Own; own != nil {
 			if b := r.record.Before; b != nil && r.record.Counts == runs.CountsOwn { // the exporter subtracts it
 				used = used.Minus(b.Usage)
+			}
+			if untold.MatchString(r.name) && r.record.Spent().Partial {
+				continue
 			}
 			if used != *own {
 				t.Errorf("%s: turns used %+v, the run %+v", r.name, used, *own)
