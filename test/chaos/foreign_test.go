@@ -169,6 +169,7 @@ func TestAccountLimitsAreSaid(t *testing.T) {
 			}
 			opts.Host, opts.Port, opts.JetStream, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true,
 				t.TempDir(), true, true
+			opts.JetStreamMaxStore = 1 << 40 // else what it may store depends on the room on this machine's disk
 			n, err := server.NewServer(opts)
 			if err != nil {
 				t.Fatal(err)
