@@ -286,7 +286,10 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 	}
 	whole := true
 	for n := t.journal.head; n != nil && whole && err == nil; n = t.journal.head {
-		if whole, err = r.recallOut(n.Out); whole && err == nil {
+		if whole, err = r.recallOut(n.Out); !whole || err != nil {
+			break
+		}
+		if err = r.pass(n.Entry); err == nil { // the worker before was killed, perhaps, when it had noted that alone
 			t.apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
 			err = t.journal.next()
 		}
@@ -348,8 +351,8 @@ func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
 			t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
 		}
 	}
-	if s := t.conv.Status(); err == nil && e.Kind == runs.Sent && !t.torn && s.Process == r.process() && s.Alive {
-		err = r.source.(*spawned).send(e.Offset-t.place.in, e.Body)
+	if err == nil {
+		err = r.pass(e)
 	}
 	if err != nil {
 		return fmt.Errorf("run %s: give lines to the agent: %w", r.dir.Spec.Run, err)
@@ -359,6 +362,15 @@ func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
 		return errEnough // its files are not there yet
 	}
 	return nil
+}
+
+// pass gives the bytes of an entry for the agent to the file of its process, which may have them.
+func (r *Run) pass(e runs.Entry) error {
+	t := r.talk
+	if s := t.conv.Status(); e.Kind != runs.Sent || t.torn || s.Process != r.process() || !s.Alive {
+		return nil
+	}
+	return r.source.(*spawned).send(e.Offset-t.place.in, e.Body)
 }
 
 // apply folds an entry.

@@ -64,6 +64,16 @@ func (s *stage) heard(d *Dir, log []runs.Entry, expired int) *dialog {
 	return r.talk
 }
 
+// linesGiven returns what the entries of a log give to the agent.
+func linesGiven(log []runs.Entry) (all []string) {
+	for _, e := range log {
+		if e.Kind == runs.Sent {
+			all = append(all, string(e.Body))
+		}
+	}
+	return all
+}
+
 // A worker that starts with a journal and the output has the conversation that is in the log, wherever the one before
 // was killed or its journal was cut off, and also where the beginning of the log has expired.
 func TestJournalAndOutputAreTheConversation(t *testing.T) {
@@ -90,7 +100,17 @@ func TestJournalAndOutputAreTheConversation(t *testing.T) {
 			os.Truncate(path, info.Size()-min(info.Size(), random.Int64N(2000))) != nil {
 			t.Fatal(err)
 		}
+		// It was killed, perhaps, when it had noted the last line for the agent, but not given it all.
+		in, given := filepath.Join(d.processDir(1), inFile), linesGiven(log[:first])
+		all := strings.Join(given, "")
+		if n := len(given); n > 0 && os.Truncate(in, int64(len(all)-random.IntN(len(given[n-1])+1))) != nil {
+			t.Fatal("the file has no lines")
+		}
 		got := s.heard(d, log[:last], expired)
+		if all := strings.Join(linesGiven(log[:last]), ""); contents(t, in) != all {
+			t.Fatalf("%d entries, %d of them before, %d expired: the agent gets\n%s\nof\n%s", last, first, expired,
+				contents(t, in), all)
+		}
 		want := live.New(got.config)
 		for i, e := range log[:last] {
 			want.Apply(uint64(i+1), e)
