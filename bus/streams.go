@@ -189,7 +189,7 @@ func (b *Bus) ensure(ctx context.Context, js jetstream.JetStream, want jetstream
 		{"max_bytes", have.MaxBytes, want.MaxBytes},
 		{"max_msgs", have.MaxMsgs, want.MaxMsgs},
 		{"max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject},
-		{"discard", have.Discard, want.Discard}, // a full RAW that discards the old loses what nobody has read
+		{"discard", have.Discard, want.Discard}, // a full RAW that discards old entries loses unread ones
 		{"allow_batched", have.AllowBatchPublish, want.AllowBatchPublish || have.AllowBatchPublish},
 		{"allow_rollup_hdrs", have.AllowRollup, want.AllowRollup},
 		{"allow_direct", have.AllowDirect, want.AllowDirect},

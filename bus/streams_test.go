@@ -139,7 +139,8 @@ func TestChangedConfigurationIsReported(t *testing.T) {
 	}
 }
 
-// A full RAW that discards the old loses what nobody has read, and one with a maximum of messages takes no more.
+// A full RAW that discards old entries loses those that the normalizer has not read, and one with a maximum of messages
+// refuses new ones.
 func TestLimitsThatSomebodyChangedAreSetAgain(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)

@@ -289,10 +289,11 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 		if whole, err = r.recallOut(n.Out); !whole || err != nil {
 			break
 		}
-		if err = r.pass(n.Entry); err == nil { // the worker before was killed, perhaps, when it had noted that alone
-			t.apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
-			err = t.journal.next()
+		if err = r.pass(n.Entry); err != nil { // the worker before may have been killed before it did
+			break
 		}
+		t.apply(t.conv.Seen()+1, n.Entry) // of an earlier log it has another sequence
+		err = t.journal.next()
 	}
 	if whole && err == nil {
 		whole, err = r.recallOut(last.Out)

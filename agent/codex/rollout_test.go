@@ -272,7 +272,7 @@ func TestLogRestsAfterItsLastTurn(t *testing.T) {
 	}
 }
 
-// Up to 0.77 Codex logs no turns, and the total of the tokens begins anew with each process.
+// Up to 0.77 Codex logs no turns, and each process counts the tokens from zero.
 func TestLogsWithoutTurns(t *testing.T) {
 	for folder, want := range map[string]struct {
 		turns, input int64

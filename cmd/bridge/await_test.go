@@ -21,7 +21,8 @@ import (
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
-// A responder that starts does not answer all requests at once. One of an older version never does, which is told.
+// A responder that is starting lacks some operations for a moment. One of an older version lacks them for good, which the
+// error says.
 func TestBridgeTellsAnOlderResponderFromOneThatStarts(t *testing.T) {
 	t.Parallel()
 	for _, starts := range []bool{false, true} {

@@ -49,7 +49,7 @@ func TestLinesAreWrittenTogetherAndSoon(t *testing.T) {
 	})
 }
 
-// What ends a printing is told once, although it also ends the last flush.
+// The error of a write is returned once, although the last flush fails with it, too.
 func TestTheErrorOfAnOutputIsToldOnce(t *testing.T) {
 	t.Parallel()
 	on := New(full{}, func(string) string { return "" })

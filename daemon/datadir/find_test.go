@@ -132,8 +132,8 @@ func TestLockFileThatIsRemovedLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// Whoever listens where an `up` has listened could be another user: nobody goes there, neither with the first
-// connection nor with a later one, once the lock is free.
+// Once the lock is free, another user may listen at the address of the `up` that held it: neither a first connection nor
+// a later one goes there.
 func TestTheAddressOfAnUpThatIsGoneGetsNoPassword(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

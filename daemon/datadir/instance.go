@@ -95,8 +95,8 @@ func ReadInstance(data string) (Instance, error) {
 	return i, nil
 }
 
-// serverAddress returns HOST:PORT of the server of a data directory, or "". Without its lock nobody serves it: another
-// user can listen at the address that a killed process has left, and would get the passwords.
+// serverAddress returns HOST:PORT of the server of a data directory, or "". While its lock is free it has no server:
+// another user may listen at the address of one that was killed, and would get the passwords.
 func serverAddress(data string) string {
 	if !isLocked(data) {
 		return ""
