@@ -21,8 +21,8 @@ import (
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
-// A responder that is starting lacks some operations for a moment. One of an older version lacks them for good, which the
-// error says.
+// A responder that is starting lacks some operations for a moment. One of an older version lacks them for good, which
+// the error says.
 func TestBridgeTellsAnOlderResponderFromOneThatStarts(t *testing.T) {
 	t.Parallel()
 	for _, starts := range []bool{false, true} {
