@@ -1,13 +1,16 @@
 package tools_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -48,7 +51,10 @@ func TestResultsOfARunningTaskWithoutNATSAreAnErrorOfTheStreams(t *testing.T) {
 	s.Begin("codex", "T-1", runs.Start{Source: "run"})
 	s.Await("T-1", servicetest.Working)
 	s.Server.Stop()
-	a := ask(t, s.tools, "_codex_local_results", args("task_id", "T-1"))
+	// Requests of this connection have as long as a busy machine needs.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	a := start(ctx, t, s.tools, "_codex_local_results", args("task_id", "T-1"), nil)()
 	// A request fails at once if the buffer of the lost connection is full, else when its time is over.
 	why := []string{"there is no connection to NATS", "no answer in time; try again in some seconds"}
 	if a.Error.Code != "INTERNAL" || !a.Error.Retryable || !slices.Contains(why, a.Error.Message) {
@@ -203,6 +209,7 @@ func TestStreamsThatAreGoneAreAnInternalError(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	s.play(t, "T-1", "hello", 0)
+	s.serve(t, func(c *responder.Config) { c.Patience = 100 * time.Millisecond })
 	s.Operator.Close()
 	for _, tool := range []string{"_codex_local_exec", "_codex_local_results"} {
 		a := ask(t, s.tools, tool, args(

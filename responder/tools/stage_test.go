@@ -52,7 +52,7 @@ func (s *stage) serve(t testing.TB, change func(*responder.Config)) {
 	}
 	s.Service = responder.New(s.config)
 	servicetest.During(t, "responder", s.Service.Run)
-	if err := s.Service.Ready(t.Context()); err != nil {
+	if err := s.Service.Filled(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.tools = tools.New(s.Service)
