@@ -80,7 +80,10 @@ func TestTheBucketOfRequestsIsBounded(t *testing.T) {
 func TestWorkersCannotSeeRequests(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
-	if _, _, err := bustest.Connect(t, s, embedded.WorkerUser).RequestStore().Get(t.Context(), "key"); err == nil {
+	worker := bustest.Connect(t, s, embedded.WorkerUser)
+	soon, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, _, err := worker.RequestStore().Get(soon, "key"); err == nil {
 		t.Error("a worker reads them")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go/jetstream"
@@ -42,13 +43,13 @@ func TestMCPClientIsAClientOfTheResponder(t *testing.T) {
 	fixture.Eventually(t, fixture.Patience, "the responder has no table of runs", func() bool { return tables() > 0 })
 	before := tables()
 
-	progress := make(chan string, 64)
+	progress := make(chan any, 64) // tokens
 	cmd := exec.Command(program, "mcp", "--data-dir", data)
 	fixture.Watch(t, cmd)
 	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
 			select {
-			case progress <- r.Params.Message:
+			case progress <- r.Params.ProgressToken:
 			default:
 			}
 		},
@@ -67,12 +68,14 @@ func TestMCPClientIsAClientOfTheResponder(t *testing.T) {
 	if got := tables(); got != before {
 		t.Errorf("%d readers of the runs with an MCP client, %d without", got, before)
 	}
-	wait := func(ctx context.Context) chan error {
+	// wait returns when the call is waiting.
+	wait := func(ctx context.Context, token string) chan error {
+		t.Helper()
 		done := make(chan error, 1)
 		params := &sdk.CallToolParams{Name: "_codex_local_wait", Arguments: map[string]any{
 			"task_id": run, "timeout_sec": 3600,
 		}}
-		params.SetProgressToken(run)
+		params.SetProgressToken(token)
 		go func() {
 			out, err := client.CallTool(ctx, params)
 			if err == nil && out.IsError {
@@ -80,7 +83,16 @@ func TestMCPClientIsAClientOfTheResponder(t *testing.T) {
 			}
 			done <- err
 		}()
-		return done
+		for late := time.After(fixture.Patience); ; {
+			select {
+			case got := <-progress: // the last of a call may arrive after its end
+				if got == token {
+					return done
+				}
+			case <-late:
+				t.Fatalf("no progress of the call %q", token)
+			}
+		}
 	}
 	answered := func() (n int64) { // calls, by the statistics of the responder
 		m, err := conn.Request("$SRV.STATS.linesman", nil, fixture.Patience)
@@ -91,16 +103,14 @@ func TestMCPClientIsAClientOfTheResponder(t *testing.T) {
 	}
 	fixture.Eventually(t, fixture.Patience, "the first call is not counted", func() bool { return answered() == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
-	done := wait(ctx)
-	<-progress
+	done := wait(ctx, "cancelled")
 	cancel()
 	if err := <-done; err == nil {
 		t.Error("a cancelled call succeeded")
 	}
 	fixture.Eventually(t, fixture.Patience, "the cancelled call does not end", func() bool { return answered() == 2 })
 
-	wait(t.Context())
-	<-progress
+	wait(t.Context(), "left")
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
