@@ -218,6 +218,10 @@ func (d *details) drain(each func(api.DetailItem) error) error {
 		if err := each(d.queue[0]); err != nil {
 			return err
 		}
+		if d.held > minHeld { // the others count little
+			d.hold(d.held - sizeOf(d.queue[0]))
+		}
+		d.queue[0] = api.DetailItem{}
 		d.queue = d.queue[1:]
 	}
 	d.queue = nil
@@ -246,11 +250,17 @@ func (d *details) apply(seq uint64, e runs.Entry) error {
 // count keeps the sum of what all readings hold. Of those with much the one that exceeds
 // the maximum ends.
 func (d *details) count(held int) error {
-	sum := d.service.held.Add(int64(held - d.held))
-	if d.held = held; sum > maxHeld && held > minHeld {
+	if d.hold(held) > maxHeld && held > minHeld {
 		return tooManyDetails()
 	}
 	return nil
+}
+
+// hold counts what this reading holds, and returns the sum of all.
+func (d *details) hold(held int) (sum int64) {
+	sum = d.service.held.Add(int64(held - d.held))
+	d.held = held
+	return sum
 }
 
 // Detail calls each with the details of a run after a position, "" being the beginning:

@@ -382,6 +382,64 @@ func TestPagesOfDetailsReadEachEntryOnce(t *testing.T) {
 	}
 }
 
+// halted gives one reading a few entries of the log, and then none until its time is over.
+type halted struct {
+	responder.Streams
+	entries int      // before it halts; 0: it does not
+	from    []uint64 // where readings began
+}
+
+func (h *halted) Entries(ctx context.Context, agent, run string, from uint64, follow bool,
+	each func(seq uint64, e runs.Entry) error) error {
+	h.from = append(h.from, from)
+	left := h.entries
+	h.entries = 0
+	return h.Streams.Entries(ctx, agent, run, from, follow, func(seq uint64, e runs.Entry) error {
+		if left == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		left--
+		return each(seq, e)
+	})
+}
+
+// A page that takes longer than one request may is read in several: the next one continues.
+func TestReadingOfALongPageContinues(t *testing.T) {
+	t.Parallel()
+	h := &halted{}
+	s := detailed(t, nil)
+	s.Begin("codex", "one", runs.Start{Source: "run"}).OutIn(servicetest.Recording(t, "shell-ok.jsonl"), 3).Exit(0)
+	want := details(t, s.Service, "one", "", false)
+	brief := serviceOf(t, s, func(cfg *responder.Config) {
+		h.Streams, cfg.Streams, cfg.PageTime = cfg.Streams, h, time.Second
+	})
+	h.entries = 6
+	_, err := brief.DetailPage(t.Context(), api.DetailRequest{Run: "one"}, 1<<20)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.Timeout || e.Limit != api.LimitWait || !e.Retryable {
+		t.Fatalf("before the first item: %v", err)
+	}
+	var got []api.DetailItem
+	h.entries = 100
+	for q := (api.DetailRequest{Run: "one"}); ; {
+		p, err := brief.DetailPage(t.Context(), q, 1<<20)
+		if api.Is(err, api.Timeout) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p.Items...)
+		if q.After = p.Next; p.Done {
+			break
+		}
+	}
+	same(t, "read in several requests", got, want)
+	if len(h.from) < 3 || !slices.IsSorted(h.from) || h.from[1] == 1 {
+		t.Errorf("readings began at %d", h.from)
+	}
+}
+
 // crowded counts the readings of logs at the same time.
 type crowded struct {
 	responder.Streams
@@ -423,5 +481,29 @@ func TestPagesOfDetailsAreReadInTurns(t *testing.T) {
 	cancel()
 	if _, err := s.Service.DetailPage(waits, api.DetailRequest{Run: "one"}, 1<<20); err == nil {
 		t.Error("a request that is gone has an answer")
+	}
+}
+
+// unread fails each reading of an output.
+type unread struct{ responder.Streams }
+
+func (unread) OutputAt(context.Context, string, string, runs.Kind, int64, int) (int64, []byte, error) {
+	return 0, nil, errors.New("the log is read")
+}
+
+// The record of a run that has ended says how long its output is: behind its end nothing is looked for.
+func TestNothingIsReadForOutputThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, func(cfg *responder.Config) { cfg.Streams = unread{cfg.Streams} })
+	s.Begin("codex", "one", runs.Start{Source: "run"}).Out([]byte("{}\n")).Exit(0)
+	s.Await("one", servicetest.Ended)
+	for _, q := range []api.OutputRequest{{Run: "one", Stderr: true, Limit: 9}, {Run: "one", Offset: 3, Limit: 9}} {
+		p, err := s.Service.Output(t.Context(), q)
+		if err != nil || len(p.Data) != 0 || p.Offset != q.Offset || p.Size != map[bool]int64{false: 3}[q.Stderr] {
+			t.Errorf("%+v: %+v %v", q, p, err)
+		}
+	}
+	if _, err := s.Service.Output(t.Context(), api.OutputRequest{Run: "one", Limit: 9}); err == nil {
+		t.Error("what is there is not read")
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // DetailPage returns a page of the details of a run: at most q.Limit items, and about
 // maxBytes, but at least one item. Without an item it waits for one, as long as q says.
-// The errors are those of [Service.OpenDetail].
+// The errors are those of [Service.OpenDetail], and [api.Timeout] if it read for as long as
+// one request may, and found none: the next request continues from there.
 func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes int) (api.DetailPage, error) {
 	page := api.DetailPage{Items: []api.DetailItem{}, Next: q.After}
 	d, err := s.OpenDetail(ctx, q.Run, q.After, q.Last)
@@ -32,13 +33,23 @@ func (s *Service) DetailPage(ctx context.Context, q api.DetailRequest, maxBytes 
 		return nil
 	}
 	if !d.Ended {
-		err = d.inTurn(ctx, func() error { return d.Each(ctx, false, add) })
+		reading, cancel := context.WithTimeout(ctx, s.cfg.PageTime)
+		defer cancel()
+		err = d.inTurn(reading, func() error { return d.Each(reading, false, add) })
+		late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && q.Last == 0
+		if late && size > 0 {
+			err = errEnough
+		}
 		if err == nil && size == 0 && q.Wait > 0 {
 			err = d.await(ctx, time.Duration(q.Wait)*time.Second, add, func() bool { return size > 0 || d.fold.Done() })
 		}
 		if err != nil && !errors.Is(err, errEnough) {
-			if size == 0 && q.Last == 0 && ctx.Err() != nil { // the next request continues from here
-				s.kept.keep(d.view.ID, q.After, d.detailCursor)
+			kept := size == 0 && q.Last == 0 && (late || ctx.Err() != nil) && s.kept.keep(d.view.ID, q.After, d.detailCursor)
+			if kept && late {
+				return page, &api.Error{
+					Code: api.Timeout, Limit: api.LimitWait, Run: d.view.ID, State: d.view.State, Retryable: true,
+					Message: "the log of the run is long: ask again, and the reading continues where it is",
+				}
 			}
 			return page, s.explain("read a raw log", err)
 		}
@@ -120,13 +131,13 @@ func (c *keptDetails) take(run, after string) (detailCursor, bool) {
 }
 
 // keep keeps a cursor, unless it takes much memory.
-func (c *keptDetails) keep(run, after string, one detailCursor) {
+func (c *keptDetails) keep(run, after string, one detailCursor) (kept bool) {
 	size := one.fold.Pending()
 	for _, item := range one.queue {
 		size += sizeOf(item)
 	}
 	if size > maxKeptSize {
-		return
+		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,6 +147,7 @@ func (c *keptDetails) keep(run, after string, one detailCursor) {
 	if len(c.all) > maxKept {
 		c.all = slices.Delete(c.all, 0, 1)
 	}
+	return true
 }
 
 func (c *keptDetails) expire() {

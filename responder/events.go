@@ -190,8 +190,15 @@ func (s *Service) HasCompletion(ctx context.Context, v runs.Header) (bool, error
 	return end.Completion != 0, s.explain("read events", err)
 }
 
-// LastEvents returns the newest n events of a kind of a run, oldest first.
+// LastEvents returns the newest n events of a kind of a run, oldest first. More than a few are read as a page is.
 func (s *Service) LastEvents(ctx context.Context, v runs.Header, kind string, n int) (all []api.Event, err error) {
+	if n > 16 {
+		done, err := s.pageTurn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	err = s.cfg.Streams.LastEvents(ctx, v.Agent, v.ID, kind, n, func(seq uint64, kind string, body []byte) error {
 		all = append(all, api.Event{Seq: seq, Kind: kind, Body: body})
 		return nil
@@ -206,15 +213,7 @@ func (s *Service) Output(ctx context.Context, q api.OutputRequest) (api.OutputPa
 	if err != nil {
 		return api.OutputPart{}, err
 	}
-	kind := runs.Out
-	if q.Stderr {
-		kind = runs.ErrOut
-	}
-	at, data, err := s.cfg.Streams.OutputAt(ctx, v.Agent, v.ID, kind, q.Offset, q.Limit)
-	if err != nil {
-		return api.OutputPart{}, s.explain("read output", err)
-	}
-	p := api.OutputPart{Offset: at, Data: data}
+	p := api.OutputPart{Offset: q.Offset}
 	// The record of the task may be that of a later run.
 	record, err := s.table.OwnRecord(ctx, v.ID)
 	switch {
@@ -226,8 +225,18 @@ func (s *Service) Output(ctx context.Context, q api.OutputRequest) (api.OutputPa
 	default:
 		p.Size = record.Bytes
 	}
-	if len(data) > 0 {
-		p.Size = max(p.Size, at+int64(len(data)))
+	if record != nil && record.State.Final() && q.Offset >= p.Size { // else all of the log is read for what is not there
+		return p, nil
+	}
+	kind := runs.Out
+	if q.Stderr {
+		kind = runs.ErrOut
+	}
+	if p.Offset, p.Data, err = s.cfg.Streams.OutputAt(ctx, v.Agent, v.ID, kind, q.Offset, q.Limit); err != nil {
+		return api.OutputPart{}, s.explain("read output", err)
+	}
+	if len(p.Data) > 0 {
+		p.Size = max(p.Size, p.Offset+int64(len(p.Data)))
 	}
 	return p, nil
 }

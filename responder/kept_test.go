@@ -1,6 +1,8 @@
 package responder
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -83,5 +85,50 @@ func TestUnfinishedLinesOfDetailsAreBounded(t *testing.T) {
 	}
 	if err := add(8 << 20); err != nil {
 		t.Errorf("after all were closed: %v", err)
+	}
+}
+
+// long are entries, each of which has one item of a MiB.
+type long struct {
+	Streams
+	pending
+	entries uint64
+}
+
+func (l long) Entries(_ context.Context, _, _ string, from uint64, _ bool, each func(uint64, runs.Entry) error) error {
+	for ; from <= l.entries; from++ {
+		if err := each(from, runs.Entry{Kind: runs.Out}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (long) Record(context.Context, string) (*runs.Record, bool, error) { return nil, false, nil }
+
+func (long) Apply(_ uint64, _ runs.Entry, each func(api.DetailItem)) {
+	each(api.DetailItem{Event: make([]byte, 1<<20)})
+}
+
+// The newest items count until a client has read them.
+func TestNewestItemsAreCounted(t *testing.T) {
+	l := long{entries: 10}
+	s := New(Config{Streams: l})
+	d := &details{service: s, free: func() {}, last: 8, detailCursor: detailCursor{fold: l, from: 1}}
+	passed, stop := 0, errors.New("slow")
+	err := d.Each(t.Context(), false, func(api.DetailItem) error {
+		if passed++; passed == 2 {
+			return stop
+		}
+		return nil
+	})
+	if held := s.held.Load(); !errors.Is(err, stop) || held < 2<<20 || held > maxRing {
+		t.Errorf("%v, with %d bytes counted", err, held)
+	}
+	if err := d.Each(t.Context(), false, func(api.DetailItem) error { return nil }); err != nil || s.held.Load() > minHeld {
+		t.Errorf("%v, with %d bytes counted after all were passed on", err, s.held.Load())
+	}
+	if d.Close(); s.held.Load() != 0 {
+		t.Errorf("%d bytes are held by none", s.held.Load())
 	}
 }

@@ -32,10 +32,11 @@ func (d *details) newest(ctx context.Context) error {
 			err = read()
 		}
 	}
-	if err == nil {
-		d.last, d.queue = 0, newest.all
+	if err != nil {
+		return err
 	}
-	return err
+	d.last, d.queue = 0, newest.all
+	return d.count(d.fold.Pending() + newest.size)
 }
 
 // events returns the number of events of a run.

@@ -97,6 +97,8 @@ type Config struct {
 	// Folds replaces the maximum of concurrent ones, 256, unless it is 0.
 	Details func(agent, run string, from *runs.SavedFold) (DetailFold, error)
 	Folds   int
+	// PageTime is how long a page of details is read for at most, default 45 s, less than clients wait for the first one.
+	PageTime time.Duration
 
 	// Rings replaces the maximum of bytes that streams of events share, 64 MiB, unless it is 0.
 	Rings int
@@ -163,6 +165,7 @@ type Service struct {
 func New(cfg Config) *Service {
 	forNATS := cfg.Patience
 	cfg.Log, cfg.Patience = cmp.Or(cfg.Log, zap.NewNop()), cmp.Or(cfg.Patience, 10*time.Second)
+	cfg.PageTime = cmp.Or(cfg.PageTime, 45*time.Second)
 	if cfg.Agents == nil {
 		cfg.Agents = known.Agents
 	}

@@ -56,9 +56,11 @@ func (s *Service) work(ctx context.Context, r *runs.Record) *Work {
 	c := workLog{open: map[string]*openCommand{}, changed: map[string]int{}}
 	within, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
-	err = d.Each(within, false, func(item api.DetailItem) error {
-		c.add(item)
-		return within.Err()
+	err = d.inTurn(within, func() error {
+		return d.Each(within, false, func(item api.DetailItem) error {
+			c.add(item)
+			return within.Err()
+		})
 	})
 	if err != nil && within.Err() == nil {
 		return nil

@@ -43,6 +43,9 @@ const (
 	// the oldest messages of a task, and those of the last tasks of a page, are
 	// omitted.
 	maxHistoryBytes = 4 << 20
+	// maxHistoryTexts is how many of the newest texts of a run are looked through, since not every one is said to the
+	// user: also reasoning, and what sub-agents say, are texts.
+	maxHistoryTexts = 16 * maxHistory
 
 	askTime = 30 * time.Second // timeout of reading the streams
 )

@@ -147,6 +147,16 @@ func TestHistoryOfAnAnswerIsBounded(t *testing.T) {
 			t.Errorf("the history of %s has %d bytes in %d messages", what, size, messages)
 		}
 	}
+	l := d.work("thinks").out(begins, turns)
+	l.line(message("I look."))
+	for range 1600 {
+		l.line(`{"type":"item.completed","item":{"id":"item_1","type":"reasoning","text":"Hm."}}`)
+	}
+	l.out(ends).exit(runs.ReasonExited, 0)
+	thinks, err := c.GetTask(t.Context(), &sdk.GetTaskRequest{ID: "thinks", HistoryLength: &hundred})
+	if err != nil || len(thinks.History) != 0 {
+		t.Errorf("all texts are read for an old message: %v, %d messages", err, len(thinks.History))
+	}
 	if last := task.History[len(task.History)-1].Parts[0].Text(); !strings.HasPrefix(last, "99x") {
 		t.Errorf("the last message is %.9s", last)
 	}

@@ -314,7 +314,7 @@ func (h *handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most 
 	if *room == 0 {
 		return nil, nil
 	}
-	for n := most; ; n *= 4 { // not every text is said to the user
+	for n := most; ; n = min(4*n, maxHistoryTexts) {
 		events, err := h.Service.LastEvents(ctx, v, textOutput, n)
 		if err != nil {
 			return nil, err
@@ -335,7 +335,7 @@ func (h *handler) history(ctx context.Context, t *sdk.Task, v runs.Header, most 
 				Parts: sdk.ContentParts{sdk.NewTextPart(text)},
 			})
 		}
-		if full || len(last) == most || len(events) < n {
+		if full || len(last) == most || len(events) < n || n == maxHistoryTexts {
 			slices.Reverse(last)
 			*room -= size
 			return last, nil

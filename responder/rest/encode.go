@@ -16,6 +16,7 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
@@ -148,6 +149,13 @@ func (q *exchange) write(a *reply) {
 		media = "application/problem+json"
 		body, _ = a.encode(jsonType) // strings
 	}
+	free, err := q.room(len(body))
+	if err != nil {
+		p := q.explain(err)
+		q.write(&reply{Status: p.Status, Problem: p})
+		return
+	}
+	defer free()
 	h := q.w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
@@ -179,6 +187,21 @@ func (q *exchange) write(a *reply) {
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	q.send(a.Status, body)
+}
+
+// room takes a slot for an answer if it is large: clients that do not read hold as many for as long as writing may
+// take. The outcome of a request that changes something is always written.
+func (q *exchange) room(size int) (free func(), err error) {
+	if size <= largeAnswer || q.posts() {
+		return func() {}, nil
+	}
+	free, ok := q.large.Take(responder.Caller(q.r.Context()))
+	if !ok {
+		return nil, &api.Error{
+			Code: api.TooMany, Message: "too many large answers have not been read: ask for less", Retryable: true,
+		}
+	}
+	return free, nil
 }
 
 // send writes a complete body, with a write timeout. The HTTP server resets

@@ -93,6 +93,11 @@ func getOutput(ctx context.Context, q *exchange) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	free, err := q.room(len(part.Data))
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	h := q.w.Header()
 	h.Set("Content-Type", bytesType)
 	h.Set("Content-Length", strconv.Itoa(len(part.Data)))
@@ -118,6 +123,11 @@ func getDiff(ctx context.Context, q *exchange) (*reply, error) {
 	if d.Reason != "" {
 		return nil, &api.Error{Code: api.Conflict, Message: d.Why, Reason: string(d.Reason), Run: d.Run}
 	}
+	free, err := q.room(len(d.Patch))
+	if err != nil {
+		return nil, err
+	}
+	defer free()
 	h := q.w.Header()
 	h.Set("Content-Type", patchType)
 	h.Set("Content-Length", strconv.Itoa(len(d.Patch)))

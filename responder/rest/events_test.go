@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
@@ -275,6 +278,56 @@ func TestHeldRequestsAreBounded(t *testing.T) {
 		}
 	}
 	l.Exit(0)
+}
+
+// unread is a client that reads nothing of an answer until it is released.
+type unread struct {
+	*httptest.ResponseRecorder
+	writes chan<- struct{}
+	until  <-chan struct{}
+}
+
+func (u unread) Write(b []byte) (int, error) {
+	u.writes <- struct{}{}
+	<-u.until
+	return u.ResponseRecorder.Write(b)
+}
+
+// Clients that do not read large answers hold a share of the memory, and others get theirs.
+func TestLargeAnswersThatAreNotReadAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.Begin("codex", "long", runs.Start{Source: "run"}).OutIn(bytes.Repeat([]byte("x"), 300<<10), 60<<10).Exit(0)
+	s.Await("long", servicetest.Ended)
+	routes := http.NewServeMux()
+	for _, r := range s.api.Routes() {
+		routes.Handle(r.Pattern, r.Handler)
+	}
+	ask := func(w http.ResponseWriter, caller, limit string) {
+		q := httptest.NewRequest("GET", "/v1/runs/long/output?limit="+limit, nil)
+		routes.ServeHTTP(w, q.WithContext(responder.WithCaller(t.Context(), caller)))
+	}
+	writes, until := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range 48 { // three quarters of 64
+		all.Go(func() { ask(unread{httptest.NewRecorder(), writes, until}, "slow", "300000") })
+		<-writes
+	}
+	for _, c := range []struct {
+		caller, limit string
+		status        int
+	}{{"slow", "300000", 503}, {"slow", "1000", 200}, {"other", "300000", 200}} {
+		answer := httptest.NewRecorder()
+		if ask(answer, c.caller, c.limit); answer.Code != c.status {
+			t.Errorf("%+v: %d %.200s", c, answer.Code, answer.Body)
+		}
+	}
+	close(until)
+	all.Wait()
+	answer := httptest.NewRecorder()
+	if ask(answer, "slow", "300000"); answer.Code != 200 {
+		t.Errorf("after all were read: %d", answer.Code)
+	}
 }
 
 // While NATS is disconnected, requests are answered from memory or fail.

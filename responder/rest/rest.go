@@ -43,11 +43,13 @@ const (
 	maxOutput = 1 << 20 // bytes of output of an answer
 	maxWait   = time.Hour
 	MaxHeld   = 1024 // concurrent event streams and waits; further ones are refused with 503
+	maxLarge  = 64   // answers of more than largeAnswer at the same time, also
 
 	maxQuery      = 8 << 10 // bytes
 	maxSequence   = 1 << 62 // of an event
 	maxOffset     = 1 << 60 // bytes
 	maxEventBytes = 4 << 20 // of a page of events, unless a single one takes more
+	largeAnswer   = 256 << 10
 	writeTime     = 30 * time.Second
 	askTime       = 30 * time.Second // for the streams to answer
 )
@@ -66,8 +68,9 @@ type Config struct {
 // API answers requests.
 type API struct {
 	Config
-	log  *zap.Logger
-	held *responder.Slots // one for each stream and wait
+	log   *zap.Logger
+	held  *responder.Slots // one for each stream and wait
+	large *responder.Slots // one for each large answer until its client has read it
 }
 
 // New returns an API. It can answer once the service is running.
@@ -75,7 +78,9 @@ func New(c Config) *API {
 	c.Log = cmp.Or(c.Log, zap.NewNop())
 	c.Beat = cmp.Or(c.Beat, 15*time.Second)
 	c.Held = cmp.Or(c.Held, MaxHeld)
-	return &API{Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held)}
+	return &API{
+		Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held), large: responder.NewSlots(maxLarge),
+	}
 }
 
 // Route is one operation of the API.

@@ -3,6 +3,7 @@ package runtable
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -21,7 +22,7 @@ func (c *changes) add(id string) {
 	if c.last++; len(c.ids) == 2*maxChanges {
 		c.ids = append(c.ids[:0], c.ids[maxChanges:]...)
 	}
-	c.ids = append(c.ids, id)
+	c.ids = append(c.ids, strings.Clone(id)) // it is a part of all texts of its row
 	if c.news != nil {
 		close(c.news)
 		c.news = nil
