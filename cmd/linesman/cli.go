@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/alecthomas/kong"
@@ -37,9 +38,13 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		return call, errors.New("which command?")
 	}
 
-	kctx, whole, err := console.Parse(args, func() (*kong.Kong, error) {
-		return newParser(&grammar{}, stdout, func(int) { call.helped = true })
-	}, &call.helped)
+	exit := func(int) { call.helped = true }
+	kctx := call.readCommand(args, stdout, exit)
+	whole, err := kctx != nil, error(nil)
+	if !whole && !call.helped {
+		kctx, whole, err = console.Parse(args, func() (*kong.Kong, error) { return newParser(&grammar{}, stdout, exit) },
+			&call.helped)
+	}
 	if call.helped {
 		return call, err
 	}
@@ -52,7 +57,26 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 	return call, err
 }
 
-func newParser(g *grammar, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
+// readCommand reads a command line by the grammar of its command alone. It returns nil if that is not possible: the
+// command line begins with a flag, asks for help, or has a mistake, which the whole grammar explains.
+func (call *invocation) readCommand(args []string, stdout io.Writer, exit func(int)) *kong.Context {
+	g := commandAlone(args[0])
+	if g == nil || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+		return nil
+	}
+	k, err := kong.New(g, kong.Name("linesman"), kong.Writers(stdout, io.Discard), kong.Exit(exit),
+		kong.PostBuild(func(k *kong.Kong) error { return setHelp(k, func(string) string { return "" }) }))
+	if err != nil {
+		return nil
+	}
+	kctx, err := k.Parse(args)
+	if err != nil || call.helped {
+		return nil
+	}
+	return kctx
+}
+
+func newParser(g any, stdout io.Writer, exit func(int)) (*kong.Kong, error) {
 	return kong.New(g,
 		kong.Name("linesman"),
 		kong.Writers(stdout, io.Discard),

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/runs"
@@ -101,6 +103,59 @@ func TestEverySettingOfTheGrammarExists(t *testing.T) {
 		"log_level", "lost_after", "max_line_bytes", "nats", "nats_listen", "work.add_roots", "work.max_runs"}
 	if got := slices.Sorted(maps.Keys(named)); !slices.Equal(got, want) {
 		t.Errorf("flags set %q, want %q", got, want)
+	}
+}
+
+// The grammar of one command reads its command line as that of all does.
+func TestACommandIsReadAlone(t *testing.T) {
+	all, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := func(n *kong.Node) (all []string) {
+		_ = kong.Visit(n, func(v kong.Visitable, next kong.Next) error {
+			switch v := v.(type) {
+			case *kong.Node:
+				all = append(all, v.Path(), fmt.Sprintf("%q %t", v.Aliases, v.Hidden))
+			case *kong.Flag:
+				all = append(all, v.String(), v.Tag.Get("setting"))
+			case *kong.Value:
+				all = append(all, v.Summary())
+			}
+			return next(nil)
+		})
+		return all
+	}
+	for _, node := range all.Model.Children {
+		g := commandAlone(node.Name)
+		if g == nil {
+			t.Errorf("%s is not read alone", node.Name)
+			continue
+		}
+		k, err := newParser(g, io.Discard, func(int) {})
+		if err != nil || len(k.Model.Children) != 1 {
+			t.Fatalf("%s: %v", node.Name, err)
+		}
+		if got, want := words(k.Model.Children[0]), words(node); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", node.Name, got, want)
+		}
+		if got, want := len(k.Model.Flags), len(all.Model.Flags); got != want {
+			t.Errorf("%s has %d flags of all commands, not %d", node.Name, got, want)
+		}
+	}
+	for _, none := range []string{"", "stat", "Up", "nats"} {
+		if commandAlone(none) != nil {
+			t.Errorf("%q is a command", none)
+		}
+	}
+	var call invocation
+	for args, alone := range map[string]bool{
+		"status --json": true, "run --agent codex -- cat --help": false, "status --help": false, "--json status": false,
+		"status --bogus": false, "bridge list": true,
+	} {
+		if kctx := call.readCommand(strings.Fields(args), io.Discard, func(int) {}); (kctx != nil) != alone {
+			t.Errorf("%s is read by the grammar of its command: %t", args, !alone)
+		}
 	}
 }
 

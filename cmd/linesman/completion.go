@@ -42,7 +42,11 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" help:"The words after linesman; the last is being typed."`
 }
 
-func (c *completeCmd) Run(ctx context.Context, a *app, k *kong.Kong) error {
+func (c *completeCmd) Run(ctx context.Context, a *app) error {
+	k, err := newParser(&grammar{}, io.Discard, func(int) {})
+	if err != nil {
+		return err
+	}
 	words := c.Words
 	if len(words) > 1 && words[0] == "help" {
 		words = words[1:]
@@ -56,7 +60,7 @@ func (c *completeCmd) Run(ctx context.Context, a *app, k *kong.Kong) error {
 		}
 		return choices(v)
 	})
-	_, err := io.WriteString(a.stdout, strings.Join(append(all, ""), "\n"))
+	_, err = io.WriteString(a.stdout, strings.Join(append(all, ""), "\n"))
 	return err
 }
 
