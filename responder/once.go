@@ -62,7 +62,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 	if q.Key == "" {
 		return do(run, false)
 	}
-	if !idempotency.KeyForm.MatchString(q.Key) {
+	if !idempotency.KeyForm().MatchString(q.Key) {
 		return done, api.Invalid(api.FieldKey, "must be 16 to 255 letters, digits, '_', '.', ':' and '-'")
 	}
 	if s.cfg.Requests == nil {
@@ -110,7 +110,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 
 // Again returns the outcome of a submission that was carried out before with its key, whatever else holds now.
 func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
-	if s.cfg.Requests == nil || !idempotency.KeyForm.MatchString(q.Key) {
+	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
 		return api.Submitted{}, false
 	}
 	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}

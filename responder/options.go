@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/runtable"
@@ -157,7 +158,7 @@ func fixed(q api.Submission, err error) error {
 }
 
 // plainID is the form of an id that an error may quote.
-var plainID = regexp.MustCompile(`^[a-z][a-z0-9_.]{0,99}$`)
+var plainID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_.]{0,99}$`) })
 
 // checkCapabilities refuses a submission whose agent, or all workers of the queue, lack the capability for one of its
 // options or extensions: the first one that is missing.
@@ -186,7 +187,7 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 	needs := slices.Sorted(maps.Keys(fields))
 	missing := func(id, why string) error {
 		e := &api.Error{Code: api.Unsupported, Field: fields[id], Agent: a.Kind(), Capability: id}
-		if !plainID.MatchString(id) {
+		if !plainID().MatchString(id) {
 			id, e.Capability = "an extension without the form of an id", ""
 		}
 		e.Message = why + ": " + id

@@ -73,11 +73,16 @@ func (d *Drift) add(u Unknown, line int64) {
 }
 
 // version is a version that may be published: nothing in it can be a secret or a text.
-var version = regexp.MustCompile(`^[0-9]{1,8}(\.[0-9]{1,8}){1,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?$`)
+var version = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}(-[a-z]+(\.[0-9]+){0,2})?$`)
 
 // CheckVersion returns an error unless v has the form of a version: 0.169.0, 1.2.3-alpha.4.
 func CheckVersion(v string) error {
-	if len(v) > maxVersion || !version.MatchString(v) {
+	short := func(parts string, most int) bool {
+		return !slices.ContainsFunc(strings.Split(parts, "."), func(part string) bool { return len(part) > most })
+	}
+	numbers, label, _ := strings.Cut(v, "-")
+	word, further, _ := strings.Cut(label, ".")
+	if len(v) > maxVersion || !version.MatchString(v) || !short(numbers, 8) || len(word) > 12 || !short(further, 10) {
 		return errors.New("must be a version such as 1.2.3 or 1.2.3-beta.1")
 	}
 	return nil

@@ -39,7 +39,7 @@ func replaceSecrets(s string, formats []secretFormat) string {
 }
 
 var secretFormats = []secretFormat{
-	format(redacted, `(?s)-----BEGIN [A-Z0-9 ]{1,64}-----.*?(?:-----END [A-Z0-9 ]{1,64}-----|$)`, "-----BEGIN "),
+	format(redacted, `(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|$)`, "-----BEGIN "),
 	format(redacted, `\beyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*)*`, "eyJ"),
 	format("${1}"+redacted+"@", `(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>]*@`, "://"),
 	format("${1}"+redacted, `(?i)\b(bearer["']?[\s:=]+["']?)[A-Za-z0-9._~+/=-]{4,}`, "earer", "EARER"),

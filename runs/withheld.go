@@ -25,17 +25,24 @@ func (w *Withheld) String() string {
 }
 
 var (
-	withheldName    = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
-	withheldSetting = regexp.MustCompile(`^agents\.[a-z][a-z0-9_]{0,31}\.env$`)
+	withheldName    = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	withheldSetting = regexp.MustCompile(`^agents\.[a-z][a-z0-9_]*\.env$`)
+)
+
+// Lengths are not in these expressions: a count is compiled to as many copies, at the start of each process.
+const (
+	maxVariable = 40
+	maxSetting  = len("agents.") + 32 + len(".env")
 )
 
 // valid reports whether w has only names, of no other length than those of linesman itself.
 func (w *Withheld) valid() bool {
-	if len(w.Names) == 0 || len(w.Names) > MaxWithheld || !withheldSetting.MatchString(w.Setting) {
+	if len(w.Names) == 0 || len(w.Names) > MaxWithheld || !withheldSetting.MatchString(w.Setting) ||
+		len(w.Setting) > maxSetting {
 		return false
 	}
 	for _, name := range w.Names {
-		if !withheldName.MatchString(name) {
+		if len(name) > maxVariable || !withheldName.MatchString(name) {
 			return false
 		}
 	}

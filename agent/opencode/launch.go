@@ -89,14 +89,16 @@ func asks(t runs.Task) []string {
 	return set
 }
 
-var session = regexp.MustCompile(`^ses_[0-9A-Za-z]{1,64}$`)
+var sessionForm = regexp.MustCompile(`^ses_[0-9A-Za-z]+$`)
+
+func isSession(id string) bool { return len(id) <= len("ses_")+64 && sessionForm.MatchString(id) }
 
 // check returns an error unless opencode can run t.
 func check(t runs.Task) error {
 	if len(t.Schema) > 0 {
 		return &runs.FieldError{Field: "outputSchema", Problem: "is not for opencode: it cannot keep to a schema"}
 	}
-	return agent.CheckThread(t, session.MatchString, "session: ses_ and letters and digits")
+	return agent.CheckThread(t, isSession, "session: ses_ and letters and digits")
 }
 
 // flags are those of `opencode run`.
@@ -121,7 +123,7 @@ func prompt(argv []string) string {
 // thread implements [agent.Launch].
 func thread(argv []string) (id string, forks bool) {
 	a := flags.Of(argv)
-	if id = a.Value("-s", "--session"); !session.MatchString(id) {
+	if id = a.Value("-s", "--session"); !isSession(id) {
 		return "", false
 	}
 	return id, slices.Contains(a.Switches, "--fork")

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -231,8 +232,10 @@ func (l *lockedDir) exists(name string) (bool, error) {
 func (l *lockedDir) sync() error { return l.lock.Sync() }
 
 // quarantinedName matches the names that quarantine gives.
-var quarantinedName = regexp.MustCompile(
-	`^\.agent-(?:request|response)[-_.0-9A-Za-z]*\.json\.(?:bad|stale)-([0-9]{8}T[0-9]{9}Z)(?:\.txt)?$`)
+var quarantinedName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(
+		`^\.agent-(?:request|response)[-_.0-9A-Za-z]*\.json\.(?:bad|stale)-([0-9]{8}T[0-9]{9}Z)(?:\.txt)?$`)
+})
 
 // quarantine moves a file aside: the new name contains kind and time. If why
 // is not empty, it is stored in a text file next to it. Only the newest files
@@ -252,12 +255,12 @@ func (l *lockedDir) quarantine(name, kind, why string, now time.Time) (string, e
 }
 
 func (l *lockedDir) pruneQuarantine() error {
-	names, err := l.names(maxLeftovers, quarantinedName.MatchString, nil)
+	names, err := l.names(maxLeftovers, quarantinedName().MatchString, nil)
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return strings.Compare(quarantinedName.FindStringSubmatch(a)[1], quarantinedName.FindStringSubmatch(b)[1])
+		return strings.Compare(quarantinedName().FindStringSubmatch(a)[1], quarantinedName().FindStringSubmatch(b)[1])
 	})
 	for _, name := range names[:max(len(names)-2*maxQuarantined, 0)] {
 		if err := l.remove(name); err != nil {

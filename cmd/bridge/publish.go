@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,7 +38,9 @@ func (w *dirWatcher) answer(e entry, o Outcome) error {
 // unpublishedName returns the name of an answer that readers must not see yet.
 func unpublishedName(e entry) string { return ".agent-response." + digest(e.ID) + ".tmp" }
 
-var unpublishedPattern = regexp.MustCompile(`^\.agent-response\.[0-9a-w]{32}\.tmp$`)
+var unpublishedPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\.agent-response\.[0-9a-w]{32}\.tmp$`)
+})
 
 // publish renames an answer to its response file, unless that was done before.
 // If the request is gone, it removes the answer.
@@ -175,7 +178,7 @@ func idOf(b []byte) string {
 // answers, and removes the other files.
 func (w *dirWatcher) recover() error {
 	names, err := w.dir.names(maxLeftovers, func(name string) bool {
-		return strings.HasSuffix(name, takenSuffix) || unpublishedPattern.MatchString(name)
+		return strings.HasSuffix(name, takenSuffix) || unpublishedPattern().MatchString(name)
 	}, nil)
 	if err != nil {
 		return err

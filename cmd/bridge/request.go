@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -89,12 +90,14 @@ func parseRequest(b []byte) (requestFile, error) {
 	return r, nil
 }
 
-var requestName = regexp.MustCompile(`^\.agent-request([-_.0-9A-Za-z]{0,64})\.json$`)
+var requestName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\.agent-request([-_.0-9A-Za-z]{0,64})\.json$`)
+})
 
 // responseName returns the name of the response file for a request file, or
 // false if request is not the name of a request file.
 func responseName(request string) (string, bool) {
-	m := requestName.FindStringSubmatch(request)
+	m := requestName().FindStringSubmatch(request)
 	if m == nil {
 		return "", false
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -42,7 +43,7 @@ func (t *Timeline) excerpt(b *strings.Builder, color string, e *runs.Excerpted, 
 }
 
 // colours are sequences that set colours. Output of commands often contains them.
-var colours = regexp.MustCompile(`\x1b\[[0-9;:]*m`)
+var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:]*m`) })
 
 // linesOf returns the lines of a text as safe lines without colours, and a line for a part
 // that is left out. Blank lines at the beginning and at the end are dropped. Of a line that was
@@ -56,7 +57,7 @@ func linesOf(e *runs.Excerpted) []string {
 		text = strings.TrimSuffix(text, "\n") + "\n… " + ShortBytes(int64(e.Omitted)) + " left out\n"
 	}
 	text = strings.ReplaceAll(text+e.Tail, "\r\n", "\n")
-	text = colours.ReplaceAllLiteralString(strings.Trim(text, "\r\n"), "")
+	text = colours().ReplaceAllLiteralString(strings.Trim(text, "\r\n"), "")
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		line = strings.TrimRight(line, "\r \t")

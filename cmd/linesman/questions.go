@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
@@ -22,10 +23,10 @@ import (
 // questionRef is an argument that names a question, RUN/q1, or a run.
 type questionRef string
 
-var questionID = regexp.MustCompile(`^q[1-9][0-9]{0,8}$`)
+var questionID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^q[1-9][0-9]{0,8}$`) })
 
 func (ref questionRef) split() (run runRef, question string) {
-	if at := strings.LastIndexByte(string(ref), '/'); at >= 0 && questionID.MatchString(string(ref[at+1:])) {
+	if at := strings.LastIndexByte(string(ref), '/'); at >= 0 && questionID().MatchString(string(ref[at+1:])) {
 		return runRef(ref[:at]), string(ref[at+1:])
 	}
 	return runRef(ref), ""

@@ -204,7 +204,7 @@ func (h *handler) continues(name string) error {
 // keyOf returns the idempotency key of a message: its id, if that is a valid
 // key.
 func keyOf(messageID string) string {
-	if request.KeyForm.MatchString(messageID) {
+	if request.KeyForm().MatchString(messageID) {
 		return messageID
 	}
 	sum := sha256.Sum256([]byte(messageID))

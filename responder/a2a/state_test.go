@@ -74,7 +74,7 @@ func TestOutputIsTakenOutAndNothingElse(t *testing.T) {
 func TestAnyMessageIDMakesAKey(t *testing.T) {
 	for id, same := range map[string]bool{"0193a0f0-7d7e-7b1e-9d5b-1f2f3a4b5c6d": true, "short": false,
 		"with spaces in its words": false, "ünïcödé-ünïcödé-ünïcödé": false} {
-		if key := keyOf(id); (key == id) != same || !request.KeyForm.MatchString(key) || keyOf(id+"x") == key {
+		if key := keyOf(id); (key == id) != same || !request.KeyForm().MatchString(key) || keyOf(id+"x") == key {
 			t.Errorf("%q: key %q", id, key)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -44,10 +45,12 @@ func readStatus(out []byte) (answer, bool) {
 }
 
 // summary matches the last line of a status; "no diff" may replace it.
-var summary = regexp.MustCompile(`^\+(\d{1,9})/-(\d{1,9}) +• +(\d{1,9}) files?$`)
+var summary = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\+(\d{1,9})/-(\d{1,9}) +• +(\d{1,9}) files?$`)
+})
 
 func readSummary(line string) (added, removed, files int) {
-	m := summary.FindStringSubmatch(strings.TrimSpace(line))
+	m := summary().FindStringSubmatch(strings.TrimSpace(line))
 	if m == nil {
 		return 0, 0, 0
 	}

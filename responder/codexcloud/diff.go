@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/bounds"
 )
@@ -149,11 +150,13 @@ func unquote(s string) string {
 	return s
 }
 
-var hunkRanges = regexp.MustCompile(`^-\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))?`)
+var hunkRanges = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^-\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))?`)
+})
 
 // hunk parses how many lines of the old and of the new file a hunk has.
 func hunk(ranges string) (before, after int) {
-	m := hunkRanges.FindStringSubmatch(ranges)
+	m := hunkRanges().FindStringSubmatch(ranges)
 	if m == nil {
 		return 0, 0
 	}

@@ -228,11 +228,13 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, localPath(query.Get("next")), http.StatusSeeOther)
 }
 
-var localPaths = regexp.MustCompile(`^/([A-Za-z0-9_-][A-Za-z0-9_/.-]*)?(\?[A-Za-z0-9_=&%.:,+-]*)?$`)
+var localPaths = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^/([A-Za-z0-9_-][A-Za-z0-9_/.-]*)?(\?[A-Za-z0-9_=&%.:,+-]*)?$`)
+})
 
 // localPath returns next if it is a path of this server in every browser's reading, else "/".
 func localPath(next string) string {
-	if len(next) > 1024 || !localPaths.MatchString(next) {
+	if len(next) > 1024 || !localPaths().MatchString(next) {
 		return "/"
 	}
 	return next

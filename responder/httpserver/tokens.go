@@ -92,7 +92,7 @@ type Named struct {
 	Created time.Time `json:"created"`
 }
 
-var tokenName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var tokenName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) })
 
 type tokensFile struct {
 	Tokens []Named `json:"tokens"`
@@ -120,7 +120,7 @@ func CreateSharedToken(ctx context.Context, store shared, name string, scopes Sc
 
 func createToken(name string, scopes Scopes, now time.Time, store func(change func(*tokensFile) error) error) (string,
 	error) {
-	if !tokenName.MatchString(name) {
+	if !tokenName().MatchString(name) {
 		return "", errors.New("token: a name has 1 to 64 letters, digits, '-' and '_'")
 	}
 	token := newToken()

@@ -47,7 +47,7 @@ const (
 )
 
 // KeyForm is KeyPattern, compiled.
-var KeyForm = regexp.MustCompile(KeyPattern)
+var KeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(KeyPattern) })
 
 // Requests makes sure that a request with a key is carried out once, even if it
 // is sent several times and to several responders.

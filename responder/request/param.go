@@ -28,19 +28,19 @@ type Param struct {
 	Required bool
 	About    string // for callers
 	Words    []string
-	Min      int64          // of an integer
-	Max      int64          // of an integer; of a text or an object: bytes, 0: no limit; of names: their number
-	Chars    int64          // of a text: characters, instead of bytes
-	Lines    bool           // a text may have several lines
-	Any      bool           // a text may have control characters, as prompts of any surface
-	Form     *regexp.Regexp // of a text; nil: any
-	Rule     string         // Form in words
-	Format   string         // of a text, in its schema alone
-	Members  []Param        // of an object: it may have no others. None: any
-	Unlisted bool           // is not in the schema: About of another parameter says what it is
-	Default  any            // nil: none
-	Unread   bool           // any value is accepted, and is its raw JSON
-	Hidden   bool           // it is in no schema: the schemas of the v3.6 contract are fixed
+	Min      int64                 // of an integer
+	Max      int64                 // of an integer; of a text or an object: bytes, 0: no limit; of names: their number
+	Chars    int64                 // of a text: characters, instead of bytes
+	Lines    bool                  // a text may have several lines
+	Any      bool                  // a text may have control characters, as prompts of any surface
+	Form     func() *regexp.Regexp // of a text; nil: any
+	Rule     string                // Form in words
+	Format   string                // of a text, in its schema alone
+	Members  []Param               // of an object: it may have no others. None: any
+	Unlisted bool                  // is not in the schema: About of another parameter says what it is
+	Default  any                   // nil: none
+	Unread   bool                  // any value is accepted, and is its raw JSON
+	Hidden   bool                  // it is in no schema: the schemas of the v3.6 contract are fixed
 }
 
 // Text is a parameter of at most max bytes on one line.
@@ -201,7 +201,7 @@ func (p *Param) schema() []byte {
 	case text:
 		s.Type, s.MinLength, s.MaxLength = "string", 1, max(p.Max, p.Chars)
 		if p.Form != nil {
-			s.Pattern = p.Form.String()
+			s.Pattern = p.Form().String()
 		}
 	case choice:
 		s.Type = "string"

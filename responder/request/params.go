@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
@@ -70,6 +71,8 @@ var agentNames = strings.Join(known.All().Names(), ", ")
 
 // KeyForm is the form of an idempotency key.
 var KeyForm = idempotency.KeyForm
+
+var printable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\x20-\x7E]+$`) })
 
 // Parameters of several requests.
 var (
@@ -152,7 +155,7 @@ var (
 	contextIDParam = Text(ContextID, runs.MaxThread,
 		"Thread of the task, a UUID: a new task resumes it; any other task must belong to it, once it has one.")
 	governanceParam = Param{
-		Name: governance, Kind: text, Max: runs.MaxGovernance, Form: regexp.MustCompile(`^[\x20-\x7E]+$`),
+		Name: governance, Kind: text, Max: runs.MaxGovernance, Form: printable,
 		Rule:  "must be printable ASCII",
 		About: "Opaque token that is kept with a new task, and is in every answer of format adcp about it.",
 	}

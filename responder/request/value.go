@@ -103,7 +103,7 @@ func (p *Param) text(s string) string {
 		return "must be text without NUL"
 	case p.Chars == 0 && !p.Any && strings.ContainsFunc(s, control):
 		return "must be text without control characters"
-	case p.Form != nil && !p.Form.MatchString(s):
+	case p.Form != nil && !p.Form().MatchString(s):
 		return p.Rule
 	}
 	return ""

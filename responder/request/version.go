@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tidwall/gjson"
 
@@ -25,7 +26,9 @@ const (
 )
 
 // releaseForm is the form of the name of a release.
-var releaseForm = regexp.MustCompile(`^\d{1,4}\.\d{1,4}(-[a-zA-Z0-9.-]{1,40})?$`)
+var releaseForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\d{1,4}\.\d{1,4}(-[a-zA-Z0-9.-]{1,40})?$`)
+})
 
 // NamesRelease reports whether arguments have a version field of AdCP.
 func NamesRelease(raw json.RawMessage) bool {
@@ -50,7 +53,7 @@ func (a *Args) envelope() {
 	if version != nil {
 		name, ok := readString(version.raw)
 		number, _, _ := strings.Cut(name, ".")
-		if n, err := strconv.Atoi(number); !ok || !releaseForm.MatchString(name) || err != nil || n != Major {
+		if n, err := strconv.Atoi(number); !ok || !releaseForm().MatchString(name) || err != nil || n != Major {
 			a.unserved = version.name
 			return
 		}
@@ -71,7 +74,7 @@ func (a *Args) Release() string { return a.release }
 // Pinned returns the version fields of the request, each nil if it is absent or of no form that may be repeated.
 func (a *Args) Pinned() (version, major json.RawMessage) {
 	if g := a.found(versionField); g != nil {
-		if name, ok := readString(g.raw); ok && releaseForm.MatchString(name) {
+		if name, ok := readString(g.raw); ok && releaseForm().MatchString(name) {
 			version = encode(name)
 		}
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"regexp"
+	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
@@ -75,9 +76,11 @@ var (
 
 func agentParam(of string) request.Param {
 	p := request.Text("agent", 64, "Only "+of+" of this agent: its kind or its short name.")
-	p.Form = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	p.Form = agentForm
 	return p
 }
+
+var agentForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*$`) })
 
 func labelParam(of string) request.Param {
 	return request.Names("label", 16, "Only "+of+" with this label, `KEY=VALUE`. It may be repeated: then all of them.")

@@ -183,7 +183,7 @@ func readKey(h http.Header) (string, error) {
 	if len(key) > 1 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
 	}
-	if len(given) > 1 || !request.KeyForm.MatchString(key) {
+	if len(given) > 1 || !request.KeyForm().MatchString(key) {
 		return "", invalid(keyHeader, "must be one key of 16 to 255 letters, digits, '_', '.', ':' and '-'")
 	}
 	return key, nil

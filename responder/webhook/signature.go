@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -96,7 +97,9 @@ func withoutDots(path string) string {
 }
 
 // codes are the errors of AdCP by which a receiver refuses a signature. No other attempt helps.
-var codes = regexp.MustCompile(`^(?i:signature)\b.*\berror="?(webhook_[a-z_]{1,64})\b`)
+var codes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?i:signature)\b.*\berror="?(webhook_[a-z_]{1,64})\b`)
+})
 
 // refusedFor returns why a receiver refused a signature, "" if it does not say.
 func refusedFor(answer *http.Response) string {
@@ -104,7 +107,7 @@ func refusedFor(answer *http.Response) string {
 		return ""
 	}
 	for _, challenge := range answer.Header.Values("WWW-Authenticate") {
-		if found := codes.FindStringSubmatch(challenge); found != nil {
+		if found := codes().FindStringSubmatch(challenge); found != nil {
 			return found[1]
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +58,9 @@ func Find(a agent.Agent, how agent.Launch, dir string, environ []string) (Progra
 var errLate = errors.New("no answer")
 
 // version is what [runs.CheckVersion] accepts, within a longer text.
-var version = regexp.MustCompile(`\bv?([0-9]{1,8}(\.[0-9]{1,8}){2,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?)\b`)
+var version = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\bv?([0-9]{1,8}(\.[0-9]{1,8}){2,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?)\b`)
+})
 
 // Version starts the program with --version, and returns the first version that it prints. It
 // waits at most for limit, and then ends the program and its process group.
@@ -92,7 +95,7 @@ func (p Program) Version(ctx context.Context, limit time.Duration) (string, erro
 // parse returns the first version in a text. A suffix of another form than that of
 // [runs.CheckVersion] makes another version of it, and there is none.
 func parse(text string) (string, bool) {
-	at := version.FindStringSubmatchIndex(text)
+	at := version().FindStringSubmatchIndex(text)
 	if at == nil || strings.HasPrefix(text[at[3]:], "-") {
 		return "", false
 	}

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +24,9 @@ import (
 )
 
 // objectID is the id of a git object: SHA-1 or SHA-256.
-var objectID = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
+var objectID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
+})
 
 // settings are the few settings of the user that change the content of a snapshot.
 type settings struct {
