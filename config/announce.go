@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // Announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
@@ -63,7 +62,9 @@ func (p *Profiles) parse(text string) string {
 
 const maxProfiles = 64
 
-var profileToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_-]{1,63}\z`) })
+func isProfileToken(s string) bool { return len(s) <= 63 && profileForm.MatchString(s) }
+
+var profileForm = regexp.MustCompile(`^[a-z0-9_-]+\z`)
 
 // checkProfiles returns what is wrong with the profiles, or "".
 func (c *Config) checkProfiles() string {
@@ -75,13 +76,13 @@ func (c *Config) checkProfiles() string {
 		a, known := table.Find(p.Agent)
 		key := [2]string{a.Short, p.Name}
 		switch {
-		case !profileToken().MatchString(p.Name):
+		case !isProfileToken(p.Name):
 			return "each needs a name of 1 to 63 of a-z 0-9 _ -"
 		case !known:
 			return "the agent of each must be one of " + strings.Join(table.Names(), ", ")
 		case !slices.Contains([]string{"read-only", "workspace-write", "danger-full-access"}, cmp.Or(p.Mode, "read-only")):
 			return "the mode of each must be read-only, workspace-write or danger-full-access"
-		case p.Queue != "" && !tokenPattern().MatchString(p.Queue):
+		case p.Queue != "" && !isToken(p.Queue):
 			return "the queue of each must be a lower-case letter, then at most 31 of a-z 0-9 _ -"
 		case p.Live && a.Live.Program == "":
 			return "the agent of each that is live must speak the Agent Client Protocol"
@@ -97,7 +98,7 @@ func (c *Config) announceSettings() []Setting {
 	a := &c.Announce
 	return []Setting{
 		{Key: "announce.owner", target: &a.Owner,
-			check: must(func() bool { return a.Owner == "" || profileToken().MatchString(a.Owner) },
+			check: must(func() bool { return a.Owner == "" || isProfileToken(a.Owner) },
 				"must be 1 to 63 of a-z 0-9 _ -"),
 			Help: "Owner in the subjects of the agents that a responder announces by the Agent Protocol for NATS. Empty: " +
 				"the name of the user."},

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -349,10 +348,8 @@ func (s Setting) text(value any) (string, bool) {
 
 // kubernetesVariable matches the variables that Kubernetes sets in each pod for a
 // service named linesman. They are not settings.
-var kubernetesVariable = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
-		`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
-})
+var kubernetesVariable = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
 
 // noticeVariable matches the variables that `linesman watch` gives to its command, which may
 // be linesman.
@@ -368,7 +365,7 @@ func (l *loader) environment(env map[string]string) {
 		case known:
 			l.set(key, env[name], origin{SourceEnvironment, name})
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
-		case kubernetesVariable().MatchString(name), noticeVariable.MatchString(name):
+		case kubernetesVariable.MatchString(name), noticeVariable.MatchString(name):
 		default:
 			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/linesman/linesman/agent/acp"
@@ -270,18 +269,18 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-var tokenPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}\z`)
-})
+func isToken(s string) bool { return len(s) <= 32 && tokenForm.MatchString(s) }
+
+var tokenForm = regexp.MustCompile(`^[a-z][a-z0-9_-]*\z`)
 
 func subjectToken(v *string) func() string {
-	return must(func() bool { return tokenPattern().MatchString(*v) },
+	return must(func() bool { return isToken(*v) },
 		"must be a lower-case letter, then at most 31 of a-z 0-9 _ -")
 }
 
 func subjectTokens(v *List) func() string {
 	return must(func() bool {
-		return !slices.ContainsFunc(*v, func(one string) bool { return !tokenPattern().MatchString(one) })
+		return !slices.ContainsFunc(*v, func(one string) bool { return !isToken(one) })
 	}, "must be prefixes: each a lower-case letter, then at most 31 of a-z 0-9 _ -")
 }
 

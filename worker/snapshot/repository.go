@@ -16,17 +16,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// objectID is the id of a git object: SHA-1 or SHA-256.
-var objectID = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
-})
+// isObjectID reports the id of a git object: SHA-1 or SHA-256.
+func isObjectID(id string) bool {
+	return (len(id) == 40 || len(id) == 64) && hexadecimal.MatchString(id)
+}
+
+var hexadecimal = regexp.MustCompile(`^[0-9a-f]+$`)
 
 // settings are the few settings of the user that change the content of a snapshot.
 type settings struct {

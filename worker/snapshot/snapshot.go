@@ -247,7 +247,7 @@ func readState(scratch string) (*state, error) {
 	if err := json.Unmarshal(body, s); err != nil {
 		return nil, fmt.Errorf("read the state of a snapshot: %w", err)
 	}
-	if s.Reason == "" && (!objectID().MatchString(s.Tree) || s.Name == "" || !filepath.IsAbs(s.Root)) {
+	if s.Reason == "" && (!isObjectID(s.Tree) || s.Name == "" || !filepath.IsAbs(s.Root)) {
 		return nil, errors.New("the state of a snapshot is damaged")
 	}
 	return s, nil

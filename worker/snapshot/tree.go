@@ -74,7 +74,7 @@ func (r *repository) update(ctx context.Context, files []string, options ...stri
 func (r *repository) writeTree(ctx context.Context) (tree string, err error) {
 	err = r.read(ctx, nil, func(out io.Reader) error {
 		b, err := io.ReadAll(io.LimitReader(out, 128))
-		if tree = strings.TrimSpace(string(b)); err == nil && !objectID().MatchString(tree) {
+		if tree = strings.TrimSpace(string(b)); err == nil && !isObjectID(tree) {
 			tree = ""
 		}
 		return err
