@@ -288,7 +288,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		switch now := time.Now(); {
 		case r.asleep():
 			if !r.resting() {
-				return &runs.Exit{Reason: runs.ReasonEOF, At: now.UnixMilli()}, nil
+				return r.exitAsleep(now)
 			}
 			if next = min(calmly, r.w.lookEvery); r.talk.conv.Status().Wakes { // others are to sleep before
 				next = time.Second
