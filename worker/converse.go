@@ -223,13 +223,14 @@ func (r *Run) hear(ctx context.Context) error {
 	if t.torn || at == t.seen {
 		return nil
 	}
+	var err error
 	if t.seen == 0 {
-		if err := r.recall(ctx, at); err != nil {
-			return err
-		}
+		err = r.recall(ctx, at)
 	}
 	for {
-		err := r.read(ctx, t.seen, r.heard)
+		if err == nil {
+			err = r.read(ctx, t.seen, r.heard)
+		}
 		if errors.Is(err, runs.ErrMoved) { // it was lost meanwhile
 			return r.progressed("", err)
 		}
@@ -244,7 +245,7 @@ func (r *Run) hear(ctx context.Context) error {
 			}
 			return errors.Join(err, r.noteThread())
 		}
-		if err := r.enterProcess(n); err != nil {
+		if err = r.enterProcess(n); err != nil {
 			return err
 		}
 	}

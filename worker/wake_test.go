@@ -485,6 +485,32 @@ func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
 	}
 }
 
+// A raw log that is lost right before a worker first reads it is filled again: it is none whose beginning has expired.
+func TestLogThatIsLostBeforeItsFirstReadIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]int{"all": 0, "its end": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sleeping(t, "resumes")
+			ctx, end := context.WithCancel(t.Context())
+			_, done := s.driven(ctx, s.create(s.spec))
+			s.lasts(firstTurn + wentToSleep)
+			end()
+			<-done
+			r, again := s.w.Run(s.opened()), make(chan result, 1)
+			r.onStarted = func() { s.keepOnly(kept) }
+			go func() {
+				ex, err := r.Drive(t.Context())
+				again <- result{ex, err}
+			}()
+			s.lasts(firstTurn + wentToSleep)
+			s.say(r, "m1")
+			s.lasts(firstTurn + wentToSleep + " ann-" + awoken + wentToSleep)
+			s.over(r, again)
+		})
+	}
+}
+
 // Where the raw log is lost, and the output of some processes was dropped, the run ends and says why.
 func TestLostLogOfDroppedProcesses(t *testing.T) {
 	t.Parallel()
