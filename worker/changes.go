@@ -45,8 +45,10 @@ func (r *Run) takeSnapshot(ctx context.Context) error {
 	case reason := <-r.cancels:
 		r.cancelReason = &reason
 		end()
-		<-done
-		return errors.Join(ctx.Err(), os.RemoveAll(r.dir.file(diffDir))) // there will be nothing to compare
+		err = <-done
+	}
+	if r.cancelReason != nil { // there will be nothing to compare
+		return errors.Join(ctx.Err(), os.RemoveAll(r.dir.file(diffDir)))
 	}
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("no snapshot of the directory: the run will have no diff", zap.Error(pathless(err)))

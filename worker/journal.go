@@ -49,10 +49,10 @@ func journaled(k runs.Kind) bool {
 
 // is reports whether the record is of an entry of the raw log.
 func (n *noted) is(e runs.Entry) bool {
-	switch {
-	case n.Kind == runs.Cancelled:
+	switch n.Kind {
+	case runs.Cancelled:
 		return n.Kind == e.Kind
-	case n.Kind == "":
+	case "":
 		return e.Kind == runs.Out && e.Offset+int64(len(e.Body)) == n.Out
 	}
 	return n.Kind == e.Kind && n.Offset == e.Offset && bytes.Equal(n.Body, e.Body)
