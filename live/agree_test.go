@@ -153,3 +153,59 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 		})
 	})
 }
+
+// waiting returns the messages that wait, and those that wait in the record.
+func (s *stage) waiting() (is, told string) {
+	fold := normalizer.NewFold(acp.Backend{Kind: "codex", Live: &s.config.Agent}, "r", 0)
+	for i, e := range s.log {
+		e.Time = int64(i + 1)
+		fold.Apply(uint64(i+1), e, func(normalizer.Message) {})
+	}
+	ids := func(q *runs.Queue) (all string) {
+		for _, m := range q.Messages {
+			all += m.ID + " "
+		}
+		return all
+	}
+	return ids(s.c.Queue()), ids(&fold.Record.Live.Queue)
+}
+
+// A message that is repeated with its key has no effect, whatever the policy has decided meanwhile: that pushes out no
+// command of a caller. Callers themselves push out old ones, and then the record has the message again, too.
+func TestRecordAgreesOnAMessageThatIsRepeatedLate(t *testing.T) {
+	for by, waits := range map[string]string{runs.ByPolicy: "", runs.ByTimeout: "", runs.ByLimit: "", "ann": "key "} {
+		t.Run(by, func(t *testing.T) {
+			cfg := config()
+			cfg.Task.Keep = true
+			s := newStage(t, cfg)
+			s.log[0].Body = runs.Encode(runs.Start{Source: "queue", Keep: true})
+			s.quick = true
+			s.order(send("key", "once"))
+			s.order(runs.Command{ID: "back", Do: runs.DoUnsend, Message: "key", By: runs.ByPolicy})
+			for n := range maxCommands {
+				cmd := answerOf(fmt.Sprint("other", n), "q1", "no")
+				cmd.By = by
+				s.order(cmd)
+			}
+			s.order(send("key", "once"))
+			if is, told := s.waiting(); is != waits || told != waits {
+				t.Errorf("%q waits, %q in the record, want %q", is, told, waits)
+			}
+		})
+	}
+}
+
+// A command that had no effect has none when it is repeated, in the record as in the conversation.
+func TestRecordAgreesOnACommandThatHadNoEffect(t *testing.T) {
+	cfg := config()
+	cfg.Task.Keep = true
+	s := newStage(t, cfg)
+	s.log[0].Body = runs.Encode(runs.Start{Source: "queue", Keep: true})
+	unsend := runs.Command{ID: "u", Do: runs.DoUnsend, Message: "m"}
+	for _, cmd := range []runs.Command{unsend, send("m", "text"), unsend, send("", "no id")} {
+		s.order(cmd)
+	}
+	if is, told := s.waiting(); is != "m " || told != is {
+		t.Errorf("%q waits, %q in the record", is, told)
+	}
+}

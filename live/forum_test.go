@@ -293,6 +293,7 @@ func TestStateFitsWithAllQuestionsAndDecisions(t *testing.T) {
 	}
 	for n := range maxCommands + maxCalls {
 		s.order(runs.Command{ID: fmt.Sprint("void", n)})
+		s.order(runs.Command{ID: fmt.Sprint("policy", n), By: runs.ByPolicy})
 		s.say(update("tool_call", fmt.Sprintf(`"toolCallId":"c%d"`, n)))
 	}
 	for n := range runs.MaxQuestions {

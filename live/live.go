@@ -80,8 +80,10 @@ type state struct {
 
 	Numbered int        `json:"numbered,omitempty"` // questions of the run
 	Open     []question `json:"open,omitempty"`     // at most runs.MaxQuestions
-	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands; see remember
+	Commands []uint64   `json:"commands,omitempty"` // the last maxCommands of callers; see remember
 	Decided  []decision `json:"decided,omitempty"`  // the last ones; see keep
+
+	Automatic []uint64 `json:"automatic,omitempty"` // the last maxAutomatic other commands
 
 	Queue runs.Queue `json:"queue,omitzero"` // of a run that goes on after a turn
 	Ends  bool       `json:"ends,omitempty"` // with the turn that runs
@@ -100,6 +102,8 @@ const (
 	maxCalls    = 64   // tool calls: the oldest is forgotten
 	maxCommands = 256
 	maxStarts   = 3 // of processes without a turn
+
+	maxAutomatic = 64 // commands: more than can be of the questions that are open
 )
 
 const version = 1

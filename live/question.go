@@ -185,7 +185,7 @@ func (c *Conversation) command(body []byte) {
 	if _, again := c.Obeyed(cmd.ID); again {
 		return
 	}
-	c.remember(cmd.ID, c.obey(&cmd))
+	c.remember(&cmd, c.obey(&cmd))
 }
 
 func (c *Conversation) obey(cmd *runs.Command) bool {
@@ -425,25 +425,32 @@ func remembered(id string) (entry, key uint64) {
 }
 
 // remember keeps that a command had an effect, or none: 63 bits of its digest, and one for that.
-func (c *Conversation) remember(id string, effect bool) {
-	entry, _ := remembered(id)
+func (c *Conversation) remember(cmd *runs.Command, effect bool) {
+	entry, _ := remembered(cmd.ID)
 	if effect {
 		entry |= 1
 	}
-	c.s.Commands = append(c.s.Commands, entry)
-	c.s.Commands = c.s.Commands[max(len(c.s.Commands)-maxCommands, 0):]
+	last, most := &c.s.Commands, maxCommands
+	if cmd.Automatic() { // else many questions would push out the commands of callers
+		last, most = &c.s.Automatic, maxAutomatic
+	}
+	*last = append(*last, entry)
+	*last = (*last)[max(len(*last)-most, 0):]
 }
 
-// Obeyed reports whether a command had an effect at its place in the log, and whether it is known: the last 256 are.
+// Obeyed reports whether a command had an effect at its place in the log, and whether it is known: the last 256 of
+// callers are, and the last 64 others.
 func (c *Conversation) Obeyed(id string) (effect, known bool) {
 	sought, key := remembered(id)
-	i := slices.IndexFunc(c.s.Commands, func(entry uint64) bool {
-		return entry&^1 == sought || entry&^1 == key // of a version whose ids have no request
-	})
-	if i < 0 {
-		return false, false
+	for _, last := range [][]uint64{c.s.Commands, c.s.Automatic} {
+		i := slices.IndexFunc(last, func(entry uint64) bool {
+			return entry&^1 == sought || entry&^1 == key // of a version whose ids have no request
+		})
+		if i >= 0 {
+			return last[i]&1 == 1, true
+		}
 	}
-	return c.s.Commands[i]&1 == 1, true
+	return false, false
 }
 
 // keyTaken reports whether another command had the key of this one.

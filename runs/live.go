@@ -73,6 +73,11 @@ type Command struct {
 	Model string `json:"model,omitempty"` // of set, at most MaxModel bytes; "": as it is
 }
 
+// Automatic reports whether no caller gave the command.
+func (c *Command) Automatic() bool {
+	return slices.Contains([]string{ByPolicy, ByTimeout, ByLimit}, c.By)
+}
+
 // BehindKey is what the id of a command with an idempotency key has between the key and the request, each as a digest.
 const BehindKey = "."
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,16 +23,33 @@ const (
 )
 
 // takeSnapshot takes a snapshot of the directory of an agent that is about to start, if it is in a
-// git work tree. Without one the agent is started all the same; the error is that of ctx.
+// git work tree. Without one the agent is started all the same, unless the run is cancelled meanwhile; the error is
+// that of ctx.
 func (r *Run) takeSnapshot(ctx context.Context) error {
 	dir := r.dir.Spec.Dir
 	if begun := r.process() > 1 || r.AgentBegun(); begun || !r.w.cfg.Diff || !r.dir.Spec.process() || r.stopped ||
-		!snapshot.InWorkTree(dir) {
+		r.cancelRequested() || !snapshot.InWorkTree(dir) {
 		return nil
 	}
-	err := r.w.limited(ctx, r.w.takeTime, func(ctx context.Context) error {
-		return snapshot.Take(ctx, dir, r.dir.file(diffDir), filepath.Dir(r.w.cfg.Root))
-	})
+	taking, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan error, 1)
+	go func() {
+		done <- r.w.limited(taking, r.w.takeTime, func(ctx context.Context) error {
+			return snapshot.Take(ctx, dir, r.dir.file(diffDir), filepath.Dir(r.w.cfg.Root))
+		})
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case reason := <-r.cancels:
+		r.cancelReason = &reason
+		end()
+		err = <-done
+	}
+	if r.cancelReason != nil { // there will be nothing to compare
+		return errors.Join(ctx.Err(), os.RemoveAll(r.dir.file(diffDir)))
+	}
 	if err != nil && ctx.Err() == nil {
 		r.log.Warn("no snapshot of the directory: the run will have no diff", zap.Error(pathless(err)))
 	}

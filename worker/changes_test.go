@@ -153,3 +153,27 @@ func TestSnapshotsWaitForEachOther(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 }
+
+// A cancel that is confirmed while the snapshot is taken is in the log, and the agent does not start.
+func TestCancelIsHeardDuringASnapshot(t *testing.T) {
+	t.Parallel()
+	l, dir := newFixture(t), workTree(t)
+	l.w.cfg.Diff = true
+	for range maxSnapshots { // it has no slot
+		l.w.snapshots <- struct{}{}
+	}
+	r, done := l.driven(t.Context(), l.create(edits(dir)))
+	waitFor(t, "the start", func() bool { return len(l.entries("r")) == 1 })
+	if err := r.Cancel(t.Context(), "enough"); err != nil || !strings.HasPrefix(l.kinds("r"), "start cancel") {
+		t.Errorf("error %v, log %q", err, l.kinds("r"))
+	}
+	for range maxSnapshots {
+		<-l.w.snapshots
+	}
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || l.kinds("r") != "start cancel exit" {
+		t.Errorf("exit %s, error %v, log %q", runs.Encode(res.Exit), res.err, l.kinds("r"))
+	}
+	if exists(filepath.Join(dir, "b")) {
+		t.Error("the agent ran")
+	}
+}

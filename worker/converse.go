@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -40,14 +41,15 @@ type dialog struct {
 	policy  live.Policy
 	over    time.Time // when the conversation had an outcome; zero: it has none
 	began   time.Time
-	asking  *int64    // in the file asking; nil: not known
-	asked   time.Time // when people were last known to be asked
-	looked  time.Time // when the log was last read for what others have stored
-	place   begins    // of the process that the fold has reached
-	former  stream    // its output, if it is not the newest
-	thread  string    // as its file has it
-	late    bool      // a cancel came after the end of the turn: the agent had no part in it
-	torn    bool      // entries of it are lost: nobody knows what the agent was sent
+	asking  *int64       // in the file asking; nil: not known
+	asked   time.Time    // when people were last known to be asked
+	looked  time.Time    // when the log was last read for what others have stored
+	place   begins       // of the process that the fold has reached
+	last    runs.Process // the last end of one
+	former  stream       // its output, if it is not the newest
+	thread  string       // as its file has it
+	late    bool         // a cancel came after the end of the turn: the agent had no part in it
+	torn    bool         // entries of it are lost: nobody knows what the agent was sent
 	pace    pace
 }
 
@@ -221,13 +223,14 @@ func (r *Run) hear(ctx context.Context) error {
 	if t.torn || at == t.seen {
 		return nil
 	}
+	var err error
 	if t.seen == 0 {
-		if err := r.recall(ctx, at); err != nil {
-			return err
-		}
+		err = r.recall(ctx, at)
 	}
 	for {
-		err := r.read(ctx, t.seen, r.heard)
+		if err == nil {
+			err = r.read(ctx, t.seen, r.heard)
+		}
 		if errors.Is(err, runs.ErrMoved) { // it was lost meanwhile
 			return r.progressed("", err)
 		}
@@ -242,7 +245,7 @@ func (r *Run) hear(ctx context.Context) error {
 			}
 			return errors.Join(err, r.noteThread())
 		}
-		if err := r.enterProcess(n); err != nil {
+		if err = r.enterProcess(n); err != nil {
 			return err
 		}
 	}
@@ -302,7 +305,7 @@ func (r *Run) recall(ctx context.Context, at uint64) error {
 		t.restart()
 		return t.journal.rewind()
 	}
-	t.seen = last.Seq
+	t.seen, t.late = last.Seq, t.journal.late
 	return err
 }
 
@@ -351,6 +354,9 @@ func (r *Run) heard(seq uint64, e runs.Entry) (err error) {
 		if outcome, _ := t.conv.Ended(); outcome != nil {
 			t.late = outcome.State == live.TurnCompleted || outcome.State == live.TurnFailed
 		}
+		if t.late && t.missing() == nil {
+			err = t.journal.write(noted{seq, t.out, runs.Entry{Kind: e.Kind}})
+		}
 	}
 	if err == nil {
 		err = r.pass(e)
@@ -378,6 +384,10 @@ func (r *Run) pass(e runs.Entry) error {
 func (t *dialog) apply(seq uint64, e runs.Entry) {
 	before := t.conv.Status().Process
 	t.conv.Apply(seq, e)
+	var p runs.Process
+	if e.Kind == runs.Proc && json.Unmarshal(e.Body, &p) == nil && p.Do == runs.ProcessEnd {
+		t.last = p
+	}
 	if t.conv.Status().Process != before {
 		sent, _ := t.conv.Due()
 		t.place = begins{out: t.out, in: sent}

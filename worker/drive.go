@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +42,7 @@ type Run struct {
 	finishing    bool          // the agent is ended because of that
 	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
 	cancelStored chan struct{} // closed once the raw log has a cancel entry
+	cancelTold   chan struct{} // closed once the shim was told, and the run ends with its agent
 	onStarted    func()        // called once the raw log has our start entry; may be nil
 	done         chan struct{} // closed when Drive returns
 	stopped      bool          // the source was stopped
@@ -178,9 +178,8 @@ func (r *Run) begin(ctx context.Context) error {
 			return ErrKnown
 		case m.Exited:
 			return ErrEnded
-		case m.Cancelled:
-			r.stop()
 		}
+		r.heed()
 		if m.Started && !(ours && m.Gone) { // else the mark was torn, and did not show that RAW was lost
 			return r.dir.mark.save()
 		}
@@ -289,7 +288,7 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 		switch now := time.Now(); {
 		case r.asleep():
 			if !r.resting() {
-				return &runs.Exit{Reason: runs.ReasonEOF, At: now.UnixMilli()}, nil
+				return r.exitAsleep(now)
 			}
 			if next = min(calmly, r.w.lookEvery); r.talk.conv.Status().Wakes { // others are to sleep before
 				next = time.Second
@@ -414,83 +413,4 @@ func (r *Run) recordAndRemove(ctx context.Context) error {
 		return err
 	}
 	return r.dir.Remove()
-}
-
-// Cancel requests the end of the run: it stores a cancel entry with reason,
-// cut to [runs.MaxReason] bytes, then terminates the agent. It returns when
-// the entry is stored or the run has ended, and after two seconds at the
-// latest. If the raw log is unreachable, the agent is terminated within that
-// time all the same, and the entry is stored later, before the exit entry.
-func (r *Run) Cancel(ctx context.Context, reason string) error {
-	select {
-	case r.cancels <- reason:
-	default: // already requested
-	}
-	select {
-	case <-r.cancelStored:
-	case <-r.done:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(2 * superviseInterval):
-	}
-	return nil
-}
-
-// Unfollow ends the run of a followed session, and returns when it has ended. The agent keeps
-// running.
-func (r *Run) Unfollow(ctx context.Context) error {
-	if r.dir.Spec.Session == nil {
-		return errNotFollowed
-	}
-	select {
-	case r.unfollow <- struct{}{}:
-	default: // already requested
-	}
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
-
-// cancelRequested reports whether Cancel was called and its entry is not
-// stored yet.
-func (r *Run) cancelRequested() bool {
-	if r.cancelReason == nil {
-		select {
-		case reason := <-r.cancels:
-			r.cancelReason = &reason
-		default:
-		}
-	}
-	return r.cancelReason != nil
-}
-
-// cancel stores the requested cancel entry, unless there is one.
-func (r *Run) cancel(ctx context.Context) error {
-	if !r.cancelRequested() {
-		return nil
-	}
-	reason := *r.cancelReason
-	if len(reason) > runs.MaxReason {
-		reason = strings.ToValidUTF8(reason[:runs.MaxReason], "")
-	}
-	for !r.progress.Log.Cancelled {
-		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
-		if err != nil && !errors.Is(err, runs.ErrMoved) {
-			return err
-		}
-	}
-	r.cancelReason = nil
-	return nil
-}
-
-// stop stops the source, after the raw log has the entry that requires it.
-func (r *Run) stop() {
-	if !r.stopped {
-		r.stopped = true
-		close(r.cancelStored)
-		r.source.stop()
-	}
 }

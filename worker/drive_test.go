@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -313,4 +315,52 @@ func notedOncePerSilence(t *testing.T, idle time.Duration) bool {
 		t.Errorf("reason %s, want idle", ex.Reason)
 	}
 	return true
+}
+
+// A request that the worker did not store before it stopped, or that nobody could act on, is not confirmed: the next
+// worker does not know it.
+func TestRequestThatOnlyTheWorkerKnowsIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	t.Run("cancel of a worker that stops", func(t *testing.T) {
+		t.Parallel()
+		l := newFixture(t)
+		ctx, stop := context.WithCancel(t.Context())
+		d := l.create(shell("r", "echo one; exec sleep 600"))
+		r, done := l.driven(ctx, d)
+		l.await("r", "one")
+		stop()
+		<-done
+		if err := r.Cancel(t.Context(), "enough"); !errors.Is(err, errGoesOn) || l.kinds("r") != "start out" {
+			t.Errorf("error %v, log %q", err, l.kinds("r"))
+		}
+		l.foreign("r", runs.Cancelled, runs.Remark{}) // as the responder does then
+		l.adopt()
+		waitFor(t, "the end", func() bool { return l.ended("r") && l.empty() })
+		if ex := l.exit("r"); ex.Reason != runs.ReasonCancelled {
+			t.Errorf("exit %s", runs.Encode(ex))
+		}
+	})
+	for name, keep := range map[string]bool{"before the agent starts": false, "of a run that can go on": true} {
+		t.Run("cancel "+name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "asks=1")
+			s.spec.Keep = keep
+			away := make(chan struct{})
+			kind := runs.Started
+			if keep {
+				kind = runs.Ordered
+			}
+			asks := make(chan struct{})
+			s.once(isKind(kind), false, func() { close(asks); <-away })
+			r, done := s.driven(t.Context(), s.create(s.spec))
+			<-asks
+			if err := r.Cancel(t.Context(), "enough"); !errors.Is(err, errGoesOn) {
+				t.Errorf("error %v", err)
+			}
+			close(away)
+			if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+				t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+			}
+		})
+	}
 }

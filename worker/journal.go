@@ -31,9 +31,11 @@ type journal struct {
 	read int64  // bytes read
 	head *noted // the next record with an entry that is to be read; nil: none
 	last noted  // the last record that was read
+	late bool   // a record that was read says so of a cancel
 }
 
-// noted is a record: an entry and its place, or only how far the raw log is known. An entry without kind is no entry.
+// noted is a record: an entry and its place, or only how far the raw log is known. An entry without kind is no entry,
+// nor is that of a cancel, which is noted if it came after the end of the turn.
 type noted struct {
 	Seq uint64 `json:"seq"` // in the raw log, when it was written
 	Out int64  `json:"out"` // bytes of stdout before
@@ -47,7 +49,10 @@ func journaled(k runs.Kind) bool {
 
 // is reports whether the record is of an entry of the raw log.
 func (n *noted) is(e runs.Entry) bool {
-	if n.Kind == "" {
+	switch n.Kind {
+	case runs.Cancelled:
+		return n.Kind == e.Kind
+	case "":
 		return e.Kind == runs.Out && e.Offset+int64(len(e.Body)) == n.Out
 	}
 	return n.Kind == e.Kind && n.Offset == e.Offset && bytes.Equal(n.Body, e.Body)
@@ -83,7 +88,7 @@ func (j *journal) rewind() error {
 	if j.f == nil {
 		return nil
 	}
-	j.rest, j.read = bufio.NewReader(io.NewSectionReader(j.f, 0, j.size)), 0
+	j.rest, j.read, j.late = bufio.NewReader(io.NewSectionReader(j.f, 0, j.size)), 0, false
 	return j.next()
 }
 
@@ -99,10 +104,11 @@ func (j *journal) next() error {
 			return nil
 		}
 		j.read, j.last = j.read+int64(len(line)), n
-		if n.Kind != "" {
+		if journaled(n.Kind) {
 			j.head = &n
 			return nil
 		}
+		j.late = j.late || n.Kind == runs.Cancelled
 	}
 }
 

@@ -354,6 +354,25 @@ func TestUnfollowedSessionContinuesWithItsNextTurn(t *testing.T) {
 	<-done
 }
 
+// A worker that stops leaves the run of a session to the next one, and does not say that it has ended.
+func TestRunIsNotUnfollowedByAWorkerThatStops(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir := place(t)
+	path := filepath.Join(dir, "s.jsonl")
+	write(t, path, "shown ID\nturn\none\n")
+	begun, stop := l.sessions(presenceSpec(dir, filepath.Join(dir, "none")))
+	waitFor(t, "the run", func() bool { return l.text(begun(path)) == "shown ID\nturn\none\n" })
+	r, driven := l.w.drivenRun(begun(path)[0])
+	if !driven {
+		t.Fatal("the run is not driven")
+	}
+	stop()
+	if err := r.Unfollow(t.Context()); !errors.Is(err, errGoesOn) || l.ended(begun(path)[0]) {
+		t.Errorf("error %v, log %q", err, l.kinds(begun(path)[0]))
+	}
+}
+
 // A compressed file is refused, and imported once it is not.
 func TestCompressedFileIsRefused(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,7 @@ func (r *Run) progressed(kind runs.Kind, err error) error {
 	if r.progress.Log.Seq < before.Seq || before.Started && !r.progress.Log.Started { // it was lost
 		r.talk.restart()
 	}
-	if r.progress.Log.Cancelled {
-		r.stop()
-	}
+	r.heed()
 	if r.progress.Log.Exited && (err != nil || kind != runs.Exited) {
 		r.fenced = true
 		return ErrEnded

@@ -45,6 +45,7 @@ type spawned struct {
 	exit      *runs.Exit
 	exitAt    time.Time // when exit was first seen
 	stopped   bool
+	told      bool      // a shim has taken the command to cancel
 	deaf      time.Time // since when the shim takes no commands; zero: it does, as far as known
 
 	keys atomic.Pointer[[][]byte] // copy of the mark's keys for other goroutines
@@ -204,7 +205,7 @@ const answerTime = 2 * time.Second
 func (s *spawned) command(now time.Time, command byte) {
 	switch err := sendCommand(s.path, command); {
 	case err == nil:
-		s.deaf = time.Time{}
+		s.deaf, s.told = time.Time{}, s.told || command == ctlCancel
 	case s.deaf.IsZero():
 		s.deaf = now
 	case now.Sub(s.deaf) >= answerTime:

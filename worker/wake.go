@@ -168,6 +168,20 @@ func (r *Run) resting() bool {
 	return outcome == nil && !r.stopped && !r.talk.torn && r.gone()
 }
 
+// exitAsleep returns the exit of a run without a process that does not go on: that of its last process, which a worker
+// before has stored without it, or of now if the run was to go on after that.
+func (r *Run) exitAsleep(now time.Time) (*runs.Exit, error) {
+	p := r.talk.last
+	if p.Stays {
+		return &runs.Exit{Reason: runs.ReasonEOF, At: now.UnixMilli()}, nil
+	}
+	ex, err := readExit(r.files(), r.dir.mark.Keys...) // has more
+	if ex == nil || ex.Reason != p.Reason {
+		ex = &runs.Exit{Reason: p.Reason, Code: p.Code, Signal: p.Signal, At: p.At}
+	}
+	return ex, err
+}
+
 // fed returns how many of the bytes for the process it may have taken. After a restart of the system nobody knows.
 func (r *Run) fed() int64 {
 	if id, _ := readIdentity(r.files()); id.Boot != bootID() && exists(r.file(startedFile)) {

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -246,6 +248,85 @@ func TestRunThatSleepsIsCancelled(t *testing.T) {
 	s.reads(firstTurn + wentToSleep + " cancel exit")
 }
 
+// stopsBeforeTheExit has the first worker stop between the end of the last process and the exit entry, does something
+// in the run and before the end of the process, and returns the exit that the next worker stored.
+func (s *stage) stopsBeforeTheExit(does func(r *Run), before func()) runs.Exit {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	before = sync.OnceFunc(before)
+	s.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+		var p runs.Process
+		switch {
+		case e.Kind == runs.Exited:
+			stop()
+		case e.Kind == runs.Proc && json.Unmarshal(e.Body, &p) == nil && p.Do == runs.ProcessEnd:
+			before()
+		}
+		return e
+	}
+	r, done := s.driven(ctx, s.create(s.spec))
+	does(r)
+	if res := <-done; !errors.Is(res.err, context.Canceled) || !strings.HasSuffix(s.transcript(), " process-end") {
+		s.t.Fatalf("error %v\n%s", res.err, s.transcript())
+	}
+	s.adopt()
+	waitFor(s.t, "the end", func() bool { return s.ended("r") })
+	return s.exit("r")
+}
+
+// The end of the last process is that of the run, also where another worker stores it.
+func TestNextWorkerKnowsHowTheLastProcessEnded(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		does string
+		idle time.Duration
+		want runs.Exit
+	}{
+		{"waits", 0, runs.Exit{Reason: runs.ReasonExited, Signal: 9}},
+		{"silent", 400 * time.Millisecond, runs.Exit{Reason: runs.ReasonIdle, Signal: 15}},
+		{"", 0, runs.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotFound}},
+	} {
+		t.Run(string(test.want.Reason), func(t *testing.T) {
+			t.Parallel()
+			s := keeping(t, strings.Fields(test.does)...)
+			if s.spec.Limits.Idle = test.idle; test.does == "" {
+				s.spec.Argv = []string{"/no/such/program"}
+			}
+			ex := s.stopsBeforeTheExit(func(*Run) {
+				if test.does == "waits" {
+					waitFor(t, "the turn", func() bool { return strings.HasSuffix(s.transcript(), "<update") })
+					s.kill(1)
+				}
+			}, func() {})
+			all := s.entries("r")
+			var p runs.Process
+			for _, e := range all {
+				if e.Kind == runs.Proc {
+					_ = json.Unmarshal(e.Body, &p)
+				}
+			}
+			if at := runs.DecodeExit(all[len(all)-1].Body).At; !sameExit(ex, test.want) || at != p.At || at == 0 {
+				t.Errorf("exit %s at %d, want %s at %d\n%s", runs.Encode(ex), at, runs.Encode(test.want), p.At, s.transcript())
+			}
+		})
+	}
+}
+
+// The next worker knows that a cancel came after the last turn: its journal says so where it does not read the log.
+func TestNextWorkerKnowsThatACancelWasLate(t *testing.T) {
+	t.Parallel()
+	s := keeping(t)
+	ex := s.stopsBeforeTheExit(func(r *Run) {
+		s.lasts(firstTurn)
+		if got, err := r.Answer(t.Context(), runs.Command{ID: "over", Do: runs.DoEnd, By: "ann"}); err != nil || !got.Holds {
+			t.Errorf("end: %+v, error %v", got, err)
+		}
+	}, s.cancels)
+	if ex.Reason != runs.ReasonEOF {
+		t.Errorf("exit %s\n%s", runs.Encode(ex), s.transcript())
+	}
+}
+
 // After a restart of the system nobody knows what an agent had got.
 func TestNobodyKnowsWhatAnAgentGotBeforeAReboot(t *testing.T) {
 	s := keeping(t)
@@ -400,6 +481,32 @@ func TestLostLogOfSeveralProcessesIsFilledAgain(t *testing.T) {
 				t.Fatalf("end: %+v, error %v", got, err)
 			}
 			waitFor(t, "the end", func() bool { return s.ended("r") })
+		})
+	}
+}
+
+// A raw log that is lost right before a worker first reads it is filled again: it is none whose beginning has expired.
+func TestLogThatIsLostBeforeItsFirstReadIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]int{"all": 0, "its end": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sleeping(t, "resumes")
+			ctx, end := context.WithCancel(t.Context())
+			_, done := s.driven(ctx, s.create(s.spec))
+			s.lasts(firstTurn + wentToSleep)
+			end()
+			<-done
+			r, again := s.w.Run(s.opened()), make(chan result, 1)
+			r.onStarted = func() { s.keepOnly(kept) }
+			go func() {
+				ex, err := r.Drive(t.Context())
+				again <- result{ex, err}
+			}()
+			s.lasts(firstTurn + wentToSleep)
+			s.say(r, "m1")
+			s.lasts(firstTurn + wentToSleep + " ann-" + awoken + wentToSleep)
+			s.over(r, again)
 		})
 	}
 }

@@ -55,6 +55,8 @@ var (
 	ErrEnded = errors.New("the raw log of the run already has an exit entry")
 	// errNotFollowed reports that a run is not that of a session that is followed.
 	errNotFollowed = errors.New("the run does not follow a session")
+	// errGoesOn reports that a run was not ended as it was asked for.
+	errGoesOn = errors.New("the raw log does not have the end of the run yet")
 	// errNoAgent reports that no agent is running that could get a signal.
 	errNoAgent = errors.New("the run has no running agent")
 )
@@ -224,6 +226,7 @@ func (w *Worker) Run(d *Dir) *Run {
 		answers:      make(chan answer),
 		nudge:        make(chan struct{}, 1),
 		cancelStored: make(chan struct{}),
+		cancelTold:   make(chan struct{}),
 		done:         make(chan struct{}),
 		progress:     &d.mark.progress,
 	}

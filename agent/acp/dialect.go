@@ -54,8 +54,9 @@ type state struct {
 	Ends  bool       `json:"ends,omitempty"`  // the end of the run was requested
 	Again bool       `json:"again,omitempty"` // the next prompt is that of the task, which the agent had not got
 	Queue runs.Queue `json:"queue,omitzero"`  // messages that wait; with hashes of their texts
-	// Changes are hashes of the ids of commands that changed the queue, the newest: a log that was lost has them again.
-	Changes []uint64 `json:"changes,omitempty"`
+	// Commands are hashes of the ids of commands of callers, the newest: a log that was lost has them again. They are as
+	// many as the conversation knows.
+	Commands []uint64 `json:"changes,omitempty"`
 
 	Calls []toolCall `json:"calls,omitempty"` // the newest; at most maxCalls
 	Text  text       `json:"text,omitzero"`
@@ -90,9 +91,9 @@ const (
 
 // Limits of the state.
 const (
-	maxPending = 16
-	maxChanges = 256
-	maxValue   = 256 // bytes of a session that is kept
+	maxPending  = 16
+	maxCommands = 256
+	maxValue    = 256 // bytes of a session that is kept
 )
 
 // State implements [normalizer.Dialect].

@@ -302,6 +302,7 @@ func oneOfText(s string, words ...string) string {
 
 // Command implements [normalizer.Conversation]. An answer counts when it is sent.
 func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
+	again := d.repeated(c)
 	switch c.Do {
 	case runs.DoAsk:
 		d.put(c, out)
@@ -314,19 +315,32 @@ func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
 			d.status(out, "end requested", nil)
 		}
 	case runs.DoSend, runs.DoEdit, runs.DoUnsend, runs.DoRelease:
-		d.queue(c, out)
+		if !again {
+			d.queue(c, out)
+		}
 	}
 	d.done(out)
 }
 
+// repeated reports whether a command has no effect on the queue, as the conversation has it: it is repeated, or has no
+// valid id.
+func (d *dialect) repeated(c *runs.Command) bool {
+	id := hash(c.ID)
+	if c.ID == "" || len(c.ID) > runs.MaxCommandID || slices.Contains(d.Commands, id) {
+		return true
+	}
+	if !c.Automatic() {
+		d.Commands = append(d.Commands, id)
+		d.Commands = d.Commands[max(len(d.Commands)-maxCommands, 0):]
+	}
+	return false
+}
+
 // queue maps a change of what waits.
 func (d *dialect) queue(c *runs.Command, out *normalizer.Out) {
-	id := hash(c.ID)
-	if d.Ends || slices.Contains(d.Changes, id) || !d.Queue.Apply(c) {
+	if d.Ends || !d.Queue.Apply(c) {
 		return
 	}
-	d.Changes = append(d.Changes, id)
-	d.Changes = d.Changes[max(len(d.Changes)-maxChanges, 0):]
 	message := map[string]string{
 		runs.DoSend: "message queued", runs.DoEdit: "message changed", runs.DoUnsend: "message removed",
 		runs.DoRelease: "messages released",

@@ -26,7 +26,8 @@ type stored struct {
 	Raw    string          `json:"raw_stream"`
 	Events string          `json:"event_stream"`
 	Covers uint64          `json:"event_seq"`           // the record includes the run's events in EVENTS up to here
-	Skip   uint64          `json:"skip,omitempty"`      // and this many more, from a former RAW
+	More   uint64          `json:"more,omitempty"`      // and so many more, while RAW is read again
+	Skip   uint64          `json:"skip,omitempty"`      // but for the last so many, from a former RAW
 	Named  uint64          `json:"named_seq,omitempty"` // RAW sequence of the entry that named its thread
 	Older  bool            `json:"older,omitempty"`     // one of the first releases began the record: it has less content
 	Record *runs.Record    `json:"record"`
@@ -182,6 +183,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 		return err
 	}
 	covers := s.events.next - 1
+	again := !s.resume.past(s.raw)
 	var values []keyed
 	s.cutRun = s.toRecord(part)
 	for _, r := range s.cutRun {
@@ -189,8 +191,11 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 		if err != nil {
 			return err
 		}
+		if !again { // else EVENTS has more of the run than its record
+			r.covers, r.more = covers, 0
+		}
 		one := stored{
-			Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: covers,
+			Format: bus.Format, Raw: s.streams.raw, Events: s.streams.events, Covers: r.covers, More: r.more,
 			Skip: r.skip, Named: r.named, Older: r.older, Record: r.Record, State: state,
 		}
 		if state != nil {
@@ -215,7 +220,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	known := c.Known
 	if s.raw >= c.CutRaw {
 		c.CutRaw, c.CutEvents = s.raw, covers
-		if s.resume.past(s.raw) && !s.unknown() {
+		if !again && !s.unknown() {
 			known = covers
 		}
 	} else if c.Late == 0 { // it is read again: EVENTS has more of it than the records

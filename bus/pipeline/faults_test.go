@@ -46,6 +46,38 @@ func TestRawRecreatedAndKilledWhileCatchingUpDuplicatesNothing(t *testing.T) {
 	}
 }
 
+// A normalizer that reads again what EVENTS has records runs of which EVENTS has more. Then RAW is lost.
+func TestRawRecreatedAfterAKillWhileReadingAgainDuplicatesNothing(t *testing.T) {
+	t.Parallel()
+	logs := map[string][]runs.Entry{"a": bustest.CorpusLog(t, "shell-fail", 700), "b": bustest.CorpusLog(t, "plan", 700)}
+	_, unbroken := serve(t)
+	bustest.Interleave(t, unbroken, logs, "a", "b")
+	normalize(t, unbroken)
+	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Names.Events())
+	entries := bustest.LastSeq(t, unbroken.JetStream(), unbroken.Raw())
+	for until := uint64(1); until < entries; until += uint64(fixture.Every(2)) {
+		for _, terms := range [][]uint64{{until}, {max(until/2, 1), until}} {
+			_, b := serve(t)
+			bustest.Interleave(t, b, logs, "a", "b")
+			stopAt(t, b, uint64(len(want)-1)) // almost everything is published
+			for range 2 {
+				for _, until := range terms {
+					n := newNormalizer(b)
+					n.Until = until // and records the runs there
+					if err := n.Run(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				bustest.Remake(t, b, b.JetStream(), b.Raw())
+				bustest.Interleave(t, b, logs, "a", "b")
+			}
+			normalize(t, b)
+			what := fmt.Sprintf("recorded at %d", terms)
+			bustest.Diff(t, what, bustest.Dump(t, b.PublicJetStream(), b.Names.Events()), want)
+		}
+	}
+}
+
 func TestStreamRemovedUnderARunningNormalizerChangesNoEvent(t *testing.T) {
 	t.Parallel()
 	log := bustest.CorpusLog(t, "shell-fail", 333)

@@ -40,17 +40,20 @@ func (s *session) run(ctx context.Context, agent, id string, begins bool) (*run,
 	switch {
 	case stored == nil || stored.Events != s.streams.events: // new, or its events are gone: derive them again
 		r.Fold, r.by = normalizer.NewFold(s.backend(agent), id, s.MaxLine), s.By
+		r.covers = s.base
 		r.skip, err = s.surplus(ctx, agent, id, 0)
 	default:
 		r.size = len(stored.State) + recordSize
 		r.Fold, err = normalizer.Restore(s.backend(stored.Record.Agent), stored.Record, stored.State, s.MaxLine)
 		r.skip, r.named, r.older, r.by = stored.Skip, stored.Named, stored.Older, stored.By
+		r.covers, r.more = stored.Covers, stored.More
 		if err == nil && stored.Raw != s.streams.raw && !r.Done() {
 			r.Forget()
 			r.by = "" // its state is not that of this log
-			var more uint64
-			more, err = s.surplus(ctx, agent, id, stored.Covers)
-			r.skip += more
+			var all uint64
+			all, err = s.surplus(ctx, agent, id, r.covers)
+			r.skip += all - min(r.more, all) // some may have expired
+			r.covers, r.more = max(r.covers, s.base), 0
 		}
 	}
 	if err != nil {

@@ -190,6 +190,8 @@ type run struct {
 	from     uint64            // RAW sequence where its unfinished line begins; 0: none
 	dropped  bool              // the unfinished line is not in memory
 	skip     uint64            // events that EVENTS already has from a former RAW
+	covers   uint64            // see stored
+	more     uint64            // see stored
 	revision uint64            // of its record, 0: none
 	named    uint64            // RAW sequence of the entry that named its thread
 	older    bool              // see stored
@@ -487,7 +489,11 @@ func (s *session) have(r *run, pos normalizer.Pos) bool {
 		r.skip--
 		return true
 	}
-	return s.resume.have(pos)
+	if !s.resume.have(pos) {
+		return false
+	}
+	r.more++
+	return true
 }
 
 // subject returns the subject of the run's messages of a kind.

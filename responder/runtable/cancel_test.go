@@ -2,6 +2,7 @@ package runtable_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -63,6 +64,40 @@ func TestRunThatIsTakenOverWhileItIsCancelledIsCancelled(t *testing.T) {
 		t.Error("the new owner does not hear of the cancel")
 	}
 }
+
+// An owner that cannot say that it has stored a cancel, as a worker that stops, is followed by one that finds it.
+func TestCancelThatTheOwnerDidNotStoreIsStored(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	owner := l.bus(embedded.WorkerUser)
+	log, err := owner.OpenLog(l.soon(), "codex", "T-stops", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Start{Source: "run"})}
+	if err := log.Append(l.soon(), started); err != nil {
+		t.Fatal(err)
+	}
+	stop, err := owner.Listen("T-stops", stops{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	table := l.respond(nil)
+	l.reaches("T-stops", func(v runs.Header) bool { return v.State == runs.StateWorking })
+	if _, err := table.Cancel(l.soon(), "T-stops", "why"); err != nil {
+		t.Fatal(err)
+	}
+	next, err := owner.OpenLog(l.soon(), "codex", "T-stops", runs.Mark{})
+	if err != nil || !next.Mark().Cancelled {
+		t.Errorf("the next owner does not find the cancel, error %v", err)
+	}
+}
+
+// stops is the owner of a run that is about to stop.
+type stops struct{ bus.Owner }
+
+func (stops) Cancel(context.Context, string) error { return errors.New("not stored") }
 
 // cancelled is the owner of a run that passes on the reasons of cancels.
 type cancelled struct {
