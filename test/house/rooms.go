@@ -95,7 +95,7 @@ var Rooms = []Room{
 	{"agent", "an entry of the table of agents",
 		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
 
-	{"agent/acp", "the Agent Client Protocol: its lines, read and written; its dialect",
+	{"agent/acp", "the Agent Client Protocol: how its lines are read; its dialect",
 		[]string{"agent/...", "config", "live", "responder", "worker"}},
 
 	{"normalizer/wire", "what dialects read in the same form", []string{"agent/..."}},
