@@ -8,7 +8,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
 )
 
@@ -37,7 +36,7 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 		return call, errors.New("which command?")
 	}
 
-	kctx, whole, err := console.Parse(args, func() (*kong.Kong, error) {
+	kctx, whole, err := parseAll(args, func() (*kong.Kong, error) {
 		return newParser(&grammar{}, stdout, func(int) { call.helped = true })
 	}, &call.helped)
 	if call.helped {
