@@ -243,10 +243,7 @@ func (d *dialect) returns(c *toolCall, u map[string]scan.Value, f *normalizer.Fa
 	if f.Status == "failed" {
 		f.Phase = "fail"
 	}
-	if n, ok := exitCode(u, d.agent.ExitCode).Int(); ok && int64(int32(n)) == n {
-		code := int32(n)
-		f.ExitCode = &code
-	}
+	f.ExitCode = wire.Int32(exitCode(u, d.agent.ExitCode), new(int32))
 	output := outputOf(d.agent, u)
 	if f.Bytes.Stdout == 0 && f.Bytes.Result == 0 {
 		f.Bytes.Result = output.Len

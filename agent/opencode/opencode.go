@@ -10,7 +10,6 @@ package opencode
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
@@ -169,9 +168,8 @@ func (d *dialect) tool(out *normalizer.Out) {
 	f.Bytes.Diff = l.diff.Len
 	switch f.ToolName {
 	case "bash", "shell":
-		if n, isInt := l.exit.Int(); isInt && math.MinInt32 <= n && n <= math.MaxInt32 {
-			code := int32(n)
-			f.ExitCode, ok = &code, code == 0
+		if f.ExitCode = wire.Int32(l.exit, new(int32)); f.ExitCode != nil {
+			ok = *f.ExitCode == 0
 		}
 		f.Bytes.Stdout = l.output.Len
 		wire.Output(out, l.output, !ok)
