@@ -23,7 +23,10 @@ const (
 	MaxRequestBytes = maxRequestBytes
 )
 
-type Notice = notice
+type (
+	Notice = notice
+	Answer = answer
+)
 
 func (b *Bus) HeartbeatOnce(ctx context.Context, v runs.Heartbeat, ttl time.Duration) error {
 	return b.beat(ctx, v, ttl)

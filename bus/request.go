@@ -23,8 +23,8 @@ type unsent struct{ error }
 
 func (u unsent) Unwrap() []error { return []error{u.error, ErrNotSent} }
 
-// Answer is the answer to a request.
-type Answer struct {
+// answer is the answer to a request.
+type answer struct {
 	Body   []byte
 	Type   string // media type; "": JSON of package api
 	Failed bool   // it is that of an error
@@ -64,14 +64,14 @@ const MaxAnswer = 12 << 20
 // permission, [ErrUnreachable] if the server is unreachable or the connection is lost, and the service's error
 // if its answer has no body. Except for the first two, and for [ErrNotSent], the request may have been carried
 // out.
-func (b *Bus) Call(ctx context.Context, name string, args []byte) (Answer, error) {
+func (b *Bus) Call(ctx context.Context, name string, args []byte) (answer, error) {
 	return b.call(ctx, name, args, func([]byte) {}, nil)
 }
 
 // Hold is Call for a request that is held by its responder until it is answered: it calls progress, unless
 // that is nil, for each part of the answer that has progress. If ctx ends, so does the request. If its
 // responder is gone, which may take twice [RenewEvery] to notice, the request may have been carried out.
-func (b *Bus) Hold(ctx context.Context, name string, args []byte, progress func(part []byte)) (Answer, error) {
+func (b *Bus) Hold(ctx context.Context, name string, args []byte, progress func(part []byte)) (answer, error) {
 	renew := time.NewTicker(RenewEvery)
 	defer renew.Stop()
 	if progress == nil {
@@ -81,13 +81,13 @@ func (b *Bus) Hold(ctx context.Context, name string, args []byte, progress func(
 }
 
 func (b *Bus) call(ctx context.Context, name string, args []byte, progress func([]byte),
-	renew <-chan time.Time) (Answer, error) {
+	renew <-chan time.Time) (answer, error) {
 	// A pending answer is lost with the connection.
 	lost := b.inside.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	defer b.inside.RemoveStatusListener(lost)
 	q, err := b.inbox.open(ctx, b)
 	if err != nil {
-		return Answer{}, unsent{b.failure(name, err)}
+		return answer{}, unsent{b.failure(name, err)}
 	}
 	defer b.inbox.close(q)
 	subject := b.API() + "." + name
@@ -99,43 +99,43 @@ func (b *Bus) call(ctx context.Context, name string, args []byte, progress func(
 		}
 	}, subject)()
 	if !b.inside.IsConnected() {
-		return Answer{}, unsent{b.failure(name, ErrUnreachable)}
+		return answer{}, unsent{b.failure(name, ErrUnreachable)}
 	}
 	if err := b.inside.PublishRequest(subject, q.reply, args); err != nil {
-		return Answer{}, unsent{b.failure(name, whyClosed(b.inside, err))}
+		return answer{}, unsent{b.failure(name, whyClosed(b.inside, err))}
 	}
 	renewed := false
 	for {
 		select {
 		case m := <-q.answered:
 			if m == nil {
-				return Answer{}, errDenied(q.inbox + "*")
+				return answer{}, errDenied(q.inbox + "*")
 			}
 			for len(q.progress) > 0 {
 				progress(<-q.progress)
 			}
 			if err := q.refused(m, renewed); err != nil {
-				return Answer{}, b.failure(name, err)
+				return answer{}, b.failure(name, err)
 			}
-			return Answer{Body: append(q.body, m.Data...), Type: m.Header.Get(TypeHeader),
+			return answer{Body: append(q.body, m.Data...), Type: m.Header.Get(TypeHeader),
 				Failed: m.Header.Get(micro.ErrorCodeHeader) != ""}, nil
 		case part := <-q.progress:
 			progress(part)
 		case <-renew:
 			if heard := q.heard.Swap(false); renewed && !heard {
-				return Answer{}, errGone
+				return answer{}, errGone
 			}
 			renewed = true
 			_ = b.inside.PublishRequest(b.API()+"."+RenewVerb, q.reply, nil) // else the connection is lost
 		case err := <-denied:
-			return Answer{}, err
+			return answer{}, err
 		case <-lost:
-			return Answer{}, b.failure(name, whyClosed(b.inside, nats.ErrConnectionClosed))
+			return answer{}, b.failure(name, whyClosed(b.inside, nats.ErrConnectionClosed))
 		case <-ctx.Done():
 			if renew != nil {
 				_ = b.inside.Publish(b.API()+"."+StopVerb, []byte(q.reply)) // else it is not renewed
 			}
-			return Answer{}, fmt.Errorf("request %s: %w", name, ctx.Err())
+			return answer{}, fmt.Errorf("request %s: %w", name, ctx.Err())
 		}
 	}
 }

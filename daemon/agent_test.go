@@ -23,6 +23,7 @@ import (
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/normalizer"
+	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -64,7 +65,7 @@ func (parrotDialect) Line(line []byte, out *normalizer.Out) normalizer.Fault {
 		Used                  json.RawMessage
 	}
 	if json.Unmarshal(line, &l) != nil {
-		return normalizer.InvalidJSON
+		return normalizer.Fault(scan.InvalidJSON)
 	}
 	out.Session, out.Facts.Thread = l.Session, l.Session
 	switch {
@@ -187,7 +188,7 @@ printf '{"says":"%s %s"}\n' "$PARROT_HOME" "$OTHER_HOME"
 	}
 	checks := doctor.Examine(ctx, &datadir.Dialer{Config: c.config.Settings}, c.config.Agents, nil)
 	if !slices.ContainsFunc(checks, func(c doctor.Check) bool {
-		return c.Name == "parrot" && c.Level == doctor.OK && strings.HasSuffix(c.Text, "1.2.3")
+		return c.Name == "parrot" && c.Level == "ok" && strings.HasSuffix(c.Text, "1.2.3")
 	}) {
 		t.Errorf("doctor does not find the program: %+v", checks)
 	}

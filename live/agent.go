@@ -11,6 +11,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// Codes of the errors of JSON-RPC and of the protocol.
+const (
+	methodNotFound = -32601
+	invalidParams  = -32602
+	authRequired   = -32000
+)
+
 // message folds a line of the agent. Its length is 0 if it was too long, or damaged: it has no values then.
 func (c *Conversation) message(m *acp.Message, at place, length int) {
 	var asked acp.Question
@@ -46,7 +53,7 @@ func (c *Conversation) response(m *acp.Message) {
 	case s.Outcome != nil || s.Sleeps: // the session is closed, or the agent was late
 	case answered.Do == doPrompt:
 		c.turnEnded(m, failed)
-	case failed && m.Code() == acp.AuthRequired, failed && answered.Do == doAuthenticate:
+	case failed && m.Code() == authRequired, failed && answered.Do == doAuthenticate:
 		c.refused(c.login())
 	case failed && answered.Do == doModel && (s.Ready || answered.Value != c.config.Task.Model):
 		if s.Wants.Model == answered.Value { // the one before stays
@@ -177,7 +184,7 @@ func (c *Conversation) turnEnded(m *acp.Message, failed bool) {
 	o, empty := outcome{State: TurnFailed, Limit: c.s.Limit, Why: c.s.Fault}, c.empty(m)
 	switch reason := acp.StopReason(m.Result); {
 	case o.Why != "":
-	case failed && m.Code() == acp.AuthRequired:
+	case failed && m.Code() == authRequired:
 		o.Why = c.login()
 	case failed:
 		o.Why = "the agent reported an error"
@@ -310,9 +317,9 @@ func (c *Conversation) toolCall(id, status string) {
 	call := digest(id)
 	s.Calls = slices.DeleteFunc(s.Calls, func(other uint64) bool { return other == call })
 	switch status {
-	case acp.CallCompleted: // without an answer, if it is asked about
+	case "completed": // without an answer, if it is asked about
 		c.closeQuestion(func(q *question) bool { return q.Call == id })
-	case acp.CallFailed:
+	case "failed":
 	default:
 		s.Calls = append(s.Calls, call)
 		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]

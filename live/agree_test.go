@@ -18,8 +18,9 @@ func TestRecordAgreesWithTheConversation(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := config()
 		cfg.Task.Keep = true
-		cfg.Agent.Tokens = rapid.SampledFrom([]acp.Tokens{acp.NoTokens, acp.PerTurn, acp.PerProcess}).Draw(rt, "tokens")
-		cfg.Agent.Silent = cfg.Agent.Tokens != acp.NoTokens
+		tells := rapid.SampledFrom([]acp.Agent{{}, {Tokens: acp.PerTurn}, {Tokens: acp.PerProcess}}).Draw(rt, "tokens")
+		cfg.Agent.Tokens = tells.Tokens
+		cfg.Agent.Silent = cfg.Agent.Tokens != 0
 		texts := []string{cfg.Task.Prompt, "one", "two"}
 		if rapid.IntRange(0, 5).Draw(rt, "long") == 0 {
 			texts = append(texts, "") // one of several entries, and of its own

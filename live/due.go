@@ -2,11 +2,9 @@ package live
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
 
-	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -44,42 +42,6 @@ const (
 func (i item) prompts() bool { return i.Do == doPrompt }
 
 func (i *item) request() bool { return i.Ref == "" && i.Do != doCancel }
-
-func (c *Conversation) render(i item) []byte {
-	switch s := &c.s; i.Do {
-	case doInitialize:
-		return acp.Initialize(i.ID, c.config.Version)
-	case doAuthenticate:
-		return acp.Authenticate(i.ID, i.Value)
-	case doNew:
-		return acp.NewSession(i.ID, c.config.Task.Dir, c.config.Task.AddDirs)
-	case doResume:
-		return acp.ResumeSession(i.ID, i.Value, c.config.Task.Dir, c.config.Task.AddDirs)
-	case doLoad:
-		return acp.LoadSession(i.ID, i.Value, c.config.Task.Dir, c.config.Task.AddDirs)
-	case doMode:
-		return acp.SetMode(i.ID, s.Session, i.Value)
-	case doModel:
-		if c.config.Agent.ModelOption {
-			return acp.SetOption(i.ID, s.Session, "model", i.Value)
-		}
-		return acp.SetModel(i.ID, s.Session, i.Value)
-	case doPrompt:
-		return acp.Prompt(i.ID, s.Session, cmp.Or(i.Value, c.config.Task.Prompt))
-	case doClose:
-		return acp.CloseSession(i.ID, s.Session)
-	case doCancel:
-		return acp.Cancel(s.Session)
-	case doSelect:
-		return acp.Select(i.Ref, i.Value)
-	case doForm:
-		return acp.AnswerForm(i.Ref, cmp.Or(i.Value, "cancel"), i.Content)
-	case doRefuse:
-		return acp.Refuse(i.Ref, i.Code, "linesman does not serve this")
-	default:
-		return acp.Withdraw(i.Ref)
-	}
-}
 
 // Due returns the next bytes for the agent, at most [runs.MaxChunk], and their offset in all that it got in the run;
 // none if nothing is due. A message that waits is due when all else is sent, and no turn runs. The worker appends

@@ -66,9 +66,9 @@ func (c *Conversation) request(m *acp.Message, asked *acp.Question, at place, le
 		return
 	case c.twice(id):
 	case asked.Kind == "" && m.Method.Equal("elicitation/create"):
-		c.answer(item{Do: doRefuse, Ref: id, Code: acp.InvalidParams})
+		c.answer(item{Do: doRefuse, Ref: id, Code: invalidParams})
 	case asked.Kind == "":
-		c.answer(item{Do: doRefuse, Ref: id, Code: acp.MethodNotFound})
+		c.answer(item{Do: doRefuse, Ref: id, Code: methodNotFound})
 	default:
 		c.ask(asked, id, at, length)
 	}

@@ -123,7 +123,7 @@ func (o *Out) End() { o.end = true }
 // Unknown marks the line as one of an unknown type, and adds an event for it.
 func (o *Out) Unknown() {
 	o.Facts.Unknown = true
-	o.Event(Event{Kind: Unknown})
+	o.Event(Event{Kind: unknownLine})
 }
 
 // reset clears o for the next line. It keeps memory for it.
@@ -154,8 +154,8 @@ type Fault uint8
 // The faults.
 const (
 	NoFault     = Fault(scan.OK)
-	InvalidUTF8 = Fault(scan.InvalidUTF8)
-	InvalidJSON = Fault(scan.InvalidJSON)
+	invalidUTF8 = Fault(scan.InvalidUTF8)
+	invalidJSON = Fault(scan.InvalidJSON)
 
 	InvalidPayload Fault = iota // a known type without a required field
 	MissingType
@@ -163,8 +163,8 @@ const (
 )
 
 var faults = [...]string{
-	InvalidUTF8:     "parse error (redacted): invalid UTF-8",
-	InvalidJSON:     "parse error (redacted): invalid JSON",
+	invalidUTF8:     "parse error (redacted): invalid UTF-8",
+	invalidJSON:     "parse error (redacted): invalid JSON",
 	InvalidPayload:  "parse error (redacted): invalid payload",
 	MissingType:     "normalize error (redacted): missing type",
 	MissingThreadID: "normalize error (redacted): missing thread_id",

@@ -112,11 +112,11 @@ func (d *Details) Extra() *runs.Detail {
 	return d.extra[len(d.extra)-1]
 }
 
-// DetailToken is the token of a message that has a detail and no event.
-const DetailToken = "detail"
+// detailToken is the token of a message that has a detail and no event.
+const detailToken = "detail"
 
 // NewDetailFold is NewFold for messages with details: those of the events, and more
-// messages with the token [DetailToken], no body, and positions of their own. Prompt, which
+// messages with the token [detailToken], no body, and positions of their own. Prompt, which
 // may be nil, returns the prompt in the command line of an agent, "" if there is none.
 func NewDetailFold(b Backend, run string, maxLine int, prompt func(argv []string) string) *Fold {
 	f := NewFold(b, run, maxLine)
@@ -196,7 +196,7 @@ func (f *Fold) publishDetailed(line uint64, add func(*Details)) {
 		if detail = f.details.limited(detail); detail != nil {
 			f.pos.Line = line
 			f.pos.Part++
-			f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: detail})
+			f.emit(Message{Pos: f.pos, Token: detailToken, Detail: detail})
 		}
 	}
 }
@@ -220,7 +220,7 @@ func (f *Fold) publishPrompt(e runs.Entry) {
 	prompt = f.details.limited(prompt)
 	if prompt != nil {
 		f.pos.Line, f.pos.Part = 0, 0
-		f.emit(Message{Pos: f.pos, Token: DetailToken, Detail: prompt})
+		f.emit(Message{Pos: f.pos, Token: detailToken, Detail: prompt})
 	}
 }
 

@@ -11,33 +11,33 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Kind is the kind of an event.
-type Kind uint8
+// eventKind is the kind of an event.
+type eventKind uint8
 
 // The kinds of the universal event envelope.
 const (
-	Unknown Kind = iota // a line of an unknown type
+	unknownLine eventKind = iota // a line of an unknown type
 	textOutput
 	ToolCall
 	ToolResult
 	status
-	Error
+	errorLine
 )
 
 var kinds = [...]struct{ name, token string }{
-	Unknown:    {"Unknown", "unknown"},
-	textOutput: {"TextOutput", "text_output"},
-	ToolCall:   {"ToolCall", "tool_call"},
-	ToolResult: {"ToolResult", "tool_result"},
-	status:     {"Status", "status"},
-	Error:      {"Error", "error"},
+	unknownLine: {"Unknown", "unknown"},
+	textOutput:  {"TextOutput", "text_output"},
+	ToolCall:    {"ToolCall", "tool_call"},
+	ToolResult:  {"ToolResult", "tool_result"},
+	status:      {"Status", "status"},
+	errorLine:   {"Error", "error"},
 }
 
 // String returns the name of the kind in the envelope.
-func (k Kind) String() string { return kinds[k].name }
+func (k eventKind) String() string { return kinds[k].name }
 
 // Token returns the name of the kind in NATS subjects.
-func (k Kind) Token() string { return kinds[k].token }
+func (k eventKind) Token() string { return kinds[k].token }
 
 // CompletionToken is the token of the completion in NATS subjects.
 const CompletionToken = "completion"
@@ -53,7 +53,7 @@ func Tokens() []string {
 
 // Event is one AgentWrapperEvent. A nil field becomes null.
 type Event struct {
-	Kind    Kind
+	Kind    eventKind
 	Channel *string
 	Text    *string // TextOutput only
 	Message *string // Status and Error only
@@ -106,7 +106,7 @@ func StatusMessage(message string, data []byte) Event {
 // ErrorMessage returns the event of an error, terminal or not. The message must
 // be safe to publish: a message of the agent for its user, or a fixed text.
 func ErrorMessage(message string) Event {
-	return Event{Kind: Error, Channel: &channelError, Message: &message}
+	return Event{Kind: errorLine, Channel: &channelError, Message: &message}
 }
 
 // ErrorMessageOf is ErrorMessage for a string of the line. It also returns the beginning of the
@@ -121,7 +121,7 @@ func ErrorMessageOf(message scan.Value) (e Event, head string) {
 }
 
 // Tool adds the event of a step of a tool call. Kind is ToolCall or ToolResult.
-func (o *Out) Tool(kind Kind, facet *Facet) {
+func (o *Out) Tool(kind eventKind, facet *Facet) {
 	from := len(o.data)
 	o.data = appendHead(o.data, o.agent, kind)
 	o.data = append(o.data, `"tool","text":null,"message":null,"data":`...)
@@ -176,7 +176,7 @@ func (e *Event) appendJSON(dst []byte, agent string) []byte {
 }
 
 // appendHead appends the beginning of an envelope, up to the channel.
-func appendHead(dst []byte, agent string, kind Kind) []byte {
+func appendHead(dst []byte, agent string, kind eventKind) []byte {
 	dst = append(append(append(dst, `{"agent_kind":"`...), agent...), `","kind":"`...)
 	return append(append(dst, kind.String()...), `","channel":`...)
 }

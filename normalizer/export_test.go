@@ -1,4 +1,9 @@
 package normalizer
 
 // Names for tests.
-const DefaultMaxLine = defaultMaxLine
+const (
+	DefaultMaxLine = defaultMaxLine
+	MaxState       = maxState
+	Unknown        = unknownLine
+	Error          = errorLine
+)

@@ -101,7 +101,7 @@ func anyLog(t *rapid.T) {
 	a := normalizer.NewFold(codex.Backend{}, "T-local-test", limit)
 	for i, e := range log {
 		a.Apply(uint64(i+1), e, func(m normalizer.Message) { whole = append(whole, m) })
-		if size := len(a.Record.JSON()); size > runs.MaxRecord {
+		if size := len(a.Record.JSON()); size > 64<<10 {
 			t.Fatalf("a record of %d bytes", size)
 		}
 		if limit > 0 && a.Record.Live == nil && a.Pending() > 2*(limit+1) {
@@ -217,7 +217,7 @@ func TestStateIsBounded(t *testing.T) {
 		if err := json.Unmarshal(state, &saved); err != nil || len(saved.Dialect) > normalizer.MaxDialect {
 			t.Errorf("%s: a dialect's state of %d bytes, %v", c.why, len(saved.Dialect), err)
 		}
-		if size := len(r.Record.JSON()); size > runs.MaxRecord {
+		if size := len(r.Record.JSON()); size > 64<<10 {
 			t.Errorf("%s: a record of %d bytes", c.why, size)
 		}
 

@@ -273,7 +273,7 @@ func (f *Fold) line(line []byte) {
 		return
 	}
 	switch fault := f.record(line); {
-	case fault == InvalidJSON || fault == InvalidUTF8:
+	case fault == invalidJSON || fault == invalidUTF8:
 		f.damaged(line, fault, afterGap)
 	case fault == MissingType && afterGap:
 		f.lost()

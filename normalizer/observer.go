@@ -15,7 +15,7 @@ type Observer interface {
 	// turn that was open when its run ended.
 	TurnEnded(how runs.Turn, took int64)
 	// CallEnded reports the end of a tool call: kind, name and status are those of its
-	// [Facet], or StatusUnfinished if the call was open when its run ended.
+	// [Facet], or statusUnfinished if the call was open when its run ended.
 	CallEnded(kind, name, status string, took int64)
 	// Asked reports a question: permission or form.
 	Asked(kind string)
@@ -25,8 +25,8 @@ type Observer interface {
 	Message(status string)
 }
 
-// StatusUnfinished is the status of a tool call that was open when its run ended.
-const StatusUnfinished = "unfinished"
+// statusUnfinished is the status of a tool call that was open when its run ended.
+const statusUnfinished = "unfinished"
 
 // Observe reports to o from the next entry on; nil: to none.
 func (f *Fold) Observe(o Observer) { f.observer = o }
@@ -97,7 +97,7 @@ func (f *Fold) observeEnd() {
 		return
 	}
 	for _, call := range f.Record.OpenCalls {
-		f.observer.CallEnded(call.Kind, call.Name, StatusUnfinished, -1)
+		f.observer.CallEnded(call.Kind, call.Name, statusUnfinished, -1)
 	}
 	if f.state.TurnAt != 0 {
 		f.observer.TurnEnded(runs.TurnStarted, f.turnTook())

@@ -45,7 +45,7 @@ func (f *Fold) settle() {
 	}
 	for kind, n := range w.counts {
 		if n > 0 {
-			f.Record.Events[Kind(kind).Token()] += n
+			f.Record.Events[eventKind(kind).Token()] += n
 			w.counts[kind] = 0
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// MaxState is the maximum length of the saved state of a fold, in bytes. The
-// record with its own limit [runs.MaxRecord] is not part of the state.
-const MaxState = 272 << 10
+// maxState is the maximum length of the saved state of a fold, in bytes. The
+// record with its own limit of 64 KiB is not part of the state.
+const maxState = 272 << 10
 
 // saved is the state of a fold. What is stored is the state between two lines.
 type saved struct {

@@ -65,7 +65,7 @@ func TestSessionsHaveTheirOwnTimes(t *testing.T) {
 			t.Errorf("%s: began %s, took %s, last output %s, completion %s", c.log, time.UnixMilli(r.StartedAt).UTC(), took,
 				time.UnixMilli(r.ActiveAt).UTC(), time.UnixMilli(last).UTC())
 		}
-		if row := r.Header(); row.Times != runs.Written {
+		if row := r.Header(); row.Times != "written" {
 			t.Errorf("%s: the row does not say that its times are those of the log", c.log)
 		}
 	}

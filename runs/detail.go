@@ -60,7 +60,7 @@ func Whole(text string) *Excerpted {
 
 // Limits of a detail, in bytes of text but for the numbers of elements.
 const (
-	MaxDetail = 64 << 10 // bytes of JSON of a detail
+	maxDetail = 64 << 10 // bytes of JSON of a detail
 
 	maxDetailFiles = 50
 	maxDetailSteps = 50
@@ -124,7 +124,7 @@ func stepState(name string) string {
 }
 
 // Limit redacts the texts and enforces the limits. Scrub, unless it is nil, replaces
-// secrets in addition. The result is at most [MaxDetail] bytes of JSON: if it is longer because of
+// secrets in addition. The result is at most [maxDetail] bytes of JSON: if it is longer because of
 // escapes, each limit is halved until it fits.
 func (d *Detail) Limit(scrub func(string) string) {
 	redact := Redact
@@ -134,7 +134,7 @@ func (d *Detail) Limit(scrub func(string) string) {
 	d.redact(redact)
 	for shift := 0; ; shift++ {
 		d.cut(shift)
-		if b, err := json.Marshal(d); err == nil && len(b) <= MaxDetail || shift > 24 {
+		if b, err := json.Marshal(d); err == nil && len(b) <= maxDetail || shift > 24 {
 			return
 		}
 	}

@@ -12,7 +12,7 @@ type Phase string
 
 // The phases. "" is unknown.
 const (
-	Starting      Phase = "starting"           // the agent was started, and has not printed a line that tells more
+	starting      Phase = "starting"           // the agent was started, and has not printed a line that tells more
 	Thinking      Phase = "thinking"           // the model is asked, or reasons
 	RunningTool   Phase = "running"            // a tool runs: see Doing.Tool
 	Writing       Phase = "writing"            // the model writes its answer
@@ -148,7 +148,7 @@ const (
 
 // words are the phases for people.
 var words = map[Phase]string{
-	Starting: "starting", Thinking: "thinking", Writing: "writing", Retrying: "retrying the model",
+	starting: "starting", Thinking: "thinking", Writing: "writing", Retrying: "retrying the model",
 	RateLimited: "rate-limited", Compacting: "compacting", AwaitingAgent: "waiting for a sub-agent",
 	AwaitingInput: "waiting for an answer", YourTurn: "your turn",
 }
@@ -240,7 +240,7 @@ type Need uint8
 
 // The needs, the most urgent last.
 const (
-	NoNeed        Need = iota
+	noNeed        Need = iota
 	NeedsPrompt        // the agent waits for the next prompt
 	MayNeedAnswer      // it has run a tool, or waited for a permission, for mayNeedAfter or longer
 	NeedsAnswer        // it waits for an answer
@@ -261,7 +261,7 @@ func (d Doing) Need(s State, now int64) Need {
 	case d.Phase == RunningOrAsking && now-int64(d.Since) >= mayNeedAfter:
 		return MayNeedAnswer
 	}
-	return NoNeed
+	return noNeed
 }
 
 // DoingText returns [Doing.Text] of a run that has begun and not ended, and its silence:

@@ -22,7 +22,7 @@ func TestDoingForPeople(t *testing.T) {
 		{runs.Doing{}, ""},
 		{runs.Doing{Since: 1}, ""},
 		{runs.Doing{Phase: "new phase", Since: 1}, ""},
-		{runs.Doing{Phase: runs.Starting, Since: now}, "starting"},
+		{runs.Doing{Phase: "starting", Since: now}, "starting"},
 		{runs.Doing{Phase: runs.Thinking, Since: now - 9_999}, "thinking"},
 		{runs.Doing{Phase: runs.Thinking, Since: now - 10_000}, "thinking for 10 s"},
 		{runs.Doing{Phase: runs.Thinking, Since: now + minute}, "thinking"},
@@ -94,7 +94,7 @@ func working(source string) *runs.Record {
 
 func TestOnlyAStartedAgentIsStarting(t *testing.T) {
 	for source, want := range map[string]runs.Phase{
-		"run": runs.Starting, "queue": runs.Starting, "tail": "", "session": "", "pipe": "", "cloud": "",
+		"run": "starting", "queue": "starting", "tail": "", "session": "", "pipe": "", "cloud": "",
 	} {
 		if got := working(source).Doing; got.Phase != want || want != "" && got.Since != second {
 			t.Errorf("%s: %+v, want %q", source, got, want)
@@ -154,7 +154,7 @@ func TestRowKeepsWhatTheAgentIsDoing(t *testing.T) {
 	r.LineTime(second/2, second)
 	r.Line(runs.Facts{Doing: runs.Doing{Phase: runs.RateLimited, Attempt: 1, Of: 2}, NextIn: second}, second)
 	row, err := runs.ParseHeader(r.Header().Text(), nil)
-	if err != nil || row.Doing == nil || *row.Doing != r.Doing || row.Times != runs.Written {
+	if err != nil || row.Doing == nil || *row.Doing != r.Doing || row.Times != "written" {
 		t.Errorf("%+v, times %s, %v; want %+v", row.Doing, row.Times, err, r.Doing)
 	}
 }

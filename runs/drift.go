@@ -44,8 +44,8 @@ const (
 // one says nothing about the work of a run.
 const DriftSetting = "init."
 
-// MaxThings is the number of unknown things that a run lists.
-const MaxThings = 12
+// maxThings is the number of unknown things that a run lists.
+const maxThings = 12
 
 // maxThing is the maximum length of the name of an unknown thing, in bytes.
 const maxThing = 64
@@ -65,7 +65,7 @@ func (d *Drift) add(u Unknown, line int64) {
 	switch {
 	case i >= 0:
 		d.Things[i].Count++
-	case len(d.Things) == MaxThings:
+	case len(d.Things) == maxThings:
 		d.Others = true
 	default:
 		d.Things = append(d.Things, Thing{What: u.What, Name: thingName(u.Name), Hash: hash, Line: line, Count: 1})

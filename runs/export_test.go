@@ -21,6 +21,9 @@ const (
 	NeedsAgent      = needsAgent
 	MaxContext      = maxLabelValue
 	MayNeedAfter    = mayNeedAfter
+	NoNeed          = noNeed
+	MaxDetail       = maxDetail
+	MaxRecord       = maxRecord
 )
 
 // ReadOutput reads all that [ReadParts] can, but a line of totals alone.

@@ -21,18 +21,18 @@ func TestKeptRunNeedsAPromptBetweenTurns(t *testing.T) {
 		}
 	}
 	begins := Facts{Turn: TurnStarted, MustEnd: true, Doing: Doing{Phase: Thinking}, Live: &Told{Turn: 1}}
-	step(3, begins, StateWorking, "", NoNeed)
+	step(3, begins, StateWorking, "", noNeed)
 	asked := &Asked{ID: "q1", Kind: WaitsPermission}
 	waits := Facts{Live: &Told{Asked: asked, People: "q1"}, Doing: Doing{Phase: AwaitingInput}}
 	step(4, waits, StateInputRequired, WaitsPermission, NeedsAnswer)
-	step(5, Facts{Live: &Told{Settled: []string{"q1"}}, Resumed: true}, StateWorking, "", NoNeed)
+	step(5, Facts{Live: &Told{Settled: []string{"q1"}}, Resumed: true}, StateWorking, "", noNeed)
 	step(6, Facts{Turn: TurnCompleted}, StateInputRequired, WaitsMessage, NeedsPrompt)
-	step(7, Facts{Live: &Told{Queue: &Queue{Messages: []Message{{ID: "m"}}}, Changed: "m"}}, StateWorking, "", NoNeed)
+	step(7, Facts{Live: &Told{Queue: &Queue{Messages: []Message{{ID: "m"}}}, Changed: "m"}}, StateWorking, "", noNeed)
 	if m := r.Live.Queue.Of("m"); m == nil || m.Seq != r.Seq {
 		t.Errorf("queue %+v", r.Live.Queue)
 	}
 	begins.Live = &Told{Turn: 2, Queue: &Queue{}}
-	step(8, begins, StateWorking, "", NoNeed)
+	step(8, begins, StateWorking, "", noNeed)
 	step(9, Facts{Turn: TurnFailed, Live: &Told{Queue: &Queue{Messages: []Message{{ID: "n"}}, Held: true}}},
 		StateInputRequired, WaitsMessage, NeedsPrompt)
 }

@@ -94,8 +94,8 @@ const (
 	Decline = "decline"
 )
 
-// Live is the state of the conversation of a live run, in a [Record].
-type Live struct {
+// live is the state of the conversation of a live run, in a [Record].
+type live struct {
 	Process   int      `json:"process,omitempty"` // number of the newest process
 	Awake     bool     `json:"awake,omitempty"`   // it has not ended
 	Asleep    bool     `json:"asleep,omitempty"`  // it has, and the next message starts another one
@@ -111,11 +111,11 @@ type Live struct {
 	Context   *Context `json:"context,omitempty"`   // nil: not told
 }
 
-// What a live run waits for, in [Live]: that people answer the oldest question that is put to them, or send a message.
+// What a live run waits for, in [live]: that people answer the oldest question that is put to them, or send a message.
 // "": nothing.
 const (
 	WaitsPermission = "permission"
-	WaitsQuestion   = "question" // a form
+	waitsQuestion   = "question" // a form
 	WaitsMessage    = "message"
 )
 
@@ -191,7 +191,7 @@ func (r *Record) foldProcess(e Entry) (known bool) {
 		return true
 	}
 	if r.Live == nil {
-		r.Live = new(Live)
+		r.Live = new(live)
 	}
 	l := r.Live
 	l.Process, l.Awake = max(p.N, l.Process), p.Do == ProcessStart
@@ -201,7 +201,7 @@ func (r *Record) foldProcess(e Entry) (known bool) {
 	switch {
 	case l.Awake:
 		r.OpenCalls, r.OldCalls, r.MoreCalls = nil, 0, 0 // of the process before
-		r.setDoing(Doing{Phase: Starting}, e.Time)
+		r.setDoing(Doing{Phase: starting}, e.Time)
 	case l.WaitsFor == WaitsMessage:
 		r.setDoing(Doing{Phase: YourTurn}, e.Time)
 	default:
@@ -213,7 +213,7 @@ func (r *Record) foldProcess(e Entry) (known bool) {
 // foldTold folds what a line tells, which was written at at.
 func (r *Record) foldTold(t *Told, at int64) {
 	if r.Live == nil {
-		r.Live = new(Live)
+		r.Live = new(live)
 	}
 	l := r.Live
 	l.Turn = max(l.Turn, t.Turn)
@@ -243,7 +243,7 @@ func (r *Record) foldTold(t *Told, at int64) {
 }
 
 // ask adds a question.
-func (l *Live) ask(q Asked, at int64, seq uint64) {
+func (l *live) ask(q Asked, at int64, seq uint64) {
 	q.At, q.Seq = at, seq
 	if longJSON(q.Tool, maxTool) {
 		q.Tool = ""
@@ -264,7 +264,7 @@ func (r *Record) setWaits() {
 	l := r.Live
 	l.WaitsFor = ""
 	if i := slices.IndexFunc(l.Questions, func(q Asked) bool { return q.People }); i >= 0 {
-		if l.WaitsFor = WaitsQuestion; l.Questions[i].Kind == WaitsPermission {
+		if l.WaitsFor = waitsQuestion; l.Questions[i].Kind == WaitsPermission {
 			l.WaitsFor = WaitsPermission
 		}
 	} else if l.Keep && l.Idle && (l.Queue.Held || len(l.Queue.Messages) == 0) {

@@ -39,7 +39,7 @@ func TestARecordListsFewQuestions(t *testing.T) {
 	put("q3", 0)
 	put("q99", 0)
 	check(runs.StateInputRequired, 9)
-	if ids := r.Header().Questions; !slices.Equal(ids, []string{"q3", "q5"}) || r.Live.WaitsFor != runs.WaitsQuestion {
+	if ids := r.Header().Questions; !slices.Equal(ids, []string{"q3", "q5"}) || r.Live.WaitsFor != "question" {
 		t.Errorf("people are asked %v, the run waits for a %s", ids, r.Live.WaitsFor)
 	}
 	settle("q3", "q5")

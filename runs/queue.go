@@ -170,7 +170,7 @@ func (q *Queue) shown() Queue {
 func (m *Message) shorten() { m.Text, m.Hash, m.Now = "", 0, false }
 
 // foldQueue folds the queue that a line or a command leaves. Changed is the message whose text is new.
-func (l *Live) foldQueue(q *Queue, changed string, seq uint64) {
+func (l *live) foldQueue(q *Queue, changed string, seq uint64) {
 	now := q.shown()
 	place := func(m *Message) {
 		if m.Seq = seq; m.ID == changed {

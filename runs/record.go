@@ -38,7 +38,7 @@ func (s State) Final() bool {
 
 // Limits of a record.
 const (
-	MaxRecord    = 64 << 10 // bytes of JSON
+	maxRecord    = 64 << 10 // bytes of JSON
 	maxFinalText = 16 << 10 // bytes of the stored final text
 	maxOpenCalls = 24       // listed tool calls; more are only counted
 
@@ -53,7 +53,7 @@ const (
 )
 
 // Record is the state of a run. Times are those of its entries, in Unix milliseconds;
-// 0 means not yet. The JSON of a record has at most [MaxRecord] bytes.
+// 0 means not yet. The JSON of a record has at most [maxRecord] bytes.
 type Record struct {
 	ID string `json:"id"`
 	// Of Attributes, Dir is omitted if its JSON has more than maxDir bytes, Model is the newest one that is known, and
@@ -135,7 +135,7 @@ type Record struct {
 	Diagnostics *diagnostics `json:"trouble,omitempty"`         // see [Record.ErrorContext]
 
 	Cloud *Cloud `json:"cloud,omitempty"` // state of a cloud task, or nil
-	Live  *Live  `json:"live,omitempty"`  // state of the conversation; nil: the run is none
+	Live  *live  `json:"live,omitempty"`  // state of the conversation; nil: the run is none
 
 	Governance string `json:"governance_context,omitempty"` // see [CheckGovernance]
 	Type       string `json:"task_type,omitempty"`          // name of the request that submitted the run, see [Task]
@@ -178,8 +178,8 @@ func (r *Record) Comparable() *Record {
 	if c.Thread != "" {
 		c.Resumes = ""
 	}
-	if c.Counts != CountsOwn || c.Usage != nil && *c.Usage == (Usage{}) {
-		c.Usage, c.Counts = nil, CountsOwn
+	if c.Counts != countsOwn || c.Usage != nil && *c.Usage == (Usage{}) {
+		c.Usage, c.Counts = nil, countsOwn
 	}
 	return &c
 }
@@ -201,7 +201,7 @@ func (r *Record) Entry(e Entry) (known bool) {
 		r.setWorking(e.Time)
 		r.foldStart(e)
 		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) { // else the agent runs already
-			r.setDoing(Doing{Phase: Starting}, e.Time)
+			r.setDoing(Doing{Phase: starting}, e.Time)
 		}
 	case Out:
 		r.setWorking(e.Time)
@@ -240,7 +240,7 @@ func (r *Record) foldStart(e Entry) {
 		return
 	}
 	switch start.Source {
-	case SourceRun, SourceTail, SourcePipe, SourceQueue, SourceCloud, SourceSession:
+	case SourceRun, SourceTail, SourcePipe, SourceQueue, sourceCloud, SourceSession:
 		r.Source = start.Source
 	case SourceExternal:
 		r.Source, r.Due = start.Source, max(start.Due, 0)
@@ -268,7 +268,7 @@ func (r *Record) foldStart(e Entry) {
 		r.Options = flagsOf(start.Flags)
 	}
 	if (start.Keep || start.Always) && r.Live == nil {
-		r.Live = &Live{}
+		r.Live = &live{}
 	}
 	if r.Live != nil {
 		r.Live.Keep, r.Live.Always = r.Live.Keep || start.Keep, r.Live.Always || start.Always

@@ -95,7 +95,7 @@ type Times string
 
 // The kinds of times.
 const (
-	Written  Times = "written"  // when the agent wrote its lines, and when it ended
+	written  Times = "written"  // when the agent wrote its lines, and when it ended
 	Captured Times = "captured" // when linesman read the lines
 )
 
@@ -107,16 +107,16 @@ const (
 	SourceTail  = "tail"  // a file of another program, read in place
 	// The log of a session. A person may sit at the agent, see [Start.Person].
 	SourceSession = "session"
-	SourceCloud   = "cloud" // a task in a cloud service
+	sourceCloud   = "cloud" // a task in a cloud service
 )
 
 // timesOf returns what the times of a run are; "": the run has no agent here.
 func (r *Record) timesOf() Times {
 	switch {
 	case r.WrittenAt > 0: // the log of a session tells them
-		return Written
+		return written
 	case r.Source == SourceRun, r.Source == SourceQueue:
-		return Written
+		return written
 	case r.Source == SourceTail, r.Source == SourcePipe, r.Source == SourceSession:
 		return Captured
 	}

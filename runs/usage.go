@@ -139,7 +139,7 @@ type counts string
 
 // What a total counts.
 const (
-	CountsOwn  counts = ""     // the thread without its sub-agents
+	countsOwn  counts = ""     // the thread without its sub-agents
 	CountsAll  counts = "all"  // the thread with its sub-agents
 	CountsMore counts = "more" // other lines tell what the run has used
 )
@@ -195,7 +195,7 @@ func (r *Record) foldUsage(f *Facts) {
 	if f.Used != nil {
 		used := f.Used.checked()
 		// In a log that several processes have written the total of the thread can begin anew.
-		if r.Log && f.Counts == CountsOwn && r.Usage != nil && used.Usage != (Usage{}) && used.less(*r.Usage) {
+		if r.Log && f.Counts == countsOwn && r.Usage != nil && used.Usage != (Usage{}) && used.less(*r.Usage) {
 			r.Untold = true
 		}
 		if used.Usage != (Usage{}) && !(f.Counts == CountsAll && r.Usage != nil && used.less(*r.Usage)) {
@@ -236,7 +236,7 @@ func (r *Record) foldTotal() {
 		spent = spent.Minus(r.Before.Usage)
 	}
 	switch r.Counts {
-	case CountsOwn:
+	case countsOwn:
 		r.Own = &spent
 	case CountsAll:
 		r.All = &spent

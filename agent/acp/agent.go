@@ -22,7 +22,7 @@ type Agent struct {
 	// ModelOption reports that a model is the option "model"; else it is set by `session/set_model`.
 	ModelOption bool
 	// Tokens is how it tells the tokens of a turn.
-	Tokens Tokens
+	Tokens tokens
 	// Apart reports that its input tokens are without those from a cache.
 	Apart bool
 	// Silent reports that a turn without tokens has failed, though it ends like others: its last text is
@@ -54,12 +54,12 @@ func (a *Agent) Package() string { return a.Install[strings.LastIndexByte(a.Inst
 // Auth is a method of `authenticate`.
 type Auth struct{ Variable, Method string }
 
-// Tokens is how an agent tells tokens.
-type Tokens uint8
+// tokens is how an agent tells tokens.
+type tokens uint8
 
-// The ways. NoTokens is none.
+// The ways. noTokens is none.
 const (
-	NoTokens     Tokens = iota
+	noTokens     tokens = iota
 	PerTurn             // those of the turn, in the response to the prompt
 	PerProcess          // those of the process so far, in the same place
 	PerRequest          // those of each request to the model, in updates

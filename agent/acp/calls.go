@@ -243,10 +243,7 @@ func (d *dialect) returns(c *toolCall, u map[string]scan.Value, f *normalizer.Fa
 	if f.Status == "failed" {
 		f.Phase = "fail"
 	}
-	if n, ok := exitCode(u, d.agent.ExitCode).Int(); ok && int64(int32(n)) == n {
-		code := int32(n)
-		f.ExitCode = &code
-	}
+	f.ExitCode = wire.Int32(exitCode(u, d.agent.ExitCode), new(int32))
 	output := outputOf(d.agent, u)
 	if f.Bytes.Stdout == 0 && f.Bytes.Result == 0 {
 		f.Bytes.Result = output.Len
@@ -271,24 +268,24 @@ func (d *dialect) edited(c *toolCall, u map[string]scan.Value, out *normalizer.O
 	listed := false
 	diffs(u, func(path, old, _ scan.Value) {
 		listed = true
-		if edits, more := wire.Edit(path, !old.IsString()); len(out.Facts.Edits) < runs.MaxEdits {
-			out.Facts.Edits, out.Facts.MoreEdits = append(out.Facts.Edits, edits...), out.Facts.MoreEdits+more
-		} else {
-			out.Facts.MoreEdits++
+		kind := runs.Modified
+		if !old.IsString() {
+			kind = runs.Added
 		}
+		wire.AddEdit(out, path.View(), kind)
 	})
 	if listed {
 		return
 	}
-	edit := runs.Edit{Path: c.Path}
+	kind := runs.Modified
 	switch {
 	case c.Kind == "delete":
-		edit.Kind = runs.Deleted
+		kind = runs.Deleted
 	case c.Added:
-		edit.Kind = runs.Added
+		kind = runs.Added
 	}
 	if out.Facts.MoreEdits = c.More; c.Path != "" {
-		out.Facts.Edits = append(out.Facts.Edits, edit)
+		wire.AddEdit(out, c.Path, kind)
 	}
 }
 

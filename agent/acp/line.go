@@ -1,8 +1,7 @@
 // Package acp is the Agent Client Protocol, version 1: JSON-RPC 2.0, one message a line. It
-// reads the lines of both directions, and writes those of the client.
+// reads the lines of both directions.
 //
 //	line ─▶ Read ─▶ Message ─▶ Hello, Session, Update, Question, Stop: the values that are used
-//	Prompt, Answer, … ─▶ line
 //
 // Reading is by allow-list: a value that no function here names does not leave the line. What
 // the agents do differently is in [Agent].
@@ -98,13 +97,6 @@ func (m *Message) Code() int64 {
 	n, _ := wire.At(m.fault, "code").Int()
 	return n
 }
-
-// Codes of errors.
-const (
-	MethodNotFound = -32601
-	InvalidParams  = -32602
-	AuthRequired   = -32000
-)
 
 // hello is the result of `initialize`.
 type hello struct {

@@ -5,12 +5,6 @@ import (
 	"github.com/linesman/linesman/normalizer/wire"
 )
 
-// The ends of a tool call, in the status of its updates.
-const (
-	CallCompleted = "completed"
-	CallFailed    = "failed"
-)
-
 // CallOf returns the id and the status of the call in an update of the kind "tool_call" or
 // "tool_call_update". The status is "" if it is not told.
 func CallOf(update scan.Value) (id scan.Value, status string) {

@@ -204,7 +204,7 @@ func (a *Agent) Spent(result scan.Value) (spent runs.Usage, told bool) {
 		at = []string{"_meta", "quota", "token_count"}
 	}
 	v := wire.At(result, at...)
-	if a.Tokens == NoTokens || a.Tokens == PerRequest || v.Kind != scan.Object {
+	if a.Tokens == noTokens || a.Tokens == PerRequest || v.Kind != scan.Object {
 		return spent, false
 	}
 	return a.tokens(v), true

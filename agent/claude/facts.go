@@ -49,7 +49,11 @@ func (d *dialect) done(call wire.Call, failed bool, out *normalizer.Out) {
 		out.Command.Totals = call.Path == wire.Tests
 	case wire.Edits:
 		if !failed && l.path.IsString() {
-			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, l.resultType.Equal("create"))
+			kind := runs.Modified
+			if l.resultType.Equal("create") {
+				kind = runs.Added
+			}
+			wire.AddEdit(out, l.path.View(), kind)
 		}
 	}
 }

@@ -14,10 +14,8 @@ import (
 	"cmp"
 	"hash/fnv"
 	"io"
-	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
@@ -94,8 +92,8 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 		d.endTurn(out)
 		out.Confirm()
 		out.Facts.Turn = runs.TurnCompleted
-		out.Facts.Used = l.usage.account()
-		out.Event(normalizer.StatusMessage("turn completed", l.usage.data()))
+		out.Facts.Used = account(&l.usage)
+		out.Event(normalizer.StatusMessage("turn completed", wire.Usage(kind, &l.usage, "", scan.Value{})))
 	case "turn.failed":
 		d.endTurn(out)
 		out.Facts.Turn = runs.TurnFailed
@@ -128,7 +126,7 @@ func (d *dialect) mapType(out *normalizer.Out) normalizer.Fault {
 
 func (d *dialect) endTurn(out *normalizer.Out) {
 	d.updateThread(out)
-	d.Turn, d.TurnLong, d.Working, d.Nested = "", false, false, false
+	d.Turn, d.Working, d.Nested = "", false, false
 }
 
 // told reports whether the newest error line of this turn had the message: that of a failed turn
@@ -153,12 +151,12 @@ func errorEvent(message scan.Value, source runs.ErrorSource, out *normalizer.Out
 }
 
 func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
-	id := cmp.Or(d.line.lineThread(), trimmedText(d.line.sessionID), trimmedText(d.line.id))
+	id := cmp.Or(d.line.lineThread(), wire.ID(d.line.sessionID), wire.ID(d.line.id))
 	if id == "" {
 		return normalizer.MissingThreadID
 	}
 	d.setThread(id, out)
-	d.Turn, d.TurnLong = "", false
+	d.Turn = ""
 	out.Event(normalizer.StatusMessage("thread started", nil))
 	return normalizer.NoFault
 }
@@ -173,16 +171,18 @@ func (d *dialect) updateThread(out *normalizer.Out) {
 func (d *dialect) setThread(id string, out *normalizer.Out) {
 	id = strings.Clone(id)
 	out.Session, out.Facts.Thread = id, id
-	d.Thread, d.ThreadLong = bounded(id, normalizer.MaxThread)
+	d.Thread.Set(id)
 }
 
 func (d *dialect) startTurn() {
-	id := cmp.Or(trimmedText(d.line.turnID), trimmedText(d.line.id))
+	id := cmp.Or(wire.ID(d.line.turnID), wire.ID(d.line.id))
 	if id == "" {
 		d.Turns++
 		id = "synthetic-turn-" + strconv.FormatInt(d.Turns, 10)
 	}
-	d.Turn, d.TurnLong = bounded(strings.Clone(id), normalizer.MaxTurn)
+	if d.Turn = wire.Thread(strings.Clone(id)); bounds.StringSize(id) > normalizer.MaxTurn {
+		d.Turn = wire.Thread(normalizer.TooLong)
+	}
 }
 
 // step is the state change of an item.
@@ -272,8 +272,8 @@ var todoMessages = [...]string{
 func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 	l, it := &d.line, &d.line.item
 	f := normalizer.Facet{
-		ItemID: trimmedText(it.id), ThreadID: cmp.Or(l.lineThread(), ifLong(d.Thread, d.ThreadLong)),
-		TurnID: cmp.Or(trimmedText(l.turnID), ifLong(d.Turn, d.TurnLong)), Kind: kind,
+		ItemID: wire.ID(it.id), ThreadID: cmp.Or(l.lineThread(), string(d.Thread)),
+		TurnID: cmp.Or(wire.ID(l.turnID), string(d.Turn)), Kind: kind,
 	}
 	word := statusWord(&it.status)
 	if f.Phase, f.Status = phase(s, word); word == "unknown" {
@@ -314,10 +314,10 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 func setSizes(f *normalizer.Facet, it *item) {
 	switch f.Kind {
 	case "command_execution":
-		f.ExitCode = it.exitStatus()
+		f.ExitCode = wire.Int32(it.exitCode, &it.exit)
 		f.Bytes.Stdout, f.Bytes.Stderr = it.stdout.Len, it.stderr.Len
 	case "file_change":
-		f.ExitCode = it.exitStatus()
+		f.ExitCode = wire.Int32(it.exitCode, &it.exit)
 		f.Bytes.Diff = it.diff.Len
 	case "mcp_tool_call":
 		f.Bytes.Result = size(it.result)
@@ -378,44 +378,14 @@ func size(v scan.Value) int {
 	return n
 }
 
-// trimmedText returns v without white space at its ends, or "" if v is not a
-// string. The result is only valid as long as the line.
-func trimmedText(v scan.Value) string {
-	if v.Len == 0 {
-		return ""
-	}
-	return trimmed(v.View())
-}
-
-// trimmed is apart, so that trimmedText is inlined: most lines have few of the ids.
-func trimmed(text string) string {
-	if first, last := text[0], text[len(text)-1]; ' ' < min(first, last) && max(first, last) < utf8.RuneSelf {
-		return text
-	}
-	return strings.TrimSpace(text)
-}
-
-// exitStatus returns the exit status of the item, or nil.
-func (it *item) exitStatus() *int32 {
-	n, ok := it.exitCode.Int()
-	if !ok || n < math.MinInt32 || n > math.MaxInt32 {
-		return nil
-	}
-	it.exit = int32(n)
-	return &it.exit
-}
-
-// state is the part of a dialect that is saved. ThreadLong and TurnLong replace
-// ids that are too long.
+// state is the part of a dialect that is saved.
 type state struct {
-	Thread     string `json:"thread,omitempty"`
-	ThreadLong bool   `json:"thread_long,omitempty"`
-	Turn       string `json:"turn,omitempty"`
-	TurnLong   bool   `json:"turn_long,omitempty"`
-	Turns      int64  `json:"turns,omitempty"`   // number of synthetic turn ids so far
-	Working    bool   `json:"working,omitempty"` // a turn has started and not ended
-	Nested     bool   `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
-	Foreign    bool   `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
+	Thread  wire.Thread `json:"thread,omitempty"`
+	Turn    wire.Thread `json:"turn,omitempty"`    // its id, at most as long as [normalizer.MaxTurn]
+	Turns   int64       `json:"turns,omitempty"`   // number of synthetic turn ids so far
+	Working bool        `json:"working,omitempty"` // a turn has started and not ended
+	Nested  bool        `json:"nested,omitempty"`  // a sub-agent has begun a turn in it
+	Foreign bool        `json:"foreign,omitempty"` // the lines are of the protocol before 0.44
 
 	Told uint64 `json:"told,omitempty"` // hash of the message of the newest error line in this turn
 
@@ -429,23 +399,6 @@ type state struct {
 	Counted  bool `json:"counted,omitempty"`
 	// The log tells of no turns, and its newest text may end one.
 	Answers bool `json:"answers,omitempty"`
-}
-
-// bounded returns id and false, or "" and true if id has more than limit bytes of
-// JSON.
-func bounded(id string, limit int) (string, bool) {
-	if bounds.StringSize(id) > limit {
-		return "", true
-	}
-	return id, false
-}
-
-// ifLong returns [normalizer.TooLong] for an id that is too long, else id.
-func ifLong(id string, long bool) string {
-	if long {
-		return normalizer.TooLong
-	}
-	return id
 }
 
 // State implements [normalizer.Dialect].

@@ -43,10 +43,10 @@ func itemDetail(at map[string]scan.Value, typ string, id scan.Value, out *normal
 		})
 		return
 	}
-	if _, ok := out.Tool(trimmedText(id)); !ok {
+	if _, ok := out.Tool(wire.ID(id)); !ok {
 		return
 	}
-	d := out.Call(trimmedText(id))
+	d := out.Call(wire.ID(id))
 	switch cmp.Or(itemKinds[typ], typ) {
 	case "command_execution":
 		d.Command = wire.Command(at["command"])
@@ -124,9 +124,9 @@ var shells = map[string]bool{"exec_command": true, "shell": true, "shell_command
 
 // responseDetail adds the detail of a response_item of a session log: a call, or its result.
 func responseDetail(at map[string]scan.Value, out *normalizer.Details) {
-	id := cmp.Or(trimmedText(at["call_id"]), trimmedText(at["id"]))
+	id := cmp.Or(wire.ID(at["call_id"]), wire.ID(at["id"]))
 	if typ := at["type"]; typ.Equal("web_search_call") || typ.Equal("image_generation_call") {
-		id = trimmedText(at["id"])
+		id = wire.ID(at["id"])
 	}
 	tool, ok := out.Tool(id)
 	if !ok {

@@ -77,6 +77,9 @@ func (d *dialect) result(kind string, failed bool, out *normalizer.Out) {
 	}
 }
 
+// editKinds are the kinds of file changes.
+var editKinds = map[string]runs.EditKind{"add": runs.Added, "delete": runs.Deleted, "update": runs.Modified}
+
 // edits sets the facts of file changes.
 func (d *dialect) edits(out *normalizer.Out) {
 	list := wire.ElementsOf(d.line.item.details)
@@ -85,18 +88,7 @@ func (d *dialect) edits(out *normalizer.Out) {
 		if !more {
 			return
 		}
-		if path.Len == 0 || path.Len > runs.MaxPath {
-			out.Facts.MoreEdits++
-			continue
-		}
-		e := runs.Edit{Path: path.View()}
-		switch {
-		case kind.Equal("add"):
-			e.Kind = runs.Added
-		case kind.Equal("delete"):
-			e.Kind = runs.Deleted
-		}
-		out.Facts.Edits = append(out.Facts.Edits, e)
+		wire.AddEdit(out, path.View(), editKinds[kind.View()])
 	}
 	out.Facts.MoreEdits += list.Objects()
 }

@@ -29,13 +29,13 @@ const copying = 1000
 func (d *dialect) copied(p *payload) bool {
 	l := &d.line
 	if l.typ.Equal("session_meta") {
-		if d.Thread == "" && !d.ThreadLong {
+		if d.Thread == "" {
 			d.Fork = fork{Copy: p.forkedFrom.IsString(), At: wire.Time(l.timestamp)}
 			d.Fork.First, _ = p.historyStart.Int()
 			d.Counted = !d.Fork.Copy // the thread has used nothing before
 			return false
 		}
-		other := trimmedText(p.id) != d.Thread
+		other := d.another(wire.ID(p.id))
 		if other && !d.Answered {
 			d.Fork.Copy, d.Counted = true, false
 		}
@@ -47,21 +47,28 @@ func (d *dialect) copied(p *payload) bool {
 	return d.Fork.Copy
 }
 
+// another reports whether an id is not that of this thread. Those that are too long count as one.
+func (d *dialect) another(id string) bool {
+	var thread wire.Thread
+	thread.Set(id)
+	return thread != d.Thread
+}
+
 // begins reports whether a line is the first one that is not a copy.
 func (d *dialect) begins(p *payload) bool {
 	l := &d.line
 	if n, ok := l.ordinal.Int(); ok && d.Fork.First > 0 {
 		return n >= d.Fork.First
 	}
-	if thread := trimmedText(p.threadID); thread != "" {
-		return thread == d.Thread
+	if thread := wire.ID(p.threadID); thread != "" {
+		return !d.another(thread)
 	}
 	at := wire.Time(l.timestamp)
 	if at < d.Fork.At || !isOneOf(p.typ, []string{"task_started", "turn_started"}) {
 		return false
 	}
-	if turn := trimmedText(p.turnID); agent.IsUUID(turn) && agent.IsUUID(d.Thread) {
-		return turn > d.Thread // both begin with their time
+	if turn := wire.ID(p.turnID); agent.IsUUID(turn) && agent.IsUUID(string(d.Thread)) {
+		return turn > string(d.Thread) // both begin with their time
 	}
 	return at > d.Fork.At+copying
 }

@@ -2,8 +2,6 @@ package codex
 
 import (
 	"cmp"
-	"slices"
-	"strconv"
 
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
@@ -25,7 +23,7 @@ type fields struct {
 	msg, approval                                                    scan.Value // of the protocol before 0.44
 	payload, timestamp, ordinal                                      scan.Value // of a session log, see rollout.go
 
-	usage            usage
+	usage            wire.Counters
 	itemID, itemType scan.Value // legacy format: the item's fields are at the top level
 	item             item
 	hasItem          bool // the line has an item, in either format
@@ -79,7 +77,7 @@ func (l *line) scan(raw []byte) scan.Fault {
 		case "message":
 			s.First(&l.message)
 		case "usage":
-			l.usage.scan(s, &l.drift)
+			readUsage(s, &l.usage, &l.drift)
 		case "error":
 			readMessage(s, &l.errorMessage)
 		case "item_id":
@@ -141,7 +139,7 @@ func (l *line) foreign() bool { return l.msg.Kind == scan.Object || l.approval.I
 
 // lineThread returns the thread id in the line, or "".
 func (l *line) lineThread() string {
-	return cmp.Or(trimmedText(l.threadID), trimmedText(l.conversationID))
+	return cmp.Or(wire.ID(l.threadID), wire.ID(l.conversationID))
 }
 
 // itemMembers reads the members of the current object, an item.
@@ -213,84 +211,41 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 
 // readMessage reads the member "message" of the next value, if it is an object.
 func readMessage(s *scan.Scanner, v *scan.Value) {
-	if v.Kind != scan.Absent || !s.Object() {
-		s.Skip()
-		return
-	}
-	for s.Next() {
-		if string(s.Key()) == "message" {
-			s.First(v)
-		} else {
-			s.Skip()
+	seen := v.Kind != scan.Absent
+	wire.Members(s, &seen, func(key []byte) bool {
+		if string(key) != "message" {
+			return false
 		}
-	}
+		s.First(v)
+		return true
+	})
 }
 
 // counters are the keys of a usage, in the order of publication.
-var counters = [...]string{
+var counters = []string{
 	"input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens", "reasoning_output_tokens",
 }
 
-// usage has the token counts of a line: the totals of the thread so far.
-type usage struct {
-	n       [len(counters)]int64
-	read    [len(counters)]bool // the key was read
-	valid   [len(counters)]bool // the value is an integer
-	present bool                // at least one value is valid
-	seen    bool                // the line has a usage object
-}
-
-func (u *usage) scan(s *scan.Scanner, drift *wire.Drift) {
-	if u.seen || !s.Object() {
+// readUsage reads the first usage of a line: the totals of the thread so far.
+func readUsage(s *scan.Scanner, u *wire.Counters, drift *wire.Drift) {
+	if u.Names != nil || !s.Object() {
 		s.Skip()
 		return
 	}
-	u.seen = true
-	for s.Next() {
-		i := slices.Index(counters[:], string(s.Key()))
-		if i < 0 {
+	for u.Names = counters; s.Next(); {
+		if !u.Read(s, s.Key()) {
 			drift.Field(nil, "usage.", s.Key())
-		}
-		if i < 0 || u.read[i] {
 			s.Skip()
-			continue
-		}
-		u.read[i] = true
-		if n, ok := s.Value().Int(); ok {
-			u.n[i], u.valid[i], u.present = n, true, true
 		}
 	}
 }
 
-// data returns the usage as the data of an event, or nil if there are no counts.
-func (u *usage) data() []byte {
-	if !u.present {
-		return nil
-	}
-	b := append(make([]byte, 0, 256), `{"schema":"backend.codex.usage.v1","usage":{`...)
-	comma := false
-	for i, name := range counters {
-		if !u.valid[i] {
-			continue
-		}
-		if comma {
-			b = append(b, ',')
-		}
-		comma = true
-		b = append(b, '"')
-		b = append(b, name...)
-		b = append(b, `":`...)
-		b = strconv.AppendInt(b, u.n[i], 10)
-	}
-	return append(b, "}}"...)
-}
-
-// account returns the usage for the run record, or nil if there are no counts.
-func (u *usage) account() *runs.Account {
-	if !u.present {
+// account returns a usage for the run record, or nil if there are no counts.
+func account(u *wire.Counters) *runs.Account {
+	if !u.Any() {
 		return nil
 	}
 	return &runs.Account{Usage: runs.Usage{
-		Input: u.n[0], CachedInput: u.n[1], CacheWriteInput: u.n[2], Output: u.n[3], ReasoningOutput: u.n[4],
+		Input: u.N[0], CachedInput: u.N[1], CacheWriteInput: u.N[2], Output: u.N[3], ReasoningOutput: u.N[4],
 	}}
 }

@@ -75,7 +75,7 @@ type payload struct {
 
 	forkedFrom, historyStart, originator, source scan.Value
 
-	usage, last usage // the total of the thread, and the part of the last answer
+	usage, last wire.Counters // the total of the thread, and the part of the last answer
 	sawInfo     bool
 }
 
@@ -140,9 +140,9 @@ func (p *payload) scan(s *scan.Scanner, v scan.Value) {
 			wire.Members(s, &p.sawInfo, func(key []byte) bool {
 				switch string(key) {
 				case "total_token_usage":
-					p.usage.scan(s, new(wire.Drift))
+					readUsage(s, &p.usage, new(wire.Drift))
 				case "last_token_usage":
-					p.last.scan(s, new(wire.Drift))
+					readUsage(s, &p.last, new(wire.Drift))
 				default:
 					return false
 				}
@@ -177,7 +177,7 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 		out.Facts.Untold = p.originator.Equal("codex-tui") && p.source.Kind != scan.Object
 		if d.logThread(p.id, out) { // else it is repeated
 			out.Event(normalizer.StatusMessage("thread started", nil))
-			if from := trimmedText(p.forkedFrom); agent.IsUUID(from) {
+			if from := wire.ID(p.forkedFrom); agent.IsUUID(from) {
 				out.Facts.ForkedFrom = from
 			}
 		}
@@ -201,8 +201,8 @@ func (d *dialect) rollout(out *normalizer.Out) normalizer.Fault {
 
 // logThread sets the thread to that of the line, if there is none yet.
 func (d *dialect) logThread(v scan.Value, out *normalizer.Out) bool {
-	id := trimmedText(v)
-	if id == "" || d.Thread != "" || d.ThreadLong {
+	id := wire.ID(v)
+	if id == "" || d.Thread != "" {
 		return false
 	}
 	d.setThread(id, out)
@@ -245,11 +245,11 @@ func (d *dialect) eventMessage(p *payload, out *normalizer.Out) normalizer.Fault
 		out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, "the turn was interrupted", runs.ErrorTurn
 		out.Event(normalizer.StatusMessage("turn aborted", nil))
 	case typ.Equal("token_count"):
-		if p.usage.n == [len(counters)]int64{} { // as after a failure
-			p.usage = usage{}
+		if p.usage.N == [len(p.usage.N)]int64{} { // as after a failure
+			p.usage = wire.Counters{}
 		}
 		d.tokenCount(p, out)
-		out.Event(normalizer.StatusMessage("token count", p.usage.data()))
+		out.Event(normalizer.StatusMessage("token count", wire.Usage(kind, &p.usage, "", scan.Value{})))
 	case typ.Equal("item_completed"):
 		return d.itemCompleted(p, out)
 	case typ.Equal("patch_apply_end"): // up to 0.140; the answer to the call is the event
@@ -319,10 +319,10 @@ func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Faul
 		}
 		return normalizer.NoFault
 	}
-	if thread := trimmedText(p.threadID); thread != "" && d.Thread != "" && thread != d.Thread {
+	if thread := wire.ID(p.threadID); thread != "" && d.Thread != "" && d.another(thread) {
 		return normalizer.NoFault // of a review, which has a log of its own
 	}
-	d.done(trimmedText(l.item.id))
+	d.done(wire.ID(l.item.id))
 	d.tool(completed, kind, out)
 	l.drift = nil
 	if kind == "file_change" && l.item.status.Equal("completed") {
@@ -351,13 +351,13 @@ func (d *dialect) done(id string) wire.Call {
 // tokenCount sets the facts of the total of the thread. Codex also repeats the old total before the
 // first answer of a turn: then none of it was used in this part of the log.
 func (d *dialect) tokenCount(p *payload, out *normalizer.Out) {
-	out.Facts.Used = p.usage.account()
+	out.Facts.Used = account(&p.usage)
 	if out.Facts.Used == nil || d.Counted {
 		return
 	}
 	d.Counted = true
 	before := out.Facts.Used.Usage
-	if last := p.last.account(); d.Answered && last != nil {
+	if last := account(&p.last); d.Answered && last != nil {
 		before = before.Minus(last.Usage)
 	}
 	if before != (runs.Usage{}) {
@@ -378,7 +378,7 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 		if d.unknownBlocks(p.content, out) && text == "" {
 			break
 		}
-		if d.Turn == "" && !d.TurnLong { // no line has begun a turn
+		if d.Turn == "" { // no line has begun a turn
 			d.Answers, out.Facts.Answered = true, true
 		}
 		out.Final(text)
@@ -395,7 +395,7 @@ func (d *dialect) responseItem(p *payload, out *normalizer.Out) normalizer.Fault
 	case typ.Equal("function_call_output"), typ.Equal("custom_tool_call_output"), typ.Equal("tool_search_output"):
 		d.logOutput(p, out)
 	case typ.Equal("web_search_call"), typ.Equal("image_generation_call"): // the provider carries them out
-		f := d.logFacet(trimmedText(p.id), strings.TrimSuffix(typ.Text(), "_call"))
+		f := d.logFacet(wire.ID(p.id), strings.TrimSuffix(typ.Text(), "_call"))
 		f.Phase, f.Status = phase(completed, statusWord(&p.status))
 		out.Facts.Closed = f.ItemID
 		out.Tool(normalizer.ToolResult, &f)
@@ -436,14 +436,14 @@ func (d *dialect) unknownBlocks(list scan.Value, out *normalizer.Out) (any bool)
 }
 
 func (d *dialect) logFacet(id, kind string) normalizer.Facet {
-	return normalizer.Facet{ItemID: id, ThreadID: ifLong(d.Thread, d.ThreadLong), TurnID: ifLong(d.Turn, d.TurnLong),
+	return normalizer.Facet{ItemID: id, ThreadID: string(d.Thread), TurnID: string(d.Turn),
 		Kind: kind}
 }
 
 // logCall maps a call of the model.
 func (d *dialect) logCall(p *payload, out *normalizer.Out) {
-	f := d.logFacet(cmp.Or(trimmedText(p.callID), trimmedText(p.id)), p.typ.Text())
-	f.ToolName = cmp.Or(trimmedText(p.name), strings.TrimSuffix(f.Kind, "_call"))
+	f := d.logFacet(cmp.Or(wire.ID(p.callID), wire.ID(p.id)), p.typ.Text())
+	f.ToolName = cmp.Or(wire.ID(p.name), strings.TrimSuffix(f.Kind, "_call"))
 	f.Phase, f.Status = "start", "running"
 	d.Answers = false
 	d.Calls.Add(wire.Call{ID: f.ItemID, Name: f.ToolName, Path: f.Kind})
@@ -455,7 +455,7 @@ func (d *dialect) logCall(p *payload, out *normalizer.Out) {
 
 // logOutput maps the answer to a call, unless the call has its result.
 func (d *dialect) logOutput(p *payload, out *normalizer.Out) {
-	id := trimmedText(p.callID)
+	id := wire.ID(p.callID)
 	if slices.Contains(d.Done, id) {
 		return
 	}

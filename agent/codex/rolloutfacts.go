@@ -6,7 +6,6 @@ import (
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
-	"github.com/linesman/linesman/runs"
 )
 
 // maxArguments is how long the arguments of a call may be to be read, in bytes.
@@ -62,21 +61,10 @@ func (d *dialect) logEdits(changes scan.Value, out *normalizer.Out) {
 	for ok := s.Object(); ok && s.Next(); {
 		path := string(s.Key())
 		change := s.Value()
-		if len(out.Facts.Edits) >= runs.MaxEdits || path == "" || len(path) > runs.MaxPath {
-			out.Facts.MoreEdits++
-			continue
-		}
 		var each scan.Scanner
-		kind, _ := wire.Pair(&each, change.Raw, "type", "")
-		e := runs.Edit{Path: path}
-		switch {
-		case kind.Equal("add"):
-			e.Kind = runs.Added
-		case kind.Equal("delete"):
-			e.Kind = runs.Deleted
-		case !kind.Equal("update"):
-			continue
+		typ, _ := wire.Pair(&each, change.Raw, "type", "")
+		if kind, known := editKinds[typ.View()]; known {
+			wire.AddEdit(out, path, kind)
 		}
-		out.Facts.Edits = append(out.Facts.Edits, e)
 	}
 }

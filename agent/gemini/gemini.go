@@ -180,10 +180,8 @@ func (d *dialect) toolResult(out *normalizer.Out) {
 	case call.Name == shell: // its exit code is lost: "success" means that it ran
 		wire.Output(out, l.output, !ok)
 		out.Command.Totals = call.Path == wire.Tests
-	case ok && activities[call.Name] == wire.Edits && call.Path == "":
-		out.Facts.MoreEdits = 1
 	case ok && activities[call.Name] == wire.Edits:
-		out.Facts.Edits = []runs.Edit{{Path: call.Path}}
+		wire.AddEdit(out, call.Path, runs.Modified)
 	}
 	out.Tool(normalizer.ToolResult, &f)
 }

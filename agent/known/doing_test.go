@@ -25,7 +25,7 @@ func TestEveryPhaseIsRecorded(t *testing.T) {
 			all.Write(text)
 		}
 	}
-	for _, phase := range []runs.Phase{runs.Starting, runs.Thinking, runs.RunningTool, runs.Writing, runs.Retrying,
+	for _, phase := range []runs.Phase{"starting", runs.Thinking, runs.RunningTool, runs.Writing, runs.Retrying,
 		runs.RateLimited, runs.Compacting, runs.AwaitingAgent, runs.AwaitingInput} {
 		if !strings.Contains(all.String(), ", "+string(phase)) && !strings.Contains(all.String(), "    "+string(phase)) {
 			t.Errorf("no recording has the phase %s", phase)

@@ -134,7 +134,7 @@ func TestNoticesOfDriftAreBounded(t *testing.T) {
 		out.WriteString(`{"type":"x"` + strings.Repeat(`,"y":1`, 1000) + "}\n")
 		messages, fold := backendtest.Fold(a.Backend, backendtest.Output([]byte(out.String())))
 		d := fold.Record.Drift
-		if n := len(notices(t, messages)); n != runs.MaxThings || len(d.Things) != n || !d.Others ||
+		if n := len(notices(t, messages)); n != 12 || len(d.Things) != n || !d.Others ||
 			d.Count < 101 || d.Count > 200 {
 			t.Errorf("%s: %d notices, and the record has %d, %d in all", a.Short, n, len(d.Things), d.Count)
 		}

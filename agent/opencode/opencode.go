@@ -10,7 +10,6 @@ package opencode
 
 import (
 	"cmp"
-	"math"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/bounds"
@@ -169,9 +168,8 @@ func (d *dialect) tool(out *normalizer.Out) {
 	f.Bytes.Diff = l.diff.Len
 	switch f.ToolName {
 	case "bash", "shell":
-		if n, isInt := l.exit.Int(); isInt && math.MinInt32 <= n && n <= math.MaxInt32 {
-			code := int32(n)
-			f.ExitCode, ok = &code, code == 0
+		if f.ExitCode = wire.Int32(l.exit, new(int32)); f.ExitCode != nil {
+			ok = *f.ExitCode == 0
 		}
 		f.Bytes.Stdout = l.output.Len
 		wire.Output(out, l.output, !ok)
@@ -185,7 +183,11 @@ func (d *dialect) tool(out *normalizer.Out) {
 		case ok && l.files.Kind == scan.Array:
 			d.edits(&f, out)
 		case ok:
-			out.Facts.Edits, out.Facts.MoreEdits = wire.Edit(l.path, wire.False(l.exists))
+			kind := runs.Modified
+			if wire.False(l.exists) {
+				kind = runs.Added
+			}
+			wire.AddEdit(out, l.path.View(), kind)
 		}
 	case "todowrite":
 		wire.Todo(out, &l.s, l.todos, "content")
@@ -205,16 +207,12 @@ func (d *dialect) edits(f *normalizer.Facet, out *normalizer.Out) {
 		file, status := wire.Pair(&l.s, raw, "file", "status")
 		patch, _ := wire.Pair(&l.s, raw, "patch", "")
 		f.Bytes.Diff += patch.Len
-		edits, unlisted := wire.Edit(file, status.Equal("added"))
-		if len(edits) > 0 && status.Equal("deleted") {
-			edits[0].Kind = runs.Deleted
-		}
-		if len(out.Facts.Edits) >= runs.MaxEdits {
-			edits, unlisted = nil, 1
-		}
-		out.Facts.Edits, out.Facts.MoreEdits = append(out.Facts.Edits, edits...), out.Facts.MoreEdits+unlisted
+		wire.AddEdit(out, file.View(), editKinds[status.View()])
 	}
 }
+
+// editKinds are the kinds of changed files; else they are modified.
+var editKinds = map[string]runs.EditKind{"added": runs.Added, "deleted": runs.Deleted}
 
 func (d *dialect) stepFinish(out *normalizer.Out) {
 	l := &d.line

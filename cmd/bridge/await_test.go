@@ -1,4 +1,4 @@
-package bridge_test
+package bridge
 
 import (
 	"context"
@@ -14,10 +14,9 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/cmd/bridge"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
-	"github.com/linesman/linesman/test/fixture"
+	testfixture "github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
@@ -28,7 +27,7 @@ func TestBridgeTellsAnOlderResponderFromOneThatStarts(t *testing.T) {
 	for _, starts := range []bool{false, true} {
 		s := servicetest.New(t)
 		service := responder.New(responder.Config{Streams: s.Operator, Agents: known.All(), Queue: bus.DefaultQueue,
-			LostAfter: time.Minute, Patience: fixture.Patience})
+			LostAfter: time.Minute, Patience: testfixture.Patience})
 		servicetest.During(t, "responder", service.Run)
 		if err := service.Ready(t.Context()); err != nil {
 			t.Fatal(err)
@@ -49,9 +48,9 @@ func TestBridgeTellsAnOlderResponderFromOneThatStarts(t *testing.T) {
 		serve(func(name string) bool { return name != api.OpReply.Name })
 		said, logs := observer.New(zap.WarnLevel)
 		done := make(chan error, 1)
-		go func() { done <- bridge.Await(t.Context(), client.New(s.Operator), zap.New(said)) }()
+		go func() { done <- await(t.Context(), client.New(s.Operator), zap.New(said)) }()
 		if starts {
-			fixture.Eventually(t, fixture.Patience, "it waits", func() bool { return logs.Len() > 0 })
+			testfixture.Eventually(t, testfixture.Patience, "it waits", func() bool { return logs.Len() > 0 })
 			serve(func(name string) bool { return name == api.OpReply.Name })
 		}
 		err := <-done

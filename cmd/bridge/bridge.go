@@ -25,13 +25,17 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/linesman/linesman/runs"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
+	"github.com/linesman/linesman/runs"
 )
 
-// Job is a request for a [Runner].
-type Job struct {
+// job is a request for a [runner].
+type job struct {
 	Run     string // id that the run must get
 	Prompt  string
 	Model   string        // "": the agent's own choice
@@ -40,28 +44,28 @@ type Job struct {
 	Labels  runs.Labels
 }
 
-// Runner executes runs. A bridge calls its methods from several goroutines.
-type Runner interface {
+// runner executes runs. A bridge calls its methods from several goroutines.
+type runner interface {
 	// Submit starts a job. It is no error if the run is known already. A
-	// [RefusedError] is final; after any other error the bridge retries until the
+	// [refusedError] is final; after any other error the bridge retries until the
 	// timeout of the request.
-	Submit(ctx context.Context, j Job) error
+	Submit(ctx context.Context, j job) error
 	// Wait waits for the end of a run and returns its outcome.
-	Wait(ctx context.Context, run string) (Outcome, error)
+	Wait(ctx context.Context, run string) (outcome, error)
 	// Cancel ends a run. It is no error if the run has ended or is unknown.
 	Cancel(ctx context.Context, run, reason string) error
 	// Expire is Cancel for a run whose timeout has passed.
 	Expire(ctx context.Context, run string) error
 	// Overtaken is Cancel for a run whose request another program has answered with
 	// o.
-	Overtaken(ctx context.Context, run string, o Outcome) error
+	Overtaken(ctx context.Context, run string, o outcome) error
 }
 
-// RefusedError says why a job cannot be executed, in a text for the requesting
+// refusedError says why a job cannot be executed, in a text for the requesting
 // program.
-type RefusedError struct{ Why string }
+type refusedError struct{ Why string }
 
-func (e *RefusedError) Error() string { return e.Why }
+func (e *refusedError) Error() string { return e.Why }
 
 // Dir is a directory to watch.
 type Dir struct {
@@ -69,11 +73,18 @@ type Dir struct {
 	Must bool // the directory must exist when the bridge starts; else the bridge waits for it
 }
 
-// Config configures a [Bridge]. A duration of 0 means its default.
+// Config configures a bridge. A duration of 0 means its default.
 type Config struct {
-	Dirs   []Dir
-	State  string // directory of the journals
-	Runner Runner
+	Dirs  []Dir
+	State string // directory of the journals
+
+	Client   *client.Client
+	Table    agent.Table
+	External bool // start no agents: the runs wait for an answer from outside
+	// Task is what all tasks have in common. Without an agent each has the agent that its model
+	// tells, or else [api.DefaultAgent].
+	Task   api.Submission
+	runner runner // for tests; nil: the client
 
 	MaxTimeout time.Duration // maximum of a request's timeout; 0: no maximum
 	MaxAtOnce  int           // requests of one directory that are processed at a time; default 16
@@ -87,26 +98,36 @@ type Config struct {
 	Log   *zap.Logger // default: none
 }
 
-// Bridge watches directories and answers the requests in them.
-type Bridge struct {
+// bridge watches directories and answers the requests in them.
+type bridge struct {
 	cfg  Config
 	log  *zap.Logger
 	step func(at string) // for tests: called after each step that a crash can follow
 }
 
-// New returns a bridge. It opens no file before Run.
-func New(cfg Config) *Bridge {
+// Run answers requests until ctx ends, then it returns nil. It waits for a responder first. Unfinished runs
+// continue, and the next bridge answers their requests. The error reports a
+// missing directory, a directory that another bridge watches, an unusable
+// journal, a responder that cannot serve it, or the end of ctx before there was one.
+func Run(ctx context.Context, cfg Config) error {
+	b := newBridge(cfg)
+	if err := await(ctx, cfg.Client, b.cfg.Log); err != nil {
+		return err
+	}
+	return b.run(ctx)
+}
+
+func newBridge(cfg Config) *bridge {
 	cfg.Poll, cfg.Patience = cmp.Or(cfg.Poll, 2*time.Second), cmp.Or(cfg.Patience, 30*time.Second)
 	cfg.Settle, cfg.Retry = cmp.Or(cfg.Settle, 2*time.Second), cmp.Or(cfg.Retry, time.Second)
 	cfg.MaxAtOnce, cfg.Log = cmp.Or(cfg.MaxAtOnce, 16), cmp.Or(cfg.Log, zap.NewNop())
-	return &Bridge{cfg: cfg, log: cfg.Log.Named("bridge"), step: func(string) {}}
+	if cfg.runner == nil {
+		cfg.runner = &tasks{cfg.Client, cfg.Table, cfg.Task, cfg.External}
+	}
+	return &bridge{cfg: cfg, log: cfg.Log.Named("bridge"), step: func(string) {}}
 }
 
-// Run answers requests until ctx ends, then it returns nil. Unfinished runs
-// continue, and the next bridge answers their requests. The error reports a
-// missing directory, a directory that another bridge watches, or an unusable
-// journal.
-func (b *Bridge) Run(ctx context.Context) error {
+func (b *bridge) run(ctx context.Context) error {
 	var watchers []*dirWatcher
 	defer func() {
 		for _, f := range watchers {

@@ -101,16 +101,16 @@ func TestErrorsAreAnswered(t *testing.T) {
 
 // noting keeps the jobs that were submitted.
 type noting struct {
-	Runner
+	runner
 	mu   sync.Mutex
-	jobs []Job
+	jobs []job
 }
 
-func (n *noting) Submit(ctx context.Context, j Job) error {
+func (n *noting) Submit(ctx context.Context, j job) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.jobs = append(n.jobs, j)
-	return n.Runner.Submit(ctx, j)
+	return n.runner.Submit(ctx, j)
 }
 
 // A submission that is repeated is the same task, else the queue takes it for another one with the same id.
@@ -118,8 +118,8 @@ func TestJobIsTheSameAtEachAttempt(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	c := l.config()
-	n := &noting{Runner: c.Runner}
-	c.Runner = n
+	n := &noting{runner: c.runner}
+	c.runner = n
 	l.start(c)
 	l.write(request, `{"request_id":"x","prompt":"away","timeout_seconds":1}`)
 	l.response(response)
@@ -412,7 +412,7 @@ func TestDirectoryMayBeCreatedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := l.config()
-	if err := New(c).Run(t.Context()); !errors.Is(err, os.ErrNotExist) {
+	if err := newBridge(c).run(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing directory with Must: %v", err)
 	}
 	c.Dirs[0].Must = false
@@ -428,14 +428,14 @@ func TestOneBridgePerDirectory(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
 	stop := l.start(l.config())
-	if err := New(l.config()).Run(t.Context()); !errors.Is(err, errBusy) {
+	if err := newBridge(l.config()).run(t.Context()); !errors.Is(err, errBusy) {
 		t.Errorf("a second bridge: %v", err)
 	}
 	stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := l.config()
 	c.Ready = cancel
-	if err := New(c).Run(ctx); err != nil {
+	if err := newBridge(c).run(ctx); err != nil {
 		t.Errorf("after the first has ended: %v", err)
 	}
 }

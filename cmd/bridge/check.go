@@ -34,7 +34,7 @@ var responseFields = []struct {
 	{"metadata", []string{"object"}, nil, ""},
 }
 
-func isStatus(s string) bool { return s == StatusSuccess || s == StatusError || s == StatusTimeout }
+func isStatus(s string) bool { return s == statusSuccess || s == statusError || s == statusTimeout }
 
 // isTime reports whether s is a time in the format of Python's isoformat, or
 // with a Z.
@@ -90,7 +90,7 @@ func Check(b []byte) []string {
 // contradictions returns the errors in combinations of fields.
 func contradictions(field map[string]json.RawMessage) (mistakes []string) {
 	switch status, _ := textOf(field["status"]); status {
-	case StatusSuccess:
+	case statusSuccess:
 		if isNull(field["response"]) {
 			mistakes = append(mistakes, "response: must not be null or missing where the status is success")
 		}
@@ -99,7 +99,7 @@ func contradictions(field map[string]json.RawMessage) (mistakes []string) {
 				mistakes = append(mistakes, name+": must be null where the status is success")
 			}
 		}
-	case StatusError, StatusTimeout:
+	case statusError, statusTimeout:
 		if isNull(field["error_message"]) {
 			mistakes = append(mistakes, "error_message: must say what went wrong where the status is "+status)
 		}

@@ -26,7 +26,7 @@ var (
 // goroutine of run uses the maps; each active request has a goroutine of its
 // own.
 type dirWatcher struct {
-	*Bridge
+	*bridge
 	path    string
 	journal *journal
 	log     *zap.Logger
@@ -61,9 +61,9 @@ type incompleteFile struct {
 	since   time.Time // of the last change
 }
 
-func newDirWatcher(b *Bridge, path string, j *journal) *dirWatcher {
+func newDirWatcher(b *bridge, path string, j *journal) *dirWatcher {
 	return &dirWatcher{
-		Bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
+		bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
 		active: map[string]*activeRequest{}, done: make(chan finished, b.cfg.MaxAtOnce),
 		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{},
 		missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},

@@ -1,4 +1,4 @@
-package bridge_test
+package bridge
 
 import (
 	"context"
@@ -17,39 +17,38 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/client"
-	"github.com/linesman/linesman/cmd/bridge"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/fixture"
+	testfixture "github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
 
 // lastMoment hides the end of its run from the bridge until the request times out.
 // The answer arrives before the timeout, or right after it.
 type lastMoment struct {
-	*bridge.External
+	*tasks
 	late   bool
 	answer func(run string)
 	over   bool
 }
 
-func (r *lastMoment) Wait(ctx context.Context, run string) (bridge.Outcome, error) {
+func (r *lastMoment) Wait(ctx context.Context, run string) (outcome, error) {
 	if r.over {
-		return r.External.Wait(ctx, run)
+		return r.tasks.Wait(ctx, run)
 	}
 	if !r.late {
 		r.answer(run)
 	}
 	<-ctx.Done()
-	return bridge.Outcome{}, ctx.Err()
+	return outcome{}, ctx.Err()
 }
 
 func (r *lastMoment) Expire(ctx context.Context, run string) error {
 	if r.over = true; r.late {
 		r.answer(run)
 	}
-	return r.External.Expire(ctx, run)
+	return r.tasks.Expire(ctx, run)
 }
 
 // An answer that is accepted right before the timeout of its request is the
@@ -69,7 +68,7 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// A busy machine needs more time for the question, or for the answer.
 			for limit, last := 0.5, 32.0; ; limit *= 4 {
-				ask := &lastMoment{External: &bridge.External{Client: l}, late: c.late}
+				ask := &lastMoment{tasks: &tasks{client: l, external: true}, late: c.late}
 				asked, refused := "", error(nil)
 				ask.answer = func(run string) {
 					asked = run
@@ -84,7 +83,7 @@ func TestAnswerAcceptedRightBeforeTheTimeoutIsTheResponse(t *testing.T) {
 				if !inTime && limit < last {
 					continue
 				}
-				if !inTime || c.late && said.Status != bridge.StatusTimeout || !c.late && said != c.reply {
+				if !inTime || c.late && said.Status != statusTimeout || !c.late && said != c.reply {
 					t.Errorf("the answer got %v, and the response is %s", refused, whole)
 				}
 				return
@@ -106,7 +105,7 @@ func operator(t *testing.T, up *daemon.Daemon) *client.Client {
 }
 
 // respond writes a request with a timeout in seconds, runs a bridge, and returns the response to it.
-func respond(t *testing.T, answers bridge.Runner, id string, limit float64) (said runs.Reply, whole []byte) {
+func respond(t *testing.T, answers runner, id string, limit float64) (said runs.Reply, whole []byte) {
 	t.Helper()
 	dir := t.TempDir()
 	body, err := json.Marshal(map[string]any{"request_id": id, "prompt": "Which one?", "timeout_seconds": limit})
@@ -120,11 +119,11 @@ func respond(t *testing.T, answers bridge.Runner, id string, limit float64) (sai
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		done <- bridge.New(bridge.Config{
-			Dirs: []bridge.Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: answers, Poll: 20 * time.Millisecond,
-		}).Run(ctx)
+		done <- newBridge(Config{
+			Dirs: []Dir{{Path: dir, Must: true}}, State: t.TempDir(), runner: answers, Poll: 20 * time.Millisecond,
+		}).run(ctx)
 	}()
-	fixture.Eventually(t, fixture.Patience, "there is a response", func() bool {
+	testfixture.Eventually(t, testfixture.Patience, "there is a response", func() bool {
 		whole, _ = os.ReadFile(filepath.Join(dir, ".agent-response.json"))
 		return whole != nil
 	})
@@ -151,23 +150,23 @@ func hasEnded(err error) bool {
 // A reply longer than a message is read in pieces: whole characters, whatever JSON makes of them.
 func TestLongReplyIsWhole(t *testing.T) {
 	t.Parallel()
-	r := &bridge.External{Client: operator(t, daemontest.Start(t, nil))}
+	r := &tasks{client: operator(t, daemontest.Start(t, nil)), external: true}
 	for name, text := range map[string]string{
 		"empty": "", "short": "the second", "escaped": strings.Repeat("\x01é", 60_000), "long": strings.Repeat("€", 170_000),
 	} {
 		run := "T-local-" + name
-		job := bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
-		if err := r.Submit(t.Context(), job); err != nil {
+		j := job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
+		if err := r.Submit(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := api.OpReply.Call(t.Context(), r.Client, api.ReplyRequest{Run: run}); !api.Is(err, api.NotEnded) {
+		if _, err := api.OpReply.Call(t.Context(), r.client, api.ReplyRequest{Run: run}); !api.Is(err, api.NotEnded) {
 			t.Errorf("%s: a reply before the answer: %v", name, err)
 		}
-		if err := r.Overtaken(t.Context(), run, bridge.Outcome{Status: bridge.StatusSuccess, Text: text}); err != nil {
+		if err := r.Overtaken(t.Context(), run, outcome{Status: statusSuccess, Text: text}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		o, err := r.Wait(t.Context(), run)
-		if err != nil || o.Status != bridge.StatusSuccess || !o.Taken || o.Text != text {
+		if err != nil || o.Status != statusSuccess || !o.Taken || o.Text != text {
 			t.Errorf("%s: %d bytes of %d, %s, %v", name, len(o.Text), len(text), o.Status, err)
 		}
 	}
@@ -177,15 +176,15 @@ func TestLongReplyIsWhole(t *testing.T) {
 func TestBridgeAwaitsAResponder(t *testing.T) {
 	t.Parallel()
 	l := operator(t, daemontest.Start(t, nil))
-	if err := bridge.Await(t.Context(), l, zap.NewNop()); err != nil {
+	if err := await(t.Context(), l, zap.NewNop()); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	said, logs := observer.New(zap.WarnLevel)
 	done := make(chan error, 1)
 	l.Close() // as if there were none
-	go func() { done <- bridge.Await(ctx, l, zap.New(said)) }()
-	fixture.Eventually(t, fixture.Patience, "it says that it waits", func() bool {
+	go func() { done <- await(ctx, l, zap.New(said)) }()
+	testfixture.Eventually(t, testfixture.Patience, "it says that it waits", func() bool {
 		return logs.Len() == 1 || len(done) > 0
 	})
 	cancel()
@@ -197,20 +196,20 @@ func TestBridgeAwaitsAResponder(t *testing.T) {
 // A program may have written a response that is no answer, or too large for one: the run has its status.
 func TestOvertakenRunHasTheStatusOfTheResponse(t *testing.T) {
 	t.Parallel()
-	r := &bridge.External{Client: operator(t, daemontest.Start(t, nil))}
+	r := &tasks{client: operator(t, daemontest.Start(t, nil)), external: true}
 	for name, c := range map[string]struct {
-		by   bridge.Outcome
+		by   outcome
 		want string
 		says string
 	}{
-		"timeout": {bridge.Outcome{Status: bridge.StatusTimeout, Message: "too slow"}, bridge.StatusTimeout, "too slow"},
-		"error":   {bridge.Outcome{Status: bridge.StatusError}, bridge.StatusError, "no reason was given"},
-		"large": {bridge.Outcome{Status: bridge.StatusSuccess, Text: strings.Repeat("x", 3<<19)}, bridge.StatusError,
+		"timeout": {outcome{Status: statusTimeout, Message: "too slow"}, statusTimeout, "too slow"},
+		"error":   {outcome{Status: statusError}, statusError, "no reason was given"},
+		"large": {outcome{Status: statusSuccess, Text: strings.Repeat("x", 3<<19)}, statusError,
 			"answered by a file: "},
 	} {
 		run := "T-local-" + name
-		job := bridge.Job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
-		if err := r.Submit(t.Context(), job); err != nil {
+		j := job{Run: run, Prompt: "Which one?", Due: time.Now().Add(time.Hour)}
+		if err := r.Submit(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Overtaken(t.Context(), run, c.by); err != nil {
@@ -220,7 +219,7 @@ func TestOvertakenRunHasTheStatusOfTheResponse(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, o, err)
 		}
 	}
-	if err := r.Overtaken(t.Context(), "T-local-none", bridge.Outcome{Status: bridge.StatusSuccess}); err != nil {
+	if err := r.Overtaken(t.Context(), "T-local-none", outcome{Status: statusSuccess}); err != nil {
 		t.Errorf("a run that is not known: %v", err)
 	}
 	if err := r.Expire(t.Context(), "T-local-none"); err != nil {

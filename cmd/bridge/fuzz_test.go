@@ -33,7 +33,7 @@ func FuzzResponse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	dir := newDirWatcher(New(Config{Log: zap.New(core)}), f.TempDir(), j)
+	dir := newDirWatcher(newBridge(Config{Log: zap.New(core)}), f.TempDir(), j)
 	if err := dir.open(); err != nil {
 		f.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func FuzzResponse(f *testing.F) {
 			}
 		}
 		o := dir.existingResponse(request)
-		if !slices.Contains([]string{StatusSuccess, StatusError, StatusTimeout}, o.Status) ||
-			o.Status != StatusSuccess && o.Text != "" && mistakes != nil {
+		if !slices.Contains([]string{statusSuccess, statusError, statusTimeout}, o.Status) ||
+			o.Status != statusSuccess && o.Text != "" && mistakes != nil {
 			t.Errorf("%q is the outcome %+v", b, o)
 		}
 		var r struct {
@@ -59,9 +59,9 @@ func FuzzResponse(f *testing.F) {
 		}
 		switch id := dir.responseID(request); {
 		case mistakes == nil &&
-			(json.Unmarshal(b, &r) != nil || id != r.ID || o.Status == StatusSuccess && o.Text != *r.Response):
+			(json.Unmarshal(b, &r) != nil || id != r.ID || o.Status == statusSuccess && o.Text != *r.Response):
 			t.Errorf("%q is the outcome %+v of %q", b, o, id)
-		case mistakes != nil && (o.Status != StatusError || strings.Contains(o.Message, "S3NT1NEL")):
+		case mistakes != nil && (o.Status != statusError || strings.Contains(o.Message, "S3NT1NEL")):
 			t.Errorf("%q is no valid response, but the outcome is %+v", b, o)
 		case !utf8.ValidString(id):
 			t.Errorf("%q has the id %q", b, id)

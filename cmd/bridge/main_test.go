@@ -15,21 +15,28 @@ import (
 	"time"
 
 	testfixture "github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/worker"
 
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// In crash tests the test binary is also the program of the bridge.
+// The test binary is also the program of the bridge in crash tests, and the supervisor of agents.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "shim" {
+		if worker.Shim(os.Args[2]) != nil {
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv("BRIDGE_DIR") == "" {
 		testfixture.VerifyGoroutines(m)
 		return
 	}
-	b := New(Config{
+	b := newBridge(Config{
 		Dirs: []Dir{{Path: os.Getenv("BRIDGE_DIR"), Must: true}}, State: os.Getenv("BRIDGE_STATE"),
-		Runner: &fileRunner{os.Getenv("BRIDGE_RUNS")}, Poll: 20 * time.Millisecond, Settle: 50 * time.Millisecond,
+		runner: &fileRunner{os.Getenv("BRIDGE_RUNS")}, Poll: 20 * time.Millisecond, Settle: 50 * time.Millisecond,
 	})
 	b.step = func(at string) {
 		if at == os.Getenv("BRIDGE_KILL") {
@@ -37,7 +44,7 @@ func TestMain(m *testing.M) {
 			select {}
 		}
 	}
-	if err := b.Run(context.Background()); err != nil {
+	if err := b.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -48,9 +55,9 @@ func TestMain(m *testing.M) {
 // determines the outcome of a run.
 type fileRunner struct{ dir string }
 
-func (r *fileRunner) Submit(_ context.Context, j Job) error {
+func (r *fileRunner) Submit(_ context.Context, j job) error {
 	if j.Prompt == "refuse" {
-		return &RefusedError{"this is not allowed here"}
+		return &refusedError{"this is not allowed here"}
 	}
 	if j.Prompt == "away" {
 		return errors.New("NATS is away")
@@ -66,10 +73,10 @@ func (r *fileRunner) Submit(_ context.Context, j Job) error {
 	return err
 }
 
-func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
+func (r *fileRunner) Wait(ctx context.Context, run string) (outcome, error) {
 	b, err := os.ReadFile(filepath.Join(r.dir, run))
 	if err != nil {
-		return Outcome{}, err
+		return outcome{}, err
 	}
 	switch prompt := string(b); {
 	case strings.HasPrefix(prompt, "hang"):
@@ -78,24 +85,24 @@ func (r *fileRunner) Wait(ctx context.Context, run string) (Outcome, error) {
 		for {
 			select {
 			case <-ctx.Done():
-				return Outcome{}, ctx.Err()
+				return outcome{}, ctx.Err()
 			case <-tick.C:
 			}
 			if _, err := os.Stat(filepath.Join(r.dir, run+".cancelled")); err != nil {
 				continue
 			}
 			if prompt == "hang late" { // the answer came while the run was being ended
-				return Outcome{Status: StatusSuccess, Text: "late"}, nil
+				return outcome{Status: statusSuccess, Text: "late"}, nil
 			}
 			if prompt == "hang taken" {
-				return Outcome{Status: StatusError, Message: "nobody knows", Taken: true}, nil
+				return outcome{Status: statusError, Message: "nobody knows", Taken: true}, nil
 			}
 			return failed("the run was cancelled"), nil
 		}
 	case prompt == "fail":
-		return Outcome{Status: StatusError, Message: "the agent failed (exit status 3)", Took: time.Second}, nil
+		return outcome{Status: statusError, Message: "the agent failed (exit status 3)", Took: time.Second}, nil
 	default:
-		return Outcome{Status: StatusSuccess, Text: strings.TrimPrefix(prompt, "say "), Took: 1500 * time.Millisecond}, nil
+		return outcome{Status: statusSuccess, Text: strings.TrimPrefix(prompt, "say "), Took: 1500 * time.Millisecond}, nil
 	}
 }
 
@@ -107,7 +114,7 @@ func (r *fileRunner) Expire(ctx context.Context, run string) error {
 	return r.Cancel(ctx, run, "")
 }
 
-func (r *fileRunner) Overtaken(_ context.Context, run string, o Outcome) error {
+func (r *fileRunner) Overtaken(_ context.Context, run string, o outcome) error {
 	name := run + ".overtaken" // a test that sees it reads it at once
 	whole := filepath.Join(filepath.Dir(r.dir), name)
 	err := os.WriteFile(whole, []byte(o.Status+" "+o.Text+o.Message), 0o600)
@@ -139,7 +146,7 @@ func (l *fixture) config() Config {
 	core, logs := observer.New(zap.DebugLevel)
 	l.logs = logs
 	return Config{
-		Dirs: []Dir{{Path: l.dir, Must: true}}, State: l.state, Runner: &fileRunner{l.runs},
+		Dirs: []Dir{{Path: l.dir, Must: true}}, State: l.state, runner: &fileRunner{l.runs},
 		Poll: 20 * time.Millisecond, Patience: 200 * time.Millisecond,
 		Settle: 50 * time.Millisecond, Retry: 10 * time.Millisecond,
 		Log: zap.New(core),
@@ -156,7 +163,7 @@ func (l *fixture) start(c Config) (stop func()) {
 	var err error // valid after the bridge has ended
 	go func() {
 		defer close(ended)
-		err = New(c).Run(ctx)
+		err = newBridge(c).run(ctx)
 	}()
 	stopped := false
 	stop = func() {

@@ -16,7 +16,7 @@ import (
 
 // slowRunner records the calls of its methods. Submit returns when released is closed.
 type slowRunner struct {
-	Runner
+	runner
 	released chan struct{}
 	away     int // failures of Expire
 
@@ -36,7 +36,7 @@ func (r *slowRunner) all() []string {
 	return slices.Clone(r.did)
 }
 
-func (r *slowRunner) Submit(ctx context.Context, _ Job) error {
+func (r *slowRunner) Submit(ctx context.Context, _ job) error {
 	r.do("submit")
 	select {
 	case <-r.released:
@@ -60,16 +60,16 @@ func (r *slowRunner) Expire(context.Context, string) error {
 	return nil
 }
 
-func (r *slowRunner) Wait(ctx context.Context, _ string) (Outcome, error) {
+func (r *slowRunner) Wait(ctx context.Context, _ string) (outcome, error) {
 	if slices.Contains(r.all(), "expire") {
-		return Outcome{Status: StatusSuccess, Text: "just in time"}, nil
+		return outcome{Status: statusSuccess, Text: "just in time"}, nil
 	}
 	<-ctx.Done()
-	return Outcome{}, ctx.Err()
+	return outcome{}, ctx.Err()
 }
 
 // serve runs a bridge for a request until the test ends.
-func serve(t *testing.T, r Runner, request string) (dir string) {
+func serve(t *testing.T, r runner, request string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, ".agent-request.json"), []byte(request), 0o600); err != nil {
@@ -78,8 +78,10 @@ func serve(t *testing.T, r Runner, request string) (dir string) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- New(Config{Dirs: []Dir{{Path: dir, Must: true}}, State: t.TempDir(), Runner: r, Poll: 10 * time.Millisecond,
-			Settle: 20 * time.Millisecond, Retry: 10 * time.Millisecond}).Run(ctx)
+		done <- newBridge(Config{
+			Dirs: []Dir{{Path: dir, Must: true}}, State: t.TempDir(), runner: r, Poll: 10 * time.Millisecond,
+			Settle: 20 * time.Millisecond, Retry: 10 * time.Millisecond,
+		}).run(ctx)
 	}()
 	t.Cleanup(func() {
 		stop()

@@ -67,7 +67,7 @@ const graceTime = 5 * time.Second
 // outcome executes the request and returns its outcome. earlier means that an
 // earlier bridge claimed the request, so its run may have ended already. The
 // error is that of ctx.
-func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlier bool) (Outcome, error) {
+func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlier bool) (outcome, error) {
 	if len(r.Problems) > 0 {
 		return failed("invalid request: " + strings.Join(r.Problems, "; ")), nil
 	}
@@ -80,13 +80,13 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 	logged := false
 	for {
 		o, err := w.try(working, r, e)
-		switch refused, ok := errors.AsType[*RefusedError](err); {
+		switch refused, ok := errors.AsType[*refusedError](err); {
 		case err == nil:
 			return w.timed(o, e), nil
 		case ok:
 			return failed(refused.Why), nil
 		case ctx.Err() != nil:
-			return Outcome{}, ctx.Err()
+			return outcome{}, ctx.Err()
 		case working.Err() == nil && !logged:
 			logged = true
 			w.log.Warn("request failed, retrying until its timeout",
@@ -94,7 +94,7 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 		}
 		select {
 		case <-ctx.Done():
-			return Outcome{}, ctx.Err()
+			return outcome{}, ctx.Err()
 		case <-working.Done():
 			return w.expire(ctx, e), nil
 		case <-time.After(w.cfg.Retry):
@@ -105,12 +105,12 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 // expire ends a run whose timeout has passed. If the run has an answer all the
 // same, that is the outcome. So is an error of an external agent that was
 // accepted.
-func (w *dirWatcher) expire(ctx context.Context, e entry) Outcome {
+func (w *dirWatcher) expire(ctx context.Context, e entry) outcome {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
 	for {
 		o, err := w.expired(ending, e.Run)
-		if err == nil && (o.Status == StatusSuccess || o.Taken) {
+		if err == nil && (o.Status == statusSuccess || o.Taken) {
 			return w.timed(o, e)
 		}
 		if isMomentary(err) {
@@ -123,20 +123,20 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) Outcome {
 		if err != nil {
 			w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
 		}
-		return w.timed(Outcome{Status: StatusTimeout}, e)
+		return w.timed(outcome{Status: statusTimeout}, e)
 	}
 }
 
 // expired ends a run whose timeout has passed, and returns its outcome.
-func (w *dirWatcher) expired(ctx context.Context, run string) (Outcome, error) {
-	if err := w.cfg.Runner.Expire(ctx, run); err != nil {
-		return Outcome{}, err
+func (w *dirWatcher) expired(ctx context.Context, run string) (outcome, error) {
+	if err := w.cfg.runner.Expire(ctx, run); err != nil {
+		return outcome{}, err
 	}
-	return w.cfg.Runner.Wait(ctx, run)
+	return w.cfg.runner.Wait(ctx, run)
 }
 
 // try submits the run, if there is time left, and waits for its end.
-func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, error) {
+func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (outcome, error) {
 	if time.Now().Before(e.deadline()) {
 		labels := map[string]string{"request_id": r.ID}
 		for key, value := range map[string]string{"phase": r.Phase, "phase_name": r.PhaseName, "agent_name": r.Agent} {
@@ -146,15 +146,15 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, 
 		}
 		// Not cut short: a cancel must not come before what it cancels.
 		submitting, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceTime)
-		err := w.cfg.Runner.Submit(submitting, Job{Run: e.Run, Prompt: r.Prompt, Model: r.Model,
+		err := w.cfg.runner.Submit(submitting, job{Run: e.Run, Prompt: r.Prompt, Model: r.Model,
 			Timeout: time.Duration(e.Timeout) * time.Millisecond, Due: e.deadline(), Labels: runs.LabelsOf(labels)})
 		cancel()
 		if err != nil {
-			return Outcome{}, err
+			return outcome{}, err
 		}
 		w.step("submitted")
 	}
-	o, err := w.cfg.Runner.Wait(ctx, e.Run)
+	o, err := w.cfg.runner.Wait(ctx, e.Run)
 	if err == nil {
 		w.step("ended")
 	}
@@ -162,11 +162,11 @@ func (w *dirWatcher) try(ctx context.Context, r requestFile, e entry) (Outcome, 
 }
 
 // timed adds duration, timeout message and run id to an outcome.
-func (w *dirWatcher) timed(o Outcome, e entry) Outcome {
+func (w *dirWatcher) timed(o outcome, e entry) outcome {
 	if o.Took <= 0 {
 		o.Took = time.Since(time.UnixMilli(e.At))
 	}
-	if o.Status == StatusTimeout && o.Message == "" {
+	if o.Status == statusTimeout && o.Message == "" {
 		seconds := time.Duration(e.Timeout) * time.Millisecond
 		o.Message = fmt.Sprintf("Agent execution timeout after %v seconds", seconds.Seconds())
 	}
@@ -183,7 +183,7 @@ func (w *dirWatcher) timed(o Outcome, e entry) Outcome {
 func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
 	defer cancel()
-	if err := w.cfg.Runner.Cancel(ending, e.Run, why.Error()); err != nil {
+	if err := w.cfg.runner.Cancel(ending, e.Run, why.Error()); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -201,7 +201,7 @@ func (w *dirWatcher) abandon(ctx context.Context, e entry, why error) error {
 func (w *dirWatcher) yield(ctx context.Context, e entry) error {
 	ending, cancel := context.WithTimeout(ctx, 2*graceTime)
 	defer cancel()
-	if err := w.cfg.Runner.Overtaken(ending, e.Run, w.existingResponse(e.Name)); err != nil {
+	if err := w.cfg.runner.Overtaken(ending, e.Run, w.existingResponse(e.Name)); err != nil {
 		return fmt.Errorf("notify run %s that its request is answered: %w", e.Run, err)
 	}
 	w.step("overtaken")

@@ -14,7 +14,7 @@ import (
 )
 
 // answer writes the response and removes the request.
-func (w *dirWatcher) answer(e entry, o Outcome) error {
+func (w *dirWatcher) answer(e entry, o outcome) error {
 	b, err := newResponse(e.ID, o, time.Now()).encode()
 	if err != nil {
 		return fmt.Errorf("encode the response: %w", err)
@@ -39,7 +39,7 @@ func (w *dirWatcher) answer(e entry, o Outcome) error {
 func unpublishedName(e entry) string { return ".agent-response." + digest(e.ID) + ".tmp" }
 
 var unpublishedPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\.agent-response\.[0-9a-w]{32}\.tmp$`)
+	return regexp.MustCompile(`^\.agent-response\.[0-9a-f]{32}\.tmp$`)
 })
 
 // publish renames an answer to its response file, unless that was done before.
@@ -103,7 +103,7 @@ func (w *dirWatcher) responseID(name string) string {
 }
 
 // existingResponse returns the content of the response file of a request.
-func (w *dirWatcher) existingResponse(name string) Outcome {
+func (w *dirWatcher) existingResponse(name string) outcome {
 	response, _ := responseName(name)
 	b, _, err := w.dir.read(response, MaxResponse)
 	var r struct {
@@ -114,7 +114,7 @@ func (w *dirWatcher) existingResponse(name string) Outcome {
 	if err != nil || Check(b) != nil || json.Unmarshal(b, &r) != nil {
 		return failed("the response of another program violates the contract")
 	}
-	return Outcome{Status: r.Status, Text: r.Text, Message: r.Message}
+	return outcome{Status: r.Status, Text: r.Text, Message: r.Message}
 }
 
 // requestID returns the id in a request file, or "" if there is no such file.

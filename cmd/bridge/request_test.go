@@ -128,8 +128,8 @@ func TestResponseNameKeepsThePhase(t *testing.T) {
 func TestEveryResponseFollowsTheContract(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		o := Outcome{
-			Status: rapid.SampledFrom([]string{StatusSuccess, StatusError, StatusTimeout}).Draw(t, "status"),
+		o := outcome{
+			Status: rapid.SampledFrom([]string{statusSuccess, statusError, statusTimeout}).Draw(t, "status"),
 			Text:   rapid.String().Draw(t, "text"), Message: rapid.String().Draw(t, "message"),
 			Took: time.Duration(rapid.Int64().Draw(t, "took")),
 			Meta: rapid.MapOfN(rapid.String(), rapid.String(), 0, 3).Draw(t, "meta"),
@@ -148,7 +148,7 @@ func TestEveryResponseFollowsTheContract(t *testing.T) {
 		}{responseFile: &r}); err != nil {
 			t.Fatal(err)
 		}
-		if o.Status == StatusSuccess && *r.Response != o.Text || o.Status != StatusSuccess && *r.ErrorMessage != o.Message {
+		if o.Status == statusSuccess && *r.Response != o.Text || o.Status != statusSuccess && *r.ErrorMessage != o.Message {
 			t.Fatalf("%+v became %s", o, b)
 		}
 	})

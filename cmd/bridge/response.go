@@ -11,9 +11,9 @@ import (
 
 // The statuses of a response.
 const (
-	StatusSuccess = "success"
-	StatusError   = "error"
-	StatusTimeout = "timeout"
+	statusSuccess = "success"
+	statusError   = "error"
+	statusTimeout = "timeout"
 )
 
 // The error types of responses that the bridge writes.
@@ -35,8 +35,8 @@ type responseFile struct {
 	Metadata     map[string]string `json:"metadata"`
 }
 
-// Outcome is the result of a request.
-type Outcome struct {
+// outcome is the result of a request.
+type outcome struct {
 	Status  string            // one of the Status constants
 	Text    string            // final text of the agent, for success
 	Message string            // error text for people, for other statuses
@@ -46,11 +46,11 @@ type Outcome struct {
 }
 
 // failed returns the outcome of a request that cannot be executed.
-func failed(message string) Outcome { return Outcome{Status: StatusError, Message: message} }
+func failed(message string) outcome { return outcome{Status: statusError, Message: message} }
 
 // newResponse returns the response to the request with this id, created at the
 // given time.
-func newResponse(id string, o Outcome, at time.Time) responseFile {
+func newResponse(id string, o outcome, at time.Time) responseFile {
 	r := responseFile{
 		RequestID: id, Version: "1.0", Status: o.Status, Duration: seconds(o.Took), Metadata: o.Meta,
 		CreatedAt: at.UTC().Format("2006-01-02T15:04:05.000000-07:00"), // Python before 3.11 reads no Z
@@ -59,9 +59,9 @@ func newResponse(id string, o Outcome, at time.Time) responseFile {
 		r.Metadata = map[string]string{}
 	}
 	switch kind := typeInvocation; o.Status {
-	case StatusSuccess:
+	case statusSuccess:
 		r.Response = &o.Text
-	case StatusTimeout:
+	case statusTimeout:
 		kind = typeTimeout
 		fallthrough
 	default:

@@ -16,27 +16,21 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Agents runs the requests of a bridge as tasks of the work queue. It is a [Runner].
-type Agents struct {
-	Client *client.Client
-	Table  agent.Table
-	// Task is what all tasks have in common. Without an agent each has the agent that its model
-	// tells, or else [api.DefaultAgent].
-	Task api.Submission
+// tasks are the runs of requests: tasks of the work queue or, if external is true, runs that wait for an answer from
+// outside. It is a [runner].
+type tasks struct {
+	client   *client.Client
+	table    agent.Table
+	task     api.Submission
+	external bool
 }
 
-// External lets no agent work: its runs wait for an answer from outside. It is a [Runner].
-type External struct {
-	Client *client.Client
-	Table  agent.Table
-}
-
-// maxOlder is how often [Await] asks a responder that answers other requests. After that it is of an older version;
+// maxOlder is how often [await] asks a responder that answers other requests. After that it is of an older version;
 // one that is starting has all of them within a second.
 const maxOlder = 3
 
-// Await waits until a responder answers. The error is that it cannot serve a bridge, or that of ctx.
-func Await(ctx context.Context, l *client.Client, log *zap.Logger) error {
+// await waits until a responder answers. The error is that it cannot serve a bridge, or that of ctx.
+func await(ctx context.Context, l *client.Client, log *zap.Logger) error {
 	for told, older := false, 0; ; {
 		_, err := api.OpReply.Call(ctx, l, api.ReplyRequest{Run: "T-none"})
 		if errors.Is(err, client.ErrNoResponder) {
@@ -71,31 +65,29 @@ func isMomentary(err error) bool {
 	return ok && (e.Retryable && (e.Code == api.Unavailable || e.Code == api.TooMany) || e.Code == api.NotEnded)
 }
 
-// Submit queues a task for a job.
-func (r *Agents) Submit(ctx context.Context, j Job) error {
-	q := r.Task
+// Submit queues a task for a job, or creates a run that waits for its answer until the timeout of the job is over.
+func (r *tasks) Submit(ctx context.Context, j job) error {
+	if r.external {
+		_, err := api.OpAsk.Call(ctx, r.client, api.AskRequest{
+			Run: j.Run, Prompt: j.Prompt, Model: j.Model, Labels: j.Labels,
+			Timeout: max(time.Until(j.Due).Milliseconds(), 1),
+		})
+		if is(err, api.Conflict) { // an earlier bridge has given it to an agent
+			return nil
+		}
+		return refused(err)
+	}
+	q := r.task
 	q.Run, q.Prompt, q.Labels = j.Run, j.Prompt, j.Labels
 	q.Hard = max(int64((j.Timeout+time.Second-1)/time.Second), 1) // rounded up
 	q.Model = cmp.Or(q.Model, j.Model)
 	if q.Agent == "" {
 		q.Agent = api.DefaultAgent
-		if a, known := r.Table.OfModel(q.Model); known {
+		if a, known := r.table.OfModel(q.Model); known {
 			q.Agent = a.Kind()
 		}
 	}
-	_, err := r.Client.Submit(ctx, q)
-	return refused(err)
-}
-
-// Submit creates a run that waits for its answer until the timeout of the job is over.
-func (r *External) Submit(ctx context.Context, j Job) error {
-	_, err := api.OpAsk.Call(ctx, r.Client, api.AskRequest{
-		Run: j.Run, Prompt: j.Prompt, Model: j.Model, Labels: j.Labels,
-		Timeout: max(time.Until(j.Due).Milliseconds(), 1),
-	})
-	if is(err, api.Conflict) { // an earlier bridge has given it to an agent
-		return nil
-	}
+	_, err := r.client.Submit(ctx, q)
 	return refused(err)
 }
 
@@ -103,7 +95,7 @@ func (r *External) Submit(ctx context.Context, j Job) error {
 func refused(err error) error {
 	e, ok := errors.AsType[*api.Error](err)
 	if errors.Is(err, client.ErrDenied) {
-		return &RefusedError{Why: err.Error()}
+		return &refusedError{Why: err.Error()}
 	}
 	if !ok || e.Code != api.Validation {
 		return err
@@ -112,7 +104,7 @@ func refused(err error) error {
 	for _, i := range e.AllIssues() {
 		why = append(why, i.Field+": "+i.Problem)
 	}
-	return &RefusedError{Why: strings.Join(why, "; ")}
+	return &refusedError{Why: strings.Join(why, "; ")}
 }
 
 // is reports whether an error has one of the codes.
@@ -121,35 +113,13 @@ func is(err error, codes ...api.Code) bool {
 	return ok && slices.Contains(codes, e.Code)
 }
 
-// Wait waits for the end of a run, and returns the answer of its agent.
-func (r *Agents) Wait(ctx context.Context, run string) (Outcome, error) {
-	v, o, err := wait(ctx, r.Client, r.Table, run)
-	switch {
-	case err != nil:
-	case v.State == runs.StateCompleted:
-		return reply(ctx, r.Client, v, o)
-	case v.State == runs.StateTimeout && v.Reason == string(runs.ReasonIdle):
-		o.Message = "Agent execution timeout: " + v.Sentence
-	}
-	return o, err
-}
-
-// Wait waits for the end of a run, and returns the answer that was sent for it.
-func (r *External) Wait(ctx context.Context, run string) (Outcome, error) {
-	v, o, err := wait(ctx, r.Client, r.Table, run)
-	if err != nil || v.State == runs.StateTimeout || v.State == runs.StateCancelled {
-		return o, err
-	}
-	return reply(ctx, r.Client, v, o)
-}
-
-// wait waits for the end of a run. The outcome is that of a run without an answer.
-func wait(ctx context.Context, l *client.Client, table agent.Table, run string) (*api.Run, Outcome, error) {
-	v, err := l.Wait(ctx, run, nil)
+// Wait waits for the end of a run, and returns the answer of its agent, or the one that was sent for it.
+func (r *tasks) Wait(ctx context.Context, run string) (outcome, error) {
+	v, err := r.client.Wait(ctx, run, nil)
 	if err != nil {
-		return nil, Outcome{}, err
+		return outcome{}, err
 	}
-	o := Outcome{Status: StatusError, Message: v.Sentence, Meta: map[string]string{"agent": v.Agent}}
+	o := outcome{Status: statusError, Message: v.Sentence, Meta: map[string]string{"agent": v.Agent}}
 	if v.Thread != "" {
 		o.Meta["thread_id"] = v.Thread
 	}
@@ -157,22 +127,30 @@ func wait(ctx context.Context, l *client.Client, table agent.Table, run string) 
 		o.Took = time.Duration(max(int64(v.EndedAt-v.StartedAt), 1)) * time.Millisecond
 	}
 	if v.Exit != nil && v.Exit.Spawn == runs.SpawnNotFound {
-		if a, known := table.Find(v.Agent); known {
+		if a, known := r.table.Find(v.Agent); known {
 			o.Message += ": " + a.Program + " of " + a.Name + "; install it on the worker's machine, or name another " +
 				"agent with --agent"
 		}
 	}
 	switch v.State {
 	case runs.StateTimeout:
-		o.Status, o.Message = StatusTimeout, ""
+		o.Status, o.Message = statusTimeout, ""
+		if !r.external && v.Reason == string(runs.ReasonIdle) {
+			o.Message = "Agent execution timeout: " + v.Sentence
+		}
+		return o, nil
 	case runs.StateCancelled:
 		o.Message = "the run was cancelled"
+		return o, nil
 	}
-	return v, o, nil
+	if r.external || v.State == runs.StateCompleted {
+		return reply(ctx, r.client, v, o)
+	}
+	return o, nil
 }
 
 // reply completes the outcome of a run with what it replied.
-func reply(ctx context.Context, l *client.Client, v *api.Run, o Outcome) (Outcome, error) {
+func reply(ctx context.Context, l *client.Client, v *api.Run, o outcome) (outcome, error) {
 	var text strings.Builder
 	for q := (api.ReplyRequest{Run: v.ID}); ; {
 		piece, err := api.OpReply.Call(ctx, l, q)
@@ -195,47 +173,34 @@ func reply(ctx context.Context, l *client.Client, v *api.Run, o Outcome) (Outcom
 }
 
 // Cancel cancels a run. It is no error if the run has ended or does not exist.
-func (r *Agents) Cancel(ctx context.Context, run, reason string) error {
-	return cancel(ctx, r.Client, run, reason)
-}
-
-// Cancel cancels a run. It is no error if the run has ended or does not exist.
-func (r *External) Cancel(ctx context.Context, run, reason string) error {
-	return cancel(ctx, r.Client, run, reason)
-}
-
-func cancel(ctx context.Context, l *client.Client, run, reason string) error {
-	_, err := l.Cancel(ctx, api.Cancel{Run: run, Reason: reason})
+func (r *tasks) Cancel(ctx context.Context, run, reason string) error {
+	_, err := r.client.Cancel(ctx, api.Cancel{Run: run, Reason: reason})
 	if is(err, api.NotFound, api.Ended) {
 		return nil
 	}
 	return err
 }
 
-// Expire cancels the run of a request that timed out.
-func (r *Agents) Expire(ctx context.Context, run string) error {
-	return r.Cancel(ctx, run, "the request timed out")
-}
-
-// Expire ends the run of a request that timed out without an answer.
-func (r *External) Expire(ctx context.Context, run string) error {
-	_, err := api.OpExpire.Call(ctx, r.Client, api.RunRequest{Run: run})
+// Expire cancels the run of a request that timed out, or ends the one that waits for an answer.
+func (r *tasks) Expire(ctx context.Context, run string) error {
+	if !r.external {
+		return r.Cancel(ctx, run, "the request timed out")
+	}
+	_, err := api.OpExpire.Call(ctx, r.client, api.RunRequest{Run: run})
 	return err
 }
 
-// Overtaken cancels the run of a request that another program has answered.
-func (r *Agents) Overtaken(ctx context.Context, run string, _ Outcome) error {
-	return r.Cancel(ctx, run, "another program has answered the request")
-}
-
-// Overtaken stores the answer that another program wrote into the response file
-// as the answer of the run.
-func (r *External) Overtaken(ctx context.Context, run string, o Outcome) error {
+// Overtaken cancels the run of a request that another program has answered, or stores what it wrote into the response
+// file as the answer of the run.
+func (r *tasks) Overtaken(ctx context.Context, run string, o outcome) error {
+	if !r.external {
+		return r.Cancel(ctx, run, "another program has answered the request")
+	}
 	q := api.LateAnswer{Run: run, Status: o.Status, Text: o.Text, Error: cmp.Or(o.Message, "no reason was given")}
-	_, err := api.OpAnswerLate.Call(ctx, r.Client, q)
+	_, err := api.OpAnswerLate.Call(ctx, r.client, q)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Code == api.Validation { // readers have it, whatever its size
 		q = api.LateAnswer{Run: run, Status: runs.ReplyError, Error: "answered by a file: " + e.Message}
-		_, err = api.OpAnswerLate.Call(ctx, r.Client, q)
+		_, err = api.OpAnswerLate.Call(ctx, r.client, q)
 	}
 	if is(err, api.NotFound, api.Ended) {
 		return nil

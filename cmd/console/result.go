@@ -1,10 +1,8 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -63,6 +61,8 @@ func failed(run *api.Run) bool {
 	return run.State == runs.StateFailed || run.State == runs.StateTimeout
 }
 
+const saidLines = 10
+
 // said writes the last lines of the output of a failed agent that are not JSON: what the JSON
 // lines tell stands above.
 func (r *Renderer) said(b *strings.Builder, x *api.Result) {
@@ -75,7 +75,7 @@ func (r *Renderer) said(b *strings.Builder, x *api.Result) {
 			line = strings.TrimSpace(line)
 			return line == "" || line[0] == '{' || json.Valid([]byte(line))
 		})
-		if lines = lines[max(len(lines)-stderrLines, 0):]; len(lines) > 0 {
+		if lines = lines[max(len(lines)-saidLines, 0):]; len(lines) > 0 {
 			fmt.Fprintf(b, "\n%s\n", r.Paint(bold, s.name))
 			r.quote(b, strings.Join(lines, "\n"))
 		}
@@ -290,88 +290,4 @@ func (r *Renderer) quote(b *strings.Builder, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString("│ " + Safe(line) + "\n")
 	}
-}
-
-// Mistakes are all that is wrong with a request, as joined errors. Names are the
-// names of its fields on the command line.
-func Mistakes(e *api.Error, names map[string]string) error {
-	name := func(field string) string {
-		switch flag := names[field]; {
-		case flag != "":
-			return flag
-		case field == "task_id", field == "taskId", field == api.FieldRun:
-			return "RUN"
-		}
-		if head, element, ok := strings.Cut(field, "."); ok && names[head] != "" {
-			return names[head] + "." + element
-		}
-		return Word(field)
-	}
-	var all []error
-	for _, i := range e.Issues {
-		all = append(all, fmt.Errorf("%s: %s", name(i.Field), Safe(i.Problem)))
-	}
-	if e.Unlisted > 0 {
-		all = append(all, fmt.Errorf("and %d more mistakes", e.Unlisted))
-	}
-	switch {
-	case all != nil:
-		return errors.Join(all...)
-	case e.Field != "":
-		return errors.New(Safe(name(e.Field) + ": " + e.Message))
-	}
-	return errors.New(Safe(e.Message))
-}
-
-// Ended is what the agent itself cannot have printed about its end, or "". Program
-// is that of the agent, and task the one that waits for an answer.
-func Ended(x runs.Exit, program, task string) string {
-	switch {
-	case x.Reason == runs.ReasonExited && x.Code != nil && *x.Code == runs.ExitNeedsAgent:
-		return fmt.Sprintf("the program needs an agent's answer; once it has that, continue with `linesman run "+
-			"--resume %s -- …`", task)
-	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
-		return Safe(program) + ": command not found"
-	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
-		return Safe(program) + ": cannot be executed"
-	case x.Reason == runs.ReasonSpawn:
-		return Safe(program) + ": could not be started"
-	case x.Reason == runs.ReasonSession:
-		return "no session with the agent: " + Safe(x.Why)
-	}
-	return map[runs.Reason]string{
-		runs.ReasonFinished: "the agent printed its result and did not exit: it was ended (limits.after_result)",
-		runs.ReasonIdle:     "the agent printed nothing until the idle timeout (--idle-timeout)",
-		runs.ReasonHard:     "the agent ran until its time limit (--timeout)",
-		runs.ReasonSpool:    "the agent printed more than the limit (spool.max_bytes)",
-		runs.ReasonLost:     "it is not known how the agent ended: the process that supervised it is gone",
-	}[x.Reason]
-}
-
-// StderrShown is how many bytes of an agent's stderr [StderrTail] shows at most.
-const StderrShown = 2 << 10
-
-const stderrLines = 10
-
-// StderrTail prints the last lines of an agent's stderr, of which text is the
-// end, or nothing if there is none.
-func StderrTail(w io.Writer, text []byte) error {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 {
-		return nil
-	}
-	cut := len(text) > StderrShown
-	text = text[max(len(text)-StderrShown, 0):]
-	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
-	if cut && len(lines) > 1 {
-		lines = lines[1:] // the rest of a line
-	}
-	lines = lines[max(len(lines)-stderrLines, 0):]
-	var b strings.Builder
-	b.WriteString("linesman: the end of the agent's stderr:\n")
-	for _, line := range lines {
-		fmt.Fprintf(&b, "    %s\n", Safe(line))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -63,7 +63,7 @@ func (x *examination) dataDirectory(context.Context) (level, string, string) {
 	case info.Mode().Perm()&0o077 != 0:
 		return warn, dir + " is open to others", "chmod 700 it"
 	default:
-		return OK, space, ""
+		return fine, space, ""
 	}
 }
 
@@ -78,7 +78,7 @@ func (x *examination) shims(context.Context) (level, string, string) {
 	case err != nil:
 		return warn, fmt.Sprintf("the run directories cannot be read: %v", err), ""
 	case len(list) == 0:
-		return OK, "no agent here runs without one", ""
+		return fine, "no agent here runs without one", ""
 	default:
 		text := strings.Join(list[:min(len(list), most)], ", ")
 		if more := len(list) - most; more > 0 {

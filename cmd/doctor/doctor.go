@@ -27,7 +27,7 @@ type level string
 
 // The levels.
 const (
-	OK   level = "ok"
+	fine level = "ok"
 	warn level = "warn" // unusual, but it works
 	Fail level = "FAIL" // it does not work
 	skip level = "skip" // could not be checked
@@ -62,7 +62,7 @@ type told struct{ agents, roots []string }
 func (t told) correct(c Check) Check {
 	switch {
 	case c.Name == "agents" && len(t.agents) > 0:
-		return Check{c.Name, OK, "none is found with these settings; workers have " + strings.Join(t.agents, ", "), ""}
+		return Check{c.Name, fine, "none is found with these settings; workers have " + strings.Join(t.agents, ", "), ""}
 	case c.Name == "roots" && len(t.roots) > 0:
 		c.Text = "tasks may work in " + strings.Join(t.roots, ", ") + ", as the workers say"
 	}
@@ -116,7 +116,7 @@ func Examine(ctx context.Context, d *datadir.Dialer, table agent.Table, waits fu
 }
 
 func (x *examination) all(ctx context.Context, waits func(names []string)) []Check {
-	x.note("settings", OK, "all of them are valid", "") // they were loaded
+	x.note("settings", fine, "all of them are valid", "") // they were loaded
 	r := &round{ctx: ctx, x: x, waits: waits}
 	first := r.begin(before)
 	last := r.begin(others)
@@ -205,7 +205,7 @@ func (x *examination) run(ctx context.Context, name string, check func(context.C
 
 // Print prints the checks for people, with the colours of r.
 func Print(w io.Writer, r *console.Renderer, checks []Check) error {
-	colors := map[level]string{OK: console.Green, warn: console.Yellow, Fail: console.Red, skip: console.Dim}
+	colors := map[level]string{fine: console.Green, warn: console.Yellow, Fail: console.Red, skip: console.Dim}
 	for _, c := range checks {
 		text := c.Text
 		if c.Do != "" {

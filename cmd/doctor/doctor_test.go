@@ -66,7 +66,7 @@ func TestChecksDoNotWaitForEachOther(t *testing.T) {
 // An adapter of another version than the tested one is a warning.
 func TestAdapterThatWasNotTriedIsAWarning(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]level{"2.6.0": OK, "": OK, "2.7.0": warn} {
+	for version, want := range map[string]level{"2.6.0": fine, "": fine, "2.7.0": warn} {
 		x := &examination{}
 		x.live([]programs.Agent{{Name: "Codex", Short: "codex", Path: "/bin/codex", Live: &programs.Live{
 			Path: "/bin/codex-acp", Version: version, Tested: "2.6.0",

@@ -90,7 +90,7 @@ func (x *examination) drift(ctx context.Context) (level, string, string) {
 		return skip, firstLine(err), ""
 	}
 	if len(records) == 0 {
-		return OK, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", looked), ""
+		return fine, fmt.Sprintf("the last %d runs printed nothing that linesman does not know", looked), ""
 	}
 	return warn, fmt.Sprintf("%d of the last %d runs printed things that linesman does not know: %s",
 		len(records), looked, driftOf(records)), "look for a newer linesman: their events may lack something"

@@ -41,7 +41,7 @@ func (x *examination) agents(ctx context.Context) {
 		}
 		switch {
 		case a.Path == "" && a.Default:
-			x.note(a.Short, OK, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
+			x.note(a.Short, fine, "not installed, which is fine unless tasks are for it ("+a.Install+")", "")
 		case a.Slow:
 			x.note(a.Short, warn, a.Problem, a.Fix)
 		case a.Problem != "":
@@ -50,7 +50,7 @@ func (x *examination) agents(ctx context.Context) {
 			x.note(a.Short, warn, version, "linesman was tested with "+a.Tested+
 				": lines that are new in this version become events of the kind unknown, and runs report them as drift")
 		default:
-			x.note(a.Short, OK, version, "")
+			x.note(a.Short, fine, version, "")
 		}
 	}
 	x.live(all)
@@ -59,7 +59,7 @@ func (x *examination) agents(ctx context.Context) {
 // live notes which of the agents that are installed have live runs, and what the others lack.
 func (x *examination) live(all []programs.Agent) {
 	var have, lack, do []string
-	level := OK
+	level := fine
 	for _, a := range all {
 		switch l := a.Live; {
 		case l == nil || a.Path == "":
@@ -93,7 +93,7 @@ func (x *examination) roots(context.Context) (level, string, string) {
 	if len(more) > 0 {
 		text += ", and in " + strings.Join(more, ", ") + " (work.add_roots)"
 	}
-	return OK, text, ""
+	return fine, text, ""
 }
 
 func (x *examination) git(context.Context) (level, string, string) {
@@ -101,7 +101,7 @@ func (x *examination) git(context.Context) (level, string, string) {
 	if err != nil {
 		return warn, "git is not on the PATH", "install it: agents work in repositories"
 	}
-	return OK, path, ""
+	return fine, path, ""
 }
 
 // inotify checks the limits of Linux on following files. Other systems have none.
@@ -120,5 +120,5 @@ func (x *examination) inotify(context.Context) (level, string, string) {
 				fmt.Sprintf("sysctl fs.inotify.%s=%d", l.key, l.least)
 		}
 	}
-	return OK, "its limits are high enough", ""
+	return fine, "its limits are high enough", ""
 }

@@ -31,7 +31,7 @@ func (x *examination) responder(ctx context.Context) (level, string, string) {
 		return Fail, firstLine(err), ""
 	default:
 		took := time.Since(begun).Round(10 * time.Microsecond)
-		return OK, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, all.Counts.Working,
+		return fine, fmt.Sprintf("answers in %s; %d runs work, %d wait", took, all.Counts.Working,
 			all.Counts.Queued), ""
 	}
 }
@@ -70,7 +70,7 @@ func (x *examination) worker(ctx context.Context) (level, string, string) {
 		for worker, n := range slots {
 			all, taken = all+n, taken+busy[worker]
 		}
-		return OK, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
+		return fine, fmt.Sprintf("%d at work for the queue %s, %d of %d slots are taken",
 			len(slots), queue, taken, all), ""
 	}
 }
@@ -89,5 +89,5 @@ func (x *examination) http(context.Context) (level, string, string) {
 		return Fail, fmt.Sprintf("%s/healthz answers %d", x.here.HTTP, response.StatusCode),
 			"look at the log of `linesman up`"
 	}
-	return OK, x.here.HTTP + ", MCP at /mcp", ""
+	return fine, x.here.HTTP + ", MCP at /mcp", ""
 }

@@ -63,7 +63,7 @@ func (x *examination) server(ctx context.Context) {
 			"set public_creds where others read the events")
 		return
 	}
-	x.note("nats", OK, text, "")
+	x.note("nats", fine, text, "")
 }
 
 // up notes which process is the `up` of the data directory. If its program file
@@ -73,7 +73,7 @@ func (x *examination) up() {
 	const do = "`linesman down`, and the next command starts the program that is there then"
 	switch {
 	case !x.here.ProgramReplaced():
-		x.note("up", OK, text, "")
+		x.note("up", fine, text, "")
 	case runtime.GOOS == "linux":
 		text += fmt.Sprintf("; its program %s was removed or replaced; agents can still be started", x.here.Program)
 		x.note("up", warn, text, do)
@@ -101,7 +101,7 @@ func (x *examination) users(ctx context.Context) (level, string, string) {
 		}
 		b.Close()
 	}
-	return OK, "operator, " + strings.Join(all, ", ") + " are let in", ""
+	return fine, "operator, " + strings.Join(all, ", ") + " are let in", ""
 }
 
 // maxSkew is the accepted difference between the server's clock and this one.
@@ -130,7 +130,7 @@ func (x *examination) streams(ctx context.Context) {
 		x.note(name, Fail, err.Error(), "start a newer `linesman up` or `linesman normalizer`, which make it")
 		return
 	}
-	x.note(name, OK, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
+	x.note(name, fine, fmt.Sprintf("they take and store; %s holds %s, %d tasks wait",
 		b.Raw(), console.ShortBytes(int64(raw.CachedInfo().State.Bytes)), work.CachedInfo().State.Msgs), "")
 
 	at := raw.CachedInfo().TimeStamp
@@ -141,7 +141,7 @@ func (x *examination) streams(ctx context.Context) {
 		x.note("clock", warn, fmt.Sprintf("the server's clock and this one differ by %s", console.ShortTime(skew)),
 			"set them by NTP")
 	} else {
-		x.note("clock", OK, "as the server's", "")
+		x.note("clock", fine, "as the server's", "")
 	}
 }
 
@@ -169,7 +169,7 @@ func (x *examination) lags(ctx context.Context) (level, string, string) {
 	case lag.Raw > longLag || lag.Events > longLag:
 		return warn, text, "look again in a moment: if it grows, the log of the normalizer says why"
 	default:
-		return OK, text, ""
+		return fine, text, ""
 	}
 }
 
@@ -193,7 +193,7 @@ func (x *examination) readers(ctx context.Context) (level, string, string) {
 	stream := x.bus.Names.Events()
 	text := fmt.Sprintf("%d consumers on %s, of %d at most", have, stream, most)
 	if have < most/5*4 {
-		return OK, text, ""
+		return fine, text, ""
 	}
 	return warn, text + "; at the limit programs that need one are refused",
 		fmt.Sprintf("remove those that are not needed, with `nats consumer rm %s` in the context that `linesman context "+

@@ -85,7 +85,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 
 	err := tellSignal(ctx, call.run(ctx, a))
 	if call.json {
-		err = errors.Join(err, console.Refusal(stdout, err))
+		err = errors.Join(err, printRefusal(stdout, err))
 	}
 	if err != nil && err.Error() != "" {
 		complain(stderr, err)

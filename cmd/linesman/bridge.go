@@ -52,7 +52,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 		config := bridge.Config{
 			Dirs: dirs, MaxTimeout: cmp.Or(c.MaxTimeout, a.config.Work.Hard), MaxAtOnce: c.AtOnce,
 			State: filepath.Join(a.config.DataDir, "bridge"), Log: a.log,
-			Runner: &bridge.Agents{Client: s.Client(), Table: a.config.Table(), Task: q},
+			Client: s.Client(), Table: a.config.Table(), Task: q, External: c.External,
 			Ready: func() {
 				line := "ready"
 				for _, dir := range dirs {
@@ -62,14 +62,7 @@ func (c *bridgeWatchCmd) Run(ctx context.Context, a *app) error {
 				fmt.Fprintln(a.stdout, line)
 			},
 		}
-		if c.External {
-			config.Runner = &bridge.External{Client: s.Client(), Table: a.config.Table()}
-		}
-		err := bridge.Await(ctx, s.Client(), a.log)
-		if err == nil {
-			err = bridge.New(config).Run(ctx)
-		}
-		if err != nil {
+		if err := bridge.Run(ctx, config); err != nil {
 			return fmt.Errorf("bridge: %w", err)
 		}
 		return nil

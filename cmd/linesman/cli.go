@@ -9,7 +9,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/linesman/linesman/cmd/console"
 	"github.com/linesman/linesman/config"
 )
 
@@ -42,7 +41,7 @@ func parse(args []string, stdout io.Writer) (invocation, error) {
 	kctx := call.readCommand(args, stdout, exit)
 	whole, err := kctx != nil, error(nil)
 	if !whole && !call.helped {
-		kctx, whole, err = console.Parse(args, func() (*kong.Kong, error) { return newParser(&grammar{}, stdout, exit) },
+		kctx, whole, err = parseAll(args, func() (*kong.Kong, error) { return newParser(&grammar{}, stdout, exit) },
 			&call.helped)
 	}
 	if call.helped {

@@ -51,7 +51,7 @@ func (c *completeCmd) Run(ctx context.Context, a *app) error {
 	if len(words) > 1 && words[0] == "help" {
 		words = words[1:]
 	}
-	all := console.Candidates(k.Model.Node, words, func(v *kong.Value) []string {
+	all := candidates(k.Model.Node, words, func(v *kong.Value) []string {
 		switch v.Target.Type() {
 		case reflect.TypeFor[runRef]():
 			return a.offered(ctx, words[:len(words)-1], recent)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/linesman/linesman/api"
@@ -47,9 +48,9 @@ func explain(err error, flags map[string]string, run string) error {
 			return says(exitFailed, errors.New(ofRun(run, text)+": it is "+console.Word(string(e.State))))
 		}
 		if e.Code == api.Conflict && e.Issues != nil {
-			return says(exitUsage, console.Ambiguous(run, e))
+			return says(exitUsage, ambiguous(run, e))
 		}
-		return says(exitUsage, console.Mistakes(e, flags))
+		return says(exitUsage, mistakes(e, flags))
 	}
 	text := ofRun(run, e.Message)
 	for _, more := range []string{e.Suggestion, e.WebURL} {
@@ -58,6 +59,59 @@ func explain(err error, flags map[string]string, run string) error {
 		}
 	}
 	return says(exitFailed, errors.New(text))
+}
+
+// mistakes are all that is wrong with a request, as joined errors. Names are the
+// names of its fields on the command line.
+func mistakes(e *api.Error, names map[string]string) error {
+	name := func(field string) string {
+		switch flag := names[field]; {
+		case flag != "":
+			return flag
+		case field == "task_id", field == "taskId", field == api.FieldRun:
+			return "RUN"
+		}
+		if head, element, ok := strings.Cut(field, "."); ok && names[head] != "" {
+			return names[head] + "." + element
+		}
+		return console.Word(field)
+	}
+	var all []error
+	for _, i := range e.Issues {
+		all = append(all, fmt.Errorf("%s: %s", name(i.Field), console.Safe(i.Problem)))
+	}
+	if e.Unlisted > 0 {
+		all = append(all, fmt.Errorf("and %d more mistakes", e.Unlisted))
+	}
+	switch {
+	case all != nil:
+		return errors.Join(all...)
+	case e.Field != "":
+		return errors.New(console.Safe(name(e.Field) + ": " + e.Message))
+	}
+	return errors.New(console.Safe(e.Message))
+}
+
+// ambiguous is the refusal of a reference to several runs, which it lists: joined errors.
+func ambiguous(ref string, e *api.Error) error {
+	all := []error{fmt.Errorf("RUN: %s %s: give more of its id", console.Word(ref), console.Safe(e.Message))}
+	for _, i := range e.Issues {
+		all = append(all, fmt.Errorf("    %s  %s", console.Word(i.Field), console.Safe(i.Problem)))
+	}
+	if e.Unlisted > 0 {
+		all = append(all, fmt.Errorf("    and %d more", e.Unlisted))
+	}
+	return errors.Join(all...)
+}
+
+// printRefusal prints why linesman refused a request as JSON, on one line: the [api.Error] in the
+// tree of err. It prints nothing for any other error, and for a request that got no answer.
+func printRefusal(w io.Writer, err error) error {
+	var e *api.Error
+	if !errors.As(err, &e) || e.Err != nil {
+		return nil
+	}
+	return console.PrintJSON(w, e)
 }
 
 // resolveRun is the id of the run that an argument names. One that is a whole id costs no request. A name that

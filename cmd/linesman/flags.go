@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,7 +10,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/agent/known"
-	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/normalizer"
@@ -121,9 +122,26 @@ type moment runs.Time
 
 // UnmarshalText is called by kong.
 func (m *moment) UnmarshalText(text []byte) error {
-	t, err := console.Moment(string(text), time.Now())
+	t, err := momentOf(string(text), time.Now())
 	*m = moment(t)
 	return err
+}
+
+// momentOf reads a time as people write it: a duration before now such as 2h, a date, or a time
+// of RFC 3339. A date is midnight in the time zone of now.
+func momentOf(text string, now time.Time) (runs.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		if d < 0 {
+			return 0, errors.New("must not be negative")
+		}
+		return api.TimeOf(now.Add(-d)), nil
+	}
+	for _, form := range []string{time.DateOnly, time.RFC3339} {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			return api.TimeOf(t), nil
+		}
+	}
+	return 0, errors.New("must be a duration such as 2h, a date such as 2026-05-31, or a time of RFC 3339")
 }
 
 // agentKind is a flag that names a kind of agent, or the short name of a known one, which

@@ -26,7 +26,7 @@ func (c *setupSessionsCmd) Run(a *app) error {
 		return err
 	}
 	s := setup.Sessions{
-		Program: program, DataDir: a.config.DataDir, Getenv: os.Getenv, Remove: c.Remove, DryRun: c.DryRun,
+		Program: program, DataDir: a.config.DataDir, Getenv: a.getenv, Remove: c.Remove, DryRun: c.DryRun,
 	}
 	only := ""
 	if c.Agent != "" {
@@ -100,7 +100,7 @@ func (c *hookCmd) Run(a *app) error {
 	go func() {
 		defer close(done)
 		// An error must not reach the agent: without a note, linesman only knows less.
-		_ = setup.LeaveNote(os.Stdin, datadir.HookDir(a.config.DataDir, one.Kind()), time.Now())
+		_ = setup.LeaveNote(a.stdin, datadir.HookDir(a.config.DataDir, one.Kind()), time.Now())
 	}()
 	select {
 	case <-done:

@@ -133,9 +133,9 @@ func (p printer) Attend(
 	l func() *client.Client, run api.Run, argv []string, detailed bool,
 ) func(context.Context) error {
 	f := client.Filter{Run: run.ID, Agent: run.Agent, Follow: true}
-	wrong := console.Misread{Argv: argv, Agents: known.Agents}
+	wrong := misread{argv: argv, agents: known.Agents}
 	advise := func(r console.Record) {
-		if s := wrong.Advice(r); s != "" {
+		if s := wrong.advice(r); s != "" {
 			fmt.Fprintf(p.Err, "linesman: %s\n", s)
 		}
 	}

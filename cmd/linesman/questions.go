@@ -264,7 +264,7 @@ func notAnswered(err error, run string, q *api.Question) error {
 	case api.NotFound, api.NotWaiting:
 		return exitWith(exitNoRun, refuse(errors.New(ofRun(run, e.Message)), e))
 	case api.Validation:
-		all := []error{console.Mistakes(e, map[string]string{
+		all := []error{mistakes(e, map[string]string{
 			"question": "RUN", "option": "WORD", "content": "--content", "digest": "--digest",
 		})}
 		switch {

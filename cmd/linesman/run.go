@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -120,11 +122,11 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	if c.detailed(a) { // a person has watched it
 		_ = s.Client().SeenSoon(ctx, d.Spec.Run)
 	}
-	code, problem := endCode(exit), console.Ended(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
+	code, problem := endCode(exit), endOf(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
 	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && !c.detailed(a) &&
 		a.shown(a.stderr).Terminal() {
-		if text, err := s.Stderr(ctx, d, 2*console.StderrShown); err == nil {
-			_ = console.StderrTail(a.stderr, text)
+		if text, err := s.Stderr(ctx, d, 2*stderrShown); err == nil {
+			_ = stderrTail(a.stderr, text)
 		}
 	}
 	return exitWith(code, errors.New(problem)) // no text: the code is sufficient
@@ -140,7 +142,7 @@ func (c *runCmd) startable(a *app) error {
 	if x.Spawn == "" {
 		return nil
 	}
-	why := console.Ended(x, c.Command[0], "") + "; nothing was recorded"
+	why := endOf(x, c.Command[0], "") + "; nothing was recorded"
 	if found, ok := known.Agents.OfCommand(c.Command); ok && x.Spawn == runs.SpawnNotFound {
 		why += ". " + found.Name + " is not installed here: " + found.Install
 	}
@@ -230,3 +232,56 @@ func (r *awaited) Read(b []byte) (int, error) {
 
 // detailed reports whether a person sees what the agent does, not the events.
 func (c *runCmd) detailed(a *app) bool { return !c.JSON && !c.Events && a.shown(a.stdout).Terminal() }
+
+// endOf is what the agent itself cannot have printed about its end, or "". Program
+// is that of the agent, and task the one that waits for an answer.
+func endOf(x runs.Exit, program, task string) string {
+	switch {
+	case x.Reason == runs.ReasonExited && x.Code != nil && *x.Code == runs.ExitNeedsAgent:
+		return fmt.Sprintf("the program needs an agent's answer; once it has that, continue with `linesman run "+
+			"--resume %s -- …`", task)
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotFound:
+		return console.Safe(program) + ": command not found"
+	case x.Reason == runs.ReasonSpawn && x.Spawn == runs.SpawnNotExecutable:
+		return console.Safe(program) + ": cannot be executed"
+	case x.Reason == runs.ReasonSpawn:
+		return console.Safe(program) + ": could not be started"
+	case x.Reason == runs.ReasonSession:
+		return "no session with the agent: " + console.Safe(x.Why)
+	}
+	return map[runs.Reason]string{
+		runs.ReasonFinished: "the agent printed its result and did not exit: it was ended (limits.after_result)",
+		runs.ReasonIdle:     "the agent printed nothing until the idle timeout (--idle-timeout)",
+		runs.ReasonHard:     "the agent ran until its time limit (--timeout)",
+		runs.ReasonSpool:    "the agent printed more than the limit (spool.max_bytes)",
+		runs.ReasonLost:     "it is not known how the agent ended: the process that supervised it is gone",
+	}[x.Reason]
+}
+
+// stderrShown is how many bytes of an agent's stderr [stderrTail] shows at most.
+const stderrShown = 2 << 10
+
+const stderrLines = 10
+
+// stderrTail prints the last lines of an agent's stderr, of which text is the
+// end, or nothing if there is none.
+func stderrTail(w io.Writer, text []byte) error {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return nil
+	}
+	cut := len(text) > stderrShown
+	text = text[max(len(text)-stderrShown, 0):]
+	lines := strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
+	if cut && len(lines) > 1 {
+		lines = lines[1:] // the rest of a line
+	}
+	lines = lines[max(len(lines)-stderrLines, 0):]
+	var b strings.Builder
+	b.WriteString("linesman: the end of the agent's stderr:\n")
+	for _, line := range lines {
+		fmt.Fprintf(&b, "    %s\n", console.Safe(line))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

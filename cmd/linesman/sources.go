@@ -83,13 +83,13 @@ func (c *tailCmd) Run(ctx context.Context, a *app) error {
 		found, _, err := daemon.Detect(nil, known.Agents, c.Path[:min(len(c.Path), 16)]...)
 		a.misread(found, err == nil, c.Agent, "tail", " …")
 	}
-	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
+	files := filePrinter{out: a.stdout, err: a.stderr, json: a.json}
 	spec := worker.TailSpec{
 		Paths: c.Path, Agent: string(c.Agent), Labels: runs.LabelsOf(c.Label), Title: c.Title, Once: c.Once, Again: c.Again,
-		Began: files.Began, Skipped: files.Skipped, Waiting: files.Waiting,
+		Began: files.began, Skipped: files.skipped, Waiting: files.waiting,
 	}
 	err := a.session(ctx, func(s *daemon.Session) error { return s.Tail(ctx, spec) })
-	files.End()
+	files.end()
 	if c.Once && ctx.Err() != nil {
 		err = errors.Join(err, errors.New("interrupted: the same command imports the rest"))
 	}
@@ -105,10 +105,10 @@ type sessionsCmd struct {
 }
 
 func (c *sessionsCmd) Run(ctx context.Context, a *app) error {
-	files := console.Files{Out: a.stdout, Err: a.stderr, JSON: a.json}
-	defer files.Open()
+	files := filePrinter{out: a.stdout, err: a.stderr, json: a.json}
+	defer files.open()
 	spec, err := a.host().Sessions(string(c.Agent), worker.SessionsSpec{
-		Labels: runs.LabelsOf(c.Label), Since: c.Since, Idle: c.Idle, Began: files.Began,
+		Labels: runs.LabelsOf(c.Label), Since: c.Since, Idle: c.Idle, Began: files.began,
 	})
 	if err != nil {
 		return exitWith(exitUsage, err)

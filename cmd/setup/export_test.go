@@ -2,3 +2,5 @@ package setup
 
 // Names for tests.
 var Roles = roles
+
+type Node = node

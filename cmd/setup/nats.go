@@ -36,8 +36,8 @@ const (
 	maxPort     = 65535 - clusterPort
 )
 
-// Node is a server of the cluster.
-type Node struct {
+// node is a server of the cluster.
+type node struct {
 	Name string // of the server and of its files: letters, digits, '-', '_' and '.'
 	Host string // where clients and the other servers reach it
 	Port int    // for clients
@@ -45,8 +45,8 @@ type Node struct {
 
 // ParseNodes reads a list of one or three nodes, separated by commas: each is
 // NAME, NAME=HOST or NAME=HOST:PORT. Without a host the name is the host.
-func ParseNodes(list string) ([]Node, error) {
-	var nodes []Node
+func ParseNodes(list string) ([]node, error) {
+	var nodes []node
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := parseNode(strings.TrimSpace(text))
 		if err != nil {
@@ -66,7 +66,7 @@ func ParseNodes(list string) ([]Node, error) {
 	return nodes, nil
 }
 
-func parseNode(text string) (n Node, err error) {
+func parseNode(text string) (n node, err error) {
 	name, host, found := strings.Cut(text, "=")
 	if !found {
 		host = name
@@ -99,7 +99,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 // Config says which cluster is set up.
 type Config struct {
 	Dir    string // is created; with an existing one its keys are kept
-	Nodes  []Node // one, or three
+	Nodes  []node // one, or three
 	Store  string // directory of the streams on the servers; that of a node is below it
 	Prefix string // of subjects and streams
 }
@@ -216,7 +216,7 @@ func (c Config) urls() string {
 
 // server returns the configuration of one node. It listens on all addresses of its
 // machine, unless its host is a loopback one.
-func (c Config) server(n Node, password string) string {
+func (c Config) server(n node, password string) string {
 	listen := ""
 	if ip := net.ParseIP(n.Host); ip.IsLoopback() || n.Host == "localhost" {
 		listen = n.Host

@@ -52,7 +52,7 @@ func TestWhatHoldsForARun(t *testing.T) {
 		"active":                      {working(time.Minute, doing(runs.Thinking)), ""},
 		"just not":                    {working(10*time.Minute-1e6, doing(runs.Thinking)), ""},
 		"thinks too long":             {working(10*time.Minute, doing(runs.Thinking)), "stalled"},
-		"starts too long":             {working(11*time.Minute, doing(runs.Starting)), "stalled"},
+		"starts too long":             {working(11*time.Minute, doing("starting")), "stalled"},
 		"a long tool call":            {working(50*time.Minute, doing(runs.RunningTool)), ""},
 		"a sub-agent":                 {working(50*time.Minute, doing(runs.AwaitingAgent)), ""},
 		"asks a person":               {working(50*time.Minute, doing(runs.AwaitingInput)), "needs-input"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
+	"github.com/linesman/linesman/normalizer/wire"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -108,35 +109,27 @@ func (l *line) diffChanged(out *normalizer.Out) normalizer.Fault {
 	out.Facts.Cloud = &runs.Cloud{Added: added, Removed: removed}
 	changed := int64(added) + int64(removed)
 	out.Facts.Command = &runs.Findings{LinesChanged: &changed}
-	out.Facts.Edits, out.Facts.MoreEdits = l.edits()
+	l.edits(out)
 	out.Facts.MoreEdits += count(l.unlisted)
 	out.Event(normalizer.StatusMessage("cloud task diff", nil))
 	return normalizer.NoFault
 }
 
-// edits returns the files of a diff. Invalid ones are ignored.
-func (l *line) edits() (edits []runs.Edit, more int) {
-	if l.files.Kind != scan.Array {
-		return nil, 0
-	}
+// edits sets the facts of the files of a diff. Invalid ones are ignored.
+func (l *line) edits(out *normalizer.Out) {
 	var files []struct {
 		Path string `json:"path"`
 		Kind string `json:"kind"`
 	}
-	if json.Unmarshal(l.files.Raw, &files) != nil {
-		return nil, 0
+	if l.files.Kind != scan.Array || json.Unmarshal(l.files.Raw, &files) != nil {
+		return
 	}
+	kinds := map[string]runs.EditKind{"update": runs.Modified, "add": runs.Added, "delete": runs.Deleted}
 	for _, f := range files {
-		kind, known := map[string]runs.EditKind{"update": runs.Modified, "add": runs.Added, "delete": runs.Deleted}[f.Kind]
-		switch {
-		case !known, f.Path == "":
-		case len(edits) == runs.MaxEdits:
-			more++
-		default:
-			edits = append(edits, runs.Edit{Path: f.Path, Kind: kind})
+		if kind, known := kinds[f.Kind]; known && f.Path != "" {
+			wire.AddEdit(out, f.Path, kind)
 		}
 	}
-	return edits, more
 }
 
 // count returns the value of v, or 0 if v is not an integer from 0 to one billion.

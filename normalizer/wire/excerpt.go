@@ -113,16 +113,13 @@ func tail(raw []byte, n int) []byte {
 	}
 }
 
-// Edit returns the facts of one file change: of the file at path, created or changed.
-func Edit(path scan.Value, created bool) (edits []runs.Edit, more int) {
-	if path.Len == 0 || path.Len > runs.MaxPath {
-		return nil, 1
+// AddEdit adds a file change to the facts. One that cannot be listed is only counted.
+func AddEdit(out *normalizer.Out, path string, kind runs.EditKind) {
+	if path == "" || len(path) > runs.MaxPath || len(out.Facts.Edits) >= runs.MaxEdits {
+		out.Facts.MoreEdits++
+		return
 	}
-	e := runs.Edit{Path: path.Text()}
-	if created {
-		e.Kind = runs.Added
-	}
-	return []runs.Edit{e}, 0
+	out.Facts.Edits = append(out.Facts.Edits, runs.Edit{Path: path, Kind: kind})
 }
 
 // Todo sets the facts of a to-do list, whose texts are under a key: how many of its items are

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer"
@@ -19,7 +20,31 @@ import (
 
 // ID returns the id in v: its trimmed text, or "" if v is no string. It is only valid as
 // long as the line.
-func ID(v scan.Value) string { return strings.TrimSpace(v.View()) }
+func ID(v scan.Value) string {
+	if v.Len == 0 {
+		return ""
+	}
+	return trimmed(v)
+}
+
+// trimmed is apart, so that ID is inlined: most lines have few of the ids.
+func trimmed(v scan.Value) string {
+	text := v.View()
+	if first, last := text[0], text[len(text)-1]; ' ' < min(first, last) && max(first, last) < utf8.RuneSelf {
+		return text
+	}
+	return strings.TrimSpace(text)
+}
+
+// Int32 sets into to the integer in v and returns it, or returns nil if v is none of 32 bits.
+func Int32(v scan.Value, into *int32) *int32 {
+	n, ok := v.Int()
+	if !ok || n != int64(int32(n)) {
+		return nil
+	}
+	*into = int32(n)
+	return into
+}
 
 // Thread is the id of a thread that a dialect keeps. Its JSON is at most as long as
 // [normalizer.MaxThread].

@@ -55,7 +55,7 @@ func TestHostileRunsMakeFewSeries(t *testing.T) {
 		for range 20 {
 			a.CallEnded(pick("command_execution", "file_change", "web_search", "tool_use"),
 				pick("Read", "mcp__x", "Task", "TodoWrite"),
-				pick("completed", "failed", "unknown", normalizer.StatusUnfinished), random.Int64N(1e6)-1)
+				pick("completed", "failed", "unknown", "unfinished"), random.Int64N(1e6)-1)
 		}
 		a.TurnEnded(runs.Turn(1+random.IntN(3)), random.Int64N(1e6)-1)
 		a.Asked(pick("permission", "form"))

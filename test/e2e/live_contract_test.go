@@ -223,7 +223,7 @@ func (l *lodging) used(r *runs.Record, n int) {
 	l.t.Helper()
 	want, total := spentOn(n), r.Spent().Total
 	switch l.agent.Live.Tokens {
-	case acp.NoTokens:
+	case 0:
 		if total != nil {
 			l.t.Errorf("usage %+v, and it tells none", total)
 		}

@@ -82,12 +82,30 @@ func (k *talk) write(text ...[]byte) {
 func torn(line []byte) []byte { return append(bytes.Clone(line[:len(line)/2]), "!\n\n"...) }
 
 // call sends a request, and returns its response.
-func (k *talk) call(line func(id int64) []byte) gjson.Result {
+func (k *talk) call(method, params string) gjson.Result {
+	k.t.Helper()
+	k.request(method, params)
+	return k.response(k.id)
+}
+
+// request sends a request, with parameters as JSON.
+func (k *talk) request(method, params string) {
 	k.t.Helper()
 	k.id++
-	request := line(k.id)
-	k.write(torn(request), request)
-	return k.response(k.id)
+	line := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", k.id, method, params)
+	k.write(torn(line), line)
+}
+
+// selects answers a permission request by an option.
+func selects(id, option string) []byte {
+	return outcome(id, fmt.Sprintf(`"selected","optionId":%q`, option))
+}
+
+// withdraws answers one without an option.
+func withdraws(id string) []byte { return outcome(id, `"cancelled"`) }
+
+func outcome(id, outcome string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"outcome":{"outcome":%s}}}`+"\n", id, outcome)
 }
 
 // find waits for a message of the agent.
@@ -136,33 +154,33 @@ func (s *speaker) talks(t *testing.T, a agent.Agent, env []string, project strin
 		env = append(slices.Clone(env), a.SetLive(runs.Task{Attributes: runs.Attributes{Mode: runs.ReadOnly}})...)
 	}
 	k := newTalk(t, a.Live, env, project)
-	hello := k.call(func(id int64) []byte { return acp.Initialize(id, "test") })
+	hello := k.call("initialize", `{"protocolVersion":1,"clientCapabilities":{"elicitation":{"form":{}},`+
+		`"fs":{"readTextFile":false,"writeTextFile":false},"session":{"compaction":{},"notices":{}},"terminal":false},`+
+		`"clientInfo":{"name":"linesman","version":"test"}}`)
 	if got := hello.Get("result.protocolVersion").Int(); got != 1 {
 		t.Fatalf("it speaks version %d: %s", got, hello)
 	}
 	for _, auth := range a.Live.Auth {
 		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, auth.Variable+"=") }) {
-			k.call(func(id int64) []byte { return acp.Authenticate(id, auth.Method) })
+			k.call("authenticate", fmt.Sprintf(`{"methodId":%q}`, auth.Method))
 			break
 		}
 	}
-	session := k.call(func(id int64) []byte { return acp.NewSession(id, project, nil) }).Get("result.sessionId").String()
+	session := k.call("session/new", fmt.Sprintf(`{"cwd":%q,"mcpServers":[]}`, project)).Get("result.sessionId").String()
 	if mode := a.Live.Mode(string(runs.ReadOnly)); mode != "" {
-		k.call(func(id int64) []byte { return acp.SetMode(id, session, mode) })
+		k.call("session/set_mode", fmt.Sprintf(`{"modeId":%q,"sessionId":%q}`, mode, session))
 	}
 	if s.short == "gemini" { // as in the tasks
-		k.call(func(id int64) []byte { return acp.SetModel(id, session, "gemini-2.5-flash") })
+		k.call("session/set_model", fmt.Sprintf(`{"modelId":"gemini-2.5-flash","sessionId":%q}`, session))
 	}
 	prompt := func(text string) {
-		k.id++
-		line := acp.Prompt(k.id, session, text)
-		k.write(torn(line), line)
+		k.request("session/prompt", fmt.Sprintf(`{"prompt":[{"text":%q,"type":"text"}],"sessionId":%q}`, text, session))
 	}
 
 	prompt("Talk one")
 	id, allow, reject := k.question()
-	answer := acp.Select(id, allow)
-	k.write(torn(answer), answer, answer, acp.Select(id, reject), acp.Select("987", allow), acp.Withdraw(`"none"`))
+	answer := selects(id, allow)
+	k.write(torn(answer), answer, answer, selects(id, reject), selects("987", allow), withdraws(`"none"`))
 	if end := k.response(k.id).Get("result.stopReason").String(); end != "end_turn" {
 		t.Errorf("the turn with two answers: %s", end)
 	}
@@ -170,14 +188,14 @@ func (s *speaker) talks(t *testing.T, a agent.Agent, env []string, project strin
 
 	prompt("Talk two")
 	id, allow, _ = k.question()
-	k.write(acp.Cancel(session))
+	k.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":%q}}`+"\n", session))
 	if s.waits {
-		k.write(acp.Withdraw(id))
+		k.write(withdraws(id))
 	}
 	if end := k.response(k.id).Get("result.stopReason").String(); end != "cancelled" {
 		t.Errorf("the turn that is cancelled: %s", end)
 	}
-	k.write(acp.Select(id, allow)) // late
+	k.write(selects(id, allow)) // late
 	prompt("Talk three")
 	if end := k.response(k.id).Get("result.stopReason").String(); end != "end_turn" {
 		t.Errorf("the turn after it: %s", end)

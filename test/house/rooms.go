@@ -95,12 +95,12 @@ var Rooms = []Room{
 	{"agent", "an entry of the table of agents",
 		[]string{"agent/...", "cmd/...", "config", "daemon", "responder", "telemetry/...", "worker/..."}},
 
-	{"agent/acp", "the Agent Client Protocol: its lines, read and written; its dialect",
+	{"agent/acp", "the Agent Client Protocol: how its lines are read; its dialect",
 		[]string{"agent/...", "config", "live", "responder", "worker"}},
 
-	{"normalizer/wire", "what dialects read in the same form", []string{"agent/..."}},
 	{"normalizer/cloud", "the dialect of Codex Cloud's status", []string{"daemon"}},
 	{"normalizer/external", "the dialect of linesman itself", []string{"daemon"}},
+	{"normalizer/wire", "what dialects read in the same form", []string{"agent/...", "normalizer/cloud"}},
 	{"normalizer", "lines to events, and the fold", []string{"agent/...", "bus/...", "cmd/linesman", "daemon",
 		"normalizer/...", "telemetry/metrics", "worker/sessionlog"}},
 	{"normalizer/scan", "the JSON scanner of the hot path", []string{"agent/...", "normalizer/..."}},

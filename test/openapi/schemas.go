@@ -42,7 +42,7 @@ var names = map[reflect.Type]string{
 // words are those of texts that have no type of their own in Go.
 var words = map[string][]string{
 	"RunSummary.source": {
-		runs.SourceRun, runs.SourceTail, runs.SourceSession, runs.SourcePipe, runs.SourceQueue, runs.SourceCloud,
+		runs.SourceRun, runs.SourceTail, runs.SourceSession, runs.SourcePipe, runs.SourceQueue, "cloud",
 		runs.SourceExternal,
 	},
 	"Event.class": classes, "DetailItem.class": classes,

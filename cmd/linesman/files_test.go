@@ -1,4 +1,4 @@
-package console
+package main
 
 import (
 	"bytes"
@@ -8,11 +8,11 @@ import (
 // A path is one line of what is printed, whatever its characters are.
 func TestPathOfAFileIsOneLine(t *testing.T) {
 	var out, err bytes.Buffer
-	f := Files{Out: &out, Err: &err}
+	f := filePrinter{out: &out, err: &err}
 	path := "a\x1b[31m\nT-local-x b\xff"
-	f.Began("T-1", path)
-	f.Skipped("T-1", path)
-	f.Waiting(path)
+	f.began("T-1", path)
+	f.skipped("T-1", path)
+	f.waiting(path)
 	const shown = `a\x1b[31m\nT-local-x b` + "\ufffd\n"
 	if want := "T-1 " + shown + "skipped T-1 " + shown; out.String() != want {
 		t.Errorf("got %q, want %q", &out, want)

@@ -1,4 +1,4 @@
-package daemon
+package bridge
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/cmd/bridge"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
-	"github.com/linesman/linesman/test/fixture"
+	testfixture "github.com/linesman/linesman/test/fixture"
 )
 
 // The requests of GuardKit name models of Claude Code. No agent is installed here, so each response
@@ -23,8 +23,8 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 	settings := config.Default()
 	settings.DataDir, settings.NATSListen, settings.HTTP = filepath.Join(dir, "data"), "127.0.0.1:0", ""
 	settings.Work.Roots = config.List{dir}
-	ctx, cancel := context.WithTimeout(t.Context(), fixture.Patience)
-	up, err := New(ctx, Config{Settings: settings, Environ: []string{"PATH=" + dir}})
+	ctx, cancel := context.WithTimeout(t.Context(), testfixture.Patience)
+	up, err := daemon.New(ctx, daemon.Config{Settings: settings, Environ: []string{"PATH=" + dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 	if err := up.Ready(ctx); err != nil {
 		t.Fatal(err)
 	}
-	session, err := up.Session(ctx, Config{})
+	session, err := up.Session(ctx, daemon.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,19 +54,19 @@ func TestTheModelTellsTheAgent(t *testing.T) {
 		{"", "gpt-5", "claude-sonnet-4-20250514", "codex", "codex of Codex"}, // --model overrides the request's
 		{"opencode", "", "a/claude-sonnet", "opencode", "opencode of opencode"},
 	} {
-		r := &bridge.Agents{Client: session.Client(), Table: known.All(), Task: api.Submission{Task: runs.Task{
+		r := &tasks{client: session.Client(), table: known.All(), task: api.Submission{Task: runs.Task{
 			Attributes: runs.Attributes{Agent: c.agent, Model: c.own, Dir: dir, Mode: runs.ReadOnly}, SkipGit: true,
 			Env: runs.EnvPolicy{Policy: runs.InheritNone},
 		}, Confirm: true, DestructiveGit: true}}
 		run := runs.NewID(time.Now().UnixMilli(), uint64(i))
-		if err := r.Submit(ctx, bridge.Job{Run: run, Prompt: "x", Model: c.model, Timeout: time.Minute}); err != nil {
+		if err := r.Submit(ctx, job{Run: run, Prompt: "x", Model: c.model, Timeout: time.Minute}); err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
 		o, err := r.Wait(ctx, run)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
 		}
-		if o.Status != bridge.StatusError || o.Meta["agent"] != c.want || !strings.Contains(o.Message, c.names) {
+		if o.Status != statusError || o.Meta["agent"] != c.want || !strings.Contains(o.Message, c.names) {
 			t.Errorf("%+v: %+v", c, o)
 		}
 	}

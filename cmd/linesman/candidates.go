@@ -1,4 +1,4 @@
-package console
+package main
 
 import (
 	"slices"
@@ -7,10 +7,10 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Candidates lists the candidates for the last of words, which are those after the name of
+// candidates lists the candidates for the last of words, which are those after the name of
 // the program: a command, a flag, or one of the choices of its value. A description may follow
 // after a tab. None means a file, or that they are not known.
-func Candidates(node *kong.Node, words []string, choices func(*kong.Value) []string) []string {
+func candidates(node *kong.Node, words []string, choices func(*kong.Value) []string) []string {
 	if len(words) == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func Candidates(node *kong.Node, words []string, choices func(*kong.Value) []str
 		}
 		return nil
 	case strings.HasPrefix(typed, "-"):
-		return matching("", flags(node), typed)
+		return matching("", flagTexts(node), typed)
 	case positionals < len(node.Positional):
 		return matching("", choices(node.Positional[positionals]), typed)
 	default:
@@ -79,7 +79,7 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 	return nil
 }
 
-func flags(node *kong.Node) (all []string) {
+func flagTexts(node *kong.Node) (all []string) {
 	for _, f := range allFlags(node) {
 		all = append(all, "--"+f.Name+"\t"+f.Help)
 	}

@@ -1,4 +1,4 @@
-package console
+package main
 
 import (
 	"errors"
@@ -53,7 +53,7 @@ func TestMomentsAsPeopleWriteThem(t *testing.T) {
 		"2026-05-30T01:02:03Z": "2026-05-30T01:02:03.000Z", "2026-05-30T01:02:03+01:00": "2026-05-30T00:02:03.000Z",
 		"-1s": "", "yesterday": "", "": "", "2026-13-01": "",
 	} {
-		got, err := Moment(text, now)
+		got, err := momentOf(text, now)
 		if got.String() != want || (err == nil) != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}
@@ -73,14 +73,14 @@ func TestARefusalIsOneObject(t *testing.T) {
 			`{"code":"NOT_FOUND","message":"none","run":"T-1"}` + "\n"},
 	} {
 		var b strings.Builder
-		if err := Refusal(&b, tt.err); err != nil || b.String() != tt.want {
+		if err := printRefusal(&b, tt.err); err != nil || b.String() != tt.want {
 			t.Errorf("%v: got %q, %v, want %q", tt.err, b.String(), err, tt.want)
 		}
 	}
 }
 
 func TestAmbiguousReferencesListTheirCandidatesSafely(t *testing.T) {
-	err := Ambiguous("0m\x1b", &api.Error{Code: api.Conflict, Message: "fits 7 runs", Unlisted: 5, Issues: []api.Issue{
+	err := ambiguous("0m\x1b", &api.Error{Code: api.Conflict, Message: "fits 7 runs", Unlisted: 5, Issues: []api.Issue{
 		{Field: "T-1", Problem: "working \x1b[2J"}, {Field: "T-2", Problem: "failed"},
 	}})
 	want := []string{`RUN: 0m\x1b fits 7 runs: give more of its id`, `    T-1  working \x1b[2J`, "    T-2  failed",
