@@ -12,13 +12,9 @@ import (
 
 // Announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
 type Announce struct {
-	// Owner is the fourth token of their subjects. Empty means the name of the user.
-	Owner string
-	// Profiles are what is announced. None: each kind of agent of the live workers.
-	Profiles Profiles
-	// NATS is the URL of the server, Creds a credentials file, absolute after [Load]. Empty means the account for
-	// that of the server of linesman.
-	NATS, Creds string
+	Owner       string
+	Profiles    Profiles
+	NATS, Creds string // Creds is absolute after [Load]
 }
 
 // profile is what prompts to an announced agent may do.
