@@ -152,7 +152,7 @@ func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event)
 		return nil, err
 	}
 	if q.Agent != "" && runs.CheckAgent(q.Agent) != nil {
-		return nil, api.Invalid(api.FieldAgent, "must be a kind of agent, or its short name")
+		return nil, api.Invalid("agent", "must be a kind of agent, or its short name")
 	}
 	for _, kind := range q.Kinds {
 		if !slices.Contains(api.EventKinds, kind) {

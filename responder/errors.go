@@ -202,7 +202,7 @@ func webhookField(field string) string {
 	case "":
 		return api.FieldWebhook
 	case "context":
-		return api.FieldContext
+		return "context"
 	}
 	return api.FieldWebhook + "." + field
 }

@@ -52,7 +52,7 @@ func (s *Service) Prompt(p Profile, q api.Submission, live *bool) (api.Submissio
 	case api.Preview:
 	default:
 		if !q.Mode.Within(p.Mode) {
-			return q, api.Invalid(api.FieldMode, "at most "+string(p.Mode)+" here")
+			return q, api.Invalid("mode", "at most "+string(p.Mode)+" here")
 		}
 	}
 	q.Confirm = true // by whoever configured the profile
