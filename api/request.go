@@ -148,14 +148,12 @@ type Cancelled struct {
 	Replayed bool `json:"replayed,omitempty"` // see [Submitted]
 }
 
-// Order is the order of a list of runs, the newest first.
+// Order is the order of a list of runs, the newest first. "" is by when a run was queued or, without a queue,
+// started, which never changes.
 type Order string
 
-// The orders.
-const (
-	ByCreation Order = ""        // when a run was queued or, without a queue, started; it never changes
-	ByChange   Order = "changed" // when a run entered its state: a run that changes moves to the front
-)
+// ByChange is by when a run entered its state: a run that changes moves to the front.
+const ByChange Order = "changed"
 
 // List asks for a page of runs.
 type List struct {

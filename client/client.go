@@ -163,12 +163,11 @@ func unanswered(err error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: retry, Err: err}
 }
 
-// ErrForm reports an answer that cannot be read. The request may have been
+// errForm reports an answer that cannot be read. The request may have been
 // carried out.
-var ErrForm = errors.New("the responder's answer is not of the known form: is it of another version?")
-
 func errForm() *api.Error {
-	return &api.Error{Code: api.Internal, Message: ErrForm.Error(), Err: ErrForm}
+	return &api.Error{Code: api.Internal,
+		Message: "the responder's answer is not of the known form: is it of another version?"}
 }
 
 // Submit queues a task. The error lists everything that is wrong with it.
@@ -183,7 +182,7 @@ func (c *Client) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Su
 
 func submitted(done api.Submitted, err error) (api.Submitted, error) {
 	if err == nil && runs.CheckID(done.Run) != nil { // it was submitted
-		return done, &api.Error{Code: api.Internal, Message: ErrForm.Error()}
+		return done, errForm()
 	}
 	return done, err
 }

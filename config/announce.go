@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
-type Announce struct {
+// announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
+type announce struct {
 	Owner       string
-	Profiles    Profiles
+	Profiles    profiles
 	NATS, Creds string // Creds is absolute after [Load]
 }
 
@@ -30,17 +30,17 @@ type profile struct {
 	Live bool `json:"live,omitempty"`
 }
 
-// Profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
-type Profiles []profile
+// profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
+type profiles []profile
 
 // String returns the JSON array.
-func (p Profiles) String() string {
+func (p profiles) String() string {
 	b, _ := json.Marshal(append([]profile{}, p...)) // no error: its values are strings and flags
 	return string(b)
 }
 
 // parse parses the result of String. It returns a description of the error, or "".
-func (p *Profiles) parse(text string) string {
+func (p *profiles) parse(text string) string {
 	*p = nil
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()

@@ -59,9 +59,9 @@ type Config struct {
 	Live   live
 	Agents map[string]*agentConfig // by short name; see [Config.Table]
 	Push   push
-	AdCP   AdCP
+	AdCP   adcp
 
-	Announce   Announce
+	Announce   announce
 	Background background
 	Watch      Watch
 }
@@ -90,8 +90,8 @@ type push struct {
 	GiveUp       time.Duration
 }
 
-// AdCP has the settings for signatures of notifications by RFC 9421: both or none.
-type AdCP struct {
+// adcp has the settings for signatures of notifications by RFC 9421: both or none.
+type adcp struct {
 	WebhookKey   string // path, absolute after [Load]
 	BrandJSONURL string
 }
@@ -278,7 +278,7 @@ type Setting struct {
 	// Origin is where the value comes from; only of [Effective].
 	Origin origin
 
-	target any           // *string, *int, *bool, *List, *Profiles, *Size or *time.Duration, into a Config
+	target any           // *string, *int, *bool, *List, *profiles, *size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""
 }
 

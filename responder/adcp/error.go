@@ -36,14 +36,14 @@ const (
 	IdempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
 )
 
-// Recovery is what a caller can do about an error.
-type Recovery string
+// recovery is what a caller can do about an error.
+type recovery string
 
 // The recoveries of the contract.
 const (
-	Transient   Recovery = "transient"   // the same again, later
-	Correctable Recovery = "correctable" // another request
-	terminal    Recovery = "terminal"    // a person
+	Transient   recovery = "transient"   // the same again, later
+	Correctable recovery = "correctable" // another request
+	terminal    recovery = "terminal"    // a person
 )
 
 // Error is one error of a response. It quotes nothing of the request.
@@ -53,9 +53,9 @@ type Error struct {
 	Field      string          `json:"field,omitempty"`
 	Suggestion string          `json:"suggestion,omitempty"`
 	RetryAfter int             `json:"retry_after,omitempty"` // seconds, 1 to 3600; 0: unknown
-	Issues     []Issue         `json:"issues,omitempty"`
+	Issues     []issue         `json:"issues,omitempty"`
 	Details    json.RawMessage `json:"details,omitempty"` // an object
-	Recovery   Recovery        `json:"recovery,omitempty"`
+	Recovery   recovery        `json:"recovery,omitempty"`
 	Severity   string          `json:"severity,omitempty"` // within errors[]: error or warning
 }
 
@@ -66,8 +66,8 @@ func (e Error) as(severity string) Error {
 	return e
 }
 
-// Issue is one mistake in a request.
-type Issue struct {
+// issue is one mistake in a request.
+type issue struct {
 	Pointer string `json:"pointer"` // RFC 6901
 	Message string `json:"message"`
 	Keyword string `json:"keyword"` // of JSON Schema
@@ -75,8 +75,8 @@ type Issue struct {
 
 // IssueOf is a mistake in a request, with the keyword of JSON Schema that is
 // closest to its description.
-func IssueOf(mistake api.Issue) Issue {
-	i := Issue{Message: mistake.Problem, Keyword: "format"}
+func IssueOf(mistake api.Issue) issue {
+	i := issue{Message: mistake.Problem, Keyword: "format"}
 	if within, ok := strings.CutPrefix(mistake.Field, request.Webhook+"."); ok {
 		i.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
 	} else if mistake.Field != "" && mistake.Field != request.Whole {
@@ -106,7 +106,7 @@ var keywords = []struct{ begins, keyword string }{
 type kind struct {
 	code     Code
 	status   Status   // of the answer
-	recovery Recovery // "": by whether it is retryable
+	recovery recovery // "": by whether it is retryable
 	own      bool     // AdCP has its own code: there are no details
 }
 

@@ -14,11 +14,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Result returns the results of a run that has ended, as the body of an answer,
+// result returns the results of a run that has ended, as the body of an answer,
 // and the error of a failed one. It always returns the same for a record, so it
 // omits the state of the streams. It omits the agent's output, which receivers
 // of notifications may not be allowed to read.
-func Result(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *Error, error) {
+func result(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *Error, error) {
 	result, err := s.ResultOf(ctx, record, api.ResultRequest{NoOutput: true, Count: true})
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +39,7 @@ type notices struct {
 // mcp-webhook-payload.
 func NewNotices(s *responder.Service) webhook.Encoder {
 	return notices{func(ctx context.Context, record *runs.Record) (json.RawMessage, *Error, error) {
-		return Result(ctx, s, record)
+		return result(ctx, s, record)
 	}}
 }
 

@@ -33,7 +33,7 @@ func Needs(question string) string { return "The task needs an answer to questio
 // Outcome returns the envelope of a run that has ended: the result as the tools answer it, and what their contract has
 // no place for: the agent, its version, and the tokens and the cost of the run. It has no output of the agent.
 func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) (Response, error) {
-	body, failed, err := Result(ctx, s, record)
+	body, failed, err := result(ctx, s, record)
 	if err != nil {
 		return Response{}, err
 	}

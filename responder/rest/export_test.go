@@ -1,0 +1,7 @@
+package rest
+
+// Names for tests.
+type (
+	API     = surface
+	Missing = missing
+)
