@@ -21,12 +21,12 @@ const (
 	maxCandidates = 5   // runs that an error lists
 )
 
-// Last is the reference to the newest run.
-const Last = "last"
+// newestRun is the reference to the newest run.
+const newestRun = "last"
 
 // Resolve returns the id of the run that a reference names: an id, which counts first; an id
 // without T-local- or T-cloud-; the unique beginning, with or without these, or the unique
-// end of an id, of at least 3 characters; [Last], the run that was queued or, without a
+// end of an id, of at least 3 characters; [newestRun], the run that was queued or, without a
 // queue, started last; or a label KEY=VALUE, the newest run that has it. The error is
 // [api.NotFound], [api.Conflict] for a reference to several runs, which it lists as issues,
 // or [api.Validation].
@@ -42,7 +42,7 @@ func (s *Service) Resolve(ctx context.Context, ref string) (string, error) {
 			return "", err
 		}
 	}
-	if ref == Last {
+	if ref == newestRun {
 		return s.newest(ctx, api.List{})
 	}
 	if strings.Contains(ref, "=") {
@@ -76,7 +76,7 @@ const currentTime = 1500 * time.Millisecond
 
 // current waits until the table has what RAW has now.
 func (s *Service) current(ctx context.Context) error {
-	_, end, err := s.cfg.Streams.EntriesEnd(ctx, api.DefaultAgent, Last)
+	_, end, err := s.cfg.Streams.EntriesEnd(ctx, api.DefaultAgent, newestRun)
 	if err != nil {
 		return s.explain("read the end of RAW", err)
 	}
