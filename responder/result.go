@@ -98,7 +98,7 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.Timeout, Message: "the task exceeded its " + record.Reason + " limit", Run: record.ID, State: record.State,
-		Limit: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
+		Limit: record.Reason, Elapsed: milliseconds(record.Header().Lasted()),
 	}
 	p, err := s.partial(ctx, record, DefaultOutput)
 	if err != nil { // the timeout itself counts
@@ -116,7 +116,7 @@ const maxStderrTail = 1000
 func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: record.Summary(), Run: record.ID, Thread: record.Thread, State: record.State,
-		Reason: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
+		Reason: record.Reason, Elapsed: milliseconds(record.Header().Lasted()),
 	}
 	if record.Exit != nil {
 		e.ExitCode = record.Exit.Code

@@ -274,14 +274,14 @@ func (s *Service) WaitUntil(
 	begun := time.Now()
 	v, err := s.table.Until(ctx, run, each, is)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return v, WaitOver(run, v.State, begun)
+		return v, s.WaitOver(run, v.State, begun)
 	}
 	return v, s.explainRun(run, "wait", err)
 }
 
 // WaitOver is the error of a wait that began at a time and ended before its run,
 // with the last state of the run, "" being unknown.
-func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
+func (*Service) WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 	return &api.Error{
 		Code: api.Timeout, Message: "the task has not ended yet: it goes on", Retryable: true,
 		Run: run, State: state, Limit: api.LimitWait, Elapsed: time.Since(begun),

@@ -294,7 +294,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 func (s *Service) queued(ctx context.Context, t runs.QueuedTask) (outcome, error) {
 	v, err := s.table.Look(ctx, t.Run)
 	return outcome{
-		Run: t.Run, At: Started(v), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
+		Run: t.Run, At: v.Begun(), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
 		Governance: t.Governance, Context: cmp.Or(v.Labels, t.Labels).Value(runs.LabelContext), replayed: true,
 	}, err
 }
@@ -357,20 +357,6 @@ func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run),
 			zap.Error(err))
 	}
-}
-
-// Started is when a run began, or else when it was queued, or ended; Unix milliseconds.
-func Started(r runs.Header) int64 {
-	return int64(cmp.Or(r.StartedAt, r.QueuedAt, r.EndedAt))
-}
-
-// Lasted is how many milliseconds a run that has ended took; 0 for one that
-// was never started.
-func Lasted(r runs.Header) int64 {
-	if r.StartedAt == 0 {
-		return 0
-	}
-	return int64(max(r.EndedAt-r.StartedAt, 0))
 }
 
 // Cancel cancels a run; with a key, once. The error is [api.Ended] for a run that has

@@ -46,13 +46,13 @@ type Subject struct {
 
 // OfRecord returns a run whose record was read.
 func OfRecord(r *runs.Record) *Subject {
-	return &Subject{run: r.ID, status: StatusOf(r.State), context: responder.ContextOf(r.Labels, r.Context()),
+	return &Subject{run: r.ID, status: StatusOf(r.State), context: r.Labels.Context(r.Context()),
 		governance: r.Governance, record: r}
 }
 
 // OfView returns a run of the run table.
 func OfView(v runs.Header) *Subject {
-	return &Subject{run: v.ID, status: StatusOf(v.State), context: responder.ContextOf(v.Labels, v.Thread),
+	return &Subject{run: v.ID, status: StatusOf(v.State), context: v.Labels.Context(v.Thread),
 		governance: v.Governance}
 }
 
@@ -140,14 +140,14 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	}
 	of.record, of.governance = record, record.Governance
 	if of.context == "" {
-		of.context = responder.ContextOf(record.Labels, record.Context())
+		of.context = record.Labels.Context(record.Context())
 	}
 }
 
 // Of returns the fields of every response about one run.
 func Of(r *runs.Record) Response {
 	a := Response{
-		Status: StatusOf(r.State), TaskID: r.ID, ContextID: responder.ContextOf(r.Labels, r.Context()),
+		Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Labels.Context(r.Context()),
 		Message: r.Summary(), Governance: r.Governance,
 	}
 	if a.Status == Failed {

@@ -64,7 +64,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	error) {
 	p := payload{
 		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
-		Thread: responder.ContextOf(record.Labels, record.Thread),
+		Thread: record.Labels.Context(record.Thread),
 	}
 	at := cmp.Or(record.StartedAt, record.QueuedAt)
 	if record.State.Final() {
@@ -75,7 +75,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(vendored(result), failed)
 	} else {
 		// Changing data would make a different body of the same notification.
-		p.Message, p.Thread = "Working", responder.ContextOf(record.Labels, "")
+		p.Message, p.Thread = "Working", record.Labels.Context("")
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}

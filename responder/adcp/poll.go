@@ -86,7 +86,7 @@ func Poll(ctx context.Context, s *responder.Service, v runs.Header, release stri
 		record = nil
 	}
 	a = Response{
-		Status: StatusOf(v.State), TaskID: v.ID, ContextID: responder.ContextOf(v.Labels, v.Thread),
+		Status: StatusOf(v.State), TaskID: v.ID, ContextID: v.Labels.Context(v.Thread),
 		Message: Summary(v, record), Governance: v.Governance,
 	}
 	if record != nil {
