@@ -45,7 +45,7 @@ func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 		Cost    *float64     `json:"cost_usd,omitempty"`
 		Models  []runs.Model `json:"models,omitempty"`
 	}{record.Agent, record.Version, spent, spent.Cost, spent.Models})
-	a := Of(record)
+	a := ofRun(record)
 	a.At, a.Error, a.Body = at, failed, slices.Concat(body[:len(body)-1], []byte{','}, more[1:])
 	return a, nil
 }
@@ -110,7 +110,7 @@ func Poll(ctx context.Context, s *responder.Service, v runs.Header, release stri
 		failed := failureOf(record)
 		p.Error = &Error{Code: failed.Code, Message: failed.Message}
 	}
-	if withResult && (a.Status == Completed || a.Status == Failed) {
+	if withResult && (a.Status == completed || a.Status == Failed) {
 		if record == nil { // it has just ended
 			record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 		}
