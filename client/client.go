@@ -3,8 +3,8 @@
 // how requests are sent and how errors are returned; their meaning is package api.
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
-//	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
-//	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
+//	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: "Explain what this package does."}})
+//	run, err := c.Wait(ctx, task.Run, nil)
 //	fmt.Println(run.State, run.Sentence)
 //
 // Every error is an [*api.Error] or that of a context. Requests that got no

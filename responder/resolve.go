@@ -149,13 +149,13 @@ func shortID(id string) string {
 
 // Seen marks a run that has ended as opened by its owner. Repeating it is not an error. The
 // error is [api.NotFound] for an unknown run, and [api.NotEnded] for one that has not ended.
-func (s *Service) Seen(ctx context.Context, run string) (api.Seen, error) {
-	v, err := s.table.SetSeen(ctx, run)
+func (s *Service) Seen(ctx context.Context, q api.RunRequest) (api.Seen, error) {
+	v, err := s.table.SetSeen(ctx, q.Run)
 	if errors.Is(err, runtable.ErrOpen) {
 		return api.Seen{}, &api.Error{
 			Code: api.NotEnded, Field: api.FieldRun, Message: "only a run that has ended can be marked as seen: it is " +
-				string(v.State), Run: run, State: v.State,
+				string(v.State), Run: q.Run, State: v.State,
 		}
 	}
-	return api.Seen{Run: run, State: v.State, Unseen: v.Unseen}, s.explainRun(run, "mark as seen", err)
+	return api.Seen{Run: q.Run, State: v.State, Unseen: v.Unseen}, s.explainRun(q.Run, "mark as seen", err)
 }

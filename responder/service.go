@@ -437,7 +437,8 @@ type Eraser interface {
 // that began it with a key, and its notifications. The error is [api.NotFound] for
 // an unknown run, [api.Conflict] for one that has not ended or that its task needs,
 // and [api.Unsupported] if this responder has no rights to erase.
-func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
+func (s *Service) Forget(ctx context.Context, q api.RunRequest) (runs.Forgotten, error) {
+	run := q.Run
 	if s.cfg.Eraser == nil {
 		return runs.Forgotten{}, notOffered(api.FieldRun, "runs are not erased from here: use the responder of `linesman up`")
 	}
