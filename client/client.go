@@ -163,11 +163,12 @@ func unanswered(err error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: retry, Err: err}
 }
 
-// errForm reports an answer that cannot be read. The request may have been
+// errOther reports an answer that cannot be read. The request may have been
 // carried out.
+var errOther = errors.New("the responder's answer is not of the known form: is it of another version?")
+
 func errForm() *api.Error {
-	return &api.Error{Code: api.Internal,
-		Message: "the responder's answer is not of the known form: is it of another version?"}
+	return &api.Error{Code: api.Internal, Message: errOther.Error(), Err: errOther}
 }
 
 // Submit queues a task. The error lists everything that is wrong with it.
@@ -182,7 +183,7 @@ func (c *Client) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Su
 
 func submitted(done api.Submitted, err error) (api.Submitted, error) {
 	if err == nil && runs.CheckID(done.Run) != nil { // it was submitted
-		return done, errForm()
+		return done, &api.Error{Code: api.Internal, Message: errOther.Error()}
 	}
 	return done, err
 }

@@ -1,7 +1,4 @@
 package rest
 
-// Names for tests.
-type (
-	API     = surface
-	Missing = missing
-)
+// API is for tests.
+type API = surface

@@ -27,13 +27,13 @@ type Problem struct {
 	State     runs.State  `json:"state,omitempty"`     // of the run
 	Retryable bool        `json:"retryable,omitempty"` // the same request may succeed later
 
-	Details *missing `json:"details,omitempty"` // of UNSUPPORTED, if it is a capability of an agent
+	Details *Missing `json:"details,omitempty"` // of UNSUPPORTED, if it is a capability of an agent
 
 	after time.Duration // before the same request may succeed; 0: not known
 }
 
-// missing is a capability that an agent has not.
-type missing struct {
+// Missing is a capability that an agent has not.
+type Missing struct {
 	Agent      string `json:"agent_kind"`
 	Capability string `json:"capability"`
 }
@@ -85,7 +85,7 @@ func problemOf(e *api.Error) *Problem {
 		p.Detail = e.Error()
 	}
 	if e.Agent != "" {
-		p.Details = &missing{e.Agent, e.Capability}
+		p.Details = &Missing{e.Agent, e.Capability}
 	}
 	switch e.Code {
 	case api.Ended:
