@@ -42,7 +42,7 @@ type DetailPage struct {
 // Limits of a [DetailRequest].
 const (
 	MaxDetailItems = 1000 // of a page, and the newest ones
-	MaxDetailWait  = 60   // seconds
+	maxDetailWait  = 60   // seconds
 )
 
 // Valid reports a number outside its limits as a [Validation] error.
@@ -52,7 +52,7 @@ func (q DetailRequest) Valid() error {
 		value, most int64
 	}{
 		{"last", int64(q.Last), MaxDetailItems}, {"limit", int64(q.Limit), MaxDetailItems}, {"waitSec", q.Wait,
-			MaxDetailWait},
+			maxDetailWait},
 	} {
 		if n.value < 0 || n.value > n.most {
 			return Invalid(n.field, fmt.Sprintf("must be 1 to %d", n.most))

@@ -27,7 +27,7 @@ func fields(t reflect.Type) (names []string) {
 // A surface that has a word of its own for a field of a task has it from the table.
 func TestEachFieldOfASubmissionHasOneRowOfNames(t *testing.T) {
 	others := map[string][]string{
-		"runId": {api.FieldRun}, "env": {api.FieldEnvPolicy, api.FieldEnvAllow}, "once": {api.FieldKey},
+		"runId": {api.FieldRun}, "env": {"env.policy", "env.allow"}, "once": {api.FieldKey},
 		"traceparent": {}, // a header in all other surfaces
 		"forkedFrom":  {}, // fork says it
 		"within":      {}, // the settings say it

@@ -14,43 +14,21 @@ const DefaultAgent = "codex"
 // asked for a plan only.
 const Preview runs.Mode = "preview"
 
-// Names of the fields of a request, as errors have them.
+// Names of fields of a request, as errors have them: those that several packages name. See [Names].
 const (
-	FieldAgent       = "agent"
-	FieldPrompt      = "prompt"
-	FieldMode        = "mode"
-	FieldConfirm     = "confirm"
-	FieldDir         = "workingDir"
-	FieldModel       = "model"
-	FieldThread      = "threadId"
-	FieldResume      = "resume"
-	FieldFork        = "fork"
-	FieldSchema      = "outputSchema"
-	FieldEnvPolicy   = "env.policy"
-	FieldEnvAllow    = "env.allow"
-	FieldIdle        = "idleTimeoutSec"
-	FieldHard        = "timeoutSec"
-	FieldGit         = "allowDestructiveGit"
-	FieldGovernance  = "governanceContext"
-	FieldContext     = "context"
-	FieldWebhook     = "webhook"
-	FieldKey         = "idempotencyKey"
-	FieldRun         = "run"
-	FieldLabels      = "labels"
-	FieldTitle       = "title"
-	FieldRef         = "ref"
-	FieldEnvironment = "environment"
-	FieldAttempts    = "attempts"
-	FieldCursor      = "cursor"
-	FieldAfter       = "after"
-	FieldKinds       = "kinds"
-	FieldWords       = "words"
-	FieldStates      = "states"
-
-	FieldAddDirs        = "addDirs"
-	FieldNonInteractive = "nonInteractive"
-	FieldUnboxed        = "externalSandbox"
-	FieldExtensions     = "extensions"
+	FieldPrompt  = "prompt"
+	FieldDir     = "workingDir"
+	FieldThread  = "threadId"
+	FieldResume  = "resume"
+	FieldFork    = "fork"
+	FieldWebhook = "webhook"
+	FieldKey     = "idempotencyKey"
+	FieldRun     = "run"
+	FieldLabels  = "labels"
+	FieldRef     = "ref"
+	FieldAfter   = "after"
+	FieldKinds   = "kinds"
+	FieldWords   = "words"
 )
 
 // Submission is a request to carry out a task. Its limits are those of [runs.Task].
@@ -170,14 +148,12 @@ type Cancelled struct {
 	Replayed bool `json:"replayed,omitempty"` // see [Submitted]
 }
 
-// Order is the order of a list of runs, the newest first.
+// Order is the order of a list of runs, the newest first. "" is by when a run was queued or, without a queue,
+// started, which never changes.
 type Order string
 
-// The orders.
-const (
-	ByCreation Order = ""        // when a run was queued or, without a queue, started; it never changes
-	ByChange   Order = "changed" // when a run entered its state: a run that changes moves to the front
-)
+// ByChange is by when a run entered its state: a run that changes moves to the front.
+const ByChange Order = "changed"
 
 // List asks for a page of runs.
 type List struct {

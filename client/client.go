@@ -3,8 +3,8 @@
 // how requests are sent and how errors are returned; their meaning is package api.
 //
 //	c, err := client.Connect(ctx, client.Config{URL: "nats://127.0.0.1:4222", Creds: "operator.creds"})
-//	task, err := c.Submit(ctx, api.Submission{Prompt: "Explain what this package does."})
-//	run, err := c.Wait(ctx, api.WaitRequest{Run: task.Run, Timeout: 600})
+//	task, err := c.Submit(ctx, api.Submission{Task: runs.Task{Prompt: "Explain what this package does."}})
+//	run, err := c.Wait(ctx, task.Run, nil)
 //	fmt.Println(run.State, run.Sentence)
 //
 // Every error is an [*api.Error] or that of a context. Requests that got no
@@ -163,12 +163,12 @@ func unanswered(err error) *api.Error {
 	return &api.Error{Code: api.Unavailable, Message: err.Error(), Retryable: retry, Err: err}
 }
 
-// ErrForm reports an answer that cannot be read. The request may have been
+// errOther reports an answer that cannot be read. The request may have been
 // carried out.
-var ErrForm = errors.New("the responder's answer is not of the known form: is it of another version?")
+var errOther = errors.New("the responder's answer is not of the known form: is it of another version?")
 
 func errForm() *api.Error {
-	return &api.Error{Code: api.Internal, Message: ErrForm.Error(), Err: ErrForm}
+	return &api.Error{Code: api.Internal, Message: errOther.Error(), Err: errOther}
 }
 
 // Submit queues a task. The error lists everything that is wrong with it.
@@ -183,7 +183,7 @@ func (c *Client) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.Su
 
 func submitted(done api.Submitted, err error) (api.Submitted, error) {
 	if err == nil && runs.CheckID(done.Run) != nil { // it was submitted
-		return done, &api.Error{Code: api.Internal, Message: ErrForm.Error()}
+		return done, &api.Error{Code: api.Internal, Message: errOther.Error()}
 	}
 	return done, err
 }

@@ -10,15 +10,11 @@ import (
 	"strings"
 )
 
-// Announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
-type Announce struct {
-	// Owner is the fourth token of their subjects. Empty means the name of the user.
-	Owner string
-	// Profiles are what is announced. None: each kind of agent of the live workers.
-	Profiles Profiles
-	// NATS is the URL of the server, Creds a credentials file, absolute after [Load]. Empty means the account for
-	// that of the server of linesman.
-	NATS, Creds string
+// announce has the settings of the agents that a responder announces by the Agent Protocol for NATS.
+type announce struct {
+	Owner       string
+	Profiles    profiles
+	NATS, Creds string // Creds is absolute after [Load]
 }
 
 // profile is what prompts to an announced agent may do.
@@ -34,17 +30,17 @@ type profile struct {
 	Live bool `json:"live,omitempty"`
 }
 
-// Profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
-type Profiles []profile
+// profiles are several: an array of tables in a TOML file; in flags and in the environment a JSON array.
+type profiles []profile
 
 // String returns the JSON array.
-func (p Profiles) String() string {
+func (p profiles) String() string {
 	b, _ := json.Marshal(append([]profile{}, p...)) // no error: its values are strings and flags
 	return string(b)
 }
 
 // parse parses the result of String. It returns a description of the error, or "".
-func (p *Profiles) parse(text string) string {
+func (p *profiles) parse(text string) string {
 	*p = nil
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()

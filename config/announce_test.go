@@ -7,7 +7,7 @@ import (
 )
 
 func TestProfilesAreTablesOrJSON(t *testing.T) {
-	want := Profiles{
+	want := profiles{
 		{Name: "review", Agent: "claude", Dir: "/home/u/src", Mode: "workspace-write", Labels: map[string]string{"team": "a"}},
 		{Name: "x", Agent: "codex", Live: true},
 	}

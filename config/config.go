@@ -25,68 +25,30 @@ import (
 	"github.com/linesman/linesman/agent/known"
 )
 
-// Config has all settings. [Load] returns a validated Config.
+// Config has all settings. [Load] returns a validated Config. What each means is the Help of its [Setting]; comments
+// say only what that does not.
 type Config struct {
-	// NATS is the URL of the server, or several URLs separated by commas. Empty
-	// means the server of `linesman up` with this data directory.
-	NATS string
-	// Creds is the path of a NATS credentials file for the inside account, or of
-	// a directory with the keys of both accounts. Empty means the keys in the
-	// data directory.
-	Creds string
-	// PublicCreds is the path of a credentials file for the public account, which
-	// has the events. Empty means the same connection as Creds, which is less
-	// secure: readers of the events can then read the raw lines, too.
-	PublicCreds string
-	// DataDir is the data directory of this machine. Absolute after [Load].
-	DataDir string
-	// Prefix is the first token of every subject and, in upper case, of every
-	// stream name, so that two installations can share an account.
-	Prefix string
-	// Cells are the prefixes of several installations that share one NATS server or
-	// cluster, each with accounts of its own. Only the configuration that linesman
-	// prints for that server depends on them.
-	Cells List
-	// LogLevel is debug, info, warn or error.
-	LogLevel string
-	// LogFormat is console or json.
-	LogFormat string
-	// NATSListen is the host:port of the embedded server; port 0 selects a free
-	// port.
-	NATSListen string
-	// HTTP is the host:port of the HTTP server, for MCP and health checks; port 0
-	// selects a free port.
-	HTTP string
-	// MonitorHTTP is the host:port where a worker or a normalizer serves health checks and
-	// metrics, without a token. Empty: it does not.
+	NATS        string
+	Creds       string
+	PublicCreds string // with those of Creds, readers of the events can read the raw lines, too
+	DataDir     string // absolute after [Load]
+	Prefix      string // two installations can so share an account
+	Cells       List   // only the configuration that linesman prints for their server depends on them
+	LogLevel    string
+	LogFormat   string
+	NATSListen  string // host:port, as the next two
+	HTTP        string
 	MonitorHTTP string
-	// LostAfter is the maximum time without a heartbeat before a worker counts as
-	// lost.
-	LostAfter time.Duration
-	// StuckAfter is the maximum time without activity before a run of a lost
-	// worker is ended as lost.
-	StuckAfter time.Duration
-	// IdempotencyTTL is how long the response to a request with an idempotency
-	// key is stored: one hour to seven days.
+
+	LostAfter      time.Duration
+	StuckAfter     time.Duration
 	IdempotencyTTL time.Duration
-	// Environments is the path of the file that lists cloud environments.
-	// Absolute after [Load].
-	Environments string
-	// MaxLineBytes is the maximum length of a parsed line, 64 KiB to 64 MiB. A
-	// longer line results in one Error event; RAW contains the entire line. Of live
-	// runs it is 8 MiB, whatever this says.
-	MaxLineBytes size
-	// Scrub replaces secrets in known formats by [REDACTED:kind] in the texts and
-	// messages of events.
-	Scrub bool
-	// Diff records what each agent changes in its directory, if that is in a git
-	// work tree.
-	Diff bool
-	// Replicas is the number of replicas of every stream, 1 or 3.
-	Replicas int
-	// Memory is the soft limit of the memory of a process: see package daemon/memory. 0 means
-	// that of its container.
-	Memory size
+	Environments   string // absolute after [Load]
+	MaxLineBytes   size   // of live runs it is 8 MiB, whatever this says
+	Scrub          bool
+	Diff           bool
+	Replicas       int
+	Memory         size // see package daemon/memory
 
 	Raw    streamRetention // output of agents, unchanged
 	Events streamRetention // public event stream
@@ -97,113 +59,71 @@ type Config struct {
 	Live   live
 	Agents map[string]*agentConfig // by short name; see [Config.Table]
 	Push   push
-	AdCP   AdCP
+	AdCP   adcp
 
-	Announce   Announce
+	Announce   announce
 	Background background
 	Watch      Watch
 }
 
 // Watch has the settings of `linesman watch`.
 type Watch struct {
-	// On are the kinds of notices.
-	On List
-	// StalledAfter is the time without output after which a run counts as stalled.
-	StalledAfter time.Duration
-	// Budgets are limits of tokens and of time.
-	Budgets List
-	// CancelOn are the kinds of notices, budget or stalled, whose run is cancelled.
-	CancelOn List
-	// Exec is a command for /bin/sh, Webhook a URL. Without both, notices are printed.
-	Exec, Webhook string
-	// SecretFile is a file with the secret by which notices to the webhook are signed;
-	// empty: they are not. Absolute after [Load].
-	SecretFile string
-	// State is the path of the state file; empty: none. Absolute after [Load].
-	State string
+	On            List
+	StalledAfter  time.Duration
+	Budgets       List
+	CancelOn      List
+	Exec, Webhook string // without both, notices are printed
+	SecretFile    string // absolute after [Load]; empty: notices are not signed
+	State         string // absolute after [Load]; empty: none
 }
 
 // background has the settings of a `linesman up` that other commands start in the
 // background.
 type background struct {
-	// Start allows commands to start a server if they need one and find none.
 	Start bool
-	// Idle is the idle timeout of the server: the time without a run, a task or a
-	// client after which it stops; 0 means no timeout.
-	Idle time.Duration
+	Idle  time.Duration
 }
 
 // push has the settings of notifications to webhooks.
 type push struct {
-	// AllowPrivate allows webhooks on private networks and on this machine, and
-	// webhooks without TLS.
 	AllowPrivate bool
-	// GiveUp is how long delivery of a notification is retried: one minute to 72
-	// hours.
-	GiveUp time.Duration
+	GiveUp       time.Duration
 }
 
-// AdCP has the settings for signatures of notifications by RFC 9421: both or none.
-type AdCP struct {
-	// WebhookKey is the path of the file of the key; absolute after [Load].
-	WebhookKey string
-	// BrandJSONURL is the https URL of the operator's brand.json.
+// adcp has the settings for signatures of notifications by RFC 9421: both or none.
+type adcp struct {
+	WebhookKey   string // path, absolute after [Load]
 	BrandJSONURL string
 }
 
 // work has the settings of submitted tasks. They do not apply to `linesman run`.
 type work struct {
-	// Queue is the name of the work queue, both for the tasks that a responder
-	// submits and for those that a worker runs.
-	Queue string
-	// MaxRuns is the maximum number of concurrent tasks of a worker; 0: it accepts
-	// no tasks.
-	MaxRuns int
-	// Idle and Hard are the default limits of a task. MaxLimit is the maximum
-	// limit that a task may request.
+	Queue                string
+	MaxRuns              int
 	Idle, Hard, MaxLimit time.Duration
-	// Roots are the directories in which tasks may work, absolute after [Load].
-	// An empty list means the working directory of the worker and the home
-	// directory of the user.
-	Roots List
-	// AddRoots are further ones, absolute after [Load].
-	AddRoots List
-	// Danger allows tasks without a sandbox.
-	Danger bool
-	// ExternalSandbox says that there is a sandbox around the worker: it allows tasks that rely on that.
-	ExternalSandbox bool
-	// GitGate rejects tasks whose text contains a destructive git command, unless
-	// the caller allows it.
-	GitGate bool
+	Roots                List // absolute after [Load], as the next
+	AddRoots             List
+	Danger               bool
+	ExternalSandbox      bool
+	GitGate              bool
 }
 
 // live has the limits of live runs.
 type live struct {
-	// Answer is how long people may take to answer a question, at most 24 hours; 0: no limit. Then it is denied.
-	Answer time.Duration
-	// EndAfter is how long a run that is kept may have no turn before it is ended; 0: no limit.
-	EndAfter time.Duration
-	// SleepAfter is after how long without a turn its process is ended, until the next message; 0: never. So is that
-	// of another one as soon as more than Processes would be there.
+	Answer     time.Duration
+	EndAfter   time.Duration
 	SleepAfter time.Duration
 	Processes  int
-	// Always lets people choose options that hold for longer than the call: they change settings of the agent itself.
-	Always bool
-	// Policy are rules for what agents ask, see [acp.ParseRule]. The first one that matches decides.
-	Policy List
+	Always     bool
+	Policy     List // see [acp.ParseRule]
 }
 
 // agentConfig describes how a worker starts one kind of agent for a task.
 type agentConfig struct {
-	// Command is the program, looked up in the PATH of the worker, and its first
-	// arguments. linesman appends more arguments. Nil: the agent only speaks the Agent Client Protocol.
-	Command List
-	// ACP is the program that serves the Agent Client Protocol for live runs, and its arguments.
-	ACP List
-	// Env has the names of environment variables that are passed to every task.
-	Env List
-	// Keys passes the credentials of the agent's own vendor to every task, if they are set.
-	Keys bool
+	Command List // linesman appends more arguments. Nil: the agent only speaks the Agent Client Protocol
+	ACP     List
+	Env     List
+	Keys    bool
 }
 
 // List is a list of strings: an array in a TOML file; in flags and in the
@@ -242,33 +162,22 @@ func (l *List) parse(text string) string {
 
 // streamRetention has the limits of a stream.
 type streamRetention struct {
-	// MaxAge is the maximum age of a message. Positive.
-	MaxAge time.Duration
-	// MaxBytes is the maximum size of the stream; 0 means a fraction of the free
-	// disk space.
+	MaxAge   time.Duration
 	MaxBytes size
 }
 
 // spool has the limits of the output that a worker stores on its disk.
 type spool struct {
-	// MaxBytes is the maximum size of output of one run that is not yet stored in
-	// NATS. At the limit the run is ended.
 	MaxBytes size
 }
 
 // limits has the limits of a run.
 type limits struct {
-	// Grace is the time between SIGTERM and SIGKILL. Positive.
-	Grace time.Duration
-	// Idle is the maximum time without output before a run is ended; 0: no limit.
-	Idle time.Duration
-	// Hard is the maximum duration of a run; 0: no limit.
-	Hard time.Duration
-	// AfterResult is the maximum time without output after an agent's result before it is ended;
-	// 0: no limit.
+	Grace       time.Duration
+	Idle        time.Duration
+	Hard        time.Duration
 	AfterResult time.Duration
-	// KeepLeft lets processes run that an agent has left.
-	KeepLeft bool
+	KeepLeft    bool
 }
 
 // Default returns the default settings.
@@ -369,7 +278,7 @@ type Setting struct {
 	// Origin is where the value comes from; only of [Effective].
 	Origin origin
 
-	target any           // *string, *int, *bool, *List, *Profiles, *Size or *time.Duration, into a Config
+	target any           // *string, *int, *bool, *List, *profiles, *size or *time.Duration, into a Config
 	check  func() string // returns a description of the error, or ""
 }
 

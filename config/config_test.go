@@ -404,7 +404,7 @@ func example() string {
 		}
 		value := s.Value()
 		switch v := s.target.(type) { // no default needs escaping
-		case *int, *bool, *Profiles:
+		case *int, *bool, *profiles:
 		case *List:
 			value = "[]"
 			if len(*v) > 0 {

@@ -256,7 +256,7 @@ func (s Setting) parse(value string) string {
 		return parseInto(v, value, strconv.ParseBool, "neither true nor false")
 	case *List:
 		return v.parse(value)
-	case *Profiles:
+	case *profiles:
 		return v.parse(value)
 	}
 	return ""
@@ -335,11 +335,11 @@ func (s Setting) text(value any) (string, bool) {
 		return strconv.FormatBool(v), fits
 	case []any:
 		_, list := s.target.(*List)
-		_, profiles := s.target.(*Profiles)
+		_, profiles := s.target.(*profiles)
 		b, err := json.Marshal(v)
 		return string(b), (list || profiles) && err == nil
 	case []map[string]any:
-		_, fits := s.target.(*Profiles)
+		_, fits := s.target.(*profiles)
 		b, err := json.Marshal(v)
 		return string(b), fits && err == nil
 	}

@@ -27,7 +27,7 @@ const redialTime = 5 * time.Second
 
 // announce announces agents by the Agent Protocol for NATS, until ctx ends. What fails is tried again, and harms
 // nothing else. At a server with one account only announce.nats makes it announce something.
-func (s *Service) announce(ctx context.Context, connect connector) {
+func (s *service) announce(ctx context.Context, connect connector) {
 	set, log := s.config.Settings.Announce, s.config.Log.Named("agents")
 	var inboxes []string
 	switch {

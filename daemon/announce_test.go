@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -28,8 +30,11 @@ func TestAgentsAreAnnouncedAtAnotherServer(t *testing.T) {
 	daemontest.Start(t, func(s *config.Config) {
 		s.Work.MaxRuns, s.Work.Roots = 1, config.List{dir}
 		s.Agents["codex"].Command = config.List{script}
-		s.Announce = config.Announce{Owner: "ada", NATS: "nats://" + address,
-			Profiles: config.Profiles{{Name: "hello", Agent: "codex", Dir: dir, Labels: map[string]string{"team": "x"}}}}
+		s.Announce.Owner, s.Announce.NATS = "ada", "nats://"+address
+		profiles := fmt.Sprintf(`[{"name":"hello","agent":"codex","working_dir":%q,"labels":{"team":"x"}}]`, dir)
+		if err := json.Unmarshal([]byte(profiles), &s.Announce.Profiles); err != nil {
+			t.Fatal(err)
+		}
 	})
 	host, port, _ := net.SplitHostPort(address)
 	number, err := strconv.Atoi(port)

@@ -46,7 +46,7 @@ import (
 // Config is what the roles are built from.
 type Config struct {
 	// Settings are the settings of linesman: [config.Default] with a DataDir is
-	// enough. A [Server] listens on NATSListen and a [Responder] on HTTP; an empty
+	// enough. A [natsServer] listens on NATSListen and a [responderRole] on HTTP; an empty
 	// HTTP means no HTTP server. The roles do not read NATS and the credentials:
 	// connections are made by the caller.
 	Settings config.Config
@@ -129,14 +129,14 @@ func (c Config) names() bus.Names { return bus.Names{Prefix: c.Settings.Prefix} 
 
 // Daemon is all roles in one process.
 type Daemon struct {
-	Server    *Server
+	Server    *natsServer
 	worker    *taskWorker
-	Responder *Responder
+	Responder *responderRole
 }
 
 // New starts an embedded server and builds the other roles on it. They work from
 // Run on. The error is [embedded.ErrListen] if the address of the server is in
-// use, and a [ListenError] for either address.
+// use, and a [listenError] for either address.
 func New(ctx context.Context, c Config) (*Daemon, error) {
 	c = c.withDefaults()
 	s, err := newServer(ctx, c)

@@ -5,3 +5,6 @@ var (
 	ErrAgents     = errAgents
 	ErrUndetected = errUndetected
 )
+
+// ListenError is for tests, too.
+type ListenError = listenError

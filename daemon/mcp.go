@@ -13,7 +13,7 @@ import (
 // session has one list of tools.
 type mcpEndpoints map[string]*mcp.Endpoint
 
-func newMCPEndpoints(s *Service) mcpEndpoints {
+func newMCPEndpoints(s *service) mcpEndpoints {
 	all := mcpEndpoints{}
 	for _, set := range tools.SetNames() {
 		all[set] = mcp.Handler(mcp.NewServer(mcp.Config{

@@ -45,7 +45,7 @@ type connected interface {
 // monitored runs a role. If the settings have an address for it, the health
 // checks and the metrics are served there meanwhile, without a token. The role calls dialed
 // once it is connected. The error is a
-// [ListenError] with flag if the address is in use.
+// [listenError] with flag if the address is in use.
 func (c Config) monitored(
 	ctx context.Context, flag string, role func(_ context.Context, dialed func(connected)) error,
 ) error {
@@ -68,7 +68,7 @@ func (c Config) monitored(
 		return err
 	}
 	if _, err := s.Listen(); err != nil {
-		return &ListenError{flag, err}
+		return &listenError{flag, err}
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -84,9 +84,9 @@ func (c Config) monitored(
 var errNoNATS = errors.New("NATS is away")
 
 // ready returns why requests are not answered.
-func (r *Responder) ready(ctx context.Context) error { return r.service.Load().ready(ctx) }
+func (r *responderRole) ready(ctx context.Context) error { return r.service.Load().ready(ctx) }
 
-func (*Responder) doing() string { return "ok" }
+func (*responderRole) doing() string { return "ok" }
 
 // ready returns why the worker can neither take tasks nor store output.
 func (w *taskWorker) ready(ctx context.Context) error {

@@ -21,14 +21,14 @@ import (
 
 // SignInLink returns a link that signs a browser in with all scopes: once, within ten
 // minutes. It is "" without HTTP. The link is a secret.
-func (r *Responder) SignInLink() string {
+func (r *responderRole) SignInLink() string {
 	if r.http == nil {
 		return ""
 	}
 	return reachable(r.URL()) + r.http.SignInPath()
 }
 
-// SignInLink is [Responder.SignInLink] of the process that serves the page: the `linesman up`
+// SignInLink is [responderRole.SignInLink] of the process that serves the page: the `linesman up`
 // of the data directory, which is started in the background if necessary, or, with a server
 // of one's own, a responder at the address of the setting `http`.
 func SignInLink(ctx context.Context, c Config) (string, error) {

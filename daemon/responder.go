@@ -28,9 +28,9 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// Responder is a service that is reached over NATS, and over HTTP: MCP, REST and
+// responderRole is a service that is reached over NATS, and over HTTP: MCP, REST and
 // A2A. While it has no connection, HTTP answers the health checks.
-type Responder struct {
+type responderRole struct {
 	config  Config
 	connect connector
 
@@ -38,34 +38,34 @@ type Responder struct {
 	addr net.Addr
 
 	built   chan struct{}           // closed once there is a service
-	service atomic.Pointer[Service] // nil until then
+	service atomic.Pointer[service] // nil until then
 	mcp     mcpEndpoints            // nil without HTTP
 
 	requests atomic.Uint64 // over HTTP from callers with a token
 	serving  atomic.Int64  // those of them that are being answered
 }
 
-// ListenError reports an address to listen on that is in use.
-type ListenError struct {
+// listenError reports an address to listen on that is in use.
+type listenError struct {
 	Flag string // the flag or setting of the address: "--http", "--nats-listen" or "monitor_http"
 	Err  error
 }
 
-func (e *ListenError) Error() string {
+func (e *listenError) Error() string {
 	return e.Flag + ": " + e.Err.Error() + "; choose another address, or port 0 for a free one"
 }
 
 // Unwrap returns the cause.
-func (e *ListenError) Unwrap() error { return e.Err }
+func (e *listenError) Unwrap() error { return e.Err }
 
 // newResponder builds a responder and listens on its address. Run calls connect
 // for the connection of the responder's user, and closes that at its end; later also for the agents' account. The
-// error is a [ListenError] if the address is in use.
-func newResponder(c Config, connect connector) (*Responder, error) {
+// error is a [listenError] if the address is in use.
+func newResponder(c Config, connect connector) (*responderRole, error) {
 	if _, err := c.webhookKey(); err != nil { // now, not once there is a connection
 		return nil, err
 	}
-	r := &Responder{config: c, connect: connect, built: make(chan struct{})}
+	r := &responderRole{config: c, connect: connect, built: make(chan struct{})}
 	if c.Settings.HTTP == "" {
 		return r, nil
 	}
@@ -85,7 +85,7 @@ func newResponder(c Config, connect connector) (*Responder, error) {
 		return nil, err
 	}
 	if r.addr, err = r.http.Listen(); err != nil {
-		return nil, &ListenError{"--http", err}
+		return nil, &listenError{"--http", err}
 	}
 	r.http.Hold()
 	return r, nil
@@ -95,7 +95,7 @@ func newResponder(c Config, connect connector) (*Responder, error) {
 func tokenFile(s config.Config) string { return filepath.Join(s.DataDir, "token") }
 
 // run answers requests until ctx ends, and then returns nil.
-func (r *Responder) run(ctx context.Context) error {
+func (r *responderRole) run(ctx context.Context) error {
 	defer r.config.stages.enter("the responder")()
 	var b *bus.Bus
 	defer func() {
@@ -129,7 +129,7 @@ func (r *Responder) run(ctx context.Context) error {
 const pathADCP = "/adcp/mcp"
 
 // build makes the service, and adds its surfaces to the HTTP server.
-func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
+func (r *responderRole) build(ctx context.Context, b *bus.Bus) (*service, error) {
 	s, err := newService(b, r.config)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (r *Responder) build(ctx context.Context, b *bus.Bus) (*Service, error) {
 
 // addSurfaces adds REST and A2A. The agent card of A2A is for all callers; an
 // operation of A2A that needs more than the scope of its route checks that itself.
-func (r *Responder) addSurfaces(s *Service) (err error) {
+func (r *responderRole) addSurfaces(s *service) (err error) {
 	add := func(scope, pattern string, h http.Handler) {
 		needed, bad := httpserver.ScopeOf(scope)
 		if err = errors.Join(err, bad); bad == nil {
@@ -192,7 +192,7 @@ func allows(ctx context.Context, scope string) bool {
 
 // called adds the caller to the context, because each has idempotency keys of its own,
 // and counts the requests.
-func (r *Responder) called(h http.Handler) http.Handler {
+func (r *responderRole) called(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.requests.Add(1)
 		r.serving.Add(1)
@@ -217,7 +217,7 @@ func surfaceOf(q *http.Request) string {
 }
 
 // listening waits until requests arrive and are answered. The error is that of ctx.
-func (r *Responder) listening(ctx context.Context) error {
+func (r *responderRole) listening(ctx context.Context) error {
 	if err := await(ctx, r.built); err != nil {
 		return err
 	}
@@ -225,10 +225,10 @@ func (r *Responder) listening(ctx context.Context) error {
 }
 
 // Service returns the service, after Ready.
-func (r *Responder) Service() *Service { return r.service.Load() }
+func (r *responderRole) Service() *service { return r.service.Load() }
 
 // URL is where HTTP is served, "" if it is not.
-func (r *Responder) URL() string {
+func (r *responderRole) URL() string {
 	if r.http == nil {
 		return ""
 	}
@@ -237,7 +237,7 @@ func (r *Responder) URL() string {
 
 // cardURL is the address in the agent card. A server that listens on every address
 // of the machine has no single one: its card names the one of the request.
-func (r *Responder) cardURL() string {
+func (r *responderRole) cardURL() string {
 	if addr, ok := r.addr.(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
 		return ""
 	}
@@ -246,7 +246,7 @@ func (r *Responder) cardURL() string {
 
 // busy reports whether HTTP is in use, runs need the responder, or webhooks are to
 // be sent.
-func (r *Responder) busy(ctx context.Context) bool {
+func (r *responderRole) busy(ctx context.Context) bool {
 	if r.serving.Load() > 0 || r.mcp != nil && r.mcp.Sessions() > 0 {
 		return true
 	}
@@ -266,7 +266,7 @@ func (r *Responder) busy(ctx context.Context) bool {
 }
 
 // close releases the address, if run was not called.
-func (r *Responder) close() {
+func (r *responderRole) close() {
 	if r.http != nil {
 		r.http.Close()
 	}

@@ -72,7 +72,7 @@ func RunNormalizer(ctx context.Context, c Config) error {
 	})
 }
 
-// RunResponder runs a [Responder] at the server of the dialer, until ctx ends. It
+// RunResponder runs a [responderRole] at the server of the dialer, until ctx ends. It
 // calls ready once requests are answered.
 func RunResponder(ctx context.Context, c Config, ready func(url string)) error {
 	c = c.withDefaults()

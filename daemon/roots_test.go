@@ -18,7 +18,7 @@ func TestSeparateWorkersTellTheirRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, one, two := t.TempDir(), t.TempDir(), t.TempDir()
-	s := &Service{config: Config{Settings: config.Config{DataDir: data}, rules: func() (rules launch.Rules, known bool) {
+	s := &service{config: Config{Settings: config.Config{DataDir: data}, rules: func() (rules launch.Rules, known bool) {
 		return rules, false
 	}}}
 	s.config.Settings.Work.Queue = "q"

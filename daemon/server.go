@@ -15,8 +15,8 @@ import (
 	"github.com/linesman/linesman/worker"
 )
 
-// Server is an embedded NATS server with the streams of linesman and a normalizer.
-type Server struct {
+// natsServer is an embedded NATS server with the streams of linesman and a normalizer.
+type natsServer struct {
 	config   Config
 	server   *embedded.Server
 	disk     *embedded.DiskGuard
@@ -31,8 +31,8 @@ type Server struct {
 
 // newServer starts a server that keeps its streams in the data directory, and
 // creates or configures the streams. The error is [embedded.ErrListen] and a
-// [ListenError] if the address is in use.
-func newServer(ctx context.Context, c Config) (_ *Server, err error) {
+// [listenError] if the address is in use.
+func newServer(ctx context.Context, c Config) (_ *natsServer, err error) {
 	if err := worker.MakeDir(c.Settings.DataDir); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -40,12 +40,12 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 	server, err := embedded.StartServer(c.Settings.DataDir, c.Settings.NATSListen, c.names(), c.Log)
 	left()
 	if errors.Is(err, embedded.ErrListen) {
-		return nil, &ListenError{"--nats-listen", err}
+		return nil, &listenError{"--nats-listen", err}
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
+	s := &natsServer{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -65,7 +65,7 @@ func newServer(ctx context.Context, c Config) (_ *Server, err error) {
 }
 
 // ensure creates and configures the streams.
-func (s *Server) ensure(ctx context.Context) error {
+func (s *natsServer) ensure(ctx context.Context) error {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
 	defer s.server.LimitCaches()
@@ -74,7 +74,7 @@ func (s *Server) ensure(ctx context.Context) error {
 
 // releaseRaw lets entries of RAW expire again once those of the start have been read, if the
 // server held them. The error is that of ctx, or nil.
-func (s *Server) releaseRaw(ctx context.Context) error {
+func (s *natsServer) releaseRaw(ctx context.Context) error {
 	if !s.server.RawHeld() || s.started(ctx) != nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *Server) releaseRaw(ctx context.Context) error {
 
 // run normalizes until ctx ends and what was read is stored, and then returns nil.
 // Until Close the server still serves.
-func (s *Server) run(ctx context.Context) error {
+func (s *natsServer) run(ctx context.Context) error {
 	b, err := s.Connect(ctx, embedded.NormalizerUser)
 	if err != nil {
 		return quiet(err)
@@ -119,7 +119,7 @@ func (s *Server) run(ctx context.Context) error {
 
 // started waits until the normalizer works. Roles do not write before that, because a
 // stream may have lost its end in a power failure. The error is that of ctx.
-func (s *Server) started(ctx context.Context) error {
+func (s *natsServer) started(ctx context.Context) error {
 	return await(ctx, s.ready)
 }
 
@@ -134,7 +134,7 @@ func await(ctx context.Context, ch <-chan struct{}) error {
 }
 
 // Connect connects as one of the users of [embedded.Accounts], until Close.
-func (s *Server) Connect(ctx context.Context, user string) (*bus.Bus, error) {
+func (s *natsServer) Connect(ctx context.Context, user string) (*bus.Bus, error) {
 	b, err := s.server.Connect(ctx, user, s.config.names(), s.config.Log)
 	if err != nil {
 		return nil, err
@@ -146,17 +146,17 @@ func (s *Server) Connect(ctx context.Context, user string) (*bus.Bus, error) {
 }
 
 // URL is where the server listens.
-func (s *Server) URL() string { return s.server.URL() }
+func (s *natsServer) URL() string { return s.server.URL() }
 
 // clients reports whether others than this process are connected.
-func (s *Server) clients() bool {
+func (s *natsServer) clients() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server.Others(s.buses) > 0
 }
 
 // close closes the connections of this process and stops the server.
-func (s *Server) close() {
+func (s *natsServer) close() {
 	defer s.config.stages.enter("the end of the NATS server")()
 	s.mu.Lock()
 	defer s.mu.Unlock()

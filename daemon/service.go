@@ -33,9 +33,9 @@ import (
 	"github.com/linesman/linesman/worker/launch"
 )
 
-// Service is the typed service of a responder with its tools, the cloud driver and
-// webhooks. It is reached from this process only; see [Responder].
-type Service struct {
+// service is the typed service of a responder with its tools, the cloud driver and
+// webhooks. It is reached from this process only; see [responderRole].
+type service struct {
 	*responder.Service
 
 	config    Config
@@ -55,12 +55,12 @@ type Service struct {
 
 // newService builds a service over the connection of a responder. Its embedded
 // Run fills the table of runs, which every request needs.
-func newService(b *bus.Bus, c Config) (*Service, error) {
+func newService(b *bus.Bus, c Config) (*service, error) {
 	key, err := c.webhookKey()
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{}),
+	s := &service{config: c, bus: b, calls: metrics.NewCalls(c.Registry), listening: make(chan struct{}),
 		held: responder.NewSlots(a2a.MaxHeld)}
 	counts := metrics.NewResponder(c.Registry)
 	set := c.Settings
@@ -127,7 +127,7 @@ func (c Config) absent(b *bus.Bus) func(ctx context.Context, agent, run string, 
 // refused if each of them refuses its directory. The rules are known of the worker of the
 // data directory, and of the workers on this machine that report their roots. If those of
 // any worker are unknown, workers decide: the path may be another directory there.
-func (s *Service) outside(queue string, t runs.Task, workers []runtable.Worker) error {
+func (s *service) outside(queue string, t runs.Task, workers []runtable.Worker) error {
 	rules, known := s.config.rules()
 	known = known && queue == s.config.Settings.Work.Queue
 	rules.ToAllow = s.config.toAllow()
@@ -172,7 +172,7 @@ func (c Config) toAllow() string {
 
 // answer fills the table of runs, answers requests over NATS, asks Codex Cloud, sends
 // webhooks and exports traces, until ctx ends.
-func (s *Service) answer(ctx context.Context) error {
+func (s *service) answer(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.Service.Run(ctx) })
 	group.Go(func() error {
@@ -201,7 +201,7 @@ func capabilities(agents agent.Table) map[string]string {
 }
 
 // counts returns what the metrics of a responder read, false until the table of runs is read.
-func (s *Service) counts() (m metrics.ResponderState, known bool) {
+func (s *service) counts() (m metrics.ResponderState, known bool) {
 	c, known := s.Counts()
 	if !known {
 		return m, false
@@ -231,7 +231,7 @@ func (s *Service) counts() (m metrics.ResponderState, known bool) {
 }
 
 // open waits until requests arrive and can be answered.
-func (s *Service) open(ctx context.Context) error {
+func (s *service) open(ctx context.Context) error {
 	if err := s.Filled(ctx); err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (s *Service) open(ctx context.Context) error {
 }
 
 // ready returns an error that describes why requests cannot be answered.
-func (s *Service) ready(ctx context.Context) error {
+func (s *service) ready(ctx context.Context) error {
 	if s == nil || !s.bus.Connected() {
 		return errors.New("NATS is away")
 	}

@@ -120,7 +120,7 @@ echo '{"used":{"heard":4,"repeated":6,"said":3}}'
 func checkSpans(t *testing.T, of agent.Agent, events []api.Event) {
 	t.Helper()
 	r := spans.New("run", of.Kind(), of)
-	kinds, tokens := map[spans.Kind]int{}, runs.Usage{}
+	kinds, tokens := map[any]int{}, runs.Usage{}
 	for _, e := range events {
 		for _, s := range r.Apply(runs.Event{Token: e.Kind, Line: e.Line, Part: e.Part, Time: int64(e.At), Body: e.Body}) {
 			kinds[s.Kind]++

@@ -17,7 +17,7 @@ import (
 
 // export exports traces and metrics until ctx ends, if the environment configures a receiver.
 // If it configures one wrongly, that is logged and nothing is exported: it affects no run.
-func (s *Service) export(ctx context.Context) error {
+func (s *service) export(ctx context.Context) error {
 	e, err := telemetry.New(telemetry.Config{
 		Events: s.bus, Store: s.bus.TelemetryStore(), Runs: traced{s}, Env: s.config.env, Version: s.config.Version,
 		Log: s.config.Log, Agent: s.config.agent,
@@ -42,7 +42,7 @@ func (c Config) agent(kind string) agent.Agent {
 }
 
 // traces returns what the exporter has done.
-func (s *Service) traces() metrics.Traces {
+func (s *service) traces() metrics.Traces {
 	e := s.exporter.Load()
 	if e == nil {
 		return metrics.Traces{}
@@ -61,7 +61,7 @@ func (c Config) env(name string) string {
 }
 
 // traced reads what traces have beside events.
-type traced struct{ *Service }
+type traced struct{ *service }
 
 func (t traced) Record(ctx context.Context, run string) (*runs.Record, error) {
 	_, err := t.Look(ctx, run) // waits for that of a new run

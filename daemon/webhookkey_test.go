@@ -37,7 +37,7 @@ func TestThePublicKeyIsServedWhereOneIsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := daemontest.Start(t, func(s *config.Config) {
-		s.HTTP, s.AdCP = "127.0.0.1:0", config.AdCP{WebhookKey: path, BrandJSONURL: "https://brand.example/brand.json"}
+		s.HTTP, s.AdCP.WebhookKey, s.AdCP.BrandJSONURL = "127.0.0.1:0", path, "https://brand.example/brand.json"
 	})
 	if status, body := jwks(t, d); status != http.StatusOK || gjson.Get(body, "keys.0.kid").String() != key.ID() ||
 		gjson.Get(body, "keys.0.d").Exists() || gjson.Get(body, "keys.#").Int() != 1 {

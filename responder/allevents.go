@@ -17,7 +17,7 @@ const maxScanned = 100_000
 // FollowAll opens the events of all runs, or of the run of the request, after a sequence.
 // Runs that start later are included. The error is [api.Validation] for a wrong filter,
 // else those of [Service.Events].
-func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, error) {
+func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*eventStream, error) {
 	wants, err := s.wanted(q)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *Service) FollowAll(ctx context.Context, q api.EventsRequest) (*Follow, 
 		return nil, recreated()
 	}
 	of := runs.Selection{Agent: s.agentKind(q.Agent), Tokens: q.Kinds, After: q.After, Follow: true}
-	f := &Follow{service: s, of: of, end: end, wants: wants}
+	f := &eventStream{service: s, of: of, end: end, wants: wants}
 	if len(q.Labels) > 0 {
 		some, covered, err := s.labelledRuns(ctx, q.Labels, end.Made)
 		if err != nil {
@@ -152,7 +152,7 @@ func (s *Service) wanted(q api.EventsRequest) (func(context.Context, runs.Event)
 		return nil, err
 	}
 	if q.Agent != "" && runs.CheckAgent(q.Agent) != nil {
-		return nil, api.Invalid(api.FieldAgent, "must be a kind of agent, or its short name")
+		return nil, api.Invalid("agent", "must be a kind of agent, or its short name")
 	}
 	for _, kind := range q.Kinds {
 		if !slices.Contains(api.EventKinds, kind) {

@@ -25,12 +25,6 @@ func (s *Service) Continues(name string) (thread string, known bool, err error) 
 	return thread, true, err
 }
 
-// ContextOf returns the context of a run for its caller: the caller's own name of it, else its thread, "" if that is
-// not known.
-func ContextOf(labels runs.Labels, thread string) string {
-	return cmp.Or(labels.Value(runs.LabelContext), thread)
-}
-
 // inContext returns the condition of a run to be in a context.
 func (s *Service) inContext(name string) func(runs.Header) bool {
 	thread := name
@@ -44,7 +38,7 @@ func (s *Service) inContext(name string) func(runs.Header) bool {
 
 // InContext reports whether a run is in a context, or in none that is known yet.
 func (s *Service) InContext(r runs.Header, name string) bool {
-	return ContextOf(r.Labels, r.Thread) == "" || s.inContext(name)(r)
+	return r.Labels.Context(r.Thread) == "" || s.inContext(name)(r)
 }
 
 // Version returns the version of linesman.

@@ -10,8 +10,8 @@ import (
 
 // Diff returns what a run changed in its directory, or the reason why that is unknown. The error is
 // [api.NotEnded] for a run that has not ended.
-func (s *Service) Diff(ctx context.Context, run string) (*api.Diff, error) {
-	v, err := s.Settled(ctx, run)
+func (s *Service) Diff(ctx context.Context, q api.RunRequest) (*api.Diff, error) {
+	v, err := s.Settled(ctx, q.Run)
 	if err != nil {
 		return nil, err
 	}

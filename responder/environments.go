@@ -3,6 +3,7 @@ package responder
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ const (
 
 // Environments lists the environments of Codex Cloud in the configured file; a
 // missing file has none. The error is [api.ProgramFailed].
-func (s *Service) Environments() (api.Environments, error) {
+func (s *Service) Environments(context.Context, api.Nothing) (api.Environments, error) {
 	list := api.Environments{File: withTilde(s.cfg.Environments), All: []api.Environment{}}
 	body, err := readFile(s.cfg.Environments)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -126,15 +126,12 @@ func (s *Service) explain(what string, err error) error {
 func programFailed(f *codexcloud.Failure) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: "the Codex CLI failed: " + f.Reason,
-		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Elapsed: f.Elapsed, Err: f,
+		Stderr: f.Stderr, Reason: f.Reason, Suggestion: f.Suggestion, Elapsed: f.Elapsed, Err: f, Retryable: f.Passes(),
 	}
 	if f.Exit >= 0 {
 		e.ExitCode = new(f.Exit)
 	}
-	switch f.Reason {
-	case codexcloud.ReasonNetwork, codexcloud.ReasonRateLimit, codexcloud.ReasonSlow:
-		e.Retryable = true
-	case codexcloud.ReasonNotSignedIn:
+	if f.NotSignedIn() {
 		e.Code = api.NotSignedIn
 	}
 	return e
@@ -202,7 +199,7 @@ func webhookField(field string) string {
 	case "":
 		return api.FieldWebhook
 	case "context":
-		return api.FieldContext
+		return "context"
 	}
 	return api.FieldWebhook + "." + field
 }

@@ -84,8 +84,8 @@ func (s *Service) eventsFrom(ctx context.Context, run string, after uint64) (v r
 // expired, and no event will follow.
 func over(v runs.Header) bool { return v.State.Final() || v.Waits() || v.ContinuedBy != "" }
 
-// Follow is an open stream of events.
-type Follow struct {
+// eventStream is an open stream of events.
+type eventStream struct {
 	// Ended means that the completion is not after the sequence: no event will follow.
 	Ended bool
 
@@ -98,12 +98,12 @@ type Follow struct {
 
 // Follow opens the events of a run after a sequence. The errors are those of
 // [Service.Events].
-func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow, error) {
+func (s *Service) Follow(ctx context.Context, run string, after uint64) (*eventStream, error) {
 	v, end, err := s.eventsFrom(ctx, run, after)
 	if err != nil {
 		return nil, err
 	}
-	return &Follow{
+	return &eventStream{
 		Ended: end.Completion != 0 && end.Completion <= after, service: s, end: end,
 		of: runs.Selection{Agent: v.Agent, Run: v.ID, After: after, Follow: end.Completion != 0 || !over(v)},
 	}, nil
@@ -111,7 +111,7 @@ func (s *Service) Follow(ctx context.Context, run string, after uint64) (*Follow
 
 // Each calls each with the events until the completion, an error of each, or the end
 // of ctx. The error is that of each, that of ctx, or an [*api.Error].
-func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
+func (f *eventStream) Each(ctx context.Context, each func(api.Event) error) error {
 	return f.read(ctx, func(e api.Event, wanted bool) error {
 		if !wanted {
 			return nil
@@ -121,7 +121,7 @@ func (f *Follow) Each(ctx context.Context, each func(api.Event) error) error {
 }
 
 // read is Each with the events that the filter refuses, too.
-func (f *Follow) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
+func (f *eventStream) read(ctx context.Context, each func(e api.Event, wanted bool) error) error {
 	var own error
 	pass := func(e runs.Event) error {
 		wanted := true

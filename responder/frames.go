@@ -23,7 +23,7 @@ const (
 
 // stream is an open stream of frames.
 type stream struct {
-	*Follow
+	*eventStream
 	pos    uint64 // all up to here was written, or is not wanted
 	encode func(api.Event) ([]byte, error)
 	write  func([]byte) error
@@ -38,10 +38,10 @@ var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, maxGroup+ma
 // frame of an event, the same one for all streams of a form: they share it. One call of write has the frames of about
 // 20 ms or 64 KiB, and may not keep them. The error is that of write, or an [*api.Error]; that EVENTS was recreated is
 // one, too.
-func (f *Follow) Frames(ctx context.Context, form string, encode func(api.Event) ([]byte, error),
+func (f *eventStream) Frames(ctx context.Context, form string, encode func(api.Event) ([]byte, error),
 	write func([]byte) error,
 ) error {
-	s, hub := &stream{Follow: f, pos: f.of.After, encode: encode, write: write, want: 256}, &f.service.followers
+	s, hub := &stream{eventStream: f, pos: f.of.After, encode: encode, write: write, want: 256}, &f.service.followers
 	if s.of.Made = f.end.Made; s.first.Runs != nil {
 		s.pos, s.first.Made = s.first.After, f.end.Made
 	}

@@ -120,7 +120,7 @@ const maxLabels = 16
 func (s *Service) Filter(q api.List) (func(runs.Header) bool, error) {
 	for _, state := range q.States {
 		if !state.Final() && !slices.Contains(openStates, state) {
-			return nil, api.Invalid(api.FieldStates, "must be states of a run: queued, working, input-required, completed, "+
+			return nil, api.Invalid("states", "must be states of a run: queued, working, input-required, completed, "+
 				"failed, cancelled or timeout")
 		}
 	}
@@ -183,7 +183,7 @@ func readCursor(q api.List) (*runtable.Point, error) {
 	if q.Cursor == "" {
 		return nil, nil
 	}
-	wrong := api.Invalid(api.FieldCursor, "must be next of an answer to the same filters")
+	wrong := api.Invalid("cursor", "must be next of an answer to the same filters")
 	text, err := base64.RawURLEncoding.DecodeString(q.Cursor)
 	if err != nil {
 		return nil, wrong

@@ -13,7 +13,7 @@ import (
 func TestAStateThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := responder.New(responder.Config{})
-	for state, field := range map[runs.State]string{"canceled": api.FieldStates, "": api.FieldStates,
+	for state, field := range map[runs.State]string{"canceled": "states", "": "states",
 		runs.StateCancelled: "", runs.StateQueued: "", runs.StateInputRequired: ""} {
 		_, err := s.Filter(api.List{States: []runs.State{runs.StateWorking, state}})
 		var e *api.Error

@@ -164,10 +164,7 @@ func nothingDone(err error) bool {
 			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull}, known.Code)
 	}
 	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
-		return slices.Contains([]string{
-			codexcloud.ReasonSpawn, codexcloud.ReasonUsage, codexcloud.ReasonNotSignedIn, codexcloud.ReasonRateLimit,
-			codexcloud.ReasonPermission, codexcloud.ReasonNotGit, codexcloud.ReasonNotFound,
-		}, program.Reason)
+		return program.NothingDone()
 	}
 	return errors.Is(err, runs.ErrQueueFull)
 }

@@ -55,18 +55,18 @@ func (s *Service) Operations() []Bound {
 	o := operations{s}
 	return []Bound{
 		bind(api.OpStatus, o.status), bind(api.OpDescribe, o.describe), bind(api.OpOverview, o.overview),
-		bind(api.OpResolve, o.resolve), bind(api.OpSeen, o.seen), bind(api.OpList, o.list),
+		bind(api.OpResolve, o.resolve), bind(api.OpSeen, s.Seen), bind(api.OpList, o.list),
 		bind(api.OpSessions, s.Sessions),
 		bind(api.OpSubmit, o.submit), bind(api.OpSubmitCloud, s.SubmitCloud), bind(api.OpCancel, o.cancel),
 		bind(api.OpWait, o.wait), bind(api.OpResults, o.results), bind(api.OpEvents, o.events),
-		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, o.diff),
+		bind(api.OpDetail, o.detail), bind(api.OpOutput, o.output), bind(api.OpDiff, s.Diff),
 		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
 		bind(api.OpAsk, s.Ask), bind(api.OpAnswerLate, s.AnswerLate), bind(api.OpExpire, s.Expire),
 		bind(api.OpReply, s.Reply),
 		bind(api.OpSend, s.Send), bind(api.OpMessages, s.Messages), bind(api.OpEdit, s.Send),
 		bind(api.OpUnsend, s.Unsend), bind(api.OpRelease, s.Release), bind(api.OpStop, s.StopTurn), bind(api.OpEnd, s.End),
 		bind(api.OpSet, s.SetOptions), bind(api.OpWorkers, o.workers),
-		bind(api.OpEnvironments, o.environments), bind(api.OpForget, o.forget), bind(api.OpCleanup, o.cleanup),
+		bind(api.OpEnvironments, s.Environments), bind(api.OpForget, s.Forget), bind(api.OpCleanup, o.cleanup),
 	}
 }
 
@@ -129,10 +129,6 @@ func (s operations) overview(_ context.Context, q api.OverviewRequest) (*api.Ove
 func (s operations) resolve(ctx context.Context, q api.ResolveRequest) (api.Resolved, error) {
 	run, err := s.Resolve(ctx, q.Ref)
 	return api.Resolved{Run: run}, err
-}
-
-func (s operations) seen(ctx context.Context, q api.RunRequest) (api.Seen, error) {
-	return s.Seen(ctx, q.Run)
 }
 
 // summarize returns as many of the first runs as an overview may have.
@@ -312,18 +308,6 @@ func (s *Service) Decide(ctx context.Context, q api.AnswerRequest) (api.Answered
 	return s.answer(ctx, run, reply, false)
 }
 
-func (s operations) diff(ctx context.Context, q api.RunRequest) (*api.Diff, error) {
-	return s.Diff(ctx, q.Run)
-}
-
 func (s operations) workers(context.Context, api.Nothing) (api.Workers, error) {
 	return s.Workers(), nil
-}
-
-func (s operations) environments(context.Context, api.Nothing) (api.Environments, error) {
-	return s.Environments()
-}
-
-func (s operations) forget(ctx context.Context, q api.RunRequest) (runs.Forgotten, error) {
-	return s.Forget(ctx, q.Run)
 }

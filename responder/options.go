@@ -24,6 +24,14 @@ const (
 	maxExtensionBytes = 128 << 10 // of their JSON
 )
 
+// Fields of a request that only this package names, see [api.FieldPrompt].
+const (
+	fieldAddDirs        = "addDirs"
+	fieldExtensions     = "extensions"
+	fieldNonInteractive = "nonInteractive"
+	fieldTitle          = "title"
+)
+
 // option is an option of submissions that is an extension of the Universal Agent API, too.
 type option struct {
 	id, field string
@@ -35,7 +43,7 @@ type option struct {
 
 // options are all of them. A value that is not given is nil.
 var options = []option{
-	{runs.CanModel, api.FieldModel, false, func(q *api.Submission) any { return given(q.Model, q.Model != "") },
+	{runs.CanModel, "model", false, func(q *api.Submission) any { return given(q.Model, q.Model != "") },
 		func(q *api.Submission, raw json.RawMessage) (string, bool) {
 			ok := decoded(raw, &q.Model)
 			q.Model = strings.TrimSpace(q.Model)
@@ -45,14 +53,14 @@ var options = []option{
 		func(q *api.Submission, raw json.RawMessage) (string, bool) { return readThread(&q.Resume, raw) }},
 	{runs.CanFork, api.FieldFork, true, func(q *api.Submission) any { return given(q.Fork, q.Fork != nil) },
 		func(q *api.Submission, raw json.RawMessage) (string, bool) { return readThread(&q.Fork, raw) }},
-	{runs.CanAddDirs, api.FieldAddDirs, true, func(q *api.Submission) any { return given(q.AddDirs, q.AddDirs != nil) },
+	{runs.CanAddDirs, fieldAddDirs, true, func(q *api.Submission) any { return given(q.AddDirs, q.AddDirs != nil) },
 		readAddDirs},
-	{runs.CanNotAsk, api.FieldNonInteractive, true,
+	{runs.CanNotAsk, fieldNonInteractive, true,
 		func(q *api.Submission) any { return given(q.NonInteractive, q.NonInteractive != nil) },
 		func(q *api.Submission, raw json.RawMessage) (string, bool) {
 			return "", decoded(raw, &q.NonInteractive)
 		}},
-	{runs.CanUnboxed, api.FieldUnboxed, true, func(q *api.Submission) any { return given(q.Unboxed, q.Unboxed != nil) },
+	{runs.CanUnboxed, "externalSandbox", true, func(q *api.Submission) any { return given(q.Unboxed, q.Unboxed != nil) },
 		func(q *api.Submission, raw json.RawMessage) (string, bool) { return "", decoded(raw, &q.Unboxed) }},
 }
 
@@ -121,7 +129,7 @@ func extended(q api.Submission) (all api.Submission, m mistakes) {
 		}
 		var of api.Submission
 		wrong, ok := o.read(&of, raw)
-		m.when(!ok, api.FieldExtensions, "invalid "+o.id+wrong)
+		m.when(!ok, fieldExtensions, "invalid "+o.id+wrong)
 		if before := o.value(&q); ok && before != nil && !reflect.DeepEqual(before, o.value(&of)) {
 			m.when(true, o.field, "is given as an extension too, with another value")
 		} else if ok {
@@ -144,7 +152,7 @@ func fixed(q api.Submission, err error) error {
 			if o.field != field || q.Extensions[o.id] == nil || o.value(&q) != nil {
 				continue
 			}
-			i.Field, i.Problem = api.FieldExtensions, "invalid "+o.id
+			i.Field, i.Problem = fieldExtensions, "invalid "+o.id
 			if o.id == runs.CanAddDirs {
 				i.Problem += ".dirs"
 			}
@@ -168,11 +176,11 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 		size += len(id) + len(raw)
 	}
 	if len(q.Extensions) > maxExtensions || size > maxExtensionBytes {
-		return api.Invalid(api.FieldExtensions, fmt.Sprintf("at most %d, and %d bytes", maxExtensions, maxExtensionBytes))
+		return api.Invalid(fieldExtensions, fmt.Sprintf("at most %d, and %d bytes", maxExtensions, maxExtensionBytes))
 	}
 	fields := map[string]string{} // by what is needed
 	for id := range q.Extensions {
-		fields[id] = api.FieldExtensions
+		fields[id] = fieldExtensions
 	}
 	for _, o := range options {
 		if o.gated && o.value(&q) != nil {
@@ -223,12 +231,12 @@ func (s *Service) checkCapabilities(q api.Submission) error {
 // checkOptions adds the mistakes in options, and between them. Those of tasks are found later.
 func checkOptions(m *mistakes, q *api.Submission) {
 	for i, dir := range q.AddDirs[:min(len(q.AddDirs), runs.MaxAddDirs)] {
-		m.when(len(strings.TrimSpace(dir)) > runs.MaxAddDir, api.FieldAddDirs+"."+strconv.Itoa(i),
+		m.when(len(strings.TrimSpace(dir)) > runs.MaxAddDir, fieldAddDirs+"."+strconv.Itoa(i),
 			fmt.Sprintf("at most %d bytes", runs.MaxAddDir))
 	}
 	asks := q.NonInteractive != nil && !*q.NonInteractive
-	m.when(q.IsUnboxed() && asks, api.FieldNonInteractive, "must not be false with externalSandbox")
-	m.when(q.IsUnboxed() && q.Mode != "" && q.Mode != runs.DangerFull, api.FieldMode,
+	m.when(q.IsUnboxed() && asks, fieldNonInteractive, "must not be false with externalSandbox")
+	m.when(q.IsUnboxed() && q.Mode != "" && q.Mode != runs.DangerFull, "mode",
 		fmt.Sprintf("must be absent or %s with externalSandbox", runs.DangerFull))
-	m.when(q.NonInteractive != nil && q.Ask != nil && asks != *q.Ask, api.FieldNonInteractive, "contradicts ask")
+	m.when(q.NonInteractive != nil && q.Ask != nil && asks != *q.Ask, fieldNonInteractive, "contradicts ask")
 }

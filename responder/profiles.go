@@ -52,7 +52,7 @@ func (s *Service) Prompt(p Profile, q api.Submission, live *bool) (api.Submissio
 	case api.Preview:
 	default:
 		if !q.Mode.Within(p.Mode) {
-			return q, api.Invalid(api.FieldMode, "at most "+string(p.Mode)+" here")
+			return q, api.Invalid("mode", "at most "+string(p.Mode)+" here")
 		}
 	}
 	q.Confirm = true // by whoever configured the profile
@@ -105,11 +105,11 @@ func (s *Service) CancelPrompted(ctx context.Context, p Profile, run string) (ap
 }
 
 const (
-	// MaxSessions is how many kept runs of the profiles may be open when another one is asked for, and how many of them
+	// maxSessions is how many kept runs of the profiles may be open when another one is asked for, and how many of them
 	// are announced: the oldest.
-	MaxSessions = 64
+	maxSessions = 64
 	// maxOfProfile is how many may be of one of several profiles.
-	maxOfProfile = MaxSessions * 3 / 4
+	maxOfProfile = maxSessions * 3 / 4
 )
 
 // Begin queues a submission that [Service.Prompt] has checked. All are the profiles that share the bound of sessions.
@@ -159,7 +159,7 @@ func (s *Service) roomFor(p Profile, all []Profile) error {
 		count(v.Labels.Value(runs.LabelProfile))
 	}
 	switch {
-	case open >= MaxSessions:
+	case open >= maxSessions:
 		return &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions are open: end one", open)}
 	case len(all) > 1 && own >= maxOfProfile:
 		return &api.Error{Code: api.TooMany, Message: fmt.Sprintf("%d sessions of the profile are open: end one", own)}
@@ -238,7 +238,7 @@ func (s *Service) sessionsOf(live []LiveProfile) (all []LiveProfile) {
 	open := s.Snapshot(0, func(v runs.Header) bool {
 		return v.Turn > 0 && of[v.Labels.Value(runs.LabelProfile)].Live
 	}).Working
-	for _, v := range open[:min(len(open), MaxSessions)] {
+	for _, v := range open[:min(len(open), maxSessions)] {
 		one := of[v.Labels.Value(runs.LabelProfile)]
 		one.Session = v.ID
 		all = append(all, one)

@@ -103,7 +103,7 @@ func (s *Service) Reply(ctx context.Context, q api.ReplyRequest) (api.Reply, err
 		return api.Reply{}, s.explainRun(q.Run, "read a record", err)
 	}
 	whole, err := s.reply(ctx, record)
-	if errors.Is(err, ErrNoText) || errors.Is(err, runs.ErrNoReply) {
+	if errors.Is(err, errNoText) || errors.Is(err, runs.ErrNoReply) {
 		return api.Reply{}, &api.Error{Code: api.NotFound, Field: api.FieldReply, Run: q.Run, Message: err.Error()}
 	}
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) reply(ctx context.Context, record *runs.Record) (runs.Reply, e
 		}
 	}
 	if record.State != runs.StateCompleted {
-		return runs.Reply{}, fmt.Errorf("%w: the run did not complete", ErrNoText)
+		return runs.Reply{}, fmt.Errorf("%w: the run did not complete", errNoText)
 	}
 	text, err := s.WholeFinalText(ctx, record)
 	return runs.Reply{Status: runs.ReplySuccess, Text: text}, err

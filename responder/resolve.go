@@ -21,12 +21,12 @@ const (
 	maxCandidates = 5   // runs that an error lists
 )
 
-// Last is the reference to the newest run.
-const Last = "last"
+// newestRun is the reference to the newest run.
+const newestRun = "last"
 
 // Resolve returns the id of the run that a reference names: an id, which counts first; an id
 // without T-local- or T-cloud-; the unique beginning, with or without these, or the unique
-// end of an id, of at least 3 characters; [Last], the run that was queued or, without a
+// end of an id, of at least 3 characters; [newestRun], the run that was queued or, without a
 // queue, started last; or a label KEY=VALUE, the newest run that has it. The error is
 // [api.NotFound], [api.Conflict] for a reference to several runs, which it lists as issues,
 // or [api.Validation].
@@ -42,7 +42,7 @@ func (s *Service) Resolve(ctx context.Context, ref string) (string, error) {
 			return "", err
 		}
 	}
-	if ref == Last {
+	if ref == newestRun {
 		return s.newest(ctx, api.List{})
 	}
 	if strings.Contains(ref, "=") {
@@ -76,7 +76,7 @@ const currentTime = 1500 * time.Millisecond
 
 // current waits until the table has what RAW has now.
 func (s *Service) current(ctx context.Context) error {
-	_, end, err := s.cfg.Streams.EntriesEnd(ctx, api.DefaultAgent, Last)
+	_, end, err := s.cfg.Streams.EntriesEnd(ctx, api.DefaultAgent, newestRun)
 	if err != nil {
 		return s.explain("read the end of RAW", err)
 	}
@@ -149,13 +149,13 @@ func shortID(id string) string {
 
 // Seen marks a run that has ended as opened by its owner. Repeating it is not an error. The
 // error is [api.NotFound] for an unknown run, and [api.NotEnded] for one that has not ended.
-func (s *Service) Seen(ctx context.Context, run string) (api.Seen, error) {
-	v, err := s.table.SetSeen(ctx, run)
+func (s *Service) Seen(ctx context.Context, q api.RunRequest) (api.Seen, error) {
+	v, err := s.table.SetSeen(ctx, q.Run)
 	if errors.Is(err, runtable.ErrOpen) {
 		return api.Seen{}, &api.Error{
 			Code: api.NotEnded, Field: api.FieldRun, Message: "only a run that has ended can be marked as seen: it is " +
-				string(v.State), Run: run, State: v.State,
+				string(v.State), Run: q.Run, State: v.State,
 		}
 	}
-	return api.Seen{Run: run, State: v.State, Unseen: v.Unseen}, s.explainRun(run, "mark as seen", err)
+	return api.Seen{Run: q.Run, State: v.State, Unseen: v.Unseen}, s.explainRun(q.Run, "mark as seen", err)
 }

@@ -98,7 +98,7 @@ func (s *Service) ResultOf(ctx context.Context, record *runs.Record, q api.Resul
 func (s *Service) TimedOut(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.Timeout, Message: "the task exceeded its " + record.Reason + " limit", Run: record.ID, State: record.State,
-		Limit: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
+		Limit: record.Reason, Elapsed: milliseconds(record.Header().Lasted()),
 	}
 	p, err := s.partial(ctx, record, DefaultOutput)
 	if err != nil { // the timeout itself counts
@@ -116,7 +116,7 @@ const maxStderrTail = 1000
 func (s *Service) Failed(ctx context.Context, record *runs.Record) *api.Error {
 	e := &api.Error{
 		Code: api.ProgramFailed, Message: record.Summary(), Run: record.ID, Thread: record.Thread, State: record.State,
-		Reason: record.Reason, Elapsed: milliseconds(Lasted(record.Header())),
+		Reason: record.Reason, Elapsed: milliseconds(record.Header().Lasted()),
 	}
 	if record.Exit != nil {
 		e.ExitCode = record.Exit.Code
@@ -351,15 +351,15 @@ func (s *Service) FinalText(ctx context.Context, record *runs.Record) string {
 // that is too long for records and events.
 const maxFinalOutput = 16 << 20
 
-// ErrNoText reports a run whose final text is not stored completely.
-var ErrNoText = errors.New("the agent's answer is not there")
+// errNoText reports a run whose final text is not stored completely.
+var errNoText = errors.New("the agent's answer is not there")
 
 // WholeFinalText returns the agent's complete last message: from the record, the
-// completion, or the agent's output. The error wraps [ErrNoText] if none has all of
+// completion, or the agent's output. The error wraps [errNoText] if none has all of
 // it.
 func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, error) {
 	if r.FinalText == nil {
-		return "", fmt.Errorf("%w: it ended without one", ErrNoText)
+		return "", fmt.Errorf("%w: it ended without one", errNoText)
 	}
 	whole := func(text string) bool { return int64(len(text)) == r.FinalTextBytes }
 	if text := s.FinalText(ctx, r); whole(text) {
@@ -367,7 +367,7 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 	}
 	a, _ := s.cfg.Agents.Find(r.Agent)
 	if a.LastMessage == nil {
-		return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
+		return "", fmt.Errorf("%w: of its %d bytes only the first are kept", errNoText, r.FinalTextBytes)
 	}
 	stdout, _, err := s.table.Output(ctx, r, 2*maxFinalOutput)
 	if err != nil {
@@ -378,7 +378,7 @@ func (s *Service) WholeFinalText(ctx context.Context, r *runs.Record) (string, e
 			return text, nil
 		}
 	}
-	return "", fmt.Errorf("%w: of its %d bytes only the first are kept", ErrNoText, r.FinalTextBytes)
+	return "", fmt.Errorf("%w: of its %d bytes only the first are kept", errNoText, r.FinalTextBytes)
 }
 
 // Limits of [Service.LastLines].

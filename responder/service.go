@@ -277,14 +277,14 @@ func (s *Service) WaitUntil(
 	begun := time.Now()
 	v, err := s.table.Until(ctx, run, each, is)
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return v, WaitOver(run, v.State, begun)
+		return v, s.WaitOver(run, v.State, begun)
 	}
 	return v, s.explainRun(run, "wait", err)
 }
 
 // WaitOver is the error of a wait that began at a time and ended before its run,
 // with the last state of the run, "" being unknown.
-func WaitOver(run string, state runs.State, begun time.Time) *api.Error {
+func (*Service) WaitOver(run string, state runs.State, begun time.Time) *api.Error {
 	return &api.Error{
 		Code: api.Timeout, Message: "the task has not ended yet: it goes on", Retryable: true,
 		Run: run, State: state, Limit: api.LimitWait, Elapsed: time.Since(begun),
@@ -440,7 +440,8 @@ type Eraser interface {
 // that began it with a key, and its notifications. The error is [api.NotFound] for
 // an unknown run, [api.Conflict] for one that has not ended or that its task needs,
 // and [api.Unsupported] if this responder has no rights to erase.
-func (s *Service) Forget(ctx context.Context, run string) (runs.Forgotten, error) {
+func (s *Service) Forget(ctx context.Context, q api.RunRequest) (runs.Forgotten, error) {
+	run := q.Run
 	if s.cfg.Eraser == nil {
 		return runs.Forgotten{}, notOffered(api.FieldRun, "runs are not erased from here: use the responder of `linesman up`")
 	}

@@ -52,24 +52,24 @@ func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
 	m.when(q.Mode == api.Preview && n > limit, api.FieldPrompt,
 		fmt.Sprintf("at most %d bytes in mode preview, got %d", limit, n))
 	seconds := fmt.Sprintf("must be 1 to %d", maxLimit)
-	m.when(q.Idle < 0 || q.Idle > maxLimit, api.FieldIdle, seconds)
-	m.when(q.Hard < 0 || q.Hard > maxLimit, api.FieldHard, seconds)
-	m.when(q.Title != "" && strings.ContainsFunc(q.Title, unicode.IsControl), api.FieldTitle,
+	m.when(q.Idle < 0 || q.Idle > maxLimit, "idleTimeoutSec", seconds)
+	m.when(q.Hard < 0 || q.Hard > maxLimit, "timeoutSec", seconds)
+	m.when(q.Title != "" && strings.ContainsFunc(q.Title, unicode.IsControl), fieldTitle,
 		"must be one line without control characters")
-	m.when(q.Title != "" && strings.TrimSpace(q.Title) == "", api.FieldTitle, "must not be blank")
+	m.when(q.Title != "" && strings.TrimSpace(q.Title) == "", fieldTitle, "must not be blank")
 	n = utf8.RuneCountInString(q.Title)
-	m.when(n > runs.MaxTitle, api.FieldTitle, fmt.Sprintf("at most %d characters, got %d", runs.MaxTitle, n))
+	m.when(n > runs.MaxTitle, fieldTitle, fmt.Sprintf("at most %d characters, got %d", runs.MaxTitle, n))
 	t := runs.QueuedTask{Run: cmp.Or(q.Run, "T-local-unnamed"), Task: s.task(q)} // else it gets its own id later
 	a, known := s.cfg.Agents.Find(t.Agent)
 	if !known {
-		m.when(true, api.FieldAgent, "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
+		m.when(true, "agent", "must be one of "+strings.Join(s.cfg.Agents.Names(), ", "))
 		t.Agent = api.DefaultAgent // that is said
 	}
 	m.when(m.fields(t.Check()) != nil, "request", "asks for a task that cannot be queued")
 	m.when(m.fields(acp.CheckTask(&t.Task)) != nil, "request", "asks for a task that cannot be queued")
-	m.when(t.Mode.Writes() && !q.Confirm && !t.IsUnboxed(), api.FieldConfirm,
+	m.when(t.Mode.Writes() && !q.Confirm && !t.IsUnboxed(), "confirm",
 		fmt.Sprintf("must be true for mode %s: the agent may change files", t.Mode))
-	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, api.FieldEnvAllow, "is for the policy allow-list only")
+	m.when(q.Env.Allow != nil && q.Env.Policy != runs.InheritList, "env.allow", "is for the policy allow-list only")
 	s.checkEarlier(&m, q, t.Task)
 	m.when(t.Live && q.Fork != nil, api.FieldFork, "not with live")
 	m.when(known && t.Live && t.Thread != "" && a.Live.Forgets, api.FieldThread,
@@ -126,7 +126,7 @@ func CheckLabels(labels runs.Labels) error {
 
 // checkBoth checks what submissions to a worker and to Codex Cloud have in common.
 func (s *Service) checkBoth(m *mistakes, prompt string, destructive bool, w *api.Webhook) {
-	m.when(s.cfg.GitGate && !destructive && risky().MatchString(prompt), api.FieldGit,
+	m.when(s.cfg.GitGate && !destructive && risky().MatchString(prompt), "allowDestructiveGit",
 		"must be true: the task names a git command that may lose work")
 	if w != nil && s.cfg.Webhooks != nil {
 		var wrong mistakes
@@ -294,7 +294,7 @@ func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submissi
 func (s *Service) queued(ctx context.Context, t runs.QueuedTask) (outcome, error) {
 	v, err := s.table.Look(ctx, t.Run)
 	return outcome{
-		Run: t.Run, At: Started(v), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
+		Run: t.Run, At: v.Begun(), Position: v.Before(), Thread: cmp.Or(t.Thread, v.Thread), Basis: s.Basis(),
 		Governance: t.Governance, Context: cmp.Or(v.Labels, t.Labels).Value(runs.LabelContext), replayed: true,
 	}, err
 }
@@ -357,20 +357,6 @@ func (s *Service) unregister(ctx context.Context, run string, w *api.Webhook) {
 		s.log.Warn("the webhook of a task that was not submitted stays until it expires", zap.String("run", run),
 			zap.Error(err))
 	}
-}
-
-// Started is when a run began, or else when it was queued, or ended; Unix milliseconds.
-func Started(r runs.Header) int64 {
-	return int64(cmp.Or(r.StartedAt, r.QueuedAt, r.EndedAt))
-}
-
-// Lasted is how many milliseconds a run that has ended took; 0 for one that
-// was never started.
-func Lasted(r runs.Header) int64 {
-	if r.StartedAt == 0 {
-		return 0
-	}
-	return int64(max(r.EndedAt-r.StartedAt, 0))
 }
 
 // Cancel cancels a run; with a key, once. The error is [api.Ended] for a run that has

@@ -15,15 +15,15 @@ import (
 
 // Work is what the agent of a run did, from the details of the run.
 type Work struct {
-	Commands []Command         // the newest, at most 50
+	Commands []ranCommand      // the newest, at most 50
 	Files    []runs.FileDetail // changed files without diffs, at most 50
 	Plan     []runs.PlanStep   // the newest to-do list
 	Unlisted struct{ Commands, Files int }
 	Partial  bool // not all of the run was read: RAW has lost a part of it, or it is long
 }
 
-// Command is a command that an agent ran.
-type Command struct {
+// ranCommand is a command that an agent ran.
+type ranCommand struct {
 	Text     string // its beginning, at most maxCommand bytes
 	ExitCode *int   // nil: unknown, or not ended
 	Took     *int64 // milliseconds between the lines of its start and its end; nil: unknown
@@ -72,7 +72,7 @@ func (s *Service) work(ctx context.Context, r *runs.Record) *Work {
 
 // workLog collects a [Work].
 type workLog struct {
-	commands []*Command
+	commands []*ranCommand
 	open     map[string]*openCommand // by the id of the call
 	changes  []runs.FileDetail
 	changed  map[string]int // indexes of changes, by call and path
@@ -81,7 +81,7 @@ type workLog struct {
 }
 
 type openCommand struct {
-	*Command
+	*ranCommand
 	since runs.Time
 }
 
@@ -119,7 +119,7 @@ func (c *workLog) command(id, text string, at runs.Time) {
 	if c.open[id] != nil && id != "" {
 		return
 	}
-	one := &Command{Text: text[:bounds.Cut(text, maxCommand)]}
+	one := &ranCommand{Text: text[:bounds.Cut(text, maxCommand)]}
 	if c.commands = append(c.commands, one); len(c.commands) > maxCommands {
 		c.commands = c.commands[1:]
 		c.unlisted.commands++

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +107,10 @@ func (l Labels) Has(key, value string) bool {
 	}
 	return false
 }
+
+// Context returns the context of a run for its caller: the caller's own name of it, else its thread, "" if that is
+// not known.
+func (l Labels) Context(thread string) string { return cmp.Or(l.Value(LabelContext), thread) }
 
 // Value returns the value of the label with this key, "" if there is none.
 func (l Labels) Value(key string) string {

@@ -177,6 +177,18 @@ func (r *Record) Header() Header {
 // CreatedAt is when a run was queued, or else began.
 func (h Header) CreatedAt() Time { return cmp.Or(h.QueuedAt, h.StartedAt) }
 
+// Begun is when a run began, or else when it was queued, or ended; Unix milliseconds.
+func (h Header) Begun() int64 { return int64(cmp.Or(h.StartedAt, h.QueuedAt, h.EndedAt)) }
+
+// Lasted is how many milliseconds a run that has ended took; 0 for one that
+// was never started.
+func (h Header) Lasted() int64 {
+	if h.StartedAt == 0 {
+		return 0
+	}
+	return int64(max(h.EndedAt-h.StartedAt, 0))
+}
+
 // ChangedAt is when a run entered its state.
 func (h Header) ChangedAt() Time {
 	switch {

@@ -9,7 +9,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
-	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -70,7 +69,7 @@ func (c *replyFlags) read(a *app, text *string) (reply runs.Reply, err error) {
 	if text != nil && c.File+c.Error != "" || c.File != "" && c.Error != "" {
 		return reply, exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
 	}
-	reply, err = daemon.ReadReply(a.stdin, text, c.File, c.Error)
+	reply, err = readReply(a.stdin, text, c.File, c.Error)
 	if err == nil {
 		_, err = reply.Line()
 	}

@@ -129,7 +129,7 @@ type bridgeCheckCmd struct {
 }
 
 func (c *bridgeCheckCmd) Run(a *app) error {
-	text, err := daemon.ReadInput(a.stdin, c.File, bridge.MaxResponse)
+	text, err := readInput(a.stdin, c.File, bridge.MaxResponse)
 	if err != nil {
 		return err
 	}

@@ -76,12 +76,12 @@ func exitCode(err error) int {
 }
 
 // signalCode is the exit code for a signal that ended a command.
-func signalCode(by datadir.Signalled) int { return exitSignal + int(by) }
+func signalCode(by signalled) int { return exitSignal + int(by) }
 
 // tellSignal adds the name and the exit code of the signal to the error of a command
 // whose context the signal has ended.
 func tellSignal(ctx context.Context, err error) error {
-	var by datadir.Signalled
+	var by signalled
 	if !errors.Is(err, context.Canceled) || !errors.As(context.Cause(ctx), &by) {
 		return err
 	}

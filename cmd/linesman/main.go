@@ -6,14 +6,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/linesman/linesman/daemon/datadir"
 )
 
 func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, _ := datadir.UntilSignal(context.Background(), signals)
+	ctx, _ := untilSignal(context.Background(), signals)
 	context.AfterFunc(ctx, func() { signal.Stop(signals) }) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
-	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -221,7 +220,7 @@ func (c *answerCmd) content(a *app) (json.RawMessage, error) {
 	}
 	if !strings.HasPrefix(strings.TrimSpace(c.Content), "{") {
 		var err error
-		if text, err = daemon.ReadInput(a.stdin, c.Content, runs.MaxContent); err != nil {
+		if text, err = readInput(a.stdin, c.Content, runs.MaxContent); err != nil {
 			return nil, err
 		}
 	}

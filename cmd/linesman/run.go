@@ -90,13 +90,13 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 
-	waiting, stop := datadir.UntilSignal(ctx, signals) // until there is a run to pass it to
+	waiting, stop := untilSignal(ctx, signals) // until there is a run to pass it to
 	s, d, err := c.create(waiting, a)
 	stop()
 	if s != nil {
 		defer s.Close()
 	}
-	var by datadir.Signalled
+	var by signalled
 	switch {
 	case errors.As(context.Cause(waiting), &by):
 		err = fmt.Errorf("%w; no agent was started", by)

@@ -8,7 +8,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
-	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -62,7 +61,7 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.Text != "" || c.File != "" {
 		var err error
-		if q.Text, err = daemon.ReadPrompt(a.stdin, c.Text, c.File); err != nil {
+		if q.Text, err = readPrompt(a.stdin, c.Text, c.File); err != nil {
 			return exitWith(exitUsage, fmt.Errorf("TEXT: %w", err))
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
-	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -141,9 +140,9 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	}
 	wrong.add(c.Prompt == "" && c.File == "", `expected "<prompt>", "-" to read it from stdin, or --file FILE`)
 	wrong.add(c.Prompt != "" && c.File != "", "PROMPT: not with --file, which has it")
-	q.Prompt, err = daemon.ReadPrompt(a.stdin, c.Prompt, c.File)
+	q.Prompt, err = readPrompt(a.stdin, c.Prompt, c.File)
 	wrong.add(err != nil, "%s: %w", from, err)
-	q.Schema, err = daemon.ReadSchema(a.stdin, c.OutputSchema)
+	q.Schema, err = readSchema(a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
 	wrong = append(wrong, flags...)
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)

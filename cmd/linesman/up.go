@@ -5,13 +5,23 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/config"
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/worker"
+)
+
+var (
+	//go:embed demo/run.jsonl
+	demoRun string // what the real Codex printed; see test/corpus/codex
+
+	//go:embed demo/end.txt
+	demoEnd string // a format for the id of the run: what to try after the demonstration
 )
 
 type upCmd struct {
@@ -90,12 +100,24 @@ func (a *app) demo(ctx context.Context, up *daemon.Daemon) error {
 		return err
 	})
 	if err == nil && ctx.Err() == nil {
-		_, err = fmt.Fprintf(a.stdout, daemon.DemoEnd, run)
+		_, err = fmt.Fprintf(a.stdout, demoEnd, run)
 	}
 	return err
 }
 
-// playCmd prints the recorded run.
+// playCmd prints the recorded run at about the pace of an agent.
 type playCmd struct{}
 
-func (playCmd) Run(ctx context.Context, a *app) error { return daemon.Play(ctx, a.stdout) }
+func (playCmd) Run(ctx context.Context, a *app) error {
+	for line := range strings.Lines(demoRun) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+		if _, err := io.WriteString(a.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -37,7 +37,7 @@ func (h *handler) card(url string) *sdk.AgentCard {
 		},
 		Capabilities: sdk.AgentCapabilities{
 			Streaming: true, PushNotifications: h.Push != nil,
-			Extensions: []sdk.AgentExtension{{URI: ProfileURI,
+			Extensions: []sdk.AgentExtension{{URI: profileURI,
 				Description: "AdCP structured task invocation, where a request asks for it"}},
 		},
 		DefaultInputModes:  []string{"text/plain", "application/json"},

@@ -106,8 +106,8 @@ func (t transport) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			c.extensions = append(c.extensions, strings.TrimSpace(uri))
 		}
 	}
-	if c.asks(ProfileURI) { // tell the client that it is active
-		w.Header().Set(sdk.SvcParamExtensions, ProfileURI)
+	if c.asks(profileURI) { // tell the client that it is active
+		w.Header().Set(sdk.SvcParamExtensions, profileURI)
 	}
 	parts := "message.parts"
 	if t.rpc {

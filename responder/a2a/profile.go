@@ -21,10 +21,10 @@ import (
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// ProfileURI is the extension under which requests call skills, by the AdCP
+// profileURI is the extension under which requests call skills, by the AdCP
 // profile of A2A: the task is the call, and is completed when it is answered. A
 // run that the call started has an id of its own, in the data.
-const ProfileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
+const profileURI = "https://adcontextprotocol.org/extensions/adcp/v3"
 
 // Names of members of the data of a call.
 const (
@@ -40,7 +40,7 @@ var inFlight = string(adcp.ErrorOf(&api.Error{Code: api.KeyInFlight}, false).Cod
 func callsSkill(ctx context.Context, q *sdk.SendMessageRequest) bool {
 	c := callOf(ctx)
 	if c.version != version03 || q == nil || q.Message == nil {
-		return c.asks(ProfileURI)
+		return c.asks(profileURI)
 	}
 	return slices.ContainsFunc(q.Message.Parts, func(p *sdk.Part) bool {
 		if p == nil {

@@ -4,7 +4,7 @@
 // on every surface.
 //
 //	v36.Reply, error ──▶ Succeed, Fail ──┐
-//	runs.Record ───────▶ Of, NewNotices ─┴▶ Response ──▶ one flat JSON object
+//	runs.Record ────▶ Plain, NewNotices ─┴▶ Response ──▶ one flat JSON object
 //
 // The one rule: a caller's context is echoed byte for byte; neither the context
 // nor a governance token is interpreted.
@@ -37,21 +37,21 @@ const (
 	Submitted     Status = "submitted"
 	working       Status = "working"
 	inputRequired Status = "input-required"
-	Completed     Status = "completed"
-	Canceled      Status = "canceled"
+	completed     Status = "completed"
+	canceled      Status = "canceled"
 	Failed        Status = "failed"
 	Rejected      Status = "rejected"      // refused without an effect
-	AuthRequired  Status = "auth-required" // the agent's program has no credentials
-	Unknown       Status = "unknown"       // the task is unknown
+	authRequired  Status = "auth-required" // the agent's program has no credentials
+	unknown       Status = "unknown"       // the task is unknown
 )
 
 var statuses = map[runs.State]Status{
 	runs.StateQueued: Submitted, runs.StateWorking: working, runs.StateInputRequired: inputRequired,
-	runs.StateCompleted: Completed, runs.StateCancelled: Canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
+	runs.StateCompleted: completed, runs.StateCancelled: canceled, runs.StateFailed: Failed, runs.StateTimeout: Failed,
 }
 
 // StatusOf returns the status of a run.
-func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], Unknown) }
+func StatusOf(s runs.State) Status { return cmp.Or(statuses[s], unknown) }
 
 // Response is the content of an answer. Its fields are those of the contract, in
 // their order.

@@ -3,7 +3,6 @@ package adcp_test
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +21,7 @@ func TestContextComesBackByteForByte(t *testing.T) {
 		`{}`, `{ "a" : "<&>\u003c" , "b":[1.0, 1e2,  -0] }`, "{\n\t\"é\": \"\\u00e9\"\r\n}", `{"a":1,"a":2}`,
 		`{"n":12345678901234567890.000}`,
 	} {
-		b := adcp.Response{Status: adcp.Completed, At: at, Context: json.RawMessage(context),
+		b := adcp.Response{Status: "completed", At: at, Context: json.RawMessage(context),
 			Body: json.RawMessage(`{"x":1}`)}.Encode()
 		if !bytes.Contains(b, []byte(`,"context":`+context+`,`)) {
 			t.Errorf("%s is not in %s", context, b)
@@ -46,7 +45,7 @@ func TestBodyStandsBesideTheEnvelope(t *testing.T) {
 
 func TestErrorsHaveTwoLayers(t *testing.T) {
 	e := &adcp.Error{
-		Code: adcp.ValidationError, Message: "no", Recovery: adcp.Correctable, RetryAfter: 3, Field: "f",
+		Code: "VALIDATION_ERROR", Message: "no", Recovery: "correctable", RetryAfter: 3, Field: "f",
 		Issues: []adcp.Issue{{Pointer: "/f", Message: "no", Keyword: "type"}}, Details: json.RawMessage(`{"a":1}`),
 	}
 	fatal := adcp.Response{Status: adcp.Rejected, At: at, Error: e}.Encode()
@@ -64,7 +63,7 @@ func TestErrorsHaveTwoLayers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (v.Error != nil) != c.envelope || len(v.Errors) != 1 || v.Errors[0].Severity != c.severity ||
-			v.Errors[0].Code != adcp.ValidationError {
+			v.Errors[0].Code != "VALIDATION_ERROR" {
 			t.Errorf("%s", c.b)
 		}
 		if v.Error != nil && v.Error.Severity != "" {
@@ -113,7 +112,7 @@ func TestKeysAreChecked(t *testing.T) {
 		strings.Repeat("a", 256):      false,
 		strings.Repeat("a", 16) + " ": false, strings.Repeat("é", 10): false, "": false,
 	} {
-		if regexp.MustCompile(idempotency.KeyPattern).MatchString(key) != ok {
+		if idempotency.KeyForm.MatchString(key) != ok {
 			t.Errorf("%d bytes: want %v", len(key), ok)
 		}
 	}

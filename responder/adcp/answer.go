@@ -46,13 +46,13 @@ type Subject struct {
 
 // OfRecord returns a run whose record was read.
 func OfRecord(r *runs.Record) *Subject {
-	return &Subject{run: r.ID, status: StatusOf(r.State), context: responder.ContextOf(r.Labels, r.Context()),
+	return &Subject{run: r.ID, status: StatusOf(r.State), context: r.Labels.Context(r.Context()),
 		governance: r.Governance, record: r}
 }
 
 // OfView returns a run of the run table.
 func OfView(v runs.Header) *Subject {
-	return &Subject{run: v.ID, status: StatusOf(v.State), context: responder.ContextOf(v.Labels, v.Thread),
+	return &Subject{run: v.ID, status: StatusOf(v.State), context: v.Labels.Context(v.Thread),
 		governance: v.Governance}
 }
 
@@ -73,7 +73,7 @@ func OfCancel(v runs.Header, done api.Cancelled) *Subject {
 // Succeed returns the answer to a request that succeeded. The subject is nil if
 // the reply is not about a single run. Succeed reads what the subject lacks.
 func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of *Subject) Response {
-	a := Response{Status: Completed, Message: r.Message(), Body: r.Body()}
+	a := Response{Status: completed, Message: r.Message(), Body: r.Body()}
 	if of != nil {
 		of.read(ctx, s)
 		a.Status = of.status
@@ -140,14 +140,14 @@ func (of *Subject) read(ctx context.Context, s *responder.Service) {
 	}
 	of.record, of.governance = record, record.Governance
 	if of.context == "" {
-		of.context = responder.ContextOf(record.Labels, record.Context())
+		of.context = record.Labels.Context(record.Context())
 	}
 }
 
-// Of returns the fields of every response about one run.
-func Of(r *runs.Record) Response {
+// ofRun returns the fields of every response about one run.
+func ofRun(r *runs.Record) Response {
 	a := Response{
-		Status: StatusOf(r.State), TaskID: r.ID, ContextID: responder.ContextOf(r.Labels, r.Context()),
+		Status: StatusOf(r.State), TaskID: r.ID, ContextID: r.Labels.Context(r.Context()),
 		Message: r.Summary(), Governance: r.Governance,
 	}
 	if a.Status == Failed {
@@ -170,7 +170,7 @@ func failureOf(r *runs.Record) *Error {
 	}
 	details.State, details.Reason = r.State, r.Reason
 	if r.State == runs.StateTimeout {
-		e.Code, e.Message = TaskTimeout, "the task exceeded its "+r.Reason+" limit"
+		e.Code, e.Message = taskTimeout, "the task exceeded its "+r.Reason+" limit"
 		details.Timeout = r.Reason
 	} else if s := r.Summary(); s != "" {
 		e.Message = s

@@ -55,7 +55,7 @@ func Capabilities(s *responder.Service, skills map[string][]string) Response {
 	for _, a := range s.Agents() {
 		c.Ext.Agents[a.Kind()] = offered{skills[a.Kind()], a.Capabilities()}
 	}
-	return Response{Status: Completed, Body: encode(c)}
+	return Response{Status: completed, Body: encode(c)}
 }
 
 var semver = regexp.MustCompile(`^\d+\.\d+\.\d+([-+].*)?$`)

@@ -19,31 +19,31 @@ type Code string
 // The codes. Those that the contract lacks are marked as ours; a caller decides
 // by their recovery.
 const (
-	InvalidRequest     Code = "INVALID_REQUEST"  // the request cannot be read
-	ValidationError    Code = "VALIDATION_ERROR" // a field of it is wrong
-	NotFound           Code = "REFERENCE_NOT_FOUND"
-	Unsupported        Code = "UNSUPPORTED_FEATURE"
-	AuthRequiredError  Code = "AUTH_REQUIRED"
-	Unavailable        Code = "SERVICE_UNAVAILABLE"
-	RateLimited        Code = "RATE_LIMITED"
-	PermissionDenied   Code = "PERMISSION_DENIED"
+	invalidRequest     Code = "INVALID_REQUEST"  // the request cannot be read
+	validationError    Code = "VALIDATION_ERROR" // a field of it is wrong
+	notFound           Code = "REFERENCE_NOT_FOUND"
+	unsupported        Code = "UNSUPPORTED_FEATURE"
+	authRequiredError  Code = "AUTH_REQUIRED"
+	unavailable        Code = "SERVICE_UNAVAILABLE"
+	rateLimited        Code = "RATE_LIMITED"
+	permissionDenied   Code = "PERMISSION_DENIED"
 	versionUnsupported Code = "VERSION_UNSUPPORTED"
-	TaskTimeout        Code = "TASK_TIMEOUT"    // ours
+	taskTimeout        Code = "TASK_TIMEOUT"    // ours
 	toolError          Code = "TOOL_ERROR"      // ours
 	outcomeUnknown     Code = "OUTCOME_UNKNOWN" // ours: whether the request was carried out is not known
 	idempotencyClash   Code = "IDEMPOTENCY_CONFLICT"
 	idempotencyFlight  Code = "IDEMPOTENCY_IN_FLIGHT"
-	IdempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
+	idempotencyExpired Code = "IDEMPOTENCY_EXPIRED"
 )
 
-// Recovery is what a caller can do about an error.
-type Recovery string
+// recovery is what a caller can do about an error.
+type recovery string
 
 // The recoveries of the contract.
 const (
-	Transient   Recovery = "transient"   // the same again, later
-	Correctable Recovery = "correctable" // another request
-	terminal    Recovery = "terminal"    // a person
+	transient   recovery = "transient"   // the same again, later
+	correctable recovery = "correctable" // another request
+	terminal    recovery = "terminal"    // a person
 )
 
 // Error is one error of a response. It quotes nothing of the request.
@@ -53,9 +53,9 @@ type Error struct {
 	Field      string          `json:"field,omitempty"`
 	Suggestion string          `json:"suggestion,omitempty"`
 	RetryAfter int             `json:"retry_after,omitempty"` // seconds, 1 to 3600; 0: unknown
-	Issues     []Issue         `json:"issues,omitempty"`
+	Issues     []issue         `json:"issues,omitempty"`
 	Details    json.RawMessage `json:"details,omitempty"` // an object
-	Recovery   Recovery        `json:"recovery,omitempty"`
+	Recovery   recovery        `json:"recovery,omitempty"`
 	Severity   string          `json:"severity,omitempty"` // within errors[]: error or warning
 }
 
@@ -66,17 +66,17 @@ func (e Error) as(severity string) Error {
 	return e
 }
 
-// Issue is one mistake in a request.
-type Issue struct {
+// issue is one mistake in a request.
+type issue struct {
 	Pointer string `json:"pointer"` // RFC 6901
 	Message string `json:"message"`
 	Keyword string `json:"keyword"` // of JSON Schema
 }
 
-// IssueOf is a mistake in a request, with the keyword of JSON Schema that is
+// issueOf is a mistake in a request, with the keyword of JSON Schema that is
 // closest to its description.
-func IssueOf(mistake api.Issue) Issue {
-	i := Issue{Message: mistake.Problem, Keyword: "format"}
+func issueOf(mistake api.Issue) issue {
+	i := issue{Message: mistake.Problem, Keyword: "format"}
 	if within, ok := strings.CutPrefix(mistake.Field, request.Webhook+"."); ok {
 		i.Pointer = "/" + request.Webhook + "/" + strings.ReplaceAll(within, ".", "/")
 	} else if mistake.Field != "" && mistake.Field != request.Whole {
@@ -106,31 +106,31 @@ var keywords = []struct{ begins, keyword string }{
 type kind struct {
 	code     Code
 	status   Status   // of the answer
-	recovery Recovery // "": by whether it is retryable
+	recovery recovery // "": by whether it is retryable
 	own      bool     // AdCP has its own code: there are no details
 }
 
 // kinds maps every code.
 var kinds = map[api.Code]kind{
-	api.Validation:     {code: ValidationError, status: Rejected, recovery: Correctable},
-	api.NotFound:       {code: NotFound, status: Unknown, recovery: Correctable},
-	api.Ended:          {code: ValidationError, status: Rejected, recovery: Correctable},
-	api.NotEnded:       {code: ValidationError, status: Rejected, recovery: Correctable},
-	api.NotWaiting:     {code: ValidationError, status: Rejected, recovery: Correctable},
-	api.Conflict:       {code: ValidationError, status: Rejected, recovery: Correctable},
-	api.Timeout:        {code: TaskTimeout, status: Failed},
-	api.Unsupported:    {code: Unsupported, status: Rejected, recovery: Correctable},
+	api.Validation:     {code: validationError, status: Rejected, recovery: correctable},
+	api.NotFound:       {code: notFound, status: unknown, recovery: correctable},
+	api.Ended:          {code: validationError, status: Rejected, recovery: correctable},
+	api.NotEnded:       {code: validationError, status: Rejected, recovery: correctable},
+	api.NotWaiting:     {code: validationError, status: Rejected, recovery: correctable},
+	api.Conflict:       {code: validationError, status: Rejected, recovery: correctable},
+	api.Timeout:        {code: taskTimeout, status: Failed},
+	api.Unsupported:    {code: unsupported, status: Rejected, recovery: correctable},
 	api.ProgramFailed:  {code: toolError, status: Failed},
-	api.NotSignedIn:    {code: AuthRequiredError, status: AuthRequired, recovery: terminal},
-	api.QueueFull:      {code: Unavailable, status: Rejected, recovery: Transient},
-	api.TooMany:        {code: Unavailable, status: Failed, recovery: Transient},
-	api.KeyConflict:    {code: idempotencyClash, status: Rejected, recovery: Correctable, own: true},
-	api.KeyInFlight:    {code: idempotencyFlight, status: Rejected, recovery: Transient, own: true},
-	api.KeyExpired:     {code: IdempotencyExpired, status: Rejected, recovery: Correctable, own: true},
-	api.RateLimited:    {code: RateLimited, status: Rejected, recovery: Transient, own: true},
+	api.NotSignedIn:    {code: authRequiredError, status: authRequired, recovery: terminal},
+	api.QueueFull:      {code: unavailable, status: Rejected, recovery: transient},
+	api.TooMany:        {code: unavailable, status: Failed, recovery: transient},
+	api.KeyConflict:    {code: idempotencyClash, status: Rejected, recovery: correctable, own: true},
+	api.KeyInFlight:    {code: idempotencyFlight, status: Rejected, recovery: transient, own: true},
+	api.KeyExpired:     {code: idempotencyExpired, status: Rejected, recovery: correctable, own: true},
+	api.RateLimited:    {code: rateLimited, status: Rejected, recovery: transient, own: true},
 	api.OutcomeUnknown: {code: outcomeUnknown, status: Failed, recovery: terminal, own: true},
-	api.Unavailable:    {code: Unavailable, status: Failed, recovery: Transient},
-	api.Internal:       {code: Unavailable, status: Failed, recovery: Transient},
+	api.Unavailable:    {code: unavailable, status: Failed, recovery: transient},
+	api.Internal:       {code: unavailable, status: Failed, recovery: transient},
 }
 
 // ErrorOf converts an error to the terms of AdCP. Broken means that the request
@@ -147,12 +147,12 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	}
 	switch {
 	case a.Recovery == "" && e.Retryable:
-		a.Recovery = Transient
+		a.Recovery = transient
 	case a.Recovery == "":
 		a.Recovery = terminal
 	}
 	if broken && e.Code == api.Validation {
-		a.Code = InvalidRequest
+		a.Code = invalidRequest
 	}
 	switch {
 	case k.code == idempotencyClash:
@@ -167,7 +167,7 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 	v := v36.ErrorOf(e)
 	a.Message = v.Message
 	for _, i := range e.Issues {
-		a.Issues = append(a.Issues, IssueOf(i))
+		a.Issues = append(a.Issues, issueOf(i))
 	}
 	rest := v.Details
 	rest.Field, rest.Suggestion, rest.Issues = "", "", nil
@@ -179,12 +179,12 @@ func ErrorOf(e *api.Error, broken bool) *Error {
 
 var httpCodes = map[Code]int{
 	versionUnsupported: http.StatusBadRequest,
-	InvalidRequest:     http.StatusBadRequest, ValidationError: http.StatusBadRequest,
-	AuthRequiredError: http.StatusUnauthorized, PermissionDenied: http.StatusForbidden, NotFound: http.StatusNotFound,
-	TaskTimeout:      http.StatusRequestTimeout,
-	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, IdempotencyExpired: http.StatusGone,
-	RateLimited: http.StatusTooManyRequests, Unsupported: http.StatusNotImplemented, toolError: http.StatusBadGateway,
-	Unavailable: http.StatusServiceUnavailable,
+	invalidRequest:     http.StatusBadRequest, validationError: http.StatusBadRequest,
+	authRequiredError: http.StatusUnauthorized, permissionDenied: http.StatusForbidden, notFound: http.StatusNotFound,
+	taskTimeout:      http.StatusRequestTimeout,
+	idempotencyClash: http.StatusConflict, idempotencyFlight: http.StatusConflict, idempotencyExpired: http.StatusGone,
+	rateLimited: http.StatusTooManyRequests, unsupported: http.StatusNotImplemented, toolError: http.StatusBadGateway,
+	unavailable: http.StatusServiceUnavailable,
 }
 
 // HTTP returns the HTTP status of a code; 500 if none fits.

@@ -14,11 +14,11 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Result returns the results of a run that has ended, as the body of an answer,
+// result returns the results of a run that has ended, as the body of an answer,
 // and the error of a failed one. It always returns the same for a record, so it
 // omits the state of the streams. It omits the agent's output, which receivers
 // of notifications may not be allowed to read.
-func Result(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *Error, error) {
+func result(ctx context.Context, s *responder.Service, record *runs.Record) (json.RawMessage, *Error, error) {
 	result, err := s.ResultOf(ctx, record, api.ResultRequest{NoOutput: true, Count: true})
 	if err != nil {
 		return nil, nil, err
@@ -39,7 +39,7 @@ type notices struct {
 // mcp-webhook-payload.
 func NewNotices(s *responder.Service) webhook.Encoder {
 	return notices{func(ctx context.Context, record *runs.Record) (json.RawMessage, *Error, error) {
-		return Result(ctx, s, record)
+		return result(ctx, s, record)
 	}}
 }
 
@@ -64,7 +64,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	error) {
 	p := payload{
 		Key: key, Operation: r.OperationID, Task: record.ID, Type: r.Tool, Status: StatusOf(record.State), Token: r.Token,
-		Thread: responder.ContextOf(record.Labels, record.Thread),
+		Thread: record.Labels.Context(record.Thread),
 	}
 	at := cmp.Or(record.StartedAt, record.QueuedAt)
 	if record.State.Final() {
@@ -75,7 +75,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		at, p.Message, p.Result = record.EndedAt, record.Summary(), withError(vendored(result), failed)
 	} else {
 		// Changing data would make a different body of the same notification.
-		p.Message, p.Thread = "Working", responder.ContextOf(record.Labels, "")
+		p.Message, p.Thread = "Working", record.Labels.Context("")
 		if record.State == runs.StateInputRequired {
 			p.Message = "Waits for an answer from outside"
 		}

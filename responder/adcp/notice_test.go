@@ -25,7 +25,7 @@ func (s same) Result(context.Context, *runs.Record) (json.RawMessage, *Error, er
 
 func TestABodyThatWouldBeTooLongGoesWithoutTheResult(t *testing.T) {
 	context := json.RawMessage(`{"x":"` + strings.Repeat("é", 32<<10-10) + `"}`)
-	r := webhook.Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", webhook.MaxToken),
+	r := webhook.Registration{Run: "r", OperationID: "op", Token: strings.Repeat("t", 4096),
 		Tool: "_codex_local_exec", Context: context}
 	record := &runs.Record{ID: "r", State: runs.StateCompleted, EndedAt: 1_763_461_803_000}
 	for _, tt := range []struct {

@@ -33,7 +33,7 @@ func Needs(question string) string { return "The task needs an answer to questio
 // Outcome returns the envelope of a run that has ended: the result as the tools answer it, and what their contract has
 // no place for: the agent, its version, and the tokens and the cost of the run. It has no output of the agent.
 func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at runs.Time) (Response, error) {
-	body, failed, err := Result(ctx, s, record)
+	body, failed, err := result(ctx, s, record)
 	if err != nil {
 		return Response{}, err
 	}
@@ -45,7 +45,7 @@ func Outcome(ctx context.Context, s *responder.Service, record *runs.Record, at 
 		Cost    *float64     `json:"cost_usd,omitempty"`
 		Models  []runs.Model `json:"models,omitempty"`
 	}{record.Agent, record.Version, spent, spent.Cost, spent.Models})
-	a := Of(record)
+	a := ofRun(record)
 	a.At, a.Error, a.Body = at, failed, slices.Concat(body[:len(body)-1], []byte{','}, more[1:])
 	return a, nil
 }
@@ -86,7 +86,7 @@ func Poll(ctx context.Context, s *responder.Service, v runs.Header, release stri
 		record = nil
 	}
 	a = Response{
-		Status: StatusOf(v.State), TaskID: v.ID, ContextID: responder.ContextOf(v.Labels, v.Thread),
+		Status: StatusOf(v.State), TaskID: v.ID, ContextID: v.Labels.Context(v.Thread),
 		Message: Summary(v, record), Governance: v.Governance,
 	}
 	if record != nil {
@@ -110,7 +110,7 @@ func Poll(ctx context.Context, s *responder.Service, v runs.Header, release stri
 		failed := failureOf(record)
 		p.Error = &Error{Code: failed.Code, Message: failed.Message}
 	}
-	if withResult && (a.Status == Completed || a.Status == Failed) {
+	if withResult && (a.Status == completed || a.Status == Failed) {
 		if record == nil { // it has just ended
 			record = &runs.Record{ID: v.ID, Attributes: v.Attributes, State: v.State, Governance: v.Governance}
 		}

@@ -471,10 +471,10 @@ func TestProgramThatFailsIsAFailureWithoutARun(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	for behave, reason := range map[string]string{
-		standin.SignedOut: codexcloud.ReasonNotSignedIn, standin.Garbage: codexcloud.ReasonUnreadable,
-		standin.Silent: codexcloud.ReasonUnreadable,
-		standin.Crash:  codexcloud.ReasonExit, standin.Offline: codexcloud.ReasonNetwork,
-		"environment": codexcloud.ReasonNotFound, "missing": codexcloud.ReasonSpawn,
+		standin.SignedOut: "not_signed_in", standin.Garbage: "unreadable",
+		standin.Silent: "unreadable",
+		standin.Crash:  "exit_error", standin.Offline: "network",
+		"environment": "not_found", "missing": "spawn_error",
 	} {
 		t.Run(behave, func(t *testing.T) {
 			s.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
@@ -568,7 +568,7 @@ func TestRealCodexAcceptsTheArguments(t *testing.T) {
 	signedOut := func(err error) {
 		t.Helper()
 		var f *codexcloud.Failure
-		if !errors.As(err, &f) || f.Reason != codexcloud.ReasonNotSignedIn || f.Exit != 1 || !strings.Contains(f.Suggestion,
+		if !errors.As(err, &f) || f.Reason != "not_signed_in" || f.Exit != 1 || !strings.Contains(f.Suggestion,
 			"codex login") ||
 			!strings.HasPrefix(f.Stderr, "Not signed in.") {
 			t.Errorf("%v: %+v", err, f)

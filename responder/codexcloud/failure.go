@@ -20,7 +20,7 @@ type Failure struct {
 	Command    string        // exec, status, list or diff
 	Exit       int           // exit status; -1: none
 	Stderr     string        // the end of stderr, at most maxFailureText bytes: no warnings, no backtrace, no secrets
-	Reason     string        // one of the Reason constants
+	Reason     string        // see below
 	Suggestion string        // how to solve the problem, for people
 	Elapsed    time.Duration // of the call; 0: nothing ran
 }
@@ -30,19 +30,19 @@ const maxFailureText = 1024
 
 // The reasons of a [Failure].
 const (
-	ReasonSpawn       = "spawn_error"     // the program could not be started
+	reasonSpawn       = "spawn_error"     // the program could not be started
 	reasonTimeout     = "process_killed"  // it exceeded its time limit
-	ReasonUsage       = "usage"           // it rejected its arguments
-	ReasonNotSignedIn = "not_signed_in"   // to Codex Cloud
-	ReasonNetwork     = "network"         // the service cannot be reached
-	ReasonRateLimit   = "rate_limit"      // too many requests
-	ReasonPermission  = "permission"      // files of the program cannot be read or written
-	ReasonNotGit      = "not_trusted"     // it refuses to work in the directory
-	ReasonSlow        = "service_timeout" // the service did not answer in time
-	ReasonNotFound    = "not_found"       // unknown task or environment
+	reasonUsage       = "usage"           // it rejected its arguments
+	reasonNotSignedIn = "not_signed_in"   // to Codex Cloud
+	reasonNetwork     = "network"         // the service cannot be reached
+	reasonRateLimit   = "rate_limit"      // too many requests
+	reasonPermission  = "permission"      // files of the program cannot be read or written
+	reasonNotGit      = "not_trusted"     // it refuses to work in the directory
+	reasonSlow        = "service_timeout" // the service did not answer in time
+	reasonNotFound    = "not_found"       // unknown task or environment
 	reasonNoDiff      = "no_diff"         // the task has none
-	ReasonUnreadable  = "unreadable"      // its output could not be parsed
-	ReasonExit        = "exit_error"      // any other failure
+	reasonUnreadable  = "unreadable"      // its output could not be parsed
+	reasonExit        = "exit_error"      // any other failure
 )
 
 func (f *Failure) Error() string {
@@ -53,10 +53,27 @@ func (f *Failure) Error() string {
 	return text
 }
 
+// NothingDone reports whether it is certain that nothing was done.
+func (f *Failure) NothingDone() bool {
+	switch f.Reason {
+	case reasonSpawn, reasonUsage, reasonNotSignedIn, reasonRateLimit, reasonPermission, reasonNotGit, reasonNotFound:
+		return true
+	}
+	return false
+}
+
+// Passes reports whether the same call may succeed later.
+func (f *Failure) Passes() bool {
+	return f.Reason == reasonNetwork || f.Reason == reasonRateLimit || f.Reason == reasonSlow
+}
+
+// NotSignedIn reports whether the program has no credentials of Codex Cloud.
+func (f *Failure) NotSignedIn() bool { return f.Reason == reasonNotSignedIn }
+
 // general reports whether every other call would fail in the same way.
 func (f *Failure) general() bool {
 	switch f.Reason {
-	case ReasonNotFound, reasonNoDiff, ReasonUnreadable, ReasonExit:
+	case reasonNotFound, reasonNoDiff, reasonUnreadable, reasonExit:
 		return false
 	}
 	return true
@@ -86,13 +103,13 @@ func (c call) failed(o output) *Failure {
 	if over := len(stderr) - maxFailureText; over > 0 {
 		stderr = strings.ToValidUTF8(stderr[over:], "") // cut at a character boundary
 	}
-	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: stderr, Reason: ReasonExit, Elapsed: o.took}
+	f := &Failure{Command: c.name(), Exit: o.exit, Stderr: stderr, Reason: reasonExit, Elapsed: o.took}
 	if o.exit == 0 {
-		f.Reason, f.Suggestion = ReasonUnreadable, "Check the version of the Codex CLI: its answer is not of the known form"
+		f.Reason, f.Suggestion = reasonUnreadable, "Check the version of the Codex CLI: its answer is not of the known form"
 		return f
 	}
 	if o.exit == 2 {
-		f.Reason, f.Suggestion = ReasonUsage, "Update the Codex CLI: it does not know this command, or refuses what "+
+		f.Reason, f.Suggestion = reasonUsage, "Update the Codex CLI: it does not know this command, or refuses what "+
 			"it was given"
 		return f
 	}
@@ -120,19 +137,19 @@ var known = []struct {
 	reason, suggestion string
 	words              []string
 }{
-	{ReasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication",
+	{reasonNotSignedIn, "Run `codex login`, then try again", []string{"not signed in", "codex login", "authentication",
 		"401 unauthorized"}},
 	{reasonNoDiff, "", []string{"no diff available"}},
-	{ReasonNotFound, "Check the environment: `codex cloud` shows those of this account",
+	{reasonNotFound, "Check the environment: `codex cloud` shows those of this account",
 		[]string{"no cloud environments are available", "run `codex cloud` to"}},
-	{ReasonNotFound, "Check the task id, and which account is signed in", []string{"404 not found", "failed: 404"}},
-	{ReasonRateLimit, "Wait before trying again", []string{"rate limit", "too many requests", " 429"}},
-	{ReasonNetwork, "Check the network connection", []string{
+	{reasonNotFound, "Check the task id, and which account is signed in", []string{"404 not found", "failed: 404"}},
+	{reasonRateLimit, "Wait before trying again", []string{"rate limit", "too many requests", " 429"}},
+	{reasonNetwork, "Check the network connection", []string{
 		"econnrefused", "enotfound", "connection refused", "error sending request", "dns error", "network is unreachable"}},
-	{ReasonNotGit, "Run it in a git repository (git init), or with skipGitRepoCheck",
+	{reasonNotGit, "Run it in a git repository (git init), or with skipGitRepoCheck",
 		[]string{"not inside a trusted directory", "not a git repository"}},
-	{ReasonPermission, "Check the permissions of the files of the Codex CLI", []string{"eacces", "permission denied"}},
-	{ReasonSlow, "Try again, or split the task", []string{"timed out"}},
+	{reasonPermission, "Check the permissions of the files of the Codex CLI", []string{"eacces", "permission denied"}},
+	{reasonSlow, "Try again, or split the task", []string{"timed out"}},
 }
 
 // clean is stderr as text, without warnings, backtraces and colours.

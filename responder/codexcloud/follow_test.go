@@ -133,7 +133,7 @@ func TestUnreadableListIsReplacedByPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newMemService("READY")
-		s.fail["list"] = &Failure{Command: "list", Reason: ReasonUnreadable}
+		s.fail["list"] = &Failure{Command: "list", Reason: reasonUnreadable}
 		logs := newMemLogs()
 		d := memDriver(logs, s)
 		for range 12 {
@@ -159,7 +159,7 @@ func TestGeneralFailureIsLoggedOnceAndPolledRarely(t *testing.T) {
 			submit(t, d)
 		}
 		d.log = zap.New(core)
-		s.fail["status"] = &Failure{Command: "status", Exit: 1, Reason: ReasonNotSignedIn, Stderr: "S3CR3T"}
+		s.fail["status"] = &Failure{Command: "status", Exit: 1, Reason: reasonNotSignedIn, Stderr: "S3CR3T"}
 		go func() {
 			time.Sleep(30 * time.Minute)
 			s.mu.Lock()

@@ -62,7 +62,7 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 	}
 	dir, err := os.MkdirTemp(p.scratch, scratchPrefix+"*")
 	if err != nil {
-		return output{}, c.failure(ReasonSpawn, err)
+		return output{}, c.failure(reasonSpawn, err)
 	}
 	defer os.RemoveAll(dir)
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
@@ -89,7 +89,7 @@ func (p *program) call(ctx context.Context, c call) (output, error) {
 		if ctx.Err() != nil {
 			return output{}, ctx.Err()
 		}
-		return output{}, c.failure(ReasonSpawn, err)
+		return output{}, c.failure(reasonSpawn, err)
 	}
 	err = cmd.Wait()
 	// A process that still holds the output belongs to the group, so the group's

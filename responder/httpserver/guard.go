@@ -183,8 +183,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		case who.scopes == 0:
 			s.unauthorized(w, r, who)
 			return
-		case who.scopes&Metrics == 0:
-			s.forbidden(w, r, Metrics, who.scopes)
+		case who.scopes&metrics == 0:
+			s.forbidden(w, r, metrics, who.scopes)
 			return
 		}
 		defer busy(r.Context())()
@@ -290,7 +290,7 @@ func (s *Server) bearer(r *http.Request) (caller, identity) {
 func (s *Server) ofToken(ctx context.Context, token string) (caller, identity) {
 	got := sha256.Sum256([]byte(token))
 	if subtle.ConstantTimeCompare(got[:], s.token[:]) == 1 {
-		return caller{scopes: All | Metrics}, identity{}
+		return caller{scopes: allScopes | metrics}, identity{}
 	}
 	return s.owner(ctx, got), got
 }

@@ -144,7 +144,7 @@ func New(c Config) (*Server, error) {
 	log := cmp.Or(c.Log, zap.NewNop()).Named("web")
 	needs := map[string]Scopes{}
 	if c.Metrics != nil {
-		needs["GET /metrics"] = Metrics
+		needs["GET /metrics"] = metrics
 	}
 	return &Server{
 		config:      c,
@@ -178,7 +178,7 @@ func (s *Server) MaxConnections() int { return s.maxOpen }
 
 // Handle registers a handler for a pattern of [http.ServeMux], before Serve,
 // for tokens with the scopes read, submit and raw. It panics if the pattern is taken.
-func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(All&^Answer, pattern, h) }
+func (s *Server) Handle(pattern string, h http.Handler) { s.HandleFor(allScopes&^Answer, pattern, h) }
 
 // HandleFor is Handle for tokens that have at least the needed scopes.
 func (s *Server) HandleFor(needed Scopes, pattern string, h http.Handler) {

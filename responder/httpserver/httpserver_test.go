@@ -432,7 +432,7 @@ func TestHeldServerAnswersOnlyHealthChecks(t *testing.T) {
 	go func() {
 		defer close(hung)
 		for i := range 100 {
-			s.HandleFor(All, fmt.Sprintf("GET /x/%d", i), ok)
+			s.HandleFor(allScopes, fmt.Sprintf("GET /x/%d", i), ok)
 			s.HandlePublic(fmt.Sprintf("GET /public/%d", i), ok)
 		}
 	}()

@@ -15,7 +15,7 @@ func TestMetricsHaveAScopeOfTheirOwn(t *testing.T) {
 	s := server(t, Config{Tokens: path, Metrics: ok})
 	s.HandleFor(Read, "GET /read", ok)
 	s.Handle("POST /all", ok)
-	scraper, reader := create(t, path, "scraper", Metrics), create(t, path, "reader", All)
+	scraper, reader := create(t, path, "scraper", metrics), create(t, path, "reader", allScopes)
 	for _, held := range []bool{false, true} { // while NATS is away, too
 		if s.Release(); held {
 			s.Hold()

@@ -171,7 +171,7 @@ func (s *Server) ownOrigin(r *http.Request) bool {
 // removed.
 func (s *Server) owner(ctx context.Context, of identity) caller {
 	if of == (identity{}) {
-		return caller{scopes: All}
+		return caller{scopes: allScopes}
 	}
 	if who := s.tokens.of(of); who.scopes != 0 {
 		return who

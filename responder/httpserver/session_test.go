@@ -144,7 +144,7 @@ func TestSessionOfATokenHasItsScopesAndEndsWithIt(t *testing.T) {
 	if w := call(s, "GET", SignInPath(made.Code), ""); w.Code != http.StatusForbidden || cookie(w) != nil {
 		t.Errorf("a link of a removed token: %d %v", w.Code, w.Header())
 	}
-	create(t, tokens, "dashboard", All) // another token of the same name
+	create(t, tokens, "dashboard", allScopes) // another token of the same name
 	wantError(t, call(s, "GET", "/v1/read", "", use...), http.StatusUnauthorized, "UNAUTHORIZED")
 }
 

@@ -336,7 +336,7 @@ func TestSharedTokensAndCodesAreBounded(t *testing.T) {
 	var full tokensFile
 	for i := range maxTokens {
 		full.Tokens = append(full.Tokens, Named{Name: fmt.Sprintf("%060d", i), SHA256: strings.Repeat("0", 64),
-			Scopes: All.Names(), Created: made})
+			Scopes: allScopes.Names(), Created: made})
 	}
 	fillTokens := func(f *tokensFile) error { *f = full; return nil }
 	if err := changeShared(t.Context(), store, sharedTokens, 0, fillTokens); err != nil {

@@ -296,17 +296,17 @@ const (
 	Read    Scopes = 1 << iota // read the state and events of runs, and the workers
 	Submit                     // start, resume and cancel runs
 	raw                        // read the unmodified output of agents
-	Metrics                    // read /metrics, and nothing else
+	metrics                    // read /metrics, and nothing else
 	Answer                     // read open questions in full, and answer them
 
-	// All are the scopes for all about runs. The token of the token file has Metrics, too.
-	All = Read | Submit | raw | Answer
+	// allScopes are the scopes for all about runs. The token of the token file has metrics, too.
+	allScopes = Read | Submit | raw | Answer
 )
 
 var scopeNames = []struct {
 	scope Scopes
 	name  string
-}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}, {Answer, "answer"}, {Metrics, "metrics"}}
+}{{Read, "read"}, {Submit, "submit"}, {raw, "raw"}, {Answer, "answer"}, {metrics, "metrics"}}
 
 // ParseScopes parses a list such as "read,submit". Every token needs read, but for one whose
 // only scope is metrics.
@@ -319,7 +319,7 @@ func ParseScopes(list string) (Scopes, error) {
 		}
 		all |= scope
 	}
-	if all&Read == 0 && all != Metrics {
+	if all&Read == 0 && all != metrics {
 		return 0, errors.New("scope: read must be one of them")
 	}
 	return all, nil

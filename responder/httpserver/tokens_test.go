@@ -38,7 +38,7 @@ func TestTokenReachesWhatItsScopesCover(t *testing.T) {
 			s.HandleFor(needed, "POST "+name, ok)
 		}
 	}
-	for there := Read; there <= All; there++ {
+	for there := Read; there <= allScopes; there++ {
 		if there&Read == 0 {
 			continue
 		}
@@ -195,7 +195,7 @@ func TestTokensAreStoredAsHashesAndPrivate(t *testing.T) {
 	for i := range all {
 		wg.Go(func() {
 			var err error
-			if all[i], err = CreateToken(path, fmt.Sprintf("t%d", i), All, made); err != nil {
+			if all[i], err = CreateToken(path, fmt.Sprintf("t%d", i), allScopes, made); err != nil {
 				t.Error(err)
 			}
 		})
@@ -256,7 +256,7 @@ func TestTokensAreLimitedAndHaveNames(t *testing.T) {
 func TestScopesRoundTrip(t *testing.T) {
 	for list, want := range map[string]Scopes{
 		"read": Read, "read,submit": Read | Submit, "raw, read": Read | raw,
-		"read,submit,raw": Read | Submit | raw, "read,submit,raw,answer": All, "read,read": Read,
+		"read,submit,raw": Read | Submit | raw, "read,submit,raw,answer": allScopes, "read,read": Read,
 		"": 0, "submit": 0, "read,": 0, "READ": 0, "read;submit": 0, "all": 0,
 	} {
 		got, err := ParseScopes(list)

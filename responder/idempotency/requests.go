@@ -40,14 +40,11 @@ const defaultTTL = 24 * time.Hour
 // maxOutcome is the largest outcome that is kept, in bytes.
 const maxOutcome = 64 << 10
 
-// KeyPattern is the form of an idempotency key, of at most MaxKey bytes.
-const (
-	KeyPattern = `^[A-Za-z0-9_.:-]{16,255}$`
-	MaxKey     = 255
-)
+// MaxKey is the maximum length of an idempotency key, in bytes.
+const MaxKey = 255
 
-// KeyForm is KeyPattern, compiled.
-var KeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(KeyPattern) })
+// KeyForm is the form of an idempotency key.
+var KeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:-]{16,255}$`) })
 
 // Requests makes sure that a request with a key is carried out once, even if it
 // is sent several times and to several responders.
@@ -69,7 +66,7 @@ func (r *Requests) ttl() time.Duration { return cmp.Or(r.TTL, defaultTTL) }
 // Request is a request that must be carried out once.
 type Request struct {
 	Caller string // keys of different callers are independent
-	Key    string // see [KeyPattern]
+	Key    string // see [KeyForm]
 	Hash   string // see [Hash]
 	Run    string // id of the run that it creates; "": it creates none
 
@@ -88,8 +85,8 @@ type entry struct {
 	Expires int64           `json:"expires"`
 }
 
-// Claim is a request that its holder must carry out, or that has an outcome.
-type Claim struct {
+// claim is a request that its holder must carry out, or that has an outcome.
+type claim struct {
 	// Outcome is the stored outcome of a request that was carried out before:
 	// then there is nothing to do.
 	Outcome json.RawMessage
@@ -111,14 +108,14 @@ type Claim struct {
 // cannot be used now: KeyConflict, KeyInFlight, KeyExpired or RateLimited. Any
 // other error means that the store cannot be used; then the request must not be
 // carried out.
-func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim, error) {
+func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim, error) {
 	key := storeKey(q)
 	for range 3 { // another writer was first each time
 		value, revision, err := r.Store.Get(ctx, key)
 		if err != nil {
 			return nil, fmt.Errorf("request: %w", err)
 		}
-		c := &Claim{Run: q.Run, requests: r, caller: q.Caller, key: key, revision: revision}
+		c := &claim{Run: q.Run, requests: r, caller: q.Caller, key: key, revision: revision}
 		c.entry = entry{Hash: q.Hash, Run: q.Run, Until: now.Add(q.Lease).UnixMilli(), Expires: now.Add(r.ttl()).UnixMilli()}
 		if revision != 0 {
 			var e entry
@@ -129,7 +126,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*Claim,
 				return nil, err
 			}
 			if e.Outcome != nil {
-				return &Claim{Outcome: e.Outcome, Run: e.Run}, nil
+				return &claim{Outcome: e.Outcome, Run: e.Run}, nil
 			}
 			if !e.Free {
 				c.Again, c.Run, c.entry.Run, c.entry.Expires = true, e.Run, e.Run, e.Expires
@@ -204,7 +201,7 @@ func wholeSeconds(d, longest time.Duration) time.Duration {
 }
 
 // Finish stores the outcome of the request, at most maxOutcome bytes of JSON.
-func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
+func (c *claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Time) error {
 	if len(outcome) > maxOutcome {
 		return fmt.Errorf("request: an outcome of at most %d bytes is kept, this has %d", maxOutcome, len(outcome))
 	}
@@ -220,13 +217,13 @@ func (c *Claim) Finish(ctx context.Context, outcome json.RawMessage, now time.Ti
 const freeTTL = 10 * time.Second
 
 // Release frees the key: the request was not carried out.
-func (c *Claim) Release(ctx context.Context, now time.Time) error {
+func (c *claim) Release(ctx context.Context, now time.Time) error {
 	c.entry.Free, c.entry.Until = true, 0
 	c.giveBack()
 	return c.end(ctx, now)
 }
 
-func (c *Claim) giveBack() {
+func (c *claim) giveBack() {
 	if c.counted {
 		c.counted = false
 		c.requests.shares.add(c.caller, -1)
@@ -235,12 +232,12 @@ func (c *Claim) giveBack() {
 
 // Leave ends the lease, so that a retry can start at once with the same run id.
 // It is unknown whether the request was carried out.
-func (c *Claim) Leave(ctx context.Context, now time.Time) error {
+func (c *claim) Leave(ctx context.Context, now time.Time) error {
 	c.entry.Until = 0
 	return c.end(ctx, now)
 }
 
-func (c *Claim) end(ctx context.Context, now time.Time) error {
+func (c *claim) end(ctx context.Context, now time.Time) error {
 	ok, err := c.put(ctx, now)
 	if err == nil && !ok {
 		err = errors.New("another process has taken it over")
@@ -251,7 +248,7 @@ func (c *Claim) end(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (c *Claim) put(ctx context.Context, now time.Time) (bool, error) {
+func (c *claim) put(ctx context.Context, now time.Time) (bool, error) {
 	value, err := json.Marshal(c.entry)
 	if err != nil {
 		return false, err

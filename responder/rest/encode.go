@@ -233,17 +233,12 @@ func envelop(a *reply) ([]byte, error) {
 	if a.envelope != nil {
 		return a.envelope, nil
 	}
-	r := adcp.Response{Status: adcp.Completed}
-	switch {
-	case a.Problem != nil:
-		r = refusal(a.Problem)
-	case a.record != nil:
-		r = adcp.Of(a.record)
+	p := adcp.Plain{Record: a.record}
+	if a.Problem != nil {
+		p = a.Problem.plain()
 	}
-	if a.late {
-		r.Warnings = []adcp.Error{{Code: adcp.TaskTimeout, Message: "the run has not ended yet: it goes on",
-			Recovery: adcp.Transient}}
-	}
+	p.Late = a.late
+	r := p.Response()
 	r.At = api.TimeOf(time.Now())
 	if a.fields != nil {
 		r.Release, r.Context = a.fields.Release(), a.fields.Echo()
@@ -264,10 +259,11 @@ func Refuse(w http.ResponseWriter, r *http.Request, status int, code, detail str
 	if formOfErrors(strings.Join(r.Header.Values("Accept"), ",")) != adcpType {
 		return false
 	}
-	e := refusal(&Problem{Status: status, Code: code, Detail: detail})
+	p := adcp.Plain{Status: status, Code: code, Detail: detail, RetryAfter: retryAfter}
 	if status == http.StatusNotFound { // of a path, not of a run
-		e.Status, e.Error.Code = adcp.Rejected, adcp.InvalidRequest
+		p.Status = http.StatusBadRequest
 	}
+	e := p.Response()
 	e.At = api.TimeOf(time.Now())
 	w.Header().Set("Content-Type", adcpType)
 	w.Header().Add("Vary", "Accept")
@@ -276,54 +272,17 @@ func Refuse(w http.ResponseWriter, r *http.Request, status int, code, detail str
 	return true
 }
 
-// refusal converts a problem to AdCP.
-func refusal(p *Problem) adcp.Response {
-	e := &adcp.Error{Code: adcp.InvalidRequest, Message: p.Detail, Field: p.Field, Recovery: adcp.Correctable}
-	for _, i := range p.Issues {
-		if i.Field == "body" {
-			i.Field = ""
-		}
-		e.Issues = append(e.Issues, adcp.IssueOf(i))
-	}
-	r := adcp.Response{Status: adcp.Rejected, Message: p.Detail, Error: e}
-	switch {
-	case p.Status == http.StatusUnauthorized:
-		r.Status, e.Code = adcp.AuthRequired, adcp.AuthRequiredError
-	case p.Status == http.StatusForbidden:
-		e.Code = adcp.PermissionDenied
-	case p.Status == http.StatusNotFound:
-		r.Status, e.Code = adcp.Unknown, adcp.NotFound
-	case p.Status == http.StatusNotImplemented:
-		e.Code = adcp.Unsupported
-	case p.Status >= 500:
-		r.Status, e.Code, e.Recovery = adcp.Failed, adcp.Unavailable, adcp.Transient
-		if p.Status == http.StatusServiceUnavailable {
-			e.RetryAfter = retryAfter
-		}
-	case p.Code == "VALIDATION" && p.Field != "body", p.Code == "CONFLICT":
-		e.Code = adcp.ValidationError
-	}
-	if p.Run != "" {
-		r.TaskID = p.Run
-	}
-	return r
+// plain is a problem for the AdCP envelope.
+func (p *Problem) plain() adcp.Plain {
+	return adcp.Plain{Status: p.Status, Code: p.Code, Detail: p.Detail, Field: p.Field, Run: p.Run, Issues: p.Issues,
+		RetryAfter: retryAfter}
 }
 
 // enveloped is an answer with a finished envelope: the answer to a write
 // request depends on idempotency keys and earlier outcomes.
 func enveloped(e adcp.Response) *reply {
-	a := &reply{Status: http.StatusAccepted, envelope: e.Encode()}
-	switch {
-	case e.Error != nil:
-		switch a.Status = e.Error.Code.HTTP(); e.Error.Code { // as in plain JSON
-		case adcp.IdempotencyExpired:
-			a.Status = http.StatusConflict
-		case adcp.RateLimited:
-			a.Status = http.StatusServiceUnavailable
-		}
-	case e.Status == adcp.Canceled:
-		a.Status = http.StatusOK
-	case e.Status == adcp.Submitted && e.TaskID != "":
+	a := &reply{Status: e.HTTP(), envelope: e.Encode()}
+	if e.Error == nil && e.Status == adcp.Submitted && e.TaskID != "" {
 		a.location = "/v1/runs/" + e.TaskID
 	}
 	return a

@@ -113,7 +113,7 @@ func getDiff(ctx context.Context, q *exchange) (*reply, error) {
 	if err := q.Service.Connected(); err != nil {
 		return nil, err
 	}
-	d, err := q.Service.Diff(ctx, q.run())
+	d, err := q.Service.Diff(ctx, api.RunRequest{Run: q.run()})
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func TestReferencesNameOneRun(t *testing.T) {
 	for ref, want := range map[string]string{
 		"T-local-abcd111": "T-local-abcd111", "abcd1": "T-local-abcd111", "T-local-abcd2": "T-local-abcd222",
 		"222": "T-local-abcd222", "zzz": "T-cloud-zzzz333", "abc": "abc", "abcd": "T-local-abcd",
-		responder.Last: "T-local-abcd", "ticket=1": "T-local-abcd111",
+		"last": "T-local-abcd", "ticket=1": "T-local-abcd111",
 	} {
 		if got, err := s.Service.Resolve(t.Context(), ref); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", ref, got, err, want)

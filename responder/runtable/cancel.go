@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Cancelled is the outcome of a cancel.
-type Cancelled struct {
+// cancelled is the outcome of a cancel.
+type cancelled struct {
 	Before runs.State // the state before the cancel
 	State  runs.State // cancelled, or working while its agent is being terminated
 }
@@ -29,12 +29,12 @@ func (e *EndedError) Error() string { return "the run has ended: it is " + strin
 // task that is awaiting resumption can then no longer be continued. The error
 // is an [EndedError] for a run that has ended, and [runs.ErrNoRun] for an
 // unknown run.
-func (r *Table) Cancel(ctx context.Context, run, reason string) (Cancelled, error) {
+func (r *Table) Cancel(ctx context.Context, run, reason string) (cancelled, error) {
 	v, err := r.Look(ctx, run)
 	if err != nil {
-		return Cancelled{}, err
+		return cancelled{}, err
 	}
-	c := Cancelled{Before: v.State, State: v.State}
+	c := cancelled{Before: v.State, State: v.State}
 	if v.State.Final() {
 		return c, &EndedError{v.State}
 	}
@@ -105,7 +105,7 @@ func (r *Table) askAgain(ctx context.Context, run, reason string) {
 
 // cancelEnded cancels the task of a run that has just ended, if the task awaits
 // resumption now.
-func (r *Table) cancelEnded(ctx context.Context, c Cancelled, run, reason string) (Cancelled, error) {
+func (r *Table) cancelEnded(ctx context.Context, c cancelled, run, reason string) (cancelled, error) {
 	v, err := r.Until(ctx, run, nil, func(v runs.Header) bool { return v.State.Final() || v.Waits() })
 	switch {
 	case err != nil:
@@ -117,7 +117,7 @@ func (r *Table) cancelEnded(ctx context.Context, c Cancelled, run, reason string
 }
 
 // cancelling waits a short time for the end of a cancelled run.
-func (r *Table) cancelling(ctx context.Context, c Cancelled, run string) (Cancelled, error) {
+func (r *Table) cancelling(ctx context.Context, c cancelled, run string) (cancelled, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	v, err := r.Wait(ctx, run, nil)

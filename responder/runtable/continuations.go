@@ -106,9 +106,9 @@ func (t *index) refresh(task, but string) {
 // continuation without a worker and cancels it. A client that continues the
 // task at the same time uses the same log, and its run is cancelled, or it
 // comes too late.
-func (r *Table) cancelWaiting(ctx context.Context, v runs.Header, reason string) (Cancelled, error) {
+func (r *Table) cancelWaiting(ctx context.Context, v runs.Header, reason string) (cancelled, error) {
 	task := cmp.Or(v.Continues, v.ID)
-	c := Cancelled{Before: v.State, State: v.State}
+	c := cancelled{Before: v.State, State: v.State}
 	start := runs.Start{Source: runs.SourceExternal,
 		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: task})}}
 	for n := 2; ; n++ {

@@ -374,8 +374,8 @@ func (r *Table) Until(ctx context.Context, run string, each func(runs.Header),
 	}
 }
 
-// Ticket is the receipt of a submission.
-type Ticket struct {
+// ticket is the receipt of a submission.
+type ticket struct {
 	Run      string
 	At       int64 // when it was accepted, Unix milliseconds
 	Position int   // number of queued runs before it
@@ -385,24 +385,24 @@ type Ticket struct {
 // Submit queues a task that was checked. The error is one or
 // several [runs.FieldError] of a task that no worker takes, [runs.ErrQueueFull] or [runs.ErrKnownRun],
 // or an error of NATS.
-func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (Ticket, error) {
+func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (ticket, error) {
 	queue = cmp.Or(queue, r.cfg.Queue)
 	now := time.Now().UnixMilli()
 	if err := r.allow(queue, t.Task); err != nil {
-		return Ticket{}, err
+		return ticket{}, err
 	}
 	if r.index.get(t.Run) != nil {
-		return Ticket{}, runs.ErrKnownRun
+		return ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.cfg.Patience, 5*time.Second))
 	defer cancel()
 	work, raw, err := r.cfg.Streams.Submit(ctx, queue, t, now)
 	if err != nil {
-		return Ticket{}, err
+		return ticket{}, err
 	}
 	row := runs.FirstHeader(t.Run, t.Agent, t.Entry(queue, work, now), raw)
 	r.index.submitted(row)
-	return Ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
+	return ticket{Run: t.Run, At: now, Position: r.index.position(row), Seq: raw}, nil
 }
 
 func (r *Table) allow(queue string, t runs.Task) error {

@@ -142,7 +142,7 @@ func TestALifeInAdCP(t *testing.T) {
 	status("working")
 	late := envelope(t, s.tools, "_codex_local_wait", "task_id", ack.TaskID, "timeout_sec", 1)
 	late.is(t, "working", "")
-	if len(late.Errors) != 1 || late.Errors[0].Code != adcp.TaskTimeout || late.Errors[0].Recovery != adcp.Transient ||
+	if len(late.Errors) != 1 || late.Errors[0].Code != "TASK_TIMEOUT" || late.Errors[0].Recovery != "transient" ||
 		late.Governance != token {
 		t.Errorf("a wait that ran out: %s", late.Envelope)
 	}
@@ -158,13 +158,13 @@ func TestALifeInAdCP(t *testing.T) {
 		}
 		other := envelope(t, s.tools, tool, "task_id", ack.TaskID, "context_id", thread)
 		if a.ContextID != thread {
-			other.is(t, "rejected", adcp.ValidationError)
+			other.is(t, "rejected", "VALIDATION_ERROR")
 		}
 		envelope(t, s.tools, tool, "task_id", ack.TaskID, "context_id", a.ContextID).is(t, "completed", "")
 	}
 	envelope(t, s.tools, "_codex_local_status").is(t, "completed", "")
 	envelope(t, s.tools, "_codex_local_cancel", "task_id", ack.TaskID, "idempotency_key", key("cancel")).is(t, "rejected",
-		adcp.ValidationError)
+		"VALIDATION_ERROR")
 }
 
 func TestEachStateHasItsStatus(t *testing.T) {
@@ -177,12 +177,12 @@ func TestEachStateHasItsStatus(t *testing.T) {
 	for _, tool := range []string{"_codex_local_results", "_codex_local_wait", "_codex_local_status"} {
 		envelope(t, s.tools, tool, "task_id", "T-failed").is(t, "failed", "TOOL_ERROR")
 		idle := envelope(t, s.tools, tool, "task_id", "T-idle")
-		idle.is(t, "failed", adcp.TaskTimeout)
+		idle.is(t, "failed", "TASK_TIMEOUT")
 		if idle.Error != nil && idle.Error.Recovery != "terminal" {
 			t.Errorf("%s", idle.Envelope)
 		}
 		envelope(t, s.tools, tool, "task_id", "T-cancelled").is(t, "canceled", "")
-		envelope(t, s.tools, tool, "task_id", "T-none").is(t, "unknown", adcp.NotFound)
+		envelope(t, s.tools, tool, "task_id", "T-none").is(t, "unknown", "REFERENCE_NOT_FOUND")
 	}
 }
 
@@ -202,7 +202,7 @@ func TestRefusedRequestsAreRejected(t *testing.T) {
 		}
 		a := envelope(t, s.tools, tool.Name, append([]any{"nonsense", sentinel, "idempotency_key", key("x"), "context",
 			map[string]any{"a": 1}}, good[tool.Name]...)...)
-		a.is(t, "rejected", adcp.ValidationError)
+		a.is(t, "rejected", "VALIDATION_ERROR")
 		if a.Error == nil || len(a.Error.Issues) != 1 || a.Error.Issues[0].Pointer != "/nonsense" ||
 			a.Error.Issues[0].Keyword != "additionalProperties" ||
 			string(a.Context) != `{"a":1}` || strings.Contains(a.Text(), sentinel) {
@@ -220,7 +220,7 @@ func TestRefusedRequestsAreRejected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			enveloping(t, tool.Name, got).is(t, "rejected", adcp.InvalidRequest)
+			enveloping(t, tool.Name, got).is(t, "rejected", "INVALID_REQUEST")
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestContextComesBackAsItWasWritten(t *testing.T) {
 	}
 	a := envelope(t, s.tools, "_codex_local_status", "context",
 		map[string]string{"a": strings.Repeat("x", webhook.MaxContext)})
-	a.is(t, "rejected", adcp.ValidationError)
+	a.is(t, "rejected", "VALIDATION_ERROR")
 	if a.Context != nil {
 		t.Error("a context that was refused comes back")
 	}
@@ -301,7 +301,7 @@ func TestARefusedRequestFreesItsKey(t *testing.T) {
 	s := remembering(t)
 	s.play(t, "T-done", "hello", 0)
 	pairs := []any{"task_id", "T-done", "idempotency_key", key("free")}
-	envelope(t, s.tools, "_codex_local_cancel", pairs...).is(t, "rejected", adcp.ValidationError)
+	envelope(t, s.tools, "_codex_local_cancel", pairs...).is(t, "rejected", "VALIDATION_ERROR")
 	envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("free")).is(t, "submitted", "")
 }
 
@@ -476,7 +476,7 @@ func TestContextIDIsTheThreadToResume(t *testing.T) {
 		Out([]byte(`{"type":"thread.started","thread_id":"` + other + `"}` + "\n")).Exit(1)
 	a = envelope(t, s.tools, "_codex_local_resume", "task", "Go on.", "threadId", thread, "context_id", other,
 		"idempotency_key", key("other"))
-	a.is(t, "rejected", adcp.ValidationError)
+	a.is(t, "rejected", "VALIDATION_ERROR")
 }
 
 // Any other name is a label of the caller: it begins a thread, comes back as the context of the run, and is a filter.
@@ -508,7 +508,7 @@ func TestContextIDIsALabelOfTheCaller(t *testing.T) {
 	}
 	for _, bad := range []string{name, strings.Repeat("x", 257), " ", "a\nb"} {
 		envelope(t, s.tools, "_codex_local_exec", "task", "Go.", "context_id", bad, "idempotency_key", key("bad")).is(t,
-			"rejected", adcp.ValidationError)
+			"rejected", "VALIDATION_ERROR")
 	}
 	begun := s.Begin("codex", "T-labelled", runs.Start{Source: "queue", Attributes: runs.Attributes{
 		Labels: runs.LabelsOf(map[string]string{runs.LabelContext: "mine"})}})
@@ -524,7 +524,7 @@ func TestWithoutAMemoryKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, nil)
 	envelope(t, s.tools, "_codex_local_exec", "task", "Fix it.", "idempotency_key", key("none")).is(t, "rejected",
-		adcp.Unsupported)
+		"UNSUPPORTED_FEATURE")
 	if a := ask(t, s.tools, "_codex_local_exec", args("task", "Fix it.", "idempotency_key",
 		key("none"))); a.Error.Code != "UNSUPPORTED" {
 		t.Errorf("%s", a.Envelope)

@@ -215,8 +215,8 @@ func (c *call) cleanup(ctx context.Context) (outcome, error) {
 	return outcome{reply: v36.CleanedUp(q, done, c.service.Basis())}, nil
 }
 
-func (c *call) listEnvironments(context.Context) (outcome, error) {
-	list, err := c.service.Environments()
+func (c *call) listEnvironments(ctx context.Context) (outcome, error) {
+	list, err := c.service.Environments(ctx, api.Nothing{})
 	if err != nil {
 		return outcome{}, err
 	}

@@ -283,10 +283,10 @@ func TestFailureOfTheProgramIsItsOwnError(t *testing.T) {
 		reason    string
 		retryable bool
 	}{
-		standin.SignedOut: {codexcloud.ReasonNotSignedIn, false},
-		standin.Offline:   {codexcloud.ReasonNetwork, true},
-		standin.Crash:     {codexcloud.ReasonExit, false},
-		standin.Silent:    {codexcloud.ReasonUnreadable, false},
+		standin.SignedOut: {"not_signed_in", false},
+		standin.Offline:   {"network", true},
+		standin.Crash:     {"exit_error", false},
+		standin.Silent:    {"unreadable", false},
 	} {
 		c.change(t, func(st *standin.State) { st.Behave["exec"] = behave })
 		a := ask(t, c.tools, "_codex_cloud_submit", `{"task":"x","envId":"env"}`)

@@ -62,7 +62,7 @@ func (c *call) run(ctx context.Context) (outcome, error) {
 		if v.State == "" {
 			v.State = runs.StateQueued // it was accepted, even if it is not in the table yet
 		}
-		return outcome{}, responder.WaitOver(done.Run, v.State, c.begun)
+		return outcome{}, c.service.WaitOver(done.Run, v.State, c.begun)
 	}
 	if err != nil {
 		return outcome{}, err
@@ -160,7 +160,7 @@ func (c *call) wait(ctx context.Context) (outcome, error) {
 		now = v
 	}
 	if waiting.Err() != nil && !now.State.Final() {
-		over := responder.WaitOver(now.ID, now.State, c.begun)
+		over := c.service.WaitOver(now.ID, now.State, c.begun)
 		if time.Since(c.begun) < timeout && ctx.Err() == nil {
 			if c.args.ADCP() { // which has a status for it
 				return outcome{reply: v36.Snapshot(request.Single(now), c.service.Basis(), nil), of: adcp.OfView(now)}, nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
@@ -113,7 +112,7 @@ func TestReleasesAreNegotiated(t *testing.T) {
 			}
 			details := gjson.GetBytes(got.Envelope, "adcp_error.details")
 			if a.Status != "rejected" || a.Error == nil || a.Error.Code != "VERSION_UNSUPPORTED" || version != "3.1" ||
-				a.Error.Recovery != adcp.Correctable || !strings.HasPrefix(a.Error.Field, "adcp_") ||
+				a.Error.Recovery != "correctable" || !strings.HasPrefix(a.Error.Field, "adcp_") ||
 				details.Get("supported_versions").Raw != `["3.0","3.1"]` || details.Get("supported_majors").Raw != "[3]" ||
 				!details.Get("build_version").Exists() || strings.Contains(string(got.Envelope), "secret") {
 				t.Errorf("%s %s: %s", tool, fields, got.Envelope)
@@ -147,7 +146,7 @@ func TestFieldsOfEveryRequest(t *testing.T) {
 			t.Errorf("a conflict: %s", clash.Envelope)
 		}
 	}
-	skill(t, s.tools, "codex-run", "task", "Fix it.").is(t, "rejected", adcp.ValidationError)
+	skill(t, s.tools, "codex-run", "task", "Fix it.").is(t, "rejected", "VALIDATION_ERROR")
 	skill(t, s.tools, "codex-status", "push_notification_config", hook, "ext", map[string]any{}).is(t, "completed", "")
 	skill(t, s.tools, "codex-cancel", "push_notification_config", hook, "task_id", first.TaskID, "idempotency_key",
 		key("cancel")).is(t, "canceled", "")
@@ -155,7 +154,7 @@ func TestFieldsOfEveryRequest(t *testing.T) {
 	skill(t, s.tools, "get_task_status", "task_id", first.TaskID, "account", 1, "push_notification_config", 7,
 		"protocols", "x").is(t, "canceled", "")
 	skill(t, s.tools, "claude-run", "task", "Fix it.", "idempotency_key", key("claude"), "agent", "codex").is(t,
-		"rejected", adcp.ValidationError)
+		"rejected", "VALIDATION_ERROR")
 	a := skill(t, s.tools, "claude-run", "task", "Fix it.", "idempotency_key", key("claude"))
 	a.is(t, "submitted", "")
 	if v, _ := s.Service.Get(a.TaskID); v.Agent != "claude_code" {
@@ -252,8 +251,8 @@ func TestPollsOfClientsOfAdCP(t *testing.T) {
 	if err != nil || twice.IsError { // what is ignored may have any name
 		t.Errorf("%v: %s", err, twice.Envelope)
 	}
-	skill(t, s.tools, "tasks/get").is(t, "rejected", adcp.ValidationError)
-	skill(t, s.tools, "tasks/get", "task_id", 7).is(t, "rejected", adcp.ValidationError)
+	skill(t, s.tools, "tasks/get").is(t, "rejected", "VALIDATION_ERROR")
+	skill(t, s.tools, "tasks/get", "task_id", 7).is(t, "rejected", "VALIDATION_ERROR")
 }
 
 // A poll right after a submission has its type, too, although there is no record yet.

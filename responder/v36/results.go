@@ -18,7 +18,7 @@ type countMeta struct {
 // Results is the answer to a request for the results of a run.
 func Results(r *responder.Result) *Reply {
 	d := result(r)
-	seconds, completed := responder.Lasted(r.Record.Header())/1000, moment(r.Record.EndedAt)
+	seconds, completed := r.Record.Header().Lasted()/1000, moment(r.Record.EndedAt)
 	d.Duration, d.Completed = &seconds, &completed
 	if e := r.Events; e != nil {
 		d.Events = &eventsData{Included: e.Included, Count: e.Count, Items: e.Items}
@@ -39,7 +39,7 @@ type waitMeta struct {
 // Waited is the answer to a wait for a run that has ended.
 func Waited(r *responder.Result) *Reply {
 	row, d := r.Record.Header(), result(r)
-	return &Reply{waitMeta{moment(responder.Started(row)), moment(int64(row.EndedAt)), responder.Lasted(row), d.exit}, d}
+	return &Reply{waitMeta{moment(row.Begun()), moment(int64(row.EndedAt)), row.Lasted(), d.exit}, d}
 }
 
 // resultData is the result of a task.
@@ -121,7 +121,7 @@ func result(x *responder.Result) *resultData {
 	r := x.Record
 	d := &resultData{
 		TaskID: r.ID, State: string(r.State), Summary: r.Summary(),
-		Metadata: metadata{Duration: responder.Lasted(r.Header()) / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
+		Metadata: metadata{Duration: r.Header().Lasted() / 1000, Tests: r.Tests, TaskStatus: string(r.State)},
 		Output:   outputOf(x), Ext: resultExt{Stream: x.Basis, Reason: r.Reason, Work: workOf(x.Work)},
 	}
 	if r.Exit != nil {

@@ -187,7 +187,7 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 	for i := range s.Ended {
 		v := s.Ended[i]
 		d.Recent = append(d.Recent, recentEntry{
-			TaskID: v.ID, State: string(v.State), Duration: responder.Lasted(v) / 1000, Completed: moment(int64(v.EndedAt)),
+			TaskID: v.ID, State: string(v.State), Duration: v.Lasted() / 1000, Completed: moment(int64(v.EndedAt)),
 			Ext: entryExt{Reason: v.Reason, runExt: runExtOf(v)},
 		})
 	}
@@ -195,7 +195,7 @@ func snapshot(s runtable.Snapshot, basis *api.Basis) (snapshotMeta, *snapshotDat
 }
 
 func entryOf(v runs.Header, now time.Time) taskEntry {
-	begun := responder.Started(v)
+	begun := v.Begun()
 	e := taskEntry{
 		TaskID: v.ID, State: "working", Started: moment(begun),
 		Elapsed: max(int64(now.Sub(time.UnixMilli(begun))/time.Second), 0),

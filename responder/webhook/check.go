@@ -22,7 +22,7 @@ import (
 const (
 	maxURL         = 2048
 	maxOperation   = 255
-	MaxToken       = 4096
+	maxToken       = 4096
 	maxCredentials = 4096
 	MaxContext     = 64 << 10 // bytes of JSON
 
@@ -136,10 +136,10 @@ func (r *Registration) check(private bool) error {
 		wrong(len(r.OperationID) > maxOperation || r.OperationID != "" && !operation.MatchString(r.OperationID),
 			"operation_id", operationRule)
 		n := utf8.RuneCountInString(r.Token)
-		wrong(r.Token != "" && (n < minToken || n > MaxToken || !utf8.ValidString(r.Token) ||
+		wrong(r.Token != "" && (n < minToken || n > maxToken || !utf8.ValidString(r.Token) ||
 			strings.ContainsFunc(r.Token, unicode.IsControl)), "token", tokenRule)
 	} else {
-		wrong(len(r.Token) > MaxToken || r.Token != "" && !visible(r.Token), "token",
+		wrong(len(r.Token) > maxToken || r.Token != "" && !visible(r.Token), "token",
 			"must be visible ASCII, at most 4096 characters")
 	}
 	if r.ofAdCP() {

@@ -33,7 +33,7 @@ const (
 
 // deliver makes one attempt to deliver a notification, and returns the delay
 // before the next one; 0: the notification is finished.
-func (p *Pusher) deliver(ctx context.Context, n Notice) time.Duration {
+func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	log := p.log.With(zap.String("run", n.Run))
 	var of outboxMeta
 	if err := json.Unmarshal([]byte(n.About), &of); err != nil {

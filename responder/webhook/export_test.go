@@ -10,3 +10,13 @@ func (p *Pusher) Hurry(timeout time.Duration) { p.sender.timeout = timeout }
 
 // Pace shortens the pauses after failures.
 func (p *Pusher) Pace(pace time.Duration) { p.hosts.pace = pace }
+
+// Names for tests.
+type (
+	Registrations = registrations
+	Outbox        = outbox
+	Notice        = notice
+)
+
+// MaxRegistrations is for tests, too.
+const MaxRegistrations = maxRegistrations

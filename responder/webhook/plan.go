@@ -175,7 +175,7 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record, abo
 	if err != nil {
 		return err
 	}
-	ok, err := p.cfg.Outbox.Add(ctx, Notice{Run: e.Run, Key: key, About: string(meta), Body: body.Bytes})
+	ok, err := p.cfg.Outbox.Add(ctx, notice{Run: e.Run, Key: key, About: string(meta), Body: body.Bytes})
 	switch {
 	case err != nil:
 		return err

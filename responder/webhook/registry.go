@@ -67,7 +67,7 @@ func (r Registration) GoString() string { return r.String() }
 
 // Limits of registrations.
 const (
-	MaxRegistrations = 8         // registrations per run
+	maxRegistrations = 8         // registrations per run
 	maxValue         = 512 << 10 // bytes of all registrations of a run
 )
 
@@ -86,9 +86,9 @@ var (
 	ErrNoKey   = errors.New("without an authentication notifications are signed by RFC 9421, and there is no key for it")
 )
 
-// Registrations stores registrations: one value per run, so that their number
+// registrations stores registrations: one value per run, so that their number
 // is bounded.
-type Registrations interface {
+type registrations interface {
 	// Get reads the value of a run and its revision, 0 if there is none.
 	Get(ctx context.Context, run string) (value []byte, revision uint64, err error)
 	// Put stores a value for ttl if the current revision is as given; 0: none.
@@ -102,7 +102,7 @@ type Registrations interface {
 
 // Registry keeps the registrations of one protocol.
 type Registry struct {
-	store    Registrations
+	store    registrations
 	protocol string
 	Rules
 }
@@ -115,7 +115,7 @@ type Rules struct {
 }
 
 // NewRegistry returns the registry of a protocol.
-func NewRegistry(store Registrations, protocol string, rules Rules) *Registry {
+func NewRegistry(store registrations, protocol string, rules Rules) *Registry {
 	rules.Log = cmp.Or(rules.Log, zap.NewNop()).Named("push")
 	return &Registry{store, protocol, rules}
 }
@@ -158,7 +158,7 @@ func (g *Registry) Put(ctx context.Context, r Registration) error {
 			list[i].Registration = r
 			return list, nil
 		}
-		if len(list) >= MaxRegistrations {
+		if len(list) >= maxRegistrations {
 			return nil, ErrTooMany
 		}
 		return append(list, entry{Registration: r, Seed: seed(), Asked: ordinal(""), Turn: ordinal("")}), nil
@@ -180,7 +180,7 @@ func (g *Registry) Get(ctx context.Context, run, id string) (Registration, error
 }
 
 // List returns the registrations of a run, oldest first: at most
-// MaxRegistrations.
+// maxRegistrations.
 func (g *Registry) List(ctx context.Context, run string) ([]Registration, error) {
 	list, _, err := read(ctx, g.store, run)
 	if err != nil {
@@ -274,7 +274,7 @@ type value struct {
 }
 
 // read reads the registrations of a run.
-func read(ctx context.Context, store Registrations, run string) ([]entry, uint64, error) {
+func read(ctx context.Context, store registrations, run string) ([]entry, uint64, error) {
 	if runs.CheckID(run) != nil {
 		return nil, 0, nil // an invalid id has no registrations
 	}
@@ -298,7 +298,7 @@ func read(ctx context.Context, store Registrations, run string) ([]entry, uint64
 }
 
 // change applies f to the registrations of a run and stores the result.
-func change(ctx context.Context, store Registrations, run string, f func([]entry) ([]entry, error)) error {
+func change(ctx context.Context, store registrations, run string, f func([]entry) ([]entry, error)) error {
 	if err := runs.CheckID(run); err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func change(ctx context.Context, store Registrations, run string, f func([]entry
 	return fmt.Errorf("run %s: its registrations change all the time", run)
 }
 
-func write(ctx context.Context, store Registrations, run string, list []entry, revision uint64) (bool, error) {
+func write(ctx context.Context, store registrations, run string, list []entry, revision uint64) (bool, error) {
 	if len(list) == 0 {
 		return store.Put(ctx, run, nil, notifiedEnd, time.Minute, revision)
 	}

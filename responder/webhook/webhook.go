@@ -61,25 +61,25 @@ type Runs interface {
 	Record(ctx context.Context, run string) (*runs.Record, error)
 }
 
-// Outbox holds notifications until they are delivered.
-type Outbox interface {
+// outbox holds notifications until they are delivered.
+type outbox interface {
 	// Add adds a notification, unless the same one is there or was a moment
 	// ago. It reports false if the outbox is full.
-	Add(ctx context.Context, n Notice) (bool, error)
+	Add(ctx context.Context, n notice) (bool, error)
 	// Deliver calls handle with every notification until ctx ends, at most
 	// slots at a time; notifications that another process handles are left out.
 	// If handle returns 0, the notification is removed; otherwise it is
 	// redelivered after that time, or when this process has ended. Handle's own
 	// ctx lasts somewhat longer.
-	Deliver(ctx context.Context, slots int, handle func(context.Context, Notice) (again time.Duration)) error
+	Deliver(ctx context.Context, slots int, handle func(context.Context, notice) (again time.Duration)) error
 	// Lead calls f while no other process leads, repeatedly until ctx ends.
 	Lead(ctx context.Context, f func(context.Context) error) error
 }
 
-// Notice is a notification in the outbox: plain values, which a bus need not
+// notice is a notification in the outbox: plain values, which a bus need not
 // understand. It is an alias, so that a bus can name the type without knowing
 // this package.
-type Notice = struct {
+type notice = struct {
 	Run, Key string
 	About    string // metadata; one line of printable ASCII, at most 1 KiB
 	Body     []byte
@@ -91,8 +91,8 @@ type Notice = struct {
 
 // Config configures a [Pusher].
 type Config struct {
-	Registrations Registrations
-	Outbox        Outbox
+	Registrations registrations
+	Outbox        outbox
 	Runs          Runs
 	Encoders      map[string]Encoder // by protocol
 

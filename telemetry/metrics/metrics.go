@@ -3,7 +3,7 @@
 //
 //	normalizer ─▶ Tally ─▶ Normalizer ─┐
 //	worker ───────────────▶ Worker ────┼─▶ *prometheus.Registry ─▶ /metrics
-//	responder ──▶ Responder, Calls ────┘
+//	responder ──▶ responder, Calls ────┘
 //
 // What happens in runs is counted by the active normalizer, once, when the records of the runs
 // are stored; a responder counts only what it did itself. Labels have a bounded number of

@@ -12,8 +12,8 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Responder has the metrics of a responder, without its calls.
-type Responder struct {
+// responder has the metrics of a responder, without its calls.
+type responder struct {
 	state   atomic.Pointer[func() (ResponderState, bool)]
 	traces  atomic.Pointer[func() Traces]
 	sent    *prometheus.CounterVec
@@ -46,10 +46,10 @@ var states = []string{
 }
 
 // NewResponder registers the metrics of a responder.
-func NewResponder(r prometheus.Registerer) *Responder { return newResponder(set{reg: r}) }
+func NewResponder(r prometheus.Registerer) *responder { return newResponder(set{reg: r}) }
 
-func newResponder(s set) *Responder {
-	r := &Responder{
+func newResponder(s set) *responder {
+	r := &responder{
 		sent: s.counters("webhook_attempts_total",
 			"Attempts to deliver a notification; failed: it is retried later; given_up: it is not.", "outcome"),
 		webhook: s.histograms("webhook_duration_seconds", "Time until a webhook answered, or the attempt failed.", calls).
@@ -98,7 +98,7 @@ func newResponder(s set) *Responder {
 }
 
 // readTraces registers the metrics of the exporter.
-func (r *Responder) readTraces(s set) {
+func (r *responder) readTraces(s set) {
 	spans := s.desc(prometheus.CounterValue, "telemetry_spans_total",
 		"Spans that the receiver of traces acknowledged, or rejected: these are not sent again.", "outcome")
 	expired := s.desc(prometheus.CounterValue, "telemetry_events_expired_total",
@@ -116,7 +116,7 @@ func (r *Responder) readTraces(s set) {
 
 // ReadTraces sets what returns the counts of the exporter. It is called for each collection,
 // from any goroutine.
-func (r *Responder) ReadTraces(traces func() Traces) {
+func (r *responder) ReadTraces(traces func() Traces) {
 	if r != nil {
 		r.traces.Store(&traces)
 	}
@@ -124,7 +124,7 @@ func (r *Responder) ReadTraces(traces func() Traces) {
 
 // Read sets what returns the state, false while it is not known. It is called for each collection,
 // from any goroutine.
-func (r *Responder) Read(state func() (ResponderState, bool)) {
+func (r *responder) Read(state func() (ResponderState, bool)) {
 	if r != nil {
 		r.state.Store(&state)
 	}
@@ -132,7 +132,7 @@ func (r *Responder) Read(state func() (ResponderState, bool)) {
 
 // Webhook counts an attempt to deliver a notification: "delivered", "failed" or "given_up".
 // Took is negative if nothing was sent.
-func (r *Responder) Webhook(outcome string, took time.Duration) {
+func (r *responder) Webhook(outcome string, took time.Duration) {
 	if r == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (r *Responder) Webhook(outcome string, took time.Duration) {
 }
 
 // Dropped counts a request of the Agent Protocol for NATS that was dropped.
-func (r *Responder) Dropped() {
+func (r *responder) Dropped() {
 	if r != nil {
 		r.dropped.Inc()
 	}

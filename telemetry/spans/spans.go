@@ -19,12 +19,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Kind is the kind of a span.
-type Kind uint8
+// kind is the kind of a span.
+type kind uint8
 
 // The kinds of spans.
 const (
-	Whole    Kind = iota // a run
+	Whole    kind = iota // a run
 	Turn                 // of the agent
 	Tool                 // a call of a tool
 	Agent                // a sub-agent, whose parent is the call that began it
@@ -39,7 +39,7 @@ type Place struct {
 
 // Span is a span that has ended.
 type Span struct {
-	Kind       Kind
+	Kind       kind
 	Run, Agent string
 	ID, Parent [8]byte // the parent of a run is the span of its submitter
 	Start, End int64   // Unix milliseconds
@@ -343,7 +343,7 @@ func (r *Run) ended(c *call, e runs.Event, failure string, code *int, incomplete
 	return []Span{a, s}
 }
 
-func (r *Run) span(kind Kind, e runs.Event, id, parent [8]byte, start int64, begin Place) Span {
+func (r *Run) span(kind kind, e runs.Event, id, parent [8]byte, start int64, begin Place) Span {
 	return Span{
 		Kind: kind, Run: r.run, Agent: r.agent, ID: id, Parent: parent, Start: start, End: max(e.Time, start),
 		Begin: begin, Last: Place{e.Line, e.Part}, Seq: e.Seq, Thread: r.thread,

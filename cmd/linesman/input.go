@@ -1,4 +1,4 @@
-package daemon
+package main
 
 import (
 	"cmp"
@@ -13,14 +13,14 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// ReadPrompt returns the text of a task: that of a file if one is given, that of stdin if text is
+// readPrompt returns the text of a task: that of a file if one is given, that of stdin if text is
 // "-", without the newlines at its end.
-func ReadPrompt(stdin io.Reader, text, file string) (string, error) {
+func readPrompt(stdin io.Reader, text, file string) (string, error) {
 	if file == "" && text != "-" {
 		return text, nil
 	}
 	const most = runs.MaxPrompt + 64 // some of it newlines
-	b, err := ReadInput(stdin, cmp.Or(file, "-"), most)
+	b, err := readInput(stdin, cmp.Or(file, "-"), most)
 	switch {
 	case err != nil:
 		return "", err
@@ -32,12 +32,12 @@ func ReadPrompt(stdin io.Reader, text, file string) (string, error) {
 	return strings.TrimRight(string(b), "\r\n"), nil
 }
 
-// ReadSchema returns the JSON of the file of a schema; path "": none.
-func ReadSchema(stdin io.Reader, path string) (json.RawMessage, error) {
+// readSchema returns the JSON of the file of a schema; path "": none.
+func readSchema(stdin io.Reader, path string) (json.RawMessage, error) {
 	if path == "" {
 		return nil, nil
 	}
-	b, err := ReadInput(stdin, path, runs.MaxSchema)
+	b, err := readInput(stdin, path, runs.MaxSchema)
 	switch {
 	case err != nil:
 		return nil, err
@@ -49,25 +49,25 @@ func ReadSchema(stdin io.Reader, path string) (json.RawMessage, error) {
 	return b, nil
 }
 
-// ReadReply returns the answer to a request: a failure if that is not "", else text, else the
+// readReply returns the answer to a request: a failure if that is not "", else text, else the
 // content of a file, of stdin without one.
-func ReadReply(stdin io.Reader, text *string, file, failure string) (r runs.Reply, err error) {
+func readReply(stdin io.Reader, text *string, file, failure string) (r runs.Reply, err error) {
 	switch {
 	case failure != "":
 		return runs.Reply{Status: runs.ReplyError, Error: failure}, nil
 	case text != nil:
 		return runs.Reply{Status: runs.ReplySuccess, Text: *text}, nil
 	}
-	b, err := ReadInput(stdin, cmp.Or(file, "-"), runs.MaxReply)
+	b, err := readInput(stdin, cmp.Or(file, "-"), runs.MaxReply)
 	if err != nil {
 		return r, fmt.Errorf("read the answer: %w", err)
 	}
 	return runs.Reply{Status: runs.ReplySuccess, Text: string(b)}, nil
 }
 
-// ReadInput reads a file, or stdin if the path is "-"; of one that is larger than
+// readInput reads a file, or stdin if the path is "-"; of one that is larger than
 // limit it reads limit+1 bytes.
-func ReadInput(stdin io.Reader, path string, limit int64) ([]byte, error) {
+func readInput(stdin io.Reader, path string, limit int64) ([]byte, error) {
 	in := stdin
 	if path != "-" {
 		f, err := os.Open(path)

@@ -1,0 +1,4 @@
+package a2a
+
+// ProfileURI is for tests.
+const ProfileURI = profileURI

@@ -1,0 +1,7 @@
+package adcp
+
+// Names for tests.
+type (
+	Issue    = issue
+	Recovery = recovery
+)

@@ -1,0 +1,4 @@
+package idempotency
+
+// Claim is for tests.
+type Claim = claim

@@ -1,0 +1,4 @@
+package rest
+
+// API is for tests.
+type API = surface
