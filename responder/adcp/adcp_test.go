@@ -112,7 +112,7 @@ func TestKeysAreChecked(t *testing.T) {
 		strings.Repeat("a", 256):      false,
 		strings.Repeat("a", 16) + " ": false, strings.Repeat("é", 10): false, "": false,
 	} {
-		if idempotency.KeyForm.MatchString(key) != ok {
+		if idempotency.KeyForm().MatchString(key) != ok {
 			t.Errorf("%d bytes: want %v", len(key), ok)
 		}
 	}
