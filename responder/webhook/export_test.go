@@ -10,3 +10,6 @@ func (p *Pusher) Hurry(timeout time.Duration) { p.sender.timeout = timeout }
 
 // Pace shortens the pauses after failures.
 func (p *Pusher) Pace(pace time.Duration) { p.hosts.pace = pace }
+
+// Patience is how long a notification may be in a crowded outbox.
+func (p *Pusher) Patience(d time.Duration) { p.patience = d }
