@@ -251,7 +251,8 @@ func TestEndpointsShareTheirBounds(t *testing.T) {
 		}
 	}()
 	<-begun
-	res := post(t.Context(), t, urls[0], modernWait, versionHeader, stateless, "Mcp-Method", "tools/call", "Mcp-Name", "wait")
+	res := post(t.Context(), t, urls[0], modernWait, versionHeader, stateless, "Mcp-Method", "tools/call",
+		"Mcp-Name", "wait")
 	if b, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(b), "too many calls") {
 		t.Errorf("a call over the bound: %d %s, %v", res.StatusCode, b, err)
 	}
