@@ -215,6 +215,16 @@ func (p *pushStore) handleOne(
 	}
 }
 
+// Crowded reports whether more than three quarters of the outbox are in use.
+func (p *pushStore) Crowded(ctx context.Context) (bool, error) {
+	s, err := p.bus.Stream(ctx, p.bus.Outbox())
+	if err != nil {
+		return false, err
+	}
+	now, most := s.CachedInfo().State, s.CachedInfo().Config
+	return now.Msgs > uint64(most.MaxMsgs)/4*3 || now.Bytes > uint64(most.MaxBytes)/4*3, nil
+}
+
 // Waiting returns the number of undelivered notifications.
 func (p *pushStore) Waiting(ctx context.Context) (int, error) {
 	s, err := p.bus.Stream(ctx, p.bus.Outbox())

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,9 @@ const DefaultQueue = "default"
 // No worker starts a task without a queued entry that names it. So after a crash or an
 // error in between, the caller can submit the task again, even under the same run id:
 // if the same task, but for its trace context, is in the queue without its entry, the
-// entry is added.
+// entry is added; and if its entry is in the log, but neither was the task started nor
+// does a queue have it, it is queued again, with another entry. That entry was stored
+// after the attempt had failed, and removed its task.
 func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at int64) (work, raw uint64, err error) {
 	fail := func(err error) (uint64, uint64, error) {
 		return 0, 0, fmt.Errorf("run %s: submit: %w", t.Run, err)
@@ -43,8 +46,11 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at in
 	if err != nil {
 		return fail(err)
 	}
-	if entries.Mark().Seq != 0 { // or had a log that has expired
-		return fail(runs.ErrKnownRun)
+	known := entries.Mark()
+	if known.Seq != 0 { // or had a log that has expired
+		if err := b.unqueued(ctx, entries, t.Entry(queue, 0, at)); err != nil {
+			return fail(err)
+		}
 	}
 	subject := b.WorkSubject(queue, t.Run)
 	ack, err := b.js.Publish(ctx, subject, body, jetstream.WithExpectLastSequencePerSubject(0))
@@ -56,7 +62,14 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at in
 	if err != nil {
 		return fail(err)
 	}
-	err = entries.Append(ctx, t.Entry(queue, work, at))
+	switch {
+	case work == known.Work: // it is there: a node of the cluster that lags behind said that it is not
+		return fail(runs.ErrKnownRun)
+	case work < known.Work:
+		err = errors.New("the work queue was recreated: no worker would accept the task")
+	default:
+		err = entries.Append(ctx, t.Entry(queue, work, at))
+	}
 	if errors.Is(err, runs.ErrMoved) { // another caller used the id meanwhile
 		err = runs.ErrKnownRun
 		if entries.Mark().Work == work { // for the same task
@@ -79,6 +92,36 @@ func (b *Bus) Submit(ctx context.Context, queue string, t runs.QueuedTask, at in
 	return work, entries.Mark().Seq, nil
 }
 
+// unqueued returns nil if a log has nothing but queued entries of the same task as this one, and no queue has it.
+// The error is [runs.ErrKnownRun] if the task is queued, was started, or is over.
+func (b *Bus) unqueued(ctx context.Context, log *RawLog, want runs.Entry) error {
+	if m := log.Mark(); m.Work == 0 || m.Started || m.Cancelled || m.Exited {
+		return runs.ErrKnownRun
+	}
+	if m, err := b.lastOf(ctx, b.Work(), b.WorkSubject("*", log.run)); m != nil || err != nil {
+		return cmp.Or(err, runs.ErrKnownRun)
+	}
+	var last runs.Entry
+	err := log.Entries(ctx, 0, func(_ uint64, e runs.Entry) error {
+		last = e
+		return nil
+	})
+	if err == nil && (last.Kind != runs.Queued || !bytes.Equal(said(last), said(want))) {
+		err = errors.New("no queue has the task of this run, and it is not this one")
+	}
+	return err
+}
+
+// said is what a queued entry says, without what differs at each attempt.
+func said(e runs.Entry) []byte {
+	s, err := runs.DecodeStart(e.Body)
+	if err != nil {
+		return e.Body
+	}
+	s.Queue, s.Work, s.Labels = "", 0, untracedLabels(s.Labels)
+	return runs.Encode(s)
+}
+
 // waiting returns the sequence of a task that is in the queue already. The error is
 // [runs.ErrKnownRun] if the queue has another task.
 func (b *Bus) waiting(ctx context.Context, subject string, body []byte) (uint64, error) {
@@ -98,10 +141,14 @@ func untraced(body []byte) []byte {
 	if json.Unmarshal(body, &t) != nil {
 		return body
 	}
-	labels := t.Labels.Map()
-	delete(labels, runs.LabelTraceparent)
-	t.Labels = runs.LabelsOf(labels)
+	t.Labels = untracedLabels(t.Labels)
 	return runs.Encode(t)
+}
+
+func untracedLabels(l runs.Labels) runs.Labels {
+	labels := l.Map()
+	delete(labels, runs.LabelTraceparent)
+	return runs.LabelsOf(labels)
 }
 
 // refused translates the error for a message that WORK refused.

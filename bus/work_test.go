@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +59,58 @@ func TestARunIDIsTakenOnce(t *testing.T) {
 		t.Errorf("the second submission: %v", err)
 	}
 	// The worker has completed it: the log still has the run.
-	if err := bustest.Take(t, bustest.Connect(t, s, embedded.WorkerUser)).Done(); err != nil {
+	w := bustest.Connect(t, s, embedded.WorkerUser)
+	log, err := w.OpenLog(t.Context(), "codex", "T-1", runs.Mark{})
+	if err == nil {
+		err = log.Append(t.Context(), runs.Entry{Kind: runs.Started, Time: 2})
+	}
+	if err := cmp.Or(err, bustest.Take(t, w).Done()); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := b.Submit(t.Context(), bus.DefaultQueue, bustest.Task("T-1"), 3); !errors.Is(err, runs.ErrKnownRun) {
 		t.Errorf("the third submission: %v", err)
+	}
+}
+
+// The task of a failed submission is removed, and its queued entry is stored only then: by a server that was late. To
+// submit it again queues it again. A worker may get the task before the log names it.
+func TestTaskThatNoQueueHasIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := serve(t)
+	r, w := bustest.Connect(t, s, embedded.ResponderUser), bustest.Connect(t, s, embedded.WorkerUser)
+	first := bustest.Submit(t, r, "T-1")
+	if err := r.Unqueue(t.Context(), bus.DefaultQueue, "T-1"); err != nil {
+		t.Fatal(err)
+	}
+	other := bustest.Task("T-1")
+	other.Mode = runs.WorkspaceWrite
+	if _, _, err := r.Submit(t.Context(), bus.DefaultQueue, other, 2); err == nil || errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("another task: %v, want another error than that it is known", err)
+	}
+	again := bustest.Task("T-1")
+	again.Labels = runs.WithTraceparent("", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	work, _, err := r.Submit(t.Context(), bus.DefaultQueue, again, 3)
+	if err != nil || work <= first {
+		t.Fatalf("again: place %d after %d, %v", work, first, err)
+	}
+	if _, _, err := r.Submit(t.Context(), bus.DefaultQueue, again, 4); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("once more: %v", err)
+	}
+	log, err := w.OpenLog(t.Context(), "codex", "T-1", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := bustest.Take(t, w); d.Work() != work || log.Mark().Work != work {
+		t.Errorf("place %d, the log names %d, want %d", d.Work(), log.Mark().Work, work)
+	}
+	if err := log.Append(t.Context(), runs.Entry{Kind: runs.Cancelled, Time: 5}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Unqueue(t.Context(), bus.DefaultQueue, "T-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := r.Submit(t.Context(), bus.DefaultQueue, again, 6); !errors.Is(err, runs.ErrKnownRun) {
+		t.Errorf("after it was cancelled: %v", err)
 	}
 }
 

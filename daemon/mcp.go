@@ -4,22 +4,30 @@ import (
 	"cmp"
 	"net/http"
 
+	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
-// mcpEndpoints serve MCP over HTTP, each with a set of tools. They share no sessions, because a
-// session has one list of tools.
+// mcpEndpoints serve MCP over HTTP, each with a set of tools, as a session has one list of tools. They share the bounds
+// of sessions and calls.
 type mcpEndpoints map[string]*mcp.Endpoint
 
 func newMCPEndpoints(s *service) mcpEndpoints {
-	all := mcpEndpoints{}
+	all, calls := mcpEndpoints{}, responder.NewSlots(mcp.MaxCalls)
+	var first *mcp.Endpoint
 	for _, set := range tools.SetNames() {
-		all[set] = mcp.Handler(mcp.NewServer(mcp.Config{
+		server := mcp.NewServer(mcp.Config{
 			Tools: s.tools, List: s.tools.Named(set), Also: s.tools.Also(set), Schemas: v36.Schemas(),
-			Version: s.config.Version, Log: s.config.Log,
-		}))
+			Version: s.config.Version, Log: s.config.Log, Calls: calls,
+		})
+		if first == nil {
+			first = mcp.Handler(server)
+			all[set] = first
+			continue
+		}
+		all[set] = first.Beside(server)
 	}
 	return all
 }
@@ -35,12 +43,7 @@ func (e mcpEndpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Sessions returns the number of open sessions.
-func (e mcpEndpoints) Sessions() (n int) {
-	for _, one := range e {
-		n += one.Sessions()
-	}
-	return n
-}
+func (e mcpEndpoints) Sessions() int { return e[tools.AllTools].Sessions() }
 
 // Close ends the sessions, and returns when their calls have ended.
 func (e mcpEndpoints) Close() {

@@ -11,8 +11,12 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// maxScanned is the maximum number of events that are read for a page of all runs.
-const maxScanned = 100_000
+// Numbers of events that are read for a page of all runs: the maximum, and that after which it ends for others that
+// wait for their turn.
+const (
+	maxScanned  = 100_000
+	fairScanned = 5000
+)
 
 // FollowAll opens the events of all runs, or of the run of the request, after a sequence.
 // Runs that start later are included. The error is [api.Validation] for a wrong filter,
@@ -107,13 +111,15 @@ func (s *Service) covered(ctx context.Context, made int64) (uint64, error) {
 
 // AllEvents returns a page of what [Service.FollowAll] reads: at most limit events, and at
 // most maxBytes in total, but at least one event. It reads at most 100,000 stored events,
-// so a page may be empty although more follow: see [api.EventPage].
+// and fewer while others wait, so a page may be empty although more follow: see [api.EventPage].
 func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, maxBytes int) (api.EventPage, error) {
 	page := api.EventPage{Events: []api.Event{}, Next: q.After}
 	f, err := s.FollowAll(ctx, q)
 	if err != nil {
 		return page, err
 	}
+	open := f.of.Follow
+	page.Done = f.Ended
 	if f.of.Follow = false; f.wants == nil {
 		f.of.Want = limit + 1
 	}
@@ -133,7 +139,7 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 			page.Events = append(page.Events, e)
 		}
 		page.Next, page.Done = e.Seq, q.Run != "" && e.Kind == api.Completion
-		if scanned++; scanned == maxScanned {
+		if scanned++; scanned == maxScanned || scanned >= fairScanned && s.pages.Load() > 0 {
 			full = true
 			return errEnough
 		}
@@ -141,6 +147,9 @@ func (s *Service) AllEvents(ctx context.Context, q api.EventsRequest, limit, max
 	})
 	if err == nil && !full && f.first.Runs != nil { // no other event up to there is wanted
 		page.Next = max(page.Next, f.first.Last)
+	}
+	if err == nil && !full && !open { // the completion has expired
+		page.Done = true
 	}
 	return page, s.explain("read events", err)
 }

@@ -152,13 +152,13 @@ func TestReplayOfATaskOnTheLastThreadIsTheSameRun(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := s.Task(); got.ForkedFrom != threadID+"8" {
-			t.Errorf("%s: %+v", name, got)
-		}
 		l := began(s, minutes+1, "other-"+one.Run, "9", "/srv") // would be a conflict
 		again, err := s.Service.Submit(t.Context(), q)
 		if err != nil || again.Run != one.Run || !again.Replayed || again.At != one.At {
 			t.Errorf("%s: %+v, then %+v, %v", name, one, again, err)
+		}
+		if got := s.Task(); got.ForkedFrom != threadID+"8" {
+			t.Errorf("%s: %+v", name, got)
 		}
 		l.Exit(0)
 	}

@@ -54,6 +54,8 @@ func (s *Service) Events(ctx context.Context, run string, after uint64, limit, m
 // requests is served a few at a time, so that the first ones are answered while the others
 // wait; if all of them read at once, each would hold megabytes, and none would be in time.
 func (s *Service) pageTurn(ctx context.Context) (done func(), err error) {
+	s.pages.Add(1)
+	defer s.pages.Add(-1)
 	select {
 	case s.paging <- struct{}{}:
 		return func() { <-s.paging }, nil

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/runs"
@@ -110,6 +111,8 @@ const (
 	maxSessions = 64
 	// maxOfProfile is how many may be of one of several profiles.
 	maxOfProfile = maxSessions * 3 / 4
+	// beginTime is how long a session may take to begin, with those before it: then its caller has given up.
+	beginTime = 30 * time.Second
 )
 
 // Begin queues a submission that [Service.Prompt] has checked. All are the profiles that share the bound of sessions.
@@ -118,8 +121,14 @@ func (s *Service) Begin(ctx context.Context, p Profile, q api.Submission, all []
 	if !q.Keep {
 		return s.Queue(ctx, q)
 	}
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, beginTime)
+	defer cancel()
+	select {
+	case s.beginning <- struct{}{}:
+		defer func() { <-s.beginning }()
+	case <-ctx.Done():
+		return api.Submitted{}, unavailable("other sessions take long to begin", ctx.Err())
+	}
 	if err := s.roomFor(p, all); err != nil {
 		if done, again := s.Again(ctx, q.Once); again {
 			return done, nil

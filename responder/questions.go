@@ -222,14 +222,7 @@ func (s *Service) RunOfRequest(ctx context.Context, id string) (string, error) {
 			"several runs are of this request, among them %s and %s: name one of them", waiting[0], waiting[1])}
 	}
 	for _, v := range s.table.Snapshot(maxSearched, asksOutside).Ended {
-		record, err := s.table.Record(ctx, v.ID)
-		if errors.Is(err, runs.ErrNoRun) {
-			continue
-		}
-		if err != nil {
-			return "", s.explain("read a record", err)
-		}
-		if record.Labels.Value("request_id") == id {
+		if v.Labels.Value("request_id") == id {
 			return v.ID, nil
 		}
 	}

@@ -151,10 +151,11 @@ type Service struct {
 	// reading has an element for each fold that reads stored entries
 	reading chan struct{}
 	paging  chan struct{} // has an element for each page of events that is being read
+	pages   atomic.Int64  // pages that wait for one
 	held    atomic.Int64  // bytes that they hold
 	kept    keptDetails
 
-	beginning sync.Mutex        // of sessions; guards begun
+	beginning chan struct{}     // has an element while a session begins; guards begun
 	begun     map[string]string // sessions that the table may not have yet, with their profile
 
 	followers followers
@@ -178,7 +179,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, log: cfg.Log.Named("service"), table: table, cloud: newCloudIndex(), epoch: newEpoch(),
 		folds: NewSlots(cmp.Or(cfg.Folds, maxFolds)), reading: make(chan struct{}, maxReading),
 		paging: make(chan struct{}, maxPaging), turns: make(chan struct{}, maxCatching),
-		begun:     map[string]string{},
+		beginning: make(chan struct{}, 1), begun: map[string]string{},
 		followers: followers{max: cmp.Or(cfg.Rings, maxRings)},
 	}
 }

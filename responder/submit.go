@@ -246,8 +246,11 @@ func (s *Service) QueueWith(ctx context.Context, q api.Submission, more Subscrip
 func (s *Service) enqueue(ctx context.Context, t runs.QueuedTask, q api.Submission, more Subscription, again bool,
 ) (outcome, error) {
 	if again && (q.Resume.Last() || q.Fork.Last()) { // the last thread is perhaps that of this run now
-		if done, err := s.queued(ctx, t); !errors.Is(err, runs.ErrNoRun) {
-			return done, err
+		switch v, err := s.table.Look(ctx, t.Run); {
+		case err == nil && v.State == runs.StateQueued: // perhaps in no queue
+			t.Thread, t.ForkedFrom, t.Dir, q.Resume, q.Fork = v.Thread, v.ForkedFrom, v.Dir, nil, nil
+		case !errors.Is(err, runs.ErrNoRun):
+			return s.queued(ctx, t)
 		}
 	}
 	t, err := s.earlier(ctx, t, q)

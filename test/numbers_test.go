@@ -100,7 +100,7 @@ var numbers = []struct{ page, says, file, code string }{
 	{"docs/operations.md", "on `127.0.0.1:8422`", "config/config.go", "HTTP: \"127.0.0.1:8422\""},
 	{"docs/mcp.md", "1 MiB a message of a client, 1024 calls in flight", "responder/mcp/server.go",
 		"maxMessage = 1 << 20"},
-	{"docs/mcp.md", "1 MiB a message of a client, 1024 calls in flight", "responder/mcp/server.go", "maxCalls = 1024"},
+	{"docs/mcp.md", "1 MiB a message of a client, 1024 calls in flight", "responder/mcp/server.go", "MaxCalls = 1024"},
 	{"docs/rest.md", "1,024 streams and waits", "responder/rest/rest.go", "MaxHeld = 1024"},
 	{"docs/mcp.md", "2,048 connections and 256 sessions", "responder/httpserver/httpserver.go", "maxConns = 2048"},
 	{"docs/mcp.md", "2,048 connections and 256 sessions", "responder/mcp/http.go", "maxSessions = 256"},

@@ -181,9 +181,9 @@ func (w *Worker) runnable(ctx context.Context, task runs.QueuedTask, d Delivery)
 			return false, err
 		}
 		switch m := log.Mark(); {
-		case m.Started, m.Cancelled, m.Exited, m.Work != 0 && m.Work != d.Work():
+		case m.Started, m.Cancelled, m.Exited, m.Work > d.Work():
 			return false, d.Done()
-		case m.Seq != 0:
+		case m.Seq != 0 && (m.Work == 0 || m.Work == d.Work()): // else it was queued again, and its entry follows
 			return true, nil
 		}
 		if d.Times() > 1 || time.Since(began) > soon {

@@ -113,6 +113,28 @@ func TestATaskWithoutAQueuedEntryIsNotStarted(t *testing.T) {
 	}
 }
 
+// A task that is queued again is delivered before the log names it.
+func TestTaskThatIsQueuedAgainWaitsForItsEntry(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	s := l.serve("/bin/true")
+	s.work = 3
+	l.foreign("r", runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 2})
+	task := runs.QueuedTask{Run: "r", Task: runs.Task{Attributes: runs.Attributes{Agent: "codex", Mode: runs.ReadOnly},
+		Prompt: "x"}}
+	s.tasks <- task
+	select {
+	case <-s.later:
+	case <-s.done:
+		t.Fatal("dropped")
+	}
+	l.foreign("r", runs.Queued, runs.Start{Source: runs.SourceQueue, Queue: "q", Work: 3})
+	s.tasks <- task
+	if <-s.done; !strings.Contains(l.kinds("r"), "start") {
+		t.Errorf("log %q", l.kinds("r"))
+	}
+}
+
 // A responder that was killed can leave a task without a queued entry. A worker waits
 // for the entry at the first delivery only, because other tasks wait meanwhile. After
 // half a minute it drops the task.
@@ -144,6 +166,7 @@ func TestTaskWhoseSubmissionFailedHoldsNothingBack(t *testing.T) {
 // memoryQueue is a queue of tasks in memory, and records what happens to them.
 type memoryQueue struct {
 	times int // that each task was delivered
+	work  uint64
 	tasks chan runs.QueuedTask
 	done  chan string
 	later chan time.Duration
@@ -166,7 +189,7 @@ type slipTask struct {
 }
 
 func (d *slipTask) Task() (runs.QueuedTask, error) { return d.task, d.task.Check() }
-func (d *slipTask) Work() uint64                   { return 1 }
+func (d *slipTask) Work() uint64                   { return max(d.s.work, 1) }
 func (d *slipTask) Times() int                     { return d.times }
 func (d *slipTask) Done() error                    { d.s.done <- d.task.Run; return nil }
 func (d *slipTask) Later(after time.Duration) error {

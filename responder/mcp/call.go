@@ -23,12 +23,11 @@ import (
 // call handles tools/call for every announced tool.
 func (s *server) call(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	tool, args := req.Params.Name, req.Params.Arguments
-	select {
-	case s.calls <- struct{}{}:
-		defer func() { <-s.calls }()
-	default:
-		return result(s.internal(tool, args, fmt.Sprintf("too many calls at once: %d are in flight", cap(s.calls)))), nil
+	free, ok := s.calls.Take(responder.Caller(ctx))
+	if !ok {
+		return result(s.internal(tool, args, "too many calls at once, of all callers or of this one")), nil
 	}
+	defer free()
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}

@@ -33,6 +33,9 @@ const (
 	// badly.
 	maxRest = 12 * time.Hour
 
+	// writeTime bounds one write to a client: one that reads nothing gives its connection back.
+	writeTime = 30 * time.Second
+
 	versionHeader = "Mcp-Protocol-Version"
 	sessionHeader = "Mcp-Session-Id"
 
@@ -50,6 +53,8 @@ type Endpoint struct {
 	modern   *sdk.StreamableHTTPHandler
 	legacy   *sdk.StreamableHTTPHandler
 	sessions *sessions
+	patience time.Duration // with one write
+	rest     time.Duration
 
 	count    atomic.Uint64
 	requests sync.Map // of *request, by the value of requestHeader
@@ -74,7 +79,15 @@ func Handler(server *sdk.Server) *Endpoint {
 	return newEndpoint(server, maxSessions, maxRest)
 }
 
+// Beside returns an endpoint of another server, which shares the bound of sessions, before either of them serves.
+func (e *Endpoint) Beside(server *sdk.Server) *Endpoint { return endpoint(server, e.sessions, e.rest) }
+
 func newEndpoint(server *sdk.Server, most int, rest time.Duration) *Endpoint {
+	return endpoint(server, &sessions{most: most, known: make(map[string]*use)}, rest)
+}
+
+func endpoint(server *sdk.Server, all *sessions, rest time.Duration) *Endpoint {
+	all.servers = append(all.servers, server)
 	get := func(*http.Request) *sdk.Server { return server }
 	e := &Endpoint{
 		// The HTTP server has already checked host and origin.
@@ -84,7 +97,7 @@ func newEndpoint(server *sdk.Server, most int, rest time.Duration) *Endpoint {
 		legacy: sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{
 			SessionTimeout: rest, MaxRequestBodyBytes: -1, DisableLocalhostProtection: true,
 		}),
-		sessions: &sessions{server: server, most: most, known: make(map[string]*use)},
+		sessions: all, patience: writeTime, rest: rest,
 	}
 	server.AddReceivingMiddleware(e.tie)
 	return e
@@ -120,11 +133,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		modern = modern || gjson.GetBytes(body, metaVersion).String() >= stateless
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	out := stream{w, make(chan struct{}, 1)}
+	out := stream{w, make(chan struct{}, 1), e.patience}
 	r, leave := e.enter(r, out)
 	defer leave()
 	if modern {
-		e.modern.ServeHTTP(w, r)
+		e.modern.ServeHTTP(out, r)
 		return
 	}
 	e.serveSession(out, r)
@@ -149,7 +162,7 @@ func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	e.legacy.ServeHTTP(w, r)
 }
 
-// Sessions returns the number of open sessions.
+// Sessions returns the number of open sessions, of all endpoints that share their bound.
 func (e *Endpoint) Sessions() int { return len(e.sessions.live()) }
 
 // Close ends the sessions, and returns when their calls have ended. Later
@@ -212,6 +225,7 @@ func (e *Endpoint) tie(next sdk.MethodHandler) sdk.MethodHandler {
 type stream struct {
 	http.ResponseWriter
 	recalled chan struct{} // signals that a request to the client was taken back
+	patience time.Duration
 }
 
 type streamKey struct{}
@@ -221,6 +235,7 @@ func (s stream) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Write writes one message.
 func (s stream) Write(b []byte) (int, error) {
+	_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now().Add(s.patience))
 	n, err := s.ResponseWriter.Write(b)
 	if bytes.Contains(b[:min(len(b), 256)], []byte(`"method":"notifications/cancelled"`)) {
 		select {
@@ -317,11 +332,11 @@ func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int64, m
 	_, _ = w.Write(body)
 }
 
-// sessions bounds the number of HTTP sessions of a server. The SDK stores them,
+// sessions bounds the number of HTTP sessions of its servers. The SDK stores them,
 // and closes idle ones; it does not count them.
 type sessions struct {
-	server *sdk.Server
-	most   int
+	servers []*sdk.Server
+	most    int
 
 	mu      sync.Mutex
 	opening int
@@ -402,9 +417,11 @@ func (s *sessions) close() {
 // without a session have none.
 func (s *sessions) live() map[string]*sdk.ServerSession {
 	live := make(map[string]*sdk.ServerSession)
-	for session := range s.server.Sessions() {
-		if id := session.ID(); id != "" {
-			live[id] = session
+	for _, server := range s.servers {
+		for session := range server.Sessions() {
+			if id := session.ID(); id != "" {
+				live[id] = session
+			}
 		}
 	}
 	return live

@@ -3,7 +3,9 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -180,4 +182,80 @@ func TestCallKnowsWhoMadeItsRequest(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A client that does not read its answer gives its connection back, in either revision.
+func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
+	c := config(tools{"big": func(context.Context, json.RawMessage, func(v36.Progress)) (v36.Answer, error) {
+		return v36.Answer{Markdown: strings.Repeat("x", 32<<20)}, nil
+	}})
+	e := Handler(NewServer(c))
+	e.patience = 100 * time.Millisecond
+	ended := make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { ended <- struct{}{} }()
+		e.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	defer e.Close()
+	session := open(t, server.URL)
+	<-ended
+	for len(ended) > 0 {
+		<-ended
+	}
+	for name, request := range map[string]string{
+		"a session": sessionHeader + ": " + session + "\r\n" + versionHeader + ": " + legacy + "\r\n@" +
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{}}}`,
+		"no session": versionHeader + ": " + stateless + "\r\nMcp-Method: tools/call\r\nMcp-Name: big\r\n@" +
+			`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{},"_meta":{"io.modelcontextprotocol/protocolVersion":` +
+			`"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+	} {
+		headers, body, _ := strings.Cut(request, "@")
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+		fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAccept: application/json, "+
+			"text/event-stream\r\nContent-Length: %d\r\n%s\r\n%s", len(body), headers, body)
+		select {
+		case <-ended:
+		case <-time.After(fixture.Patience):
+			t.Fatalf("%s: the request does not end", name)
+		}
+		conn.Close()
+	}
+}
+
+// Servers of different tools share the bounds of sessions and calls.
+func TestEndpointsShareTheirBounds(t *testing.T) {
+	c, begun, ended := waiting()
+	c.Calls = responder.NewSlots(1)
+	one := newEndpoint(NewServer(c), 1, time.Hour)
+	other := one.Beside(NewServer(c))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	urls := []string{serve(t, one), serve(t, other)}
+	old := open(t, urls[0])
+	session := open(t, urls[1])
+	if res := post(t.Context(), t, urls[0], `{"jsonrpc":"2.0","id":9,"method":"ping"}`, sessionHeader, old, versionHeader,
+		legacy); res.StatusCode != http.StatusNotFound {
+		t.Errorf("status %d of a session over the bound", res.StatusCode)
+	}
+	if one.Sessions() != 1 || other.Sessions() != 1 {
+		t.Errorf("%d and %d sessions", one.Sessions(), other.Sessions())
+	}
+	go func() {
+		if res, err := try(ctx, urls[1], callWait, sessionHeader, session, versionHeader, legacy); err == nil {
+			res.Body.Close()
+		}
+	}()
+	<-begun
+	res := post(t.Context(), t, urls[0], modernWait, versionHeader, stateless, "Mcp-Method", "tools/call",
+		"Mcp-Name", "wait")
+	if b, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(b), "too many calls") {
+		t.Errorf("a call over the bound: %d %s, %v", res.StatusCode, b, err)
+	}
+	leave()
+	<-ended
 }

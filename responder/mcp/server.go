@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder"
 	v36 "github.com/linesman/linesman/responder/v36"
 )
 
@@ -33,9 +34,9 @@ const (
 	// or a line on stdin. Longer ones are refused unread.
 	maxMessage = 1 << 20
 
-	// maxCalls bounds the concurrent tool calls of all clients of a server.
+	// MaxCalls bounds the concurrent tool calls of all clients; one caller has at most three quarters of them.
 	// Further ones are answered at once with an INTERNAL error.
-	maxCalls = 1024
+	MaxCalls = 1024
 
 	// patience is how long a call is answered at the latest, if the client asked for no reports
 	// of its progress: clients give up when they have heard nothing for 60 s.
@@ -63,18 +64,20 @@ type Config struct {
 	Schemas []v36.Schema // served as resources
 	Version string       // of linesman
 	Log     *zap.Logger  // nil: no log
+
+	Calls *responder.Slots // of the calls in flight, also those of other servers; nil: MaxCalls of its own
 }
 
 // NewServer returns a server that offers the tools and schemas. It serves any
 // number of clients over [ServeStdio] and [Handler]. It panics if a tool has no
 // input schema or a schema has no URI: the lists are part of the program.
-func NewServer(c Config) *sdk.Server { return newServer(c, maxCalls) }
+func NewServer(c Config) *sdk.Server { return newServer(c, MaxCalls) }
 
 func newServer(c Config, most int) *sdk.Server {
 	s := &server{
 		tools: c.Tools,
 		known: make(map[string]v36.Tool, len(c.List)),
-		calls: make(chan struct{}, most),
+		calls: cmp.Or(c.Calls, responder.NewSlots(most)),
 		log:   cmp.Or(c.Log, zap.NewNop()).Named("mcp"),
 	}
 	// The SDK's own log is left off: its errors can quote what a client sent.
@@ -124,7 +127,7 @@ const schemaType = "application/schema+json"
 type server struct {
 	tools toolSet
 	known map[string]v36.Tool // by name
-	calls chan struct{}       // one slot a call in flight
+	calls *responder.Slots
 	log   *zap.Logger
 }
 

@@ -24,7 +24,7 @@ const (
 	// maxOpen bounds the calls that were read and not answered. Tools refuse
 	// calls before it is reached, so at the bound the client does not read its
 	// answers, and no further call is read.
-	maxOpen = 2 * maxCalls
+	maxOpen = 2 * MaxCalls
 )
 
 // ServeStdio serves one client: a JSON-RPC message per line, on in and out. It

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	strict "github.com/go-json-experiment/json"
@@ -24,7 +26,14 @@ const (
 	maxRequest = 1 << 20 // bytes
 	// maxSubmission is the same of a task: its prompt may take six times its size in JSON.
 	maxSubmission = 8 << 20
+	// verbTime is how long a verb may take: its caller, which NATS does not tell from one that is gone, has long given up.
+	verbTime = 2 * time.Minute
 )
+
+// patient are the operations that have a time of their own.
+var patient = []string{
+	api.OpWait.Name, api.OpCleanup.Name, api.OpForget.Name, api.OpSubmitCloud.Name, api.OpDetail.Name,
+}
 
 // VerbEndpoints are the endpoints of the operations of a service: each takes a request of package
 // api as JSON, and answers with an outcome of package api, or an [api.Error], as
@@ -34,6 +43,11 @@ func VerbEndpoints(s *responder.Service) (all []Endpoint) {
 		all = append(all, Endpoint{
 			Name: op.Name, Metadata: map[string]string{"description": op.About}, Refuse: refusal,
 			Do: func(ctx context.Context, body []byte) Answer {
+				if !slices.Contains(patient, op.Name) {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, verbTime)
+					defer cancel()
+				}
 				q := op.New()
 				err := decode(body, q)
 				if c, ok := q.(interface{ Valid() error }); ok && err == nil {

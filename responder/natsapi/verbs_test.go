@@ -11,6 +11,8 @@ import (
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsapi"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/test/fixture"
+	"github.com/linesman/linesman/test/fixture/servicetest"
 )
 
 // ask gives a body to every verb of a service whose table was never read: a
@@ -132,6 +134,37 @@ func TestACleanupHasLeastAges(t *testing.T) {
 	} {
 		if e := ask(t, body)["cleanup"]; e.Field != want || want == "" && e.Code != api.Unavailable {
 			t.Errorf("%s: %v, want a mistake in %q", body, e, want)
+		}
+	}
+}
+
+// limited are streams that note whether a request to them has a deadline.
+type limited struct {
+	responder.Streams
+	has chan bool
+}
+
+func (l limited) Peek(ctx context.Context, _ string) (runs.Header, error) {
+	_, has := ctx.Deadline()
+	l.has <- has
+	return runs.Header{}, runs.ErrNoRun
+}
+
+// A verb ends some time after its caller has given up.
+func TestVerbsEnd(t *testing.T) {
+	streams := servicetest.New(t)
+	l := limited{streams.Bus, make(chan bool, 1)}
+	s := responder.New(responder.Config{Streams: l, Patience: fixture.Patience})
+	servicetest.During(t, "responder", s.Run)
+	for _, v := range natsapi.VerbEndpoints(s) {
+		if v.Name != "status" {
+			continue
+		}
+		if said := v.Do(context.Background(), []byte(`{"run":"T-1"}`)); said.Code == 0 {
+			t.Errorf("%+v", said)
+		}
+		if !<-l.has {
+			t.Error("it has no deadline")
 		}
 	}
 }

@@ -391,7 +391,7 @@ func (r *Table) Submit(ctx context.Context, queue string, t runs.QueuedTask) (ti
 	if err := r.allow(queue, t.Task); err != nil {
 		return ticket{}, err
 	}
-	if r.index.get(t.Run) != nil {
+	if e := r.index.get(t.Run); e != nil && e.header().State != runs.StateQueued { // a queued one may be in no queue
 		return ticket{}, runs.ErrKnownRun
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.cfg.Patience, 5*time.Second))

@@ -58,6 +58,10 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "it is too old")
 	}
+	if n.Times > 1 && time.Since(n.At) > p.patience && p.crowded(ctx) {
+		p.cfg.Attempted(givenUp, -1)
+		return giveUp(log, "the outbox has no space to keep it for longer")
+	}
 	if checkURL(r.URL, p.cfg.Private) != "" { // it was accepted under other settings
 		p.cfg.Attempted(givenUp, -1)
 		return giveUp(log, "the current settings do not allow its URL")
@@ -74,6 +78,7 @@ func (p *Pusher) deliver(ctx context.Context, n notice) time.Duration {
 	status, refused := p.sender.send(ctx, r, of.Type, n.Body)
 	took := time.Since(began)
 	unsent := status == 0 && refused.Final
+	p.hosts.took(host, refused == nil || refused.Final, time.Now())
 	p.hosts.leave(host, took, status != 0 || unsent || ctx.Err() != nil, time.Now())
 	if ctx.Err() == nil || status != 0 {
 		p.cfg.Attempted(outcomeOf(refused), took)

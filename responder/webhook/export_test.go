@@ -20,3 +20,6 @@ type (
 
 // MaxRegistrations is for tests, too.
 const MaxRegistrations = maxRegistrations
+
+// Patience is how long a notification may be in a crowded outbox.
+func (p *Pusher) Patience(d time.Duration) { p.patience = d }

@@ -16,6 +16,9 @@ const (
 	maxAway  = time.Minute // longest pause for an unreachable host
 	maxTurn  = time.Minute // longest wait of a delivery for a busy host
 	maxHosts = 4096        // remembered hosts
+
+	// behind is how long a host that refused a notification counts as one that takes none: until it gets it again.
+	behind = 2 * maxPause
 )
 
 // hosts remembers how receivers behave, so that a slow or unreachable one does
@@ -32,6 +35,8 @@ type host struct {
 	took   time.Duration // approximate duration of a delivery
 	fails  int           // consecutive failures to reach it
 	until  time.Time     // no delivery before this time
+
+	refused time.Time // the last time that it did not take a notification; zero: it took the last one
 }
 
 func newHosts() *hosts { return &hosts{pace: time.Second, of: map[string]*host{}} }
@@ -82,9 +87,28 @@ func (h *hosts) leave(name string, took time.Duration, reached bool, now time.Ti
 		at.fails = min(at.fails+1, 30)
 		at.until = now.Add(delivery.Spread(min(h.pace<<(at.fails-1), maxAway)))
 	}
-	if at.busy == 0 && at.fails == 0 && at.turned == 0 {
+	if at.busy == 0 && at.fails == 0 && at.turned == 0 && at.refused.IsZero() {
 		delete(h.of, name)
 	}
+}
+
+// took notes whether a host took a notification that is being delivered, or is to get it again.
+func (h *hosts) took(name string, is bool, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if at := h.of[name]; at != nil && is {
+		at.refused = time.Time{}
+	} else if at != nil {
+		at.refused = now
+	}
+}
+
+// lags reports whether a host does not take its notifications, or is as busy with them as it may be.
+func (h *hosts) lags(name string, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.of[name]
+	return at != nil && (at.busy >= perHost || now.Sub(at.refused) < behind)
 }
 
 // forget drops idle hosts: the reachable ones, or all if there are none.

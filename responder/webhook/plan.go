@@ -25,6 +25,7 @@ type outboxMeta struct {
 
 var (
 	errFull  = errors.New("the outbox is full")
+	errShare = errors.New("the outbox has no space for a receiver that does not take its notifications")
 	errMoved = errors.New("its registrations changed meanwhile")
 )
 
@@ -46,14 +47,23 @@ func (p *Pusher) plan(ctx context.Context) error {
 	group.Go(func() error {
 		tick := time.NewTicker(3 * p.hosts.pace) // failed notifications are created again
 		defer tick.Stop()
+		full, logged := false, false
 		for {
-			run, ok := a.next()
+			run, ok := "", false
+			if !full { // else nothing is examined before the next tick
+				run, ok = a.next()
+			}
 			if !ok {
+				news := a.news
+				if full {
+					news = nil
+				}
 				select {
 				case <-ctx.Done():
 					return nil
-				case <-a.news:
+				case <-news:
 				case <-tick.C:
+					full = false
 					a.retry()
 				}
 				continue
@@ -62,12 +72,18 @@ func (p *Pusher) plan(ctx context.Context) error {
 			switch {
 			case ctx.Err() != nil:
 				return nil
+			case errors.Is(err, errFull), errors.Is(err, errShare):
+				full = errors.Is(err, errFull)
+				if first := a.fail(run); first && !logged {
+					logged = true
+					p.log.Warn("notifications cannot be made now", zap.String("run", run), zap.Error(err))
+				}
 			case err != nil:
 				if a.fail(run) { // log it once
 					p.log.Warn("a notification cannot be made now", zap.String("run", run), zap.Error(err))
 				}
 			default:
-				a.done(run)
+				logged = a.done(run) && logged
 			}
 		}
 	})
@@ -161,6 +177,9 @@ func (p *Pusher) enqueue(ctx context.Context, e *entry, record *runs.Record, abo
 	encoder := p.cfg.Encoders[e.Protocol]
 	if encoder == nil {
 		return fmt.Errorf("no encoder for protocol %s", e.Protocol)
+	}
+	if host := hostOf(e.Registration.URL); p.hosts.lags(host, time.Now()) && p.crowded(ctx) {
+		return fmt.Errorf("%w: %s", errShare, host)
 	}
 	key := e.key(about)
 	body, err := encoder.Encode(ctx, e.Registration, record, key)
@@ -279,13 +298,18 @@ func (a *agenda) fail(run string) bool {
 	return first
 }
 
-func (a *agenda) done(run string) {
+// done removes a run, and reports whether others have failed.
+func (a *agenda) done(run string) (others bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.failed, run)
+	return len(a.failed) > 0
 }
 
-// retry lists the failed runs again, and occasionally drops the expired ones.
+// maxRetried is the maximum number of runs that are examined again at a time.
+const maxRetried = 500
+
+// retry lists failed runs again, any of them, and occasionally drops the expired ones.
 func (a *agenda) retry() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,6 +323,9 @@ func (a *agenda) retry() {
 		}
 	}
 	for run := range a.failed {
+		if len(a.due) >= maxRetried {
+			return
+		}
 		a.add(run)
 	}
 }

@@ -46,15 +46,16 @@ var names = bus.Names{Prefix: bus.DefaultPrefix}
 
 // stage is a server with its streams and a running normalizer.
 type stage struct {
-	t      *testing.T
-	dir    string
-	server *embedded.Server
-	bus    *bus.Bus // the operator's
-	logs   *zap.Logger
-	logged *bytes.Buffer
-	hurry  bool // requests take half a second at most
-	key    *webhook.Key
-	mu     sync.Mutex
+	t         *testing.T
+	dir       string
+	server    *embedded.Server
+	bus       *bus.Bus // the operator's
+	logs      *zap.Logger
+	logged    *bytes.Buffer
+	hurry     bool // requests take half a second at most
+	impatient bool // notifications are given up soon if the outbox is crowded
+	key       *webhook.Key
+	mu        sync.Mutex
 }
 
 func newStage(t *testing.T) *stage {
@@ -141,6 +142,9 @@ func (s *stage) node(change func(*webhook.Config)) *node {
 	n.pusher.Pace(50 * time.Millisecond)
 	if s.hurry {
 		n.pusher.Hurry(500 * time.Millisecond)
+	}
+	if s.impatient {
+		n.pusher.Patience(time.Millisecond)
 	}
 	n.stop = s.during("pusher", n.pusher.Run)
 	return n

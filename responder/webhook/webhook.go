@@ -20,6 +20,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -66,6 +67,9 @@ type outbox interface {
 	// Add adds a notification, unless the same one is there or was a moment
 	// ago. It reports false if the outbox is full.
 	Add(ctx context.Context, n notice) (bool, error)
+	// Crowded reports whether more than three quarters of the outbox are in use: the rest is for receivers that take
+	// their notifications.
+	Crowded(ctx context.Context) (bool, error)
 	// Deliver calls handle with every notification until ctx ends, at most
 	// slots at a time; notifications that another process handles are left out.
 	// If handle returns 0, the notification is removed; otherwise it is
@@ -121,6 +125,10 @@ type Pusher struct {
 	log    *zap.Logger
 	sender *sender
 	hosts  *hosts
+
+	patience time.Duration // a notification this old is given up if the outbox is crowded
+	mu       sync.Mutex
+	crowd    time.Time // the last time that it was found crowded
 }
 
 // New returns a pusher. It is idle until Run.
@@ -129,7 +137,8 @@ func New(cfg Config) *Pusher {
 		cfg.Attempted = func(Outcome, time.Duration) {}
 	}
 	cfg.Log, cfg.GiveUp = cmp.Or(cfg.Log, zap.NewNop()), min(cmp.Or(cfg.GiveUp, 24*time.Hour), maxGiveUp)
-	p := &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts()}
+	p := &Pusher{cfg: cfg, log: cfg.Log.Named("push"), sender: newSender(cfg.Private), hosts: newHosts(),
+		patience: time.Hour}
 	p.sender.key = cfg.Key
 	return p
 }
@@ -142,4 +151,19 @@ func (p *Pusher) Run(ctx context.Context) error {
 	group.Go(func() error { return p.cfg.Outbox.Lead(ctx, p.plan) })
 	group.Go(func() error { return p.cfg.Outbox.Deliver(ctx, slots, p.deliver) })
 	return group.Wait()
+}
+
+// crowded reports whether the outbox is crowded, or was a moment ago.
+func (p *Pusher) crowded(ctx context.Context) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.Sub(p.crowd) > p.hosts.pace {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		if is, err := p.cfg.Outbox.Crowded(ctx); err != nil || !is {
+			return false
+		}
+		p.crowd = now
+	}
+	return true
 }
