@@ -125,7 +125,8 @@ func TestNewestItemsAreCounted(t *testing.T) {
 	if held := s.held.Load(); !errors.Is(err, stop) || held < 2<<20 || held > maxRing {
 		t.Errorf("%v, with %d bytes counted", err, held)
 	}
-	if err := d.Each(t.Context(), false, func(api.DetailItem) error { return nil }); err != nil || s.held.Load() > minHeld {
+	err = d.Each(t.Context(), false, func(api.DetailItem) error { return nil })
+	if err != nil || s.held.Load() > minHeld {
 		t.Errorf("%v, with %d bytes counted after all were passed on", err, s.held.Load())
 	}
 	if d.Close(); s.held.Load() != 0 {

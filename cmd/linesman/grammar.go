@@ -83,8 +83,8 @@ type grammar struct {
 	Play     playCmd     `cmd:"" settings:"none" hidden:"" help:"Print a recorded run, for up --demo."`
 }
 
-// commandAlone returns the [grammar] with one command alone, nil if there is no such command. To read that of all commands
-// takes a third of the time of a short one.
+// commandAlone returns the [grammar] with one command alone, nil if there is no such command. To build that of all
+// takes a third of the CPU time of a short command.
 func commandAlone(command string) any {
 	var fields []reflect.StructField
 	found := false
