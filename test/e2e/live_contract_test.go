@@ -27,8 +27,6 @@ type speaker struct {
 	// Ended is the state of a run whose turn ends with a rejection, and its text; "": the turn goes on.
 	ended     runs.State
 	endedText string
-	// Waits reports that a turn that is cancelled ends only once its question is answered.
-	waits bool
 	// Unknown are the methods of its own that linesman does not know.
 	unknown []string
 }
@@ -36,7 +34,7 @@ type speaker struct {
 var speakers = []speaker{
 	{short: "claude"},
 	{short: "codex", ended: runs.StateFailed},
-	{short: "gemini", waits: true},
+	{short: "gemini"},
 	{short: "opencode", ended: runs.StateCompleted},
 	{short: "copilot", ended: runs.StateCompleted, endedText: "Info: Operation cancelled by user"},
 	{short: "qwen", ended: runs.StateCompleted, unknown: []string{"qwen/notify/session/mode-update", "craft/drainMidTurnQueue"}},
