@@ -9,7 +9,7 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// cancelTime is how long Cancel waits. Who asks the owner of a run waits a little longer.
+// cancelTime is how long Cancel waits: less than the request to the owner of the run takes at most.
 const cancelTime = 4 * superviseInterval
 
 // Cancel requests the end of the run: it stores a cancel entry with reason,

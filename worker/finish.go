@@ -114,7 +114,7 @@ func (r *Run) supervised(f func() error) error {
 		case now := <-tick.C:
 			if r.cancelRequested() {
 				agent.stop()
-				if agent.told && !r.dir.Spec.Keep { // which may go on with another process
+				if agent.told && !r.dir.Spec.Keep { // a kept run may go on with another process
 					closeOnce(r.cancelTold)
 				}
 			}

@@ -172,7 +172,7 @@ func (r *Run) resting() bool {
 // before has stored without it, or of now if the run was to go on after that.
 func (r *Run) exitAsleep(now time.Time) (*runs.Exit, error) {
 	p := r.talk.last
-	if p.Stays {
+	if p.Stays || p.Reason == "" { // or none has ended that is known
 		return &runs.Exit{Reason: runs.ReasonEOF, At: now.UnixMilli()}, nil
 	}
 	ex, err := readExit(r.files(), r.dir.mark.Keys...) // has more

@@ -698,3 +698,15 @@ func TestRunSurvivesAnAgentThatIsKilled(t *testing.T) {
 		}
 	}
 }
+
+// Where no end of a process is known, a run that does not go on has ended now, with a reason.
+func TestExitOfARunWithoutAProcess(t *testing.T) {
+	now := time.UnixMilli(1_750_000_000_000)
+	for _, last := range []runs.Process{{}, {Stays: true, Reason: runs.ReasonExited, At: 1}} {
+		r := &Run{talk: &dialog{last: last}}
+		ex, err := r.exitAsleep(now)
+		if err != nil || ex.Reason != runs.ReasonEOF || ex.At != now.UnixMilli() {
+			t.Errorf("after %+v: %+v %v", last, ex, err)
+		}
+	}
+}

@@ -10,7 +10,7 @@ import (
 // Plain is an answer of a surface that has plain JSON and statuses of HTTP of its own.
 type Plain struct {
 	Record *runs.Record // of the run that it is about; nil: none
-	Late   bool         // it ends a wait for a run that goes on
+	Late   bool         // the wait ended before the run
 
 	Status       int // of HTTP, if it refuses the request; 0: it does not
 	Code, Detail string

@@ -26,7 +26,7 @@ func TestTheDelayOfAnErrorIsInItsHeader(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		p := problemOf(&c.err)
-		q := exchange{surface: New(Config{}), w: w, r: httptest.NewRequest("POST", "/v1/runs", nil)}
+		q := exchange{API: New(Config{}), w: w, r: httptest.NewRequest("POST", "/v1/runs", nil)}
 		q.write(&reply{Status: p.Status, Problem: p})
 		if got := w.Header().Get("Retry-After"); got != c.want {
 			t.Errorf("%s: Retry-After %q, want %q", c.err.Code, got, c.want)

@@ -54,7 +54,7 @@ const (
 	askTime       = 30 * time.Second // for the streams to answer
 )
 
-// Config is what an [surface] needs.
+// Config is what an [API] needs.
 type Config struct {
 	Service *responder.Service
 	// Allows reports whether the caller of a request has a scope that its route does not
@@ -65,20 +65,20 @@ type Config struct {
 	Log    *zap.Logger   // default: none
 }
 
-// surface answers requests.
-type surface struct {
+// API answers requests.
+type API struct {
 	Config
 	log   *zap.Logger
 	held  *responder.Slots // one for each stream and wait
 	large *responder.Slots // one for each large answer until its client has read it
 }
 
-// New returns a surface. It can answer once the service is running.
-func New(c Config) *surface {
+// New returns an API. It can answer once the service is running.
+func New(c Config) *API {
 	c.Log = cmp.Or(c.Log, zap.NewNop())
 	c.Beat = cmp.Or(c.Beat, 15*time.Second)
 	c.Held = cmp.Or(c.Held, MaxHeld)
-	return &surface{
+	return &API{
 		Config: c, log: c.Log.Named("rest"), held: responder.NewSlots(c.Held), large: responder.NewSlots(maxLarge),
 	}
 }
@@ -94,7 +94,7 @@ type Route struct {
 }
 
 // Routes returns all routes: those of the operations, and three that are no operation of their own.
-func (a *surface) Routes() []Route {
+func (a *API) Routes() []Route {
 	forms := []string{jsonType, adcpType}
 	streams := append(slices.Clip(forms), streamType)
 	own := map[string]struct { // by the names of package api
@@ -166,7 +166,7 @@ func carryOut(op responder.Bound) handler {
 
 // exchange is a request in progress.
 type exchange struct {
-	*surface
+	*API
 	Route
 	w      http.ResponseWriter
 	r      *http.Request
@@ -185,9 +185,9 @@ type exchange struct {
 type handler func(ctx context.Context, q *exchange) (*reply, error)
 
 // route returns a route with its handler.
-func (a *surface) route(route Route, answer handler) Route {
+func (a *API) route(route Route, answer handler) Route {
 	route.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := &exchange{surface: a, Route: route, w: w, r: r}
+		q := &exchange{API: a, Route: route, w: w, r: r}
 		got, err := q.answer(answer)
 		if err != nil {
 			problem := q.explain(err)

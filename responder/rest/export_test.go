@@ -1,4 +1,0 @@
-package rest
-
-// API is for tests.
-type API = surface
