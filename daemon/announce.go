@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os/user"
-	"regexp"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsagents"
 	"github.com/linesman/linesman/responder/natsapi"
@@ -68,13 +68,13 @@ func (s *service) announce(ctx context.Context, connect connector) {
 func owner(set string) string {
 	if set == "" {
 		if u, err := user.Current(); err == nil {
-			set = notToken.ReplaceAllString(strings.ToLower(u.Username), "-")
+			set = notToken().ReplaceAllString(strings.ToLower(u.Username), "-")
 		}
 	}
 	return cmp.Or(strings.Trim(set[:min(len(set), 63)], "-"), "linesman")
 }
 
-var notToken = regexp.MustCompile(`[^a-z0-9_-]+`)
+var notToken = lazy.Regexp(`[^a-z0-9_-]+`)
 
 // announced returns the profiles of the settings.
 func (c Config) announced() (all []responder.Profile, err error) {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/internal/files"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/worker"
@@ -181,15 +181,15 @@ func workerName(data string) (string, error) {
 		return "", fmt.Errorf("worker's name: %w", err)
 	}
 	name := strings.TrimSpace(string(b))
-	if len(name) > 64 || !validName.MatchString(name) {
+	if len(name) > 64 || !validName().MatchString(name) {
 		return "", fmt.Errorf("%s is damaged; remove it, and a new name is created", path)
 	}
 	return name, nil
 }
 
 var (
-	validName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`) // of at most 64 bytes
-	notInName = regexp.MustCompile(`[^A-Za-z0-9-]+`)
+	validName = lazy.Regexp(`^[A-Za-z0-9_-]+$`) // of at most 64 bytes
+	notInName = lazy.Regexp(`[^A-Za-z0-9-]+`)
 )
 
 // makeName writes a new name atomically, if there is none yet.
@@ -198,7 +198,7 @@ func makeName(path string) error {
 	if err != nil {
 		host = "unknown"
 	}
-	host = notInName.ReplaceAllString(host, "-")
+	host = notInName().ReplaceAllString(host, "-")
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/runs"
 )
@@ -166,7 +165,7 @@ func fixed(q api.Submission, err error) error {
 }
 
 // plainID is the form of an id that an error may quote.
-var plainID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_.]{0,99}$`) })
+var plainID = lazy.Regexp(`^[a-z][a-z0-9_.]{0,99}$`)
 
 // checkCapabilities refuses a submission whose agent, or all workers of the queue, lack the capability for one of its
 // options or extensions: the first one that is missing.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder/runtable"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/runs"
@@ -29,7 +28,7 @@ const maxLimit = 86_400
 const planOnly = "Plan only: say which steps you would take and which files you would change. Change nothing.\n\n"
 
 // risky are git commands that may lose work.
-var risky = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(riskyPattern) })
+var risky = lazy.Regexp(riskyPattern)
 
 const riskyPattern = `(?i)\bgit\s+(reset\s+--(hard|merge)|clean\s+-\w*f|push\s+([^\n]*\s)?(-f\b|--force|--delete|--mirror)|` +
 	`rebase\b|filter-(branch|repo)\b|branch\s+-D\b|stash\s+(drop|clear)|reflog\s+(expire|delete)|update-ref\s+-d|checkout\s+(--|\.)|` +

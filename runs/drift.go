@@ -4,9 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Drift lists what linesman does not know in the output of a run: the agent is
@@ -73,16 +74,11 @@ func (d *Drift) add(u Unknown, line int64) {
 }
 
 // version is a version that may be published: nothing in it can be a secret or a text.
-var version = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}(-[a-z]+(\.[0-9]+){0,2})?$`)
+var version = lazy.Regexp(`^[0-9]{1,8}(\.[0-9]{1,8}){1,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?$`)
 
 // CheckVersion returns an error unless v has the form of a version: 0.169.0, 1.2.3-alpha.4.
 func CheckVersion(v string) error {
-	short := func(parts string, most int) bool {
-		return !slices.ContainsFunc(strings.Split(parts, "."), func(part string) bool { return len(part) > most })
-	}
-	numbers, label, _ := strings.Cut(v, "-")
-	word, further, _ := strings.Cut(label, ".")
-	if len(v) > maxVersion || !version.MatchString(v) || !short(numbers, 8) || len(word) > 12 || !short(further, 10) {
+	if len(v) > maxVersion || !version().MatchString(v) {
 		return errors.New("must be a version such as 1.2.3 or 1.2.3-beta.1")
 	}
 	return nil
@@ -93,14 +89,14 @@ const maxVersion = 48
 
 // identifier matches the names that programs use: lower-case words, joined by capitals,
 // marks or numbers. Ids, keys and texts do not match, or hardly ever.
-var identifier = regexp.MustCompile(`^` + element + `(?:[./]` + element + `)*$`)
+var identifier = lazy.Regexp(`^` + element + `(?:[./]` + element + `)*$`)
 
 const element = `[a-z][a-z0-9]*(?:[_-][a-z0-9]+|[A-Z][a-z0-9]+)*[A-Z]{0,3}`
 
 // thingName returns the name that the owner sees: none if it is no identifier, because then
 // it can be data.
 func thingName(name string) string {
-	if len(name) > maxThing || !identifier.MatchString(name) {
+	if len(name) > maxThing || !identifier().MatchString(name) {
 		return ""
 	}
 	return strings.Clone(name) // do not keep the memory of the line

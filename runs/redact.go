@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // redacted replaces a secret.
@@ -18,13 +19,13 @@ const redacted = "[redacted]"
 // text contains one of the needles, or if there are none. Go's expressions take
 // linear time.
 type secretFormat struct {
-	re          *regexp.Regexp
+	expression  func() *regexp.Regexp
 	replacement string
 	needles     []string
 }
 
 func format(replacement, expression string, needles ...string) secretFormat {
-	return secretFormat{regexp.MustCompile(expression), replacement, needles}
+	return secretFormat{lazy.Regexp(expression), replacement, needles}
 }
 
 // replaceSecrets replaces the secrets of these formats in s.
@@ -32,7 +33,7 @@ func replaceSecrets(s string, formats []secretFormat) string {
 	for i := range formats {
 		f := &formats[i]
 		if f.needles == nil || slices.ContainsFunc(f.needles, func(n string) bool { return strings.Contains(s, n) }) {
-			s = f.re.ReplaceAllString(s, f.replacement)
+			s = f.expression().ReplaceAllString(s, f.replacement)
 		}
 	}
 	return s
@@ -56,8 +57,8 @@ var secretFormats = []secretFormat{
 // password=x, "api_key": "x", --token x, 'secret' => 'x', ["--token", "x"], and the block of YAML
 // that begins with | or >. Plurals such as max_tokens do not count.
 var (
-	assigned = regexp.MustCompile(`(?i)(` + secretName + `(?:\\*["'])?\s*(?:[:!]?=+>?|:)\s*(?:[|>][-+]?\s+)?)` + secretValue)
-	flagged  = regexp.MustCompile(`(?i)(\B--?` + secretName + `(?:[ ]+|\\*["'],\s*))` + secretValue)
+	assigned = lazy.Regexp(`(?i)(` + secretName + `(?:\\*["'])?\s*(?:[:!]?=+>?|:)\s*(?:[|>][-+]?\s+)?)` + secretValue)
+	flagged  = lazy.Regexp(`(?i)(\B--?` + secretName + `(?:[ ]+|\\*["'],\s*))` + secretValue)
 )
 
 const (
@@ -89,8 +90,8 @@ func Redact(s string) string {
 	}
 	s = replaceSecrets(s, secretFormats)
 	if index(secretNames, s) >= 0 {
-		s = assigned.ReplaceAllString(s, "${1}"+redacted)
-		s = flagged.ReplaceAllString(s, "${1}"+redacted)
+		s = assigned().ReplaceAllString(s, "${1}"+redacted)
+		s = flagged().ReplaceAllString(s, "${1}"+redacted)
 	}
 	return s
 }

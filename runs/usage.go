@@ -3,9 +3,10 @@ package runs
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Usage counts tokens.
@@ -82,7 +83,7 @@ type Model struct {
 const MaxModels = 8
 
 // modelName matches the names of models: claude-sonnet-4-5, openai/gpt-5.1, claude-opus-4-5[1m].
-var modelName = regexp.MustCompile(`^[a-z0-9]+(?:[.:/@-][a-z0-9]+)*(?:\[[a-z0-9]+\])?$`)
+var modelName = lazy.Regexp(`^[a-z0-9]+(?:[.:/@-][a-z0-9]+)*(?:\[[a-z0-9]+\])?$`)
 
 // checked returns a copy of a within its limits, which keeps no memory of a line.
 func (a Account) checked() Account {
@@ -94,7 +95,7 @@ func (a Account) checked() Account {
 	for i := range a.Models {
 		m := &a.Models[i]
 		m.Usage = m.plausible()
-		if len(m.Name) > maxThing || !modelName.MatchString(m.Name) {
+		if len(m.Name) > maxThing || !modelName().MatchString(m.Name) {
 			m.Name = ""
 		}
 		m.Name = strings.Clone(m.Name)

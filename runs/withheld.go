@@ -1,8 +1,9 @@
 package runs
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // MaxWithheld is the maximum number of names in a [Withheld].
@@ -25,24 +26,17 @@ func (w *Withheld) String() string {
 }
 
 var (
-	withheldName    = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
-	withheldSetting = regexp.MustCompile(`^agents\.[a-z][a-z0-9_]*\.env$`)
-)
-
-// Lengths are not in these expressions: a count is compiled to as many copies, at the start of each process.
-const (
-	maxVariable = 40
-	maxSetting  = len("agents.") + 32 + len(".env")
+	withheldName    = lazy.Regexp(`^[A-Z][A-Z0-9_]{0,39}$`)
+	withheldSetting = lazy.Regexp(`^agents\.[a-z][a-z0-9_]{0,31}\.env$`)
 )
 
 // valid reports whether w has only names, of no other length than those of linesman itself.
 func (w *Withheld) valid() bool {
-	if len(w.Names) == 0 || len(w.Names) > MaxWithheld || !withheldSetting.MatchString(w.Setting) ||
-		len(w.Setting) > maxSetting {
+	if len(w.Names) == 0 || len(w.Names) > MaxWithheld || !withheldSetting().MatchString(w.Setting) {
 		return false
 	}
 	for _, name := range w.Names {
-		if len(name) > maxVariable || !withheldName.MatchString(name) {
+		if !withheldName().MatchString(name) {
 			return false
 		}
 	}

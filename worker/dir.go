@@ -417,7 +417,7 @@ type progress struct {
 	Out   segment   `json:"out"`
 	Err   segment   `json:"err"`
 	Seen  bool      `json:"seen,omitempty"` // the program of the session was seen to run
-	Keys  [][]byte  `json:"keys,omitempty"` // public keys of the last shims, that may sign the exit; at most maxKeys
+	Keys  [][]byte  `json:"keys,omitempty"` // hashes of the public keys of the last shims, that may sign the exit; at most maxKeys
 }
 
 // maxKeys is how many shims may be starting for one run: the last one of this

@@ -1,7 +1,11 @@
 package worker
 
 import (
-	"crypto/ed25519"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -22,10 +27,11 @@ const maxExit = 4096
 
 // sealedExit is the exit of a run, as a shim records it. An agent can write
 // any file of its run directory, but it cannot sign: only the shim has the
-// private key, and the worker that started the shim keeps the public key.
+// private key, and the worker that started the shim keeps the public key's hash.
 type sealedExit struct {
 	runs.Exit
 	At   int64  `json:"at,omitempty"`   // as in the Exit
+	Key  []byte `json:"key,omitempty"`  // the public key
 	Seal []byte `json:"seal,omitempty"` // signature of the encoded Exit
 
 	Out     *int64 `json:"out,omitempty"`      // as in the Exit
@@ -49,24 +55,58 @@ func (s sealedExit) exit() *runs.Exit {
 type shimConfig struct {
 	Adopt bool     `json:"over"`  // supervise the agent of an earlier shim, do not start one
 	Ended bool     `json:"ended"` // with Adopt: the exit of the agent is recorded already
-	Seed  []byte   `json:"seed"`  // of the private key
-	Keys  [][]byte `json:"keys"`  // public keys of the shims of this run, including earlier ones
+	Key   []byte   `json:"key"`   // the private key
+	Keys  [][]byte `json:"keys"`  // hashes of the public keys of the shims of this run, including earlier ones
 }
 
-// sealed encodes ex, signed with the key of seed if there is one.
-func sealed(ex runs.Exit, seed []byte) []byte {
+// newKey returns a private key of ECDSA with P-256, and the hash of its public key. An Ed25519 key would cost a process
+// that signs once 1.5 ms, for the table that its package computes at the first use.
+func newKey() (private, hash []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	public, err := key.PublicKey.Bytes()
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err = key.Bytes()
+	return private, keyHash(public), err
+}
+
+func keyHash(public []byte) []byte {
+	hash := sha256.Sum256(public)
+	return hash[:]
+}
+
+// sealed encodes ex, signed with the private key if there is one.
+func sealed(ex runs.Exit, private []byte) []byte {
 	s := sealedExit{Exit: ex, At: ex.At, Out: ex.Out}
-	if len(seed) == ed25519.SeedSize {
-		key := ed25519.NewKeyFromSeed(seed)
-		s.Seal = ed25519.Sign(key, runs.EncodeExit(ex))
+	if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), private); err == nil {
+		s.Key, _ = key.PublicKey.Bytes()
+		s.Seal = sign(key, runs.EncodeExit(ex))
 		if ex.Out != nil {
-			s.OutSeal = ed25519.Sign(key, signedOut(ex))
+			s.OutSeal = sign(key, signedOut(ex))
 		}
 	}
 	return runs.Encode(s)
 }
 
-// unseal decodes body, and returns nil unless one of the keys signed it.
+func sign(key *ecdsa.PrivateKey, text []byte) []byte {
+	digest := sha256.Sum256(text)
+	signature, err := ecdsa.SignASN1(rand.Reader, key, digest[:])
+	if err != nil {
+		return nil // not with a key of this curve
+	}
+	return signature
+}
+
+func verify(key *ecdsa.PublicKey, text, signature []byte) bool {
+	digest := sha256.Sum256(text)
+	return ecdsa.VerifyASN1(key, digest[:], signature)
+}
+
+// unseal decodes body, and returns nil unless one of the keys with these hashes signed it.
 // Without keys, as for a pipe, it accepts any body, and returns the reason lost
 // for an invalid one.
 func unseal(body []byte, keys [][]byte) *runs.Exit {
@@ -78,17 +118,18 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 		}
 		return s.exit()
 	}
-	for _, key := range keys {
-		ex := s.exit()
-		if err != nil || len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, runs.EncodeExit(*ex), s.Seal) {
-			continue
-		}
-		if ex.Out != nil && !ed25519.Verify(key, signedOut(*ex), s.OutSeal) {
-			ex.Out = nil
-		}
-		return ex
+	if err != nil || !slices.ContainsFunc(keys, func(hash []byte) bool { return bytes.Equal(hash, keyHash(s.Key)) }) {
+		return nil
 	}
-	return nil
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), s.Key)
+	ex := s.exit()
+	if err != nil || !verify(key, runs.EncodeExit(*ex), s.Seal) {
+		return nil
+	}
+	if ex.Out != nil && !verify(key, signedOut(*ex), s.OutSeal) {
+		ex.Out = nil
+	}
+	return ex
 }
 
 // writeExit records how the run ended. The agent may have created another file

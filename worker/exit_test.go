@@ -1,13 +1,13 @@
 package worker
 
 import (
-	"crypto/ed25519"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/internal/files"
@@ -97,10 +97,17 @@ func TestAnAgentDoesNotDecideItsExitForTheNextWorker(t *testing.T) {
 func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 	t.Parallel()
 	ex := runs.Exit{Reason: runs.ReasonExited, Code: code(9)}
-	seed := make([]byte, ed25519.SeedSize)
-	key := []byte(ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey))
-	other := append([]byte{key[0] + 1}, key[1:]...)
-	body := string(sealed(ex, seed))
+	private, key, err := newKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forger, other, err := newKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(sealed(ex, private))
+	forged := string(sealed(ex, forger))
+	keyOf := func(body string) string { return gjson.Get(body, "key").Raw }
 	for _, test := range []struct {
 		name string
 		body string
@@ -109,6 +116,7 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 	}{
 		{"sealed", body, [][]byte{other, key}, &ex},
 		{"by another", body, [][]byte{other}, nil},
+		{"by another, with the key of the shim", strings.Replace(forged, keyOf(forged), keyOf(body), 1), [][]byte{key}, nil},
 		{"not at all", string(runs.Encode(ex)), [][]byte{key}, nil},
 		{"for another exit", strings.Replace(body, ":9", ":0", 1), [][]byte{key}, nil},
 		{"key of another size", body, [][]byte{key[1:], nil}, nil},

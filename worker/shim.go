@@ -92,7 +92,7 @@ func shimRun(dir string) error {
 	if err := becomeReaper(); err != nil {
 		return err
 	}
-	s := &shim{dir: dir, spec: spec, seed: config.Seed}
+	s := &shim{dir: dir, spec: spec, key: config.Key}
 	if spec.Live {
 		s.feeder = newFeeder(dir)
 		defer s.feeder.close()
@@ -104,7 +104,7 @@ func shimRun(dir string) error {
 type shim struct {
 	dir      string
 	spec     Spec
-	seed     []byte // of the key that signs exit.json
+	key      []byte // the private key that signs exit.json; none: it is not signed
 	watchdog *watchdog
 	feeder   *feeder  // of a live run; else nil
 	held     bool     // the limits stand still

@@ -142,8 +142,8 @@ func (s *shim) exit() runs.Exit {
 // reportExit encodes how the run ended, and sends it to the worker that
 // started this shim.
 func (s *shim) reportExit(ex runs.Exit) {
-	s.exitRecord = sealed(ex, s.seed)
-	if len(s.seed) > 0 {
+	s.exitRecord = sealed(ex, s.key)
+	if len(s.key) > 0 {
 		_, _ = unix.Write(int(os.Stdout.Fd()), s.exitRecord) // the worker may be gone
 	}
 }

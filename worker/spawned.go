@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
@@ -328,26 +327,26 @@ func (s *spawned) endUnstarted(ex runs.Exit) error {
 	if !claimed || err != nil {
 		return err
 	}
-	seed, err := s.newKey()
+	key, err := s.newKey()
 	if err != nil {
 		return err
 	}
 	ex.At = time.Now().UnixMilli()
-	return writeExit(s.path, sealed(ex, seed))
+	return writeExit(s.path, sealed(ex, key))
 }
 
 // newKey creates a key that may sign the exit from now on, and returns its
-// private seed, which is stored nowhere.
+// private part, which is stored nowhere.
 func (s *spawned) newKey() ([]byte, error) {
-	public, private, err := ed25519.GenerateKey(nil)
+	private, hash, err := newKey()
 	if err != nil {
 		return nil, err
 	}
 	m := s.dir.mark
-	keys := append(slices.Clone(m.Keys[max(0, len(m.Keys)-maxKeys+1):]), public)
+	keys := append(slices.Clone(m.Keys[max(0, len(m.Keys)-maxKeys+1):]), hash)
 	m.Keys = keys
 	s.keys.Store(&keys)
-	return private.Seed(), m.save()
+	return private, m.save()
 }
 
 // launch starts a shim in its own session, so that signals to the worker do
@@ -391,7 +390,7 @@ func (s *spawned) launch(adopt bool) error {
 
 	o := shimConfig{Adopt: adopt, Ended: s.exit != nil}
 	if !o.Ended {
-		if o.Seed, err = s.newKey(); err != nil {
+		if o.Key, err = s.newKey(); err != nil {
 			return err
 		}
 	}

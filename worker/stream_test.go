@@ -2,7 +2,6 @@ package worker
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,6 +147,10 @@ func TestLargestMarkFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.f.Close()
+	_, key, err := newKey()
+	if err != nil {
+		t.Fatal(err)
+	}
 	const most = 1<<63 - 1
 	head := bytes.Repeat([]byte{0xff}, maxHead)
 	name := strings.Repeat("x", 75) // name of a worker: host name and random digits
@@ -155,7 +158,7 @@ func TestLargestMarkFits(t *testing.T) {
 		Log:   runs.Mark{Seq: 1<<64 - 1, At: most, Out: most, Err: most, By: name, Work: 1<<64 - 1, Gone: true},
 		As:    name,
 		Noted: most,
-		Keys:  slices.Repeat([][]byte{make([]byte, ed25519.PublicKeySize)}, maxKeys),
+		Keys:  slices.Repeat([][]byte{key}, maxKeys),
 		Out:   segment{Base: most, Head: head},
 		Err:   segment{Base: most, Head: head},
 	}

@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/linesman/linesman/internal/files"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Limits of a directory.
@@ -232,10 +231,7 @@ func (l *lockedDir) exists(name string) (bool, error) {
 func (l *lockedDir) sync() error { return l.lock.Sync() }
 
 // quarantinedName matches the names that quarantine gives.
-var quarantinedName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(
-		`^\.agent-(?:request|response)[-_.0-9A-Za-z]*\.json\.(?:bad|stale)-([0-9]{8}T[0-9]{9}Z)(?:\.txt)?$`)
-})
+var quarantinedName = lazy.Regexp(`^\.agent-(?:request|response)[-_.0-9A-Za-z]*\.json\.(?:bad|stale)-([0-9]{8}T[0-9]{9}Z)(?:\.txt)?$`)
 
 // quarantine moves a file aside: the new name contains kind and time. If why
 // is not empty, it is stored in a text file next to it. Only the newest files

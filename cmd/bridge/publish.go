@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // answer writes the response and removes the request.
@@ -38,9 +38,7 @@ func (w *dirWatcher) answer(e entry, o outcome) error {
 // unpublishedName returns the name of an answer that readers must not see yet.
 func unpublishedName(e entry) string { return ".agent-response." + digest(e.ID) + ".tmp" }
 
-var unpublishedPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\.agent-response\.[0-9a-f]{32}\.tmp$`)
-})
+var unpublishedPattern = lazy.Regexp(`^\.agent-response\.[0-9a-f]{32}\.tmp$`)
 
 // publish renames an answer to its response file, unless that was done before.
 // If the request is gone, it removes the answer.

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Limits of a request.
@@ -90,9 +90,7 @@ func parseRequest(b []byte) (requestFile, error) {
 	return r, nil
 }
 
-var requestName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\.agent-request([-_.0-9A-Za-z]{0,64})\.json$`)
-})
+var requestName = lazy.Regexp(`^\.agent-request([-_.0-9A-Za-z]{0,64})\.json$`)
 
 // responseName returns the name of the response file for a request file, or
 // false if request is not the name of a request file.

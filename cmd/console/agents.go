@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/worker/programs"
 )
 
@@ -121,16 +121,16 @@ func (r *Renderer) agent(b *strings.Builder, a programs.Agent) {
 	}
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+var plainWord = lazy.Regexp(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
 // shellWords returns a command line, or variables and a command line, as a shell reads them.
 func shellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, word := range argv {
 		words[i] = Safe(word)
-		if name, value, is := strings.Cut(word, "="); is && plainWord.MatchString(name) && !plainWord.MatchString(value) {
+		if name, value, is := strings.Cut(word, "="); is && plainWord().MatchString(name) && !plainWord().MatchString(value) {
 			words[i] = name + "=" + shellQuote(value)
-		} else if !plainWord.MatchString(word) {
+		} else if !plainWord().MatchString(word) {
 			words[i] = shellQuote(word)
 		}
 	}

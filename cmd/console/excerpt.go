@@ -2,10 +2,9 @@ package console
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -43,7 +42,7 @@ func (t *Timeline) excerpt(b *strings.Builder, color string, e *runs.Excerpted, 
 }
 
 // colours are sequences that set colours. Output of commands often contains them.
-var colours = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b\[[0-9;:]*m`) })
+var colours = lazy.Regexp(`\x1b\[[0-9;:]*m`)
 
 // linesOf returns the lines of a text as safe lines without colours, and a line for a part
 // that is left out. Blank lines at the beginning and at the end are dropped. Of a line that was

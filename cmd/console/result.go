@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -33,7 +32,7 @@ func (r *Renderer) Result(x *api.Result, o ResultOptions) error {
 	if d.FinalText != nil && *d.FinalText != "" {
 		text := *d.FinalText
 		if !o.WholeText {
-			text = text[:bounds.Cut(text, maxFinalText)]
+			text = strings.ToValidUTF8(text[:min(len(text), maxFinalText)], "")
 		}
 		b.WriteByte('\n')
 		r.quote(&b, text)

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/cmd/console"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
@@ -22,7 +21,7 @@ import (
 // questionRef is an argument that names a question, RUN/q1, or a run.
 type questionRef string
 
-var questionID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^q[1-9][0-9]{0,8}$`) })
+var questionID = lazy.Regexp(`^q[1-9][0-9]{0,8}$`)
 
 func (ref questionRef) split() (run runRef, question string) {
 	if at := strings.LastIndexByte(string(ref), '/'); at >= 0 && questionID().MatchString(string(ref[at+1:])) {

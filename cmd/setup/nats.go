@@ -19,13 +19,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/internal/files"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Ports of a server whose node names none. A node that names a port for its clients has
@@ -91,10 +91,10 @@ func parseNode(text string) (n node, err error) {
 // plain reports whether a name can be that of a file and a host, and needs no quotes in
 // a configuration.
 func plain(name string) bool {
-	return plainName.MatchString(name) && len(name) <= 64
+	return plainName().MatchString(name) && len(name) <= 64
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+var plainName = lazy.Regexp(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 // Config says which cluster is set up.
 type Config struct {
@@ -159,13 +159,13 @@ func quoted(path string) string {
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path
 	}
-	if plainPath.MatchString(path) {
+	if plainPath().MatchString(path) {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-var plainPath = regexp.MustCompile(`^[A-Za-z0-9_./+@%][A-Za-z0-9_./+@%-]*$`)
+var plainPath = lazy.Regexp(`^[A-Za-z0-9_./+@%][A-Za-z0-9_./+@%-]*$`)
 
 func (c Config) write(dir string) error {
 	keys, servers := filepath.Join(dir, "keys"), filepath.Join(dir, "servers")

@@ -2,10 +2,10 @@ package adcp
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
 
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/request"
 )
@@ -58,11 +58,11 @@ func Capabilities(s *responder.Service, skills map[string][]string) Response {
 	return Response{Status: completed, Body: encode(c)}
 }
 
-var semver = regexp.MustCompile(`^\d+\.\d+\.\d+([-+].*)?$`)
+var semver = lazy.Regexp(`^\d+\.\d+\.\d+([-+].*)?$`)
 
 // buildOf returns a version of linesman as a semantic version.
 func buildOf(version string) string {
-	if version = strings.TrimPrefix(version, "v"); semver.MatchString(version) {
+	if version = strings.TrimPrefix(version, "v"); semver().MatchString(version) {
 		return version
 	}
 	return "0.0.0-dev"

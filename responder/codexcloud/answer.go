@@ -3,11 +3,10 @@ package codexcloud
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -45,9 +44,7 @@ func readStatus(out []byte) (answer, bool) {
 }
 
 // summary matches the last line of a status; "no diff" may replace it.
-var summary = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\+(\d{1,9})/-(\d{1,9}) +• +(\d{1,9}) files?$`)
-})
+var summary = lazy.Regexp(`^\+(\d{1,9})/-(\d{1,9}) +• +(\d{1,9}) files?$`)
 
 func readSummary(line string) (added, removed, files int) {
 	m := summary().FindStringSubmatch(strings.TrimSpace(line))

@@ -3,12 +3,11 @@ package codexcloud
 import (
 	"bytes"
 	"cmp"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // fileChange is a file that a diff changes.
@@ -150,9 +149,7 @@ func unquote(s string) string {
 	return s
 }
 
-var hunkRanges = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^-\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))?`)
-})
+var hunkRanges = lazy.Regexp(`^-\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))?`)
 
 // hunk parses how many lines of the old and of the new file a hunk has.
 func hunk(ranges string) (before, after int) {

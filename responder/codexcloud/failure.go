@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -175,7 +175,7 @@ func clean(stderr []byte) string {
 // plain returns b as text for terminals: UTF-8, without colours and control
 // characters.
 func plain(b []byte) string {
-	text := colour.ReplaceAllString(strings.ToValidUTF8(string(b), "\uFFFD"), "")
+	text := colour().ReplaceAllString(strings.ToValidUTF8(string(b), "\uFFFD"), "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
@@ -184,4 +184,4 @@ func plain(b []byte) string {
 	}, text)
 }
 
-var colour = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]`)
+var colour = lazy.Regexp(`\x1b\[[0-9;?]*[ -/]*[@-~]`)

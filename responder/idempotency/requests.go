@@ -16,11 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Store keeps one entry for each key. If several writers read the same revision,
@@ -44,7 +44,7 @@ const maxOutcome = 64 << 10
 const MaxKey = 255
 
 // KeyForm is the form of an idempotency key.
-var KeyForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.:-]{16,255}$`) })
+var KeyForm = lazy.Regexp(`^[A-Za-z0-9_.:-]{16,255}$`)
 
 // Requests makes sure that a request with a key is carried out once, even if it
 // is sent several times and to several responders.

@@ -16,7 +16,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +27,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -237,13 +237,13 @@ func (s *service) respond(j job, a Answer) {
 // Semver returns a version in the form that a service needs.
 func Semver(s string) string {
 	s = strings.TrimPrefix(s, "v")
-	if !semantic.MatchString(s) {
+	if !semantic().MatchString(s) {
 		return "0.0.0"
 	}
 	return s
 }
 
-var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+var semantic = lazy.Regexp(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
 
 // line is s as a header takes it: printable ASCII, at most 512 bytes.
 func line(s string) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 )
 
@@ -361,14 +361,14 @@ func (a *Args) asks(json, adcp bool) {
 }
 
 // asked finds a format in arguments that cannot be read.
-var asked = regexp.MustCompile(`"format"\s*:\s*"(json|adcp)"`)
+var asked = lazy.Regexp(`"format"\s*:\s*"(json|adcp)"`)
 
 // asksFor reports whether arguments that cannot be read name a format.
 func asksFor(raw json.RawMessage, format string) bool {
 	if top := gjson.GetBytes(raw, "format"); top.Exists() {
 		return says(top.Raw, format)
 	}
-	m := asked.FindSubmatch(raw[:min(len(raw), maxArguments)])
+	m := asked().FindSubmatch(raw[:min(len(raw), maxArguments)])
 	return m != nil && string(m[1]) == format
 }
 

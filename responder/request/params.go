@@ -12,13 +12,12 @@ package request
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
@@ -72,7 +71,7 @@ var agentNames = strings.Join(known.All().Names(), ", ")
 // KeyForm is the form of an idempotency key.
 var KeyForm = idempotency.KeyForm
 
-var printable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\x20-\x7E]+$`) })
+var printable = lazy.Regexp(`^[\x20-\x7E]+$`)
 
 // Parameters of several requests.
 var (

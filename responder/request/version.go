@@ -2,15 +2,14 @@ package request
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Releases are the releases of AdCP that are served, the newest last. They differ in their name alone.
@@ -26,9 +25,7 @@ const (
 )
 
 // releaseForm is the form of the name of a release.
-var releaseForm = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\d{1,4}\.\d{1,4}(-[a-zA-Z0-9.-]{1,40})?$`)
-})
+var releaseForm = lazy.Regexp(`^\d{1,4}\.\d{1,4}(-[a-zA-Z0-9.-]{1,40})?$`)
 
 // NamesRelease reports whether arguments have a version field of AdCP.
 func NamesRelease(raw json.RawMessage) bool {

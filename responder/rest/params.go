@@ -1,11 +1,10 @@
 package rest
 
 import (
-	"regexp"
-	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/runs"
@@ -80,7 +79,7 @@ func agentParam(of string) request.Param {
 	return p
 }
 
-var agentForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]*$`) })
+var agentForm = lazy.Regexp(`^[a-z][a-z0-9_]*$`)
 
 func labelParam(of string) request.Param {
 	return request.Names("label", 16, "Only "+of+" with this label, `KEY=VALUE`. It may be repeated: then all of them.")

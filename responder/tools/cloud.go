@@ -3,12 +3,11 @@ package tools
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
 	"github.com/linesman/linesman/responder/codexcloud"
@@ -225,15 +224,9 @@ func (c *call) listEnvironments(ctx context.Context) (outcome, error) {
 
 // Matching text cannot end a word of a shell or a mark of markdown.
 var (
-	gitHubURL = compiled(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
-	address   = compiled(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
+	gitHubURL = lazy.Regexp(`^https://github\.com/([A-Za-z0-9](?:[A-Za-z0-9-]{0,38}))/([A-Za-z0-9._-]{1,100})$`)
+	address   = lazy.Regexp(`^[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180})$`)
 )
-
-// compiled compiles an expression when it is used for the first time: the counted repetitions would
-// take a millisecond of every start of the program.
-func compiled(expression string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
-}
 
 func (c *call) checkSetup() {
 	c.setup = v36.Setup{Stack: c.args.Text("stack"), Name: c.args.Text("gitUserName"), Email: c.args.Text("gitUserEmail")}

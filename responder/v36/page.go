@@ -2,13 +2,13 @@ package v36
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // page is an answer as markdown. Text of agents and callers is written to it
@@ -80,10 +80,10 @@ func fenced(text, language string) string {
 
 // plain returns s as text on one line, with markup escaped.
 func plain(s string) string {
-	return markup.ReplaceAllString(oneLine(s), `\$0`)
+	return markup().ReplaceAllString(oneLine(s), `\$0`)
 }
 
-var markup = regexp.MustCompile("[\\\\`*\\[\\]<>|]")
+var markup = lazy.Regexp("[\\\\`*\\[\\]<>|]")
 
 // code returns s as code on one line; "" is unchanged.
 func code(s string) string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
@@ -109,7 +109,7 @@ const (
 	schemeRule    = "must be one scheme, Bearer or HMAC-SHA256"
 )
 
-var operation = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+var operation = lazy.Regexp(`^[A-Za-z0-9_.:-]+$`)
 
 // check reports every invalid field of a registration, each as a
 // [runs.FieldError].
@@ -133,7 +133,7 @@ func (r *Registration) check(private bool) error {
 			"must be JSON in which no object has a name twice: it is sent with a signature")
 	}
 	if r.Protocol == AdCP {
-		wrong(len(r.OperationID) > maxOperation || r.OperationID != "" && !operation.MatchString(r.OperationID),
+		wrong(len(r.OperationID) > maxOperation || r.OperationID != "" && !operation().MatchString(r.OperationID),
 			"operation_id", operationRule)
 		n := utf8.RuneCountInString(r.Token)
 		wrong(r.Token != "" && (n < minToken || n > maxToken || !utf8.ValidString(r.Token) ||
@@ -231,10 +231,10 @@ func checkHost(host string, private bool) string {
 	return ""
 }
 
-var label = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
+var label = lazy.Regexp(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?$`)
 
 // isLabel reports whether s is a part of the name of a host.
-func isLabel(s string) bool { return len(s) <= 63 && label.MatchString(s) }
+func isLabel(s string) bool { return len(s) <= 63 && label().MatchString(s) }
 
 // visible reports whether s is not empty and consists of visible ASCII.
 func visible(s string) bool {

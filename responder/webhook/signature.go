@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // Signatures of AdCP's profile of RFC 9421. They are written by hand: libraries of RFC 9421 encode binary values in
@@ -58,14 +58,14 @@ func canonical(u *url.URL) (target, authority string) {
 	if port := u.Port(); port == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		authority = strings.TrimSuffix(authority, ":"+port)
 	}
-	target = u.Scheme + "://" + authority + withoutDots(escape.ReplaceAllStringFunc(u.EscapedPath(), unescaped))
+	target = u.Scheme + "://" + authority + withoutDots(escape().ReplaceAllStringFunc(u.EscapedPath(), unescaped))
 	if u.ForceQuery || u.RawQuery != "" {
 		target += "?" + u.RawQuery
 	}
 	return target, authority
 }
 
-var escape = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+var escape = lazy.Regexp(`%[0-9A-Fa-f]{2}`)
 
 // unescaped decodes an escaped octet that needs no escape, and writes any other one in upper case.
 func unescaped(s string) string {
@@ -97,9 +97,7 @@ func withoutDots(path string) string {
 }
 
 // codes are the errors of AdCP by which a receiver refuses a signature. No other attempt helps.
-var codes = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(?i:signature)\b.*\berror="?(webhook_[a-z_]{1,64})\b`)
-})
+var codes = lazy.Regexp(`^(?i:signature)\b.*\berror="?(webhook_[a-z_]{1,64})\b`)
 
 // refusedFor returns why a receiver refused a signature, "" if it does not say.
 func refusedFor(answer *http.Response) string {

@@ -108,11 +108,12 @@ var Rooms = []Room{
 	{"bounds", "the size rules", []string{everyone}},
 	{"internal/delivery", "deliveries at least once: how many at a time, pauses, giving up",
 		[]string{"bus", "cmd/watch", "responder/webhook"}},
+	{"internal/lazy", "expressions that are compiled at their first use", []string{everyone}},
 	{"internal/files", "file locks; files written completely or not at all", []string{everyone}},
 }
 
 // Alone are the packages that import nothing of this module but internal/files.
-var Alone = []string{"bounds", "bus/reader", "daemon/memory", "internal/files", "normalizer/scan",
+var Alone = []string{"bounds", "bus/reader", "daemon/memory", "internal/files", "internal/lazy", "normalizer/scan",
 	"responder/httpserver", "web"}
 
 // Pure packages are functions of their input: no clock, no file, no network, nothing from outside

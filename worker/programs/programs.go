@@ -14,14 +14,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/agent"
+	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker/launch"
 )
@@ -58,9 +57,7 @@ func Find(a agent.Agent, how agent.Launch, dir string, environ []string) (Progra
 var errLate = errors.New("no answer")
 
 // version is what [runs.CheckVersion] accepts, within a longer text.
-var version = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\bv?([0-9]{1,8}(\.[0-9]{1,8}){2,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?)\b`)
-})
+var version = lazy.Regexp(`\bv?([0-9]{1,8}(\.[0-9]{1,8}){2,3}(-[a-z]{1,12}(\.[0-9]{1,10}){0,2})?)\b`)
 
 // Version starts the program with --version, and returns the first version that it prints. It
 // waits at most for limit, and then ends the program and its process group.

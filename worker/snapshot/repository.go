@@ -13,21 +13,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/internal/lazy"
 )
 
 // isObjectID reports the id of a git object: SHA-1 or SHA-256.
 func isObjectID(id string) bool {
-	return (len(id) == 40 || len(id) == 64) && hexadecimal.MatchString(id)
+	return (len(id) == 40 || len(id) == 64) && hexadecimal().MatchString(id)
 }
 
-var hexadecimal = regexp.MustCompile(`^[0-9a-f]+$`)
+var hexadecimal = lazy.Regexp(`^[0-9a-f]+$`)
 
 // settings are the few settings of the user that change the content of a snapshot.
 type settings struct {
