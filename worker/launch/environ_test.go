@@ -83,10 +83,10 @@ func TestEnvironmentByPolicy(t *testing.T) {
 // The policy that inherits everything does not include credentials.
 func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 	secrets := []string{"GITHUB_TOKEN", "OPENAI_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD",
-		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY",
+		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY", "DB_PASS", "MYSQL_PWD",
 		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
 		"ANTHROPIC_CUSTOM_HEADERS"}
-	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY",
+	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY", "COMPASS", "BYPASS_CACHE",
 		"OTEL_EXPORTER_OTLP_ENDPOINT"}
 	all := runs.EnvPolicy{Policy: runs.InheritAll}
 	for _, name := range secrets {
