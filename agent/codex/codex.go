@@ -156,7 +156,7 @@ func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 		return normalizer.MissingThreadID
 	}
 	d.setThread(id, out)
-	d.Turn = ""
+	d.Turn, d.Working, d.Nested, d.Told = "", false, false, 0 // a process that did not end its turn may precede
 	out.Event(normalizer.StatusMessage("thread started", nil))
 	return normalizer.NoFault
 }
