@@ -11,7 +11,8 @@ import (
 
 // folded returns the record of a run with some lines that exits with a code.
 func folded(code int, lines ...string) *runs.Record {
-	exit := runs.Entry{Kind: runs.Exited, Time: 3_000, Body: runs.EncodeExit(runs.Exit{Reason: runs.ReasonExited, Code: &code})}
+	exit := runs.Entry{Kind: runs.Exited, Time: 3_000,
+		Body: runs.EncodeExit(runs.Exit{Reason: runs.ReasonExited, Code: &code})}
 	_, fold := backendtest.Fold(backend, append(backendtest.Output([]byte(strings.Join(lines, "\n")+"\n")), exit))
 	return fold.Record
 }
@@ -32,7 +33,8 @@ func TestResultsOfToolsOfTheProvider(t *testing.T) {
 			result := assistant(`{"type":"` + kind + `","tool_use_id":"srv1","content":` + content + `}`)
 			backendtest.Expect(t, "claude_code", feed(t, call, result)[1:],
 				backendtest.Tool("ToolResult", `"kind":"`+kind+`","tool_use_id":"srv1","tool_name":"x"`, status))
-			if r := folded(0, start, call, result, success); len(r.OpenCalls) != 0 || r.ToolCalls != 1 || r.Drift != nil || !r.Rests() {
+			r := folded(0, start, call, result, success)
+			if len(r.OpenCalls) != 0 || r.ToolCalls != 1 || r.Drift != nil || !r.Rests() {
 				t.Errorf("%s: open calls %v of %d, drift %v", kind, r.OpenCalls, r.ToolCalls, r.Drift)
 			}
 		}

@@ -46,7 +46,8 @@ func TestAProcessAfterAnotherBeginsAnew(t *testing.T) {
 			final = *r.FinalText
 		}
 		if final != c.final || r.Steps.Turns != c.turns || r.Outcome() != c.outcome {
-			t.Errorf("%s: %q, %d turns, %s; want %q, %d, %s", c.why, final, r.Steps.Turns, r.Outcome(), c.final, c.turns, c.outcome)
+			t.Errorf("%s: %q, %d turns, %s; want %q, %d, %s", c.why, final, r.Steps.Turns, r.Outcome(), c.final, c.turns,
+				c.outcome)
 		}
 	}
 }
