@@ -32,8 +32,8 @@ type Facts struct {
 	TasksBegun int       // how many more of them there are since the line
 	Delegates  bool      // a sub-agent was started
 	Untold     bool      // the agent makes requests to the model that no line tells
-	Opened     Call      // tool call that started; none if its ID is ""
-	Closed     string    // id of the tool call that ended, or ""
+	Opened     Call      // newest tool call that started; none if its ID is ""
+	Closed     string    // id of the newest tool call that ended, or ""
 	Cloud      *Cloud    // update of a cloud task
 	Live       *Told     // what the line tells of the conversation of a live run, or nil
 
@@ -47,6 +47,31 @@ type Facts struct {
 
 	Error       string // error message; truncated
 	ErrorSource ErrorSource
+
+	opened []Call   // those before Opened
+	closed []string // those before Closed
+}
+
+// Open adds a tool call that started, if it has an id. A line has few: its backend bounds them.
+func (f *Facts) Open(c Call) {
+	if c.ID == "" {
+		return
+	}
+	if f.Opened.ID != "" {
+		f.opened = append(f.opened, f.Opened)
+	}
+	f.Opened = c
+}
+
+// Close adds a tool call that ended, if it has an id. A line has few: its backend bounds them.
+func (f *Facts) Close(id string) {
+	if id == "" {
+		return
+	}
+	if f.Closed != "" {
+		f.closed = append(f.closed, f.Closed)
+	}
+	f.Closed = id
 }
 
 // asks is whether an agent asks its user for permissions.

@@ -39,7 +39,7 @@ func (r *Record) End(x Exit, at int64) {
 	}
 	if r.Answered {
 		r.TurnsDone++
-		r.LastTurn, r.InTurn, r.Answered = TurnCompleted, false, false
+		r.LastTurn, r.InTurn, r.Begun, r.Answered = TurnCompleted, false, false, false
 	}
 	r.State, r.Reason = r.outcome(x)
 	r.InTurn, r.Tasks = false, 0
@@ -83,7 +83,7 @@ func (r *Record) outcome(x Exit) (State, string) {
 		return StateFailed, "no terminal event"
 	case r.LastTurn == TurnFailed:
 		return StateFailed, "turn failed"
-	case r.InTurn, r.LastTurn == TurnNone && len(r.OpenCalls)+int(r.MoreCalls) > 0:
+	case r.InTurn, r.Begun && x.Reason == ReasonEOF, r.LastTurn == TurnNone && len(r.OpenCalls)+int(r.MoreCalls) > 0:
 		return StateFailed, "no terminal event"
 	case r.Lines == r.Blank:
 		return StateFailed, "silent"

@@ -356,9 +356,16 @@ func (r *Record) Fold(f *Facts, at int64) (first []Thing) {
 		r.Tasks = *f.Tasks
 	}
 	r.foldUsage(f)
+	for _, c := range f.opened {
+		c.Name = strings.Clone(c.Name)
+		r.openCall(c, at)
+	}
 	if f.Opened.ID != "" {
 		f.Opened.Name = strings.Clone(f.Opened.Name)
 		r.openCall(f.Opened, at)
+	}
+	for _, id := range f.closed {
+		r.closeCall(id)
 	}
 	if f.Closed != "" {
 		r.closeCall(f.Closed)

@@ -120,6 +120,12 @@ func TestExitDeterminesTheState(t *testing.T) {
 		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnStarted}, false, runs.StateFailed,
 			"failed (no terminal event)"},
 		{runs.Exit{Reason: runs.ReasonEOF}, nil, false, runs.StateFailed, "failed (no terminal event)"},
+		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnCompleted, runs.TurnStarted}, false, runs.StateFailed,
+			"failed (no terminal event)"},
+		{runs.Exit{Reason: runs.ReasonEOF}, []runs.Turn{runs.TurnFailed, runs.TurnStarted}, false, runs.StateFailed,
+			"failed (turn failed)"},
+		{runs.Exit{Reason: runs.ReasonExited, Code: code(0)}, []runs.Turn{runs.TurnCompleted, runs.TurnStarted}, false,
+			runs.StateCompleted, "completed"}, // as Codex 0.101, whose sub-agents begin turns that do not end
 		{runs.Exit{Reason: runs.ReasonEOF}, nil, true, runs.StateCancelled, "cancelled"},
 
 		{runs.Exit{Reason: runs.ReasonCancelled, Signal: 15}, []runs.Turn{runs.TurnCompleted}, false,

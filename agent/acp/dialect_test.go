@@ -167,7 +167,8 @@ func TestConversations(t *testing.T) {
 			"turn interrupted"}},
 		{"requests that nobody serves", []string{
 			`< {"jsonrpc":"2.0","id":3,"method":"fs/read_text_file","params":{}}`,
-			`< {"jsonrpc":"2.0","method":"x/y"}`, `< {"jsonrpc":"2.0","method":"_x/y"}`, "< " + update(`"sessionUpdate":"x"`)},
+			`< {"jsonrpc":"2.0","method":"x/y"}`, `< {"jsonrpc":"2.0","method":"_x/y"}`, "< " + update(`"sessionUpdate":"x"`),
+			"< " + update(`"sessionUpdate":"_x","text":"SECRET"`)},
 			[]string{"request refused", "drift (redacted): unknown method", "unknown", "drift (redacted): unknown method",
 				"unknown", "drift (redacted): unknown type"}},
 		{"answers that nobody has asked for", []string{"< " + finished, "< " + finished,

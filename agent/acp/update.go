@@ -2,6 +2,7 @@ package acp
 
 import (
 	"hash/fnv"
+	"strings"
 
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/scan"
@@ -44,6 +45,9 @@ func (d *dialect) update(m *Message, out *normalizer.Out) {
 	case "compaction_update":
 		d.compacts(u, out)
 	default:
+		if strings.HasPrefix(kind, "_") { // an extension
+			return
+		}
 		d.drift.Add(runs.DriftType, "session/update/", wire.At(v, "sessionUpdate"))
 		d.unknown(out)
 	}

@@ -316,7 +316,7 @@ func (d *dialect) toolUse(kind string, out *normalizer.Out) {
 	f := d.facet(kind)
 	f.ToolName, f.UseID, f.Phase, f.Status = wire.ID(b.name), wire.ID(b.id), "start", "running"
 	call := wire.Call{ID: f.UseID, Name: f.ToolName}
-	out.Facts.Opened = runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)}
+	out.Facts.Open(runs.Call{ID: f.UseID, Kind: f.Kind, Name: f.ToolName, Phase: d.line.during(f.ToolName)})
 	if wire.RunsTests(d.begins(f.ToolName, out)) {
 		call.Path = wire.Tests
 	}
@@ -341,7 +341,7 @@ func (d *dialect) toolResult(kind string, alone bool, out *normalizer.Out) {
 		d.done(call, failed, out)
 	}
 	f.Bytes.Result = d.resultBytes()
-	out.Facts.Closed = f.UseID
+	out.Facts.Close(f.UseID)
 	out.Tool(normalizer.ToolResult, &f)
 }
 
@@ -383,13 +383,17 @@ func (d *dialect) result(out *normalizer.Out) {
 	if wire.Blank(text) {
 		text = d.errors()
 	}
-	if wire.Blank(text) {
+	filled := wire.Blank(text)
+	if filled {
 		text = "result error"
 	}
 	if n, ok := l.turns.Int(); !ok || n > 0 { // else it has no answer of its own, and one before it stays
 		out.NoFinal()
 	}
 	turnFailed(text, data, out)
+	if filled { // an error before it tells more
+		out.Facts.ErrorSource = runs.ErrorItem
+	}
 }
 
 func turnFailed(text string, data []byte, out *normalizer.Out) {
@@ -404,7 +408,8 @@ func turnFailed(text string, data []byte, out *normalizer.Out) {
 func (d *dialect) succeeded(text string, data []byte, out *normalizer.Out) {
 	cut := d.line.terminal.Equal("aborted_streaming")
 	unanswered := wire.Blank(text) && d.line.structured.Kind <= scan.Null
-	if unanswered && (cut || d.line.stopReason.Equal("tool_use")) {
+	stop := d.line.stopReason
+	if unanswered && (cut || stop.Equal("tool_use") || stop.Equal("tool_deferred")) {
 		out.NoFinal()
 		turnFailed("the agent did not finish its turn", data, out)
 		return

@@ -49,6 +49,7 @@ var (
 	serverResults = map[string]bool{
 		"web_search_tool_result": true, "web_fetch_tool_result": true, "code_execution_tool_result": true,
 		"bash_code_execution_tool_result": true, "text_editor_code_execution_tool_result": true, "mcp_tool_result": true,
+		"advisor_tool_result": true, "tool_search_tool_result": true,
 	}
 )
 
@@ -66,8 +67,8 @@ var ignored = wire.FieldsOf(
 	"client_id", "client_platform", "client_thinking", "cloud_session", "color", "command_uuid", "commands",
 	"compact_error", "compact_metadata", "compact_output_chars", "compact_result", "comparison_fork",
 	"component", "content", "context_usage", "credential_expires_at", "decision_reason",
-	"decision_reason_code", "decision_reason_type", "delay_ms", "description", "detail", "details_preview",
-	"draft_id", "draft_type", "duration_api_ms", "duration_ms", "effort", "elapsed_time_seconds",
+	"decision_reason_code", "decision_reason_type", "deferred_tool_use", "delay_ms", "description", "detail",
+	"details_preview", "draft_id", "draft_type", "duration_api_ms", "duration_ms", "effort", "elapsed_time_seconds",
 	"elicitation_id", "entries", "entrypoint", "error_code", "error_details", "estimated_tokens",
 	"estimated_tokens_delta", "exit_code", "failed", "fast_mode_disabled_reason", "fast_mode_state",
 	"filePath", "file_count", "file_names", "files", "first_content_frame_ms",
@@ -108,11 +109,11 @@ var ignored = wire.FieldsOf(
 	"queueSkipAttachments", "queued_turn_count", "ran_ahead", "reason", "refusal_retry", "refused_message_id",
 	"refused_user_message_uuid", "relay_marker", "repo", "requestId", "request_build_detail", "request_id",
 	"request_sent_wall_ms", "requeue_if_interrupted_within_ms", "requires_rewind_request_id", "resource_links",
-	"response", "result_index", "resume_held_for_plan", "resume_reason", "resume_store_confirm_detail",
-	"resumed_from_incomplete_thinking", "retracted_message_uuids", "retry_attempt", "retry_in_ms", "rewritten",
-	"rows", "run_id", "runner_exit", "safety_stops", "sandbox_enabled", "saved_files", "saved_from",
-	"saw_cyber_refusal", "scheduledTaskId", "scheduled_for", "scratchpad_path", "seeded_summon", "sent_count",
-	"seq", "served_by_anthropic", "served_notice", "server_received_wall_ms", "session_class",
+	"response", "restored_rewind", "result_index", "resume_held_for_plan", "resume_reason",
+	"resume_store_confirm_detail", "resumed_from_incomplete_thinking", "retracted_message_uuids", "retry_attempt",
+	"retry_in_ms", "rewritten", "rows", "run_id", "runner_exit", "safety_stops", "sandbox_enabled", "saved_files",
+	"saved_from", "saw_cyber_refusal", "scheduledTaskId", "scheduled_for", "scratchpad_path", "seeded_summon",
+	"sent_count", "seq", "served_by_anthropic", "served_notice", "server_received_wall_ms", "session_class",
 	"shared_message_id", "shell_cpu_ms_since_last_result", "shell_cpu_ms_turn",
 	"shell_wall_ms_since_last_result", "shouldQuery", "skills", "skip_transcript", "slash_commands", "slug",
 	"snapshot_files", "source", "sourceToolAssistantUUID", "source_tool_assistant_uuid", "source_tool_use_id",

@@ -61,6 +61,9 @@ func TestResultsThatDoNotSayAll(t *testing.T) {
 			[]string{failure(unfinished)}, runs.StateFailed, ""},
 		{"a call at the end, and an answer", []string{result(`"result":"x","stop_reason":"tool_use"`)},
 			[]string{status("result success")}, runs.StateCompleted, "x"},
+		{"a call that a hook defers", []string{result(`"result":"","stop_reason":"tool_deferred","terminal_reason":` +
+			`"tool_deferred","restored_rewind":{"request_id":"SECRET"},"deferred_tool_use":{"id":"t1","name":"Bash","input":"SECRET"}`)},
+			[]string{failure(unfinished)}, runs.StateFailed, ""},
 		{"a structured answer", []string{result(`"result":"","stop_reason":"tool_use","structured_output":{"SECRET":1}`)},
 			[]string{status("result success")}, runs.StateCompleted, ""},
 		{"an interrupted answer", []string{result(`"result":"x","terminal_reason":"aborted_streaming"`)},

@@ -159,7 +159,7 @@ func (l *line) toolResult(key []byte) bool {
 		l.s.First(&l.stderr)
 	case "type":
 		l.s.First(&l.resultType)
-	case "filePath":
+	case "filePath", "notebook_path":
 		l.s.First(&l.path)
 	default:
 		return false

@@ -156,7 +156,7 @@ func (d *dialect) threadStarted(out *normalizer.Out) normalizer.Fault {
 		return normalizer.MissingThreadID
 	}
 	d.setThread(id, out)
-	d.Turn = ""
+	d.Turn, d.Working, d.Nested, d.Told = "", false, false, 0 // a process that did not end its turn may precede
 	out.Event(normalizer.StatusMessage("thread started", nil))
 	return normalizer.NoFault
 }
@@ -302,8 +302,9 @@ func (d *dialect) tool(s step, kind string, out *normalizer.Out) {
 		if kind == "collab_tool_call" && f.ToolName == "wait" {
 			d.Nested = false
 		}
-		// Codex 0.101 to 0.110 abandons a command that runs at the end of a turn: no verdict.
-		if abandoned := kind == "command_execution" && f.ExitCode == nil && f.Status == "completed"; !abandoned {
+		// Some versions abandon a command that runs at the end of a turn, as completed (0.101 to 0.110) or in
+		// progress: no verdict.
+		if abandoned := kind == "command_execution" && f.ExitCode == nil && f.Status != "failed"; !abandoned {
 			d.result(kind, bad, out)
 		}
 	}

@@ -18,7 +18,7 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 	switch typ := line["type"].Text(); {
 	case strings.HasPrefix(typ, "item.") && line["item"].Kind == scan.Object:
 		item := wire.Object(line["item"])
-		itemDetail(item, wire.Either(item["type"], item["item_type"]).Text(), item["id"], out)
+		itemDetail(item, wire.Either(item["item_type"], item["type"]).Text(), item["id"], out)
 	case strings.HasPrefix(typ, "item."): // legacy format: the item's fields are at the top level
 		itemDetail(line, line["item_type"].Text(), line["item_id"], out)
 	case typ == "event_msg":

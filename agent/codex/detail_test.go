@@ -30,6 +30,10 @@ func TestDetailsOfCodex(t *testing.T) {
 		}, []string{
 			`1.1 tool_result {"server":"s","arguments":{"head":"{\"k\":1}"},"result":{"head":"no such tool"}}`,
 		}},
+		{"both types of an item", []string{
+			`{"type":"item.completed","item":{"id":"i","type":"x","item_type":"command_execution","command":"make"}}`,
+			`{"type":"item.completed","item":{"id":"i","item_type":"command_execution","type":"x","command":"make"}}`,
+		}, []string{`1.1 tool_result {"command":{"head":"make"}}`, `2.1 tool_result {"command":{"head":"make"}}`}},
 		{"the legacy format", []string{
 			`{"type":"item.completed","item_id":"i","item_type":"command_execution","command":"make",` +
 				`"aggregated_output":"ok"}`,

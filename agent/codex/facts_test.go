@@ -129,6 +129,20 @@ func TestErrorsOfFailedCommands(t *testing.T) {
 	}
 }
 
+// What a command has printed until it was abandoned is no result.
+func TestTestsOfAbandonedCommands(t *testing.T) {
+	for rest, counts := range map[string]bool{
+		`,"exit_code":0,"status":"completed"`:      true,
+		`,"exit_code":1,"status":"failed"`:         true,
+		`,"exit_code":null,"status":"completed"`:   false,
+		`,"exit_code":null,"status":"in_progress"`: false,
+	} {
+		if r := fold(command("==== 3 passed in 0.1s ====", rest)); (r.Tests != nil) != counts {
+			t.Errorf("%s: %+v", rest, r.Tests)
+		}
+	}
+}
+
 // The middle of a long output is not read.
 func TestBeginningAndEndOfALongOutputAreRead(t *testing.T) {
 	filler := strings.Repeat("a \"line\" of é\\n\n", 20_000)

@@ -37,6 +37,7 @@ type item struct {
 	id, typ, status, text, message, errorMessage, tool, result, results, exitCode, stdout, stderr, diff scan.Value
 
 	exit    int32      // the value of exitCode
+	legacy  bool       // typ is an item_type
 	details scan.Value // only for the run record: the command, the changes or the to-do items
 }
 
@@ -161,11 +162,18 @@ func (it *item) member(s *scan.Scanner, own bool) bool {
 			return false
 		}
 		s.First(&it.id)
-	case "type", "item_type": // item_type in Codex 0.42
+	case "type":
 		if !own {
 			return false
 		}
 		s.First(&it.typ)
+	case "item_type": // in Codex 0.42: it goes before type
+		if !own {
+			return false
+		}
+		if v := s.Value(); v.IsString() && !it.legacy {
+			it.typ, it.legacy = v, true
+		}
 	case "message":
 		s.First(&it.message)
 	case "error":

@@ -136,6 +136,11 @@ func TestLineBecomes(t *testing.T) {
 		{"an error line of the turn before", `{"type":"error","message":"why"}` + "\n" + `{"type":"turn.started"}` + "\n" +
 			`{"type":"turn.failed","error":{"message":"why"}}`,
 			events{failure("why"), status("turn started"), status("turn failed"), failure("why")}},
+		{"an error line of the process before", `{"type":"turn.started"}` + "\n" + `{"type":"error","message":"why"}` + "\n" +
+			`{"type":"thread.started","thread_id":"t"}` + "\n" + `{"type":"turn.started"}` + "\n" +
+			`{"type":"turn.failed","error":{"message":"why"}}`,
+			events{status("turn started"), failure("why"), statusData("thread started", handle("t")), status("turn started"),
+				status("turn failed"), failure("why")}},
 		{"no text is no reason", `{"type":"turn.failed","error":{"message":7}}` + "\n" + `{"type":"turn.failed","error":"why"}`,
 			events{status("turn failed"), status("turn failed")}},
 		{"usage", `{"type":"turn.completed","usage":{"input_tokens":123,"cached_input_tokens":0,"output_tokens":45}}`,
@@ -322,6 +327,11 @@ func TestLineBecomes(t *testing.T) {
 			events{broken(`"backend_item_id":"i","kind":"command_execution","exit_code":2,"bytes":{"stdout":3}`)}},
 		{"its fields before its type", `{"text":"x","item_type":"agent_message","type":"item.completed"}`,
 			events{text("assistant", "x")}},
+		{"its item_type goes before its type", `{"type":"item.completed","item":{"item_type":"assistant_message",` +
+			`"type":"SECRET","text":"a"}}
+{"type":"item.completed","item":{"type":"SECRET","item_type":"assistant_message","text":"b","item_type":"SECRET"}}
+{"type":"item.completed","item":{"type":"agent_message","item_type":7,"text":"c"}}`,
+			events{text("assistant", "a"), text("assistant", "b"), text("assistant", "c")}},
 		{"only a type at the top", `{"type":"item.completed","item_type":"agent_message","text":"x"}`,
 			events{text("assistant", "x")}},
 		{"error at the top", `{"type":"item.completed","item_type":"error","message":"x"}`, events{failure("x")}},

@@ -205,12 +205,12 @@ func (d *dialect) result(out *normalizer.Out) {
 		return
 	}
 	l.drift.Status(l.status, "result/", "error")
-	text := l.errorMessage.Text()
-	if wire.Blank(text) {
-		text = "result error"
+	text, source := l.errorMessage.Text(), runs.ErrorTurn
+	if wire.Blank(text) { // an error before it tells more
+		text, source = "result error", runs.ErrorItem
 	}
 	out.NoFinal()
-	out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, text, runs.ErrorTurn
+	out.Facts.Turn, out.Facts.Error, out.Facts.ErrorSource = runs.TurnFailed, text, source
 	e := normalizer.ErrorMessage(text)
 	e.Data = data
 	out.Event(e)

@@ -48,13 +48,8 @@ func (d *dialect) Detail(raw []byte, out *normalizer.Details) {
 func editDetail(d *runs.Detail, tool string, state map[string]scan.Value) {
 	metadata := wire.Object(state["metadata"])
 	input := wire.Object(state["input"])
-	if files := wire.At(metadata["metadata"], "files"); files.Kind == scan.Array { // since version 2
-		wire.Each(files, func(file scan.Value) {
-			one := wire.Object(file)
-			f := runs.FileDetail{Path: wire.Text(one["file"], runs.DetailWindow), Kind: wire.Text(one["status"], 16)}
-			wire.Diff(&f, one["patch"])
-			d.AddFile(f)
-		})
+	if files := wire.Either(wire.At(metadata["metadata"], "files"), metadata["files"]); files.Kind == scan.Array {
+		wire.Each(files, func(file scan.Value) { fileDetail(d, file) })
 		return
 	}
 	path := wire.Either(wire.At(metadata["filediff"], "file"), metadata["filepath"], input["filePath"], input["path"])
@@ -75,4 +70,24 @@ func editDetail(d *runs.Detail, tool string, state map[string]scan.Value) {
 	if d.AddFile(f); f.Path == "" {
 		d.Arguments = wire.Excerpt(state["input"])
 	}
+}
+
+// fileNames are the names of the kinds of edits.
+var fileNames = [...]string{runs.Modified: "modified", runs.Added: "added", runs.Deleted: "deleted"}
+
+// fileDetail adds one of the files that an edit lists.
+func fileDetail(d *runs.Detail, file scan.Value) {
+	if file.Kind != scan.Object {
+		return
+	}
+	var c change
+	c.scan(new(scan.Scanner), file.Raw)
+	f := runs.FileDetail{Path: wire.Text(c.path, runs.DetailWindow), Kind: fileNames[editKinds[c.kind.Text()]]}
+	if moved := wire.Text(c.moved, runs.DetailWindow); moved != "" {
+		f.Kind = "deleted"
+		d.AddFile(f)
+		f.Path, f.Kind = moved, "added"
+	}
+	wire.Diff(&f, c.patch)
+	d.AddFile(f)
 }

@@ -19,12 +19,13 @@ type fields struct {
 
 	// Of the part. In a tool call of version 2, partID is its id, and id that of the call.
 	id, partID, message, text, tool, call, reason, cost scan.Value
+	synthetic                                           scan.Value // a text that the agent says in the user's name
 	usage                                               wire.Counters
 	hasPart                                             bool
 
 	// Of the state of a tool call.
 	status, output, exit, diff   scan.Value
-	files                        scan.Value // of version 2: with their diffs
+	files                        scan.Value // of apply_patch, and of version 2: with their diffs
 	command, path, exists, todos scan.Value // for the run record only
 
 	sawPart, sawError, sawData, sawState, sawInput, sawMetadata, sawInner, sawTokens, sawCache bool
@@ -38,7 +39,7 @@ var counters = []string{"input", "output", "reasoning", "cache_read", "cache_wri
 // The known members that are not read.
 var (
 	ignored       = wire.FieldsOf("timestamp")
-	ignoredPart   = wire.FieldsOf("type", "sessionID", "time", "snapshot", "metadata", "synthetic", "ignored")
+	ignoredPart   = wire.FieldsOf("type", "sessionID", "time", "snapshot", "metadata", "ignored")
 	ignoredState  = wire.FieldsOf("title", "time", "error", "attachments", "raw")
 	ignoredTokens = wire.FieldsOf("total")
 )
@@ -102,6 +103,8 @@ func (l *line) part(key []byte) bool {
 		s.First(&l.tool)
 	case "callID":
 		s.First(&l.call)
+	case "synthetic":
+		s.First(&l.synthetic)
 	case "reason":
 		s.First(&l.reason)
 	case "cost":
@@ -167,6 +170,28 @@ func (l *line) state(key []byte) bool {
 func (l *line) metadata(key []byte) bool {
 	return l.read(key, "exit", &l.exit) || l.read(key, "diff", &l.diff) || l.read(key, "exists", &l.exists) ||
 		l.read(key, "todos", &l.todos) || l.read(key, "files", &l.files)
+}
+
+// change has the values of one of the files.
+type change struct{ path, moved, kind, patch scan.Value }
+
+// scan reads raw, an object that was scanned before. Version 2 has other names than 1.x.
+func (c *change) scan(s *scan.Scanner, raw []byte) {
+	s.Reset(raw)
+	for ok := s.Object(); ok && s.Next(); {
+		switch string(s.Key()) {
+		case "file", "filePath":
+			s.First(&c.path)
+		case "movePath":
+			s.First(&c.moved)
+		case "status", "type":
+			s.First(&c.kind)
+		case "patch":
+			s.First(&c.patch)
+		default:
+			s.Skip()
+		}
+	}
 }
 
 // read reads the value of key into v if the key has this name.

@@ -81,6 +81,10 @@ func (d *dialect) mapLine(out *normalizer.Out) normalizer.Fault {
 		out.NoFinal()
 		out.Event(normalizer.StatusMessage("step started", nil))
 	case "text":
+		if wire.True(l.synthetic) { // such as the prompt after a compaction
+			out.Event(normalizer.StatusMessage("user message", nil))
+			break
+		}
 		text := l.text.Text()
 		if d.Texts {
 			out.More("\n" + text)
@@ -178,7 +182,7 @@ func (d *dialect) tool(out *normalizer.Out) {
 		f.Bytes.Result = l.output.Len
 	}
 	switch f.ToolName {
-	case "write", "edit", "patch", "multiedit":
+	case "write", "edit", "patch", "multiedit", "apply_patch":
 		switch {
 		case ok && l.files.Kind == scan.Array:
 			d.edits(&f, out)
@@ -196,23 +200,34 @@ func (d *dialect) tool(out *normalizer.Out) {
 	out.Tool(normalizer.ToolResult, &f)
 }
 
-// edits sets the facts of changed files with their diffs, and the bytes of these.
+// edits sets the facts of changed files, and the bytes of their diffs unless those are counted.
 func (d *dialect) edits(f *normalizer.Facet, out *normalizer.Out) {
-	l := &d.line
-	for list := wire.ElementsOf(l.files); ; {
-		raw, more := list.NextObject(&l.s)
+	s, sum := &d.line.s, 0
+	for list := wire.ElementsOf(d.line.files); ; {
+		raw, more := list.NextObject(s)
 		if !more {
-			return
+			break
 		}
-		file, status := wire.Pair(&l.s, raw, "file", "status")
-		patch, _ := wire.Pair(&l.s, raw, "patch", "")
-		f.Bytes.Diff += patch.Len
-		wire.AddEdit(out, file.View(), editKinds[status.View()])
+		var c change
+		c.scan(s, raw)
+		sum += c.patch.Len
+		if c.moved.Len > 0 {
+			wire.AddEdit(out, c.path.View(), runs.Deleted)
+			wire.AddEdit(out, c.moved.View(), runs.Added)
+			continue
+		}
+		wire.AddEdit(out, c.path.View(), editKinds[c.kind.View()])
+	}
+	if f.Bytes.Diff == 0 {
+		f.Bytes.Diff = sum
 	}
 }
 
-// editKinds are the kinds of changed files; else they are modified.
-var editKinds = map[string]runs.EditKind{"added": runs.Added, "deleted": runs.Deleted}
+// editKinds are the kinds of changed files, by the names of version 2 and of 1.x; else they are
+// modified.
+var editKinds = map[string]runs.EditKind{
+	"added": runs.Added, "deleted": runs.Deleted, "add": runs.Added, "delete": runs.Deleted,
+}
 
 func (d *dialect) stepFinish(out *normalizer.Out) {
 	l := &d.line
