@@ -265,6 +265,9 @@ func (c *Conversation) finish(o outcome) {
 func (c *Conversation) stop(o outcome) bool {
 	s := &c.s
 	switch {
+	case s.Outcome == nil && s.Cancelled && s.Fault == "": // it is cancelled once, but may have failed
+		s.Fault = o.Why
+		return o.Why != ""
 	case s.Outcome != nil || s.Cancelled:
 		return false
 	case s.Running && s.Limit == "":

@@ -19,6 +19,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -269,8 +270,9 @@ func (c *Conversation) died(unsent bool) {
 func (c *Conversation) leave(unsent bool) {
 	s := &c.s
 	switch {
-	case !c.continues() || s.Ends:
-		s.Outcome = &outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+	case !c.continues() || s.Ends || s.Running && s.Fault != "":
+		why := cmp.Or(s.Fault, "the agent ended before its turn did")
+		s.Outcome = &outcome{State: Interrupted, Why: why, Limit: s.Limit}
 	case unsent:
 		if s.Again = s.Queue.Sent == nil; slices.ContainsFunc(s.Due, item.prompts) {
 			s.Turn-- // no line of the log begins it
