@@ -208,10 +208,10 @@ func steady(began int64, passed time.Duration, wall int64) int64 {
 	return max(wall, began+passed.Milliseconds())
 }
 
-// look reads what others have stored in the log while people are asked: an answer that was given while this worker was
-// not to be reached. Where the log cannot be read the next look does it.
+// look reads what others have stored in the log while people are asked, or a turn runs: an answer, or a cancel, that
+// was given while this worker was not to be reached. Where the log cannot be read the next look does it.
 func (r *Run) look(ctx context.Context, now time.Time) error {
-	if !r.talk.asks() || now.Sub(r.talk.looked) < r.w.lookEvery {
+	if r.talk == nil || !r.talk.asks() && !r.talk.conv.Status().Running || now.Sub(r.talk.looked) < r.w.lookEvery {
 		return nil
 	}
 	r.talk.looked = now

@@ -124,7 +124,7 @@ type Worker struct {
 	// adoptEvery is the interval at which Adopt looks for run directories without
 	// an owner.
 	adoptEvery time.Duration
-	// lookEvery is the interval at which the log of a run that waits for people is read for answers.
+	// lookEvery is the interval at which the log of a live run in a turn, or that waits for people, is read.
 	lookEvery time.Duration
 	// tailPause is the polling interval for a missing file, and how long a renamed
 	// or removed file must be unchanged until it counts as ended.
