@@ -42,7 +42,7 @@ type dialog struct {
 	over    time.Time // when the conversation had an outcome; zero: it has none
 	began   time.Time
 	asking  *int64       // in the file asking; nil: not known
-	asked   time.Time    // when people were last known to be asked
+	asked   time.Time    // when a limit was last known to stand still
 	looked  time.Time    // when the log was last read for what others have stored
 	place   begins       // of the process that the fold has reached
 	last    runs.Process // the last end of one

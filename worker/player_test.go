@@ -40,6 +40,7 @@ type accepted struct {
 //	unknown=N        asks N unknown requests before
 //	line=N           prints a line with N bytes before
 //	waits            in the turn, for the file go in its directory
+//	calls            has a tool call until then, and waits for the file on afterwards
 //	twice            answers the prompt twice
 //	dies, leaves     in the turn, after its questions: by SIGKILL, with exit code 0
 //	stillborn        by SIGKILL, before its first line
@@ -195,7 +196,23 @@ func (p *player) turn(prompt accepted) error {
 		return err
 	}
 	p.mark("asked")
+	call := func(kind, status string) error {
+		if !p.can("calls") {
+			return nil
+		}
+		return p.say(`"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":%q,"toolCallId":"c",`+
+			`"status":%q}}`, kind, status)
+	}
+	if err := call("tool_call", "in_progress"); err != nil {
+		return err
+	}
 	for p.can("waits") && !exists(p.file("go")) {
+		time.Sleep(time.Millisecond)
+	}
+	if err := call("tool_call_update", "completed"); err != nil {
+		return err
+	}
+	for p.can("calls") && !exists(p.file("on")) {
 		time.Sleep(time.Millisecond)
 	}
 	switch {
