@@ -86,7 +86,7 @@ func (r *Run) newTalk() (*dialog, error) {
 		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep, AddDirs: spec.AddDirs},
 	}}
 	if spec.Keep {
-		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep}
+		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep, start: r.w.startTime}
 	}
 	t.restart()
 	return t, nil

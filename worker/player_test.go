@@ -46,6 +46,7 @@ type accepted struct {
 //	stillborn        by SIGKILL, before its first line
 //	faints           by SIGKILL, before it sets its mode
 //	silent           answers nothing
+//	mutters          answers nothing, and prints to stderr
 //	numb             does not read any more once it has a session
 //	deaf, closed     does not read, has no stdin
 //	version=N        of the protocol
@@ -132,6 +133,11 @@ func (p *player) say(format string, args ...any) error {
 func (p *player) obey(m accepted) error {
 	switch {
 	case p.can("silent"):
+	case p.can("mutters"):
+		for {
+			_, _ = os.Stderr.WriteString("x\n")
+			time.Sleep(time.Millisecond)
+		}
 	case m.Method == "initialize":
 		resumes := ""
 		if p.can("resumes") {

@@ -144,6 +144,8 @@ type Worker struct {
 	compareTime time.Duration
 	// closeTime limits how long an agent may take to close its session.
 	closeTime time.Duration
+	// startTime limits how long the agent of a kept run may take until it can take a prompt.
+	startTime time.Duration
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -204,7 +206,7 @@ func New(cfg Config) (*Worker, error) {
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 30 * time.Second, tailPause: time.Second,
 		oldDirs:     maxOldDirs,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
-		compareTime: compareTime, closeTime: closeTime,
+		compareTime: compareTime, closeTime: closeTime, startTime: startTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}
