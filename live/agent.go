@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/linesman/linesman/agent/acp"
-	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -305,7 +304,7 @@ func (c *Conversation) notification(m *acp.Message) {
 	switch kind, update := m.Update(); kind {
 	case "tool_call", "tool_call_update":
 		id, status := acp.CallOf(update)
-		c.toolCall(id.Text(), status, update)
+		c.toolCall(id.Text(), status, acp.FilesOf(update))
 	case "current_mode_update", "config_option_update":
 		if c.s.Session != "" && m.SessionID() == c.s.Session {
 			c.tellMode(acp.SessionOf(update).Mode)
@@ -320,7 +319,7 @@ type call struct {
 }
 
 // toolCall folds an update of a tool call.
-func (c *Conversation) toolCall(id, status string, update scan.Value) {
+func (c *Conversation) toolCall(id, status string, files acp.Files) {
 	s := &c.s
 	if id == "" || !s.Running {
 		return
@@ -332,7 +331,7 @@ func (c *Conversation) toolCall(id, status string, update scan.Value) {
 		c.closeQuestion(func(q *question) bool { return q.Call == id })
 	case "failed":
 	default:
-		c.changes(&now, acp.FilesOf(update))
+		c.changes(&now, files)
 		s.Calls = append(s.Calls, now)
 		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]
 	}

@@ -23,7 +23,7 @@ type Question struct {
 	// true there are others.
 	Paths   []string `json:"paths,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
-	// Bare says that the files of an edit, or of a move, have fewer diffs than they are: one may go to where nothing tells.
+	// Bare says that an edit, or a move, tells fewer diffs than files: one may go to where nothing tells.
 	Bare    bool   `json:"bare,omitempty"`
 	Command string `json:"command,omitempty"` // that the tool is to run; "": not told, or Unread
 	Unread  bool   `json:"unread,omitempty"`  // the command is too long for rules, or no text

@@ -517,7 +517,7 @@ func TestWorkerTellsThatACallIsOpen(t *testing.T) {
 				waitFor(t, "the mark", calls)
 			}
 			write(t, filepath.Join(s.dir, "go"), "")
-			waitFor(t, "the end of the call", func() bool { return strings.HasSuffix(s.transcript(), "<update <update <update") })
+			waitFor(t, "its end", func() bool { return strings.HasSuffix(s.transcript(), "<update <update <update") })
 			waitFor(t, "no mark", func() bool { return !exists(mark) })
 			write(t, filepath.Join(s.dir, "on"), "")
 			if res := <-done; res.err != nil {

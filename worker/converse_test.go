@@ -233,8 +233,8 @@ func TestLiveRunWhoseWorkersAndShimsAreKilledHasOneTurn(t *testing.T) {
 	}
 }
 
-// A responder that reaches no owner stores that a turn is cancelled. An owner that lives acts on it soon, also while the
-// agent prints nothing.
+// A responder that reaches no owner stores that a turn is cancelled. An owner that lives acts on it soon, also while
+// the agent prints nothing.
 func TestOwnerFindsACancelThatAnotherHasStored(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "waits")

@@ -9,8 +9,9 @@ import (
 )
 
 // pace are the limits of a run that goes on after a turn: how long a turn may take, without the time in which people
-// are asked, how long there may be none, and how long a process may take until it can take a prompt. The worker keeps them, as only it knows the turns; what a worker before
-// it has seen of a turn is not counted. Before the rest is over, the process can sleep.
+// are asked, how long there may be none, and how long a process may take until it can take a prompt. The worker keeps
+// them, as only it knows the turns; what a worker before it has seen of a turn is not counted. Before the rest is over,
+// the process can sleep.
 type pace struct {
 	turn, rest, sleep, start time.Duration // 0: no limit
 
