@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/runs"
@@ -263,6 +264,9 @@ func (c *Conversation) finish(o outcome) {
 func (c *Conversation) stop(o outcome) bool {
 	s := &c.s
 	switch {
+	case s.Outcome == nil && s.Cancelled && s.Fault == "": // it is cancelled once, but may have failed
+		s.Fault = o.Why
+		return o.Why != ""
 	case s.Outcome != nil || s.Cancelled:
 		return false
 	case s.Running && s.Limit == "":
@@ -300,7 +304,7 @@ func (c *Conversation) notification(m *acp.Message) {
 	switch kind, update := m.Update(); kind {
 	case "tool_call", "tool_call_update":
 		id, status := acp.CallOf(update)
-		c.toolCall(id.Text(), status)
+		c.toolCall(id.Text(), status, acp.FilesOf(update))
 	case "current_mode_update", "config_option_update":
 		if c.s.Session != "" && m.SessionID() == c.s.Session {
 			c.tellMode(acp.SessionOf(update).Mode)
@@ -308,21 +312,51 @@ func (c *Conversation) notification(m *acp.Message) {
 	}
 }
 
+// call is a tool call that is open.
+type call struct {
+	ID      uint64   `json:"id"`                // digest
+	Changed []string `json:"changed,omitempty"` // files of the diffs that its updates told, absolute
+}
+
 // toolCall folds an update of a tool call.
-func (c *Conversation) toolCall(id, status string) {
+func (c *Conversation) toolCall(id, status string, files acp.Files) {
 	s := &c.s
 	if id == "" || !s.Running {
 		return
 	}
-	call := digest(id)
-	s.Calls = slices.DeleteFunc(s.Calls, func(other uint64) bool { return other == call })
+	now := c.called(id)
+	s.Calls = slices.DeleteFunc(s.Calls, func(other call) bool { return other.ID == now.ID })
 	switch status {
 	case "completed": // without an answer, if it is asked about
 		c.closeQuestion(func(q *question) bool { return q.Call == id })
 	case "failed":
 	default:
-		s.Calls = append(s.Calls, call)
+		c.changes(&now, files)
+		s.Calls = append(s.Calls, now)
 		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]
+	}
+}
+
+// called returns what is known of a call.
+func (c *Conversation) called(id string) call {
+	of := digest(id)
+	if i := slices.IndexFunc(c.s.Calls, func(other call) bool { return other.ID == of }); i >= 0 {
+		return c.s.Calls[i]
+	}
+	return call{ID: of}
+}
+
+// changes adds the files of an update that have a diff to its call, as long as there is room for them: only so does
+// Codex tell where to it moves a file.
+func (c *Conversation) changes(now *call, files acp.Files) {
+	size := 0
+	for _, other := range c.s.Calls {
+		size += len(strings.Join(other.Changed, ""))
+	}
+	for _, p := range c.absolute(files.Changed) {
+		if !slices.Contains(now.Changed, p) && size+len(strings.Join(now.Changed, ""))+len(p) <= maxChanged {
+			now.Changed = append(now.Changed, p)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 
@@ -70,13 +71,13 @@ type state struct {
 	Again   bool    `json:"again,omitempty"`  // the agent had not got the prompt of the task
 	Starts  int     `json:"starts,omitempty"` // of processes, since a turn
 
-	Turn      int      `json:"turn,omitempty"`
-	Running   bool     `json:"running,omitempty"`   // from when the prompt is due to its response
-	Cancelled bool     `json:"cancelled,omitempty"` // the turn that runs
-	Fault     string   `json:"fault,omitempty"`     // why the turn was cancelled, if that makes it a failed one
-	Limit     string   `json:"limit,omitempty"`
-	Asked     int      `json:"asked,omitempty"` // requests of the agent since a turn began or ended
-	Calls     []uint64 `json:"calls,omitempty"` // digests of the tool calls that are open, at most maxCalls
+	Turn      int    `json:"turn,omitempty"`
+	Running   bool   `json:"running,omitempty"`   // from when the prompt is due to its response
+	Cancelled bool   `json:"cancelled,omitempty"` // the turn that runs
+	Fault     string `json:"fault,omitempty"`     // why the turn was cancelled, if that makes it a failed one
+	Limit     string `json:"limit,omitempty"`
+	Asked     int    `json:"asked,omitempty"` // requests of the agent since a turn began or ended
+	Calls     []call `json:"calls,omitempty"` // the tool calls that are open, at most maxCalls
 
 	Numbered int        `json:"numbered,omitempty"` // questions of the run
 	Open     []question `json:"open,omitempty"`     // at most runs.MaxQuestions
@@ -98,8 +99,9 @@ const (
 	maxLine  = runs.MaxLiveLine // of a longer one only id and method are read
 	maxState = 64 << 10         // of a state as JSON, in bytes
 
-	maxAsked    = 1000 // requests in a turn: more cancel it, and twice as many end the conversation
-	maxCalls    = 64   // tool calls: the oldest is forgotten
+	maxAsked    = 1000    // requests in a turn: more cancel it, and twice as many end the conversation
+	maxCalls    = 64      // tool calls: the oldest is forgotten
+	maxChanged  = 8 << 10 // bytes of the paths that calls change
 	maxCommands = 256
 	maxStarts   = 3 // of processes without a turn
 
@@ -268,8 +270,9 @@ func (c *Conversation) died(unsent bool) {
 func (c *Conversation) leave(unsent bool) {
 	s := &c.s
 	switch {
-	case !c.continues() || s.Ends:
-		s.Outcome = &outcome{State: Interrupted, Why: "the agent ended before its turn did", Limit: s.Limit}
+	case !c.continues() || s.Ends || s.Running && s.Fault != "":
+		why := cmp.Or(s.Fault, "the agent ended before its turn did")
+		s.Outcome = &outcome{State: Interrupted, Why: why, Limit: s.Limit}
 	case unsent:
 		if s.Again = s.Queue.Sent == nil; slices.ContainsFunc(s.Due, item.prompts) {
 			s.Turn-- // no line of the log begins it

@@ -79,6 +79,9 @@ func (c *Conversation) set(cmd *runs.Command) bool {
 	if c.refuses(cmd) != "" {
 		return false
 	}
+	if cmd.Mode != "" && c.s.Mode != "" { // the agent may have left the one that it confirmed
+		c.s.Has.Mode = c.s.Mode
+	}
 	w := &c.s.Wants
 	w.Mode, w.Model = cmp.Or(string(cmd.Mode), w.Mode), cmp.Or(cmd.Model, w.Model)
 	return true

@@ -75,6 +75,44 @@ func TestOptionsAreSetBetweenTurns(t *testing.T) {
 	s.ended(TurnFailed, false)
 }
 
+// An agent that leaves its mode in a turn that is cancelled already is in that mode for no further turn.
+func TestAnAgentThatLeavesItsModeInACancelledTurnEndsTheRun(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		s := chooses(t)
+		s.order(send("m", "Next."))
+		s.order(runs.Command{ID: "stop", Do: runs.DoStop, Turn: 1})
+		s.want("session/cancel")
+		s.say(update("current_mode_update", `"currentModeId":"all"`))
+		s.want("")
+		if dies {
+			s.process(runs.Process{N: 1, Do: runs.ProcessEnd, Reason: runs.ReasonExited})
+			s.ended(Interrupted, true)
+		} else {
+			s.ends(5, "cancelled")
+			s.want("session/close")
+			s.ended(TurnFailed, false)
+		}
+		if o, _ := s.c.Ended(); o.Why != "the agent left its mode" {
+			t.Errorf("dies %t: %+v", dies, o)
+		}
+	}
+}
+
+// The agent has left the mode that it confirmed, for one that may do less. People choose theirs again.
+func TestAModeThatTheAgentLeftIsSetAgain(t *testing.T) {
+	s := chooses(t)
+	s.say(update("current_mode_update", `"currentModeId":"plan"`))
+	s.order(set("a", "", "m1")) // of the model alone
+	s.ends(5, "end_turn")
+	s.chosen("session/set_model", 6)
+	s.order(set("b", runs.WorkspaceWrite, ""))
+	s.chosen("session/set_mode", 7)
+	s.order(set("c", runs.WorkspaceWrite, ""))
+	s.want("")
+	s.order(send("m", "Next."))
+	s.wantPrompt("Next.")
+}
+
 func TestOptionsThatAreRefused(t *testing.T) {
 	s := chooses(t)
 	for why, c := range map[string]runs.Command{

@@ -25,7 +25,7 @@ type Policy struct {
 //	workspace-write     edit, delete and move, too, of files that are all inside of them
 //	danger-full-access  all
 //
-// A file of which a question has two paths must be inside by both of them.
+// A file of which a question has two paths must be inside by both of them. Only for think none need be told.
 //
 // All else people are asked. What they do not answer in time, or are not asked, is denied, and a form is closed. No
 // policy picks an option that holds for longer than the call. The policy is no sandbox: it knows what the agent says
@@ -73,9 +73,9 @@ func (p *Policy) allows(q *Question) bool {
 	}
 	switch q.Tool {
 	case "read", "search", "think":
-		return q.inside(p.Dirs)
+		return !q.untold() && q.inside(p.Dirs)
 	case "edit", "delete", "move":
-		return p.Mode == runs.WorkspaceWrite && len(q.Paths) > 0 && q.inside(p.Dirs)
+		return p.Mode == runs.WorkspaceWrite && !q.untold() && q.inside(p.Dirs)
 	}
 	return false
 }

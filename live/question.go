@@ -23,11 +23,13 @@ type Question struct {
 	// true there are others.
 	Paths   []string `json:"paths,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
-	Command string   `json:"command,omitempty"` // that the tool is to run; "": not told, or Unread
-	Unread  bool     `json:"unread,omitempty"`  // the command is too long for rules, or no text
-	Turn    int      `json:"turn"`
-	People  bool     `json:"people,omitempty"` // they are asked
-	Due     int64    `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
+	// Bare says that an edit, or a move, tells fewer diffs than files: one may go to where nothing tells.
+	Bare    bool   `json:"bare,omitempty"`
+	Command string `json:"command,omitempty"` // that the tool is to run; "": not told, or Unread
+	Unread  bool   `json:"unread,omitempty"`  // the command is too long for rules, or no text
+	Turn    int    `json:"turn"`
+	People  bool   `json:"people,omitempty"` // they are asked
+	Due     int64  `json:"due,omitempty"`    // until then, Unix milliseconds; 0: for ever
 
 	// The line of the request: sequence of the entry that has its first byte, that byte's offset in the output,
 	// and its length in bytes, without the newline.
@@ -85,7 +87,7 @@ func (c *Conversation) ask(asked *acp.Question, id string, at place, length int)
 		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Command: asked.Command,
 		Unread: asked.Unread, Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
-	q.Paths, q.Unknown = c.pathsOf(asked)
+	c.tellFiles(&q.Question, asked)
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {
 		q.Call = asked.Call.Text()
 	}
@@ -119,15 +121,30 @@ func known(list []string, value string) string {
 	return value
 }
 
-// pathsOf returns the files of a question, and whether not all can be read.
-func (c *Conversation) pathsOf(asked *acp.Question) (paths []string, unknown bool) {
-	paths, whole := asked.Paths()
+// tellFiles sets the files of a question: those of the request, and those that its call changes.
+func (c *Conversation) tellFiles(q *Question, asked *acp.Question) {
+	files, known := acp.FilesOf(asked.ToolCall), c.called(asked.Call.Text()).Changed
+	q.Paths, q.Unknown = c.absolute(files.Paths), !files.Whole
+	changed := len(known)
+	for _, p := range c.absolute(files.Changed) {
+		if !slices.Contains(known, p) {
+			changed++
+		}
+	}
+	q.Bare = (q.Tool == "edit" || q.Tool == "move") && changed < files.Located
+	if len(q.Paths) > 0 { // else nothing tells what it is about
+		q.Paths = append(q.Paths, known...)
+	}
+}
+
+// absolute returns paths, those that are relative as below the directory of the run.
+func (c *Conversation) absolute(paths []string) []string {
 	for i, p := range paths {
 		if !path.IsAbs(p) {
 			paths[i] = c.config.Task.Dir + "/" + p
 		}
 	}
-	return paths, !whole
+	return paths
 }
 
 // twice handles a request whose id is that of another one whose answer the agent does not have: both are rejected

@@ -11,12 +11,12 @@ import (
 
 func TestQuestionsAreOpenUntilTheyAreDecided(t *testing.T) {
 	s := inTurn(t)
-	line := permission("7", "edit", `,"locations":[{"path":"/home/dev/project/a"}],"content":[]`)
+	line := permission("7", "delete", `,"locations":[{"path":"/home/dev/project/a"}],"content":[]`)
 	s.say(line)
 	s.want("")
 	q := s.c.Open()[0]
 	want := Question{
-		ID: "q1", Kind: acp.Permission, Tool: "edit", Call: "c", Paths: []string{"/home/dev/project/a"},
+		ID: "q1", Kind: acp.Permission, Tool: "delete", Call: "c", Paths: []string{"/home/dev/project/a"},
 		Turn: 1,
 		Options: []acp.Option{{ID: "always", Kind: "allow_always"}, {ID: "yes", Kind: "allow_once"},
 			{ID: "no", Kind: "reject_once"}},
@@ -313,6 +313,30 @@ func TestPolicyOfAMode(t *testing.T) {
 		in          = `,"locations":[{"path":"/home/dev/project/a"},{"path":"b"},{"path":"/home/dev/project"}]`
 		out         = `,"locations":[{"path":"/home/dev/project/a"},{"path":"/home/dev/project/../b"}]`
 		diff        = `,"content":[{"type":"diff","path":"/home/dev/project2/a"}]`
+		edit        = `,"locations":[{"path":"/home/dev/project/a"}],"content":[{"type":"diff","path":"/home/dev/project/a"}]`
+		move        = `,"locations":[{"path":"/home/dev/project/a"}],"content":[{"type":"diff","path":"/home/dev/project/b"}]`
+		two         = `,"locations":[{"path":"/home/dev/project/a"},{"path":"b"}],"content":[{"type":"diff","path":"b"}]`
+		// As the agents ask. Without a path in its request, Claude Code and Qwen Code search in the directory of the run.
+		claudeGrep = `,"rawInput":{"pattern":"KEY","path":"/home/dev/.ssh"},"title":"grep \"KEY\" /home/dev/.ssh","content":[]`
+		claudeGlob = `,"rawInput":{"pattern":"/home/dev/.ssh/*"},"title":"Find` + " `/home/dev/.ssh/*`" + `","content":[],"locations":[]`
+		claudeUp   = `,"rawInput":{"pattern":"../.ssh/*"},"title":"Find","content":[],"locations":[]`
+		claudeRead = `,"rawInput":{"file_path":"/home/dev/project/a"},"title":"Read a","locations":[{"path":` +
+			`"/home/dev/project/a","line":1}],"content":[]`
+		claudeHome = `,"rawInput":{"file_path":"~/.netrc"},"title":"Read","locations":[{"path":"~/.netrc","line":1}],"content":[]`
+		claudeEdit = `,"rawInput":{"file_path":"/home/dev/project/a","old_string":"a","new_string":"b"},"title":"Edit a",` +
+			`"content":[{"type":"diff","path":"/home/dev/project/a","oldText":"a","newText":"b"}],` +
+			`"locations":[{"path":"/home/dev/project/a"}]`
+		qwenGrep = `,"status":"pending","title":"'KEY' in path '/home/dev/.ssh'","content":[],"locations":[],"rawInput":` +
+			`{"pattern":"KEY","path":"/home/dev/.ssh"},"_meta":{"toolName":"grep_search"}`
+		qwenHere   = `,"status":"pending","content":[],"locations":[],"rawInput":{"pattern":"KEY","path":"src"}`
+		geminiRead = `,"status":"pending","title":"Allow access to absolute path: /etc/hosts","content":[{"type":"content",` +
+			`"content":{"type":"text","text":"The Agent needs access to read an attached file outside your workspace: ` +
+			`/etc/hosts"}}],"locations":[]`
+		geminiEdit = `,"status":"pending","title":"a: x => y","content":[{"type":"diff","path":"/home/dev/project/a",` +
+			`"oldText":"x","newText":"y","_meta":{"kind":"modify"}}],"locations":[{"path":"/home/dev/project/a"}]`
+		opencodeGrep = `,"title":"KEY","status":"pending","locations":[{"path":"/home/dev/.ssh"}],"rawInput":{"pattern":` +
+			`"KEY","path":"/home/dev/.ssh"}`
+		opencodeMCP = `,"title":"read","status":"pending","locations":[],"rawInput":{"server":"s","uri":"file:///etc/hosts"}`
 		odd         = `,"locations":[{"path":7}]`
 		object      = `,"locations":{}`
 	)
@@ -321,16 +345,34 @@ func TestPolicyOfAMode(t *testing.T) {
 		tool, files string
 		want, rule  string
 	}{
-		{ro, "read", "", "yes", "read-only allows read"},
+		{ro, "read", "", "no", "read-only denies read"},
+		{ro, "search", "", "no", "read-only denies search"},
 		{ro, "search", in, "yes", "read-only allows search"},
 		{ro, "think", "", "yes", "read-only allows think"},
 		{ro, "read", out, "no", "read-only denies read"},
 		{ro, "edit", in, "no", "read-only denies edit"},
 		{ro, "execute", "", "no", "read-only denies execute"},
-		{ww, "edit", in, "yes", "workspace-write allows edit"},
+		{ww, "edit", edit, "yes", "workspace-write allows edit"},
+		{ww, "edit", in, "no", "workspace-write denies edit"},
+		{ww, "edit", move, "yes", "workspace-write allows edit"},
+		{ww, "edit", two, "no", "workspace-write denies edit"},
 		{ww, "delete", in, "yes", "workspace-write allows delete"},
-		{ww, "move", in, "yes", "workspace-write allows move"},
-		{ww, "read", "", "yes", "workspace-write allows read"},
+		{ww, "move", move, "yes", "workspace-write allows move"},
+		{ww, "move", in, "no", "workspace-write denies move"},
+		{ww, "read", "", "no", "workspace-write denies read"},
+		{ww, "think", "", "yes", "workspace-write allows think"},
+		{ww, "search", claudeGrep, "no", "workspace-write denies search"},
+		{ww, "search", claudeGlob, "no", "workspace-write denies search"},
+		{ww, "search", claudeUp, "no", "workspace-write denies search"},
+		{ww, "read", claudeRead, "yes", "workspace-write allows read"},
+		{ww, "read", claudeHome, "no", "workspace-write denies read"},
+		{ww, "edit", claudeEdit, "yes", "workspace-write allows edit"},
+		{ww, "search", qwenGrep, "no", "workspace-write denies search"},
+		{ro, "search", qwenHere, "yes", "read-only allows search"},
+		{ro, "read", geminiRead, "no", "read-only denies read"},
+		{ww, "edit", geminiEdit, "yes", "workspace-write allows edit"},
+		{ww, "search", opencodeGrep, "no", "workspace-write denies search"},
+		{ww, "read", opencodeMCP, "no", "workspace-write denies read"},
 		{ww, "edit", "", "no", "workspace-write denies edit"},
 		{ww, "edit", out, "no", "workspace-write denies edit"},
 		{ww, "edit", in + diff, "no", "workspace-write denies edit"},
@@ -351,6 +393,59 @@ func TestPolicyOfAMode(t *testing.T) {
 		s.order(cmd)
 		s.order(cmd)
 		s.want("7:" + test.want)
+	}
+}
+
+// A request of Codex to change files tells where they are. Where to it moves one is only in the update before.
+func TestAFileThatAnEditMovesIsInsideByItsDestination(t *testing.T) {
+	const (
+		here = `,"title":"Edit files","status":"pending","locations":[{"path":"/home/dev/project/a"}]`
+		both = `,"title":"Edit files","status":"pending","locations":[{"path":"/home/dev/project/a"},{"path":"/home/dev/project/b"}]`
+	)
+	started := func(id string, paths ...string) string {
+		var diffs []string
+		for _, p := range paths {
+			diffs = append(diffs, `{"type":"diff","oldText":"","newText":"","path":"`+p+`","_meta":{"kind":"update"}}`)
+		}
+		return update("tool_call", `"toolCallId":"`+id+`","title":"Editing files","kind":"edit","status":"in_progress",`+
+			`"content":[`+strings.Join(diffs, ",")+`]`)
+	}
+	const a, b, home = "/home/dev/project/a", "/home/dev/project/b", "/home/dev/.bashrc"
+	many := make([]string, 60)
+	for i := range many {
+		many[i] = fmt.Sprintf("/home/dev/project/%0300d", i)
+	}
+	rules := rulesOf(t, "allow edit in /home/dev/project")
+	for name, test := range map[string]struct {
+		before []string
+		asks   string
+		want   string
+	}{
+		"an edit":                     {[]string{started("c", a)}, here, "yes"},
+		"in two updates":              {[]string{started("c", a), started("c", b)}, both, "yes"},
+		"the status alone":            {[]string{started("c", a), update("tool_call_update", `"toolCallId":"c","status":"pending"`)}, here, "yes"},
+		"a move to another name":      {[]string{started("c", b)}, here, "yes"},
+		"a move to elsewhere":         {[]string{started("c", home)}, here, "no"},
+		"a move beside an edit":       {[]string{started("c", a, home)}, both, "no"},
+		"a diff that is left out":     {[]string{started("c", a)}, both, "no"},
+		"no update":                   {nil, here, "no"},
+		"an update of another call":   {[]string{started("d", a)}, here, "no"},
+		"an update that is not kept":  {[]string{started("d", many...), started("c", many...)}, both, "no"},
+		"a call that has ended":       {[]string{started("c", a), update("tool_call_update", `"toolCallId":"c","status":"failed"`)}, here, "no"},
+		"nothing told in the request": {[]string{started("c", a)}, "", "no"},
+		"a request with its diff":     {nil, here + `,"content":[{"type":"diff","path":"` + a + `"}]`, "yes"},
+	} {
+		for _, p := range []Policy{{Mode: runs.WorkspaceWrite}, {Mode: runs.ReadOnly, Rules: rules}} {
+			s := inTurn(t)
+			s.say(test.before...)
+			s.restart()
+			s.say(permission("7", "edit", test.asks))
+			s.restart()
+			p.Dirs = []string{"/home/dev/project"}
+			if cmd, _ := p.Decide(s.c.Open()[0], 0); cmd.Option != test.want {
+				t.Errorf("%s: %+v", name, cmd)
+			}
+		}
 	}
 }
 

@@ -31,10 +31,17 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 			}
 			return r.Do
 		}
-		if r.Do != "allow" && len(r.Command) > 0 && q.hides() {
-			if r.Command = nil; matches(&r, q, p.Dirs) {
-				least = "ask" // it may have these words
-			}
+		if r.Do == "allow" {
+			continue
+		}
+		if q.hides() {
+			r.Command = nil // it may have these words
+		}
+		if q.untold() {
+			r.In = "" // it may be there
+		}
+		if matches(&r, q, p.Dirs) {
+			least = "ask"
 		}
 	}
 	return least
@@ -42,6 +49,11 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 
 // hides reports whether the question is about a command that no rule can read.
 func (q *Question) hides() bool { return q.Command == "" && (q.Unread || q.Tool == "execute") }
+
+// untold reports whether the question is about a file that it does not tell.
+func (q *Question) untold() bool {
+	return q.Bare || len(q.Paths) == 0 && slices.Contains([]string{"read", "search", "edit", "delete", "move"}, q.Tool)
+}
 
 // matches reports whether a rule is about a question of a run in some directories. One that allows is not if something
 // is not known.
@@ -58,8 +70,8 @@ func matches(r *acp.Rule, q *Question, dirs []string) bool {
 	if r.In != "" {
 		dirs = []string{r.In}
 	}
-	told := len(q.Paths) > 0 || r.In == "" && q.Tool != "edit" && q.Tool != "delete" && q.Tool != "move"
-	return told && q.inside(dirs) && (len(r.Command) == 0 || is(q.Command, r.Command))
+	told := len(q.Paths) > 0 || r.In == ""
+	return told && !q.untold() && q.inside(dirs) && (len(r.Command) == 0 || is(q.Command, r.Command))
 }
 
 // inside reports whether no file of the question is outside of all directories.

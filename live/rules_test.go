@@ -80,6 +80,17 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"deny * in /b;;allow *", Question{Tool: "fetch", Unknown: true}, "n", ""},
 		{"deny * in /b: rm;;allow *", Question{Tool: "execute", Paths: []string{"/b"}, Command: "ls"}, "ask", ""},
 		{"ask read in /run/docs", Question{Tool: "read", Paths: in}, "ask", "a rule asks"},
+		// A tool for files that tells none, or not where to one goes, may be about those of the rule.
+		{"", Question{Tool: "read"}, "ask", "workspace-write asks"},
+		{"allow read", Question{Tool: "read"}, "ask", "workspace-write asks"},
+		{"allow *", Question{Tool: "search"}, "ask", ""},
+		{"allow *", Question{Tool: "edit", Paths: in, Bare: true}, "ask", ""},
+		{"allow edit in /run/docs", Question{Tool: "edit", Paths: in, Bare: true}, "ask", ""},
+		{"deny * in /b;;allow *", Question{Tool: "search"}, "ask", "a rule asks"},
+		{"deny * in /b", Question{Tool: "edit", Paths: in, Bare: true}, "ask", "a rule asks"},
+		{"deny edit in /b;;allow *", Question{Tool: "search", Paths: in}, "y", ""},
+		{"deny * in /b;;deny read", Question{Tool: "read"}, "n", "a rule denies read"},
+		{"allow fetch||deny * in /x", Question{Tool: "fetch"}, "y", ""},
 		{"||deny edit", Question{Tool: "edit", Paths: in}, "n", "a rule denies edit"},
 		{"||ask edit", Question{Tool: "edit", Paths: in}, "ask", "a rule asks"},
 		{"allow fetch||deny * in /x;;ask fetch", Question{Tool: "fetch"}, "ask", "a rule asks"},
@@ -124,6 +135,25 @@ func rulesOf(t *testing.T, texts string) (rules []acp.Rule) {
 		rules = append(rules, rule)
 	}
 	return rules
+}
+
+// The example of the document: a search tells its directory in its input, or none at all.
+func TestARuleOfADirectoryKnowsWhatASearchReads(t *testing.T) {
+	p := Policy{Mode: runs.DangerFull, Dirs: []string{"/home/dev/project"}, Ask: true,
+		Rules: rulesOf(t, "deny * in /home/dev/.ssh")}
+	for input, want := range map[string]string{
+		`{"pattern":"KEY","path":"/home/dev/.ssh"}`: "n",
+		`{"pattern":"/home/dev/.ssh/*"}`:            "n",
+		`{"pattern":"KEY","path":["/home"]}`:        "n",
+		`{"pattern":"KEY"}`:                         "ask",
+		`{"pattern":"KEY","path":"/home/dev/x"}`:    "y",
+	} {
+		s := inTurn(t)
+		s.say(strings.NewReplacer(`"no"`, `"n"`, `"yes"`, `"y"`).Replace(permission("7", "search", `,"rawInput":`+input)))
+		if cmd, _ := p.Decide(s.c.Open()[0], 0); cmp.Or(cmd.Option, cmd.Do) != want {
+			t.Errorf("%s: %+v, want %s", input, cmd, want)
+		}
+	}
 }
 
 func TestRulesOfATaskNeverWidenAPolicy(t *testing.T) {

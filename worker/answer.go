@@ -156,14 +156,26 @@ func Rule(
 	return runs.Ruling{}, fmt.Errorf("answer without the owner of the run: %w", err)
 }
 
-// While people are asked, the limits of an agent stand still. The worker says so in the file asking, with the time
-// until which that holds at most: the shim acts on it, also while the worker is away.
+// While people are asked, the limits of an agent stand still; while a tool call is open, only that of silence. The
+// worker says so in the file asking, with the time until which that holds at most: the shim acts on it, also while the
+// worker is away.
 
-// noteAsked keeps the file asking.
+// What the file asking says beside such a time.
+const (
+	nobodyAsked = -1 // there is none
+	inCall      = -2
+	callPrefix  = "calls "
+)
+
+// noteAsked keeps the file asking. A call that is never completed is bounded by the time limit: without one it does not
+// count.
 func (r *Run) noteAsked() error {
-	until := int64(-1) // nobody is asked
-	if s := r.talk.conv.Status(); s.Idle && !s.Sleeps {
+	until, hard := int64(nobodyAsked), r.dir.Spec.Limits.Hard
+	switch s := r.talk.conv.Status(); {
+	case s.Idle && !s.Sleeps:
 		until = math.MaxInt64 // for a message
+	case s.Running && s.Calling && hard > 0:
+		until = inCall
 	}
 	for _, q := range r.talk.conv.Open() {
 		switch {
@@ -178,8 +190,12 @@ func (r *Run) noteAsked() error {
 	switch {
 	case r.talk.asking != nil && *r.talk.asking == until:
 		return nil
-	case until >= 0:
-		err := writeFile(path+".new", strconv.AppendInt(nil, until, 10), false)
+	case until != nobodyAsked:
+		text := strconv.AppendInt(nil, until, 10)
+		if until == inCall {
+			text = strconv.AppendInt([]byte(callPrefix), time.Now().Add(hard).UnixMilli(), 10)
+		}
+		err := writeFile(path+".new", text, false)
 		if err == nil {
 			err = os.Rename(path+".new", path) // no shim reads half of it
 		}
@@ -198,6 +214,9 @@ func (r *Run) noteAsked() error {
 // asks reports whether people are asked.
 func (t *dialog) asks() bool { return t != nil && t.asking != nil && *t.asking >= 0 }
 
+// holds reports whether a limit stands still.
+func (t *dialog) holds() bool { return t != nil && t.asking != nil && *t.asking != nobodyAsked }
+
 // now is the time for the due times of questions, in Unix milliseconds. A clock that is set back gives nobody more
 // time.
 func (t *dialog) now(now time.Time) int64 {
@@ -208,10 +227,10 @@ func steady(began int64, passed time.Duration, wall int64) int64 {
 	return max(wall, began+passed.Milliseconds())
 }
 
-// look reads what others have stored in the log while people are asked: an answer that was given while this worker was
-// not to be reached. Where the log cannot be read the next look does it.
+// look reads what others have stored in the log while people are asked, or a turn runs: an answer, or a cancel, that
+// was given while this worker was not to be reached. Where the log cannot be read the next look does it.
 func (r *Run) look(ctx context.Context, now time.Time) error {
-	if !r.talk.asks() || now.Sub(r.talk.looked) < r.w.lookEvery {
+	if r.talk == nil || !r.talk.asks() && !r.talk.conv.Status().Running || now.Sub(r.talk.looked) < r.w.lookEvery {
 		return nil
 	}
 	r.talk.looked = now
@@ -225,15 +244,22 @@ func (r *Run) look(ctx context.Context, now time.Time) error {
 	return r.progressed("", runs.ErrMoved)
 }
 
-// asks reports whether people are asked, by the agent whose files are in dir.
-func asks(dir string, now time.Time) bool {
+// asks reports whether people are asked, by the agent whose files are in dir, or else a tool call of it is open.
+func asks(dir string, now time.Time) (people, call bool) {
 	b, err := readBounded(dir+"/"+askingFile, 32)
 	if err != nil {
-		return false
+		return false, false
 	}
 	const late = time.Minute // for the worker to decide
-	until, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	return err == nil && (until == math.MaxInt64 || now.UnixMilli() < until+late.Milliseconds())
+	text, call := strings.CutPrefix(strings.TrimSpace(string(b)), callPrefix)
+	until, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return false, false
+	case call:
+		return false, now.UnixMilli() < until
+	}
+	return until == math.MaxInt64 || now.UnixMilli() < until+late.Milliseconds(), false
 }
 
 // calmly is how often worker and shim look after an agent that waits for people, if nothing wakes them: files that
@@ -248,9 +274,16 @@ func (r *Run) pollInterval() time.Duration {
 }
 
 // holds reports whether the limits stand still. Each change is noted with the time that they have stood still so far,
-// for the next shim.
+// for the next shim. An agent with an open call is not silent.
 func (s *shim) holds(now time.Time) bool {
-	if held := s.spec.Live && asks(s.dir, now); held != s.held {
+	if !s.spec.Live {
+		return false
+	}
+	held, call := asks(s.dir, now)
+	if call {
+		s.watchdog.grew = now
+	}
+	if held != s.held {
 		note := fmt.Appendf(nil, "%d %t", s.watchdog.held.Milliseconds(), held)
 		if writeFile(s.dir+"/"+heldFile+".new", note, false) == nil { // else a later shim counts more
 			_ = os.Rename(s.dir+"/"+heldFile+".new", s.dir+"/"+heldFile)

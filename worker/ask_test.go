@@ -460,3 +460,70 @@ func TestLimitsStandStillWhilePeopleAreAsked(t *testing.T) {
 	looks(4*time.Hour+59*time.Second, "")
 	looks(4*time.Hour+60500*time.Millisecond, runs.ReasonIdle)
 }
+
+// A tool works in silence for longer than an agent may be idle. The time limit counts, and bounds a call that never
+// ends; a kept run has its worker for that, and the mark an end for one without.
+func TestIdleStandsStillWhileACallIsOpen(t *testing.T) {
+	t.Parallel()
+	dir, began := t.TempDir(), time.Now()
+	limits := Limits{Idle: time.Second, Hard: time.Hour}
+	s := &shim{dir: dir, spec: Spec{Live: true, Limits: limits}, watchdog: newWatchdog(limits, began)}
+	looks := func(after time.Duration, want runs.Reason) {
+		t.Helper()
+		now := began.Add(after)
+		if got := s.watchdog.check(now, [2]int64{}, s.holds(now)); got != want {
+			t.Errorf("after %v: %q, want %q", after, got, want)
+		}
+	}
+	calls := func(until time.Duration) {
+		t.Helper()
+		text := fmt.Sprint("calls ", began.Add(until).UnixMilli())
+		if err := os.WriteFile(filepath.Join(dir, askingFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	looks(900*time.Millisecond, "")
+	calls(2 * time.Hour)
+	looks(time.Second, "")
+	looks(59*time.Minute, "")
+	if err := os.Remove(filepath.Join(dir, askingFile)); err != nil {
+		t.Fatal(err)
+	}
+	looks(59*time.Minute+900*time.Millisecond, "")
+	looks(59*time.Minute+time.Second, runs.ReasonIdle)
+	calls(2 * time.Hour)
+	looks(time.Hour, runs.ReasonHard)
+	if heldBefore(dir, began) != 0 {
+		t.Error("the next shim takes it for time without a limit")
+	}
+	s.watchdog = newWatchdog(Limits{Idle: time.Second}, began) // of a kept run
+	looks(119*time.Minute, "")
+	looks(2*time.Hour+time.Second, runs.ReasonIdle)
+}
+
+// The worker tells the shim that a call is open, if the run has a time limit.
+func TestWorkerTellsThatACallIsOpen(t *testing.T) {
+	t.Parallel()
+	for _, hard := range []time.Duration{time.Hour, 0} {
+		t.Run(hard.String(), func(t *testing.T) {
+			t.Parallel()
+			s := asking(t, time.Hour, "waits", "calls")
+			s.spec.Limits.Hard = hard
+			_, done := s.driven(t.Context(), s.create(s.spec))
+			mark := filepath.Join(s.root, "r", "p1", askingFile)
+			calls := func() bool { b, err := os.ReadFile(mark); return err == nil && strings.HasPrefix(string(b), "calls ") }
+			waitFor(t, "the call", func() bool { return strings.HasSuffix(s.transcript(), "<update <update") })
+			if hard > 0 {
+				waitFor(t, "the mark", calls)
+			}
+			write(t, filepath.Join(s.dir, "go"), "")
+			waitFor(t, "its end", func() bool { return strings.HasSuffix(s.transcript(), "<update <update <update") })
+			waitFor(t, "no mark", func() bool { return !exists(mark) })
+			write(t, filepath.Join(s.dir, "on"), "")
+			if res := <-done; res.err != nil {
+				t.Fatal(res.err)
+			}
+			s.ends(runs.Exit{Reason: runs.ReasonEOF})
+		})
+	}
+}

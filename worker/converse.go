@@ -42,7 +42,7 @@ type dialog struct {
 	over    time.Time // when the conversation had an outcome; zero: it has none
 	began   time.Time
 	asking  *int64       // in the file asking; nil: not known
-	asked   time.Time    // when people were last known to be asked
+	asked   time.Time    // when a limit was last known to stand still
 	looked  time.Time    // when the log was last read for what others have stored
 	place   begins       // of the process that the fold has reached
 	last    runs.Process // the last end of one
@@ -86,7 +86,7 @@ func (r *Run) newTalk() (*dialog, error) {
 		Task: runs.Task{Attributes: spec.Attributes, Prompt: string(prompt), Keep: spec.Keep, AddDirs: spec.AddDirs},
 	}}
 	if spec.Keep {
-		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep}
+		t.pace = pace{turn: spec.Limits.Hard, rest: spec.Limits.Rest, sleep: spec.Limits.Sleep, start: r.w.startTime}
 	}
 	t.restart()
 	return t, nil

@@ -233,6 +233,23 @@ func TestLiveRunWhoseWorkersAndShimsAreKilledHasOneTurn(t *testing.T) {
 	}
 }
 
+// A responder that reaches no owner stores that a turn is cancelled. An owner that lives acts on it soon, also while
+// the agent prints nothing.
+func TestOwnerFindsACancelThatAnotherHasStored(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "waits")
+	_, done := s.driven(t.Context(), s.create(s.spec))
+	waitFor(t, "the turn", func() bool { return strings.HasSuffix(s.transcript(), "<update") })
+	if got, err := s.absent(runs.Command{ID: "stop", Do: runs.DoStop, By: "ann", Turn: 1}); err != nil || !got.Holds {
+		t.Fatalf("%+v, error %v", got, err)
+	}
+	waitFor(t, "the cancel", func() bool { return strings.HasSuffix(s.transcript(), " ann- >cancel") })
+	write(t, filepath.Join(s.dir, "go"), "")
+	if res := <-done; res.err != nil {
+		t.Fatal(res.err)
+	}
+}
+
 func isKilled(err error) bool {
 	var exit *exec.ExitError
 	return errors.As(err, &exit) && exit.ProcessState.String() == "signal: killed"

@@ -36,7 +36,7 @@ const (
 	ctlFile     = "ctl"         // FIFO to the shim, one byte per command
 	stdinFile   = "stdin"       // FIFO, stdin of a process of a live run
 	fedFile     = "fed"         // how much of inFile was written to stdinFile, see fed
-	askingFile  = "asking"      // people are asked: until when, in Unix milliseconds
+	askingFile  = "asking"      // people are asked, or a tool call is open: until when, see asks
 	journalFile = "journal"     // of a live run, see journal
 	heldFile    = "held"        // how long the limits stood still, see hold
 	threadFile  = "thread"      // of a live run: the session that it has begun

@@ -364,3 +364,43 @@ func TestRequestThatOnlyTheWorkerKnowsIsNotConfirmed(t *testing.T) {
 		})
 	}
 }
+
+// An agent that is never ready, but prints to stderr, is not silent: the start of a kept run has a limit. One that has
+// had a turn is started again, as one that has died.
+func TestAgentThatIsNeverReadyEndsItsRun(t *testing.T) {
+	t.Parallel()
+	for does, processes := range map[string]int{"mutters": 1, "later-mutters": 4} {
+		t.Run(does, func(t *testing.T) {
+			t.Parallel()
+			for limit := time.Second; !neverReady(t, does, processes, limit); limit *= 4 {
+				t.Logf("no first turn within %v", limit) // the machine is busy
+			}
+		})
+	}
+}
+
+// neverReady reports false if the first process was too late, too.
+func neverReady(t *testing.T, does string, processes int, limit time.Duration) bool {
+	t.Helper()
+	s := sleeping(t, "resumes", does)
+	s.w.startTime = limit
+	r, done := s.driven(t.Context(), s.create(s.spec))
+	if processes > 1 {
+		waitFor(t, "the first turn", func() bool { return len(done) > 0 || s.transcript() == firstTurn+wentToSleep })
+		if len(done) > 0 && limit < time.Minute {
+			return false
+		}
+		s.say(r, "m1")
+	}
+	res := <-done
+	if res.err != nil || res.Exit.Reason != runs.ReasonSession {
+		t.Errorf("%+v\n%s", res, s.transcript())
+	}
+	if got := strings.Count(s.did("started"), "x"); got != processes {
+		t.Errorf("%d processes, want %d", got, processes)
+	}
+	if want := "the agent was not ready in time"; processes == 1 && s.exit("r").Why != want {
+		t.Errorf("it ended because %q, want %q", s.exit("r").Why, want)
+	}
+	return true
+}

@@ -127,6 +127,28 @@ func TestLimitsOfTurnsAndOfRest(t *testing.T) {
 		at(live.Status{Turn: 2, Idle: true}, 0, "")
 		at(live.Status{Turn: 2, Idle: true}, 24*time.Hour, "limit-rest-2")
 
+		p.start = time.Minute
+		starts := live.Status{Process: 2, Turn: 2, Alive: true}
+		at(starts, 0, "")
+		at(starts, time.Minute-1, "")
+		at(live.Status{Process: 2, Turn: 2, Alive: true, Ready: true}, 0, "")
+		at(live.Status{Process: 2, Turn: 2, Alive: true, Sleeps: true}, time.Hour, "")
+		at(live.Status{Process: 3, Turn: 2, Alive: true}, time.Minute-1, "")
+		at(live.Status{Process: 4, Turn: 2, Alive: true}, 2*time.Minute, "")
+		at(live.Status{Process: 4, Turn: 2, Alive: true}, time.Minute-1, "")
+		if p.stuck(time.Now()) {
+			t.Error("stuck in its start too soon")
+		}
+		if at(live.Status{Process: 4, Turn: 2, Alive: true}, 1, ""); !p.stuck(time.Now()) {
+			t.Error("not stuck in its start")
+		}
+		if at(live.Status{Process: 4, Turn: 2, Alive: true, Ready: true}, 0, ""); p.stuck(time.Now()) {
+			t.Error("stuck when it is ready")
+		}
+		first := live.Status{Process: 5, Alive: true}
+		at(first, 0, "")
+		at(first, time.Minute, "limit-start-5")
+
 		next := pace{rest: 24 * time.Hour} // of the next worker
 		if _, reached := next.limit(idle, time.Now(), time.Now().Add(-24*time.Hour).UnixMilli()); reached {
 			t.Error("at the first look")

@@ -399,7 +399,7 @@ type result struct {
 
 // patient gives a worker the time that a busy machine may need.
 func patient(w *Worker) {
-	for _, limit := range []*time.Duration{&w.usageTime, &w.takeTime, &w.compareTime, &w.closeTime} {
+	for _, limit := range []*time.Duration{&w.usageTime, &w.takeTime, &w.compareTime, &w.closeTime, &w.startTime} {
 		*limit = testfixture.Patience
 	}
 }

@@ -9,10 +9,11 @@ import (
 )
 
 // pace are the limits of a run that goes on after a turn: how long a turn may take, without the time in which people
-// are asked, and how long there may be none. The worker keeps them, as only it knows the turns; what a worker before
-// it has seen of a turn is not counted. Before the rest is over, the process can sleep.
+// are asked, how long there may be none, and how long a process may take until it can take a prompt. The worker keeps
+// them, as only it knows the turns; what a worker before it has seen of a turn is not counted. Before the rest is over,
+// the process can sleep.
 type pace struct {
-	turn, rest, sleep time.Duration // 0: no limit
+	turn, rest, sleep, start time.Duration // 0: no limit
 
 	n       int           // the turn
 	worked  time.Duration // in it
@@ -20,11 +21,16 @@ type pace struct {
 	rested  time.Duration // since the last turn, when that was first seen
 	idle    time.Time     // when that was; zero: a turn runs
 	sleeps  bool          // the process can sleep
+	process int           // its number
+	starts  time.Duration // that it was alive for without being ready; 0: it is
 	seen    time.Time
 }
 
-// stopTime is how long an agent may take to end a turn that is cancelled.
-const stopTime = 30 * time.Second
+// How long an agent may take to end a turn that is cancelled, and to begin or continue a session.
+const (
+	stopTime  = 30 * time.Second
+	startTime = 2 * time.Minute
+)
 
 // limit returns the command for a limit that is reached. Last is when the log was last written, Unix milliseconds.
 func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bool) {
@@ -35,6 +41,16 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 	p.seen = now
 	if s.Turn != p.n {
 		p.n, p.worked, p.stopped = s.Turn, 0, time.Time{}
+	}
+	if starts := s.Alive && !s.Ready && !s.Running && !s.Sleeps; starts && s.Process == p.process {
+		p.starts += passed
+	} else {
+		p.process, p.starts = s.Process, 0
+	}
+	if s.Turn == 0 && p.late() { // a later turn than the first can be that of another process, see stuck
+		return runs.Command{
+			ID: "limit-start-" + strconv.Itoa(s.Process), Do: runs.DoLimit, By: runs.ByLimit, Rule: "start",
+		}, true
 	}
 	p.sleeps = s.Alive && s.Ready && s.Lasts && p.sleep > 0
 	switch {
@@ -79,7 +95,10 @@ func (p *pace) due(now time.Time) time.Duration {
 	return next
 }
 
-// stuck reports whether the agent does not end a turn that was cancelled.
+// late reports whether the process takes too long until it is ready.
+func (p *pace) late() bool { return p.start > 0 && p.starts >= p.start }
+
+// stuck reports whether the agent does not end a turn that was cancelled, or is not ready for one.
 func (p *pace) stuck(now time.Time) bool {
-	return !p.stopped.IsZero() && now.Sub(p.stopped) >= stopTime
+	return !p.stopped.IsZero() && now.Sub(p.stopped) >= stopTime || p.n > 0 && p.late()
 }

@@ -40,11 +40,13 @@ type accepted struct {
 //	unknown=N        asks N unknown requests before
 //	line=N           prints a line with N bytes before
 //	waits            in the turn, for the file go in its directory
+//	calls            has a tool call until then, and waits for the file on afterwards
 //	twice            answers the prompt twice
 //	dies, leaves     in the turn, after its questions: by SIGKILL, with exit code 0
 //	stillborn        by SIGKILL, before its first line
 //	faints           by SIGKILL, before it sets its mode
 //	silent           answers nothing
+//	mutters          answers nothing, and prints to stderr
 //	numb             does not read any more once it has a session
 //	deaf, closed     does not read, has no stdin
 //	version=N        of the protocol
@@ -131,6 +133,11 @@ func (p *player) say(format string, args ...any) error {
 func (p *player) obey(m accepted) error {
 	switch {
 	case p.can("silent"):
+	case p.can("mutters"):
+		for {
+			_, _ = os.Stderr.WriteString("x\n")
+			time.Sleep(time.Millisecond)
+		}
 	case m.Method == "initialize":
 		resumes := ""
 		if p.can("resumes") {
@@ -195,7 +202,23 @@ func (p *player) turn(prompt accepted) error {
 		return err
 	}
 	p.mark("asked")
+	call := func(kind, status string) error {
+		if !p.can("calls") {
+			return nil
+		}
+		return p.say(`"method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":%q,"toolCallId":"c",`+
+			`"status":%q}}`, kind, status)
+	}
+	if err := call("tool_call", "in_progress"); err != nil {
+		return err
+	}
 	for p.can("waits") && !exists(p.file("go")) {
+		time.Sleep(time.Millisecond)
+	}
+	if err := call("tool_call_update", "completed"); err != nil {
+		return err
+	}
+	for p.can("calls") && !exists(p.file("on")) {
 		time.Sleep(time.Millisecond)
 	}
 	switch {

@@ -226,7 +226,7 @@ func (r *Run) noteIdle(ctx context.Context) error {
 	now := time.Now()
 	since := agent.lastActivity()
 	if t := r.talk; t != nil {
-		if t.asks() {
+		if t.holds() {
 			t.asked = now
 		}
 		if t.asked.After(since) {

@@ -29,7 +29,7 @@ func recordTimes(dir string) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		w.follow(written, lost, quit, func() bool { return asks(dir, time.Now()) },
+		w.follow(written, lost, quit, func() bool { people, _ := asks(dir, time.Now()); return people },
 			func() (size int64, at time.Time, err error) {
 				info, err := os.Stat(out)
 				if err != nil {

@@ -124,7 +124,7 @@ type Worker struct {
 	// adoptEvery is the interval at which Adopt looks for run directories without
 	// an owner.
 	adoptEvery time.Duration
-	// lookEvery is the interval at which the log of a run that waits for people is read for answers.
+	// lookEvery is the interval at which the log of a live run in a turn, or that waits for people, is read.
 	lookEvery time.Duration
 	// tailPause is the polling interval for a missing file, and how long a renamed
 	// or removed file must be unchanged until it counts as ended.
@@ -144,6 +144,8 @@ type Worker struct {
 	compareTime time.Duration
 	// closeTime limits how long an agent may take to close its session.
 	closeTime time.Duration
+	// startTime limits how long the agent of a kept run may take until it can take a prompt.
+	startTime time.Duration
 
 	mu           sync.Mutex
 	driven       map[string]*Run // by run id
@@ -204,7 +206,7 @@ func New(cfg Config) (*Worker, error) {
 		slowAppend: 250 * time.Millisecond, adoptEvery: 2 * time.Second, lookEvery: 30 * time.Second, tailPause: time.Second,
 		oldDirs:     maxOldDirs,
 		maxSessions: 512, settle: 5 * time.Second, usageTime: usageTime, takeTime: takeTime,
-		compareTime: compareTime, closeTime: closeTime,
+		compareTime: compareTime, closeTime: closeTime, startTime: startTime,
 		driven: make(map[string]*Run), slotFreed: make(chan struct{}, 1), adopted: make(chan struct{}),
 		snapshots: make(chan struct{}, maxSnapshots), buffers: newBuffers(),
 	}

@@ -94,11 +94,27 @@ func TestPathsOfAQuestion(t *testing.T) {
 		`{"locations":[{"path":"/a"},7]}`:                                                    "false /a",
 		`{"locations":[` + strings.Repeat(`{"path":"/"},`, maxPaths) + `{"path":"/"}]}`:      "false" + strings.Repeat(" /", maxPaths),
 		`{"content":[{"type":"diff","path":"` + strings.Repeat("x", maxPathBytes+1) + `"}]}`: "false",
+		// Inputs of the agents' tools.
+		`{"rawInput":{"cwd":"/a"}}`:                                  "true /a",
+		`{"rawInput":{"pattern":"KEY","path":"/a"}}`:                 "true /a", // Grep of Claude Code, Qwen Code and opencode
+		`{"rawInput":{"pattern":"/a/**/*.pem"}}`:                     "true /a/**/*.pem",
+		`{"rawInput":{"pattern":"../*"}}`:                            "false",
+		`{"rawInput":{"pattern":"a..b"}}`:                            "true",
+		`{"rawInput":{"pattern":["/a"]}}`:                            "false",
+		`{"rawInput":{"file_path":"/a"},"locations":[]}`:             "true /a",
+		`{"rawInput":{"filePath":"/a","filepath":"/b"}}`:             "true /a /b",
+		`{"rawInput":{"absolute_path":"/a"}}`:                        "true /a",
+		`{"rawInput":{"notebook_path":"/a"}}`:                        "true /a",
+		`{"rawInput":{"dir_path":"/a","directory":"/b"}}`:            "true /a /b",
+		`{"rawInput":{"path":null}}`:                                 "true",
+		`{"rawInput":{"path":["/a"]}}`:                               "false",
+		`{"rawInput":{"paths":["/a"]}}`:                              "false",
+		`{"rawInput":{"path":"~/.ssh"}}`:                             "false",
+		`{"locations":[{"path":"file:///etc/passwd"},{"path":"b"}]}`: "false b",
 	} {
 		m, _ := Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":` + call + `}}`))
-		q := m.QuestionOf()
-		paths, whole := q.Paths()
-		got := strings.Join(append([]string{map[bool]string{true: "true", false: "false"}[whole]}, paths...), " ")
+		f := FilesOf(m.QuestionOf().ToolCall)
+		got := strings.Join(append([]string{map[bool]string{true: "true", false: "false"}[f.Whole]}, f.Paths...), " ")
 		if got != want {
 			t.Errorf("%.80s: got %.80s, want %.80s", call, got, want)
 		}

@@ -1,6 +1,9 @@
 package acp
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
 )
@@ -11,29 +14,66 @@ func CallOf(update scan.Value) (id scan.Value, status string) {
 	return wire.At(update, "toolCallId"), short(wire.At(update, "status"))
 }
 
-// Paths are the files that a question is about: the locations of its call, the files of its diffs, and
-// the directory of its command. It is false
-// if they cannot be read in full: there are more than MaxPaths, or one is no text, is empty or is longer than
-// MaxPath bytes.
-func (q *Question) Paths() (paths []string, whole bool) {
-	locations := wire.At(q.ToolCall, "locations")
-	whole = locations.Kind <= scan.Null || locations.Kind == scan.Array
-	add := func(path scan.Value) {
-		ok := path.IsString() && 0 < path.Len && path.Len <= maxPathBytes && len(paths) < maxPaths
-		if whole = whole && ok; ok {
-			paths = append(paths, path.Text())
+// Files are the files that a tool call tells, or an update of it.
+type Files struct {
+	Paths   []string // all, as told
+	Located int      // how many its locations tell
+	Changed []string // those of its diffs, each once
+	// Whole is false if not all can be read: there are more than maxPaths, or one is no text, is empty, is longer than
+	// maxPathBytes, or is none before somebody expands it.
+	Whole bool
+}
+
+// pathKeys are the names by which the inputs of the agents' tools tell a file, or the directory of a command.
+var pathKeys = []string{
+	"cwd", "path", "paths", "file_path", "filePath", "filepath", "absolute_path", "notebook_path", "dir_path", "directory",
+	"parentDir",
+}
+
+// FilesOf returns the files of a call: those of its locations, its diffs and its input.
+func FilesOf(call scan.Value) (f Files) {
+	locations, input := wire.At(call, "locations"), wire.Object(wire.At(call, "rawInput"))
+	f.Whole = locations.Kind <= scan.Null || locations.Kind == scan.Array
+	for _, key := range pathKeys {
+		if v := input[key]; v.Kind > scan.Null {
+			f.add(v)
 		}
 	}
-	if dir := wire.At(q.ToolCall, "rawInput", "cwd"); dir.Kind > scan.Null { // where a command runs
-		add(dir)
+	switch v := input["pattern"]; { // of files, or of what is in them
+	case v.Kind > scan.Null && !v.IsString() || strings.Contains("/"+v.Text()+"/", "/../"):
+		f.Whole = false
+	case strings.HasPrefix(v.Text(), "/"), strings.HasPrefix(v.Text(), "~"):
+		f.add(v)
 	}
-	wire.Each(locations, func(v scan.Value) { add(wire.At(v, "path")) })
-	wire.Each(wire.At(q.ToolCall, "content"), func(v scan.Value) {
-		if wire.At(v, "type").Equal("diff") {
-			add(wire.At(v, "path"))
+	var located []string
+	wire.Each(locations, func(v scan.Value) {
+		if path := f.add(wire.At(v, "path")); !slices.Contains(located, path) {
+			located = append(located, path)
 		}
 	})
-	return paths, whole
+	f.Located = len(located)
+	wire.Each(wire.At(call, "content"), func(v scan.Value) {
+		if wire.At(v, "type").Equal("diff") {
+			if path := f.add(wire.At(v, "path")); path != "" && !slices.Contains(f.Changed, path) {
+				f.Changed = append(f.Changed, path)
+			}
+		}
+	})
+	return f
+}
+
+// add adds a path and returns it; "": it cannot be read.
+func (f *Files) add(v scan.Value) string {
+	path := ""
+	if v.IsString() && v.Len <= maxPathBytes && len(f.Paths) < maxPaths {
+		path = v.Text()
+	}
+	if path == "" || strings.HasPrefix(path, "~") || strings.HasPrefix(path, "file:") {
+		f.Whole = false
+		return ""
+	}
+	f.Paths = append(f.Paths, path)
+	return path
 }
 
 // Limits of the paths of a question.

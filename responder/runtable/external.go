@@ -231,7 +231,15 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 		if !errors.Is(err, runs.ErrNoOwner) {
 			r.log.Warn("the owner did not take the answer; it is stored instead", zap.String("run", run), zap.Error(err))
 		}
-		return r.cfg.Absent(ctx, v.Agent, run, c) // the question is open until the agent gets that
+		ruling, err = r.cfg.Absent(ctx, v.Agent, run, c) // the question is open until the agent gets that
+		if err == nil && ruling.Holds {                  // an owner that is back acts on it at once
+			soon, done := context.WithTimeout(ctx, time.Second)
+			defer done()
+			if again, err := r.cfg.Streams.AskAnswer(soon, run, c); err == nil && again.Holds {
+				return again, nil
+			}
+		}
+		return ruling, err
 	}
 	if err != nil || !ruling.Holds {
 		return ruling, err

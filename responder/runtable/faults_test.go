@@ -330,6 +330,35 @@ func TestNobodyRulesOverALogThatIsBeingFilled(t *testing.T) {
 	}
 }
 
+// back is an owner that is not to be reached at first.
+type back struct{ bus.Owner }
+
+func (back) Answer(_ context.Context, c runs.Command) (runs.Ruling, error) {
+	return runs.Ruling{Holds: true, By: c.ID, Delivered: true}, nil
+}
+
+// An owner that comes back while its command is stored in its place is told at once: it looks at the log seldom.
+func TestAnOwnerThatIsBackLearnsWhatWasStored(t *testing.T) {
+	t.Parallel()
+	var run string
+	var worker *bus.Bus
+	s := newSite(t, func(c *runtable.Config) {
+		c.Absent = func(context.Context, string, string, runs.Command) (runs.Ruling, error) {
+			stop, err := worker.Listen(run, back{})
+			if err == nil {
+				t.Cleanup(stop)
+				err = worker.Inside().FlushTimeout(fixture.Patience)
+			}
+			return runs.Ruling{Holds: true}, err
+		}
+	})
+	run, worker = s.submit("one").Run, s.bus(embedded.WorkerUser)
+	c := runs.Command{ID: "c", Do: runs.DoStop, Turn: 1}
+	if ruling, err := s.table.Decide(s.soon(), run, c); err != nil || ruling.By != c.ID || !ruling.Delivered {
+		t.Errorf("%+v, %v", ruling, err)
+	}
+}
+
 // 1. A queued task is cancelled; the responder is killed, or cut off, between
 // the cancel entry and the purge of WORK (Cancel only logs that). Nobody else
 // ever takes the task off WORK, which keeps it without limit. 2. No worker

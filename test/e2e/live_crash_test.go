@@ -22,7 +22,7 @@ say() {
 }
 ask() {
 	printf '%s' '{"jsonrpc":"2.0","id":'$1',"method":"session/request_permission","params":{"sessionId":"s1",'
-	printf '%s' '"toolCall":{"toolCallId":"c'$1'","kind":"read"},"options":['
+	printf '%s' '"toolCall":{"toolCallId":"c'$1'","kind":"read","locations":[{"path":"a"}]},"options":['
 	echo '{"optionId":"yes","kind":"allow_once","name":"Yes"},{"optionId":"no","kind":"reject_once","name":"No"}]}}'
 	get
 }
