@@ -80,7 +80,7 @@ func answersText(q *api.Question) string {
 	case f.simple:
 		return "Answer with the " + OneLine(f.kind) + " " + OneLine(f.text) + ", decline or cancel."
 	}
-	return "Answer with a JSON object of this schema, decline or cancel: " + string(q.Fields)
+	return "Answer with a JSON object of this schema, decline or cancel: " + visible(string(q.Fields))
 }
 
 // hidden reports whether a question is not shown in full: no text allows it.
