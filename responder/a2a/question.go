@@ -54,13 +54,13 @@ func (h *handler) question(ctx context.Context, v runs.Header, record *runs.Reco
 	return q, nil
 }
 
-// asks returns a question as text. What the agent says is on one line, or its further lines are indented, so that it
-// cannot pass for the answers.
+// asks returns a question as text. What the agent says is behind a label, or indented, so that it cannot pass for the
+// answers.
 func asks(q *api.Question) string {
 	lines := []string{q.Agent + " asks (" + q.Kind + " " + q.ID + "): " + responder.OneLine(q.Title)}
-	for _, s := range []string{q.Command, q.Input, q.Text} {
-		if s != "" {
-			lines = append(lines, strings.ReplaceAll(s, "\n", "\n    "))
+	for _, s := range []struct{ label, text string }{{"Command", q.Command}, {"Input", q.Input}, {"Text", q.Text}} {
+		if s.text != "" {
+			lines = append(lines, responder.Labelled(s.label, s.text))
 		}
 	}
 	for _, f := range q.Files {
