@@ -47,7 +47,7 @@ func QuestionText(q *api.Question) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// Labelled is a text of an agent behind a label. Several lines are below it, indented, so that none can pass for a label.
+// Labelled is a text of an agent behind a label. Several lines are below it, indented, so that none passes for a label.
 func Labelled(label, text string) string {
 	if strings.Contains(text, "\n") {
 		return label + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")

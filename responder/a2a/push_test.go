@@ -162,8 +162,8 @@ func TestPathOfAReceiverIsForWhoRegisteredIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, bearer := range map[string]string{"of-first": first, "of-owner": token} {
-		made, err := d.client(surfaces[0], bearer).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "ended", ID: name,
-			URL: whole})
+		made, err := d.client(surfaces[0], bearer).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{
+			TaskID: "ended", ID: name, URL: whole})
 		if err != nil || made.URL != whole {
 			t.Fatalf("%s: %+v, %v", name, made, err)
 		}

@@ -97,8 +97,8 @@ func TestRightsToQuestions(t *testing.T) {
 			if want := "The task needs an answer to question q1"; !shown && text != want {
 				t.Errorf("%s for %q: %q", method, scopes, text)
 			}
-			if want := "codex asks (permission q1): Run rm sentinel-file\nCommand: rm sentinel-file\nAnswer: yes (Yes), no (No)"; shown &&
-				text != want {
+			if want := "codex asks (permission q1): Run rm sentinel-file\nCommand: rm sentinel-file\n" +
+				"Answer: yes (Yes), no (No)"; shown && text != want {
 				t.Errorf("%s for %q: %q, want %q", method, scopes, text, want)
 			}
 		}

@@ -46,11 +46,11 @@ var formsOfAgents = map[string]struct{ fields, want, content string }{
 	"values that are not seen": {`{"type":"object","properties":{"a\u202eb":{"type":"string","enum":["x\u00a0y"]},"l":{"type":` +
 		`"array","items":{"type":"string","enum":["x\u200b","y"]}},"o":{"type":"string","oneOf":[{"const":"\u200b"}]},` +
 		`"default":{"type":"number","default":1.5,"minimum":0}}}`,
-		"{\"type\":\"object\",\"properties\":{\"a\u202eb\":{\"type\":\"string\",\"title\":\"a⟨U+202E⟩b\",\"enum\":[\"x\u00a0y\"]," +
-			"\"enumNames\":[\"x⟨U+00A0⟩y\"]},\"default\":{\"type\":\"number\",\"title\":\"default\",\"minimum\":0,\"default\":1.5}," +
-			"\"l\":{\"type\":\"array\",\"title\":\"l\",\"items\":{\"anyOf\":[{\"const\":\"x\u200b\",\"title\":\"x⟨U+200B⟩\"}," +
-			"{\"const\":\"y\",\"title\":\"y\"}]}},\"o\":{\"type\":\"string\",\"title\":\"o\",\"oneOf\":[{\"const\":\"\u200b\"," +
-			"\"title\":\"⟨U+200B⟩\"}]}}}",
+		strings.NewReplacer("!", "\u202e", "~", "\u00a0", "^", "\u200b").Replace(`{"type":"object","properties":{"a!b":{` +
+			`"type":"string","title":"a⟨U+202E⟩b","enum":["x~y"],"enumNames":["x⟨U+00A0⟩y"]},"default":{"type":"number",` +
+			`"title":"default","minimum":0,"default":1.5},"l":{"type":"array","title":"l","items":{"anyOf":[{"const":"x^",` +
+			`"title":"x⟨U+200B⟩"},{"const":"y","title":"y"}]}},"o":{"type":"string","title":"o","oneOf":[{"const":"^",` +
+			`"title":"⟨U+200B⟩"}]}}}`),
 		"{\"a\u202eb\":\"x\u00a0y\",\"default\":1.5,\"l\":[\"x\u200b\"]}"},
 }
 
