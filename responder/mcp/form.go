@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -81,7 +82,7 @@ type field struct {
 	Items       *items   `json:"items,omitzero"` // of a list of choices
 	MinItems    *int     `json:"minItems,omitzero"`
 	MaxItems    *int     `json:"maxItems,omitzero"`
-	Meta        leftOut  `json:"_meta,omitzero"`
+	Meta        meta     `json:"_meta,omitzero"`
 }
 
 // items are the choices of a list: texts, or texts with titles.
@@ -89,21 +90,26 @@ type items struct {
 	Type  string   `json:"type,omitzero"`
 	Enum  []string `json:"enum,omitzero"`
 	AnyOf []value  `json:"anyOf,omitzero"`
-	Meta  leftOut  `json:"_meta,omitzero"`
+	Meta  meta     `json:"_meta,omitzero"`
 }
 
 // value is a choice with a title. Clients know no description of one.
 type value struct {
-	Const       string  `json:"const"`
-	Title       string  `json:"title"`
-	Description string  `json:"description,omitzero"`
-	Meta        leftOut `json:"_meta,omitzero"`
+	Const       string `json:"const"`
+	Title       string `json:"title"`
+	Description string `json:"description,omitzero"`
+	Meta        meta   `json:"_meta,omitzero"`
 }
 
-// leftOut is read, and not sent.
-type leftOut struct{}
+// meta is what agents add for their own clients. It is not sent.
+type meta struct{ secret bool }
 
-func (*leftOut) UnmarshalJSON([]byte) error { return nil }
+func (m *meta) UnmarshalJSON(b []byte) error {
+	*m = meta{gjson.GetBytes(b, "codex.isSecret").Bool()}
+	return nil
+}
+
+func (meta) IsZero() bool { return true }
 
 // flat returns the schema of a form, if all of its fields are such as clients show; else nil.
 func flat(fields json.RawMessage, revision string) any {
@@ -129,8 +135,11 @@ func flat(fields json.RawMessage, revision string) any {
 	return out
 }
 
-// isShown reports whether clients show a field.
+// isShown reports whether clients show a field. MCP forbids to ask for secrets by a form.
 func (f *field) isShown(revision string) bool {
+	if f.Meta.secret {
+		return false
+	}
 	switch f.Type {
 	case "string", "number", "integer", "boolean":
 		return f.Items == nil && (f.OneOf == nil || revision >= titled)

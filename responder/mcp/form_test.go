@@ -99,3 +99,18 @@ func TestKindOfAnOptionIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// MCP forbids to ask for secrets by a form: that question stays with the one who waits.
+func TestSecretsAreNotAskedForByForms(t *testing.T) {
+	fields := formsOfAgents["codex"].fields
+	if flat(json.RawMessage(fields), titled) == nil {
+		t.Fatal("the form without a secret is not shown")
+	}
+	for i := range 2 {
+		parts := strings.SplitAfter(fields, `"isSecret":`)
+		parts[i+1] = strings.Replace(parts[i+1], "false", "true", 1)
+		if secret := strings.Join(parts, ""); flat(json.RawMessage(secret), titled) != nil {
+			t.Errorf("it is shown: %s", secret)
+		}
+	}
+}
