@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -183,11 +184,29 @@ func (a *app) getenv(name string) string {
 	return ""
 }
 
-// complain prints one line for each error that was joined into err.
+// complain prints one line for each error that was joined into err. What does not show as itself, as in the name of a
+// file, is an escape.
 func complain(w io.Writer, err error) {
-	for line := range strings.SplitSeq(err.Error(), "\n") {
+	for line := range strings.SplitSeq(flatNames(err, err.Error()), "\n") {
 		if line != "" {
-			fmt.Fprintf(w, "linesman: %s\n", line)
+			fmt.Fprintf(w, "linesman: %s\n", console.Safe(line))
 		}
 	}
+}
+
+// flatNames returns the text of err with the names of files that have several lines on one.
+func flatNames(err error, text string) string {
+	switch e := err.(type) {
+	case *fs.PathError:
+		if strings.Contains(e.Path, "\n") {
+			return strings.ReplaceAll(text, e.Path, console.Safe(e.Path))
+		}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			text = flatNames(one, text)
+		}
+	case interface{ Unwrap() error }:
+		return flatNames(e.Unwrap(), text)
+	}
+	return text
 }
