@@ -89,7 +89,12 @@ func TestFactsOfARun(t *testing.T) {
 		all.Working[0].Model, all.Working[0].Version = "gpt-5-codex", "0.169.0"
 		all.Ended[0].Times = runs.Captured
 		var out bytes.Buffer
-		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0]} {
+		held := &api.Run{
+			Summary: runs.Summary{ID: "T-local-held", Attributes: runs.Attributes{Agent: "asker"}, State: runs.StateInputRequired,
+				StartedAt: all.Working[0].StartedAt, Doing: &runs.Doing{Phase: runs.YourTurn}},
+			Detail: &api.Detail{Conversation: &api.Conversation{Waiting: 1, Held: true}},
+		}
+		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0], held} {
 			if err := renderTo(&out, false, false, 0).Run(run); err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +173,7 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 		}
 		lines := strings.Split(list, "\n")
 		if !strings.HasPrefix(lines[0], "needs you") || !strings.Contains(list, "needs an agent's") ||
-			!strings.Contains(list, "(1 needs you)") {
+			!strings.Contains(list, "(1 needs you, 2 your turn)") {
 			t.Errorf("width %d:\n%s", width, &out)
 		}
 		if at := strings.Index(list, "your turn"); at < 0 || at > strings.Index(list, "working ") {

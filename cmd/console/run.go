@@ -11,6 +11,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// States of working runs that wait for a person.
+const (
+	needsYou   = "needs you"
+	mayNeedYou = "may need you"
+	yourTurn   = "your turn"
+)
+
 // stateWord is the state of a run, for people.
 func stateWord(run *api.Run, now time.Time) string {
 	need := run.Need(now)
@@ -18,12 +25,12 @@ func stateWord(run *api.Run, now time.Time) string {
 	case run.State.Final(), run.State == runs.StateQueued:
 		return Word(string(run.State))
 	case need == runs.NeedsAnswer:
-		return "needs you"
+		return needsYou
 	case run.WorkerLost:
 	case need == runs.MayNeedAnswer:
-		return "may need you"
+		return mayNeedYou
 	case need == runs.NeedsPrompt:
-		return "your turn"
+		return yourTurn
 	}
 	return "working"
 }
@@ -39,6 +46,9 @@ func needed(run *api.Run) string {
 		return ""
 	case run.EndedAt != 0:
 		return "needs an agent's answer, then: linesman run --resume " + Word(run.ID) + " -- …"
+	case phase == runs.YourTurn && run.Detail != nil && run.Conversation != nil &&
+		run.Conversation.Held && run.Conversation.Waiting > 0:
+		return fmt.Sprintf("%d held: linesman send --release %s", run.Conversation.Waiting, Word(run.ID))
 	case phase == runs.YourTurn:
 		return "needs a message"
 	}
