@@ -104,6 +104,16 @@ func TestFactsOfARun(t *testing.T) {
 	})
 }
 
+func TestASubmittedRunThatIsKeptWaitsForNoSlot(t *testing.T) {
+	t.Parallel()
+	for want, kept := range map[string]bool{"It waits for a free slot, as the next one.": false, "It waits for a worker.": true} {
+		var out bytes.Buffer
+		if err := Submitted(&out, "T-1", 0, kept); err != nil || !strings.Contains(out.String(), "\n"+want+"\n") {
+			t.Errorf("%v: %q, %v", kept, &out, err)
+		}
+	}
+}
+
 // No id is cut, however long it is and however narrow the terminal.
 func TestListsDoNotCutIDs(t *testing.T) {
 	t.Parallel()

@@ -184,15 +184,20 @@ var colors = map[string]string{
 	"completed": Green, "failed": Red, "timeout": Red, "cancelled": Yellow, "working": cyan,
 }
 
-// Submitted tells a person what to do with a run that waits in the queue, at a position from 0.
-func Submitted(w io.Writer, run string, position int) error {
+// Submitted tells a person what to do with a run that waits in the queue, at a position from 0. One that is kept
+// takes no slot.
+func Submitted(w io.Writer, run string, position int, kept bool) error {
+	waits := behind(position)
+	if kept && position == 0 {
+		waits = "for a worker"
+	}
 	_, err := fmt.Fprintf(w, `
 It waits %s.
 
     linesman status %s
     linesman wait %[2]s
     linesman attach %[2]s
-`, behind(position), run)
+`, waits, run)
 	return err
 }
 

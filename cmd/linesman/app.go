@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -61,6 +60,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		if err == nil {
 			err = datadir.CheckOwner(a.config.DataDir)
 		}
+		if err == nil && a.config.NATS == "" && call.sets("creds") { // those of a data directory are in it
+			err = errors.New("--creds: needs --nats")
+		}
 		mistakes = errors.Join(mistakes, err)
 	}
 	if call.check != nil {
@@ -76,8 +78,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	if call.needsSettings {
 		a.log, a.level = daemon.NewLeveledLogger(a.config, stderr)
-		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
-			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
+		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" || call.sets("log_level")
 		if !levelGiven && (!call.logsAll || a.quiet) {
 			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		}

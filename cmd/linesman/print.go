@@ -50,7 +50,7 @@ func (p printer) Events(
 		defer cancel()
 		if !p.JSON {
 			n, err = console.Follow(ctx, on, l.Follow(ctx, f), each)
-			return n, errors.Join(err, flush())
+			return n, cmp.Or(err, flush()) // they can be the same
 		}
 		for e, err := range l.Follow(ctx, f) {
 			if err == nil {
@@ -58,7 +58,7 @@ func (p printer) Events(
 				err = each(e)
 			}
 			if err != nil {
-				return n, cmp.Or(err, flush()) // they can be the same
+				return n, cmp.Or(err, flush())
 			}
 		}
 		return n, flush()
