@@ -90,8 +90,8 @@ func TestFactsOfARun(t *testing.T) {
 		all.Ended[0].Times = runs.Captured
 		var out bytes.Buffer
 		held := &api.Run{
-			Summary: runs.Summary{ID: "T-local-held", Attributes: runs.Attributes{Agent: "asker"}, State: runs.StateInputRequired,
-				StartedAt: all.Working[0].StartedAt, Doing: &runs.Doing{Phase: runs.YourTurn}},
+			Summary: runs.Summary{ID: "T-local-held", Attributes: runs.Attributes{Agent: "asker"},
+				State: runs.StateInputRequired, StartedAt: all.Working[0].StartedAt, Doing: &runs.Doing{Phase: runs.YourTurn}},
 			Detail: &api.Detail{Conversation: &api.Conversation{Waiting: 1, Held: true}},
 		}
 		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0], held} {
@@ -106,7 +106,9 @@ func TestFactsOfARun(t *testing.T) {
 
 func TestASubmittedRunThatIsKeptWaitsForNoSlot(t *testing.T) {
 	t.Parallel()
-	for want, kept := range map[string]bool{"It waits for a free slot, as the next one.": false, "It waits for a worker.": true} {
+	for want, kept := range map[string]bool{
+		"It waits for a free slot, as the next one.": false, "It waits for a worker.": true,
+	} {
 		var out bytes.Buffer
 		if err := Submitted(&out, "T-1", 0, kept); err != nil || !strings.Contains(out.String(), "\n"+want+"\n") {
 			t.Errorf("%v: %q, %v", kept, &out, err)

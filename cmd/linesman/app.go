@@ -197,7 +197,7 @@ func complain(w io.Writer, err error) {
 
 // flatNames returns the text of err with the names of files that have several lines on one.
 func flatNames(err error, text string) string {
-	switch e := err.(type) {
+	switch e := any(err).(type) { // each error of the tree by itself
 	case *fs.PathError:
 		if strings.Contains(e.Path, "\n") {
 			return strings.ReplaceAll(text, e.Path, console.Safe(e.Path))

@@ -178,7 +178,8 @@ func TestNamedFlagsExist(t *testing.T) {
 func TestKeyInTheHelpOfNormalizeExists(t *testing.T) {
 	var out, stderr bytes.Buffer
 	in := strings.NewReader(`{"type":"turn.started"}` + "\n")
-	if code := run(t.Context(), []string{"normalize"}, []string{"HOME=" + t.TempDir()}, in, &out, &stderr); code != exitDone {
+	code := run(t.Context(), []string{"normalize"}, []string{"HOME=" + t.TempDir()}, in, &out, &stderr)
+	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, &stderr)
 	}
 	keys := regexp.MustCompile(`\| jq \.(\S+)`).FindAllStringSubmatch(helps(t)["linesman normalize --help"], -1)

@@ -76,7 +76,8 @@ func TestInstanceFileThatCannotBeReadIsNamed(t *testing.T) {
 		return err
 	}
 	data := t.TempDir()
-	if err := logins(data); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no linesman is running here") {
+	if err := logins(data); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), "no linesman is running here") {
 		t.Errorf("without one: %v", err)
 	}
 	if err := os.WriteFile(InstanceFile(data), []byte("{"), 0o600); err != nil {
