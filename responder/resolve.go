@@ -48,9 +48,6 @@ func (s *Service) Resolve(ctx context.Context, ref string) (string, error) {
 	if strings.Contains(ref, "=") {
 		return s.newest(ctx, api.List{Labels: []string{ref}})
 	}
-	if len(ref) < minReference {
-		return "", api.Invalid(api.FieldRef, fmt.Sprintf("must have at least %d characters of an id", minReference))
-	}
 	return s.part(ref)
 }
 
@@ -102,7 +99,7 @@ func noRun() *api.Error {
 	return &api.Error{Code: api.NotFound, Field: api.FieldRef, Message: "there is no such run"}
 }
 
-// part returns the one run whose id begins or ends with a text.
+// part returns the run whose id without its type is a text, or the one whose id begins or ends with it.
 func (s *Service) part(ref string) (string, error) {
 	var all []runs.Header
 	exact := ""
@@ -111,7 +108,8 @@ func (s *Service) part(ref string) (string, error) {
 		if short == ref {
 			exact = r.ID
 		}
-		if strings.HasPrefix(short, ref) || strings.HasPrefix(r.ID, ref) || strings.HasSuffix(r.ID, ref) {
+		if len(ref) >= minReference &&
+			(strings.HasPrefix(short, ref) || strings.HasPrefix(r.ID, ref) || strings.HasSuffix(r.ID, ref)) {
 			all = append(all, r)
 		}
 		return true
@@ -119,6 +117,8 @@ func (s *Service) part(ref string) (string, error) {
 	switch {
 	case exact != "":
 		return exact, nil
+	case len(ref) < minReference:
+		return "", api.Invalid(api.FieldRef, fmt.Sprintf("must have at least %d characters of an id", minReference))
 	case len(all) == 0:
 		return "", noRun()
 	case len(all) == 1:

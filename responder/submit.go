@@ -50,7 +50,7 @@ func (s *Service) checkSubmit(q api.Submission, m mistakes) error {
 	n := len(q.Prompt)
 	m.when(q.Mode == api.Preview && n > limit, api.FieldPrompt,
 		fmt.Sprintf("at most %d bytes in mode preview, got %d", limit, n))
-	seconds := fmt.Sprintf("must be 1 to %d", maxLimit)
+	seconds := fmt.Sprintf("must be 1 to %d seconds", maxLimit)
 	m.when(q.Idle < 0 || q.Idle > maxLimit, "idleTimeoutSec", seconds)
 	m.when(q.Hard < 0 || q.Hard > maxLimit, "timeoutSec", seconds)
 	m.when(q.Title != "" && strings.ContainsFunc(q.Title, unicode.IsControl), fieldTitle,

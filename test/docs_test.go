@@ -118,6 +118,39 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// The text of an example or a document names no command that does not exist.
+func TestNamedCommandsExist(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^## (\S+)`).FindAllStringSubmatch(text(t, "docs/reference/commands.md"), -1) {
+		known[m[1]] = true
+	}
+	named, n := regexp.MustCompile("`linesman ([a-z][a-z-]*)"), 0
+	for _, dir := range []string{"examples", "docs", "deploy"} {
+		err := filepath.WalkDir("../"+dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "node_modules":
+				return fs.SkipDir
+			case !d.Type().IsRegular():
+				return nil
+			}
+			for _, m := range named.FindAllStringSubmatch(text(t, path[len("../"):]), -1) {
+				if n++; !known[m[1]] {
+					t.Errorf("%s: there is no command linesman %s", path, m[1])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n < 200 {
+		t.Errorf("only %d commands are named", n)
+	}
+}
+
 // The table of inboxes in docs/security.md has all users.
 func TestUsersAreDescribed(t *testing.T) {
 	i := up(t, filepath.Join(install(t, "./cmd/linesman"), "linesman"), t.TempDir())

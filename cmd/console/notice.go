@@ -36,7 +36,7 @@ func (t *Timeline) head(b *strings.Builder, run *api.Run) {
 
 // notice writes what is not a text and not of a tool: a prompt, a status, an error.
 func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
-	t.prompt(b, d.Prompt)
+	t.prompt(b, t.fresh(v, d.Prompt))
 	switch {
 	case v.kind == "error" && v.message != t.problem:
 		t.problem = v.message
@@ -58,6 +58,21 @@ func (t *Timeline) notice(b *strings.Builder, v view, d *runs.Detail) {
 		t.files(b, d.Files, d.MoreFiles, false, "")
 	}
 	t.stderr(b, d.Stderr)
+}
+
+// fresh returns the prompt of an item, or nil for that of the first turn if the task of the run had the same one.
+func (t *Timeline) fresh(v view, prompt *runs.Excerpted) *runs.Excerpted {
+	task := t.task
+	switch {
+	case v.kind == "detail" && prompt != nil:
+		t.task = prompt
+	case v.message == "turn started":
+		t.task = nil
+		if task != nil && prompt != nil && *task == *prompt {
+			return nil
+		}
+	}
+	return prompt
 }
 
 // prompt writes the prompt of the user, unless it was printed as the title or with the call of

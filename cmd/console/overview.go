@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/api"
-	"github.com/linesman/linesman/runs"
 )
 
 // statusTable are the columns of [Renderer.Overview]. Those without a width are only in a pipe.
@@ -51,20 +50,14 @@ const (
 //	queued   RUN  POSITION  AGENT  TITLE  DIRECTORY  LABELS
 //	STATE    RUN  AGO  TOOK  new or seen  AGENT  TOKENS  TITLE  DIRECTORY  LABELS  REASON
 func (r *Renderer) Overview(all *api.Overview) error {
-	n, now, needy, widest := all.Counts, time.Now(), 0, 0
+	n, now, widest := all.Counts, time.Now(), 0
 	listed := byNeed(all, now)
 	rows := make([]Cells, len(listed))
 	for i, run := range listed {
 		rows[i] = CellsOf(run, now)
 		widest = max(widest, len(rows[i].ID))
-		if run.Need(now) == runs.NeedsAnswer {
-			needy++
-		}
 	}
-	total := fmt.Sprintf("%d working, %d queued, %d ended", n.Working, n.Queued, n.Ended)
-	if needy > 0 {
-		total = fmt.Sprintf("%d working (%d needs you), %d queued, %d ended", n.Working, needy, n.Queued, n.Ended)
-	}
+	total := fmt.Sprintf("%d working%s, %d queued, %d ended", n.Working, waiting(rows), n.Queued, n.Ended)
 	for i, more := range []int{n.Working - len(all.Working), n.Queued - len(all.Queued), n.Ended - len(all.Ended)} {
 		if more > 0 {
 			total += fmt.Sprintf("; %d %s not shown", more, []string{"working", "queued", "ended"}[i])
@@ -91,6 +84,26 @@ func (r *Renderer) Overview(all *api.Overview) error {
 	}
 	_, err := io.WriteString(r.out, b.String())
 	return err
+}
+
+// waiting counts the rows of working runs that wait for a person, by their states.
+func waiting(rows []Cells) string {
+	var counts []string
+	for _, state := range []string{needsYou, mayNeedYou, yourTurn} {
+		n := 0
+		for _, c := range rows {
+			if c.State == state {
+				n++
+			}
+		}
+		if n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(counts, ", ") + ")"
 }
 
 // byNeed returns the runs of an overview in the order in which they are listed.

@@ -89,7 +89,12 @@ func TestFactsOfARun(t *testing.T) {
 		all.Working[0].Model, all.Working[0].Version = "gpt-5-codex", "0.169.0"
 		all.Ended[0].Times = runs.Captured
 		var out bytes.Buffer
-		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0]} {
+		held := &api.Run{
+			Summary: runs.Summary{ID: "T-local-held", Attributes: runs.Attributes{Agent: "asker"},
+				State: runs.StateInputRequired, StartedAt: all.Working[0].StartedAt, Doing: &runs.Doing{Phase: runs.YourTurn}},
+			Detail: &api.Detail{Conversation: &api.Conversation{Waiting: 1, Held: true}},
+		}
+		for _, run := range []*api.Run{all.Working[0], all.Working[1], all.Queued[0], all.Ended[0], held} {
 			if err := renderTo(&out, false, false, 0).Run(run); err != nil {
 				t.Fatal(err)
 			}
@@ -97,6 +102,18 @@ func TestFactsOfARun(t *testing.T) {
 		}
 		golden(t, filepath.Join("testdata", "list", "run"), out.String())
 	})
+}
+
+func TestASubmittedRunThatIsKeptWaitsForNoSlot(t *testing.T) {
+	t.Parallel()
+	for want, kept := range map[string]bool{
+		"It waits for a free slot, as the next one.": false, "It waits for a worker.": true,
+	} {
+		var out bytes.Buffer
+		if err := Submitted(&out, "T-1", 0, kept); err != nil || !strings.Contains(out.String(), "\n"+want+"\n") {
+			t.Errorf("%v: %q, %v", kept, &out, err)
+		}
+	}
 }
 
 // No id is cut, however long it is and however narrow the terminal.
@@ -168,7 +185,7 @@ func TestRunsThatNeedYouAreFirst(t *testing.T) {
 		}
 		lines := strings.Split(list, "\n")
 		if !strings.HasPrefix(lines[0], "needs you") || !strings.Contains(list, "needs an agent's") ||
-			!strings.Contains(list, "(1 needs you)") {
+			!strings.Contains(list, "(1 needs you, 2 your turn)") {
 			t.Errorf("width %d:\n%s", width, &out)
 		}
 		if at := strings.Index(list, "your turn"); at < 0 || at > strings.Index(list, "working ") {

@@ -95,3 +95,15 @@ func TestRequestsOfBridgesKeepTheirJSON(t *testing.T) {
 		t.Errorf("%v: %s", err, &out)
 	}
 }
+
+// A program reads the prompt of a request as it is, and a person reads what the prompt cannot hide.
+func TestTextIsVisibleOnATerminalAndUnchangedElsewhere(t *testing.T) {
+	t.Parallel()
+	const text = "Which\x1b[2J one?\r\n\tThis\u202e\n"
+	for terminal, want := range map[bool]string{true: "Which\\x1b[2J one?\n    This\\u202e\n", false: text + "\n"} {
+		var out bytes.Buffer
+		if err := renderTo(&out, terminal, false, 80).Text(text); err != nil || out.String() != want {
+			t.Errorf("terminal %v: %q, %v; want %q", terminal, &out, err, want)
+		}
+	}
+}

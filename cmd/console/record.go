@@ -110,12 +110,22 @@ func JSONFor(w io.Writer, body []byte) []byte {
 func (r *Renderer) JSON(text string) error {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(text), "", "  ") != nil {
-		var rows strings.Builder
-		r.text(&rows, "", "", text)
-		_, err := io.WriteString(r.out, rows.String())
-		return err
+		return r.Text(text)
 	}
 	_, err := r.out.Write(append(EscapeJSON(b.Bytes()), '\n'))
+	return err
+}
+
+// Text prints a text and a line feed: on a terminal with all that does not show as itself as an escape, elsewhere as
+// it is.
+func (r *Renderer) Text(text string) error {
+	var rows strings.Builder
+	if r.terminal {
+		r.text(&rows, "", "", text)
+	} else {
+		rows.WriteString(text + "\n")
+	}
+	_, err := io.WriteString(r.out, rows.String())
 	return err
 }
 

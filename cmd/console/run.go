@@ -11,6 +11,13 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
+// States of working runs that wait for a person.
+const (
+	needsYou   = "needs you"
+	mayNeedYou = "may need you"
+	yourTurn   = "your turn"
+)
+
 // stateWord is the state of a run, for people.
 func stateWord(run *api.Run, now time.Time) string {
 	need := run.Need(now)
@@ -18,12 +25,12 @@ func stateWord(run *api.Run, now time.Time) string {
 	case run.State.Final(), run.State == runs.StateQueued:
 		return Word(string(run.State))
 	case need == runs.NeedsAnswer:
-		return "needs you"
+		return needsYou
 	case run.WorkerLost:
 	case need == runs.MayNeedAnswer:
-		return "may need you"
+		return mayNeedYou
 	case need == runs.NeedsPrompt:
-		return "your turn"
+		return yourTurn
 	}
 	return "working"
 }
@@ -39,6 +46,9 @@ func needed(run *api.Run) string {
 		return ""
 	case run.EndedAt != 0:
 		return "needs an agent's answer, then: linesman run --resume " + Word(run.ID) + " -- …"
+	case phase == runs.YourTurn && run.Detail != nil && run.Conversation != nil &&
+		run.Conversation.Held && run.Conversation.Waiting > 0:
+		return fmt.Sprintf("%d held: linesman send --release %s", run.Conversation.Waiting, Word(run.ID))
 	case phase == runs.YourTurn:
 		return "needs a message"
 	}
@@ -174,15 +184,20 @@ var colors = map[string]string{
 	"completed": Green, "failed": Red, "timeout": Red, "cancelled": Yellow, "working": cyan,
 }
 
-// Submitted tells a person what to do with a run that waits in the queue, at a position from 0.
-func Submitted(w io.Writer, run string, position int) error {
+// Submitted tells a person what to do with a run that waits in the queue, at a position from 0. One that is kept
+// takes no slot.
+func Submitted(w io.Writer, run string, position int, kept bool) error {
+	waits := behind(position)
+	if kept && position == 0 {
+		waits = "for a worker"
+	}
 	_, err := fmt.Fprintf(w, `
 It waits %s.
 
     linesman status %s
     linesman wait %[2]s
     linesman attach %[2]s
-`, behind(position), run)
+`, waits, run)
 	return err
 }
 

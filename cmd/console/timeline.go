@@ -29,7 +29,8 @@ type Timeline struct {
 	calls   calls
 	plan    string // the plan that was printed last
 	changes changes
-	problem string // message of the newest error, if that was printed last
+	task    *runs.Excerpted // the prompt of a detail, until a turn starts
+	problem string          // message of the newest error, if that was printed last
 }
 
 // TimelineOptions select how much a [Timeline] prints.

@@ -139,6 +139,21 @@ func deltas() *script {
 	return s
 }
 
+// live is a live run, whose prompt comes with its start and with its first turn.
+func live() *script {
+	s := &script{agent: "claude_code"}
+	prompt := func(text string) *runs.Detail { return &runs.Detail{Prompt: whole(text)} }
+	turn := func(message string, d *runs.Detail) { s.event("Status", map[string]any{"message": message}, d) }
+	s.add("detail", "", prompt("first line of it\nsecond line"))
+	turn("turn started", prompt("first line of it\nsecond line"))
+	s.text("assistant", "Done.")
+	turn("turn completed", nil)
+	turn("turn started", prompt("first line of it\nsecond line")) // the same again
+	s.text("assistant", "Done again.")
+	turn("turn completed", nil)
+	return s
+}
+
 func stateOfScript() *api.Run {
 	return &api.Run{
 		Summary: runs.Summary{
@@ -170,7 +185,7 @@ func printed(t *testing.T, l *Timeline, out *bytes.Buffer, items []api.DetailIte
 
 func TestTimelinesLookAsTheyDid(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]*script{"session": session(), "deltas": deltas()} {
+	for name, s := range map[string]*script{"session": session(), "deltas": deltas(), "live": live()} {
 		for form, c := range map[string]struct {
 			terminal, color bool
 			width           int

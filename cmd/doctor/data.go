@@ -38,7 +38,7 @@ func (x *examination) dataDirectory(context.Context) (level, string, string) {
 	case !info.IsDir():
 		return Fail, dir + " is not a directory", "choose another with --data-dir"
 	case unix.Access(dir, unix.W_OK|unix.X_OK) != nil:
-		return Fail, dir + " is not writable", "make it your own, or choose another with --data-dir"
+		return Fail, dir + " is not writable", "run this as its owner, or choose another with --data-dir"
 	}
 	for _, secret := range []string{"credentials.json", "token", "linesman.json"} {
 		path := filepath.Join(dir, secret)

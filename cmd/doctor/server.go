@@ -26,11 +26,14 @@ func (x *examination) server(ctx context.Context) {
 	} else if here, err := datadir.ReadInstance(data); err == nil {
 		x.here = here
 	} else {
-		text := "none is running on " + data
-		if !errors.Is(err, fs.ErrNotExist) {
+		text, do := "none is running on "+data, "start `linesman up`, or name a server with --nats"
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			text, do = err.Error(), "run this as the owner of the data directory, or name a server with --nats"
+		case !errors.Is(err, fs.ErrNotExist):
 			text = err.Error()
 		}
-		x.note("up", Fail, text, "start `linesman up`, or name a server with --nats")
+		x.note("up", Fail, text, do)
 		x.note("nats", skip, "no server is known", "")
 		return
 	}

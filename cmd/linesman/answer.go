@@ -30,7 +30,7 @@ func (c *bridgeListCmd) Run(ctx context.Context, a *app) error {
 			case c.JSON:
 				err = console.PrintQuestion(a.stdout, q)
 			case c.Request != "":
-				_, err = fmt.Fprintf(a.stdout, "%s\n", q.Prompt)
+				err = a.shown(a.stdout).Text(q.Prompt)
 			default:
 				request, agent := console.Word(q.Request), console.Word(q.Agent)
 				_, err = fmt.Fprintf(a.stdout, "%s  %s  %s  %s\n", q.Run, request, agent, console.Ago(q.Asked, time.Now()))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"io/fs"
 	"strings"
 
 	"go.uber.org/zap"
@@ -60,6 +60,9 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		if err == nil {
 			err = datadir.CheckOwner(a.config.DataDir)
 		}
+		if err == nil && a.config.NATS == "" && call.sets("creds") { // those of a data directory are in it
+			err = errors.New("--creds: needs --nats")
+		}
 		mistakes = errors.Join(mistakes, err)
 	}
 	if call.check != nil {
@@ -75,8 +78,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	if call.needsSettings {
 		a.log, a.level = daemon.NewLeveledLogger(a.config, stderr)
-		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" ||
-			slices.ContainsFunc(call.settings, func(f config.Flag) bool { return f.Key == "log_level" })
+		levelGiven := a.getenv("LINESMAN_LOG_LEVEL") != "" || call.sets("log_level")
 		if !levelGiven && (!call.logsAll || a.quiet) {
 			a.log = a.log.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
 		}
@@ -183,11 +185,29 @@ func (a *app) getenv(name string) string {
 	return ""
 }
 
-// complain prints one line for each error that was joined into err.
+// complain prints one line for each error that was joined into err. What does not show as itself, as in the name of a
+// file, is an escape.
 func complain(w io.Writer, err error) {
-	for line := range strings.SplitSeq(err.Error(), "\n") {
+	for line := range strings.SplitSeq(flatNames(err, err.Error()), "\n") {
 		if line != "" {
-			fmt.Fprintf(w, "linesman: %s\n", line)
+			fmt.Fprintf(w, "linesman: %s\n", console.Safe(line))
 		}
 	}
+}
+
+// flatNames returns the text of err with the names of files that have several lines on one.
+func flatNames(err error, text string) string {
+	switch e := any(err).(type) { // each error of the tree by itself
+	case *fs.PathError:
+		if strings.Contains(e.Path, "\n") {
+			return strings.ReplaceAll(text, e.Path, console.Safe(e.Path))
+		}
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			text = flatNames(one, text)
+		}
+	case interface{ Unwrap() error }:
+		return flatNames(e.Unwrap(), text)
+	}
+	return text
 }

@@ -44,7 +44,7 @@ func (c *chatCmd) check(*app) error {
 func (c *chatCmd) Run(ctx context.Context, a *app) error {
 	screen := chat.Config{Stdin: a.stdin, Stdout: a.stdout, Environ: a.environ, Getenv: a.getenv,
 		Inside: worker.InAgent(a.environ), Text: c.Text,
-		About: cmp.Or(string(c.Agent), api.DefaultAgent) + ", " + cmp.Or(c.Mode, string(runs.ReadOnly)) + ", " +
+		About: cmp.Or(string(c.Agent), api.DefaultAgent) + ", " + cmp.Or(string(c.Mode), string(runs.ReadOnly)) + ", " +
 			cmp.Or(c.Dir, "this directory")}
 	people := !a.json && screen.Fits()
 	if people {
@@ -185,8 +185,12 @@ func linesOf(ctx context.Context, in io.Reader) func() (string, error) {
 	return func() (string, error) {
 		select {
 		case text, ok := <-lines:
-			if !ok && read.Err() != nil {
-				return "", fmt.Errorf("stdin: %w", read.Err())
+			switch err := read.Err(); {
+			case !ok && errors.Is(err, bufio.ErrTooLong):
+				const why = "stdin: a line has more than %d KiB, the most that a message may have"
+				return "", exitWith(exitUsage, fmt.Errorf(why, runs.MaxMessage>>10))
+			case !ok && err != nil:
+				return "", fmt.Errorf("stdin: %w", err)
 			}
 			return text, nil
 		case <-ctx.Done():

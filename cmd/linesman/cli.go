@@ -25,6 +25,11 @@ type invocation struct {
 	run           func(ctx context.Context, a *app) error
 }
 
+// sets reports whether a flag sets a setting.
+func (c *invocation) sets(key string) bool {
+	return slices.ContainsFunc(c.settings, func(f config.Flag) bool { return f.Key == key })
+}
+
 // checker is a command that has more to check than each flag by itself: how
 // they go together, and with the settings. The error reports all mistakes.
 type checker interface{ check(a *app) error }

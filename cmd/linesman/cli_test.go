@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,17 @@ func TestAgentsExitCodeComesWithoutWords(t *testing.T) {
 	}
 	complain(&stderr, errors.Join(errors.New("one"), fmt.Errorf("two: %w", io.EOF)))
 	if want := "linesman: one\nlinesman: two: EOF\n"; stderr.String() != want {
+		t.Errorf("got %q, want %q", stderr.String(), want)
+	}
+}
+
+func TestNamesInErrorsStayOnTheirLine(t *testing.T) {
+	t.Parallel()
+	_, err := os.Open("no\x1b[31m\nlinesman: file")
+	var stderr bytes.Buffer
+	complain(&stderr, errors.Join(fmt.Errorf("tail: %w", exitWith(3, err)), errors.New("two")))
+	const want = "linesman: tail: open no\\x1b[31m\\nlinesman: file: no such file or directory\nlinesman: two\n"
+	if stderr.String() != want {
 		t.Errorf("got %q, want %q", stderr.String(), want)
 	}
 }

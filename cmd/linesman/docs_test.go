@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -169,6 +170,25 @@ func TestNamedFlagsExist(t *testing.T) {
 			if !ours[m[1]] && foreign[m[1]] == "" {
 				t.Errorf("%s: there is no flag --%s", name, m[1])
 			}
+		}
+	}
+}
+
+// What the help of normalize selects by jq is in an event.
+func TestKeyInTheHelpOfNormalizeExists(t *testing.T) {
+	var out, stderr bytes.Buffer
+	in := strings.NewReader(`{"type":"turn.started"}` + "\n")
+	code := run(t.Context(), []string{"normalize"}, []string{"HOME=" + t.TempDir()}, in, &out, &stderr)
+	if code != exitDone {
+		t.Fatalf("exit %d: %s", code, &stderr)
+	}
+	keys := regexp.MustCompile(`\| jq \.(\S+)`).FindAllStringSubmatch(helps(t)["linesman normalize --help"], -1)
+	if len(keys) == 0 {
+		t.Error("it names no key")
+	}
+	for _, m := range keys {
+		if !gjson.GetBytes(out.Bytes(), m[1]).Exists() {
+			t.Errorf("an event has no %s: %s", m[1], &out)
 		}
 	}
 }

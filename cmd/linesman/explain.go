@@ -61,6 +61,9 @@ func explain(err error, flags map[string]string, run string) error {
 	return says(exitFailed, errors.New(text))
 }
 
+// onlyWith begins the problem of a field that needs another one, whose name follows.
+const onlyWith = "only with "
+
 // mistakes are all that is wrong with a request, as joined errors. Names are the
 // names of its fields on the command line.
 func mistakes(e *api.Error, names map[string]string) error {
@@ -78,6 +81,9 @@ func mistakes(e *api.Error, names map[string]string) error {
 	}
 	var all []error
 	for _, i := range e.Issues {
+		if flag := names[strings.TrimPrefix(i.Problem, onlyWith)]; flag != "" && strings.HasPrefix(i.Problem, onlyWith) {
+			i.Problem = onlyWith + flag
+		}
 		all = append(all, fmt.Errorf("%s: %s", name(i.Field), console.Safe(i.Problem)))
 	}
 	if e.Unlisted > 0 {

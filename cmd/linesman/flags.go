@@ -62,7 +62,7 @@ type labelFlag struct {
 
 // taskFlags are the flags of commands that submit tasks.
 type taskFlags struct {
-	Mode     string   `default:"" enum:",read-only,workspace-write,danger-full-access" placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
+	Mode     mode     `placeholder:"MODE" help:"What the agent may do: read-only, workspace-write or danger-full-access (default read-only)."`
 	Model    string   `placeholder:"MODEL" help:"Model of the agent. By default that of the request, if any, else the agent's own choice."`
 	SkipGit  bool     `name:"skip-git-repo-check" help:"Also work outside of a git repository."`
 	Env      string   `default:"inherit-none" enum:"inherit-none,inherit-all,allow-list" placeholder:"POLICY" help:"Which of the worker's variables the agent gets in addition to those that every program needs: inherit-none, inherit-all or allow-list (default inherit-none)."`
@@ -159,6 +159,27 @@ func (kind *agentKind) UnmarshalText(name []byte) error {
 
 func (kind agentKind) Validate() error { return runs.CheckAgent(string(kind)) }
 
+// mode is a flag that tells what an agent may do.
+type mode runs.Mode
+
+var modes = []string{string(runs.ReadOnly), string(runs.WorkspaceWrite), string(runs.DangerFull)}
+
+// UnmarshalText is called by kong.
+func (m *mode) UnmarshalText(text []byte) error {
+	if *m = mode(text); *m == "" { // as without the flag
+		return nil
+	}
+	return among(modes, text)
+}
+
+// among refuses a text that is none of a list.
+func among(all []string, text []byte) error {
+	if !slices.Contains(all, string(text)) {
+		return fmt.Errorf("must be one of %s, got %q", strings.Join(all, ", "), text)
+	}
+	return nil
+}
+
 // labels are the K=V pairs of a run.
 type labels map[string]string
 
@@ -182,14 +203,11 @@ var allKinds = normalizer.Tokens()
 // listed are the values of types that have a list of them.
 var listed = map[reflect.Type][]string{
 	reflect.TypeFor[[]eventKind](): allKinds, reflect.TypeFor[agentKind](): known.All().Names(),
-	reflect.TypeFor[*word](): {"allow", "deny", "decline", "cancel"},
+	reflect.TypeFor[mode](): modes, reflect.TypeFor[*word](): {"allow", "deny", "decline", "cancel"},
 }
 
 // UnmarshalText accepts the existing kinds only.
 func (k *eventKind) UnmarshalText(text []byte) error {
-	if !slices.Contains(allKinds, string(text)) {
-		return fmt.Errorf("must be one of %s, got %q", strings.Join(allKinds, ", "), text)
-	}
 	*k = eventKind(text)
-	return nil
+	return among(allKinds, text)
 }

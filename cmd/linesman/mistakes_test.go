@@ -49,6 +49,10 @@ func TestNoMistakeHidesAnother(t *testing.T) {
 				"creds: open /no/such.creds: no such file or directory",
 				"public_creds: open /no/other.creds: no such file or directory",
 			}},
+		{"ls --creds /no/such.creds --label =c", nil, []string{
+			"--label: label: a key must have 1 to 64 bytes of printable text, one of 0 bytes has not",
+			"--creds: needs --nats",
+		}},
 		{"run --nats nats://127.0.0.1:1 --creds /no/such.creds -- /bin/sh", nil, []string{
 			"creds: open /no/such.creds: no such file or directory",
 		}},

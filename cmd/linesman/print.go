@@ -50,7 +50,7 @@ func (p printer) Events(
 		defer cancel()
 		if !p.JSON {
 			n, err = console.Follow(ctx, on, l.Follow(ctx, f), each)
-			return n, errors.Join(err, flush())
+			return n, cmp.Or(err, flush()) // they can be the same
 		}
 		for e, err := range l.Follow(ctx, f) {
 			if err == nil {
@@ -58,7 +58,7 @@ func (p printer) Events(
 				err = each(e)
 			}
 			if err != nil {
-				return n, cmp.Or(err, flush()) // they can be the same
+				return n, cmp.Or(err, flush())
 			}
 		}
 		return n, flush()
@@ -93,13 +93,29 @@ func (p printer) Details(
 			return run, err
 		}
 	}
-	switch {
-	case ctx.Err() != nil && follow:
-		return run, exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", id))
-	case follow: // the record may follow the last item
-		return l.Wait(ctx, id, nil)
+	if follow && ctx.Err() == nil {
+		run, err = ended(ctx, l, id)
 	}
-	return run, nil
+	if follow && ctx.Err() != nil {
+		err = exitWith(exitFailed, fmt.Errorf("no longer following; run %s continues", id))
+	}
+	return run, err
+}
+
+// ended waits for the record of a run whose details are complete: the record may follow the last item. A run that
+// waits to be resumed has ended, too, and its task has not.
+func ended(ctx context.Context, l *client.Client, id string) (*api.Run, error) {
+	for {
+		run, err := l.WaitUntil(ctx, api.WaitRequest{Run: id, Until: api.UntilInput}, nil)
+		if err != nil || run.State.Final() || run.Exit != nil {
+			return run, err
+		}
+		select { // the record still has a question that was open at the end
+		case <-ctx.Done():
+			return run, ctx.Err()
+		case <-time.After(unstored):
+		}
+	}
 }
 
 // states passes the states of a run, until it has ended, also to Asks. It waits for a run that is not stored yet.

@@ -122,7 +122,11 @@ func (c *runCmd) Run(ctx context.Context, a *app) error {
 	if c.detailed(a) { // a person has watched it
 		_ = s.Client().SeenSoon(ctx, d.Spec.Run)
 	}
-	code, problem := endCode(exit), endOf(exit, c.Command[0], cmp.Or(string(c.Resume), d.Spec.Run))
+	task := d.Spec.Run
+	if c.Resume != "" { // any name of a run of the task
+		task = d.Spec.Labels.Value(runs.LabelContinues)
+	}
+	code, problem := endCode(exit), endOf(exit, c.Command[0], task)
 	if code != 0 && exit.Reason == runs.ReasonExited && code != runs.ExitNeedsAgent && !c.detailed(a) &&
 		a.shown(a.stderr).Terminal() {
 		if text, err := s.Stderr(ctx, d, 2*stderrShown); err == nil {

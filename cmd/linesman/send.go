@@ -62,7 +62,11 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 	if c.Text != "" || c.File != "" {
 		var err error
 		if q.Text, err = readPrompt(a.stdin, c.Text, c.File); err != nil {
-			return exitWith(exitUsage, fmt.Errorf("TEXT: %w", err))
+			from := "TEXT"
+			if c.File != "" {
+				from = "--file"
+			}
+			return exitWith(exitUsage, fmt.Errorf("%s: %w", from, err))
 		}
 	}
 	if c.Wait {
@@ -129,7 +133,7 @@ func notOrdered(err error, run string) error {
 
 type setCmd struct {
 	Run_  runRef `arg:"" name:"run" help:"${run}"`
-	Mode  string `placeholder:"MODE" enum:"read-only,workspace-write,danger-full-access," default:"" help:"What the agent may do, at most what its task allows: read-only, workspace-write or danger-full-access."`
+	Mode  mode   `placeholder:"MODE" help:"What the agent may do, at most what its task allows: read-only, workspace-write or danger-full-access."`
 	Model string `placeholder:"MODEL" help:"Model of the agent."`
 	jsonFlag
 }

@@ -20,10 +20,10 @@ import (
 type newRunFlags struct {
 	Agent agentKind `placeholder:"NAME" help:"Agent of the task: ${one_agent}. By default that of the thread to resume, else codex."`
 	taskFlags
-	Dir         string        `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
-	IdleTimeout time.Duration `placeholder:"DURATION" help:"End the run after this time without output."`
-	Timeout     time.Duration `placeholder:"DURATION" help:"End the run this long after its start."`
-	Policy      []string      `placeholder:"RULE" sep:"none" help:"Of a live run: deny, or ask for, what the worker would allow, such as \"deny execute: git push\" or \"ask edit\". Repeatable."`
+	Dir         string         `placeholder:"DIR" help:"Working directory of the agent, on the worker's machine. By default the current one."`
+	IdleTimeout *time.Duration `placeholder:"DURATION" help:"End the run after this time without output, at most 24h. By default the worker decides."`
+	Timeout     *time.Duration `placeholder:"DURATION" help:"End the run this long after its start, at most 24h. By default the worker decides."`
+	Policy      []string       `placeholder:"RULE" sep:"none" help:"Of a live run: deny, or ask for, what the worker would allow, such as \"deny execute: git push\" or \"ask edit\". Repeatable."`
 	startFlags
 	DestructiveGit bool `name:"allow-destructive-git" help:"The task may name git commands that can lose work, such as a rebase."`
 }
@@ -66,7 +66,7 @@ func (c *submitCmd) Run(ctx context.Context, a *app) error {
 			if _, err := fmt.Fprintln(a.stdout, run.ID); err != nil || !a.shown(a.stdout).Terminal() {
 				return err
 			}
-			return console.Submitted(a.stderr, run.ID, *cmp.Or(run.Position, new(int)))
+			return console.Submitted(a.stderr, run.ID, *cmp.Or(run.Position, new(int)), q.Keep)
 		})
 	})
 }
@@ -88,13 +88,19 @@ func (f *newRunFlags) notAccepted(err error, resumed bool) error {
 
 // submission is the request for a task of the command line, and the mistakes that are known without the responder.
 func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
-	wholeSeconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+	wholeSeconds := func(flag string, d *time.Duration) int64 {
+		if d == nil {
+			return 0
+		}
+		wrong.add(*d < 0, "%s: must not be negative, got %s", flag, *d)
+		wrong.add(*d == 0, "%s: must be more than 0; without it the worker decides", flag)
+		return int64((*d + time.Second - 1) / time.Second)
+	}
 	task := f.task()
 	task.Agent, task.Title, task.Labels = string(f.Agent), f.Title, runs.LabelsOf(f.Label)
-	task.Idle, task.Hard, task.Policy = wholeSeconds(f.IdleTimeout), wholeSeconds(f.Timeout), f.Policy
+	task.Idle, task.Hard = wholeSeconds("--idle-timeout", f.IdleTimeout), wholeSeconds("--timeout", f.Timeout)
+	task.Policy = f.Policy
 	q = api.Submission{Task: task, Confirm: task.Mode.Writes(), DestructiveGit: f.DestructiveGit}
-	wrong.add(f.IdleTimeout < 0, "--idle-timeout: must not be negative, got %s", f.IdleTimeout)
-	wrong.add(f.Timeout < 0, "--timeout: must not be negative, got %s", f.Timeout)
 	var err error
 	q.Dir, err = filepath.Abs(f.Dir) // "" is the current one
 	wrong.add(err != nil, "--dir: %w", err)

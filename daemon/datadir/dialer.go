@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -57,8 +58,6 @@ type classified struct {
 func (c classified) Unwrap() []error { return []error{c.error, c.class} }
 
 func unavailable(err error) error { return classified{err, ErrUnavailable} }
-
-var errNoInstance = errors.New("no linesman is running here")
 
 // Dial connects as user. It starts no server.
 func (d *Dialer) Dial(ctx context.Context, user string) (*bus.Bus, error) {
@@ -130,9 +129,12 @@ func (d *Dialer) Logins(user string) (inside, public bus.Login, err error) {
 	}
 	data := d.Config.DataDir
 	running, err := ReadInstance(data)
-	if err != nil {
-		err = fmt.Errorf("%w (%s): start `linesman up`, or name a server with --nats", errNoInstance, data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("no linesman is running here (%s): start `linesman up`, or name a server with --nats", data)
 		return inside, public, unavailable(err)
+	case err != nil:
+		return inside, public, unavailable(unreadable(err))
 	}
 	credentials, err := embedded.LoadCredentials(data)
 	if err != nil {

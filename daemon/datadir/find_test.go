@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -62,6 +63,33 @@ func TestLockThatFailsIsNoLockOfAnotherProcess(t *testing.T) {
 	}
 	if err := tryLock(f); errors.Is(err, ErrLocked) || !errors.Is(err, unix.EBADF) {
 		t.Errorf("got %v, want the error of the system", err)
+	}
+}
+
+// Only a missing instance file means that nothing runs.
+func TestInstanceFileThatCannotBeReadIsNamed(t *testing.T) {
+	t.Parallel()
+	logins := func(data string) error {
+		d := &Dialer{}
+		d.Config.DataDir = data
+		_, _, err := d.Logins(embedded.OperatorUser)
+		return err
+	}
+	data := t.TempDir()
+	if err := logins(data); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), "no linesman is running here") {
+		t.Errorf("without one: %v", err)
+	}
+	if err := os.WriteFile(InstanceFile(data), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := logins(data); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(),
+		InstanceFile(data)+" is damaged") || strings.Contains(err.Error(), "no linesman is running") {
+		t.Errorf("a damaged one: %v", err)
+	}
+	if err := logins(closedTo(t)); !errors.Is(err, ErrUnavailable) || !errors.Is(err, fs.ErrPermission) ||
+		!strings.Contains(err.Error(), "run this as its owner") {
+		t.Errorf("one of another user: %v", err)
 	}
 }
 

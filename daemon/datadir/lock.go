@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,14 +122,36 @@ func isReplaced(open *os.File) bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, now)
 }
 
-// isLocked reports whether a process serves the data directory.
+// isLocked reports whether a process serves the data directory, as far as it can be read.
 func isLocked(data string) bool {
+	busy, err := lockHeld(data)
+	return busy && err == nil
+}
+
+// lockHeld reports whether a process serves the data directory. The error is that of a directory that cannot be read.
+func lockHeld(data string) (bool, error) {
+	var unread error
 	for _, path := range []string{lockFile(data), storeDir(data)} {
-		if busy, err := files.Held(path); busy && err == nil {
-			return true
+		busy, err := files.Held(path)
+		if err == nil && busy {
+			return true, nil
+		}
+		if errors.As(err, new(*fs.PathError)) { // not of a file system that locks no directories
+			unread = cmp.Or(unread, err)
 		}
 	}
-	return false
+	if unread != nil {
+		return false, unreadable(unread)
+	}
+	return false, nil
+}
+
+// unreadable is the error of a data directory that cannot be read.
+func unreadable(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("data directory: %w: run this as its owner, or choose another with --data-dir", err)
+	}
+	return fmt.Errorf("data directory: %w", err)
 }
 
 // lockWhileWanted is [takeLock] for an `up` in the background. It retries for

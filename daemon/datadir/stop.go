@@ -20,7 +20,10 @@ const stopTimeout = 30 * time.Second
 func (d *Dialer) Stop(ctx context.Context) error {
 	data := d.Config.DataDir
 	var asked int
-	for deadline := time.Now().Add(stopTimeout); isLocked(data); {
+	for deadline := time.Now().Add(stopTimeout); ; {
+		if busy, err := lockHeld(data); err != nil || !busy {
+			return err
+		}
 		here, err := ReadInstance(data)
 		if err == nil && here.PID != asked {
 			if err = d.askStop(ctx, here); err == nil {
@@ -34,7 +37,6 @@ func (d *Dialer) Stop(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // TakeOver takes the lock of the data directory. It stops an `up` in the

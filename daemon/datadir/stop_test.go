@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/linesman/linesman/bus"
@@ -34,6 +37,44 @@ func TestUpThatDoesNotGiveWayIsNamedWithOneAdvice(t *testing.T) {
 			t.Errorf("%d, %v: got %q, want %q", test.pid, test.err, got, test.want)
 		}
 	}
+}
+
+// Whether a process serves it is not known then.
+func TestStopOfADataDirectoryThatCannotBeReadFails(t *testing.T) {
+	t.Parallel()
+	stop := func(data string) error {
+		d := &Dialer{}
+		d.Config.DataDir = data
+		return d.Stop(t.Context())
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	if err := stop(data); err != nil {
+		t.Errorf("one that does not exist: %v", err)
+	}
+	if err := os.WriteFile(data, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(data); err == nil || !strings.Contains(err.Error(), filepath.Join(data, "lock")) {
+		t.Errorf("a file: %v", err)
+	}
+	closed := closedTo(t)
+	if err := stop(closed); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "run this as its owner") {
+		t.Errorf("one of another user: %v", err)
+	}
+}
+
+// closedTo is a data directory that this user cannot read. It ends the test for root, who can read all.
+func closedTo(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() == 0 {
+		t.Skip("root can read all directories")
+	}
+	data := t.TempDir()
+	if err := os.Chmod(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(data, 0o700) })
+	return data
 }
 
 // The system may have reused its process ID.

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { agents } from '../src/lib/agents';
 import type { Run } from '../src/lib/api';
+import { parseLabels } from '../src/overview/task';
 import { again } from '../src/run/again';
 
 const run = (more: Partial<Run> = {}): Run => ({ run: 'r', agent: 'codex', state: 'failed', source: 'queue', seq: 1, ...more });
@@ -11,6 +12,15 @@ test('a run is run again as it was', () => {
   const of = run({ workingDir: '/srv', mode: 'workspace-write', model: 'm', title: 'Fix the test.', labels: { team: 'a', 'linesman.caller': 'ci' } });
   expect(again(of, prompt, true)).toEqual({ task: { agent: 'codex', workingDir: '/srv', mode: 'workspace-write', model: 'm', task: prompt.head, title: '', labels: 'team=a', live: false, keep: false, ask: true, policy: '' } });
   expect(again(run({ title: 'Named' }), prompt, true).task).toMatchObject({ title: 'Named', mode: 'read-only' });
+});
+
+test('the labels of a run are those of its form', () => {
+  const labels = {
+    team: 'a', note: 'hello world', list: 'x,y', quoted: '"so"', path: 'C:\\a b', open: '"', empty: '', eq: 'a=b', last: 'a\\', both: '\\"', 'my key': 'v', 'k"': 'w', 'a=b': 'c', wide: 'a\u00a0b',
+  };
+  const text = again(run({ labels }), prompt, true).task!.labels!;
+  expect(text).toContain('team=a note="hello world" ');
+  expect(parseLabels(text)).toEqual({ labels });
 });
 
 test('a live run is run again live, with its rules', () => {

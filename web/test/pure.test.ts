@@ -55,6 +55,9 @@ test('labels and times of the form', () => {
   expect(parseLabels('a=1, b=2\nurl=x=y  c=')).toEqual({ labels: { a: '1', b: '2', url: 'x=y', c: '' } });
   expect(parseLabels('a=1 nonsense').wrong).toContain('nonsense');
   expect(parseLabels('=x').wrong).toBeDefined();
+  expect(parseLabels('note="two, words" x="').labels).toEqual({ note: 'two, words', x: '"' });
+  expect(parseLabels('note="two" "x y"=z').labels).toEqual({ note: 'two', 'x y': 'z' });
+  expect([parseLabels('""=x').wrong, parseLabels('x="a b').wrong]).toEqual(['“""=x” is not KEY=VALUE', '“b” is not KEY=VALUE']);
   expect([parseSeconds(''), parseSeconds('90'), parseSeconds('15m'), parseSeconds('2 h')]).toEqual([undefined, 90, 900, 7200]);
   expect(parseSeconds('soon')).toBeNaN();
 });
@@ -64,6 +67,13 @@ test('a request has what was filled in, and a mode that writes is confirmed', ()
   expect(Object.keys(request({ ...blank, mode: 'workspace-write', labels: 'x', timeout: '?' }).errors).sort()).toEqual(['confirm', 'labels', 'task', 'timeoutSec']);
   expect(request({ ...blank, task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: ' /srv ', labels: 'a=b', timeout: '1m', skipGit: true }).task)
     .toEqual({ task: 'Do', mode: 'danger-full-access', confirm: true, workingDir: '/srv', labels: { a: 'b' }, timeoutSec: 60, skipGitRepoCheck: true });
+});
+
+test('a long text is the task, and one that is too long is said to be', () => {
+  const task = 'ä'.repeat(12_000);
+  expect(request({ ...blank, task })).toEqual({ task: { task }, errors: {} });
+  expect(request({ ...blank, task: 'ä'.repeat(1 << 19) }).errors).toEqual({});
+  expect(request({ ...blank, task: 'ä'.repeat(1 << 19) + '.' }).errors['task']).toMatch(/^At most 1.048.576 bytes, and these are 1.048.577$/);
 });
 
 test('only a run of an agent that can be live is', () => {

@@ -3,12 +3,12 @@ import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { agentName, canBeLive } from '../lib/agents';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
-import { count, modeName, plural } from '../lib/format';
+import { modeName, plural } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
 import { put, runs, updates } from './store';
-import { blank, forbidden, maxTask, request, type Draft } from './task';
+import { blank, forbidden, request, type Draft } from './task';
 
 export const submitting = signal(false);
 
@@ -105,8 +105,8 @@ function Form() {
         onKeyDown={(e) => { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) void submit(e); }}
       >
         {failure.value && <p class="notice" data-tone="bad" role="alert">{failure.value}</p>}
-        <Field name="task" label="What is to be done" error={errors.value['task']} hint={d.task.length > maxTask * 0.8 ? `${count(d.task.length)} of ${count(maxTask)} characters` : undefined}>
-          {(props) => <textarea {...props} rows={6} maxLength={maxTask} value={d.task} onInput={(e) => set({ task: e.currentTarget.value })} />}
+        <Field name="task" label="What is to be done" error={errors.value['task']}>
+          {(props) => <textarea {...props} rows={6} value={d.task} onInput={(e) => set({ task: e.currentTarget.value })} />}
         </Field>
         <div class="two">
           <Field name="agent" label="Agent" error={errors.value['agent']} hint={slots(workers.value, d.agent)}>
@@ -154,7 +154,7 @@ function Form() {
             {(props) => <input {...props} maxLength={120} value={d.title} onInput={(e) => set({ title: e.currentTarget.value })} />}
           </Field>
           <Field name="labels" label="Labels" error={errors.value['labels']}>
-            {(props) => <input {...props} value={d.labels} placeholder="team=shop ticket=12" autocomplete="off" spellcheck={false} onInput={(e) => set({ labels: e.currentTarget.value })} />}
+            {(props) => <input {...props} value={d.labels} placeholder='team=shop note="two words"' autocomplete="off" spellcheck={false} onInput={(e) => set({ labels: e.currentTarget.value })} />}
           </Field>
         </div>
         {more.value ? (

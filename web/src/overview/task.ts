@@ -2,6 +2,7 @@
 
 import { canBeLive } from '../lib/agents';
 import type { Mode, Task, Worker } from '../lib/api';
+import { count } from '../lib/format';
 
 export interface Draft {
   agent: string; task: string; workingDir: string; mode: Mode; confirm: boolean; title: string; labels: string; model: string; timeout: string; skipGit: boolean;
@@ -10,18 +11,34 @@ export interface Draft {
 
 export const blank: Draft = { agent: '', task: '', workingDir: '', mode: 'read-only', confirm: false, title: '', labels: '', model: '', timeout: '', skipGit: false, live: false, keep: false, ask: true, policy: '' };
 
-export const maxTask = 10_000; // characters
+const maxTask = 1 << 20; // bytes of UTF-8
 
-/** Labels of one text: "team=shop, ticket=12", by commas, spaces or lines. */
+/** What is wrong with the text of a task; "": nothing. */
+export function wrongTask(text: string): string {
+  if (!text.trim()) return 'Write what the agent is to do';
+  const size = new TextEncoder().encode(text).length;
+  return size > maxTask ? `At most ${count(maxTask)} bytes, and these are ${count(size)}` : '';
+}
+
+const oneLabel = /("(?:[^"\\]|\\.)*"|[^,\s=]*)=("(?:[^"\\]|\\.)*"(?![^,\s])|[^,\s]*)|[^,\s]+/g;
+
+/** Labels of one text: `team=shop, note="hello world"`, by commas, spaces or lines. */
 export function parseLabels(text: string): { labels: Record<string, string>; wrong?: string } {
   const labels: Record<string, string> = {};
-  for (const part of text.split(/[,\s]+/).filter(Boolean)) {
-    const [key = '', ...value] = part.split('=');
-    if (!key || value.length === 0) return { labels, wrong: `“${part}” is not KEY=VALUE` };
-    labels[key] = value.join('=');
+  for (const [part, key = '', value] of text.matchAll(oneLabel)) {
+    if (!unquoted(key) || value === undefined) return { labels, wrong: `“${part}” is not KEY=VALUE` };
+    labels[unquoted(key)] = unquoted(value);
   }
   return { labels };
 }
+
+/** The text that parseLabels reads as these labels. */
+export function labelText(labels: [string, string][]): string {
+  return labels.map((label) => label.map(quoted).join('=')).join(' ');
+}
+
+const quoted = (text: string, i: number): string => ((i === 0 ? /[,\s="]/ : /[,\s]|^"/).test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : text);
+const unquoted = (text: string): string => (/^".*"$/s.test(text) && text.length > 1 ? text.slice(1, -1).replace(/\\(.)/gs, '$1') : text);
 
 /** "90", "90s", "15m", "2h" in seconds; undefined: none, NaN: not a time. */
 export function parseSeconds(text: string): number | undefined {
@@ -38,7 +55,8 @@ export function request(draft: Draft): { task: Task; errors: Record<string, stri
   if (wrong) errors['labels'] = wrong;
   const seconds = parseSeconds(draft.timeout);
   if (Number.isNaN(seconds)) errors['timeoutSec'] = 'must be a duration such as 90s, 15m or 2h';
-  if (!draft.task.trim()) errors['task'] = 'Write what the agent is to do';
+  const wrongText = wrongTask(draft.task);
+  if (wrongText) errors['task'] = wrongText;
   if (draft.mode !== 'read-only' && !draft.confirm) errors['confirm'] = 'Confirm that the agent may write';
   const task: Task = { task: draft.task };
   if (draft.agent) task.agent = draft.agent;

@@ -4,16 +4,15 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { agentName, forks } from '../lib/agents';
 import { api, explained, newKey, type Mode, type Run } from '../lib/api';
-import { count, modeName, when } from '../lib/format';
+import { modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
 import { plainText } from '../lib/plaintext';
 import { navigate, runPath, withPath } from '../lib/router';
 import { stateOf } from '../overview/row';
+import { wrongTask } from '../overview/task';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
 import { nextTask } from './next';
-
-const maxTask = 10_000; // characters
 
 export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }) {
   const reason = useSignal('');
@@ -62,7 +61,8 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
     e?.preventDefault();
     if (busy.value) return;
     const writes = mode.value !== 'read-only';
-    if (!task.value.trim()) return void (failure.value = 'Write what the agent is to do next.');
+    const wrong = wrongTask(task.value);
+    if (wrong) return void (failure.value = `${wrong}.`);
     if (writes && !confirmed.value) return void (failure.value = 'Confirm that the agent may write.');
     const body = nextTask(run, task.value, mode.value, copy);
     const form = JSON.stringify(body);
@@ -84,8 +84,7 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
         <p class="muted">A new run of {agentName(run.agent)} continues where this one ended, in the same directory.{forks(run.agent) && ' As a copy, it leaves the thread as it is.'}</p>
         <div class="field">
           <label for="resume-task">What is to be done next</label>
-          <textarea id="resume-task" autofocus rows={6} maxLength={maxTask} value={task.value} onInput={(e) => (task.value = e.currentTarget.value)} />
-          {task.value.length > maxTask * 0.8 && <p class="hint">{count(task.value.length)} of {count(maxTask)} characters</p>}
+          <textarea id="resume-task" autofocus rows={6} value={task.value} onInput={(e) => (task.value = e.currentTarget.value)} />
         </div>
         <div class="field">
           <label for="resume-mode">What it may do</label>

@@ -3,7 +3,7 @@
 import { takesTasks } from '../lib/agents';
 import type { Run } from '../lib/api';
 import { labelsOf } from '../lib/format';
-import type { Draft } from '../overview/task';
+import { labelText, type Draft } from '../overview/task';
 import type { Detail, DetailText } from './items';
 
 /** The prompt of a run, with what was asked for a live one: not known yet, or why it is not known. */
@@ -24,7 +24,7 @@ export function again(run: Run, prompt: Prompt, raw: boolean): Again {
   if (/\[redacted\]|\[REDACTED:/.test(prompt.head + policy)) return { why: 'its prompt has a secret, which is not shown' };
   const first = prompt.head.trimStart().split('\n', 1)[0]!.trim();
   const title = run.title && !first.startsWith(run.title.replace(/…$/, '')) ? run.title : '';
-  const labels = labelsOf(run).filter(([key]) => !key.startsWith('linesman.')).map(([k, v]) => `${k}=${v}`).join(' ');
+  const labels = labelText(labelsOf(run).filter(([key]) => !key.startsWith('linesman.')));
   const keep = run.conversation !== undefined;
   return {
     task: {

@@ -1,4 +1,4 @@
-import { type Detail, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens } from './items';
+import { type Detail, type DetailText, type Envelope, type FileChange, type Item, noTokens, plain, type PlanStep, type ToolFacet, type Tokens } from './items';
 import { conversationWords } from './conversation';
 import type { Base, CallRow, EndRow, Row, Summary, TextRow, TurnRow } from './rows';
 
@@ -26,10 +26,11 @@ export interface State {
   done: Map<string, Call>; // the last ended ones: a call may have a second result
   direct: boolean; // nothing but calls since a sub-agent began
   plan: PlanStep[];
+  task: Detail['prompt'] | null; // of a detail, until a turn starts
 }
 
 export function newState(base: Tokens = noTokens): State {
-  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], done: new Map(), direct: false, plan: [] };
+  return { turn: 0, open: false, since: 0, label: 'Turn', usage: base, calls: [], done: new Map(), direct: false, plan: [], task: null };
 }
 
 export function cloneState(s: State): State {
@@ -190,7 +191,8 @@ export class Fold {
     else if (message === 'step started') this.beginTurn(item, 'Step');
     this.usage(item, e);
     const prompt = item.detail?.prompt;
-    if (prompt) this.prompt(item, prompt);
+    if (prompt && !(message === 'turn started' && same(this.state.task, prompt))) this.prompt(item, prompt);
+    if (message === 'turn started') this.state.task = null;
     switch (message) {
       case 'turn completed': case 'step finished': this.endTurn(item, 'completed'); return;
       case 'turn failed': this.endTurn(item, 'failed'); return;
@@ -233,8 +235,10 @@ export class Fold {
 
   private extra(item: Item): void {
     const d = item.detail;
-    if (d?.prompt) this.prompt(item, d.prompt);
-    else if (d?.text) this.note(item, '', false);
+    if (d?.prompt) {
+      this.state.task = d.prompt;
+      this.prompt(item, d.prompt);
+    } else if (d?.text) this.note(item, '', false);
     else if (d && !d.plan) this.note(item, 'detail', true);
   }
 
@@ -416,6 +420,10 @@ function add(to: Tokens, t: Tokens): void {
   to.input += t.input;
   to.cached += t.cached;
   to.output += t.output;
+}
+
+function same(a: Detail['prompt'] | null, b: DetailText): boolean {
+  return a?.head === b.head && a.tail === b.tail && a.omittedBytes === b.omittedBytes;
 }
 
 /** Reports whether an item is the next piece of a text. */

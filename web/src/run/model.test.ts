@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { EventItem, Item } from './items';
+import type { DetailText, EventItem, Item } from './items';
 import { fromDetail, fromEvent, plain } from './items';
 import { maxItems, maxWeight, Timeline } from './model';
 import { completion, recording } from './recording';
@@ -137,6 +137,26 @@ describe('turns', () => {
       'Turn 1 failed calls=3', 'command_execution 3-4 completed exit=0', 'command_execution 5-? unfinished lane=0/2',
       'command_execution 6-? unfinished lane=1/2', 'end success=false code=null cancelled',
     ]);
+  });
+});
+
+describe('the prompt of a live run', () => {
+  const item = (line: number, prompt: DetailText, message?: string): Item => fromDetail({
+    pos: `${line}.1`, line, part: 1, time: '2026-01-01T00:00:00.000Z', kind: message ? 'status' : 'detail', detail: { prompt },
+    ...(message && { event: { agent_kind: 'claude_code', message } }),
+  })!;
+  const prompts = (...items: Item[]): string[] => show(items).filter((l) => l.startsWith('prompt'));
+  const one = { head: 'Say one.' };
+
+  it('is shown once, with the start of the run, and again with a later turn that has it', () => {
+    expect(prompts(item(1, one), item(2, { ...one }, 'turn started'))).toEqual(['prompt: Say one.']);
+    expect(prompts(item(1, one), item(2, one, 'turn started'), item(3, one, 'turn started'))).toEqual(['prompt: Say one.', 'prompt: Say one.']);
+    expect(prompts(item(2, one, 'turn started'))).toEqual(['prompt: Say one.']);
+  });
+
+  it('is shown again where it differs', () => {
+    expect(prompts(item(1, { ...one, omittedBytes: 7 }), item(2, one, 'turn started'))).toHaveLength(2);
+    expect(prompts(item(1, { ...one, tail: 'x' }), item(2, one, 'turn started'))).toHaveLength(2);
   });
 });
 
