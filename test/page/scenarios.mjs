@@ -206,6 +206,20 @@ export async function task(scene) {
   same('the mode', await next.getByLabel('What it may do').inputValue(), 'workspace-write');
   await next.getByRole('button', { name: 'Continue as a copy' }).waitFor();
   await accessible(scene, page, 'continue');
+  // What is typed is there again; a press on the dialog's own scrollbar does not close it, one beside it does.
+  await next.getByLabel('What is to be done next').fill('Count the directories.');
+  const pressAt = (dx) => next.evaluate((d, dx) => {
+    const { right, top } = d.getBoundingClientRect();
+    d.dispatchEvent(new MouseEvent('mousedown', { bubbles: true, clientX: right + dx, clientY: top + 20 }));
+  }, dx);
+  await pressAt(-2);
+  same('the dialog is open', await next.count(), 1);
+  await pressAt(2);
+  await until('the dialog is closed', async () => (await page.getByRole('dialog').count()) === 0);
+  await page.keyboard.press('u');
+  await row(page, 'A task of the page').getByRole('link', { name: 'A task of the page' }).click();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  same('what was typed', await next.getByLabel('What is to be done next').inputValue(), 'Count the directories.');
   await next.getByRole('button', { name: 'Close', exact: true }).last().click();
   await page.getByRole('button', { name: 'Run again' }).click();
   await dialog.waitFor();

@@ -43,6 +43,8 @@ interface Keyed { key: string; now: boolean }
 /** What is typed for a run. It stays until it was accepted, also if another page is shown meanwhile. */
 export class Draft {
   readonly text = signal('');
+  /** What a run that continues the thread is to do. */
+  readonly next = signal('');
   /** The id of the message that is changed; "": it is a new one. */
   readonly editing = signal('');
   private aside = ''; // what was typed before the edit
