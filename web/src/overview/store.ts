@@ -173,19 +173,15 @@ function open(): void {
   const opened = openStream({
     url: `/v1/runs?recent=${recent}`,
     onMessages: apply,
-    onOpen: begin,
+    onOpen: (lost) => {
+      begin();
+      if (lost) void checkVersion();
+    },
     hidden: () => (leader.value ? 'keep' : 'pause'),
   });
   stream.value = opened;
-  let lost = false;
   effect(() => {
-    const state = opened.state.value;
-    if (state === 'disconnected') lost = true;
-    if (state === 'live') api.workers().then((answer) => (agents.value = answer.agents), () => {});
-    if (state === 'live' && lost) {
-      lost = false;
-      void checkVersion();
-    }
+    if (opened.state.value === 'live') api.workers().then((answer) => (agents.value = answer.agents), () => {});
   });
 }
 
