@@ -3,7 +3,7 @@ import { type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { agentName, takesTasks } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
-import { now } from '../lib/clock';
+import { here, now } from '../lib/clock';
 import { age, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, waitsForMessage, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
@@ -129,7 +129,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
   const stream = view.stream.value;
   const notices: [string, ComponentChildren][] = [];
   switch (stream?.state.value) {
-    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), now.value)}. Reconnecting.</>]); break;
+    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), here())}. Reconnecting.</>]); break;
     case 'disconnected':
       notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. The page continues when the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
       break;
