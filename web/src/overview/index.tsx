@@ -145,7 +145,7 @@ export function Overview() {
 
   return (
     <main class="overview">
-      <h1 class="visually-hidden">Runs</h1>
+      <h1 class="visually-hidden" tabIndex={-1}>Runs</h1>
       <Inbox />
       <div class="toolbar">
         <nav class="filters" aria-label="Show">
