@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/responder/codexcloud"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) readWords(words []string) (func(runs.Header) bool, error) {
 		}
 		all = append(all, lower([]byte(word)))
 	}
-	names := map[string]string{} // of agents, by kind
+	names := map[string]string{codexcloud.Agent: "Codex Cloud"} // of agents, by kind
 	for _, a := range s.cfg.Agents {
 		names[a.Kind()] = a.Name
 	}

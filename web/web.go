@@ -40,8 +40,9 @@ var types = map[string]string{
 // index is the document of every path of the page; its script shows the view of the path.
 const index = "index.html"
 
-// Page returns the handlers of the page. Each file has an ETag and is revalidated at each use,
-// so that a document never runs with scripts of another version.
+// Page returns the handlers of the page. Each file has an ETag and is revalidated at each use: what a
+// document loads at its start is of one version. It loads all that soon; and it asks for the version of the
+// server whenever it was without a connection, and offers to reload.
 func Page() *http.ServeMux {
 	root, err := fs.Sub(dist, "dist")
 	if err != nil {

@@ -134,6 +134,14 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 	}
 	s.want(409, "POST", "/v1/runs", `{"task":"other",`+keyed)
 
+	for _, earlier := range []string{"resume", "fork"} {
+		r := s.want(404, "POST", "/v1/runs", `{"task":"x","workingDir":"/srv/none","`+earlier+`":{"selector":"last"}}`)
+		if !strings.Contains(string(r.body), `"detail":"`+earlier+`: no session found"`) {
+			t.Errorf("no last thread: %s", r.body)
+		}
+	}
+	s.want(501, "POST", "/v1/runs", `{"task":"x","agent":"gemini","fork":{"selector":"id","id":"`+thread+`"}}`)
+
 	// What does not.
 	runPaths := []string{
 		"GET ", "GET /events", "GET /detail", "GET /output", "GET /diff", "GET /wait", "PUT /seen", "POST /cancel",
@@ -192,7 +200,7 @@ func TestEveryAnswerOfTheDocumentIsGiven(t *testing.T) {
 				t.Errorf("%s: the scope is not named: %s", op, r.body)
 			}
 		}
-		if method == "POST" {
+		if method == "POST" || method == "PATCH" {
 			s.want(413, method, path, `{"task":"`+strings.Repeat("x", 8<<20)+`"}`)
 			s.want(415, method, path, "task=go", "Content-Type", "application/x-www-form-urlencoded")
 		}

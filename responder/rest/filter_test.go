@@ -68,3 +68,20 @@ func TestWordsAreFound(t *testing.T) {
 		s.want(http.StatusBadRequest, "GET", "/v1/runs?"+wrong, "")
 	}
 }
+
+// An agent is found by the name that people read, also one that takes no tasks here.
+func TestRunsAreFoundByTheNameOfTheirAgent(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.Begin("codex_cloud", "T-cloud-1", runs.Start{Source: "cloud"})
+	s.Begin("claude_code", "one", runs.Start{Source: "run"})
+	s.Await("T-cloud-1", servicetest.Working)
+	s.Await("one", servicetest.Working)
+	for word, want := range map[string]string{"codex+cloud": "T-cloud-1", "claude+code": "one"} {
+		var list api.RunPage
+		s.want(http.StatusOK, "GET", "/v1/runs?word="+word, "").read(t, &list)
+		if len(list.Runs) != 1 || list.Runs[0].ID != want {
+			t.Errorf("%s: %+v", word, list.Runs)
+		}
+	}
+}

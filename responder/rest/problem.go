@@ -81,7 +81,8 @@ func problemOf(e *api.Error) *Problem {
 		Status: kind.status, Code: kind.code, Detail: kind.detail, Field: e.Field,
 		Run: e.Run, State: e.State, Retryable: e.Retryable, after: e.RetryAfter,
 	}
-	if p.Detail == "" || e.Code == api.NotFound && e.Reason == runs.WhyUnknown { // the run is there
+	other := e.Reason == runs.WhyUnknown || e.Field != "" && e.Field != api.FieldRun && e.Field != api.FieldRef
+	if p.Detail == "" || e.Code == api.NotFound && other { // it is not the run that is not there
 		p.Detail = e.Error()
 	}
 	if e.Agent != "" {

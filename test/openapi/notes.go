@@ -42,11 +42,13 @@ var meanings = map[int]string{
 	406: "Nothing of what `Accept` asks for can be given.",
 	409: "The state of the run does not allow it, or the idempotency key came with another request. `retryable`, with " +
 		"`Retry-After`: the same request is still being carried out.",
-	413: "The body is over 8 MiB.",
+	413: "The body is over 1 MiB.",
 	415: "The body is not application/json.",
 	501: "The kind of agent cannot do that.",
 	503: "NATS is away, the run table is not read yet, or a bound is reached: again after `Retry-After` seconds.",
 }
+
+const tooLong = "The body is over 8 MiB." // of a task
 
 var notes = map[string]note{
 	"describe": {
@@ -71,7 +73,7 @@ var notes = map[string]note{
 	},
 	"submitRun": {
 		outcome: run, request: "RunRequest", body: request.TaskParams,
-		answers: map[int]string{202: "The task is queued."},
+		answers: map[int]string{202: "The task is queued.", 404: "There is no last thread.", 413: tooLong, 501: ""},
 		headers: header("Location", "string", "Path of the run."),
 	},
 	"getRun": {
@@ -129,14 +131,14 @@ var notes = map[string]note{
 	"cancelRun": {
 		outcome: run, request: "CancelRequest", body: request.CancelParams, without: []string{"task_id"},
 		answers: map[int]string{
-			200: "The run is cancelled.", 202: "Its agent is being ended.", 413: "The body is over 1 MiB.", 501: "",
+			200: "The run is cancelled.", 202: "Its agent is being ended.", 501: "",
 		},
 	},
 	"resumeRun": {
 		summary: "Queue a new turn on the thread of a run",
 		about:   "The new run is of the same agent, and works in the directory of the newest run of the thread.",
 		outcome: run, request: "ResumeRequest", body: request.ContinueParams, without: []string{"threadId", "agent"},
-		answers: map[int]string{202: "The task is queued, as a run of its own.", 501: ""},
+		answers: map[int]string{202: "The task is queued, as a run of its own.", 413: tooLong, 501: ""},
 		headers: header("Location", "string", "Path of the new run."),
 	},
 	"listEvents": {
@@ -167,7 +169,7 @@ var notes = map[string]note{
 			"`text` or `error`.",
 		request: "Answer", body: rest.AnswerParams,
 		answers: map[int]string{
-			200: "The decision. `delivered` says that the agent has it.", 413: "The body is over 1 MiB.",
+			200: "The decision. `delivered` says that the agent has it.",
 			409: "The question was answered otherwise, or the agent does not wait for it any more.",
 		},
 	},

@@ -184,7 +184,7 @@ func (n note) statuses(route rest.Route) map[int]string {
 	if strings.Contains(route.Pattern, "{id}") {
 		add(404)
 	}
-	if strings.HasPrefix(route.Pattern, "POST ") {
+	if strings.HasPrefix(route.Pattern, "POST ") || strings.HasPrefix(route.Pattern, "PATCH ") {
 		add(409, 413, 415)
 	}
 	if n.answers[202] == "" {

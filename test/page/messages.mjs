@@ -43,11 +43,12 @@ async function talk(scene, size, options) {
   await composer.getByRole('listitem').getByText('Say three.').waitFor();
   same('what was typed before', await field.inputValue(), 'later');
   // A reply that is lost: it is sent again, and once.
-  await page.route('**/messages', async (route) => {
+  const lose = () => page.route('**/messages', async (route) => {
     if (route.request().method() !== 'POST') return route.continue();
     await route.fetch();
     await route.abort();
   });
+  await lose();
   await press('Send');
   await composer.getByRole('alert').getByText('It is safe to try again').waitFor();
   same('the text is kept', await field.inputValue(), 'later');
@@ -75,8 +76,22 @@ async function talk(scene, size, options) {
   await press('Send now');
   await feed.getByText('You said: Say four.').waitFor();
   await page.getByText('idle: waits for a message').waitFor();
+  // "Send now" without a reply ends its turn: "Send" is the same message then.
+  await field.fill('hold');
+  await press('Send');
+  await button('Cancel turn 6').waitFor();
+  await field.fill('Say six.');
+  await lose();
+  await press('Send now');
+  await composer.getByRole('alert').getByText('It is safe to try again').waitFor();
+  await feed.getByText('You said: Say six.').waitFor();
+  await page.getByText('idle: waits for a message').waitFor();
+  await page.unroute('**/messages');
+  await press('Send');
+  await until('the field is empty', async () => (await field.inputValue()) === '');
   // The feed tells of a message before the run does: while one waits, End asks first.
   await until('nothing waits', async () => (await composer.getByText(/^\d+ messages? /).count()) === 0);
+  same('how often it was sent', await feed.getByText('You said: Say six.').count(), 1);
   await press('End');
   await feed.getByText('End of the run').waitFor();
   same('the field of a run that has ended', await composer.count(), 0);

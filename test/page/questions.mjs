@@ -158,6 +158,11 @@ export async function forms(scene) {
   await question.getByLabel(/^Retries/).fill('0');
   await question.getByLabel(/^Name/).fill('');
   await question.getByLabel('Keep it after the tests').check();
+  await page.getByRole('link', { name: 'Choose a database' }).first().click(); // what is filled in stays, on each page
+  await page.getByRole('heading', { level: 1, name: 'Choose a database' }).waitFor();
+  same('what was filled in', [await question.getByLabel(/^Retries/).inputValue(), await question.getByLabel(/^SQLite/).isChecked()], ['0', true]);
+  await page.goBack();
+  await page.getByRole('heading', { level: 1, name: 'Runs' }).waitFor();
   await press(question.getByRole('button', { name: 'Submit' }));
   await inbox(page).getByText('Submitted by you').waitFor();
   await answered(page, run, 'ask0: {"action":"accept","content":{"database":"sqlite","retries":0,"keep":true}}');

@@ -59,7 +59,10 @@ export async function overview(scene) {
   await page.keyboard.press('j');
   await page.keyboard.press('Enter');
   await until('the run is open', () => new URL(page.url()).pathname.startsWith('/runs/'));
+  const focused = () => page.evaluate(() => `${document.activeElement.tagName} ${document.activeElement.textContent}`);
+  await until('the focus is at the heading', async () => (await focused()) === `H1 ${scene.titles[0]}` || focused());
   await page.goBack();
+  await until('the focus is at the row again', async () => (await focused()) === `A ${scene.titles[0]}` || focused());
   same('the search after going back', await search.inputValue(), scene.titles[0]);
   await search.fill('no such run at all');
   await page.getByRole('button', { name: 'Show all runs' }).click();
@@ -206,6 +209,20 @@ export async function task(scene) {
   same('the mode', await next.getByLabel('What it may do').inputValue(), 'workspace-write');
   await next.getByRole('button', { name: 'Continue as a copy' }).waitFor();
   await accessible(scene, page, 'continue');
+  // What is typed is there again; a press on the dialog's own scrollbar does not close it, one beside it does.
+  await next.getByLabel('What is to be done next').fill('Count the directories.');
+  const pressAt = (dx) => next.evaluate((d, dx) => {
+    const { right, top } = d.getBoundingClientRect();
+    d.dispatchEvent(new MouseEvent('mousedown', { bubbles: true, clientX: right + dx, clientY: top + 20 }));
+  }, dx);
+  await pressAt(-2);
+  same('the dialog is open', await next.count(), 1);
+  await pressAt(2);
+  await until('the dialog is closed', async () => (await page.getByRole('dialog').count()) === 0);
+  await page.keyboard.press('u');
+  await row(page, 'A task of the page').getByRole('link', { name: 'A task of the page' }).click();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  same('what was typed', await next.getByLabel('What is to be done next').inputValue(), 'Count the directories.');
   await next.getByRole('button', { name: 'Close', exact: true }).last().click();
   await page.getByRole('button', { name: 'Run again' }).click();
   await dialog.waitFor();
@@ -404,6 +421,11 @@ export async function many(scene) {
   for (let i = 0; i < 60; i++) await page.mouse.wheel(0, 700);
   await until('older runs, at the end of the list', async () => (await size()) >= 200 || size());
   await page.keyboard.press('End');
+  await page.keyboard.press('Home');
+  // Tab reaches the list wherever it was scrolled to: the row of the keyboard is not there any more.
+  for (let i = 0; i < 20; i++) await page.mouse.wheel(0, 700);
+  await until('the first row is away', async () => (await page.getByRole('listitem').first().getAttribute('aria-posinset')) !== '1');
+  same('the rows that Tab reaches', await page.locator('[role=listitem] a[tabindex="0"]').count(), 1);
   await page.keyboard.press('Home');
   const frames = (await page.evaluate(() => window.frames_)).sort((a, b) => a - b);
   const search = page.getByRole('searchbox', { name: 'Search runs' });

@@ -1,4 +1,4 @@
-import { signal } from '@preact/signals';
+import { effect, signal } from '@preact/signals';
 import { Component, type ComponentChildren } from 'preact';
 import { allowed, api, ApiError, session } from './lib/api';
 import { useKeys } from './lib/keys';
@@ -17,8 +17,17 @@ import { Toasts } from './ui/toast';
 const Waiting = () => <main class="page" aria-busy="true" aria-label="Loading" />;
 const Failed = () => <Problem title="This part of the page could not be loaded" detail="linesman does not answer, or was updated." action="Reload" onAction={() => location.reload()} />;
 
-const RunPage = lazy<{ id: string }>(() => import('./run').then((m) => m.RunPage), Waiting, Failed);
-const SideBySide = lazy<{ left: string; right: string }>(() => import('./run').then((m) => m.SideBySide), Waiting, Failed);
+const loadRun = () => import('./run');
+const RunPage = lazy<{ id: string }>(() => loadRun().then((m) => m.RunPage), Waiting, Failed);
+const SideBySide = lazy<{ left: string; right: string }>(() => loadRun().then((m) => m.SideBySide), Waiting, Failed);
+
+/** Loads the rest of the page before anybody wants it: later it may be of another version. */
+effect(() => {
+  if (!session.value) return;
+  const load = (): void => void loadRun().catch(() => {}); // whoever wants it then sees why
+  if ('requestIdleCallback' in window) requestIdleCallback(load, { timeout: 5_000 });
+  else setTimeout(load, 1_000);
+});
 
 const unreachable = signal<ApiError | undefined>(undefined);
 

@@ -47,6 +47,18 @@ test('a request has one key until it succeeded', () => {
   expect(draft.key('send', '', 'go on')).not.toBe(first); // the same words once more
 });
 
+test('a message is sent again as it was sent first: a key belongs to one request', () => {
+  for (const now of [true, false]) {
+    let made = 0;
+    const draft = new Draft(() => `key ${++made}`);
+    const first = draft.request(['send', '', 'stop'], now);
+    expect(first).toEqual({ key: 'key 1', now });
+    expect(draft.request(['send', '', 'stop'], !now)).toEqual(first);
+    draft.done('send', '', 'stop');
+    expect(draft.request(['send', '', 'stop'], !now)).toEqual({ key: 'key 2', now: !now });
+  }
+});
+
 test('an edit takes the place of what was typed until it is over', () => {
   const draft = draftOf('T-1');
   draft.text.value = 'new';

@@ -1,8 +1,10 @@
-import { expect, test } from 'vitest';
+import { computed } from '@preact/signals';
+import { expect, test, vi } from 'vitest';
+import { here, now, serverNow, setServerTime } from '../src/lib/clock';
 import { label, nameOf } from '../src/lib/keys';
 import { parse, runPath, withPath } from '../src/lib/router';
 import { iconURL, titleText } from '../src/lib/title';
-import { message, newsOf } from '../src/overview/notify';
+import { message, newsOf, notify, notifying } from '../src/overview/notify';
 import { blank, forbidden, parseLabels, parseSeconds, request } from '../src/overview/task';
 import { agents } from '../src/lib/agents';
 import type { Run, Worker } from '../src/lib/api';
@@ -97,4 +99,35 @@ test('a mode is forbidden if every worker that takes tasks is known to refuse it
   expect(forbidden([careful, bold], 'danger-full-access')).toBe(false);
   expect(forbidden([careful, worker(1)], 'danger-full-access')).toBe(false); // of an earlier version
   expect(forbidden([careful, worker(0, bold.modes)], 'danger-full-access')).toBe(true);
+});
+
+test('a browser that has notifications in name only is found out', () => {
+  vi.stubGlobal('Notification', class {
+    constructor() {
+      throw new TypeError('Illegal constructor');
+    }
+  });
+  try {
+    notifying.value = 'on';
+    expect([notify({ title: 'a', body: 'b' }, 'tag', '/'), notifying.value]).toEqual([undefined, 'unsupported']);
+  } finally {
+    vi.unstubAllGlobals();
+  }
+});
+
+test('what happened here is as old as this machine says, whatever the time of the server', async () => {
+  vi.useFakeTimers();
+  try {
+    setServerTime(new Date(Date.now() - 600_000).toUTCString());
+    const at = computed(here);
+    now.value = serverNow();
+    const before = Date.now();
+    expect(at.value).toBe(before);
+    await vi.advanceTimersByTimeAsync(5_000);
+    now.value = serverNow();
+    expect(at.value).toBe(before + 5_000);
+  } finally {
+    setServerTime(new Date().toUTCString());
+    vi.useRealTimers();
+  }
 });

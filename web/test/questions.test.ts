@@ -7,7 +7,7 @@ import { questionMessage } from '../src/overview/notify';
 import { apply, begin, runs, synced } from '../src/overview/store';
 import { actOf, buttonName, byAge, choicesOf, dueText, headOf, indentJSON, keyChoice, permits, type Press, questionsOf, refusal, resultText, settled, wantedOf } from '../src/questions/ask';
 import { boundsText, contentOf, fieldsOf, initialOf, textField, type Field } from '../src/questions/form';
-import { arrivals, close, follow, inbox, unread, waiting } from '../src/questions/store';
+import { arrivals, close, follow, inbox, unread, waiting, typedOf } from '../src/questions/store';
 import { conversationWords } from '../src/run/conversation';
 
 agents.value = [{ kind: 'codex', short: 'codex', name: 'Codex' }];
@@ -244,6 +244,17 @@ test('one that cannot be read is asked for again, and no longer than it is open'
   const before = asked.length;
   await vi.advanceTimersByTimeAsync(60_000);
   expect([shown(), asked.length <= before + 1]).toEqual([[], true]);
+});
+
+test('what is typed for a question stays until no row names it', async () => {
+  served = [question()];
+  rows(run('T-1', ['q1']));
+  await settle();
+  typedOf('T-1/q1', new Map()).value = new Map([['name', 'typed']]);
+  rows(run('T-1', ['q1']), run('T-2'));
+  expect(typedOf('T-1/q1', new Map()).value.get('name')).toBe('typed');
+  rows(run('T-1'));
+  expect(typedOf('T-1/q1', new Map()).value.size).toBe(0);
 });
 
 test('an answered question stays closed until its row forgets it', async () => {

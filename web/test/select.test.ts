@@ -91,6 +91,13 @@ test('a session may need you once its tool has run for long, and it is your turn
   expect(select([turn, unsure], { ...all, search: 'state:"your turn"' }, at).shown).toBe(1);
 });
 
+test('a run is unseen for a week', () => {
+  const week = 7 * 24 * 3_600_000;
+  const old = run({ state: 'completed', unseen: true, endedAt: ago(0) });
+  expect([0, week, week + 1].map((later) => [sectionOf(old, at + later), select([old], all, at + later).counts.new, select([old], { ...all, search: 'is:unseen' }, at + later).shown]))
+    .toEqual([['new', 1, 1], ['new', 1, 1], ['earlier', 0, 0]]);
+});
+
 test('every run has a section', () => {
   for (const state of ['queued', 'working', 'input-required', 'completed', 'failed', 'cancelled', 'timeout'] as const) expect(sectionOf(run({ state }), at)).toBeTruthy();
 });
@@ -135,5 +142,10 @@ test('what a selection asks the server for has all that it shows of runs that ha
   expect(asked('is:unseen')).toEqual(asked('', { filter: 'new' }));
   expect(asked('Parser dir:/srv -agent:codex "two words" state:timed')).toEqual({ order: 'changed', state: ['timeout'], word: ['parser', '/srv', 'two words'] });
   for (const none of [asked('state:running'), asked('is:odd'), asked('state:completed', { filter: 'failed' }), asked('', { filter: 'running' }), asked('', { filter: 'queued' })]) expect(none).toBe(undefined);
+  // It fits into an address, whatever is typed.
+  for (const odd of ['😀', '€', 'a\u0301']) {
+    const { word } = asked(`a${odd.repeat(40)} `.repeat(20)) as { word: string[] };
+    expect([word.length > 4, word.map((w) => encodeURIComponent(w)).join('').length <= 6_000, word[0]!.startsWith(`a${odd}`)]).toEqual([true, true, true]);
+  }
   expect((asked('w '.repeat(20) + 'x'.repeat(100)) as { word: string[] }).word.length).toBe(16);
 });

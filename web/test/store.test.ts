@@ -1,6 +1,8 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import type { Run } from '../src/lib/api';
-import { apply, begin, left, loadAll, loadOlder, olderFailed, put, runs, synced, updates } from '../src/overview/store';
+import type { Stream } from '../src/lib/stream';
+import { markAllSeen } from '../src/overview/seen';
+import { apply, begin, keepAll, left, loadAll, loadOlder, olderFailed, put, runs, stream, synced, updates } from '../src/overview/store';
 
 const run = (id: string, more: Partial<Run> = {}): Run => ({ run: id, agent: 'codex', state: 'working', seq: 1, ...more });
 const message = (event: string, data: unknown, id = '') => ({ id, event, data: JSON.stringify(data) });
@@ -66,6 +68,72 @@ test('older runs of a query are in pages, until all are here or the stream begin
     await loadOlder(all);
     during = () => {};
     expect([ids().includes('x'), left(all), await loadAll(all), olderFailed.value]).toEqual([false, true, false, true]);
+  } finally {
+    vi.unstubAllGlobals();
+  }
+});
+
+test('a page of older runs does not replace what the stream has sent meanwhile', async () => {
+  apply([message('run', run('c')), message('synced', { resumed: false, next: 'p1' })]);
+  vi.stubGlobal('fetch', async () => {
+    await Promise.resolve();
+    apply([message('run', run('a', { seq: 3, title: 'new' })), message('run', run('b')), message('gone', { run: 'b' })]);
+    return Response.json({ runs: [run('a', { seq: 3, title: 'old' }), run('b'), run('d')] });
+  });
+  try {
+    await loadOlder({ order: 'changed' });
+    expect([ids(), runs.get('a')?.title]).toEqual([['a', 'c', 'd'], 'new']);
+  } finally {
+    vi.unstubAllGlobals();
+  }
+});
+
+test('runs that have passed by are left to the server, unless all are wanted', () => {
+  const first = Array.from({ length: 100 }, (_, i) => message('run', run(`first ${i}`, { state: 'completed' })));
+  const again = (): void => {
+    begin();
+    apply([...first, message('run', run('works')), message('synced', { resumed: false, next: 'p1' })]);
+  };
+  let restarts = 0;
+  stream.value = { restart: () => (restarts++, again()) } as Stream;
+  again();
+  const pass = (n: number): void => {
+    for (let i = 0; i < n; i++) apply([message('run', run(`${n} ${i}`)), message('run', run(`${n} ${i}`, { state: 'completed' }))]);
+  };
+  let most = 0;
+  for (let i = 0; i < 5; i++) {
+    pass(1_000 + i);
+    most = Math.max(most, runs.size);
+  }
+  expect([restarts, most < 2_500, runs.size < 2_500, left({ order: 'changed' })]).toEqual([2, true, true, true]);
+  keepAll.value = true;
+  pass(3_000);
+  expect([restarts, runs.size > 3_000]).toEqual([2, true]);
+  keepAll.value = false;
+  pass(1);
+  expect([restarts, runs.size]).toEqual([3, 101]);
+  stream.value = undefined;
+});
+
+test('all runs are marked as seen that a search shows, or none if they cannot be read', async () => {
+  apply([
+    message('run', run('a', { state: 'completed', unseen: true, title: 'fix it' })), message('run', run('b', { state: 'completed', unseen: true })),
+    message('run', run('c', { state: 'completed', title: 'fix it' })), message('synced', { resumed: false, next: 'p1' }),
+  ]);
+  const asked: string[] = [];
+  let down = true;
+  vi.stubGlobal('fetch', (url: string) => {
+    asked.push(url);
+    if (url.endsWith('/seen')) return Promise.resolve(new Response(null, { status: 204 }));
+    return Promise.resolve(down ? new Response('{}', { status: 503 }) : Response.json({ runs: [run('old', { state: 'failed', unseen: true, title: 'Fix' }), run('other', { state: 'failed', unseen: true })] }));
+  });
+  try {
+    expect([await markAllSeen('fix'), asked]).toEqual([undefined, ['/v1/runs?order=changed&unseen=true&word=fix&limit=100']]);
+    down = false;
+    asked.length = 0;
+    expect(await markAllSeen('fix')).toBe(0);
+    expect(asked.slice(1).sort()).toEqual(['/v1/runs/a/seen', '/v1/runs/old/seen']);
+    expect(ids().filter((id) => runs.get(id)!.unseen)).toEqual(['b', 'other']);
   } finally {
     vi.unstubAllGlobals();
   }

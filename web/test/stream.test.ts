@@ -165,6 +165,38 @@ test('a hidden tab releases its connection, and resumes', async () => {
   expect([got.length, stream.state.value]).toEqual([2, 'live']);
 });
 
+test('a connection says whether there was none for a while: after a pause, silence or a failure', async () => {
+  const opened: boolean[] = [];
+  const { stream } = start({ hidden: 'pause', onOpen: (lost) => opened.push(lost) });
+  await settle();
+  visible = 'hidden';
+  emit('visibilitychange');
+  await vi.advanceTimersByTimeAsync(pauseAfter);
+  visible = 'visible';
+  emit('visibilitychange');
+  await settle();
+  expect(opened).toEqual([false, true]);
+  await vi.advanceTimersByTimeAsync(staleAfter + 1000);
+  expect(opened).toEqual([false, true, true]);
+  connections.at(-1)!.end(); // a server that is soon back
+  await vi.advanceTimersByTimeAsync(600);
+  expect(opened).toEqual([false, true, true, true]);
+  stream.restart();
+  await settle();
+  expect(opened).toEqual([false, true, true, true, false]);
+});
+
+test('a stream begins again from its beginning', async () => {
+  const { stream, got } = start({ onMessages: (batch) => void (got.push(...batch), got.length === 1 && stream.restart()) });
+  await settle();
+  connections[0]!.send('id: 7\ndata: a\n\n');
+  await settle();
+  expect([connections.length, connections[0]!.aborted(), connections[1]!.headers['Last-Event-ID']]).toEqual([2, true, undefined]);
+  connections[1]!.send('id: 1\ndata: b\n\n');
+  await settle();
+  expect([got.length, stream.state.value]).toEqual([2, 'live']);
+});
+
 test('a tab that was opened in the background connects when it is shown, or must be kept', async () => {
   visible = 'hidden';
   const { stream } = start({ hidden: 'pause' });
@@ -217,8 +249,9 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
   });
   const live = (): number => connections.filter((c) => !c.aborted()).length;
   const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
+  const lost: boolean[] = [];
   for (const url of ['/a', '/b', '/c', '/d', '/e']) {
-    start({ url, hidden: 'pause' });
+    start({ url, hidden: 'pause', onOpen: (how) => lost.push(how) });
     await settle();
   }
   start({ url: '/notifies' });
@@ -229,6 +262,7 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
     await vi.advanceTimersByTimeAsync(turnTime);
     expect(live()).toBe(5);
   }
+  expect(lost).toEqual(lost.map(() => false));
   expect([of('/a').length > 1, of('/a').at(-1)!.headers['Last-Event-ID'], of('/e').length > 0, of('/notifies').length]).toEqual([true, '3', true, 1]);
   open.forEach((stream) => stream.close());
   await settle();

@@ -141,6 +141,11 @@ export const waitsForMessage = (run: Run): boolean =>
 
 export const ended = (run: Run): boolean => !['queued', 'working', 'input-required'].includes(run.state);
 
+const unseenFor = 7 * 24 * 3_600_000; // ms after its end, as the server has it
+
+/** Whether a run ended lately, and nobody has opened it since. */
+export const unseen = (run: Run, now: number): boolean => Boolean(run.unseen) && !(run.endedAt && now - ms(run.endedAt) > unseenFor);
+
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */
 export const lost = (run: Run): boolean => Boolean(run.workerLost) || (ended(run) && run.reason === 'lost');
 

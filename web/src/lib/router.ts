@@ -5,6 +5,7 @@
 //   params.value                  the query (URLSearchParams)
 //   navigate('/runs/X')           a new entry in the history; { replace: true } for none
 //   setParams({ q: 'x' })         changes the query in place; undefined or '' removes a value
+//   arrive(heading)               the focus of a page that a link has opened: it went away with the link
 //   runPath(id), withPath(a, b), questionPath(id, 'q1')
 //
 // The hash is left to the pages (`hash.value`).
@@ -52,7 +53,15 @@ export const route = computed<Route>(() => parse(path.value));
 export const params = computed(() => new URLSearchParams(search.value));
 export const hash = computed(() => url.value.hash);
 
+let moved = false; // another page than the first was opened
+
+/** Gives the focus to an element of a page that has just opened, if it went away with the link. */
+export function arrive(element: HTMLElement | null | undefined): void {
+  if (moved && document.activeElement === document.body) element?.focus({ preventScroll: true });
+}
+
 const changed = (): void => {
+  moved = true;
   here.value = location.pathname + location.search + location.hash;
 };
 
@@ -62,6 +71,7 @@ export function navigate(to: string, { replace = false } = {}): void {
     if (replace) history.replaceState(history.state, '', to);
     else history.pushState({ inside: true }, '', to);
   } catch { /* browsers limit how often: the address is right after the next change */ }
+  moved ||= !replace;
   here.value = to;
 }
 

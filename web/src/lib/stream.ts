@@ -3,7 +3,8 @@
 //   const stream = openStream({
 //     url: '/v1/runs/X/events',
 //     onMessages: (batch) => …,   every message once, in order, in the batches in which they arrive
-//     onOpen: () => …,            a connection was made, from the beginning or resumed
+//     onOpen: (lost) => …,        a connection was made, from the beginning or resumed; lost: there was none for a while, not
+//                                 only between two turns of lib/turns
 //     onReset: () => …,           the server's stream was recreated (409): forget all; it begins again
 //     hidden: 'pause',            close it when the tab is hidden for 20 s, and do not open it in one that was not shown yet
 //                                 (connections are few: see lib/turns)
@@ -12,6 +13,7 @@
 //   stream.error.value            the last error; with `failed` it is final (403, 404, …)
 //   stream.retryAt.value          with `disconnected`: when it tries again (ms since 1970)
 //   stream.retry()                try now
+//   stream.restart()              begin again, without the id: the server sends all that it begins with
 //   stream.close()
 //
 // It resumes after the last id that it received (Last-Event-ID), so no message is lost or repeated.
@@ -31,7 +33,7 @@ export interface Message { id: string; event: string; data: string }
 export interface StreamOptions {
   url: string;
   onMessages: (batch: Message[]) => void;
-  onOpen?: () => void;
+  onOpen?: (lost: boolean) => void;
   onReset?: () => void;
   lastEventId?: string;
   hidden?: 'pause' | 'keep' | (() => 'pause' | 'keep'); // keep
@@ -44,6 +46,7 @@ export interface Stream {
   /** When bytes last arrived, in ms since 1970; 0: never. */
   heardAt: () => number;
   retry: () => void;
+  restart: () => void;
   close: () => void;
 }
 
@@ -64,6 +67,7 @@ export function openStream(options: StreamOptions): Stream {
   let attempts = 0;
   let closed = false;
   let paused = false;
+  let lost = false;
   let abort: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let hiding: ReturnType<typeof setTimeout> | undefined;
@@ -87,7 +91,8 @@ export function openStream(options: StreamOptions): Stream {
       if (!answer.ok) return refused(await problem(answer));
       if (!answer.body) throw new TypeError('no body');
       heard = Date.now();
-      options.onOpen?.();
+      options.onOpen?.(lost);
+      lost = false;
       await read(answer.body, mine);
     } catch {
       if (abort !== mine) return; // closed, or replaced
@@ -140,6 +145,7 @@ export function openStream(options: StreamOptions): Stream {
   function again(seconds = 0): void {
     if (closed) return;
     attempts++;
+    lost = true;
     const wait = Math.max(backoff(attempts, Math.random()), seconds * 1000);
     state.value = attempts === 1 && !error.value ? 'connecting' : 'disconnected';
     retryAt.value = Date.now() + wait;
@@ -155,6 +161,7 @@ export function openStream(options: StreamOptions): Stream {
       clearInterval(each);
       if (abort !== mine) return;
       state.value = 'stale';
+      lost = true;
       renew(mine);
     }, 1000);
     return () => clearInterval(each);
@@ -166,6 +173,11 @@ export function openStream(options: StreamOptions): Stream {
     abort = undefined;
     mine.abort();
     void connect();
+  }
+
+  function restart(): void {
+    lastId = '';
+    if (abort) renew(abort);
   }
 
   function retry(): void {
@@ -189,7 +201,7 @@ export function openStream(options: StreamOptions): Stream {
     } else if (options.hidden) {
       hiding = setTimeout(() => {
         if (!pauses()) return;
-        paused = true;
+        paused = lost = true;
         clearTimeout(timer);
         state.value = 'connecting';
         abort?.abort();
@@ -211,9 +223,9 @@ export function openStream(options: StreamOptions): Stream {
 
   addEventListener('online', online);
   document.addEventListener('visibilitychange', visibility);
-  if (document.visibilityState === 'hidden' && pauses()) paused = true; // until it is shown
+  if (document.visibilityState === 'hidden' && pauses()) paused = lost = true; // until it is shown
   else void connect();
-  return { state, error, retryAt, heardAt: () => heard, retry, close };
+  return { state, error, retryAt, heardAt: () => heard, retry, restart, close };
 }
 
 /** Parses server-sent events from pieces of text that may end anywhere. */

@@ -11,9 +11,9 @@ import { Problem } from '../ui/problem';
 import { clearToast, toast } from '../ui/toast';
 import { Empty, Loading, NothingFound } from './empty';
 import { List, type ListHandle } from './list';
-import { markSeen } from './seen';
+import { markAllSeen, markSeen } from './seen';
 import { filters, olderOf, select, sorts, type Filter, type Selection, type Sort } from './select';
-import { changed, left, loadAll, loadOlder, olderFailed, runs, stream, synced } from './store';
+import { changed, keepAll, left, loadAll, loadOlder, olderFailed, runs, stream, synced } from './store';
 
 const names: Record<Filter, string> = { all: 'All', needs: 'Needs you', may: 'May need you', turn: 'Your turn', running: 'Running', queued: 'Queued', new: 'Ended, not seen', failed: 'Failed', lost: 'Lost' };
 const sortNames: Record<Sort, string> = {
@@ -73,6 +73,11 @@ export function Overview() {
     }
   }, [pending, needsAll.value || shown === 0, text]);
 
+  useEffect(() => { // what is loaded for these stays
+    keepAll.value = needsAll.value || words !== '';
+    return () => void (keepAll.value = false);
+  }, [needsAll.value, words]);
+
   const compare = (id: string): boolean | void => {
     if (!id) return false;
     if (!marked.value || marked.value === id) {
@@ -128,9 +133,9 @@ export function Overview() {
     list.current?.top();
   };
   const unseen = async (): Promise<void> => {
-    await loadAll({ order: 'changed', unseen: true });
-    const ids = [...runs.values()].filter((run) => run.unseen).map((run) => run.run);
-    void markSeen(ids).then((failed) => toast(failed ? `${failed} runs could not be marked` : 'All are marked as seen', { tone: failed ? 'bad' : 'ok' }));
+    const failed = await markAllSeen(words);
+    if (failed === undefined) toast('Older runs could not be read: none is marked', { tone: 'bad' });
+    else toast(failed ? `${failed} runs could not be marked` : 'All are marked as seen', { tone: failed ? 'bad' : 'ok' });
   };
 
   if (problem.value) {
@@ -140,7 +145,7 @@ export function Overview() {
 
   return (
     <main class="overview">
-      <h1 class="visually-hidden">Runs</h1>
+      <h1 class="visually-hidden" tabIndex={-1}>Runs</h1>
       <Inbox />
       <div class="toolbar">
         <nav class="filters" aria-label="Show">

@@ -1,7 +1,8 @@
 import { useSignal, type Signal } from '@preact/signals';
 import { type RefObject } from 'preact';
-import { useLayoutEffect, useMemo, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useMemo, useRef } from 'preact/hooks';
 import { count } from '../lib/format';
+import { arrive } from '../lib/router';
 import { Layout } from './layout';
 import { RunRow } from './row';
 import type { Section, Sort, View } from './select';
@@ -98,6 +99,15 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
   };
   useLayoutEffect(focus);
 
+  // On return the focus is at the row again, or at the heading.
+  useEffect(() => {
+    const frame = requestAnimationFrame(() => {
+      const row = at.peek() && scroller.current?.querySelector<HTMLElement>(`[data-run="${at.peek()}"] .open`);
+      arrive(row || document.querySelector<HTMLElement>('h1'));
+    });
+    return () => cancelAnimationFrame(frame);
+  }, []);
+
   const go = (index: number): void => {
     const box = scroller.current!;
     const to = layout.runAt(Math.min(Math.max(0, index), layout.count - 1));
@@ -132,6 +142,8 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
 
   const from = (first.value - 1) * row * step - height / 2;
   const { top, parts } = layout.between(from, from + 2 * height + 3 * row * step);
+  const rendered = parts.flatMap((part) => part.rows);
+  const stop = (rendered.find((run) => run.run === at.value) ?? rendered[0])?.run; // for Tab
 
   return (
     <div class="runs" data-form={form} data-fresh={fresh.value}>
@@ -159,7 +171,7 @@ export function List({ handle, view, at, marked, sort, reverse, onSort, onMarkAl
                 )}
                 <div role="list">
                   {part.rows.map((run, i) => (
-                    <RunRow key={run.run} run={run} place={part.from + i + 1} of={part.size} first={part.first + i === 0} form={form} at={at} marked={marked} onLabel={onLabel} />
+                    <RunRow key={run.run} run={run} place={part.from + i + 1} of={part.size} stop={run.run === stop} form={form} at={at} marked={marked} onLabel={onLabel} />
                   ))}
                 </div>
               </section>

@@ -4,7 +4,8 @@
 import { effect, signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
 import { allowed, type Question, type Run } from '../lib/api';
-import { ended, lost, needsYou, plural, shortPath, stateName, waitsForMessage } from '../lib/format';
+import { serverNow } from '../lib/clock';
+import { ended, lost, needsYou, plural, shortPath, stateName, unseen, waitsForMessage } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
@@ -72,12 +73,23 @@ function show(): void {
   if (news.length > 3) return void notify(message(news.map((n) => n.run)), 'linesman', '/');
   for (const { run, question: q } of news) {
     if (!q) notify(message([run]), run.run, runPath(run.run));
-    else shownQuestions.set(keyOf(q.run, q.id), notify(questionMessage(q), keyOf(q.run, q.id), questionPath(q.run, q.id)));
+    else {
+      const shown = notify(questionMessage(q), keyOf(q.run, q.id), questionPath(q.run, q.id));
+      if (shown) shownQuestions.set(keyOf(q.run, q.id), shown);
+    }
   }
 }
 
-function notify({ title, body }: { title: string; body: string }, tag: string, path: string): Notification {
-  const shown = new Notification(title, { body, tag, icon: '/favicon.svg' });
+/** Shows a notification. Chrome on Android has them for service workers only, and says so when the first one is to be shown. */
+export function notify({ title, body }: { title: string; body: string }, tag: string, path: string): Notification | undefined {
+  let shown: Notification;
+  try {
+    shown = new Notification(title, { body, tag, icon: '/favicon.svg' });
+  } catch {
+    remember(key, null);
+    notifying.value = 'unsupported';
+    return undefined;
+  }
   shown.onclick = () => {
     window.focus();
     navigate(path);
@@ -112,16 +124,17 @@ export function startNotifications(): void {
   effect(() => {
     void changed.value;
     let needs = 0;
-    let unseen = 0;
+    let news = 0;
+    const at = serverNow();
     let failed = false;
     for (const run of runs.values()) {
       if (needsYou(run)) needs++;
-      else if (run.unseen) {
-        unseen++;
+      else if (unseen(run, at)) {
+        news++;
         failed ||= run.state !== 'completed';
       }
     }
     const was = badge.peek();
-    if (was.needs !== needs || was.unseen !== unseen || was.failed !== failed) badge.value = { needs, unseen, failed };
+    if (was.needs !== needs || was.unseen !== news || was.failed !== failed) badge.value = { needs, unseen: news, failed };
   });
 }

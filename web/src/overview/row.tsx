@@ -58,8 +58,8 @@ function shownOf(run: Run, at: number): [string, string] {
   return [plainText(text), plainText(detail)];
 }
 
-export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
-  run: Run; place: number; of: number; first: boolean; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
+export function RunRow({ run, place, of, stop, form, at, marked, onLabel }: {
+  run: Run; place: number; of: number; stop: boolean; form: Form; at: Signal<string>; marked: Signal<string>; onLabel: (label: string) => void;
 }) {
   const state = stateOf(run);
   const selected = at.value === run.run;
@@ -73,7 +73,7 @@ export function RunRow({ run, place, of, first, form, at, marked, onLabel }: {
     >
       <span class="c-state"><span class="state" data-hollow={state.hollow || undefined}>{state.text}</span></span>
       <span class="c-title">
-        <a class="open cut" href={runPath(run.run)} tabIndex={selected || (first && !at.value) ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title && title}>{title}</a>
+        <a class="open cut" href={runPath(run.run)} tabIndex={stop ? 0 : -1} onFocus={() => (at.value = run.run)} title={run.title && title}>{title}</a>
         {labels.length > 0 && (
           <span class="labels" title={labels.map(([, , text]) => text).join('\n')}>
             {labels.slice(0, form === 'narrow' ? 1 : 3).map(([k, v, text]) => <button key={k} class="label cut" tabIndex={-1} onClick={() => onLabel(`${k}=${v}`)}>{text}</button>)}

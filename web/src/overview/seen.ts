@@ -2,9 +2,11 @@
 
 import { effect, signal } from '@preact/signals';
 import { api } from '../lib/api';
+import { serverNow } from '../lib/clock';
 import { ended } from '../lib/format';
 import { route } from '../lib/router';
-import { changed, put, runs } from './store';
+import { olderOf, select } from './select';
+import { changed, loadAll, put, runs } from './store';
 
 /** Whether the tab is shown. */
 export const visible = signal(true);
@@ -29,6 +31,17 @@ export async function markSeen(ids: string[]): Promise<number> {
   };
   await Promise.all([work(), work(), work(), work()]);
   return failed;
+}
+
+/**
+ * Marks all runs as seen that are not, of those that a search shows. Returns how many could not be marked; undefined: the older
+ * ones could not be read, and none is marked.
+ */
+export async function markAllSeen(search: string): Promise<number | undefined> {
+  const shown = { filter: 'new', search, sort: 'need', reverse: false } as const;
+  const older = olderOf(shown);
+  if (older && !(await loadAll(older))) return undefined;
+  return markSeen(select(runs.values(), shown, serverNow()).groups.flatMap((group) => group.runs.map((run) => run.run)));
 }
 
 export function startSeen(): void {

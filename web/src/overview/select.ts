@@ -6,7 +6,7 @@
 
 import { agentName } from '../lib/agents';
 import type { Run, RunQuery, State } from '../lib/api';
-import { elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unsure, yourTurn } from '../lib/format';
+import { elapsed, ended, lost, mayNeedYou, needsYou, phase, stateName, unseen, unsure, yourTurn } from '../lib/format';
 
 export const filters = ['all', 'needs', 'may', 'turn', 'running', 'queued', 'new', 'failed', 'lost'] as const;
 export type Filter = (typeof filters)[number];
@@ -32,7 +32,7 @@ export function fits(run: Run, filter: Filter, now: number): boolean {
     case 'turn': return yourTurn(run);
     case 'running': return run.state === 'working' && !run.workerLost && !needsYou(run) && !yourTurn(run);
     case 'queued': return run.state === 'queued';
-    case 'new': return Boolean(run.unseen);
+    case 'new': return unseen(run, now);
     case 'failed': return (run.state === 'failed' || run.state === 'timeout') && !lost(run);
     case 'lost': return lost(run);
   }
@@ -45,7 +45,7 @@ export function sectionOf(run: Run, now: number): Section {
   if (yourTurn(run)) return 'turn';
   if (run.state === 'working') return 'running';
   if (run.state === 'queued') return 'queued';
-  return run.unseen ? 'new' : 'earlier';
+  return unseen(run, now) ? 'new' : 'earlier';
 }
 
 interface Term { field: string; text: string; not: boolean }
@@ -62,6 +62,7 @@ export function parseSearch(search: string): Term[] {
 const endings: readonly State[] = ['completed', 'failed', 'cancelled', 'timeout'];
 const maxWords = 16; // of a request
 const maxWord = 60; // characters
+const maxAll = 6_000; // characters of all words in the address: the server reads 8 KiB
 
 /**
  * What to ask the server for, of runs that ended some time ago: all that a selection shows of them, and perhaps more.
@@ -71,21 +72,22 @@ export function olderOf({ filter, search, sort }: Pick<Selection, 'filter' | 'se
   let states = endings;
   const only = (some: (state: State) => boolean): void => void (states = states.filter(some));
   const word: string[] = [];
-  let unseen = filter === 'new';
+  let onlyUnseen = filter === 'new';
   if (filter === 'lost') only((s) => s === 'failed');
   else if (filter === 'failed') only((s) => s === 'failed' || s === 'timeout');
   else if (filter !== 'all' && filter !== 'new') return undefined;
   for (const { field, text, not } of parseSearch(search)) {
     if (not) continue;
     if (field === 'state') only((s) => s.includes(text) || stateName(s).includes(text));
-    else if (field === 'is') text === 'unseen' ? (unseen = true) : only((s) => text === 'lost' && s === 'failed');
-    else word.push(text.slice(0, maxWord));
+    else if (field === 'is') text === 'unseen' ? (onlyUnseen = true) : only((s) => text === 'lost' && s === 'failed');
+    else word.push([...text].slice(0, maxWord).join(''));
   }
   if (states.length === 0) return undefined;
   const query: RunQuery = sort === 'started' ? {} : { order: 'changed' };
   if (states.length < endings.length) query.state = states;
-  if (unseen) query.unseen = true;
-  if (word.length > 0) query.word = word.slice(0, maxWords);
+  if (onlyUnseen) query.unseen = true;
+  let room = maxAll;
+  if (word.length > 0) query.word = word.slice(0, maxWords).filter((w) => (room -= encodeURIComponent(w).length) >= 0);
   return query;
 }
 
@@ -104,7 +106,7 @@ function allText(run: Run): string {
   return text;
 }
 
-function holds(run: Run, { field, text, not }: Term): boolean {
+function holds(run: Run, { field, text, not }: Term, now: number): boolean {
   const has = (value: string | undefined): boolean => Boolean(value?.toLowerCase().includes(text));
   let found: boolean;
   switch (field) {
@@ -117,7 +119,7 @@ function holds(run: Run, { field, text, not }: Term): boolean {
     case 'model': found = has(run.model); break;
     case 'thread': found = has(run.threadId); break;
     case 'run': found = has(run.run); break;
-    default: found = text === 'unseen' ? Boolean(run.unseen) : text === 'lost' ? lost(run) : false;
+    default: found = text === 'unseen' ? unseen(run, now) : text === 'lost' ? lost(run) : false;
   }
   return found !== not;
 }
@@ -171,7 +173,7 @@ export function select(all: Iterable<Run>, { filter, search, sort: by, reverse }
   let moves = false;
   for (const run of all) {
     total++;
-    if (!terms.every((term) => holds(run, term))) continue;
+    if (!terms.every((term) => holds(run, term, now))) continue;
     for (const f of filters) if (fits(run, f, now)) counts[f]++;
     if (fits(run, filter, now)) found.push(run);
     moves ||= unsure(run) && !mayNeedYou(run, now);

@@ -1,7 +1,8 @@
 // Runs, from the stream of GET /v1/runs: the open ones and the newest of those that have ended, `synced`, and then changes.
 // A stream that does not resume has them again, so those that it lacks are gone. Older ones come in pages, when they are
-// wanted: at the end of the list, for another order, or those that a search or a filter selects. The stream is open as long as the session, on every page, for the badge
-// and the notifications.
+// wanted: at the end of the list, for another order, or those that a search or a filter selects. The stream is open as long as
+// the session, on every page, for the badge and the notifications. It begins again once many runs have ended: a tab that is open
+// for days has not all of them.
 //
 //   runs                  by id; the objects are replaced, never changed
 //   changed.value         counts changes, at most four a second
@@ -15,6 +16,7 @@ import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import { agents } from '../lib/agents';
 import { api, query, session, type Run, type RunQuery } from '../lib/api';
 import { now, serverNow } from '../lib/clock';
+import { ended } from '../lib/format';
 import { openStream, type Message, type Stream } from '../lib/stream';
 
 export const runs = new Map<string, Run>();
@@ -25,6 +27,8 @@ export const olderFailed = signal(false);
 export const stream = signal<Stream | undefined>(undefined);
 /** Another version than that of this page serves now; "": no. */
 export const newVersion = signal('');
+/** Whether all runs are wanted, for a search or an order of all: none is left to the server then. */
+export const keepAll = signal(false);
 /** Whether this tab is the one that notifies, and that stays connected while it is hidden. */
 export const leader = signal(false);
 
@@ -47,10 +51,13 @@ let lastBump = 0;
 let connection = 0; // counts streams that began
 const arrived = new Set<string>(); // the runs of this connection, until all have arrived
 
+let passed = 0; // runs that have ended since the stream began
+const most = 2_000; // of these: the stream begins again then, and the older ones are left to the server
+
 const recent = 100; // ended runs that the stream begins with
 const page = 100; // runs, the most that a page has
 const loading = new Map<string, Promise<readonly Run[]>>(); // by the text of a query
-const gone = new Set<string>(); // the runs that were removed while a page was on its way
+const told = new Set<string>(); // the runs that the stream has sent or removed while a page was on its way
 
 const all: RunQuery = { order: 'changed' };
 /** The next page of each query that was begun, by its text; '': all runs of the query are here. */
@@ -78,11 +85,11 @@ async function next(q: RunQuery, text: string): Promise<readonly Run[]> {
   if (!untracked(() => left(q))) return [];
   const cursor = cursors.peek().get(text);
   const begun = connection;
-  if (loading.size === 0) gone.clear();
+  if (loading.size === 0) told.clear();
   try {
     const answer = await api.runs({ ...q, limit: page, cursor });
     if (connection !== begun) return []; // the stream has begun again meanwhile
-    for (const run of answer.runs) if (!gone.has(run.run)) put(run);
+    for (const run of answer.runs) if (!told.has(run.run)) put(run);
     turn(q, answer.next ?? '');
     olderFailed.value = false;
     return answer.runs;
@@ -130,6 +137,7 @@ function take(messages: Message[]): void {
       if (!resumed) {
         for (const [id, run] of runs) if (!arrived.has(id)) lose(run);
         connection++;
+        passed = 0;
         cursors.value = new Map([[query({ ...all }), next ?? '']]);
         olderFailed.value = false;
       }
@@ -140,14 +148,20 @@ function take(messages: Message[]): void {
     if (event !== 'run' && event !== 'gone') continue;
     const run = JSON.parse(data) as Run;
     const before = runs.get(run.run);
+    if (loading.size > 0) told.add(run.run);
     if (event === 'gone') {
-      gone.add(run.run);
       lose(before ?? run);
       continue;
     }
     runs.set(run.run, run);
     arrived.add(run.run);
-    if (synced.value) for (const update of updates) update(before, run);
+    if (!synced.value) continue;
+    if (ended(run) && !(before && ended(before))) passed++;
+    for (const update of updates) update(before, run);
+  }
+  if (passed > most && !keepAll.peek()) {
+    passed = 0;
+    stream.peek()?.restart();
   }
   if (first && synced.peek()) show(); // no moment without runs
   else bump();
@@ -173,19 +187,15 @@ function open(): void {
   const opened = openStream({
     url: `/v1/runs?recent=${recent}`,
     onMessages: apply,
-    onOpen: begin,
+    onOpen: (lost) => {
+      begin();
+      if (lost) void checkVersion();
+    },
     hidden: () => (leader.value ? 'keep' : 'pause'),
   });
   stream.value = opened;
-  let lost = false;
   effect(() => {
-    const state = opened.state.value;
-    if (state === 'disconnected') lost = true;
-    if (state === 'live') api.workers().then((answer) => (agents.value = answer.agents), () => {});
-    if (state === 'live' && lost) {
-      lost = false;
-      void checkVersion();
-    }
+    if (opened.state.value === 'live') api.workers().then((answer) => (agents.value = answer.agents), () => {});
   });
 }
 

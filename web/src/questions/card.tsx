@@ -11,9 +11,9 @@ import { runPath } from '../lib/router';
 import { Delta, DiffText } from '../run/diff';
 import { diffLines } from '../run/unified';
 import { actOf, buttonName, choicesOf, dueText, headOf, indentJSON, keyChoice, kindName, permits, refusal, resultText, settled } from './ask';
-import { contentOf, fieldsOf, initialOf, textField, type Values } from './form';
+import { contentOf, fieldsOf, initialOf, textField } from './form';
 import { FormFields } from './fields';
-import { close, movedAt, type Entry } from './store';
+import { close, movedAt, typedOf, type Entry } from './store';
 import { WholeRequest } from './whole';
 
 const armed = 10_000; // ms for which a second press confirms
@@ -27,7 +27,7 @@ export function QuestionCard({ entry, q, here, box }: { entry: Entry; q: Questio
   const sure = useSignal(''); // the id of the option that waits for its second press
   const whole = useSignal(!q.cut);
   const fields = useMemo(() => (q.kind === 'form' ? fieldsOf(q.fields) : q.kind === 'text' ? textField : []), [q]);
-  const values = useSignal<Values>(typeof fields === 'string' ? new Map() : initialOf(fields));
+  const values = useMemo(() => typedOf(entry.key, typeof fields === 'string' ? new Map() : initialOf(fields)), [entry.key]);
   const errors = useSignal<ReadonlyMap<string, string>>(new Map());
   const appeared = useMemo(() => performance.now(), []);
   const focusedAt = useRef(0);

@@ -5,13 +5,15 @@
 //   waiting.value           how many are open, also for a session that may not see them
 //   arrivals.add(f)         f(question) for each new question, but not for those that were there when the page was opened
 //   close(q, text, tone)    shows what came of a question in its place, for a moment
+//   typedOf(key, values)    what is typed for a question, at first these values: it stays as long as a row names it
 //   movedAt()               when a question last went away: what is below it has moved (performance.now)
 
-import { effect, signal, untracked } from '@preact/signals';
+import { effect, signal, untracked, type Signal } from '@preact/signals';
 import { allowed, api, ApiError, type Question } from '../lib/api';
 import { backoff } from '../lib/stream';
 import { changed, runs, synced } from '../overview/store';
 import { byAge, keyOf, wantedOf } from './ask';
+import type { Values } from './form';
 
 export interface Closed { text: string; tone: 'ok' | 'bad' | 'idle' }
 
@@ -31,6 +33,7 @@ export const unread = signal('');
 export const arrivals = new Set<(q: Question) => void>();
 
 const known = new Map<string, Question>();
+const typed = new Map<string, Signal<Values>>();
 const closed = new Map<string, { entry: Entry; until: number }>();
 let wanted = wantedOf([]);
 let old: Set<string> | undefined; // keys that are no news; undefined until the runs are here
@@ -41,6 +44,12 @@ let timer: ReturnType<typeof setTimeout> | undefined;
 let moved = 0;
 
 export const movedAt = (): number => moved;
+
+export function typedOf(key: string, initial: Values): Signal<Values> {
+  const values = typed.get(key) ?? signal(initial);
+  typed.set(key, values);
+  return values;
+}
 
 const told = { ok: 4_000, idle: 8_000, bad: 15_000 }; // ms for which a closed question is shown
 
@@ -70,7 +79,7 @@ export function follow(): void {
   wanted = wantedOf(runs.values());
   if (synced.peek()) old ??= new Set(wanted.keys());
   else if (runs.size === 0) old = undefined;
-  for (const key of known.keys()) if (!wanted.has(key)) known.delete(key);
+  for (const each of [known, typed]) for (const key of each.keys()) if (!wanted.has(key)) each.delete(key);
   for (const key of old ?? []) if (!wanted.has(key)) old!.delete(key);
   tried = new Set([...tried].filter((key) => wanted.has(key)));
   show();

@@ -3,7 +3,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { agentName, forks } from '../lib/agents';
-import { api, explained, newKey, type Mode, type Run } from '../lib/api';
+import { api, explained, type Mode, type Run } from '../lib/api';
 import { modeName, when } from '../lib/format';
 import { now } from '../lib/clock';
 import { plainText } from '../lib/plaintext';
@@ -12,6 +12,7 @@ import { stateOf } from '../overview/row';
 import { wrongTask } from '../overview/task';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
+import { draftOf } from './messages';
 import { nextTask } from './next';
 
 export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }) {
@@ -51,12 +52,12 @@ export function CancelDialog({ run, onClose }: { run: Run; onClose: () => void }
 const modes: Mode[] = ['read-only', 'workspace-write', 'danger-full-access'];
 
 export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }) {
-  const task = useSignal('');
+  const draft = useMemo(() => draftOf(run.run), [run.run]);
+  const task = draft.next;
   const mode = useSignal<Mode>(run.mode ?? 'read-only'); // that of the run
   const confirmed = useSignal(false);
   const busy = useSignal(false);
   const failure = useSignal('');
-  const key = useMemo(() => ({ of: '', key: '' }), []);
   const submit = async (e?: Event, copy = false): Promise<void> => {
     e?.preventDefault();
     if (busy.value) return;
@@ -65,11 +66,12 @@ export function ResumeDialog({ run, onClose }: { run: Run; onClose: () => void }
     if (wrong) return void (failure.value = `${wrong}.`);
     if (writes && !confirmed.value) return void (failure.value = 'Confirm that the agent may write.');
     const body = nextTask(run, task.value, mode.value, copy);
-    const form = JSON.stringify(body);
-    if (key.of !== form) Object.assign(key, { of: form, key: newKey() }); // an answer that was lost queues no second turn
+    const key = draft.key('next', body); // an answer that was lost queues no second turn
     busy.value = true;
     try {
-      const next = await (copy ? api.submit(body, key.key) : api.resume(run.run, body, key.key));
+      const next = await (copy ? api.submit(body, key) : api.resume(run.run, body, key));
+      draft.done('next', body);
+      task.value = '';
       onClose();
       navigate(runPath(next.run));
     } catch (e) {

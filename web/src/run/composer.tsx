@@ -72,8 +72,11 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
     return wrong;
   };
   /** The same with a key, which stays that of this content until it is known what became of it. */
-  const once = async (content: unknown[], request: (key: string) => Promise<Sent>): Promise<ApiError | undefined | false> => {
-    const wrong = await act(String(content[0]), () => request(draft.key(...content)));
+  const once = async (content: unknown[], request: (key: string, now: boolean) => Promise<Sent>, now = false): Promise<ApiError | undefined | false> => {
+    const wrong = await act(String(content[0]), () => {
+      const first = draft.request(content, now);
+      return request(first.key, first.now);
+    });
     if (wrong === undefined || (wrong && wrong.status >= 400 && wrong.status < 500)) draft.done(...content);
     return wrong;
   };
@@ -84,8 +87,8 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
       failure.value = 'Write a message.';
       return field.current?.focus();
     }
-    const wrong = await once(['send', message, typed], (key) =>
-      message ? api.editMessage(run.run, message, typed, key) : api.sendMessage(run.run, typed, now, key));
+    const wrong = await once(['send', message, typed], (key, first) =>
+      message ? api.editMessage(run.run, message, typed, key) : api.sendMessage(run.run, typed, first, key), now);
     if (wrong === undefined) draft.clear();
     else if (wrong && message && wrong.code === 'CONFLICT') {
       draft.renew();

@@ -1,12 +1,12 @@
 import { type Signal } from '@preact/signals';
 import { type ComponentChildren } from 'preact';
-import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { agentName, takesTasks } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
-import { now } from '../lib/clock';
+import { here, now } from '../lib/clock';
 import { age, bytes, cost, count, duration, elapsed, ended, full, labelsOf, lost, mayNeedYou, needsYou, shortPath, tokens, waitsForMessage, when } from '../lib/format';
 import { plainText } from '../lib/plaintext';
-import { runPath } from '../lib/router';
+import { arrive, runPath } from '../lib/router';
 import { lineOf, stateOf } from '../overview/row';
 import { asOf } from '../overview/store';
 import { Command } from '../ui/copy';
@@ -34,12 +34,13 @@ export function RunHeader({ run, action, again, small }: { run: Run; action: Sig
     measure();
     return () => observer.disconnect();
   }, []);
+  useEffect(() => arrive(ref.current!.querySelector('h1')), []);
   const title = plainText(run.title ?? run.run);
   return (
     <>
       <header class="run-head" ref={ref}>
         <span class="run-state" data-tone={state.tone}><span class="visually-hidden">State: </span><span class="state" data-hollow={state.hollow || undefined}>{state.text}{waitsForMessage(run) && ': waits for a message'}</span></span>
-        <h1 dir="auto" title={title}>{small ? <a href={runPath(run.run)}>{title}</a> : title}</h1>
+        <h1 dir="auto" title={title} tabIndex={-1}>{small ? <a href={runPath(run.run)}>{title}</a> : title}</h1>
         <Actions run={run} action={action} again={again} small={small} />
       </header>
       <dl class="run-facts">
@@ -129,7 +130,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
   const stream = view.stream.value;
   const notices: [string, ComponentChildren][] = [];
   switch (stream?.state.value) {
-    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), now.value)}. Reconnecting.</>]); break;
+    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), here())}. Reconnecting.</>]); break;
     case 'disconnected':
       notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. The page continues when the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
       break;

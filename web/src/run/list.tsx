@@ -171,12 +171,14 @@ export function List({ rows, version, scroller, active, marked, follow, works, s
     }
   }
 
+  const rendered = rows.slice(from, to);
+  const stop = (rendered.find((row) => row.key === active.value) ?? rendered[0])?.key; // for Tab
   return (
     <div ref={box} class="timeline" role="feed" aria-label={label} aria-busy={!rows.length} style={{ paddingTop: `${positions.top(from)}px`, paddingBottom: `${Math.max(0, positions.height - positions.top(to))}px` }}>
-      {rows.slice(from, to).map((row, i) => (
+      {rendered.map((row, i) => (
         <article
           key={row.key} ref={track(row.key)} data-key={row.key} aria-posinset={from + i + 1} aria-setsize={rows.length}
-          tabIndex={active.value === row.key || (!active.value && from + i === 0) ? 0 : -1}
+          tabIndex={row.key === stop ? 0 : -1}
           data-active={active.value === row.key || undefined} data-marked={marked.value === row.key || undefined} data-same={same(rows[from + i - 1], row, shown.start) || undefined}
           onFocus={() => (active.value = row.key)}
         >

@@ -37,13 +37,18 @@ export function refusedText(e: ApiError): string {
 
 const maxKeys = 64;
 
+/** The key of a request, and whether it was to be now: with the other choice it would be another request. */
+interface Keyed { key: string; now: boolean }
+
 /** What is typed for a run. It stays until it was accepted, also if another page is shown meanwhile. */
 export class Draft {
   readonly text = signal('');
+  /** What a run that continues the thread is to do. */
+  readonly next = signal('');
   /** The id of the message that is changed; "": it is a new one. */
   readonly editing = signal('');
   private aside = ''; // what was typed before the edit
-  private readonly keys = new Map<string, string>();
+  private readonly requests = new Map<string, Keyed>();
 
   readonly comments: Comments;
 
@@ -53,17 +58,22 @@ export class Draft {
 
   /** The key of a request: the same one for the same content until `done`. */
   key(...content: unknown[]): string {
+    return this.request(content).key;
+  }
+
+  /** How a request is sent: as it was sent first, for the same content until `done`. */
+  request(content: unknown[], now = false): Keyed {
     const of = JSON.stringify(content);
-    const known = this.keys.get(of);
+    const known = this.requests.get(of);
     if (known) return known;
-    const key = this.make();
-    this.keys.set(of, key);
-    if (this.keys.size > maxKeys) this.keys.delete(this.keys.keys().next().value!);
-    return key;
+    const first = { key: this.make(), now };
+    this.requests.set(of, first);
+    if (this.requests.size > maxKeys) this.requests.delete(this.requests.keys().next().value!);
+    return first;
   }
 
   done(...content: unknown[]): void {
-    this.keys.delete(JSON.stringify(content));
+    this.requests.delete(JSON.stringify(content));
   }
 
   edit(message: string, text: string): void {

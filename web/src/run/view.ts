@@ -15,6 +15,9 @@ const settle = 400; // ms between a change of a run and the request for its reco
 const again = 3_000; // ms until a run that could not be read is asked for again
 const poll = 15_000; // ms between requests for the record of a run that works, should the overview's stream be away
 
+/** Whether a failure says nothing of the run: linesman does not answer, or cannot. */
+const unsure = (e: ApiError): boolean => e.status === 0 || e.status >= 500;
+
 export class RunView {
   readonly run = signal<Run | undefined>(undefined);
   readonly failure = signal<ApiError | undefined>(undefined);
@@ -36,6 +39,11 @@ export class RunView {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private refresher: ReturnType<typeof setTimeout> | undefined;
   private retrier: ReturnType<typeof setTimeout> | undefined;
+  // Requests for the record have numbers: the answer to a later one is newer. The seq of a row orders it only among rows
+  // and answers to requests from before it: where RAW was recreated, it begins anew.
+  private asked = 0;
+  private answered = 0; // the latest request with an answer
+  private streamed = 0; // the latest request when a row came
   private readonly abort = new AbortController();
   private readonly closers: (() => void)[] = [];
 
@@ -46,7 +54,10 @@ export class RunView {
       if (!after && before?.run === this.id) return void this.refresh();
       if (after?.run !== this.id) return;
       const known = this.run.peek();
-      if (known && after.seq >= known.seq) this.run.value = { ...known, ...after };
+      if (known && after.seq >= known.seq) {
+        this.streamed = this.asked;
+        this.run.value = { ...known, ...after };
+      }
       this.refreshSoon(settle);
     };
     updates.add(update);
@@ -90,9 +101,13 @@ export class RunView {
     this.stream.value?.close();
     this.stream.value = stream;
     this.closers.push(effect(() => {
-      if (stream.state.value === 'ended') {
+      const state = stream.state.value;
+      if (state === 'ended') {
         this.bump();
         this.refreshSoon(0);
+      }
+      if (state === 'live' && this.feed.peek() === 'detail' && this.prompt.peek() === 'loading') {
+        void this.hasDetails().then((has) => void (has || this.open()));
       }
     }));
   }
@@ -121,7 +136,7 @@ export class RunView {
       this.prompt.value = this.expired.value ? 'expired' : prompt ? { ...prompt, live } : 'none';
       return !this.expired.value;
     } catch (e) {
-      return e instanceof ApiError && e.status >= 500; // the stream tries again
+      return e instanceof ApiError && unsure(e); // the stream tries again
     }
   }
 
@@ -164,17 +179,21 @@ export class RunView {
 
   /** Reads the record of the run. */
   async refresh(first = false): Promise<boolean> {
+    const number = ++this.asked;
     try {
       const run = await api.run(this.id, this.abort.signal);
       const known = this.run.peek();
-      if (!known || run.seq >= known.seq) this.run.value = run;
+      if (number < this.answered || (known && number <= this.streamed && run.seq < known.seq)) return true;
+      this.answered = number;
+      this.run.value = run;
+      if (this.failure.peek() && !first) void this.open(); // it was away
       return true;
     } catch (e) {
       const removed = e instanceof ApiError && e.status === 404;
       if (removed) this.forget();
       if ((first || removed) && e instanceof ApiError) {
         this.failure.value = e;
-        if (e.status === 0 || e.status >= 500) this.retrier = setTimeout(() => void this.open(), again);
+        if (unsure(e)) this.retrier = setTimeout(() => void this.open(), again);
       }
       return false;
     }

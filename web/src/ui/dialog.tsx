@@ -22,7 +22,11 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
         e.preventDefault();
         onClose();
       }}
-      onMouseDown={(e) => e.target === ref.current && onClose()}
+      onMouseDown={(e) => {
+        const box = e.currentTarget.getBoundingClientRect(); // its scrollbar is the dialog, too
+        const inside = e.clientX >= box.left && e.clientX < box.right && e.clientY >= box.top && e.clientY < box.bottom;
+        if (e.target === e.currentTarget && !inside) onClose();
+      }}
     >
       <div class="dialog-head">
         <h2 id="dialog-title">{title}</h2>

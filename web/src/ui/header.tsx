@@ -1,5 +1,5 @@
 import { api, allowed, explained, session } from '../lib/api';
-import { now } from '../lib/clock';
+import { here, now } from '../lib/clock';
 import { age, clock, plural } from '../lib/format';
 import type { Stream } from '../lib/stream';
 import { badge } from '../lib/title';
@@ -44,7 +44,7 @@ function Connection() {
   switch (s.state.value) {
     case 'live': return <span class="connection" data-tone="ok"><span class="state faint">Live</span></span>;
     case 'connecting': return <span class="connection"><span class="state faint" data-hollow><span class="wide-only">Connecting</span></span></span>;
-    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer<span class="wide-only"> for {age(s.heardAt(), Math.max(now.value, Date.now()))}</span></span></span>;
+    case 'stale': return <span class="connection" data-tone="needs"><span class="state">No answer<span class="wide-only"> for {age(s.heardAt(), here())}</span></span></span>;
     case 'disconnected': return <Disconnected {...s} />;
     default: return <span class="connection" data-tone="bad"><span class="state">Not connected</span></span>;
   }
