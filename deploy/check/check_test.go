@@ -66,6 +66,9 @@ func hardened(t *testing.T, name string, s corev1.PodSpec) {
 	if s.SecurityContext == nil || !*s.SecurityContext.RunAsNonRoot || *s.AutomountServiceAccountToken {
 		t.Errorf("%s may be root, or has a token", name)
 	}
+	if s.EnableServiceLinks == nil || *s.EnableServiceLinks {
+		t.Errorf("%s gets variables of services, which may look like settings", name)
+	}
 	for _, c := range s.Containers {
 		if x := c.SecurityContext; !*x.ReadOnlyRootFilesystem || *x.AllowPrivilegeEscalation || len(x.Capabilities.Drop) != 1 {
 			t.Errorf("%s is not hardened", name)
