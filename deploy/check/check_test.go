@@ -122,6 +122,9 @@ func TestUnitsAreVerified(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if bytes.Contains(text, []byte("\nRestart=")) && !bytes.Contains(text, []byte("\nStartLimitIntervalSec=0\n")) {
+			t.Errorf("%s: systemd gives up after some restarts, as on a full disk", path)
+		}
 		unit := filepath.Join(t.TempDir(), filepath.Base(path))
 		text = bytes.ReplaceAll(text, []byte("/usr/bin/linesman"), []byte("/bin/true"))
 		if err := os.WriteFile(unit, text, 0o644); err != nil {
