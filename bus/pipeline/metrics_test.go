@@ -151,6 +151,11 @@ func TestStandbyCountsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Until(t, "the standby does not become active", func() bool { return active(second) && !active(first) })
+	for _, name := range []string{"messages", "bytes", "limit_bytes"} {
+		if n := gauge(t, first, "linesman_stream_"+name); n != 0 {
+			t.Errorf("a normalizer that is active no more reports stream_%s of %v", name, n)
+		}
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
