@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -256,6 +258,46 @@ func TestRawRecreatedWithoutACheckpoint(t *testing.T) {
 			want = got
 		}
 		bustest.Diff(t, "without a checkpoint", got, want)
+	}
+}
+
+// The records are purged while a run writes: they are derived again from its beginning.
+func TestRecordOfAnOpenRunIsGone(t *testing.T) {
+	t.Parallel()
+	log := bustest.CorpusLog(t, "shell-fail", 700)
+	var want []string
+	var wantRuns map[string]string
+	for _, purged := range []bool{false, true} {
+		_, b := serve(t)
+		bustest.Interleave(t, b, map[string][]runs.Entry{"a": log[:len(log)/2]}, "a")
+		normalize(t, b)
+		if purged {
+			stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
+			if err == nil {
+				err = stream.Purge(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+		if err == nil {
+			for _, e := range log[len(log)/2:] {
+				err = cmp.Or(err, l.Append(t.Context(), e))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		normalize(t, b)
+		got, gotRuns := bustest.Dump(t, b.PublicJetStream(), b.Events()), records(t, b)
+		if !purged {
+			want, wantRuns = got, gotRuns
+		}
+		bustest.Diff(t, "events", got, want)
+		if !maps.Equal(gotRuns, wantRuns) {
+			t.Errorf("records %v, want %v", gotRuns, wantRuns)
+		}
 	}
 }
 
