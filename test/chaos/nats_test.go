@@ -221,7 +221,7 @@ func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 						len(l.out))
 				}
 			}
-			if !slices.Contains(c.lost, (bus.Names{Prefix: bus.DefaultPrefix}).Events()) {
+			if len(c.lost) == 1 { // else its record is lost
 				s.unbroken(e, ended)
 			}
 		})
