@@ -290,6 +290,9 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
 	if err == nil {
+		if s.raw >= raw.CachedInfo().State.LastSeq { // what was unread may have expired
+			s.lag.unread = 0
+		}
 		s.keepOpen(ctx, records)
 		err = s.storeAgain(ctx)
 	}
