@@ -353,7 +353,8 @@ func TestVariablesOfAKubernetesServiceAreIgnored(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"LINESMAN_RESPONDER_PORT", "LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE", "LINESMAN_SERVICE_NAME",
+	for _, name := range []string{"LINESMAN_RESPONDER_PORT", "LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE",
+		"LINESMAN_SERVICE_NAME",
 		"LINESMAN_PORT_4222_TCP_HOST"} {
 		if _, err := Load(Sources{Environ: append(slices.Clone(home), name+"=1")}); err == nil {
 			t.Errorf("%s is not an error", name)

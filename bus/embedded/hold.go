@@ -46,7 +46,7 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 // last server.
 func (v verifier) away(s *storedStream) time.Duration { return v.now.Sub(time.Unix(0, s.newest)) }
 
-// HoldRaw makes RawHeld return true if entries would expire before they were read by an age that RAW is to get; 0: none.
+// HoldRaw makes RawHeld return true if entries would expire unread by an age that RAW is to get; 0: none.
 func (s *Server) HoldRaw(age time.Duration) {
 	if age > 0 && s.rawAway >= age/2 {
 		s.rawHeld.Store(true)

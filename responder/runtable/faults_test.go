@@ -131,7 +131,8 @@ func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 		s.server.Stop()
 		return func() {
 			var err error
-			if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
+			names := bus.Names{Prefix: bus.DefaultPrefix}
+			if s.server, err = embedded.StartServer(s.store, s.address, names, s.log); err != nil {
 				t.Fatal(err)
 			}
 		}
