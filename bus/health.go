@@ -55,7 +55,7 @@ func (b *Bus) HealthAs(ctx context.Context, permitted func(subject string) bool)
 	if problems != nil {
 		return unchecked, errors.Join(problems...)
 	}
-	if may("that a write is acknowledged", bucket.Subject(b.State(), healthKey)) {
+	if may("that a write is acknowledged", bucket.Subject(b.State(), HealthKey)) {
 		if err := b.probe(ctx); err != nil {
 			return unchecked, b.plainly(err)
 		}
@@ -72,12 +72,25 @@ func (b *Bus) Reachable(ctx context.Context, stream string) error {
 	return b.plainly(err)
 }
 
-const healthKey = "health"
+// HealthKey is the key that a health check writes.
+const HealthKey = "health"
+
+// Storable returns why the bucket of the heartbeats takes no writes at present, nil if it does, or if this user may not
+// try.
+func (b *Bus) Storable(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	err := b.unlessDenied(ctx, bucket.Subject(b.State(), HealthKey), func() bool { return true }, b.probe)
+	if errors.Is(err, ErrDenied) {
+		return nil
+	}
+	return err
+}
 
 // probe writes a key.
 func (b *Bus) probe(ctx context.Context) error {
 	want := time.Now().UTC().Format(time.RFC3339Nano)
-	subject := bucket.Subject(b.State(), healthKey)
+	subject := bucket.Subject(b.State(), HealthKey)
 	ack, err := b.js.Publish(ctx, subject, []byte(want))
 	if err != nil {
 		return fmt.Errorf("nothing can be stored: %w", err)

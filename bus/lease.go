@@ -207,12 +207,14 @@ func (b *Bus) SendHeartbeats(ctx context.Context, ttl time.Duration, current fun
 	}
 }
 
+const beatTimeout = 2 * time.Second
+
 func (b *Bus) beat(ctx context.Context, v runs.Heartbeat, ttl time.Duration) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	_, err = bucket.New(b.js, b.State()).Put(ctx, WorkerKey(v.ID), body, nil, bucket.For(ttl), bucket.Once())
 	return err

@@ -332,20 +332,29 @@ func TestListsAreArraysOrSeparatedByCommas(t *testing.T) {
 	}
 }
 
-// Kubernetes sets variables in every pod for a service named linesman.
+// Kubernetes sets variables in every pod for a service named linesman, and for one named linesman-responder.
 func TestVariablesOfAKubernetesServiceAreIgnored(t *testing.T) {
-	environ := slices.Clone(home)
-	for _, name := range []string{
+	names := []string{
 		"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "SERVICE_PORT_NATS_CLIENT", "PORT",
 		"PORT_4222_TCP", "PORT_4222_TCP_ADDR",
 		"PORT_4222_TCP_PORT", "PORT_4222_TCP_PROTO", "PORT_53_UDP",
-	} {
-		environ = append(environ, "LINESMAN_"+name+"=tcp://10.0.0.1:4222")
 	}
-	if _, err := Load(Sources{Environ: environ}); err != nil {
-		t.Error(err)
+	for _, service := range []string{"", "RESPONDER_"} {
+		environ := slices.Clone(home)
+		for _, name := range names {
+			environ = append(environ, "LINESMAN_"+service+name+"=tcp://10.0.0.1:4222")
+		}
+		if _, err := Load(Sources{Environ: environ}); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"LINESMAN_" + service + "PORT_X", "LINESMAN_X_PORT", "LINESMAN_RESPONDERPORT"} {
+			if _, err := Load(Sources{Environ: append(slices.Clone(environ), name+"=1")}); err == nil {
+				t.Errorf("%s is not an error", name)
+			}
+		}
 	}
-	for _, name := range []string{"LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE", "LINESMAN_SERVICE_NAME",
+	for _, name := range []string{"LINESMAN_RESPONDER_PORT", "LINESMAN_PORT_X", "LINESMAN_PORT_4222", "LINESMAN_SERVICE",
+		"LINESMAN_SERVICE_NAME",
 		"LINESMAN_PORT_4222_TCP_HOST"} {
 		if _, err := Load(Sources{Environ: append(slices.Clone(home), name+"=1")}); err == nil {
 			t.Errorf("%s is not an error", name)

@@ -346,9 +346,11 @@ func (s Setting) text(value any) (string, bool) {
 	return "", false
 }
 
-// kubernetesVariable matches the variables that Kubernetes sets in each pod for a
-// service named linesman. They are not settings.
-var kubernetesVariable = regexp.MustCompile(`^LINESMAN_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|` +
+// kubernetesHost ends the variable that Kubernetes sets in each pod for a service. Together with a name before it that
+// begins with linesman, all that kubernetesVariable matches behind that name are no settings.
+const kubernetesHost = "SERVICE_HOST"
+
+var kubernetesVariable = regexp.MustCompile(`^(` + kubernetesHost + `|SERVICE_PORT(_[A-Z0-9_]+)?|` +
 	`PORT(_[0-9]+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)$`)
 
 // noticeVariable matches the variables that `linesman watch` gives to its command, which may
@@ -360,12 +362,24 @@ func (l *loader) environment(env map[string]string) {
 	for key, s := range l.rows {
 		keys[s.Env()] = key
 	}
+	var services []string // of Kubernetes: what their variables begin with
+	for name := range env {
+		if service, is := strings.CutSuffix(name, kubernetesHost); is && strings.HasPrefix(service, envPrefix) {
+			services = append(services, service)
+		}
+	}
+	ofService := func(name string) bool {
+		return slices.ContainsFunc(services, func(service string) bool {
+			rest, is := strings.CutPrefix(name, service)
+			return is && kubernetesVariable.MatchString(rest)
+		})
+	}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		switch key, known := keys[name]; {
 		case known:
 			l.set(key, env[name], origin{SourceEnvironment, name})
 		case name == envFile || !strings.HasPrefix(name, envPrefix):
-		case kubernetesVariable.MatchString(name), noticeVariable.MatchString(name):
+		case ofService(name), noticeVariable.MatchString(name):
 		default:
 			l.errs = append(l.errs, fmt.Errorf("%s: no such setting", name))
 		}

@@ -45,6 +45,7 @@ func newServer(ctx context.Context, c Config) (_ *natsServer, err error) {
 	if err != nil {
 		return nil, err
 	}
+	server.HoldRaw(c.Settings.Raw.MaxAge)
 	s := &natsServer{config: c, server: server, disk: embedded.NewDiskGuard(server), ready: make(chan struct{})}
 	defer func() {
 		if err != nil {

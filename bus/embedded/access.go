@@ -116,7 +116,7 @@ func grants(n bus.Names) []grant {
 		{InsideAccount, ResponderUser, slices.Concat(
 			requesters, []string{accountInfo, n.WorkSubjects(), control, n.PushSubjects(), acks(outbox)},
 			[]string{key(n.State(), bus.CloudLease), key(n.State(), bus.PushLease), key(n.Requests(), "*")},
-			[]string{key(n.State(), bus.TelemetryLease), key(n.State(), bus.TelemetryPosition)},
+			[]string{key(n.State(), bus.TelemetryLease), key(n.State(), bus.TelemetryPosition), key(n.State(), bus.HealthKey)},
 			[]string{key(n.Push(), "*"), key(n.Seen(), "*"), key(n.Runs(), "*")}, // the last one only to remove ended runs
 			sharedAccess,
 			may(get, raw, runs, state, requests, push, seen, access, work, folds), may(consume, raw, runs, state, push, seen),

@@ -31,8 +31,7 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 		if err := json.Unmarshal(meta, &settings); err != nil {
 			return false, fmt.Errorf("stream %s: %s: %w", s.name, metaFile, err)
 		}
-		// What is unread was stored shortly before the end of the last server.
-		away := v.now.Sub(time.Unix(0, s.newest))
+		away := v.away(s)
 		if settings.MaxAge == 0 || s.newest == 0 || away < settings.MaxAge/2 {
 			return settings.MaxAge == 0, nil
 		}
@@ -43,7 +42,18 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 	return false, nil
 }
 
-// RawHeld reports whether the server started RAW without its maximum age, so that entries do
+// away returns for how long nothing was stored in a stream: what is unread was stored shortly before the end of the
+// last server.
+func (v verifier) away(s *storedStream) time.Duration { return v.now.Sub(time.Unix(0, s.newest)) }
+
+// HoldRaw makes RawHeld return true if entries would expire unread by an age that RAW is to get; 0: none.
+func (s *Server) HoldRaw(age time.Duration) {
+	if age > 0 && s.rawAway >= age/2 {
+		s.rawHeld.Store(true)
+	}
+}
+
+// RawHeld reports whether RAW must be without its maximum age, so that entries do
 // not expire before the normalizer has read them. Once it has, call ReleaseRaw, and then
 // [bus.Bus.Ensure], which configures the age again.
 func (s *Server) RawHeld() bool { return s.rawHeld.Load() }

@@ -32,6 +32,7 @@ type Server struct {
 	store         string
 	names         bus.Names
 	rawHeld       atomic.Bool
+	rawAway       time.Duration // for how long nothing had been stored in RAW at the start
 	options       func() (*server.Options, error)
 	guard         *readerGuard
 	stopReleasing func() // of full blocks
@@ -114,6 +115,11 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}
 	s.rawHeld.Store(held)
+	for _, one := range streams {
+		if one.name == names.Raw() && one.newest != 0 {
+			s.rawAway = s.verifier().away(one)
+		}
+	}
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
 	}

@@ -93,7 +93,7 @@ func (s *session) locate(ctx context.Context) error {
 	if err := s.identify(raw, events, runs); err != nil {
 		return err
 	}
-	if err := s.revise(ctx, last, runs); err != nil {
+	if err := s.revise(ctx, raw, events, runs); err != nil {
 		return err
 	}
 	if err := s.allOurs(ctx, max(s.last.CutEvents, s.last.Base), events); err != nil {
@@ -144,12 +144,14 @@ func (s *session) identify(raw, events, runs *jetstream.StreamInfo) error {
 	return nil
 }
 
-// revise removes from the checkpoint what does not apply to the current streams; last
-// is the sequence of the last event.
-func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.StreamInfo) error {
-	c := &s.last
+// revise removes from the checkpoint what does not apply to the current streams.
+func (s *session) revise(ctx context.Context, raw, events, runs *jetstream.StreamInfo) error {
+	c, last := &s.last, events.State.LastSeq
 	known := c.RawID != ""
 	otherRaw := known && c.RawID != s.streams.raw
+	if !known { // was it lost together with RAW?
+		otherRaw = last > 0 && events.State.LastTime.Before(raw.Created)
+	}
 	otherEvents := c.EventsID != s.streams.events
 	switch {
 	case otherRaw: // EVENTS has the events of the former RAW
@@ -168,7 +170,7 @@ func (s *session) revise(ctx context.Context, last uint64, runs *jetstream.Strea
 		c.Raw, c.Runs, c.Known = 0, runs.State.LastSeq, 0
 	}
 	c.RawID, c.EventsID, c.RunsID = s.streams.raw, s.streams.events, s.streams.runs
-	if known && (otherRaw || otherEvents) {
+	if otherRaw || known && otherEvents {
 		if err := s.saveCheckpoint(ctx, *c); err != nil {
 			return err
 		}
@@ -288,6 +290,9 @@ func (s *session) upkeep(ctx context.Context, consumer *reader.Ordered) error {
 		err = fmt.Errorf("read %s from %d: %w", s.Bus.Raw(), s.raw+1, err)
 	}
 	if err == nil {
+		if s.raw >= raw.CachedInfo().State.LastSeq { // what was unread may have expired
+			s.lag.unread = 0
+		}
 		s.keepOpen(ctx, records)
 		err = s.storeAgain(ctx)
 	}

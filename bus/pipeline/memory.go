@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
 )
@@ -22,9 +23,9 @@ import (
 // records are read again.
 const maxEnded = 1024
 
-// run returns a run: from memory, from its record, or a new one; nil if the record of
-// the ended run was removed. Begins says that its entry is the first one of a run.
-func (s *session) run(ctx context.Context, agent, id string, begins bool) (*run, error) {
+// run returns the run of an entry: from memory, from its record, or a new one; nil if the record of
+// the ended run was removed. Begins says that the entry is the first one of a run.
+func (s *session) run(ctx context.Context, agent, id string, seq uint64, begins bool) (*run, error) {
 	if r, ok := s.runs[id]; ok {
 		return r, nil
 	}
@@ -35,6 +36,11 @@ func (s *session) run(ctx context.Context, agent, id string, begins bool) (*run,
 	if stored == nil && revision != 0 {
 		s.hasEnded(id)
 		return nil, nil
+	}
+	if stored == nil && !begins {
+		if err := s.isFirst(ctx, agent, id, seq); err != nil {
+			return nil, err
+		}
 	}
 	r := &run{revision: revision, subjects: map[string]string{}}
 	switch {
@@ -68,6 +74,27 @@ func (s *session) run(ctx context.Context, agent, id string, begins bool) (*run,
 	}
 	s.runs[id] = r
 	return r, nil
+}
+
+// isFirst returns errLostEnd if RAW has an entry of a run before this one: the record of the run is gone. The next term
+// derives all records again.
+func (s *session) isFirst(ctx context.Context, agent, id string, seq uint64) error {
+	first, err := reader.Next(ctx, s.Bus.JetStream().Conn(), s.Bus.Raw(), s.Bus.RawSubject(agent, id), 1)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && first.Sequence >= seq {
+		return nil
+	}
+	if err == nil && s.cut != nil {
+		err = s.cutDone(<-s.cut)
+	}
+	if err != nil {
+		return fmt.Errorf("read the first entry of run %s: %w", id, err)
+	}
+	c := s.last
+	c.Raw, c.Runs, c.Known = 0, 0, 0
+	if err := s.saveCheckpoint(ctx, c); err != nil {
+		return err
+	}
+	return fmt.Errorf("the record of run %s is gone: %w", id, errLostEnd)
 }
 
 func (n *Normalizer) backend(agent string) normalizer.Backend {

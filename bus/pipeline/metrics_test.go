@@ -151,6 +151,11 @@ func TestStandbyCountsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.Until(t, "the standby does not become active", func() bool { return active(second) && !active(first) })
+	for _, name := range []string{"messages", "bytes", "limit_bytes"} {
+		if n := gauge(t, first, "linesman_stream_"+name); n != 0 {
+			t.Errorf("a normalizer that is active no more reports stream_%s of %v", name, n)
+		}
+	}
 	stop()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -213,6 +218,38 @@ func refusals(t *testing.T, g prometheus.Gatherer) (n float64) {
 		}
 	}
 	return n
+}
+
+// Entries that expired before they were read are not unread for ever.
+func TestLagOfEntriesThatExpired(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	log := bustest.CorpusLog(t, "hello", 700)
+	bustest.Interleave(t, b, map[string][]runs.Entry{"a": log}, "a")
+	n := newNormalizer(b)
+	n.Until = 2
+	if err := n.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+	if err == nil {
+		err = raw.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := prometheus.NewRegistry()
+	n = newNormalizer(b)
+	n.Metrics = metrics.NewNormalizer(r, []string{"codex"}, known.Agents)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	bustest.Until(t, "it has not seen RAW", func() bool { return gauge(t, r, "linesman_stream_limit_bytes") > 0 })
+	bustest.Until(t, "it is behind", func() bool { return gauge(t, r, "linesman_normalizer_lag_entries") == 0 })
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A term that has not read, or not recorded, anything yet is not behind since the year 1.

@@ -400,7 +400,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if !ok || s.ended[id] {
 		return nil
 	}
-	r, err := s.run(ctx, agent, id, begins(m.Headers()))
+	r, err := s.run(ctx, agent, id, seq, begins(m.Headers()))
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/runs"
@@ -228,6 +231,73 @@ func TestRawRecreated(t *testing.T) {
 		bustest.Diff(t, fmt.Sprintf("RAW recreated at %d", event), bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
 		normalize(t, b)
 		bustest.Diff(t, "and again", bustest.Dump(t, b.PublicJetStream(), b.Events()), want)
+	}
+}
+
+// RAW and the checkpoint are lost together: the events are the same as with the checkpoint, also after a kill.
+func TestRawRecreatedWithoutACheckpoint(t *testing.T) {
+	t.Parallel()
+	a, b := bustest.CorpusLog(t, "shell-fail", 700), bustest.CorpusLog(t, "plan", 333)
+	var want []string
+	for _, lost := range []bool{false, true} {
+		_, s := serve(t)
+		bustest.Interleave(t, s, map[string][]runs.Entry{"a": a[:len(a)-1]}, "a")
+		normalize(t, s)
+		had := bustest.LastSeq(t, s.PublicJetStream(), s.Events())
+		bustest.Remake(t, s, s.JetStream(), s.Raw())
+		if lost {
+			bustest.Remake(t, s, s.JetStream(), bucket.Stream(s.State()))
+		}
+		bustest.Interleave(t, s, map[string][]runs.Entry{"a": a, "b": b}, "b", "a")
+		if lost {
+			stopAt(t, s, had+2)
+		}
+		normalize(t, s)
+		got := bustest.Dump(t, s.PublicJetStream(), s.Events())
+		if !lost {
+			want = got
+		}
+		bustest.Diff(t, "without a checkpoint", got, want)
+	}
+}
+
+// The records are purged while a run writes: they are derived again from its beginning.
+func TestRecordOfAnOpenRunIsGone(t *testing.T) {
+	t.Parallel()
+	log := bustest.CorpusLog(t, "shell-fail", 700)
+	var want []string
+	var wantRuns map[string]string
+	for _, purged := range []bool{false, true} {
+		_, b := serve(t)
+		bustest.Interleave(t, b, map[string][]runs.Entry{"a": log[:len(log)/2]}, "a")
+		normalize(t, b)
+		if purged {
+			stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
+			if err == nil {
+				err = stream.Purge(t.Context())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+		if err == nil {
+			for _, e := range log[len(log)/2:] {
+				err = cmp.Or(err, l.Append(t.Context(), e))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		normalize(t, b)
+		got, gotRuns := bustest.Dump(t, b.PublicJetStream(), b.Events()), records(t, b)
+		if !purged {
+			want, wantRuns = got, gotRuns
+		}
+		bustest.Diff(t, "events", got, want)
+		if !maps.Equal(gotRuns, wantRuns) {
+			t.Errorf("records %v, want %v", gotRuns, wantRuns)
+		}
 	}
 }
 

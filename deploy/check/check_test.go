@@ -66,6 +66,9 @@ func hardened(t *testing.T, name string, s corev1.PodSpec) {
 	if s.SecurityContext == nil || !*s.SecurityContext.RunAsNonRoot || *s.AutomountServiceAccountToken {
 		t.Errorf("%s may be root, or has a token", name)
 	}
+	if s.EnableServiceLinks == nil || *s.EnableServiceLinks {
+		t.Errorf("%s gets variables of services, which may look like settings", name)
+	}
 	for _, c := range s.Containers {
 		if x := c.SecurityContext; !*x.ReadOnlyRootFilesystem || *x.AllowPrivilegeEscalation || len(x.Capabilities.Drop) != 1 {
 			t.Errorf("%s is not hardened", name)
@@ -118,6 +121,9 @@ func TestUnitsAreVerified(t *testing.T) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if bytes.Contains(text, []byte("\nRestart=")) && !bytes.Contains(text, []byte("\nStartLimitIntervalSec=0\n")) {
+			t.Errorf("%s: systemd gives up after some restarts, as on a full disk", path)
 		}
 		unit := filepath.Join(t.TempDir(), filepath.Base(path))
 		text = bytes.ReplaceAll(text, []byte("/usr/bin/linesman"), []byte("/bin/true"))

@@ -16,7 +16,11 @@ import (
 // Cleanup ends stuck runs and removes old ones. The error is the first failure;
 // the report is complete even then.
 func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, error) {
-	report, err := r.endStuck(ctx, c.Stuck, c.DryRun)
+	var report api.CleanedUp
+	err := r.storable(ctx)
+	if err == nil {
+		report, err = r.endStuck(ctx, c.Stuck, c.DryRun)
+	}
 	now := time.Now()
 	var all []*entry
 	r.index.recent(func(e *entry) bool {
@@ -47,6 +51,15 @@ func (r *Table) Cleanup(ctx context.Context, c api.Cleanup) (api.CleanedUp, erro
 		report.Removed++
 	}
 	return report, err
+}
+
+// storable returns why it is unknown which workers are alive, nil if their heartbeats can be stored.
+func (r *Table) storable(ctx context.Context) error {
+	err := r.cfg.Streams.Storable(ctx)
+	if ctx.Err() == nil {
+		r.workers.storable(err == nil)
+	}
+	return err
 }
 
 // endStuck ends the runs that were silent for longer than after.
@@ -132,7 +145,7 @@ func (r *Table) maintain(ctx context.Context) error {
 		r.seen.expire(time.Now())
 		r.endUnqueued(ctx, time.Minute)
 		r.endOverdue(ctx, time.Minute)
-		if r.cfg.StuckAfter == 0 {
+		if r.storable(ctx) != nil || r.cfg.StuckAfter == 0 {
 			continue
 		}
 		report, err := r.endStuck(ctx, r.cfg.StuckAfter, false)

@@ -19,6 +19,7 @@ import (
 	"github.com/linesman/linesman/agent/codex"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
@@ -126,19 +127,75 @@ func (s *site) has(name string) bool {
 func TestAnOutageOfNATSEndsNoHealthyRun(t *testing.T) {
 	t.Parallel()
 	const most = 32 * time.Second
-	for lost := most / 16; ; lost *= 4 { // on a busy machine the worker is heard late after the outage
-		ended := outageEnds(t, lost)
-		if ended == "" {
-			return
+	stopped := func(s *site) (over func()) {
+		s.server.Stop()
+		return func() {
+			var err error
+			names := bus.Names{Prefix: bus.DefaultPrefix}
+			if s.server, err = embedded.StartServer(s.store, s.address, names, s.log); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if t.Logf("with a limit of %v %s", lost, ended); lost == most {
-			t.Fatal("a healthy run was ended; its worker was alive all the time")
+	}
+	full := func(s *site) (over func()) { return s.refuse(s.operator.Raw(), bucket.Stream(s.operator.State())) }
+	leaderless := func(s *site) (over func()) { return s.refuse(bucket.Stream(s.operator.State())) }
+	for name, o := range map[string]outage{
+		"no server": {stopped, true}, "disk full": {full, true}, "heartbeats without a leader": {leaderless, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for lost := most / 16; ; lost *= 4 { // on a busy machine the worker is heard late after the outage
+				ended := outageEnds(t, lost, o)
+				if ended == "" {
+					return
+				}
+				if t.Logf("with a limit of %v %s", lost, ended); lost == most {
+					t.Fatal("a healthy run was ended; its worker was alive all the time")
+				}
+			}
+		})
+	}
+}
+
+type outage struct {
+	begin   func(*site) (over func())
+	spooled bool // of RAW, too
+}
+
+// refuse makes streams refuse all writes, until over is called.
+func (s *site) refuse(streams ...string) (over func()) {
+	s.Helper()
+	var former []jetstream.StreamConfig
+	update := func(c jetstream.StreamConfig) {
+		s.Helper()
+		if _, err := s.admin.UpdateStream(s.soon(), c); err != nil {
+			s.Fatal(err)
+		}
+	}
+	for _, name := range streams {
+		stream, err := s.admin.Stream(s.soon(), name)
+		if err != nil {
+			s.Fatal(err)
+		}
+		c := stream.CachedInfo().Config
+		former = append(former, c)
+		if c.MaxMsgsPerSubject == 1 { // a message that replaces another one always fits
+			c.MaxMsgSize = 1
+		} else {
+			c.MaxBytes = 1
+		}
+		update(c)
+	}
+	return func() {
+		s.Helper()
+		for _, c := range former {
+			update(c)
 		}
 	}
 }
 
 // outageEnds returns how a healthy run has ended by an outage, "" if it was completed.
-func outageEnds(t *testing.T, lost time.Duration) string {
+func outageEnds(t *testing.T, lost time.Duration, o outage) string {
 	t.Helper()
 	s := newSite(t, func(c *runtable.Config) { c.LostAfter = lost })
 	s.beating("w", 1, lost, gate+done+": >ended\n")
@@ -146,27 +203,30 @@ func outageEnds(t *testing.T, lost time.Duration) string {
 	s.reaches(ticket.Run, in(runs.StateWorking))
 	s.until("the worker is heard", func() bool { return len(s.table.Workers()) == 1 })
 
-	s.server.Stop()
-	s.lab.open("go")
-	s.until("the agent's end", func() bool { return s.has("ended") })
+	over := o.begin(s)
+	if o.spooled {
+		s.lab.open("go")
+		s.until("the agent's end", func() bool { return s.has("ended") })
+	}
 	away := time.Now()
 	s.until("silence", func() bool { return time.Since(away) > lost+lost/2 })
-	if v, _ := s.table.Get(ticket.Run); v.WorkerLost {
-		t.Error("who was cut off says that the worker is gone")
-	}
-	s.start(func(ctx context.Context) error { // what keepHouse does, run by run, for as long as the outage lasts
+	var tried atomic.Int32
+	s.start(func(ctx context.Context) error { // what maintain does, all the time
 		for ctx.Err() == nil {
 			report, _ := s.table.Cleanup(ctx, api.Cleanup{Stuck: lost / 2, Old: time.Hour})
-			if len(report.Stuck) == 0 || len(report.Ended) > 0 {
+			if tried.Add(1); len(report.Ended) > 0 {
 				break
 			}
 		}
 		return nil
 	})
-	var err error
-	if s.server, err = embedded.StartServer(s.store, s.address, bus.Names{Prefix: bus.DefaultPrefix}, s.log); err != nil {
-		t.Fatal(err)
+	s.until("it is tried", func() bool { return tried.Load() > 0 })
+	if v, _ := s.table.Get(ticket.Run); v.WorkerLost {
+		t.Error("who was cut off says that the worker is gone")
 	}
+	over()
+	s.until("the worker is heard again", func() bool { return len(s.table.Workers()) == 1 })
+	s.lab.open("go")
 	v, err := s.table.Wait(s.soon(), ticket.Run, nil)
 	if err != nil || v.State != runs.StateCompleted {
 		record, _ := s.table.Record(s.soon(), ticket.Run)

@@ -41,6 +41,7 @@ type Streams interface {
 	WatchSeen(ctx context.Context, begin func(lost bool), each func(run string, at time.Time), known func()) error
 	Peek(ctx context.Context, run string) (runs.Header, error)
 	Since() time.Time
+	Storable(ctx context.Context) error
 
 	Submit(ctx context.Context, queue string, t runs.QueuedTask, at int64) (work, raw uint64, err error)
 	Queued(ctx context.Context, queue, run string) (bool, error)
@@ -188,13 +189,13 @@ func (r *Table) view(v runs.Header) runs.Header {
 
 // lost reports whether the worker of a run has been silent for so long that it
 // counts as lost. A disconnected responder cannot judge whether workers are
-// alive.
+// alive, nor can any while heartbeats are not stored.
 func (r *Table) lost(row runs.Header, now time.Time) bool {
-	since := r.cfg.Streams.Since()
-	if row.Worker == "" || since.IsZero() {
+	since, heard := r.cfg.Streams.Since(), r.workers.heardSince()
+	if row.Worker == "" || since.IsZero() || heard.IsZero() {
 		return false
 	}
-	for _, at := range []time.Time{r.workers.last(row.Worker), r.workers.since} {
+	for _, at := range []time.Time{r.workers.last(row.Worker), heard} {
 		if at.After(since) {
 			since = at
 		}

@@ -17,7 +17,7 @@ const maxWorkers = 4096
 // its data directory; several processes may share it.
 type workers struct {
 	mu    sync.Mutex
-	since time.Time
+	since time.Time         // since when heartbeats can be heard; zero: they cannot be stored
 	beats map[string]Worker // by process id
 }
 
@@ -48,6 +48,23 @@ func (w *workers) observe(b runs.Heartbeat, at time.Time) {
 		}
 		delete(w.beats, oldest)
 	}
+}
+
+// storable notes whether heartbeats can be stored. When they can be again, silence begins again.
+func (w *workers) storable(can bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !can {
+		w.since = time.Time{}
+	} else if w.since.IsZero() {
+		w.since = time.Now()
+	}
+}
+
+func (w *workers) heardSince() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.since
 }
 
 // last returns the time of a worker's last heartbeat; zero: never.

@@ -163,6 +163,9 @@ func (n *Normalizer) Active() (end func()) {
 	return func() {
 		n.active.Set(0)
 		n.lagEvents.Set(0)
+		for _, sizes := range []*prometheus.GaugeVec{n.streamMessages, n.streamBytes, n.limit} {
+			sizes.Reset()
+		}
 		n.behind(&n.folding, 0, 0)
 		n.behind(&n.recording, 0, 0)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -167,12 +168,13 @@ func TestFaultsOfNATSLoseAndDoubleNothing(t *testing.T) {
 	})
 }
 
-// lossesOfRaw are the streams that are lost: RAW alone, or with all else.
+// lossesOfRaw are the streams that are lost: RAW alone, with all others of its account, or with all else.
 var lossesOfRaw = func() (all []loss) {
 	n := bus.Names{Prefix: bus.DefaultPrefix}
 	streams := []string{n.Raw(), n.Events(), n.Work(), stream(n.Runs()), stream(n.State()), stream(n.Threads()),
 		stream(n.Requests()), stream(n.Folds())}
-	return []loss{{"RAW alone", streams[:1]}, {"all streams", streams}}
+	inside := slices.DeleteFunc(slices.Clone(streams), func(name string) bool { return name == n.Events() })
+	return []loss{{"RAW alone", streams[:1]}, {"all of the inside account", inside}, {"all streams", streams}}
 }()
 
 type loss struct {
@@ -180,7 +182,7 @@ type loss struct {
 	lost []string
 }
 
-// RAW is lost, alone or with all else, while agents write. What has ended is in
+// RAW is lost, alone or with others, while agents write. What has ended is in
 // EVENTS, if that is there; what goes on is in the spools, and is told whole.
 func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 	t.Parallel()
@@ -219,7 +221,7 @@ func TestRawLostIsFilledAgainFromTheSpools(t *testing.T) {
 						len(l.out))
 				}
 			}
-			if len(c.lost) == 1 {
+			if len(c.lost) == 1 { // else its record is lost
 				s.unbroken(e, ended)
 			}
 		})
