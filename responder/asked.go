@@ -15,6 +15,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/api"
@@ -123,8 +124,8 @@ func (q *request) question(record *runs.Record) api.Question {
 		}
 		out.Options = append(out.Options, api.QuestionOption{ID: o.ID, Kind: o.Kind, Name: visible(o.Name)})
 	}
-	if len(a.Fields) > 0 {
-		out.Fields = json.RawMessage(visible(string(a.Fields)))
+	if len(a.Fields) > 0 && len(a.Fields) <= acp.MaxAsked { // else it is read apart
+		out.Fields = readable(gjson.ParseBytes(a.Fields))
 	}
 	left := 4 * acp.MaxAsked // bytes of all diffs
 	for _, f := range a.Files {
@@ -334,7 +335,8 @@ func fits(schema, content []byte) error {
 	if err := json.Unmarshal(schema, &parsed); err != nil || !flat(parsed, 0) {
 		return errSchema
 	}
-	if parts, patterns := partsOf(parsed); parts*len(content) > maxChecks || patterns*len(content) > maxMatched {
+	parts, patterns := partsOf(parsed)
+	if parts*len(content) > maxChecks || patterns*len(content) > maxMatched || patterns > 0 && len(schema) > acp.MaxAsked {
 		return errSchema
 	}
 	dropNulls(parsed)
@@ -392,7 +394,8 @@ func flat(schema any, depth int) bool {
 	return true
 }
 
-// What a check may cost: parts of a schema, and patterns in it, each times the bytes of a content.
+// What a check may cost: parts of a schema, and patterns in it, each times the bytes of a content. One that is too long
+// to be shown may have no pattern.
 const (
 	maxChecks  = 4 << 20
 	maxMatched = 32 << 10

@@ -128,6 +128,70 @@ func TestHiddenCharactersAreVisible(t *testing.T) {
 	}
 }
 
+// formOf returns a form as it is shown.
+func formOf(t *testing.T, schema string) *request {
+	t.Helper()
+	q := &request{Asked: runs.Asked{ID: "q1", Kind: api.KindForm}, digest: "d", line: []byte(`{"jsonrpc":"2.0","id":1,` +
+		`"method":"elicitation/create","params":{"sessionId":"s","mode":"form","message":"m","requestedSchema":` + schema + `}}`)}
+	if q.read(); q.asks.Kind == "" {
+		t.Fatalf("no request: %s", schema)
+	}
+	q.shown = q.question(runs.NewRecord("r", "codex"))
+	return q
+}
+
+// What people read of a form is visible. What is sent back is as the agent wrote it, and is taken.
+func TestFormIsAnsweredWithItsOwnValues(t *testing.T) {
+	for schema, c := range map[string]struct{ shown, content string }{
+		"{\"type\":\"object\",\"properties\":{\"b\":{\"oneOf\":[{\"const\":\"a\u00a0b\",\"title\":\"a\u00a0b\"}]},\"a\":{}}}": {
+			"{\"type\":\"object\",\"properties\":{\"b\":{\"oneOf\":[{\"const\":\"a\u00a0b\",\"title\":\"a⟨U+00A0⟩b\"}]},\"a\":{}}}",
+			"{\"b\":\"a\u00a0b\"}"},
+		`{"properties":{"b":{"oneOf":[{"const":"a\u202eb","title":"a\u202eb"}]}}}`: {
+			`{"properties":{"b":{"oneOf":[{"const":"a\u202eb","title":"a⟨U+202E⟩b"}]}}}`, `{"b":"a\u202eb"}`},
+		"{\"properties\":{\"title\":{\"items\":{\"enum\":[\"👩\u200d💻\"]},\"description\":\"x\u200b\"}},\"required\":[\"title\"]}": {
+			"{\"properties\":{\"title\":{\"items\":{\"enum\":[\"👩\u200d💻\"]},\"description\":\"x⟨U+200B⟩\"}},\"required\":[\"title\"]}",
+			"{\"title\":[\"👩\u200d💻\"]}"},
+		"{\"properties\":{\"default\":{\"title\":\"\u200b\",\"enum\":[\"\u200b\"],\"enumNames\":[\"\u200b\",7],\"default\":\"\u200b\"}}}": {
+			"{\"properties\":{\"default\":{\"title\":\"⟨U+200B⟩\",\"enum\":[\"\u200b\"],\"enumNames\":[\"⟨U+200B⟩\",7],\"default\":\"\u200b\"}}}",
+			"{\"default\":\"\u200b\"}"},
+		"{\"properties\":{\"a\u00a0b\":{\"const\":{\"title\":\"\u00a0\"},\"title\":null}}}": {
+			"{\"properties\":{\"a\u00a0b\":{\"const\":{\"title\":\"\u00a0\"},\"title\":null}}}",
+			"{\"a\u00a0b\":{\"title\":\"\u00a0\"}}"},
+	} {
+		q := formOf(t, schema)
+		if got := string(q.shown.Fields); got != c.shown {
+			t.Errorf("%s is shown as %s, want %s", schema, got, c.shown)
+		}
+		if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(c.content)}); err != nil {
+			t.Errorf("%s is no answer to %s: %v", c.content, schema, err)
+		}
+		if text := QueryText(&q.shown, 1<<20); strings.ContainsAny(text, "\u00a0\u200b\u200d\u202e") {
+			t.Errorf("the text has what is not seen: %q", text)
+		}
+	}
+}
+
+// A form that is too long to be shown is answered with its digest.
+func TestLongFormTakesItsDigest(t *testing.T) {
+	long := strings.Repeat("x", acp.MaxAsked)
+	q := formOf(t, `{"properties":{"a":{"title":"`+long+`","type":"string"}}}`)
+	if q.shown.Fields != nil || !q.shown.Cut {
+		t.Errorf("it is shown: %+v", q.shown)
+	}
+	for content, digests := range map[string]map[string]bool{`{"a":"x"}`: {"": false, "e": false, "d": true}, `{"a":1}`: {"d": false}} {
+		for digest, taken := range digests {
+			err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(content), Digest: digest})
+			if (err == nil) != taken {
+				t.Errorf("%s with the digest %q: %v", content, digest, err)
+			}
+		}
+	}
+	q = formOf(t, `{"properties":{"a":{"title":"`+long+`","pattern":"x"}}}`) // nobody knows what that costs
+	if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(`{"a":"x"}`), Digest: "d"}); err == nil {
+		t.Error("a pattern of a form that is not shown is used")
+	}
+}
+
 func TestFormsTakeWhatTheirFieldsSay(t *testing.T) {
 	fields := `{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`
 	q := &request{

@@ -21,12 +21,8 @@ import (
 func QuestionText(q *api.Question) string {
 	var b strings.Builder
 	put := func(label, text string) {
-		switch {
-		case text == "":
-		case strings.Contains(text, "\n"):
-			b.WriteString(label + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ") + "\n")
-		default:
-			b.WriteString(label + ": " + text + "\n")
+		if text != "" {
+			b.WriteString(Labelled(label, text) + "\n")
 		}
 	}
 	if q.Kind == api.KindPermission {
@@ -49,6 +45,14 @@ func QuestionText(q *api.Question) string {
 		put("Option", optionText(o))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Labelled is a text of an agent behind a label. Several lines are below it, indented, so that none can pass for a label.
+func Labelled(label, text string) string {
+	if strings.Contains(text, "\n") {
+		return label + ":\n    " + strings.ReplaceAll(text, "\n", "\n    ")
+	}
+	return label + ": " + text
 }
 
 // QueryText is a question in full, and how [AnswerOf] understands its answer. If it has more than most bytes, it is
@@ -80,7 +84,7 @@ func answersText(q *api.Question) string {
 	case f.simple:
 		return "Answer with the " + OneLine(f.kind) + " " + OneLine(f.text) + ", decline or cancel."
 	}
-	return "Answer with a JSON object of this schema, decline or cancel: " + string(q.Fields)
+	return "Answer with a JSON object of this schema, decline or cancel: " + visible(string(q.Fields))
 }
 
 // hidden reports whether a question is not shown in full: no text allows it.

@@ -344,6 +344,13 @@ func Caller(ctx context.Context) string {
 	return local
 }
 
+// Owns reports whether what a caller keeps for itself is for the caller of ctx: it is the same, or has no token of its
+// own.
+func Owns(ctx context.Context, name string) bool {
+	caller := Caller(ctx)
+	return caller == name || caller == local
+}
+
 // The surfaces, in [WithSurface].
 const (
 	OverPage = "page"

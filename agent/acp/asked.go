@@ -15,8 +15,8 @@ type Asked struct {
 	Text    string // what else is said of the call
 	Files   []AskedFile
 	Options []NamedOption
-	Fields  []byte // of a form: a JSON Schema, an object
-	Cut     bool   // something is shortened or left out
+	Fields  []byte // of a form: a JSON Schema, an object; in full
+	Cut     bool   // something is shortened or left out, or Fields have more than MaxAsked
 }
 
 // AskedFile is a file of a tool call. Without Change the request has only its path.
@@ -49,11 +49,8 @@ func AskedIn(line []byte) (a Asked, ok bool) {
 	a.Kind, a.Tool = q.Kind, q.Tool
 	if q.Kind == Form {
 		a.Title = a.text(wire.At(m.Params, "message"))
-		if schema := wire.At(m.Params, "requestedSchema"); len(schema.Raw) <= MaxAsked {
-			a.Fields = schema.Raw
-		} else {
-			a.Cut = true
-		}
+		a.Fields = wire.At(m.Params, "requestedSchema").Raw
+		a.Cut = a.Cut || len(a.Fields) > MaxAsked
 		return a, true
 	}
 	call := wire.Object(q.ToolCall)

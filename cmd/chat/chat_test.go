@@ -161,7 +161,7 @@ func TestTypedTextIsNoAnswer(t *testing.T) {
 func TestFormLeavesTheFieldWithItsAnswer(t *testing.T) {
 	m, s := stage(t, 80, talking(nil))
 	s.waiting.Requests = []api.Question{{Run: id, ID: "q1", Kind: api.KindForm, Title: "Which release?",
-		Fields: []byte(`{"properties":{"name":{"type":"string"}}}`)}}
+		Fields: []byte("{\"properties\":{\"na\u202eme\":{\"type\":\"string\"}}}")}}
 	m.know(talking(func(r *api.Run) { r.State, r.Questions = runs.StateInputRequired, []string{"q1"} }))
 	m.ask.newest = "q1"
 	do(m, m.readQuestions())
@@ -174,7 +174,7 @@ func TestFormLeavesTheFieldWithItsAnswer(t *testing.T) {
 	}
 	s.err = &api.Error{Code: api.Validation, Message: "is not what the form asks for"}
 	do(m, accepted)
-	if m.field.Value() != `{"name":""}` || !strings.Contains(strings.Join(m.out, " "), "not answered") {
+	if m.field.Value() != `{"na\u202eme":""}` || !strings.Contains(strings.Join(m.out, " "), "not answered") {
 		t.Errorf("refused: the field has %q, said %q", m.field.Value(), m.out)
 	}
 	s.err = nil

@@ -225,7 +225,7 @@ func (m *model) questionRows() (rows []string) {
 	return append(m.wrapped(console.Yellow, title), m.wrapped(bold, keys)...)
 }
 
-// skeleton is an object with an empty value for each field of a form.
+// skeleton is an object with an empty value for each field of a form, whose names are the agent's.
 func skeleton(schema json.RawMessage) string {
 	var form struct {
 		Properties map[string]struct {
@@ -245,5 +245,5 @@ func skeleton(schema json.RawMessage) string {
 	if err != nil {
 		return "{}"
 	}
-	return string(b)
+	return string(console.EscapeJSON(b))
 }

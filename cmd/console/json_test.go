@@ -50,7 +50,7 @@ func FuzzEscapedJSONIsEqual(f *testing.F) {
 	f.Add([]byte("{\"a\\\\\":\"\u202e\\u202e\\\u009b\"}"))
 	f.Add([]byte("[\"\xff\x9b\",1]\n"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		escaped := escapeJSON(body)
+		escaped := EscapeJSON(body)
 		for _, r := range string(escaped) {
 			if r >= ' ' && !showsItself(r) {
 				t.Fatalf("%q has %U", escaped, r)

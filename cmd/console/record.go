@@ -101,7 +101,7 @@ func PrintJSON(w io.Writer, v any) error {
 // same.
 func JSONFor(w io.Writer, body []byte) []byte {
 	if _, terminal := w.(*pane); terminal {
-		return escapeJSON(body)
+		return EscapeJSON(body)
 	}
 	return api.OneLine(body)
 }
@@ -115,11 +115,12 @@ func (r *Renderer) JSON(text string) error {
 		_, err := io.WriteString(r.out, rows.String())
 		return err
 	}
-	_, err := r.out.Write(append(escapeJSON(b.Bytes()), '\n'))
+	_, err := r.out.Write(append(EscapeJSON(b.Bytes()), '\n'))
 	return err
 }
 
-func escapeJSON(body []byte) []byte {
+// EscapeJSON is JSON with all that does not show as itself as an escape. The value is the same.
+func EscapeJSON(body []byte) []byte {
 	out := make([]byte, 0, len(body))
 	for len(body) > 0 {
 		r, n := utf8.DecodeRune(body)

@@ -12,6 +12,7 @@ import (
 	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/responder/mcp"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker"
 )
 
 type workerCmd struct {
@@ -42,7 +43,11 @@ type mcpCmd struct {
 
 func (c *mcpCmd) Run(ctx context.Context, a *app) error {
 	return a.session(ctx, func(s *daemon.Session) error {
-		offer, err := mcp.Remote(ctx, s.Client(), c.Tools, a.dialer.TaskDir)
+		var without []string
+		if worker.InAgent(a.environ) { // what an agent asks is decided outside of it
+			without = append(without, api.ToolAgentAnswer)
+		}
+		offer, err := mcp.Remote(ctx, s.Client(), c.Tools, a.dialer.TaskDir, without...)
 		if err != nil {
 			return err
 		}

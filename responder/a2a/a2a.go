@@ -246,7 +246,7 @@ func (h *handler) admit(ctx context.Context, scope string) error {
 		return fail(sdk.ErrVersionNotSupported, "A2A-Version must be 1.0; over JSON-RPC 0.3 is spoken too")
 	}
 	if !h.allows(ctx, scope) {
-		return fail(sdk.ErrUnauthorized, "the token lacks the scope "+scope)
+		return lacks(scope)
 	}
 	if err := h.Service.Connected(); err != nil {
 		return h.explain("connect", err)
@@ -256,6 +256,8 @@ func (h *handler) admit(ctx context.Context, scope string) error {
 	}
 	return nil
 }
+
+func lacks(scope string) error { return fail(sdk.ErrUnauthorized, "the token lacks the scope "+scope) }
 
 func (h *handler) allows(ctx context.Context, scope string) bool {
 	return h.Allows == nil || h.Allows(ctx, scope)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/url"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 
@@ -32,8 +33,8 @@ const onlyConfig = "default"
 // the same id.
 func (h *handler) CreateTaskPushConfig(ctx context.Context, q *sdk.PushConfig) (c *sdk.PushConfig, err error) {
 	err = h.withPush(ctx, q.TaskID, "create a push config", func(ctx context.Context, run string) error {
-		r := registration(run, q)
-		c = pushConfig(r)
+		r := registration(ctx, run, q)
+		c = pushConfig(ctx, r)
 		return h.Push.Put(ctx, r)
 	})
 	return c, err
@@ -44,7 +45,7 @@ func (h *handler) GetTaskPushConfig(ctx context.Context, q *sdk.GetTaskPushConfi
 	err error) {
 	err = h.withPush(ctx, q.TaskID, "get a push config", func(ctx context.Context, run string) error {
 		r, err := h.Push.Get(ctx, run, configID(q.ID))
-		c = pushConfig(r)
+		c = pushConfig(ctx, r)
 		return err
 	})
 	return c, err
@@ -60,7 +61,7 @@ func (h *handler) ListTaskPushConfigs(ctx context.Context, q *sdk.ListTaskPushCo
 		}
 		list, err := h.Push.List(ctx, run)
 		for _, r := range list {
-			answer.Configs = append(answer.Configs, pushConfig(r))
+			answer.Configs = append(answer.Configs, pushConfig(ctx, r))
 		}
 		return err
 	})
@@ -103,14 +104,14 @@ func noPush() error {
 
 // checkPush refuses a message with an invalid push configuration, before any
 // effect.
-func (h *handler) checkPush(q *sdk.SendMessageRequest) error {
+func (h *handler) checkPush(ctx context.Context, q *sdk.SendMessageRequest) error {
 	if q.Config == nil || q.Config.PushConfig == nil {
 		return nil
 	}
 	if h.Push == nil {
 		return noPush()
 	}
-	return h.explainPush("check a push config", h.Push.Check(registration("T-local-unnamed", q.Config.PushConfig)))
+	return h.explainPush("check a push config", h.Push.Check(registration(ctx, "T-local-unnamed", q.Config.PushConfig)))
 }
 
 // register stores the push configuration of a message. If a kill prevented it,
@@ -121,7 +122,7 @@ func (h *handler) register(ctx context.Context, run string, q *sdk.SendMessageRe
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return h.explainPush("create a push config", h.Push.Put(ctx, registration(run, q.Config.PushConfig)))
+	return h.explainPush("create a push config", h.Push.Put(ctx, registration(ctx, run, q.Config.PushConfig)))
 }
 
 // pushOf returns what the call of a skill registers for the run that it creates; nil: nothing.
@@ -132,7 +133,7 @@ func (h *handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 	if h.Push == nil {
 		return nil, noPush()
 	}
-	r := registration("", q.Config.PushConfig)
+	r := registration(ctx, "", q.Config.PushConfig)
 	r.Tool, r.Version = skill, skill10
 	if callOf(ctx).version == version03 {
 		r.Version = skill03
@@ -176,8 +177,9 @@ func (s subscription) Unregister(ctx context.Context, run string) {
 	_ = s.h.Push.Delete(ctx, run, s.r.ID) // else it expires
 }
 
-func registration(run string, c *sdk.PushConfig) webhook.Registration {
-	r := webhook.Registration{ID: configID(c.ID), Run: run, Protocol: webhook.A2A, URL: c.URL, Token: c.Token}
+func registration(ctx context.Context, run string, c *sdk.PushConfig) webhook.Registration {
+	r := webhook.Registration{ID: configID(c.ID), Run: run, Protocol: webhook.A2A, By: responder.Caller(ctx), URL: c.URL,
+		Token: c.Token}
 	if c.Auth != nil {
 		r.Scheme, r.Credentials = c.Auth.Scheme, c.Auth.Credentials
 	}
@@ -185,9 +187,15 @@ func registration(run string, c *sdk.PushConfig) webhook.Registration {
 }
 
 // pushConfig returns a registration without its token and its credentials: other
-// callers may read it than the one that stored it.
-func pushConfig(r webhook.Registration) *sdk.PushConfig {
+// callers may read it than the one that stored it. They get no path of its URL.
+func pushConfig(ctx context.Context, r webhook.Registration) *sdk.PushConfig {
 	c := &sdk.PushConfig{TaskID: sdk.TaskID(r.Run), ID: r.ID, URL: r.URL}
+	if !responder.Owns(ctx, r.By) {
+		u, _ := url.Parse(r.URL)
+		if c.URL = ""; u != nil {
+			c.URL = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}).String()
+		}
+	}
 	if r.Scheme != "" {
 		c.Auth = &sdk.PushAuthInfo{Scheme: r.Scheme}
 	}

@@ -150,6 +150,45 @@ func TestPushConfigsAreKeptAndTellNoSecret(t *testing.T) {
 	}
 }
 
+// The path of an address is often a secret: who registered it reads it, and the owner. Others read its host.
+func TestPathOfAReceiverIsForWhoRegisteredIt(t *testing.T) {
+	t.Parallel()
+	d := pushEndpoint(newLab(t))
+	d.play("ended", "shell-ok", "", 0)
+	first, second := d.named("first", "read,submit"), d.named("second", "read,submit")
+	const whole, host = "https://example.com:8443/sentinel?key=sentinel", "https://example.com:8443/"
+	if err := webhook.NewRegistry(d.bus.PushStore(), webhook.A2A, webhook.Rules{}).Put(t.Context(), webhook.Registration{
+		Run: "ended", ID: "old", URL: whole}); err != nil { // as stored by older versions
+		t.Fatal(err)
+	}
+	for name, bearer := range map[string]string{"of-first": first, "of-owner": token} {
+		made, err := d.client(surfaces[0], bearer).CreateTaskPushConfig(t.Context(), &sdk.PushConfig{TaskID: "ended", ID: name,
+			URL: whole})
+		if err != nil || made.URL != whole {
+			t.Fatalf("%s: %+v, %v", name, made, err)
+		}
+	}
+	for bearer, own := range map[string][]string{first: {"of-first"}, second: {}, token: {"of-first", "of-owner", "old"}} {
+		for _, s := range surfaces {
+			c := d.client(s, bearer)
+			list, err := c.ListTaskPushConfigs(t.Context(), &sdk.ListTaskPushConfigRequest{TaskID: "ended"})
+			if err != nil || len(list) != 3 {
+				t.Fatalf("%s: %+v, %v", s.name, list, err)
+			}
+			for _, listed := range list {
+				want := host
+				if slices.Contains(own, listed.ID) {
+					want = whole
+				}
+				got, err := c.GetTaskPushConfig(t.Context(), &sdk.GetTaskPushConfigRequest{TaskID: "ended", ID: listed.ID})
+				if err != nil || got.URL != want || listed.URL != want {
+					t.Errorf("%s: %s is %q, and listed %q, %v; want %q", s.name, listed.ID, got.URL, listed.URL, err, want)
+				}
+			}
+		}
+	}
+}
+
 // A receiver is told of the task that was sent with its address: that it works,
 // and the whole of it at the end.
 func TestReceiverIsToldOfTheTask(t *testing.T) {

@@ -3,11 +3,11 @@ package a2a
 import (
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	strict "github.com/go-json-experiment/json"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder"
@@ -20,22 +20,25 @@ import (
 // answerData is the member of the data of a message that is an answer.
 const answerData = "answer"
 
-// neededBy returns the scope that a message needs: only to answer takes no right to
-// submit.
+// isAnswer reports whether the data of a message is an answer.
+func isAnswer(data json.RawMessage) bool { return gjson.GetBytes(data, answerData).Exists() }
+
+// neededBy returns the scope that a message needs before it is read: only to answer takes no right to
+// submit. What it does then is checked by [handler.readForTask].
 func neededBy(ctx context.Context, q *sdk.SendMessageRequest) string {
-	isAnswer := func(p *sdk.Part) bool {
-		if p == nil {
-			return false
-		}
-		data, _ := p.Data().(map[string]any)
-		return data[answerData] != nil
-	}
-	switch {
-	case callsSkill(ctx, q), q == nil, q.Message == nil, q.Message.TaskID == "",
-		q.Config != nil && q.Config.PushConfig != nil, !slices.ContainsFunc(q.Message.Parts, isAnswer):
+	if callsSkill(ctx, q) || q == nil || q.Message == nil || q.Message.TaskID == "" ||
+		q.Config != nil && q.Config.PushConfig != nil {
 		return scopeSubmit
 	}
-	return scopeAnswer
+	for i, p := range q.Message.Parts {
+		if p == nil || p.Data() == nil {
+			continue
+		}
+		if data, err := dataOf(ctx, i, p); err == nil && isAnswer(data) {
+			return scopeAnswer
+		}
+	}
+	return scopeSubmit
 }
 
 // question returns the oldest question that a run asks people, for a caller who may
@@ -51,13 +54,13 @@ func (h *handler) question(ctx context.Context, v runs.Header, record *runs.Reco
 	return q, nil
 }
 
-// asks returns a question as text. What the agent says is on one line, or its further lines are indented, so that it
-// cannot pass for the answers.
+// asks returns a question as text. What the agent says is behind a label, or indented, so that it cannot pass for the
+// answers.
 func asks(q *api.Question) string {
 	lines := []string{q.Agent + " asks (" + q.Kind + " " + q.ID + "): " + responder.OneLine(q.Title)}
-	for _, s := range []string{q.Command, q.Input, q.Text} {
-		if s != "" {
-			lines = append(lines, strings.ReplaceAll(s, "\n", "\n    "))
+	for _, s := range []struct{ label, text string }{{"Command", q.Command}, {"Input", q.Input}, {"Text", q.Text}} {
+		if s.text != "" {
+			lines = append(lines, responder.Labelled(s.label, s.text))
 		}
 	}
 	for _, f := range q.Files {

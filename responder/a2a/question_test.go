@@ -97,7 +97,7 @@ func TestRightsToQuestions(t *testing.T) {
 			if want := "The task needs an answer to question q1"; !shown && text != want {
 				t.Errorf("%s for %q: %q", method, scopes, text)
 			}
-			if want := "codex asks (permission q1): Run rm sentinel-file\nrm sentinel-file\nAnswer: yes (Yes), no (No)"; shown &&
+			if want := "codex asks (permission q1): Run rm sentinel-file\nCommand: rm sentinel-file\nAnswer: yes (Yes), no (No)"; shown &&
 				text != want {
 				t.Errorf("%s for %q: %q, want %q", method, scopes, text, want)
 			}
@@ -118,6 +118,62 @@ func TestRightsToQuestions(t *testing.T) {
 	}
 	if v, _ := d.service.Get("asks"); len(v.Questions) != 1 {
 		t.Errorf("it was answered: %+v", v)
+	}
+}
+
+// The right that a message needs is that to what it does, whatever else it has, and however often it names that.
+func TestRightsToWhatAMessageDoes(t *testing.T) {
+	t.Parallel()
+	d := pushEndpoint(newLab(t))
+	d.live("asks").Permission("rm sentinel-file", servicetest.Hour())
+	d.talk("talks").Asks()
+	submits, answers := d.named("submits", "read,submit"), d.named("answers", "read,answer")
+	const yes, hook = `{"answer":{"question":"q1","option":"allow"}}`, `"url":"http://127.0.0.1:9/hook"`
+	twice := func(task, first, member, second string) string {
+		return to(task, fmt.Sprintf(`{"data":%s,%q:%s}`, first, member, second))
+	}
+	older := func(data string) string {
+		return `{"configuration":{"pushNotificationConfig":{` + hook + `}},"message":{"kind":"message","messageId":"m",` +
+			`"role":"user","taskId":"asks","parts":[{"kind":"data","data":` + data + `}]}}`
+	}
+	receiver := strings.Replace(to("asks", `{"data":`+yes+`}`), `"returnImmediately":true`,
+		`"returnImmediately":true,"taskPushNotificationConfig":{`+hook+`}`, 1)
+	for _, c := range []struct{ what, bearer, params string }{
+		{"an answer with a receiver", submits, receiver},
+		{"an answer with a receiver", answers, receiver},
+		{"data twice", submits, twice("asks", yes, "data", `{"x":1}`)},
+		{"DATA, too", submits, twice("asks", yes, "DATA", `{"x":1}`)},
+		{"an answer after other data", answers, twice("asks", `{"x":1}`, "data", yes)},
+		{"an end, and an answer", answers, twice("talks", `{"end":true}`, "data", yes)},
+		{"an end, and an ANSWER", answers, twice("talks", `{"end":true}`, "DATA", yes)},
+		{"an end, and no answer", answers, to("talks", `{"data":{"end":true,"answer":null}}`)},
+		{"two messages", submits, strings.Replace(to("asks", `{"data":{"x":1}}`), "{", `{"message":{"parts":[{"data":`+yes+
+			`}]},`, 1)},
+	} {
+		for _, method := range []string{"SendMessage", "SendStreamingMessage"} {
+			got := d.rpc(c.bearer, method, c.params)
+			if code := got.Get("error.code").Int(); code != -31403 && (c.what != "an end, and no answer" || code != -32602) {
+				t.Errorf("%s of %s: %s", method, c.what, got.Raw)
+			}
+		}
+	}
+	for _, method := range []string{"message/send", "message/stream"} {
+		for what, bearer := range map[string]string{"submits": submits, "answers": answers} {
+			_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+older(yes)+`}`, "Authorization",
+				"Bearer "+bearer)
+			if got.Get("error.code").Int() != -31403 {
+				t.Errorf("%s by one who %s: %s", method, what, got.Raw)
+			}
+		}
+	}
+	if v, _ := d.service.Get("asks"); len(v.Questions) != 1 {
+		t.Errorf("it was answered: %+v", v)
+	}
+	if got := d.rpc(token, "SendMessage", idleText("talks")); got.Get("error").Exists() {
+		t.Errorf("it was ended: %s", got.Raw)
+	}
+	if got := d.rpc(token, "SendMessage", receiver); got.Get("result.task.id").String() != "asks" {
+		t.Errorf("with both rights: %s", got.Raw)
 	}
 }
 

@@ -92,7 +92,7 @@ func (m *message) wanted(q *sdk.SendMessageRequest) wanted {
 // first run. A refused task is returned as rejected.
 func (h *handler) submit(ctx context.Context, q *sdk.SendMessageRequest, m *message) (run string, refused *sdk.Task,
 	err error) {
-	if err := h.checkPush(q); err != nil {
+	if err := h.checkPush(ctx, q); err != nil {
 		return "", nil, err
 	}
 	if m.args == nil {

@@ -46,7 +46,7 @@ func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, da
 		}
 		sent := func(context.Context) (func(runs.Header) bool, error) { return asksAnew(""), nil }
 		return &message{run: v.ID, do: sent, context: m.ContextID, again: true}, nil
-	case gjson.GetBytes(data, answerData).Exists():
+	case isAnswer(data):
 		return nil, fail(sdk.ErrInvalidParams, "message.taskId: is required for an answer")
 	}
 	return h.readForTask(ctx, m, v, texts, data)
@@ -67,8 +67,13 @@ func (h *handler) readForTask(
 		return nil, err
 	}
 	out := &message{run: v.ID, context: m.ContextID, keeps: kept(record)}
-	answers := gjson.GetBytes(data, answerData).Exists() && record != nil && record.Live != nil
+	answers, scope := isAnswer(data) && record != nil && record.Live != nil, scopeSubmit
+	if answers {
+		scope = scopeAnswer
+	}
 	switch {
+	case !h.allows(ctx, scope):
+		return nil, lacks(scope)
 	case m.TaskID != "" && m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
 		return nil, fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
 	case v.State.Final():

@@ -131,7 +131,18 @@ func TestNothingIsAnsweredWithoutTheToken(t *testing.T) {
 			}
 		}
 	}
-	wantError(t, ask(s, "GET", "/absent", "Authorization", ""), http.StatusUnauthorized, "UNAUTHORIZED")
+	s.HandlePublic("GET /.well-known/jwks.json", ok) // with a webhook key
+	for path, open := range map[string]bool{
+		"/": true, "/healthz": true, "/readyz": true, "/.well-known/jwks.json": true, // the first lists the paths
+		"/.well-known/jwks.json/x": false, "/.well-known/": false, "/metrics": false, "/v1": false, "/absent": false,
+	} {
+		w := ask(s, "GET", path, "Authorization", "")
+		if open && (w.Code == http.StatusUnauthorized || path == "/" && !strings.Contains(w.Body.String(), "/healthz")) {
+			t.Errorf("%s: status %d, %s", path, w.Code, w.Body)
+		} else if !open {
+			wantError(t, w, http.StatusUnauthorized, "UNAUTHORIZED")
+		}
+	}
 }
 
 func TestForeignHostsAndOriginsAreRefused(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -51,7 +51,8 @@ func choices(options []api.QuestionOption, revision string) schemaOf {
 	var ids, titles []string
 	var both []any
 	for _, o := range options {
-		title := fmt.Sprintf("%s (%s)", cmp.Or(o.Name, o.ID), strings.ReplaceAll(o.Kind, "_", " "))
+		kind := responder.OneLine(strings.ReplaceAll(o.Kind, "_", " "))
+		title := responder.OneLine(cmp.Or(o.Name, o.ID)) + " (" + kind + ")"
 		ids, titles = append(ids, o.ID), append(titles, title)
 		both = append(both, map[string]string{"const": o.ID, "title": title})
 	}
@@ -62,6 +63,47 @@ func choices(options []api.QuestionOption, revision string) schemaOf {
 	}
 	return schemaOf{"object", map[string]any{choice: field}, []string{choice}}
 }
+
+// field is a field of a form, with all that clients show of one.
+type field struct {
+	Type        string   `json:"type"`
+	Title       string   `json:"title,omitzero"`
+	Description string   `json:"description,omitzero"`
+	Format      string   `json:"format,omitzero"`
+	MinLength   *int     `json:"minLength,omitzero"`
+	MaxLength   *int     `json:"maxLength,omitzero"`
+	Minimum     *float64 `json:"minimum,omitzero"`
+	Maximum     *float64 `json:"maximum,omitzero"`
+	Default     any      `json:"default,omitzero"`
+	Enum        []string `json:"enum,omitzero"`
+	EnumNames   []string `json:"enumNames,omitzero"`
+	OneOf       []value  `json:"oneOf,omitzero"`
+	Items       *items   `json:"items,omitzero"` // of a list of choices
+	MinItems    *int     `json:"minItems,omitzero"`
+	MaxItems    *int     `json:"maxItems,omitzero"`
+	Meta        leftOut  `json:"_meta,omitzero"`
+}
+
+// items are the choices of a list: texts, or texts with titles.
+type items struct {
+	Type  string   `json:"type,omitzero"`
+	Enum  []string `json:"enum,omitzero"`
+	AnyOf []value  `json:"anyOf,omitzero"`
+	Meta  leftOut  `json:"_meta,omitzero"`
+}
+
+// value is a choice with a title. Clients know no description of one.
+type value struct {
+	Const       string  `json:"const"`
+	Title       string  `json:"title"`
+	Description string  `json:"description,omitzero"`
+	Meta        leftOut `json:"_meta,omitzero"`
+}
+
+// leftOut is read, and not sent.
+type leftOut struct{}
+
+func (*leftOut) UnmarshalJSON([]byte) error { return nil }
 
 // flat returns the schema of a form, if all of its fields are such as clients show; else nil.
 func flat(fields json.RawMessage, revision string) any {
@@ -75,48 +117,62 @@ func flat(fields json.RawMessage, revision string) any {
 	}
 	out := schemaOf{in.Type, map[string]any{}, in.Required}
 	for name, raw := range in.Properties {
-		var field struct {
-			Type, Title, Description, Format string
-			MinLength, MaxLength             *int
-			Minimum, Maximum                 *float64
-			Default                          any
-			Enum, EnumNames                  []string
-			OneOf                            []struct{ Const, Title string }
-
-			Items              json.RawMessage // of a list of choices
-			MinItems, MaxItems *int
-		}
+		var f field
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.DisallowUnknownFields()
-		if d.Decode(&field) != nil {
+		if d.Decode(&f) != nil || !f.isShown(revision) {
 			return nil
 		}
-		switch field.Type {
-		case "string", "number", "integer", "boolean":
-			if field.Items != nil || field.OneOf != nil && revision < titled {
-				return nil
-			}
-		case "array":
-			if revision < titled || !listed(field.Items) {
-				return nil
-			}
-		default:
-			return nil
-		}
-		out.Properties[name] = raw
+		f.name(name)
+		out.Properties[name] = f
 	}
 	return out
 }
 
-// listed reports whether the items of a list are choices as clients show them: texts, or texts with titles.
-func listed(items json.RawMessage) bool {
-	var of struct {
-		Type  string
-		Enum  []string
-		AnyOf []struct{ Const, Title string }
+// isShown reports whether clients show a field.
+func (f *field) isShown(revision string) bool {
+	switch f.Type {
+	case "string", "number", "integer", "boolean":
+		return f.Items == nil && (f.OneOf == nil || revision >= titled)
+	case "array":
+		i := f.Items
+		return revision >= titled && i != nil &&
+			(i.Type == "string" && i.Enum != nil && i.AnyOf == nil || i.Type == "" && i.Enum == nil && i.AnyOf != nil)
 	}
-	d := json.NewDecoder(bytes.NewReader(items))
-	d.DisallowUnknownFields()
-	return d.Decode(&of) == nil &&
-		(of.Type == "string" && of.Enum != nil && of.AnyOf == nil || of.Type == "" && of.Enum == nil && of.AnyOf != nil)
+	return false
+}
+
+// name gives titles to what has none: to the field, and to values that are not seen as they are.
+func (f *field) name(name string) {
+	f.Title = cmp.Or(f.Title, responder.OneLine(name))
+	entitle(f.OneOf)
+	if f.EnumNames == nil && unseen(f.Enum) {
+		for _, v := range f.Enum {
+			f.EnumNames = append(f.EnumNames, responder.OneLine(v))
+		}
+	}
+	if f.Items == nil {
+		return
+	}
+	if unseen(f.Items.Enum) {
+		for _, v := range f.Items.Enum {
+			f.Items.AnyOf = append(f.Items.AnyOf, value{Const: v})
+		}
+		f.Items.Type, f.Items.Enum = "", nil
+	}
+	entitle(f.Items.AnyOf)
+}
+
+func entitle(values []value) {
+	for i := range values {
+		v := &values[i]
+		v.Title = cmp.Or(v.Title, responder.OneLine(v.Const))
+		if v.Description != "" {
+			v.Title, v.Description = v.Title+" — "+v.Description, ""
+		}
+	}
+}
+
+func unseen(values []string) bool {
+	return slices.ContainsFunc(values, func(v string) bool { return v != responder.OneLine(v) })
 }

@@ -24,20 +24,23 @@ type client interface {
 
 // Remote returns the configuration of a server that offers a set of the tools of a responder: their
 // descriptions are those of the responder, which may be of another version. dir returns the directory of a task
-// that names none, "" for the worker's, and is called for each call.
-func Remote(ctx context.Context, c client, set string, dir func() (string, error)) (Config, error) {
+// that names none, "" for the worker's, and is called for each call. Without are tools that are not offered.
+func Remote(ctx context.Context, c client, set string, dir func() (string, error), without ...string) (Config, error) {
 	all, err := c.Tools(ctx, set)
 	if err != nil {
 		return Config{}, fmt.Errorf("tools: %w", err)
 	}
 	r := remote{client: c, dir: dir, tools: map[string]v36.Tool{}}
 	out := Config{Tools: r, Schemas: v36.Schemas()}
-	for _, t := range all.Tools {
-		out.List = append(out.List, v36.Tool(t))
+	add := func(to *[]v36.Tool, some []api.Tool) {
+		for _, t := range some {
+			if !slices.Contains(without, t.Name) {
+				*to = append(*to, v36.Tool(t))
+			}
+		}
 	}
-	for _, t := range all.Also {
-		out.Also = append(out.Also, v36.Tool(t))
-	}
+	add(&out.List, all.Tools)
+	add(&out.Also, all.Also)
 	for _, t := range slices.Concat(out.List, out.Also) {
 		r.tools[t.Name] = t
 	}

@@ -3,6 +3,7 @@ package natsagents_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,6 +215,29 @@ func TestEndsThatAreNoSuccess(t *testing.T) {
 	if m, err := s.caller.Request("agents.cancel.codex.ada.default", []byte(`{"run":"x","all":true}`),
 		fixture.Patience); err != nil || m.Header.Get("Nats-Service-Error-Code") != "400" {
 		t.Errorf("another member: %s, %v", m.Data, err)
+	}
+}
+
+// What a worker refuses, and where its tasks may work, is not for prompters.
+func TestWhyAWorkerRefusesIsNotTold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, nil)
+	s.found(2)
+	for _, spawn := range []string{runs.SpawnNoDir, runs.SpawnRefused} {
+		a := s.ask(codex, "Go.").until("linesman.run")
+		s.play("codex", a.run, "", runs.Exit{Reason: runs.ReasonSpawn, Spawn: spawn, Why: "the directory must be in /secret"})
+		for a.code == "" {
+			m, err := a.sub.NextMsg(fixture.Patience)
+			if err != nil {
+				t.Fatalf("%s: %v", spawn, err)
+			}
+			if a.read(m); strings.Contains(fmt.Sprint(string(m.Data), m.Header), "/secret") {
+				t.Errorf("%s: %s %v", spawn, m.Data, m.Header)
+			}
+		}
+		if a.body["message"] != "the worker does not take the task" || a.body["error"] != "tool_error" {
+			t.Errorf("%s: %v", spawn, a.body)
+		}
 	}
 }
 

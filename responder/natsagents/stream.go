@@ -444,7 +444,11 @@ func (t *stream) failed(ctx context.Context, v runs.Header, record *runs.Record)
 		}
 		return f
 	}
-	if record != nil {
+	switch {
+	case record == nil:
+	case record.Reason == string(runs.ReasonSpawn) && record.Exit != nil && record.Exit.Why != "": // it may name others
+		f.Message = "the worker does not take the task"
+	default:
 		f.Message = record.Summary()
 	}
 	return f

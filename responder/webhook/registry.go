@@ -40,6 +40,7 @@ type Registration struct {
 	ID       string `json:"id"` // unique per run and protocol
 	Run      string `json:"-"`
 	Protocol string `json:"protocol"`
+	By       string `json:"by,omitempty"` // the caller that stored it; "": not known
 
 	URL         string `json:"-"` // its path is often a secret
 	OperationID string `json:"operation_id,omitempty"`

@@ -55,7 +55,14 @@ func (h *house) conversing(t *testing.T, run string, asked []string) (rows []str
 			`"role":"ROLE_USER","taskId":"` + run + `","parts":[` + part + `]}}}`, nil, owner}, says, http.StatusOK)
 	}
 	message("a message of A2A", `{"text":"Go on."}`, []string{"plan"}, "waits for the answer")
-	message("an answer of A2A", `{"data":{"answer":{"question":"q1","option":"else"}}}`, nil, "option")
+	const other = `{"data":{"answer":{"question":"q1","option":"else"}}}`
+	message("an answer of A2A", other, nil, "option")
+	const row = "an answer of A2A with a receiver"
+	message(row, other, nil, "option")
+	received := all[row]
+	received.body = strings.Replace(received.body, `"params":{`, `"params":{"configuration":{"taskPushNotificationConfig":{`+
+		`"url":"https://example.com/hook"}},`, 1)
+	all[row] = received
 
 	rest("POST "+of+"end", "{}", nil, http.StatusOK)
 	tool("_agent_live_end", "", nil, run)
