@@ -129,8 +129,14 @@ func flat(fields json.RawMessage, revision string) any {
 	return out
 }
 
+// formats are those that clients know; "": none.
+var formats = []string{"", "email", "uri", "date", "date-time"}
+
 // isShown reports whether clients show a field.
 func (f *field) isShown(revision string) bool {
+	if !slices.Contains(formats, f.Format) {
+		return false
+	}
 	switch f.Type {
 	case "string", "number", "integer", "boolean":
 		return f.Items == nil && (f.OneOf == nil || revision >= titled)
