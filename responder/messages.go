@@ -47,6 +47,14 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 	return s.order(ctx, q.Run, keyed(ctx, q.Run, q.Key, c))
 }
 
+// WasSent reports whether a live run has a message with an idempotency key, as far as is known. It sends nothing.
+func (s *Service) WasSent(ctx context.Context, q api.SendRequest) bool {
+	c := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSend, Text: q.Text})
+	c = runs.Command{ID: c.ID, Do: runs.DoStop, Turn: -1} // what stops no turn has no effect, but of a known id
+	_, err := s.order(ctx, q.Run, c)
+	return q.Key != "" && err == nil
+}
+
 const maxKey = 255 // bytes of an idempotency key
 
 // keyed returns a command with the id that its idempotency key gives it. Without one it has none.

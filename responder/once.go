@@ -161,7 +161,7 @@ func hashOf(request any) (string, error) {
 func nothingDone(err error) bool {
 	if known, ok := errors.AsType[*api.Error](err); ok {
 		return slices.Contains([]api.Code{
-			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.QueueFull}, known.Code)
+			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.Conflict, api.QueueFull}, known.Code)
 	}
 	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
 		return program.NothingDone()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/linesman/linesman/agent"
 	"github.com/linesman/linesman/agent/codex"
+	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
@@ -369,6 +370,25 @@ func TestCleanupRequiresAges(t *testing.T) {
 		if _, err := s.Cleanup(t.Context(), c); code(t, err) != api.Validation {
 			t.Errorf("%+v: %v", c, err)
 		}
+	}
+}
+
+// A submission that is refused for the run that has its thread has done nothing, so its key is free.
+func TestASubmissionInConflictFreesItsKey(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(c *responder.Config) { c.Agents = known.All() })
+	live := runs.Task{Attributes: runs.Attributes{Agent: "codex", Dir: "/srv", Thread: "01a1fd7c-3234-7431-a730-2b1ea25bc866"},
+		Prompt: "Go on.", Live: true}
+	if _, err := s.Submit(t.Context(), api.Submission{Task: live}); err != nil {
+		t.Fatal(err)
+	}
+	once := api.Once{Key: "0123456789abcdef"}
+	if _, err := s.Submit(t.Context(), api.Submission{Task: live, Once: once}); code(t, err) != api.Conflict {
+		t.Fatalf("beside a run that has the thread: %v", err)
+	}
+	done, err := s.Submit(t.Context(), api.Submission{Task: runs.Task{Prompt: "another"}, Once: once})
+	if err != nil || done.Run == "" || done.Replayed {
+		t.Errorf("another request with the key: %+v, %v", done, err)
 	}
 }
 

@@ -309,8 +309,8 @@ func (o *outbox) next(ctx context.Context) (notice, bool) {
 }
 
 // take returns the oldest notice whose delivery may begin at now. The notices of a run are
-// delivered one after the other. If there is none, wait is the time until the next one; 0:
-// unknown.
+// delivered one after the other, but one that cancels the run waits for none. If there is none, wait is the time
+// until the next one; 0: unknown.
 func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -333,7 +333,7 @@ func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 		switch {
 		case left > 0:
 			wait = min(cmp.Or(wait, left), left)
-		case !busy[n.Run]:
+		case n.Cancel || !busy[n.Run]:
 			a.busy = true
 			return n, 0, true
 		}

@@ -420,10 +420,22 @@ func (w *watcher) asked(ctx context.Context, n *notice) bool {
 }
 
 // cancel cancels the run of a notice, if the rules want that. Of a run that cannot be cancelled, such as one of Codex
-// Cloud, the notice says so.
+// Cloud, or that is not stalled any more, the notice says so.
 func (w *watcher) cancel(ctx context.Context, n *notice) error {
 	if !n.Cancel {
 		return nil
+	}
+	spare := func(why string) { n.Cancel, n.Text = false, n.Text+"; it is not cancelled: "+why }
+	if n.Kind == kindStalled {
+		run, err := w.cfg.Runs.Status(ctx, n.Run)
+		switch {
+		case api.Is(err, api.NotFound):
+		case err != nil:
+			return err
+		case n.Status != nil && run.Seq != n.Status.Seq && !run.CancelRequested && !run.State.Final():
+			spare("it has output again")
+			return nil
+		}
 	}
 	reason := "linesman watch: " + strings.TrimPrefix(n.ID, n.Run+"/")
 	_, err := w.cfg.Runs.Cancel(ctx, api.Cancel{Run: n.Run, Reason: reason})
@@ -433,7 +445,7 @@ func (w *watcher) cancel(ctx context.Context, n *notice) error {
 		return err
 	case e.Code != api.Ended && e.Code != api.NotFound:
 		w.log.Warn("a run is not cancelled", zap.String("run", n.Run), zap.String("why", e.Message))
-		n.Cancel, n.Text = false, n.Text+"; it is not cancelled: "+console.Safe(e.Message)
+		spare(console.Safe(e.Message))
 	}
 	return nil
 }

@@ -644,6 +644,57 @@ func TestBudgetCancelsItsRun(t *testing.T) {
 	})
 }
 
+// Nothing is accepted, and an earlier notice about the run is pending: the run does not go on spending.
+func TestCancelDoesNotWaitForEarlierNotices(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{refuse: func(notice, int) error { return &delivery.Refusal{Why: "no"} }}
+		rules := all()
+		rules.Budgets, rules.CancelOn = budgets(t, "time=2h/run"), []kind{kindBudget}
+		stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
+		l.set(nowRun("long", nil))
+		time.Sleep(2*time.Hour + time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if b.tries["long/budget/time=2h0m0s/run"] == 0 || len(b.tries) != 2 ||
+			!slices.Contains(l.cancelled, "long linesman watch: budget/time=2h0m0s/run") {
+			t.Errorf("cancelled %q after %v", l.cancelled, b.tries)
+		}
+	})
+}
+
+// A stalled run is cancelled for what holds when that is done, however long its notice was pending.
+func TestRunThatHasOutputAgainIsNotCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{}
+		rules := all()
+		rules.CancelOn = []kind{kindStalled}
+		l.keep(&api.Error{Code: api.Unavailable, Retryable: true})
+		stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
+		for _, id := range []string{"again", "ends", "still"} {
+			l.set(nowRun(id, nil))
+		}
+		pass(t, b, 20*time.Minute) // none can be cancelled
+		l.set(nowRun("again", nil))
+		l.set(nowRun("ends", func(r *api.Run) { r.CancelRequested = true })) // by an attempt whose delivery failed
+		l.mu.Lock()
+		l.cancelled = nil
+		l.mu.Unlock()
+		l.keep(nil)
+		pass(t, b, 6*time.Minute, "ends stalled", "run again (codex) has had no output for 10m00s; it is not cancelled: "+
+			"it has output again", "still stalled")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		slices.Sort(l.cancelled)
+		if got := strings.Join(l.cancelled, "; "); strings.Contains(got, "again ") || !strings.Contains(got, "still ") {
+			t.Errorf("cancelled %q", got)
+		}
+	})
+}
+
 // Codex Cloud ends no task, and credentials may lack the right: that is no reason not to tell of the budget.
 func TestNoticeOfARunThatCannotBeCancelledIsDelivered(t *testing.T) {
 	t.Parallel()

@@ -175,7 +175,10 @@ func (h *handler) ListTasks(ctx context.Context, q *sdk.ListTasksRequest) (*sdk.
 		return nil, err
 	}
 	in := shownAs(q.Status)
-	if q.Status != sdk.TaskStateUnspecified && len(in) == 0 {
+	switch {
+	case q.Status == sdk.TaskStateRejected, q.Status == sdk.TaskStateAuthRequired: // no task that is stored
+		return &sdk.ListTasksResponse{Tasks: []*sdk.Task{}}, nil
+	case q.Status != sdk.TaskStateUnspecified && len(in) == 0:
 		return nil, fail(sdk.ErrInvalidParams, "status: must be a state of tasks")
 	}
 	list := api.List{States: in, Context: q.ContextID, Order: api.ByChange, Limit: size, Cursor: q.PageToken}

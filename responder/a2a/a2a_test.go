@@ -526,6 +526,12 @@ func TestListPagesByStatusTime(t *testing.T) {
 			len(list.Tasks) != 0 {
 			t.Errorf("those at work: %+v, %v", list, err)
 		}
+		for _, never := range []sdk.TaskState{sdk.TaskStateRejected, sdk.TaskStateAuthRequired} {
+			if none, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{Status: never}); err != nil || len(none.Tasks) != 0 ||
+				none.TotalSize != 0 || none.NextPageToken != "" {
+				t.Errorf("%s: %s: %+v, %v", s.name, never, none, err)
+			}
+		}
 		if _, err := c.ListTasks(t.Context(), &sdk.ListTasksRequest{PageSize: 2, PageToken: list.NextPageToken +
 			"x"}); !errors.Is(err, sdk.ErrInvalidParams) {
 			t.Errorf("a token of ours that is none: %v", err)

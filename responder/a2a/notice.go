@@ -16,18 +16,18 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Versions of the call of a skill that registered a receiver.
+// Versions of the request that registered a receiver. One in 1.0 has it only if it calls a skill.
 const (
-	skill10 = "1.0"
-	skill03 = "0.3"
+	in10 = "1.0"
+	in03 = "0.3"
 )
 
 // notices encodes push notifications.
 type notices struct{ service *responder.Service }
 
-// NewNotices returns the encoder of push notifications of A2A: a status update
-// while a task works, and the whole task when it has ended. For the call of a skill it is always the whole task, in
-// the version of the call, and its last data has the status and the task_id of AdCP, too.
+// NewNotices returns the encoder of push notifications of A2A: a status update while a task works, and the whole task
+// when it has ended. In 0.3, and for the call of a skill, it is always the whole task; for such a call its last data has
+// the status and the task_id of AdCP, too.
 func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 
 // Encode encodes a notification, as an event of a stream. A result that is too
@@ -35,7 +35,7 @@ func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 func (n notices) Encode(ctx context.Context, r webhook.Registration, record *runs.Record, _ string) (webhook.Body,
 	error) {
 	if !record.State.Final() { // changing data would make a different body of the same notification
-		return encodeInterim(r.Version, record)
+		return encodeInterim(r, record)
 	}
 	v := record.Header()
 	ms := cmp.Or(int64(v.ChangedAt()), 1) // a log without times
@@ -57,7 +57,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 		return webhook.Body{}, fmt.Errorf("run %s: its result: %w", record.ID, err)
 	}
 	t.Artifacts = []*sdk.Artifact{result}
-	if r.Version != "" {
+	if r.Tool != "" {
 		if data, ok := result.Parts[len(result.Parts)-1].Data().(map[string]any); ok {
 			data["status"], data["task_id"] = adcp.StatusOf(record.State), record.ID
 		}
@@ -65,7 +65,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 	b, err := encodeTask(r.Version, t)
 	if err == nil && len(b.Bytes) > webhook.MaxBody {
 		t.Artifacts = nil
-		if r.Version != "" {
+		if r.Tool != "" {
 			short := map[string]any{"status": adcp.StatusOf(record.State), "task_id": record.ID}
 			t.Artifacts = []*sdk.Artifact{{ID: result.ID, Name: result.Name, Parts: sdk.ContentParts{dataPart(short)}}}
 		}
@@ -75,7 +75,7 @@ func (n notices) Encode(ctx context.Context, r webhook.Registration, record *run
 }
 
 // encodeInterim encodes the notification for a run that has not ended.
-func encodeInterim(version string, record *runs.Record) (webhook.Body, error) {
+func encodeInterim(r webhook.Registration, record *runs.Record) (webhook.Body, error) {
 	at := time.UnixMilli(cmp.Or(int64(record.Header().ChangedAt()), 1)).UTC()
 	id, text, told := string(record.State), "The task works", json.RawMessage(nil)
 	w := adcp.Awaited(record)
@@ -92,13 +92,17 @@ func encodeInterim(version string, record *runs.Record) (webhook.Body, error) {
 		TaskID: sdk.TaskID(record.ID), ContextID: record.ID, Status: sdk.TaskStatus{State: stateOf(record.State),
 			Timestamp: &at},
 	}
-	if told != nil || version != "" {
+	if told != nil || r.Tool != "" {
 		e.Status.Message = &sdk.Message{
 			ID: record.ID + "-" + id, Role: sdk.MessageRoleAgent, TaskID: e.TaskID, ContextID: e.ContextID,
 			Parts: sdk.ContentParts{sdk.NewTextPart(text), dataPart(told)},
 		}
 	}
-	if version == "" {
+	t := &sdk.Task{ID: e.TaskID, ContextID: e.ContextID, Status: e.Status}
+	switch {
+	case r.Tool == "" && r.Version == in03:
+		return encodeTask(r.Version, t)
+	case r.Tool == "":
 		return encodeNotice(e)
 	}
 	said := adcp.Response{Status: adcp.StatusOf(record.State), TaskID: record.ID, Message: text,
@@ -108,12 +112,12 @@ func encodeInterim(version string, record *runs.Record) (webhook.Body, error) {
 		return webhook.Body{}, fmt.Errorf("run %s: its state: %w", record.ID, err)
 	}
 	e.Status.Message.Parts[1] = dataPart(data)
-	return encodeTask(version, &sdk.Task{ID: e.TaskID, ContextID: e.ContextID, Status: e.Status})
+	return encodeTask(r.Version, t)
 }
 
-// encodeTask encodes a task for a receiver: of a skill's call of A2A 0.3 in that version.
+// encodeTask encodes a task for a receiver.
 func encodeTask(version string, t *sdk.Task) (webhook.Body, error) {
-	if version != skill03 {
+	if version != in03 {
 		return encodeNotice(t)
 	}
 	b, err := json.Marshal(a2av0.FromV1Task(t))

@@ -134,10 +134,7 @@ func (h *handler) pushOf(ctx context.Context, skill string, q *sdk.SendMessageRe
 		return nil, noPush()
 	}
 	r := registration(ctx, "", q.Config.PushConfig)
-	r.Tool, r.Version = skill, skill10
-	if callOf(ctx).version == version03 {
-		r.Version = skill03
-	}
+	r.Tool, r.Version = skill, cmp.Or(r.Version, in10)
 	err := h.Push.Check(r)
 	if auth := q.Config.PushConfig.Auth; err == nil && auth != nil && auth.Scheme == "" { // not the same as none
 		err = &runs.FieldError{Field: "authentication.schemes", Problem: "must be one scheme"}
@@ -180,6 +177,9 @@ func (s subscription) Unregister(ctx context.Context, run string) {
 func registration(ctx context.Context, run string, c *sdk.PushConfig) webhook.Registration {
 	r := webhook.Registration{ID: configID(c.ID), Run: run, Protocol: webhook.A2A, By: responder.Caller(ctx), URL: c.URL,
 		Token: c.Token}
+	if callOf(ctx).version == version03 {
+		r.Version = in03
+	}
 	if c.Auth != nil {
 		r.Scheme, r.Credentials = c.Auth.Scheme, c.Auth.Credentials
 	}

@@ -226,6 +226,49 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	}
 }
 
+// Clients of A2A 0.3 get what they can read: the task itself, at each state. Bearer's credentials have the rules of A2A.
+func TestReceiverOf03IsToldOfTheTask(t *testing.T) {
+	t.Parallel()
+	d := pushEndpoint(newLab(t))
+	url, next := d.receiver()
+	hook := func(path string) string {
+		return `"pushNotificationConfig":{"url":"` + url + path + `","token":"` + secretToken +
+			`","authentication":{"schemes":["Bearer"],"credentials":"short"}}`
+	}
+	call := func(method, params string) gjson.Result {
+		t.Helper()
+		_, got := d.post("/a2a", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
+		if got.Get("error").Exists() {
+			t.Fatalf("%s: %s", method, got.Raw)
+		}
+		return got.Get("result")
+	}
+	task := call("message/send", `{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text",`+
+		`"text":"go"}]},"configuration":{"blocking":false,`+hook("/sent")+`}}`).Get("id").String()
+	set := strings.Replace(hook("/set"), `{"url"`, `{"id":"set","url"`, 1)
+	call("tasks/pushNotificationConfig/set", `{"taskId":"`+task+`",`+set+`}`)
+	d.finish(task)
+	for completed := 0; completed < 2; {
+		n := next()
+		if n.header.Get("X-A2A-Notification-Token") != secretToken || n.header.Get("Authorization") != "Bearer short" {
+			t.Errorf("header %v", n.header)
+		}
+		state := n.body.Get("status.state").String()
+		if n.body.Get("kind").String() != "task" || n.body.Get("id").String() != task ||
+			state != "working" && state != "completed" || n.body.Get("status.message.parts.1").Exists() ||
+			strings.Contains(n.body.Raw, "sentinel") {
+			t.Errorf("the task: %s", n.body.Raw)
+		}
+		if state == "completed" {
+			completed++
+			if n.body.Get("artifacts.0.parts.0.text").String() != "Two files." ||
+				n.body.Get("artifacts.0.parts.1.data.task_id").Exists() {
+				t.Errorf("the result: %s", n.body.Raw)
+			}
+		}
+	}
+}
+
 // Made again after a kill, a notification is the same byte for byte. For the call of a skill it is a whole task at each
 // state, in the version of the call.
 func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
@@ -244,8 +287,9 @@ func TestNoticeIsTheSameWheneverItIsMade(t *testing.T) {
 		}
 		for version, kind := range map[string]string{"": "", "1.0": "", "0.3": "task"} {
 			var bodies []string
+			tool := map[bool]string{true: "codex-run"}[version != ""]
 			for tick := range time.Tick(2 * time.Millisecond) { // what depends on the clock shows
-				b, err := encoder.Encode(t.Context(), webhook.Registration{Version: version}, record, "")
+				b, err := encoder.Encode(t.Context(), webhook.Registration{Tool: tool, Version: version}, record, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -38,19 +38,26 @@ func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, da
 	case err != nil || !kept(record):
 		return nil, err
 	case v.State.Final():
-		if _, err := h.Service.Send(ctx, textOf(v.ID, m, texts)); err != nil {
-			if api.Is(err, api.Ended) || api.Is(err, api.Validation) { // it was not sent
-				err = nil
-			}
-			return nil, h.unsent(err)
-		}
-		sent := func(context.Context) (func(runs.Header) bool, error) { return asksAnew(""), nil }
-		return &message{run: v.ID, do: sent, context: m.ContextID, again: true}, nil
+		return h.sentBefore(ctx, v, m, texts)
 	case isAnswer(data):
 		return nil, fail(sdk.ErrInvalidParams, "message.taskId: is required for an answer")
 	}
 	return h.readForTask(ctx, m, v, texts, data)
 }
+
+// sentBefore reads a message that a run that has ended already has. Nil: it has not.
+func (h *handler) sentBefore(ctx context.Context, v runs.Header, m *sdk.Message, texts []string) (*message, error) {
+	if _, err := h.Service.Send(ctx, textOf(v.ID, m, texts)); err != nil {
+		if api.Is(err, api.Ended) || api.Is(err, api.Validation) { // it was not sent
+			err = nil
+		}
+		return nil, h.unsent(err)
+	}
+	return &message{run: v.ID, do: carriedOut, context: m.ContextID, again: true}, nil
+}
+
+// carriedOut is what is left to do for a message that was carried out before.
+func carriedOut(context.Context) (func(runs.Header) bool, error) { return asksAnew(""), nil }
 
 // textOf is a message for the agent of a run.
 func textOf(run string, m *sdk.Message, texts []string) api.SendRequest {
@@ -76,15 +83,22 @@ func (h *handler) readForTask(
 		return nil, lacks(scope)
 	case m.TaskID != "" && m.ContextID != "" && m.ContextID != v.ID && !strings.EqualFold(m.ContextID, v.Thread):
 		return nil, fail(sdk.ErrInvalidParams, "message.contextId: is not that of the task")
-	case v.State.Final():
-		return nil, fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
-			": go on in its context, without its taskId")
-	case answers:
+	case answers: // also after the end: the same one again is no error
 		var a api.AnswerRequest
 		a, err = answerOf(v.ID, len(texts) > 0, data)
 		out.do = h.decide(a)
+	case v.State.Final():
+		if out.keeps && data == nil {
+			if out, err = h.sentBefore(ctx, v, m, texts); out != nil || err != nil {
+				return out, err
+			}
+		}
+		return nil, fail(sdk.ErrUnsupportedOperation, "the task has ended, it is "+string(v.State)+
+			": go on in its context, without its taskId")
 	case out.keeps && gjson.GetBytes(data, endData).Exists():
 		out.do, err = h.endOf(v.ID, len(texts) > 0, data)
+	case len(v.Questions) > 0 && out.keeps && data == nil && h.Service.WasSent(ctx, textOf(v.ID, m, texts)):
+		out.do, out.again = carriedOut, true
 	case len(v.Questions) > 0:
 		err = h.refuseText(ctx, v, record)
 	case out.keeps && data != nil:

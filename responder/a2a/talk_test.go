@@ -97,13 +97,15 @@ func TestTaskOfAKeptRunTakesMessages(t *testing.T) {
 			want("after the turn of the message", task2(), sdk.TaskStateInputRequired, "Two.")
 			want("the same message again", send(second)(), sdk.TaskStateInputRequired, "Two.")
 
-			third := send(to(sdk.NewTextPart("Three?")))
+			third := to(sdk.NewTextPart("Three?"))
+			task3 := send(third)
 			d.turn(run, 3)
 			l.Permission("make", 0)
-			asked := third()
-			want("a question", asked, sdk.TaskStateInputRequired, "")
-			if asked.Status.Message.ID != run+"-q1" {
-				t.Errorf("asked %+v", asked.Status.Message)
+			for _, asked := range []*sdk.Task{task3(), send(third)()} { // and the same message again
+				want("a question", asked, sdk.TaskStateInputRequired, "")
+				if asked.Status.Message.ID != run+"-q1" {
+					t.Errorf("asked %+v", asked.Status.Message)
+				}
 			}
 			if _, err = c.SendMessage(t.Context(), to(sdk.NewTextPart("yes"))); !errors.Is(err, sdk.ErrUnsupportedOperation) ||
 				!strings.Contains(err.Error(), "yes (Yes)") {
@@ -200,6 +202,55 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	if got.Get("result.task.id").String() == "talks" || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)
+	}
+}
+
+// A message that a task has got is the same after its end: its sender may not know whether it came.
+func TestMessageForATaskThatHasEndedComesAgain(t *testing.T) {
+	t.Parallel()
+	var l *servicetest.Live
+	d := newLab(t).endpointOf(responder.Config{
+		Absent: func(ctx context.Context, _, _ string, c runs.Command) (runs.Ruling, error) {
+			return l.Answer(ctx, c) // reads the log of the run that has ended
+		},
+	}, nil)
+	l = d.talk("talks")
+	l.EndTurn("One.", "end_turn")
+	d.idle("talks")
+	yes := strings.Replace(to("talks", answer(`{"question":"q1","option":"yes"}`)), `"m"`, `"a"`, 1)
+	same := func(when string, replayed bool, params ...string) {
+		t.Helper()
+		for _, message := range params {
+			got := d.rpc(token, "SendMessage", message)
+			if got.Get("result.task.id").String() != "talks" || replayed != strings.Contains(got.Raw, `"replayed":true`) {
+				t.Errorf("%s, %s: %s", when, message, got.Raw)
+			}
+		}
+	}
+	same("first", false, idleText("talks"))
+	d.turn("talks", 2)
+	l.Asks(l.Permission("make", 0))
+	same("while it asks", true, idleText("talks"))
+	if record, err := d.service.Record(t.Context(), "talks"); err != nil || len(record.Live.Queue.Messages) != 0 {
+		t.Errorf("it waits: %+v, %v", record, err)
+	}
+	same("first", false, yes)
+	l.Asks()
+	l.EndTurn("Two.", "end_turn")
+	d.idle("talks")
+	d.rpc(token, "SendMessage", strings.Replace(to("talks", `{"data":{"end":true}}`), `"m"`, `"end"`, 1))
+	l.Quit()
+	d.await("talks", func(v runs.Header) bool { return v.State.Final() })
+	same("after the end", true, idleText("talks"))
+	same("after the end", false, yes)
+	for what, params := range map[string]string{
+		"another text":   strings.Replace(idleText("talks"), `"m"`, `"m2"`, 1),
+		"another answer": to("talks", answer(`{"question":"q1","option":"no"}`)),
+		"an unknown one": to("talks", answer(`{"question":"q2","option":"no"}`)),
+	} {
+		if got := d.rpc(token, "SendMessage", params); got.Get("error.code").Int() != -32004 {
+			t.Errorf("%s: %s", what, got.Raw)
+		}
 	}
 }
 

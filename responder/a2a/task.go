@@ -34,13 +34,12 @@ type wanted struct {
 	again     bool            // the answer to a repeated message
 }
 
-// states maps run states to A2A states. No run has one of the last two.
+// states maps run states to A2A states.
 var states = map[runs.State]sdk.TaskState{
 	runs.StateQueued: sdk.TaskStateSubmitted, runs.StateWorking: sdk.TaskStateWorking,
 	runs.StateInputRequired: sdk.TaskStateInputRequired, runs.StateCompleted: sdk.TaskStateCompleted,
 	runs.StateCancelled: sdk.TaskStateCanceled, runs.StateFailed: sdk.TaskStateFailed,
 	runs.StateTimeout: sdk.TaskStateFailed,
-	"auth-required":   sdk.TaskStateAuthRequired, "rejected": sdk.TaskStateRejected,
 }
 
 // stateOf returns the A2A state of a run.

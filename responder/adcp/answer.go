@@ -87,9 +87,9 @@ func Succeed(ctx context.Context, s *responder.Service, c Call, r *v36.Reply, of
 	return c.Complete(a, of)
 }
 
-// Fail returns the answer to a request with an error. A request for a run that
-// has not ended does not fail: the answer has the state of the run, and the error
-// as a warning.
+// Fail returns the answer to a request with an error. A wait for a run, or a request for its result, does not fail
+// because the run has not ended: the answer has the state of the run, and the error as a warning. The run that a
+// submission conflicts with is only in the details of the error.
 func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response {
 	known := api.Known(err)
 	e := ErrorOf(known, c.Args.Broken())
@@ -101,7 +101,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 		e.Details = unserved(s, c.Args)
 	}
 	var of *Subject
-	if known.Run != "" && known.Code != api.NotFound {
+	if known.Run != "" && known.Code != api.NotFound && (known.Code != api.Conflict || c.ChangesRun) {
 		of = &Subject{run: known.Run}
 		if v, ok := s.Get(of.run); ok {
 			of = OfView(v)
@@ -109,7 +109,7 @@ func Fail(ctx context.Context, s *responder.Service, c Call, err error) Response
 		of.status = StatusOf(known.State)
 		of.read(ctx, s)
 	}
-	if of != nil && !c.ChangesRun {
+	if of != nil && (known.Code == api.Timeout || known.Code == api.NotEnded) {
 		switch of.status {
 		case Submitted, working, inputRequired:
 			a.Status, a.Error, a.Warnings = of.status, nil, []Error{*e}

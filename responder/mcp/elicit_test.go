@@ -337,6 +337,8 @@ func TestFormsOfQuestions(t *testing.T) {
 		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"],"pattern":"x"}}}}`: "",
 		`{"type":"object","properties":{"a":{"type":"array"}}}`:                                                      "",
 		`{"type":"object","properties":{"a":{"type":"string","pattern":"^(a+)+$"}}}`:                                 "",
+		`{"type":"object","properties":{"a":{"type":"string","format":"email","title":null}}}`:                       elicits,
+		`{"type":"object","properties":{"a":{"type":"string","format":"hostname"}}}`:                                 "",
 		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:                                         "",
 		`{"type":"object","properties":{"a":{"type":["string","null"]}}}`:                                            "",
 		`{"type":"object","properties":{}}`:                                                                          "", `{"type":"string"}`: "", `7`: "", ``: "",

@@ -135,9 +135,12 @@ func flat(fields json.RawMessage, revision string) any {
 	return out
 }
 
+// formats are those that clients know; "": none.
+var formats = []string{"", "email", "uri", "date", "date-time"}
+
 // isShown reports whether clients show a field. MCP forbids to ask for secrets by a form.
 func (f *field) isShown(revision string) bool {
-	if f.Meta.secret {
+	if f.Meta.secret || !slices.Contains(formats, f.Format) {
 		return false
 	}
 	switch f.Type {

@@ -43,6 +43,12 @@ var formsOfAgents = map[string]struct{ fields, want, content string }{
 			`"SQLite","title":"SQLite — One file"},{"const":"None","title":"None"}]},"q1":{"type":"array","title":"Checks",` +
 			`"items":{"anyOf":[{"const":"lint","title":"lint — Fast"}]},"minItems":1}},"required":["q0","q1"]}`,
 		`{"q0":"None","q1":["lint"]}`},
+	"members that are null": {`{"type":"object","properties":{"a":{"type":"string","title":null,"format":null,"minLength":null,` +
+		`"default":null,"enum":null,"oneOf":null,"items":null,"_meta":null},"b":{"type":"string","format":"date-time"}},` +
+		`"required":null}`,
+		`{"type":"object","properties":{"a":{"type":"string","title":"a"},"b":{"type":"string","title":"b","format":` +
+			`"date-time"}}}`,
+		`{"a":"x"}`},
 	"values that are not seen": {`{"type":"object","properties":{"a\u202eb":{"type":"string","enum":["x\u00a0y"]},"l":{"type":` +
 		`"array","items":{"type":"string","enum":["x\u200b","y"]}},"o":{"type":"string","oneOf":[{"const":"\u200b"}]},` +
 		`"default":{"type":"number","default":1.5,"minimum":0}}}`,

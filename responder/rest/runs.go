@@ -196,7 +196,11 @@ func (q *exchange) mayHaveKey() bool {
 // refuse answers a write request with its error.
 func (q *exchange) refuse(ctx context.Context, call adcp.Call, err error) (*reply, error) {
 	if q.form == adcpType {
-		return enveloped(adcp.Fail(ctx, q.Service, call, err)), nil
+		a := enveloped(adcp.Fail(ctx, q.Service, call, err))
+		if api.Is(err, api.Conflict) { // a mistake in the terms of AdCP
+			a.Status = kinds[api.Conflict].status
+		}
+		return a, nil
 	}
 	var e *api.Error
 	if !errors.As(err, &e) {

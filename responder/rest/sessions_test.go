@@ -27,5 +27,14 @@ func TestSessionsAreListedAndContinuedByForce(t *testing.T) {
 	s.want(http.StatusBadRequest, "GET", "/v1/sessions?cursor=x", "")
 	s.want(http.StatusConflict, "POST", "/v1/runs", `{"task":"Go on.","context_id":"`+thread+`"}`)
 	s.want(http.StatusConflict, "POST", "/v1/runs/"+id+"/resume", `{"task":"Go on."}`)
+	for path, body := range map[string]string{
+		"/v1/runs":                   `{"task":"Go on.","idempotency_key":"0123456789abcdef","context_id":"` + thread + `"}`,
+		"/v1/runs/" + id + "/resume": `{"task":"Go on.","idempotency_key":"0123456789abcdeg"}`,
+	} {
+		if e := s.adcp(http.StatusConflict, "rejected", "POST", path, body); e.TaskID != "" || e.Error == nil ||
+			e.Error.Code != "VALIDATION_ERROR" {
+			t.Errorf("%s: %+v", path, e)
+		}
+	}
 	s.want(http.StatusAccepted, "POST", "/v1/runs/"+id+"/resume", `{"task":"Go on.","force":true}`)
 }

@@ -283,3 +283,20 @@ func TestACompletedAnswerHasNoErrors(t *testing.T) {
 		}
 	}
 }
+
+// A task that would continue an open run is refused: nothing was queued, and that run is not the caller's.
+func TestATaskThatContinuesAnOpenRunIsRefused(t *testing.T) {
+	t.Parallel()
+	s := remembering(t)
+	s.talk("T-local-talks", true)
+	s.Await("T-local-talks", func(v runs.Header) bool { return v.Thread != "" })
+	v, _ := s.Service.Get("T-local-talks")
+	for tool, field := range map[string]string{"codex-resume": "threadId", "codex-run": "context_id"} {
+		a := skill(t, s.tools, tool, "task", "Go on.", field, v.Thread, "live", true, "idempotency_key", key("busy-"+tool))
+		a.is(t, "rejected", "VALIDATION_ERROR")
+		if got := gjson.GetBytes(a.Envelope, "adcp_error.details.task_id").String(); a.TaskID != "" || !a.IsError ||
+			got != v.ID {
+			t.Errorf("%s: %s", tool, a.Envelope)
+		}
+	}
+}

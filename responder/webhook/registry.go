@@ -48,14 +48,14 @@ type Registration struct {
 	Scheme      string `json:"scheme,omitempty"`
 	Credentials string `json:"-"` // of the scheme
 
-	Version string          `json:"version,omitempty"` // of A2A, of the call of a skill of AdCP; "": no such call
+	Version string          `json:"version,omitempty"` // of A2A, of the request that stored it
 	Tool    string          `json:"tool,omitempty"`    // the tool that was called
 	Context json.RawMessage `json:"-"`                 // the caller's context, unchanged; nil: none
 	Created int64           `json:"created"`           // Unix milliseconds
 }
 
 // ofAdCP reports whether AdCP's rules for the authentication hold.
-func (r *Registration) ofAdCP() bool { return r.Protocol == AdCP || r.Version != "" }
+func (r *Registration) ofAdCP() bool { return r.Protocol == AdCP || r.Tool != "" }
 
 // signed reports whether its notifications are signed by a [Key].
 func (r *Registration) signed() bool { return r.ofAdCP() && r.Scheme == "" }
