@@ -377,8 +377,9 @@ func TestCleanupRequiresAges(t *testing.T) {
 func TestASubmissionInConflictFreesItsKey(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(c *responder.Config) { c.Agents = known.All() })
-	live := runs.Task{Attributes: runs.Attributes{Agent: "codex", Dir: "/srv", Thread: "01a1fd7c-3234-7431-a730-2b1ea25bc866"},
-		Prompt: "Go on.", Live: true}
+	const thread = "01a1fd7c-3234-7431-a730-2b1ea25bc866"
+	of := runs.Attributes{Agent: "codex", Dir: "/srv", Thread: thread}
+	live := runs.Task{Attributes: of, Prompt: "Go on.", Live: true}
 	if _, err := s.Submit(t.Context(), api.Submission{Task: live}); err != nil {
 		t.Fatal(err)
 	}

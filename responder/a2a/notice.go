@@ -26,8 +26,8 @@ const (
 type notices struct{ service *responder.Service }
 
 // NewNotices returns the encoder of push notifications of A2A: a status update while a task works, and the whole task
-// when it has ended. In 0.3, and for the call of a skill, it is always the whole task; for such a call its last data has
-// the status and the task_id of AdCP, too.
+// when it has ended. In 0.3, and for the call of a skill, it is always the whole task; for such a call its last data
+// has the status and the task_id of AdCP, too.
 func NewNotices(s *responder.Service) webhook.Encoder { return notices{s} }
 
 // Encode encodes a notification, as an event of a stream. A result that is too

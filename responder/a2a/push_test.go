@@ -226,7 +226,7 @@ func TestReceiverIsToldOfTheTask(t *testing.T) {
 	}
 }
 
-// Clients of A2A 0.3 get what they can read: the task itself, at each state. Bearer's credentials have the rules of A2A.
+// Clients of A2A 0.3 get what they can read: the task itself, at each state. Credentials have the rules of A2A.
 func TestReceiverOf03IsToldOfTheTask(t *testing.T) {
 	t.Parallel()
 	d := pushEndpoint(newLab(t))
