@@ -16,7 +16,7 @@ func TestExpressionIsCompiledOnceAtItsFirstUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if digits() != digits() {
+	if first := digits(); first != digits() {
 		t.Error("it was compiled twice")
 	}
 	invalid := Regexp(`(`) // no panic before its use

@@ -108,7 +108,10 @@ func isSecret(name string) bool {
 		return true
 	}
 	for word := range strings.SplitSeq(name, "_") {
-		if word == "KEY" || word == "PASS" || word == "PWD" && name != "PWD" || slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }) {
+		switch {
+		case word == "KEY", word == "PASS", word == "PWD" && name != "PWD":
+			return true
+		case slices.ContainsFunc(secret, func(end string) bool { return strings.HasSuffix(word, end) }):
 			return true
 		}
 	}

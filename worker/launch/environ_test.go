@@ -86,7 +86,8 @@ func TestCredentialsPassOnlyWhenNamed(t *testing.T) {
 		"npm_token", "X_PASSWD", "SECRETS_TOKEN_1", "DB_CREDENTIALS", "GHTOKEN", "APIKEY", "DB_PASS", "MYSQL_PWD",
 		"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
 		"ANTHROPIC_CUSTOM_HEADERS"}
-	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY", "COMPASS", "BYPASS_CACHE",
+	plain := []string{"MONKEY", "KEYBOARD", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "GOPATH", "HTTPS_PROXY",
+		"COMPASS", "BYPASS_CACHE",
 		"OTEL_EXPORTER_OTLP_ENDPOINT"}
 	all := runs.EnvPolicy{Policy: runs.InheritAll}
 	for _, name := range secrets {
