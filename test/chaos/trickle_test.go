@@ -308,7 +308,7 @@ func (l *trickle) finish(server Server) {
 	tail := l.roles["tail"]
 	for k, file := range l.files {
 		before, _, _ := strings.Cut(tail.said(), " "+file+"\n")
-		run := before[strings.LastIndexByte(before, '\n')+1:]
+		run := before[strings.LastIndex(before, "T-"):] // behind the beginning of a line of gctrace, perhaps
 		eventually(l.t, "lines are missing", func() (bool, string) {
 			r, err := server.Record(l.t.Context(), run)
 			if err != nil || r == nil {
