@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
@@ -13,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -101,12 +101,7 @@ func sign(key *ecdsa.PrivateKey, text []byte) []byte {
 	return signature
 }
 
-func verify(key *ecdsa.PublicKey, text, signature []byte) bool {
-	digest := sha256.Sum256(text)
-	return ecdsa.VerifyASN1(key, digest[:], signature)
-}
-
-// unseal decodes body, and returns nil unless one of the keys with these hashes signed it.
+// unseal decodes body, and returns nil unless the shim of one of the keys signed it, see [sealedExit.signed].
 // Without keys, as for a pipe, it accepts any body, and returns the reason lost
 // for an invalid one.
 func unseal(body []byte, keys [][]byte) *runs.Exit {
@@ -118,18 +113,28 @@ func unseal(body []byte, keys [][]byte) *runs.Exit {
 		}
 		return s.exit()
 	}
-	if err != nil || !slices.ContainsFunc(keys, func(hash []byte) bool { return bytes.Equal(hash, keyHash(s.Key)) }) {
-		return nil
+	for _, key := range keys {
+		ex := s.exit()
+		if err != nil || !s.signed(key, runs.EncodeExit(*ex), s.Seal) {
+			continue
+		}
+		if ex.Out != nil && !s.signed(key, signedOut(*ex), s.OutSeal) {
+			ex.Out = nil
+		}
+		return ex
 	}
-	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), s.Key)
-	ex := s.exit()
-	if err != nil || !verify(key, runs.EncodeExit(*ex), s.Seal) {
-		return nil
+	return nil
+}
+
+// signed reports whether a shim has signed text. Key is the hash of its public key; of an older version's shim, whose
+// record has no public key, it is an Ed25519 key.
+func (s sealedExit) signed(key, text, signature []byte) bool {
+	if len(s.Key) == 0 {
+		return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, text, signature)
 	}
-	if ex.Out != nil && !verify(key, signedOut(*ex), s.OutSeal) {
-		ex.Out = nil
-	}
-	return ex
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), s.Key)
+	digest := sha256.Sum256(text)
+	return err == nil && bytes.Equal(key, keyHash(s.Key)) && ecdsa.VerifyASN1(public, digest[:], signature)
 }
 
 // writeExit records how the run ended. The agent may have created another file

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"crypto/ed25519"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,6 +108,8 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 	}
 	body := string(sealed(ex, private))
 	forged := string(sealed(ex, forger))
+	before := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	older := []byte(before.Public().(ed25519.PublicKey))
 	keyOf := func(body string) string { return gjson.Get(body, "key").Raw }
 	for _, test := range []struct {
 		name string
@@ -121,6 +124,8 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 		{"for another exit", strings.Replace(body, ":9", ":0", 1), [][]byte{key}, nil},
 		{"key of another size", body, [][]byte{key[1:], nil}, nil},
 		{"no JSON", body[1:], [][]byte{key}, nil},
+		{"an older version's, with its key", sealedBefore(ex, before), [][]byte{other, older}, &ex},
+		{"an older version's, by another", sealedBefore(ex, before), [][]byte{other, key}, nil},
 		{"an older version's", string(runs.Encode(ex)), nil, &ex},
 		{"an older version's, sealed", body, nil, &ex},
 		{"an older version's, torn", "{", nil, &runs.Exit{Reason: runs.ReasonLost}},
@@ -130,6 +135,11 @@ func TestOnlyAKnownKeySealsAnExit(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
+}
+
+// sealedBefore is an exit as shims signed it whose keys were of Ed25519.
+func sealedBefore(ex runs.Exit, key ed25519.PrivateKey) string {
+	return string(runs.Encode(sealedExit{Exit: ex, Seal: ed25519.Sign(key, runs.EncodeExit(ex))}))
 }
 
 // Other kinds of files at this path neither block nor are followed.
