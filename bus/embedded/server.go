@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -64,16 +65,11 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		log.Warn("the embedded server accepts connections from other machines, without TLS", zap.String("address", address))
 	}
-	// The server would end the process if it could not listen: test the address first.
-	probe, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
+	if err := canListen(address); err != nil { // else it is known only after the streams were read
+		return nil, err
 	}
 	if port == 0 { // let the server choose: a port that is free now may be taken
 		port = server.RANDOM_PORT
-	}
-	if err := probe.Close(); err != nil {
-		return nil, fmt.Errorf("%w on %s: %w", ErrListen, address, err)
 	}
 	credentials, err := LoadCredentials(dir)
 	if err != nil {
@@ -158,6 +154,30 @@ func (s *Server) start() error {
 	return nil
 }
 
+// canListen returns ErrListen if no server can listen on the address. A program that is being started by this process
+// has a copy of each open socket until it runs, also of one that was closed meanwhile: such a copy is waited for, and
+// none is made of the socket that tries the address.
+func canListen(address string) error {
+	try := func() error {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return err
+		}
+		return l.Close()
+	}
+	err := try()
+	for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 20; tries++ {
+		time.Sleep(10 * time.Millisecond)
+		err = try()
+	}
+	if err != nil {
+		return fmt.Errorf("%w on %s: %w", ErrListen, address, err)
+	}
+	return nil
+}
+
 // Restart stops the server and starts another one with the same store and address,
 // unless Stop was called. In between it calls offline, unless that is nil; an error
 // leaves the server stopped. Clients reconnect by themselves.
@@ -175,6 +195,9 @@ func (s *Server) Restart(offline func() error) error {
 		}
 	}
 	if _, err := s.verifier().verify(maxVerified); err != nil {
+		return err
+	}
+	if err := canListen(strings.TrimPrefix(s.url, "nats://")); err != nil {
 		return err
 	}
 	return s.start()
