@@ -74,7 +74,8 @@ func TestRolesStartInAnyOrder(t *testing.T) {
 	url := "nats://" + address
 	lab := t.TempDir()
 	settings := filepath.Join(lab, "linesman.toml")
-	if err := os.WriteFile(settings, []byte("[agents.codex]\ncommand = ['/bin/sh', '-c', 'true']\n"), 0o600); err != nil {
+	text := "[work]\nroots = ['" + lab + "']\n[agents.codex]\ncommand = ['/bin/sh', '-c', 'true']\n"
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := func(command string, args ...string) *fixture.Process {
