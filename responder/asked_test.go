@@ -190,7 +190,7 @@ func TestLongFormTakesItsDigest(t *testing.T) {
 			}
 		}
 	}
-	q = formOf(t, `{"properties":{"a":{"title":"`+long+`","pattern":"x"}}}`) // nobody knows what that costs
+	q = formOf(t, `{"properties":{"a":{"title":"`+long+`","pattern":"x"}}}`) // its cost has no known bound
 	if err := q.check(&runs.Command{}, api.AnswerRequest{Content: []byte(`{"a":"x"}`), Digest: "d"}); err == nil {
 		t.Error("a pattern of a form that is not shown is used")
 	}

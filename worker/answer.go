@@ -214,7 +214,7 @@ func (r *Run) noteAsked() error {
 // asks reports whether people are asked.
 func (t *dialog) asks() bool { return t != nil && t.asking != nil && *t.asking >= 0 }
 
-// holds reports whether a limit stands still.
+// holds reports whether a limit of the agent is suspended.
 func (t *dialog) holds() bool { return t != nil && t.asking != nil && *t.asking != nobodyAsked }
 
 // now is the time for the due times of questions, in Unix milliseconds. A clock that is set back gives nobody more

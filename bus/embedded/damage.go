@@ -233,15 +233,6 @@ func blockNumbers(dir string) (numbers []int, err error) {
 	return numbers, nil
 }
 
-// readIfThere returns the content of a file, nil if it is missing.
-func readIfThere(path string) ([]byte, error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return b, err
-}
-
 // repair repairs a stream. The index goes before its blocks change, because it describes them as
 // they were: a process that is killed in between leaves a stream that the next one repairs.
 func (v verifier) repair(s *storedStream) error {
@@ -456,30 +447,6 @@ func (s *storedStream) change(key string, value any, temporary string) error {
 		return err
 	}
 	return writeOver(filepath.Join(s.dir, metaSum), filepath.Join(temporary, metaSum+".new"), []byte(s.sum(meta)))
-}
-
-// writeOver replaces a file. It writes to a temporary one on the same file system first.
-func writeOver(path, temporary string, content []byte) error {
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary))
-	}
-	return nil
-}
-
-// moveIfThere renames a file, if it exists.
-func moveIfThere(from, to string) error {
-	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return os.Rename(from, to)
 }
 
 // expire removes what was set aside long ago.

@@ -220,7 +220,7 @@ func refusals(t *testing.T, g prometheus.Gatherer) (n float64) {
 	return n
 }
 
-// Entries that expired before they were read are not unread for ever.
+// Entries that expired before they were read do not count as unread.
 func TestLagOfEntriesThatExpired(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)

@@ -183,31 +183,6 @@ type session struct {
 	keep keeper
 }
 
-// run is a run in progress.
-type run struct {
-	*normalizer.Fold
-	subjects map[string]string // subjects of its events, by token
-	from     uint64            // RAW sequence where its unfinished line begins; 0: none
-	dropped  bool              // the unfinished line is not in memory
-	skip     uint64            // events that EVENTS already has from a former RAW
-	covers   uint64            // see stored
-	more     uint64            // see stored
-	revision uint64            // of its record, 0: none
-	named    uint64            // RAW sequence of the entry that named its thread
-	older    bool              // see stored
-	by       string            // see stored
-	saved    uint64            // number of the last saved fold, or of one that was due
-	dirty    bool
-	due      bool   // somebody waits for its record
-	since    uint64 // RAW sequence of the first entry that its record does not have; 0: none
-	begin    uint64 // with since: the same as from, for its record
-	size     int    // of the record and state that were stored last, bytes
-
-	tally    *metrics.Agent // nil: nothing is counted
-	counted  metrics.Counted
-	observed observations
-}
-
 // open starts a session: it determines where to resume.
 func (n *Normalizer) open(ctx context.Context, log *zap.Logger) (*session, error) {
 	s := &session{
@@ -494,14 +469,4 @@ func (s *session) have(r *run, pos normalizer.Pos) bool {
 	}
 	r.more++
 	return true
-}
-
-// subject returns the subject of the run's messages of a kind.
-func (r *run) subject(n bus.Names, token string) string {
-	subject, ok := r.subjects[token]
-	if !ok {
-		subject = n.EventSubject(r.Record.Agent, r.Record.ID, token)
-		r.subjects[token] = subject
-	}
-	return subject
 }

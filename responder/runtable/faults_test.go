@@ -397,7 +397,7 @@ func (back) Answer(_ context.Context, c runs.Command) (runs.Ruling, error) {
 	return runs.Ruling{Holds: true, By: c.ID, Delivered: true}, nil
 }
 
-// An owner that comes back while its command is stored in its place is told at once: it looks at the log seldom.
+// A command that was stored because the owner was away is sent to it once more: it reads the log only at intervals.
 func TestAnOwnerThatIsBackLearnsWhatWasStored(t *testing.T) {
 	t.Parallel()
 	var run string

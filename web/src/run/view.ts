@@ -39,8 +39,8 @@ export class RunView {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private refresher: ReturnType<typeof setTimeout> | undefined;
   private retrier: ReturnType<typeof setTimeout> | undefined;
-  // Requests for the record have numbers: the answer to a later one is newer. The seq of a row orders it only among rows
-  // and answers to requests from before it: where RAW was recreated, it begins anew.
+  // Requests for the record have numbers, and the answer to a later one is newer. A row of the stream has none: its seq
+  // tells whether it is newer than the record. Where RAW was recreated, seq begins at 1 again.
   private asked = 0;
   private answered = 0; // the latest request with an answer
   private streamed = 0; // the latest request when a row came
