@@ -14,9 +14,10 @@ import (
 // model is a table of which all rows are known, with what a walk must be.
 type model struct {
 	*index
-	rng  *rand.Rand
-	rows map[string]runs.Header
-	rev  uint64
+	rng    *rand.Rand
+	rows   map[string]runs.Header
+	packed map[string]*entry // rows, as the table keeps them
+	rev    uint64
 }
 
 func (m *model) pick(of ...string) string { return of[m.rng.IntN(len(of))] }
@@ -27,6 +28,7 @@ func (m *model) step() {
 	if m.rng.IntN(5) == 0 {
 		m.change(runs.Change{Run: runs.Header{Summary: runs.Summary{ID: id}}, Revision: m.rev, Removed: true}, time.Now())
 		delete(m.rows, id)
+		delete(m.packed, id)
 		return
 	}
 	h := runs.Header{Summary: runs.Summary{ID: id}}
@@ -39,17 +41,15 @@ func (m *model) step() {
 	h.Dir = m.pick("", "/a", "/b/", "/b")
 	h.Labels = runs.LabelsOf(map[string]string{"x": m.pick("1", "2 &", ""), "y": m.pick("ä", "z")})
 	m.change(runs.Change{Run: h, Revision: m.rev}, time.Now())
-	m.rows[id] = h
+	m.rows[id], m.packed[id] = h, &entry{row: commons{}.rowOf(&h)}
 }
-
-func packed(h runs.Header) *entry { return &entry{row: commons{}.rowOf(&h)} }
 
 // newest is the newest run of a thread that fits.
 func (m *model) newest(thread string, fits func(runs.Header) bool) (id string) {
 	var newest runs.Header
 	for _, h := range m.rows {
 		if thread != "" && strings.EqualFold(h.Thread, thread) && fits(h) &&
-			(newest.ID == "" || byAge(packed(h), packed(newest)) > 0) {
+			(newest.ID == "" || byAge(m.packed[h.ID], m.packed[newest.ID]) > 0) {
 			newest = h
 		}
 	}
@@ -102,7 +102,7 @@ func (m *model) check(t *testing.T, changed bool, a Among, after *Point) {
 func TestWalksAreSortsOfAllRuns(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
-		m := &model{newIndex(), rand.New(rand.NewPCG(seed, 5)), map[string]runs.Header{}, 0}
+		m := &model{newIndex(), rand.New(rand.NewPCG(seed, 5)), map[string]runs.Header{}, map[string]*entry{}, 0}
 		m.watching = seed > 0 // else it is being filled
 		for n := range 2000 {
 			if m.step(); n%100 > 0 {

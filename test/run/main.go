@@ -53,7 +53,7 @@ const racedEachCommit = "responder/natsapi"
 const engine = "github.com/dop251/goja"
 
 // Packages that wait longest begin first.
-var slowest = []string{"./test/page", "./test/e2e/...", "./test/...", "./worker/...", "./bus/..."}
+var slowest = []string{"./test/page", "./worker", "./test/e2e/...", "./cmd/linesman", "./bus/...", "./test/..."}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
