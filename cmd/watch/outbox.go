@@ -23,7 +23,7 @@ import (
 
 // Limits of the outbox.
 const (
-	maxPending  = 256    // notices that are not delivered; at the limit at most as many are added, then it waits
+	maxPending  = 256    // notices that are not delivered; beyond, see [outbox.holding] and [outbox.ended]
 	maxReported = 10_000 // ids that are remembered; at the limit nothing more about open runs and the day is reported
 )
 
@@ -152,17 +152,23 @@ func (o *outbox) flush() {
 }
 
 // holding adds notices about open runs and the day, unless they were reported before. Day and
-// before are those of the state. It waits while the outbox is full. What was reported about
+// before are those of the state. While the outbox is full, only notices that cancel runs are added: the
+// others are added by a later look, if they still hold. Without a later look it waits. What was reported about
 // a run is forgotten at the first look at which it has ended and is not open: a look that
 // began before its end must not report it again.
 func (o *outbox) holding(
 	ctx context.Context, all []notice, open map[string]bool, day string, before map[string]int64,
 ) error {
-	if err := o.room(ctx); err != nil {
-		return err
+	if o.deliver != nil {
+		if err := o.room(ctx); err != nil {
+			return err
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(o.state.Pending) >= maxPending {
+		all = slices.DeleteFunc(slices.Clone(all), func(n notice) bool { return !n.Cancel })
+	}
 	if o.state.Day != day || !maps.Equal(o.state.Before, before) {
 		o.state.Day, o.state.Before, o.unsaved = day, maps.Clone(before), true
 		o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool {
@@ -210,7 +216,8 @@ func (o *outbox) reads(e client.Event) {
 	o.reading = endOf(e)
 }
 
-// ended adds the notices about the end of a run, whose completion has the sequence seq.
+// ended adds the notices about the end of a run, whose completion has the sequence seq. It waits while the outbox
+// is full.
 func (o *outbox) ended(ctx context.Context, run string, all []notice, seq uint64, now time.Time) error {
 	if err := o.room(ctx); err != nil {
 		return err

@@ -664,6 +664,29 @@ func TestCancelDoesNotWaitForEarlierNotices(t *testing.T) {
 	})
 }
 
+// Nothing is accepted, and the outbox is full: a run that begins then does not go on spending.
+func TestCancelDoesNotWaitForRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, b := newLinesman(), &inbox{refuse: func(notice, int) error { return &delivery.Refusal{Why: "no"} }}
+		rules := rules{On: []kind{kindLost, kindBudget}, StalledAfter: time.Hour,
+			Budgets: budgets(t, "tokens=1k/run"), CancelOn: []kind{kindBudget}}
+		for i := range 2 * maxPending {
+			l.set(nowRun(fmt.Sprintf("r%04d", i), func(r *api.Run) { r.WorkerLost = true }))
+		}
+		stop := watching(t, Config{Runs: l, Rules: rules, Sink: b})
+		time.Sleep(10 * time.Second)
+		l.set(nowRun("long", func(r *api.Run) { r.Tokens = &runs.Spend{Output: 1000} }))
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if !slices.Contains(l.cancelled, "long linesman watch: budget/tokens=1000/run") {
+			t.Errorf("cancelled %q", l.cancelled)
+		}
+	})
+}
+
 // A stalled run is cancelled for what holds when that is done, however long its notice was pending.
 func TestRunThatHasOutputAgainIsNotCancelled(t *testing.T) {
 	t.Parallel()
