@@ -219,7 +219,7 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	c.Late = s.late()
 	known := c.Known
 	if s.raw >= c.CutRaw {
-		c.CutRaw, c.CutEvents = s.raw, covers
+		c.CutRaw, c.CutEvents = s.raw, covers-s.resume.beyond
 		if !again && !s.unknown() {
 			known = covers
 		}

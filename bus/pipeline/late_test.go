@@ -233,6 +233,35 @@ func TestEventsThatExpireBetweenTwoKillsDoNotComeAgain(t *testing.T) {
 	}
 }
 
+// A normalizer is killed when EVENTS has more than the checkpoint. Then the events expire, and the next one is killed
+// after it has derived a part of them again. No event is published again.
+func TestExpiredEventsThatAreDerivedInPartDoNotComeAgain(t *testing.T) {
+	t.Parallel()
+	log := map[string][]runs.Entry{"r": bustest.CorpusLog(t, "plan", 40)}
+	_, unbroken := serve(t)
+	bustest.Interleave(t, unbroken, log, "r")
+	normalize(t, unbroken)
+	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events())
+	for _, entries := range []int{1, 3, 6} {
+		_, b := serve(t)
+		bustest.Interleave(t, b, log, "r")
+		step(t, newNormalizer(b), 3, 1)
+		stopAt(t, b, uint64(len(want)-2))
+		before := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
+		events, err := b.PublicJetStream().Stream(t.Context(), b.Events())
+		if err == nil {
+			err = events.Purge(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		step(t, newNormalizer(b), entries, 1)
+		normalize(t, b)
+		bustest.Diff(t, fmt.Sprintf("after %d entries", entries), bustest.Dump(t, b.PublicJetStream(), b.Events()),
+			want[before:])
+	}
+}
+
 // Two runs work on a thread. The earlier one is folded again after a kill, and what the later one used stays what the
 // next one begins with.
 func TestUsageOfASharedThreadSurvivesAKill(t *testing.T) {

@@ -43,7 +43,7 @@ type resume struct {
 	all    bool           // all earlier events are stored: what comes
 	purged bool           // the last event is gone; only counts are known
 	cutRaw uint64         // purged: all of RAW up to here is in EVENTS
-	beyond uint64         // purged: and this many more events
+	beyond uint64         // purged: and this many more events, which are still to be derived
 }
 
 // have reports whether EVENTS has the event at pos. It must be called once for every
