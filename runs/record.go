@@ -200,7 +200,8 @@ func (r *Record) Entry(e Entry) (known bool) {
 	case Started:
 		r.setWorking(e.Time)
 		r.foldStart(e)
-		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) { // else the agent runs already
+		// Else the agent runs already: linesman did not start it, or a lost log is filled again.
+		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) && r.Doing.Phase == "" {
 			r.setDoing(Doing{Phase: starting}, e.Time)
 		}
 	case Out:
