@@ -170,6 +170,28 @@ func TestForgetAcceptsNewSequenceNumbers(t *testing.T) {
 	}
 }
 
+// A lost raw log is filled again while a tool runs: it still runs.
+func TestRefilledLogKeepsWhatTheRunDoes(t *testing.T) {
+	line := `{"type":"item.started","item":{"id":"item_0","type":"command_execution","command":"x","aggregated_output":"",` +
+		`"exit_code":null,"status":"in_progress"}}` + "\n"
+	log := []runs.Entry{
+		{Kind: runs.Started, Time: 2, Body: []byte(`{"source":"run"}`)}, {Kind: runs.Out, Time: 3, Body: []byte(line)},
+	}
+	r := newRun(codex.Backend{}, 0)
+	for _, forget := range []bool{false, true} {
+		if forget {
+			r.Forget()
+			r.seq = 0
+		}
+		for _, e := range log {
+			r.entry(e)
+		}
+		if d := r.Record.Doing; d.Phase != runs.RunningTool || d.Since != 3 {
+			t.Errorf("forgotten %t: %+v", forget, d)
+		}
+	}
+}
+
 func TestUnreadableEntryIsOneError(t *testing.T) {
 	r := newRun(codex.Backend{}, 0)
 	emit := func(m normalizer.Message) { r.got = append(r.got, m) }

@@ -201,7 +201,7 @@ func (r *Record) Entry(e Entry) (known bool) {
 		r.setWorking(e.Time)
 		r.foldStart(e)
 		// Else the agent runs already: linesman did not start it, or a lost log is filled again.
-		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) && r.Doing.Phase == "" {
+		if r.State == StateWorking && (r.Source == SourceRun || r.Source == SourceQueue) && r.Lines == 0 && r.Live == nil {
 			r.setDoing(Doing{Phase: starting}, e.Time)
 		}
 	case Out:

@@ -269,6 +269,32 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	}
 }
 
+// A log that was lost is filled again: the run does what it did, and the texts of its messages are where they are now.
+func TestRefilledLogChangesOnlyPlaces(t *testing.T) {
+	log := talk("start", "> "+newOne, "< "+opened, "> "+prompt,
+		`{"id":"a","do":"send","text":"one"}`, `{"id":"b","do":"send","text":"two"}`,
+		`{"id":"c","do":"edit","message":"a","text":"three"}`, `{"id":"b","do":"send","text":"of nobody"}`)
+	f := normalizer.NewFold(plain, "T-local-test", 0)
+	messages := 0
+	fold := func(before int) (places string) {
+		for i, e := range log {
+			f.Apply(uint64(before+i+1), e, func(normalizer.Message) { messages++ })
+		}
+		for _, m := range f.Record.Live.Queue.Messages {
+			places += fmt.Sprint(m.ID, m.Seq, " ")
+		}
+		return places
+	}
+	if got := fold(20); got != "a28 b27 " {
+		t.Fatalf("places %s", got)
+	}
+	doing, had := f.Record.Doing, messages
+	f.Forget()
+	if got := fold(3); got != "a11 b10 " || messages != had || f.Record.Doing != doing || doing.Phase != runs.Thinking {
+		t.Errorf("places %s, %d messages more, %+v after %+v", got, messages-had, f.Record.Doing, doing)
+	}
+}
+
 // The state of a dialect that an agent fills as far as it can.
 func TestTheLargestState(t *testing.T) {
 	id := func(n int) string { return fmt.Sprintf(`%02d%s`, n, strings.Repeat(`\u0001`, 30)) }

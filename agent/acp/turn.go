@@ -315,11 +315,28 @@ func (d *dialect) Command(c *runs.Command, out *normalizer.Out) {
 			d.status(out, "end requested", nil)
 		}
 	case runs.DoSend, runs.DoEdit, runs.DoUnsend, runs.DoRelease:
-		if !again {
+		if again {
+			d.place(c)
+		} else {
 			d.queue(c, out)
 		}
 	}
 	d.done(out)
+}
+
+// place tells that the text of a message is in this entry: a log that was lost, and is filled again, has it elsewhere.
+func (d *dialect) place(c *runs.Command) {
+	id := c.ID
+	if c.Do == runs.DoEdit {
+		id = c.Message
+	}
+	m := d.Queue.Of(id)
+	if sent := d.Queue.Sent; m == nil && sent != nil && sent.ID == id {
+		m = sent
+	}
+	if m != nil && c.Text != "" && m.Hash == hash(c.Text) {
+		d.told.Queue, d.told.Changed = &d.Queue, id
+	}
 }
 
 // repeated reports whether a command has no effect on the queue, as the conversation has it: it is repeated, or has no
