@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,13 +32,10 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
-
-	"os"
-
-	"github.com/nats-io/jwt/v2"
 
 	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/bus/reader"
@@ -147,6 +145,10 @@ func answerTime(ctx context.Context) time.Duration {
 // entries, typically of at most 64 KiB; the embedded server buffers 16 MiB for a connection.
 const maxTurns = 8
 
+// unanswered is when an asynchronous write counts as one that gets no acknowledgement: a stream without quorum sends
+// none while the connection lasts. Few may be open at a time.
+const unanswered = 20 * time.Second
+
 // Connect connects to the inside account and, unless public is the zero Login, to the
 // public one; otherwise both are the same. It does not wait for a server: if none can
 // be reached, it returns ErrUnreachable. Afterwards it reconnects without a limit.
@@ -167,7 +169,7 @@ func Connect(ctx context.Context, inside, public Login, names Names, log *zap.Lo
 		}
 	}
 	within := jetstream.WithDefaultTimeout(answerTime(ctx))
-	if b.js, err = jetstream.New(b.inside, within); err == nil {
+	if b.js, err = jetstream.New(b.inside, within, jetstream.WithPublishAsyncTimeout(unanswered)); err == nil {
 		b.jsPub, err = jetstream.New(b.public, within)
 	}
 	if err != nil {

@@ -50,8 +50,7 @@ func takeLease(ctx context.Context, b *Bus, key string, standby func()) (*lease,
 			if err = l.put(ctx, []byte(l.holder)); err == nil {
 				return l, nil
 			}
-			var api *jetstream.APIError
-			if !errors.As(err, &api) { // not because another holder was first
+			if !bucket.Moved(err) { // not because another holder was first
 				return nil, fmt.Errorf("take the lease: %w", err)
 			}
 		} else if standby != nil {
