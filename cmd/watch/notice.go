@@ -79,8 +79,9 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 	add(kindFailed, run.State == runs.StateFailed || run.State == runs.StateTimeout, "", end)
 	add(kindCancelled, run.State == runs.StateCancelled, "", end)
 
-	add(kindLost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), "", end)
-	add(kindLost, !run.State.Final() && run.WorkerLost, "", fmt.Sprintf("run %s: its worker %s sends no heartbeats",
+	quiet := stamp(run.ActiveAt, run.StartedAt)
+	add(kindLost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), quiet, end)
+	add(kindLost, !run.State.Final() && run.WorkerLost, quiet, fmt.Sprintf("run %s: its worker %s sends no heartbeats",
 		name(run), console.Word(run.Worker)))
 
 	silent := now.Sub(active)
@@ -88,7 +89,7 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 	if run.WorkerLost {
 		stalled += ", and its worker sends no heartbeats"
 	}
-	add(kindStalled, silent >= r.StalledAfter && mustWrite(run, now), stamp(run.ActiveAt, run.StartedAt), stalled)
+	add(kindStalled, silent >= r.StalledAfter && mustWrite(run, now), quiet, stalled)
 
 	since := runs.Time(0)
 	if run.Doing != nil {

@@ -75,6 +75,7 @@ type outbox struct {
 // attempt is the progress of the delivery of a notice.
 type attempt struct {
 	busy   bool
+	urgent bool // it cancels a run, and was not tried
 	next   time.Time
 	failed int
 }
@@ -151,24 +152,30 @@ func (o *outbox) flush() {
 	}
 }
 
-// holding adds notices about open runs and the day, unless they were reported before. Day and
-// before are those of the state. While the outbox is full, only notices that cancel runs are added: the
-// others are added by a later look, if they still hold. Without a later look it waits. What was reported about
-// a run is forgotten at the first look at which it has ended and is not open: a look that
-// began before its end must not report it again.
+// holding adds all notices of a look at the open runs and the day, unless they were reported before. Day and before are
+// those of the state. While the outbox is full, only notices that cancel runs are added: the others are added by a
+// later look, if they still hold. Where there is no later look it waits for room.
 func (o *outbox) holding(
 	ctx context.Context, all []notice, open map[string]bool, day string, before map[string]int64,
 ) error {
-	if o.deliver != nil {
-		if err := o.room(ctx); err != nil {
-			return err
+	for {
+		if o.deliver != nil {
+			if err := o.room(ctx); err != nil {
+				return err
+			}
+		}
+		if o.look(all, open, day, before) == 0 || o.deliver == nil {
+			return nil
 		}
 	}
+}
+
+// look is [outbox.holding] without waiting; it returns how many notices were added. What was reported about a run is
+// forgotten at the first look at which it has ended and is not open: a look that began before its end must not report
+// it again.
+func (o *outbox) look(all []notice, open map[string]bool, day string, before map[string]int64) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.state.Pending) >= maxPending {
-		all = slices.DeleteFunc(slices.Clone(all), func(n notice) bool { return !n.Cancel })
-	}
 	if o.state.Day != day || !maps.Equal(o.state.Before, before) {
 		o.state.Day, o.state.Before, o.unsaved = day, maps.Clone(before), true
 		o.state.Reported = slices.DeleteFunc(o.state.Reported, func(id string) bool {
@@ -190,16 +197,15 @@ func (o *outbox) holding(
 			return !isDay(id) && (!open[run] || closed)
 		})
 	}
-	added := o.add(all, maxReported-len(o.state.Reported))
+	added := o.add(all, maxReported-len(o.state.Reported), maxPending)
 	o.state.Reported = append(o.state.Reported, added...)
 	if len(added) > 0 && len(o.state.Reported) == maxReported {
 		o.log.Warn("too many conditions hold: further ones of open runs and of the day are not reported")
 	}
-	if len(added) == 0 {
-		return nil // saved with the next notice, or by flush
+	if len(added) > 0 { // else it is saved with the next notice, or by flush
+		o.save()
 	}
-	o.save()
-	return nil
+	return len(added)
 }
 
 // last returns the last completion that was handled.
@@ -224,7 +230,7 @@ func (o *outbox) ended(ctx context.Context, run string, all []notice, seq uint64
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	added := o.add(all, math.MaxInt)
+	added := o.add(all, math.MaxInt, math.MaxInt)
 	o.state.After, o.state.At, o.unsaved = seq, now.UnixMilli(), true
 	o.state.Raw, o.state.Time = o.reading.raw, o.reading.time
 	if slices.ContainsFunc(o.state.Reported, ofRun(run)) && !slices.Contains(o.state.Over, run) {
@@ -249,11 +255,15 @@ func isDay(id string) bool {
 	return err == nil
 }
 
-// add adds notices that are neither reported nor pending, at most so many, and returns their ids.
-func (o *outbox) add(all []notice, most int) (ids []string) {
+// add adds notices that are neither reported nor pending, at most so many, and returns their ids. Only those that cancel
+// runs are added to as many that are pending.
+func (o *outbox) add(all []notice, most, full int) (ids []string) {
 	for _, n := range all {
 		if len(ids) >= most {
 			break
+		}
+		if len(o.state.Pending) >= full && !n.Cancel {
+			continue
 		}
 		pending := slices.ContainsFunc(o.state.Pending, func(p notice) bool { return p.ID == n.ID })
 		if pending || slices.Contains(o.state.Reported, n.ID) || slices.Contains(ids, n.ID) {
@@ -315,9 +325,9 @@ func (o *outbox) next(ctx context.Context) (notice, bool) {
 	return notice{}, false
 }
 
-// take returns the oldest notice whose delivery may begin at now. The notices of a run are
-// delivered one after the other, but one that cancels the run waits for none. If there is none, wait is the time
-// until the next one; 0: unknown.
+// take returns a notice whose delivery may begin at now: one that cancels a run and was not tried yet, else the one
+// that is due for the longest time, so that each has its turn. The notices of a run are delivered one after the other,
+// but one that cancels the run waits for none. If there is none, wait is the time until the next one; 0: unknown.
 func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -327,12 +337,13 @@ func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 			busy[n.Run] = true
 		}
 	}
-	for _, n := range o.state.Pending {
-		a := o.attempts[n.ID]
+	var best *attempt
+	for _, p := range o.state.Pending {
+		a := o.attempts[p.ID]
 		switch {
 		case a == nil:
-			a = &attempt{}
-			o.attempts[n.ID] = a
+			a = &attempt{urgent: p.Cancel}
+			o.attempts[p.ID] = a
 		case a.busy:
 			continue
 		}
@@ -340,15 +351,26 @@ func (o *outbox) take(now time.Time) (n notice, wait time.Duration, ok bool) {
 		switch {
 		case left > 0:
 			wait = min(cmp.Or(wait, left), left)
-		case n.Cancel || !busy[n.Run]:
-			a.busy = true
-			return n, 0, true
+		case (p.Cancel || !busy[p.Run]) && (best == nil || a.before(best)):
+			n, best = p, a
 		}
-		if n.Run != "" {
-			busy[n.Run] = true // a later one waits for this one
+		if p.Run != "" {
+			busy[p.Run] = true // a later one waits for this one
 		}
 	}
-	return notice{}, wait, false
+	if best == nil {
+		return notice{}, wait, false
+	}
+	best.busy = true
+	return n, 0, true
+}
+
+// before reports whether an attempt comes first of two that are due.
+func (a *attempt) before(other *attempt) bool {
+	if a.urgent != other.urgent {
+		return a.urgent
+	}
+	return a.next.Before(other.next)
 }
 
 // done removes a notice that was delivered, or never will be.
@@ -367,7 +389,7 @@ func (o *outbox) again(id string, pause func(failed int) time.Duration) {
 	defer o.mu.Unlock()
 	if a := o.attempts[id]; a != nil {
 		a.failed++
-		a.busy, a.next = false, time.Now().Add(pause(a.failed))
+		a.busy, a.urgent, a.next = false, false, time.Now().Add(pause(a.failed))
 	}
 	o.wake()
 }

@@ -248,12 +248,8 @@ func (w *watcher) look(ctx context.Context) error {
 	if w.cfg.Rules.on(kindBudget) {
 		all = append(all, today...)
 	}
-	for more := true; more; more = len(all) > 0 {
-		part := all[:min(len(all), maxPending)]
-		all = all[len(part):]
-		if err := w.out.holding(ctx, part, known, date, before); err != nil {
-			return err
-		}
+	if err := w.out.holding(ctx, all, known, date, before); err != nil {
+		return err
 	}
 	w.out.flush()
 	return nil
@@ -375,7 +371,8 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 		return nil
 	}
 	err := w.cancel(ctx, &n)
-	if err == nil {
+	settled := err == nil // else the run goes on: the attempt is repeated, however old the notice is
+	if settled {
 		err = w.cfg.Sink.Deliver(ctx, n)
 	}
 	if err == nil {
@@ -386,7 +383,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	refused, _ := errors.AsType[*delivery.Refusal](err)
 	refused = cmp.Or(refused, &delivery.Refusal{})
 	age := time.Since(at(n.Time))
-	if refused.Final || age > w.cfg.GiveUp {
+	if settled && (refused.Final || age > w.cfg.GiveUp) {
 		log.Warn("a notice is given up", zap.String("why", err.Error()))
 		w.out.done(n.ID)
 		return err
