@@ -48,7 +48,7 @@ func TestALeaseThatIsNotStoredIsAnError(t *testing.T) {
 	}
 }
 
-// A stream without quorum takes writes and sends no acknowledgements: they do not take the places of later ones for ever.
+// A stream without quorum takes writes and sends no acknowledgements: they do not hold the places of later ones.
 func TestWritesWithoutAnswersAreForgotten(t *testing.T) {
 	fixture.Long(t, "waits for 20 s")
 	t.Parallel()

@@ -255,8 +255,8 @@ func isDay(id string) bool {
 	return err == nil
 }
 
-// add adds notices that are neither reported nor pending, at most so many, and returns their ids. Only those that cancel
-// runs are added to as many that are pending.
+// add adds notices that are neither reported nor pending, at most so many, and returns their ids. Where so many as full
+// are pending, only those that cancel runs are added.
 func (o *outbox) add(all []notice, most, full int) (ids []string) {
 	for _, n := range all {
 		if len(ids) >= most {
