@@ -92,18 +92,19 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
 	if entry == nil { // expired
-		return b.ended(ctx, run, 0)
+		return b.ended(ctx, run, 0, runs.Exited)
 	}
 	if err := b.Reached(ctx, entry.Sequence); err != nil {
 		return err
 	}
-	return b.ended(ctx, run, entry.Sequence)
+	return b.ended(ctx, run, entry.Sequence, runs.Kind(entry.Header.Get(HeaderRecord)))
 }
 
 // ended waits until the record of a run shows that the run has ended. The checkpoint is
 // stored before the records, so it waits for a record that is missing, or older than
-// the last entry. The error is runs.ErrOpen for an open run.
-func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
+// the last entry, which has a kind. The error is runs.ErrOpen for an open run, also for one whose record is gone.
+func (b *Bus) ended(ctx context.Context, run string, last uint64, kind runs.Kind) error {
+	mayHaveEnded := kind == runs.Exited || kind == runs.Cancelled || kind == runs.Ordered
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		record, ok, err := b.Record(ctx, run)
@@ -114,6 +115,8 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64) error {
 		case ok && (record.State.Final() || record.Waits()):
 			return nil
 		case ok && (record.Seq >= last || late):
+			return runs.ErrOpen
+		case !ok && late && !mayHaveEnded:
 			return runs.ErrOpen
 		case !ok && (last == 0 || late): // it has expired
 			return nil

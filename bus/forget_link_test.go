@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -90,5 +91,24 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 		if f, err := b.Forget(t.Context(), run); err != nil || !f.Record {
 			t.Errorf("forget %s, given up: %+v, %v", run, f, err)
 		}
+	}
+}
+
+// The records are purged while a run is silent: it is still open, and nothing of it is erased.
+func TestOpenRunWithoutARecordIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	_, b := serve(t)
+	start := runs.Entry{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}
+	bustest.Interleave(t, b, map[string][]runs.Entry{"silent": {start}}, "silent")
+	normalize(t, b)
+	stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := b.Forget(t.Context(), "silent"); !errors.Is(err, runs.ErrOpen) || f != (runs.Forgotten{}) {
+		t.Errorf("%+v, %v; want %v", f, err, runs.ErrOpen)
 	}
 }
