@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/bucket"
@@ -21,11 +22,11 @@ const (
 	maxListed    = 100_000 // by the server, see [listKeys]
 )
 
-// begins reports whether an entry is the first one of a run. Other entries may be of a run that was forgotten after its
-// record had expired: that adds a marker, which no list has.
-func begins(h nats.Header) bool {
+// begins reports whether an entry is the first one of a run; the start of a queued task is none. Other entries may be of
+// a run that was forgotten after its record had expired: that adds a marker, which no list has.
+func begins(h nats.Header, body []byte) bool {
 	kind := runs.Kind(h.Get(bus.HeaderRecord))
-	return kind == runs.Started || kind == runs.Queued
+	return kind == runs.Queued || kind == runs.Started && !gjson.GetBytes(body, "work_seq").Exists()
 }
 
 // keySet has all keys of a bucket, and maybe others: removed ones, and such with an equal hash.

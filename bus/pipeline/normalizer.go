@@ -375,7 +375,7 @@ func (s *session) entry(ctx context.Context, m jetstream.Msg) error {
 	if !ok || s.ended[id] {
 		return nil
 	}
-	r, err := s.run(ctx, agent, id, seq, begins(m.Headers()))
+	r, err := s.run(ctx, agent, id, seq, begins(m.Headers(), m.Data()))
 	if err != nil {
 		return err
 	}

@@ -265,11 +265,21 @@ func TestRawRecreatedWithoutACheckpoint(t *testing.T) {
 func TestRecordOfAnOpenRunIsGone(t *testing.T) {
 	t.Parallel()
 	log := bustest.CorpusLog(t, "shell-fail", 700)
+	t.Run("it writes", func(t *testing.T) { purgeBetween(t, log[:len(log)/2], log[len(log)/2:]) })
+	t.Run("it is queued", func(t *testing.T) {
+		queued := runs.Start{Source: "queue", Attributes: runs.Attributes{Title: "only of the queued entry"}}
+		log[0].Body = runs.Encode(runs.Start{Source: "queue", Work: 7})
+		purgeBetween(t, []runs.Entry{{Kind: runs.Queued, Time: 500, Body: runs.Encode(queued)}}, log)
+	})
+}
+
+// purgeBetween compares a run whose record is purged between two parts of its log with one whose record is not.
+func purgeBetween(t *testing.T, before, after []runs.Entry) {
 	var want []string
 	var wantRuns map[string]string
 	for _, purged := range []bool{false, true} {
 		_, b := serve(t)
-		bustest.Interleave(t, b, map[string][]runs.Entry{"a": log[:len(log)/2]}, "a")
+		bustest.Interleave(t, b, map[string][]runs.Entry{"a": before}, "a")
 		normalize(t, b)
 		if purged {
 			stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
@@ -282,7 +292,7 @@ func TestRecordOfAnOpenRunIsGone(t *testing.T) {
 		}
 		l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 		if err == nil {
-			for _, e := range log[len(log)/2:] {
+			for _, e := range after {
 				err = cmp.Or(err, l.Append(t.Context(), e))
 			}
 		}
