@@ -21,12 +21,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -144,22 +146,29 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 // enough memory, in bytes, to compile and test several packages at once.
 const enough = 4 << 30
 
-// isSmall reports whether this machine, or container, has less memory than enough.
-func isSmall() bool {
+// memory is how many bytes this machine, or container, has.
+func memory() uint64 {
+	least := uint64(math.MaxInt64)
 	for _, of := range []memlimit.Provider{memlimit.FromCgroup, memlimit.FromSystem} {
-		if bytes, err := of(); err == nil && bytes < enough {
-			return true
+		if bytes, err := of(); err == nil {
+			least = min(least, bytes)
 		}
 	}
-	return false
+	return least
 }
 
-// gogc is how much garbage, in per cent of what is used, there may be.
-func gogc() string {
+// isSmall reports whether it has less memory than enough.
+func isSmall() bool { return memory() < enough }
+
+// collector are the settings of the garbage collector, of the compiler and of the tests: GOGC is how much garbage, in
+// per cent of what is used, there may be. Where there is little memory, a program collects earlier when it uses half.
+func collector() []string {
+	gogc := "400"
+	var limit []string
 	if isSmall() {
-		return "200"
+		gogc, limit = "200", []string{"GOMEMLIMIT=" + cmp.Or(os.Getenv("GOMEMLIMIT"), strconv.FormatUint(memory()/2, 10))}
 	}
-	return "400"
+	return append(limit, "GOGC="+cmp.Or(os.Getenv("GOGC"), gogc)) // an eighth less time
 }
 
 func sayRace(race bool, more string) string {
@@ -355,9 +364,9 @@ func (p pass) run(ctx context.Context, flags []string, atOnce int, temporary str
 	}
 	cmd := command(ctx, slices.Concat([]string{"test"}, flags, p.packages)...)
 	cmd.Env = append(os.Environ(), "TEST_ALL="+p.more,
-		"GOGC="+cmp.Or(os.Getenv("GOGC"), gogc()),          // an eighth less time, of the compiler, too
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"),    // else it sleeps for a second at the exit of each program
 		"RAPID_SEED="+cmp.Or(os.Getenv("RAPID_SEED"), "1")) // the same random cases each time
+	cmd.Env = append(cmd.Env, collector()...)
 	if temporary != "" && !p.system {
 		cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
 	}
