@@ -146,8 +146,8 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 // enough memory, in bytes, to compile and test several packages at once.
 const enough = 4 << 30
 
-// memory is how many bytes this machine, or container, has.
-func memory() uint64 {
+// total is how many bytes this machine, or container, has.
+func total() uint64 {
 	least := uint64(math.MaxInt64)
 	for _, of := range []memlimit.Provider{memlimit.FromCgroup, memlimit.FromSystem} {
 		if bytes, err := of(); err == nil {
@@ -158,7 +158,7 @@ func memory() uint64 {
 }
 
 // isSmall reports whether it has less memory than enough.
-func isSmall() bool { return memory() < enough }
+func isSmall() bool { return total() < enough }
 
 // collector are the settings of the garbage collector, of the compiler and of the tests: GOGC is how much garbage, in
 // per cent of what is used, there may be. Where there is little memory, a program collects earlier when it uses half.
@@ -166,7 +166,7 @@ func collector() []string {
 	gogc := "400"
 	var limit []string
 	if isSmall() {
-		gogc, limit = "200", []string{"GOMEMLIMIT=" + cmp.Or(os.Getenv("GOMEMLIMIT"), strconv.FormatUint(memory()/2, 10))}
+		gogc, limit = "200", []string{"GOMEMLIMIT=" + cmp.Or(os.Getenv("GOMEMLIMIT"), strconv.FormatUint(total()/2, 10))}
 	}
 	return append(limit, "GOGC="+cmp.Or(os.Getenv("GOGC"), gogc)) // an eighth less time
 }
