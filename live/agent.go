@@ -304,7 +304,7 @@ func (c *Conversation) notification(m *acp.Message) {
 	switch kind, update := m.Update(); kind {
 	case "tool_call", "tool_call_update":
 		id, status := acp.CallOf(update)
-		c.toolCall(id.Text(), status, acp.FilesOf(update))
+		c.toolCall(id.Text(), status, acp.KindOf(update), acp.FilesOf(update))
 	case "current_mode_update", "config_option_update":
 		if c.s.Session != "" && m.SessionID() == c.s.Session {
 			c.tellMode(acp.SessionOf(update).Mode)
@@ -315,11 +315,12 @@ func (c *Conversation) notification(m *acp.Message) {
 // call is a tool call that is open.
 type call struct {
 	ID      uint64   `json:"id"`                // digest
+	Tool    string   `json:"tool,omitempty"`    // kind, of those of the protocol that are kept
 	Changed []string `json:"changed,omitempty"` // files of the diffs that its updates told, absolute
 }
 
 // toolCall folds an update of a tool call.
-func (c *Conversation) toolCall(id, status string, files acp.Files) {
+func (c *Conversation) toolCall(id, status, tool string, files acp.Files) {
 	s := &c.s
 	if id == "" || !s.Running {
 		return
@@ -332,6 +333,7 @@ func (c *Conversation) toolCall(id, status string, files acp.Files) {
 	case "failed":
 	default:
 		c.changes(&now, files)
+		now.Tool = cmp.Or(known(tools, tool), now.Tool)
 		s.Calls = append(s.Calls, now)
 		s.Calls = s.Calls[max(len(s.Calls)-maxCalls, 0):]
 	}

@@ -23,7 +23,9 @@ type Question struct {
 	// true there are others.
 	Paths   []string `json:"paths,omitempty"`
 	Unknown bool     `json:"unknown,omitempty"`
-	// Bare says that an edit, or a move, tells fewer diffs than files: one may go to where nothing tells.
+	// Kindless says that neither the request nor its call tells the kind of the tool.
+	Kindless bool `json:"kindless,omitempty"`
+	// Bare says that an edit, or a move, tells fewer diffs than files, or a move none: one may go to where nothing tells.
 	Bare    bool   `json:"bare,omitempty"`
 	Command string `json:"command,omitempty"` // that the tool is to run; "": not told, or Unread
 	Unread  bool   `json:"unread,omitempty"`  // the command is too long for rules, or no text
@@ -84,9 +86,13 @@ func (c *Conversation) request(m *acp.Message, asked *acp.Question, at place, le
 func (c *Conversation) ask(asked *acp.Question, id string, at place, length int) {
 	s := &c.s
 	q := question{Request: id, Question: Question{
-		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Tool: known(tools, asked.Tool), Command: asked.Command,
+		ID: "q" + strconv.Itoa(s.Numbered), Kind: asked.Kind, Command: asked.Command,
 		Unread: asked.Unread, Turn: s.Turn, Seq: at.seq, Offset: at.offset, Length: length,
 	}}
+	if q.Tool = known(tools, asked.Tool); asked.Tool == "" { // some agents tell it only of the call
+		q.Tool = c.called(asked.Call.Text()).Tool
+		q.Kindless = q.Tool == ""
+	}
 	c.tellFiles(&q.Question, asked)
 	if asked.Call.IsString() && asked.Call.Len <= acp.MaxOption {
 		q.Call = asked.Call.Text()
@@ -131,7 +137,7 @@ func (c *Conversation) tellFiles(q *Question, asked *acp.Question) {
 			changed++
 		}
 	}
-	q.Bare = (q.Tool == "edit" || q.Tool == "move") && changed < files.Located
+	q.Bare = q.Tool == "move" && changed == 0 || (q.Tool == "edit" || q.Tool == "move") && changed < files.Located
 	if len(q.Paths) > 0 { // else nothing tells what it is about
 		q.Paths = append(q.Paths, known...)
 	}
@@ -155,8 +161,12 @@ func (c *Conversation) twice(id string) bool {
 	}
 	for i := range c.s.Due {
 		if it := &c.s.Due[i]; it.Ref == id {
-			if it.Do == doSelect && (i > 0 || c.s.Part == 0) {
+			switch {
+			case i == 0 && c.s.Part > 0: // it is being sent
+			case it.Do == doSelect:
 				*it, c.head = item{Do: doWithdraw, Ref: id}, nil
+			case it.Do == doForm:
+				*it, c.head = item{Do: doForm, Ref: id, Value: "cancel"}, nil
 			}
 			return true
 		}

@@ -359,6 +359,9 @@ func TestPolicyOfAMode(t *testing.T) {
 		{ww, "delete", in, "yes", "workspace-write allows delete"},
 		{ww, "move", move, "yes", "workspace-write allows move"},
 		{ww, "move", in, "no", "workspace-write denies move"},
+		{ww, "move", `,"rawInput":{"path":"a","destination":"/etc/b"}`, "no", "workspace-write denies move"},
+		{ww, "search", `,"rawInput":{"path":"src","pattern":"{/etc/*,x}"}`, "no", "workspace-write denies search"},
+		{ww, "", in, "no", "workspace-write denies other"},
 		{ww, "read", "", "no", "workspace-write denies read"},
 		{ww, "think", "", "yes", "workspace-write allows think"},
 		{ww, "search", claudeGrep, "no", "workspace-write denies search"},
@@ -449,6 +452,30 @@ func TestAFileThatAnEditMovesIsInsideByItsDestination(t *testing.T) {
 	}
 }
 
+// Kimi Code tells the kind of a tool only in the update before its request.
+func TestTheKindOfAToolMayBeToldOnlyOfItsCall(t *testing.T) {
+	const untyped = `{"jsonrpc":"2.0","id":7,"method":"session/request_permission","params":{"sessionId":"s","toolCall":` +
+		`{"toolCallId":"c","title":"Shell"},"options":[{"optionId":"yes","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}`
+	for _, test := range []struct{ told, rules, want string }{
+		{`"kind":"execute",`, "deny execute;;allow *", "no"},
+		{`"kind":"execute",`, "allow execute", "yes"},
+		{`"kind":"execute",`, "deny execute: git push;;allow *", "no"}, // which one is not told
+		{"", "deny execute;;allow *", "no"},
+		{"", "allow *", "yes"},
+	} {
+		s := inTurn(t)
+		s.say(update("tool_call", `"toolCallId":"c",`+test.told+`"title":"Shell","status":"pending"`),
+			update("tool_call_update", `"toolCallId":"c","status":"in_progress"`))
+		s.restart()
+		s.say(untyped)
+		s.restart()
+		p := Policy{Mode: runs.WorkspaceWrite, Rules: rulesOf(t, test.rules), Dirs: []string{"/home/dev/project"}}
+		if cmd, ok := p.Decide(s.c.Open()[0], 0); !ok || cmd.Option != test.want {
+			t.Errorf("%s %s: %+v", test.told, test.rules, cmd)
+		}
+	}
+}
+
 func TestPolicyPicksNoOptionForLonger(t *testing.T) {
 	option := func(kinds ...string) (all []acp.Option) {
 		for i, kind := range kinds {
@@ -530,5 +557,26 @@ func TestOptionsThatLastAreTakenByTheSettingOfTheRun(t *testing.T) {
 		}
 		s.order(cmd)
 		s.want("7:always")
+	}
+}
+
+// A person has filled in a form, and before that is sent the agent asks again under its id: it does not get the answer.
+func TestAFormThatIsAskedTwiceIsCancelled(t *testing.T) {
+	const form = `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{"mode":"form","message":"?",` +
+		`"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}}`
+	s := inTurn(t)
+	s.say(form)
+	s.order(runs.Command{ID: "ask", Do: runs.DoAsk, Question: "q1"})
+	s.order(runs.Command{ID: "1", Do: runs.DoAnswer, Question: "q1", Option: runs.Accept, Content: []byte(`{"a":"b"}`)})
+	s.say(form)
+	s.want("7:cancel")
+}
+
+// An option of a kind that is not known may hold for longer than the call.
+func TestAnOptionOfAnUnknownKindMayLast(t *testing.T) {
+	for kind, lasts := range map[string]bool{"allow_once": false, "reject_once": false, "allow_always": true, "": true} {
+		if got := (acp.Option{Kind: kind}).Lasts(); got != lasts {
+			t.Errorf("%q: lasts %t", kind, got)
+		}
 	}
 }

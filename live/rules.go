@@ -37,8 +37,11 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 		if q.hides() {
 			r.Command = nil // it may have these words
 		}
-		if q.untold() {
+		if q.untold() || q.covers(r.In) {
 			r.In = "" // it may be there
+		}
+		if q.Kindless {
+			r.Tool = "*" // it may be that
 		}
 		if matches(&r, q, p.Dirs) {
 			least = "ask"
@@ -48,11 +51,19 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 }
 
 // hides reports whether the question is about a command that no rule can read.
-func (q *Question) hides() bool { return q.Command == "" && (q.Unread || q.Tool == "execute") }
+func (q *Question) hides() bool {
+	return q.Command == "" && (q.Unread || q.Kindless || q.Tool == "execute")
+}
 
 // untold reports whether the question is about a file that it does not tell.
 func (q *Question) untold() bool {
 	return q.Bare || len(q.Paths) == 0 && slices.Contains([]string{"read", "search", "edit", "delete", "move"}, q.Tool)
+}
+
+// covers reports whether the question is about all that is in a directory above dir.
+func (q *Question) covers(dir string) bool {
+	return slices.Contains([]string{"search", "delete", "move", ""}, q.Tool) &&
+		slices.ContainsFunc(q.Paths, func(p string) bool { return below(strings.ToLower(dir), strings.ToLower(p)) })
 }
 
 // matches reports whether a rule is about a question of a run in some directories. One that allows is not if something

@@ -89,6 +89,18 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"deny * in /b;;allow *", Question{Tool: "search"}, "ask", "a rule asks"},
 		{"deny * in /b", Question{Tool: "edit", Paths: in, Bare: true}, "ask", "a rule asks"},
 		{"deny edit in /b;;allow *", Question{Tool: "search", Paths: in}, "y", ""},
+		// A search, or a change, of a directory is about what is in it.
+		{"deny * in /run/docs/x", Question{Tool: "search", Paths: []string{"/run"}}, "ask", "a rule asks"},
+		{"deny * in /run/docs/x;;allow *", Question{Tool: "delete", Paths: []string{"/run/Docs/"}}, "ask", "a rule asks"},
+		{"deny * in /run/docs/x;;allow *", Question{Paths: []string{"/run"}}, "ask", "a rule asks"},
+		{"deny * in /run/docs/x;;allow *", Question{Tool: "execute", Paths: []string{"/run"}, Command: "ls"}, "y", ""},
+		{"deny * in /run/docs/x", Question{Tool: "search", Paths: []string{"/run/src"}}, "y", ""},
+		// A tool whose kind nothing tells may be that of the rule.
+		{"deny execute;;allow *", Question{Kindless: true}, "ask", "a rule asks"},
+		{"deny execute: git push;;allow *", Question{Kindless: true}, "ask", "a rule asks"},
+		{"deny execute: git push;;allow *", Question{Kindless: true, Command: "ls"}, "y", ""},
+		{"deny execute;;allow *", Question{}, "y", ""},
+		{"deny other;;allow *", Question{Kindless: true}, "n", "a rule denies other"},
 		{"deny * in /b;;deny read", Question{Tool: "read"}, "n", "a rule denies read"},
 		{"allow fetch||deny * in /x", Question{Tool: "fetch"}, "y", ""},
 		{"||deny edit", Question{Tool: "edit", Paths: in}, "n", "a rule denies edit"},

@@ -142,8 +142,8 @@ type Option struct {
 	Kind string `json:"kind"` // allow_once, allow_always, reject_once, reject_always; or unknown
 }
 
-// Lasts reports whether an option holds for longer than the call: it changes settings of the agent itself.
-func (o Option) Lasts() bool { return strings.HasSuffix(o.Kind, "_always") }
+// Lasts reports whether an option may hold for longer than the call: it changes settings of the agent itself.
+func (o Option) Lasts() bool { return o.Kind != "allow_once" && o.Kind != "reject_once" }
 
 // Context is how much of its context a model has used, in tokens.
 type Context struct {

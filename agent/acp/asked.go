@@ -78,6 +78,9 @@ func (a *Asked) text(v scan.Value) string {
 // input adds the input of a tool.
 func (a *Asked) input(input scan.Value) {
 	command, others := wire.At(input, "command"), 0
+	if input.Kind > scan.Null && input.Kind != scan.Object {
+		others = 1 // a text or a list, which is shown as it is
+	}
 	for range wire.Object(input) {
 		others++
 	}
@@ -85,10 +88,14 @@ func (a *Asked) input(input scan.Value) {
 		a.Command = a.text(command)
 		others--
 	}
+	shown := string(input.Raw)
+	if input.IsString() {
+		shown = `"` + shown + `"`
+	}
 	switch {
 	case others <= 0:
-	case len(input.Raw) <= MaxAsked:
-		a.Input = string(input.Raw)
+	case len(shown) <= MaxAsked:
+		a.Input = shown
 	default:
 		a.Cut = true
 	}

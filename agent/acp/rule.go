@@ -18,7 +18,7 @@ type Rule struct {
 
 var (
 	errRule = errors.New(`a rule is DO KIND [in DIR][: COMMAND], such as "allow execute: go test ..." ` +
-		`or "deny * in ~/.ssh"; DIR begins with /, ~/ or ./, and has no colon`)
+		`or "deny * in ~/.ssh"; DIR begins with /, ~/ or ./, and has no colon; ... is only at the end`)
 	ruleDo   = []string{"allow", "deny", "ask"}
 	ruleTool = append([]string{"*", "other"}, kinds...)
 )
@@ -41,7 +41,8 @@ func ParseRule(s string) (r Rule, err error) {
 		return r, errRule
 	}
 	r = Rule{Do: words[0], Tool: words[1], In: strings.TrimSpace(dir), Command: strings.Fields(command)}
-	if withCommand && len(r.Command) == 0 || slices.Equal(r.Command, []string{"..."}) {
+	if rest := slices.Index(r.Command, "..."); withCommand && len(r.Command) == 0 || rest == 0 || rest > 0 &&
+		rest < len(r.Command)-1 {
 		return r, errRule
 	}
 	if withDir && (!isPlace(r.In) || withCommand && command[0] != ' ') { // else the colon may be one of a name

@@ -30,6 +30,7 @@ func TestRulesAreRead(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "allow", "permit edit", "allow edits", "allow edit x", "allow execute:", "allow execute: ...", "allow: x",
+		"deny execute: git ... push", "deny execute: ... push", "deny execute: ... ...", "deny execute: git ... ...",
 		"deny * in", "deny * in ", "deny * in docs", "deny * in ..", "deny * in ~root/x", "deny in /x", "deny * /x",
 		"deny * in /a:b", "deny * in /a:", "deny * in C:\\x", "deny * in /" + strings.Repeat("x", acp.MaxPath),
 	} {
@@ -40,5 +41,24 @@ func TestRulesAreRead(t *testing.T) {
 	if acp.CheckRules(slices.Repeat([]string{"deny *"}, acp.MaxRules+1)) == nil ||
 		acp.CheckRules(slices.Repeat([]string{"deny *"}, acp.MaxRules)) != nil {
 		t.Error("not 100 rules")
+	}
+}
+
+// People see all of an input, or are told that they do not.
+func TestInputThatIsNoObjectIsShown(t *testing.T) {
+	long := `"` + strings.Repeat("x", acp.MaxAsked) + `"`
+	for input, want := range map[string]acp.Asked{
+		`"rm -rf /"`:            {Input: `"rm -rf /"`},
+		`["rm","-rf","/"]`:      {Input: `["rm","-rf","/"]`},
+		`{"cmd":"rm -rf /"}`:    {Input: `{"cmd":"rm -rf /"}`},
+		`{"command":"rm -r /"}`: {Command: "rm -r /"},
+		long:                    {Cut: true},
+		`null`:                  {},
+	} {
+		line := `{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":{"rawInput":` + input + `}}}`
+		got, ok := acp.AskedIn([]byte(line))
+		if !ok || got.Input != want.Input || got.Command != want.Command || got.Cut != want.Cut {
+			t.Errorf("%.40s: %.40q %q, cut %t", input, got.Input, got.Command, got.Cut)
+		}
 	}
 }

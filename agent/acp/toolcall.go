@@ -14,6 +14,9 @@ func CallOf(update scan.Value) (id scan.Value, status string) {
 	return wire.At(update, "toolCallId"), short(wire.At(update, "status"))
 }
 
+// KindOf returns the kind of the tool of a call, as an update of it or a request tells it; "": it does not.
+func KindOf(call scan.Value) string { return short(wire.At(call, "kind")) }
+
 // Files are the files that a tool call tells, or an update of it.
 type Files struct {
 	Paths   []string // all, as told
@@ -40,7 +43,7 @@ func FilesOf(call scan.Value) (f Files) {
 		}
 	}
 	switch v := input["pattern"]; { // of files, or of what is in them
-	case v.Kind > scan.Null && !v.IsString() || strings.Contains("/"+v.Text()+"/", "/../"):
+	case v.Kind > scan.Null && !v.IsString() || strings.Contains("/"+v.Text()+"/", "/../"), leaves(v.Text()):
 		f.Whole = false
 	case strings.HasPrefix(v.Text(), "/"), strings.HasPrefix(v.Text(), "~"):
 		f.add(v)
@@ -60,6 +63,19 @@ func FilesOf(call scan.Value) (f Files) {
 		}
 	})
 	return f
+}
+
+// leaves reports whether a pattern has an alternative, as in {/a,b}, that is not below the directory.
+func leaves(pattern string) bool {
+	for i := range len(pattern) {
+		if c := pattern[i]; c == '{' || c == ',' {
+			rest := pattern[i+1:]
+			if strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "~") || strings.HasPrefix(rest, "..") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // add adds a path and returns it; "": it cannot be read.
