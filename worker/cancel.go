@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -86,7 +85,7 @@ func (r *Run) cancel(ctx context.Context) error {
 	}
 	for !r.progress.Log.Cancelled {
 		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
-		if err != nil && !errors.Is(err, runs.ErrMoved) {
+		if err != nil && !onlyMoved(err) {
 			return err
 		}
 	}
