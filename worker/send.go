@@ -62,6 +62,7 @@ func (r *Run) lostSince(before runs.Mark) bool {
 	}
 	r.talk.restart()
 	r.refill = max(r.refill, before.Out+1)
+	r.leftNoted, r.progress.Noted = false, 0
 	return true
 }
 
