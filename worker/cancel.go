@@ -89,7 +89,7 @@ func (r *Run) cancel(ctx context.Context) error {
 			return err
 		}
 	}
-	r.cancelReason = nil
+	r.cancelled, r.cancelReason = reason, nil
 	return nil
 }
 

@@ -41,6 +41,7 @@ type Run struct {
 	rests        bool          // they do
 	finishing    bool          // the agent is ended because of that
 	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
+	cancelled    string        // the reason in that entry, if this worker stored it
 	cancelStored chan struct{} // closed once the raw log has a cancel entry
 	cancelTold   chan struct{} // closed once the shim was told, and the run ends with its agent
 	onStarted    func()        // called once the raw log has our start entry; may be nil
@@ -370,7 +371,7 @@ func (r *Run) finish(ctx context.Context, ended runs.Exit) (runs.Exit, error) {
 
 // sendEnd sends the remaining output, notes and the exit entry. After a [runs.ErrMoved] it is to be called again.
 func (r *Run) sendEnd(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	if !r.isIgnored() {
+	if !r.isIgnored() || r.refill > 0 {
 		if _, err := r.pump(ctx, true); err != nil {
 			return ex, err
 		}

@@ -470,3 +470,35 @@ func TestRunWhoseLogWasLostIsFilledBeforeItIsCancelled(t *testing.T) {
 		t.Errorf("log: %s; output %q", got, s.output("r"))
 	}
 }
+
+// RAW is lost after it had a cancel: the run ends as cancelled all the same.
+func TestCancelThatIsLostIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{runs.SourceRun, runs.SourcePipe} {
+		for kept := range 3 {
+			s := &stage{fixture: newFixture(t)}
+			s.logs.lossy = true
+			s.once(isKind(runs.Exited), false, func() { s.lose(kept) })
+			spec := shell("r", "echo one; exec sleep 600")
+			if spec.Source = source; source == runs.SourcePipe {
+				spec.Argv = nil
+			}
+			d := s.create(spec)
+			if source == runs.SourcePipe {
+				write(t, d.file(outFile), "one\n")
+			}
+			r, done := s.driven(t.Context(), d)
+			s.await("r", "one\n")
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Error(err)
+			}
+			if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+				t.Errorf("%s, %d entries kept: exit %s, error %v", source, kept, runs.Encode(res.Exit), res.err)
+			}
+			if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != "one\n" ||
+				!strings.Contains(string(s.entries("r")[2].Body), "enough") {
+				t.Errorf("%s, %d entries kept: log %s, output %q", source, kept, got, s.output("r"))
+			}
+		}
+	}
+}

@@ -63,6 +63,9 @@ func (r *Run) lostSince(before runs.Mark) bool {
 	r.talk.restart()
 	r.refill = max(r.refill, before.Out+1)
 	r.leftNoted, r.progress.Noted = false, 0
+	if before.Cancelled && !now.Cancelled && r.cancelReason == nil {
+		r.cancelReason = &r.cancelled
+	}
 	return true
 }
 
