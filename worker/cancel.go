@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -86,11 +85,11 @@ func (r *Run) cancel(ctx context.Context) error {
 	}
 	for !r.progress.Log.Cancelled {
 		err := r.append(ctx, time.Now(), runs.Cancelled, 0, runs.Encode(runs.Remark{Reason: reason}))
-		if err != nil && !errors.Is(err, runs.ErrMoved) {
+		if err != nil && !onlyMoved(err) {
 			return err
 		}
 	}
-	r.cancelReason = nil
+	r.cancelled, r.cancelReason = reason, nil
 	return nil
 }
 

@@ -89,11 +89,11 @@ func (r *Run) noteChanges(ctx context.Context, ex runs.Exit) error {
 	return nil
 }
 
-// noteEnd adds a note with the time of the exit.
+// noteEnd adds a note with the time of the exit, unless the raw log has lost what is before.
 func (r *Run) noteEnd(ctx context.Context, ex runs.Exit, body []byte) error {
 	for {
 		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Note, 0, body)
-		if !errors.Is(err, runs.ErrMoved) {
+		if !onlyMoved(err) {
 			return err
 		}
 	}

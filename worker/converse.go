@@ -117,7 +117,7 @@ func (t *dialog) missing() *noted {
 // converse appends what the raw log has lost, and then, unless no agent could get it, what is due, until nothing is, or
 // output comes first.
 func (r *Run) converse(ctx context.Context, final bool) error {
-	for r.talk != nil && !r.stopped {
+	for r.talk != nil && (!r.stopped || r.refills()) {
 		if err := r.hear(ctx); err != nil || r.talk.torn {
 			return err
 		}
@@ -130,7 +130,7 @@ func (r *Run) converse(ctx context.Context, final bool) error {
 			}
 			continue
 		}
-		if final {
+		if final || r.stopped {
 			return nil
 		}
 		now := time.Now()

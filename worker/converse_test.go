@@ -482,6 +482,9 @@ func TestLiveRunWhoseLogIsLostGoesOn(t *testing.T) {
 		{"all, before the first line for the agent", runs.Sent, 0, false, false, 0},
 		{"all, after the first line for the agent", runs.Sent, 0, true, false, 0},
 		{"all, and others have written since", runs.Sent, 0, false, false, 3},
+		{"all, before the exit", runs.Exited, 0, false, false, 0},
+		{"its end, before the exit", runs.Exited, 4, false, false, 0},
+		{"all, before the exit, and others have written since", runs.Exited, 0, false, false, 3},
 		{"all, while no worker is there", runs.Ordered, 0, false, true, 0},
 		{"its end, while no worker is there", runs.Ordered, 4, false, true, 0},
 	} {
@@ -507,6 +510,26 @@ func TestLiveRunWhoseLogIsLostGoesOn(t *testing.T) {
 			s.adopt()
 			s.goesOn(turns(2))
 		})
+	}
+}
+
+// A cancel does not get into a log that was lost before what was there.
+func TestLiveRunWhoseLogIsLostBeforeItsCancelIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []int{0, 4} {
+		s := newStage(t, "asks=1", "waits")
+		s.logs.lossy, s.spec.Source = true, runs.SourceQueue
+		s.once(isKind(runs.Cancelled), false, func() { s.lose(kept) })
+		r, done := s.driven(t.Context(), s.create(s.spec))
+		waitFor(t, "the turn", func() bool { return s.did("asked") != "" && strings.HasSuffix(s.transcript(), "no") })
+		log := s.transcript()
+		if err := r.Cancel(t.Context(), "enough"); err != nil {
+			t.Error(err)
+		}
+		if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+			t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
+		}
+		s.reads(log + " cancel process-end exit")
 	}
 }
 

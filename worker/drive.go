@@ -41,12 +41,14 @@ type Run struct {
 	rests        bool          // they do
 	finishing    bool          // the agent is ended because of that
 	cancelReason *string       // of a cancel request, until the raw log has a cancel entry
+	cancelled    string        // the reason in that entry, if this worker stored it
 	cancelStored chan struct{} // closed once the raw log has a cancel entry
 	cancelTold   chan struct{} // closed once the shim was told, and the run ends with its agent
 	onStarted    func()        // called once the raw log has our start entry; may be nil
 	done         chan struct{} // closed when Drive returns
 	stopped      bool          // the source was stopped
 	fenced       bool          // another writer ended the run in the raw log
+	refill       int64         // bytes of stdout, plus one, that the raw log had when it was lost; 0: it has them again
 
 	stores   []string // that know the run, for the ledger; nil: ask the worker
 	recorded bool     // the ledger has a line for the run
@@ -171,8 +173,9 @@ func (r *Run) drive(ctx context.Context) (ex runs.Exit, err error) {
 func (r *Run) begin(ctx context.Context) error {
 	ours := r.progress.Begun
 	for {
-		r.progress.Log = r.raw.Mark()
-		m := r.progress.Log
+		known, m := r.progress.Log, r.raw.Mark()
+		r.progress.Log = m
+		r.lostSince(known)
 		switch {
 		case !ours && r.taken(m), r.dir.Spec.Source == runs.SourceQueue && r.lost(m):
 			return ErrKnown
@@ -209,7 +212,7 @@ func (r *Run) begin(ctx context.Context) error {
 // worker. A log that lost all entries gets ours again.
 func (r *Run) recheckOwnership(ctx context.Context) error {
 	m := r.progress.Log
-	if r.dir.Spec.Source != runs.SourceQueue && m.Seq != 0 || m.Started && !r.lost(m) {
+	if m.Started && (r.dir.Spec.Source != runs.SourceQueue || !r.lost(m)) {
 		return nil
 	}
 	err := r.begin(ctx)
@@ -343,35 +346,15 @@ func (r *Run) follow(ctx context.Context) (*runs.Exit, error) {
 
 // finish sends the remaining output of the ended source, stores the exit
 // entry, and removes the directory.
-func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	for moved := true; moved && !r.isIgnored(); {
-		_, err := r.pump(ctx, true)
-		if moved = errors.Is(err, runs.ErrMoved); moved {
-			err = r.recheckOwnership(ctx)
-		}
-		if err != nil {
-			return ex, err
+func (r *Run) finish(ctx context.Context, ended runs.Exit) (runs.Exit, error) {
+	ex, err := r.sendEnd(ctx, ended)
+	for errors.Is(err, runs.ErrMoved) {
+		if err = r.recheckOwnership(ctx); err == nil {
+			ex, err = r.sendEnd(ctx, ended)
 		}
 	}
-	for moved := r.talk != nil; moved; {
-		err := r.noteProcess(ctx, ex)
-		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
-			return ex, err
-		}
-	}
-	ex = r.knowsNoSession(r.talked(ex))
-	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
-	if err := errors.Join(r.noteUsage(ctx, ex), r.noteChanges(ctx, ex)); err != nil {
+	if err != nil {
 		return ex, err
-	}
-	for moved := true; moved; {
-		if r.progress.Log.Cancelled && !r.endedBefore(ex) {
-			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
-		}
-		err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Exited, 0, runs.EncodeExit(ex))
-		if moved = errors.Is(err, runs.ErrMoved); err != nil && !moved {
-			return ex, err
-		}
 	}
 	fields := []zap.Field{
 		zap.String("reason", string(ex.Reason)), zap.Duration("after", r.lasted(ex, time.Now())),
@@ -384,6 +367,34 @@ func (r *Run) finish(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
 	}
 	r.log.Info("ended", fields...)
 	return ex, r.recordAndRemove(ctx)
+}
+
+// sendEnd sends the remaining output, notes and the exit entry. After a [runs.ErrMoved] it is to be called again.
+func (r *Run) sendEnd(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
+	if !r.isIgnored() || r.refill > 0 {
+		if _, err := r.pump(ctx, true); err != nil {
+			return ex, err
+		}
+	}
+	if err := r.noteProcess(ctx, ex); err != nil {
+		return ex, err
+	}
+	ex = r.knowsNoSession(r.talked(ex))
+	ex.Torn = r.out.torn() && !(r.leftNoted && r.endsWithResult(ex.Out))
+	if err := r.noteUsage(ctx, ex); err != nil {
+		return ex, err
+	}
+	if err := r.noteChanges(ctx, ex); err != nil {
+		return ex, err
+	}
+	for {
+		if r.progress.Log.Cancelled && !r.endedBefore(ex) {
+			ex.Reason, ex.Spawn = runs.ReasonCancelled, ""
+		}
+		if err := r.append(ctx, r.exitTime(ex, time.Now()), runs.Exited, 0, runs.EncodeExit(ex)); !onlyMoved(err) {
+			return ex, err
+		}
+	}
 }
 
 // abandon stops a run whose raw log already has an exit entry, stored by

@@ -404,3 +404,101 @@ func neverReady(t *testing.T, does string, processes int, limit time.Duration) b
 	}
 	return true
 }
+
+// RAW loses a run all of whose output it had: it gets it again before what comes next.
+func TestLogLostBeforeTheEndIsFilledAgain(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{runs.SourceRun, runs.SourceQueue} {
+		for _, test := range []struct {
+			at   runs.Kind // it is lost before the first append of this kind
+			kept int       // entries
+			want string
+		}{
+			{runs.Exited, 0, "start out note exit"},
+			{runs.Exited, 1, "start out note exit"},
+			{runs.Exited, 2, "start out note exit"},
+			{runs.Note, 0, "start out note exit"},
+			{runs.Cancelled, 0, "start out cancel note exit"},
+			{runs.Cancelled, 1, "start out cancel note exit"},
+		} {
+			t.Run(fmt.Sprintf("%s, %d entries kept, before %s", source, test.kept, test.at), func(t *testing.T) {
+				t.Parallel()
+				l := newFixture(t)
+				spec := shell("r", "echo one; echo two")
+				if test.at == runs.Cancelled {
+					spec = shell("r", "echo one; echo two; exec sleep 600")
+				}
+				spec.Source, spec.Dir = source, workTree(t) // so there is a note, that there is no diff
+				s := &stage{fixture: l}
+				l.logs.lossy = true
+				s.once(isKind(test.at), false, func() { s.lose(test.kept) })
+				r, done := l.driven(t.Context(), l.create(spec))
+				if test.at == runs.Cancelled {
+					l.await("r", "two\n")
+					if err := r.Cancel(t.Context(), "enough"); err != nil {
+						t.Error(err)
+					}
+				}
+				if res := <-done; res.err != nil {
+					t.Error(res.err)
+				}
+				if got := l.kinds("r"); got != test.want || l.output("r") != "one\ntwo\n" || !l.empty() {
+					t.Errorf("log: %s, want %s; output %q", got, test.want, l.output("r"))
+				}
+			})
+		}
+	}
+}
+
+// RAW is lost while no worker is there, and the next one is to cancel the run: it fills RAW before.
+func TestRunWhoseLogWasLostIsFilledBeforeItIsCancelled(t *testing.T) {
+	t.Parallel()
+	s := &stage{fixture: newFixture(t)}
+	s.logs.lossy = true
+	ctx, stop := context.WithCancel(t.Context())
+	_, done := s.driven(ctx, s.create(shell("r", "echo one; echo two; exec sleep 600")))
+	s.await("r", "two\n")
+	stop()
+	<-done
+	s.lose(0)
+	r := s.w.Run(s.opened())
+	r.cancels <- "enough"
+	if ex, err := r.Drive(t.Context()); err != nil || ex.Reason != runs.ReasonCancelled {
+		t.Errorf("exit %s, error %v", runs.Encode(ex), err)
+	}
+	if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != "one\ntwo\n" {
+		t.Errorf("log: %s; output %q", got, s.output("r"))
+	}
+}
+
+// RAW is lost after it had a cancel: the run ends as cancelled all the same.
+func TestCancelThatIsLostIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	for _, source := range []string{runs.SourceRun, runs.SourcePipe} {
+		for kept := range 3 {
+			s := &stage{fixture: newFixture(t)}
+			s.logs.lossy = true
+			s.once(isKind(runs.Exited), false, func() { s.lose(kept) })
+			spec := shell("r", "echo one; exec sleep 600")
+			if spec.Source = source; source == runs.SourcePipe {
+				spec.Argv = nil
+			}
+			d := s.create(spec)
+			if source == runs.SourcePipe {
+				write(t, d.file(outFile), "one\n")
+			}
+			r, done := s.driven(t.Context(), d)
+			s.await("r", "one\n")
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Error(err)
+			}
+			if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
+				t.Errorf("%s, %d entries kept: exit %s, error %v", source, kept, runs.Encode(res.Exit), res.err)
+			}
+			if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != "one\n" ||
+				!strings.Contains(string(s.entries("r")[2].Body), "enough") {
+				t.Errorf("%s, %d entries kept: log %s, output %q", source, kept, got, s.output("r"))
+			}
+		}
+	}
+}

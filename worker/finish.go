@@ -97,8 +97,14 @@ const superviseInterval = time.Second
 
 // supervised calls f, which may block while the raw log is unreachable.
 // Meanwhile it enforces the limits of the agent and executes requested
-// cancels.
+// cancels. What a call takes beyond superviseInterval is not time of the agent.
 func (r *Run) supervised(f func() error) error {
+	begun := time.Now()
+	defer func() {
+		if blocked := time.Since(begun) - superviseInterval; r.talk != nil && blocked > 0 {
+			r.talk.pace.skip(blocked)
+		}
+	}()
 	agent, ok := r.source.(*spawned)
 	if !ok {
 		return f()

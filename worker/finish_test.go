@@ -64,17 +64,29 @@ func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 // that its output is not the agent's. A cancel then cancels nothing of the agent.
 func TestWhatAnAgentLeftCannotProlongItsRun(t *testing.T) {
 	t.Parallel()
-	for linger := 700 * time.Millisecond; !printsAfterItsAgent(t, linger, false); linger *= 4 {
+	for linger := 700 * time.Millisecond; !printsAfterItsAgent(t, linger, false, false); linger *= 4 {
 		t.Logf("it printed nothing in %v", linger) // the machine is busy
 	}
-	printsAfterItsAgent(t, time.Minute, true)
+	printsAfterItsAgent(t, time.Minute, true, false)
+}
+
+// The raw log says so again when it was lost.
+func TestLostLogSaysAgainWhatIsOfOthers(t *testing.T) {
+	t.Parallel()
+	printsAfterItsAgent(t, time.Minute, true, true)
 }
 
 // printsAfterItsAgent checks a run whose agent leaves a process that prints. It reports false if that was
-// ended before it printed.
-func printsAfterItsAgent(t *testing.T, linger time.Duration, cancel bool) bool {
+// ended before it printed. Lost: the raw log is lost once it has the note, before output of that process.
+func printsAfterItsAgent(t *testing.T, linger time.Duration, cancel, lost bool) bool {
 	t.Helper()
 	l, dir := newFixture(t), t.TempDir()
+	if s := (&stage{fixture: l}); lost {
+		l.logs.lossy = true
+		s.once(func(e runs.Entry) bool {
+			return e.Kind == runs.Out && strings.Contains(l.kinds("r"), "note")
+		}, false, func() { s.lose(0) })
+	}
 	l.w.cfg.Agents = known.Agents
 	spec := shell("r", turnBegins+"(echo $BASHPID > left; while kill -0 $$ 2> /dev/null; do sleep 0.01; done; "+
 		"while sleep 0.05; do echo left; done) & while ! [ -s left ]; do sleep 0.01; done; "+turnEnds+"printf '{\"type\"'")

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -93,6 +94,59 @@ func TestMessagesWaitThroughARestartOfTheWorker(t *testing.T) {
 	if got := s.did("accepted"); strings.Index(got, "text 0") > strings.Index(got, "text 1") ||
 		strings.Index(got, "text 1") > strings.Index(got, "text 2") || strings.Count(got, `"text":"text `) != 3 {
 		t.Errorf("accepted:\n%s", got)
+	}
+}
+
+// Time in which nothing can be stored is not that of an agent, whose lines and answers wait for that.
+func TestTimeInWhichTheLogIsAwayIsNotThatOfTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := live.Status{Process: 1, Turn: 1, Alive: true, Ready: true, Running: true}
+		stopped, idle := running, live.Status{Process: 1, Turn: 1, Alive: true, Ready: true, Idle: true}
+		stopped.Stopped = true
+		for name, s := range map[string]live.Status{
+			"start": {Process: 1, Alive: true}, "a later start": {Process: 1, Turn: 1, Alive: true},
+			"turn": running, "stop": stopped, "rest": idle,
+		} {
+			r := &Run{talk: &dialog{pace: pace{turn: time.Minute, rest: time.Minute, start: time.Minute}}}
+			p := &r.talk.pace
+			over := func() bool {
+				_, reached := p.limit(s, time.Now(), time.Now().UnixMilli())
+				return reached || p.stuck(time.Now())
+			}
+			over()
+			over() // the turn is known
+			for range 20 {
+				_ = r.supervised(func() error { time.Sleep(time.Hour); return nil })
+				if p.stuck(time.Now()) || over() {
+					t.Fatalf("%s: over too soon", name)
+				}
+			}
+			if time.Sleep(time.Minute); !over() {
+				t.Errorf("%s: not over", name)
+			}
+		}
+	})
+}
+
+// The log is away while a process starts, for longer than that may take.
+func TestProcessThatStartsWhileTheLogIsAwayIsReadyInTime(t *testing.T) {
+	t.Parallel()
+	limit := 2 * superviseInterval
+	for {
+		s := keeping(t, "resumes")
+		s.w.startTime = limit
+		s.once(func(e runs.Entry) bool {
+			return e.Kind == runs.Sent && bytes.Contains(e.Body, []byte("session/new"))
+		}, false, func() { <-time.After(limit + time.Second/2) })
+		r, done := s.driven(t.Context(), s.create(s.spec))
+		waitFor(t, "the turn, or the end", func() bool { return s.transcript() == firstTurn || len(done) > 0 })
+		if len(done) == 0 {
+			s.over(r, done)
+			return
+		}
+		if !longer(&limit) { // the machine is busy
+			t.Fatalf("log: %s", s.transcript())
+		}
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 
 // pace are the limits of a run that goes on after a turn: how long a turn may take, without the time in which people
 // are asked, how long there may be none, and how long a process may take until it can take a prompt. The worker keeps
-// them, as only it knows the turns; what a worker before it has seen of a turn is not counted. Before the rest is over,
-// the process can sleep.
+// them, as only it knows the turns; what a worker before it has seen of a turn is not counted, nor is time in which the
+// raw log was away, for which an agent may wait. Before the rest is over, the process can sleep.
 type pace struct {
 	turn, rest, sleep, start time.Duration // 0: no limit
 
@@ -79,6 +79,15 @@ func (p *pace) limit(s live.Status, now time.Time, last int64) (runs.Command, bo
 		}, true
 	}
 	return runs.Command{}, false
+}
+
+// skip leaves out time that has passed since the last call of limit.
+func (p *pace) skip(d time.Duration) {
+	for _, at := range []*time.Time{&p.seen, &p.stopped, &p.idle} {
+		if !at.IsZero() {
+			*at = at.Add(d)
+		}
+	}
 }
 
 // due is how long no rest is over.

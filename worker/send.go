@@ -37,8 +37,8 @@ func (r *Run) progressed(kind runs.Kind, err error) error {
 	if err := r.dir.mark.save(); err != nil {
 		return err
 	}
-	if r.progress.Log.Seq < before.Seq || before.Started && !r.progress.Log.Started { // it was lost
-		r.talk.restart()
+	if r.lostSince(before) && err != nil {
+		err = errLost
 	}
 	r.heed()
 	if r.progress.Log.Exited && (err != nil || kind != runs.Exited) {
@@ -46,6 +46,33 @@ func (r *Run) progressed(kind runs.Kind, err error) error {
 		return ErrEnded
 	}
 	return err
+}
+
+// errLost is a [runs.ErrMoved] of a log that has lost entries: what was to be appended comes after these.
+var errLost = fmt.Errorf("%w: it has lost entries", runs.ErrMoved)
+
+// onlyMoved reports whether others have appended to a log that has lost nothing.
+func onlyMoved(err error) bool { return errors.Is(err, runs.ErrMoved) && !errors.Is(err, errLost) }
+
+// lostSince reports whether the raw log has lost entries since it was known to reach up to before: they are sent again.
+func (r *Run) lostSince(before runs.Mark) bool {
+	now := r.progress.Log
+	if now.Seq >= before.Seq && now.Out >= before.Out && (now.Started || !before.Started) {
+		return false
+	}
+	r.talk.restart()
+	r.refill = max(r.refill, before.Out+1)
+	r.leftNoted, r.progress.Noted = false, 0
+	if before.Cancelled && !now.Cancelled && r.cancelReason == nil {
+		r.cancelReason = &r.cancelled
+	}
+	return true
+}
+
+// refills reports whether the raw log, which was lost, does not have again what it had.
+func (r *Run) refills() bool {
+	t := r.talk
+	return r.refill > 0 && (r.progress.Log.Out < r.refill-1 || t != nil && !t.torn && (t.seen == 0 || t.missing() != nil))
 }
 
 // store appends entries in order, several at a time if the log can.
@@ -73,8 +100,10 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return sent, err
 		}
-		if err := r.cancel(ctx); err != nil {
-			return sent, err
+		if !r.refills() { // else a cancel would make useless what is lost
+			if err := r.cancel(ctx); err != nil {
+				return sent, err
+			}
 		}
 		if r.isIgnored() {
 			return sent, nil
@@ -86,6 +115,10 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if n == 0 && err == nil && r.dir.Spec.process() {
 			n, err = r.sendErr(ctx, final)
 		}
+		if n == 0 && err == nil && r.refills() { // the rest is gone
+			r.refill = 0
+			continue
+		}
 		if n == 0 || err != nil {
 			return sent, err
 		}
@@ -96,7 +129,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 
 // isIgnored reports whether the remaining output is not read: the source was
 // stopped, and is no agent.
-func (r *Run) isIgnored() bool { return r.stopped && !r.dir.Spec.process() }
+func (r *Run) isIgnored() bool { return r.stopped && !r.dir.Spec.process() && !r.refills() }
 
 // sendOut sends the next chunk of stdout, or several of a backlog, and returns their
 // size.
