@@ -416,6 +416,7 @@ type progress struct {
 	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
 	Out   segment   `json:"out"`
 	Err   segment   `json:"err"`
+	Of    int       `json:"of,omitempty"`   // the process of a live run whose files Out and Err are of; 0: not known
 	Seen  bool      `json:"seen,omitempty"` // the program of the session was seen to run
 	Keys  [][]byte  `json:"keys,omitempty"` // hashes of the public keys of the last shims, that may sign the exit; at most maxKeys
 }
