@@ -335,6 +335,43 @@ func TestForeignExitFencesOff(t *testing.T) {
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
 }
 
+// short is a source that cannot look at its files at first.
+type short struct {
+	source
+	fails int
+}
+
+func (s *short) ended(now time.Time) (*runs.Exit, error) {
+	if s.fails--; s.fails >= 0 {
+		return nil, unix.EMFILE
+	}
+	return s.source.ended(now)
+}
+
+// The files by which the shim of a run that is fenced off is reached stay until its agent has ended, also while
+// descriptors are short.
+func TestFencedRunIsStoppedAlthoughDescriptorsAreShort(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "exec sleep 600")
+	d := l.create(spec)
+	l.foreign("r", runs.Started, runs.Start{})
+	l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost})
+	d.mark.Begun = true
+	r := l.w.Run(d)
+	source := &short{source: r.source, fails: 3}
+	r.source = source
+	if _, err := r.Drive(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("error %v, want ErrEnded", err)
+	}
+	if agent := source.source.(*spawned); source.fails >= 0 || agent.exit == nil {
+		t.Errorf("the directory was removed before the end of the agent")
+	}
+	if !l.empty() {
+		t.Error("the directory is still there")
+	}
+}
+
 func TestKnownRunIsNotStarted(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
