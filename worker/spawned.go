@@ -74,7 +74,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy, err := files.Held(s.file(outFile))
+	busy, err := held(s.file(outFile))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *spawned) supervise(now time.Time) {
 	if supervised || err != nil { // an error is retried at the next call
 		return
 	}
-	busy, err := files.Held(s.file(outFile))
+	busy, err := held(s.file(outFile))
 	if err == nil && (busy || s.exit == nil && s.takeovers < maxTries) {
 		s.takeOver(now)
 	}
@@ -168,7 +168,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	// The order matters: a shim takes its lock before it claims the start, and
 	// releases it after it has written exit.json.
 	ours := s.running()
-	alive, err := files.Held(s.file(shimFile))
+	alive, err := held(s.file(shimFile))
 	if err != nil {
 		return false, err
 	}
@@ -280,7 +280,7 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	s.failed = false // without an agent there are no processes left
-	if alive, err := files.Held(s.file(shimFile)); alive || err != nil {
+	if alive, err := held(s.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {

@@ -343,32 +343,49 @@ func TestShimThatStartsSlowlyIsNotEnded(t *testing.T) {
 // ends the run, or renames a directory that is none of a run any more, and stops when its context ends.
 func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
 	t.Parallel()
+	for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
+		blocksNobody(t, by, true)
+	}
+}
+
+// An agent removes the permissions of a file of its run's directory.
+func TestAgentThatHidesFilesOfItsRunBlocksNobody(t *testing.T) {
+	if unprivileged(t) {
+		blocksNobody(t, "chmod 0 %s", false)
+	}
+}
+
+// blocksNobody has an agent do something with each file of its run, and the next worker end the run.
+func blocksNobody(t *testing.T, by string, replaces bool) {
+	t.Helper()
 	for _, name := range []string{
 		outFile, errFile, exitFile, shimFile, shimLogFile, ctlFile, timesFile, startedFile, markFile, ownerFile, specFile,
 	} {
-		for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
-			t.Run(name+" by "+by, func(t *testing.T) {
-				t.Parallel()
-				var l *fixture
-				replaced := filepath.Join(t.TempDir(), "replaced")
-				for limit := 500 * time.Millisecond; !exists(replaced); limit *= 4 { // more where that ends the agent before
-					l = newFixture(t)
-					path := filepath.Join(l.root, "r", name)
-					spec := shell("r", "echo one; rm -f "+path+"; "+fmt.Sprintf(by, path)+"; touch "+replaced+"; exec sleep 60")
-					spec.Limits.Hard, spec.Limits.Linger = limit, 100*time.Millisecond
-					ctx, stop := context.WithCancel(t.Context())
-					_, done := l.driven(ctx, l.create(spec))
-					waitFor(t, "the replacement", func() bool { return exists(replaced) || len(done) > 0 })
-					stop()
-					<-done
+		t.Run(name+" by "+by, func(t *testing.T) {
+			t.Parallel()
+			var l *fixture
+			replaced := filepath.Join(t.TempDir(), "replaced")
+			for limit := 500 * time.Millisecond; !exists(replaced); limit *= 4 { // more where that ends the agent before
+				l = newFixture(t)
+				path := filepath.Join(l.root, "r", name)
+				script := fmt.Sprintf(by, path) + "; touch " + replaced + "; exec sleep 60"
+				if replaces {
+					script = "rm -f " + path + "; " + script
 				}
-				l.adopt()
-				waitFor(t, "the end of the run, or of its directory", func() bool {
-					entries, _ := os.ReadDir(l.root)
-					return l.ended("r") || len(entries) == 1 && strings.HasPrefix(entries[0].Name(), badPrefix)
-				})
+				spec := shell("r", "echo one; "+script)
+				spec.Limits.Hard, spec.Limits.Linger = limit, 100*time.Millisecond
+				ctx, stop := context.WithCancel(t.Context())
+				_, done := l.driven(ctx, l.create(spec))
+				waitFor(t, "the replacement", func() bool { return exists(replaced) || len(done) > 0 })
+				stop()
+				<-done
+			}
+			l.adopt()
+			waitFor(t, "the end of the run, or of its directory", func() bool {
+				entries, _ := os.ReadDir(l.root)
+				return l.ended("r") || len(entries) == 1 && strings.HasPrefix(entries[0].Name(), badPrefix)
 			})
-		}
+		})
 	}
 }
 
