@@ -315,6 +315,18 @@ func TestForeignCancelStopsTheAgent(t *testing.T) {
 	}
 }
 
+// While the worker was away a responder has stored a cancel in its place.
+func TestSilentAgentIsStoppedByACancelThatWasStoredDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	_, done := l.begun(shell("r", "echo one; exec sleep 600"), "one")
+	l.foreign("r", runs.Cancelled, runs.Remark{})
+	l.logs.away.Add(1)
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || l.kinds("r") != "start out cancel exit" {
+		t.Errorf("exit %s, error %v, log %q", runs.Encode(res.Exit), res.err, l.kinds("r"))
+	}
+}
+
 func TestForeignExitFencesOff(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
