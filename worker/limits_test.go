@@ -147,6 +147,29 @@ func TestHolesInTheOutputAreNotPublished(t *testing.T) {
 	}
 }
 
+// A line that ends at a hole gets no end any more: the lines behind it are published while the agent runs.
+func TestLineBeforeAHoleHoldsUpNoOutput(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; echo one; printf torn; truncate -s +1M out; echo two; "+
+		"while ! [ -e go ]; do sleep 0.01; done; echo three")
+	_, done := l.driven(t.Context(), l.create(spec))
+	published := func() string {
+		var all strings.Builder
+		for _, e := range l.entries("r") {
+			if e.Kind == runs.Out {
+				all.Write(e.Body)
+			}
+		}
+		return strings.ReplaceAll(all.String(), "\x00", "")
+	}
+	waitFor(t, "the line behind the hole", func() bool { return published() == "one\ntorntwo\n" })
+	write(t, filepath.Join(l.root, "r", "go"), "")
+	if res := <-done; res.err != nil || published() != "one\ntorntwo\nthree\n" {
+		t.Errorf("output %.60q, error %v", published(), res.err)
+	}
+}
+
 // gone reports whether the process whose ID is in the file has ended.
 func gone(t *testing.T, path string) bool {
 	t.Helper()
