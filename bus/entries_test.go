@@ -115,6 +115,31 @@ func TestEntriesFollowALogToItsExit(t *testing.T) {
 	}
 }
 
+// The owner of a log knows that it has missed what others did while it was away, until it has read the log.
+func TestALogKnowsThatItsConnectionWasLost(t *testing.T) {
+	t.Parallel()
+	s, b := serve(t)
+	l := open(t, b)
+	if err := l.Append(t.Context(), runs.Entry{Kind: runs.Started}); err != nil || l.Reconnected() {
+		t.Fatalf("error %v, reconnected %t", err, l.Reconnected())
+	}
+	if err := s.Restart(func() error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, bustest.Connect(t, s, embedded.ResponderUser))
+	if err := other.Append(t.Context(), runs.Entry{Kind: runs.Cancelled}); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Until(t, "the connection is restored", l.Reconnected)
+	bustest.Until(t, "the log is read", func() bool {
+		_, err := l.Look(t.Context())
+		return err == nil && !l.Reconnected() // the bus has more than one connection
+	})
+	if !l.Mark().Cancelled {
+		t.Errorf("mark %+v", l.Mark())
+	}
+}
+
 // An entry of a newer version, or of another program, is passed on as unreadable.
 func TestAnUnreadableEntryIsPassedOn(t *testing.T) {
 	t.Parallel()

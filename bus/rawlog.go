@@ -229,6 +229,9 @@ func (l *RawLog) Look(ctx context.Context) (moved bool, err error) {
 	return l.mark != before, err
 }
 
+// Reconnected reports whether the connection was restored since the log was last read, or written.
+func (l *RawLog) Reconnected() bool { return l.since != l.bus.since.Load() }
+
 // AppendIf appends an entry to the log of a run that the caller does not own. Decide
 // receives the log's mark, and returns the entry, or nil for none; it is called again
 // if another writer was first. Known is what the caller knows of the log; the result is

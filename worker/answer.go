@@ -228,12 +228,17 @@ func steady(began int64, passed time.Duration, wall int64) int64 {
 }
 
 // look reads what others have stored in the log while people are asked, or a turn runs: an answer, or a cancel, that
-// was given while this worker was not to be reached. Where the log cannot be read the next look does it.
+// was given while this worker was not to be reached. Of any run it reads that once after the connection was lost. Where
+// the log cannot be read the next look does it.
 func (r *Run) look(ctx context.Context, now time.Time) error {
-	if r.talk == nil || !r.talk.asks() && !r.talk.conv.Status().Running || now.Sub(r.talk.looked) < r.w.lookEvery {
+	switch log, remote := r.raw.(remoteLog); {
+	case remote && log.Reconnected():
+	case r.talk == nil, !r.talk.asks() && !r.talk.conv.Status().Running, now.Sub(r.talk.looked) < r.w.lookEvery:
 		return nil
 	}
-	r.talk.looked = now
+	if r.talk != nil {
+		r.talk.looked = now
+	}
 	var moved bool
 	if err := r.supervised(func() (err error) {
 		moved, err = r.raw.(ReadLog).Look(ctx)

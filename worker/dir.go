@@ -42,15 +42,6 @@ const (
 	threadFile  = "thread"      // of a live run: the session that it has begun
 )
 
-// Commands to a shim.
-const (
-	ctlInterrupt = 'i' // send SIGINT to the process group of the agent
-	ctlCancel    = 'c' // terminate the agent
-	ctlFinish    = 'f' // terminate an agent that has printed its result, or what it left
-	ctlFeed      = 'l' // there are new lines for the agent
-	ctlQuit      = 'q' // from the shim to itself: stop listening
-)
-
 // Prefixes of entries that are not runs. Run ids do not begin with a dot.
 const (
 	newPrefix  = ".new-"  // incomplete
@@ -295,20 +286,6 @@ func (d *Dir) Remove() error {
 
 func (d *Dir) file(name string) string { return filepath.Join(d.path, name) }
 
-// sendCommand sends one command to the shim whose files are in dir. The error is
-// ENXIO if no shim is listening, or the FIFO was replaced.
-func sendCommand(dir string, command byte) error {
-	fd, err := openPipe(filepath.Join(dir, ctlFile), unix.O_WRONLY|unix.O_NONBLOCK)
-	if err == nil {
-		_, err = unix.Write(fd, []byte{command})
-		_ = unix.Close(fd)
-	}
-	if err != nil && !errors.Is(err, unix.EAGAIN) { // a full FIFO already holds the command many times
-		return fmt.Errorf("send command to shim of %s: %w", filepath.Base(dir), err)
-	}
-	return nil
-}
-
 // claimStart creates the started file. The caller that creates it has the
 // right to start the agent, or to decide that the agent is never started. For
 // all other callers the result is false.
@@ -416,6 +393,7 @@ type progress struct {
 	Noted int64     `json:"noted"`        // 1 + bytes written at the last idle note; 0: no note
 	Out   segment   `json:"out"`
 	Err   segment   `json:"err"`
+	Of    int       `json:"of,omitempty"`   // the process of a live run whose files Out and Err are of; 0: not known
 	Seen  bool      `json:"seen,omitempty"` // the program of the session was seen to run
 	Keys  [][]byte  `json:"keys,omitempty"` // hashes of the public keys of the last shims, that may sign the exit; at most maxKeys
 }

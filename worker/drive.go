@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync/atomic"
 	"time"
 
@@ -407,7 +408,8 @@ func (r *Run) abandon(ctx context.Context) error {
 	}
 	r.stop()
 	for time.Now().Before(deadline) {
-		if ex, err := r.source.ended(time.Now()); ex != nil || err != nil {
+		ex, err := r.source.ended(time.Now()) // other errors pass, such as that descriptors are short
+		if ex != nil || errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

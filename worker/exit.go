@@ -156,10 +156,6 @@ func writeExit(dir string, body []byte) error {
 func readExit(dir string, keys ...[]byte) (*runs.Exit, error) {
 	path := filepath.Join(dir, exitFile)
 	f, err := openOwn(path, os.O_RDONLY)
-	if errors.Is(err, fs.ErrPermission) {
-		_ = os.Chmod(path, 0o600)
-		f, err = openOwn(path, os.O_RDONLY)
-	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errBad) {
 		return nil, nil
 	}

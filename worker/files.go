@@ -9,12 +9,22 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/linesman/linesman/internal/files"
 )
 
 // openOwn opens a file of a run directory. An agent can replace each of them, by a FIFO or a link,
 // so it does not block, follows no link, and opens a regular file only. The error of another kind of
-// file is [errBad]; with O_CREATE it is replaced.
+// file is [errBad]; with O_CREATE it is replaced. Permissions that the agent has removed are restored.
 func openOwn(path string, flags int) (*os.File, error) {
+	f, err := openFile(path, flags)
+	if errors.Is(err, fs.ErrPermission) && permitted(path) {
+		f, err = openFile(path, flags)
+	}
+	return f, err
+}
+
+func openFile(path string, flags int) (*os.File, error) {
 	for removed := false; ; removed = true {
 		f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 		switch info, serr := statOf(f); {
@@ -32,6 +42,21 @@ func openOwn(path string, flags int) (*os.File, error) {
 			return nil, err
 		}
 	}
+}
+
+// permitted makes a file of a run directory readable and writable for its owner. It reports whether it could.
+func permitted(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && os.Chmod(path, 0o600) == nil
+}
+
+// held is [files.Held] for a file of a run directory, from which an agent may have removed the permissions.
+func held(path string) (bool, error) {
+	busy, err := files.Held(path)
+	if errors.Is(err, fs.ErrPermission) && permitted(path) {
+		return files.Held(path)
+	}
+	return busy, err
 }
 
 // openFIFO opens the FIFO at path for reading and writing. If there is none, or another kind of file, it

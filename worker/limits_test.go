@@ -147,6 +147,29 @@ func TestHolesInTheOutputAreNotPublished(t *testing.T) {
 	}
 }
 
+// A line that ends at a hole gets no end any more: the lines behind it are published while the agent runs.
+func TestLineBeforeAHoleHoldsUpNoOutput(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; echo one; printf torn; truncate -s +1M out; echo two; "+
+		"while ! [ -e go ]; do sleep 0.01; done; echo three")
+	_, done := l.driven(t.Context(), l.create(spec))
+	published := func() string {
+		var all strings.Builder
+		for _, e := range l.entries("r") {
+			if e.Kind == runs.Out {
+				all.Write(e.Body)
+			}
+		}
+		return strings.ReplaceAll(all.String(), "\x00", "")
+	}
+	waitFor(t, "the line behind the hole", func() bool { return published() == "one\ntorntwo\n" })
+	write(t, filepath.Join(l.root, "r", "go"), "")
+	if res := <-done; res.err != nil || published() != "one\ntorntwo\nthree\n" {
+		t.Errorf("output %.60q, error %v", published(), res.err)
+	}
+}
+
 // gone reports whether the process whose ID is in the file has ended.
 func gone(t *testing.T, path string) bool {
 	t.Helper()
@@ -315,6 +338,18 @@ func TestForeignCancelStopsTheAgent(t *testing.T) {
 	}
 }
 
+// While the worker was away a responder has stored a cancel in its place.
+func TestSilentAgentIsStoppedByACancelThatWasStoredDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	_, done := l.begun(shell("r", "echo one; exec sleep 600"), "one")
+	l.foreign("r", runs.Cancelled, runs.Remark{})
+	l.logs.away.Add(1)
+	if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled || l.kinds("r") != "start out cancel exit" {
+		t.Errorf("exit %s, error %v, log %q", runs.Encode(res.Exit), res.err, l.kinds("r"))
+	}
+}
+
 func TestForeignExitFencesOff(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
@@ -333,6 +368,43 @@ func TestForeignExitFencesOff(t *testing.T) {
 		t.Errorf("directory gone %t, logged %t", l.empty(), l.has("fenced off"))
 	}
 	waitFor(t, "the agent's end", func() bool { return gone(t, filepath.Join(dir, "agent")) })
+}
+
+// short is a source that cannot look at its files at first.
+type short struct {
+	source
+	fails int
+}
+
+func (s *short) ended(now time.Time) (*runs.Exit, error) {
+	if s.fails--; s.fails >= 0 {
+		return nil, unix.EMFILE
+	}
+	return s.source.ended(now)
+}
+
+// The files by which the shim of a run that is fenced off is reached stay until its agent has ended, also while
+// descriptors are short.
+func TestFencedRunIsStoppedAlthoughDescriptorsAreShort(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	spec := shell("r", "exec sleep 600")
+	d := l.create(spec)
+	l.foreign("r", runs.Started, runs.Start{})
+	l.foreign("r", runs.Exited, runs.Exit{Reason: runs.ReasonLost})
+	d.mark.Begun = true
+	r := l.w.Run(d)
+	source := &short{source: r.source, fails: 3}
+	r.source = source
+	if _, err := r.Drive(t.Context()); !errors.Is(err, ErrEnded) {
+		t.Errorf("error %v, want ErrEnded", err)
+	}
+	if agent := source.source.(*spawned); source.fails >= 0 || agent.exit == nil {
+		t.Errorf("the directory was removed before the end of the agent")
+	}
+	if !l.empty() {
+		t.Error("the directory is still there")
+	}
 }
 
 func TestKnownRunIsNotStarted(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +114,7 @@ type fileLogs struct {
 	lossy   bool                                      // a log may lose entries
 	expired uint64                                    // entries that nobody can read any more
 	stored  func(e runs.Entry)                        // after each append
+	away    atomic.Int32                              // how often the connection was lost and restored
 	blocked chan struct{}                             // Open and Append wait until it is closed
 	hook    func(l *fileLog, e runs.Entry) runs.Entry // before each append
 }
@@ -125,7 +127,7 @@ func (l *fileLogs) Open(ctx context.Context, _, run string, m runs.Mark) (Log, e
 	if err := wait(ctx, blocked); err != nil {
 		return nil, err
 	}
-	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m}
+	log := &fileLog{logs: l, path: filepath.Join(l.dir, run), mark: m, away: l.away.Load()}
 	entries, size := readLog(log.path)
 	log.size = size
 	if m.Seq > uint64(len(entries)) {
@@ -172,6 +174,7 @@ type fileLog struct {
 	path string
 	size int64
 	mark runs.Mark
+	away int32 // see fileLogs
 }
 
 func (l *fileLog) Mark() runs.Mark { return l.mark }
@@ -261,7 +264,10 @@ func (l *fileLog) Entries(_ context.Context, after uint64, each func(seq uint64,
 	return nil
 }
 
+func (l *fileLog) Reconnected() bool { return l.away != l.logs.away.Load() }
+
 func (l *fileLog) Look(context.Context) (moved bool, err error) {
+	l.away = l.logs.away.Load()
 	entries, size := readLog(l.path)
 	for ; l.mark.Seq < uint64(len(entries)); moved = true {
 		l.mark = l.mark.After(entries[l.mark.Seq], l.mark.Seq+1)

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -142,7 +141,7 @@ func (p *piped) ended(time.Time) (*runs.Exit, error) {
 	if p.stopped {
 		return &runs.Exit{Reason: runs.ReasonEOF}, nil
 	}
-	busy, err := files.Held(p.dir.file(outFile))
+	busy, err := held(p.dir.file(outFile))
 	if err != nil {
 		return nil, err
 	}

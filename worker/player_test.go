@@ -43,6 +43,7 @@ type accepted struct {
 //	calls            has a tool call until then, and waits for the file on afterwards
 //	twice            answers the prompt twice
 //	dies, leaves     in the turn, after its questions: by SIGKILL, with exit code 0
+//	complains        prints a line to stderr, the same in each process
 //	stillborn        by SIGKILL, before its first line
 //	faints           by SIGKILL, before it sets its mode
 //	silent           answers nothing
@@ -72,6 +73,9 @@ func play(dir string, does []string) error {
 		return err
 	}
 	p.mark("started")
+	if p.can("complains") {
+		_, _ = os.Stderr.WriteString(complaint)
+	}
 	switch {
 	case p.can("stillborn"):
 		return unix.Kill(os.Getpid(), unix.SIGKILL)
@@ -90,6 +94,9 @@ func play(dir string, does []string) error {
 		}
 	}
 }
+
+// complaint is what a player that complains prints.
+const complaint = "no room left\n"
 
 func (p *player) can(name string) bool { return p.does[name] > 0 }
 

@@ -307,7 +307,7 @@ func (s *shim) step(now time.Time) (time.Duration, error) {
 		s.end(runs.ReasonIdle)
 	}
 	if ended && s.killAt.IsZero() {
-		busy, err := files.Held(s.dir + "/" + outFile)
+		busy, err := held(s.dir + "/" + outFile)
 		switch {
 		case !busy && s.leaves():
 			s.recordExitRetrying()

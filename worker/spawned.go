@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -46,6 +45,7 @@ type spawned struct {
 	stopped   bool
 	told      bool      // a shim has taken the command to cancel
 	deaf      time.Time // since when the shim takes no commands; zero: it does, as far as known
+	toldAt    time.Time // when the shim that runs took the command to cancel, as far as known; zero: not yet
 
 	keys atomic.Pointer[[][]byte] // copy of the mark's keys for other goroutines
 }
@@ -74,7 +74,7 @@ func (s *spawned) ended(now time.Time) (*runs.Exit, error) {
 	if err != nil {
 		return nil, err
 	}
-	busy, err := files.Held(s.file(outFile))
+	busy, err := held(s.file(outFile))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *spawned) supervise(now time.Time) {
 	if supervised || err != nil { // an error is retried at the next call
 		return
 	}
-	busy, err := files.Held(s.file(outFile))
+	busy, err := held(s.file(outFile))
 	if err == nil && (busy || s.exit == nil && s.takeovers < maxTries) {
 		s.takeOver(now)
 	}
@@ -168,7 +168,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	// The order matters: a shim takes its lock before it claims the start, and
 	// releases it after it has written exit.json.
 	ours := s.running()
-	alive, err := files.Held(s.file(shimFile))
+	alive, err := held(s.file(shimFile))
 	if err != nil {
 		return false, err
 	}
@@ -178,7 +178,7 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 		}
 	}
 	if !alive {
-		s.deaf = time.Time{} // it takes its lock right before it listens
+		s.deaf, s.toldAt = time.Time{}, time.Time{} // it takes its lock right before it listens
 	}
 	if !alive && !ours {
 		return false, nil
@@ -189,60 +189,9 @@ func (s *spawned) hasShim(now time.Time) (bool, error) {
 	}
 	if s.stopped {
 		s.command(now, ctlCancel)
+		s.insist(now)
 	}
 	return true, nil
-}
-
-// haltedEvery is how often a worker looks whether a shim was stopped by a signal.
-const haltedEvery = 900 * time.Millisecond
-
-// answerTime is how long a shim that has its lock may take no command.
-const answerTime = 2 * time.Second
-
-// command sends a command to the shim. One that takes none is ended, and another one takes over: an agent
-// can remove the FIFO.
-func (s *spawned) command(now time.Time, command byte) {
-	switch err := sendCommand(s.path, command); {
-	case err == nil:
-		s.deaf, s.told = time.Time{}, s.told || command == ctlCancel
-	case s.deaf.IsZero():
-		s.deaf = now
-	case now.Sub(s.deaf) >= answerTime:
-		if p, ok := s.shimProcess(); ok {
-			s.log.Warn("shim takes no commands, ending it", zap.Error(err))
-			p.signal(unix.SIGKILL)
-			s.deaf = time.Time{}
-		}
-	}
-}
-
-// endHalted ends a shim that was stopped by a signal, as an agent can: it enforces no limit and takes no
-// command. Once it is gone another one takes over.
-func (s *spawned) endHalted() {
-	if p, ok := s.shimProcess(); ok && p.halted {
-		s.log.Warn("shim was stopped by a signal, ending it")
-		p.signal(unix.SIGKILL)
-	}
-}
-
-// shimProcess returns the process of the shim, if it is known.
-func (s *spawned) shimProcess() (process, bool) {
-	if s.child != 0 {
-		return lookup(s.child)
-	}
-	if s.known.pid != 0 {
-		if p, ok := lookup(s.known.pid); ok && !p.dead && p.start == s.known.start {
-			return p, true
-		}
-	}
-	text, _ := readBounded(s.file(shimFile), 32)
-	pid, _ := strconv.Atoi(string(text))
-	if pid == 0 || !isShim(pid, s.path) {
-		return process{}, false
-	}
-	p, ok := lookup(pid)
-	s.known = p
-	return p, ok
 }
 
 // takeOver starts a shim to replace one that is gone. It retries with growing
@@ -280,7 +229,7 @@ func (s *spawned) start() (bool, error) {
 		return false, nil
 	}
 	s.failed = false // without an agent there are no processes left
-	if alive, err := files.Held(s.file(shimFile)); alive || err != nil {
+	if alive, err := held(s.file(shimFile)); alive || err != nil {
 		return false, err
 	}
 	switch {

@@ -42,6 +42,7 @@ type stream struct {
 	grown      time.Time // when the file last changed
 	partialEnd int64     // the end of the file, when only an unfinished line was left
 	sparse     bool      // the file may have holes
+	hole       int64     // where the last read ended at a hole with more behind it; 0: it did not
 
 	replaced bool // only is set, and its content is gone
 }
@@ -169,6 +170,7 @@ func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
 	}
 	from := at - s.segment.Base
+	s.hole = 0
 	if s.most > 0 {
 		buf = buf[:max(0, min(int64(len(buf)), s.size-from))]
 	}
@@ -201,8 +203,14 @@ func (s *stream) skipHole(from int64, buf []byte) (int64, []byte, error) {
 	if err != nil {
 		return data, nil, fmt.Errorf("holes of the output: %w", err)
 	}
+	if hole < s.size {
+		s.hole = s.segment.Base + hole
+	}
 	return data, buf[:min(int64(len(buf)), hole-data, s.size-data)], nil
 }
+
+// endsLine reports whether nothing continues an unfinished line that was read up to an offset: a hole follows.
+func (s *stream) endsLine(at int64) bool { return s.hole > 0 && at == s.hole }
 
 // torn reports whether the file ends in the middle of a line.
 func (s *stream) torn() bool {

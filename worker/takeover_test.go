@@ -303,19 +303,24 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 	}
 }
 
-// An agent removes the FIFO for commands. A cancel reaches its run all the same.
+// An agent removes the FIFO for commands, or reads them itself. A cancel reaches its run all the same.
 func TestCancelNeedsNoFIFO(t *testing.T) {
 	t.Parallel()
-	for _, by := range []string{"true", "mkfifo ctl", "touch ctl", "ln -s /dev/null ctl", "mkdir ctl"} {
+	const reads = "mkfifo ctl; (while :; do cat ctl; done) >/dev/null &"
+	for _, by := range []string{"true;", "mkfifo ctl;", "touch ctl;", "ln -s /dev/null ctl;", "mkdir ctl;", reads} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			l := newFixture(t)
-			spec := shell("r", "cd "+filepath.Join(l.root, "r")+"; rm ctl; "+by+"; echo one; exec sleep 600")
+			spec := shell("r", "cd '"+filepath.Join(l.root, "r")+"'; rm ctl; "+by+" echo one; exec sleep 600")
 			r, done := l.begun(spec, "one")
 			if err := r.Cancel(t.Context(), "enough"); err != nil {
 				t.Error(err)
 			}
-			if res := <-done; res.err != nil || !sameExit(res.Exit, runs.Exit{Reason: runs.ReasonCancelled}) {
+			want := runs.Exit{Reason: runs.ReasonCancelled}
+			if by == reads { // another shim is not needed
+				want.Signal = 15
+			}
+			if res := <-done; res.err != nil || !sameExit(res.Exit, want) {
 				t.Errorf("exit %s, %v", runs.Encode(res.Exit), res.err)
 			}
 		})
@@ -343,32 +348,49 @@ func TestShimThatStartsSlowlyIsNotEnded(t *testing.T) {
 // ends the run, or renames a directory that is none of a run any more, and stops when its context ends.
 func TestAgentThatReplacesFilesOfItsRunBlocksNobody(t *testing.T) {
 	t.Parallel()
+	for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
+		blocksNobody(t, by, true)
+	}
+}
+
+// An agent removes the permissions of a file of its run's directory.
+func TestAgentThatHidesFilesOfItsRunBlocksNobody(t *testing.T) {
+	if unprivileged(t) {
+		blocksNobody(t, "chmod 0 %s", false)
+	}
+}
+
+// blocksNobody has an agent do something with each file of its run, and the next worker end the run.
+func blocksNobody(t *testing.T, by string, replaces bool) {
+	t.Helper()
 	for _, name := range []string{
 		outFile, errFile, exitFile, shimFile, shimLogFile, ctlFile, timesFile, startedFile, markFile, ownerFile, specFile,
 	} {
-		for _, by := range []string{"mkfifo %s", "ln -s /dev/zero %s", "mkdir %s", "ln -s %[1]s %[1]s"} {
-			t.Run(name+" by "+by, func(t *testing.T) {
-				t.Parallel()
-				var l *fixture
-				replaced := filepath.Join(t.TempDir(), "replaced")
-				for limit := 500 * time.Millisecond; !exists(replaced); limit *= 4 { // more where that ends the agent before
-					l = newFixture(t)
-					path := filepath.Join(l.root, "r", name)
-					spec := shell("r", "echo one; rm -f "+path+"; "+fmt.Sprintf(by, path)+"; touch "+replaced+"; exec sleep 60")
-					spec.Limits.Hard, spec.Limits.Linger = limit, 100*time.Millisecond
-					ctx, stop := context.WithCancel(t.Context())
-					_, done := l.driven(ctx, l.create(spec))
-					waitFor(t, "the replacement", func() bool { return exists(replaced) || len(done) > 0 })
-					stop()
-					<-done
+		t.Run(name+" by "+by, func(t *testing.T) {
+			t.Parallel()
+			var l *fixture
+			replaced := filepath.Join(t.TempDir(), "replaced")
+			for limit := 500 * time.Millisecond; !exists(replaced); limit *= 4 { // more where that ends the agent before
+				l = newFixture(t)
+				path := filepath.Join(l.root, "r", name)
+				script := fmt.Sprintf(by, path) + "; touch " + replaced + "; exec sleep 60"
+				if replaces {
+					script = "rm -f " + path + "; " + script
 				}
-				l.adopt()
-				waitFor(t, "the end of the run, or of its directory", func() bool {
-					entries, _ := os.ReadDir(l.root)
-					return l.ended("r") || len(entries) == 1 && strings.HasPrefix(entries[0].Name(), badPrefix)
-				})
+				spec := shell("r", "echo one; "+script)
+				spec.Limits.Hard, spec.Limits.Linger = limit, 100*time.Millisecond
+				ctx, stop := context.WithCancel(t.Context())
+				_, done := l.driven(ctx, l.create(spec))
+				waitFor(t, "the replacement", func() bool { return exists(replaced) || len(done) > 0 })
+				stop()
+				<-done
+			}
+			l.adopt()
+			waitFor(t, "the end of the run, or of its directory", func() bool {
+				entries, _ := os.ReadDir(l.root)
+				return l.ended("r") || len(entries) == 1 && strings.HasPrefix(entries[0].Name(), badPrefix)
 			})
-		}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -33,7 +34,8 @@ func (w *Worker) threads(known map[string]thread) (map[string]thread, error) {
 		t := known[name]
 		if !t.settled {
 			spec, serr := readSpec(w.runDir(name))
-			if serr != nil && !errors.Is(serr, errBad) { // else it is being removed, or is no run
+			// Else it is being removed, is no run, or its agent hides it, which is to stop no other run.
+			if serr != nil && !errors.Is(serr, errBad) && !errors.Is(serr, fs.ErrPermission) {
 				err = errors.Join(err, serr)
 			}
 			if serr != nil {

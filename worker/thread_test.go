@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"os"
 	"sync"
 	"testing"
 
@@ -68,6 +70,33 @@ func TestAThreadHasOneRun(t *testing.T) {
 	if _, err := l.w.create(spec); err != nil {
 		t.Errorf("after its end: %v", err)
 	}
+}
+
+// An agent that hides its spec keeps the thread of its run, and one that hides the directory stops no other run.
+func TestHiddenRunStopsNoTaskThatResumesAThread(t *testing.T) {
+	if !unprivileged(t) {
+		return
+	}
+	l := newFixture(t)
+	spec, again, other := shell("r", ""), shell("again", ""), shell("other", "")
+	spec.Thread, again.Thread, other.Thread = "t", "t", "u"
+	d := l.create(spec)
+	defer d.Close()
+	if err := os.Chmod(d.file(specFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.w.create(again); !errors.As(err, new(*heldError)) {
+		t.Errorf("another run of its thread: error %v", err)
+	}
+	if err := os.Chmod(d.path, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Chmod(d.path, 0o700) }()
+	made, err := l.w.create(other)
+	if err != nil {
+		t.Fatalf("a run of another thread: error %v", err)
+	}
+	made.Close()
 }
 
 // Whoever sees the end of a run may resume its thread at once: the task waits until the directory of that run is

@@ -153,6 +153,7 @@ func (b *backlog) rewind() {
 // time. Otherwise it is now.
 func (r *Run) outTime(s *stream, chunk []byte, at int64, now time.Time, final bool) (int, time.Time) {
 	b, base := r.backlog, int64(0)
+	final = final || s.endsLine(at+int64(len(chunk)))
 	if r.talk != nil {
 		base = r.talk.place.out
 	}

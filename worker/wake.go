@@ -62,9 +62,14 @@ func (r *Run) enterProcess(n int) error {
 // placeOutput sets where the output of the process begins, before anything is read of it. A mark that is older than
 // the process has the place of the one before, whose first bytes may be the same.
 func (r *Run) placeOutput() error {
-	if r.out.live || r.out.segment.Base >= r.talk.place.out {
+	n, of, placed := r.process(), &r.progress.Of, r.out.segment.Base >= r.talk.place.out
+	if *of == 0 && (n == 1 || placed) { // an older version did not note it
+		*of = n
+	}
+	if r.out.live || *of == n && placed {
 		return nil
 	}
+	*of = n
 	*r.out.segment = segment{Base: r.talk.place.out}
 	*r.err.segment = segment{Base: r.progress.Log.Err}
 	return r.dir.mark.save()

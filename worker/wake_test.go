@@ -57,6 +57,18 @@ func (s *stage) over(r *Run, done <-chan result) {
 	}
 }
 
+// stderr is what the raw log has of it.
+func (s *stage) stderr() string {
+	s.t.Helper()
+	var all []byte
+	for _, e := range s.entries("r") {
+		if e.Kind == runs.ErrOut {
+			all = append(all, e.Body...)
+		}
+	}
+	return string(all)
+}
+
 // opened opens the directory of the run, as a worker that adopts it does.
 func (s *stage) opened() *Dir {
 	s.t.Helper()
@@ -439,7 +451,7 @@ func TestPromptThatWasNotTakenIsSentAgain(t *testing.T) {
 // An agent that does not start any more ends the run.
 func TestAgentThatDoesNotWakeEndsTheRun(t *testing.T) {
 	t.Parallel()
-	s := sleeping(t, "resumes", "later-stillborn")
+	s := sleeping(t, "resumes", "later-stillborn", "later-complains")
 	r, done := s.driven(t.Context(), s.create(s.spec))
 	s.lasts(firstTurn + wentToSleep)
 	s.say(r, "m1")
@@ -449,6 +461,34 @@ func TestAgentThatDoesNotWakeEndsTheRun(t *testing.T) {
 	}
 	if got := strings.Count(s.did("started"), "x"); got != 4 {
 		t.Errorf("%d processes", got)
+	}
+	if got := s.stderr(); got != strings.Repeat(complaint, 3) {
+		t.Errorf("stderr: %q", got)
+	}
+}
+
+// The next worker knows the stderr of a process from that of the one before, although neither has printed to stdout.
+func TestStderrOfAProcessIsNotTakenForThatOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	s := sleeping(t, "resumes", "later-stillborn", "later-complains")
+	ctx, end := context.WithCancel(t.Context())
+	s.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+		var p runs.Process
+		if e.Kind == runs.Proc && json.Unmarshal(e.Body, &p) == nil && p.N == 3 && p.Do == runs.ProcessStart {
+			end() // before it has a directory
+		}
+		return e
+	}
+	r, done := s.driven(ctx, s.create(s.spec))
+	s.lasts(firstTurn + wentToSleep)
+	s.say(r, "m1")
+	if res := <-done; !errors.Is(res.err, context.Canceled) {
+		t.Fatalf("error %v\n%s", res.err, s.transcript())
+	}
+	s.adopt()
+	waitFor(t, "the end", func() bool { return s.ended("r") })
+	if got := s.stderr(); got != strings.Repeat(complaint, 3) {
+		t.Errorf("stderr: %q", got)
 	}
 }
 

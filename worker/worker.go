@@ -45,6 +45,14 @@ type burstAppender interface {
 	AppendAll(ctx context.Context, entries []runs.Entry) error
 }
 
+// remoteLog is a [Log] on a connection that may be lost.
+type remoteLog interface {
+	ReadLog
+	// Reconnected reports whether the connection was restored since the log was last read: meanwhile another writer may
+	// have decided for a worker that was not to be reached.
+	Reconnected() bool
+}
+
 var (
 	// ErrKnown reports a new run whose id already has a raw log. Its directory was
 	// removed, and no agent was started.
