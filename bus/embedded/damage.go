@@ -75,6 +75,7 @@ type storedStream struct {
 	newest    int64          // when the newest record was stored, in Unix nanoseconds
 	indexed   uint64         // last sequence according to its index, 0 if it has no valid one
 	badMeta   bool           // its settings are damaged
+	noMeta    bool           // it has no settings: it was being created, or a repair set them aside
 	short     bool           // its index has messages that no block has
 }
 
@@ -183,7 +184,8 @@ func (s *storedStream) readMeta() error {
 	if err != nil {
 		return err
 	}
-	s.badMeta = string(sum) != s.sum(meta) && (meta != nil || sum != nil) // a stream that was being created has neither
+	s.noMeta = meta == nil && sum == nil
+	s.badMeta = !s.noMeta && string(sum) != s.sum(meta)
 	return nil
 }
 
@@ -241,7 +243,7 @@ func (v verifier) repair(s *storedStream) error {
 		return err
 	}
 	// Before its index is removed: nothing else shows that the stream was longer.
-	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta {
+	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta && !s.noMeta { // new settings make it another one, too
 		if err := s.renew(v.now, aside); err != nil {
 			return err
 		}

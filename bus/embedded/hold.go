@@ -18,7 +18,7 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 		if s.name != v.names.Raw() || s.hash == nil {
 			continue
 		}
-		if s.badMeta { // a kill during a change of them does that, too
+		if s.badMeta || s.noMeta { // a kill during a change of them does that, too
 			return true, nil
 		}
 		meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
