@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/bus/pipeline"
 	"github.com/linesman/linesman/normalizer"
 	"github.com/linesman/linesman/normalizer/cloud"
@@ -82,7 +83,7 @@ func (c Config) ensure(ctx context.Context, b *bus.Bus, dir string, keepRaw bool
 	}
 	var disk unix.Statfs_t
 	if dir != "" && unix.Statfs(dir, &disk) == nil {
-		l.Disk = int64(disk.Bavail) * int64(disk.Bsize)
+		l.Disk = int64(disk.Bavail) * int64(embedded.DiskUnit(&disk))
 	}
 	changed, err := b.Ensure(ctx, l)
 	for _, change := range changed {

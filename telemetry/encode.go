@@ -2,9 +2,11 @@ package telemetry
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
@@ -194,7 +196,11 @@ func resource(env func(string) string, version string) (*resourcepb.Resource, er
 	for _, pair := range given {
 		all[pair[0]] = pair[1]
 	}
-	all["service.name"] = cmp.Or(env("OTEL_SERVICE_NAME"), all["service.name"])
+	name := env("OTEL_SERVICE_NAME")
+	if !utf8.ValidString(name) {
+		return nil, errors.New("OTEL_SERVICE_NAME: not UTF-8")
+	}
+	all["service.name"] = cmp.Or(name, all["service.name"])
 	var a attributes
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		a.text(key, all[key])

@@ -602,6 +602,9 @@ func TestTargetsOfTheEnvironment(t *testing.T) {
 		{env: map[string]string{base + "ENDPOINT": "http://h", base + "CERTIFICATE": "/nowhere"}, wrong: "CERTIFICATE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x"}, wrong: "RESOURCE"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "x=%ff"}, wrong: "RESOURCE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_RESOURCE_ATTRIBUTES": "\xff=x"}, wrong: "RESOURCE"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_SERVICE_NAME": "\xff"}, wrong: "SERVICE_NAME"},
+		{env: map[string]string{base + "ENDPOINT": "http://h", base + "HEADERS": "\xff=secret"}, wrong: "HEADERS"},
 		{env: map[string]string{base + "ENDPOINT": "http://h", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "0"}, wrong: "BATCH"},
 	} {
 		e, err := New(Config{Env: func(k string) string { return c.env[k] }})

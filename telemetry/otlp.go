@@ -121,7 +121,7 @@ func pairs(list string) (all [][2]string, err error) {
 		name, value, ok := strings.Cut(pair, "=")
 		name = strings.TrimSpace(name)
 		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || name == "" || !utf8.ValidString(value) {
+		if !ok || err != nil || name == "" || !utf8.ValidString(name) || !utf8.ValidString(value) {
 			return nil, errors.New("not a list of pairs")
 		}
 		all = append(all, [2]string{name, value})

@@ -8,10 +8,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -24,12 +26,16 @@ const testStream, testBlock = "LINESMAN_RAW", 3
 
 // appendRecord appends a record as the server writes it.
 func appendRecord(block []byte, seq uint64, subject, body string) []byte {
+	return appendRecordOf(block, seq, time.Now(), subject, body)
+}
+
+func appendRecordOf(block []byte, seq uint64, stored time.Time, subject, body string) []byte {
 	header := "NATS/1.0\r\nA: b\r\n\r\n"
 	size := recordHead + len(subject) + 4 + len(header) + len(body) + recordHash
 	from := len(block)
 	block = binary.LittleEndian.AppendUint32(block, uint32(size)|headerBit)
 	block = binary.LittleEndian.AppendUint64(block, seq)
-	block = binary.LittleEndian.AppendUint64(block, uint64(time.Now().UnixNano()))
+	block = binary.LittleEndian.AppendUint64(block, uint64(stored.UnixNano()))
 	block = binary.LittleEndian.AppendUint16(block, uint16(len(subject)))
 	block = append(block, subject...)
 	block = binary.LittleEndian.AppendUint32(block, uint32(len(header)))
@@ -233,14 +239,131 @@ func TestEventsAreNotDerivedFromARawThatWasRepaired(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(aside, 0o700), os.WriteFile(filepath.Join(aside, "1.blk"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	raw := filepath.Join(v.dir(InsideAccount, v.names.Raw()), "msgs")
-	block := appendRecord(nil, 1, "linesman.raw.codex.a", "x")
-	if err := errors.Join(os.MkdirAll(raw, 0o700), os.WriteFile(filepath.Join(raw, "1.blk"), block, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	writeRaw(t, v, `{"max_age":0}`, appendRecord(nil, 1, "linesman.raw.codex.a", "x"))
 	events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}}
 	if can, err := v.canDerive(events); can || err != nil {
 		t.Errorf("derived: %v, %v", can, err)
+	}
+}
+
+// writeRaw makes a RAW of one block.
+func writeRaw(t *testing.T, v verifier, settings string, block []byte) {
+	t.Helper()
+	dir := v.dir(InsideAccount, v.names.Raw())
+	err := errors.Join(os.MkdirAll(filepath.Join(dir, "msgs"), 0o700),
+		os.WriteFile(filepath.Join(dir, "msgs", strconv.Itoa(testBlock)+blockFile), block, 0o600))
+	if settings != "" {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, metaFile), []byte(settings), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A block keeps entries that are too old until all of it are. The server removes them as it starts.
+func TestEventsAreDerivedOnlyFromEntriesThatStay(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		name          string
+		settings      string
+		first, second time.Duration // ages of entries 1 and 2
+		want          bool
+	}{
+		{"young", `{"max_age":3600000000000}`, time.Minute, time.Second, true},
+		{"the first is too old", `{"max_age":3600000000000}`, 2 * time.Hour, time.Second, false},
+		{"held, because none was added for long", `{"max_age":3600000000000}`, 2 * time.Hour, time.Hour, true},
+		{"without an age", `{"max_age":0}`, 2000 * time.Hour, time.Second, true},
+		{"without settings", "", time.Minute, time.Second, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			v := verifier{store: t.TempDir(), names: bus.Names{Prefix: bus.DefaultPrefix}, log: zap.NewNop(), now: now}
+			block := appendRecordOf(nil, 1, now.Add(-c.first), "linesman.raw.codex.a", "x")
+			writeRaw(t, v, c.settings, appendRecordOf(block, 2, now.Add(-c.second), "linesman.raw.codex.a", "x"))
+			events := &storedStream{name: v.names.Events(), damaged: []damagedBlock{{number: 1}}} // from the first one on
+			if can, err := v.canDerive(events); can != c.want || err != nil {
+				t.Errorf("derived: %v, %v, want %v", can, err, c.want)
+			}
+		})
+	}
+}
+
+// Entries that have expired are in the files of RAW for a while, but nothing is derived from them.
+func TestEventsOfExpiredEntriesStay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() (*Server, *bus.Bus) {
+		t.Helper()
+		s, err := StartServer(dir, "127.0.0.1:0", bustest.Names, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Stop)
+		b, err := s.Connect(bustest.Patient(t), OperatorUser, bustest.Names, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return s, b
+	}
+	s, b := start()
+	ensure := func(age time.Duration) {
+		t.Helper()
+		limits := bus.DefaultLimits()
+		limits.RawAge = age
+		if _, err := b.Ensure(t.Context(), limits); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ensure(time.Hour)
+	l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func() {
+		t.Helper()
+		if err := l.Append(t.Context(), runs.Entry{Kind: runs.Out, Offset: l.Mark().Out, Body: []byte("x")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n = 5
+	for range n {
+		add()
+	}
+	bustest.Fill(t, b, n)
+	state := func(js jetstream.JetStream, stream string) jetstream.StreamState {
+		t.Helper()
+		of, err := js.Stream(t.Context(), stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return of.CachedInfo().State
+	}
+	ensure(time.Second)
+	bustest.Until(t, "the entries do not expire", func() bool {
+		add()
+		return state(b.JetStream(), b.Raw()).FirstSeq > n
+	})
+	ensure(time.Hour)
+	s.Stop()
+
+	events := &storedStream{name: b.Events(), dir: s.verifier().dir(PublicAccount, b.Events())}
+	good, bad, err := events.readBlock(1)
+	if err != nil || len(good) != n || bad != nil {
+		t.Fatalf("%d events, %v, %v", len(good), bad, err)
+	}
+	block, err := os.ReadFile(events.path(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block[good[2].to-recordHash-1] ^= 1
+	if err := os.WriteFile(events.path(1), block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, b = start()
+	if got := state(b.PublicJetStream(), b.Events()); got.Msgs != n-1 || got.LastSeq != n {
+		t.Errorf("%d events up to %d, want %d up to %d", got.Msgs, got.LastSeq, n-1, n)
 	}
 }
 

@@ -19,10 +19,12 @@ const anyEvents, anyLive = "*.events.>", "*.live.>"
 // [CellsAccount]. Prefixes whose accounts would have the same name are an error.
 func CellAccounts(prefixes []string) ([]account, error) {
 	inboxes := func(user string) string { return bus.InboxPrefix(user) + ".>" }
-	cells := account{Name: CellsAccount, JetStream: true, Consumers: bus.MaxReaders, Users: []user{
-		{OperatorUser, []string{">"}, []string{anyLive, inboxes(OperatorUser)}},
-		{SubscriberUser, readsOf(CellsAccount, anyEvents), []string{anyLive, inboxes(SubscriberUser)}},
-	}}
+	cells := account{
+		Name: CellsAccount, JetStream: true, Consumers: bus.MaxReaders, Payload: bus.ReaderPayload, Users: []user{
+			{OperatorUser, []string{">"}, []string{anyLive, inboxes(OperatorUser)}},
+			{SubscriberUser, readsOf(CellsAccount, anyEvents), []string{anyLive, inboxes(SubscriberUser)}},
+		},
+	}
 	var all []account
 	taken := map[string]bool{CellsAccount: true}
 	for _, prefix := range prefixes {

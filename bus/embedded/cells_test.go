@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -76,6 +77,32 @@ func TestCertificatesNameTheCell(t *testing.T) {
 	for _, want := range []string{`"CN=worker,OU=alpha"`, `"CN=worker,OU=beta"`, `"CN=subscriber"`} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("the configuration has not one user %s", want)
+		}
+	}
+}
+
+// Readers send small requests only, by whichever keys the server knows them.
+func TestSignedAccountsLimitWhatReadersSend(t *testing.T) {
+	t.Parallel()
+	all := cellAccounts(t, "alpha", "beta")
+	signed, err := SignedConfig(all, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := map[string]int64{}
+	for line := range strings.Lines(signed) {
+		_, token, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if claims, err := jwt.DecodeAccountClaims(token); err == nil {
+			limits[claims.Name] = claims.Limits.Payload
+		}
+	}
+	for _, a := range all {
+		want := int64(bus.ReaderPayload)
+		if strings.TrimPrefix(a.Name, strings.ToUpper(a.Cell)) == "" { // workers and their like
+			want = jwt.NoLimit
+		}
+		if got, ok := limits[a.Name]; got != want || !ok {
+			t.Errorf("users of %s may send %d bytes, want %d", a.Name, got, want)
 		}
 	}
 }

@@ -93,6 +93,9 @@ func identityOf(path string, kind nkeys.PrefixByte) (i identity, err error) {
 func accountClaims(a account, of map[string]identity) (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(of[a.Name].public)
 	claims.Name = a.Name
+	if a.Payload > 0 {
+		claims.Limits.Payload = int64(a.Payload)
+	}
 	if a.JetStream {
 		consumers := int64(a.Consumers)
 		if consumers == 0 {

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
-	"math"
-	"net/textproto"
 	"os"
 	"path"
 	"path/filepath"
@@ -75,6 +73,7 @@ type storedStream struct {
 	newest    int64          // when the newest record was stored, in Unix nanoseconds
 	indexed   uint64         // last sequence according to its index, 0 if it has no valid one
 	badMeta   bool           // its settings are damaged
+	noMeta    bool           // it has no settings: it was being created, or a repair set them aside
 	short     bool           // its index has messages that no block has
 }
 
@@ -159,8 +158,10 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 		bad := scanEach(buf, newBlockHash(s.name, number), func(r record) {
 			s.last, s.newest = max(s.last, r.seq), max(s.newest, r.time)
 		})
-		if newest := i == len(s.blocks)-1; newest && limit <= maxVerified && len(bad) == 0 && s.readIndex() == s.last {
-			limit = min(limit, v.indexed)
+		if newest := i == len(s.blocks)-1; newest && limit <= maxVerified && len(bad) == 0 {
+			if _, last := s.readIndex(); last == s.last {
+				limit = min(limit, v.indexed)
+			}
 		}
 		limit -= int64(len(buf))
 		if len(bad) > 0 || len(buf) == 0 && i < len(s.blocks)-1 {
@@ -168,7 +169,7 @@ func (v *verifier) readStream(dir string, limit int64) (*storedStream, error) {
 		}
 	}
 	slices.Reverse(s.damaged)
-	s.indexed = s.readIndex()
+	_, s.indexed = s.readIndex()
 	s.short = s.indexed > s.last
 	return s, nil
 }
@@ -183,31 +184,33 @@ func (s *storedStream) readMeta() error {
 	if err != nil {
 		return err
 	}
-	s.badMeta = string(sum) != s.sum(meta) && (meta != nil || sum != nil) // a stream that was being created has neither
+	s.noMeta = meta == nil && sum == nil
+	s.badMeta = !s.noMeta && string(sum) != s.sum(meta)
 	return nil
 }
 
 // sum returns the content of the file that the server writes beside the settings.
 func (s *storedStream) sum(meta []byte) string { return hex.EncodeToString(hashOf(s.hash, meta)) }
 
-// readIndex returns the last sequence according to the index of the stream, 0 if it has no
+// readIndex returns the first and the last sequence according to the index of the stream, 0 if it has no
 // valid one.
-func (s *storedStream) readIndex() uint64 {
+func (s *storedStream) readIndex() (first, last uint64) {
 	index, err := os.ReadFile(filepath.Join(s.dir, "msgs", indexFile))
 	if err != nil || len(index) < 2+recordHash {
-		return 0
+		return 0, 0
 	}
 	index, sum := index[:len(index)-recordHash], index[len(index)-recordHash:]
 	if !bytes.Equal(hashOf(s.hash, index), sum) {
-		return 0
+		return 0, 0
 	}
-	at := index[2:]   // after the version
-	for range 3 + 1 { // messages, bytes, first sequence, its time
-		_, n := binary.Uvarint(at) // a signed number has the same size
+	at := index[2:] // after the version
+	var numbers [5]uint64
+	for i := range numbers { // messages, bytes, first sequence, its time, last sequence
+		var n int
+		numbers[i], n = binary.Uvarint(at) // a signed number has the same size
 		at = at[max(n, 0):]
 	}
-	last, _ := binary.Uvarint(at)
-	return last
+	return numbers[2], numbers[4]
 }
 
 func hashOf(h hash.Hash, b []byte) []byte {
@@ -241,7 +244,7 @@ func (v verifier) repair(s *storedStream) error {
 		return err
 	}
 	// Before its index is removed: nothing else shows that the stream was longer.
-	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta {
+	if s.name == bucket.Stream(v.names.Runs()) && !s.badMeta && !s.noMeta { // new settings make it another one, too
 		if err := s.renew(v.now, aside); err != nil {
 			return err
 		}
@@ -323,43 +326,6 @@ func (v verifier) repairBlocks(s *storedStream, aside string) (what string, err 
 	return what, nil
 }
 
-// canDerive reports whether RAW has all that the events from the first damage on come from. A RAW
-// of which blocks were set aside may have lost entries.
-func (v verifier) canDerive(s *storedStream) (bool, error) {
-	aside, err := glob(v.store, damagedDir, "*", v.names.Raw(), "*.blk")
-	if err != nil || len(aside) > 0 {
-		return false, err
-	}
-	raw := v.dir(InsideAccount, v.names.Raw())
-	numbers, err := blockNumbers(raw)
-	if err != nil || len(numbers) == 0 {
-		return false, err
-	}
-	first := record{seq: math.MaxUint64}
-	of := &storedStream{name: v.names.Raw(), dir: raw}
-	if good, _, err := of.readBlock(numbers[0]); err != nil {
-		return false, err
-	} else if i := slices.IndexFunc(good, func(r record) bool { return !r.deleted }); i >= 0 {
-		first = good[i]
-	}
-	d := s.damaged[0]
-	for i := slices.Index(s.blocks, d.number); i >= 0; i-- {
-		good, bad, err := s.readBlock(s.blocks[i])
-		if err != nil {
-			return false, err
-		}
-		for _, r := range slices.Backward(good) {
-			if r.deleted || s.blocks[i] == d.number && len(bad) > 0 && r.from > bad[0].from {
-				continue
-			}
-			// Its time shows whether it is one of this RAW.
-			raw, ok := positionOf(r)
-			return ok && raw+1 >= first.seq && r.time >= first.time, nil
-		}
-	}
-	return first.seq == 1, nil // nothing is before the damage
-}
-
 // readBlock reads a block.
 func (s *storedStream) readBlock(number int) (good []record, bad []span, err error) {
 	buf, err := os.ReadFile(s.path(number))
@@ -368,18 +334,6 @@ func (s *storedStream) readBlock(number int) (good []record, bad []span, err err
 	}
 	good, bad = scan(buf, newBlockHash(s.name, number))
 	return good, bad, nil
-}
-
-// positionOf returns the sequence in RAW that an event comes from.
-func positionOf(r record) (raw uint64, ok bool) {
-	for line := range strings.SplitSeq(string(r.header), "\r\n") {
-		key, value, _ := strings.Cut(line, ":")
-		if textproto.CanonicalMIMEHeaderKey(key) == bus.HeaderPos {
-			pos, ok := bus.ParsePos(strings.TrimSpace(value))
-			return pos.Raw, ok
-		}
-	}
-	return 0, false
 }
 
 // cut ends the stream before the first damage.

@@ -186,14 +186,20 @@ func space(dir string) (free, reserve uint64, err error) {
 	if err := unix.Statfs(filepath.Clean(dir), &st); err != nil {
 		return 0, 0, err
 	}
-	size := uint64(st.Bsize)
+	free, reserve = spaceOf(&st)
+	return free, reserve, nil
+}
+
+// spaceOf is [space] of what the file system says of itself.
+func spaceOf(st *unix.Statfs_t) (free, reserve uint64) {
+	size := DiskUnit(st)
 	reserve = min(maxReserve, st.Blocks*size/20)
 	files, all := uint64(st.Ffree), uint64(st.Files) // signed on FreeBSD; all is 0 where there is no limit
 	switch needed := min(maxFiles, all/20); {
 	case st.Flags&readOnly != 0, all > 0 && files < needed:
-		return 0, reserve, nil
+		return 0, reserve
 	case all > 0 && files < needed*3/2: // as act does it with bytes
-		return min(reserve, uint64(st.Bavail)*size), reserve, nil
+		return min(reserve, uint64(st.Bavail)*size), reserve
 	}
-	return uint64(st.Bavail) * size, reserve, nil
+	return uint64(st.Bavail) * size, reserve
 }

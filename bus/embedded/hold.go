@@ -3,7 +3,6 @@ package embedded
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,28 +17,41 @@ func (v verifier) hold(all []*storedStream) (held bool, err error) {
 		if s.name != v.names.Raw() || s.hash == nil {
 			continue
 		}
-		if s.badMeta { // a kill during a change of them does that, too
+		if s.badMeta || s.noMeta { // a kill during a change of them does that, too
 			return true, nil
 		}
-		meta, err := os.ReadFile(filepath.Join(s.dir, metaFile))
+		age, _, err := s.maxAge()
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("stream %s: %w", s.name, err)
 		}
-		var settings struct {
-			MaxAge time.Duration `json:"max_age"`
+		if age == 0 || !v.holds(s, age) {
+			return age == 0, nil
 		}
-		if err := json.Unmarshal(meta, &settings); err != nil {
-			return false, fmt.Errorf("stream %s: %s: %w", s.name, metaFile, err)
-		}
-		away := v.away(s)
-		if settings.MaxAge == 0 || s.newest == 0 || away < settings.MaxAge/2 {
-			return settings.MaxAge == 0, nil
-		}
-		v.log.Info("RAW is kept until it has been read", zap.Duration("away", away.Round(time.Second)),
-			zap.Duration("max_age", settings.MaxAge))
+		v.log.Info("RAW is kept until it has been read", zap.Duration("away", v.away(s).Round(time.Second)),
+			zap.Duration("max_age", age))
 		return true, s.change("max_age", 0, s.dir)
 	}
 	return false, nil
+}
+
+// holds reports whether [verifier.hold] suspends a maximum age of RAW.
+func (v verifier) holds(raw *storedStream, age time.Duration) bool {
+	return raw.newest != 0 && v.away(raw) >= age/2
+}
+
+// maxAge returns the maximum age of what is in a stream, 0: none. Without settings it is unknown.
+func (s *storedStream) maxAge() (age time.Duration, known bool, err error) {
+	meta, err := readIfThere(filepath.Join(s.dir, metaFile))
+	if err != nil || meta == nil {
+		return 0, false, err
+	}
+	var settings struct {
+		MaxAge time.Duration `json:"max_age"`
+	}
+	if err := json.Unmarshal(meta, &settings); err != nil {
+		return 0, false, fmt.Errorf("%s: %w", metaFile, err)
+	}
+	return settings.MaxAge, true, nil
 }
 
 // away returns for how long nothing was stored in a stream: what is unread was stored shortly before the end of the

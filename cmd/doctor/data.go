@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/worker"
 )
@@ -51,7 +52,7 @@ func (x *examination) dataDirectory(context.Context) (level, string, string) {
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return Fail, fmt.Sprintf("%s: %v", dir, err), "choose another with --data-dir"
 	}
-	free := int64(disk.Bavail) * int64(disk.Bsize)
+	free := int64(disk.Bavail) * int64(embedded.DiskUnit(&disk))
 	space := fmt.Sprintf("%s, %s free", dir, gibibytes(free))
 	switch {
 	case disk.Files > 0 && int64(disk.Ffree) < tooFewFiles:
