@@ -22,8 +22,8 @@ const (
 	maxListed    = 100_000 // by the server, see [listKeys]
 )
 
-// begins reports whether an entry is the first one of a run; the start of a queued task is none. Other entries may be of
-// a run that was forgotten after its record had expired: that adds a marker, which no list has.
+// begins reports whether an entry is the first one of a run; the start of a queued task is not. Other entries may be
+// of a run that was forgotten after its record had expired: that adds a marker, which no list has.
 func begins(h nats.Header, body []byte) bool {
 	kind := runs.Kind(h.Get(bus.HeaderRecord))
 	return kind == runs.Queued || kind == runs.Started && !gjson.GetBytes(body, "work_seq").Exists()
