@@ -61,7 +61,7 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.Text != "" || c.File != "" {
 		var err error
-		if q.Text, err = readPrompt(a.stdin, c.Text, c.File); err != nil {
+		if q.Text, err = readPrompt(ctx, a.stdin, c.Text, c.File); err != nil {
 			from := "TEXT"
 			if c.File != "" {
 				from = "--file"
