@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 )
 
@@ -79,6 +80,24 @@ func TestSignalEndsACommandThatReadsItsInput(t *testing.T) {
 				t.Error("the signal does not end it")
 			}
 		})
+	}
+}
+
+// A file that is cut is not taken for one that is no JSON.
+func TestContentThatIsTooLargeIsToldSo(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "content")
+	content := `{"a":"` + strings.Repeat("x", runs.MaxContent+92) + `"}`
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{file, "-"} {
+		var stdout, stderr bytes.Buffer
+		args := []string{"answer", "T-1", "--content", from}
+		code := run(t.Context(), args, []string{"HOME=" + t.TempDir()}, strings.NewReader(content), &stdout, &stderr)
+		if want := "linesman: --content: at most 16384 bytes\n"; code != exitUsage || stderr.String() != want {
+			t.Errorf("%s: exit %d and %q, want %d and %q", from, code, &stderr, exitUsage, want)
+		}
 	}
 }
 

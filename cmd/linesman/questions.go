@@ -222,6 +222,9 @@ func (c *answerCmd) content(ctx context.Context, a *app) (json.RawMessage, error
 		if text, err = readInput(ctx, a.stdin, c.Content, runs.MaxContent); err != nil {
 			return nil, err
 		}
+		if len(text) > runs.MaxContent {
+			return nil, fmt.Errorf("at most %d bytes", runs.MaxContent)
+		}
 	}
 	if !json.Valid(text) {
 		return nil, errors.New("must be JSON, an object")
