@@ -150,7 +150,7 @@ func (c *chatCmd) pipe(ctx context.Context, a *app, l *client.Client, run *api.R
 			}
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
 		} else {
-			sent, err := api.OpSend.Call(ctx, l, api.SendRequest{Run: run.ID, Text: text})
+			sent, err := sendOnce(ctx, l, api.SendRequest{Run: run.ID, Text: text})
 			if err != nil {
 				return notOrdered(err, run.ID)
 			}
