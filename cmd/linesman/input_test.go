@@ -19,7 +19,8 @@ import (
 func TestSignalEndsACommandThatReadsItsInput(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
-		"submit -", "submit --output-schema - hi", "send T-1 -", "bridge answer T-1", "answer T-1 --content -", "bridge check -",
+		"submit -", "submit --output-schema - hi", "send T-1 -", "bridge answer T-1", "answer T-1 --content -",
+		"bridge check -",
 		"submit --file FIFO", "send T-1 --file FIFO", "bridge answer T-1 --file FIFO", "bridge check FIFO",
 		"submit --file UNWRITTEN",
 	} {

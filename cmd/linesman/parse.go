@@ -72,8 +72,8 @@ func closer(err error) error {
 // isUnexpected reports whether a parse error is about an argument that no command takes.
 func isUnexpected(err error) bool { return strings.HasPrefix(err.Error(), "unexpected argument ") }
 
-// without is args without what a parse error is about: an argument with those that follow it, or a flag with its value, if the
-// grammar has a flag of that name that takes one.
+// without is args without what a parse error is about: an argument with those that follow it, or a flag with its
+// value, if the grammar has a flag of that name that takes one.
 func without(args []string, err *kong.ParseError) []string {
 	c := err.Context
 	at := len(args) - len(c.Path[len(c.Path)-1].Remainder()) // behind what could be read
