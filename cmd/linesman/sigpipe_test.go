@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 // As of `linesman up 2>&1 | tee up.log`, whose tee ends before it at Ctrl-C: what is logged has no reader.
 func TestUpEndsInOrderWithoutAReaderOfItsLog(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("linesman", "up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", t.TempDir())
+	cmd := exec.Command("linesman", "up", "--nats-listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--data-dir", t.TempDir())
 	cmd.Env = []string{"HOME=" + t.TempDir(), "GORACE=atexit_sleep_ms=0"}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -41,7 +41,7 @@ func TestUpEndsInOrderWithoutAReaderOfItsLog(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait() // its state says it
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Exited() || status.ExitStatus() != exitDone {
+	if cmd.ProcessState.ExitCode() != exitDone {
 		t.Errorf("it ended with %v, want exit status %d", cmd.ProcessState, exitDone)
 	}
 }
