@@ -184,7 +184,7 @@ func (m *model) say(text string, now bool) bool {
 
 // send sends the next message, once the run has begun.
 func (m *model) send() tea.Cmd {
-	if m.sending || m.away && m.run != nil || len(m.outbox) == 0 || !m.begun || m.run != nil && m.run.Conversation == nil {
+	if m.sending || len(m.outbox) == 0 || !m.begun || m.run != nil && (m.away || m.run.Conversation == nil) {
 		return nil
 	}
 	m.sending = true
