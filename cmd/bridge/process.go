@@ -96,7 +96,10 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 		case <-ctx.Done():
 			return outcome{}, ctx.Err()
 		case <-working.Done():
-			return w.expire(ctx, e), nil
+			if ctx.Err() != nil { // which has ended it: there may be time left
+				return outcome{}, ctx.Err()
+			}
+			return w.expire(ctx, e)
 		case <-time.After(w.cfg.Retry):
 		}
 	}
@@ -104,14 +107,14 @@ func (w *dirWatcher) outcome(ctx context.Context, r requestFile, e entry, earlie
 
 // expire ends a run whose timeout has passed. If the run has an answer all the
 // same, that is the outcome. So is an error of an external agent that was
-// accepted.
-func (w *dirWatcher) expire(ctx context.Context, e entry) outcome {
+// accepted. The error is that of ctx.
+func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 	ending, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
 	for {
 		o, err := w.expired(ending, e.Run)
 		if err == nil && (o.Status == statusSuccess || o.Taken) {
-			return w.timed(o, e)
+			return w.timed(o, e), nil
 		}
 		if isMomentary(err) {
 			select {
@@ -120,10 +123,13 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) outcome {
 			case <-ending.Done():
 			}
 		}
+		if err != nil && ctx.Err() != nil { // the next bridge asks for its answer
+			return outcome{}, ctx.Err()
+		}
 		if err != nil {
 			w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
 		}
-		return w.timed(outcome{Status: statusTimeout}, e)
+		return w.timed(outcome{Status: statusTimeout}, e), nil
 	}
 }
 

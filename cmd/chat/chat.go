@@ -35,10 +35,11 @@ type Config struct {
 	Getenv        func(string) string
 	Inside        bool // the caller is a program of an agent, which must not answer questions
 
-	Run   *api.Run                                                 // nil: Start begins one with the first message
-	Text  string                                                   // the first message to Run; "": none
-	Start func(ctx context.Context, text string) (*api.Run, error) // submits a run
-	About string                                                   // that run, in a few words
+	Run  *api.Run // nil: Start begins one with the first message
+	Text string   // the first message to Run; "": none
+	// Start submits a run with an id. With one that it was called with before it returns that run.
+	Start func(ctx context.Context, id, text string) (*api.Run, error)
+	About string // that run, in a few words
 }
 
 // Fits reports whether stdin and stdout are a terminal that can move its cursor.

@@ -252,6 +252,55 @@ func TestMessageIsSentAgainWithItsKey(t *testing.T) {
 	}
 }
 
+// A run whose beginning got no answer may have begun: it is asked for by its id, not begun again.
+func TestFirstMessageBeginsOneRun(t *testing.T) {
+	lost := &api.Error{Code: api.Unavailable, Retryable: true, Err: context.DeadlineExceeded}
+	begun := map[string]string{} // by id
+	var err error
+	config := Config{Start: func(_ context.Context, id, text string) (*api.Run, error) {
+		begun[id] += text
+		return talking(func(r *api.Run) { r.ID = id }), err
+	}}
+	m := newModel(t.Context(), &server{}, config, false, time.Now())
+	m.resize(200, 24)
+	m.handle(drawnMsg{})
+	press(m, append(typed("Hi."), enter)...)
+	err = lost
+	for range 3 {
+		m.handle(m.send()())
+		if m.send() != nil || m.field.Value() != "" || !m.away {
+			t.Fatalf("it is sent at once, typed again as %q, or not away", m.field.Value())
+		}
+		m.handle(againMsg{})
+	}
+	err = nil
+	m.handle(m.send()())
+	said := strings.Join(m.out, "\n")
+	if len(begun) != 1 || m.run == nil || begun[m.run.ID] != "Hi.Hi.Hi.Hi." || len(m.outbox) != 0 || m.away {
+		t.Errorf("began %q, has %v; left: %v, away: %v", begun, m.run, m.outbox, m.away)
+	}
+	if strings.Count(said, "linesman is away: the server is away. What you send is kept.") != 1 ||
+		strings.Count(said, "linesman is back.") != 1 || strings.Contains(said, "not sent") {
+		t.Errorf("said %s", said)
+	}
+	if runs.CheckID(m.run.ID) != nil {
+		t.Errorf("it is no id: %s", m.run.ID)
+	}
+}
+
+// Who leaves while a message has no answer is told so.
+func TestLeavingTellsWhatMayBeSent(t *testing.T) {
+	m, _ := stage(t, 200, talking(nil))
+	press(m, append(typed("Hi."), enter)...)
+	press(m, append(typed("There."), enter)...)
+	m.send()
+	m.leave()
+	want := []string{"! it is not known whether this was sent: Hi.", "! not sent: There."}
+	if !slices.Equal(m.out, want) {
+		t.Errorf("said %q, want %q", m.out, want)
+	}
+}
+
 func TestCommands(t *testing.T) {
 	m, s := stage(t, 80, talking(nil))
 	press(m, append(typed("/nope x"), enter)...)

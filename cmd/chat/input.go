@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"charm.land/bubbles/v2/key"
@@ -20,6 +22,7 @@ import (
 // outgoing is a message that no responder has accepted yet.
 type outgoing struct {
 	text, key string
+	run       string // id of the run that it begins, if there is none
 	now       bool
 }
 
@@ -28,6 +31,9 @@ type sentMsg struct {
 	run *api.Run // that it began; nil: it was a message to one
 	err error
 }
+
+// againMsg is the end of the pause after which the message that begins a run is sent again.
+type againMsg struct{}
 
 // Limits of what is typed.
 const (
@@ -171,20 +177,21 @@ func (m *model) say(text string, now bool) bool {
 		return false
 	}
 	m.past.add(text)
-	m.outbox = append(m.outbox, outgoing{text, rand.Text(), now})
+	run := runs.NewID(m.now.UnixMilli(), mathrand.Uint64())
+	m.outbox = append(m.outbox, outgoing{text, rand.Text(), run, now})
 	return true
 }
 
 // send sends the next message, once the run has begun.
 func (m *model) send() tea.Cmd {
-	if m.sending || m.away || len(m.outbox) == 0 || !m.begun || m.run != nil && m.run.Conversation == nil {
+	if m.sending || len(m.outbox) == 0 || !m.begun || m.run != nil && (m.away || m.run.Conversation == nil) {
 		return nil
 	}
 	m.sending = true
 	o, ctx := m.outbox[0], m.ctx()
 	if m.run == nil {
 		return func() tea.Msg {
-			run, err := m.start(ctx, o.text)
+			run, err := m.start(ctx, o.run, o.text)
 			return sentMsg{run, err}
 		}
 	}
@@ -198,14 +205,24 @@ func (m *model) send() tea.Cmd {
 	}
 }
 
-// sent takes over what became of a message. One that got no answer is sent again, with the same key.
+// sent takes over what became of a message. One that got no answer is sent again, with the same key, or for the same
+// run: once a look at the run has an answer, or, if there is none, after a while.
 func (m *model) sent(s sentMsg) tea.Cmd {
 	m.sending = false
-	if s.err != nil && away(s.err) && m.run != nil {
-		m.missed(s.err)
+	if len(m.outbox) == 0 { // it is left
 		return nil
 	}
-	if len(m.outbox) == 0 { // it is left
+	switch {
+	case s.err == nil || !away(s.err):
+		if m.run == nil && m.away {
+			m.back()
+		}
+	case m.run == nil:
+		m.sending = true // nothing else is
+		m.missed(s.err)
+		return tea.Tick(lookEvery, func(time.Time) tea.Msg { return againMsg{} })
+	default:
+		m.missed(s.err)
 		return nil
 	}
 	o := m.outbox[0]

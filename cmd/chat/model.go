@@ -42,7 +42,7 @@ const (
 type model struct {
 	svc   api.Caller
 	ctx   func() context.Context
-	start func(ctx context.Context, text string) (*api.Run, error)
+	start func(ctx context.Context, id, text string) (*api.Run, error)
 
 	about         string // the run that start begins
 	color, inside bool
@@ -121,6 +121,8 @@ func (m *model) handle(msg tea.Msg) tea.Cmd {
 		}
 	case sentMsg:
 		return m.sent(msg)
+	case againMsg:
+		m.sending = false
 	case orderedMsg:
 		return m.ordered(msg)
 	case answeredMsg:
@@ -190,8 +192,7 @@ func (m *model) looked(l lookMsg) (cmd tea.Cmd) {
 		m.missed(l.err)
 		return cmd
 	case m.away:
-		m.away = false
-		m.remark("linesman is back.")
+		m.back()
 	}
 	if l.at.After(m.now) {
 		m.now = l.at
@@ -211,8 +212,17 @@ func (m *model) missed(err error) {
 		m.leave()
 	case !m.away && away(err):
 		m.away = true
-		m.warn("linesman is away: " + console.Why(err) + ". The run goes on, and what you send is kept.")
+		stays := ". The run goes on, and what you send is kept."
+		if m.run == nil {
+			stays = ". What you send is kept."
+		}
+		m.warn("linesman is away: " + console.Why(err) + stays)
 	}
+}
+
+func (m *model) back() {
+	m.away = false
+	m.remark("linesman is back.")
 }
 
 // know takes over a state of the run.
@@ -289,8 +299,12 @@ func (m *model) print() tea.Cmd {
 func (m *model) leave() tea.Cmd {
 	m.leaving = true
 	m.ask.keys, m.note = false, ""
-	for _, o := range m.outbox {
-		m.warn("not sent: " + console.Cut(console.Safe(o.text), 60))
+	for i, o := range m.outbox {
+		became := "not sent: "
+		if i == 0 && m.sending { // its answer is missing
+			became = "it is not known whether this was sent: "
+		}
+		m.warn(became + console.Cut(console.Safe(o.text), 60))
 	}
 	m.outbox = nil
 	return nil

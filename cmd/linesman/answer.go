@@ -50,7 +50,7 @@ type bridgeAnswerCmd struct {
 }
 
 func (c *bridgeAnswerCmd) Run(ctx context.Context, a *app) error {
-	reply, err := c.read(a, c.Text)
+	reply, err := c.read(ctx, a, c.Text)
 	if err != nil {
 		return err
 	}
@@ -65,11 +65,11 @@ type replyFlags struct {
 }
 
 // read returns the answer that text, which may be nil, and the flags tell.
-func (c *replyFlags) read(a *app, text *string) (reply runs.Reply, err error) {
+func (c *replyFlags) read(ctx context.Context, a *app, text *string) (reply runs.Reply, err error) {
 	if text != nil && c.File+c.Error != "" || c.File != "" && c.Error != "" {
 		return reply, exitWith(exitUsage, errors.New("TEXT, --file and --error: one of them"))
 	}
-	reply, err = readReply(a.stdin, text, c.File, c.Error)
+	reply, err = readReply(ctx, a.stdin, text, c.File, c.Error)
 	if err == nil {
 		_, err = reply.Line()
 	}
@@ -82,7 +82,7 @@ func (c *replyFlags) read(a *app, text *string) (reply runs.Reply, err error) {
 
 // reply answers a request, named by its id or by its run.
 func (c *replyFlags) reply(ctx context.Context, a *app, l *client.Client, request string, text *string) error {
-	reply, err := c.read(a, text)
+	reply, err := c.read(ctx, a, text)
 	if err != nil {
 		return err
 	}

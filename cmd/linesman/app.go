@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"go.uber.org/zap"
 
@@ -75,6 +78,10 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	if call.logsAll { // it runs for long
 		startup.End()
+		// What it prints may lose its reader, such as a `tee` that ends first at Ctrl-C: an error, not the end.
+		broken := make(chan os.Signal, 1)
+		signal.Notify(broken, syscall.SIGPIPE)
+		defer signal.Stop(broken)
 	}
 	if call.needsSettings {
 		a.log, a.level = daemon.NewLeveledLogger(a.config, stderr)

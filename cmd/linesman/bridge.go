@@ -128,8 +128,8 @@ type bridgeCheckCmd struct {
 	jsonFlag
 }
 
-func (c *bridgeCheckCmd) Run(a *app) error {
-	text, err := readInput(a.stdin, c.File, bridge.MaxResponse)
+func (c *bridgeCheckCmd) Run(ctx context.Context, a *app) error {
+	text, err := readInput(ctx, a.stdin, c.File, bridge.MaxResponse)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (c *chatCmd) Run(ctx context.Context, a *app) error {
 		a.dialer.Log = zap.NewNop() // the screen shows outages
 	}
 	return a.ask(ctx, func(l *client.Client) error {
-		screen.Start = func(ctx context.Context, text string) (*api.Run, error) { return c.start(ctx, l, text) }
+		screen.Start = func(ctx context.Context, id, text string) (*api.Run, error) { return c.start(ctx, l, id, text) }
 		if c.Continue != "" {
 			run, err := c.resume(ctx, l)
 			if err != nil {
@@ -63,7 +63,7 @@ func (c *chatCmd) Run(ctx context.Context, a *app) error {
 			return c.pipe(ctx, a, l, screen.Run)
 		}
 		if c.Continue == "" && c.Text != "" {
-			run, err := screen.Start(ctx, c.Text)
+			run, err := c.start(ctx, l, "", c.Text)
 			if err != nil {
 				return err
 			}
@@ -80,15 +80,19 @@ func (c *chatCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// start submits a run with its first message.
-func (c *chatCmd) start(ctx context.Context, l *client.Client, text string) (*api.Run, error) {
+// start submits a run with its first message; id "": with a new id. The error has that of the request, too.
+func (c *chatCmd) start(ctx context.Context, l *client.Client, id, text string) (*api.Run, error) {
 	q, wrong := c.submission()
 	if wrong != nil {
 		return nil, exitWith(exitUsage, errors.Join(wrong...))
 	}
-	q.Prompt, q.Live, q.Keep = text, true, true
+	q.Run, q.Prompt, q.Live, q.Keep = id, text, true, true
 	run, err := l.SubmitRun(ctx, q)
-	if err != nil {
+	var e *api.Error
+	switch {
+	case errors.As(err, &e):
+		return nil, refuse(c.notAccepted(err, false), e)
+	case err != nil:
 		return nil, c.notAccepted(err, false)
 	}
 	return run, nil
@@ -141,12 +145,12 @@ func (c *chatCmd) pipe(ctx context.Context, a *app, l *client.Client, run *api.R
 	for ; text != ""; text, err = next() {
 		q := api.WaitRequest{Until: api.UntilInput}
 		if run == nil {
-			if run, err = c.start(ctx, l, text); err != nil {
+			if run, err = c.start(ctx, l, "", text); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
 		} else {
-			sent, err := api.OpSend.Call(ctx, l, api.SendRequest{Run: run.ID, Text: text})
+			sent, err := sendOnce(ctx, l, api.SendRequest{Run: run.ID, Text: text})
 			if err != nil {
 				return notOrdered(err, run.ID)
 			}

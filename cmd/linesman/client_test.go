@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/zap"
 
+	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
@@ -155,6 +156,42 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 					tt.stderr)
 			}
 		})
+	}
+}
+
+// A conversation whose beginning got no answer is begun again with its id, and the responder knows its run.
+func TestBeginningOfAConversationNamesItsRun(t *testing.T) {
+	t.Parallel()
+	dir, server := serve(t)
+	nc := bustest.Connect(t, server, embedded.OperatorUser).Inside()
+	asked := make(chan api.Submission, 3)
+	bustest.Subscribe(t, nc, "linesman.api.submit", func(m *nats.Msg) {
+		var q api.Submission
+		_ = json.Unmarshal(m.Data, &q) // no id then
+		asked <- q
+		header := nats.Header{micro.ErrorHeader: {"lost"}, micro.ErrorCodeHeader: {"503"}}
+		body := []byte(`{"code":"UNAVAILABLE","message":"lost","retryable":true}`)
+		_ = m.RespondMsg(&nats.Msg{Header: header, Data: body})
+	})
+	l, err := (&datadir.Dialer{
+		Config: config.Config{DataDir: dir, Prefix: bus.DefaultPrefix}, Log: zap.NewNop(),
+	}).Client(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = (&chatCmd{}).start(t.Context(), l, "T-local-1", "Hi.")
+	var e *api.Error
+	if !errors.As(err, &e) || !e.Retryable {
+		t.Errorf("got %v, want an error that tells that it may be begun again", err)
+	}
+	select {
+	case q := <-asked:
+		if q.Run != "T-local-1" || q.Prompt != "Hi." {
+			t.Errorf("asked for %+v", q)
+		}
+	default:
+		t.Error("asked for nothing")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // goes there unchanged, so that flags, environment and file are read by
 // the same code. Commands with the tag `settings:"none"` load none. Those with the
 // tag `logs` log at the level of the settings, others only warnings and errors,
-// unless a level was set.
+// unless a level was set; and no closed stdout or stderr ends them.
 type grammar struct {
 	NATS      string `name:"nats" setting:"nats" placeholder:"URL" help:"${nats}" group:"settings"`
 	Creds     string `name:"creds" setting:"creds" placeholder:"FILE" help:"${creds}" group:"settings"`

@@ -72,8 +72,8 @@ func closer(err error) error {
 // isUnexpected reports whether a parse error is about an argument that no command takes.
 func isUnexpected(err error) bool { return strings.HasPrefix(err.Error(), "unexpected argument ") }
 
-// without is args without what a parse error is about: an argument, or a flag with its value, if the
-// grammar has a flag of that name that takes one.
+// without is args without what a parse error is about: an argument with those that follow it, or a flag with its
+// value, if the grammar has a flag of that name that takes one.
 func without(args []string, err *kong.ParseError) []string {
 	c := err.Context
 	at := len(args) - len(c.Path[len(c.Path)-1].Remainder()) // behind what could be read
@@ -93,10 +93,21 @@ func without(args []string, err *kong.ParseError) []string {
 		return args
 	}
 	end := at + 1
-	if !isUnexpected(err) && takesValue(c.Model.Node, args[at]) {
+	switch {
+	case isUnexpected(err): // and so is what follows: a parse for each of many would take seconds
+		for end < len(args) && (at > 0 && args[at-1] == "--" || continues(c.Selected(), args[end])) {
+			end++
+		}
+	case takesValue(c.Model.Node, args[at]):
 		end = min(end+1, len(args))
 	}
 	return slices.Delete(slices.Clone(args), at, end)
+}
+
+// continues reports whether an argument behind an unexpected one of a command is unexpected, too.
+func continues(command *kong.Node, arg string) bool {
+	return !strings.HasPrefix(arg, "-") &&
+		(command == nil || !slices.ContainsFunc(command.Children, func(n *kong.Node) bool { return n.Name == arg }))
 }
 
 // takesValue reports whether any command has a flag of this name that wants a

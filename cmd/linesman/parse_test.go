@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/linesman/linesman/api"
 )
@@ -42,6 +45,37 @@ func TestDistanceCountsExchangedLettersOnce(t *testing.T) {
 		{"ab", "cd", 2}} {
 		if got := distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("%q, %q: got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+// With the files of a directory in place of one argument the error comes at once: a parser takes milliseconds.
+func TestManyStrayWordsTakeFewParsers(t *testing.T) {
+	many := slices.Repeat([]string{"a"}, 5000)
+	for _, tt := range []struct {
+		before, after []string
+		want          string // all mistakes
+		name          string // of the last command
+	}{
+		{[]string{"status", "T-1"}, nil, "unexpected argument a", "status"},
+		{[]string{"status", "T-1", "--"}, slices.Repeat([]string{"-x"}, 5000), "unexpected argument a", "status"},
+		{[]string{"status", "T-1"}, []string{"--log-level", "warn", "b", "--foo"},
+			"unexpected argument a\nunknown flag --foo", "status"},
+		{[]string{"token"}, []string{"list"}, "unexpected argument a", "list"},
+		{nil, nil, "unexpected argument a", ""},
+	} {
+		parsers, helped := 0, false
+		kctx, _, err := parseAll(slices.Concat(tt.before, many, tt.after), func() (*kong.Kong, error) {
+			parsers++
+			return newParser(&grammar{}, io.Discard, func(int) { helped = true })
+		}, &helped)
+		name := ""
+		if kctx.Selected() != nil {
+			name = kctx.Selected().Name
+		}
+		if err == nil || err.Error() != tt.want || parsers > 5 || name != tt.name {
+			t.Errorf("%q: got the error %v and the command %q of %d parsers, want %q and %q of a few", tt.before, err, name,
+				parsers, tt.want, tt.name)
 		}
 	}
 }

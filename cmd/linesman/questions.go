@@ -150,7 +150,7 @@ func (c *answerCmd) Run(ctx context.Context, a *app) error {
 		return errors.New("an agent that linesman started cannot answer questions: what it asks is decided by people, " +
 			"outside of it")
 	}
-	content, err := c.content(a)
+	content, err := c.content(ctx, a)
 	if err != nil {
 		return exitWith(exitUsage, fmt.Errorf("--content: %w", err))
 	}
@@ -212,15 +212,18 @@ func (c *answerCmd) decide(ctx context.Context, a *app, l *client.Client, q *api
 }
 
 // content is that of --content; nil: none.
-func (c *answerCmd) content(a *app) (json.RawMessage, error) {
+func (c *answerCmd) content(ctx context.Context, a *app) (json.RawMessage, error) {
 	text := []byte(c.Content)
 	if c.Content == "" {
 		return nil, nil
 	}
 	if !strings.HasPrefix(strings.TrimSpace(c.Content), "{") {
 		var err error
-		if text, err = readInput(a.stdin, c.Content, runs.MaxContent); err != nil {
+		if text, err = readInput(ctx, a.stdin, c.Content, runs.MaxContent); err != nil {
 			return nil, err
+		}
+		if len(text) > runs.MaxContent {
+			return nil, fmt.Errorf("at most %d bytes", runs.MaxContent)
 		}
 	}
 	if !json.Valid(text) {

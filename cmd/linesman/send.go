@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -61,7 +62,7 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 	}
 	if c.Text != "" || c.File != "" {
 		var err error
-		if q.Text, err = readPrompt(a.stdin, c.Text, c.File); err != nil {
+		if q.Text, err = readPrompt(ctx, a.stdin, c.Text, c.File); err != nil {
 			from := "TEXT"
 			if c.File != "" {
 				from = "--file"
@@ -72,11 +73,11 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 	if c.Wait {
 		return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
 			q.Run = run
-			op := api.OpSend
+			do := sendOnce
 			if c.Edit != "" {
-				op = api.OpEdit
+				do = api.OpEdit.Call
 			}
-			sent, err := op.Call(ctx, l, q)
+			sent, err := do(ctx, l, q)
 			if err != nil {
 				return notOrdered(err, run)
 			}
@@ -93,8 +94,25 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 		case c.Edit != "":
 			return api.OpEdit.Call(ctx, l, q)
 		}
-		return api.OpSend.Call(ctx, l, q)
+		return sendOnce(ctx, l, q)
 	})
+}
+
+// sendOnce sends a message, and once more with the same key if it got no answer: it is sent once all the same.
+func sendOnce(ctx context.Context, svc api.Caller, q api.SendRequest) (api.Sent, error) {
+	q.Key = rand.Text()
+	sent, err := api.OpSend.Call(ctx, svc, q)
+	var e *api.Error
+	if !errors.As(err, &e) || !e.Retryable || errors.Is(err, client.ErrNoResponder) {
+		return sent, err
+	}
+	lost := e.Code == api.Unavailable
+	sent, err = api.OpSend.Call(ctx, svc, q)
+	if api.Is(err, api.Unavailable) && (lost || !errors.Is(err, client.ErrNoResponder)) {
+		said := notOrdered(err, q.Run)
+		err = exitWith(exitCode(said), fmt.Errorf("it is not known whether the message was accepted: %w", said))
+	}
+	return sent, err
 }
 
 func (c *sendCmd) list(ctx context.Context, a *app) error {

@@ -49,7 +49,7 @@ type submitCmd struct {
 }
 
 func (c *submitCmd) Run(ctx context.Context, a *app) error {
-	q, err := c.submission(a)
+	q, err := c.submission(ctx, a)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
@@ -109,7 +109,7 @@ func (f *newRunFlags) submission() (q api.Submission, wrong problems) {
 
 // submission is the request that the flags specify. The error has all mistakes
 // that are known without the responder.
-func (c *submitCmd) submission(a *app) (api.Submission, error) {
+func (c *submitCmd) submission(ctx context.Context, a *app) (api.Submission, error) {
 	q, flags := c.newRunFlags.submission()
 	if q.Fork = threadRef(c.Fork); c.Resume == api.SelectLast {
 		q.Resume = threadRef(c.Resume)
@@ -146,9 +146,9 @@ func (c *submitCmd) submission(a *app) (api.Submission, error) {
 	}
 	wrong.add(c.Prompt == "" && c.File == "", `expected "<prompt>", "-" to read it from stdin, or --file FILE`)
 	wrong.add(c.Prompt != "" && c.File != "", "PROMPT: not with --file, which has it")
-	q.Prompt, err = readPrompt(a.stdin, c.Prompt, c.File)
+	q.Prompt, err = readPrompt(ctx, a.stdin, c.Prompt, c.File)
 	wrong.add(err != nil, "%s: %w", from, err)
-	q.Schema, err = readSchema(a.stdin, c.OutputSchema)
+	q.Schema, err = readSchema(ctx, a.stdin, c.OutputSchema)
 	wrong.add(err != nil, "--output-schema: %w", err)
 	wrong = append(wrong, flags...)
 	wrong.add(c.WaitTimeout < 0, "--wait-timeout: must not be negative, got %s", c.WaitTimeout)
