@@ -30,7 +30,7 @@ func TestALostLeaseIsTheReasonOfWhatItInterrupts(t *testing.T) {
 	}
 }
 
-// A lease that the server does not store is not one that another holder has: the reason is told.
+// If the server refuses to store a lease that is free, Lead returns the reason, and does not wait for a holder.
 func TestALeaseThatIsNotStoredIsAnError(t *testing.T) {
 	_, b := serve(t)
 	stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.State()))

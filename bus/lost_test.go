@@ -409,13 +409,7 @@ func TestLogInARecreatedRawIsEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	known = again.Mark()
-	raw, err := client.JetStream().Stream(t.Context(), client.Raw())
-	if err == nil {
-		err = raw.Purge(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bustest.Purge(t, client.JetStream(), client.Raw())
 	if aged, err := client.OpenLog(t.Context(), "codex", "a", known); err != nil || aged.Mark() != known {
 		t.Errorf("aged out: %v and %+v, want %+v", err, aged.Mark(), known)
 	}

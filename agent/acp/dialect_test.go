@@ -273,7 +273,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 func TestRefilledLogChangesOnlyPlaces(t *testing.T) {
 	log := talk("start", "> "+newOne, "< "+opened, "> "+prompt,
 		`{"id":"a","do":"send","text":"one"}`, `{"id":"b","do":"send","text":"two"}`,
-		`{"id":"c","do":"edit","message":"a","text":"three"}`, `{"id":"b","do":"send","text":"of nobody"}`)
+		`{"id":"c","do":"edit","message":"a","text":"three"}`, `{"id":"b","do":"send","text":"another text"}`)
 	f := normalizer.NewFold(plain, "T-local-test", 0)
 	messages := 0
 	fold := func(before int) (places string) {

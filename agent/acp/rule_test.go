@@ -44,7 +44,7 @@ func TestRulesAreRead(t *testing.T) {
 	}
 }
 
-// People see all of an input, or are told that they do not.
+// An input that is a text or a list is shown as it is, or the question is marked as cut.
 func TestInputThatIsNoObjectIsShown(t *testing.T) {
 	long := `"` + strings.Repeat("x", acp.MaxAsked) + `"`
 	for input, want := range map[string]acp.Asked{

@@ -216,13 +216,7 @@ func TestEventsThatExpireBetweenTwoKillsDoNotComeAgain(t *testing.T) {
 			t.Errorf("after %d entries more: %+v after %+v", entries, second, first)
 		}
 		before := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
-		events, err := b.PublicJetStream().Stream(t.Context(), b.Events())
-		if err == nil {
-			err = events.Purge(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		bustest.Purge(t, b.PublicJetStream(), b.Events())
 		normalize(t, b)
 		all := bustest.Dump(t, b.PublicJetStream(), b.Events())
 		_, unbroken := serve(t)
@@ -248,13 +242,7 @@ func TestExpiredEventsThatAreDerivedInPartDoNotComeAgain(t *testing.T) {
 		step(t, newNormalizer(b), 3, 1)
 		stopAt(t, b, uint64(len(want)-2))
 		before := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
-		events, err := b.PublicJetStream().Stream(t.Context(), b.Events())
-		if err == nil {
-			err = events.Purge(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		bustest.Purge(t, b.PublicJetStream(), b.Events())
 		step(t, newNormalizer(b), entries, 1)
 		normalize(t, b)
 		bustest.Diff(t, fmt.Sprintf("after %d entries", entries), bustest.Dump(t, b.PublicJetStream(), b.Events()),

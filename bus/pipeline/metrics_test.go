@@ -231,13 +231,7 @@ func TestLagOfEntriesThatExpired(t *testing.T) {
 	if err := n.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
-	if err == nil {
-		err = raw.Purge(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bustest.Purge(t, b.JetStream(), b.Raw())
 	r := prometheus.NewRegistry()
 	n = newNormalizer(b)
 	n.Metrics = metrics.NewNormalizer(r, []string{"codex"}, known.Agents)

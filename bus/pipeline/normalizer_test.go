@@ -196,13 +196,7 @@ func TestRestartAtEveryEvent(t *testing.T) {
 		t.Run(fmt.Sprintf("EVENTS purged at %d", event), func(t *testing.T) {
 			fresh(t)
 			stopAt(t, b, event)
-			s, err := b.PublicJetStream().Stream(t.Context(), b.Events())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Purge(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			bustest.Purge(t, b.PublicJetStream(), b.Events())
 			check(t, want[k:])
 		})
 		t.Run(fmt.Sprintf("EVENTS deleted at %d", event), func(t *testing.T) {
@@ -282,13 +276,7 @@ func purgeBetween(t *testing.T, before, after []runs.Entry) {
 		bustest.Interleave(t, b, map[string][]runs.Entry{"a": before}, "a")
 		normalize(t, b)
 		if purged {
-			stream, err := b.JetStream().Stream(t.Context(), bucket.Stream(b.Runs()))
-			if err == nil {
-				err = stream.Purge(t.Context())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			bustest.Purge(t, b.JetStream(), bucket.Stream(b.Runs()))
 		}
 		l, err := b.OpenLog(t.Context(), "codex", "a", runs.Mark{})
 		if err == nil {

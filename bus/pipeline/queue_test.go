@@ -164,13 +164,7 @@ func TestASubmissionUnderARemovedIDIsRefusedOrRecorded(t *testing.T) {
 		)
 		return err == nil && r.RemoveRun(t.Context(), "T-1", revision) == nil
 	})
-	raw, err := b.JetStream().Stream(t.Context(), b.Raw())
-	if err == nil {
-		err = raw.Purge(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bustest.Purge(t, b.JetStream(), b.Raw())
 	if err := life(); errors.Is(err, runs.ErrKnownRun) {
 		return
 	} else if err != nil {

@@ -28,8 +28,8 @@ func (r *goneRunner) Expire(context.Context, string) error {
 	return context.Canceled
 }
 
-// The next bridge goes on with the request of a bridge that is stopped, whenever that is: it has no outcome, above all
-// not that its time is over.
+// A bridge that is stopped while a request is in progress writes no response, in particular no timeout: the next bridge
+// continues with the request.
 func TestStoppedBridgeHasNoOutcome(t *testing.T) {
 	t.Parallel()
 	for name, age := range map[string]time.Duration{"while it retries": 0, "while it ends the run": 2 * time.Hour} {

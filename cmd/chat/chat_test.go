@@ -288,7 +288,7 @@ func TestFirstMessageBeginsOneRun(t *testing.T) {
 	}
 }
 
-// Who leaves while a message has no answer is told so.
+// At its end, the screen names the message whose request has no answer: it may have been sent.
 func TestLeavingTellsWhatMayBeSent(t *testing.T) {
 	m, _ := stage(t, 200, talking(nil))
 	press(m, append(typed("Hi."), enter)...)

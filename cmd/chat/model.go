@@ -212,11 +212,11 @@ func (m *model) missed(err error) {
 		m.leave()
 	case !m.away && away(err):
 		m.away = true
-		stays := ". The run goes on, and what you send is kept."
+		meanwhile := ". The run goes on, and what you send is kept."
 		if m.run == nil {
-			stays = ". What you send is kept."
+			meanwhile = ". What you send is kept."
 		}
-		m.warn("linesman is away: " + console.Why(err) + stays)
+		m.warn("linesman is away: " + console.Why(err) + meanwhile)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestSignalEndsACommandThatReadsItsInput(t *testing.T) {
 			environ := []string{"HOME=" + dir, "LINESMAN_BACKGROUND_START=false"}
 			go func() { code <- run(ctx, args, environ, stdin, new(bytes.Buffer), &stderr) }()
 			if strings.Contains(line, "UNWRITTEN") {
-				defer func() { // nobody waits for a writer for ever
+				defer func() { // a writer, so that the goroutine which opens the FIFO ends
 					if f, err := os.OpenFile(filepath.Join(dir, "UNWRITTEN"), os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 						_ = f.Close()
 					}

@@ -371,8 +371,8 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 		return nil
 	}
 	err := w.cancel(ctx, &n)
-	settled := err == nil // else the run goes on: the attempt is repeated, however old the notice is
-	if settled {
+	cancelled := err == nil // or nothing was to be cancelled; else it is tried again, however old the notice is
+	if cancelled {
 		err = w.cfg.Sink.Deliver(ctx, n)
 	}
 	if err == nil {
@@ -383,7 +383,7 @@ func (w *watcher) attempt(ctx context.Context, n notice) error {
 	refused, _ := errors.AsType[*delivery.Refusal](err)
 	refused = cmp.Or(refused, &delivery.Refusal{})
 	age := time.Since(at(n.Time))
-	if settled && (refused.Final || age > w.cfg.GiveUp) {
+	if cancelled && (refused.Final || age > w.cfg.GiveUp) {
 		log.Warn("a notice is given up", zap.String("why", err.Error()))
 		w.out.done(n.ID)
 		return err
