@@ -41,8 +41,8 @@ func ParseRule(s string) (r Rule, err error) {
 		return r, errRule
 	}
 	r = Rule{Do: words[0], Tool: words[1], In: strings.TrimSpace(dir), Command: strings.Fields(command)}
-	if rest := slices.Index(r.Command, "..."); withCommand && len(r.Command) == 0 || rest == 0 || rest > 0 &&
-		rest < len(r.Command)-1 {
+	rest, last := slices.Index(r.Command, "..."), len(r.Command)-1
+	if withCommand && last < 0 || rest == 0 || rest > 0 && rest < last {
 		return r, errRule
 	}
 	if withDir && (!isPlace(r.In) || withCommand && command[0] != ' ') { // else the colon may be one of a name
