@@ -104,7 +104,7 @@ const interpreted = ";&|<>$(){}`'\"\\\n\r"
 // is reports whether a command has only these words. Of the pattern, * is any word, and ... at the end any number of
 // them.
 func is(command string, pattern []string) bool {
-	if strings.ContainsAny(command, interpreted) {
+	if strings.ContainsAny(command, interpreted+"*?[~") { // a word may become several
 		return false
 	}
 	words := strings.Fields(command)

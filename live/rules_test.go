@@ -36,6 +36,9 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"allow execute: git log ...", Question{Tool: "execute", Command: "git log $(id)"}, "ask", ""},
 		{"allow execute: git log ...", Question{Tool: "execute", Command: "git log\nid"}, "ask", ""},
 		{"allow execute: git log ...", Question{Tool: "execute", Command: "git log 'a'"}, "ask", ""},
+		{"allow execute: cat *", Question{Tool: "execute", Command: "cat *"}, "ask", ""}, // one word becomes several
+		{"allow execute: cat *", Question{Tool: "execute", Command: "cat ~/.a"}, "ask", ""},
+		{"allow execute: cat *", Question{Tool: "execute", Command: "cat -[a-z]?"}, "ask", ""},
 		{"allow execute: * log ...", Question{Tool: "execute", Command: "A=b log x"}, "ask", ""},
 		{"allow execute: git log ...", Question{Tool: "execute"}, "ask", ""}, // no command is told
 		{"allow execute: ls", Question{Tool: "execute", Command: "ls", Paths: out}, "ask", ""},

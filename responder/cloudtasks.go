@@ -86,7 +86,7 @@ func (s *Service) SubmitCloud(ctx context.Context, q api.CloudSubmission) (api.S
 // kill in between leaves the webhook of a run that does not exist.
 func (s *Service) handOver(ctx context.Context, q api.CloudSubmission, run string) (outcome, error) {
 	if err := s.Register(ctx, run, q.Webhook); err != nil {
-		return outcome{}, err
+		return outcome{}, notBegun{err}
 	}
 	r := cloudRequest(q)
 	r.Run = run

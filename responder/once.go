@@ -157,8 +157,16 @@ func hashOf(request any) (string, error) {
 	return hash, nil
 }
 
+// notBegun is an error from before a request was carried out.
+type notBegun struct{ error }
+
+func (e notBegun) Unwrap() error { return e.error }
+
 // nothingDone reports whether an error means for certain that nothing was done.
 func nothingDone(err error) bool {
+	if _, ok := errors.AsType[notBegun](err); ok {
+		return true
+	}
 	if known, ok := errors.AsType[*api.Error](err); ok {
 		return slices.Contains([]api.Code{
 			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.Conflict, api.QueueFull}, known.Code)

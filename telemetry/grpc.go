@@ -67,7 +67,7 @@ func (t *target) invoke(ctx context.Context, m proto.Message) (rejected int64, e
 // refusalOf translates a status of gRPC. Resources that are exhausted are a reason to wait only
 // if the receiver names a time: the request may be larger than it accepts.
 func refusalOf(s *status.Status) *refusal {
-	r := &refusal{status: statusOf(s.Code())}
+	r := &refusal{status: statusOf(s.Code()), code: s.Code()}
 	for _, d := range s.Details() {
 		if retry, ok := d.(*errdetails.RetryInfo); ok {
 			r.after = retry.GetRetryDelay().AsDuration()

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,8 +93,12 @@ func TestStatusOfGRPC(t *testing.T) {
 		{s: exhausted, fault: true},
 		{s: later, after: 7 * time.Second},
 	} {
-		if r := refusalOf(c.s); r.final() != c.final || r.fault() != c.fault || r.after != c.after {
+		r := refusalOf(c.s)
+		if r.final() != c.final || r.fault() != c.fault || r.after != c.after {
 			t.Errorf("%v: %+v", c.s, r)
+		}
+		if text := r.Error(); !strings.Contains(text, c.s.Code().String()) || strings.Contains(text, "sentinel") {
+			t.Errorf("%v: %q", c.s, text)
 		}
 	}
 }

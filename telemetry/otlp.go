@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -158,10 +159,19 @@ func (t *target) secure(ca, cert, key string) error {
 type refusal struct {
 	status int
 	after  time.Duration // when to try again; 0: unknown
+	code   codes.Code    // over gRPC
 }
 
 // Error contains no part of the answer: that may quote what was sent.
-func (r *refusal) Error() string { return "the receiver answers " + strconv.Itoa(r.status) }
+func (r *refusal) Error() string {
+	switch r.code {
+	case codes.OK:
+		return "the receiver answers " + strconv.Itoa(r.status)
+	case codes.Unavailable: // both have this code
+		return "the receiver is not reached, or answers Unavailable"
+	}
+	return "the receiver answers " + r.code.String()
+}
 
 // final reports whether the same request can never be accepted. Answers about addresses and
 // credentials are not final, because they say nothing about the request.
@@ -227,7 +237,7 @@ func (t *target) send(ctx context.Context, m proto.Message) (rejected int64, err
 	answer, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
 	if a.StatusCode/100 != 2 {
 		seconds, _ := strconv.ParseUint(a.Header.Get("Retry-After"), 10, 16)
-		return 0, &refusal{a.StatusCode, time.Duration(seconds) * time.Second}
+		return 0, &refusal{status: a.StatusCode, after: time.Duration(seconds) * time.Second}
 	}
 	if err != nil {
 		return 0, fmt.Errorf("the receiver does not answer: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/adcp"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/responder/webhook"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 	standin "github.com/linesman/linesman/test/lab/cloud"
@@ -121,7 +122,9 @@ func TestATaskThatIsRefusedLeavesNoRegistration(t *testing.T) {
 
 func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 	t.Parallel()
-	c := newCloudStage(t, nil)
+	c := newCloudStage(t, func(c *responder.Config) {
+		c.Requests = &idempotency.Requests{Store: streams(c).RequestStore()}
+	})
 	tasks := func() int {
 		st, err := c.service.State()
 		if err != nil {
@@ -147,14 +150,18 @@ func TestATaskOfTheCloudIsRegisteredBeforeItIsHandedOver(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 	c.serve(t, watched(func(string) error { return errors.New("the bucket is full") }))
-	a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+
-		hookConfig+`}`)
+	keyed := `{"format":"json","task":"x","envId":"env","idempotency_key":"0123456789abcdef","push_notification_config":` +
+		hookConfig + `}`
+	a := ask(t, c.tools, "_codex_cloud_submit", keyed)
 	if a.Error.Code != "INTERNAL" || tasks() != 1 {
 		t.Errorf("%d tasks, got %s", tasks(), a.Envelope)
 	}
+	c.serve(t, watched(func(run string) error { before = append(before, run); return nil }))
+	if submitted(t, ask(t, c.tools, "_codex_cloud_submit", keyed)); tasks() != 2 { // nothing was handed over before
+		t.Errorf("%d tasks", tasks())
+	}
 	// What the service did not take leaves none.
 	before = nil
-	c.serve(t, watched(func(run string) error { before = append(before, run); return nil }))
 	c.change(t, func(st *standin.State) { st.Behave["exec"] = standin.SignedOut })
 	if a := ask(t, c.tools, "_codex_cloud_submit", `{"format":"json","task":"x","envId":"env","push_notification_config":`+
 		hookConfig+`}`); a.Error.Code != "TOOL_ERROR" {
