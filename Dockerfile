@@ -27,8 +27,9 @@ COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certifica
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/linesman /usr/local/bin/linesman
 USER 65532:65532
+# The data directory is in the home of agents, beside their projects.
 # Every role serves health checks and metrics there, for the check below. The root of a container may be read-only.
-ENV LINESMAN_DATA_DIR=/data HOME=/data LINESMAN_MONITOR_HTTP=127.0.0.1:8423
+ENV LINESMAN_DATA_DIR=/data/linesman HOME=/data LINESMAN_MONITOR_HTTP=127.0.0.1:8423
 VOLUME /data
 EXPOSE 4222
 # It checks whichever role runs here, and needs no keys but those of an up.

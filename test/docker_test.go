@@ -108,9 +108,9 @@ func TestImageStepsWorkWithoutAnEngine(t *testing.T) {
 		}
 	}
 
-	// The data directory is a volume of a user who is not root.
-	if env, volume := d.one(t, "ENV"), d.one(t, "VOLUME"); !strings.Contains(env, "LINESMAN_DATA_DIR="+volume) ||
-		installed[volume] == "" {
+	// The home is a volume of a user who is not root, and the data directory is in it: agents work beside it.
+	if env, volume := d.one(t, "ENV"), d.one(t, "VOLUME"); !strings.Contains(env, "LINESMAN_DATA_DIR="+volume+"/") ||
+		!strings.Contains(env, "HOME="+volume+" ") || installed[volume] == "" {
 		t.Errorf("ENV %s and VOLUME %s do not name one directory of the image", env, volume)
 	}
 	if user := d.one(t, "USER"); !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user) {

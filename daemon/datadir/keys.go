@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // keys are the files with which one user authenticates, in a directory of keys:
@@ -54,7 +54,7 @@ func findKeys(dir, user string) (k keys, err error) {
 			continue
 		case err != nil:
 			return k, fmt.Errorf("keys: %w", err)
-		case f.secret && shared(info):
+		case f.secret && files.Shared(path, info):
 			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if it was not read", path)
 		}
 		*f.to = path
@@ -68,20 +68,6 @@ func findKeys(dir, user string) (k keys, err error) {
 			errNoKeys, user, dir, found)
 	}
 	return k, nil
-}
-
-// shared reports whether users can read a file who need not: others, or a group. If the file belongs
-// to another user, such as a secret that Kubernetes mounts, a group of this process may read it,
-// since this process could not read it otherwise.
-func shared(info fs.FileInfo) bool {
-	mode := info.Mode().Perm()
-	if owner, is := info.Sys().(*syscall.Stat_t); is && int(owner.Uid) != os.Geteuid() && mode&0o040 != 0 {
-		groups, err := os.Getgroups()
-		if err == nil && (int(owner.Gid) == os.Getegid() || slices.Contains(groups, int(owner.Gid))) {
-			mode &^= 0o040
-		}
-	}
-	return mode&0o077 != 0
 }
 
 // usersIn returns the users that have keys in a directory.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,7 +40,8 @@ func previousFile(data string) string { return filepath.Join(data, "up.json") }
 // others are the settings that an `up` does not use, or that are kept in another way; keys
 // that end with a dot are those of a table. What may be a secret is among them.
 var others = []string{
-	"nats", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http", "background.start", "watch.",
+	"nats", "announce.nats", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http", "background.start",
+	"watch.",
 }
 
 // Describe returns what the next `up` in the background takes over from this process, an
@@ -113,9 +115,9 @@ func (p Previous) sources(file string, environ []string, data string) config.Sou
 		File: file, Environ: slices.Clone(environ), Flags: []config.Flag{{Key: "data_dir", Value: data, Name: "--data-dir"}},
 	}
 	from.File = cmp.Or(config.NamedFile(from), p.Config)
-	for _, s := range config.Settings() {
-		if value, given := p.Settings[s.Key]; given && !hasVariable(environ, s.Env()) {
-			from.Environ = append(from.Environ, s.Env()+"="+value)
+	for _, key := range slices.Sorted(maps.Keys(p.Settings)) { // also those of agents that only a file defines
+		if s := (config.Setting{Key: key}); !hasVariable(environ, s.Env()) {
+			from.Environ = append(from.Environ, s.Env()+"="+p.Settings[key])
 		}
 	}
 	return from

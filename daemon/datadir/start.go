@@ -73,8 +73,12 @@ func (d *Dialer) start() (*startup, error) {
 		return nil, fmt.Errorf("start `linesman up` in the background: %w", err)
 	}
 	args := []string{"up", "--background", "--nats=", "--data-dir", d.Config.DataDir}
-	if from.File != "" {
-		args = append(args, "--config", from.File)
+	if from.File != "" { // absolute: it is read again in another directory
+		path, err := filepath.Abs(from.File)
+		if err != nil {
+			return nil, fmt.Errorf("find the configuration file: %w", err)
+		}
+		args = append(args, "--config", path)
 	}
 	cmd := exec.Command(nextProgram(self), args...)
 	cmd.Args[0] = self

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,10 @@ func TestManifestsAreStrictlyValid(t *testing.T) {
 		case *appsv1.StatefulSet:
 			pods++
 			hardened(t, o.Name, o.Spec.Template.Spec)
+			c := o.Spec.Template.Spec.Containers[0]
+			if c.Resources.Limits.Memory().Value() < 1<<30 || !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "LINESMAN_MEMORY" }) {
+				t.Errorf("%s: its agents have the memory of the pod, too", o.Name)
+			}
 		}
 	}
 	if pods != 3 {
@@ -125,6 +130,9 @@ func TestUnitsAreVerified(t *testing.T) {
 		if bytes.Contains(text, []byte("\nRestart=")) && !bytes.Contains(text, []byte("\nStartLimitIntervalSec=0\n")) {
 			t.Errorf("%s: systemd gives up after some restarts, as on a full disk", path)
 		}
+		if bytes.Contains(text, []byte("\nKillMode=process\n")) {
+			runsAgents(t, filepath.Base(path), string(text))
+		}
 		unit := filepath.Join(t.TempDir(), filepath.Base(path))
 		text = bytes.ReplaceAll(text, []byte("/usr/bin/linesman"), []byte("/bin/true"))
 		if err := os.WriteFile(unit, text, 0o644); err != nil {
@@ -133,6 +141,22 @@ func TestUnitsAreVerified(t *testing.T) {
 		if out, err := exec.Command("systemd-analyze", "verify", unit).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", path, err, out)
 		}
+	}
+}
+
+// runsAgents looks for what a unit needs whose processes are agents, too.
+func runsAgents(t *testing.T, unit, text string) {
+	t.Helper()
+	if !strings.Contains(text, "\nOOMPolicy=continue\n") {
+		t.Errorf("%s: an agent without memory stops linesman", unit)
+	}
+	for _, set := range []string{"ProtectKernelTunables", "ProtectKernelLogs", "ProtectHostname", "ProtectProc", "ProcSubset", "RestrictNamespaces"} {
+		if strings.Contains(text, "\n"+set+"=") {
+			t.Errorf("%s: with %s agents' sandboxes cannot mount /proc", unit, set)
+		}
+	}
+	if strings.Contains(text, "LINESMAN_DATA_DIR=%S/linesman\n") {
+		t.Errorf("%s: the data directory is the home, in which agents work", unit)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 )
 
 // Replace writes the file at path and replaces the one that is there. The
@@ -62,7 +65,7 @@ func ReadSecret(path string, most int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().Perm()&0o077 != 0 {
+	if Shared(path, info) {
 		return nil, fmt.Errorf("others can read %s: chmod 600", path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
@@ -70,4 +73,22 @@ func ReadSecret(path string, most int) ([]byte, error) {
 		return nil, fmt.Errorf("%s is longer than %d bytes", path, most)
 	}
 	return text, err
+}
+
+// Shared reports whether users can read a file with a secret who need not: others, or a group. If the file belongs to
+// another user, such as a secret that Kubernetes mounts, a group of this process may read it, since this process could
+// not read it otherwise. In the directory of systemd's credentials the bits of the group are those of an access list,
+// which names the user of this process.
+func Shared(path string, info fs.FileInfo) bool { return sharedBy(os.Geteuid(), path, info) }
+
+func sharedBy(user int, path string, info fs.FileInfo) bool {
+	mode := info.Mode().Perm()
+	if owner, is := info.Sys().(*syscall.Stat_t); is && int(owner.Uid) != user {
+		groups, _ := os.Getgroups()
+		credential := owner.Uid == 0 && filepath.Dir(path) == filepath.Clean(os.Getenv("CREDENTIALS_DIRECTORY"))
+		if credential || int(owner.Gid) == os.Getegid() || slices.Contains(groups, int(owner.Gid)) {
+			mode &^= 0o040
+		}
+	}
+	return mode&0o077 != 0
 }

@@ -73,3 +73,40 @@ func TestMissingDirectory(t *testing.T) {
 		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 }
+
+func TestSecretIsReadOnlyByThoseWhoNeedIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	dir, credentials, of := t.TempDir(), t.TempDir(), os.Getegid()
+	t.Setenv("CREDENTIALS_DIRECTORY", credentials)
+	for _, c := range []struct {
+		dir          string
+		owner, group int
+		mode         fs.FileMode
+		taken        bool
+	}{
+		{dir, 0, 0, 0o600, true}, {dir, 0, 0, 0o440, false}, {dir, 0, 0, 0o404, false},
+		{dir, 12345, of, 0o440, true}, {dir, 12345, of, 0o460, false}, {dir, 12345, of, 0o444, false},
+		{dir, 12345, 12345, 0o440, false}, {credentials, 12345, 12345, 0o440, false},
+	} {
+		path := filepath.Join(c.dir, "secret")
+		err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, c.owner, c.group), os.Chmod(path, c.mode))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadSecret(path, 1); (err == nil) != c.taken {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for path, shared := range map[string]bool{filepath.Join(dir, "of-root"): true, filepath.Join(credentials, "of-root"): false} {
+		err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 0, 54321), os.Chmod(path, 0o440))
+		info, other := os.Stat(path)
+		if err := errors.Join(err, other); err != nil {
+			t.Fatal(err)
+		}
+		if sharedBy(12345, path, info) != shared {
+			t.Errorf("%s", path)
+		}
+	}
+}

@@ -207,4 +207,20 @@ func TestUpInTheBackgroundContinuesTheOneBefore(t *testing.T) {
 		t.Errorf("it serves at %s and %s, want at %s and %s again", now.NATS, now.HTTP, was.NATS, was.HTTP)
 	}
 	command("down")
+
+	// It reads a file again that a command elsewhere named by a relative path.
+	write(t, filepath.Join(elsewhere, "other.toml"), "log_level = 'debug'\n")
+	command("status", "--config", "other.toml")
+	again, err := os.FindProcess(fixture.ReadAddress(t, data).PID)
+	if err == nil {
+		err = again.Signal(syscall.SIGHUP)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture.Eventually(t, fixture.Patience, "the settings are read again", func() bool {
+		text, err := os.ReadFile(filepath.Join(data, "up.log"))
+		return err == nil && strings.Contains(string(text), "log_level and scrub were read again")
+	})
+	command("down")
 }
