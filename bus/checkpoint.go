@@ -26,7 +26,8 @@ type Checkpoint struct {
 	// derived from RAW up to CutRaw. Records of that cut may be stored.
 	CutRaw    uint64 `json:"cut_raw_seq"`
 	CutEvents uint64 `json:"cut_event_seq"`
-	Late      uint64 `json:"late,omitempty"` // the first entry up to CutRaw that the record of its run does not have
+	CutPos    string `json:"cut_pos,omitempty"` // [HeaderPos] of CutEvents, if that is after CutRaw
+	Late      uint64 `json:"late,omitempty"`    // the first entry up to CutRaw that the record of its run does not have
 
 	// Known is the sequence of EVENTS up to which the run of each event has had a record, in RUNS up to Runs.
 	Known uint64 `json:"known_event_seq,omitempty"`

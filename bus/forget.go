@@ -92,19 +92,22 @@ func (b *Bus) recordedWholly(ctx context.Context, run string) error {
 		return fmt.Errorf("run %s: %w", run, err)
 	}
 	if entry == nil { // expired
-		return b.ended(ctx, run, 0, runs.Exited)
+		return b.ended(ctx, run, nil)
 	}
 	if err := b.Reached(ctx, entry.Sequence); err != nil {
 		return err
 	}
-	return b.ended(ctx, run, entry.Sequence, runs.Kind(entry.Header.Get(HeaderRecord)))
+	return b.ended(ctx, run, entry)
 }
 
 // ended waits until the record of a run shows that the run has ended. The checkpoint is
 // stored before the records, so it waits for a record that is missing, or older than
-// the last entry, which has a kind. The error is runs.ErrOpen for an open run, also for one whose record is gone.
-func (b *Bus) ended(ctx context.Context, run string, last uint64, kind runs.Kind) error {
-	mayHaveEnded := kind == runs.Exited || kind == runs.Cancelled || kind == runs.Ordered
+// the last entry; nil: all have expired. The error is runs.ErrOpen for an open run, also for one whose record is gone.
+func (b *Bus) ended(ctx context.Context, run string, entry *jetstream.RawStreamMsg) error {
+	last := uint64(0)
+	if entry != nil {
+		last = entry.Sequence
+	}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		record, ok, err := b.Record(ctx, run)
@@ -116,10 +119,10 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64, kind runs.Kind
 			return nil
 		case ok && (record.Seq >= last || late):
 			return runs.ErrOpen
-		case !ok && late && !mayHaveEnded:
-			return runs.ErrOpen
-		case !ok && (last == 0 || late): // it has expired
+		case !ok && last == 0: // it has expired
 			return nil
+		case !ok && late:
+			return b.logEnds(ctx, run, entry)
 		case !ok:
 			if e, err := b.RunEntry(ctx, run); e.Deleted || err != nil {
 				return err
@@ -129,6 +132,29 @@ func (b *Bus) ended(ctx context.Context, run string, last uint64, kind runs.Kind
 			return err
 		}
 	}
+}
+
+// logEnds returns runs.ErrOpen unless the log of a run, whose last entry is given, shows that the run has ended: by an
+// exit, or a cancel that no worker had to obey.
+func (b *Bus) logEnds(ctx context.Context, run string, entry *jetstream.RawStreamMsg) error {
+	switch runs.Kind(entry.Header.Get(HeaderRecord)) {
+	case runs.Exited:
+		return nil
+	case runs.Cancelled:
+	default:
+		return runs.ErrOpen
+	}
+	agent, _, _ := b.ParseRaw(entry.Subject)
+	record, ends := runs.NewRecord(run, agent), false
+	err := b.Entries(ctx, agent, run, 1, false, func(_ uint64, e runs.Entry) error {
+		ends = ends || e.Kind == runs.Exited || e.Kind == runs.Cancelled && record.Unowned()
+		record.Entry(e)
+		return nil
+	})
+	if err == nil && !ends {
+		err = runs.ErrOpen
+	}
+	return err
 }
 
 // notNeeded returns runs.ErrNeeded for a run that completed a task with earlier runs.

@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/linesman/linesman/bus/bucket"
@@ -94,15 +95,45 @@ func TestATaskThatWaitsIsNotForgotten(t *testing.T) {
 	}
 }
 
-// The records are purged while a run is silent: it is still open, and nothing of it is erased.
+// The records are purged while runs are open: nothing of them is erased. One that has ended is forgotten.
 func TestOpenRunWithoutARecordIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	_, b := serve(t)
-	start := runs.Entry{Kind: runs.Started, Time: 1_000, Body: runs.Encode(runs.Start{Source: "run"})}
-	bustest.Interleave(t, b, map[string][]runs.Entry{"silent": {start}}, "silent")
+	entry := func(k runs.Kind, body any) runs.Entry {
+		return runs.Entry{Kind: k, Time: 1_000, Body: runs.Encode(body)}
+	}
+	start := entry(runs.Started, runs.Start{Source: "run"})
+	live := entry(runs.Started, runs.Start{Source: "run", Live: &runs.Terms{}})
+	cancel := entry(runs.Cancelled, runs.Remark{})
+	logs := map[string][]runs.Entry{
+		"silent":     {start},
+		"live":       {live, entry(runs.Ordered, runs.Command{})},
+		"cancelling": {start, cancel},
+	}
+	open := len(logs)
+	logs["unstarted"] = []runs.Entry{entry(runs.Queued, runs.Start{Source: "queue"}), cancel}
+	logs["external"] = []runs.Entry{entry(runs.Started, runs.Start{Source: runs.SourceExternal}), cancel}
+	logs["exited"] = []runs.Entry{start, cancel, entry(runs.Exited, runs.Exit{Reason: runs.ReasonCancelled})}
+	order := []string{"silent", "live", "cancelling", "unstarted", "external", "exited"}
+	bustest.Interleave(t, b, logs, order...)
 	normalize(t, b)
+	for i, run := range order {
+		if r, ok, err := b.Record(t.Context(), run); err != nil || !ok || r.State.Final() != (i >= open) {
+			t.Errorf("run %s: %+v, %v", run, r, err)
+		}
+	}
 	bustest.Purge(t, b.JetStream(), bucket.Stream(b.Runs()))
-	if f, err := b.Forget(t.Context(), "silent"); !errors.Is(err, runs.ErrOpen) || f != (runs.Forgotten{}) {
-		t.Errorf("%+v, %v; want %v", f, err, runs.ErrOpen)
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i, run := range order { // each waits for the record
+		all.Go(func() {
+			f, err := b.Forget(t.Context(), run)
+			if i < open && (!errors.Is(err, runs.ErrOpen) || f != (runs.Forgotten{})) {
+				t.Errorf("run %s: %+v, %v; want %v", run, f, err, runs.ErrOpen)
+			}
+			if i >= open && (err != nil || f.Entries != uint64(len(logs[run]))) {
+				t.Errorf("run %s: %+v, %v; want %d entries", run, f, err, len(logs[run]))
+			}
+		})
 	}
 }

@@ -37,7 +37,7 @@ func (p *Policy) first(rules []acp.Rule, q *Question) string {
 		if q.hides() {
 			r.Command = nil // it may have these words
 		}
-		if q.untold() || q.covers(r.In) {
+		if q.untold() || q.tellsNothing() || q.covers(r.In) {
 			r.In = "" // it may be there
 		}
 		if q.Kindless {
@@ -59,6 +59,9 @@ func (q *Question) hides() bool {
 func (q *Question) untold() bool {
 	return q.Bare || len(q.Paths) == 0 && slices.Contains([]string{"read", "search", "edit", "delete", "move"}, q.Tool)
 }
+
+// tellsNothing reports whether the question may be about any file, as it tells neither what its tool does nor a file.
+func (q *Question) tellsNothing() bool { return q.Kindless && len(q.Paths) == 0 && q.Command == "" }
 
 // covers reports whether the question is about all that is in a directory above dir.
 func (q *Question) covers(dir string) bool {

@@ -103,6 +103,10 @@ func TestRulesDecideBeforeTheMode(t *testing.T) {
 		{"deny execute: git push;;allow *", Question{Kindless: true}, "ask", "a rule asks"},
 		{"deny execute: git push;;allow *", Question{Kindless: true, Command: "ls"}, "y", ""},
 		{"deny execute;;allow *", Question{}, "y", ""},
+		{"deny read in /b;;allow *", Question{Kindless: true}, "ask", "a rule asks"}, // and be about any file
+		{"ask * in /b;;allow *", Question{Kindless: true, Unread: true}, "ask", "a rule asks"},
+		{"deny read in /b;;allow *", Question{Kindless: true, Paths: in}, "y", ""},
+		{"deny read in /b;;allow *", Question{Kindless: true, Command: "ls"}, "y", ""},
 		{"deny other;;allow *", Question{Kindless: true}, "n", "a rule denies other"},
 		{"deny * in /b;;deny read", Question{Tool: "read"}, "n", "a rule denies read"},
 		{"allow fetch||deny * in /x", Question{Tool: "fetch"}, "y", ""},

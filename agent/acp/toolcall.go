@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -43,7 +44,7 @@ func FilesOf(call scan.Value) (f Files) {
 		}
 	}
 	switch v := input["pattern"]; { // of files, or of what is in them
-	case v.Kind > scan.Null && !v.IsString() || strings.Contains("/"+v.Text()+"/", "/../"), leaves(v.Text()):
+	case v.Kind > scan.Null && !v.IsString(), leaves.MatchString(v.Text()):
 		f.Whole = false
 	case strings.HasPrefix(v.Text(), "/"), strings.HasPrefix(v.Text(), "~"):
 		f.add(v)
@@ -65,18 +66,10 @@ func FilesOf(call scan.Value) (f Files) {
 	return f
 }
 
-// leaves reports whether a pattern has an alternative, as in {/a,b}, that is not below the directory.
-func leaves(pattern string) bool {
-	for i := range len(pattern) {
-		if c := pattern[i]; c == '{' || c == ',' {
-			rest := pattern[i+1:]
-			if strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, "~") || strings.HasPrefix(rest, "..") {
-				return true
-			}
-		}
-	}
-	return false
-}
+// leaves matches a pattern that may be about files which are not below the directory. It knows alternatives, as in
+// {a,b}: one may begin elsewhere, or be empty before a slash, and the two dots may be of two.
+var leaves = regexp.MustCompile(
+	`(?s)[{,](/|~|\.\.)|^\{(.*[{,])?[,}]|(^|[/{,}])\.([{,}](.*[{,}])?)?\.($|[/{,}])`)
 
 // add adds a path and returns it; "": it cannot be read.
 func (f *Files) add(v scan.Value) string {

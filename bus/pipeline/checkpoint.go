@@ -219,7 +219,10 @@ func (s *session) beginCut(ctx context.Context, part float64) error {
 	c.Late = s.late()
 	known := c.Known
 	if s.raw >= c.CutRaw {
-		c.CutRaw, c.CutEvents = s.raw, covers-s.resume.beyond
+		c.CutRaw, c.CutEvents, c.CutPos = s.raw, covers-s.resume.beyond, ""
+		if at := s.resume.cursor; s.raw < at.Raw {
+			c.CutPos = string(bus.AppendPos(nil, at))
+		}
 		if !again && !s.unknown() {
 			known = covers
 		}

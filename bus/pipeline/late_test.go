@@ -7,12 +7,14 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/linesman/linesman/agent/known"
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/bucket"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/telemetry/metrics"
 	"github.com/linesman/linesman/test/fixture"
@@ -227,8 +229,8 @@ func TestEventsThatExpireBetweenTwoKillsDoNotComeAgain(t *testing.T) {
 	}
 }
 
-// A normalizer is killed when EVENTS has more than the checkpoint. Then the events expire, and the next one is killed
-// after it has derived a part of them again. No event is published again.
+// A normalizer is killed when EVENTS has more than the checkpoint, and the next two after they have derived a part of
+// that again. Before one of them, or after both, the events expire. No event is published again, and none is lost.
 func TestExpiredEventsThatAreDerivedInPartDoNotComeAgain(t *testing.T) {
 	t.Parallel()
 	log := map[string][]runs.Entry{"r": bustest.CorpusLog(t, "plan", 40)}
@@ -236,17 +238,48 @@ func TestExpiredEventsThatAreDerivedInPartDoNotComeAgain(t *testing.T) {
 	bustest.Interleave(t, unbroken, log, "r")
 	normalize(t, unbroken)
 	want := bustest.Dump(t, unbroken.PublicJetStream(), unbroken.Events())
-	for _, entries := range []int{1, 3, 6} {
-		_, b := serve(t)
-		bustest.Interleave(t, b, log, "r")
-		step(t, newNormalizer(b), 3, 1)
-		stopAt(t, b, uint64(len(want)-2))
-		before := bustest.LastSeq(t, b.PublicJetStream(), b.Events())
-		bustest.Purge(t, b.PublicJetStream(), b.Events())
-		step(t, newNormalizer(b), entries, 1)
-		normalize(t, b)
-		bustest.Diff(t, fmt.Sprintf("after %d entries", entries), bustest.Dump(t, b.PublicJetStream(), b.Events()),
-			want[before:])
+	withoutCut := func(n *Normalizer) { n.CutEvery = time.Hour }
+	for _, c := range []struct {
+		expireAfter int  // terms
+		entries     int  // that each of them reads
+		more        bool // the last of them publishes an event, and is killed
+		lost        bool // the checkpoint is lost before them, and what the record has of RAW expires
+	}{
+		{0, 1, false, false}, {0, 3, false, false}, {0, 6, false, false},
+		{1, 1, false, false}, {1, 3, false, false}, {1, 6, false, false}, {2, 3, false, false}, {2, 6, false, false},
+		{1, 3, true, false}, {2, 3, true, false}, {1, 3, false, true}, {2, 3, true, true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			_, b := serve(t)
+			bustest.Interleave(t, b, log, "r")
+			recorded, _ := step(t, newNormalizer(b), 6, 1)
+			stopAt(t, b, uint64(len(want)-2), withoutCut)
+			if c.lost {
+				bustest.Remake(t, b, b.JetStream(), bucket.Stream(b.State()))
+				raw, err := b.JetStream().Stream(t.Context(), b.Raw())
+				if err == nil {
+					err = raw.Purge(t.Context(), jetstream.WithPurgeSequence(recorded.Raw+1))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := len(want) - 3
+			for term := range 3 {
+				if term == c.expireAfter {
+					if c.more {
+						before++
+						stopAt(t, b, uint64(before+1), withoutCut)
+					}
+					bustest.Purge(t, b.PublicJetStream(), b.Events())
+				}
+				if term < 2 {
+					step(t, newNormalizer(b), c.entries, 1)
+				}
+			}
+			normalize(t, b)
+			bustest.Diff(t, "EVENTS", bustest.Dump(t, b.PublicJetStream(), b.Events()), want[before:])
+		})
 	}
 }
 

@@ -39,11 +39,10 @@ func shortened(id string) string {
 // resume determines which events, of those derived again from RAW, EVENTS has already.
 type resume struct {
 	next   uint64         // sequence of the next event
-	cursor normalizer.Pos // position of the last event, if it is there
+	cursor normalizer.Pos // EVENTS has all up to this event; without a part: up to the end of this entry
+	passed bool           // the event at the cursor was derived
+	beyond uint64         // EVENTS has this many more events, which are still to be derived
 	all    bool           // all earlier events are stored: what comes
-	purged bool           // the last event is gone; only counts are known
-	cutRaw uint64         // purged: all of RAW up to here is in EVENTS
-	beyond uint64         // purged: and this many more events, which are still to be derived
 }
 
 // have reports whether EVENTS has the event at pos. It must be called once for every
@@ -52,18 +51,13 @@ func (r *resume) have(pos normalizer.Pos) bool {
 	switch {
 	case r.all:
 		return false
-	case r.purged:
-		if pos.Raw <= r.cutRaw {
-			return true
-		}
-		if r.beyond > 0 {
-			r.beyond--
-			return true
-		}
 	case pos.Raw < r.cursor.Raw:
 		return true
-	case pos.Raw == r.cursor.Raw:
-		r.all = pos.Line == r.cursor.Line && pos.Part == r.cursor.Part
+	case pos.Raw == r.cursor.Raw && !r.passed:
+		r.passed = pos.Line == r.cursor.Line && pos.Part == r.cursor.Part
+		return true
+	case r.beyond > 0:
+		r.beyond--
 		return true
 	}
 	r.all = true
@@ -71,7 +65,7 @@ func (r *resume) have(pos normalizer.Pos) bool {
 }
 
 // past reports whether all events that EVENTS had at the beginning are derived from RAW up to a sequence.
-func (r *resume) past(raw uint64) bool { return r.all || !r.purged && raw >= r.cursor.Raw }
+func (r *resume) past(raw uint64) bool { return r.all || r.beyond == 0 && raw >= r.cursor.Raw }
 
 // locate determines from the streams where to resume.
 func (s *session) locate(ctx context.Context) error {
@@ -108,8 +102,11 @@ func (s *session) locate(ctx context.Context) error {
 	case !known: // unknown what EVENTS had: rather duplicate events than lose some
 		s.log.Warn("the event stream is empty and there is no checkpoint")
 		s.resume.all = true
-	default:
-		s.resume.purged, s.resume.cutRaw, s.resume.beyond = true, s.last.CutRaw, last-max(s.last.CutEvents, s.base)
+	default: // the last event is gone: only counts are known
+		s.resume.cursor, s.resume.beyond = normalizer.Pos{Raw: s.last.CutRaw}, last-max(s.last.CutEvents, s.base)
+		if pos, ok := bus.ParsePos(s.last.CutPos); ok {
+			s.resume.cursor = pos
+		}
 	}
 	s.log.Info("reading", zap.String("stream", s.Bus.Raw()), zap.Uint64("from", s.last.Raw+1), zap.Uint64("events", last))
 	return nil

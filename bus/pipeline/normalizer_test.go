@@ -120,22 +120,25 @@ func TestEventsAreTheFoldOfRaw(t *testing.T) {
 }
 
 // stopAt runs a normalizer that fails before it publishes the given event.
-func stopAt(t testing.TB, b *bus.Bus, event uint64) {
+func stopAt(t testing.TB, b *bus.Bus, event uint64, change ...func(*Normalizer)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if err := termUntil(ctx, b, event); !errors.Is(err, errDied) {
+	if err := termUntil(ctx, b, event, change...); !errors.Is(err, errDied) {
 		t.Fatalf("stop at event %d: %v", event, err)
 	}
 }
 
 // termUntil runs a normalizer that fails before it publishes the given event. One that loses its lease, on a busy
 // machine, is followed by another.
-func termUntil(ctx context.Context, b *bus.Bus, event uint64) error {
+func termUntil(ctx context.Context, b *bus.Bus, event uint64, change ...func(*Normalizer)) error {
 	for end := time.Now().Add(fixture.Patience); ; {
 		n := newNormalizer(b)
 		n.die = func(next uint64) bool { return next == event }
 		n.stall = fixture.Patience // a consumer is late
+		for _, set := range change {
+			set(n)
+		}
 		err := n.term(ctx, n.Log)
 		if err == nil || !strings.Contains(err.Error(), "the lease was lost") || time.Now().After(end) {
 			return err

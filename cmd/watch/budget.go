@@ -204,25 +204,22 @@ func (d *day) begin(now time.Time) {
 	d.last = map[string]int64{}
 }
 
-// turn begins the day of now, if it is another one.
-func (d *day) turn(now time.Time) {
-	if !now.Before(d.to) || now.Before(d.from) {
-		d.begin(now)
-	}
-}
-
 // Date returns the date of the day.
 func (d *day) Date() string { return d.from.Format(time.DateOnly) }
 
 // Before returns what [newDay] needs to continue this day.
 func (d *day) Before() map[string]int64 { return d.before }
 
-// Ended adds a run that has ended, once. The first call on another day begins that day.
+// Ended adds a run that has ended, once. The first call on a later day begins that day. Now may be a moment before the
+// day, which a look has begun meanwhile.
 func (d *day) Ended(run *api.Run, now time.Time) {
 	if len(d.budgets) == 0 {
 		return
 	}
-	if d.turn(now); d.ended[run.ID] {
+	if !now.Before(d.to) {
+		d.begin(now)
+	}
+	if d.ended[run.ID] {
 		return
 	}
 	d.ended[run.ID] = true
@@ -283,7 +280,9 @@ func (d *day) Look(open []*api.Run, now time.Time) (all []notice) {
 	if len(d.budgets) == 0 {
 		return nil
 	}
-	d.turn(now)
+	if !now.Before(d.to) || now.Before(d.from) { // the clock was set back
+		d.begin(now)
+	}
 	sums := map[part]int64{}
 	for p, n := range d.total {
 		sums[p] = n

@@ -151,6 +151,27 @@ func TestTokensAcrossMidnight(t *testing.T) {
 	}
 }
 
+// An end is read just before midnight, and added after a look has begun the new day: it is still that day.
+func TestAnEndDoesNotSetTheDayBack(t *testing.T) {
+	t.Parallel()
+	d := newDay(budgets(t, "tokens=1/day"), noon, nil)
+	midnight := noon.Add(12 * time.Hour)
+	look := func(tokens int64, now time.Time) map[string]int64 {
+		run := use("r", tokens, 1, 0, "")
+		run.ActiveAt = runs.Time(now.UnixMilli())
+		return used(d.Look([]*api.Run{run}, now))
+	}
+	look(100, midnight.Add(-time.Second))
+	want := map[string]int64{"tokens=1/day ": 30}
+	for at := range 2 {
+		now := midnight.Add(time.Duration(at) * time.Second)
+		if got := look(130, now); !maps.Equal(got, want) || d.Date() != "2026-11-24" {
+			t.Errorf("at %s: %v on %s, want %v", now, got, d.Date(), want)
+		}
+		d.Ended(use("ended", 1000, 1, 2, ""), midnight.Add(-time.Millisecond))
+	}
+}
+
 func TestDayIsDivided(t *testing.T) {
 	t.Parallel()
 	of := func(by string) map[string]string {

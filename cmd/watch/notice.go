@@ -79,7 +79,7 @@ func (r *rules) Run(run *api.Run, active, now time.Time) (all []notice) {
 	add(kindFailed, run.State == runs.StateFailed || run.State == runs.StateTimeout, "", end)
 	add(kindCancelled, run.State == runs.StateCancelled, "", end)
 
-	quiet := stamp(run.ActiveAt, run.StartedAt)
+	quiet := stamp(run.ActiveAt, run.StartedAt) // one silence: a worker that is lost again in it was reported
 	add(kindLost, run.State == runs.StateFailed && run.Reason == string(runs.ReasonLost), quiet, end)
 	add(kindLost, !run.State.Final() && run.WorkerLost, quiet, fmt.Sprintf("run %s: its worker %s sends no heartbeats",
 		name(run), console.Word(run.Worker)))

@@ -96,8 +96,8 @@ func TestDayBeginsWithAnEnd(t *testing.T) {
 	}
 }
 
-// The worker of a run comes back, and is lost again: that is another notice. The end of a run whose loss was reported
-// does not report it again.
+// The worker of a run comes back, the run has output, and the worker is lost again: that is another notice. Without
+// output in between it is the same loss, and so is the end of a run whose loss was reported.
 func TestEachLossHasItsNotice(t *testing.T) {
 	t.Parallel()
 	rules := all()
@@ -112,6 +112,14 @@ func TestEachLossHasItsNotice(t *testing.T) {
 	run := working(time.Minute, nil)
 	run.WorkerLost = true
 	first := ids(run)
+	run.WorkerLost, run.Seq = false, run.Seq+1 // a note, which is no output
+	if back := ids(run); len(back) != 0 {
+		t.Errorf("%q while the worker is there", back)
+	}
+	run.WorkerLost = true
+	if again := ids(run); !slices.Equal(first, again) {
+		t.Errorf("%q, and without output %q", first, again)
+	}
 	run.State, run.Reason = runs.StateFailed, string(runs.ReasonLost)
 	if end := ids(run); len(first) != 1 || !slices.Equal(first, end) {
 		t.Errorf("%q, at its end %q", first, end)

@@ -242,7 +242,7 @@ func (w *watcher) look(ctx context.Context) error {
 		}
 	}
 	w.mu.Lock()
-	today := w.day.Look(open, now)
+	today := w.day.Look(open, time.Now()) // an end may have begun the day after now
 	date, before := w.day.Date(), w.day.Before()
 	w.mu.Unlock()
 	if w.cfg.Rules.on(kindBudget) {
