@@ -8,6 +8,10 @@
 
 import type { Changed, Mode, Phase, Run, State, Time } from './api';
 
+/** The word for a key that may be any text: of an object itself, never one that all objects have, such as `constructor`. */
+export const wordFor = (words: Readonly<Record<string, string>>, key: string | null | undefined, otherwise = ''): string =>
+  Object.hasOwn(words, key ?? '') ? words[key!]! : otherwise;
+
 export const ms = (at: Time | undefined): number => (at ? Date.parse(at) : 0);
 
 const unit = (n: number, of: string): string => `${n}${of}`;

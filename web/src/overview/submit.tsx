@@ -3,7 +3,7 @@ import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { agentName, canBeLive } from '../lib/agents';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
-import { modeName, plural } from '../lib/format';
+import { modeName, plural, wordFor } from '../lib/format';
 import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
@@ -202,8 +202,8 @@ function Field({ name, wide, label, error, hint, children }: {
 
 /** Agents that a worker can start, and what is selected. */
 function agentsOf(workers: Worker[] | undefined, selected: string): [string, string][] {
-  const kinds = new Map<string, string | undefined>();
-  for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, worker.agentVersions?.[kind] ?? kinds.get(kind));
+  const kinds = new Map<string, string>();
+  for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, wordFor(worker.agentVersions ?? {}, kind, kinds.get(kind) ?? ''));
   const list = [...kinds].sort(([a], [b]) => (a < b ? -1 : 1)).map(([kind, version]): [string, string] => [kind, version ? `${agentName(kind)} ${version}` : agentName(kind)]);
   if (selected && !kinds.has(selected)) list.push([selected, agentName(selected)]);
   return [['', workers === undefined ? 'Loading…' : 'Default (Codex)'], ...list];

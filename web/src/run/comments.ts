@@ -59,7 +59,8 @@ export class Comments {
   readonly text = signal('');
 
   constructor(private readonly run = '', private readonly store: Pick<Storage, 'getItem' | 'setItem'> | undefined = tab()) {
-    this.list.value = load(this.store)[run] ?? [];
+    const kept = load(this.store);
+    this.list.value = Object.hasOwn(kept, run) ? kept[run]! : [];
   }
 
   /** Adds a comment, unless there are too many. */

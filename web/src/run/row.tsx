@@ -3,7 +3,7 @@ import { Component, Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { agentName } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
-import { bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
+import { bytes, clock, count, duration, fine, full, ms, plural, tokens, wordFor } from '../lib/format';
 import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
@@ -163,7 +163,7 @@ const kinds: Record<string, string> = {
 
 /** The name of a tool, for people. */
 export function toolName(row: CallRow): string {
-  return kinds[row.name] ?? (row.item === 'collab_tool_call' ? `Sub-agent: ${row.name}` : row.name);
+  return wordFor(kinds, row.name, row.item === 'collab_tool_call' ? `Sub-agent: ${row.name}` : row.name);
 }
 
 /** What a call is about, in one line; "" if only its owner may know. */
