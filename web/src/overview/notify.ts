@@ -99,6 +99,9 @@ export function notify({ title, body }: { title: string; body: string }, tag: st
 }
 
 export function startNotifications(): void {
+  addEventListener('storage', (e) => { // another tab switched them on or off; null: all that is stored has gone
+    if (e.key === key || e.key === null) notifying.value = current();
+  });
   const add = (run: Run, question?: Question): void => {
     pending.push({ run, question });
     timer ??= setTimeout(show, 800);
