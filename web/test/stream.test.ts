@@ -125,6 +125,35 @@ test('a server that does not answer is asked again, and at once when the browser
   expect(connections).toHaveLength(1);
 });
 
+test('a stream that fails after its first bytes is asked for less and less often, and says why', async () => {
+  const { stream } = start();
+  const fail = async (): Promise<void> => {
+    connections.at(-1)!.send('retry: 2000\n\n');
+    await settle();
+    connections.at(-1)!.end();
+    await settle();
+  };
+  const waits: number[] = [];
+  await settle();
+  for (let i = 0; i < 8; i++) {
+    await fail();
+    waits.push(stream.retryAt.value - Date.now());
+    if (i > 0) expect([stream.state.value, stream.error.value?.message]).toEqual(['disconnected', 'linesman ends its answers early']);
+    await vi.advanceTimersByTimeAsync(waits.at(-1)!);
+  }
+  expect(waits.slice(-2).every((ms) => ms >= 15_000)).toBe(true);
+  await vi.advanceTimersByTimeAsync(15_000); // it has lasted
+  await fail();
+  expect([stream.state.value, stream.retryAt.value - Date.now() <= 500]).toEqual(['connecting', true]);
+  await vi.advanceTimersByTimeAsync(500);
+  await fail();
+  await vi.advanceTimersByTimeAsync(1000);
+  connections.at(-1)!.send('id: 1\ndata: a\n\n');
+  await settle();
+  await fail(); // and so it is with one that has said something
+  expect([stream.state.value, stream.retryAt.value - Date.now() <= 500]).toEqual(['connecting', true]);
+});
+
 test('a 409 forgets what was there, and begins again', async () => {
   let reset = 0;
   answers = [() => Response.json({ detail: 'recreated' }, { status: 409 })];
