@@ -247,8 +247,9 @@ test('a tab that was opened in the background connects when it is shown, or must
   expect(connections).toHaveLength(4);
 });
 
-test('streams of all tabs take turns with few connections, and lose nothing', async () => {
-  const held = new Map<string, (() => void)[]>(); // by name: those that wait
+// The locks that all tabs share: those that are held, by name, each with those that wait for it.
+function shareLocks(): Map<string, (() => void)[]> {
+  const held = new Map<string, (() => void)[]>();
   const grant = async (name: string, body: () => Promise<void>): Promise<void> => {
     await body();
     const next = held.get(name)!.shift();
@@ -276,6 +277,11 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
       },
     },
   });
+  return held;
+}
+
+test('streams of all tabs take turns with few connections, and lose nothing', async () => {
+  const held = shareLocks();
   const live = (): number => connections.filter((c) => !c.aborted()).length;
   const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
   const lost: boolean[] = [];
@@ -296,6 +302,29 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
   open.forEach((stream) => stream.close());
   await settle();
   expect([live(), held.size]).toEqual([0, 0]);
+});
+
+test('a turn goes on until something has arrived, but not for ever', async () => {
+  shareLocks();
+  const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
+  for (const url of ['/quiet', '/b', '/c', '/d', '/e', '/f', '/g']) {
+    start({ url, hidden: 'pause' });
+    await settle();
+  }
+  const { got } = start({ url: '/slow', hidden: 'pause' });
+  let [last, age]: [Connection | undefined, number] = [undefined, 0];
+  const seconds = async (n: number): Promise<void> => {
+    for (let i = 0; i < n; i++) {
+      await vi.advanceTimersByTimeAsync(1000);
+      const slow = of('/slow').at(-1);
+      [last, age] = [slow, slow === last ? age + 1 : 0];
+      if (age === 5 && slow?.aborted() === false) slow.send('id: 1\ndata: a\n\n'); // what the server needs to find it
+    }
+  };
+  await seconds(60);
+  expect(got.length > 0).toBe(true);
+  await seconds(600);
+  expect([of('/quiet').length > 20, of('/slow').length > 20, got.length > 10]).toEqual([true, true, true]);
 });
 
 test('a hidden tab that keeps its stream has it', async () => {

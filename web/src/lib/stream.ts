@@ -24,7 +24,7 @@
 import { signal, type Signal } from '@preact/signals';
 import { ApiError, problem, session } from './api';
 import { setServerTime } from './clock';
-import { turn } from './turns';
+import { patience, turn, turnTime } from './turns';
 
 export type StreamState = 'connecting' | 'live' | 'stale' | 'disconnected' | 'ended' | 'failed';
 
@@ -69,6 +69,8 @@ export function openStream(options: StreamOptions): Stream {
   let closed = false;
   let paused = false;
   let lost = false;
+  let spoke = false; // a message has arrived in this turn
+  let silent = 0; // turns in a row without one
   let abort: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let hiding: ReturnType<typeof setTimeout> | undefined;
@@ -83,8 +85,17 @@ export function openStream(options: StreamOptions): Stream {
     let cut = false;
     if (state.value !== 'stale') state.value = 'connecting';
     try {
-      if (pauses()) leave = await turn(mine.signal, () => renew(mine));
+      let begun = 0;
+      spoke = false;
+      if (pauses()) {
+        leave = await turn(mine.signal, () => {
+          if (!spoke && Date.now() - begun < patience(silent) - turnTime / 2) return;
+          silent = spoke ? 0 : silent + 1;
+          renew(mine);
+        });
+      }
       if (abort !== mine) return;
+      begun = Date.now();
       stop = watchSilence(mine);
       const headers: Record<string, string> = { Accept: 'text/event-stream' };
       if (lastId) headers['Last-Event-ID'] = lastId;
@@ -128,6 +139,7 @@ export function openStream(options: StreamOptions): Stream {
       if (parser.lastId) lastId = parser.lastId;
       if (batch.length === 0) continue; // the server begins each answer with bytes that say nothing
       works();
+      spoke = true;
       options.onMessages(batch);
     }
   }
