@@ -47,6 +47,24 @@ test('a request has one key until it succeeded', () => {
   expect(draft.key('send', '', 'go on')).not.toBe(first); // the same words once more
 });
 
+test('words that are typed again after the field was empty are another message', () => {
+  let made = 0;
+  const draft = new Draft(() => `key ${++made}`);
+  const key = (): string => draft.key('send', '', 'go on');
+  const end = draft.key('end');
+  draft.type('go on');
+  const first = key();
+  draft.edit('m1', 'one');
+  draft.clear();
+  expect([draft.text.value, key()]).toEqual(['go on', first]); // its reply was lost: it is typed still
+  draft.type(' ');
+  expect([key() !== first, draft.key('end')]).toEqual([true, end]);
+  const second = key();
+  draft.type('go on now');
+  draft.clear(); // it was accepted
+  expect(key()).not.toBe(second);
+});
+
 test('a message is sent again as it was sent first: a key belongs to one request', () => {
   for (const now of [true, false]) {
     let made = 0;

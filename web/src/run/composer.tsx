@@ -149,7 +149,7 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
         <textarea
           id={id} ref={field} rows={1} dir="auto" value={text.value} readOnly={busy.value === 'send'} aria-describedby={failure.value ? `${id}-failure` : undefined}
           placeholder={turn ? `A message for after turn ${turn}` : c.asleep && c.waiting === 0 ? 'The next message wakes the agent' : 'The next message'}
-          onInput={(e) => { text.value = e.currentTarget.value; failure.value = ''; }}
+          onInput={(e) => { draft.type(e.currentTarget.value); failure.value = ''; }}
           onKeyDown={(e) => {
             if (e.isComposing) return;
             if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) { e.preventDefault(); void submit(false); }

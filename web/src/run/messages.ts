@@ -76,6 +76,13 @@ export class Draft {
     this.requests.delete(JSON.stringify(content));
   }
 
+  /** What is typed. With an empty field nothing is left to repeat: the same words later are another message. */
+  type(text: string): void {
+    this.text.value = text;
+    if (text.trim()) return;
+    for (const of of this.requests.keys()) if (of.startsWith('["send",')) this.requests.delete(of);
+  }
+
   edit(message: string, text: string): void {
     if (!this.editing.peek()) this.aside = this.text.peek();
     this.editing.value = message;
@@ -90,7 +97,7 @@ export class Draft {
   /** What was typed is accepted, or given up. */
   clear(): void {
     this.editing.value = '';
-    this.text.value = this.aside;
+    this.type(this.aside);
     this.aside = '';
   }
 }
