@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { session, type Run } from '../src/lib/api';
 import { runs, updates } from '../src/overview/store';
+import { draftOf } from '../src/run/messages';
 import { RunView } from '../src/run/view';
 
 // A server with one run: what it answers for each path, in order; the last answer stays. `null`: no answer.
@@ -85,6 +86,15 @@ test('details that could not be asked for are details, and the prompt is asked f
   await live();
   expect(view.prompt.value).toEqual({ text: 'Do it.', live: undefined });
   close();
+});
+
+test('of a run that was removed nothing stays that was typed for it', async () => {
+  const view = new RunView('T-1');
+  answers[of] = [record(1), { status: 404, body: {} }];
+  await view.refresh();
+  draftOf('T-1').text.value = 'typed';
+  await view.refresh();
+  expect(draftOf('T-1').text.value).toBe('');
 });
 
 test('a run that is there again is followed again', async () => {

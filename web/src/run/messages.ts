@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { type ApiError, explained, newKey, type Run } from '../lib/api';
 import { ended, plural, waitsForMessage } from '../lib/format';
 import { revealed } from '../lib/plaintext';
-import { Comments } from './comments';
+import { type Comment, Comments, messageOf } from './comments';
 
 export const takesMessages = (run: Run): boolean => run.conversation !== undefined && !ended(run) && !run.cancelRequested;
 
@@ -54,6 +54,7 @@ export class Draft {
 
   constructor(private readonly make = newKey, run = '') {
     this.comments = new Comments(run);
+    if (this.comments.sentKey) this.requests.set(JSON.stringify(commentsOf(this.comments.list.peek())), { key: this.comments.sentKey, now: false });
   }
 
   /** The key of a request: the same one for the same content until `done`. */
@@ -102,6 +103,9 @@ export class Draft {
   }
 }
 
+/** The content of the request that sends comments. */
+export const commentsOf = (comments: readonly Comment[]): [string, string] => ['comments', messageOf(comments)];
+
 const maxDrafts = 64;
 const drafts = new Map<string, Draft>();
 
@@ -112,4 +116,11 @@ export function draftOf(run: string): Draft {
   drafts.set(run, draft); // the newest one is the last
   if (drafts.size > maxDrafts) drafts.delete(drafts.keys().next().value!);
   return draft;
+}
+
+/** Nothing that was typed for a run stays. */
+export function forgetDraft(run: string): void {
+  const { comments } = drafts.get(run) ?? new Draft(newKey, run);
+  comments.drop(comments.list.peek());
+  drafts.delete(run);
 }

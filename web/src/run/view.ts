@@ -8,6 +8,7 @@ import { markSeen, visible } from '../overview/seen';
 import { updates } from '../overview/store';
 import type { Prompt } from './again';
 import { type DetailItem, type EventItem, fromDetail, fromEvent, type Item } from './items';
+import { forgetDraft } from './messages';
 import { Timeline } from './model';
 
 const frame = 100; // ms between two changes of what is shown
@@ -206,6 +207,7 @@ export class RunView {
     this.diff.value = undefined;
     this.prompt.value = 'none';
     this.timeline = new Timeline();
+    forgetDraft(this.id);
   }
 
   /** Loads a collapsed chunk of the timeline. */
