@@ -14,6 +14,7 @@ const odd = ['__proto__', 'constructor', 'toString'];
 test('a tool has its name', () => {
   const name = (name: string, item = 'tool_use'): unknown => toolName({ name, item } as CallRow);
   expect(odd.map((each) => name(each))).toEqual(odd);
+  expect([name('a\u202eb'), name('a\u202eb', 'collab_tool_call')]).toEqual(['a‹U+202E›b', 'Sub-agent: a‹U+202E›b']);
   expect([name('bash'), name('Read'), name('spawn', 'collab_tool_call')]).toEqual(['Command', 'Read', 'Sub-agent: spawn']);
 });
 

@@ -163,7 +163,8 @@ const kinds: Record<string, string> = {
 
 /** The name of a tool, for people. */
 export function toolName(row: CallRow): string {
-  return wordFor(kinds, row.name, row.item === 'collab_tool_call' ? `Sub-agent: ${row.name}` : row.name);
+  const name = plainText(row.name);
+  return wordFor(kinds, row.name, row.item === 'collab_tool_call' ? `Sub-agent: ${name}` : name);
 }
 
 /** What a call is about, in one line; "" if only its owner may know. */
@@ -284,7 +285,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {!shown.details && <p class="faint">{allowed('raw') ? 'The raw log with commands and outputs has expired.' : 'Commands and outputs need the scope raw.'}</p>}
       <p class="faint small num call-meta">
         {[
-          row.name, row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `${at(row.start)} to ${row.end ? at(row.end) : 'now'}` : row.end ? `ended ${at(row.end)}` : '',
+          plainText(row.name), row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `${at(row.start)} to ${row.end ? at(row.end) : 'now'}` : row.end ? `ended ${at(row.end)}` : '',
         ].filter(Boolean).join(' · ')}
       </p>
     </>
