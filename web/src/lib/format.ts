@@ -147,7 +147,7 @@ export const ended = (run: Run): boolean => !['queued', 'working', 'input-requir
 
 const unseenFor = 7 * 24 * 3_600_000; // ms after its end, as the server has it
 
-/** Whether a run ended in the last seven days, and nobody has opened it since. */
+/** Whether a run ended in the last seven days and is not marked as seen; for the server a cancelled or continued one is. */
 export const unseen = (run: Run, now: number): boolean => Boolean(run.unseen) && !(run.endedAt && now - ms(run.endedAt) > unseenFor);
 
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */
