@@ -1,8 +1,8 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ApiError, explained, type Run } from '../src/lib/api';
 import { message } from '../src/overview/notify';
 import { lineOf, stateOf } from '../src/overview/row';
-import { Draft, draftOf, lastTurn, queueText, refusedText, takesMessages, turnOf } from '../src/run/messages';
+import { commentsOf, Draft, draftOf, forgetDraft, lastTurn, queueText, refusedText, takesMessages, turnOf } from '../src/run/messages';
 
 const run = (more: Partial<Run> = {}, conversation: Partial<NonNullable<Run['conversation']>> = {}): Run =>
   ({ run: 'T-1', agent: 'codex', state: 'working', seq: 1, conversation: { process: 1, turn: 3, waiting: 0, ...conversation }, ...more });
@@ -45,6 +45,47 @@ test('a request has one key until it succeeded', () => {
   expect(draft.key('send', '', 'go on')).toBe(first); // a retry, whatever was done meanwhile
   draft.done('send', '', 'go on');
   expect(draft.key('send', '', 'go on')).not.toBe(first); // the same words once more
+});
+
+test('words that are typed again after the field was empty are another message', () => {
+  let made = 0;
+  const draft = new Draft(() => `key ${++made}`);
+  const key = (): string => draft.key('send', '', 'go on');
+  const end = draft.key('end');
+  draft.type('go on');
+  const first = key();
+  draft.edit('m1', 'one');
+  draft.clear();
+  expect([draft.text.value, key()]).toEqual(['go on', first]); // its reply was lost: it is typed still
+  draft.type(' ');
+  expect([key() !== first, draft.key('end')]).toEqual([true, end]);
+  const second = key();
+  draft.type('go on now');
+  draft.clear(); // it was accepted
+  expect(key()).not.toBe(second);
+});
+
+test('comments have their key also after the page was loaded again, as long as they are the same', () => {
+  const kept = new Map<string, string>();
+  vi.stubGlobal('sessionStorage', { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => void kept.set(key, value) });
+  try {
+    let made = 0;
+    const load = (): Draft => new Draft(() => `key ${++made}`, 'T-2');
+    const key = (of: Draft): string => of.key(...commentsOf(of.comments.list.value));
+    const draft = load();
+    draft.comments.add({ place: 'a.go:1', quote: '> +a', text: 'first' });
+    const first = key(draft);
+    expect([first, key(load())]).toEqual(['key 1', 'key 2']); // it was not sent
+    draft.comments.sending(first);
+    expect([key(load()), load().comments.list.value.map((c) => c.text)]).toEqual([first, ['first']]);
+    draft.comments.add({ place: 'a.go:2', quote: '> +b', text: 'later' });
+    expect([key(draft), key(load())]).toEqual(['key 3', 'key 4']);
+    draftOf('T-2').comments.sending('key 4');
+    forgetDraft('T-2');
+    expect([load().comments.list.value, draftOf('T-2').comments.list.value]).toEqual([[], []]);
+  } finally {
+    vi.unstubAllGlobals();
+  }
 });
 
 test('a message is sent again as it was sent first: a key belongs to one request', () => {

@@ -79,7 +79,10 @@ test('answers', async () => {
 test('what is aborted is aborted once', () => {
   const abort = new AbortController();
   let calls = 0;
+  const wrong = (): void => void (calls += 10);
   abort.signal.addEventListener('abort', () => void calls++);
+  abort.signal.addEventListener('abort', wrong);
+  abort.signal.removeEventListener('abort', wrong);
   expect(abort.signal.aborted).toBe(false);
   abort.abort();
   abort.abort();

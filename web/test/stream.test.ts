@@ -125,6 +125,35 @@ test('a server that does not answer is asked again, and at once when the browser
   expect(connections).toHaveLength(1);
 });
 
+test('a stream that fails after its first bytes is asked for less and less often, and says why', async () => {
+  const { stream } = start();
+  const fail = async (): Promise<void> => {
+    connections.at(-1)!.send('retry: 2000\n\n');
+    await settle();
+    connections.at(-1)!.end();
+    await settle();
+  };
+  const waits: number[] = [];
+  await settle();
+  for (let i = 0; i < 8; i++) {
+    await fail();
+    waits.push(stream.retryAt.value - Date.now());
+    if (i > 0) expect([stream.state.value, stream.error.value?.message]).toEqual(['disconnected', 'linesman ends its answers early']);
+    await vi.advanceTimersByTimeAsync(waits.at(-1)!);
+  }
+  expect(waits.slice(-2).every((ms) => ms >= 15_000)).toBe(true);
+  await vi.advanceTimersByTimeAsync(15_000); // it has lasted
+  await fail();
+  expect([stream.state.value, stream.retryAt.value - Date.now() <= 500]).toEqual(['connecting', true]);
+  await vi.advanceTimersByTimeAsync(500);
+  await fail();
+  await vi.advanceTimersByTimeAsync(1000);
+  connections.at(-1)!.send('id: 1\ndata: a\n\n');
+  await settle();
+  await fail(); // and so it is with one that has said something
+  expect([stream.state.value, stream.retryAt.value - Date.now() <= 500]).toEqual(['connecting', true]);
+});
+
 test('a 409 forgets what was there, and begins again', async () => {
   let reset = 0;
   answers = [() => Response.json({ detail: 'recreated' }, { status: 409 })];
@@ -218,8 +247,9 @@ test('a tab that was opened in the background connects when it is shown, or must
   expect(connections).toHaveLength(4);
 });
 
-test('streams of all tabs take turns with few connections, and lose nothing', async () => {
-  const held = new Map<string, (() => void)[]>(); // by name: those that wait
+// The locks that all tabs share: those that are held, by name, each with those that wait for it.
+function shareLocks(): Map<string, (() => void)[]> {
+  const held = new Map<string, (() => void)[]>();
   const grant = async (name: string, body: () => Promise<void>): Promise<void> => {
     await body();
     const next = held.get(name)!.shift();
@@ -247,6 +277,11 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
       },
     },
   });
+  return held;
+}
+
+test('streams of all tabs take turns with few connections, and lose nothing', async () => {
+  const held = shareLocks();
   const live = (): number => connections.filter((c) => !c.aborted()).length;
   const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
   const lost: boolean[] = [];
@@ -267,6 +302,29 @@ test('streams of all tabs take turns with few connections, and lose nothing', as
   open.forEach((stream) => stream.close());
   await settle();
   expect([live(), held.size]).toEqual([0, 0]);
+});
+
+test('a turn goes on until something has arrived, but not for ever', async () => {
+  shareLocks();
+  const of = (url: string): Connection[] => connections.filter((c) => c.url === url);
+  for (const url of ['/quiet', '/b', '/c', '/d', '/e', '/f', '/g']) {
+    start({ url, hidden: 'pause' });
+    await settle();
+  }
+  const { got } = start({ url: '/slow', hidden: 'pause' });
+  let [last, age]: [Connection | undefined, number] = [undefined, 0];
+  const seconds = async (n: number): Promise<void> => {
+    for (let i = 0; i < n; i++) {
+      await vi.advanceTimersByTimeAsync(1000);
+      const slow = of('/slow').at(-1);
+      [last, age] = [slow, slow === last ? age + 1 : 0];
+      if (age === 5 && slow?.aborted() === false) slow.send('id: 1\ndata: a\n\n'); // what the server needs to find it
+    }
+  };
+  await seconds(60);
+  expect(got.length > 0).toBe(true);
+  await seconds(600);
+  expect([of('/quiet').length > 20, of('/slow').length > 20, got.length > 10]).toEqual([true, true, true]);
 });
 
 test('a hidden tab that keeps its stream has it', async () => {

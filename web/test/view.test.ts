@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { session, type Run } from '../src/lib/api';
 import { runs, updates } from '../src/overview/store';
+import { draftOf } from '../src/run/messages';
 import { RunView } from '../src/run/view';
 
 // A server with one run: what it answers for each path, in order; the last answer stays. `null`: no answer.
@@ -85,6 +86,36 @@ test('details that could not be asked for are details, and the prompt is asked f
   await live();
   expect(view.prompt.value).toEqual({ text: 'Do it.', live: undefined });
   close();
+});
+
+test('a feed that is opened again has nothing of the one before', async () => {
+  const view = new RunView('T-1');
+  let late = (_: Answer): void => {};
+  answers[of] = [record(1)];
+  answers[`${of}/detail`] = [details(), new Promise<Answer>((done) => (late = done)), details()];
+  const close = view.start();
+  await settle();
+  const [before] = streams;
+  const slow = view.open();
+  await settle();
+  before!.enqueue(new TextEncoder().encode(`data: ${JSON.stringify({ pos: '1.1', line: 1, part: 1, time: '', kind: 'status' })}\n\n`));
+  await settle();
+  expect(view.timeline.size).toBe(0);
+  await view.open(); // a second time, meanwhile
+  late({ body: { items: [], omitted: 'expired' } });
+  await slow;
+  await settle();
+  expect([view.feed.value, view.expired.value, streams.length, view.stream.value?.state.value]).toEqual(['detail', false, 2, 'connecting']);
+  close();
+});
+
+test('of a run that was removed nothing stays that was typed for it', async () => {
+  const view = new RunView('T-1');
+  answers[of] = [record(1), { status: 404, body: {} }];
+  await view.refresh();
+  draftOf('T-1').text.value = 'typed';
+  await view.refresh();
+  expect(draftOf('T-1').text.value).toBe('');
 });
 
 test('a run that is there again is followed again', async () => {

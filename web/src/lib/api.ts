@@ -5,8 +5,8 @@
 //   session.value                         undefined: not known yet, null: signed out
 //   allowed('submit')                     whether the session has a scope
 //
-// Every failure is an ApiError. `status` 0 is a request without an answer: the network, or a server
-// that is not running. A 401 sets `session` to null, which shows the sign-in page.
+// Every failure is an ApiError. `status` 0 is a request without an answer: the network, or a server that is not running. JSON
+// that is read has to be here within a minute. What changes something has no limit: nobody would know whether it was done. A 401 sets `session` to null, which shows the sign-in page.
 // The types of schema.ts are those of openapi.json; fields that are marked optional are absent if unknown.
 
 import { signal } from '@preact/signals';
@@ -88,8 +88,23 @@ export async function problem(answer: Response): Promise<ApiError> {
   return new ApiError(answer.status, text(body['code']) ?? 'UNKNOWN', message, issues, text(body['run']), text(body['state']) as State, retryAfter);
 }
 
+const patience = 60_000; // ms until all of an answer must be here
+
 async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await send(path, { headers: { Accept: 'application/json' }, signal })).json() as Promise<T>;
+  const abort = new AbortController();
+  const stop = (): void => abort.abort();
+  const timer = setTimeout(stop, patience);
+  signal?.addEventListener('abort', stop);
+  if (signal?.aborted) stop();
+  try {
+    return (await (await send(path, { headers: { Accept: 'application/json' }, signal: abort.signal })).json()) as T;
+  } catch (e) {
+    if (e instanceof ApiError || signal?.aborted) throw e;
+    throw new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', stop);
+  }
 }
 
 async function change<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {

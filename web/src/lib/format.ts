@@ -8,6 +8,10 @@
 
 import type { Changed, Mode, Phase, Run, State, Time } from './api';
 
+/** The word for a key that may be any text: of an object itself, never one that all objects have, such as `constructor`. */
+export const wordFor = (words: Readonly<Record<string, string>>, key: string | null | undefined, otherwise = ''): string =>
+  Object.hasOwn(words, key ?? '') ? words[key!]! : otherwise;
+
 export const ms = (at: Time | undefined): number => (at ? Date.parse(at) : 0);
 
 const unit = (n: number, of: string): string => `${n}${of}`;
@@ -143,7 +147,7 @@ export const ended = (run: Run): boolean => !['queued', 'working', 'input-requir
 
 const unseenFor = 7 * 24 * 3_600_000; // ms after its end, as the server has it
 
-/** Whether a run ended in the last seven days, and nobody has opened it since. */
+/** Whether a run ended in the last seven days and is not marked as seen; for the server a cancelled or continued one is. */
 export const unseen = (run: Run, now: number): boolean => Boolean(run.unseen) && !(run.endedAt && now - ms(run.endedAt) > unseenFor);
 
 /** Whether the run was lost with its worker: it ended this way, or its worker is silent. */

@@ -18,13 +18,13 @@
 //
 // It resumes after the last id that it received (Last-Event-ID), so no message is lost or repeated.
 // The server sends a comment every 15 s: after 40 s without a byte the stream is `stale` and it
-// reconnects. Waits between attempts grow from 0.5 s to 20 s, and end when the browser is online again or
-// the tab is shown. A 204 means that the stream has ended. A 401 signs out (lib/api).
+// reconnects. Waits between attempts grow from 0.5 s to 20 s, until a message arrives or a connection lasts 15 s, and end when
+// the browser is online again or the tab is shown. A 204 means that the stream has ended. A 401 signs out (lib/api).
 
 import { signal, type Signal } from '@preact/signals';
 import { ApiError, problem, session } from './api';
 import { setServerTime } from './clock';
-import { turn } from './turns';
+import { patience, turn, turnTime } from './turns';
 
 export type StreamState = 'connecting' | 'live' | 'stale' | 'disconnected' | 'ended' | 'failed';
 
@@ -52,6 +52,7 @@ export interface Stream {
 
 export const staleAfter = 40_000;
 export const pauseAfter = 20_000;
+const steady = 15_000; // ms for which a connection without a message must have lasted to be one that works
 
 /** Milliseconds to wait before attempt n (from 1) with a random number below 1. */
 export function backoff(n: number, random: number): number {
@@ -68,6 +69,8 @@ export function openStream(options: StreamOptions): Stream {
   let closed = false;
   let paused = false;
   let lost = false;
+  let spoke = false; // a message has arrived in this turn
+  let silent = 0; // turns in a row without one
   let abort: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let hiding: ReturnType<typeof setTimeout> | undefined;
@@ -78,10 +81,21 @@ export function openStream(options: StreamOptions): Stream {
     const mine = (abort = new AbortController());
     let stop = (): void => {};
     let leave = stop;
+    let since = Infinity; // when it was answered
+    let cut = false;
     if (state.value !== 'stale') state.value = 'connecting';
     try {
-      if (pauses()) leave = await turn(mine.signal, () => renew(mine));
+      let begun = 0;
+      spoke = false;
+      if (pauses()) {
+        leave = await turn(mine.signal, () => {
+          if (!spoke && Date.now() - begun < patience(silent) - turnTime / 2) return;
+          silent = spoke ? 0 : silent + 1;
+          renew(mine);
+        });
+      }
       if (abort !== mine) return;
+      begun = Date.now();
       stop = watchSilence(mine);
       const headers: Record<string, string> = { Accept: 'text/event-stream' };
       if (lastId) headers['Last-Event-ID'] = lastId;
@@ -90,18 +104,25 @@ export function openStream(options: StreamOptions): Stream {
       if (answer.status === 204) return end('ended');
       if (!answer.ok) return refused(await problem(answer));
       if (!answer.body) throw new TypeError('no body');
-      heard = Date.now();
+      since = heard = Date.now();
       options.onOpen?.(lost);
       lost = false;
       await read(answer.body, mine);
     } catch {
-      if (abort !== mine) return; // closed, or replaced
-      error.value = new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
+      cut = true;
     } finally {
       stop();
       leave();
     }
-    if (abort === mine) again();
+    if (abort !== mine) return; // closed, or replaced
+    if (Date.now() - since >= steady) works();
+    if (cut) error.value = new ApiError(0, 'UNREACHABLE', 'linesman does not answer');
+    again();
+  }
+
+  function works(): void {
+    attempts = 0;
+    error.value = undefined;
   }
 
   async function read(body: ReadableStream<Uint8Array>, mine: AbortController): Promise<void> {
@@ -113,12 +134,13 @@ export function openStream(options: StreamOptions): Stream {
       if (abort !== mine) return;
       if (done) return;
       heard = Date.now();
-      attempts = 0;
-      error.value = undefined;
       state.value = 'live';
       const batch = parser.push(decoder.decode(value, { stream: true }));
       if (parser.lastId) lastId = parser.lastId;
-      if (batch.length > 0) options.onMessages(batch);
+      if (batch.length === 0) continue; // the server begins each answer with bytes that say nothing
+      works();
+      spoke = true;
+      options.onMessages(batch);
     }
   }
 
@@ -146,6 +168,7 @@ export function openStream(options: StreamOptions): Stream {
     if (closed) return;
     attempts++;
     lost = true;
+    if (attempts > 1) error.value ??= new ApiError(0, 'UNREACHABLE', 'linesman ends its answers early');
     const wait = Math.max(backoff(attempts, Math.random()), seconds * 1000);
     state.value = attempts === 1 && !error.value ? 'connecting' : 'disconnected';
     retryAt.value = Date.now() + wait;

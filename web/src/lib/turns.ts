@@ -1,12 +1,17 @@
 // Connections that the tabs of a browser share. It has six to a server without TLS, for all tabs: streams that take them
 // all would let no request through.
 //
-//   const leave = await turn(signal, over)    waits for one of four; over() asks for it back, once others wait: call leave()
+//   const leave = await turn(signal, over)    waits for one of four; over() asks for it back, every two seconds while others
+//                                             wait: call leave()
+//   patience(n)                               how long to keep one in which nothing arrives, after n such turns in a row
 //
 // Without Web Locks, as on an address that is not secure, nobody waits.
 
 const shared = 4; // beside that of the tab that notifies: one is left for requests
 export const turnTime = 2_000; // ms that a stream has its connection while others wait
+
+/** 2 s, 4 s and so on to 30 s: the server may look for long in a long log. Then 2 s again: perhaps there is nothing. */
+export const patience = (n: number): number => Math.min(30_000, turnTime * 2 ** (n % 5));
 
 const nameOf = (n: number): string => `linesman.stream.${n}`;
 

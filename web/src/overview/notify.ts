@@ -5,7 +5,7 @@ import { effect, signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
 import { allowed, type Question, type Run } from '../lib/api';
 import { serverNow } from '../lib/clock';
-import { ended, lost, needsYou, plural, shortPath, stateName, unseen, waitsForMessage } from '../lib/format';
+import { ended, lost, ms, needsYou, plural, shortPath, stateName, unseen, waitsForMessage } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
@@ -61,13 +61,26 @@ export function questionMessage(q: Question): { title: string; body: string } {
   return { title: `${plainText(q.runTitle || q.run)}: ${actOf(q)}?`, body: [`${agentName(q.agentName ?? '')} waits for your answer`, where].filter(Boolean).join(' · ') };
 }
 
-let pending: { run: Run; question?: Question }[] = [];
+interface News { run: Run; question?: Question }
+
+let pending: News[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
 const shownQuestions = new Map<string, Notification>();
 
+// When this tab took over from one that was closed, while it was hidden and not connected: that one has told what happened before.
+let since = 0;
+
+/** Whether it is news yet: of this tab, and for somebody who has not seen it elsewhere. */
+function untold({ run, question: q }: News): boolean {
+  const row = runs.get(run.run) ?? run; // as it is now
+  if (!q && ended(row) && !unseen(row, serverNow())) return false;
+  const at = ms(q ? q.askedAt : ended(row) ? row.endedAt : row.doing?.since ?? row.activeAt);
+  return at === 0 || at >= since;
+}
+
 function show(): void {
   timer = undefined;
-  const news = pending;
+  const news = pending.filter(untold);
   pending = [];
   if (notifying.value !== 'on' || !leader.value || document.hasFocus()) return;
   if (news.length > 3) return void notify(message(news.map((n) => n.run)), 'linesman', '/');
@@ -99,10 +112,16 @@ export function notify({ title, body }: { title: string; body: string }, tag: st
 }
 
 export function startNotifications(): void {
+  addEventListener('storage', (e) => { // another tab switched them on or off; null: all that is stored has gone
+    if (e.key === key || e.key === null) notifying.value = current();
+  });
   const add = (run: Run, question?: Question): void => {
     pending.push({ run, question });
     timer ??= setTimeout(show, 800);
   };
+  effect(() => {
+    if (leader.value && document.visibilityState === 'hidden') since = serverNow();
+  });
   updates.add((before, after) => {
     const news = newsOf(before, after);
     if (news === 'needs' && questionsOf(after!).length && allowed('answer')) return; // its questions tell

@@ -1,7 +1,7 @@
 import { type Signal } from '@preact/signals';
 import { agentName } from '../lib/agents';
 import { type Run } from '../lib/api';
-import { age, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, waitsForMessage, when, yourTurn } from '../lib/format';
+import { age, changedText, cost, count, doing, duration, elapsed, ended, full, labelsOf, lost, needsYou, phase, plural, shortPath, stateName, tokens, waitsForMessage, when, wordFor, yourTurn } from '../lib/format';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
 import type { Form } from './list';
@@ -34,7 +34,7 @@ export function lineOf(run: Run, at: number): { text: string; detail: string } {
     case 'input-required': if (waitsForMessage(run)) return { text: 'waits for a message', detail: '' };
       return { text: doing(run, at) || `waiting for an answer${run.activeAt ? `, ${age(run.activeAt, at)}` : ''}`, detail };
     case 'working': return { text: doing(run, at) || quiet(run, at), detail };
-    default: return { text: run.cause ?? run.answer ?? (run.reason ? reasons[run.reason] ?? run.reason : ''), detail: run.hint ?? '' };
+    default: return { text: run.cause ?? run.answer ?? wordFor(reasons, run.reason, run.reason), detail: run.hint ?? '' };
   }
 }
 

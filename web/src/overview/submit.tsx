@@ -3,7 +3,8 @@ import { type ComponentChildren } from 'preact';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { agentName, canBeLive } from '../lib/agents';
 import { allowed, api, ApiError, newKey, type Mode, type Worker } from '../lib/api';
-import { modeName, plural } from '../lib/format';
+import { modeName, plural, wordFor } from '../lib/format';
+import { plainText } from '../lib/plaintext';
 import { navigate, runPath } from '../lib/router';
 import { Dialog } from '../ui/dialog';
 import { toast } from '../ui/toast';
@@ -202,9 +203,9 @@ function Field({ name, wide, label, error, hint, children }: {
 
 /** Agents that a worker can start, and what is selected. */
 function agentsOf(workers: Worker[] | undefined, selected: string): [string, string][] {
-  const kinds = new Map<string, string | undefined>();
-  for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, worker.agentVersions?.[kind] ?? kinds.get(kind));
-  const list = [...kinds].sort(([a], [b]) => (a < b ? -1 : 1)).map(([kind, version]): [string, string] => [kind, version ? `${agentName(kind)} ${version}` : agentName(kind)]);
+  const kinds = new Map<string, string>();
+  for (const worker of workers ?? []) for (const kind of worker.agents) kinds.set(kind, wordFor(worker.agentVersions ?? {}, kind, kinds.get(kind) ?? ''));
+  const list = [...kinds].sort(([a], [b]) => (a < b ? -1 : 1)).map(([kind, version]): [string, string] => [kind, version ? `${agentName(kind)} ${plainText(version)}` : agentName(kind)]);
   if (selected && !kinds.has(selected)) list.push([selected, agentName(selected)]);
   return [['', workers === undefined ? 'Loading…' : 'Default (Codex)'], ...list];
 }
@@ -239,7 +240,7 @@ function watch(id: string): void {
     if (run?.run !== id || run.state === 'queued') return;
     forget();
     if (run.reason !== 'spawn') return;
-    api.run(id).then((found) => toast(`The task was refused: ${found.exit?.why ?? found.errorContext?.message ?? 'it could not be started'}`, { ...(location.pathname === runPath(id) ? {} : { href: runPath(id), link: 'Open' }), tone: 'bad' }), () => {});
+    api.run(id).then((found) => toast(`The task was refused: ${plainText(found.exit?.why ?? found.errorContext?.message ?? 'it could not be started')}`, { ...(location.pathname === runPath(id) ? {} : { href: runPath(id), link: 'Open' }), tone: 'bad' }), () => {});
   };
   updates.add(see);
   setTimeout(forget, 600_000);

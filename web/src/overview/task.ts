@@ -24,12 +24,12 @@ const oneLabel = /("(?:[^"\\]|\\.)*"|[^,\s=]*)=("(?:[^"\\]|\\.)*"(?![^,\s])|[^,\
 
 /** Labels of one text: `team=shop, note="hello world"`, by commas, spaces or lines. */
 export function parseLabels(text: string): { labels: Record<string, string>; wrong?: string } {
-  const labels: Record<string, string> = {};
+  const labels = new Map<string, string>();
   for (const [part, key = '', value] of text.matchAll(oneLabel)) {
-    if (!unquoted(key) || value === undefined) return { labels, wrong: `“${part}” is not KEY=VALUE` };
-    labels[unquoted(key)] = unquoted(value);
+    if (!unquoted(key) || value === undefined) return { labels: Object.fromEntries(labels), wrong: `“${part}” is not KEY=VALUE` };
+    labels.set(unquoted(key), unquoted(value));
   }
-  return { labels };
+  return { labels: Object.fromEntries(labels) };
 }
 
 /** The text that parseLabels reads as these labels. */

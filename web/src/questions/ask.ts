@@ -2,6 +2,7 @@
 
 import { agentName } from '../lib/agents';
 import type { Answered, ApiError, Question, QuestionOption, Run } from '../lib/api';
+import { wordFor } from '../lib/format';
 import { nameOf } from '../lib/keys';
 import { revealed } from '../lib/plaintext';
 
@@ -36,7 +37,7 @@ const acts: Record<string, string> = {
 
 /** What an agent asks to do: of a kind of tool, never of a text of the agent. */
 export const actOf = (q: { kind: string; tool?: string | null }): string =>
-  q.kind === 'form' || q.kind === 'text' ? 'ask you something' : Object.hasOwn(acts, q.tool ?? '') ? acts[q.tool!]! : 'use a tool';
+  q.kind === 'form' || q.kind === 'text' ? 'ask you something' : wordFor(acts, q.tool, 'use a tool');
 
 /** The question in a sentence without its texts. */
 export const headOf = (q: Question): string =>
@@ -56,7 +57,7 @@ export function choicesOf(q: Question): Choices {
 
 const kinds: Record<string, string> = { allow_once: 'allow once', reject_once: 'deny once', allow_always: 'allow always', reject_always: 'deny always' };
 
-export const kindName = (kind: string): string => (Object.hasOwn(kinds, kind) ? kinds[kind]! : 'another answer of the agent');
+export const kindName = (kind: string): string => wordFor(kinds, kind, 'another answer of the agent');
 
 /** Whether an option permits something, or might. */
 export const permits = (o: QuestionOption): boolean => !o.kind.startsWith('reject_');
@@ -104,7 +105,7 @@ const outcomes: Record<string, string> = { allow: 'Allowed', deny: 'Denied', sub
 export function resultText(a: Answered, me: string): string {
   const by = !a.by || a.by === (me || 'owner') ? 'you' : revealed(a.by);
   const late = a.delivered === false ? '. The agent gets the answer when its worker is back' : '';
-  return `${outcomes[a.outcome ?? ''] ?? 'Answered'} by ${by}${late}`;
+  return `${wordFor(outcomes, a.outcome, 'Answered')} by ${by}${late}`;
 }
 
 /** Why an answer was refused. `gone`: the question is over; `unsure`: nobody knows whether the answer was stored. */

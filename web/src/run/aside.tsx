@@ -88,7 +88,7 @@ function used(usage?: RunUsage): [string, string | undefined][] {
 function Facts({ of }: { of: [name: string, value: string | number | VNode | undefined, text?: string][] }) {
   return (
     <dl class="fact-list num">
-      {of.filter(([, v]) => v !== undefined && v !== '').map(([k, v, text]) => <div key={k}><dt>{k}</dt><dd title={text ?? String(v)}>{typeof v === 'number' ? count(v) : typeof v === 'string' ? plainText(v) : v}</dd></div>)}
+      {of.filter(([, v]) => v !== undefined && v !== '').map(([k, v, text]) => <div key={k}><dt>{k}</dt><dd title={plainText(text ?? String(v))}>{typeof v === 'number' ? count(v) : typeof v === 'string' ? plainText(v) : v}</dd></div>)}
     </dl>
   );
 }

@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import type { HTMLAttributes } from 'preact';
 import { useRef } from 'preact/hooks';
 import { plural } from '../lib/format';
-import { revealed } from '../lib/plaintext';
+import { plainText, revealed } from '../lib/plaintext';
 import { type Comment, type Comments, ends, maxComment, pick, placeOf, quoteOf } from './comments';
 import type { DiffLine } from './unified';
 
@@ -48,7 +48,7 @@ export function usePick(review: Review | undefined, lines: readonly DiffLine[], 
     e.preventDefault();
   };
   const listed: HTMLAttributes<HTMLDivElement> = {
-    ref: list, role: 'listbox', tabIndex: 0, 'aria-label': `Lines of ${name}`, 'aria-multiselectable': true, 'aria-activedescendant': lines[at.value] && id(at.value), onKeyDown: keys,
+    ref: list, role: 'listbox', tabIndex: 0, 'aria-label': `Lines of ${plainText(name)}`, 'aria-multiselectable': true, 'aria-activedescendant': lines[at.value] && id(at.value), onKeyDown: keys,
   };
   const option = (i: number): HTMLAttributes<HTMLDivElement> & Record<`data-${string}`, unknown> => ({
     id: id(i), role: 'option', 'aria-selected': i >= first && i <= last, 'aria-disabled': !can(i) || undefined, 'data-at': i === at.value || undefined,

@@ -57,9 +57,19 @@ export class Comments {
   readonly list = signal<readonly Comment[]>([]);
   readonly picked = signal<Picked | undefined>(undefined);
   readonly text = signal('');
+  /** The key with which these comments, no more and no less, may have been sent before the page was loaded again; "": they were not. */
+  readonly sentKey: string;
 
   constructor(private readonly run = '', private readonly store: Pick<Storage, 'getItem' | 'setItem'> | undefined = tab()) {
-    this.list.value = load(this.store)[run] ?? [];
+    const all = load(this.store);
+    const kept = Object.hasOwn(all, run) ? all[run]! : [];
+    this.list.value = 'key' in kept ? kept.list : kept;
+    this.sentKey = 'key' in kept ? kept.key : '';
+  }
+
+  /** They are being sent. */
+  sending(key: string): void {
+    save(this.store, this.run, { list: this.list.peek(), key });
   }
 
   /** Adds a comment, unless there are too many. */
@@ -96,16 +106,18 @@ function tab(): Storage | undefined {
   return undefined;
 }
 
-function load(store: Pick<Storage, 'getItem'> | undefined): Record<string, Comment[]> {
+type Kept = readonly Comment[] | { list: readonly Comment[]; key: string };
+
+function load(store: Pick<Storage, 'getItem'> | undefined): Record<string, Kept> {
   try {
-    return (JSON.parse(store?.getItem(key) ?? '{}') ?? {}) as Record<string, Comment[]>;
+    return (JSON.parse(store?.getItem(key) ?? '{}') ?? {}) as Record<string, Kept>;
   } catch { /* it is of nobody */ }
   return {};
 }
 
-function save(store: Pick<Storage, 'getItem' | 'setItem'> | undefined, run: string, list: readonly Comment[]): void {
+function save(store: Pick<Storage, 'getItem' | 'setItem'> | undefined, run: string, kept: Kept): void {
   const others = Object.entries(load(store)).filter(([of]) => of !== run);
-  const all = list.length > 0 ? [...others, [run, list]] : others;
+  const all = 'key' in kept || kept.length > 0 ? [...others, [run, kept]] : others;
   try {
     store?.setItem(key, JSON.stringify(Object.fromEntries(all.slice(-maxRuns))));
   } catch { /* it is full */ }

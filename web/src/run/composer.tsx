@@ -8,9 +8,9 @@ import { revealed } from '../lib/plaintext';
 import { questionsOf } from '../questions/ask';
 import { toast } from '../ui/toast';
 import { Collected } from './comment';
-import { type Comment, messageOf } from './comments';
+import type { Comment } from './comments';
 import './composer.css';
-import { draftOf, queueText, refusedText, turnOf } from './messages';
+import { commentsOf, draftOf, queueText, refusedText, turnOf } from './messages';
 import type { RunView } from './view';
 
 /** What waits for a turn of a live run that is kept, and the field for the next message. */
@@ -96,8 +96,12 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
     }
   };
   const review = async (all: readonly Comment[]): Promise<void> => {
-    const message = messageOf(all);
-    if ((await once(['comments', message], (key) => api.sendMessage(run.run, message, false, key))) === undefined) draft.comments.drop(all);
+    const content = commentsOf(all);
+    const wrong = await once(content, (key) => {
+      draft.comments.sending(key);
+      return api.sendMessage(run.run, content[1], false, key);
+    });
+    if (wrong === undefined) draft.comments.drop(all);
   };
   const edit = async (m: Message): Promise<void> => {
     await load(); // somebody else may have changed it
@@ -149,7 +153,7 @@ export function Composer({ view, run }: { view: RunView; run: Run }) {
         <textarea
           id={id} ref={field} rows={1} dir="auto" value={text.value} readOnly={busy.value === 'send'} aria-describedby={failure.value ? `${id}-failure` : undefined}
           placeholder={turn ? `A message for after turn ${turn}` : c.asleep && c.waiting === 0 ? 'The next message wakes the agent' : 'The next message'}
-          onInput={(e) => { text.value = e.currentTarget.value; failure.value = ''; }}
+          onInput={(e) => { draft.type(e.currentTarget.value); failure.value = ''; }}
           onKeyDown={(e) => {
             if (e.isComposing) return;
             if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) { e.preventDefault(); void submit(false); }

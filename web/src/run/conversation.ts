@@ -1,6 +1,6 @@
 // Events of the questions of a live run, in words. Pure.
 
-import { clock } from '../lib/format';
+import { clock, wordFor } from '../lib/format';
 import { actOf } from '../questions/ask';
 import type { Envelope, QuestionFacet } from './items';
 
@@ -9,16 +9,14 @@ const deciders: Record<string, string> = {
   person: ' by a person', policy: ' by the policy', timeout: ', nobody answered in time', cancel: ', the turn was cancelled', agent: ' by the agent',
 };
 
-const word = (words: Record<string, string>, key: string | null | undefined): string => (Object.hasOwn(words, key ?? '') ? words[key!]! : '');
-
 /** What an event of a question says; undefined: it is another event. */
 export function conversationWords({ message, data }: Envelope): string | undefined {
   const { question, asked, answer } = data ?? {};
   switch (message) {
     case 'permission asked': case 'question asked': return question && `${sentence(question)}${question.id}`;
     case 'people asked': return asked && `People are asked: ${asked.id}, ${dueWords(asked)}`;
-    case 'answered': return answer && `${word(outcomes, answer.outcome) || 'Answered'}${word(deciders, answer.by)}: ${answer.id}`;
-    case 'question withdrawn': return answer && `Withdrawn${word({ agent: ' by the agent' }, answer.by)}: ${answer.id}`;
+    case 'answered': return answer && `${wordFor(outcomes, answer.outcome, 'Answered')}${wordFor(deciders, answer.by)}: ${answer.id}`;
+    case 'question withdrawn': return answer && `Withdrawn${wordFor({ agent: ' by the agent' }, answer.by)}: ${answer.id}`;
     default: return undefined;
   }
 }

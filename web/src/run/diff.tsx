@@ -16,7 +16,7 @@ export function DiffText({ text, lines, name, whole: isNew, review }: { text?: s
   const numbered = all.some((l) => l.before > 0 || l.after > 0);
   const picks = usePick(review, shown, name);
   const diff = (
-    <div class="diff mono" role="group" tabIndex={picks ? undefined : 0} aria-label={`Changes of ${name}`} data-numbered={numbered || undefined}>
+    <div class="diff mono" role="group" tabIndex={picks ? undefined : 0} aria-label={`Changes of ${plainText(name)}`} data-numbered={numbered || undefined}>
       <div class="diff-lines" {...picks?.listed}>
         {shown.map((l, i) => (
           <div key={i} class={`dl dl-${l.kind}`} {...picks?.option(i)}>

@@ -125,12 +125,15 @@ function Tries({ run }: { run: Run }) {
   return tries.length > 0 ? <ul class="tries">{tries.map((t) => <li key={t}>{plainText(t)}.</li>)}</ul> : null;
 }
 
+/** An age in what is announced: its changes are not. */
+const since = (age: string) => <span class="num" aria-hidden="true"> for {age}</span>;
+
 /** What a reader must know before reading on. */
 export function Notices({ view, run }: { view: RunView; run: Run }) {
   const stream = view.stream.value;
   const notices: [string, ComponentChildren][] = [];
   switch (stream?.state.value) {
-    case 'stale': notices.push(['needs', <>linesman has not answered for {age(stream.heardAt(), here())}. Reconnecting.</>]); break;
+    case 'stale': notices.push(['needs', <>linesman has not answered{since(age(stream.heardAt(), here()))}. Reconnecting.</>]); break;
     case 'disconnected':
       notices.push(['bad', <>Disconnected: {stream.error.value?.message ?? 'linesman does not answer'}. The page continues when the connection is back. <button class="link" onClick={stream.retry}>Try now</button></>]);
       break;
@@ -148,7 +151,7 @@ export function Notices({ view, run }: { view: RunView; run: Run }) {
   else if (needsYou(run) && run.source === 'session') notices.push(['needs', <>The agent asks a question. Answer it in the terminal of the session.</>]);
   else if (mayNeedYou(run, now.value)) notices.push(['needs', <>A tool runs, or the agent waits for a permission: its log does not tell. With <code>linesman setup sessions</code> it does.</>]);
   if (run.state === 'queued') notices.push(['idle', run.position ? <>{run.position === 1 ? 'One task is' : `${count(run.position)} tasks are`} ahead of it in the queue.</> : <>It is the next in the queue, and starts when a worker has a free slot.</>]);
-  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost, so the result of the run is unknown.</> : <>Its worker has been silent for {age(run.activeAt, now.value)}. The agent may still be working: its output arrives when the worker is back.</>]);
+  if (lost(run)) notices.push(['lost', ended(run) ? <>Its worker was lost, so the result of the run is unknown.</> : <>Its worker has been silent{since(age(run.activeAt, now.value))}. The agent may still be working: its output arrives when the worker is back.</>]);
   if (run.cause && !run.exit?.why && !run.exit?.spawn && !lost(run)) notices.push(['bad', <><strong>{plainText(run.cause)}</strong><Tries run={run} /></>]);
   if (run.exit?.why) notices.push(['bad', <>The worker refused the task: {plainText(run.exit.why)}<Tries run={run} /></>]);
   else if (run.exit?.spawn) notices.push(['bad', <>The agent could not be started: {plainText(run.errorContext?.message ?? run.exit.spawn)}<Tries run={run} /></>]);

@@ -203,7 +203,7 @@ function weigh(value: unknown): number {
   if (typeof value === 'string') return 2 * value.length;
   if (typeof value !== 'object' || value === null) return 8;
   let sum = 16;
-  for (const key in value) sum += 16 + weigh((value as Record<string, unknown>)[key]);
+  for (const part of Object.values(value)) sum += 16 + weigh(part);
   return sum;
 }
 

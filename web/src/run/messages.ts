@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { type ApiError, explained, newKey, type Run } from '../lib/api';
 import { ended, plural, waitsForMessage } from '../lib/format';
 import { revealed } from '../lib/plaintext';
-import { Comments } from './comments';
+import { type Comment, Comments, messageOf } from './comments';
 
 export const takesMessages = (run: Run): boolean => run.conversation !== undefined && !ended(run) && !run.cancelRequested;
 
@@ -54,6 +54,7 @@ export class Draft {
 
   constructor(private readonly make = newKey, run = '') {
     this.comments = new Comments(run);
+    if (this.comments.sentKey) this.requests.set(JSON.stringify(commentsOf(this.comments.list.peek())), { key: this.comments.sentKey, now: false });
   }
 
   /** The key of a request: the same one for the same content until `done`. */
@@ -76,6 +77,13 @@ export class Draft {
     this.requests.delete(JSON.stringify(content));
   }
 
+  /** What is typed. With an empty field nothing is left to repeat: the same words later are another message. */
+  type(text: string): void {
+    this.text.value = text;
+    if (text.trim()) return;
+    for (const of of this.requests.keys()) if (of.startsWith('["send",')) this.requests.delete(of);
+  }
+
   edit(message: string, text: string): void {
     if (!this.editing.peek()) this.aside = this.text.peek();
     this.editing.value = message;
@@ -90,10 +98,13 @@ export class Draft {
   /** What was typed is accepted, or given up. */
   clear(): void {
     this.editing.value = '';
-    this.text.value = this.aside;
+    this.type(this.aside);
     this.aside = '';
   }
 }
+
+/** The content of the request that sends comments. */
+export const commentsOf = (comments: readonly Comment[]): [string, string] => ['comments', messageOf(comments)];
 
 const maxDrafts = 64;
 const drafts = new Map<string, Draft>();
@@ -105,4 +116,11 @@ export function draftOf(run: string): Draft {
   drafts.set(run, draft); // the newest one is the last
   if (drafts.size > maxDrafts) drafts.delete(drafts.keys().next().value!);
   return draft;
+}
+
+/** Nothing that was typed for a run stays. */
+export function forgetDraft(run: string): void {
+  const { comments } = drafts.get(run) ?? new Draft(newKey, run);
+  comments.drop(comments.list.peek());
+  drafts.delete(run);
 }

@@ -3,7 +3,7 @@ import { Component, Fragment } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { agentName } from '../lib/agents';
 import { allowed, type Run } from '../lib/api';
-import { bytes, clock, count, duration, fine, full, ms, plural, tokens } from '../lib/format';
+import { bytes, clock, count, duration, fine, full, ms, plural, tokens, wordFor } from '../lib/format';
 import { setMarkdown } from '../lib/markdown';
 import { plainText } from '../lib/plaintext';
 import { runPath } from '../lib/router';
@@ -163,7 +163,8 @@ const kinds: Record<string, string> = {
 
 /** The name of a tool, for people. */
 export function toolName(row: CallRow): string {
-  return kinds[row.name] ?? (row.item === 'collab_tool_call' ? `Sub-agent: ${row.name}` : row.name);
+  const name = plainText(row.name);
+  return wordFor(kinds, row.name, row.item === 'collab_tool_call' ? `Sub-agent: ${name}` : name);
 }
 
 /** What a call is about, in one line; "" if only its owner may know. */
@@ -284,7 +285,7 @@ function CallBody({ row, shown }: { row: CallRow; shown: Shown }) {
       {!shown.details && <p class="faint">{allowed('raw') ? 'The raw log with commands and outputs has expired.' : 'Commands and outputs need the scope raw.'}</p>}
       <p class="faint small num call-meta">
         {[
-          row.name, row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `${at(row.start)} to ${row.end ? at(row.end) : 'now'}` : row.end ? `ended ${at(row.end)}` : '',
+          plainText(row.name), row.exit !== null ? `exit ${row.exit}` : callWord[row.status], ...sizes, row.start ? `${at(row.start)} to ${row.end ? at(row.end) : 'now'}` : row.end ? `ended ${at(row.end)}` : '',
         ].filter(Boolean).join(' · ')}
       </p>
     </>

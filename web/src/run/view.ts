@@ -8,6 +8,7 @@ import { markSeen, visible } from '../overview/seen';
 import { updates } from '../overview/store';
 import type { Prompt } from './again';
 import { type DetailItem, type EventItem, fromDetail, fromEvent, type Item } from './items';
+import { forgetDraft } from './messages';
 import { Timeline } from './model';
 
 const frame = 100; // ms between two changes of what is shown
@@ -44,6 +45,7 @@ export class RunView {
   private asked = 0;
   private answered = 0; // the latest request with an answer
   private streamed = 0; // the latest request when a row came
+  private openings = 0; // only the latest one counts
   private readonly abort = new AbortController();
   private readonly closers: (() => void)[] = [];
 
@@ -86,11 +88,15 @@ export class RunView {
   /** Loads the run and opens its feed; also after a failure. */
   async open(): Promise<void> {
     clearTimeout(this.retrier);
-    if (!(await this.refresh(true)) || this.abort.signal.aborted) return;
+    const opening = ++this.openings;
+    const over = (): boolean => this.abort.signal.aborted || opening !== this.openings;
+    if (!(await this.refresh(true)) || over()) return;
     this.failure.value = undefined;
+    this.stream.peek()?.close(); // its items are not of the new timeline
     this.reset();
-    this.feed.value = allowed('raw') && (await this.hasDetails()) ? 'detail' : 'events';
-    if (this.abort.signal.aborted) return;
+    const details = allowed('raw') && (await this.hasDetails());
+    if (over()) return;
+    this.feed.value = details ? 'detail' : 'events';
     const path = `/v1/runs/${encodeURIComponent(this.id)}/detail`;
     const stream = openStream({
       url: this.feed.value === 'detail' ? path : `/v1/events?run=${encodeURIComponent(this.id)}`,
@@ -98,7 +104,6 @@ export class RunView {
       onReset: () => this.reset(),
       hidden: 'pause',
     });
-    this.stream.value?.close();
     this.stream.value = stream;
     this.closers.push(effect(() => {
       const state = stream.state.value;
@@ -128,8 +133,10 @@ export class RunView {
 
   /** Whether the details of the run go back to its beginning. */
   private async hasDetails(): Promise<boolean> {
+    const opening = this.openings;
     try {
       const page = await api.detail(this.id, { limit: 1 }, this.abort.signal);
+      if (opening !== this.openings) return true; // the feed is being opened again
       this.expired.value = page.omitted === 'expired';
       const [first] = page.items; // the prompt is before the first line
       const { prompt, live } = first?.detail ?? {};
@@ -206,6 +213,7 @@ export class RunView {
     this.diff.value = undefined;
     this.prompt.value = 'none';
     this.timeline = new Timeline();
+    forgetDraft(this.id);
   }
 
   /** Loads a collapsed chunk of the timeline. */

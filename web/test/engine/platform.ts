@@ -71,6 +71,10 @@ class AbortSignal {
     if (name !== 'abort') throw new TypeError(`a signal has no event ${name}`);
     this.listeners.add(f);
   }
+
+  removeEventListener(_: 'abort', f: () => void): void {
+    this.listeners.delete(f);
+  }
 }
 
 class AbortController {
