@@ -395,8 +395,10 @@ export async function sizes(scene) {
 export async function many(scene) {
   const page = await signedIn(scene);
   const cdp = await page.context().newCDPSession(page);
-  let loaded = 0; // bytes
-  cdp.on('Network.dataReceived', (e) => (loaded += e.dataLength));
+  let loaded = 0; // bytes, without those of the view of a run, which is loaded when nothing else is to be done
+  const later = new Set();
+  cdp.on('Network.requestWillBeSent', (e) => e.request.url.endsWith('/run.js') && later.add(e.requestId));
+  cdp.on('Network.dataReceived', (e) => later.has(e.requestId) || (loaded += e.dataLength));
   await cdp.send('Network.enable');
   const size = () => page.evaluate(() => Math.max(0, ...[...document.querySelectorAll('[aria-setsize]')].map((e) => Number(e.getAttribute('aria-setsize')))));
   const begun = Date.now();
