@@ -412,22 +412,27 @@ func TestLogLostBeforeTheEndIsFilledAgain(t *testing.T) {
 		for _, test := range []struct {
 			at   runs.Kind // it is lost before the first append of this kind
 			kept int       // entries
+			tail string    // of the output
 			want string
 		}{
-			{runs.Exited, 0, "start out note exit"},
-			{runs.Exited, 1, "start out note exit"},
-			{runs.Exited, 2, "start out note exit"},
-			{runs.Note, 0, "start out note exit"},
-			{runs.Cancelled, 0, "start out cancel note exit"},
-			{runs.Cancelled, 1, "start out cancel note exit"},
+			{runs.Exited, 0, "", "start out note exit"},
+			{runs.Exited, 0, "part", "start out note exit"},
+			{runs.Exited, 1, "", "start out note exit"},
+			{runs.Exited, 2, "", "start out note exit"},
+			{runs.Note, 0, "", "start out note exit"},
+			{runs.Cancelled, 0, "", "start out cancel note exit"},
+			{runs.Cancelled, 0, "part", "start out cancel out note exit"},
+			{runs.Cancelled, 1, "", "start out cancel note exit"},
 		} {
-			t.Run(fmt.Sprintf("%s, %d entries kept, before %s", source, test.kept, test.at), func(t *testing.T) {
+			name := fmt.Sprintf("%s, %d entries kept, before %s, tail %q", source, test.kept, test.at, test.tail)
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				l := newFixture(t)
-				spec := shell("r", "echo one; echo two")
+				script := "printf 'one\ntwo\n" + test.tail + "'"
 				if test.at == runs.Cancelled {
-					spec = shell("r", "echo one; echo two; exec sleep 600")
+					script += "; exec sleep 600"
 				}
+				spec := shell("r", script)
 				spec.Source, spec.Dir = source, workTree(t) // so there is a note, that there is no diff
 				s := &stage{fixture: l}
 				l.logs.lossy = true
@@ -442,7 +447,7 @@ func TestLogLostBeforeTheEndIsFilledAgain(t *testing.T) {
 				if res := <-done; res.err != nil {
 					t.Error(res.err)
 				}
-				if got := l.kinds("r"); got != test.want || l.output("r") != "one\ntwo\n" || !l.empty() {
+				if got := l.kinds("r"); got != test.want || l.output("r") != "one\ntwo\n"+test.tail || !l.empty() {
 					t.Errorf("log: %s, want %s; output %q", got, test.want, l.output("r"))
 				}
 			})
@@ -471,21 +476,31 @@ func TestRunWhoseLogWasLostIsFilledBeforeItIsCancelled(t *testing.T) {
 	}
 }
 
-// RAW is lost after it had a cancel: the run ends as cancelled all the same.
+// RAW is lost when it gets a cancel, or after: the run ends as cancelled all the same.
 func TestCancelThatIsLostIsStoredAgain(t *testing.T) {
 	t.Parallel()
-	for _, source := range []string{runs.SourceRun, runs.SourcePipe} {
+	for _, test := range []struct {
+		source    string
+		at        runs.Kind // it is lost before the first append of this kind
+		tail, out string    // of the output, and what of that RAW gets
+		want      string
+	}{
+		{runs.SourceRun, runs.Exited, "", "", "start out cancel exit"},
+		{runs.SourceRun, runs.Cancelled, "part", "part", "start out cancel out exit"},
+		{runs.SourcePipe, runs.Exited, "", "", "start out cancel exit"},
+		{runs.SourcePipe, runs.Cancelled, "part", "", "start out cancel exit"},
+	} {
 		for kept := range 3 {
 			s := &stage{fixture: newFixture(t)}
 			s.logs.lossy = true
-			s.once(isKind(runs.Exited), false, func() { s.lose(kept) })
-			spec := shell("r", "echo one; exec sleep 600")
-			if spec.Source = source; source == runs.SourcePipe {
+			s.once(isKind(test.at), false, func() { s.lose(kept) })
+			spec := shell("r", "printf 'one\n"+test.tail+"'; exec sleep 600")
+			if spec.Source = test.source; test.source == runs.SourcePipe {
 				spec.Argv = nil
 			}
 			d := s.create(spec)
-			if source == runs.SourcePipe {
-				write(t, d.file(outFile), "one\n")
+			if test.source == runs.SourcePipe {
+				write(t, d.file(outFile), "one\n"+test.tail)
 			}
 			r, done := s.driven(t.Context(), d)
 			s.await("r", "one\n")
@@ -493,11 +508,11 @@ func TestCancelThatIsLostIsStoredAgain(t *testing.T) {
 				t.Error(err)
 			}
 			if res := <-done; res.err != nil || res.Reason != runs.ReasonCancelled {
-				t.Errorf("%s, %d entries kept: exit %s, error %v", source, kept, runs.Encode(res.Exit), res.err)
+				t.Errorf("%+v, %d entries kept: exit %s, error %v", test, kept, runs.Encode(res.Exit), res.err)
 			}
-			if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != "one\n" ||
+			if got := s.kinds("r"); got != test.want || s.output("r") != "one\n"+test.out ||
 				!strings.Contains(string(s.entries("r")[2].Body), "enough") {
-				t.Errorf("%s, %d entries kept: log %s, output %q", source, kept, got, s.output("r"))
+				t.Errorf("%+v, %d entries kept: log %s, output %q", test, kept, got, s.output("r"))
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func (r *Run) lostSince(before runs.Mark) bool {
 		return false
 	}
 	r.talk.restart()
-	r.refill = max(r.refill, before.Out+1)
+	r.refill, r.out.partialEnd = max(r.refill, before.Out+1), 0
 	r.leftNoted, r.progress.Noted = false, 0
 	if before.Cancelled && !now.Cancelled && r.cancelReason == nil {
 		r.cancelReason = &r.cancelled
