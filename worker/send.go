@@ -115,7 +115,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if n == 0 && err == nil && r.dir.Spec.process() {
 			n, err = r.sendErr(ctx, final)
 		}
-		if n == 0 && err == nil && r.refills() { // the rest is gone
+		if n == 0 && err == nil && r.refill > 0 { // it is filled, or the rest is gone: a cancel is next
 			r.refill = 0
 			continue
 		}
