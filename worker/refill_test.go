@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -77,6 +78,52 @@ func TestRunWhoseLogWasLostIsFilledBeforeItIsCancelled(t *testing.T) {
 	}
 	if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != "one\ntwo\n" {
 		t.Errorf("log: %s; output %q", got, s.output("r"))
+	}
+}
+
+// A cancel that comes while RAW is filled again stops the agent before that is done, and loses none of its output.
+func TestCancelDoesNotWaitForALostLog(t *testing.T) {
+	t.Parallel()
+	const lines = 24 // each has a piece of its own
+	s := &stage{fixture: newFixture(t)}
+	s.logs.lossy, s.w.slowAppend = true, 1 // so it is filled piece by piece
+	ctx, stop := context.WithCancel(t.Context())
+	script := fmt.Sprintf("for i in $(seq %d); do head -c %d /dev/zero | tr '\\0' x; echo; done; exec sleep 600",
+		lines, runs.MaxChunk-1)
+	_, done := s.driven(ctx, s.create(shell("r", script)))
+	waitFor(t, "the output", func() bool { return len(s.output("r")) == lines*runs.MaxChunk })
+	out := s.output("r")
+	stop()
+	<-done
+	s.lose(0)
+	r := s.w.Run(s.opened())
+	told, pieces, toldAfter := make(chan error, 1), 0, 0
+	s.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+		switch {
+		case e.Kind != runs.Out:
+			return e
+		case pieces == 0:
+			go func() { told <- r.Cancel(t.Context(), "enough") }()
+		case toldAfter == 0:
+			select {
+			case err := <-told:
+				if toldAfter = pieces; err != nil {
+					t.Error(err)
+				}
+			case <-time.After(superviseInterval / 4): // an append that takes longer would be no other test
+			}
+		}
+		pieces++
+		return e
+	}
+	if ex, err := r.Drive(t.Context()); err != nil || ex.Reason != runs.ReasonCancelled {
+		t.Errorf("exit %s, error %v", runs.Encode(ex), err)
+	}
+	if pieces < lines || toldAfter == 0 {
+		t.Errorf("the agent was told after %d of %d pieces", toldAfter, pieces)
+	}
+	if got := s.kinds("r"); got != "start out cancel exit" || s.output("r") != out {
+		t.Errorf("log: %s; %d of %d bytes", got, len(s.output("r")), len(out))
 	}
 }
 

@@ -96,6 +96,9 @@ const pumpTime = time.Second
 // new stdout. It returns when nothing is left, after pumpTime unless final, or
 // when a cancel makes the rest useless, and reports whether it sent anything.
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
+	if r.refills() { // which may take long
+		r.stopEarly()
+	}
 	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
 		if err := ctx.Err(); err != nil {
 			return sent, err
