@@ -306,11 +306,14 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 // readsFIFO begins a process of an agent that reads the commands for its shim, and is not silent.
 const readsFIFO = "mkfifo ctl; (while :; do cat ctl; echo read; done) &"
 
-// An agent removes the FIFO for commands, or reads them itself, or what it has left does. A cancel reaches its run all the same.
+// An agent removes the FIFO for commands, or reads them itself, or what it has left does. A cancel reaches its run all
+// the same.
 func TestCancelNeedsNoFIFO(t *testing.T) {
 	t.Parallel()
 	const reads = "mkfifo ctl; (while :; do cat ctl; done) >/dev/null &"
-	for _, by := range []string{"true;", "mkfifo ctl;", "touch ctl;", "ln -s /dev/null ctl;", "mkdir ctl;", reads, readsFIFO} {
+	for _, by := range []string{
+		"true;", "mkfifo ctl;", "touch ctl;", "ln -s /dev/null ctl;", "mkdir ctl;", reads, readsFIFO,
+	} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			l := newFixture(t)
