@@ -258,6 +258,13 @@ func (d scrubbedDialect) Command(command *runs.Command, out *Out) {
 	d.converse(out, func(c Conversation) { c.Command(command, out) })
 }
 
+// Forget implements [Conversation].
+func (d scrubbedDialect) Forget() {
+	if c, ok := d.Dialect.(Conversation); ok {
+		c.Forget()
+	}
+}
+
 // Finish implements [Conversation].
 func (d scrubbedDialect) Finish(out *Out) { d.converse(out, func(c Conversation) { c.Finish(out) }) }
 

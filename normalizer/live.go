@@ -19,6 +19,8 @@ type Conversation interface {
 	Process(p *runs.Process, out *Out)
 	// Command maps what somebody asks of the run.
 	Command(c *runs.Command, out *Out)
+	// Forget says that the log was lost: it has the commands again.
+	Forget()
 	// Finish adds the events of what the last lines have left open, at the end of the run.
 	Finish(out *Out)
 }

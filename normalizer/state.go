@@ -92,4 +92,9 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 
 // Forget resets the last sequence number, for a recreated raw log with new
 // sequence numbers. Folded output is still recognized by its offset.
-func (f *Fold) Forget() { f.state.Seen = 0 }
+func (f *Fold) Forget() {
+	f.state.Seen = 0
+	if c, ok := f.dialect.(Conversation); ok {
+		c.Forget()
+	}
+}

@@ -46,9 +46,8 @@ func (s *spawned) command(now time.Time, command byte) {
 	switch err := sendCommand(s.path, command); {
 	case err == nil:
 		s.deaf = time.Time{}
-		if command == ctlCancel && s.toldAt.IsZero() {
-			s.told, s.toldAt = true, now
-		}
+		s.told = s.told || command == ctlCancel
+		s.insist(now, command)
 	case s.deaf.IsZero():
 		s.deaf = now
 	case now.Sub(s.deaf) >= answerTime:
@@ -60,15 +59,19 @@ func (s *spawned) command(now time.Time, command byte) {
 	}
 }
 
-// insist cancels by a signal where the agent lives on: an agent can put another FIFO there, and read the commands
-// itself.
-func (s *spawned) insist(now time.Time) {
-	if s.exit != nil || s.toldAt.IsZero() || now.Sub(s.toldAt) < s.dir.Spec.Limits.Grace+answerTime {
+// insists has the signals for shims that do not act on a command.
+var insists = map[byte]unix.Signal{ctlCancel: unix.SIGTERM, ctlFinish: unix.SIGUSR1}
+
+// insist ends a run by a signal that goes on after a command to end it: an agent, or what it has left, can put another
+// FIFO there, and read the commands itself.
+func (s *spawned) insist(now time.Time, command byte) {
+	sig, ends := insists[command]
+	if !ends || !s.toldAt.IsZero() && now.Sub(s.toldAt) < s.dir.Spec.Limits.Grace+answerTime {
 		return
 	}
-	if p, ok := s.shimProcess(); ok {
-		s.log.Warn("shim does not end the agent, sending it a signal")
-		p.signal(unix.SIGTERM)
+	if p, ok := s.shimProcess(); ok && !s.toldAt.IsZero() {
+		s.log.Warn("shim does not end the run, sending it a signal")
+		p.signal(sig)
 	}
 	s.toldAt = now
 }

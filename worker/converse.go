@@ -103,6 +103,7 @@ func (t *dialog) close() {
 func (t *dialog) restart() {
 	if t != nil {
 		t.conv, t.seen, t.out, t.pieces, t.place = live.New(t.config), 0, 0, 0, begins{}
+		t.former.partialEnd = 0
 	}
 }
 

@@ -372,10 +372,8 @@ func (r *Run) finish(ctx context.Context, ended runs.Exit) (runs.Exit, error) {
 
 // sendEnd sends the remaining output, notes and the exit entry. After a [runs.ErrMoved] it is to be called again.
 func (r *Run) sendEnd(ctx context.Context, ex runs.Exit) (runs.Exit, error) {
-	if !r.isIgnored() || r.refill > 0 {
-		if _, err := r.pump(ctx, true); err != nil {
-			return ex, err
-		}
+	if _, err := r.pump(ctx, true); err != nil {
+		return ex, err
 	}
 	if err := r.noteProcess(ctx, ex); err != nil {
 		return ex, err

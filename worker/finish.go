@@ -118,14 +118,21 @@ func (r *Run) supervised(f func() error) error {
 		case err := <-done:
 			return err
 		case now := <-tick.C:
-			if r.cancelRequested() {
-				agent.stop()
-				if agent.told && !r.dir.Spec.Keep { // a kept run may go on with another process
-					closeOnce(r.cancelTold)
-				}
-			}
+			r.stopEarly()
 			agent.supervise(now)
 		}
+	}
+}
+
+// stopEarly stops an agent if a cancel is requested whose entry has to wait.
+func (r *Run) stopEarly() {
+	agent, ok := r.source.(*spawned)
+	if !ok || !r.cancelRequested() {
+		return
+	}
+	agent.stop()
+	if agent.told && !r.dir.Spec.Keep { // a kept run may go on with another process
+		closeOnce(r.cancelTold)
 	}
 }
 

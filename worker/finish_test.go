@@ -132,6 +132,32 @@ func printsAfterItsAgent(t *testing.T, linger time.Duration, cancel, lost bool) 
 	return true
 }
 
+// An agent, or what it has left, reads the commands for its shim. It cannot prolong the run by that.
+func TestRunEndsAfterItsTurnWhoeverReadsTheCommands(t *testing.T) {
+	t.Parallel()
+	const prints = "(while kill -0 $$ 2> /dev/null; do sleep 0.01; done; while sleep 0.05; do echo left; done) & "
+	for name, c := range map[string]struct {
+		before, end string
+		finish      time.Duration
+		want        runs.Exit
+	}{
+		"an agent":         {"", "exec sleep 600", 1, runs.Exit{Reason: runs.ReasonFinished, Signal: 15}},
+		"what it has left": {prints, "exit 3", 0, runs.Exit{Reason: runs.ReasonExited, Code: code(3)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			l.w.cfg.Agents = known.Agents
+			spec := shell("r", "cd '"+filepath.Join(l.root, "r")+"'; rm ctl; mkfifo ctl; "+
+				"(while :; do cat ctl; done) > /dev/null & "+c.before+turnBegins+turnEnds+c.end)
+			spec.Limits.Finish, spec.Limits.Linger, spec.Limits.Grace = c.finish, time.Second, 100*time.Millisecond
+			if ex := l.drive(spec); !sameExit(ex, c.want) {
+				t.Errorf("exit %s, want %s", runs.Encode(ex), runs.Encode(c.want))
+			}
+		})
+	}
+}
+
 // The launcher of an agent was killed: what it has left is the agent, whose turn goes on.
 func TestWhatGoesOnWithTheTurnIsTheAgent(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ func (r *Run) lostSince(before runs.Mark) bool {
 		return false
 	}
 	r.talk.restart()
-	r.refill = max(r.refill, before.Out+1)
+	r.refill, r.out.partialEnd = max(r.refill, before.Out+1), 0
 	r.leftNoted, r.progress.Noted = false, 0
 	if before.Cancelled && !now.Cancelled && r.cancelReason == nil {
 		r.cancelReason = &r.cancelled
@@ -96,6 +96,9 @@ const pumpTime = time.Second
 // new stdout. It returns when nothing is left, after pumpTime unless final, or
 // when a cancel makes the rest useless, and reports whether it sent anything.
 func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
+	if r.refills() { // which may take long
+		r.stopEarly()
+	}
 	for begun := time.Now(); final || !r.dir.Spec.process() || time.Since(begun) < pumpTime; {
 		if err := ctx.Err(); err != nil {
 			return sent, err
@@ -115,7 +118,7 @@ func (r *Run) pump(ctx context.Context, final bool) (sent bool, err error) {
 		if n == 0 && err == nil && r.dir.Spec.process() {
 			n, err = r.sendErr(ctx, final)
 		}
-		if n == 0 && err == nil && r.refills() { // the rest is gone
+		if n == 0 && err == nil && r.refill > 0 { // it is filled, or the rest is gone: a cancel is next
 			r.refill = 0
 			continue
 		}

@@ -41,8 +41,8 @@ const shimVariable = "_LINESMAN_SHIM"
 // and signs nothing. For a live run, dir is the directory of one of its processes.
 //
 // It outlives the worker that started it, and terminates the agent on SIGTERM,
-// SIGINT and SIGHUP. Its error reports a failure of the shim itself; how the
-// agent ended is in exit.json.
+// SIGINT and SIGHUP, or as one that has printed its result on SIGUSR1. Its error
+// reports a failure of the shim itself; how the agent ended is in exit.json.
 func Shim(dir string) error {
 	if err := shimRun(dir); err != nil {
 		return fmt.Errorf("shim: %w", err)
@@ -129,7 +129,7 @@ func (s *shim) run(config shimConfig) error {
 	// The shim handles these signals from here on; the agent gets them with their
 	// default action.
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signal.Notify(stop, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGUSR1)
 	defer signal.Stop(stop)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
@@ -159,8 +159,12 @@ func (s *shim) run(config shimConfig) error {
 		select {
 		case <-died:
 		case <-timer.C:
-		case <-stop:
-			s.end(runs.ReasonCancelled)
+		case sig := <-stop:
+			if sig == unix.SIGUSR1 {
+				s.end(runs.ReasonFinished)
+			} else {
+				s.end(runs.ReasonCancelled)
+			}
 		case c := <-commands:
 			switch c {
 			case ctlInterrupt:

@@ -303,22 +303,35 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 	}
 }
 
-// An agent removes the FIFO for commands, or reads them itself. A cancel reaches its run all the same.
+// readsFIFO begins a process of an agent that reads the commands for its shim, and is not silent.
+const readsFIFO = "mkfifo ctl; (while :; do cat ctl; echo read; done) &"
+
+// An agent removes the FIFO for commands, or reads them itself, or what it has left does. A cancel reaches its run all
+// the same.
 func TestCancelNeedsNoFIFO(t *testing.T) {
 	t.Parallel()
 	const reads = "mkfifo ctl; (while :; do cat ctl; done) >/dev/null &"
-	for _, by := range []string{"true;", "mkfifo ctl;", "touch ctl;", "ln -s /dev/null ctl;", "mkdir ctl;", reads} {
+	for _, by := range []string{
+		"true;", "mkfifo ctl;", "touch ctl;", "ln -s /dev/null ctl;", "mkdir ctl;", reads, readsFIFO,
+	} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()
 			l := newFixture(t)
-			spec := shell("r", "cd '"+filepath.Join(l.root, "r")+"'; rm ctl; "+by+" echo one; exec sleep 600")
+			end := "exec sleep 600"
+			if by == readsFIFO {
+				end = "exit 3"
+			}
+			spec := shell("r", "cd '"+filepath.Join(l.root, "r")+"'; rm ctl; "+by+" echo one; "+end)
 			r, done := l.begun(spec, "one")
 			if err := r.Cancel(t.Context(), "enough"); err != nil {
 				t.Error(err)
 			}
 			want := runs.Exit{Reason: runs.ReasonCancelled}
-			if by == reads { // another shim is not needed
+			switch by { // another shim is not needed
+			case reads:
 				want.Signal = 15
+			case readsFIFO:
+				want.Code = code(3)
 			}
 			if res := <-done; res.err != nil || !sameExit(res.Exit, want) {
 				t.Errorf("exit %s, %v", runs.Encode(res.Exit), res.err)

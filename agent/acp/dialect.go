@@ -57,6 +57,9 @@ type state struct {
 	// Commands are hashes of the ids of commands of callers, the newest: a log that was lost has them again. They are as
 	// many as the conversation knows.
 	Commands []uint64 `json:"changes,omitempty"`
+	// Older: the log was lost, and has again what was before Commands, until it has one of these. A new command in that
+	// part, of a responder while the owner was away, is not told from old ones: it does not count.
+	Older bool `json:"older,omitempty"`
 
 	Calls []toolCall `json:"calls,omitempty"` // the newest; at most maxCalls
 	Text  text       `json:"text,omitzero"`

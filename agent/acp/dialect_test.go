@@ -365,6 +365,38 @@ func TestCommandsThatAreThereAgainHaveNoEffect(t *testing.T) {
 	}
 }
 
+// So are commands that the dialect does not know any more. New ones count, behind one that it knows.
+func TestOldCommandsThatAreThereAgainHaveNoEffect(t *testing.T) {
+	for _, taken := range []int{100, 200} { // two commands each
+		lines := []string{"start", `{"id":"first","do":"send","text":"one"}`}
+		for i := range taken {
+			lines = append(lines, fmt.Sprintf(`{"id":"m%d","do":"send","text":"two"}`, i),
+				fmt.Sprintf(`{"id":"u%d","do":"unsend","message":"m%[1]d"}`, i))
+		}
+		log := talk(lines...)
+		f := normalizer.NewFold(plain, "r", 0)
+		events := 0
+		fold := func(seq int) {
+			for i, e := range log {
+				f.Apply(uint64(seq+i+1), e, func(normalizer.Message) { events++ })
+			}
+		}
+		fold(1000)
+		had := events
+		f.Forget()
+		middle := len(log) / 2
+		log = slices.Insert(log, middle, talk(`{"id":"new","do":"send","text":"three"}`)[1])
+		fold(0)
+		waiting := ""
+		for _, m := range f.Record.Live.Queue.Messages {
+			waiting += fmt.Sprint(m.ID, " in ", m.Seq, " ")
+		}
+		if want := fmt.Sprintf("first in 3 new in %d ", middle+1); waiting != want || events != had+1 {
+			t.Errorf("%d taken back: %swait, want %s; %d events more, want 1", taken, waiting, want, events-had)
+		}
+	}
+}
+
 // FuzzConversation checks the limits of the events, the details, the state and the record of any
 // conversation. A line of the input begins as in [talk].
 func FuzzConversation(f *testing.F) {

@@ -343,7 +343,8 @@ func (d *dialect) place(c *runs.Command) {
 // valid id.
 func (d *dialect) repeated(c *runs.Command) bool {
 	id := hash(c.ID)
-	if c.ID == "" || len(c.ID) > runs.MaxCommandID || slices.Contains(d.Commands, id) {
+	known := slices.Contains(d.Commands, id)
+	if d.Older = d.Older && !known; known || d.Older || c.ID == "" || len(c.ID) > runs.MaxCommandID {
 		return true
 	}
 	if !c.Automatic() {
@@ -352,6 +353,9 @@ func (d *dialect) repeated(c *runs.Command) bool {
 	}
 	return false
 }
+
+// Forget implements [normalizer.Conversation].
+func (d *dialect) Forget() { d.Older = len(d.Commands) == maxCommands }
 
 // queue maps a change of what waits.
 func (d *dialect) queue(c *runs.Command, out *normalizer.Out) {

@@ -91,6 +91,12 @@ func (w *within) Process(p *runs.Process, out *normalizer.Out) { w.speak().Proce
 
 func (w *within) Command(c *runs.Command, out *normalizer.Out) { w.speak().Command(c, out) }
 
+func (w *within) Forget() {
+	if d := w.live(); d != nil {
+		d.Forget()
+	}
+}
+
 func (w *within) Finish(out *normalizer.Out) {
 	if d := w.live(); d != nil {
 		d.Finish(out)
