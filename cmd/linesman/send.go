@@ -81,6 +81,7 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return notOrdered(err, run)
 			}
+			a.accepted(sent)
 			return a.waitUntil(ctx, l, api.WaitRequest{Run: run, Until: api.UntilInput, After: sent.Entry}, 0)
 		})
 	}
@@ -108,6 +109,9 @@ func sendOnce(ctx context.Context, svc api.Caller, q api.SendRequest) (api.Sent,
 	}
 	return sent, err
 }
+
+// accepted says beside the output that a message was accepted: the wait for its turn may fail.
+func (a *app) accepted(sent api.Sent) { fmt.Fprintf(a.stderr, "linesman: %s\n", console.Sent(sent)) }
 
 func (c *sendCmd) list(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {
