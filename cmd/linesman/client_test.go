@@ -159,7 +159,7 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 	}
 }
 
-// What was accepted is said, whatever follows.
+// What was accepted is said, whatever follows, and of an answer that is cut how to get the rest.
 func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
 	t.Parallel()
 	const (
@@ -168,6 +168,8 @@ func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
 		accepted = "linesman: " + id + " · working · message m1 is turn 2\n"
 		broken   = "linesman: run " + id + ": broken\n"
 		open     = `{"run":"` + id + `","state":"input-required","conversation":{"turn":2,"last_turn":"completed"}`
+		cut      = open + `,"finalText":"Häl","finalTextBytes":20000}`
+		rest     = "linesman: these are the first 4 of 20000 bytes: linesman logs --full " + id + "\n"
 	)
 	for name, tt := range map[string]struct {
 		answers map[string]string // to the operations; to all others an error
@@ -181,6 +183,13 @@ func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
 			accepted + broken},
 		"chat": {map[string]string{"describe": open + "}", "send": sent}, []string{"chat", "--continue", id, "Hi"},
 			exitFailed, "", accepted + broken},
+		"cut after send": {map[string]string{"send": sent, "wait": cut}, []string{"send", "--wait", id, "Hi"}, exitDone,
+			"Häl\n", accepted + rest},
+		"cut in chat": {map[string]string{"describe": open + "}", "send": sent, "wait": cut},
+			[]string{"chat", "--continue", id, "Hi"}, exitDone, "Häl\n", rest},
+		"cut after wait": {map[string]string{"wait": cut}, []string{"wait", "--until", "turn", id}, exitDone, "Häl\n", rest},
+		"whole": {map[string]string{"wait": strings.Replace(cut, "20000", "4", 1)}, []string{"wait", "--until", "turn", id},
+			exitDone, "Häl\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, server := serve(t)
