@@ -30,7 +30,8 @@ func (c *Client) SubmitRun(ctx context.Context, q api.Submission) (*api.Run, err
 }
 
 // CancelRun is [Client.Cancel], and returns the run with the details of its record. Its state
-// is cancelled as soon as the request to cancel it is stored, even if its record follows.
+// is cancelled as soon as the request to cancel it is stored, even if its record follows. If that cannot be read, only
+// what the answer to the cancel says is in it: the cancel was accepted nevertheless.
 func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) {
 	done, err := c.Cancel(ctx, q)
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	}
 	run, err := c.Describe(ctx, done.Run)
 	if err != nil {
-		return nil, err
+		run = &api.Run{Summary: runs.Summary{ID: done.Run, State: done.State, CancelRequested: true}, Detail: &api.Detail{}}
 	}
 	if done.State == runs.StateCancelled && !run.State.Final() {
 		run.State, run.Position, run.CancelRequested = done.State, nil, true

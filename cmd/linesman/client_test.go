@@ -190,6 +190,10 @@ func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
 		"cut after wait": {map[string]string{"wait": cut}, []string{"wait", "--until", "turn", id}, exitDone, "Häl\n", rest},
 		"whole": {map[string]string{"wait": strings.Replace(cut, "20000", "4", 1)}, []string{"wait", "--until", "turn", id},
 			exitDone, "Häl\n", ""},
+		"cancel": {map[string]string{"cancel": `{"run":"` + id + `","state":"working"}`}, []string{"cancel", id}, exitDone,
+			id + " cancelling\n", ""},
+		"cancel in the queue": {map[string]string{"cancel": `{"run":"` + id + `","state":"cancelled"}`}, []string{"cancel", id},
+			exitDone, id + " cancelled\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, server := serve(t)
