@@ -187,13 +187,14 @@ func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
 			"Häl\n", accepted + rest},
 		"cut in chat": {map[string]string{"describe": open + "}", "send": sent, "wait": cut},
 			[]string{"chat", "--continue", id, "Hi"}, exitDone, "Häl\n", rest},
-		"cut after wait": {map[string]string{"wait": cut}, []string{"wait", "--until", "turn", id}, exitDone, "Häl\n", rest},
+		"cut after wait": {map[string]string{"wait": cut}, []string{"wait", "--until", "turn", id}, exitDone, "Häl\n",
+			rest},
 		"whole": {map[string]string{"wait": strings.Replace(cut, "20000", "4", 1)}, []string{"wait", "--until", "turn", id},
 			exitDone, "Häl\n", ""},
 		"cancel": {map[string]string{"cancel": `{"run":"` + id + `","state":"working"}`}, []string{"cancel", id}, exitDone,
 			id + " cancelling\n", ""},
-		"cancel in the queue": {map[string]string{"cancel": `{"run":"` + id + `","state":"cancelled"}`}, []string{"cancel", id},
-			exitDone, id + " cancelled\n", ""},
+		"cancel in the queue": {map[string]string{"cancel": `{"run":"` + id + `","state":"cancelled"}`},
+			[]string{"cancel", id}, exitDone, id + " cancelled\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, server := serve(t)
