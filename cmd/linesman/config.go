@@ -171,7 +171,7 @@ func (*configEditCmd) Run(ctx context.Context, a *app) error {
 
 const terminated = signalled(syscall.SIGTERM)
 
-// attend runs a program that has the terminal: Ctrl-C is for it alone, and SIGTERM is passed on to it; then told is true.
+// attend runs a program that has the terminal. Ctrl-C is for it alone; SIGTERM is passed on to it, and told is true.
 func attend(ctx context.Context, cmd *exec.Cmd) (told bool, err error) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
