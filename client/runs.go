@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -29,7 +30,8 @@ func (c *Client) SubmitRun(ctx context.Context, q api.Submission) (*api.Run, err
 }
 
 // CancelRun is [Client.Cancel], and returns the run with the details of its record. Its state
-// is cancelled as soon as the request to cancel it is stored, even if its record follows.
+// is cancelled as soon as the request to cancel it is stored, even if its record follows. If that cannot be read, only
+// what the answer to the cancel says is in it: the cancel was accepted nevertheless.
 func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) {
 	done, err := c.Cancel(ctx, q)
 	if err != nil {
@@ -37,12 +39,27 @@ func (c *Client) CancelRun(ctx context.Context, q api.Cancel) (*api.Run, error) 
 	}
 	run, err := c.Describe(ctx, done.Run)
 	if err != nil {
-		return nil, err
+		run = &api.Run{Summary: runs.Summary{ID: done.Run, State: done.State, CancelRequested: true}, Detail: &api.Detail{}}
 	}
 	if done.State == runs.StateCancelled && !run.State.Final() {
 		run.State, run.Position, run.CancelRequested = done.State, nil, true
 	}
 	return run, nil
+}
+
+// Repeat calls do, and once more if that got no answer: a request with an idempotency key, or for a run that it names,
+// is carried out once all the same. Unknown: there was no answer then either, so it may have been carried out.
+func Repeat[T any](do func() (T, error)) (done T, unknown bool, err error) {
+	done, err = do()
+	var e *api.Error
+	late := errors.Is(err, context.DeadlineExceeded)
+	if !late && (!errors.As(err, &e) || !e.Retryable) || errors.Is(err, ErrNoResponder) {
+		return done, false, err
+	}
+	lost := late || e.Code == api.Unavailable // else an ending responder has refused it
+	done, err = do()
+	none := errors.Is(err, context.DeadlineExceeded) || api.Is(err, api.Unavailable)
+	return done, none && (lost || !errors.Is(err, ErrNoResponder)) || lost && api.Is(err, api.TooMany), err
 }
 
 // endLag is how long [Client.SeenSoon] waits for the record of a run.

@@ -95,7 +95,7 @@ func (c *Config) settings() []Setting {
 			Help: "Maximum duration of a run. 0: no limit."},
 		Setting{Key: "limits.after_result", target: &c.Limits.AfterResult, check: notNegative(&c.Limits.AfterResult),
 			Help: "Time without output after the agent's final result after which it is ended, if it does not exit. The " +
-				"run is completed. 0: no limit."},
+				"run is completed, or failed if its turn failed. 0: no limit."},
 		Setting{Key: "limits.keep_left", target: &c.Limits.KeepLeft,
 			Help: "Processes that an agent leaves, such as a server in the background, are not ended with it, unless they " +
 				"hold its stdout."},

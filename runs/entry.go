@@ -166,6 +166,10 @@ type Exit struct {
 	// Out is how many bytes of stdout there were when the agent ended; nil: not known. What
 	// follows is of processes that it left. It is in no entry.
 	Out *int64 `json:"-"`
+
+	// Failed says with ReasonFinished, in what a worker returns, that the run is not completed: its
+	// turn had failed. It is in no entry, because they have the output.
+	Failed bool `json:"-"`
 }
 
 // NoteLeft is the reason of a note before output of processes that an agent left when it ended.

@@ -357,6 +357,7 @@ func (r *Run) finish(ctx context.Context, ended runs.Exit) (runs.Exit, error) {
 	if err != nil {
 		return ex, err
 	}
+	ex.Failed = ex.Reason == runs.ReasonFinished && r.talk == nil && r.failed(ex)
 	fields := []zap.Field{
 		zap.String("reason", string(ex.Reason)), zap.Duration("after", r.lasted(ex, time.Now())),
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -43,22 +44,47 @@ func (r *Run) endsWithResult(bytes *int64) bool {
 	if bytes == nil && !r.rests && r.judged == r.out.size+1 { // nothing was written since
 		return false
 	}
-	a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
-	f, info, err := sessionlog.Open(r.out.path)
+	f, size, err := r.outFile(bytes)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	size := info.Size()
-	if bytes != nil {
-		size = min(size, *bytes)
-	}
 	if r.judged != size+1 || bytes != nil {
-		from := max(size-maxOutTail, 0)
-		tail, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
+		a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
+		tail, err := outTail(f, size)
 		r.judged, r.rests = size+1, known && err == nil && sessionlog.Rests(a.Backend, tail, bytes != nil)
 	}
 	return r.rests
+}
+
+// failed reports whether the run is not completed that ended like ex, as far as the end of stdout says.
+func (r *Run) failed(ex runs.Exit) bool {
+	f, size, err := r.outFile(ex.Out)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	a, known := r.w.cfg.Agents.Find(r.dir.Spec.Agent)
+	tail, err := outTail(f, size)
+	return !known || err != nil || sessionlog.State(a.Backend, tail, ex) != runs.StateCompleted
+}
+
+// outFile opens stdout, and returns how many bytes of it count: at most so many, nil for all.
+func (r *Run) outFile(bytes *int64) (*os.File, int64, error) {
+	f, info, err := sessionlog.Open(r.out.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if bytes != nil {
+		return f, min(info.Size(), *bytes), nil
+	}
+	return f, info.Size(), nil
+}
+
+// outTail reads the end of the first size bytes of stdout.
+func outTail(f *os.File, size int64) ([]byte, error) {
+	from := max(size-maxOutTail, 0)
+	return io.ReadAll(io.NewSectionReader(f, from, size-from))
 }
 
 // beforeLeft returns how many of n bytes at an offset, which were read, are of the agent, and whether

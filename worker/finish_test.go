@@ -15,13 +15,14 @@ import (
 const (
 	turnBegins = `echo '{"type":"turn.started"}'; `
 	turnEnds   = `echo '{"type":"turn.completed","usage":{}}'; `
+	turnFails  = `echo '{"type":"turn.failed","error":{"message":"no"}}'; `
 
 	// turnAnd prints a whole turn and what follows in one piece.
 	turnAnd = `printf '%s\n%s\n%b' '{"type":"turn.started"}' '{"type":"turn.completed","usage":{}}' `
 )
 
-// An agent that has printed its result is ended if it does not exit. One that works on silently is
-// not.
+// An agent that has printed its result is ended if it does not exit, and the run has failed if the last one is a
+// failure. One that works on silently is not.
 func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -30,9 +31,12 @@ func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 	}{
 		"a result":           {turnBegins + turnEnds + "exec sleep 60", runs.ReasonFinished},
 		"and it is stubborn": {turnBegins + turnEnds + "trap '' TERM; while :; do sleep 1; done", runs.ReasonFinished},
-		"the next turn":      {turnAnd + `'{"type":"turn.started"}\n'; sleep 1`, runs.ReasonExited},
-		"no result":          {turnBegins + "sleep 1", runs.ReasonExited},
-		"half a line":        {turnAnd + "'{'; sleep 1", runs.ReasonExited},
+		"a failure":          {turnBegins + turnFails + "exec sleep 60", runs.ReasonFinished},
+		"a result after it": {"late() { " + turnEnds + "exit; }; trap late TERM; " + turnBegins + turnFails +
+			"while :; do sleep 0.05; done", runs.ReasonFinished},
+		"the next turn": {turnAnd + `'{"type":"turn.started"}\n'; sleep 1`, runs.ReasonExited},
+		"no result":     {turnBegins + "sleep 1", runs.ReasonExited},
+		"half a line":   {turnAnd + "'{'; sleep 1", runs.ReasonExited},
 		"a task in the background": {`echo '{"type":"system","subtype":"init","session_id":"s"}'; ` +
 			`echo '{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"t"}]}'; ` +
 			`echo '{"type":"result","subtype":"success","result":"Started."}'; sleep 1`, runs.ReasonExited},
@@ -53,8 +57,12 @@ func TestAgentThatDoesNotExitAfterItsResultIsEnded(t *testing.T) {
 			if spec.Limits.Grace = 300 * time.Millisecond; name != "no limit" {
 				spec.Limits.Finish = 200 * time.Millisecond
 			}
-			if ex := l.drive(spec); ex.Reason != c.want || l.exit("r").Reason != c.want {
-				t.Errorf("exit %s", runs.Encode(ex))
+			if name == "a result after it" {
+				spec.Limits.Grace = time.Minute
+			}
+			ex := l.drive(spec)
+			if ex.Reason != c.want || ex.Failed != (name == "a failure") || l.exit("r").Reason != c.want {
+				t.Errorf("exit %s, failed: %v", runs.Encode(ex), ex.Failed)
 			}
 		})
 	}

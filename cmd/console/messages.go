@@ -38,7 +38,7 @@ func (r *Renderer) Messages(all api.Messages) error {
 			facts = append(facts, "held")
 		}
 		r.row(&b, bold, "── ", strings.Join(facts, " · "))
-		b.WriteString(Safe(m.Text) + "\n")
+		r.quote(&b, m.Text)
 	}
 	_, err := io.WriteString(r.out, b.String())
 	return err

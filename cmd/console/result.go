@@ -279,7 +279,7 @@ func (r *Renderer) output(b *strings.Builder, o api.Output) {
 	}
 }
 
-// quote writes a text of the agent, every row of it behind a bar, so that it
+// quote writes a text of the agent, or of a person, every row of it behind a bar, so that it
 // cannot pass for a line of linesman.
 func (r *Renderer) quote(b *strings.Builder, text string) {
 	if r.terminal {

@@ -49,6 +49,7 @@ type examination struct {
 	bus      *bus.Bus         // nil if NATS is unreachable
 	table    agent.Table
 	ask      time.Duration // as of [programs.Here]
+	now      func() time.Time
 	checks   []Check
 	told     told
 
@@ -112,7 +113,7 @@ var (
 // them in a fixed order. The programs of the agents in table are among them. Whenever one ends
 // it calls waits, which may be nil, with the names of those that are still running.
 func Examine(ctx context.Context, d *datadir.Dialer, table agent.Table, waits func(names []string)) []Check {
-	return (&examination{dialer: d, Settings: d.Config, table: table}).all(ctx, waits)
+	return (&examination{dialer: d, Settings: d.Config, table: table, now: time.Now}).all(ctx, waits)
 }
 
 func (x *examination) all(ctx context.Context, waits func(names []string)) []Check {
@@ -154,8 +155,8 @@ type round struct {
 func (r *round) begin(steps []step) (results []*examination) {
 	for _, s := range steps {
 		x := &examination{
-			dialer: r.x.dialer, Settings: r.x.Settings, table: r.x.table, ask: r.x.ask, bus: r.x.bus, here: r.x.here,
-			done: make(chan struct{}),
+			dialer: r.x.dialer, Settings: r.x.Settings, table: r.x.table, ask: r.x.ask, now: r.x.now, bus: r.x.bus,
+			here: r.x.here, done: make(chan struct{}),
 		}
 		results = append(results, x)
 		if s.needs && x.bus == nil {

@@ -26,7 +26,7 @@ func slow(t *testing.T, ask time.Duration) *examination {
 	settings.DataDir = t.TempDir()
 	return &examination{
 		dialer: &datadir.Dialer{Config: settings, Environ: []string{"PATH=" + bin + ":/usr/bin:/bin"}}, Settings: settings,
-		table: known.Agents, ask: ask,
+		table: known.Agents, ask: ask, now: time.Now,
 	}
 }
 

@@ -36,16 +36,26 @@ func (x *examination) responder(ctx context.Context) (level, string, string) {
 	}
 }
 
-// worker listens for heartbeats for a moment.
+// serverTime is the time by the server's clock, or by this one if that is not told.
+func (x *examination) serverTime(ctx context.Context) time.Time {
+	raw, err := x.bus.Stream(ctx, x.bus.Raw())
+	if err != nil || raw.CachedInfo().TimeStamp.IsZero() {
+		return x.now()
+	}
+	return raw.CachedInfo().TimeStamp
+}
+
+// worker listens for heartbeats for a moment. Their times are those of the server.
 func (x *examination) worker(ctx context.Context) (level, string, string) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	queue := x.Settings.Work.Queue
+	now := x.serverTime(ctx)
 	slots, busy := map[string]int{}, map[string]int{}
 	var agents, roots []string
 	var quiet *time.Timer // stored heartbeats arrive at once
 	err := x.bus.WatchHeartbeats(ctx, func(b runs.Heartbeat, at time.Time) {
-		if b.Slots > 0 && b.Queue == queue && time.Since(at) < x.Settings.LostAfter {
+		if b.Slots > 0 && b.Queue == queue && now.Sub(at) < x.Settings.LostAfter {
 			slots[b.Name], busy[b.Name] = b.Slots, b.Busy
 			agents, roots = append(agents, b.Agents...), append(roots, b.Roots...)
 		}

@@ -121,13 +121,13 @@ func (x *examination) streams(ctx context.Context) {
 		}
 		return
 	}
-	before := time.Now()
+	before := x.now()
 	raw, err := b.Stream(ctx, b.Raw())
 	if err != nil {
 		x.note(name, Fail, err.Error(), "")
 		return
 	}
-	after := time.Now()
+	after := x.now()
 	work, err := b.Stream(ctx, b.Work())
 	if err != nil {
 		x.note(name, Fail, err.Error(), "start a newer `linesman up` or `linesman normalizer`, which make it")

@@ -14,8 +14,12 @@ func candidates(node *kong.Node, words []string, choices func(*kong.Value) []str
 	if len(words) == 0 {
 		return nil
 	}
-	// bash splits --flag=value at the sign.
-	words = slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "=" })
+	// bash splits --flag=value at the sign, after which nothing may be typed yet.
+	words = slices.Clone(words)
+	if last := &words[len(words)-1]; *last == "=" {
+		*last = ""
+	}
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "=" })
 	typed := words[len(words)-1]
 
 	var wants *kong.Flag // a flag that still has no value

@@ -144,20 +144,23 @@ func (c *chatCmd) pipe(ctx context.Context, a *app, l *client.Client, run *api.R
 	}
 	for ; text != ""; text, err = next() {
 		q := api.WaitRequest{Until: api.UntilInput}
+		var sent api.Sent
 		if run == nil {
 			if run, err = c.start(ctx, l, "", text); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.stderr, "linesman: run %s\n", run.ID)
 		} else {
-			sent, err := sendOnce(ctx, l, api.SendRequest{Run: run.ID, Text: text})
-			if err != nil {
+			if sent, err = sendOnce(ctx, l, api.SendRequest{Run: run.ID, Text: text}); err != nil {
 				return notOrdered(err, run.ID)
 			}
 			q.After = sent.Entry
 		}
 		q.Run = run.ID
 		if err := a.waitUntil(ctx, l, q, c.WaitTimeout); err != nil {
+			if sent.Run != "" { // else its id was said
+				a.accepted(sent)
+			}
 			return err
 		}
 	}

@@ -51,6 +51,8 @@ func TestAttachHasTheExitCodeOfRun(t *testing.T) {
 		{&api.Exit{Reason: runs.ReasonSpawn, Spawn: runs.SpawnNotExecutable}, runs.StateFailed, 126},
 		{&api.Exit{Reason: runs.ReasonLost}, runs.StateFailed, 125},
 		{&api.Exit{Reason: runs.ReasonCancelled, Signal: 15}, runs.StateCancelled, 143},
+		{&api.Exit{Reason: runs.ReasonFinished, Signal: 15}, runs.StateCompleted, 0},
+		{&api.Exit{Reason: runs.ReasonFinished, Signal: 15}, runs.StateFailed, 1},
 		{&api.Exit{Reason: runs.ReasonEOF}, runs.StateCompleted, 0}, // of pipe
 		{&api.Exit{Reason: runs.ReasonEOF}, runs.StateFailed, 1},
 		{nil, runs.StateCompleted, 0},

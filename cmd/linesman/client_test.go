@@ -159,6 +159,63 @@ func TestWhatAResponderSaysIsSafeAndHasAnExitCode(t *testing.T) {
 	}
 }
 
+// What was accepted is said, whatever follows, and of an answer that is cut how to get the rest.
+func TestWhatWasAcceptedIsSaidWhateverFollows(t *testing.T) {
+	t.Parallel()
+	const (
+		id       = "T-local-000000000000001"
+		sent     = `{"run":"` + id + `","state":"working","message":"m1","turn":2,"entry":7}`
+		accepted = "linesman: " + id + " · working · message m1 is turn 2\n"
+		broken   = "linesman: run " + id + ": broken\n"
+		open     = `{"run":"` + id + `","state":"input-required","conversation":{"turn":2,"last_turn":"completed"}`
+		cut      = open + `,"finalText":"Häl","finalTextBytes":20000}`
+		rest     = "linesman: these are the first 4 of 20000 bytes: linesman logs --full " + id + "\n"
+	)
+	for name, tt := range map[string]struct {
+		answers map[string]string // to the operations; to all others an error
+		args    []string
+		code    int
+		stdout  string
+		stderr  string
+	}{
+		"send": {map[string]string{"send": sent}, []string{"send", "--wait", id, "Hi"}, exitFailed, "", accepted + broken},
+		"edit": {map[string]string{"edit": sent}, []string{"send", "--wait", "--edit", "m1", id, "Hi"}, exitFailed, "",
+			accepted + broken},
+		"chat": {map[string]string{"describe": open + "}", "send": sent}, []string{"chat", "--continue", id, "Hi"},
+			exitFailed, "", accepted + broken},
+		"cut after send": {map[string]string{"send": sent, "wait": cut}, []string{"send", "--wait", id, "Hi"}, exitDone,
+			"Häl\n", accepted + rest},
+		"cut in chat": {map[string]string{"describe": open + "}", "send": sent, "wait": cut},
+			[]string{"chat", "--continue", id, "Hi"}, exitDone, "Häl\n", rest},
+		"cut after wait": {map[string]string{"wait": cut}, []string{"wait", "--until", "turn", id}, exitDone, "Häl\n",
+			rest},
+		"whole": {map[string]string{"wait": strings.Replace(cut, "20000", "4", 1)}, []string{"wait", "--until", "turn", id},
+			exitDone, "Häl\n", ""},
+		"cancel": {map[string]string{"cancel": `{"run":"` + id + `","state":"working"}`}, []string{"cancel", id}, exitDone,
+			id + " cancelling\n", ""},
+		"cancel in the queue": {map[string]string{"cancel": `{"run":"` + id + `","state":"cancelled"}`},
+			[]string{"cancel", id}, exitDone, id + " cancelled\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, server := serve(t)
+			nc := bustest.Connect(t, server, embedded.OperatorUser).Inside()
+			bustest.Subscribe(t, nc, "linesman.api.*", func(m *nats.Msg) {
+				answer := &nats.Msg{Data: []byte(tt.answers[strings.TrimPrefix(m.Subject, "linesman.api.")])}
+				if len(answer.Data) == 0 {
+					answer.Header = nats.Header{micro.ErrorHeader: {"broken"}, micro.ErrorCodeHeader: {"500"}}
+					answer.Data = []byte(`{"code":"INTERNAL","message":"broken"}`)
+				}
+				_ = m.RespondMsg(answer)
+			})
+			code, stdout, stderr := linesman(t, append(tt.args, "--data-dir", dir)...)
+			if code != tt.code || stdout != tt.stdout || stderr != tt.stderr {
+				t.Errorf("exit %d\nstdout %q\nstderr %q\nwant %d\nstdout %q\nstderr %q", code, stdout, stderr, tt.code, tt.stdout,
+					tt.stderr)
+			}
+		})
+	}
+}
+
 // A conversation whose beginning got no answer is begun again with its id, and the responder knows its run.
 func TestBeginningOfAConversationNamesItsRun(t *testing.T) {
 	t.Parallel()

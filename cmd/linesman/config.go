@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/linesman/linesman/cmd/console"
@@ -144,12 +146,17 @@ func (*configEditCmd) Run(ctx context.Context, a *app) error {
 	}
 	before, _ := os.ReadFile(path)
 	editor = cmp.Or(editor, "vi")
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", editor+` "$1"`, "sh", path) // it may have arguments
+	// It may have arguments, and variables before it. The shell becomes the editor, for signals.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", "exec env "+editor+` "$1"`, "sh", path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = a.environ, a.stdin, a.stdout, a.stderr
 	if terminal := console.TerminalOf(a.stdout); terminal != nil {
 		cmd.Stdout, cmd.Stderr = terminal, terminal
 	}
-	if err := cmd.Run(); err != nil {
+	told, err := attend(ctx, cmd)
+	switch {
+	case err != nil && told:
+		return exitWith(signalCode(terminated), fmt.Errorf("editor %q on %s: %w", editor, path, terminated))
+	case err != nil:
 		return fmt.Errorf("editor %q on %s: %w (set VISUAL or EDITOR to another one)", editor, path, err)
 	}
 	if _, wrong := config.Load(a.sources); wrong != nil {
@@ -160,4 +167,32 @@ func (*configEditCmd) Run(ctx context.Context, a *app) error {
 		fmt.Fprintf(a.stderr, "linesman: %s is valid; restart a running `linesman up` to apply it\n", path)
 	}
 	return nil
+}
+
+const terminated = signalled(syscall.SIGTERM)
+
+// attend runs a program that has the terminal. Ctrl-C is for it alone; SIGTERM is passed on to it, and told is true.
+func attend(ctx context.Context, cmd *exec.Cmd) (told bool, err error) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := ctx.Err(); err != nil { // it was before
+		return false, err
+	}
+	if err := cmd.Start(); err != nil {
+		return false, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM {
+				told = true
+				_ = cmd.Process.Signal(s) // fails if it has ended
+			}
+		case err := <-ended:
+			return told, err
+		}
+	}
 }

@@ -181,6 +181,10 @@ func (a *app) turned(run *api.Run) error {
 			b.WriteString(console.Safe(strings.TrimRight(line, "\r\n")) + "\n")
 		}
 		_, err := io.WriteString(a.stdout, b.String())
+		if n := int64(len(*run.FinalText)); err == nil && n < run.FinalBytes {
+			const cut = "linesman: these are the first %d of %d bytes: linesman logs --full %s\n"
+			_, err = fmt.Fprintf(a.stderr, cut, n, run.FinalBytes, run.ID)
+		}
 		return err
 	})
 	switch {

@@ -99,6 +99,8 @@ func endCode(x runs.Exit) int {
 		return exitNotExecutable
 	case x.Reason == runs.ReasonSpawn, x.Reason == runs.ReasonLost, x.Reason == runs.ReasonSpool:
 		return exitLinesman
+	case x.Reason == runs.ReasonFinished && x.Failed:
+		return exitFailed
 	case x.Reason == runs.ReasonFinished:
 		return exitDone
 	case x.Signal != 0:
@@ -112,11 +114,11 @@ func endCode(x runs.Exit) int {
 }
 
 // attachCode is the exit code for the end of a run, as of [endCode]. A run without a process
-// of its own has one by its state.
+// of its own has one by its state, and so has one whose agent did not exit by itself after its turn.
 func attachCode(r *api.Run) int {
 	x := r.Exit
 	switch {
-	case x != nil && x.Reason != runs.ReasonEOF:
+	case x != nil && x.Reason != runs.ReasonEOF && x.Reason != runs.ReasonFinished:
 		return endCode(runs.Exit{Reason: x.Reason, Code: x.Code, Signal: x.Signal, Spawn: x.Spawn})
 	case r.State == runs.StateCompleted:
 		return exitDone

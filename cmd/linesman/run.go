@@ -250,6 +250,8 @@ func endOf(x runs.Exit, program, task string) string {
 		return console.Safe(program) + ": cannot be executed"
 	case x.Reason == runs.ReasonSpawn:
 		return console.Safe(program) + ": could not be started"
+	case x.Reason == runs.ReasonFinished && x.Failed:
+		return "the agent's turn failed, and it did not exit: it was ended (limits.after_result)"
 	case x.Reason == runs.ReasonSession:
 		return "no session with the agent: " + console.Safe(x.Why)
 	}

@@ -81,6 +81,7 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 			if err != nil {
 				return notOrdered(err, run)
 			}
+			a.accepted(sent)
 			return a.waitUntil(ctx, l, api.WaitRequest{Run: run, Until: api.UntilInput, After: sent.Entry}, 0)
 		})
 	}
@@ -101,19 +102,16 @@ func (c *sendCmd) Run(ctx context.Context, a *app) error {
 // sendOnce sends a message, and once more with the same key if it got no answer: it is sent once all the same.
 func sendOnce(ctx context.Context, svc api.Caller, q api.SendRequest) (api.Sent, error) {
 	q.Key = rand.Text()
-	sent, err := api.OpSend.Call(ctx, svc, q)
-	var e *api.Error
-	if !errors.As(err, &e) || !e.Retryable || errors.Is(err, client.ErrNoResponder) {
-		return sent, err
-	}
-	lost := e.Code == api.Unavailable
-	sent, err = api.OpSend.Call(ctx, svc, q)
-	if api.Is(err, api.Unavailable) && (lost || !errors.Is(err, client.ErrNoResponder)) {
+	sent, unknown, err := client.Repeat(func() (api.Sent, error) { return api.OpSend.Call(ctx, svc, q) })
+	if unknown {
 		said := notOrdered(err, q.Run)
 		err = exitWith(exitCode(said), fmt.Errorf("it is not known whether the message was accepted: %w", said))
 	}
 	return sent, err
 }
+
+// accepted says beside the output that a message was accepted: the wait for its turn may fail.
+func (a *app) accepted(sent api.Sent) { fmt.Fprintf(a.stderr, "linesman: %s\n", console.Sent(sent)) }
 
 func (c *sendCmd) list(ctx context.Context, a *app) error {
 	return a.withRun(ctx, c.Run_, nil, func(l *client.Client, run string) error {

@@ -49,6 +49,7 @@ func TestAMessageWhoseAnswerIsLostIsSentOnce(t *testing.T) {
 		"an ending one":   {[]error{ending}, 2, exitDone, ""},
 		"lost twice":      {[]error{lost, lost}, 2, exitNATS, unknown + "lost"},
 		"lost, then gone": {[]error{lost, none}, 2, exitNATS, unknown + "none"},
+		"lost, then busy": {[]error{lost, ending}, 2, exitFailed, unknown + "run T-1: ends"},
 		"gone":            {[]error{none}, 1, exitNATS, "none: start `linesman up`"},
 		"busy twice":      {[]error{ending, ending}, 2, exitFailed, "run T-1: ends"},
 		"refused":         {[]error{conflict}, 1, exitFailed, "run T-1: no"},

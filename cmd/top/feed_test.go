@@ -24,16 +24,23 @@ type server struct {
 	requests int
 	bytes    int
 	err      error
+	lost     int // how many of the next orders get no answer, and are carried out
 	seen     []string
 
 	cancelled []string
 	asked     []api.Question
 	answers   []api.AnswerRequest
 	ordered   []string // verbs with their requests
+	keys      []string // of messages
 	submitted []api.Submission
 }
 
 func (s *server) Call(_ context.Context, op api.Entry, request, outcome any) error {
+	if q, is := request.(api.SendRequest); is {
+		s.keys = append(s.keys, q.Key)
+		q.Key = "" // another one in each test
+		request = q
+	}
 	s.ordered = append(s.ordered, fmt.Sprintf("%s %+v", op.Name, request))
 	switch outcome := outcome.(type) {
 	case *api.Sent:
@@ -41,6 +48,10 @@ func (s *server) Call(_ context.Context, op api.Entry, request, outcome any) err
 	case *api.Submitted:
 		*outcome = api.Submitted{Run: "T-local-0copy0000000001"}
 		s.submitted = append(s.submitted, request.(api.Submission))
+	}
+	if s.lost > 0 {
+		s.lost--
+		return &api.Error{Code: api.Unavailable, Retryable: true, Err: context.DeadlineExceeded}
 	}
 	return s.err
 }

@@ -16,6 +16,8 @@ type input struct {
 	label, hint, text string
 	to                string   // a message for this run; "": what the screen searches
 	fork              *api.Run // it is the task of a run that begins with a copy of the thread of this one
+	id                string   // idempotency key of the message, or id of that run
+	sent              string   // the text that may have been sent with it
 }
 
 type inputState int

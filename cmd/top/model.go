@@ -62,6 +62,7 @@ type model struct {
 	run    *runView // the run that is open; nil: the list
 	loads  int      // of details so far
 	input  *input   // a line that is being typed
+	draft  *input   // the last one of which it is not known whether it was sent; nil: none
 	asking string   // id of the run whose cancel has to be confirmed
 	turn   int      // of that run, which is to be cancelled alone; 0: the run
 	help   bool

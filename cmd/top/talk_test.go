@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/client"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -59,6 +60,60 @@ func TestLongMessageIsOnOneRow(t *testing.T) {
 	press(m, "enter")()
 	if len(s.ordered) != 1 || len(s.ordered[0]) > maxMessage+100 {
 		t.Errorf("%d are sent", len(s.ordered))
+	}
+}
+
+// What got no answer is asked for once more, and then comes back as it was typed: the same again is sent once.
+func TestWhatGotNoAnswerIsSentOnce(t *testing.T) {
+	for key, done := range map[string]string{"m": "sent", "F": "submitted"} {
+		unknown := "it is not known whether it was " + done + ": the server is away; " + key + " has its text"
+		m, s := talking(t, 100, true)
+		m.table.all[askingRun].Thread = "the-thread"
+		// ids are those of what was sent since the last call.
+		ids := func() (all []string) {
+			all, s.keys = s.keys, nil
+			for _, q := range s.submitted {
+				all = append(all, q.Run)
+			}
+			s.submitted = nil
+			return all
+		}
+		s.lost = 1
+		m.Update(press(m, key, "Go.", "enter")())
+		first := ids()
+		if len(first) != 2 || first[0] == "" || first[1] != first[0] || strings.Contains(screen(m), "not known") {
+			t.Errorf("%s: %q:\n%s", key, first, screen(m))
+		}
+		s.lost = 2
+		m.Update(press(m, key, "Go.", "enter")())
+		lost := ids()
+		if len(lost) != 2 || lost[0] == first[0] || lost[1] != lost[0] || !strings.Contains(screen(m), unknown) {
+			t.Errorf("%s: lost: %q:\n%s", key, lost, screen(m))
+		}
+		press(m, "up") // a key that was on its way is no text
+		if press(m, key); !strings.Contains(screen(m), "perhaps") || !strings.HasSuffix(screen(m), ": Go.") {
+			t.Errorf("%s: its text:\n%s", key, screen(m))
+		}
+		m.Update(press(m, "enter")())
+		if again := ids(); len(again) != 1 || again[0] != lost[0] {
+			t.Errorf("%s: again: %q, it was %q", key, again, lost)
+		}
+		s.lost = 2
+		m.Update(press(m, key, "Go.", "enter")())
+		lost = ids()
+		m.Update(press(m, key, " Now.", "enter")()) // that is another one
+		if other := ids(); len(other) != 1 || other[0] == lost[0] || s.ordered[len(s.ordered)-1] == s.ordered[0] {
+			t.Errorf("%s: another text: %q, it was %q", key, other, lost)
+		}
+		if press(m, key); strings.Contains(screen(m), "Go.") {
+			t.Errorf("%s: what was sent is there again:\n%s", key, screen(m))
+		}
+		press(m, "esc")
+		s.err = &api.Error{Code: api.Unavailable, Retryable: true, Err: client.ErrNoResponder}
+		m.Update(press(m, key, "Go.", "enter")())
+		if none := ids(); len(none) != 1 || !strings.Contains(screen(m), "not "+done+": no responder is running") {
+			t.Errorf("%s: no responder: %q\n%s", key, none, screen(m))
+		}
 	}
 }
 
@@ -122,12 +177,16 @@ func TestARunGoesOnAsACopy(t *testing.T) {
 			t.Errorf("what is typed:\n%s", got)
 		}
 		m.Update(press(m, "enter")())
+		if len(s.submitted) != 1 || runs.CheckID(s.submitted[0].Run) != nil {
+			t.Fatalf("submitted %+v", s.submitted)
+		}
 		want := api.Submission{
+			Run: s.submitted[0].Run,
 			Task: runs.Task{Attributes: runs.Attributes{Agent: "claude_code", Mode: runs.WorkspaceWrite},
 				Prompt: "Another way."},
 			Fork: &api.ThreadRef{Selector: api.SelectID, ID: "the-thread"}, Confirm: true,
 		}
-		if len(s.submitted) != 1 || !reflect.DeepEqual(s.submitted[0], want) ||
+		if !reflect.DeepEqual(s.submitted[0], want) ||
 			!strings.Contains(screen(m), "submitted: T-local-0copy0000000001") {
 			t.Errorf("submitted %+v:\n%s", s.submitted, screen(m))
 		}

@@ -139,9 +139,21 @@ func (l Logs) Printed(head []byte) string {
 // Rests reports whether the end of an agent's output says that no turn is in progress. The first line
 // may be the end of one. Unless the agent has ended, so may be the last one.
 func Rests(b normalizer.Backend, tail []byte, ended bool) bool {
+	fold := foldOf(b, tail)
+	return (ended || fold.Pending() == 0) && fold.Record.Rests()
+}
+
+// State is the final state of a run whose agent ended like ex, after output that ends with tail.
+func State(b normalizer.Backend, tail []byte, ex runs.Exit) runs.State {
+	fold := foldOf(b, tail)
+	fold.Apply(2, runs.Entry{Kind: runs.Exited, Body: runs.EncodeExit(ex)}, func(normalizer.Message) {})
+	return fold.Record.State
+}
+
+func foldOf(b normalizer.Backend, tail []byte) *normalizer.Fold {
 	fold := normalizer.NewFold(b, "T-tail", maxLine)
 	fold.Apply(1, runs.Entry{Kind: runs.Out, Body: tail}, func(normalizer.Message) {})
-	return (ended || fold.Pending() == 0) && fold.Record.Rests()
+	return fold
 }
 
 // quiet is how long nothing was added to a directory whose logs are of no run of today, unless their
