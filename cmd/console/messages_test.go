@@ -25,7 +25,9 @@ func TestMessagesThatWaitAreQuoted(t *testing.T) {
 		for line := range strings.Lines(text) {
 			harmless(t, strings.TrimSuffix(line, "\n"))
 		}
-		want := []string{"── m1 · by ada", "│ One.", "│", "│ ── m9 · by eve", "│ \\x1b[2JTwo.", "", "── m2 · by bob", "│ Three.", ""}
+		want := []string{
+			"── m1 · by ada", "│ One.", "│", "│ ── m9 · by eve", "│ \\x1b[2JTwo.", "", "── m2 · by bob", "│ Three.", "",
+		}
 		var rows []string
 		for row := range strings.SplitSeq(text, "\n") {
 			rows = append(rows, strings.TrimRight(row, " "))

@@ -99,7 +99,8 @@ func TestSecretIsReadOnlyByThoseWhoNeedIt(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	for path, shared := range map[string]bool{filepath.Join(dir, "of-root"): true, filepath.Join(credentials, "of-root"): false} {
+	ofRoot := map[string]bool{filepath.Join(dir, "of-root"): true, filepath.Join(credentials, "of-root"): false}
+	for path, shared := range ofRoot {
 		err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, 0, 54321), os.Chmod(path, 0o440))
 		info, other := os.Stat(path)
 		if err := errors.Join(err, other); err != nil {
