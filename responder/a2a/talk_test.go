@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
@@ -150,10 +151,14 @@ func idleText(run string) string { return to(run, `{"text":"More."}`) }
 func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	t.Parallel()
 	var l *servicetest.Live
+	var away atomic.Bool
 	lab := newLab(t)
 	d := lab.endpointOf(responder.Config{
 		Requests: &idempotency.Requests{Store: lab.bus.RequestStore()},
 		Absent: func(ctx context.Context, _, _ string, c runs.Command) (runs.Ruling, error) {
+			if away.Load() {
+				return runs.Ruling{}, context.DeadlineExceeded
+			}
 			return l.Answer(ctx, c) // reads the log of the run that has ended
 		},
 	}, nil)
@@ -192,7 +197,17 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		t.Errorf("the end: %s", got.Raw)
 	}
 	l.Quit()
-	// A message whose answer was lost begins no other run. Then its context goes on with a run of its own.
+	// A message whose answer was lost begins no other run, also while it is unknown whether it came. Then its context
+	// goes on with a run of its own.
+	away.Store(true)
+	if got := in(talksThread, `{"text":"More."}`); got.Get("error.message").String() !=
+		"the streams did not answer in time" {
+		t.Errorf("a repeated message, while the log cannot be read: %s", got.Raw)
+	}
+	away.Store(false)
+	if got := in(talksThread, `{"text":"Else."}`); !strings.Contains(got.Get("error.message").String(), "another request") {
+		t.Errorf("another message of the same id, after the end: %s", got.Raw)
+	}
 	if got := in(talksThread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
 		`"replayed":true`) {
 		t.Errorf("a repeated message, after the end: %s", got.Raw)
