@@ -110,16 +110,25 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 
 // Again returns the outcome of a submission that was carried out before with its key, whatever else holds now.
 func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
-	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
+	done, _ := s.Begun(ctx, q)
+	if done == nil {
 		return api.Submitted{}, false
+	}
+	return *done, true
+}
+
+// Begun is [Service.Again] that also reports whether the submission was begun: its outcome may be unknown, nil.
+func (s *Service) Begun(ctx context.Context, q api.Once) (*api.Submitted, bool) {
+	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
+		return nil, false
 	}
 	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}
-	stored, err := s.cfg.Requests.Outcome(ctx, request, time.Now())
+	stored, begun, err := s.cfg.Requests.Begun(ctx, request, time.Now())
 	done := outcome{replayed: true}
 	if err != nil || stored == nil || json.Unmarshal(stored, &done) != nil {
-		return api.Submitted{}, false
+		return nil, begun
 	}
-	return done.submitted(), true
+	return new(done.submitted()), true
 }
 
 // withoutSecret is a webhook as the hash of a request has it: the secret may change

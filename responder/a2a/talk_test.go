@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
@@ -217,6 +219,51 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	if got.Get("result.task.id").String() == "talks" || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)
+	}
+}
+
+// forgetful stores that a request was begun, and no outcome until it is back: as if its responder was killed.
+type forgetful struct {
+	idempotency.Store
+	back *atomic.Bool
+}
+
+func (f forgetful) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	value, revision, err := f.Store.Get(ctx, key)
+	return regexp.MustCompile(`"until":\d+`).ReplaceAll(value, []byte(`"until":1`)), revision, err
+}
+
+func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool,
+	error) {
+	if revision != 0 && !f.back.Load() {
+		return 0, false, errors.New("the store is away")
+	}
+	return f.Store.Put(ctx, key, value, ttl, revision)
+}
+
+// A message that began a kept run in its context, and whose outcome was not stored, is no message for that run when it
+// comes again.
+func TestMessageThatBeganAKeptRunComesAgainWithoutItsOutcome(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	store := forgetful{lab.bus.RequestStore(), new(atomic.Bool)}
+	d := lab.endpointOf(responder.Config{Requests: &idempotency.Requests{Store: store}}, nil)
+	l := d.talk("talks")
+	l.EndTurn("One.", "end_turn")
+	d.idle("talks")
+	l.Quit()
+	send := func() gjson.Result {
+		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+			`"m","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."},{"data":{"live":true,"keep":true}}]}}`,
+			talksThread))
+	}
+	run := send().Get("result.task.id").String()
+	l = d.talk(run)
+	l.EndTurn("Two.", "end_turn")
+	d.idle(run)
+	store.back.Store(true)
+	if got := send(); run == "" || got.Get("result.task.id").String() != run {
+		t.Errorf("it began %q: %s", run, got.Raw)
 	}
 }
 
