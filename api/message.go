@@ -75,6 +75,7 @@ type Messages struct {
 type Message struct {
 	Message string `json:"message"` // id
 	Text    string `json:"text"`
-	By      string `json:"by,omitempty"`  // the name of a token, owner or operator
-	Via     string `json:"via,omitempty"` // the surface
+	Bytes   int    `json:"bytes,omitempty"` // of a text that is left out, over NATS alone: an answer has 400 KiB of them
+	By      string `json:"by,omitempty"`    // the name of a token, owner or operator
+	Via     string `json:"via,omitempty"`   // the surface
 }
