@@ -231,6 +231,10 @@ func Once(tool string, a *Args) (api.Once, error) {
 			arguments[g.param] = raw
 		}
 	}
+	if a.run != "" {
+		delete(arguments, "threadId")
+		arguments["run"] = encode(a.run)
+	}
 	request := map[string]any{"tool": tool, "arguments": arguments}
 	if a.beside != nil {
 		request["beside"] = a.beside
@@ -282,6 +286,11 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 		return api.Submitted{}, err
 	}
 	done, err := s.QueueWith(ctx, q, a.more)
+	if a.run != "" && api.Is(err, api.KeyConflict) { // perhaps with the hash of the tool, and of earlier versions
+		if a.run = ""; Again(ctx, s, tool, a) {
+			return *a.done, nil
+		}
+	}
 	return done, a.Name(err)
 }
 
