@@ -58,8 +58,8 @@ func TestOnlyWhatIsShownIsAllowed(t *testing.T) {
 	}
 }
 
-// Whatever an agent writes, its question fits into a message, or no question of any run could be listed. What is left out
-// takes the digest.
+// Whatever an agent writes, its question fits into a message, or no question of any run could be listed. What is left
+// out takes the digest.
 func TestQuestionFitsIntoAMessage(t *testing.T) {
 	hidden := strings.Repeat("\u00a0", acp.MaxAsked/2-1) // grows most
 	var paths, diffs, options []string
@@ -92,7 +92,8 @@ func TestQuestionFitsIntoAMessage(t *testing.T) {
 		{permission("", options...), 32, true},
 		{form, 0, false},
 	} {
-		q := &request{Asked: runs.Asked{ID: "q1"}, digest: "d", line: []byte(`{"jsonrpc":"2.0","id":1,"method":` + test.request)}
+		line := []byte(`{"jsonrpc":"2.0","id":1,"method":` + test.request)
+		q := &request{Asked: runs.Asked{ID: "q1"}, digest: "d", line: line}
 		if q.read(); q.asks.Kind == "" || len(q.line) > runs.MaxLiveLine {
 			t.Fatalf("no request: %.80s, %d bytes", q.line, len(q.line))
 		}

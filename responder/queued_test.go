@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/linesman/linesman/api"
+	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/servicetest"
 )
@@ -62,5 +64,71 @@ func TestMessagesThatWaitFitIntoAMessage(t *testing.T) {
 		if m.Message != all.Messages[i].Message || shown != (m.Text == texts[i]) || !shown && m.Bytes != len(texts[i]) {
 			t.Errorf("message %d: %d bytes, %d are left out", i, len(m.Text), m.Bytes)
 		}
+	}
+}
+
+// A message with a key is sent once, however many commands were stored since, and also after the end of its run.
+// Another one with the key is refused.
+func TestMessageWithAKeyIsSentOnceWhateverCameSince(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, func(c *responder.Config) {
+		c.Requests = &idempotency.Requests{Store: c.Streams.(*bus.Bus).RequestStore()}
+	})
+	l := s.BeginLive("codex", "talks", runs.Start{Source: "queue", Worker: "w1", Keep: true})
+	s.Await("talks", servicetest.Working)
+	said := func(key, text string) (api.Sent, error) {
+		return s.Service.Send(t.Context(), api.SendRequest{Run: "talks", Text: text, Key: key})
+	}
+	keys := []string{"0123456789abcdef", "short", strings.Repeat(" ", 255)}
+	first := map[string]api.Sent{}
+	for _, key := range keys {
+		sent, err := said(key, "Go on."+key)
+		if err != nil || !sent.Waits || sent.Entry == 0 {
+			t.Fatalf("%q: %+v, %v", key, sent, err)
+		}
+		first[key] = sent
+	}
+	again := func(when string) {
+		t.Helper()
+		for _, key := range keys {
+			sent, err := said(key, "Go on."+key)
+			if err != nil || sent.Message != first[key].Message || sent.Entry != first[key].Entry {
+				t.Errorf("%s, %q: %+v, %v, want %+v", when, key, sent, err, first[key])
+			}
+			if _, err := said(key, "Another."); !api.Is(err, api.KeyConflict) {
+				t.Errorf("%s, another one with the key %q: %v", when, key, err)
+			}
+			if q := (api.SetRequest{Run: "talks", Model: "m", Key: key}); when != "" {
+				if _, err := s.Service.SetOptions(t.Context(), q); !api.Is(err, api.KeyConflict) {
+					t.Errorf("%s, options with the key %q: %v", when, key, err)
+				}
+			}
+			if !s.Service.WasSent(t.Context(), api.SendRequest{Run: "talks", Text: "Go on." + key, Key: key}) {
+				t.Errorf("%s, %q: it was not sent", when, key)
+			}
+		}
+	}
+	again("at once")
+	for i := range 300 {
+		c := runs.Command{ID: fmt.Sprint("c", i), Do: runs.DoEdit, Message: first[keys[0]].Message, Text: fmt.Sprint(i)}
+		if ruling, err := l.Answer(t.Context(), c); err != nil || !ruling.Holds {
+			t.Fatalf("edit %d: %+v, %v", i, ruling, err)
+		}
+	}
+	again("later")
+	all, err := s.Service.Messages(t.Context(), api.RunRequest{Run: "talks"})
+	if err != nil || len(all.Messages) != len(keys) {
+		t.Errorf("%+v wait, %v", all, err)
+	}
+	if _, err := s.Service.End(t.Context(), api.RunRequest{Run: "talks"}); err != nil {
+		t.Fatal(err)
+	}
+	l.Turn("Done.")
+	again("after the end")
+	if _, err := said("fedcba9876543210", "Go on."); !api.Is(err, api.Ended) {
+		t.Errorf("a new one after the end: %v", err)
+	}
+	if run := s.Service.RunOf(t.Context(), "fedcba9876543210"); run != "" {
+		t.Errorf("the key of what was refused is that of the run %s", run)
 	}
 }

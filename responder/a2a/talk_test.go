@@ -199,30 +199,34 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		t.Errorf("the end: %s", got.Raw)
 	}
 	l.Quit()
-	// A message whose answer was lost begins no other run, also while it is unknown whether it came. Then its context
-	// goes on with a run of its own.
+	// While it is unknown whether the run has a message, that begins no other run.
+	old := fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":"old","role":"ROLE_USER",`+
+		`"contextId":%q,"parts":[{"text":"Old."}]}}`, talksThread)
 	away.Store(true)
-	if got := in(talksThread, `{"text":"More."}`); got.Get("error.message").String() !=
-		"the streams did not answer in time" {
-		t.Errorf("a repeated message, while the log cannot be read: %s", got.Raw)
+	for range 2 {
+		if got := d.rpc(token, "SendMessage", old); got.Get("error.message").String() !=
+			"the streams did not answer in time" {
+			t.Errorf("a message, while the log cannot be read: %s", got.Raw)
+		}
 	}
 	away.Store(false)
-	if got := in(talksThread, `{"text":"Else."}`); !strings.Contains(got.Get("error.message").String(), "another request") {
+	// A message whose answer was lost begins none either. Then its context goes on with a run of its own.
+	got := in(talksThread, `{"text":"Else."}`)
+	if !strings.Contains(got.Get("error.message").String(), "another request") {
 		t.Errorf("another message of the same id, after the end: %s", got.Raw)
 	}
 	if got := in(talksThread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
 		`"replayed":true`) {
 		t.Errorf("a repeated message, after the end: %s", got.Raw)
 	}
-	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
-		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, talksThread))
-	if got.Get("result.task.id").String() == "talks" || got.Get(
+	got = d.rpc(token, "SendMessage", old)
+	if got.Get("result.task.id").String() == "talks" || strings.Contains(got.Raw, `"replayed":true`) || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)
 	}
 }
 
-// forgetful stores that a request was begun, and no outcome until it is back: as if its responder was killed.
+// forgetful stores that requests were begun, and no outcome until it is back: as if responders were killed.
 type forgetful struct {
 	idempotency.Store
 	back *atomic.Bool
@@ -235,7 +239,7 @@ func (f forgetful) Get(ctx context.Context, key string) ([]byte, uint64, error) 
 
 func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool,
 	error) {
-	if revision != 0 && !f.back.Load() {
+	if strings.Contains(string(value), `"outcome"`) && !f.back.Load() {
 		return 0, false, errors.New("the store is away")
 	}
 	return f.Store.Put(ctx, key, value, ttl, revision)
@@ -264,6 +268,51 @@ func TestMessageThatBeganAKeptRunComesAgainWithoutItsOutcome(t *testing.T) {
 	store.back.Store(true)
 	if got := send(); run == "" || got.Get("result.task.id").String() != run {
 		t.Errorf("it began %q: %s", run, got.Raw)
+	}
+}
+
+// A message in a context is for the run that it was sent to, also when that has ended, and a later run of the context
+// takes messages.
+func TestMessageThatComesAgainIsForTheRunThatHasIt(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	send := func(id, text string) gjson.Result {
+		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+			`%q,"role":"ROLE_USER","contextId":%q,"parts":[{"text":%q}]}}`, id, talksThread, text))
+	}
+	for _, run := range []string{"first", "second"} {
+		l := d.talk(run)
+		l.EndTurn("One.", "end_turn")
+		d.idle(run)
+		if got := send("m-"+run, "More."); got.Get("result.task.id").String() != run {
+			t.Errorf("to the %s run: %s", run, got.Raw)
+		}
+		d.turn(run, 2)
+		l.EndTurn("Two.", "end_turn")
+		d.idle(run)
+		for _, has := range []string{"first", run} {
+			if got := send("m-"+has, "More."); got.Get("result.task.id").String() != has {
+				t.Errorf("in the %s run, that of the %s: %s", run, has, got.Raw)
+			}
+			if got := send("m-"+has, "Else."); !strings.Contains(got.Get("error.message").String(), "another request") {
+				t.Errorf("in the %s run, another message with the id of that of the %s: %s", run, has, got.Raw)
+			}
+		}
+		if record, err := d.service.Record(t.Context(), run); err != nil || record.Live.Turn != 2 ||
+			len(record.Live.Queue.Messages) > 0 {
+			t.Errorf("the %s run has a message twice: %+v, %v", run, record, err)
+		}
+		if run == "first" {
+			l.Quit()
+		}
+	}
+	// In another context it is another message.
+	d.play("other", "shell-ok", thread, 0)
+	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+		`"m-second","role":"ROLE_USER","contextId":%q,"parts":[{"text":"More."}]}}`, thread))
+	if got.Get("result.task.status.state").String() != "TASK_STATE_REJECTED" ||
+		!strings.Contains(got.Raw, "another request") {
+		t.Errorf("in another context: %s", got.Raw)
 	}
 }
 

@@ -151,7 +151,8 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim,
 }
 
 // Begun reports whether a request was begun before, and returns its outcome; nil: none is stored, or it has expired.
-func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome json.RawMessage, begun bool, err error) {
+func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome json.RawMessage, begun bool,
+	err error) {
 	value, revision, err := r.Store.Get(ctx, storeKey(q))
 	if err != nil || revision == 0 {
 		return nil, false, err
@@ -164,6 +165,19 @@ func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome
 		return nil, true, nil
 	}
 	return e.Outcome, true, nil
+}
+
+// RunOf returns the run of the request that was begun with a key, whatever its hash; "": there is none.
+func (r *Requests) RunOf(ctx context.Context, q Request) (string, error) {
+	value, revision, err := r.Store.Get(ctx, storeKey(q))
+	if err != nil || revision == 0 {
+		return "", err
+	}
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil || e.Free {
+		return "", err
+	}
+	return e.Run, nil
 }
 
 // admits reports why q can neither be carried out nor be answered with the

@@ -116,7 +116,7 @@ func TestAtTheBoundTheLongestIdleSessionIsClosed(t *testing.T) {
 	open(t, url)
 }
 
-// One caller has at most three quarters of the sessions: also if it keeps a stream open in each, there is one for others.
+// One caller has at most three quarters of the sessions: also if it keeps a stream open in each, others get one.
 func TestOneCallerDoesNotTakeAllSessions(t *testing.T) {
 	e := newEndpoint(NewServer(config(nil)), 4, time.Hour)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

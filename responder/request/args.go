@@ -87,8 +87,8 @@ func (a *Args) Beside(config map[string]string, more responder.Subscription) {
 	a.beside, a.more = config, more
 }
 
-// Of sets the run whose thread is resumed. It is part of the request, and the thread is not: a run that is removed tells
-// none.
+// Of sets the run whose thread is resumed. It is part of the request, and the thread is not: a run that is removed
+// tells none.
 func (a *Args) Of(run string) { a.run = run }
 
 // Broken reports whether the arguments are not an object. Then they have no values.
