@@ -12,6 +12,7 @@ type SendRequest struct {
 	When    string `json:"when,omitempty"`
 	Message string `json:"message,omitempty"` // id of the one to change
 	Key     string `json:"key,omitempty"`     // idempotency key: the same again is sent once; absent: each time
+	Unique  bool   `json:"-"`                 // the key is for no other run either
 }
 
 // MessageRequest names a message that waits.

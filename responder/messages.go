@@ -48,7 +48,7 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 	if q.Message != "" {
 		c.Do = runs.DoEdit
 	}
-	return s.order(ctx, q.Run, q.Key, c)
+	return s.order(ctx, q.Run, keyOf(q), c)
 }
 
 // WasSent reports whether a live run has a message with an idempotency key, as far as is known. It sends nothing.
@@ -56,9 +56,9 @@ func (s *Service) WasSent(ctx context.Context, q api.SendRequest) bool {
 	if q.Key == "" {
 		return false
 	}
-	id, once := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSend, Text: q.Text})
+	id := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSend, Text: q.Text})
 	if s.cfg.Requests != nil {
-		request := idempotency.Request{Caller: Caller(ctx), Key: once.Key, Hash: once.Hash}
+		request := idempotency.Request{Caller: Caller(ctx), Key: keyOf(q).stored(ctx), Hash: id}
 		if done, _, err := s.cfg.Requests.Begun(ctx, request, time.Now()); err == nil && done != nil {
 			return true
 		}
@@ -72,30 +72,38 @@ func (s *Service) WasSent(ctx context.Context, q api.SendRequest) bool {
 
 const maxKey = 255 // bytes of an idempotency key
 
-// keyed returns the id that an idempotency key gives a command, and how the bucket of keys knows it.
-func keyed(ctx context.Context, run, key string, c runs.Command) (id string, q api.Once) {
+// keyed returns the id that its idempotency key gives a command.
+func keyed(ctx context.Context, run, key string, c runs.Command) string {
 	c.Turn = 0 // a turn that is not named may be the same one
 	caller, _ := decider(ctx)
 	of, request := sha256.Sum256(runs.Encode([]string{caller, run, key})), sha256.Sum256(runs.Encode(c))
-	id = hex.EncodeToString(of[:16]) + runs.BehindKey + hex.EncodeToString(request[:8])
-	return id, api.Once{Key: storedKey(key), Hash: id}
+	return hex.EncodeToString(of[:16]) + runs.BehindKey + hex.EncodeToString(request[:8])
 }
 
-// storedKey is the key of a message in the bucket of keys. It has the form of all of them.
-func storedKey(key string) string {
-	if idempotency.KeyForm().MatchString(key) {
-		return key
+// commandKey is the idempotency key of a command for a run; "": it is for no other one either.
+type commandKey struct{ run, key string }
+
+func keyOf(q api.SendRequest) commandKey {
+	if q.Unique {
+		return commandKey{"", q.Key}
 	}
-	sum := sha256.Sum256([]byte(key))
-	return "message-" + hex.EncodeToString(sum[:])
+	return commandKey{q.Run, q.Key}
 }
 
-// RunOf returns the run of the request that was begun with an idempotency key, whatever it asks; "": there is none.
+// stored is the key in the bucket of keys, where it is none of a submission.
+func (k commandKey) stored(ctx context.Context) string {
+	caller, _ := decider(ctx)
+	sum := sha256.Sum256(runs.Encode([]string{caller, k.run, k.key}))
+	return "command:" + hex.EncodeToString(sum[:])
+}
+
+// RunOf returns the run that a message with a key that is unique was sent to; "": to none.
 func (s *Service) RunOf(ctx context.Context, key string) string {
 	if s.cfg.Requests == nil {
 		return ""
 	}
-	run, err := s.cfg.Requests.RunOf(ctx, idempotency.Request{Caller: Caller(ctx), Key: storedKey(key)})
+	q := idempotency.Request{Caller: Caller(ctx), Key: commandKey{"", key}.stored(ctx)}
+	run, err := s.cfg.Requests.RunOf(ctx, q)
 	if err != nil {
 		s.log.Debug("the run of a key is not known", zap.Error(err))
 	}
@@ -110,12 +118,12 @@ func (s *Service) Unsend(ctx context.Context, q api.MessageRequest) (api.Sent, e
 	case len(q.Message) > runs.MaxCommandID:
 		return api.Sent{}, api.Invalid("message", fmt.Sprintf("at most %d bytes", runs.MaxCommandID))
 	}
-	return s.order(ctx, q.Run, "", runs.Command{Do: runs.DoUnsend, Message: q.Message})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoUnsend, Message: q.Message})
 }
 
 // Release sends what is held since a turn was not completed.
 func (s *Service) Release(ctx context.Context, q api.RunRequest) (api.Sent, error) {
-	return s.order(ctx, q.Run, "", runs.Command{Do: runs.DoRelease})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoRelease})
 }
 
 // StopTurn cancels the turn that runs. The run goes on.
@@ -126,7 +134,7 @@ func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, er
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, q.Key, runs.Command{Do: runs.DoStop, Turn: q.Turn})
+	return s.order(ctx, q.Run, commandKey{q.Run, q.Key}, runs.Command{Do: runs.DoStop, Turn: q.Turn})
 }
 
 // SetOptions changes the mode and the model of the session, from the next turn on.
@@ -141,29 +149,28 @@ func (s *Service) SetOptions(ctx context.Context, q api.SetRequest) (api.Sent, e
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSet, Mode: q.Mode, Model: q.Model})
+	return s.order(ctx, q.Run, commandKey{q.Run, q.Key}, runs.Command{Do: runs.DoSet, Mode: q.Mode, Model: q.Model})
 }
 
 // End ends the run after its turn, at once if none runs. What waits is not sent.
 func (s *Service) End(ctx context.Context, q api.RunRequest) (api.Sent, error) {
-	return s.order(ctx, q.Run, "", runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
 }
 
 // order stores a command of a live run that is kept; with an idempotency key, once.
-func (s *Service) order(ctx context.Context, run, key string, c runs.Command) (sent api.Sent, err error) {
+func (s *Service) order(ctx context.Context, run string, k commandKey, c runs.Command) (sent api.Sent, err error) {
 	v, err := s.Look(ctx, run)
 	if err != nil {
 		return api.Sent{}, err
 	}
-	if key == "" {
-		return s.give(ctx, v, c)
+	if k.key != "" {
+		c.ID = keyed(ctx, run, k.key, c)
 	}
-	var q api.Once
-	if c.ID, q = keyed(ctx, run, key, c); s.cfg.Requests == nil {
+	if k.key == "" || s.cfg.Requests == nil {
 		return s.give(ctx, v, c)
 	}
 	// It is known by its id, too, so that nobody waits until an attempt before has ended.
-	done, err := s.once(ctx, q, nil, v.ID, 0, func(string, bool) (outcome, error) {
+	done, err := s.once(ctx, api.Once{Key: k.stored(ctx), Hash: c.ID}, nil, v.ID, 0, func(string, bool) (outcome, error) {
 		sent, err = s.give(ctx, v, c)
 		return outcome{Run: v.ID, At: time.Now().UnixMilli(), Turn: sent.Turn, Delivered: sent.Delivered,
 			Entry: sent.Entry}, err

@@ -112,12 +112,8 @@ func (h *handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
 	args := request.Read(request.TaskParams, options, presets...)
-	before := "" // the run of the same message
-	if m.ContextID != "" {
-		before = h.Service.RunOf(ctx, keyOf(m.ID))
-	}
-	if m.ContextID != "" && (before == "" || !request.Begun(ctx, h.Service, request.ToolExec, args)) {
-		if talk, err := h.talkIn(ctx, m, before, texts, options); talk != nil || err != nil {
+	if m.ContextID != "" && !request.Begun(ctx, h.Service, request.ToolExec, args) {
+		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
 			return talk, err
 		}
 		if err := h.continues(m.ContextID); err != nil {

@@ -23,16 +23,17 @@ const endData = "end"
 // kept reports whether a run takes messages until it has ended.
 func kept(record *runs.Record) bool { return record != nil && record.Live != nil && record.Live.Keep }
 
-// talkIn reads a message for a run of a context, if that is kept: the one before, which it was sent to, or the newest,
-// which is open, or has ended since it was sent there. Nil: it is for none.
-func (h *handler) talkIn(
-	ctx context.Context, m *sdk.Message, before string, texts []string, data json.RawMessage,
-) (*message, error) {
-	v, ok := h.Service.Get(cmp.Or(before, m.ContextID))
-	if before == "" && (!ok || v.State.Final()) {
-		v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
+// talkIn reads a message for a run of a context, if that is kept: the one that it was sent to, or the newest one, which
+// is open, or has ended since it was sent there. Nil: it is for none.
+func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
+	v, ok := h.Service.Get(h.Service.RunOf(ctx, keyOf(m.ID)))
+	if !ok || !h.Service.InContext(v, m.ContextID) {
+		v, ok = h.Service.Get(m.ContextID)
+		if !ok || v.State.Final() {
+			v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
+		}
 	}
-	if !ok || before != "" && !h.Service.InContext(v, m.ContextID) {
+	if !ok {
 		return nil, nil
 	}
 	v, record, err := h.record(ctx, v)
@@ -63,7 +64,7 @@ func carriedOut(context.Context) (func(runs.Header) bool, error) { return asksAn
 
 // textOf is a message for the agent of a run.
 func textOf(run string, m *sdk.Message, texts []string) api.SendRequest {
-	return api.SendRequest{Run: run, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID)}
+	return api.SendRequest{Run: run, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID), Unique: true}
 }
 
 // readForTask reads a message for a task: an answer to a question of its run, a message for the agent of a run that is
