@@ -12,7 +12,7 @@ import (
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/responder"
-	real "github.com/linesman/linesman/responder/tools"
+	coding "github.com/linesman/linesman/responder/tools"
 	v36 "github.com/linesman/linesman/responder/v36"
 	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
@@ -21,7 +21,7 @@ import (
 
 // observed are the real tools, and tell how a test calls them.
 type observed struct {
-	*real.Set
+	*coding.Set
 	calls chan string // a call begins
 	waits chan string // it waits
 }
@@ -54,8 +54,8 @@ func TestWaitThatIsAbandonedEnds(t *testing.T) {
 	s.BeginLive("codex", run, runs.Start{Source: "queue", Worker: "w1", Keep: true})
 	s.Await(run, servicetest.Working)
 	for set, tool := range map[string]string{"agents": api.ToolAgentWait, "live": api.ToolLiveWait} {
-		o := observed{real.New(s.Service), make(chan string), make(chan string, 1)}
-		endpoint := Handler(NewServer(Config{Tools: o, List: real.Named(set)}))
+		o := observed{coding.New(s.Service), make(chan string), make(chan string, 1)}
+		endpoint := Handler(NewServer(Config{Tools: o, List: coding.Named(set)}))
 		server := httptest.NewServer(endpoint)
 		client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "0"}, asks(
 			func(context.Context, *sdk.ElicitParams) (*sdk.ElicitResult, error) { return says("cancel", ""), nil },
