@@ -12,6 +12,7 @@ type SendRequest struct {
 	When    string `json:"when,omitempty"`
 	Message string `json:"message,omitempty"` // id of the one to change
 	Key     string `json:"key,omitempty"`     // idempotency key: the same again is sent once; absent: each time
+	Unique  bool   `json:"-"`                 // the key is for no other run either
 }
 
 // MessageRequest names a message that waits.
@@ -75,6 +76,7 @@ type Messages struct {
 type Message struct {
 	Message string `json:"message"` // id
 	Text    string `json:"text"`
-	By      string `json:"by,omitempty"`  // the name of a token, owner or operator
-	Via     string `json:"via,omitempty"` // the surface
+	Bytes   int    `json:"bytes,omitempty"` // of a text that is left out, over NATS alone: an answer has 400 KiB of them
+	By      string `json:"by,omitempty"`    // the name of a token, owner or operator
+	Via     string `json:"via,omitempty"`   // the surface
 }

@@ -11,11 +11,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/tidwall/gjson"
 
 	"github.com/linesman/linesman/agent/acp"
 	"github.com/linesman/linesman/api"
@@ -107,64 +104,6 @@ func (q *request) read() {
 // isMisnamed reports whether the id of an option is a word that allows or denies, and its kind does not.
 func isMisnamed(id, kind string) bool {
 	return id == "allow" && !strings.HasPrefix(kind, "allow_") || id == "deny" && !strings.HasPrefix(kind, "reject_")
-}
-
-// question is what the request asks, for people.
-func (q *request) question(record *runs.Record) api.Question {
-	a := &q.asks
-	out := api.Question{
-		Run: record.ID, ID: q.ID, Kind: q.Kind, Agent: record.Agent, RunTitle: record.Title, Dir: visible(record.Dir),
-		Asked: runs.Time(q.At), Due: runs.Time(q.Due), Model: record.Model,
-		Title: visible(a.Title), Tool: a.Tool, Command: visible(a.Command), Input: visible(a.Input), Text: visible(a.Text),
-		Cut: a.Cut || a.Kind == "", Digest: q.digest,
-	}
-	for _, o := range a.Options {
-		if o.Lasts() && !q.always {
-			continue
-		}
-		out.Options = append(out.Options, api.QuestionOption{ID: o.ID, Kind: o.Kind, Name: visible(o.Name)})
-	}
-	if len(a.Fields) > 0 && len(a.Fields) <= acp.MaxAsked { // else it is read apart
-		out.Fields = readable(gjson.ParseBytes(a.Fields))
-	}
-	left := 4 * acp.MaxAsked // bytes of all diffs
-	for _, f := range a.Files {
-		file := api.QuestionFile{Path: visible(f.Path)}
-		if f.Change {
-			if file.Diff = visible(diffOf(f)); len(file.Diff) > min(acp.MaxAsked, left) {
-				file.Diff, out.Cut = file.Diff[:bounds.Cut(file.Diff, min(acp.MaxAsked, left))], true
-			}
-			left -= len(file.Diff)
-		}
-		out.Files = append(out.Files, file)
-	}
-	return out
-}
-
-// diffOf returns a change in unified form, without the names of the files.
-func diffOf(f acp.AskedFile) string {
-	diff := udiff.Unified("a", "b", f.Old, f.New)
-	return strings.TrimPrefix(diff, "--- a\n+++ b\n")
-}
-
-// visible returns a text with each character that shows nothing, or moves what is around it, as its code.
-func visible(s string) string {
-	hidden := func(c rune) bool {
-		return c != '\n' && c != '\t' && c != ' ' && c != '\u3000' &&
-			unicode.In(c, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zs, unicode.Zl, unicode.Zp)
-	}
-	if !strings.ContainsFunc(s, hidden) {
-		return s
-	}
-	var b strings.Builder
-	for _, c := range s {
-		if hidden(c) {
-			fmt.Fprintf(&b, "⟨U+%04X⟩", c)
-		} else {
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
 }
 
 // findRequest returns a question of a run that people are asked; without an id the only one. It is nil if it is not

@@ -58,6 +58,54 @@ func TestOnlyWhatIsShownIsAllowed(t *testing.T) {
 	}
 }
 
+// Whatever an agent writes, its question fits into a message, or no question of any run could be listed. What is left
+// out takes the digest.
+func TestQuestionFitsIntoAMessage(t *testing.T) {
+	hidden := strings.Repeat("\u00a0", acp.MaxAsked/2-1) // grows most
+	var paths, diffs, options []string
+	for i := range 64 {
+		paths = append(paths, fmt.Sprintf(`{"path":"%d%s"}`, i, hidden[4:]))
+		diffs = append(diffs, fmt.Sprintf(`{"type":"diff","path":"%d%s","oldText":"a","newText":"%s"}`, i,
+			strings.Repeat("<", acp.MaxAsked-2), strings.Repeat("<", acp.MaxAsked)))
+	}
+	for i := range 32 {
+		options = append(options, fmt.Sprintf(`{"optionId":"o%d%s","kind":"allow_once","name":"%s"}`, i,
+			strings.Repeat("<", acp.MaxOption-3), strings.Repeat("&", acp.MaxAsked)))
+	}
+	permission := func(call string, options ...string) string {
+		return `"session/request_permission","params":{"toolCall":{` + call + `},"options":[` + strings.Join(options, ",") +
+			`]}}`
+	}
+	form := `"elicitation/create","params":{"mode":"form","message":"` + hidden + `","requestedSchema":{"title":"` +
+		hidden[:len(hidden)-20] + `"}}}`
+	yes := `{"optionId":"y","kind":"allow_once","name":"Yes"}`
+	for _, test := range []struct {
+		request string
+		options int
+		cut     bool
+	}{
+		{permission(`"locations":[`+strings.Join(paths, ",")+`]`, yes), 1, true},
+		{permission(`"content":[`+strings.Join(diffs, ",")+`]`, yes), 1, true},
+		{permission(`"title":"`+hidden+`","rawInput":{"command":"`+hidden+`"},"content":[{"content":{"text":"`+hidden+
+			`"}}]`, yes), 1, true},
+		{permission(`"title":"`+hidden+`","rawInput":{"command":"`+hidden+`"}`, yes), 1, false},
+		{permission("", options...), 32, true},
+		{form, 0, false},
+	} {
+		line := []byte(`{"jsonrpc":"2.0","id":1,"method":` + test.request)
+		q := &request{Asked: runs.Asked{ID: "q1"}, digest: "d", line: line}
+		if q.read(); q.asks.Kind == "" || len(q.line) > runs.MaxLiveLine {
+			t.Fatalf("no request: %.80s, %d bytes", q.line, len(q.line))
+		}
+		q.shown = q.question(runs.NewRecord("r", "codex"))
+		size := len(runs.Encode(q.shown))
+		if size > maxQuestionBytes || q.shown.Cut != test.cut || len(q.shown.Options) != test.options {
+			t.Errorf("%.80s: %d bytes of %d, cut: %t, %d options", test.request, size, maxQuestionBytes, q.shown.Cut,
+				len(q.shown.Options))
+		}
+	}
+}
+
 // The setting of the worker that started the run decides whether an option that lasts is offered, and taken.
 func TestOptionsThatLastAreOfferedByTheSetting(t *testing.T) {
 	for _, always := range []bool{false, true} {

@@ -10,10 +10,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"go.uber.org/zap"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
+	"github.com/linesman/linesman/responder/idempotency"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -44,27 +48,66 @@ func (s *Service) Send(ctx context.Context, q api.SendRequest) (api.Sent, error)
 	if q.Message != "" {
 		c.Do = runs.DoEdit
 	}
-	return s.order(ctx, q.Run, keyed(ctx, q.Run, q.Key, c))
+	return s.order(ctx, q.Run, keyOf(q), c)
 }
 
 // WasSent reports whether a live run has a message with an idempotency key, as far as is known. It sends nothing.
 func (s *Service) WasSent(ctx context.Context, q api.SendRequest) bool {
-	c := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSend, Text: q.Text})
-	c = runs.Command{ID: c.ID, Do: runs.DoStop, Turn: -1} // what stops no turn has no effect, but of a known id
-	_, err := s.order(ctx, q.Run, c)
-	return q.Key != "" && err == nil
+	if q.Key == "" {
+		return false
+	}
+	id := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSend, Text: q.Text})
+	if s.cfg.Requests != nil {
+		request := idempotency.Request{Caller: Caller(ctx), Key: keyOf(q).stored(ctx), Hash: id}
+		if done, _, err := s.cfg.Requests.Begun(ctx, request, time.Now()); err == nil && done != nil {
+			return true
+		}
+	}
+	v, err := s.Look(ctx, q.Run)
+	if err == nil { // what stops no turn has no effect, but of a known id
+		_, err = s.give(ctx, v, runs.Command{ID: id, Do: runs.DoStop, Turn: -1})
+	}
+	return err == nil
 }
 
 const maxKey = 255 // bytes of an idempotency key
 
-// keyed returns a command with the id that its idempotency key gives it. Without one it has none.
-func keyed(ctx context.Context, run, key string, c runs.Command) runs.Command {
-	if key != "" {
-		caller, _ := decider(ctx)
-		of, request := sha256.Sum256(runs.Encode([]string{caller, run, key})), sha256.Sum256(runs.Encode(c))
-		c.ID = hex.EncodeToString(of[:16]) + runs.BehindKey + hex.EncodeToString(request[:8])
+// keyed returns the id that its idempotency key gives a command.
+func keyed(ctx context.Context, run, key string, c runs.Command) string {
+	c.Turn = 0 // a turn that is not named may be the same one
+	caller, _ := decider(ctx)
+	of, request := sha256.Sum256(runs.Encode([]string{caller, run, key})), sha256.Sum256(runs.Encode(c))
+	return hex.EncodeToString(of[:16]) + runs.BehindKey + hex.EncodeToString(request[:8])
+}
+
+// commandKey is the idempotency key of a command for a run; "": it is for no other one either.
+type commandKey struct{ run, key string }
+
+func keyOf(q api.SendRequest) commandKey {
+	if q.Unique {
+		return commandKey{"", q.Key}
 	}
-	return c
+	return commandKey{q.Run, q.Key}
+}
+
+// stored is the key in the bucket of keys, where it is none of a submission.
+func (k commandKey) stored(ctx context.Context) string {
+	caller, _ := decider(ctx)
+	sum := sha256.Sum256(runs.Encode([]string{caller, k.run, k.key}))
+	return "command:" + hex.EncodeToString(sum[:])
+}
+
+// RunOf returns the run that a message with a key that is unique was sent to; "": to none.
+func (s *Service) RunOf(ctx context.Context, key string) string {
+	if s.cfg.Requests == nil {
+		return ""
+	}
+	q := idempotency.Request{Caller: Caller(ctx), Key: commandKey{"", key}.stored(ctx)}
+	run, err := s.cfg.Requests.RunOf(ctx, q)
+	if err != nil {
+		s.log.Debug("the run of a key is not known", zap.Error(err))
+	}
+	return run
 }
 
 // Unsend takes back a message that waits.
@@ -75,12 +118,12 @@ func (s *Service) Unsend(ctx context.Context, q api.MessageRequest) (api.Sent, e
 	case len(q.Message) > runs.MaxCommandID:
 		return api.Sent{}, api.Invalid("message", fmt.Sprintf("at most %d bytes", runs.MaxCommandID))
 	}
-	return s.order(ctx, q.Run, runs.Command{Do: runs.DoUnsend, Message: q.Message})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoUnsend, Message: q.Message})
 }
 
 // Release sends what is held since a turn was not completed.
 func (s *Service) Release(ctx context.Context, q api.RunRequest) (api.Sent, error) {
-	return s.order(ctx, q.Run, runs.Command{Do: runs.DoRelease})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoRelease})
 }
 
 // StopTurn cancels the turn that runs. The run goes on.
@@ -91,9 +134,7 @@ func (s *Service) StopTurn(ctx context.Context, q api.TurnRequest) (api.Sent, er
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	c := keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoStop}) // without a turn it may be of the same one
-	c.Turn = q.Turn
-	return s.order(ctx, q.Run, c)
+	return s.order(ctx, q.Run, commandKey{q.Run, q.Key}, runs.Command{Do: runs.DoStop, Turn: q.Turn})
 }
 
 // SetOptions changes the mode and the model of the session, from the next turn on.
@@ -108,20 +149,41 @@ func (s *Service) SetOptions(ctx context.Context, q api.SetRequest) (api.Sent, e
 	case len(q.Key) > maxKey:
 		return api.Sent{}, api.Invalid("key", fmt.Sprintf("at most %d bytes", maxKey))
 	}
-	return s.order(ctx, q.Run, keyed(ctx, q.Run, q.Key, runs.Command{Do: runs.DoSet, Mode: q.Mode, Model: q.Model}))
+	return s.order(ctx, q.Run, commandKey{q.Run, q.Key}, runs.Command{Do: runs.DoSet, Mode: q.Mode, Model: q.Model})
 }
 
 // End ends the run after its turn, at once if none runs. What waits is not sent.
 func (s *Service) End(ctx context.Context, q api.RunRequest) (api.Sent, error) {
-	return s.order(ctx, q.Run, runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
+	return s.order(ctx, q.Run, commandKey{}, runs.Command{Do: runs.DoEnd, ID: runs.DoEnd})
 }
 
-// order stores a command of a live run that is kept. Without an id it has one of its own.
-func (s *Service) order(ctx context.Context, run string, c runs.Command) (api.Sent, error) {
+// order stores a command of a live run that is kept; with an idempotency key, once.
+func (s *Service) order(ctx context.Context, run string, k commandKey, c runs.Command) (sent api.Sent, err error) {
 	v, err := s.Look(ctx, run)
 	if err != nil {
 		return api.Sent{}, err
 	}
+	if k.key != "" {
+		c.ID = keyed(ctx, run, k.key, c)
+	}
+	if k.key == "" || s.cfg.Requests == nil {
+		return s.give(ctx, v, c)
+	}
+	// It is known by its id, too, so that nobody waits until an attempt before has ended.
+	done, err := s.once(ctx, api.Once{Key: k.stored(ctx), Hash: c.ID}, nil, v.ID, 0, func(string, bool) (outcome, error) {
+		sent, err = s.give(ctx, v, c)
+		return outcome{Run: v.ID, At: time.Now().UnixMilli(), Turn: sent.Turn, Delivered: sent.Delivered,
+			Entry: sent.Entry}, err
+	})
+	if err == nil && done.replayed {
+		sent = s.sent(ctx, &c, api.Sent{Run: v.ID, State: v.State, Turn: done.Turn, Delivered: done.Delivered,
+			Entry: done.Entry})
+	}
+	return sent, s.explainRun(v.ID, c.Do, err)
+}
+
+// give stores a command. Without an id it has one of its own.
+func (s *Service) give(ctx context.Context, v runs.Header, c runs.Command) (api.Sent, error) {
 	record, err := s.table.Record(ctx, v.ID)
 	switch {
 	case errors.Is(err, runs.ErrNoRun) && !v.State.Final():
@@ -149,16 +211,22 @@ func (s *Service) order(ctx context.Context, run string, c runs.Command) (api.Se
 	if !ruling.Holds {
 		return api.Sent{}, refused(v.ID, &c, ruling)
 	}
-	sent := api.Sent{Run: v.ID, State: record.State, Turn: ruling.Turn, Delivered: ruling.Delivered, Entry: ruling.Seq}
+	return s.sent(ctx, &c, api.Sent{
+		Run: v.ID, State: record.State, Turn: ruling.Turn, Delivered: ruling.Delivered, Entry: ruling.Seq,
+	}), nil
+}
+
+// sent adds how the run of a command stands now.
+func (s *Service) sent(ctx context.Context, c *runs.Command, sent api.Sent) api.Sent {
 	if c.Do == runs.DoSend {
 		sent.Message = c.ID
 	}
-	if now, err := s.table.Record(ctx, v.ID); err == nil && now.Live != nil {
+	if now, err := s.table.Record(ctx, sent.Run); err == nil && now.Live != nil {
 		q := &now.Live.Queue
 		sent.State, sent.Waiting, sent.Held, sent.Turn = now.State, len(q.Messages), q.Held, max(sent.Turn, now.Live.Turn)
 		sent.Waits = c.Do == runs.DoSend && q.Of(c.ID) != nil
 	}
-	return sent, nil
+	return sent
 }
 
 func takesNone(run, why string) error {

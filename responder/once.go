@@ -38,6 +38,9 @@ type outcome struct {
 	Basis      *api.Basis `json:"stream,omitempty"`
 	Governance string     `json:"governance_context,omitempty"` // of a submission
 	Context    string     `json:"context_id,omitempty"`         // the caller's own name of it
+	Turn       int        `json:"turn,omitempty"`               // of a message, or another command of a live run
+	Entry      uint64     `json:"entry,omitempty"`
+	Delivered  bool       `json:"delivered,omitempty"`
 
 	replayed bool // an earlier attempt did it
 }
@@ -55,7 +58,8 @@ func (o outcome) cancelled() api.Cancelled {
 
 // once carries out a request, unless its key was used before: then it returns the
 // outcome of the first time. Run is the run id for a new request. Do gets the run
-// id to use, and whether an earlier attempt did not finish.
+// id to use, and whether an earlier attempt did not finish. Without a lease do may be
+// called at any time again: it knows itself what was done.
 func (s *Service) once(ctx context.Context, q api.Once, request any, run string, lease time.Duration,
 	do func(run string, again bool) (outcome, error),
 ) (done outcome, err error) {
@@ -97,7 +101,7 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 		if b, noted = bounds.Encode(done); noted == nil {
 			noted = claim.Finish(note, b, time.Now())
 		}
-	case !claim.Again && nothingDone(err):
+	case (!claim.Again || lease == 0) && nothingDone(err):
 		noted = claim.Release(note, time.Now())
 	default:
 		noted = claim.Leave(note, time.Now())
@@ -110,16 +114,25 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 
 // Again returns the outcome of a submission that was carried out before with its key, whatever else holds now.
 func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
-	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
+	done, _ := s.Begun(ctx, q)
+	if done == nil {
 		return api.Submitted{}, false
+	}
+	return *done, true
+}
+
+// Begun is [Service.Again] that also reports whether the submission was begun: its outcome may be unknown, nil.
+func (s *Service) Begun(ctx context.Context, q api.Once) (*api.Submitted, bool) {
+	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
+		return nil, false
 	}
 	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}
-	stored, err := s.cfg.Requests.Outcome(ctx, request, time.Now())
+	stored, begun, err := s.cfg.Requests.Begun(ctx, request, time.Now())
 	done := outcome{replayed: true}
 	if err != nil || stored == nil || json.Unmarshal(stored, &done) != nil {
-		return api.Submitted{}, false
+		return nil, begun
 	}
-	return done.submitted(), true
+	return new(done.submitted()), true
 }
 
 // withoutSecret is a webhook as the hash of a request has it: the secret may change
@@ -169,7 +182,7 @@ func nothingDone(err error) bool {
 	}
 	if known, ok := errors.AsType[*api.Error](err); ok {
 		return slices.Contains([]api.Code{
-			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.Conflict, api.QueueFull}, known.Code)
+			api.Validation, api.Unsupported, api.NotFound, api.Ended, api.Conflict, api.KeyConflict, api.QueueFull}, known.Code)
 	}
 	if program, ok := errors.AsType[*codexcloud.Failure](err); ok {
 		return program.NothingDone()

@@ -63,7 +63,7 @@ func (s *Service) Operations() []Bound {
 		bind(api.OpWaiting, s.Waiting), bind(api.OpAnswer, s.Decide), bind(api.OpRequest, s.Request),
 		bind(api.OpAsk, s.Ask), bind(api.OpAnswerLate, s.AnswerLate), bind(api.OpExpire, s.Expire),
 		bind(api.OpReply, s.Reply),
-		bind(api.OpSend, s.Send), bind(api.OpMessages, s.Messages), bind(api.OpEdit, s.Send),
+		bind(api.OpSend, s.Send), bind(api.OpMessages, o.messages), bind(api.OpEdit, s.Send),
 		bind(api.OpUnsend, s.Unsend), bind(api.OpRelease, s.Release), bind(api.OpStop, s.StopTurn), bind(api.OpEnd, s.End),
 		bind(api.OpSet, s.SetOptions), bind(api.OpWorkers, o.workers),
 		bind(api.OpEnvironments, s.Environments), bind(api.OpForget, s.Forget), bind(api.OpCleanup, o.cleanup),
@@ -252,6 +252,21 @@ func (s *Service) Waiting(ctx context.Context, q api.QuestionsRequest) (api.Ques
 		}
 	}
 	return api.Questions{Requests: all, Unread: unread}, nil
+}
+
+// messages leaves out texts that do not fit into a message.
+func (s operations) messages(ctx context.Context, q api.RunRequest) (api.Messages, error) {
+	all, err := s.Messages(ctx, q)
+	size := 0
+	for i := range all.Messages {
+		m := &all.Messages[i]
+		n := len(runs.Encode(m.Text))
+		if size+n > maxPageBytes && i > 0 {
+			m.Text, m.Bytes, n = "", len(m.Text), 0
+		}
+		size += n
+	}
+	return all, err
 }
 
 // submit refuses labels that are reserved for linesman. Its errors quote none.

@@ -340,7 +340,7 @@ func (m *model) listQueue() {
 	}
 	for _, one := range m.queue.Messages {
 		m.out = append(m.out, m.wrapped(bold, "── "+console.Word(one.Message)+", by "+console.Word(one.By))...)
-		for line := range strings.SplitSeq(one.Text, "\n") {
+		for line := range strings.SplitSeq(console.Waits(one), "\n") {
 			m.out = append(m.out, m.wrapped("", console.Safe(strings.ReplaceAll(line, "\t", "    ")))...)
 		}
 	}

@@ -59,7 +59,7 @@ func (m *model) queueRows() (rows []string) {
 		sending = "… not sent yet: "
 	}
 	for _, one := range m.queue.Messages {
-		rows = append(rows, mark+one.Text)
+		rows = append(rows, mark+console.Waits(one))
 	}
 	for _, one := range m.outbox {
 		rows = append(rows, sending+one.text)

@@ -26,6 +26,14 @@ func Sent(s api.Sent) string {
 	return strings.Join(words, " · ")
 }
 
+// Waits is the text of a message that waits, or how long it is if it was left out.
+func Waits(m api.Message) string {
+	if m.Bytes > 0 {
+		return fmt.Sprintf("(%d bytes)", m.Bytes)
+	}
+	return m.Text
+}
+
 // Messages prints the messages that wait.
 func (r *Renderer) Messages(all api.Messages) error {
 	var b strings.Builder
@@ -38,7 +46,7 @@ func (r *Renderer) Messages(all api.Messages) error {
 			facts = append(facts, "held")
 		}
 		r.row(&b, bold, "── ", strings.Join(facts, " · "))
-		r.quote(&b, m.Text)
+		r.quote(&b, Waits(m))
 	}
 	_, err := io.WriteString(r.out, b.String())
 	return err

@@ -23,12 +23,15 @@ const endData = "end"
 // kept reports whether a run takes messages until it has ended.
 func kept(record *runs.Record) bool { return record != nil && record.Live != nil && record.Live.Keep }
 
-// talkIn reads a message for the newest run of a context, if that is kept: it is for the open run, or was sent to one
-// that has ended since. Nil: it is for neither.
+// talkIn reads a message for a run of a context, if that is kept: the one that it was sent to, or the newest one, which
+// is open, or has ended since it was sent there. Nil: it is for none.
 func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
-	v, ok := h.Service.Get(m.ContextID)
-	if !ok || v.State.Final() {
-		v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
+	v, ok := h.Service.Get(h.Service.RunOf(ctx, keyOf(m.ID)))
+	if !ok || !h.Service.InContext(v, m.ContextID) {
+		v, ok = h.Service.Get(m.ContextID)
+		if !ok || v.State.Final() {
+			v, ok = h.Service.Thread(cmp.Or(v.Thread, m.ContextID))
+		}
 	}
 	if !ok {
 		return nil, nil
@@ -47,7 +50,7 @@ func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, da
 
 // sentBefore reads a message that a run that has ended already has. Nil: it has not.
 func (h *handler) sentBefore(ctx context.Context, v runs.Header, m *sdk.Message, texts []string) (*message, error) {
-	if _, err := h.Service.Send(ctx, textOf(v.ID, m, texts)); err != nil {
+	if _, err := h.sendOnce(ctx, textOf(v.ID, m, texts)); err != nil {
 		if api.Is(err, api.Ended) || api.Is(err, api.Validation) { // it was not sent
 			err = nil
 		}
@@ -61,7 +64,7 @@ func carriedOut(context.Context) (func(runs.Header) bool, error) { return asksAn
 
 // textOf is a message for the agent of a run.
 func textOf(run string, m *sdk.Message, texts []string) api.SendRequest {
-	return api.SendRequest{Run: run, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID)}
+	return api.SendRequest{Run: run, Text: strings.Join(texts, "\n\n"), Key: keyOf(m.ID), Unique: true}
 }
 
 // readForTask reads a message for a task: an answer to a question of its run, a message for the agent of a run that is
@@ -128,9 +131,13 @@ func (h *handler) readForTask(
 // send sends a message to the agent of a run.
 func (h *handler) send(q api.SendRequest) order {
 	return func(ctx context.Context) (func(runs.Header) bool, error) {
-		sent, err := h.Service.Send(ctx, q)
+		sent, err := h.sendOnce(ctx, q)
 		return responder.Reached(api.WaitRequest{Until: api.UntilInput, After: sent.Entry}), h.unsent(err)
 	}
+}
+
+func (h *handler) sendOnce(ctx context.Context, q api.SendRequest) (api.Sent, error) {
+	return once(ctx, func(ctx context.Context) (api.Sent, error) { return h.Service.Send(ctx, q) })
 }
 
 // endOf reads the data of a message that ends a run.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/a2aproject/a2a-go/v2/a2a"
 	"github.com/tidwall/gjson"
@@ -150,10 +153,14 @@ func idleText(run string) string { return to(run, `{"text":"More."}`) }
 func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 	t.Parallel()
 	var l *servicetest.Live
+	var away atomic.Bool
 	lab := newLab(t)
 	d := lab.endpointOf(responder.Config{
 		Requests: &idempotency.Requests{Store: lab.bus.RequestStore()},
 		Absent: func(ctx context.Context, _, _ string, c runs.Command) (runs.Ruling, error) {
+			if away.Load() {
+				return runs.Ruling{}, context.DeadlineExceeded
+			}
 			return l.Answer(ctx, c) // reads the log of the run that has ended
 		},
 	}, nil)
@@ -192,16 +199,119 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		t.Errorf("the end: %s", got.Raw)
 	}
 	l.Quit()
-	// A message whose answer was lost begins no other run. Then its context goes on with a run of its own.
+	// While it is unknown whether the run has a message, that begins no other run.
+	old := fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":"old","role":"ROLE_USER",`+
+		`"contextId":%q,"parts":[{"text":"Old."}]}}`, talksThread)
+	away.Store(true)
+	for range 2 {
+		if got := d.rpc(token, "SendMessage", old); got.Get("error.message").String() !=
+			"the streams did not answer in time" {
+			t.Errorf("a message, while the log cannot be read: %s", got.Raw)
+		}
+	}
+	away.Store(false)
+	// A message whose answer was lost begins none either. Then its context goes on with a run of its own.
+	got := in(talksThread, `{"text":"Else."}`)
+	if !strings.Contains(got.Get("error.message").String(), "another request") {
+		t.Errorf("another message of the same id, after the end: %s", got.Raw)
+	}
 	if got := in(talksThread, `{"text":"More."}`); got.Get("result.task.id").String() != "talks" || !strings.Contains(got.Raw,
 		`"replayed":true`) {
 		t.Errorf("a repeated message, after the end: %s", got.Raw)
 	}
-	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
-		`"anew","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."}]}}`, talksThread))
-	if got.Get("result.task.id").String() == "talks" || got.Get(
+	got = d.rpc(token, "SendMessage", old)
+	if got.Get("result.task.id").String() == "talks" || strings.Contains(got.Raw, `"replayed":true`) || got.Get(
 		"result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
 		t.Errorf("after the end: %s", got.Raw)
+	}
+}
+
+// forgetful stores that requests were begun, and no outcome until it is back: as if responders were killed.
+type forgetful struct {
+	idempotency.Store
+	back *atomic.Bool
+}
+
+func (f forgetful) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	value, revision, err := f.Store.Get(ctx, key)
+	return regexp.MustCompile(`"until":\d+`).ReplaceAll(value, []byte(`"until":1`)), revision, err
+}
+
+func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration, revision uint64) (uint64, bool,
+	error) {
+	if strings.Contains(string(value), `"outcome"`) && !f.back.Load() {
+		return 0, false, errors.New("the store is away")
+	}
+	return f.Store.Put(ctx, key, value, ttl, revision)
+}
+
+// A message that began a kept run in its context, and whose outcome was not stored, is no message for that run when it
+// comes again.
+func TestMessageThatBeganAKeptRunComesAgainWithoutItsOutcome(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	store := forgetful{lab.bus.RequestStore(), new(atomic.Bool)}
+	d := lab.endpointOf(responder.Config{Requests: &idempotency.Requests{Store: store}}, nil)
+	l := d.talk("talks")
+	l.EndTurn("One.", "end_turn")
+	d.idle("talks")
+	l.Quit()
+	send := func() gjson.Result {
+		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+			`"m","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Anew."},{"data":{"live":true,"keep":true}}]}}`,
+			talksThread))
+	}
+	run := send().Get("result.task.id").String()
+	l = d.talk(run)
+	l.EndTurn("Two.", "end_turn")
+	d.idle(run)
+	store.back.Store(true)
+	if got := send(); run == "" || got.Get("result.task.id").String() != run {
+		t.Errorf("it began %q: %s", run, got.Raw)
+	}
+}
+
+// A message in a context is for the run that it was sent to, also when that has ended, and a later run of the context
+// takes messages.
+func TestMessageThatComesAgainIsForTheRunThatHasIt(t *testing.T) {
+	t.Parallel()
+	d := newLab(t).endpoint(nil)
+	send := func(id, text string) gjson.Result {
+		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+			`%q,"role":"ROLE_USER","contextId":%q,"parts":[{"text":%q}]}}`, id, talksThread, text))
+	}
+	for _, run := range []string{"first", "second"} {
+		l := d.talk(run)
+		l.EndTurn("One.", "end_turn")
+		d.idle(run)
+		if got := send("m-"+run, "More."); got.Get("result.task.id").String() != run {
+			t.Errorf("to the %s run: %s", run, got.Raw)
+		}
+		d.turn(run, 2)
+		l.EndTurn("Two.", "end_turn")
+		d.idle(run)
+		for _, has := range []string{"first", run} {
+			if got := send("m-"+has, "More."); got.Get("result.task.id").String() != has {
+				t.Errorf("in the %s run, that of the %s: %s", run, has, got.Raw)
+			}
+			if got := send("m-"+has, "Else."); !strings.Contains(got.Get("error.message").String(), "another request") {
+				t.Errorf("in the %s run, another message with the id of that of the %s: %s", run, has, got.Raw)
+			}
+		}
+		if record, err := d.service.Record(t.Context(), run); err != nil || record.Live.Turn != 2 ||
+			len(record.Live.Queue.Messages) > 0 {
+			t.Errorf("the %s run has a message twice: %+v, %v", run, record, err)
+		}
+		if run == "first" {
+			l.Quit()
+		}
+	}
+	// In another context it is another message.
+	d.play("other", "shell-ok", thread, 0)
+	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+		`"m-second","role":"ROLE_USER","contextId":%q,"parts":[{"text":"More."}]}}`, thread))
+	if got.Get("result.task.status.state").String() != "TASK_STATE_SUBMITTED" {
+		t.Errorf("in another context: %s", got.Raw)
 	}
 }
 

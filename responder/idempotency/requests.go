@@ -150,17 +150,34 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim,
 	return nil, inFlight(time.Second)
 }
 
-// Outcome returns the outcome of a request that was carried out; nil: it was not, or that is not known.
-func (r *Requests) Outcome(ctx context.Context, q Request, now time.Time) (json.RawMessage, error) {
+// Begun reports whether a request was begun before, and returns its outcome; nil: none is stored, or it has expired.
+func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome json.RawMessage, begun bool,
+	err error) {
 	value, revision, err := r.Store.Get(ctx, storeKey(q))
 	if err != nil || revision == 0 {
-		return nil, err
+		return nil, false, err
 	}
 	var e entry
-	if err := json.Unmarshal(value, &e); err != nil || e.Free || e.admits(q, now) != nil {
-		return nil, err
+	if err := json.Unmarshal(value, &e); err != nil || e.Free || e.Hash != q.Hash {
+		return nil, false, err
 	}
-	return e.Outcome, nil
+	if e.admits(q, now) != nil {
+		return nil, true, nil
+	}
+	return e.Outcome, true, nil
+}
+
+// RunOf returns the run of the request that was begun with a key, whatever its hash; "": there is none.
+func (r *Requests) RunOf(ctx context.Context, q Request) (string, error) {
+	value, revision, err := r.Store.Get(ctx, storeKey(q))
+	if err != nil || revision == 0 {
+		return "", err
+	}
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil || e.Free {
+		return "", err
+	}
+	return e.Run, nil
 }
 
 // admits reports why q can neither be carried out nor be answered with the

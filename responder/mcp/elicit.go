@@ -68,7 +68,7 @@ func (s *server) waiter(ctx context.Context, req *sdk.CallToolRequest, progress 
 
 // result asks the user what an answer of the wait has, and returns that of the whole call.
 func (w *waiter) result(ctx context.Context, a v36.Answer) *sdk.CallToolResult {
-	for time.Now().Before(w.until) {
+	for ctx.Err() == nil && time.Now().Before(w.until) { // a client that has left hears nothing more
 		run, open := asking(a)
 		if !open {
 			break

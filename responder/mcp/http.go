@@ -23,9 +23,10 @@ import (
 )
 
 const (
-	// maxSessions bounds the sessions of clients before 2026-07-28. At the
-	// bound the one that was idle for the longest time is closed: its client
-	// gets a 404 and starts a new session, as the protocol requires.
+	// maxSessions bounds the sessions of clients before 2026-07-28; one caller
+	// has at most three quarters of them. At the bound the one that was idle
+	// for the longest time is closed: its client gets a 404 and starts a new
+	// session, as the protocol requires.
 	maxSessions = 256
 
 	// maxRest is the idle timeout of a session, without a POST. It is long,
@@ -83,7 +84,7 @@ func Handler(server *sdk.Server) *Endpoint {
 func (e *Endpoint) Beside(server *sdk.Server) *Endpoint { return endpoint(server, e.sessions, e.rest) }
 
 func newEndpoint(server *sdk.Server, most int, rest time.Duration) *Endpoint {
-	return endpoint(server, &sessions{most: most, known: make(map[string]*use)}, rest)
+	return endpoint(server, &sessions{most: most, known: make(map[string]*use), opening: make(map[string]int)}, rest)
 }
 
 func endpoint(server *sdk.Server, all *sessions, rest time.Duration) *Endpoint {
@@ -147,12 +148,14 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Endpoint) serveSession(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" && r.Method == http.MethodPost {
-		if !e.sessions.begin() {
+		caller := responder.Caller(r.Context())
+		if !e.sessions.begin(caller) {
 			w.Header().Set("Retry-After", "10")
-			refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError, "too many sessions, and all of them busy")
+			refuse(w, http.StatusServiceUnavailable, nil, jsonrpc.CodeInternalError,
+				"too many sessions, of all callers or of this one, and all of them busy")
 			return
 		}
-		defer func() { e.sessions.begun(w.Header().Get(sessionHeader)) }()
+		defer func() { e.sessions.begun(caller, w.Header().Get(sessionHeader)) }()
 	}
 	if id != "" && r.Method == http.MethodDelete {
 		// The SDK waits for the session's calls.
@@ -338,34 +341,45 @@ type sessions struct {
 	servers []*sdk.Server
 	most    int
 
-	mu      sync.Mutex
-	opening int
-	known   map[string]*use
+	mu    sync.Mutex
+	known map[string]*use
+	// opening are those that begin, by their callers.
+	opening map[string]int
 }
 
 // use is the state of a session.
 type use struct {
+	caller   string    // who began it
 	requests int       // in progress
 	since    time.Time // the end of the last request
 }
 
 // begin reserves a session, if necessary by closing the one that was idle for
-// the longest time. It reports whether that was possible. Then begun must
-// follow.
-func (s *sessions) begin() bool {
+// the longest time: one of the caller if that has three quarters of all. It
+// reports whether that was possible. Then begun must follow.
+func (s *sessions) begin(caller string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	live := s.live()
-	oldest := ""
+	live, open, own := s.live(), 0, s.opening[caller]
+	for _, n := range s.opening {
+		open += n
+	}
 	for id, u := range s.known {
-		switch {
-		case live[id] == nil:
+		if live[id] == nil {
 			delete(s.known, id)
-		case u.requests == 0 && (oldest == "" || u.since.Before(s.known[oldest].since)):
-			oldest = id
+			continue
+		}
+		if open++; u.caller == caller {
+			own++
 		}
 	}
-	if len(s.known)+s.opening >= s.most {
+	if all := own >= s.most-s.most/4; all || open >= s.most {
+		oldest := ""
+		for id, u := range s.known {
+			if u.requests == 0 && (u.caller == caller || !all) && (oldest == "" || u.since.Before(s.known[oldest].since)) {
+				oldest = id
+			}
+		}
 		if oldest == "" {
 			return false
 		}
@@ -374,18 +388,20 @@ func (s *sessions) begin() bool {
 		_ = live[oldest].Close()
 		delete(s.known, oldest)
 	}
-	s.opening++
+	s.opening[caller]++
 	return true
 }
 
 // begun reports the id of the session that begin reserved; "": none was
 // created.
-func (s *sessions) begun(id string) {
+func (s *sessions) begun(caller, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.opening--
+	if s.opening[caller]--; s.opening[caller] == 0 {
+		delete(s.opening, caller)
+	}
 	if id != "" {
-		s.known[id] = &use{since: time.Now()}
+		s.known[id] = &use{caller: caller, since: time.Now()}
 	}
 }
 

@@ -116,6 +116,61 @@ func TestAtTheBoundTheLongestIdleSessionIsClosed(t *testing.T) {
 	open(t, url)
 }
 
+// One caller has at most three quarters of the sessions: also if it keeps a stream open in each, others get one.
+func TestOneCallerDoesNotTakeAllSessions(t *testing.T) {
+	e := newEndpoint(NewServer(config(nil)), 4, time.Hour)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.ServeHTTP(w, r.WithContext(responder.WithCaller(r.Context(), r.Header.Get("Authorization"))))
+	}))
+	defer server.Close()
+	defer e.Close()
+	ask := func(method, caller, session, body string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Authorization": {caller}, "Content-Type": {"application/json"},
+			"Accept": {"application/json, text/event-stream"}, versionHeader: {legacy}}
+		if session != "" {
+			r.Header.Set(sessionHeader, session)
+		}
+		res, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		if method == http.MethodPost {
+			_, _ = io.Copy(io.Discard, res.Body)
+		}
+		return res.StatusCode, res.Header.Get(sessionHeader)
+	}
+	is := func(what string, got, want int) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: status %d, want %d", what, got, want)
+		}
+	}
+	const ping = `{"jsonrpc":"2.0","id":9,"method":"ping"}`
+	_, quiet := ask(http.MethodPost, "other", "", initialize)
+	var greedy []string
+	for range 4 { // the fourth is there in place of the first
+		_, id := ask(http.MethodPost, "greedy", "", initialize)
+		greedy = append(greedy, id)
+	}
+	status, _ := ask(http.MethodPost, "greedy", greedy[0], ping)
+	is("its oldest", status, http.StatusNotFound)
+	for _, id := range greedy[1:] {
+		status, _ := ask(http.MethodGet, "greedy", id, "")
+		is("a stream", status, http.StatusOK)
+	}
+	status, _ = ask(http.MethodPost, "greedy", "", initialize)
+	is("one more", status, http.StatusServiceUnavailable)
+	status, _ = ask(http.MethodPost, "other", quiet, ping)
+	is("that of another caller", status, http.StatusOK)
+	status, _ = ask(http.MethodPost, "third", "", initialize)
+	is("a new one of another", status, http.StatusOK)
+}
+
 func TestSessionEndsAfterItsIdleTimeout(t *testing.T) {
 	server := NewServer(config(nil))
 	url := serve(t, newEndpoint(server, 2, 500*time.Millisecond))

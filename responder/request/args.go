@@ -45,6 +45,7 @@ type Args struct {
 	more   responder.Subscription // what is registered by it; nil: nothing
 	beside map[string]string      // what is part of the request beside the arguments; nil: nothing
 	done   *api.Submitted         // the outcome of the same request before; nil: not known
+	run    string                 // what names the thread to resume, for the hash; "": the thread
 }
 
 // given is one argument.
@@ -85,6 +86,10 @@ func Read(params []Param, raw json.RawMessage, presets ...Preset) *Args {
 func (a *Args) Beside(config map[string]string, more responder.Subscription) {
 	a.beside, a.more = config, more
 }
+
+// Of sets the run whose thread is resumed. It is part of the request, and the thread is not: a run that is removed
+// tells none.
+func (a *Args) Of(run string) { a.run = run }
 
 // Broken reports whether the arguments are not an object. Then they have no values.
 func (a *Args) Broken() bool { return a.broken }

@@ -231,6 +231,10 @@ func Once(tool string, a *Args) (api.Once, error) {
 			arguments[g.param] = raw
 		}
 	}
+	if a.run != "" {
+		delete(arguments, "threadId")
+		arguments["run"] = encode(a.run)
+	}
 	request := map[string]any{"tool": tool, "arguments": arguments}
 	if a.beside != nil {
 		request["beside"] = a.beside
@@ -258,12 +262,16 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 // Again reports whether a submission was carried out before with its key. Then [Submit] returns its outcome, even if
 // the arguments are a mistake by now: their context may have changed, their agent may be gone.
 func Again(ctx context.Context, s *responder.Service, tool string, a *Args) bool {
-	if q, err := Once(tool, a); err == nil && q.Key != "" {
-		if done, again := s.Again(ctx, q); again {
-			a.done = &done
-		}
-	}
+	Begun(ctx, s, tool, a)
 	return a.done != nil
+}
+
+// Begun is [Again], and also true of a submission that was begun with its key, and whose outcome is not stored.
+func Begun(ctx context.Context, s *responder.Service, tool string, a *Args) (begun bool) {
+	if q, err := Once(tool, a); err == nil && q.Key != "" && a.done == nil {
+		a.done, begun = s.Begun(ctx, q)
+	}
+	return begun || a.done != nil
 }
 
 // Submit carries out a submission without mistakes. The error has the names that
@@ -278,6 +286,11 @@ func Submit(ctx context.Context, s *responder.Service, tool string, a *Args, q a
 		return api.Submitted{}, err
 	}
 	done, err := s.QueueWith(ctx, q, a.more)
+	if a.run != "" && api.Is(err, api.KeyConflict) { // perhaps with the hash of the tool, and of earlier versions
+		if a.run = ""; Again(ctx, s, tool, a) {
+			return *a.done, nil
+		}
+	}
 	return done, a.Name(err)
 }
 

@@ -12,7 +12,9 @@ import (
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/responder/httpserver"
+	"github.com/linesman/linesman/responder/request"
 	"github.com/linesman/linesman/responder/rest"
+	"github.com/linesman/linesman/responder/tools"
 	"github.com/linesman/linesman/runs"
 )
 
@@ -68,6 +70,39 @@ func TestCancelWithAKeyInTheHeaderOutlivesItsRun(t *testing.T) {
 	}
 	s.want(200, "POST", path+"/cancel", "", keyHeader, "0123456789abcdef")
 	s.want(404, "POST", path+"/cancel", "")
+}
+
+// A resumption that comes again has its outcome, also if the run that it is of is not there any more. The tool, which
+// names the thread, makes the same request, as this one was in earlier versions.
+func TestResumptionWithAKeyOutlivesTheRunBefore(t *testing.T) {
+	s := newStage(t, nil)
+	s.play("done", "shell-ok", 0)
+	const resume, body, key = "/v1/runs/done/resume", `{"task":"go"}`, "0123456789abcdef"
+	first := s.want(202, "POST", resume, body, keyHeader, key).header.Get("Location")
+	v, _ := s.Service.Get("done")
+	call := `{"task":"go","threadId":"` + v.Thread + `","idempotency_key":"` + key + `-tool","format":"adcp"}`
+	answer, err := tools.New(s.Service).Call(t.Context(), request.ToolResume, []byte(call), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := s.want(202, "POST", resume, body, keyHeader, key+"-tool").header.Get("Location")
+	if by == "" || by == first || !strings.Contains(string(answer.Envelope), strings.TrimPrefix(by, "/v1/runs/")) {
+		t.Errorf("%s after %s", by, answer.Envelope)
+	}
+	s.want(409, "POST", resume, `{"task":"other"}`, keyHeader, key+"-tool")
+	if _, err := s.Service.Cleanup(t.Context(), api.Cleanup{Stuck: time.Hour, Old: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.want(404, "GET", "/v1/runs/done", "")
+	for range 2 {
+		if again := s.want(202, "POST", resume, body, keyHeader, key).header.Get("Location"); again != first {
+			t.Errorf("again it is %s, not %s", again, first)
+		}
+	}
+	s.want(404, "POST", resume, body)
+	s.want(404, "POST", resume, body, keyHeader, key+"-new")
+	s.want(404, "POST", resume, `{"task":"other"}`, keyHeader, key)
+	s.want(404, "POST", "/v1/runs/other/resume", body, keyHeader, key)
 }
 
 // Requests that arrive together are one run, however many they are.

@@ -215,6 +215,7 @@ func TestMistakesAreNamedByTheirField(t *testing.T) {
 		{"GET", "/v1/runs/done/output?stream=both", "", "stream", "stdout, stderr"},
 		{"GET", "/v1/runs/done/output?offset=-1", "", "offset", "whole number"},
 		{"GET", "/v1/runs/done/output?limit=1048577", "", "limit", "1 to 1048576"},
+		{"GET", "/v1/runs/done/questions/q1/request?offset=abc", "", "offset", "whole number"},
 		{"GET", "/v1/runs/done/wait?timeout=3601", "", "timeout", "0 to 3600"},
 		{"GET", "/v1/runs/done/wait?timeout=10s", "", "timeout", "whole number"},
 	} {

@@ -46,6 +46,18 @@ func (q *exchange) written(params []request.Param) (*request.Args, error) {
 	return args, err
 }
 
+// listMessages answers with all of their texts.
+func listMessages(ctx context.Context, q *exchange) (*reply, error) {
+	if err := q.Service.Connected(); err != nil {
+		return nil, err
+	}
+	all, err := q.Service.Messages(ctx, api.RunRequest{Run: q.run()})
+	if err != nil {
+		return nil, err
+	}
+	return &reply{Status: http.StatusOK, Body: all}, nil
+}
+
 func sendMessage(ctx context.Context, q *exchange) (*reply, error) {
 	args, err := q.written(MessageParams)
 	if err != nil {

@@ -32,8 +32,12 @@ func listQuestions(ctx context.Context, q *exchange) (*reply, error) {
 }
 
 func getRequest(ctx context.Context, q *exchange) (*reply, error) {
+	offset := int(q.query.number("offset"))
+	if q.query.err != nil {
+		return nil, q.query.err
+	}
 	piece, err := q.Service.Request(ctx, api.RequestRequest{
-		Run: q.run(), Question: q.r.PathValue("question"), Offset: int(q.query.number("offset")),
+		Run: q.run(), Question: q.r.PathValue("question"), Offset: offset,
 	})
 	if err != nil {
 		return nil, err

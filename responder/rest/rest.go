@@ -115,6 +115,7 @@ func (a *API) Routes() []Route {
 		"waiting":  {"listQuestions", questionParams, []string{jsonType}, listQuestions},
 		"request":  {"getRequest", requestParams, []string{jsonType}, getRequest},
 		"answer":   {"answerQuestion", nil, []string{jsonType}, answerQuestion},
+		"messages": {"messages", nil, forms, listMessages},
 		"send":     {"sendMessage", nil, []string{jsonType}, sendMessage},
 		"edit":     {"editMessage", nil, []string{jsonType}, editMessage},
 		"unsend":   {"unsendMessage", nil, []string{jsonType}, unsendMessage},

@@ -100,16 +100,22 @@ func submitRun(ctx context.Context, q *exchange) (*reply, error) {
 }
 
 func resumeRun(ctx context.Context, q *exchange) (*reply, error) {
-	v, err := q.find(ctx)
-	if err != nil {
-		return nil, err
+	thread := ""
+	v, gone := q.find(ctx)
+	if gone == nil {
+		thread, gone = q.Service.Resumable(v)
 	}
-	thread, err := q.Service.Resumable(v)
-	if err != nil {
-		return nil, err
+	if gone != nil && (!q.mayHaveKey() || runs.CheckID(q.run()) != nil) {
+		return nil, gone
 	}
 	path := []request.Preset{{Name: "threadId", Value: thread}} // its agent is that of the task
 	args, err := q.arguments(request.ContinueParams, path, request.Format, "threadId", "thread_id", "agent")
+	if err == nil {
+		args.Of(q.run())
+	}
+	if gone != nil && (err != nil || !request.Again(ctx, q.Service, request.ToolResume, args)) {
+		return nil, gone
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -254,11 +254,15 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 	return ruling, nil
 }
 
-// decided returns what became of an answer, perhaps given before, to a question of a run that has ended.
+// decided returns what became of a command, perhaps given before, of a run that has ended. It is an [EndedError] if
+// that did not get it, or its log has expired; while nobody knows, it is another error.
 func (r *Table) decided(ctx context.Context, v runs.Header, c runs.Command) (runs.Ruling, error) {
 	if r.cfg.Absent != nil {
 		ruling, err := r.cfg.Absent(ctx, v.Agent, v.ID, c)
-		if err == nil && (ruling.Holds || ruling.Why == runs.WhyDecided) {
+		switch {
+		case err != nil && !errors.Is(err, runs.ErrNoOwner):
+			return runs.Ruling{}, err
+		case err == nil && (ruling.Holds || ruling.Why == runs.WhyDecided || ruling.Why == runs.WhyKey):
 			return ruling, nil
 		}
 	}

@@ -365,6 +365,8 @@ export interface Location {
 export interface Message {
   /** The name of a token, owner or operator. */
   by?: string;
+  /** Of a text that is left out, over NATS alone: an answer has 400 KiB of them. */
+  bytes?: number;
   /** Id. */
   message: string;
   text: string;
