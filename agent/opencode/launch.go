@@ -20,7 +20,7 @@ var Agent = agent.Agent{
 		Args: args, Stdin: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions,
 		SetLive: asks,
 		Env:     []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
-		Keys: []string{"OPENCODE_API_KEY"},
+		Keys:    []string{"OPENCODE_API_KEY"},
 		Able: []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume,
 			runs.CanFork},
 		Others: []string{
