@@ -199,7 +199,12 @@ func (d *dialect) result(out *normalizer.Out) {
 	data := wire.Usage(kind, &l.usage, "", l.none)
 	if l.usage.Any() {
 		n := &l.usage.N
-		out.Facts.SpentAll = &runs.Usage{Input: n[1], Output: n[2], CachedInput: n[3]}
+		// The rest of the total is of reasoning.
+		rest := max(max(n[0], 0)-max(n[1], 0), 0)
+		rest = max(rest-max(n[2], 0), 0)
+		out.Facts.SpentAll = &runs.Usage{
+			Input: n[1], Output: wire.Sum(n[2], rest), CachedInput: n[3], ReasoningOutput: rest,
+		}
 	}
 	if l.status.Equal("success") {
 		out.Confirm()

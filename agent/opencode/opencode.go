@@ -246,8 +246,8 @@ func (d *dialect) stepFinish(out *normalizer.Out) {
 	if l.usage.Any() {
 		n := &l.usage.N
 		out.Facts.Spent = &runs.Usage{
-			Input:  wire.Sum(n[0], n[3], n[4]), // the agent counts cached tokens apart
-			Output: n[1], ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
+			Input:  wire.Sum(n[0], n[3], n[4]), // the agent counts cached tokens apart, and those of reasoning
+			Output: wire.Sum(n[1], n[2]), ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
 		}
 	}
 	if amount, ok := wire.Cost(l.cost); ok {
