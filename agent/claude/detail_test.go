@@ -15,7 +15,8 @@ func TestDetailsOfClaude(t *testing.T) {
 		return `{"type":"assistant","message":{"content":[{"type":"tool_use","id":"c","name":"` + name + `","input":` +
 			input + `}]}}`
 	}
-	long, short := `{"old_string":"`+strings.Repeat(`\u006c`, 5000)+`","new_string":""}`, `{"old_string":"x","new_string":"y"}`
+	short := `{"old_string":"x","new_string":"y"}`
+	long := `{"old_string":"` + strings.Repeat(`\u006c`, 5000) + `","new_string":""}`
 	replaced := "-" + strings.Repeat("l", runs.DetailWindow/len(`\u006c`)) + `\n`
 	backendtest.MapDetails(t, claude.Backend{}, []backendtest.DetailCase{
 		{"edits of which one is not read whole, or is of several places", []string{
