@@ -84,6 +84,8 @@ type Launch struct {
 	//
 	// Nil: it has no command line for a task, and speaks the Agent Client Protocol only.
 	Args func(t runs.Task, schemaFile string) []string
+	// Stdin reports that short prompts are on stdin, too: the agent would alter an argument.
+	Stdin bool
 	// Check reports why the agent cannot run a task, as a [runs.FieldError]. Nil:
 	// it can run all.
 	Check func(t runs.Task) error
@@ -150,9 +152,11 @@ func (l Launch) Withheld(environ, passed []string) *runs.Withheld {
 	return &runs.Withheld{Names: names[:min(len(names), runs.MaxWithheld)], Setting: l.Setting}
 }
 
-// OnStdin reports whether an agent gets a prompt on stdin: an argument of a program has a limit, and
+// OnStdin reports whether the agent gets a prompt on stdin: an argument of a program has a limit, and
 // is shown to all users of the machine for as long as the program runs.
-func OnStdin(prompt string) bool { return utf8.RuneCountInString(prompt) > runs.MaxShortPrompt }
+func (l Launch) OnStdin(prompt string) bool {
+	return l.Stdin || utf8.RuneCountInString(prompt) > runs.MaxShortPrompt
+}
 
 // Argv returns the command line for a task, without its prompt if that is on stdin; that of the Agent Client
 // Protocol if there is no other.
@@ -160,7 +164,7 @@ func (l Launch) Argv(t runs.Task, schemaFile string) []string {
 	if l.Args == nil {
 		return l.ACP
 	}
-	if OnStdin(t.Prompt) {
+	if l.OnStdin(t.Prompt) {
 		t.Prompt = ""
 	}
 	return slices.Concat(l.Command, l.Args(t, schemaFile))

@@ -8,6 +8,9 @@ type Counters struct {
 	Input, Cached, Written, Output, Reasoning string
 	// Apart reports that Input is without Cached and Written, and Output without Reasoning.
 	Apart bool
+	// Total is all; what Input and Output do not have of it is of reasoning, and is told nowhere else. "": it is not
+	// needed.
+	Total string
 	// Thread reports that they are those of the thread so far, not of a turn.
 	Thread bool
 }
@@ -37,6 +40,11 @@ func (c *Counters) Usage(n map[string]int64) runs.Usage {
 	if c.Apart {
 		u = u.Plus(&runs.Usage{Input: u.CachedInput, Output: u.ReasoningOutput})
 		u = u.Plus(&runs.Usage{Input: u.CacheWriteInput})
+	}
+	if c.Total != "" {
+		rest := max(max(n[c.Total], 0)-u.Input, 0)
+		rest = max(rest-u.Output, 0)
+		u = u.Plus(&runs.Usage{Output: rest, ReasoningOutput: rest})
 	}
 	return u
 }

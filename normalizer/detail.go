@@ -141,6 +141,7 @@ type detailer struct {
 	prompt func(argv []string) string
 	scrub  func(string) string // of the backend; nil: none
 	line   Details
+	extra  []Message // of the line or the entry so far, without positions
 
 	stderr    []byte // its end
 	stderrEnd int64  // offset of the next new byte
@@ -183,22 +184,35 @@ func (d *detailer) of(i int) *runs.Detail {
 	return d.limited(d.line.of[i])
 }
 
-// publishDetailed publishes the events of a line or an entry with the details that add adds, and then
-// the details that belong to no event.
+// publishDetailed publishes the events of a record or an entry with the details that add adds. Those that
+// belong to no event are kept for publishExtra.
 func (f *Fold) publishDetailed(line uint64, add func(*Details)) {
-	defer func() { f.details.line = Details{} }()
+	d := f.details
+	defer func() { d.line = Details{} }()
 	if !f.Record.Cancel {
-		f.details.line.events = f.work.out.events
-		add(&f.details.line)
+		d.line.events = f.work.out.events
+		add(&d.line)
 	}
 	f.publish(line, f.work.out.events)
-	for _, detail := range f.details.line.extra {
-		if detail = f.details.limited(detail); detail != nil {
-			f.pos.Line = line
-			f.pos.Part++
-			f.emit(Message{Pos: f.pos, Token: detailToken, Detail: detail})
+	for _, detail := range d.line.extra {
+		if detail = d.limited(detail); detail != nil {
+			d.extra = append(d.extra, Message{Pos: f.pos, Token: detailToken, Detail: detail})
 		}
 	}
+}
+
+// publishExtra publishes the details that belong to no event, behind all events of a line, which can be of several
+// records, or of an entry: they change no position of an event.
+func (f *Fold) publishExtra(line uint64) {
+	if f.details == nil {
+		return
+	}
+	for _, m := range f.details.extra {
+		f.pos.Part++
+		m.Line, m.Part = line, f.pos.Part
+		f.emit(m)
+	}
+	f.details.extra = nil
 }
 
 // publishPrompt publishes the prompt of the first start entry, or in its command line.

@@ -163,6 +163,7 @@ func (f *Fold) Apply(seq uint64, e runs.Entry, emit func(Message)) {
 			f.output(e.Offset, e.Body, replay)
 		default:
 			f.sent(e.Offset, e.Body, replay)
+			f.publishExtra(0)
 		}
 	case runs.Proc:
 		if f.state.Left = false; !known {
@@ -280,6 +281,7 @@ func (f *Fold) line(line []byte) {
 	case fault != NoFault:
 		f.publishFault(fault.message(f.agent, len(line)))
 	}
+	f.publishExtra(uint64(f.Record.Lines))
 }
 
 // damaged folds what can be read of a line that is not valid JSON. All of it is one line.

@@ -115,8 +115,8 @@ const (
 )
 
 // MaxShortPrompt is the maximum length, in characters, of a prompt that an agent gets as an argument; it
-// gets a longer one on stdin. It is also that of the prompts of the v3.6 tools, of Codex Cloud and of a
-// [Question].
+// gets a longer one on stdin, and an agent that would alter arguments all. It is also that of the prompts of the v3.6
+// tools, of Codex Cloud and of a [Question].
 const MaxShortPrompt = 10_000
 
 // Mode is the access of an agent to the machine.

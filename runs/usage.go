@@ -14,8 +14,8 @@ type Usage struct {
 	Input           int64 `json:"input_tokens"`             // all, also those from and to a cache
 	CachedInput     int64 `json:"cached_input_tokens"`      // of Input, read from a cache
 	CacheWriteInput int64 `json:"cache_write_input_tokens"` // of Input, written to a cache
-	Output          int64 `json:"output_tokens"`
-	ReasoningOutput int64 `json:"reasoning_output_tokens"`
+	Output          int64 `json:"output_tokens"`            // all, also those of reasoning
+	ReasoningOutput int64 `json:"reasoning_output_tokens"`  // of Output
 }
 
 // maxTokens is the largest count that enters a total: JSON has numbers up to it without loss.

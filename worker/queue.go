@@ -306,7 +306,7 @@ func (t Tasks) spec(root string, task runs.QueuedTask) (Spec, error) {
 	}
 	spec.Argv = how.Argv(task.Task, schema)
 	spec.Unboxed, spec.Flags = task.IsUnboxed(), how.FlagsOf(&task.Task)
-	if agent.OnStdin(task.Prompt) {
+	if how.OnStdin(task.Prompt) {
 		spec.setInput(task.Prompt)
 	}
 	if how.Set != nil {

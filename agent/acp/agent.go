@@ -23,8 +23,9 @@ type Agent struct {
 	ModelOption bool
 	// Tokens is how it tells the tokens of a turn.
 	Tokens tokens
-	// Apart reports that its input tokens are without those from a cache.
-	Apart bool
+	// Apart reports that its input tokens are without those from a cache, ApartThoughts that its output tokens are
+	// without those of reasoning.
+	Apart, ApartThoughts bool
 	// Silent reports that a turn without tokens has failed, though it ends like others: its last text is
 	// the error.
 	Silent bool

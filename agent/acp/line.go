@@ -65,9 +65,18 @@ func Read(line []byte) (m Message, fault scan.Fault) {
 	return m, fault
 }
 
-// is reports whether a line could be one of the protocol: it is enough to tell it from the other
-// formats of an agent.
-func is(line []byte) bool { return bytes.Contains(line[:min(len(line), 4<<10)], []byte(`"jsonrpc"`)) }
+// begins reports whether a line tells that an agent speaks the protocol. It may be the first of a run, so other
+// programs that speak JSON-RPC print no such line.
+func begins(line []byte) bool {
+	if !bytes.Contains(line[:min(len(line), 4<<10)], []byte(`"jsonrpc"`)) {
+		return false
+	}
+	m, fault := Read(line)
+	if fault == scan.OK && m.Kind == Response {
+		return new(dialect).guess(&m).For != forNothing
+	}
+	return fault == scan.OK && m.Kind != invalid && bytes.HasPrefix(m.Method.Raw, []byte("session/"))
+}
 
 // RequestID returns the id of a request or a response as JSON, for a key or an answer.
 func (m *Message) RequestID() string {

@@ -210,7 +210,7 @@ func (a *Agent) Spent(result scan.Value) (spent runs.Usage, told bool) {
 	return a.tokens(v), true
 }
 
-// tokens returns counts of tokens. None is negative, and Input is all of it.
+// tokens returns counts of tokens. None is negative; Input and Output are all of it.
 func (a *Agent) tokens(told scan.Value) runs.Usage {
 	at := wire.Object(told)
 	count := func(keys ...string) int64 {
@@ -228,6 +228,9 @@ func (a *Agent) tokens(told scan.Value) runs.Usage {
 	}
 	if a.Apart {
 		u.Input += u.CachedInput + u.CacheWriteInput
+	}
+	if a.ApartThoughts {
+		u.Output += u.ReasoningOutput
 	}
 	return u
 }

@@ -1,7 +1,6 @@
 package acp
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/linesman/linesman/bounds"
@@ -9,15 +8,22 @@ import (
 	"github.com/linesman/linesman/runs"
 )
 
-// Within returns the dialect of an agent that prints lines of its own, or speaks the protocol: fresh
-// returns a new dialect for the former. A run has one of both from its first line on.
-func Within(fresh func() normalizer.Dialect, agent *Agent) normalizer.Dialect {
-	return &within{Dialect: fresh(), fresh: fresh, agent: agent}
+// Own is the dialect of the lines of an agent's own.
+type Own interface {
+	normalizer.Dialect
+	// IsNew reports whether State returns what it returns for a new dialect.
+	IsNew() bool
+}
+
+// Within returns the dialect of an agent that prints lines of its own, for which there is a new dialect, or
+// speaks the protocol. A run has one of both from its first line on.
+func Within(own Own, agent *Agent) normalizer.Dialect {
+	return &within{Dialect: own, own: own, agent: agent}
 }
 
 type within struct {
-	normalizer.Dialect // of the agent's own lines, or a *dialect
-	fresh              func() normalizer.Dialect
+	normalizer.Dialect // own, or a *dialect
+	own                Own
 	agent              *Agent
 }
 
@@ -27,21 +33,14 @@ func (w *within) live() *dialect {
 	return d
 }
 
-// Line implements [normalizer.Dialect]. A line of the protocol has no type. After lines of its own, an
-// agent does not begin to speak the protocol.
+// Line implements [normalizer.Dialect]. A line of the protocol has no type. After a line of its own that told
+// something, an agent does not begin to speak the protocol.
 func (w *within) Line(line []byte, out *normalizer.Out) normalizer.Fault {
 	fault := w.Dialect.Line(line, out)
-	if fault == normalizer.MissingType && w.live() == nil && is(line) && w.isNew() {
+	if fault == normalizer.MissingType && w.live() == nil && w.own.IsNew() && begins(line) {
 		return w.speak().Line(line, out)
 	}
 	return fault
-}
-
-// isNew reports whether no line of the agent's own has told anything.
-func (w *within) isNew() bool {
-	state, err := w.Dialect.State()
-	none, _ := w.fresh().State()
-	return err == nil && bytes.Equal(state, none)
 }
 
 // speak makes the run one of the protocol.

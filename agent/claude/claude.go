@@ -34,7 +34,7 @@ func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of Claude Code.
 func (Backend) Dialect() normalizer.Dialect {
-	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+	return acp.Within(new(dialect), &live)
 }
 
 // dialect has the session of a run, and what a later line needs of earlier ones.
@@ -67,6 +67,9 @@ type state struct {
 
 // State implements [normalizer.Dialect].
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
+
+// IsNew implements [acp.Own].
+func (d *dialect) IsNew() bool { return wire.IsNew(&d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }

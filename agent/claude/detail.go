@@ -124,9 +124,14 @@ func callDetail(d *runs.Detail, tool string, input scan.Value) {
 			file.Added, file.Removed = nil, nil
 		}
 	case "MultiEdit":
+		counted := true
 		wire.Each(at["edits"], func(edit scan.Value) {
 			wire.Change(&file, wire.At(edit, "old_string"), wire.At(edit, "new_string"))
+			counted = counted && file.Added != nil && !wire.True(wire.At(edit, "replace_all"))
 		})
+		if !counted {
+			file.Added, file.Removed = nil, nil
+		}
 	case "NotebookEdit":
 		wire.Change(&file, scan.Value{}, at["new_source"])
 		file.Added, file.Removed = nil, nil

@@ -1,9 +1,11 @@
 package claude_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/linesman/linesman/agent/claude"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture/backendtest"
 )
 
@@ -13,7 +15,19 @@ func TestDetailsOfClaude(t *testing.T) {
 		return `{"type":"assistant","message":{"content":[{"type":"tool_use","id":"c","name":"` + name + `","input":` +
 			input + `}]}}`
 	}
+	short := `{"old_string":"x","new_string":"y"}`
+	long := `{"old_string":"` + strings.Repeat(`\u006c`, 5000) + `","new_string":""}`
+	replaced := "-" + strings.Repeat("l", runs.DetailWindow/len(`\u006c`)) + `\n`
 	backendtest.MapDetails(t, claude.Backend{}, []backendtest.DetailCase{
+		{"edits of which one is not read whole, or is of several places", []string{
+			call("MultiEdit", `{"file_path":"/a","edits":[`+long+","+short+`]}`),
+			call("MultiEdit", `{"file_path":"/a","edits":[`+short+","+long+`]}`),
+			call("MultiEdit", `{"file_path":"/a","edits":[{"old_string":"x","new_string":"y","replace_all":true},`+short+`]}`),
+		}, []string{
+			`1.1 tool_call {"files":[{"path":"/a","kind":"modified","diff":{"head":"` + replaced + `-x\n+y\n"}}]}`,
+			`2.1 tool_call {"files":[{"path":"/a","kind":"modified","diff":{"head":"-x\n+y\n` + replaced + `"}}]}`,
+			`3.1 tool_call {"files":[{"path":"/a","kind":"modified","diff":{"head":"-x\n+y\n-x\n+y\n"}}]}`,
+		}},
 		{"edits", []string{
 			call("MultiEdit", `{"file_path":"/a","edits":[{"old_string":"x","new_string":"y"},`+
 				`{"old_string":"","new_string":"z"}]}`),

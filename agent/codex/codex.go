@@ -35,7 +35,7 @@ func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of the Codex CLI.
 func (Backend) Dialect() normalizer.Dialect {
-	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+	return acp.Within(new(dialect), &live)
 }
 
 // dialect has the current thread and turn of a run. Codex does not number turns,
@@ -404,6 +404,9 @@ type state struct {
 
 // State implements [normalizer.Dialect].
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
+
+// IsNew implements [acp.Own].
+func (d *dialect) IsNew() bool { return wire.IsNew(&d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }

@@ -296,7 +296,8 @@ var itemKinds = map[string]string{
 }
 
 // itemCompleted maps what came of a call. Calls that a script of the model makes are in no
-// response_item. A command that runs on after its call was answered ends here.
+// response_item. A command that runs on after its call was answered ends here: that tells its outcome, but the call
+// has ended before.
 func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Fault {
 	l, v := &d.line, p.item
 	if v.Kind != scan.Object {
@@ -322,9 +323,15 @@ func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Faul
 	if thread := wire.ID(p.threadID); thread != "" && d.Thread != "" && d.another(thread) {
 		return normalizer.NoFault // of a review, which has a log of its own
 	}
-	d.done(wire.ID(l.item.id))
+	id := wire.ID(l.item.id)
+	answered := slices.Contains(d.Done, id)
+	if !answered {
+		d.done(id)
+	}
 	d.tool(completed, kind, out)
-	l.drift = nil
+	if l.drift = nil; answered {
+		out.Facts.Closed = ""
+	}
 	if kind == "file_change" && l.item.status.Equal("completed") {
 		d.logEdits(l.item.details, out)
 	}

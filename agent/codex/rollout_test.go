@@ -300,3 +300,38 @@ func TestLogsWithoutTurns(t *testing.T) {
 		}
 	}
 }
+
+// calls counts the calls that an observer was told of.
+type calls int
+
+func (c *calls) CallEnded(string, string, string, int64)    { *c++ }
+func (*calls) TurnEnded(runs.Turn, int64)                   {}
+func (*calls) Asked(string)                                 {}
+func (*calls) Settled(kind, outcome, by string, took int64) {}
+func (*calls) Message(string)                               {}
+
+// A command that runs on after its call was answered has two results, and is one call.
+func TestACallThatEndsTwiceCountsOnce(t *testing.T) {
+	call := responseItem(`{"type":"function_call","name":"exec_command","arguments":"{}","call_id":"c1"}`)
+	answer := responseItem(`{"type":"function_call_output","call_id":"c1","output":"x"}`)
+	ended := eventMsg(`{"type":"item_completed","item":{"type":"CommandExecution","id":"c1","status":"failed","exit_code":3}}`)
+	long := strings.Repeat("l", 500) // is open, and not listed
+	other := responseItem(`{"type":"function_call","name":"exec_command","arguments":"{}","call_id":"` + long + `"}`)
+	for _, c := range []struct {
+		lines            []string
+		calls, more, end int64
+	}{
+		{[]string{call, answer, ended}, 1, 0, 1}, {[]string{call, ended, answer}, 1, 0, 1}, {[]string{ended}, 1, 0, 1},
+		{[]string{call, answer, ended, ended}, 1, 0, 1}, {[]string{call, answer, other, ended}, 2, 1, 1},
+	} {
+		f, n := normalizer.NewFold(codex.Backend{}, "r", 0), calls(0)
+		f.Observe(&n)
+		for i, e := range backendtest.Output([]byte(strings.Join(c.lines, "\n") + "\n")) {
+			f.Apply(uint64(i+1), e, func(normalizer.Message) {})
+		}
+		if r := f.Record; r.ToolCalls != c.calls || r.MoreCalls != c.more || int64(n) != c.end || len(r.OpenCalls) > 0 {
+			t.Errorf("%q: %d calls, %d ended, %d open and not listed; want %d, %d, %d", c.lines, r.ToolCalls, n, r.MoreCalls,
+				c.calls, c.end, c.more)
+		}
+	}
+}

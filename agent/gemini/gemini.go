@@ -27,7 +27,7 @@ func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of the Gemini CLI.
 func (Backend) Dialect() normalizer.Dialect {
-	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+	return acp.Within(new(dialect), &live)
 }
 
 // dialect has the session of a run, and what a later line needs of earlier ones.
@@ -46,6 +46,9 @@ type state struct {
 
 // State implements [normalizer.Dialect].
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
+
+// IsNew implements [acp.Own].
+func (d *dialect) IsNew() bool { return wire.IsNew(&d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }
@@ -196,7 +199,12 @@ func (d *dialect) result(out *normalizer.Out) {
 	data := wire.Usage(kind, &l.usage, "", l.none)
 	if l.usage.Any() {
 		n := &l.usage.N
-		out.Facts.SpentAll = &runs.Usage{Input: n[1], Output: n[2], CachedInput: n[3]}
+		// The rest of the total is of reasoning.
+		rest := max(max(n[0], 0)-max(n[1], 0), 0)
+		rest = max(rest-max(n[2], 0), 0)
+		out.Facts.SpentAll = &runs.Usage{
+			Input: n[1], Output: wire.Sum(n[2], rest), CachedInput: n[3], ReasoningOutput: rest,
+		}
 	}
 	if l.status.Equal("success") {
 		out.Confirm()

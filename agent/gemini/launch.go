@@ -34,7 +34,7 @@ var Agent = agent.Agent{
 		},
 		Inner: []string{"invoke_agent"},
 	},
-	Counters: agent.Counters{Input: "input_tokens", Cached: "cached", Output: "output_tokens"},
+	Counters: agent.Counters{Input: "input_tokens", Cached: "cached", Output: "output_tokens", Total: "total_tokens"},
 	Provider: "gcp.gemini", Pieces: true,
 
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",

@@ -17,9 +17,10 @@ var Agent = agent.Agent{
 	JSONWords: [][]string{{"run"}, {"json"}},
 	Install:   "npm install -g opencode-ai", Tested: "1.18.33", Known: known,
 	Launch: agent.Launch{
-		Args: args, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions, SetLive: asks,
-		Env:  []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
-		Keys: []string{"OPENCODE_API_KEY"},
+		Args: args, Stdin: true, Check: check, Prompt: prompt, Thread: thread, NoSession: noSession, Set: permissions,
+		SetLive: asks,
+		Env:     []string{"OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"},
+		Keys:    []string{"OPENCODE_API_KEY"},
 		Able: []string{agent.ToolsStructured, agent.ToolsResults, agent.SessionHandle, runs.CanModel, runs.CanResume,
 			runs.CanFork},
 		Others: []string{
@@ -45,7 +46,8 @@ var Agent = agent.Agent{
 	Sandbox: "none: edits stay in the directory, and commands run in danger-full-access only",
 }
 
-// args returns `run` and the arguments for t; what it may do is in the environment.
+// args returns `run` and the arguments for t; what it may do is in the environment. The prompt is on stdin: opencode
+// puts quotes around an argument with a space, and fails for one that is a number.
 func args(t runs.Task, _ string) []string {
 	argv := []string{"run", "--format=json"}
 	if t.Mode == runs.DangerFull {
@@ -60,10 +62,7 @@ func args(t runs.Task, _ string) []string {
 	if t.ForkedFrom != "" {
 		argv = append(argv, "--fork")
 	}
-	if t.Prompt == "" {
-		return argv
-	}
-	return append(argv, "--", t.Prompt)
+	return argv
 }
 
 // permissions returns the variable with the permissions of a mode, which are stronger

@@ -29,7 +29,7 @@ func (Backend) Agent() string { return kind }
 
 // Dialect returns the dialect of a new run of opencode.
 func (Backend) Dialect() normalizer.Dialect {
-	return acp.Within(func() normalizer.Dialect { return new(dialect) }, &live)
+	return acp.Within(new(dialect), &live)
 }
 
 // dialect has the session of a run, and what a later line needs of earlier ones.
@@ -47,6 +47,9 @@ type state struct {
 
 // State implements [normalizer.Dialect].
 func (d *dialect) State() ([]byte, error) { return bounds.Encode(d.state) }
+
+// IsNew implements [acp.Own].
+func (d *dialect) IsNew() bool { return wire.IsNew(&d.state) }
 
 // Restore implements [normalizer.Dialect].
 func (d *dialect) Restore(b []byte) error { return wire.Restore(kind, b, &d.state) }
@@ -243,8 +246,8 @@ func (d *dialect) stepFinish(out *normalizer.Out) {
 	if l.usage.Any() {
 		n := &l.usage.N
 		out.Facts.Spent = &runs.Usage{
-			Input:  wire.Sum(n[0], n[3], n[4]), // the agent counts cached tokens apart
-			Output: n[1], ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
+			Input:  wire.Sum(n[0], n[3], n[4]), // the agent counts cached tokens apart, and those of reasoning
+			Output: wire.Sum(n[1], n[2]), ReasoningOutput: n[2], CachedInput: n[3], CacheWriteInput: n[4],
 		}
 	}
 	if amount, ok := wire.Cost(l.cost); ok {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -416,6 +417,26 @@ func True(v scan.Value) bool { return v.Kind == scan.Bool && v.Raw[0] == 't' }
 
 // Blank reports whether a text has nothing but white space.
 func Blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// IsNew reports whether the state of a dialect is saved as that of a new one: each member has no value, or is
+// empty. State is a pointer to a struct.
+func IsNew(state any) bool {
+	members := reflect.ValueOf(state).Elem()
+	for i := range members.NumField() {
+		switch m := members.Field(i); m.Kind() {
+		case reflect.Slice, reflect.Map:
+			if m.Len() > 0 {
+				return false
+			}
+		default:
+			zero, ok := m.Interface().(interface{ IsZero() bool })
+			if ok && !zero.IsZero() || !ok && !m.IsZero() {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // Restore sets the saved state of a dialect of an agent, which is of its kind. No JSON is
 // the state of a new dialect.

@@ -1,8 +1,10 @@
 package wire_test
 
 import (
+	"bytes"
 	"testing"
 
+	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/normalizer/scan"
 	"github.com/linesman/linesman/normalizer/wire"
 )
@@ -37,6 +39,36 @@ func TestObjectsCountsTheOtherElements(t *testing.T) {
 			if want == 0 {
 				break
 			}
+		}
+	}
+}
+
+// IsNew agrees with the saved state, whatever it has had before.
+func TestIsNewIsThatOfTheSavedState(t *testing.T) {
+	type state struct {
+		Thread wire.Thread        `json:"thread,omitempty"`
+		Calls  wire.Memory        `json:"calls"`
+		Others wire.Memory        `json:"others,omitzero"`
+		Done   []string           `json:"done,omitempty"`
+		Fork   struct{ A, B int } `json:"fork,omitzero"`
+		Turns  int64              `json:"turns,omitempty"`
+		Open   bool               `json:"open,omitempty"`
+	}
+	var emptied, full wire.Memory
+	emptied.Add(wire.Call{ID: "c", Name: "n"})
+	emptied.Take("c")
+	full.Add(wire.Call{ID: "c", Name: "n"})
+	for _, s := range []state{
+		{}, {Calls: emptied}, {Others: emptied, Done: []string{}}, {Calls: full}, {Others: full}, {Thread: "t"},
+		{Done: []string{""}}, {Fork: struct{ A, B int }{B: 1}}, {Turns: 1}, {Open: true},
+	} {
+		saved, err := bounds.Encode(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		none, _ := bounds.Encode(state{})
+		if got, want := wire.IsNew(&s), bytes.Equal(saved, none); got != want {
+			t.Errorf("%s is new: %v, want %v", saved, got, want)
 		}
 	}
 }

@@ -71,10 +71,10 @@ func readDiff(diff []byte) diffStat {
 			if paths, ok := strings.CutPrefix(value, "--git "); ok {
 				begin(gitPath(paths))
 			}
-		case "new":
-			file.Kind = "add"
-		case "deleted":
-			file.Kind = "delete"
+		case "new", "deleted":
+			if strings.HasPrefix(value, "file mode ") { // else the mode of the file has changed
+				file.Kind = map[string]string{"new": "add", "deleted": "delete"}[word]
+			}
 		case "rename", "copy":
 			if path, ok := strings.CutPrefix(value, "to "); ok {
 				file.Path = unquote(path)

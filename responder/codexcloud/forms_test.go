@@ -176,7 +176,10 @@ diff --git "a/h\303\251.txt" "b/h\303\251.txt"
 			[]fileChange{{"x", "update"}}, 1, 1},
 		"no diff at all": {"The task did nothing.\n+1\n-1\n@@ x\n", []fileChange{}, 0, 0},
 		"a path with b/ in it": {"diff --git a/a b/c b/a b/c\nold mode 100644\nnew mode 100755\n",
-			[]fileChange{{"a b/c", "add"}}, 0, 0},
+			[]fileChange{{"a b/c", "update"}}, 0, 0},
+		"changed modes": {"diff --git a/x b/x\nold mode 100644\nnew mode 100755\ndiff --git a/y b/y\nold mode 100755\n" +
+			"new mode 100644\nindex 1..2\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\ndeleted lines\nnew ones\n",
+			[]fileChange{{"x", "update"}, {"y", "update"}}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := readDiff([]byte(c.diff))

@@ -91,7 +91,7 @@ func (n *Normalizer) contents(s set) {
 		"Tokens that runs used, each counted once. The types do not overlap: input is without what came from or went to "+
 			"a cache.", "agent", "type")
 	n.thought = s.counters("reasoning_tokens_total",
-		"Tokens of reasoning, where the agent reports them; in most agents they are part of the output.", "agent")
+		"Tokens of reasoning, where the agent reports them: a part of its output tokens.", "agent")
 	n.events = s.counters("events_total", "Events and completions of the runs that were recorded.", "agent", "kind")
 	n.lines = s.counters("lines_total", "Lines of stdout.", "agent", "version")
 	n.malformed = s.counters("malformed_lines_total", "Lines that could not be parsed.", "agent", "version")
