@@ -136,6 +136,11 @@ func (o *Out) Tool(kind eventKind, facet *Facet) {
 	e.Data, e.body = o.data[data:end-1:end-1], o.data[from:end:end]
 }
 
+// EndedBefore tells that the call whose result was added last had ended before: it is counted once.
+func (o *Out) EndedBefore() {
+	o.Facts.Closed, o.ended = "", o.ended[:max(len(o.ended)-1, 0)]
+}
+
 // limit enforces the limits of channel, message and data. It reports whether
 // data was dropped. [Fold.publish] splits a long text.
 func (e *Event) limit() (dropped bool) {

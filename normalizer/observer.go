@@ -44,10 +44,8 @@ func (f *Fold) observe(out *Out) {
 	if since, open := f.Record.CallSince(out.Facts.Closed); open && len(out.ended) == 1 {
 		took = max(f.pos.Time-since, 0)
 	}
-	if out.Facts.Closed != "" { // else the results are of calls that have ended before, or have no id
-		for _, call := range out.ended {
-			f.observer.CallEnded(call.kind, call.name, call.status, took)
-		}
+	for _, call := range out.ended {
+		f.observer.CallEnded(call.kind, call.name, call.status, took)
 	}
 	if turn := out.Facts.Turn; turn == runs.TurnCompleted || turn == runs.TurnFailed {
 		f.observer.TurnEnded(turn, f.turnTook())

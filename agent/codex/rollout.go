@@ -330,7 +330,7 @@ func (d *dialect) itemCompleted(p *payload, out *normalizer.Out) normalizer.Faul
 	}
 	d.tool(completed, kind, out)
 	if l.drift = nil; answered {
-		out.Facts.Closed = ""
+		out.EndedBefore()
 	}
 	if kind == "file_change" && l.item.status.Equal("completed") {
 		d.logEdits(l.item.details, out)
