@@ -91,6 +91,7 @@ func (d *Dialer) AnyUser() string {
 	case isDir(creds):
 		for _, user := range []string{
 			embedded.OperatorUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.WorkerUser, embedded.SubscriberUser,
+			embedded.PrompterUser,
 		} {
 			if _, _, err := keyLogins(creds, d.Config.NATS, user); err == nil {
 				return user
