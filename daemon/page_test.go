@@ -64,8 +64,9 @@ func TestTheTokenIsSentToItsOwnResponderAlone(t *testing.T) {
 		heard(when)
 	}
 	refused("before there was one")
-	_, port, _ := net.SplitHostPort(stranger.Listener.Addr().String())
-	if err := os.WriteFile(filepath.Join(data, "http-"+port), []byte(stranger.Listener.Addr().String()), 0o600); err != nil {
+	address := stranger.Listener.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	if err := os.WriteFile(filepath.Join(data, "http-"+port), []byte(address), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	refused("after it was killed")
