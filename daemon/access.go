@@ -105,7 +105,7 @@ func (c Config) sharedLink(ctx context.Context, base string) (string, error) {
 		u, _ := url.Parse(base) // it was called
 		address, absent := httpserver.ServedAt(c.Settings.DataDir, u.Port())
 		if absent != nil {
-			return "", fmt.Errorf("page: %w; as the operator: %v", absent, err)
+			return "", fmt.Errorf("page: %w; as the operator: %s", absent, err.Error())
 		}
 		return c.askedLink(ctx, reachable("http://"+address))
 	}
