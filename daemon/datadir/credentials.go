@@ -31,13 +31,6 @@ func readCredentials(path string) (credentials, error) {
 	if err != nil {
 		return c, err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return c, err
-	}
-	if err := checkPrivate(path, info); err != nil {
-		return c, err
-	}
 	pair, err := nkeys.ParseDecoratedUserNKey(b)
 	if err != nil { // its text may contain parts of the file
 		hint := ""
@@ -47,6 +40,13 @@ func readCredentials(path string) (credentials, error) {
 		return c, fmt.Errorf("%s holds no credentials of a user (a .creds file)%s", path, hint)
 	}
 	pair.Wipe()
+	info, err := os.Stat(path)
+	if err != nil {
+		return c, err
+	}
+	if err := checkPrivate(path, info); err != nil {
+		return c, err
+	}
 	c.inbox = bus.InboxOf(path)
 	user, ok := strings.CutPrefix(c.inbox, bus.InboxPrefix(""))
 	if ok && slices.Contains(allUsers(), user) {
