@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"time"
 
@@ -91,17 +92,22 @@ func withAccess(ctx context.Context, b *bus.Bus, do func(context.Context, *bus.V
 
 // sharedLink is [SignInLink] at a responder of a NATS server of one's own, at base. The operator
 // stores the code, which counts at each responder. Where only a token file is, as beside a
-// responder, its owner asks that responder.
+// responder, its owner asks the one that listens on that port.
 func (c Config) sharedLink(ctx context.Context, base string) (string, error) {
 	if err := answers(ctx, base); err != nil {
 		return "", err
 	}
 	b, err := c.Dialer.Dial(ctx, embedded.OperatorUser)
 	if err != nil {
-		if _, missing := os.Stat(tokenFile(c.Settings)); missing == nil {
-			return c.askedLink(ctx, base)
+		if _, missing := os.Stat(tokenFile(c.Settings)); missing != nil {
+			return "", err
 		}
-		return "", err
+		u, _ := url.Parse(base) // it was called
+		address, absent := httpserver.ServedAt(c.Settings.DataDir, u.Port())
+		if absent != nil {
+			return "", fmt.Errorf("page: %w; as the operator: %s", absent, err.Error())
+		}
+		return c.askedLink(ctx, reachable("http://"+address))
 	}
 	defer b.Close()
 	var path string

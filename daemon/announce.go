@@ -12,6 +12,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/daemon/datadir"
 	"github.com/linesman/linesman/internal/lazy"
 	"github.com/linesman/linesman/responder"
 	"github.com/linesman/linesman/responder/natsagents"
@@ -35,7 +36,10 @@ func (s *service) announce(ctx context.Context, connect connector) {
 		// Requests of other accounts, over a service import, have reply subjects of the server.
 		inboxes = []string{"_INBOX", bus.InboxPrefix(embedded.PrompterUser), "_R_"}
 		connect = func(ctx context.Context, _ string) (*bus.Bus, error) {
-			login := bus.Login{URL: set.NATS, Creds: set.Creds, Inbox: bus.InboxOf(set.Creds)}
+			login, err := datadir.FileLogin(set.NATS, set.Creds)
+			if err != nil {
+				return nil, fmt.Errorf("announce.creds: %w", err)
+			}
 			return bus.Connect(ctx, login, bus.Login{}, s.config.names(), log)
 		}
 	case s.bus.OneAccount():

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -12,8 +13,13 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/bus/embedded"
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/daemon"
 	"github.com/linesman/linesman/daemon/daemontest"
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -83,5 +89,54 @@ func TestAgentsAreAnnouncedAtAnotherServer(t *testing.T) {
 	if text := strings.Join(all, ""); !strings.Contains(text, `{"type":"response","data":"Hello. Nothing to do."}`) ||
 		!strings.Contains(text, `"state":"completed"`) {
 		t.Errorf("%q", all)
+	}
+}
+
+// Credentials that others can read are shown to no server.
+func TestAgentsAreNotAnnouncedWithCredentialsThatOthersCanRead(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	came := make(chan struct{})
+	go func() {
+		if c, err := listener.Accept(); err == nil {
+			_ = c.Close()
+			close(came)
+		}
+	}()
+	dir := t.TempDir()
+	if _, err := embedded.SignedConfig(embedded.Accounts(bus.Names{Prefix: bus.DefaultPrefix}), dir); err != nil {
+		t.Fatal(err)
+	}
+	creds := filepath.Join(dir, "responder_agents.creds")
+	if err := os.Chmod(creds, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	core, logged := observer.New(zap.WarnLevel)
+	s := config.Default()
+	s.DataDir, s.NATSListen, s.HTTP, s.Work.MaxRuns = t.TempDir(), "127.0.0.1:0", "", 0
+	s.Announce.NATS, s.Announce.Creds = "nats://"+listener.Addr().String(), creds
+	d, err := daemon.New(t.Context(), daemon.Config{Settings: s, Log: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	want := "announce.creds: " + creds + " can be read by others; make a new one, or `chmod 600` it if it was not read"
+	fixture.Eventually(t, fixture.Patience, "the reason", func() bool {
+		return logged.FilterField(zap.String("why", want)).Len() > 0
+	})
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-came:
+		t.Error("they were used")
+	default:
 	}
 }

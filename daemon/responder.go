@@ -76,10 +76,14 @@ func newResponder(c Config, connect connector) (*responderRole, error) {
 	if err != nil {
 		return nil, err
 	}
+	served := ""
+	if c.Settings.NATS != "" { // else linesman.json tells where it is
+		served = c.Settings.DataDir
+	}
 	r.http, err = httpserver.New(httpserver.Config{
 		Listen: c.Settings.HTTP, Token: token, Tokens: datadir.TokensFile(c.Settings.DataDir), Log: r.config.Log,
 		Version: c.Version, Page: web.Page(), Metrics: c.metrics(),
-		Ready: r.ready, Refuse: rest.Refuse,
+		Ready: r.ready, Refuse: rest.Refuse, Served: served,
 	})
 	if err != nil {
 		return nil, err

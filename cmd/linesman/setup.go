@@ -27,6 +27,7 @@ type setupNATSCmd struct {
 	Dir   string `arg:"" help:"Directory to write to. With an existing one its keys are kept."`
 	Nodes string `placeholder:"LIST" default:"nats" help:"Servers, one or three: NAME, NAME=HOST or NAME=HOST:PORT, separated by commas (default nats)."`
 	Store string `placeholder:"DIR" default:"/var/lib/nats" help:"Directory of the streams on the servers; each has its own below it (default /var/lib/nats)."`
+	TLS   string `name:"tls" placeholder:"DIR" help:"Encrypt all connections, with server.pem, server-key.pem and ca.pem in this directory on each server."`
 	jsonFlag
 }
 
@@ -35,7 +36,7 @@ func (c *setupNATSCmd) Run(a *app) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	done, err := setup.NATS(setup.Config{Dir: c.Dir, Nodes: nodes, Store: c.Store, Prefix: a.config.Prefix})
+	done, err := setup.NATS(setup.Config{Dir: c.Dir, Nodes: nodes, Store: c.Store, TLS: c.TLS, Prefix: a.config.Prefix})
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,17 @@
 // Package setup writes what a NATS cluster for linesman needs: the configuration of
 // each server, the keys of each role, and the settings of each role.
 //
-//	DIR/servers/a.conf         of the server a; so for each server
-//	DIR/servers/linesman.conf  accounts, users and permissions, of all servers
-//	DIR/worker/                keys and settings of a worker; so for each role
-//	DIR/keys/                  all keys, and in issuers/ those that sign them
+//	DIR/servers/a.conf             of the server a; so for each server
+//	DIR/servers/linesman.conf      accounts, users and permissions, of all servers
+//	DIR/servers/linesman-tls.conf  if they have TLS: which files they have for it
+//	DIR/worker/                    keys and settings of a worker; so for each role
+//	DIR/keys/                      all keys, and in issuers/ those that sign them
 //
 // A machine gets the directory of its server or of its role, and nothing else.
 package setup
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"errors"
@@ -81,7 +83,8 @@ func parseNode(text string) (n node, err error) {
 		}
 	}
 	n.Name, n.Host, n.Port = name, host, cmp.Or(n.Port, clientPort)
-	if !plain(n.Name) || n.Name == "linesman" || !plain(n.Host) && net.ParseIP(n.Host) == nil {
+	taken := n.Name == "linesman" || n.Name+".conf" == tlsFile
+	if !plain(n.Name) || taken || !plain(n.Host) && net.ParseIP(n.Host) == nil {
 		return n, fmt.Errorf("nodes: %q must be NAME, NAME=HOST or NAME=HOST:PORT, with letters, digits, '-', '_' and '.', "+
 			"and another name than linesman", text)
 	}
@@ -101,7 +104,10 @@ type Config struct {
 	Dir    string // is created; with an existing one its keys are kept
 	Nodes  []node // one, or three
 	Store  string // directory of the streams on the servers; that of a node is below it
+	TLS    string // directory of certificate, key and CA on the servers; "": as before
 	Prefix string // of subjects and streams
+
+	secure bool // all connections have TLS
 }
 
 // role is what one process of linesman gets.
@@ -134,12 +140,15 @@ func (d done) Print(w io.Writer) error {
 	return err
 }
 
-// NATS writes the directory. It may be repeated, also after it was interrupted: keys and
-// passwords stay, everything else is written again.
+// NATS writes the directory. It may be repeated, also after it was interrupted: keys,
+// passwords and the files of TLS stay, everything else is written again.
 func NATS(c Config) (done, error) {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return done{}, fmt.Errorf("directory: %w", err)
+	}
+	if c.secure, err = c.encrypt(filepath.Join(dir, "servers")); err != nil {
+		return done{}, err
 	}
 	if err := c.write(dir); err != nil {
 		return done{}, err
@@ -206,10 +215,62 @@ func (c Config) write(dir string) error {
 	return err
 }
 
+// tlsFile names certificate, key and CA, for clients and for the servers among themselves. It
+// is written once, and may be edited; while it is there, all connections have TLS.
+const tlsFile = "linesman-tls.conf"
+
+// tlsBlock is in the configuration of each server with TLS, and in its block for the others.
+const tlsBlock = "tls {\n  include " + tlsFile + "\n}\n"
+
+var anyTLS = lazy.Regexp(`(?mi)^[^#"\n]*\btls\s*[:={]`)
+
+// encrypt writes tlsFile if c.TLS is set, and reports whether it is there. Another block in files
+// that are written again is an error.
+func (c Config) encrypt(servers string) (secure bool, err error) {
+	path, cert := filepath.Join(servers, tlsFile), confText(filepath.Join(c.TLS, "server.pem"))
+	kept, missing := os.ReadFile(path)
+	switch {
+	case missing != nil && !errors.Is(missing, fs.ErrNotExist):
+		return false, fmt.Errorf("tls: %w", missing)
+	case missing == nil && c.TLS != "" && !strings.Contains(string(kept), cert):
+		return false, fmt.Errorf("tls: %s does not name %s: edit it, or remove it to have it written again", path, cert)
+	}
+	secure = missing == nil || c.TLS != ""
+	for _, n := range append([]node{{Name: "linesman"}}, c.Nodes...) {
+		file := filepath.Join(servers, n.Name+".conf")
+		text, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, fmt.Errorf("tls: %w", err)
+		}
+		if secure {
+			text = bytes.ReplaceAll(text, []byte(tlsBlock), nil)
+		}
+		if anyTLS().Match(text) {
+			return false, fmt.Errorf("tls: %s has a block tls, which would be lost: remove it there, and name its files with "+
+				"--tls, or in %s", file, path)
+		}
+	}
+	if missing == nil || !secure {
+		return secure, nil
+	}
+	if err = os.MkdirAll(servers, 0o700); err == nil {
+		err = files.Create(path, ".new-*", fmt.Appendf(nil, "# For clients, and for the servers among themselves. "+
+			"This file may be edited.\ncert_file: %s\nkey_file: %s\nca_file: %s\n",
+			cert, confText(filepath.Join(c.TLS, "server-key.pem")), confText(filepath.Join(c.TLS, "ca.pem"))))
+	}
+	if err != nil {
+		return false, fmt.Errorf("tls: %w", err)
+	}
+	return true, nil
+}
+
 func (c Config) urls() string {
-	var all []string
+	scheme, all := "nats://", []string(nil)
+	if c.secure {
+		scheme = "tls://"
+	}
 	for _, n := range c.Nodes {
-		all = append(all, "nats://"+net.JoinHostPort(n.Host, strconv.Itoa(n.Port)))
+		all = append(all, scheme+net.JoinHostPort(n.Host, strconv.Itoa(n.Port)))
 	}
 	return strings.Join(all, ",")
 }
@@ -224,13 +285,17 @@ func (c Config) server(n node, password string) string {
 	at := func(host string, port int) string {
 		return net.JoinHostPort(cmp.Or(host, "0.0.0.0"), strconv.Itoa(port))
 	}
-	text := fmt.Sprintf(`# The nats-server %s. Every client has keys. Add a block tls {} where the network is not trusted.
+	tls := ""
+	if c.secure {
+		tls = tlsBlock
+	}
+	text := fmt.Sprintf(`# The nats-server %s. Every client has keys. Where the network is not trusted use --tls.
 server_name: %q
 listen: %q
 jetstream { store_dir: %s, max_file_store: 16GB }
 max_pending: 16MB
 max_payload: %d # of a task with a long prompt
-`, n.Name, n.Name, at(listen, n.Port), confText(filepath.Join(c.Store, n.Name)), bus.MaxPayload)
+%s`, n.Name, n.Name, at(listen, n.Port), confText(filepath.Join(c.Store, n.Name)), bus.MaxPayload, tls)
 	if len(c.Nodes) > 1 {
 		var routes []string
 		for _, other := range c.Nodes {
@@ -238,7 +303,7 @@ max_payload: %d # of a task with a long prompt
 		}
 		text += fmt.Sprintf("cluster {\n  name: linesman\n  listen: %q\n  authorization { user: linesman, password: %q }\n"+
 			"  ping_interval: \"5s\" # requests that a server that hangs should pass on are lost until it is noticed\n"+
-			"  routes: [%s]\n}\n", at(listen, n.Port+clusterPort), password, strings.Join(routes, ", "))
+			"  routes: [%s]\n%s}\n", at(listen, n.Port+clusterPort), password, strings.Join(routes, ", "), tls)
 	}
 	return text + "include linesman.conf\n"
 }
@@ -252,7 +317,7 @@ func confText(s string) string {
 func (c Config) settings(r role, dir string) string {
 	text := fmt.Sprintf("# Settings of a %s; $LINESMAN_CONFIG or --config names this file.\nnats = %q\ncreds = %q\n",
 		r.Name, c.urls(), dir)
-	if len(r.Users) == 1 && r.Name != "worker" { // it uses the NATS of others than linesman, too
+	if len(r.Users) == 1 && r.Name != "worker" && !c.secure { // with TLS also ca.pem is read in the directory
 		text = strings.Replace(text, "creds = "+strconv.Quote(dir), "creds = "+strconv.Quote(
 			filepath.Join(dir, r.Name+".creds")), 1)
 	}

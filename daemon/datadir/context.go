@@ -1,6 +1,8 @@
 package datadir
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -41,10 +43,11 @@ func (d *Dialer) NATSContext(user string) (natsContext, error) {
 		if c.Creds == "" {
 			return c, nil
 		}
-		if read, err := readCredentials(c.Creds); err == nil { // the file may be on another machine
-			c.InboxPrefix = read.inbox
+		read, err := readCredentials(c.Creds)
+		if errors.Is(err, errShared) {
+			return c, fmt.Errorf("creds: %w", err)
 		}
-		var err error
+		c.InboxPrefix = read.inbox           // the file may be on another machine
 		c.Creds, err = filepath.Abs(c.Creds) // the context is used in other directories
 		return c, err
 	}

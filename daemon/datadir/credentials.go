@@ -3,6 +3,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
+	"github.com/linesman/linesman/internal/files"
 )
 
 // credentials describes a NATS credentials file.
@@ -21,8 +23,8 @@ type credentials struct {
 	inbox string // prefix of the inboxes that the user may subscribe to; "" for the default of NATS
 }
 
-// readCredentials reads a credentials file. The NATS client reports a damaged one
-// like a server that is unreachable, so it is checked here.
+// readCredentials reads a credentials file, which others must not be able to read. The NATS
+// client reports a damaged one like a server that is unreachable, so it is checked here.
 func readCredentials(path string) (credentials, error) {
 	c := credentials{path: path}
 	b, err := os.ReadFile(path)
@@ -38,12 +40,38 @@ func readCredentials(path string) (credentials, error) {
 		return c, fmt.Errorf("%s holds no credentials of a user (a .creds file)%s", path, hint)
 	}
 	pair.Wipe()
+	info, err := os.Stat(path)
+	if err != nil {
+		return c, err
+	}
+	if err := checkPrivate(path, info); err != nil {
+		return c, err
+	}
 	c.inbox = bus.InboxOf(path)
 	user, ok := strings.CutPrefix(c.inbox, bus.InboxPrefix(""))
 	if ok && slices.Contains(allUsers(), user) {
 		c.user = user
 	}
 	return c, nil
+}
+
+// FileLogin returns the login with a credentials file, whoever's it is; without one if creds is empty.
+func FileLogin(url, creds string) (bus.Login, error) {
+	if creds == "" {
+		return bus.Login{URL: url}, nil
+	}
+	c, err := readCredentials(creds)
+	return c.login(url), err
+}
+
+// errShared reports a secret that others can read.
+var errShared = errors.New("can be read by others")
+
+func checkPrivate(path string, info fs.FileInfo) error {
+	if files.Shared(path, info) {
+		return fmt.Errorf("%s %w; make a new one, or `chmod 600` it if it was not read", path, errShared)
+	}
+	return nil
 }
 
 // allUsers returns the users of all accounts.
@@ -91,6 +119,7 @@ func (d *Dialer) AnyUser() string {
 	case isDir(creds):
 		for _, user := range []string{
 			embedded.OperatorUser, embedded.NormalizerUser, embedded.ResponderUser, embedded.WorkerUser, embedded.SubscriberUser,
+			embedded.PrompterUser,
 		} {
 			if _, _, err := keyLogins(creds, d.Config.NATS, user); err == nil {
 				return user

@@ -58,3 +58,27 @@ func TestCredentialsOfTwoAccountsLieSideBySide(t *testing.T) {
 		}
 	}
 }
+
+func TestACredentialsFileThatOthersCanReadIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := signed(t)
+	path, private := filepath.Join(dir, "subscriber.creds"), filepath.Join(dir, "operator.creds")
+	for mode, taken := range map[os.FileMode]bool{0o600: true, 0o400: true, 0o640: false, 0o604: false, 0o644: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		d := &Dialer{Config: config.Default()}
+		d.Config.NATS, d.Config.Creds = "nats://x", path
+		_, asContext := d.NATSContext(embedded.SubscriberUser)
+		_, _, asCreds := fileLogins("nats://x", path, "", embedded.SubscriberUser)
+		_, _, asPublic := fileLogins("nats://x", private, path, embedded.OperatorUser)
+		_, alone := FileLogin("nats://x", path)
+		for how, err := range map[string]error{
+			"creds": asCreds, "public_creds": asPublic, "announce.creds": alone, "context": asContext,
+		} {
+			if (err == nil) != taken || err != nil && !strings.Contains(err.Error(), path+" can be read by others") {
+				t.Errorf("%s with the mode %v: %v", how, mode, err)
+			}
+		}
+	}
+}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/linesman/linesman/bus"
 	"github.com/linesman/linesman/bus/embedded"
-	"github.com/linesman/linesman/internal/files"
 )
 
 // keys are the files with which one user authenticates, in a directory of keys:
@@ -54,8 +53,10 @@ func findKeys(dir, user string) (k keys, err error) {
 			continue
 		case err != nil:
 			return k, fmt.Errorf("keys: %w", err)
-		case f.secret && files.Shared(path, info):
-			return k, fmt.Errorf("keys: %s can be read by others; make a new one, or `chmod 600` it if it was not read", path)
+		case f.secret:
+			if err := checkPrivate(path, info); err != nil {
+				return k, fmt.Errorf("keys: %w", err)
+			}
 		}
 		*f.to = path
 	}

@@ -73,6 +73,9 @@ type Config struct {
 	// tokens with their scopes. It is read again when it changes. "": none.
 	Tokens string
 
+	// Served is a private directory in which [ServedAt] finds the server. "": it does not.
+	Served string
+
 	// Ready returns what is missing before requests can be answered, nil if
 	// nothing is. It is called without a token and its text is public, so it
 	// must contain no secret. Its context ends after two seconds; it must
@@ -126,6 +129,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	listener net.Listener
+	unserve  func() // nil: [ServedAt] does not find it
 }
 
 // New returns a server that does not listen yet. The error names the invalid
@@ -217,12 +221,28 @@ func (s *Server) Listen() (net.Addr, error) {
 			return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
 		}
 		s.listener = limit(l, s.maxOpen)
+		if s.config.Served != "" {
+			if s.unserve, err = serve(s.config.Served, l.Addr()); err != nil {
+				s.log.Warn("the page command will not find this server", zap.Error(err))
+			}
+		}
 	}
 	return s.listener.Addr(), nil
 }
 
+// forget makes [ServedAt] find the server no more.
+func (s *Server) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unserve != nil {
+		s.unserve()
+		s.unserve = nil
+	}
+}
+
 // Close closes the listener if Serve was not called.
 func (s *Server) Close() {
+	s.forget()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listener != nil {
@@ -253,11 +273,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	go func() { done <- srv.Serve(s.listener) }()
 	s.log.Info("serving", zap.Stringer("addr", s.listener.Addr()))
 
+	defer s.forget()
 	select {
 	case err := <-done:
 		return fmt.Errorf("serve on %s: %w", s.config.Listen, err)
 	case <-ctx.Done():
 	}
+	s.forget()
 	defer time.AfterFunc(s.wait.polite, cut).Stop()
 	end, cancel := context.WithTimeout(after, s.wait.stop)
 	defer cancel()

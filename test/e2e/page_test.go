@@ -111,6 +111,10 @@ func TestResponderServesThePage(t *testing.T) {
 	if n := len(browser.Jar.Cookies(&url.URL{Scheme: "http", Host: c.address[1], Path: "/"})); n != 1 {
 		t.Errorf("%d cookies", n)
 	}
+	beside, _ := execute(t, "page", "--nats", "nats://127.0.0.1:1", "--data-dir", c.data[1], "--http", c.address[1])
+	if code, body := visit(t, newBrowser(t), "GET", strings.TrimSpace(beside), "", asBrowser...); code != http.StatusOK {
+		t.Errorf("the link %q of the token file: %d %s", beside, code, body)
+	}
 	c.kill[1]()
 	if code, body := get("http://" + c.address[0] + "/v1/runs"); code != http.StatusOK {
 		t.Errorf("after the other responder was killed: %d %s", code, body)

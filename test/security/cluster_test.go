@@ -1,13 +1,19 @@
 package security
 
 import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -66,6 +72,72 @@ func TestClusterFromNothing(t *testing.T) {
 		case strings.Contains(line, "create") && len(out) != 64,
 			strings.Contains(line, "page") && !strings.HasPrefix(out, "http://"+http+"/signin?code="):
 			t.Errorf("%s: it printed %q", line, out)
+		}
+	}
+}
+
+// TestClusterWithTLS has TLS between clients and servers, and between the servers, also after it was set up again
+// without naming it, as at an upgrade.
+func TestClusterWithTLS(t *testing.T) {
+	fixture.Long(t, "starts a cluster of three")
+	t.Parallel()
+	d := deploy(t)
+	ca := newAuthority(t)
+	ca.sign(t, "server", &x509.Certificate{Subject: pkix.Name{CommonName: "server"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+	nodes := nodesOnLoopback(t)
+	setup := "linesman setup nats cluster --store store --nodes " + nodes
+	d.run(setup + " --tls " + ca.dir)
+	said := d.run(setup)
+	for _, role := range []string{"normalizer", "responder", "worker", "operator", "subscriber"} {
+		d.run("cp " + filepath.Join(ca.dir, "ca.pem") + " cluster/" + role)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		d.server(name, "-c", filepath.Join("cluster", "servers", name+".conf"))
+	}
+	ready := []string{"normalizer reading", "ready http=", "worker ready"}
+	for i, line := range strings.Split(strings.TrimSpace(said), "\n")[3:] {
+		d.start(ready[i], line)
+	}
+	if out := d.run("linesman doctor --config cluster/operator/linesman.toml"); strings.Contains(out, "one account") {
+		t.Errorf("doctor: it printed %q", out)
+	}
+	d.run(`linesman submit --wait --config cluster/operator/linesman.toml "Go."`)
+	read := d.run("linesman events --config cluster/subscriber/linesman.toml")
+	if !strings.Contains(read, "completion exit 0") {
+		t.Errorf("events: it printed %q", read)
+	}
+
+	// Another server without TLS is not let in, though it knows the password.
+	_, address, _ := strings.Cut(strings.Split(nodes, ",")[0], "=")
+	conf, err := os.ReadFile(filepath.Join(d.dir, "cluster", "servers", "a.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := regexp.MustCompile(`password: "(\w+)"`).FindSubmatch(conf)
+	if password == nil {
+		t.Fatalf("no password in\n%s", conf)
+	}
+	for above, login := range map[int]string{
+		0:    `CONNECT {"verbose":false}`,
+		2000: `CONNECT {"user":"linesman","pass":"` + string(password[1]) + `","name":"x","cluster":"linesman"}`,
+	} {
+		host, port, _ := net.SplitHostPort(address)
+		n, _ := strconv.Atoi(port)
+		c, err := net.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(n+above)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := c.Write([]byte(login + "\r\nPING\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if above == 0 && !strings.Contains(string(got), `"tls_required":true`) || above > 0 && len(got) > 0 ||
+			strings.Contains(string(got), "PONG") || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%d above the port somebody without TLS got %q, %v", above, got, err)
 		}
 	}
 }
