@@ -1,32 +1,49 @@
 package worker
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/linesman/linesman/agent/known"
 )
 
 // What a run of linesman adds to the session of a person, or to one of its own, is in its raw log: the log of the
 // session is published up to there, and from where somebody else goes on.
 func TestSessionThatARunContinuesIsNotPublishedAgain(t *testing.T) {
 	t.Parallel()
-	l := newFixture(t)
-	dir := place(t)
-	persons, own := filepath.Join(dir, "persons.jsonl"), filepath.Join(dir, "own.jsonl")
-	write(t, persons, "shown p\none\n")
-	spec := sessionsSpec(dir)
-	begun, _ := l.sessions(spec)
-	waitFor(t, "the session", func() bool { return l.text(begun(persons)) == "shown p\none\n" })
-	first := begun(persons)[0]
+	for name, how := range map[string]func(*Spec){
+		"its task names":         func(s *Spec) { s.Thread = strings.ToUpper(thisThread) },
+		"its command line names": func(s *Spec) { s.Argv = []string{"claude", "-p", "--resume=" + thisThread, "x"} },
+	} {
+		t.Run("whose thread "+name, func(t *testing.T) {
+			t.Parallel()
+			continued(t, how)
+		})
+	}
+}
 
-	resumes := shell("resumes", "")
-	resumes.Thread = "P"
-	begins := shell("begins", "")
-	begins.Live = true
+func continued(t *testing.T, how func(*Spec)) {
+	l := newFixture(t)
+	l.w.cfg.Agents = known.Agents
+	dir := place(t)
+	const first = "shown " + thisThread + "\none\n"
+	persons, own := filepath.Join(dir, "persons.jsonl"), filepath.Join(dir, "own.jsonl")
+	write(t, persons, first)
+	spec := sessionsSpec(dir)
+	spec.Places[0].Agent = "claude_code"
+	begun, _ := l.sessions(spec)
+	waitFor(t, "the session", func() bool { return l.text(begun(persons)) == first })
+	run := begun(persons)[0]
+
+	resumes, begins := shell("resumes", ""), shell("begins", "")
+	resumes.Agent, begins.Agent, begins.Live = "claude_code", "claude_code", true
+	how(&resumes)
 	taken := []*Dir{l.create(resumes), l.create(begins)}
 	write(t, taken[1].file("thread"), "o")
-	waitFor(t, "the end of its run", func() bool { return l.ended(first) })
+	waitFor(t, "the end of its run", func() bool { return l.ended(run) })
 	write(t, persons, "by resumes\n")
 	write(t, own, "shown o\nby begins\n")
 	write(t, filepath.Join(dir, "last.jsonl"), "shown last\n")
@@ -39,12 +56,14 @@ func TestSessionThatARunContinuesIsNotPublishedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, size := range []string{`"size":23,`, `"size":18,`} {
-		waitFor(t, "the ledger", func() bool { return strings.Contains(contents(t, l.w.cfg.Ledger), size) })
+	for _, size := range []int{len(first + "by resumes\n"), len("shown o\nby begins\n")} {
+		waitFor(t, "the ledger", func() bool {
+			return strings.Contains(contents(t, l.w.cfg.Ledger), fmt.Sprintf(`"size":%d,`, size))
+		})
 	}
 	write(t, persons, "two\n")
 	write(t, own, "more\n")
 	waitFor(t, "the next runs", func() bool {
-		return l.text(begun(persons)) == "shown p\none\ntwo\n" && l.text(begun(own)) == "more\n"
+		return l.text(begun(persons)) == first+"two\n" && l.text(begun(own)) == "more\n"
 	})
 }
