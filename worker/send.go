@@ -143,6 +143,9 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if t, follows := r.source.(*tailed); follows && found != unchanged {
+		t.bound(at)
+	}
 	r.sent.set(s, at)
 	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
 		r.backlog.caughtUp(now)

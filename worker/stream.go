@@ -166,7 +166,7 @@ func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 		return 0, at, nil
 	}
 	at = max(at, s.segment.Base)
-	if s.part != nil {
+	if s.part != nil || s.only != nil { // the rest may be of others
 		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
 	}
 	from := at - s.segment.Base

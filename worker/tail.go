@@ -335,6 +335,16 @@ type tailed struct {
 	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
+	free    int64     // the end of what was there before a run took the session
+}
+
+// bound leaves out of what was found what a run that has taken the session may have added; what is before at is stored.
+func (t *tailed) bound(at int64) {
+	if s := t.out; t.attend.taken() {
+		s.size = min(s.size, max(t.free, at)-s.segment.Base)
+	} else {
+		t.free = s.end()
+	}
 }
 
 func (t *tailed) ended(now time.Time) (*runs.Exit, error) {

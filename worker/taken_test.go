@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/runs"
 )
 
 // What a run of linesman adds to the session of a person, or to one of its own, is in its raw log: the log of the
@@ -66,4 +69,49 @@ func continued(t *testing.T, how func(*Spec)) {
 	waitFor(t, "the next runs", func() bool {
 		return l.text(begun(persons)) == first+"two\n" && l.text(begun(own)) == "more\n"
 	})
+}
+
+// Of what is added to a log after a run has begun to continue its session nothing is published, and what was there
+// before is: also between two scans, which can be seconds apart.
+func TestLinesOfARunThatContinuesASessionAreItsOwnFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{"read": "one\n", "not read to its end": numbers(0, 20_000)} {
+		t.Run("the log was "+name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			l.w.tailPause = time.Hour // until the next scan
+			path := filepath.Join(place(t), "s.jsonl")
+			write(t, path, "shown p\n"+before)
+			var taken *Dir
+			take := func() {
+				resumes := shell("resumes", "")
+				resumes.Thread = "p"
+				taken = l.create(resumes)
+				write(t, path, "by resumes\n")
+			}
+			if len(before) > runs.MaxChunk {
+				take := sync.OnceFunc(take)
+				l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+					if e.Kind == runs.Out {
+						take()
+					}
+					return e
+				}
+			}
+			begun, stop := l.sessions(sessionsSpec(filepath.Dir(path)))
+			waitFor(t, "the session", func() bool { return len(l.text(begun(path))) >= len("shown p\n"+before) })
+			if len(before) <= runs.MaxChunk {
+				take()
+			}
+			run := begun(path)[0]
+			waitFor(t, "its end", func() bool { return l.ended(run) && exists(l.w.cfg.Ledger) })
+			stop()
+			if got := l.output(run); got != "shown p\n"+before || l.exit(run).Torn {
+				t.Errorf("%d bytes of output, want %d; it ends as %q", len(got), len(before), got[max(0, len(got)-20):])
+			}
+			if err := taken.Remove(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
