@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,8 +162,29 @@ type tailedPath struct {
 	spec   TailSpec
 	path   string
 	open   []string // run directories to resume, oldest first
-	last   *file    // its run was ended by another writer: ignored until it is replaced
+	last   *ignored // its run was ended by another writer; nil: none
 	logged bool     // the missing file
+}
+
+// ignored is a file that is not followed until it is replaced, or its content is.
+type ignored struct {
+	file
+	size int64 // at the last look
+	head []byte
+}
+
+// still reports whether a file is the ignored one with its content.
+func (i *ignored) still(f *os.File, now file, size int64) bool {
+	if i == nil || i.file != now || size < i.size {
+		return false
+	}
+	head := make([]byte, min(size, maxHead))
+	n, _ := f.ReadAt(head, 0) // one that cannot be read is another one
+	if !bytes.HasPrefix(head[:n], i.head) {
+		return false
+	}
+	i.size, i.head = size, head[:n]
+	return true
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
@@ -200,7 +222,7 @@ func (t *tailedPath) one(ctx context.Context) error {
 		return err
 	}
 	if foreign || ex.Reason == runs.ReasonCancelled {
-		t.last = d.Spec.File
+		t.last = &ignored{*d.Spec.File, r.out.size, r.progress.Out.Head}
 	}
 	return nil
 }
@@ -257,11 +279,14 @@ func (t *tailedPath) appear(ctx context.Context) (found file, title string, err 
 	tick := time.NewTicker(t.w.tailPause)
 	defer tick.Stop()
 	for {
-		f, file, _, err := openRegular(t.path)
+		f, file, size, err := openRegular(t.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.last = nil // the next one may get its inode
+		}
 		if err == nil {
 			err = refuseCompressed(f)
 		}
-		begins := err == nil && (t.last == nil || *t.last != file)
+		begins := err == nil && !t.last.still(f, file, size)
 		if begins {
 			title = t.w.title(t.spec, t.path, f)
 		}

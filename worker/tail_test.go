@@ -289,25 +289,42 @@ func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 
 func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
-	l := newFixture(t)
-	path := filepath.Join(t.TempDir(), "f")
-	write(t, path, "one\n")
-	l.tail(path)
-	l.awaitSummary("one\n")
-	r, ok := l.w.drivenRun(l.runIDs()[0])
-	if !ok {
-		t.Fatal("the run is not driven")
+	for name, replace := range map[string]func(path string) error{
+		"replaced by a rename": func(path string) error { return os.Rename(path+".new", path) },
+		"removed": func(path string) error { // the next file may get its inode
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("three\n"), 0o600))
+		},
+		"truncated":             func(path string) error { return os.WriteFile(path, []byte("three\n"), 0o600) },
+		"truncated, same begin": func(path string) error { return os.WriteFile(path, []byte("one\n"), 0o600) },
+		"overwritten with more": func(path string) error { return os.WriteFile(path, []byte(numbers(0, 100)), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, "one\n")
+			l.tail(path)
+			l.awaitSummary("one\n")
+			r, ok := l.w.drivenRun(l.runIDs()[0])
+			if !ok {
+				t.Fatal("the run is not driven")
+			}
+			write(t, path, "two\n")
+			l.awaitSummary("one\ntwo\n")
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Fatal(err)
+			}
+			l.awaitSummary("one\ntwo\n[cancelled]")
+			waitFor(t, "the directory", l.empty)
+			write(t, path, "more\n")
+			write(t, path+".new", "three\n")
+			if err := replace(path); err != nil {
+				t.Fatal(err)
+			}
+			now := contents(t, path)
+			l.awaitSummary("one\ntwo\n[cancelled]|" + now)
+		})
 	}
-	if err := r.Cancel(t.Context(), "enough"); err != nil {
-		t.Fatal(err)
-	}
-	l.awaitSummary("one\n[cancelled]")
-	write(t, path, "two\n")
-	write(t, path+".new", "three\n")
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-	l.awaitSummary("one\n[cancelled]|three\n")
 }
 
 func TestTailIsCheapForManyIdleFiles(t *testing.T) {
