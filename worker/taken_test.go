@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,5 +114,40 @@ func TestLinesOfARunThatContinuesASessionAreItsOwnFromItsBeginning(t *testing.T)
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The normalizer can be late: the output that is there tells whose session it is, also that which another program
+// writes.
+func TestSessionThatIsPrintedToARunIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir, other := place(t), t.TempDir()
+	l.create(shell("ran", ""))
+	write(t, filepath.Join(l.root, "ran", outFile), "session ran\n")
+	l.create(Spec{Run: "piped", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
+	write(t, filepath.Join(l.root, "piped", outFile), "session piped\n")
+	followed := filepath.Join(other, "out")
+	write(t, followed, "session followed\n")
+	l.tail(followed)
+	l.awaitSummary("session followed\n")
+
+	spec := sessionsSpec(dir)
+	asked := make(chan string, 8)
+	spec.Own = func(_ context.Context, session string) (bool, error) {
+		asked <- session
+		return false, nil
+	}
+	for _, session := range []string{"ran", "piped", "followed", "unknown"} {
+		write(t, filepath.Join(dir, session+".jsonl"), "headless "+session+"\n")
+	}
+	begun, stop := l.sessions(spec)
+	waitFor(t, "the one of no run", func() bool { return len(begun(filepath.Join(dir, "unknown.jsonl"))) == 1 })
+	stop()
+	close(asked)
+	for session := range asked {
+		if session != "unknown" {
+			t.Errorf("it is not seen that %s has a run", session)
+		}
 	}
 }
