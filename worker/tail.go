@@ -216,6 +216,7 @@ func (t *tailedPath) one(ctx context.Context) error {
 	}
 	r := t.w.Run(d)
 	ex, err := r.Drive(ctx)
+	t.w.removeImportLock(t.w.importPath(d.Spec.File.inode)) // unless the run goes on
 	foreign := errors.Is(err, ErrEnded) || errors.Is(err, ErrKnown)
 	if err != nil && !foreign {
 		t.open = append(t.open, d.Path())
@@ -244,13 +245,37 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	return Create(t.w.cfg.Root, Spec{
-		Run:        runs.LocalID(now.UnixMilli(), rand.Uint64()),
+	if d, err := t.create(ctx, file, title); d != nil || err != nil {
+		return d, err
+	}
+	return t.next(ctx)
+}
+
+// create makes the directory of a new run. If another process has done so meanwhile, that run is the next one, and both
+// results are nil.
+func (t *tailedPath) create(ctx context.Context, file file, title string) (*Dir, error) {
+	lock, err := t.w.lockImport(ctx, file.inode, func() {})
+	if err != nil {
+		return nil, err
+	}
+	defer lock.release()
+	if run := lock.run(); run != "" {
+		dir := t.w.runDir(run)
+		if spec, err := readSpec(dir); err == nil && spec.File != nil && spec.File.Path == t.path {
+			t.open = append(t.open, dir)
+			return nil, nil
+		}
+	}
+	spec := Spec{
+		Run:        runs.LocalID(time.Now().UnixMilli(), rand.Uint64()),
 		Attributes: runs.Attributes{Agent: t.spec.Agent, Title: title, Labels: t.spec.Labels},
 		Source:     runs.SourceTail,
 		File:       &file,
-	})
+	}
+	if err := lock.setRun(spec.Run); err != nil {
+		return nil, err
+	}
+	return Create(t.w.cfg.Root, spec)
 }
 
 // title returns the title of the run of a file; "": the lines tell it, as those of a session do.

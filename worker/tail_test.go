@@ -236,6 +236,39 @@ func TestTailResumesAfterARestart(t *testing.T) {
 	l.awaitSummary("one\ntwo\nthree\nfour\n")
 }
 
+// Two processes wait for one file: it becomes one run, which the other process resumes when the first one ends.
+func TestFileThatTwoProcessesWaitForIsOneRun(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	other := &fixture{t: t, root: l.root, logs: l.logs, lines: l.lines}
+	var err error
+	if other.w, err = New(l.w.cfg); err != nil {
+		t.Fatal(err)
+	}
+	other.w.tailPause = l.w.tailPause
+	path := filepath.Join(t.TempDir(), "f")
+	stops := []func(){l.tail(path), other.tail(path)}
+	waitFor(t, "both", func() bool { return l.lines.FilterMessage("wait for file").Len() == 2 })
+	write(t, path+".new", "one\n")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the other one", func() bool { return l.lines.FilterMessage("tail").Len() > 0 })
+	l.awaitSummary("one\n")
+	first := 0
+	if _, drives := other.w.drivenRun(l.runIDs()[0]); drives {
+		first = 1
+	}
+	stops[first]()
+	write(t, path, "two\n")
+	l.awaitSummary("one\ntwo\n")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitSummary("one\ntwo\n[eof]")
+	waitFor(t, "the directory", l.empty)
+}
+
 func TestTailOnceReadsToTheEnd(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
