@@ -171,6 +171,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 		return 0, nil
 	}
 	before := r.progress.Log.At
+	s.stores(buf[:size], at+int64(size))
 	err = r.appendAll(ctx, entries)
 	r.sent.set(s, r.progress.Log.Out)
 	took := time.Since(now)

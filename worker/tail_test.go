@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,6 +170,54 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 			l.tail(path)
 			// Lines that were written to another path meanwhile cannot be found.
 			l.awaitSummary(strings.Replace(test.want, "late\n", "", 1))
+		})
+	}
+}
+
+// A file whose content is another one is not told by its beginning and its size alone.
+func TestFileThatIsRewrittenWithTheSameBeginningIsANewRun(t *testing.T) {
+	t.Parallel()
+	begin := strings.Repeat("head\n", maxHead/4)
+	before, after := begin+"old 1\n", begin+"new 1\nnew 2\n"
+	rewrite := func(t *testing.T, path string) { // at no time is it shorter
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(after)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"followed", "while no process tails it", "while an entry is stored"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, before)
+			if name == "while an entry is stored" {
+				once := sync.OnceFunc(func() { rewrite(t, path) })
+				l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+					if e.Kind == runs.Out {
+						once()
+					}
+					return e
+				}
+			}
+			stop := l.tail(path)
+			switch name {
+			case "followed":
+				l.awaitSummary(before)
+				rewrite(t, path)
+			case "while no process tails it":
+				l.awaitSummary(before)
+				stop()
+				rewrite(t, path)
+				l.tail(path)
+			}
+			l.awaitSummary(before + "[eof]|" + after)
+			write(t, path, "more\n")
+			l.awaitSummary(before + "[eof]|" + after + "more\n")
 		})
 	}
 }
