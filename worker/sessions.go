@@ -281,9 +281,15 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(problem))
 		}
 	}
-	if err == nil { // else it is not known which files there are
-		p.files = seen
+	if err != nil { // it is not known which files there are
+		return
 	}
+	for name, f := range p.files {
+		if unread != nil && seen[name] == nil {
+			seen[name] = f
+		}
+	}
+	p.files = seen
 }
 
 // openBelow returns the run directories to resume of the logs of a place, by their names.
