@@ -1,5 +1,7 @@
 package daemon
 
+import "context"
+
 // Names for tests.
 var (
 	ErrAgents     = errAgents
@@ -8,3 +10,8 @@ var (
 
 // ListenError is for tests, too.
 type ListenError = listenError
+
+// OfRun is for tests, too.
+func (s *Session) OfRun(ctx context.Context, session string) (bool, error) {
+	return s.ofRun(ctx, session)
+}

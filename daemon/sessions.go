@@ -49,8 +49,16 @@ func (s *Session) Unfollow(ctx context.Context, run string) (*api.Run, error) {
 	return s.Client().Wait(ctx, run, nil)
 }
 
-// ofRun reports whether the stdout of a session is a run.
+// ofRun reports whether the stdout of a session is a run. It is not known while a normalizer does not record what is
+// stored.
 func (s *Session) ofRun(ctx context.Context, session string) (bool, error) {
+	last, err := s.bus.LastRaw(ctx)
+	if err == nil {
+		err = s.bus.Reached(ctx, last)
+	}
+	if err != nil {
+		return false, err
+	}
 	page, err := s.Client().List(ctx, api.List{Thread: session, Limit: 10})
 	if err != nil {
 		return false, err

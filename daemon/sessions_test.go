@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/linesman/linesman/daemon"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/worker"
 )
 
@@ -31,5 +32,27 @@ func TestPlacesOfSessionsFollowTheEnvironment(t *testing.T) {
 	}
 	if _, err := c.Sessions("", worker.SessionsSpec{}); err == nil {
 		t.Error("no idle time is accepted")
+	}
+}
+
+// Whether a session is that of a run is not answered before what the run has stored is in its record.
+func TestSessionIsThatOfARunThatIsNotRecordedYet(t *testing.T) {
+	t.Parallel()
+	s, b := session(t)
+	for _, thread := range []string{"t1", "t2", "t3"} {
+		_, err := b.AppendIf(t.Context(), "codex", "r-"+thread, runs.Mark{}, func(runs.Mark) *runs.Entry {
+			return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Start{
+				Source: runs.SourcePipe, Worker: "w", Attributes: runs.Attributes{Agent: "codex", Thread: thread},
+			})}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own, err := s.OfRun(t.Context(), thread); !own || err != nil {
+			t.Errorf("%s: %t, error %v", thread, own, err)
+		}
+	}
+	if own, err := s.OfRun(t.Context(), "other"); own || err != nil {
+		t.Errorf("of none: %t, error %v", own, err)
 	}
 }

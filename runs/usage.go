@@ -261,7 +261,8 @@ func (r *Record) Spent() Spent {
 	switch {
 	case r.Log:
 		s.Total, s.Partial = s.Own, r.Untold && s.Own != nil
-		if s.Own == nil || account.Usage != *s.Own && !r.Delegates { // perhaps of the session that it was forked from
+		// The account may be of the session that it was forked from, and that of a next run is of the whole session.
+		if s.Own == nil || account.Usage != *s.Own && !r.Delegates || r.Continues != "" && r.Before == nil {
 			s.Cost, s.Models = nil, nil
 		}
 	case logs.All && logs.Own != nil:

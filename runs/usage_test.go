@@ -184,6 +184,17 @@ func TestCostIsThatOfTheRun(t *testing.T) {
 	if s := log.Spent(); s.Cost != nil || *log.Cost != 3 {
 		t.Errorf("cost of a fork %v", *s.Cost)
 	}
+	next := runs.NewRecord("T-local-x-2", "claude_code") // its sub-agents cost, too; those before are not known
+	next.Entry(runs.Entry{Kind: runs.Started, Body: runs.Encode(runs.Start{Source: "session",
+		Attributes: runs.Attributes{Labels: runs.LabelsOf(map[string]string{runs.LabelContinues: "T-local-x"})}})})
+	next.Line(runs.Facts{Log: true, Delegates: true, Spent: usage(1)}, 1)
+	next.Line(runs.Facts{Log: true, Counts: runs.CountsAll, Used: used(3)}, 1)
+	if s := next.Spent(); s.Cost != nil || s.Models != nil {
+		t.Errorf("cost of the next run of a session with sub-agents %v", *s.Cost)
+	}
+	if next.Resumed(*used(2)); *next.Spent().Cost != 1 {
+		t.Errorf("cost of the same, when that before is known, %v", *next.Spent().Cost)
+	}
 	if log.Resumed(*used(2)); *log.Spent().Cost != 1 {
 		t.Errorf("cost of the next run of a session %v", *log.Spent().Cost)
 	}

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,5 +164,42 @@ func TestFullDiskStopsNoLineForTheAgent(t *testing.T) {
 	c.say(300)
 	if f.feed(time.Now()); read() != string(c.lines)[len(whole):] {
 		t.Error("the agent did not get the next lines")
+	}
+}
+
+// What cannot be spooled is lost, and the run says so, once there is room.
+func TestPipeOnAFullDiskIsLost(t *testing.T) {
+	if !mounted(t) {
+		return
+	}
+	l := newFixture(t)
+	fill, empty := l.smallRoot()
+	d := l.create(Spec{Run: "r", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
+	in, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- Pipe(t.Context(), in, d) }()
+	_, done := l.driven(t.Context(), d)
+	if _, err := io.WriteString(out, "one\n"); err != nil {
+		t.Fatal(err)
+	}
+	l.await("r", "one\n")
+	fill()
+	text := numbers(0, 8000) // more than the rest of its last page
+	if _, err := io.WriteString(out, text); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the part that there is room for", func() bool { return len(l.output("r")) > len("one\n") })
+	select {
+	case err := <-ended:
+		t.Errorf("the end is not recorded: %v", err)
+	case <-time.After(exitPause / 2): // time for a wrong end
+	}
+	empty()
+	if err := <-ended; !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v", err)
+	}
+	res := <-done
+	if res.err != nil || res.Reason != runs.ReasonLost || !strings.HasPrefix("one\n"+text, l.output("r")) {
+		t.Errorf("exit %s, error %v", runs.Encode(res.Exit), res.err)
 	}
 }

@@ -28,11 +28,21 @@ func Pipe(ctx context.Context, in io.Reader, d *Dir) error {
 	defer spool.Close() // releases the lock: the run may end
 
 	reason, err := copyUpTo(ctx, spool, in, d.Spec.Limits.Spool)
-	err = errors.Join(err, writeExit(d.path, sealed(runs.Exit{Reason: reason}, nil)))
+	err = errors.Join(err, recordEnd(ctx, d.path, runs.Exit{Reason: reason}))
 	if err != nil {
 		return fmt.Errorf("pipe %s: %w", d.Spec.Run, err)
 	}
 	return nil
+}
+
+// recordEnd writes exit.json, as [shim.recordExit] does. Until ctx ends it waits for room.
+func recordEnd(ctx context.Context, dir string, ex runs.Exit) error {
+	for try := 1; ; try++ {
+		err := writeExit(dir, sealed(ex, nil))
+		if !passes(err) || try == exitTries || sleep(ctx, exitPause) != nil {
+			return err
+		}
+	}
 }
 
 func copyUpTo(ctx context.Context, spool *os.File, in io.Reader, limit int64) (runs.Reason, error) {
@@ -43,7 +53,7 @@ func copyUpTo(ctx context.Context, spool *os.File, in io.Reader, limit int64) (r
 		}
 		n, err := in.Read(buf)
 		if _, werr := spool.Write(buf[:min(int64(n), left)]); werr != nil {
-			return runs.ReasonSpool, werr // the disk is full
+			return runs.ReasonLost, werr // the disk is full
 		}
 		if left -= int64(n); left < 0 {
 			return runs.ReasonSpool, nil

@@ -174,6 +174,7 @@ type attendance struct {
 	log    *sessionLog
 	origin agent.Origin
 	noted  runs.Presence
+	passed bool // on to a run: it was taken
 
 	seen  bool      // the program ran
 	since time.Time // when it was found that it does not
@@ -208,12 +209,13 @@ func (a *attendance) runs(path string) running {
 	return a.log.p.presence.runs(a.origin.Session, path)
 }
 
-// taken reports whether an open run has the session, or continues it: what is added to the log is its work.
+// taken reports whether an open run has the session, or continues it, or did: what is added to the log is its work.
 func (a *attendance) taken() bool {
 	if a == nil {
 		return false
 	}
-	return holder(*a.log.s.threads.Load(), a.log.p.Agent, a.origin.Session, "") != ""
+	a.passed = a.passed || holder(a.log.s.threads(), a.log.p.Agent, a.origin.Session, "") != ""
+	return a.passed
 }
 
 // busy reports whether the program runs, and is in the middle of a turn: it may wait for its

@@ -143,6 +143,9 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if t, follows := r.source.(*tailed); follows && found != unchanged {
+		t.bound(at)
+	}
 	r.sent.set(s, at)
 	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {
 		r.backlog.caughtUp(now)
@@ -168,6 +171,7 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 		return 0, nil
 	}
 	before := r.progress.Log.At
+	s.stores(buf[:size], at+int64(size))
 	err = r.appendAll(ctx, entries)
 	r.sent.set(s, r.progress.Log.Out)
 	took := time.Since(now)

@@ -217,22 +217,27 @@ func (t *sessionLog) own(ctx context.Context, f *os.File) (bool, error) {
 	return own, nil
 }
 
-// prints reports whether an agent whose output a worker of this directory reads has printed the
-// id of a session among its first lines.
+// prints reports whether output that a worker of this directory reads, of an agent or of another program, has the id
+// of a session among its first lines.
 func (w *Worker) prints(kind, session string) bool {
-	const head = 64 << 10
 	names, _, _ := runDirs(w.cfg.Root)
 	return slices.ContainsFunc(names, func(name string) bool {
 		dir := filepath.Join(w.cfg.Root, name)
-		if spec, err := readSpec(dir); err != nil || !spec.process() || spec.Agent != kind {
+		spec, err := readSpec(dir)
+		if err != nil || spec.Agent != kind || spec.Session != nil {
 			return false
 		}
-		f, err := openOwn(filepath.Join(dir, outFile), os.O_RDONLY)
+		var f *os.File
+		if spec.Source == runs.SourceTail {
+			f, _, _, err = openRegular(spec.File.Path)
+		} else {
+			f, err = openOwn(filepath.Join(dir, outFile), os.O_RDONLY)
+		}
 		if err != nil {
 			return false
 		}
 		defer f.Close()
-		text, _ := io.ReadAll(io.LimitReader(f, head)) // what was read counts
+		text, _ := io.ReadAll(io.LimitReader(f, maxOutHead)) // what was read counts
 		return bytes.Contains(text, []byte(session))
 	})
 }

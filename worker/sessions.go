@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -90,7 +90,6 @@ func (w *Worker) Sessions(ctx context.Context, spec SessionsSpec) error {
 	}()
 	for {
 		began := time.Now()
-		s.look()
 		for _, p := range s.places {
 			p.presence.refresh(time.Now()) // first: a run that begins asks at once whether its program works
 			s.scan(ctx, p)
@@ -112,19 +111,41 @@ type sessionFollower struct {
 	group  errgroup.Group
 	limit  int // of files that are followed at once
 
-	threads atomic.Pointer[map[string]thread] // of the open runs, at the last scan
+	looks  sync.Mutex
+	held   map[string]thread // of the open runs, at the last look
+	heldAt time.Time         // when that was
+	rootAt time.Time         // when the last of their directories was made or removed, as known then
 
 	full, shared sync.Once // what is logged once: files wait; another process follows some
 }
 
-// look reads which threads open runs have.
-func (s *sessionFollower) look() {
-	var known map[string]thread
-	if last := s.threads.Load(); last != nil {
-		known = *last
+// threads returns which threads open runs have. A run that has begun to write is among them: its directory was made
+// before, which the time of the directory above shows.
+func (s *sessionFollower) threads() map[string]thread {
+	const coarse = 100 * time.Millisecond // the steps of the times of files are shorter
+	s.looks.Lock()
+	defer s.looks.Unlock()
+	now := time.Now()
+	info, err := os.Stat(s.w.cfg.Root)
+	same := err == nil && s.rootAt.Equal(info.ModTime()) && s.heldAt.Sub(s.rootAt) > coarse
+	for _, t := range s.held {
+		same = same && t.settled
 	}
-	all, _ := s.w.threads(known) // the next scan reads what is missing
-	s.threads.Store(&all)
+	if same && now.Sub(s.heldAt) < s.w.tailPause {
+		return s.held
+	}
+	all, failed := s.w.threads(s.held)
+	if failed != nil { // the next look reads what is missing
+		for name, t := range s.held {
+			if _, known := all[name]; !known {
+				all[name] = t
+			}
+		}
+	}
+	if s.held, s.heldAt, s.rootAt = all, now, (time.Time{}); err == nil && failed == nil {
+		s.rootAt = info.ModTime()
+	}
+	return s.held
 }
 
 type sessionPlace struct {
@@ -260,9 +281,15 @@ func (s *sessionFollower) scan(ctx context.Context, p *sessionPlace) {
 			s.w.log.Warn("read the logs of sessions", zap.String("dir", p.Dir), zap.Error(problem))
 		}
 	}
-	if err == nil { // else it is not known which files there are
-		p.files = seen
+	if err != nil { // it is not known which files there are
+		return
 	}
+	for name, f := range p.files {
+		if unread != nil && seen[name] == nil {
+			seen[name] = f
+		}
+	}
+	p.files = seen
 }
 
 // openBelow returns the run directories to resume of the logs of a place, by their names.

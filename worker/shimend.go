@@ -148,10 +148,20 @@ func (s *shim) reportExit(ex runs.Exit) {
 	}
 }
 
-// recordExit writes exit.json once. If the disk is full or read-only, the
-// caller retries for a minute and does its other work meanwhile.
+// If the disk is full or read-only, exit.json is tried for a minute.
+const (
+	exitTries = 60
+	exitPause = time.Second
+)
+
+// passes reports an error of a disk that is full or read-only.
+func passes(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
+}
+
+// recordExit writes exit.json once. If that is to be tried again, the caller
+// does its other work meanwhile.
 func (s *shim) recordExit(now time.Time) {
-	const tries, pause = 60, time.Second
 	if s.recorded || now.Before(s.retryAt) {
 		return
 	}
@@ -160,10 +170,9 @@ func (s *shim) recordExit(now time.Time) {
 	}
 	err := writeExit(s.dir, s.exitRecord)
 	s.tries++
-	full := errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)
 	switch {
-	case full && s.tries < tries:
-		s.retryAt = now.Add(pause)
+	case passes(err) && s.tries < exitTries:
+		s.retryAt = now.Add(exitPause)
 		return
 	case errors.Is(err, fs.ErrNotExist): // the worker has read the pipe and removed the directory: the run has ended
 		err = nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -20,10 +21,19 @@ import (
 type segment struct {
 	Base int64  `json:"base"`
 	Head []byte `json:"head,omitempty"` // the first bytes of the file, at most maxHead
+	// Last are the last bytes of a file of another program that were stored; nil: not known.
+	Last *lastBytes `json:"last,omitempty"`
+}
+
+// lastBytes are bytes of the raw log.
+type lastBytes struct {
+	To   int64  `json:"to"` // their end
+	Size int64  `json:"n"`  // at most maxHead
+	Sum  uint32 `json:"crc"`
 }
 
 // maxHead is how many of a file's first bytes are compared to detect replaced
-// content.
+// content, and how many of those that were stored last.
 const maxHead = 128
 
 // stream is one growing file, read by offsets of the raw log. Offsets keep
@@ -113,22 +123,25 @@ func (s *stream) refresh(at int64, now time.Time) (change, error) {
 		return unchanged, err
 	}
 	head := buf[:n]
-	found := grown
+	same, err := s.hasLast(at, size)
+	if err != nil {
+		return unchanged, err
+	}
+	found, base := grown, s.segment.Base
 	switch {
-	case !s.isHead(head):
-		s.segment.Base = at
-		found = truncated
-	case at > s.segment.Base+size:
+	case !same, !s.isHead(head):
+		found, base = truncated, at
+	case at > base+size:
 		// Truncated by the writer or by a power failure. The log keeps the bytes
 		// that it has.
-		s.segment.Base = at - size
-		found = truncated
+		found, base = truncated, at-size
 	}
-	if found == truncated && s.only != nil {
+	if found == truncated && s.only != nil { // after a kill it is found again
 		s.replaced = true
 		s.close()
 		return truncated, nil
 	}
+	s.segment.Base = base
 	if len(head) > len(s.segment.Head) || found == truncated {
 		s.segment.Head = bytes.Clone(head)
 	}
@@ -156,6 +169,29 @@ func (s *stream) isHead(head []byte) bool {
 	return bytes.Equal(head[:n], s.segment.Head[:n])
 }
 
+// hasLast reports whether a file of a size still has the bytes that were stored last, the log up to the offset at.
+func (s *stream) hasLast(at, size int64) (bool, error) {
+	last := s.segment.Last
+	if last == nil || last.To > at || last.To > s.segment.Base+size { // it is not known, or the size tells
+		return true, nil
+	}
+	var buf [maxHead]byte
+	b := buf[:max(0, min(last.Size, maxHead))]
+	n, err := s.f.ReadAt(b, max(0, last.To-s.segment.Base-last.Size))
+	if errors.Is(err, io.EOF) { // it is being truncated
+		err = nil
+	}
+	return crc32.ChecksumIEEE(b[:n]) == last.Sum, err
+}
+
+// stores notes that bytes of the file are stored next, up to an offset.
+func (s *stream) stores(b []byte, to int64) {
+	if s.only != nil {
+		b = b[max(0, len(b)-maxHead):]
+		s.segment.Last = &lastBytes{to, int64(len(b)), crc32.ChecksumIEEE(b)}
+	}
+}
+
 // end is the offset of the end of the file at the last refresh.
 func (s *stream) end() int64 { return s.segment.Base + s.size }
 
@@ -166,7 +202,7 @@ func (s *stream) read(buf []byte, at int64) (int, int64, error) {
 		return 0, at, nil
 	}
 	at = max(at, s.segment.Base)
-	if s.part != nil {
+	if s.part != nil || s.only != nil { // the rest may be of others
 		buf = buf[:max(0, min(int64(len(buf)), s.end()-at))]
 	}
 	from := at - s.segment.Base

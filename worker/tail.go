@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -161,8 +162,29 @@ type tailedPath struct {
 	spec   TailSpec
 	path   string
 	open   []string // run directories to resume, oldest first
-	last   *file    // its run was ended by another writer: ignored until it is replaced
+	last   *ignored // its run was ended by another writer; nil: none
 	logged bool     // the missing file
+}
+
+// ignored is a file that is not followed until it is replaced, or its content is.
+type ignored struct {
+	file
+	size int64 // at the last look
+	head []byte
+}
+
+// still reports whether a file is the ignored one with its content.
+func (i *ignored) still(f *os.File, now file, size int64) bool {
+	if i == nil || i.file != now || size < i.size {
+		return false
+	}
+	head := make([]byte, min(size, maxHead))
+	n, _ := f.ReadAt(head, 0) // one that cannot be read is another one
+	if !bytes.HasPrefix(head[:n], i.head) {
+		return false
+	}
+	i.size, i.head = size, head[:n]
+	return true
 }
 
 func (t *tailedPath) tail(ctx context.Context) error {
@@ -194,13 +216,14 @@ func (t *tailedPath) one(ctx context.Context) error {
 	}
 	r := t.w.Run(d)
 	ex, err := r.Drive(ctx)
+	t.w.removeImportLock(t.w.importPath(d.Spec.File.inode)) // unless the run goes on
 	foreign := errors.Is(err, ErrEnded) || errors.Is(err, ErrKnown)
 	if err != nil && !foreign {
 		t.open = append(t.open, d.Path())
 		return err
 	}
 	if foreign || ex.Reason == runs.ReasonCancelled {
-		t.last = d.Spec.File
+		t.last = &ignored{*d.Spec.File, r.out.size, r.progress.Out.Head}
 	}
 	return nil
 }
@@ -222,13 +245,37 @@ func (t *tailedPath) next(ctx context.Context) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	return Create(t.w.cfg.Root, Spec{
-		Run:        runs.LocalID(now.UnixMilli(), rand.Uint64()),
+	if d, err := t.create(ctx, file, title); d != nil || err != nil {
+		return d, err
+	}
+	return t.next(ctx)
+}
+
+// create makes the directory of a new run. If another process has done so meanwhile, that run is the next one, and both
+// results are nil.
+func (t *tailedPath) create(ctx context.Context, file file, title string) (*Dir, error) {
+	lock, err := t.w.lockImport(ctx, file.inode, func() {})
+	if err != nil {
+		return nil, err
+	}
+	defer lock.release()
+	if run := lock.run(); run != "" {
+		dir := t.w.runDir(run)
+		if spec, err := readSpec(dir); err == nil && spec.File != nil && spec.File.Path == t.path {
+			t.open = append(t.open, dir)
+			return nil, nil
+		}
+	}
+	spec := Spec{
+		Run:        runs.LocalID(time.Now().UnixMilli(), rand.Uint64()),
 		Attributes: runs.Attributes{Agent: t.spec.Agent, Title: title, Labels: t.spec.Labels},
 		Source:     runs.SourceTail,
 		File:       &file,
-	})
+	}
+	if err := lock.setRun(spec.Run); err != nil {
+		return nil, err
+	}
+	return Create(t.w.cfg.Root, spec)
 }
 
 // title returns the title of the run of a file; "": the lines tell it, as those of a session do.
@@ -257,11 +304,14 @@ func (t *tailedPath) appear(ctx context.Context) (found file, title string, err 
 	tick := time.NewTicker(t.w.tailPause)
 	defer tick.Stop()
 	for {
-		f, file, _, err := openRegular(t.path)
+		f, file, size, err := openRegular(t.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			t.last = nil // the next one may get its inode
+		}
 		if err == nil {
 			err = refuseCompressed(f)
 		}
-		begins := err == nil && (t.last == nil || *t.last != file)
+		begins := err == nil && !t.last.still(f, file, size)
 		if begins {
 			title = t.w.title(t.spec, t.path, f)
 		}
@@ -335,6 +385,16 @@ type tailed struct {
 	pause   time.Duration // see Worker.tailPause
 	stopped bool
 	gone    time.Time // since when path names another file or none
+	free    int64     // the end of what was there before a run took the session
+}
+
+// bound leaves out of what was found what a run that has taken the session may have added; what is before at is stored.
+func (t *tailed) bound(at int64) {
+	if s := t.out; t.attend.taken() {
+		s.size = min(s.size, max(t.free, at)-s.segment.Base)
+	} else {
+		t.free = s.end()
+	}
 }
 
 func (t *tailed) ended(now time.Time) (*runs.Exit, error) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,6 +174,54 @@ func TestReplacedFileIsANewRun(t *testing.T) {
 	}
 }
 
+// A file whose content is another one is not told by its beginning and its size alone.
+func TestFileThatIsRewrittenWithTheSameBeginningIsANewRun(t *testing.T) {
+	t.Parallel()
+	begin := strings.Repeat("head\n", maxHead/4)
+	before, after := begin+"old 1\n", begin+"new 1\nnew 2\n"
+	rewrite := func(t *testing.T, path string) { // at no time is it shorter
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(after)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"followed", "while no process tails it", "while an entry is stored"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, before)
+			if name == "while an entry is stored" {
+				once := sync.OnceFunc(func() { rewrite(t, path) })
+				l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+					if e.Kind == runs.Out {
+						once()
+					}
+					return e
+				}
+			}
+			stop := l.tail(path)
+			switch name {
+			case "followed":
+				l.awaitSummary(before)
+				rewrite(t, path)
+			case "while no process tails it":
+				l.awaitSummary(before)
+				stop()
+				rewrite(t, path)
+				l.tail(path)
+			}
+			l.awaitSummary(before + "[eof]|" + after)
+			write(t, path, "more\n")
+			l.awaitSummary(before + "[eof]|" + after + "more\n")
+		})
+	}
+}
+
 func TestRemovedFileIsReadWhileItsWriterContinues(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
@@ -236,6 +285,39 @@ func TestTailResumesAfterARestart(t *testing.T) {
 	l.awaitSummary("one\ntwo\nthree\nfour\n")
 }
 
+// Two processes wait for one file: it becomes one run, which the other process resumes when the first one ends.
+func TestFileThatTwoProcessesWaitForIsOneRun(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	other := &fixture{t: t, root: l.root, logs: l.logs, lines: l.lines}
+	var err error
+	if other.w, err = New(l.w.cfg); err != nil {
+		t.Fatal(err)
+	}
+	other.w.tailPause = l.w.tailPause
+	path := filepath.Join(t.TempDir(), "f")
+	stops := []func(){l.tail(path), other.tail(path)}
+	waitFor(t, "both", func() bool { return l.lines.FilterMessage("wait for file").Len() == 2 })
+	write(t, path+".new", "one\n")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the other one", func() bool { return l.lines.FilterMessage("tail").Len() > 0 })
+	l.awaitSummary("one\n")
+	first := 0
+	if _, drives := other.w.drivenRun(l.runIDs()[0]); drives {
+		first = 1
+	}
+	stops[first]()
+	write(t, path, "two\n")
+	l.awaitSummary("one\ntwo\n")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	l.awaitSummary("one\ntwo\n[eof]")
+	waitFor(t, "the directory", l.empty)
+}
+
 func TestTailOnceReadsToTheEnd(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t)
@@ -289,25 +371,42 @@ func TestTailOnceNamesWhatItCannotRead(t *testing.T) {
 
 func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 	t.Parallel()
-	l := newFixture(t)
-	path := filepath.Join(t.TempDir(), "f")
-	write(t, path, "one\n")
-	l.tail(path)
-	l.awaitSummary("one\n")
-	r, ok := l.w.drivenRun(l.runIDs()[0])
-	if !ok {
-		t.Fatal("the run is not driven")
+	for name, replace := range map[string]func(path string) error{
+		"replaced by a rename": func(path string) error { return os.Rename(path+".new", path) },
+		"removed": func(path string) error { // the next file may get its inode
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("three\n"), 0o600))
+		},
+		"truncated":             func(path string) error { return os.WriteFile(path, []byte("three\n"), 0o600) },
+		"truncated, same begin": func(path string) error { return os.WriteFile(path, []byte("one\n"), 0o600) },
+		"overwritten with more": func(path string) error { return os.WriteFile(path, []byte(numbers(0, 100)), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			path := filepath.Join(t.TempDir(), "f")
+			write(t, path, "one\n")
+			l.tail(path)
+			l.awaitSummary("one\n")
+			r, ok := l.w.drivenRun(l.runIDs()[0])
+			if !ok {
+				t.Fatal("the run is not driven")
+			}
+			write(t, path, "two\n")
+			l.awaitSummary("one\ntwo\n")
+			if err := r.Cancel(t.Context(), "enough"); err != nil {
+				t.Fatal(err)
+			}
+			l.awaitSummary("one\ntwo\n[cancelled]")
+			waitFor(t, "the directory", l.empty)
+			write(t, path, "more\n")
+			write(t, path+".new", "three\n")
+			if err := replace(path); err != nil {
+				t.Fatal(err)
+			}
+			now := contents(t, path)
+			l.awaitSummary("one\ntwo\n[cancelled]|" + now)
+		})
 	}
-	if err := r.Cancel(t.Context(), "enough"); err != nil {
-		t.Fatal(err)
-	}
-	l.awaitSummary("one\n[cancelled]")
-	write(t, path, "two\n")
-	write(t, path+".new", "three\n")
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-	l.awaitSummary("one\n[cancelled]|three\n")
 }
 
 func TestTailIsCheapForManyIdleFiles(t *testing.T) {

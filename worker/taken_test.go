@@ -1,32 +1,53 @@
 package worker
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/linesman/linesman/agent/known"
+	"github.com/linesman/linesman/runs"
 )
 
 // What a run of linesman adds to the session of a person, or to one of its own, is in its raw log: the log of the
 // session is published up to there, and from where somebody else goes on.
 func TestSessionThatARunContinuesIsNotPublishedAgain(t *testing.T) {
 	t.Parallel()
-	l := newFixture(t)
-	dir := place(t)
-	persons, own := filepath.Join(dir, "persons.jsonl"), filepath.Join(dir, "own.jsonl")
-	write(t, persons, "shown p\none\n")
-	spec := sessionsSpec(dir)
-	begun, _ := l.sessions(spec)
-	waitFor(t, "the session", func() bool { return l.text(begun(persons)) == "shown p\none\n" })
-	first := begun(persons)[0]
+	for name, how := range map[string]func(*Spec){
+		"its task names":         func(s *Spec) { s.Thread = strings.ToUpper(thisThread) },
+		"its command line names": func(s *Spec) { s.Argv = []string{"claude", "-p", "--resume=" + thisThread, "x"} },
+	} {
+		t.Run("whose thread "+name, func(t *testing.T) {
+			t.Parallel()
+			continued(t, how)
+		})
+	}
+}
 
-	resumes := shell("resumes", "")
-	resumes.Thread = "P"
-	begins := shell("begins", "")
-	begins.Live = true
+func continued(t *testing.T, how func(*Spec)) {
+	l := newFixture(t)
+	l.w.cfg.Agents = known.Agents
+	dir := place(t)
+	const first = "shown " + thisThread + "\none\n"
+	persons, own := filepath.Join(dir, "persons.jsonl"), filepath.Join(dir, "own.jsonl")
+	write(t, persons, first)
+	spec := sessionsSpec(dir)
+	spec.Places[0].Agent = "claude_code"
+	begun, _ := l.sessions(spec)
+	waitFor(t, "the session", func() bool { return l.text(begun(persons)) == first })
+	run := begun(persons)[0]
+
+	resumes, begins := shell("resumes", ""), shell("begins", "")
+	resumes.Agent, begins.Agent, begins.Live = "claude_code", "claude_code", true
+	how(&resumes)
 	taken := []*Dir{l.create(resumes), l.create(begins)}
 	write(t, taken[1].file("thread"), "o")
-	waitFor(t, "the end of its run", func() bool { return l.ended(first) })
+	waitFor(t, "the end of its run", func() bool { return l.ended(run) })
 	write(t, persons, "by resumes\n")
 	write(t, own, "shown o\nby begins\n")
 	write(t, filepath.Join(dir, "last.jsonl"), "shown last\n")
@@ -39,12 +60,94 @@ func TestSessionThatARunContinuesIsNotPublishedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, size := range []string{`"size":23,`, `"size":18,`} {
-		waitFor(t, "the ledger", func() bool { return strings.Contains(contents(t, l.w.cfg.Ledger), size) })
+	for _, size := range []int{len(first + "by resumes\n"), len("shown o\nby begins\n")} {
+		waitFor(t, "the ledger", func() bool {
+			return strings.Contains(contents(t, l.w.cfg.Ledger), fmt.Sprintf(`"size":%d,`, size))
+		})
 	}
 	write(t, persons, "two\n")
 	write(t, own, "more\n")
 	waitFor(t, "the next runs", func() bool {
-		return l.text(begun(persons)) == "shown p\none\ntwo\n" && l.text(begun(own)) == "more\n"
+		return l.text(begun(persons)) == first+"two\n" && l.text(begun(own)) == "more\n"
 	})
+}
+
+// Of what is added to a log after a run has begun to continue its session nothing is published, and what was there
+// before is: also between two scans, which can be seconds apart.
+func TestLinesOfARunThatContinuesASessionAreItsOwnFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]string{"read": "one\n", "not read to its end": numbers(0, 20_000)} {
+		t.Run("the log was "+name, func(t *testing.T) {
+			t.Parallel()
+			l := newFixture(t)
+			l.w.tailPause = time.Hour // until the next scan
+			path := filepath.Join(place(t), "s.jsonl")
+			write(t, path, "shown p\n"+before)
+			var taken *Dir
+			take := func() {
+				resumes := shell("resumes", "")
+				resumes.Thread = "p"
+				taken = l.create(resumes)
+				write(t, path, "by resumes\n")
+			}
+			if len(before) > runs.MaxChunk {
+				take := sync.OnceFunc(take)
+				l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+					if e.Kind == runs.Out {
+						take()
+					}
+					return e
+				}
+			}
+			begun, stop := l.sessions(sessionsSpec(filepath.Dir(path)))
+			waitFor(t, "the session", func() bool { return len(l.text(begun(path))) >= len("shown p\n"+before) })
+			if len(before) <= runs.MaxChunk {
+				take()
+			}
+			run := begun(path)[0]
+			waitFor(t, "its end", func() bool { return l.ended(run) && exists(l.w.cfg.Ledger) })
+			stop()
+			if got := l.output(run); got != "shown p\n"+before || l.exit(run).Torn {
+				t.Errorf("%d bytes of output, want %d; it ends as %q", len(got), len(before), got[max(0, len(got)-20):])
+			}
+			if err := taken.Remove(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The normalizer can be late: the output that is there tells whose session it is, also that which another program
+// writes.
+func TestSessionThatIsPrintedToARunIsNotPublishedAgain(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	dir, other := place(t), t.TempDir()
+	l.create(shell("ran", ""))
+	write(t, filepath.Join(l.root, "ran", outFile), "session ran\n")
+	l.create(Spec{Run: "piped", Attributes: runs.Attributes{Agent: "codex"}, Source: runs.SourcePipe})
+	write(t, filepath.Join(l.root, "piped", outFile), "session piped\n")
+	followed := filepath.Join(other, "out")
+	write(t, followed, "session followed\n")
+	l.tail(followed)
+	l.awaitSummary("session followed\n")
+
+	spec := sessionsSpec(dir)
+	asked := make(chan string, 8)
+	spec.Own = func(_ context.Context, session string) (bool, error) {
+		asked <- session
+		return false, nil
+	}
+	for _, session := range []string{"ran", "piped", "followed", "unknown"} {
+		write(t, filepath.Join(dir, session+".jsonl"), "headless "+session+"\n")
+	}
+	begun, stop := l.sessions(spec)
+	waitFor(t, "the one of no run", func() bool { return len(begun(filepath.Join(dir, "unknown.jsonl"))) == 1 })
+	stop()
+	close(asked)
+	for session := range asked {
+		if session != "unknown" {
+			t.Errorf("it is not seen that %s has a run", session)
+		}
+	}
 }

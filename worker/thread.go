@@ -41,7 +41,8 @@ func (w *Worker) threads(known map[string]thread) (map[string]thread, error) {
 			if serr != nil {
 				continue
 			}
-			t = thread{name, spec.Agent, spec.Thread, !spec.Live || spec.Thread != ""}
+			id := w.resumes(&spec)
+			t = thread{name, spec.Agent, id, !spec.Live || id != ""}
 			if id, rerr := readBounded(filepath.Join(w.runDir(name), threadFile), runs.MaxThread); !t.settled && rerr == nil {
 				t.id = string(id)
 			}
@@ -49,6 +50,19 @@ func (w *Worker) threads(known map[string]thread) (map[string]thread, error) {
 		found[name] = t
 	}
 	return found, err
+}
+
+// resumes returns the thread that a run is started to continue, as its task says or its command line; "": none.
+func (w *Worker) resumes(spec *Spec) string {
+	a, known := w.cfg.Agents.Find(spec.Agent)
+	if spec.Thread != "" || !known || !spec.process() {
+		return spec.Thread
+	}
+	id, forks := a.Continues(spec.Argv)
+	if forks {
+		return ""
+	}
+	return id
 }
 
 // holder returns the open run of an agent that has a thread, other than one; "": there is none.

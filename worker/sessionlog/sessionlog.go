@@ -52,24 +52,45 @@ func Open(path string) (*os.File, fs.FileInfo, error) {
 var ErrUntold = errors.New("the log does not tell its session yet")
 
 // Origin returns what a log tells about its session. The error is ErrUntold if it does not tell
-// it yet. A long log that does not tell it has no session.
+// it yet. A log whose first 4 MiB do not tell it has no session; a line that is longer, such as a
+// prompt with pictures, does not count.
 func Origin(logs agent.Sessions, log io.ReaderAt) (agent.Origin, error) {
-	lines := bufio.NewReader(io.NewSectionReader(log, 0, maxHead))
-	for read := 0; ; {
-		line, err := lines.ReadBytes('\n')
-		if read += len(line); errors.Is(err, io.EOF) {
-			if read < maxHead {
-				return agent.Origin{}, ErrUntold
-			}
+	lines := bufio.NewReader(io.NewSectionReader(log, 0, MaxBytes))
+	for looked, read := 0, 0; looked < maxHead; {
+		line, size, err := bounded(lines, maxHead)
+		read += size
+		switch {
+		case errors.Is(err, io.EOF) && read < MaxBytes:
+			return agent.Origin{}, ErrUntold
+		case errors.Is(err, io.EOF):
 			return agent.Origin{}, nil
-		}
-		if err != nil {
+		case err != nil:
 			return agent.Origin{}, err
+		}
+		if line == nil {
+			continue
 		}
 		if o, known := logs.Origin(line); known {
 			return o, nil
 		}
+		looked += len(line)
 	}
+	return agent.Origin{}, nil
+}
+
+// bounded reads a line and returns its size. The line is nil if it is longer than a limit.
+func bounded(lines *bufio.Reader, limit int) (line []byte, size int, err error) {
+	for err = bufio.ErrBufferFull; errors.Is(err, bufio.ErrBufferFull); {
+		var piece []byte
+		piece, err = lines.ReadSlice('\n')
+		if size += len(piece); size <= limit {
+			line = append(line, piece...)
+		}
+	}
+	if size > limit {
+		line = nil
+	}
+	return line, size, err
 }
 
 // Messages returns the ids of the model's messages in a log; none if there is no log.
