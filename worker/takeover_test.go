@@ -304,7 +304,7 @@ func TestShimThatIsStoppedIsReplaced(t *testing.T) {
 }
 
 // readsFIFO begins a process of an agent that reads the commands for its shim, and is not silent.
-const readsFIFO = "mkfifo ctl; (while :; do cat ctl; echo read; done) &"
+const readsFIFO = "mkfifo ctl; (while :; do cat ctl >/dev/null; echo read; done) &"
 
 // An agent removes the FIFO for commands, or reads them itself, or what it has left does. A cancel reaches its run all
 // the same.
