@@ -145,7 +145,7 @@ func TestServerThatDidNotStartAgainIsStartedOrGivenUp(t *testing.T) {
 		}
 		return func() {
 			var err error
-			if s.socket, err = listen(strings.TrimPrefix(s.URL(), "nats://")); err != nil {
+			if s.socket, err = listen(strings.TrimPrefix(s.URL(), "nats://"), zap.NewNop()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -65,7 +65,7 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (_ *Serv
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		log.Warn("the embedded server accepts connections from other machines, without TLS", zap.String("address", address))
 	}
-	socket, err := listen(address)
+	socket, err := listen(address, log.Named("socket"))
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +98,10 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (_ *Serv
 		opts.JetStreamMaxStore = 1 << 50 // each stream has its own limit
 		opts.JetStreamMaxMemory = 64 << 20
 		opts.MaxPending, opts.WriteDeadline, opts.MaxPayload = maxPending, writeTime, bus.MaxPayload
-		opts.AuthTimeout = connectTime.Seconds()
+		opts.AuthTimeout, opts.MaxConn = connectTime.Seconds(), descriptors(2, server.DEFAULT_MAX_CONNECTIONS)
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))
+			s.guard.known = socket.known
 		}
 		opts.CustomClientAuthentication = s.guard
 		return opts, nil

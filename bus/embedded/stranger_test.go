@@ -5,12 +5,17 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
 	"github.com/linesman/linesman/bus"
+	"github.com/linesman/linesman/runs"
 	"github.com/linesman/linesman/test/fixture"
 	"github.com/linesman/linesman/test/fixture/bustest"
 )
@@ -104,7 +109,7 @@ func TestWorkerOfAStoppedServerConnectsToNobody(t *testing.T) {
 	t.Parallel()
 	s, _ := serve(t)
 	s.Stop()
-	l, err := listen(strings.TrimPrefix(s.URL(), "nats://"))
+	l, err := listen(strings.TrimPrefix(s.URL(), "nats://"), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,5 +117,50 @@ func TestWorkerOfAStoppedServerConnectsToNobody(t *testing.T) {
 	if c, err := s.InProcessConn(); err == nil {
 		_ = c.Close()
 		t.Errorf("it connects to %s", c.RemoteAddr())
+	}
+}
+
+// Connections without a password, of any user of the machine, leave descriptors for files and for other clients. The
+// test is not parallel: all of the process has few of them.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	const files, silent = 512, 400 // their other ends are in this process, too
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	few := before
+	few.Cur = files
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &before) })
+	s, b := serve(t)
+	var last net.Conn
+	for i := range silent {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		last = c
+	}
+	if _, err := bufio.NewReader(last).ReadString('\n'); err != nil { // those before were accepted, too
+		t.Fatal(err)
+	}
+	bustest.Until(t, "too many connections stay", func() bool { return s.current().NumClients() <= files/8+b.Connections() })
+	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Append(
+		t.Context(), runs.Entry{Kind: runs.Started, Time: 1, Body: runs.Encode(runs.Start{Source: "run"})},
+	); err != nil {
+		t.Error(err)
+	}
+	bustest.Connect(t, s, OperatorUser)
+	if f, err := os.Create(t.TempDir() + "/file"); err != nil {
+		t.Error(err)
+	} else {
+		_ = f.Close()
 	}
 }
