@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,9 +63,6 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (_ *Serv
 	if err != nil || port < 0 || port > 65535 {
 		return nil, fmt.Errorf("%w on %q: bad port", ErrListen, address)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded server accepts connections from other machines, without TLS", zap.String("address", address))
-	}
 	socket, err := listen(address, log.Named("socket"))
 	if err != nil {
 		return nil, err
@@ -76,6 +74,13 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (_ *Serv
 	}()
 	if at, ok := socket.Addr().(*net.TCPAddr); ok {
 		port = at.Port
+		if _, err := netip.ParseAddr(host); host != "" && err != nil {
+			host = at.AddrPort().Addr().Unmap().String() // another address of the name may be somebody else's
+		}
+		if !at.IP.IsLoopback() {
+			log.Warn("the embedded server accepts connections from other machines, without TLS",
+				zap.String("address", address))
+		}
 	}
 	credentials, err := LoadCredentials(dir)
 	if err != nil {
