@@ -147,7 +147,9 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	if _, err := bufio.NewReader(last).ReadString('\n'); err != nil { // those before were accepted, too
 		t.Fatal(err)
 	}
-	bustest.Until(t, "too many connections stay", func() bool { return s.current().NumClients() <= files/8+b.Connections() })
+	bustest.Until(t, "too many connections stay", func() bool {
+		return s.current().NumClients() <= files/8+b.Connections()
+	})
 	log, err := b.OpenLog(t.Context(), "codex", "x", runs.Mark{})
 	if err != nil {
 		t.Fatal(err)
