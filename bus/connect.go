@@ -91,18 +91,25 @@ type Login struct {
 }
 
 // dialer connects to the address that a login's Where returns. Without one it does not try that of the URL: another
-// program could have its port by now, and a client sends its password to whoever listens.
+// program could have its port by now, and a client sends its password to whoever listens. So it asks again once it is
+// connected.
 type dialer struct {
 	net   net.Dialer
 	where func() string
 }
 
 func (d dialer) Dial(network, _ string) (net.Conn, error) {
+	none := errors.New("no server is running")
 	at := d.where()
 	if at == "" {
-		return nil, errors.New("no server is running")
+		return nil, none
 	}
-	return d.net.Dial(network, at)
+	c, err := d.net.Dial(network, at)
+	if err == nil && d.where() != at { // a server is withdrawn before its port is free
+		_ = c.Close()
+		return nil, none
+	}
+	return c, err
 }
 
 // Bus is a connection to both accounts.

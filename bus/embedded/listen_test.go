@@ -2,7 +2,9 @@ package embedded
 
 import (
 	"context"
+	"net/netip"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -42,4 +44,19 @@ func TestServerListensAgainWhileProgramsStart(t *testing.T) {
 		}
 	}
 	s.Stop()
+}
+
+// A name may have several addresses, at one of which the server listens: at the others anybody can.
+func TestAddressForClientsIsTheOneThatIsListenedAt(t *testing.T) {
+	t.Parallel()
+	s, err := StartServer(t.TempDir(), "localhost:0", bustest.Names, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	at := strings.TrimPrefix(s.URL(), "nats://")
+	if got, err := netip.ParseAddrPort(at); err != nil || got.Port() == 0 || at != s.socket.Addr().String() {
+		t.Errorf("clients connect to %s, the server listens at %s", at, s.socket.Addr())
+	}
+	bustest.Connect(t, s, OperatorUser)
 }

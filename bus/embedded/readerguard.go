@@ -3,6 +3,7 @@ package embedded
 import (
 	"crypto/subtle"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus/reader"
 	"github.com/linesman/linesman/internal/files"
@@ -84,6 +84,7 @@ type readerGuard struct {
 	users map[string]*server.User
 
 	restart func() error
+	known   func(net.Addr) // is called for each client that has shown its password
 
 	server atomic.Pointer[server.Server]
 	end    chan struct{}
@@ -116,7 +117,7 @@ func newReaderGuard(dir string, users []*server.User, restart func() error, log 
 		log:            log,
 		restart:        restart,
 		users:          map[string]*server.User{},
-		maxConnections: MaxConnections,
+		maxConnections: descriptors(4, MaxConnections),
 		maxUnread:      maxUnread,
 		period:         limitedFor,
 		many:           manyAnswers,
@@ -126,10 +127,6 @@ func newReaderGuard(dir string, users []*server.User, restart func() error, log 
 	}
 	for _, u := range users {
 		g.users[u.Username] = u
-	}
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		g.maxConnections = int(min(uint64(g.maxConnections), uint64(files.Cur)/4))
 	}
 	return g
 }
@@ -151,6 +148,7 @@ func (g *readerGuard) Check(c server.ClientAuthentication) bool {
 	if !known || c.Kind() != server.CLIENT || subtle.ConstantTimeCompare([]byte(u.Password), []byte(shown.Password)) != 1 {
 		return false
 	}
+	g.known(c.RemoteAddress())
 	as := &server.User{Username: u.Username, Permissions: u.Permissions}
 	s := g.server.Load()
 	var err error

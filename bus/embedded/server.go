@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -34,6 +34,7 @@ type Server struct {
 	names         bus.Names
 	rawHeld       atomic.Bool
 	rawAway       time.Duration // for how long nothing had been stored in RAW at the start
+	socket        *socket
 	options       func() (*server.Options, error)
 	guard         *readerGuard
 	stopReleasing func() // of full blocks
@@ -53,7 +54,7 @@ var ErrListen = errors.New("cannot listen")
 // StartServer starts a server that stores its streams below dir and listens on address,
 // HOST:PORT; port 0 selects a free one. An address beyond loopback, for example in a
 // container, is accepted with a warning.
-func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server, error) {
+func StartServer(dir, address string, names bus.Names, log *zap.Logger) (_ *Server, err error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%w on %q: not HOST:PORT", ErrListen, address)
@@ -62,21 +63,31 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	if err != nil || port < 0 || port > 65535 {
 		return nil, fmt.Errorf("%w on %q: bad port", ErrListen, address)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("the embedded server accepts connections from other machines, without TLS", zap.String("address", address))
-	}
-	if err := canListen(address); err != nil { // else it is known only after the streams were read
+	socket, err := listen(address, log.Named("socket"))
+	if err != nil {
 		return nil, err
 	}
-	if port == 0 { // let the server choose: a port that is free now may be taken
-		port = server.RANDOM_PORT
+	defer func() {
+		if err != nil {
+			_ = socket.Close()
+		}
+	}()
+	if at, ok := socket.Addr().(*net.TCPAddr); ok {
+		port = at.Port
+		if _, err := netip.ParseAddr(host); host != "" && err != nil {
+			host = at.AddrPort().Addr().Unmap().String() // another address of the name may be somebody else's
+		}
+		if !at.IP.IsLoopback() {
+			log.Warn("the embedded server accepts connections from other machines, without TLS",
+				zap.String("address", address))
+		}
 	}
 	credentials, err := LoadCredentials(dir)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		Credentials: credentials, url: "nats://" + address,
+		Credentials: credentials, url: "nats://" + net.JoinHostPort(host, strconv.Itoa(port)), socket: socket,
 		store: filepath.Join(dir, storeName), names: names, log: log,
 	}
 	s.options = func() (*server.Options, error) { // a server modifies its options
@@ -85,16 +96,17 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 			return nil, err
 		}
 		opts.ServerName = "linesman"
-		opts.Host, opts.Port = host, port
+		opts.Host, opts.Port, opts.DontListen = host, port, true // but at the socket
 		opts.NoSigs = true
 		opts.JetStream = true
 		opts.StoreDir = s.store
 		opts.JetStreamMaxStore = 1 << 50 // each stream has its own limit
 		opts.JetStreamMaxMemory = 64 << 20
 		opts.MaxPending, opts.WriteDeadline, opts.MaxPayload = maxPending, writeTime, bus.MaxPayload
-		opts.AuthTimeout = connectTime.Seconds()
+		opts.AuthTimeout, opts.MaxConn = connectTime.Seconds(), descriptors(2, server.DEFAULT_MAX_CONNECTIONS)
 		if s.guard == nil {
 			s.guard = newReaderGuard(dir, opts.Users, func() error { return s.Restart(nil) }, log.Named("readers"))
+			s.guard.known = socket.known
 		}
 		opts.CustomClientAuthentication = s.guard
 		return opts, nil
@@ -118,10 +130,6 @@ func StartServer(dir, address string, names bus.Names, log *zap.Logger) (*Server
 	}
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("embedded server: %w", err)
-	}
-	if at, ok := s.server.Addr().(*net.TCPAddr); ok {
-		port = at.Port // keep it for restarts
-		s.url = "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
 	}
 	go s.guard.run()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -148,39 +156,20 @@ func (s *Server) start() error {
 	s.server.Start()
 	if !s.server.ReadyForConnections(10 * time.Second) {
 		s.server.Shutdown()
-		return fmt.Errorf("%w on %s within 10s", ErrListen, s.url)
+		return errors.New("it does not start within 10s")
 	}
 	limitCaches(fresh)
-	return nil
-}
-
-// canListen returns ErrListen if no server can listen on the address. A program that is being started by this process
-// has a copy of each open socket until it runs, also of one that was closed meanwhile: such a copy is waited for, and
-// none is made of the socket that tries the address.
-func canListen(address string) error {
-	try := func() error {
-		syscall.ForkLock.RLock()
-		defer syscall.ForkLock.RUnlock()
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			return err
-		}
-		return l.Close()
-	}
-	err := try()
-	for tries := 0; errors.Is(err, syscall.EADDRINUSE) && tries < 20; tries++ {
-		time.Sleep(10 * time.Millisecond)
-		err = try()
-	}
-	if err != nil {
-		return fmt.Errorf("%w on %s: %w", ErrListen, address, err)
+	if err := s.socket.serve(fresh); err != nil {
+		s.server.Shutdown()
+		return err
 	}
 	return nil
 }
 
 // Restart stops the server and starts another one with the same store and address,
 // unless Stop was called. In between it calls offline, unless that is nil; an error
-// leaves the server stopped. Clients reconnect by themselves.
+// leaves the server stopped. Clients reconnect by themselves, and nobody else can listen
+// at the address meanwhile.
 func (s *Server) Restart(offline func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +184,6 @@ func (s *Server) Restart(offline func() error) error {
 		}
 	}
 	if _, err := s.verifier().verify(maxVerified); err != nil {
-		return err
-	}
-	if err := canListen(strings.TrimPrefix(s.url, "nats://")); err != nil {
 		return err
 	}
 	return s.start()
@@ -255,8 +241,7 @@ func (s *Server) current() *server.Server {
 }
 
 // InProcessConn returns a connection for a client in this process, which costs less than
-// one of the network. While the server restarts, and after Stop, it is one of the network:
-// another server may have the address.
+// one of the network. While the server restarts, and after Stop, there is none.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	if s.mu.TryRLock() {
 		defer s.mu.RUnlock()
@@ -264,7 +249,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 			return s.server.InProcessConn()
 		}
 	}
-	return net.DialTimeout("tcp", strings.TrimPrefix(s.url, "nats://"), 5*time.Second)
+	return nil, errors.New("no server is running")
 }
 
 // URL returns the address for clients.
@@ -293,6 +278,7 @@ func (s *Server) Stop() {
 	defer s.mu.Unlock()
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
+	_ = s.socket.Close() // fails if it is closed already
 }
 
 // serverLog forwards the server's warnings and errors to the log, each once a minute,

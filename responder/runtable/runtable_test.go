@@ -71,9 +71,11 @@ func (l *lab) respond(change func(*runtable.Config)) *runtable.Table {
 	return table
 }
 
+// bus connects like another process, and so to a later server at the same address, too.
 func (l *lab) bus(user string) *bus.Bus {
 	l.Helper()
-	b, err := l.server.Connect(l.Context(), user, bus.Names{Prefix: bus.DefaultPrefix}, l.log)
+	inside, public := l.server.Credentials.Logins(l.server.URL(), user)
+	b, err := bus.Connect(l.Context(), inside, public, bus.Names{Prefix: bus.DefaultPrefix}, l.log)
 	if err != nil {
 		l.Fatal(err)
 	}
