@@ -39,6 +39,9 @@ func TestPlacesOfSessionsFollowTheEnvironment(t *testing.T) {
 func TestSessionIsThatOfARunThatIsNotRecordedYet(t *testing.T) {
 	t.Parallel()
 	s, b := session(t)
+	if own, err := s.OfRun(t.Context(), "first"); own || err != nil { // nothing is stored, so there is no checkpoint
+		t.Errorf("before all runs: %t, error %v", own, err)
+	}
 	for _, thread := range []string{"t1", "t2", "t3"} {
 		_, err := b.AppendIf(t.Context(), "codex", "r-"+thread, runs.Mark{}, func(runs.Mark) *runs.Entry {
 			return &runs.Entry{Kind: runs.Started, Time: time.Now().UnixMilli(), Body: runs.Encode(runs.Start{

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"go.uber.org/zap"
-
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bounds"
 	"github.com/linesman/linesman/responder/idempotency"
@@ -98,16 +96,13 @@ func (k commandKey) stored(ctx context.Context) string {
 }
 
 // RunOf returns the run that a message with a key that is unique was sent to; "": to none.
-func (s *Service) RunOf(ctx context.Context, key string) string {
+func (s *Service) RunOf(ctx context.Context, key string) (string, error) {
 	if s.cfg.Requests == nil {
-		return ""
+		return "", nil
 	}
 	q := idempotency.Request{Caller: Caller(ctx), Key: commandKey{"", key}.stored(ctx)}
 	run, err := s.cfg.Requests.RunOf(ctx, q)
-	if err != nil {
-		s.log.Debug("the run of a key is not known", zap.Error(err))
-	}
-	return run
+	return run, s.explain("look for a message", err)
 }
 
 // Unsend takes back a message that waits.
@@ -170,11 +165,17 @@ func (s *Service) order(ctx context.Context, run string, k commandKey, c runs.Co
 		return s.give(ctx, v, c)
 	}
 	// It is known by its id, too, so that nobody waits until an attempt before has ended.
+	given := false
 	done, err := s.once(ctx, api.Once{Key: k.stored(ctx), Hash: c.ID}, nil, v.ID, 0, func(string, bool) (outcome, error) {
+		given = true
 		sent, err = s.give(ctx, v, c)
 		return outcome{Run: v.ID, At: time.Now().UnixMilli(), Turn: sent.Turn, Delivered: sent.Delivered,
 			Entry: sent.Entry}, err
 	})
+	if e, ok := errors.AsType[*api.Error](err); err != nil && !given && k.run != "" &&
+		(!ok || e.Code == api.RateLimited || e.Code == api.Unavailable) { // no more keys can be stored: its id has to do
+		return s.give(ctx, v, c)
+	}
 	if err == nil && done.replayed {
 		sent = s.sent(ctx, &c, api.Sent{Run: v.ID, State: v.State, Turn: done.Turn, Delivered: done.Delivered,
 			Entry: done.Entry})

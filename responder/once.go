@@ -114,25 +114,26 @@ func (s *Service) once(ctx context.Context, q api.Once, request any, run string,
 
 // Again returns the outcome of a submission that was carried out before with its key, whatever else holds now.
 func (s *Service) Again(ctx context.Context, q api.Once) (api.Submitted, bool) {
-	done, _ := s.Begun(ctx, q)
+	done, _, _ := s.Begun(ctx, q)
 	if done == nil {
 		return api.Submitted{}, false
 	}
 	return *done, true
 }
 
-// Begun is [Service.Again] that also reports whether the submission was begun: its outcome may be unknown, nil.
-func (s *Service) Begun(ctx context.Context, q api.Once) (*api.Submitted, bool) {
+// Begun is [Service.Again] that also reports whether a submission was begun with the key: its outcome may be unknown,
+// or it may be another one, nil.
+func (s *Service) Begun(ctx context.Context, q api.Once) (*api.Submitted, bool, error) {
 	if s.cfg.Requests == nil || !idempotency.KeyForm().MatchString(q.Key) {
-		return nil, false
+		return nil, false, nil
 	}
 	request := idempotency.Request{Caller: Caller(ctx), Key: q.Key, Hash: q.Hash}
 	stored, begun, err := s.cfg.Requests.Begun(ctx, request, time.Now())
 	done := outcome{replayed: true}
 	if err != nil || stored == nil || json.Unmarshal(stored, &done) != nil {
-		return nil, begun
+		return nil, begun, s.explain("look for a request", err)
 	}
-	return new(done.submitted()), true
+	return new(done.submitted()), true, nil
 }
 
 // withoutSecret is a webhook as the hash of a request has it: the secret may change

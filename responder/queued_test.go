@@ -1,9 +1,12 @@
 package responder_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/api"
 	"github.com/linesman/linesman/bus"
@@ -123,8 +126,8 @@ func TestMessageWithAKeyIsSentOnceWhateverCameSince(t *testing.T) {
 	if _, err := s.Service.Send(t.Context(), unique); !api.Is(err, api.KeyConflict) {
 		t.Errorf("a unique key for another run: %v", err)
 	}
-	if run := s.Service.RunOf(t.Context(), "unique"); run != "talks" {
-		t.Errorf("it is of the run %q", run)
+	if run, err := s.Service.RunOf(t.Context(), "unique"); err != nil || run != "talks" {
+		t.Errorf("it is of the run %q, %v", run, err)
 	}
 	for i := range 300 {
 		c := runs.Command{ID: fmt.Sprint("c", i), Do: runs.DoEdit, Message: first[keys[0]].Message, Text: fmt.Sprint(i)}
@@ -144,5 +147,40 @@ func TestMessageWithAKeyIsSentOnceWhateverCameSince(t *testing.T) {
 	again("after the end")
 	if _, err := said("fedcba9876543210", "Go on."); !api.Is(err, api.Ended) {
 		t.Errorf("a new one after the end: %v", err)
+	}
+}
+
+// fullStore is a bucket of keys that takes no new one.
+type fullStore struct{ idempotency.Store }
+
+func (fullStore) Put(context.Context, string, []byte, time.Duration, uint64) (uint64, bool, error) {
+	return 0, false, errors.New("maximum bytes exceeded")
+}
+
+// A run knows the keys of its latest commands itself: people can stop its turn whatever has become of the bucket. A key
+// that is for no other run either needs the bucket.
+func TestCommandsWithKeysAreTakenWhileTheirBucketIsFull(t *testing.T) {
+	t.Parallel()
+	s := detailed(t, func(c *responder.Config) {
+		c.Requests = &idempotency.Requests{Store: fullStore{c.Streams.(*bus.Bus).RequestStore()}}
+	})
+	s.BeginLive("codex", "talks", runs.Start{Source: "queue", Worker: "w1", Keep: true})
+	s.Await("talks", servicetest.Working)
+	var first api.Sent
+	for i := range 2 {
+		sent, err := s.Service.Send(t.Context(), api.SendRequest{Run: "talks", Text: "Go on.", Key: "0123456789abcdef"})
+		if i == 0 {
+			first = sent
+		}
+		if err != nil || !sent.Waits || sent.Message != first.Message {
+			t.Errorf("%+v, %v", sent, err)
+		}
+	}
+	if _, err := s.Service.StopTurn(t.Context(), api.TurnRequest{Run: "talks", Key: "of the stop"}); err != nil {
+		t.Error(err)
+	}
+	unique := api.SendRequest{Run: "talks", Text: "Go on.", Key: "unique", Unique: true}
+	if _, err := s.Service.Send(t.Context(), unique); err == nil {
+		t.Error("a key that counts in all runs was not stored")
 	}
 }

@@ -34,7 +34,13 @@ type socket struct {
 	most    int
 
 	mu      sync.Mutex
-	unknown []net.Conn // without a password, the oldest first; some may be closed
+	unknown []unknownConn // the oldest first; some may have closed their connection
+}
+
+// unknownConn is a connection that has shown no password.
+type unknownConn struct {
+	net.Conn
+	until time.Time // the server has closed it
 }
 
 // descriptors returns a part of this process's file descriptors, or most if that is less.
@@ -64,16 +70,20 @@ func listen(address string, log *zap.Logger) (*socket, error) {
 }
 
 // accepted counts a new connection, and closes the oldest one without a password if there are too many.
-func (k *socket) accepted(c net.Conn) {
+func (k *socket) accepted(c net.Conn, now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unknown = append(k.unknown, c)
+	over := slices.IndexFunc(k.unknown, func(s unknownConn) bool { return now.Before(s.until) })
+	if over < 0 {
+		over = len(k.unknown)
+	}
+	k.unknown = append(slices.Delete(k.unknown, 0, over), unknownConn{c, now.Add(connectTime + time.Second)})
 	if len(k.unknown) <= k.most {
 		return
 	}
 	_ = k.unknown[0].Close() // fails if the server has closed it
 	k.unknown = slices.Delete(k.unknown, 0, 1)
-	if k.limiter.Allow("", time.Now()) {
+	if k.limiter.Allow("", now) {
 		k.log.Warn("many connections show no password: the oldest ones are closed", zap.Int("connections", k.most))
 	}
 }
@@ -86,7 +96,7 @@ func (k *socket) known(from net.Addr) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.unknown = slices.DeleteFunc(k.unknown, func(c net.Conn) bool {
+	k.unknown = slices.DeleteFunc(k.unknown, func(c unknownConn) bool {
 		at, ok := c.RemoteAddr().(*net.TCPAddr)
 		return ok && at.Port == peer.Port && at.IP.Equal(peer.IP)
 	})
@@ -121,7 +131,7 @@ func (t *turn) Accept() (net.Conn, error) {
 	c, err := t.AcceptTCP()
 	switch {
 	case err == nil:
-		t.accepted(c)
+		t.accepted(c, time.Now())
 		return c, nil
 	case t.over.Load():
 		return nil, net.ErrClosed

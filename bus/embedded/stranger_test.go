@@ -3,6 +3,7 @@ package embedded
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/bus"
@@ -164,5 +166,33 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 		t.Error(err)
 	} else {
 		_ = f.Close()
+	}
+}
+
+// Connections that have ended are not counted for ever, as those of a check that looks whether the port is open.
+func TestConnectionsWithoutAPasswordThatHaveEndedAreNoneOfMany(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	k, at := &socket{log: zap.New(core), limiter: bus.LogLimiter{Max: 1}, most: 4}, time.Now()
+	connect := func() {
+		c, other := net.Pipe()
+		t.Cleanup(func() { _ = errors.Join(c.Close(), other.Close()) })
+		k.accepted(c, at)
+	}
+	for range 10 {
+		connect()
+		at = at.Add(2 * connectTime)
+	}
+	if logs.Len() > 0 || len(k.unknown) != 1 {
+		t.Errorf("%d warnings, %d connections", logs.Len(), len(k.unknown))
+	}
+	for range 4 {
+		connect()
+	}
+	if logs.Len() != 0 || len(k.unknown) != 4 {
+		t.Errorf("%d warnings, %d connections", logs.Len(), len(k.unknown))
+	}
+	if connect(); logs.Len() != 1 || len(k.unknown) != 4 {
+		t.Errorf("%d warnings, %d connections: want that the oldest is closed", logs.Len(), len(k.unknown))
 	}
 }

@@ -146,8 +146,13 @@ func (*configEditCmd) Run(ctx context.Context, a *app) error {
 	}
 	before, _ := os.ReadFile(path)
 	editor = cmp.Or(editor, "vi")
-	// It may have arguments, and variables before it. The shell becomes the editor, for signals.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", "exec env "+editor+` "$1"`, "sh", path)
+	// It may have arguments, and variables before it: then the shell becomes the editor, for signals. It may also be a
+	// command of the shell.
+	script := "exec env " + editor
+	if strings.ContainsAny(editor, ";&|()<>") || strings.HasPrefix(editor, "exec ") {
+		script = editor
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", script+` "$1"`, "sh", path)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = a.environ, a.stdin, a.stdout, a.stderr
 	if terminal := console.TerminalOf(a.stdout); terminal != nil {
 		cmd.Stdout, cmd.Stderr = terminal, terminal

@@ -112,7 +112,11 @@ func (h *handler) read(ctx context.Context, q *sdk.SendMessageRequest) (*message
 		presets = append(presets, request.Preset{Name: "task", Value: prompt})
 	}
 	args := request.Read(request.TaskParams, options, presets...)
-	if m.ContextID != "" && !request.Begun(ctx, h.Service, request.ToolExec, args) {
+	begun, err := request.Begun(ctx, h.Service, request.ToolExec, args)
+	if err != nil {
+		return nil, h.unsent(err)
+	}
+	if m.ContextID != "" && !begun {
 		if talk, err := h.talkIn(ctx, m, texts, options); talk != nil || err != nil {
 			return talk, err
 		}

@@ -26,7 +26,11 @@ func kept(record *runs.Record) bool { return record != nil && record.Live != nil
 // talkIn reads a message for a run of a context, if that is kept: the one that it was sent to, or the newest one, which
 // is open, or has ended since it was sent there. Nil: it is for none.
 func (h *handler) talkIn(ctx context.Context, m *sdk.Message, texts []string, data json.RawMessage) (*message, error) {
-	v, ok := h.Service.Get(h.Service.RunOf(ctx, keyOf(m.ID)))
+	sentTo, err := h.Service.RunOf(ctx, keyOf(m.ID))
+	if err != nil {
+		return nil, h.unsent(err)
+	}
+	v, ok := h.Service.Get(sentTo)
 	if !ok || !h.Service.InContext(v, m.ContextID) {
 		v, ok = h.Service.Get(m.ContextID)
 		if !ok || v.State.Final() {

@@ -269,13 +269,33 @@ func TestMessageThatBeganAKeptRunComesAgainWithoutItsOutcome(t *testing.T) {
 	if got := send(); run == "" || got.Get("result.task.id").String() != run {
 		t.Errorf("it began %q: %s", run, got.Raw)
 	}
+	got := d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
+		`"m","role":"ROLE_USER","contextId":%q,"parts":[{"text":"Else."}]}}`, talksThread))
+	if !strings.Contains(got.Raw, "IDEMPOTENCY_CONFLICT") {
+		t.Errorf("another message with its id: %s", got.Raw)
+	}
+}
+
+// awayOnce is a store that cannot be read once: at one of the next times.
+type awayOnce struct {
+	idempotency.Store
+	at *atomic.Int32
+}
+
+func (a awayOnce) Get(ctx context.Context, key string) ([]byte, uint64, error) {
+	if a.at.Add(-1) == 0 {
+		return nil, 0, errors.New("the store is away")
+	}
+	return a.Store.Get(ctx, key)
 }
 
 // A message in a context is for the run that it was sent to, also when that has ended, and a later run of the context
 // takes messages.
 func TestMessageThatComesAgainIsForTheRunThatHasIt(t *testing.T) {
 	t.Parallel()
-	d := newLab(t).endpoint(nil)
+	lab := newLab(t)
+	store := awayOnce{lab.bus.RequestStore(), new(atomic.Int32)}
+	d := lab.endpointOf(responder.Config{Requests: &idempotency.Requests{Store: store}}, nil)
 	send := func(id, text string) gjson.Result {
 		return d.rpc(token, "SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":`+
 			`%q,"role":"ROLE_USER","contextId":%q,"parts":[{"text":%q}]}}`, id, talksThread, text))
@@ -293,6 +313,12 @@ func TestMessageThatComesAgainIsForTheRunThatHasIt(t *testing.T) {
 		for _, has := range []string{"first", run} {
 			if got := send("m-"+has, "More."); got.Get("result.task.id").String() != has {
 				t.Errorf("in the %s run, that of the %s: %s", run, has, got.Raw)
+			}
+			for i := range int32(2) { // it is not taken for one that was not sent
+				store.at.Store(i + 1)
+				if got := send("m-"+has, "More."); !got.Get("error").Exists() {
+					t.Errorf("the store is away at time %d: %s", i, got.Raw)
+				}
 			}
 			if got := send("m-"+has, "Else."); !strings.Contains(got.Get("error.message").String(), "another request") {
 				t.Errorf("in the %s run, another message with the id of that of the %s: %s", run, has, got.Raw)

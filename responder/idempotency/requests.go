@@ -150,7 +150,8 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim,
 	return nil, inFlight(time.Second)
 }
 
-// Begun reports whether a request was begun before, and returns its outcome; nil: none is stored, or it has expired.
+// Begun reports whether a request was begun before with this key, and returns its outcome; nil: none is stored, it has
+// expired, or the request was another one.
 func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome json.RawMessage, begun bool,
 	err error) {
 	value, revision, err := r.Store.Get(ctx, storeKey(q))
@@ -158,7 +159,7 @@ func (r *Requests) Begun(ctx context.Context, q Request, now time.Time) (outcome
 		return nil, false, err
 	}
 	var e entry
-	if err := json.Unmarshal(value, &e); err != nil || e.Free || e.Hash != q.Hash {
+	if err := json.Unmarshal(value, &e); err != nil || e.Free {
 		return nil, false, err
 	}
 	if e.admits(q, now) != nil {

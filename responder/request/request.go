@@ -262,16 +262,17 @@ func withoutSecret(raw json.RawMessage) json.RawMessage {
 // Again reports whether a submission was carried out before with its key. Then [Submit] returns its outcome, even if
 // the arguments are a mistake by now: their context may have changed, their agent may be gone.
 func Again(ctx context.Context, s *responder.Service, tool string, a *Args) bool {
-	Begun(ctx, s, tool, a)
+	_, _ = Begun(ctx, s, tool, a)
 	return a.done != nil
 }
 
-// Begun is [Again], and also true of a submission that was begun with its key, and whose outcome is not stored.
-func Begun(ctx context.Context, s *responder.Service, tool string, a *Args) (begun bool) {
-	if q, err := Once(tool, a); err == nil && q.Key != "" && a.done == nil {
-		a.done, begun = s.Begun(ctx, q)
+// Begun is [Again], and also true of a submission that was begun with its key, and whose outcome is not stored, and of
+// another one with its key.
+func Begun(ctx context.Context, s *responder.Service, tool string, a *Args) (begun bool, err error) {
+	if q, wrong := Once(tool, a); wrong == nil && q.Key != "" && a.done == nil {
+		a.done, begun, err = s.Begun(ctx, q)
 	}
-	return begun || a.done != nil
+	return begun || a.done != nil, err
 }
 
 // Submit carries out a submission without mistakes. The error has the names that

@@ -55,6 +55,7 @@ test('words that are typed again after the field was empty are another message',
   draft.type('go on');
   const first = key();
   draft.edit('m1', 'one');
+  draft.type('');
   draft.clear();
   expect([draft.text.value, key()]).toEqual(['go on', first]); // its reply was lost: it is typed still
   draft.type(' ');

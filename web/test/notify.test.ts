@@ -62,4 +62,8 @@ test('a tab that takes over tells only what is new and not seen', async () => {
   );
   await vi.advanceTimersByTimeAsync(1000);
   expect(shown).toEqual(['new', 'asks']);
+  // What is older and arrives now, of a worker that was cut off, has been told by no tab.
+  apply([{ id: '', event: 'run', data: JSON.stringify(run('asked', { state: 'completed', endedAt: at(-30), unseen: true })) }]);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(shown).toEqual(['new', 'asks', 'asked']);
 });

@@ -10,9 +10,9 @@ import { plainText } from '../lib/plaintext';
 import { navigate, questionPath, runPath } from '../lib/router';
 import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';
-import { actOf, keyOf, questionsOf } from '../questions/ask';
+import { actOf, keyOf, questionsOf, wantedOf } from '../questions/ask';
 import { arrivals, inbox } from '../questions/store';
-import { changed, leader, runs, updates } from './store';
+import { arrivedAll, changed, leader, runs, updates } from './store';
 
 const key = 'linesman.notify';
 
@@ -67,15 +67,21 @@ let pending: News[] = [];
 let timer: ReturnType<typeof setTimeout> | undefined;
 const shownQuestions = new Map<string, Notification>();
 
-// When this tab took over from one that was closed, while it was hidden and not connected: that one has told what happened before.
+// When this tab took over from one that was closed, while it was hidden and not connected: that one has told what this tab
+// then hears of the time before. What is older and arrives later is news. Questions are read after their runs.
 let since = 0;
+let heard: Map<string, unknown> | undefined; // the questions that this tab heard of; undefined: it has not heard all
 
-/** Whether it is news yet: of this tab, and for somebody who has not seen it elsewhere. */
+/** Whether the tab before this one has told it. */
+function told(run: Run, q?: Question): boolean {
+  const at = ms(q ? q.askedAt : ended(run) ? run.endedAt : run.doing?.since ?? run.activeAt);
+  return at !== 0 && at < since && (!heard || Boolean(q && heard.has(keyOf(q.run, q.id))));
+}
+
+/** Whether nobody has seen it elsewhere. */
 function untold({ run, question: q }: News): boolean {
   const row = runs.get(run.run) ?? run; // as it is now
-  if (!q && ended(row) && !unseen(row, serverNow())) return false;
-  const at = ms(q ? q.askedAt : ended(row) ? row.endedAt : row.doing?.since ?? row.activeAt);
-  return at === 0 || at >= since;
+  return Boolean(q) || !ended(row) || unseen(row, serverNow());
 }
 
 function show(): void {
@@ -116,11 +122,17 @@ export function startNotifications(): void {
     if (e.key === key || e.key === null) notifying.value = current();
   });
   const add = (run: Run, question?: Question): void => {
+    if (told(run, question)) return;
     pending.push({ run, question });
     timer ??= setTimeout(show, 800);
   };
   effect(() => {
-    if (leader.value && document.visibilityState === 'hidden') since = serverNow();
+    if (!leader.value || document.visibilityState !== 'hidden') return;
+    since = serverNow();
+    heard = undefined;
+  });
+  effect(() => {
+    if (arrivedAll.value > 0) heard ??= wantedOf(runs.values());
   });
   updates.add((before, after) => {
     const news = newsOf(before, after);

@@ -22,6 +22,8 @@ import { openStream, type Message, type Stream } from '../lib/stream';
 export const runs = new Map<string, Run>();
 export const changed = signal(0);
 export const synced = signal(false);
+/** How often all that a connection begins with has arrived. */
+export const arrivedAll = signal(0);
 /** The last page could not be read. */
 export const olderFailed = signal(false);
 export const stream = signal<Stream | undefined>(undefined);
@@ -143,6 +145,7 @@ function take(messages: Message[]): void {
       }
       arrived.clear();
       synced.value = true;
+      arrivedAll.value++;
       continue;
     }
     if (event !== 'run' && event !== 'gone') continue;

@@ -80,7 +80,7 @@ export class Draft {
   /** What is typed. With an empty field nothing is left to repeat: the same words later are another message. */
   type(text: string): void {
     this.text.value = text;
-    if (text.trim()) return;
+    if (text.trim() || this.editing.peek()) return; // a draft is aside
     for (const of of this.requests.keys()) if (of.startsWith('["send",')) this.requests.delete(of);
   }
 
