@@ -174,7 +174,7 @@ type attendance struct {
 	log    *sessionLog
 	origin agent.Origin
 	noted  runs.Presence
-	passed bool // on to a run: it was taken
+	taker  thread // of the run that has taken it; the zero value: none has
 
 	seen  bool      // the program ran
 	since time.Time // when it was found that it does not
@@ -214,8 +214,10 @@ func (a *attendance) taken() bool {
 	if a == nil {
 		return false
 	}
-	a.passed = a.passed || holder(a.log.s.threads(), a.log.p.Agent, a.origin.Session, "") != ""
-	return a.passed
+	if a.taker.run == "" {
+		a.taker = holder(a.log.s.threads(), a.log.p.Agent, a.origin.Session, "")
+	}
+	return a.taker.run != ""
 }
 
 // busy reports whether the program runs, and is in the middle of a turn: it may wait for its

@@ -143,8 +143,13 @@ func (r *Run) sendOut(ctx context.Context, final bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if t, follows := r.source.(*tailed); follows && found != unchanged {
-		t.bound(at)
+	if t, follows := r.source.(*tailed); follows {
+		if found != unchanged {
+			if err := t.bound(at); err != nil {
+				return 0, err
+			}
+		}
+		t.looked = now
 	}
 	r.sent.set(s, at)
 	if at >= s.end() || found == unchanged && !final && s.partialEnd == s.end() {

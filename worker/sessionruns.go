@@ -101,7 +101,7 @@ func (t *sessionLog) skipTurn(ctx context.Context, run string, taken bool) error
 		if err != nil {
 			return err
 		}
-		if taken = taken || held != ""; held == "" {
+		if taken = taken || held.run != ""; held.run == "" {
 			if over, err := t.skipped(a, run, taken); over || err != nil {
 				return err
 			}
@@ -131,8 +131,8 @@ func (t *sessionLog) skipped(a *attendance, run string, over bool) (bool, error)
 	})
 }
 
-// holder returns the open run that has a session, or continues it; "": there is none.
-func (t *sessionLog) holder(session string) (string, error) {
+// holder returns the thread of the open run that has a session, or continues it; the zero value: there is none.
+func (t *sessionLog) holder(session string) (thread, error) {
 	all, err := t.s.w.threads(nil)
 	return holder(all, t.p.Agent, session, ""), err
 }
@@ -155,7 +155,7 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if err != nil {
 		return nil, false, err
 	}
-	f, file, size, err := openRegular(path)
+	f, file, _, err := openRegular(path)
 	if err != nil {
 		return nil, false, err
 	}
@@ -163,6 +163,11 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if fileOf(path, info) != file { // a symbolic link has taken its place
 		return nil, false, errSilent
 	}
+	now, err := f.Stat()
+	if err != nil {
+		return nil, false, err
+	}
+	size, written := now.Size(), now.ModTime()
 	spec, err := t.plan(f, file, size)
 	if err != nil {
 		return nil, errors.Is(err, runs.ErrManyRuns), err
@@ -183,8 +188,14 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 	if err != nil {
 		return nil, false, err
 	}
-	if held != "" {
-		return nil, false, t.skipTurn(ctx, held, true)
+	if held.run != "" {
+		until, err := held.before(f, spec.Session.From, size, written, false)
+		if err != nil {
+			return nil, false, err
+		}
+		if until <= spec.Session.From {
+			return nil, false, t.skipTurn(ctx, held.run, true)
+		}
 	}
 	d, err = Create(t.s.w.cfg.Root, *spec)
 	if errors.Is(err, fs.ErrExist) { // another process follows the file, or did

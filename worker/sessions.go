@@ -128,11 +128,8 @@ func (s *sessionFollower) threads() map[string]thread {
 	now := time.Now()
 	info, err := os.Stat(s.w.cfg.Root)
 	same := err == nil && s.rootAt.Equal(info.ModTime()) && s.heldAt.Sub(s.rootAt) > coarse
-	for _, t := range s.held {
-		same = same && t.settled
-	}
 	if same && now.Sub(s.heldAt) < s.w.tailPause {
-		return s.held
+		return s.begun()
 	}
 	all, failed := s.w.threads(s.held)
 	if failed != nil { // the next look reads what is missing
@@ -144,6 +141,25 @@ func (s *sessionFollower) threads() map[string]thread {
 	}
 	if s.held, s.heldAt, s.rootAt = all, now, (time.Time{}); err == nil && failed == nil {
 		s.rootAt = info.ModTime()
+	}
+	return s.held
+}
+
+// begun returns what is held, with the threads that live runs have begun since.
+func (s *sessionFollower) begun() map[string]thread {
+	changed := make(map[string]thread)
+	for name, t := range s.held {
+		if t.settled {
+			continue
+		}
+		if id := s.w.begun(name); id != "" && id != t.id {
+			t.id = id
+			changed[name] = t
+		}
+	}
+	if len(changed) > 0 {
+		s.held = maps.Clone(s.held) // others read the old one
+		maps.Copy(s.held, changed)
 	}
 	return s.held
 }

@@ -386,15 +386,31 @@ type tailed struct {
 	stopped bool
 	gone    time.Time // since when path names another file or none
 	free    int64     // the end of what was there before a run took the session
+	looked  time.Time // all up to free was found by a look at this time; zero: by none of this process
+	bounded bool      // a run has taken it: free is final
 }
 
-// bound leaves out of what was found what a run that has taken the session may have added; what is before at is stored.
-func (t *tailed) bound(at int64) {
-	if s := t.out; t.attend.taken() {
-		s.size = min(s.size, max(t.free, at)-s.segment.Base)
-	} else {
+// bound leaves out of what was found what a run that has taken the session added; what is before at is stored.
+func (t *tailed) bound(at int64) error {
+	const often = 10 * time.Second // more than the longest time between two looks, unless an append takes longer
+	s := t.out
+	switch {
+	case s.f == nil:
+		return nil
+	case !t.attend.taken():
 		t.free = s.end()
+		return nil
+	case !t.bounded:
+		by, base := &t.attend.taker, s.segment.Base
+		sure := !t.looked.IsZero() && time.UnixMilli(by.created).Sub(t.looked) < often
+		free, err := by.before(s.f, max(t.free, at, base)-base, s.size, s.mod, sure)
+		if err != nil {
+			return fmt.Errorf("whose lines these are: %w", err)
+		}
+		t.free, t.bounded = base+free, true
 	}
+	s.size = min(s.size, max(t.free, at)-s.segment.Base)
+	return nil
 }
 
 func (t *tailed) ended(now time.Time) (*runs.Exit, error) {

@@ -88,6 +88,7 @@ func TestLinesOfARunThatContinuesASessionAreItsOwnFromItsBeginning(t *testing.T)
 				resumes := shell("resumes", "")
 				resumes.Thread = "p"
 				taken = l.create(resumes)
+				l.later("resumes")
 				write(t, path, "by resumes\n")
 			}
 			if len(before) > runs.MaxChunk {
@@ -115,6 +116,95 @@ func TestLinesOfARunThatContinuesASessionAreItsOwnFromItsBeginning(t *testing.T)
 			}
 		})
 	}
+}
+
+// What the person has written before a run takes the session is published, however late it is read: nobody was there,
+// or the log of the run was away.
+func TestLinesBeforeARunTakesTheirSessionAreNotLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ before, after, want string }{
+		"and nothing after it":        {"two\n", "", "two\n"},
+		"and lines that tell no time": {"two\n", "by resumes\n", "two\nby resumes\n"},
+		"and lines that tell times": {
+			`{"timestamp":"2020-01-01T00:00:00.000Z"}` + "\ntwo\n", `{"timestamp":"2999-01-01T00:00:00.000Z"}` + "\nx\n",
+			`{"timestamp":"2020-01-01T00:00:00.000Z"}` + "\ntwo\n",
+		},
+	} {
+		const first = "shown p\none\n"
+		prepare := func(t *testing.T) (l *fixture, path string, take func()) {
+			l = newFixture(t)
+			path = filepath.Join(place(t), "s.jsonl")
+			return l, path, func() {
+				write(t, path, test.before)
+				resumes := shell("resumes", "")
+				resumes.Thread = "p"
+				l.create(resumes)
+				if test.after != "" {
+					l.later(resumes.Run)
+					write(t, path, test.after)
+				}
+			}
+		}
+		ends := func(t *testing.T, l *fixture, run, want string) {
+			waitFor(t, "its end", func() bool { return l.ended(run) })
+			if got := l.output(run); got != first+want {
+				t.Errorf("output %q, want %q after the first lines", got, want)
+			}
+		}
+		t.Run("nobody was there "+name, func(t *testing.T) {
+			t.Parallel()
+			l, path, take := prepare(t)
+			write(t, path, first)
+			begun, stop := l.sessions(sessionsSpec(filepath.Dir(path)))
+			waitFor(t, "the session", func() bool { return l.text(begun(path)) == first })
+			stop()
+			take()
+			l.sessions(sessionsSpec(filepath.Dir(path)))
+			ends(t, l, begun(path)[0], test.want)
+		})
+		t.Run("it was never read "+name, func(t *testing.T) {
+			t.Parallel()
+			l, path, take := prepare(t)
+			write(t, path, first)
+			take()
+			begun, _ := l.sessions(sessionsSpec(filepath.Dir(path)))
+			waitFor(t, "the session", func() bool { return len(begun(path)) == 1 })
+			ends(t, l, begun(path)[0], test.want)
+		})
+		t.Run("the log was away "+name, func(t *testing.T) {
+			t.Parallel()
+			l, path, take := prepare(t)
+			write(t, path, first)
+			once := sync.OnceFunc(take)
+			l.logs.hook = func(_ *fileLog, e runs.Entry) runs.Entry {
+				if e.Kind == runs.Out {
+					once()
+				}
+				return e
+			}
+			begun, _ := l.sessions(sessionsSpec(filepath.Dir(path)))
+			waitFor(t, "the session", func() bool { return len(begun(path)) == 1 })
+			want := test.want
+			if strings.HasSuffix(want, "by resumes\n") { // it was away for so short a time that they are of the run
+				want = ""
+			}
+			ends(t, l, begun(path)[0], want)
+		})
+	}
+}
+
+// later waits until what is written has a later time than a run.
+func (l *fixture) later(run string) {
+	spec, err := readSpec(filepath.Join(l.root, run))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	clock := filepath.Join(l.t.TempDir(), "clock")
+	waitFor(l.t, "a later time", func() bool {
+		write(l.t, clock, "x")
+		info, err := os.Stat(clock)
+		return err == nil && info.ModTime().UnixMilli() > spec.Created
+	})
 }
 
 // The normalizer can be late: the output that is there tells whose session it is, also that which another program

@@ -2,12 +2,15 @@ package worker
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/linesman/linesman/internal/files"
 	"github.com/linesman/linesman/runs"
+	"github.com/linesman/linesman/worker/sessionlog"
 )
 
 // Two processes that continue one thread would mix up its session. So a task whose thread an open run of the same data
@@ -24,6 +27,22 @@ type thread struct {
 	run, agent string
 	id         string // "": it has none, or not yet
 	settled    bool   // it stays as it is
+	began      bool   // the run has begun it, and does not continue it
+	created    int64  // when the run was, Unix milliseconds
+}
+
+// before returns where the lines of a log, last written at mod, end that are none of the run; they are between two
+// offsets. If no line tells when it was written, all are of the run if that is sure, else none: sent twice is better
+// than lost.
+func (t *thread) before(log io.ReaderAt, from, to int64, mod time.Time, sure bool) (int64, error) {
+	if mod.UnixMilli() <= t.created {
+		return to, nil
+	}
+	begin, tells, err := sessionlog.Before(log, from, to, time.UnixMilli(t.created))
+	if !tells && !sure && !t.began {
+		return to, err
+	}
+	return begin, err
 }
 
 // threads returns those of all run directories; known are those of an earlier call, or nil.
@@ -42,14 +61,20 @@ func (w *Worker) threads(known map[string]thread) (map[string]thread, error) {
 				continue
 			}
 			id := w.resumes(&spec)
-			t = thread{name, spec.Agent, id, !spec.Live || id != ""}
-			if id, rerr := readBounded(filepath.Join(w.runDir(name), threadFile), runs.MaxThread); !t.settled && rerr == nil {
-				t.id = string(id)
+			t = thread{run: name, agent: spec.Agent, id: id, settled: !spec.Live || id != "", created: spec.Created}
+			if !t.settled {
+				t.id, t.began = w.begun(name), true
 			}
 		}
 		found[name] = t
 	}
 	return found, err
+}
+
+// begun returns the thread that a live run has noted; "": none.
+func (w *Worker) begun(run string) string {
+	id, _ := readBounded(filepath.Join(w.runDir(run), threadFile), runs.MaxThread) // what cannot be read tells none
+	return string(id)
 }
 
 // resumes returns the thread that a run is started to continue, as its task says or its command line; "": none.
@@ -65,14 +90,16 @@ func (w *Worker) resumes(spec *Spec) string {
 	return id
 }
 
-// holder returns the open run of an agent that has a thread, other than one; "": there is none.
-func holder(all map[string]thread, kind, id, but string) string {
+// holder returns the thread of the open run of an agent that has it, other than one, of several the oldest; the zero
+// value: there is none.
+func holder(all map[string]thread, kind, id, but string) (oldest thread) {
 	for _, t := range all {
-		if t.run != but && t.agent == kind && id != "" && strings.EqualFold(t.id, id) {
-			return t.run
+		if t.run != but && t.agent == kind && id != "" && strings.EqualFold(t.id, id) &&
+			(oldest.run == "" || t.created < oldest.created) {
+			oldest = t
 		}
 	}
-	return ""
+	return oldest
 }
 
 // heldError reports a thread that another run has.
@@ -99,8 +126,8 @@ func (w *Worker) create(spec Spec) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if other := holder(all, spec.Agent, spec.Thread, spec.Run); other != "" {
-		return nil, &heldError{other}
+	if other := holder(all, spec.Agent, spec.Thread, spec.Run); other.run != "" {
+		return nil, &heldError{other.run}
 	}
 	return Create(w.cfg.Root, spec)
 }

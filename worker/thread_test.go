@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/linesman/linesman/runs"
 )
@@ -161,4 +162,37 @@ func TestThreadOfALiveRunIsItsOwn(t *testing.T) {
 	waitFor(t, "the end", s.empty)
 	task("b")
 	waitFor(t, "the next one", func() bool { return s.kinds("b") == "queued start exit" })
+}
+
+// With a live run open, whose thread can still come, the directory of the runs is not read for each line of a session.
+func TestRunsAreReadAgainWhenTheyHaveChanged(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	live := shell("live", "")
+	live.Live = true
+	d := l.create(live)
+	s := &sessionFollower{w: l.w}
+	l.w.tailPause = time.Nanosecond
+	waitFor(t, "a look that is later than the directory", func() bool {
+		s.threads()
+		return s.heldAt.Sub(s.rootAt) > time.Second/2
+	})
+	l.w.tailPause = time.Hour
+	read := s.heldAt
+	for range 100 {
+		s.threads()
+	}
+	if got := holder(s.threads(), live.Agent, "x", ""); got.run != "" || s.heldAt != read {
+		t.Errorf("the runs are read again, or %q has a thread", got.run)
+	}
+	write(t, d.file(threadFile), "x")
+	if got := holder(s.threads(), live.Agent, "x", ""); got.run != "live" || s.heldAt != read {
+		t.Errorf("run %q has the thread, or all are read again", got.run)
+	}
+	resumes := shell("resumes", "")
+	resumes.Thread = "y"
+	l.create(resumes)
+	if got := holder(s.threads(), live.Agent, "y", ""); got.run != "resumes" {
+		t.Errorf("run %q has the thread of a new run", got.run)
+	}
 }

@@ -93,6 +93,27 @@ func bounded(lines *bufio.Reader, limit int) (line []byte, size int, err error) 
 	return line, size, err
 }
 
+// Before returns where the lines of a log between two offsets begin that were written after a time: with the first one
+// that tells so, or at from if no line before that tells a time. Tells is false if none does.
+func Before(log io.ReaderAt, from, to int64, at time.Time) (begin int64, tells bool, err error) {
+	lines := bufio.NewReader(io.NewSectionReader(log, from, to-from))
+	for begin = from; ; {
+		line, size, err := bounded(lines, maxLine)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, false, err
+		}
+		written, untold := time.Parse(time.RFC3339, gjson.GetBytes(line, "timestamp").Str)
+		later := untold == nil && written.After(at)
+		if size == 0 || later {
+			if !tells {
+				begin = from
+			}
+			return begin, tells || later, nil
+		}
+		begin, tells = begin+int64(size), tells || untold == nil
+	}
+}
+
 // Messages returns the ids of the model's messages in a log; none if there is no log.
 func Messages(logs agent.Sessions, path string) (map[string]bool, error) {
 	f, _, err := Open(path)
