@@ -161,19 +161,17 @@ func (s *Service) order(ctx context.Context, run string, k commandKey, c runs.Co
 	if k.key != "" {
 		c.ID = keyed(ctx, run, k.key, c)
 	}
-	if k.key == "" || s.cfg.Requests == nil {
+	stops := c.Do == runs.DoStop && c.Turn > 0 // at most once whatever its key is
+	if k.key == "" || s.cfg.Requests == nil || stops {
 		return s.give(ctx, v, c)
 	}
 	// It is known by its id, too, so that nobody waits until an attempt before has ended.
-	given := false
 	done, err := s.once(ctx, api.Once{Key: k.stored(ctx), Hash: c.ID}, nil, v.ID, 0, func(string, bool) (outcome, error) {
-		given = true
 		sent, err = s.give(ctx, v, c)
 		return outcome{Run: v.ID, At: time.Now().UnixMilli(), Turn: sent.Turn, Delivered: sent.Delivered,
 			Entry: sent.Entry}, err
 	})
-	if e, ok := errors.AsType[*api.Error](err); err != nil && !given && k.run != "" &&
-		(!ok || e.Code == api.RateLimited || e.Code == api.Unavailable) { // no more keys can be stored: its id has to do
+	if k.run != "" && (errors.Is(err, idempotency.ErrNotStored) || api.Is(err, api.RateLimited)) { // its id has to do
 		return s.give(ctx, v, c)
 	}
 	if err == nil && done.replayed {

@@ -149,10 +149,10 @@ func (s *sessionFollower) threads() map[string]thread {
 func (s *sessionFollower) begun() map[string]thread {
 	changed := make(map[string]thread)
 	for name, t := range s.held {
-		if t.settled {
+		if t.settled || t.id != "" {
 			continue
 		}
-		if id := s.w.begun(name); id != "" && id != t.id {
+		if id := s.w.begun(name); id != "" {
 			t.id = id
 			changed[name] = t
 		}

@@ -104,10 +104,13 @@ type claim struct {
 	entry    entry
 }
 
+// ErrNotStored reports that a request may have no entry: there was none, or one without an outcome.
+var ErrNotStored = errors.New("it cannot be remembered")
+
 // Begin claims a request at a time. The error is an [*api.Error] where the key
 // cannot be used now: KeyConflict, KeyInFlight, KeyExpired or RateLimited. Any
-// other error means that the store cannot be used; then the request must not be
-// carried out.
+// other error means that the store cannot be used, ErrNotStored that it cannot be written; then the request
+// must not be carried out, unless it is known in another way, too.
 func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim, error) {
 	key := storeKey(q)
 	for range 3 { // another writer was first each time
@@ -143,7 +146,7 @@ func (r *Requests) Begin(ctx context.Context, q Request, now time.Time) (*claim,
 			return c, nil
 		}
 		if err != nil { // the entry may have been stored
-			return nil, fmt.Errorf("request: %w", err)
+			return nil, fmt.Errorf("request: %w: %w", ErrNotStored, err)
 		}
 		c.giveBack()
 	}

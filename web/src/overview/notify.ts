@@ -12,7 +12,7 @@ import { recall, remember } from '../lib/theme';
 import { badge } from '../lib/title';
 import { actOf, keyOf, questionsOf, wantedOf } from '../questions/ask';
 import { arrivals, inbox } from '../questions/store';
-import { arrivedAll, changed, leader, runs, updates } from './store';
+import { arrivedAll, changed, leader, runs, stream, updates } from './store';
 
 const key = 'linesman.notify';
 
@@ -127,7 +127,7 @@ export function startNotifications(): void {
     timer ??= setTimeout(show, 800);
   };
   effect(() => {
-    if (!leader.value || document.visibilityState !== 'hidden') return;
+    if (!leader.value || document.visibilityState !== 'hidden' || stream.peek()?.state.peek() === 'live') return;
     since = serverNow();
     heard = undefined;
   });
