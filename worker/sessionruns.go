@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,24 +86,27 @@ func (t *sessionLog) one(ctx context.Context) (ignore bool, err error) {
 		t.open = append(t.open, d.Path())
 		return false, err
 	}
-	taken := r.source.(*tailed).attend.taken()
-	if err == nil && (r.unfollowed || taken) {
-		return false, t.skipTurn(ctx, d.Spec.Run, taken)
+	attend := r.source.(*tailed).attend
+	if taken := attend.taken(); err == nil && (r.unfollowed || taken) {
+		return false, t.skipTurn(ctx, d.Spec.Run, attend.taker.run)
 	}
 	return err == nil && ex.Reason == runs.ReasonCancelled, nil
 }
 
-// skipTurn waits for the end of the run that has taken the session, or else of the turn in progress, or of the program,
-// and then puts what is in the log into the ledger: the next prompt begins the next run.
-func (t *sessionLog) skipTurn(ctx context.Context, run string, taken bool) error {
+// skipTurn waits for the end of the run that has taken the session, taker, or else of the turn in progress, or of the
+// program, and then puts what is in the log into the ledger: the next prompt begins the next run.
+func (t *sessionLog) skipTurn(ctx context.Context, run, taker string) error {
 	a := t.attendance()
 	for {
 		held, err := t.holder(a.origin.Session)
+		if err == nil && held.run != "" && taker != "" && held.run != taker {
+			err = t.over(&held, run)
+		}
 		if err != nil {
 			return err
 		}
-		if taken = taken || held.run != ""; held.run == "" {
-			if over, err := t.skipped(a, run, taken); over || err != nil {
+		if taker = cmp.Or(held.run, taker); held.run == "" {
+			if over, err := t.skipped(a, run, taker != ""); over || err != nil {
 				return err
 			}
 		}
@@ -122,12 +126,34 @@ func (t *sessionLog) skipped(a *attendance, run string, over bool) (bool, error)
 	if !over && !a.resting(f, size) && a.runs(t.f.where()) != doesNot && t.p.Logs.Rests != nil {
 		return false, nil
 	}
+	return true, t.note(f, file, size, run)
+}
+
+// over puts what is in the log of the time before a run into the ledger: it is of runs that had the session before.
+func (t *sessionLog) over(next *thread, run string) error {
+	f, file, size, err := openRegular(t.f.where())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if size, err = next.before(f, 0, size, now.ModTime(), true); size == 0 || err != nil {
+		return err
+	}
+	return t.note(f, file, size, run)
+}
+
+// note adds a line to the ledger: so much of the log is published, or is to be skipped.
+func (t *sessionLog) note(f *os.File, at file, size int64, run string) error {
 	sum, err := sumOf(f, size)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, t.s.w.ledger.add(imported{
-		Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: file.inode, Size: size, Sum: sum, Run: run, Log: t.name,
+	return t.s.w.ledger.add(imported{
+		Agent: t.p.Agent, Stores: t.p.ledger.stores, inode: at.inode, Size: size, Sum: sum, Run: run, Log: t.name,
 	})
 }
 
@@ -194,7 +220,7 @@ func (t *sessionLog) next(ctx context.Context) (d *Dir, ignore bool, err error) 
 			return nil, false, err
 		}
 		if until <= spec.Session.From {
-			return nil, false, t.skipTurn(ctx, held.run, true)
+			return nil, false, t.skipTurn(ctx, held.run, held.run)
 		}
 	}
 	d, err = Create(t.s.w.cfg.Root, *spec)

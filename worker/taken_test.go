@@ -193,6 +193,50 @@ func TestLinesBeforeARunTakesTheirSessionAreNotLost(t *testing.T) {
 	}
 }
 
+// The run that has a session is followed by another one at once. The ledger has its lines before that one ends: a
+// follower that begins meanwhile takes them for nobody else's.
+func TestLinesOfARunBeforeTheOneThatHasTheSessionAreNotPublished(t *testing.T) {
+	t.Parallel()
+	l := newFixture(t)
+	path := filepath.Join(place(t), "s.jsonl")
+	stamped := func(text string) string {
+		return fmt.Sprintf(`{"timestamp":%q}`+"\n%s\n", time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), text)
+	}
+	first := "shown p\n" + stamped("one")
+	write(t, path, first)
+	begun, _ := l.sessions(sessionsSpec(filepath.Dir(path)))
+	waitFor(t, "the session", func() bool { return l.text(begun(path)) == first })
+	take := func(run string) *Dir {
+		resumes := shell(run, "")
+		resumes.Thread = "p"
+		d := l.create(resumes)
+		l.later(run)
+		return d
+	}
+	a := take("a")
+	waitFor(t, "its end", func() bool { return l.ended(begun(path)[0]) })
+	ofA := stamped("by a")
+	write(t, path, ofA)
+	l.later("a")
+	b := take("b") // before it ends, as of two such runs the older one has the session
+	if err := a.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	ofB := stamped("by b")
+	write(t, path, ofB)
+	waitFor(t, "the ledger", func() bool {
+		return strings.Contains(contents(t, l.w.cfg.Ledger), fmt.Sprintf(`"size":%d,`, len(first+ofA)))
+	})
+	if err := b.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the ledger", func() bool {
+		return strings.Contains(contents(t, l.w.cfg.Ledger), fmt.Sprintf(`"size":%d,`, len(first+ofA+ofB)))
+	})
+	write(t, path, "two\n")
+	waitFor(t, "the next run", func() bool { return l.text(begun(path)) == first+"two\n" })
+}
+
 // later waits until what is written has a later time than a run.
 func (l *fixture) later(run string) {
 	spec, err := readSpec(filepath.Join(l.root, run))
