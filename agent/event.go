@@ -8,8 +8,8 @@ type Counters struct {
 	Input, Cached, Written, Output, Reasoning string
 	// Apart reports that Input is without Cached and Written, and Output without Reasoning.
 	Apart bool
-	// Total is all; what Input and Output do not have of it is of reasoning, and is told nowhere else. "": it is not
-	// needed.
+	// Total is the sum of all tokens, for agents that do not count reasoning in any other field: its count is Total
+	// without Input and Output. "": the agent counts it.
 	Total string
 	// Thread reports that they are those of the thread so far, not of a turn.
 	Thread bool

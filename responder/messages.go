@@ -165,7 +165,7 @@ func (s *Service) order(ctx context.Context, run string, k commandKey, c runs.Co
 	if k.key == "" || s.cfg.Requests == nil || stops {
 		return s.give(ctx, v, c)
 	}
-	// It is known by its id, too, so that nobody waits until an attempt before has ended.
+	// Without a lease: the run ignores a command whose id it has, so two attempts may run at the same time.
 	done, err := s.once(ctx, api.Once{Key: k.stored(ctx), Hash: c.ID}, nil, v.ID, 0, func(string, bool) (outcome, error) {
 		sent, err = s.give(ctx, v, c)
 		return outcome{Run: v.ID, At: time.Now().UnixMilli(), Turn: sent.Turn, Delivered: sent.Delivered,

@@ -32,8 +32,8 @@ func operation[Q, A any](t *testing.T, s *responder.Service, op api.Op[Q, A]) fu
 	return nil
 }
 
-// The messages that wait fit into a message of every NATS server, whatever their texts take: those that do not are told
-// by their sizes. In the process there are all of them.
+// The list of messages that wait fits into a message of every NATS server: texts for which there is no room are left
+// out, with their sizes. A call in the same process returns all texts.
 func TestMessagesThatWaitFitIntoAMessage(t *testing.T) {
 	t.Parallel()
 	s := detailed(t, nil)

@@ -7,7 +7,7 @@ import (
 	"github.com/linesman/linesman/normalizer"
 )
 
-// counted is the dialect of an agent whose lines are told, and counts how often its state is asked for.
+// counted is a dialect with one line of its own. It counts these lines and the calls of State.
 type counted struct{ told, states int }
 
 func (c *counted) Line(line []byte, _ *normalizer.Out) normalizer.Fault {

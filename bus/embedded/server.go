@@ -168,8 +168,8 @@ func (s *Server) start() error {
 
 // Restart stops the server and starts another one with the same store and address,
 // unless Stop was called. In between it calls offline, unless that is nil; an error
-// leaves the server stopped. Clients reconnect by themselves, and nobody else can listen
-// at the address meanwhile.
+// leaves the server stopped. Clients reconnect by themselves. The socket stays open, so that no
+// other process can listen at the address meanwhile.
 func (s *Server) Restart(offline func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

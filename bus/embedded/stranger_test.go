@@ -169,7 +169,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Connections that have ended are not counted for ever, as those of a check that looks whether the port is open.
+// A health check that opens and closes a connection all the time causes no warning: closed connections do not count.
 func TestConnectionsWithoutAPasswordThatHaveEndedAreNoneOfMany(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.WarnLevel)

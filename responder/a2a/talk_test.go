@@ -210,7 +210,7 @@ func TestMessageInTheContextOfAKeptRunIsForIt(t *testing.T) {
 		}
 	}
 	away.Store(false)
-	// A message whose answer was lost begins none either. Then its context goes on with a run of its own.
+	// Another text with the id of a message that was sent is refused, and begins no run.
 	got := in(talksThread, `{"text":"Else."}`)
 	if !strings.Contains(got.Get("error.message").String(), "another request") {
 		t.Errorf("another message of the same id, after the end: %s", got.Raw)

@@ -254,8 +254,8 @@ func (r *Table) Decide(ctx context.Context, run string, c runs.Command) (runs.Ru
 	return ruling, nil
 }
 
-// decided returns what became of a command, perhaps given before, of a run that has ended. It is an [EndedError] if
-// that did not get it, or its log has expired; while nobody knows, it is another error.
+// decided returns what became of a command, perhaps given before, of a run that has ended. The error is an [EndedError]
+// if the run did not get the command, or its log has expired. Any other error means that the log could not be read.
 func (r *Table) decided(ctx context.Context, v runs.Header, c runs.Command) (runs.Ruling, error) {
 	if r.cfg.Absent != nil {
 		ruling, err := r.cfg.Absent(ctx, v.Agent, v.ID, c)

@@ -5,8 +5,8 @@
 //   session.value                         undefined: not known yet, null: signed out
 //   allowed('submit')                     whether the session has a scope
 //
-// Every failure is an ApiError. `status` 0 is a request without an answer: the network, or a server that is not running. JSON
-// that is read has to be here within a minute. What changes something has no limit: nobody would know whether it was done. A 401 sets `session` to null, which shows the sign-in page.
+// Every failure is an ApiError. `status` 0 is a request without an answer: the network, or a server that is not running. A
+// read fails after a minute without its whole answer. A write has no time limit, since it would not be known whether it was done. A 401 sets `session` to null, which shows the sign-in page.
 // The types of schema.ts are those of openapi.json; fields that are marked optional are absent if unknown.
 
 import { signal } from '@preact/signals';
