@@ -107,7 +107,10 @@ func (c Config) sharedLink(ctx context.Context, base string) (string, error) {
 		if absent != nil {
 			return "", fmt.Errorf("page: %w; as the operator: %s", absent, err.Error())
 		}
-		return c.askedLink(ctx, reachable("http://"+address))
+		return c.askedLink(ctx, reachable("http://"+address), func() bool {
+			now, err := httpserver.ServedAt(c.Settings.DataDir, u.Port())
+			return err == nil && now == address
+		})
 	}
 	defer b.Close()
 	var path string

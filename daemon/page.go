@@ -39,11 +39,15 @@ func SignInLink(ctx context.Context, c Config) (string, error) {
 	case c.Settings.NATS != "":
 		return c.sharedLink(ctx, base)
 	}
-	return c.askedLink(ctx, base)
+	return c.askedLink(ctx, base, func() bool {
+		here, err := datadir.ReadInstance(c.Settings.DataDir)
+		return err == nil && reachable(here.HTTP) == base
+	})
 }
 
-// askedLink asks the server at base for a link, with the token of the data directory.
-func (c Config) askedLink(ctx context.Context, base string) (string, error) {
+// askedLink asks the server at base for a link, with the token of the data directory. Still reports whether that server
+// listens there: it is asked once the connection is made, as another process may have got the port meanwhile.
+func (c Config) askedLink(ctx context.Context, base string, still func() bool) (string, error) {
 	file := tokenFile(c.Settings)
 	if _, err := os.Stat(file); err != nil { // else it would be created
 		return "", fmt.Errorf("page: no linesman has served HTTP on this data directory yet: %w", err)
@@ -59,7 +63,16 @@ func (c Config) askedLink(ctx context.Context, base string) (string, error) {
 		return "", err
 	}
 	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := direct.Do(r)
+	own := http.Client{Transport: &http.Transport{DisableKeepAlives: true, // and without a proxy: the request has a token
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err == nil && !still() {
+				return nil, errors.Join(errors.New("the server has ended"), conn.Close())
+			}
+			return conn, err
+		},
+	}}
+	answer, err := own.Do(r)
 	if err != nil {
 		return "", silent(base)
 	}
@@ -80,7 +93,7 @@ func (c Config) askedLink(ctx context.Context, base string) (string, error) {
 	return base + httpserver.SignInPath(made.Code), nil
 }
 
-// direct uses no proxy: requests have a token.
+// direct uses no proxy.
 var direct = http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func silent(base string) error {

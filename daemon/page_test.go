@@ -102,4 +102,15 @@ func TestTheTokenIsSentToItsOwnResponderAlone(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(data, "http-"+port)); !os.IsNotExist(err) {
 		t.Errorf("after its end: %v", err)
 	}
+
+	c := daemon.Config{Settings: config.Default(), Log: zap.NewNop()}
+	c.Settings.DataDir = data
+	if _, err := c.AskedLink(t.Context(), stranger.URL, func() bool { return false }); err == nil {
+		t.Error("a stranger that got the port before the connection was made was asked")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got.Len() > 0 {
+		t.Errorf("it got\n%s", &got)
+	}
 }
