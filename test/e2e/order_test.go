@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/tidwall/gjson"
@@ -18,39 +20,54 @@ import (
 )
 
 // natsAt starts a NATS server at an address of loopback; with a password where
-// that is not "".
+// that is not "". At an address that had another server it may need several tries: a
+// program that another test starts has a copy of its socket until it runs.
 func natsAt(t *testing.T, address, store, password string) (stop func()) {
 	t.Helper()
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true,
-		NoLog: true, JetStreamMaxStore: 1 << 50} // not a part of the free space
-	if password != "" {
-		o.Username, o.Password = "us", password
+	for deadline := time.Now().Add(fixture.Patience); ; {
+		o := &server.Options{Host: at.Addr().String(), Port: int(at.Port()), JetStream: true, StoreDir: store, NoSigs: true,
+			NoLog: true, JetStreamMaxStore: 1 << 50} // not a part of the free space
+		if password != "" {
+			o.Username, o.Password = "us", password
+		}
+		s, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := natsLog{t, new(atomic.Bool)}
+		s.SetLogger(log, false, false)
+		s.Start()
+		stop = func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+		for !log.failed.Load() && time.Now().Before(deadline) {
+			if s.ReadyForConnections(100 * time.Millisecond) {
+				t.Cleanup(stop)
+				return stop
+			}
+		}
+		stop()
+		if !time.Now().Before(deadline) {
+			t.Fatal("the NATS server does not start")
+		}
 	}
-	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.SetLogger(natsLog{t}, false, false)
-	s.Start()
-	stop = func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	}
-	t.Cleanup(stop)
-	if !s.ReadyForConnections(fixture.Patience) {
-		t.Fatal("the NATS server does not start")
-	}
-	return stop
 }
 
 // natsLog prints what keeps a server from starting.
-type natsLog struct{ t *testing.T }
+type natsLog struct {
+	t      *testing.T
+	failed *atomic.Bool
+}
 
-func (l natsLog) Fatalf(format string, v ...any) { l.t.Logf("NATS: "+format, v...) }
+func (l natsLog) Fatalf(format string, v ...any) {
+	l.t.Logf("NATS: "+format, v...)
+	l.failed.Store(true)
+}
 func (l natsLog) Errorf(format string, v ...any) { l.t.Logf("NATS: "+format, v...) }
 func (natsLog) Warnf(string, ...any)             {}
 func (natsLog) Noticef(string, ...any)           {}
