@@ -18,7 +18,7 @@ func workTree(t *testing.T) string {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a"), "one\n")
 	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "a"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first"},
+		{"init", "-q"}, {"add", "a"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "--no-gpg-sign", "-q", "-m", "first"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = dir

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/runs"
+	testfixture "github.com/linesman/linesman/test/fixture"
 )
 
 // tail follows paths in the background and returns a function that stops it.
@@ -410,6 +411,7 @@ func TestCancelledFileIsIgnoredUntilItIsReplaced(t *testing.T) {
 }
 
 func TestTailIsCheapForManyIdleFiles(t *testing.T) {
+	testfixture.Descriptors(t, 4096)
 	l := newFixture(t)
 	const files = 1000
 	dir := t.TempDir()

@@ -33,22 +33,21 @@ func TestKeysOfAnotherUserAreNamedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{
-		"status --creds " + filepath.Join(alone,
-			"subscriber.creds"): "subscriber.creds holds the keys of subscriber; this needs those of operator, which " +
-			"may send requests (publish to linesman.api.>)",
-		"worker --creds " + filepath.Join(dir,
-			"responder.creds"): "responder.creds holds the keys of responder; this needs those of worker, which may take tasks",
-		"events --creds " + filepath.Join(dir,
-			"worker.creds"): "worker.creds holds the keys of worker; this needs those of subscriber, which may read the events",
-		"status --creds " + alone: "no keys of operator in " + alone +
-			": operator.creds, operator.nk, or operator.pem and operator-key.pem; there are those of subscriber",
+	for _, tt := range []struct{ command, creds, want string }{
+		{"status", filepath.Join(alone, "subscriber.creds"), "subscriber.creds holds the keys of subscriber; this needs " +
+			"those of operator, which may send requests (publish to linesman.api.>)"},
+		{"worker", filepath.Join(dir, "responder.creds"), "responder.creds holds the keys of responder; this needs those " +
+			"of worker, which may take tasks"},
+		{"events", filepath.Join(dir, "worker.creds"), "worker.creds holds the keys of worker; this needs those of " +
+			"subscriber, which may read the events"},
+		{"status", alone, "no keys of operator in " + alone +
+			": operator.creds, operator.nk, or operator.pem and operator-key.pem; there are those of subscriber"},
 	} {
 		var out, stderr bytes.Buffer
-		code := run(t.Context(), append(strings.Fields(args), "--nats", "nats://127.0.0.1:1"),
+		code := run(t.Context(), []string{tt.command, "--creds", tt.creds, "--nats", "nats://127.0.0.1:1"},
 			[]string{"HOME=" + t.TempDir()}, strings.NewReader(""), &out, &stderr)
-		if code != exitUsage || !strings.Contains(stderr.String(), want) {
-			t.Errorf("%s: exit %d, want %d and %q:\n%s", args, code, exitUsage, want, &stderr)
+		if code != exitUsage || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("%s with %s: exit %d, want %d and %q:\n%s", tt.command, tt.creds, code, exitUsage, tt.want, &stderr)
 		}
 	}
 }

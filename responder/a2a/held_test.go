@@ -21,6 +21,7 @@ import (
 // Two callers open as many streams as both surfaces allow: the server still has
 // connections for other requests.
 func TestStreamsOfAllSurfacesLeaveConnectionsForOthers(t *testing.T) {
+	fixture.Descriptors(t, 4096)
 	t.Parallel()
 	d := newLab(t).endpoint(nil)
 	d.work("working").out(begins, turns, says)

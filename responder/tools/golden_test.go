@@ -66,7 +66,7 @@ var masks = []struct{ re, with string }{
 	{`: \d+ s, since`, `: 7 s, since`},
 	{`T-local-[0-9a-z]{15}`, `T-local-0mi3v7q2t4k9x1b`},
 	{`T-cloud-[0-9a-z]{15}`, `T-cloud-0mi3v7q2t4k9x1b`},
-	{`/[^ "` + "`" + `]*/environments\.json`, `/home/ada/.config/mcp-delegator/environments.json`},
+	{`[~/][^"` + "`" + `\n]*/environments\.json`, `/home/ada/.config/mcp-delegator/environments.json`},
 }
 
 // clocked hide how long things took by the clock, in answers about what no

@@ -12,12 +12,21 @@ import (
 	"github.com/linesman/linesman/responder"
 )
 
+// atHome is a path as it is shown, wherever temporary files are.
+func atHome(path string) string {
+	home, _ := os.UserHomeDir()
+	if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" {
+		return "~/" + below
+	}
+	return path
+}
+
 func TestEnvironmentsOfBothShapesAreListed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "environments.json")
 	s := newStage(t, func(c *responder.Config) { c.Environments = path })
 	if a := ask(t, s.tools, "_codex_cloud_list_environments", ``); a.IsError || a.Meta["count"] != 0.0 ||
-		a.Meta["source"] != path {
+		a.Meta["source"] != atHome(path) {
 		t.Errorf("a file that is not there: %s", a.Envelope)
 	}
 	for content, want := range map[string]string{
@@ -89,7 +98,7 @@ func TestBrokenEnvironmentsSayWhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := ask(t, s.tools, "_codex_cloud_list_environments", `{"format":"json"}`)
-		if a.Error.Code != "TOOL_ERROR" || a.Error.Details["file"] != path || a.Error.Retryable {
+		if a.Error.Code != "TOOL_ERROR" || a.Error.Details["file"] != atHome(path) || a.Error.Retryable {
 			t.Errorf("%.60q: %s", content, a.Envelope)
 		}
 		if line != nil && a.Error.Details["line"] != line {

@@ -224,11 +224,18 @@ func TestWrongFilesOfKeysAreRefused(t *testing.T) {
 		"long":        {strings.Repeat(sentinel, 1000), 0o600, "longer than"},
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(tt.content), tt.mode); err != nil {
+		err := os.WriteFile(path, []byte(tt.content), tt.mode)
+		if err == nil {
+			err = os.Chmod(path, tt.mode) // whatever the umask is
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadKey(path)
-		if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
+		if _, err = ReadKey(path); err == nil {
+			t.Errorf("%s: it is read", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for line := range strings.Lines(tt.content) {

@@ -23,7 +23,7 @@ func newRepository(t *testing.T) *repository {
 	r.write("a.txt", "one\ntwo\n")
 	r.git("init", "-q")
 	r.git("add", ".")
-	r.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "first")
+	r.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--no-gpg-sign", "-q", "-m", "first")
 	evil := filepath.Join(t.TempDir(), "evil")
 	if err := os.WriteFile(evil, []byte("#!/bin/sh\necho $0 $* >>'"+r.marker+"'\ncat\n"), 0o700); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,8 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/linesman/linesman/test/fixture"
 )
 
 const module = "github.com/linesman/linesman/"
@@ -60,7 +62,10 @@ var slowest = []string{"./test/page", "./worker", "./test/e2e/...", "./cmd/lines
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	code, err := run(ctx, os.Args[1:], os.Stdout)
+	code, err := 2, fixture.Isolate()
+	if err == nil {
+		code, err = run(ctx, os.Args[1:], os.Stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "test/run:", err)
 	}

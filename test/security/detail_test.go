@@ -66,7 +66,7 @@ func (h *house) plant(t *testing.T, run string) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"init", "--quiet"}, {"add", "a.go"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "a"},
+		{"init", "--quiet"}, {"add", "a.go"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--no-gpg-sign", "-qm", "a"},
 	} {
 		if said, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git: %v %s", err, said)

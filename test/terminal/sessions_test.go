@@ -112,7 +112,7 @@ func follow(t *testing.T, agent string) *session {
 	}
 	appendTo(t, filepath.Join(dir, "home", trust), text)
 	for _, args := range [][]string{{"init", "-q"},
-		{"-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		{"-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--no-gpg-sign", "-q", "--allow-empty", "-m", "first"}} {
 		if out, err := exec.Command("git", append([]string{"-C", cwd}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %s: %v\n%s", args, err, out)
 		}

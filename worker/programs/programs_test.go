@@ -69,7 +69,7 @@ func TestProgramThatDoesNotSayItsVersionIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer alive.Close()
-	environ := script(t, dir, "codex", "exec 3>"+path+"; sleep 600 & wait")
+	environ := script(t, dir, "codex", "exec 3>'"+path+"'; sleep 600 & wait")
 	begun := time.Now()
 	_, err = find(t, dir, environ, "codex").Version(t.Context(), 500*time.Millisecond)
 	if took := time.Since(begun); err == nil || took > fixture.Patience {
@@ -103,7 +103,7 @@ env | sed 's/=.*//' | sort | tr '\n' ' ' >seen; echo "$*" >>seen; echo 1.2.3`)
 // counted is a codex that counts its starts, and their number.
 func counted(t *testing.T, dir, version string) (environ []string, starts func() int) {
 	t.Helper()
-	environ = script(t, dir, "codex", fmt.Sprintf("echo >>%s/starts; echo %s", dir, version))
+	environ = script(t, dir, "codex", fmt.Sprintf("echo >>'%s/starts'; echo %s", dir, version))
 	return environ, func() int {
 		b, _ := os.ReadFile(filepath.Join(dir, "starts"))
 		return len(b)
@@ -180,7 +180,7 @@ func TestSilenceOfAProgramIsRemembered(t *testing.T) {
 // A program that is not the agent's own is not started.
 func TestOnlyTheAgentsOwnProgramIsAsked(t *testing.T) {
 	dir := t.TempDir()
-	environ := script(t, dir, "deploy", "touch "+dir+"/started")
+	environ := script(t, dir, "deploy", "touch '"+dir+"/started'")
 	for _, command := range [][]string{{"deploy"}, {filepath.Join(dir, "deploy")}, {"env", "codex"}} {
 		p := find(t, dir, environ, command...)
 		v := &programs.Versions{}

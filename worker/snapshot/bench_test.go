@@ -31,7 +31,7 @@ func BenchmarkTake(b *testing.B) {
 			steps := [][]string{{"init", "-q"}}
 			if c.committed {
 				steps = append(steps, []string{"add", "."},
-					[]string{"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "m"})
+					[]string{"-c", "user.name=a", "-c", "user.email=a@b", "commit", "--no-gpg-sign", "-q", "-m", "m"})
 			}
 			for _, args := range steps {
 				cmd := exec.Command("git", args...)
