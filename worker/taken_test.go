@@ -50,10 +50,13 @@ func continued(t *testing.T, how func(*Spec)) {
 	waitFor(t, "the end of its run", func() bool { return l.ended(run) })
 	write(t, persons, "by resumes\n")
 	write(t, own, "shown o\nby begins\n")
-	write(t, filepath.Join(dir, "last.jsonl"), "shown last\n")
-	waitFor(t, "another session", func() bool { return len(begun(filepath.Join(dir, "last.jsonl"))) == 1 })
-	if err := os.Remove(filepath.Join(dir, "last.jsonl")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"another.jsonl", "later.jsonl"} { // with the second, all before the first are read
+		path := filepath.Join(dir, name)
+		write(t, path, "shown "+name+"\n")
+		waitFor(t, "another session", func() bool { return len(begun(path)) == 1 })
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, d := range taken {
 		if err := d.Remove(); err != nil {
