@@ -40,7 +40,7 @@ func previousFile(data string) string { return filepath.Join(data, "up.json") }
 // others are the settings that an `up` does not use, or that are kept in another way; keys
 // that end with a dot are those of a table. What may be a secret is among them.
 var others = []string{
-	"nats", "announce.nats", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http",
+	"nats", "announce.nats", "announce.creds", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http",
 	"background.start", "watch.",
 }
 

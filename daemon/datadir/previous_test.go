@@ -19,6 +19,7 @@ func TestSettingsOfOwnAgentsAreTakenOver(t *testing.T) {
 	from := config.Sources{File: file, Environ: []string{
 		"HOME=" + t.TempDir(),
 		"LINESMAN_AGENTS_OWN_ENV=A_KEY", "LINESMAN_ANNOUNCE_NATS=nats://user:secret@127.0.0.1:4222",
+		"LINESMAN_ANNOUNCE_CREDS=/announce.creds",
 	}}
 	cfg, err := config.Load(from)
 	if err != nil {
@@ -28,5 +29,8 @@ func TestSettingsOfOwnAgentsAreTakenOver(t *testing.T) {
 	again := previous.sources("", nil, t.TempDir())
 	if again.File != file || !slices.Equal(again.Environ, []string{"LINESMAN_AGENTS_OWN_ENV=A_KEY"}) {
 		t.Errorf("%+v", again)
+	}
+	if _, err := config.Load(again); err != nil {
+		t.Errorf("no command can start an `up` again: %v", err)
 	}
 }
