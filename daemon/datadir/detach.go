@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,7 +108,7 @@ func hasReader(fd int) bool {
 func leaveDirectory(cfg *config.Config, environ []string, before string) error {
 	began, _ := os.Getwd() // "" if it was removed
 	home := homeDir(environ)
-	if !isDir(home) {
+	if !isDir(home) || isRoot(home) {
 		home = cfg.DataDir
 	}
 	if !isDir(before) {
@@ -120,13 +121,19 @@ func leaveDirectory(cfg *config.Config, environ []string, before string) error {
 		cfg.Work.Roots = config.List{home}
 		for _, dir := range []string{before, began} {
 			// A service without a working directory has the root.
-			if dir != "" && dir != "/" && !slices.Contains(cfg.Work.Roots, dir) {
+			if dir != "" && !isRoot(dir) && !slices.Contains(cfg.Work.Roots, dir) {
 				cfg.Work.Roots = append(cfg.Work.Roots, dir)
 			}
 		}
 	}
 	syscall.Umask(syscall.Umask(0o022) | 0o022)
 	return nil
+}
+
+// isRoot reports whether a directory is the root of the file system, or a link to it.
+func isRoot(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	return err == nil && real == "/"
 }
 
 func homeDir(environ []string) string {

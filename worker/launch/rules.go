@@ -229,11 +229,17 @@ func (r Rules) Allowed() (all []string) {
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
-		if filepath.IsAbs(root) && !(byDefault && root == "/") && !slices.Contains(all, root) {
+		if filepath.IsAbs(root) && !(byDefault && isWhole(root)) && !slices.Contains(all, root) {
 			all = append(all, root)
 		}
 	}
 	return all
+}
+
+// isWhole reports whether a directory is the root of the file system, or a link to it.
+func isWhole(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	return err == nil && real == "/"
 }
 
 // inside reports whether dir, without symbolic links, is in or below a root.
