@@ -138,22 +138,23 @@ type patch struct {
 func (p *patch) read(out io.Reader) error {
 	r := bufio.NewReaderSize(out, maxFilePatch)
 	for inLine := false; ; {
-		line, more, err := r.ReadLine()
-		if err != nil {
+		line, err := r.ReadSlice('\n') // ReadLine would cut a carriage return, too
+		more := errors.Is(err, bufio.ErrBufferFull)
+		switch {
+		case inLine || more: // longer than a file may be
+			p.over = true
+		case len(line) > 0:
+			if err := p.line(strings.TrimSuffix(string(line), "\n")); err != nil {
+				return err
+			}
+		}
+		if err != nil && !more {
 			p.end()
 			p.finish()
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return err
-		}
-		switch {
-		case inLine || more: // longer than a file may be
-			p.over = true
-		default:
-			if err := p.line(string(line)); err != nil {
-				return err
-			}
 		}
 		inLine = more
 	}

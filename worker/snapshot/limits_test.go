@@ -316,6 +316,22 @@ func TestAttributesHideNothing(t *testing.T) {
 	}
 }
 
+// A patch has the line ends of the files, or it could not be applied.
+func TestPatchKeepsLineEnds(t *testing.T) {
+	s := newStage(t)
+	s.commit()
+	s.write("w.txt", "one\r\ntwo\r\nthree\r\n")
+	s.git("add", ".")
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.write("w.txt", "one\r\n2\r\nthree\r\r\nend\r")
+	if d := s.diff(); !strings.HasSuffix(d.Patch,
+		" one\r\n-two\r\n-three\r\n+2\r\n+three\r\r\n+end\r\n\\ No newline at end of file\n") {
+		t.Errorf("got %q", d.Patch)
+	}
+}
+
 func TestPatchIsBoundedAndRedacted(t *testing.T) {
 	s := newStage(t)
 	s.commit()
