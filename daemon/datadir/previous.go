@@ -135,8 +135,9 @@ func (p Previous) missing(environ []string) string {
 }
 
 // address returns the address for an `up` in the background to listen on: that of the
-// settings, else that of the `up` before, else a free port. note says that the address of the
-// `up` before is in use, by another process: then the port is a free one, too.
+// settings, else that of the `up` before, else a free port. note says why the address of the
+// `up` before cannot be listened on: then the port is a free one, too. If the machine does not have
+// that address any more, it is one of loopback: what was for one network is not open to another.
 func address(from config.Sources, key, set, before string) (address, note string) {
 	const free = "0"
 	address = cmp.Or(before, net.JoinHostPort("127.0.0.1", free))
@@ -151,12 +152,20 @@ func address(from config.Sources, key, set, before string) (address, note string
 	l, err := net.Listen("tcp", address)
 	if err == nil {
 		_ = l.Close()
-	} else if errors.Is(err, syscall.EADDRINUSE) {
-		host, _, _ := net.SplitHostPort(address)
-		return net.JoinHostPort(host, free), fmt.Sprintf("%s, the address (%s) of the `linesman up` before, is in use by "+
-			"another process", address, key)
+		return address, ""
 	}
-	return address, ""
+	host, _, _ := net.SplitHostPort(address)
+	why := "is in use by another process"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, syscall.EACCES):
+		why = "cannot be listened on: permission denied"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		host, why = "127.0.0.1", "cannot be listened on: cannot assign requested address"
+	default:
+		return address, ""
+	}
+	return net.JoinHostPort(host, free), fmt.Sprintf("%s, the address (%s) of the `linesman up` before, %s", address, key, why)
 }
 
 // given reports whether any source sets the setting with this key.

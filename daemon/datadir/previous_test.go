@@ -1,9 +1,13 @@
 package datadir
 
 import (
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/linesman/linesman/config"
@@ -32,5 +36,33 @@ func TestSettingsOfOwnAgentsAreTakenOver(t *testing.T) {
 	}
 	if _, err := config.Load(again); err != nil {
 		t.Errorf("no command can start an `up` again: %v", err)
+	}
+}
+
+// A server that was to listen at an address that is gone serves this machine alone; at one that is taken or not
+// permitted, another port of it.
+func TestAddressOfTheUpBeforeThatCannotBeListenedOn(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	before := map[string]string{
+		"192.0.2.1:8422":      "cannot assign requested address",
+		"[2001:db8::1]:8422":  "cannot assign requested address",
+		taken.Addr().String(): "is in use by another process",
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:1")
+	if errors.Is(err, syscall.EACCES) {
+		before["127.0.0.1:1"] = "permission denied"
+	} else if err == nil {
+		_ = l.Close()
+	}
+	for at, why := range before {
+		got, note := address(config.Sources{}, "http", "", at)
+		if got != "127.0.0.1:0" || !strings.Contains(note, at) || !strings.Contains(note, why) {
+			t.Errorf("%s: %s, %q", at, got, note)
+		}
 	}
 }
