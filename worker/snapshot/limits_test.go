@@ -173,18 +173,23 @@ func TestSnapshotIsForItsUserAlone(t *testing.T) {
 	}
 }
 
-// The data directory of linesman may be in the work tree.
+// The data directory of linesman may be in the work tree, whose patterns may include its files again.
 func TestFilesOfLinesmanDoNotCount(t *testing.T) {
-	s := newStage(t)
-	s.commit()
-	s.scratch = filepath.Join(s.root, "da*ta [1]", "runs", "r", "diff")
-	if err := s.take(); err != nil {
-		t.Fatal(err)
-	}
-	s.write("da*ta [1]/runs/r/out", "output\n")
-	s.write("data 1/x", "x\n")
-	if got := listed(s.diff()); !slices.Equal(got, []string{"added data 1/x +1 -0"}) {
-		t.Errorf("got %q", got)
+	for _, patterns := range []string{"", "*\n!*/\n!out\n!x\n"} {
+		s := newStage(t)
+		s.commit()
+		if patterns != "" {
+			s.write(".gitignore", patterns)
+		}
+		s.scratch = filepath.Join(s.root, "da*ta [1]", "runs", "r", "diff")
+		if err := s.take(); err != nil {
+			t.Fatal(err)
+		}
+		s.write("da*ta [1]/runs/r/out", "output\n")
+		s.write("data 1/x", "x\n")
+		if got := listed(s.diff()); !slices.Equal(got, []string{"added data 1/x +1 -0"}) {
+			t.Errorf("with %q: got %q", patterns, got)
+		}
 	}
 }
 
