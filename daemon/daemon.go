@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/linesman/linesman/agent"
@@ -88,6 +89,8 @@ type Config struct {
 	eraser responder.Eraser // of the verb forget; nil: it is not offered
 
 	now *changeable // of Settings
+
+	signals chan os.Signal // for obey; see Heed
 
 	versions *programs.Versions // default: those of the data directory
 
