@@ -132,7 +132,8 @@ type patch struct {
 	block strings.Builder // the header or the hunk that is being read
 	over  bool            // the block is too large
 	hunk  bool            // the block is a hunk
-	key   bool            // the lines are of a PEM block
+	pem   [2]bool         // the file before, and the one after, are in a PEM block
+	loose int             // bytes of the hunk that a PEM block of before it may have
 }
 
 func (p *patch) read(out io.Reader) error {
@@ -170,36 +171,69 @@ func (p *patch) line(line string) error {
 			return errFull
 		}
 		p.file++
-		p.size, p.hunk = 0, false
+		p.size, p.hunk, p.pem = 0, false, [2]bool{}
 	case strings.HasPrefix(line, "@@ "):
 		p.end()
-		p.hunk, p.key = true, false
+		p.hunk = true
+		if i := strings.Index(line[len("@@ "):], " @@"); i >= 0 { // an earlier line follows, which may be of a PEM block
+			line = line[:len("@@ ")+i+len(" @@")]
+		}
 	}
-	if !p.over {
-		p.block.WriteString(p.redact(line))
-		p.block.WriteByte('\n')
-		p.over = p.block.Len() > maxFilePatch
+	secret := p.hunk && p.inPEM(line)
+	if p.over {
+		return nil
 	}
+	switch {
+	case secret:
+		line = hidden(line)
+	case p.hunk && line != "": // the patch keeps its form
+		line = line[:1] + runs.Redact(line[1:])
+	default:
+		line = runs.Redact(line)
+	}
+	p.block.WriteString(line)
+	p.block.WriteByte('\n')
+	p.over = p.block.Len() > maxFilePatch
 	return nil
 }
 
-// redact redacts a line behind its first character, so that the patch keeps its form. All
-// lines of a PEM block are secret.
-func (p *patch) redact(line string) string {
-	if line == "" || !p.hunk || strings.HasPrefix(line, "@@ ") {
-		return runs.Redact(line)
+// hidden is a line of a hunk without its text, if it has one of a file.
+func hidden(line string) string {
+	if line == "" || !strings.Contains(" +-", line[:1]) {
+		return line
 	}
-	mark, text := line[:1], line[1:]
-	if p.key || strings.Contains(text, "-----BEGIN ") {
-		p.key = !strings.Contains(text, "-----END ")
-		return mark + "[redacted]"
+	return line[:1] + "[redacted]"
+}
+
+// inPEM reports whether a line of a hunk is of a PEM block. A block that has no end in the hunk continues in the next
+// one; one without a beginning has all lines of the hunk so far.
+func (p *patch) inPEM(line string) bool {
+	begin, end := strings.Index(line, "-----BEGIN "), strings.Index(line, "-----END ")
+	opens := begin >= 0 && strings.LastIndex(line, "-----BEGIN ") > strings.LastIndex(line, "-----END ")
+	is := p.pem != [2]bool{} || begin >= 0 || end >= 0
+	for side, other := range []string{"+", "-"} {
+		if strings.HasPrefix(line, other) {
+			continue
+		}
+		open := &p.pem[side]
+		if end >= 0 && !*open && (begin < 0 || end < begin) {
+			p.loose = p.block.Len()
+		}
+		*open = opens || *open && end < 0
 	}
-	return mark + runs.Redact(text)
+	return is
 }
 
 // end ends the header or the hunk that is being read.
 func (p *patch) end() {
 	block := p.block.String()
+	if p.loose > 0 {
+		var lines strings.Builder
+		for line := range strings.Lines(block[:p.loose]) {
+			lines.WriteString(hidden(strings.TrimSuffix(line, "\n")) + "\n")
+		}
+		block, p.loose = lines.String()+block[p.loose:], 0
+	}
 	p.block.Reset()
 	size := bounds.StringSize(block)
 	over := p.over || p.size+size > maxFilePatch || p.used+bounds.StringSize(p.head)+size > maxPatch

@@ -321,6 +321,51 @@ func TestAttributesHideNothing(t *testing.T) {
 	}
 }
 
+// Whatever part of a PEM block a patch has, none of its lines are in it.
+func TestPatchHasNoPartOfAKey(t *testing.T) {
+	const begin, end = "-----" + "BEGIN PRIVATE KEY-----\n", "-----" + "END PRIVATE KEY-----\n"
+	var body strings.Builder // each line begins with the letter that git looks for in a header of a hunk
+	for i := range 40 {
+		fmt.Fprintf(&body, "c2VjcmV0+%02d\n", i)
+	}
+	key, text := begin+body.String()+end, strings.Repeat("1. text\n", 9)
+	change := func(in, line string) string { return strings.Replace(in, line, "c2VjcmV0+changed\n", 1) }
+	large := strings.Repeat("0123456789\n", 7_000)
+	for _, test := range []struct{ name, before, after, kept string }{
+		{"below it", key + "one\ntwo\n" + text, key + "one\n2\n" + text, " one\n-two\n+2\n 1. text\n"},
+		{"in its last lines", key + text, change(key, "c2VjcmV0+38\n") + text, "\n 1. text\n"},
+		{
+			"both", key + "one\n" + text + "two\n", change(key, "c2VjcmV0+38\n") + "one\n" + text + "2\n",
+			" [redacted]\n one\n@@ -50,4 +50,4 @@\n 1. text\n",
+		},
+		{"in its first and middle lines", key, change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
+		{"in all of its parts", text + key, text + change(change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"),
+			"c2VjcmV0+38\n"), " 1. text\n"},
+		{"far below it, where it is in the header", key + text + text + "x\n", key + text + text + "y\n",
+			" @@\n 1. text\n"},
+		{"another with the same beginning", begin + "c2VjcmV0+1\n" + strings.TrimSpace(end), begin + "c2VjcmV0+2\n" + end + text,
+			"+1. text\n"},
+		{"two, without a line end between them", text, text + strings.TrimSpace(key) + key + "end\n", "+end\n"},
+		{"behind too much", "x\n" + key, large + change(key, "c2VjcmV0+20\n"), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage(t)
+			s.commit()
+			s.write("0", test.before)
+			if err := s.take(); err != nil {
+				t.Fatal(err)
+			}
+			s.write("0", test.after)
+			s.write("1", "c2V\n"+"end\n") // a block ends with its file at the latest
+			d := s.diff()
+			if strings.Contains(d.Patch, "c2VjcmV0") || !strings.Contains(d.Patch, test.kept) ||
+				!strings.Contains(d.Patch, "+c2V\n+end\n") {
+				t.Errorf("got\n%s", d.Patch)
+			}
+		})
+	}
+}
+
 // A patch has the line ends of the files, or it could not be applied.
 func TestPatchKeepsLineEnds(t *testing.T) {
 	s := newStage(t)
