@@ -127,6 +127,7 @@ type patch struct {
 	text  strings.Builder
 	used  int             // bytes of JSON of the text
 	file  int             // number of the file, from 1
+	first string          // line of its header
 	head  string          // header of the file, until it is written
 	size  int             // bytes of JSON of the file so far
 	block strings.Builder // the header or the hunk that is being read
@@ -170,8 +171,11 @@ func (p *patch) line(line string) error {
 			p.d.Truncated = true
 			return errFull
 		}
-		p.file++
-		p.size, p.hunk, p.pem = 0, false, [2]bool{}
+		if line != p.first { // else it is a file that has become a link, or was one: first it goes, then it comes
+			p.file++
+			p.first, p.size = line, 0
+		}
+		p.hunk, p.pem = false, [2]bool{}
 	case strings.HasPrefix(line, "@@ "):
 		p.end()
 		p.hunk = true

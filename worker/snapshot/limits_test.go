@@ -321,6 +321,30 @@ func TestAttributesHideNothing(t *testing.T) {
 	}
 }
 
+// The patch has two parts for a file that becomes a link.
+func TestTruncatedFileIsTheOneWhosePatchIs(t *testing.T) {
+	s := newStage(t)
+	s.commit()
+	s.write("a", "a\n")
+	s.write("b", "b\n")
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.remove("a")
+	link(s, "b", "a")
+	s.write("b", strings.Repeat("0123456789\n", 10_000))
+	s.write("c", "c\n")
+	d := s.diff()
+	for _, f := range d.Listed {
+		if f.Truncated != (f.Path == "b") {
+			t.Errorf("%s %s: truncated %t", f.Kind, f.Path, f.Truncated)
+		}
+	}
+	if want := "diff --git a/a b/a\n"; len(d.Listed) != 3 || strings.Count(d.Patch, want) != 2 {
+		t.Errorf("%d files, want 3, and twice %q in\n%s", len(d.Listed), want, d.Patch)
+	}
+}
+
 // Whatever part of a PEM block a patch has, none of its lines are in it.
 func TestPatchHasNoPartOfAKey(t *testing.T) {
 	const begin, end = "-----" + "BEGIN PRIVATE KEY-----\n", "-----" + "END PRIVATE KEY-----\n"
