@@ -37,6 +37,19 @@ type Sources struct {
 	// File is the path of a TOML file. Empty means the value of LINESMAN_CONFIG
 	// in Environ, and if that is empty, too, the two files of [Files].
 	File string
+	// Required are those of [Files] that must exist, too.
+	Required []string
+}
+
+// InUse returns the files of [Files] that settings have their values from.
+func InUse(from Sources) (files []string) {
+	rows, _ := Effective(from)
+	for _, s := range rows {
+		if s.Origin.Source == sourceFile && !slices.Contains(files, s.Origin.Name) {
+			files = append(files, s.Origin.Name)
+		}
+	}
+	return files
 }
 
 // Flag is a setting on the command line.
@@ -164,11 +177,11 @@ func (l *loader) read(from Sources, env map[string]string) (files []string) {
 	} else {
 		if path := userFile(env); path != "" {
 			files = append(files, path)
-			l.file(path, false)
+			l.file(path, slices.Contains(from.Required, path))
 		}
 		if path := l.dataFile(from, env); path != "" && !slices.Contains(files, path) {
 			files = append(files, path)
-			l.file(path, false)
+			l.file(path, slices.Contains(from.Required, path))
 			if l.origin["data_dir"].Name == path {
 				l.errs = append(l.errs, fmt.Errorf("data_dir: cannot be set in a file of the data directory (%s)", path))
 			}

@@ -68,9 +68,9 @@ type Config struct {
 	// Log is the log. Default: none.
 	Log *zap.Logger
 
-	// Reload reads the settings again, at SIGHUP: the roles then change scrub, and Level to
+	// Reload reads the settings of Sources again, at SIGHUP: the roles then change scrub, and Level to
 	// log_level. Level is that of Log. nil: the roles do not listen for signals.
-	Reload func() (config.Config, error)
+	Reload func(config.Sources) (config.Config, error)
 	Level  zap.AtomicLevel
 
 	// Registry has the metrics of this process. Default: a new one, with those of Go, of the

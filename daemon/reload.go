@@ -57,6 +57,7 @@ func (c *Config) Heed() {
 	if c.Reload == nil || c.signals != nil {
 		return
 	}
+	c.Sources.Required = config.InUse(c.Sources)
 	c.signals = make(chan os.Signal, 4)
 	signal.Notify(c.signals, syscall.SIGUSR1, syscall.SIGUSR2)
 	if !signal.Ignored(syscall.SIGHUP) && !term.IsTerminal(int(os.Stdin.Fd())) {
@@ -91,18 +92,20 @@ func (c Config) obey() (stop func()) {
 	}
 }
 
-func (c Config) obeyOne(s os.Signal) {
+// obeyOne reacts to a signal. The settings are not changed while a file is missing that gave some of them.
+func (c *Config) obeyOne(s os.Signal) {
 	switch s {
 	case syscall.SIGUSR1:
 		c.setLevel(zapcore.DebugLevel)
 	case syscall.SIGUSR2:
 		c.setLevel(c.now.logLevel())
 	default:
-		set, err := c.Reload()
+		set, err := c.Reload(c.Sources)
 		if err != nil { // as at the start, it names the settings
 			c.Log.Error("the settings are not changed", zap.Error(err))
 			return
 		}
+		c.Sources.Required = config.InUse(c.Sources)
 		c.now.set(set)
 		c.setLevel(c.now.logLevel())
 		c.Log.Info("log_level and scrub were read again", zap.String("log_level", set.LogLevel),

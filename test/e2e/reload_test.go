@@ -79,6 +79,41 @@ func TestUpReadsLogLevelAndScrubAgain(t *testing.T) {
 	}
 }
 
+// A file that is away for a moment, as its directory is not mounted, does not turn scrub off.
+func TestUpKeepsItsSettingsWhileTheirFileIsMissing(t *testing.T) {
+	fixture.NeedSignal(t, syscall.SIGHUP)
+	t.Parallel()
+	data := t.TempDir()
+	file := filepath.Join(data, "config.toml")
+	server := beginIn(t, quietEnv(t), nil, append([]string{"up", "--data-dir", data}, fixture.Loopback()...)...)
+	server.Await(server.Stdout, "ready ")
+	reload := func(says string, times int) {
+		t.Helper()
+		server.Signal(syscall.SIGHUP)
+		server.AwaitCount(server.Stderr, says, times)
+	}
+	const scrubs, not = `log_level and scrub were read again {"log_level": "info", "scrub": true}`, "the settings are not changed"
+	write(t, file, "scrub = true\n")
+	reload(scrubs, 1)
+	for i := range 2 { // it is missed as long as it is away
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		reload(not, i+1)
+	}
+	if said := server.Stderr.String(); !strings.Contains(said, file) || strings.Contains(said, `"scrub": false`) {
+		t.Errorf("it says\n%s", said)
+	}
+	write(t, file, "scrub = true\n")
+	reload(scrubs, 2)
+	write(t, file, "") // without the setting scrub is off
+	reload(`"scrub": false`, 1)
+	server.Signal(syscall.SIGTERM)
+	if code := server.Code(); code != 0 {
+		t.Errorf("up: exit %d\n%s", code, server.Stderr)
+	}
+}
+
 // The signals do not end an `up` either that still waits for the one in the background to give way: it obeys them then.
 func TestUpThatWaitsForItsDataDirectoryIsNotEndedBySignals(t *testing.T) {
 	fixture.NeedSignal(t, syscall.SIGHUP)
