@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -134,6 +135,7 @@ type patch struct {
 	over  bool            // the block is too large
 	hunk  bool            // the block is a hunk
 	pem   [2]bool         // the file before, and the one after, are in a PEM block
+	early [2]bool         // that block began in an earlier hunk
 	loose int             // bytes of the hunk that a PEM block of before it may have
 }
 
@@ -178,7 +180,7 @@ func (p *patch) line(line string) error {
 		p.hunk, p.pem = false, [2]bool{}
 	case strings.HasPrefix(line, "@@ "):
 		p.end()
-		p.hunk = true
+		p.hunk, p.early = true, p.pem
 		if i := strings.Index(line[len("@@ "):], " @@"); i >= 0 { // an earlier line follows, which may be of a PEM block
 			line = line[:len("@@ ")+i+len(" @@")]
 		}
@@ -209,12 +211,21 @@ func hidden(line string) string {
 	return line[:1] + "[redacted]"
 }
 
-// inPEM reports whether a line of a hunk is of a PEM block. A block that has no end in the hunk continues in the next
-// one; one without a beginning has all lines of the hunk so far.
+// inBlock matches what may be a line in a PEM block: one of its body, also where it is quoted, or a header.
+var inBlock = regexp.MustCompile(`^[[:punct:]\s]*([A-Za-z0-9+/=]*(\\[nr])*[[:punct:]\s]*$|` +
+	`(Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID): )`)
+
+// inPEM reports whether a line of a hunk is of a PEM block whose beginning or end is in the patch. A block that has no
+// end in the hunk continues in the next one, up to a line that no block has; one without a beginning has all lines of
+// the hunk so far. Lines of a block that the patch has neither mark of are not recognized.
 func (p *patch) inPEM(line string) bool {
 	begin, end := strings.Index(line, "-----BEGIN "), strings.Index(line, "-----END ")
 	opens := begin >= 0 && strings.LastIndex(line, "-----BEGIN ") > strings.LastIndex(line, "-----END ")
-	is := p.pem != [2]bool{} || begin >= 0 || end >= 0
+	is := begin >= 0 || end >= 0
+	may := is || !strings.Contains(" +-", line[:min(len(line), 1)]) || inBlock.MatchString(line[1:])
+	for side, open := range p.pem {
+		is = is || open && (may || !p.early[side])
+	}
 	for side, other := range []string{"+", "-"} {
 		if strings.HasPrefix(line, other) {
 			continue
@@ -223,7 +234,8 @@ func (p *patch) inPEM(line string) bool {
 		if end >= 0 && !*open && (begin < 0 || end < begin) {
 			p.loose = p.block.Len()
 		}
-		*open = opens || *open && end < 0
+		*open = opens || *open && end < 0 && (may || !p.early[side])
+		p.early[side] = p.early[side] && !opens
 	}
 	return is
 }

@@ -345,8 +345,9 @@ func TestTruncatedFileIsTheOneWhosePatchIs(t *testing.T) {
 	}
 }
 
-// Whatever part of a PEM block a patch has, none of its lines are in it.
-func TestPatchHasNoPartOfAKey(t *testing.T) {
+// Where a patch has the beginning or the end of a PEM block, none of its lines are in it. A change in the middle, whose
+// file has no hunk with either, cannot be told from other text.
+func TestPatchHasNoLinesOfAKeyThatItHasAMarkOf(t *testing.T) {
 	const begin, end = "-----" + "BEGIN PRIVATE KEY-----\n", "-----" + "END PRIVATE KEY-----\n"
 	var body strings.Builder // each line begins with the letter that git looks for in a header of a hunk
 	for i := range 40 {
@@ -354,7 +355,9 @@ func TestPatchHasNoPartOfAKey(t *testing.T) {
 	}
 	key, text := begin+body.String()+end, strings.Repeat("1. text\n", 9)
 	change := func(in, line string) string { return strings.Replace(in, line, "c2VjcmV0+changed\n", 1) }
-	large := strings.Repeat("0123456789\n", 7_000)
+	large, rest := strings.Repeat("0123456789\n", 7_000), strings.Repeat("1. text\n", 60)
+	headed := begin + "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n" + body.String() + end
+	quoted := "\"" + strings.ReplaceAll(strings.TrimSpace(key), "\n", "\\n\" +\n\"") + "\"\n"
 	for _, test := range []struct{ name, before, after, kept string }{
 		{"below it", key + "one\ntwo\n" + text, key + "one\n2\n" + text, " one\n-two\n+2\n 1. text\n"},
 		{"in its last lines", key + text, change(key, "c2VjcmV0+38\n") + text, "\n 1. text\n"},
@@ -370,6 +373,12 @@ func TestPatchHasNoPartOfAKey(t *testing.T) {
 		{"another with the same beginning", begin + "c2VjcmV0+1\n" + strings.TrimSpace(end), begin + "c2VjcmV0+2\n" + end + text,
 			"+1. text\n"},
 		{"two, without a line end between them", text, text + strings.TrimSpace(key) + key + "end\n", "+end\n"},
+		{"far above another change, with its beginning", "0\n" + key + rest + "x\n", "1\n" + key + rest + "y\n",
+			" 1. text\n 1. text\n 1. text\n-x\n+y\n"},
+		{"with its beginning and a header, then in the middle", "0\na b\nc d\n" + headed, "1\na b\nc d\n" +
+			change(change(headed, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
+		{"quoted, with its beginning, then in the middle", "0\n" + quoted, "1\n" +
+			strings.Replace(quoted, "+20", "+changed", 1), "\n+[redacted]\n"},
 		{"behind too much", "x\n" + key, large + change(key, "c2VjcmV0+20\n"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
