@@ -92,7 +92,7 @@ func (c Config) obey() (stop func()) {
 	}
 }
 
-// obeyOne reacts to a signal. The settings are not changed while a file is missing that gave some of them.
+// obeyOne reacts to a signal. The settings are not changed while a file is missing that gave one of those.
 func (c *Config) obeyOne(s os.Signal) {
 	switch s {
 	case syscall.SIGUSR1:
