@@ -229,15 +229,15 @@ func (r Rules) Allowed() (all []string) {
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
-		if filepath.IsAbs(root) && !(byDefault && isWhole(root)) && !slices.Contains(all, root) {
+		if filepath.IsAbs(root) && !(byDefault && IsWhole(root)) && !slices.Contains(all, root) {
 			all = append(all, root)
 		}
 	}
 	return all
 }
 
-// isWhole reports whether a directory is the root of the file system, or a link to it.
-func isWhole(dir string) bool {
+// IsWhole reports whether a directory is the root of the file system, or a link to it.
+func IsWhole(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	return err == nil && real == "/"
 }
@@ -246,10 +246,7 @@ func isWhole(dir string) bool {
 func (r Rules) inside(dir string) bool {
 	for _, root := range r.Allowed() {
 		root, err := filepath.EvalSymlinks(root)
-		if err != nil || len(r.Roots) == 0 && root == "/" {
-			continue
-		}
-		if in(root, dir) {
+		if err == nil && in(root, dir) {
 			return true
 		}
 	}
