@@ -40,7 +40,7 @@ func previousFile(data string) string { return filepath.Join(data, "up.json") }
 // others are the settings that an `up` does not use, or that are kept in another way; keys
 // that end with a dot are those of a table. What may be a secret is among them.
 var others = []string{
-	"nats", "announce.nats", "announce.creds", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http",
+	"nats", "announce.nats", "creds", "public_creds", "data_dir", "nats_listen", "http", "monitor_http",
 	"background.start", "watch.",
 }
 
@@ -116,6 +116,9 @@ func (p Previous) sources(file string, environ []string, data string) config.Sou
 	}
 	from.File = cmp.Or(config.NamedFile(from), p.Config)
 	for _, key := range slices.Sorted(maps.Keys(p.Settings)) { // also those of agents that only a file defines
+		if key == "announce.creds" && !given(from, "announce.nats") {
+			continue // they would be an error
+		}
 		if s := (config.Setting{Key: key}); !hasVariable(environ, s.Env()) {
 			from.Environ = append(from.Environ, s.Env()+"="+p.Settings[key])
 		}

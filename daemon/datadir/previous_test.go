@@ -39,6 +39,25 @@ func TestSettingsOfOwnAgentsAreTakenOver(t *testing.T) {
 	}
 }
 
+// Credentials of announcing belong to a server, which may be that of a configuration file.
+func TestCredentialsOfAnnouncingAreTakenOverWithTheirServer(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "linesman.toml")
+	if err := os.WriteFile(file, []byte("[announce]\nnats = 'nats://127.0.0.1:4222'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	creds := "LINESMAN_ANNOUNCE_CREDS=/announce.creds"
+	from := config.Sources{File: file, Environ: []string{"HOME=" + t.TempDir(), creds}}
+	cfg, err := config.Load(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := Describe(from, cfg).sources("", nil, t.TempDir())
+	if !slices.Equal(again.Environ, []string{creds}) {
+		t.Errorf("%+v", again)
+	}
+}
+
 // A server that was to listen at an address that is gone serves this machine alone; at one that is taken or not
 // permitted, another port of it.
 func TestAddressOfTheUpBeforeThatCannotBeListenedOn(t *testing.T) {
