@@ -138,9 +138,9 @@ func (p Previous) missing(environ []string) string {
 }
 
 // address returns the address for an `up` in the background to listen on: that of the
-// settings, else that of the `up` before, else a free port. note says why the address of the
-// `up` before cannot be listened on: then the port is a free one, too. If the machine does not have
-// that address any more, it is one of loopback: what was for one network is not open to another.
+// settings, else that of the `up` before, else a free port. note says why the address
+// before cannot be used. The address then has a free port, on loopback if the machine no longer has
+// the old host: what was for one network is not open to another.
 func address(from config.Sources, key, set, before string) (address, note string) {
 	const free = "0"
 	address = cmp.Or(before, net.JoinHostPort("127.0.0.1", free))
@@ -159,12 +159,17 @@ func address(from config.Sources, key, set, before string) (address, note string
 	}
 	host, _, _ := net.SplitHostPort(address)
 	why := "is in use by another process"
+	var lookup *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 	case errors.Is(err, syscall.EACCES):
 		why = "cannot be listened on: permission denied"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		host, why = "127.0.0.1", "cannot be listened on: cannot assign requested address"
+	case errors.Is(err, syscall.EAFNOSUPPORT):
+		host, why = "127.0.0.1", "cannot be listened on: its address family is not supported"
+	case errors.As(err, &lookup):
+		host, why = "127.0.0.1", "cannot be listened on: "+lookup.Error()
 	default:
 		return address, ""
 	}

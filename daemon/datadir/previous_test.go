@@ -70,6 +70,7 @@ func TestAddressOfTheUpBeforeThatCannotBeListenedOn(t *testing.T) {
 	before := map[string]string{
 		"192.0.2.1:8422":      "cannot assign requested address",
 		"[2001:db8::1]:8422":  "cannot assign requested address",
+		"no..host:8422":       "no..host",
 		taken.Addr().String(): "is in use by another process",
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:1")
