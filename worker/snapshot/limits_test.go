@@ -361,10 +361,8 @@ func TestPatchHasNoLinesOfAKeyThatItHasAMarkOf(t *testing.T) {
 	for _, test := range []struct{ name, before, after, kept string }{
 		{"below it", key + "one\ntwo\n" + text, key + "one\n2\n" + text, " one\n-two\n+2\n 1. text\n"},
 		{"in its last lines", key + text, change(key, "c2VjcmV0+38\n") + text, "\n 1. text\n"},
-		{
-			"both", key + "one\n" + text + "two\n", change(key, "c2VjcmV0+38\n") + "one\n" + text + "2\n",
-			" [redacted]\n one\n@@ -50,4 +50,4 @@\n 1. text\n",
-		},
+		{"both", key + "one\n" + text + "two\n", change(key, "c2VjcmV0+38\n") + "one\n" + text + "2\n",
+			" [redacted]\n one\n@@ -50,4 +50,4 @@\n 1. text\n"},
 		{"in its first and middle lines", key, change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
 		{"in all of its parts", text + key, text + change(change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"),
 			"c2VjcmV0+38\n"), " 1. text\n"},
@@ -373,12 +371,10 @@ func TestPatchHasNoLinesOfAKeyThatItHasAMarkOf(t *testing.T) {
 		{"another with the same beginning", begin + "c2VjcmV0+1\n" + strings.TrimSpace(end), begin + "c2VjcmV0+2\n" + end + text,
 			"+1. text\n"},
 		{"two, without a line end between them", text, text + strings.TrimSpace(key) + key + "end\n", "+end\n"},
-		{"far above another change, with its beginning", "0\n" + key + rest + "x\n", "1\n" + key + rest + "y\n",
-			" 1. text\n 1. text\n 1. text\n-x\n+y\n"},
+		{"far above another change", "0\n" + key + rest + "x\n", "1\n" + key + rest + "y\n", "\n 1. text\n-x\n+y\n"},
 		{"with its beginning and a header, then in the middle", "0\na b\nc d\n" + headed, "1\na b\nc d\n" +
 			change(change(headed, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
-		{"quoted, with its beginning, then in the middle", "0\n" + quoted, "1\n" +
-			strings.Replace(quoted, "+20", "+changed", 1), "\n+[redacted]\n"},
+		{"quoted", "0\n" + quoted, "1\n" + strings.Replace(quoted, "+20", "+changed", 1), "\n+[redacted]\n"},
 		{"behind too much", "x\n" + key, large + change(key, "c2VjcmV0+20\n"), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
