@@ -115,6 +115,22 @@ func TestFilesThatAreReadByDefault(t *testing.T) {
 			t.Errorf("%s is %s, from %v; want %s, from %v", key, got.Value(), got.Origin, want.value, want.from)
 		}
 	}
+	overridden := append(environ, "LINESMAN_LOG_LEVEL=error") // its other setting is not read again
+	if got := InUse(Sources{Environ: overridden}); !slices.Equal(got, []string{mine}) {
+		t.Errorf("files in use %q, want %q", got, mine)
+	}
+	if got := InUse(Sources{Environ: environ}); len(got) != 2 || !slices.Contains(got, mine) || !slices.Contains(got, its) {
+		t.Errorf("files in use %q, want %q and %q", got, mine, its)
+	}
+	gone := filepath.Join(data, "gone", "config.toml")
+	for _, required := range []string{its, gone} {
+		_, err := Load(Sources{Environ: environ, Flags: []Flag{{"data_dir", filepath.Dir(gone), "--data-dir"}},
+			Required: []string{required}})
+		if (err != nil) != (required == gone) || err != nil && !(strings.Contains(err.Error(), gone) &&
+			strings.Contains(err.Error(), "make it an empty file")) {
+			t.Errorf("%s is required: %v", required, err)
+		}
+	}
 	if got := Files(Sources{Environ: environ}); !slices.Equal(got, []string{mine, its}) {
 		t.Errorf("files %q, want %q", got, []string{mine, its})
 	}

@@ -37,6 +37,21 @@ type Sources struct {
 	// File is the path of a TOML file. Empty means the value of LINESMAN_CONFIG
 	// in Environ, and if that is empty, too, the two files of [Files].
 	File string
+	// Required are files of [Files] whose absence is an error.
+	Required []string
+}
+
+// InUse returns the files of [Files] that the settings which can change in a running process have their values from:
+// log_level, scrub, and data_dir, which says where another file is.
+func InUse(from Sources) (files []string) {
+	rows, _ := Effective(from)
+	for _, s := range rows {
+		again := s.Key == "log_level" || s.Key == "scrub" || s.Key == "data_dir"
+		if again && s.Origin.Source == sourceFile && !slices.Contains(files, s.Origin.Name) {
+			files = append(files, s.Origin.Name)
+		}
+	}
+	return files
 }
 
 // Flag is a setting on the command line.
@@ -160,15 +175,15 @@ func (l *loader) dataFile(from Sources, env map[string]string) string {
 func (l *loader) read(from Sources, env map[string]string) (files []string) {
 	if named := NamedFile(from); named != "" {
 		files = append(files, named)
-		l.file(named, true)
+		l.file(named, true, from.Required)
 	} else {
 		if path := userFile(env); path != "" {
 			files = append(files, path)
-			l.file(path, false)
+			l.file(path, false, from.Required)
 		}
 		if path := l.dataFile(from, env); path != "" && !slices.Contains(files, path) {
 			files = append(files, path)
-			l.file(path, false)
+			l.file(path, false, from.Required)
 			if l.origin["data_dir"].Name == path {
 				l.errs = append(l.errs, fmt.Errorf("data_dir: cannot be set in a file of the data directory (%s)", path))
 			}
@@ -272,11 +287,16 @@ func parseInto[T any](v *T, value string, parse func(string) (T, error), problem
 	return ""
 }
 
-// file reads a file. One that is not required may be missing.
-func (l *loader) file(path string, required bool) {
+// file reads a file. One that is neither named nor required may be missing.
+func (l *loader) file(path string, named bool, required []string) {
 	text, err := os.ReadFile(path)
-	if !required && isMissing(path, err) {
-		return
+	if isMissing(path, err) {
+		switch {
+		case slices.Contains(required, path):
+			err = fmt.Errorf("%w; if it is to set nothing, make it an empty file", err)
+		case !named:
+			return
+		}
 	}
 	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("config: %w", err))

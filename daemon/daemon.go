@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/linesman/linesman/agent"
@@ -67,9 +68,9 @@ type Config struct {
 	// Log is the log. Default: none.
 	Log *zap.Logger
 
-	// Reload reads the settings again, at SIGHUP: the roles then change scrub, and Level to
+	// Reload reads the settings of Sources again, at SIGHUP: the roles then change scrub, and Level to
 	// log_level. Level is that of Log. nil: the roles do not listen for signals.
-	Reload func() (config.Config, error)
+	Reload func(config.Sources) (config.Config, error)
 	Level  zap.AtomicLevel
 
 	// Registry has the metrics of this process. Default: a new one, with those of Go, of the
@@ -88,6 +89,8 @@ type Config struct {
 	eraser responder.Eraser // of the verb forget; nil: it is not offered
 
 	now *changeable // of Settings
+
+	signals chan os.Signal // for obey; see Heed
 
 	versions *programs.Versions // default: those of the data directory
 

@@ -52,17 +52,26 @@ func (n *changeable) set(s config.Config) {
 	}
 }
 
+// Heed keeps signals for the role, which obeys them once it runs: until then they would end the process.
+func (c *Config) Heed() {
+	if c.Reload == nil || c.signals != nil {
+		return
+	}
+	c.Sources.Required = config.InUse(c.Sources)
+	c.signals = make(chan os.Signal, 4)
+	signal.Notify(c.signals, syscall.SIGUSR1, syscall.SIGUSR2)
+	if !signal.Ignored(syscall.SIGHUP) && !term.IsTerminal(int(os.Stdin.Fd())) {
+		signal.Notify(c.signals, syscall.SIGHUP)
+	}
+}
+
 // obey reacts to signals until stop is called, if the caller can read its settings again.
 // SIGHUP reads log_level and scrub again, SIGUSR1 logs at the level debug, and SIGUSR2 at
 // that of the settings. At a terminal SIGHUP ends the process: the terminal was closed.
 func (c Config) obey() (stop func()) {
-	if c.Reload == nil {
+	c.Heed()
+	if c.signals == nil {
 		return func() {}
-	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2)
-	if !signal.Ignored(syscall.SIGHUP) && !term.IsTerminal(int(os.Stdin.Fd())) {
-		signal.Notify(signals, syscall.SIGHUP)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var obeying sync.WaitGroup
@@ -71,30 +80,32 @@ func (c Config) obey() (stop func()) {
 			select {
 			case <-ctx.Done():
 				return
-			case s := <-signals:
+			case s := <-c.signals:
 				c.obeyOne(s)
 			}
 		}
 	})
 	return func() {
-		signal.Stop(signals)
+		signal.Stop(c.signals)
 		cancel()
 		obeying.Wait()
 	}
 }
 
-func (c Config) obeyOne(s os.Signal) {
+// obeyOne reacts to a signal. The settings are not changed while a file is missing that gave one of those.
+func (c *Config) obeyOne(s os.Signal) {
 	switch s {
 	case syscall.SIGUSR1:
 		c.setLevel(zapcore.DebugLevel)
 	case syscall.SIGUSR2:
 		c.setLevel(c.now.logLevel())
 	default:
-		set, err := c.Reload()
+		set, err := c.Reload(c.Sources)
 		if err != nil { // as at the start, it names the settings
 			c.Log.Error("the settings are not changed", zap.Error(err))
 			return
 		}
+		c.Sources.Required = config.InUse(c.Sources)
 		c.now.set(set)
 		c.setLevel(c.now.logLevel())
 		c.Log.Info("log_level and scrub were read again", zap.String("log_level", set.LogLevel),

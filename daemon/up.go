@@ -32,6 +32,7 @@ func Up(ctx context.Context, c Config, lock *datadir.Lock, ready func(context.Co
 // UpInBackground is [Up] in a process that [datadir.Dialer.DialOrStart] started. It
 // logs to a file, and ends after the idle timeout. The error is [datadir.ErrLocked] if the process is not needed.
 func UpInBackground(ctx context.Context, c Config, from config.Sources, stdout io.Writer) error {
+	c.Heed()
 	p, err := datadir.Detach(ctx, &c.Settings, from, stdout)
 	if err != nil {
 		p.Close()

@@ -81,6 +81,8 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 			&runs.Logged{Own: requests(0), All: true}},
 		{"a log that is too long", map[string]string{"27/x": codexLog(root, future, 2), "27/y": codexLog(sub, future, 1) + "LONG"},
 			&runs.Logged{Own: requests(2), Partial: true}},
+		{"a link to the directory of the agent", map[string]string{"27/x": codexLog(root, future, 2)},
+			&runs.Logged{Own: requests(2), All: true}},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +106,13 @@ func TestLogsOfTheSessionTellWhatARunHasUsed(t *testing.T) {
 				}
 			}
 			spec := shell("run", `echo '{"type":"thread.started","thread_id":"`+thisThread+`"}'`)
+			if strings.HasPrefix(c.why, "a link") {
+				link := filepath.Join(t.TempDir(), "link")
+				if err := os.Symlink(home, link); err != nil {
+					t.Fatal(err)
+				}
+				home = link
+			}
 			spec.Env = append(spec.Env, "CODEX_HOME=/nowhere", "CODEX_HOME="+home)
 			l.drive(spec)
 			got, _ := json.Marshal(l.logged("run"))

@@ -85,13 +85,17 @@ func (r *Renderer) patch(b *strings.Builder, patch string) {
 	}
 	b.WriteByte('\n')
 	for line := range strings.SplitSeq(strings.TrimSuffix(patch, "\n"), "\n") {
-		line = strings.TrimSuffix(line, "\r")
+		line, cr := strings.CutSuffix(line, "\r")
 		if !r.terminal {
 			parts := strings.Split(line, "\t")
 			for i := range parts {
 				parts[i] = Safe(parts[i])
 			}
-			b.WriteString(strings.Join(parts, "\t") + "\n")
+			b.WriteString(strings.Join(parts, "\t"))
+			if cr { // the patch can be applied
+				b.WriteByte('\r')
+			}
+			b.WriteByte('\n')
 			continue
 		}
 		r.row(b, patchColor(line), "│ ", Safe(strings.ReplaceAll(line, "\t", "    ")))

@@ -18,7 +18,7 @@ func exampleDiff() *api.Diff {
 			{Path: "new\x1b[2J", From: "old\n", Kind: "renamed"},
 			{Path: "p.png", Kind: "deleted", Binary: true},
 		},
-		Patch: "diff --git a/x b/x\n@@ -1 +1,2 @@\n-old\n+\tnew \x1b[31m\n+" + strings.Repeat("w", 60) + "\n",
+		Patch: "diff --git a/x b/x\n@@ -1 +1,3 @@\n-old\n+\tnew \x1b[31m\n+" + strings.Repeat("w", 60) + "\n+cr\r\n",
 	}
 }
 
@@ -34,8 +34,8 @@ func TestDiffIsPrinted(t *testing.T) {
 	}{
 		{"pipe", false, false, 80, "M " + long + "  +10 -3\nA 宽/字.txt  +2 -0\nR old\\n → new\\x1b[2J  +0 -0\nD p.png  binary\n" +
 			"and 200 more\n204 files changed in the directory +12 -3\n\n" +
-			"diff --git a/x b/x\n@@ -1 +1,2 @@\n-old\n+\tnew \\x1b[31m\n+" +
-			strings.Repeat("w", 60) + "\n\n" +
+			"diff --git a/x b/x\n@@ -1 +1,3 @@\n-old\n+\tnew \\x1b[31m\n+" +
+			strings.Repeat("w", 60) + "\n+cr\r\n\n" +
 			"(the patch lacks some of the changes: it has at most 256 KiB, and 64 KiB of each file)\n"},
 		{"narrow", true, false, 40, "M …long/name.go    +10 -3\n"},
 	} {
@@ -46,6 +46,9 @@ func TestDiffIsPrinted(t *testing.T) {
 			}
 			got := out.String()
 			if test.terminal {
+				if strings.Contains(got, "\r") || strings.Contains(got, "\\r") {
+					t.Errorf("a terminal gets the carriage return: %q", got)
+				}
 				for line := range strings.Lines(got) {
 					if cells := cellsIn(strings.TrimSuffix(line, "\n")); cells > test.width && !strings.HasPrefix(line, "(") {
 						t.Errorf("%d cells in %q", cells, line)

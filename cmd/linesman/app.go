@@ -109,7 +109,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 func (a *app) host() daemon.Config {
 	return daemon.Config{
 		Settings: a.config, Version: daemon.BuildOf(version).Version, Environ: a.environ, Log: a.log, Dialer: a.dialer,
-		Level: a.level, Sources: a.sources, Reload: func() (config.Config, error) { return config.Load(a.sources) },
+		Level: a.level, Sources: a.sources, Reload: config.Load,
 	}
 }
 

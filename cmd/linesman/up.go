@@ -44,11 +44,13 @@ func (c *upCmd) Run(ctx context.Context, a *app) error {
 	if c.Background {
 		return c.inBackground(ctx, a)
 	}
+	host := a.host()
+	host.Heed()
 	lock, err := a.dialer.TakeOver(ctx) // released at the end of the process
 	if err != nil {
 		return quiet(err)
 	}
-	err = daemon.Up(ctx, a.host(), lock, func(ctx context.Context, d *daemon.Daemon) error {
+	err = daemon.Up(ctx, host, lock, func(ctx context.Context, d *daemon.Daemon) error {
 		ready := []string{"ready nats=" + d.Server.URL(), "http=" + d.Responder.URL(), "data=" + a.config.DataDir}
 		fmt.Fprintln(a.stdout, a.shown(a.stdout).OneLine(ready))
 		if a.shown(a.stdout).Terminal() && d.Responder.URL() != "" { // a log must not have the link

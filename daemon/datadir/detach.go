@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/config"
+	"github.com/linesman/linesman/worker/launch"
 )
 
 // Detached is this process as an `up` in the background, which another command
@@ -100,29 +101,31 @@ func hasReader(fd int) bool {
 }
 
 // leaveDirectory changes to the directory of the `up` before, or to the user's
-// home directory, because the working directory of the command may be removed,
-// and is no place for the tasks of others. Tasks may still work there, as with an
-// `up` that was started in it. It also removes write permission for others from
-// the umask.
+// home directory, else the data directory, because the working directory of the
+// command may be removed, and is no place for the tasks of others. Tasks may still
+// work there, as with an `up` that was started in it, and in the home directory. It
+// also removes write permission for others from the umask.
 func leaveDirectory(cfg *config.Config, environ []string, before string) error {
 	began, _ := os.Getwd() // "" if it was removed
-	home := homeDir(environ)
-	if !isDir(home) {
-		home = cfg.DataDir
+	home, dir := homeDir(environ), cfg.DataDir
+	switch {
+	case isDir(before):
+		dir = before
+	case isDir(home) && !launch.IsWhole(home):
+		dir = home
 	}
-	if !isDir(before) {
-		before = home
-	}
-	if err := os.Chdir(before); err != nil {
+	if err := os.Chdir(dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
 	if len(cfg.Work.Roots) == 0 {
-		cfg.Work.Roots = config.List{home}
-		for _, dir := range []string{before, began} {
-			// A service without a working directory has the root.
-			if dir != "" && dir != "/" && !slices.Contains(cfg.Work.Roots, dir) {
+		for _, dir := range []string{home, before, began} {
+			// A service without a working directory or a home has the root.
+			if isDir(dir) && !launch.IsWhole(dir) && !slices.Contains(cfg.Work.Roots, dir) {
 				cfg.Work.Roots = append(cfg.Work.Roots, dir)
 			}
+		}
+		if len(cfg.Work.Roots) == 0 {
+			cfg.Work.Roots = config.List{""} // allows nothing: without any root the working directory would be one
 		}
 	}
 	syscall.Umask(syscall.Umask(0o022) | 0o022)

@@ -116,6 +116,9 @@ func (p Previous) sources(file string, environ []string, data string) config.Sou
 	}
 	from.File = cmp.Or(config.NamedFile(from), p.Config)
 	for _, key := range slices.Sorted(maps.Keys(p.Settings)) { // also those of agents that only a file defines
+		if key == "announce.creds" && !given(from, "announce.nats") {
+			continue // they would be an error
+		}
 		if s := (config.Setting{Key: key}); !hasVariable(environ, s.Env()) {
 			from.Environ = append(from.Environ, s.Env()+"="+p.Settings[key])
 		}
@@ -135,8 +138,9 @@ func (p Previous) missing(environ []string) string {
 }
 
 // address returns the address for an `up` in the background to listen on: that of the
-// settings, else that of the `up` before, else a free port. note says that the address of the
-// `up` before is in use, by another process: then the port is a free one, too.
+// settings, else that of the `up` before, else a free port. note says why the address
+// before cannot be used. The address then has a free port, on loopback if the machine no longer has
+// the old host: what was for one network is not open to another.
 func address(from config.Sources, key, set, before string) (address, note string) {
 	const free = "0"
 	address = cmp.Or(before, net.JoinHostPort("127.0.0.1", free))
@@ -151,12 +155,25 @@ func address(from config.Sources, key, set, before string) (address, note string
 	l, err := net.Listen("tcp", address)
 	if err == nil {
 		_ = l.Close()
-	} else if errors.Is(err, syscall.EADDRINUSE) {
-		host, _, _ := net.SplitHostPort(address)
-		return net.JoinHostPort(host, free), fmt.Sprintf("%s, the address (%s) of the `linesman up` before, is in use by "+
-			"another process", address, key)
+		return address, ""
 	}
-	return address, ""
+	host, _, _ := net.SplitHostPort(address)
+	why := "is in use by another process"
+	var lookup *net.DNSError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+	case errors.Is(err, syscall.EACCES):
+		why = "cannot be listened on: permission denied"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		host, why = "127.0.0.1", "cannot be listened on: cannot assign requested address"
+	case errors.Is(err, syscall.EAFNOSUPPORT):
+		host, why = "127.0.0.1", "cannot be listened on: its address family is not supported"
+	case errors.As(err, &lookup):
+		host, why = "127.0.0.1", "cannot be listened on: "+lookup.Error()
+	default:
+		return address, ""
+	}
+	return net.JoinHostPort(host, free), fmt.Sprintf("%s, the address (%s) of the `linesman up` before, %s", address, key, why)
 }
 
 // given reports whether any source sets the setting with this key.

@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/linesman/linesman/test/fixture"
 )
@@ -71,6 +76,84 @@ func TestUpReadsLogLevelAndScrubAgain(t *testing.T) {
 	server.Signal(syscall.SIGTERM)
 	if code := server.Code(); code != 0 {
 		t.Errorf("up: exit %d\n%s", code, server.Stderr)
+	}
+}
+
+// A file that is away for a moment, as its directory is not mounted, does not turn scrub off.
+func TestUpKeepsItsSettingsWhileTheirFileIsMissing(t *testing.T) {
+	fixture.NeedSignal(t, syscall.SIGHUP)
+	t.Parallel()
+	data := t.TempDir()
+	file := filepath.Join(data, "config.toml")
+	server := beginIn(t, quietEnv(t), nil, append([]string{"up", "--data-dir", data}, fixture.Loopback()...)...)
+	server.Await(server.Stdout, "ready ")
+	reload := func(says string, times int) {
+		t.Helper()
+		server.Signal(syscall.SIGHUP)
+		server.AwaitCount(server.Stderr, says, times)
+	}
+	const scrubs, not = `log_level and scrub were read again {"log_level": "info", "scrub": true}`, "the settings are not changed"
+	write(t, file, "scrub = true\n")
+	reload(scrubs, 1)
+	for i := range 2 { // it is missed as long as it is away
+		if err := os.RemoveAll(file); err != nil {
+			t.Fatal(err)
+		}
+		reload(not, i+1)
+	}
+	if said := server.Stderr.String(); !strings.Contains(said, file) || strings.Contains(said, `"scrub": false`) {
+		t.Errorf("it says\n%s", said)
+	}
+	write(t, file, "scrub = true\n")
+	reload(scrubs, 2)
+	write(t, file, "") // without the setting scrub is off
+	reload(`"scrub": false`, 1)
+	server.Signal(syscall.SIGTERM)
+	if code := server.Code(); code != 0 {
+		t.Errorf("up: exit %d\n%s", code, server.Stderr)
+	}
+}
+
+// The signals do not end an `up` either that still waits for the one in the background to give way: it obeys them then.
+func TestUpThatWaitsForItsDataDirectoryIsNotEndedBySignals(t *testing.T) {
+	fixture.NeedSignal(t, syscall.SIGHUP)
+	t.Parallel()
+	data := t.TempDir()
+	up(t, data).Stop()
+	lock, err := os.Create(filepath.Join(data, "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	write(t, filepath.Join(data, "linesman.json"), fmt.Sprintf(`{"nats":"nats://%s","pid":%d,"background":true}`,
+		silent.Addr(), os.Getpid()))
+	p := beginIn(t, quietEnv(t), nil, append([]string{"up", "--data-dir", data}, fixture.Loopback()...)...)
+	asks, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asks.Close()
+	p.Signal(syscall.SIGHUP)
+	p.Signal(syscall.SIGUSR1)
+	for _, c := range []io.Closer{lock, asks, silent} {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Await(p.Stdout, "ready ")
+	p.Await(p.Stderr, "log_level and scrub were read again")
+	p.Await(p.Stderr, `{"from": "info", "to": "debug"}`)
+	p.Signal(syscall.SIGTERM)
+	if code := p.Code(); code != 0 {
+		t.Errorf("up: exit %d\n%s", code, p.Stderr)
 	}
 }
 

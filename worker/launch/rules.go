@@ -229,21 +229,24 @@ func (r Rules) Allowed() (all []string) {
 		roots = []string{r.Dir, home}
 	}
 	for _, root := range roots {
-		if filepath.IsAbs(root) && !(byDefault && root == "/") && !slices.Contains(all, root) {
+		if filepath.IsAbs(root) && !(byDefault && IsWhole(root)) && !slices.Contains(all, root) {
 			all = append(all, root)
 		}
 	}
 	return all
 }
 
+// IsWhole reports whether a directory is the root of the file system, or a link to it.
+func IsWhole(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	return err == nil && real == "/"
+}
+
 // inside reports whether dir, without symbolic links, is in or below a root.
 func (r Rules) inside(dir string) bool {
 	for _, root := range r.Allowed() {
 		root, err := filepath.EvalSymlinks(root)
-		if err != nil || len(r.Roots) == 0 && root == "/" {
-			continue
-		}
-		if in(root, dir) {
+		if err == nil && in(root, dir) {
 			return true
 		}
 	}

@@ -167,6 +167,26 @@ func TestWithoutAHomeDirIsTheOnlyRoot(t *testing.T) {
 	}
 }
 
+// Allowed roots that further ones are added to do not have the root of the file system, not by a link either.
+func TestTheWholeFileSystemIsAllowedOnlyByName(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/", link); err != nil {
+		t.Fatal(err)
+	}
+	more, other := t.TempDir(), t.TempDir()
+	for _, root := range []string{"/", "//", link} {
+		t.Setenv("HOME", root)
+		rules := launch.Rules{Dir: root}
+		rules.Roots = append(rules.Allowed(), more)
+		if got, err := rules.Directory(runs.Task{Attributes: runs.Attributes{Dir: other}}); err == nil {
+			t.Errorf("%s: %q allow %q", root, rules.Roots, got)
+		}
+		if _, err := rules.Directory(runs.Task{Attributes: runs.Attributes{Dir: more}}); err != nil {
+			t.Errorf("%s: %v", root, err)
+		}
+	}
+}
+
 func TestUnreachableDirectoryIsAnError(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root has access to every directory")

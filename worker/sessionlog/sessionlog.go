@@ -206,8 +206,15 @@ const quiet = 7 * 24 * time.Hour
 // error: one that has the id of the session in its path, or that is in a directory that is in use.
 // The zero time: only the former.
 func (l Logs) each(ctx context.Context, session string, since time.Time, f func(path string) error) error {
+	root, err := filepath.EvalSymlinks(l.Root) // a walk does not follow a link
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	used := make(map[string]bool) // directories
-	return filepath.WalkDir(l.Root, func(path string, entry fs.DirEntry, err error) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -220,7 +227,7 @@ func (l Logs) each(ctx context.Context, session string, since time.Time, f func(
 		if !entry.IsDir() && !used[filepath.Dir(path)] && !strings.Contains(path, session) {
 			return nil
 		}
-		rel, err := filepath.Rel(l.Root, path)
+		rel, err := filepath.Rel(root, path)
 		if err != nil {
 			return err
 		}

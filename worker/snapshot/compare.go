@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -127,33 +128,37 @@ type patch struct {
 	text  strings.Builder
 	used  int             // bytes of JSON of the text
 	file  int             // number of the file, from 1
+	first string          // line of its header
 	head  string          // header of the file, until it is written
 	size  int             // bytes of JSON of the file so far
 	block strings.Builder // the header or the hunk that is being read
 	over  bool            // the block is too large
 	hunk  bool            // the block is a hunk
-	key   bool            // the lines are of a PEM block
+	pem   [2]bool         // the file before, and the one after, are in a PEM block
+	early [2]bool         // that block began in an earlier hunk
+	loose int             // bytes of the hunk that a PEM block of before it may have
 }
 
 func (p *patch) read(out io.Reader) error {
 	r := bufio.NewReaderSize(out, maxFilePatch)
 	for inLine := false; ; {
-		line, more, err := r.ReadLine()
-		if err != nil {
+		line, err := r.ReadSlice('\n') // ReadLine would cut a carriage return, too
+		more := errors.Is(err, bufio.ErrBufferFull)
+		switch {
+		case inLine || more: // longer than a file may be
+			p.over = true
+		case len(line) > 0:
+			if err := p.line(strings.TrimSuffix(string(line), "\n")); err != nil {
+				return err
+			}
+		}
+		if err != nil && !more {
 			p.end()
 			p.finish()
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
 			return err
-		}
-		switch {
-		case inLine || more: // longer than a file may be
-			p.over = true
-		default:
-			if err := p.line(string(line)); err != nil {
-				return err
-			}
 		}
 		inLine = more
 	}
@@ -168,37 +173,83 @@ func (p *patch) line(line string) error {
 			p.d.Truncated = true
 			return errFull
 		}
-		p.file++
-		p.size, p.hunk = 0, false
+		if line != p.first { // else it is a file that has become a link, or was one: first it goes, then it comes
+			p.file++
+			p.first, p.size = line, 0
+		}
+		p.hunk, p.pem = false, [2]bool{}
 	case strings.HasPrefix(line, "@@ "):
 		p.end()
-		p.hunk, p.key = true, false
+		p.hunk, p.early = true, p.pem
+		if i := strings.Index(line[len("@@ "):], " @@"); i >= 0 { // an earlier line follows, which may be of a PEM block
+			line = line[:len("@@ ")+i+len(" @@")]
+		}
 	}
-	if !p.over {
-		p.block.WriteString(p.redact(line))
-		p.block.WriteByte('\n')
-		p.over = p.block.Len() > maxFilePatch
+	secret := p.hunk && p.inPEM(line)
+	if p.over {
+		return nil
 	}
+	switch {
+	case secret:
+		line = hidden(line)
+	case p.hunk && line != "": // the patch keeps its form
+		line = line[:1] + runs.Redact(line[1:])
+	default:
+		line = runs.Redact(line)
+	}
+	p.block.WriteString(line)
+	p.block.WriteByte('\n')
+	p.over = p.block.Len() > maxFilePatch
 	return nil
 }
 
-// redact redacts a line behind its first character, so that the patch keeps its form. All
-// lines of a PEM block are secret.
-func (p *patch) redact(line string) string {
-	if line == "" || !p.hunk || strings.HasPrefix(line, "@@ ") {
-		return runs.Redact(line)
+// hidden is a line of a hunk without its text, if it has one of a file.
+func hidden(line string) string {
+	if line == "" || !strings.Contains(" +-", line[:1]) {
+		return line
 	}
-	mark, text := line[:1], line[1:]
-	if p.key || strings.Contains(text, "-----BEGIN ") {
-		p.key = !strings.Contains(text, "-----END ")
-		return mark + "[redacted]"
+	return line[:1] + "[redacted]"
+}
+
+// inBlock matches what may be a line in a PEM block: one of its body, also where it is quoted, or a header.
+var inBlock = regexp.MustCompile(`^[[:punct:]\s]*([A-Za-z0-9+/=]*(\\[nr])*[[:punct:]\s]*$|` +
+	`(Proc-Type|DEK-Info|Version|Comment|Hash|Charset|MessageID): )`)
+
+// inPEM reports whether a line of a hunk is of a PEM block whose beginning or end is in the patch. A block that has no
+// end in the hunk continues in the next one, up to a line that no block has; one without a beginning has all lines of
+// the hunk so far. Lines of a block that the patch has neither mark of are not recognized.
+func (p *patch) inPEM(line string) bool {
+	begin, end := strings.Index(line, "-----BEGIN "), strings.Index(line, "-----END ")
+	opens := begin >= 0 && strings.LastIndex(line, "-----BEGIN ") > strings.LastIndex(line, "-----END ")
+	is := begin >= 0 || end >= 0
+	may := is || !strings.Contains(" +-", line[:min(len(line), 1)]) || inBlock.MatchString(line[1:])
+	for side, open := range p.pem {
+		is = is || open && (may || !p.early[side])
 	}
-	return mark + runs.Redact(text)
+	for side, other := range []string{"+", "-"} {
+		if strings.HasPrefix(line, other) {
+			continue
+		}
+		open := &p.pem[side]
+		if end >= 0 && !*open && (begin < 0 || end < begin) {
+			p.loose = p.block.Len()
+		}
+		*open = opens || *open && end < 0 && (may || !p.early[side])
+		p.early[side] = p.early[side] && !opens
+	}
+	return is
 }
 
 // end ends the header or the hunk that is being read.
 func (p *patch) end() {
 	block := p.block.String()
+	if p.loose > 0 {
+		var lines strings.Builder
+		for line := range strings.Lines(block[:p.loose]) {
+			lines.WriteString(hidden(strings.TrimSuffix(line, "\n")) + "\n")
+		}
+		block, p.loose = lines.String()+block[p.loose:], 0
+	}
 	p.block.Reset()
 	size := bounds.StringSize(block)
 	over := p.over || p.size+size > maxFilePatch || p.used+bounds.StringSize(p.head)+size > maxPatch

@@ -173,18 +173,23 @@ func TestSnapshotIsForItsUserAlone(t *testing.T) {
 	}
 }
 
-// The data directory of linesman may be in the work tree.
+// The data directory of linesman may be in the work tree, whose patterns may include its files again.
 func TestFilesOfLinesmanDoNotCount(t *testing.T) {
-	s := newStage(t)
-	s.commit()
-	s.scratch = filepath.Join(s.root, "da*ta [1]", "runs", "r", "diff")
-	if err := s.take(); err != nil {
-		t.Fatal(err)
-	}
-	s.write("da*ta [1]/runs/r/out", "output\n")
-	s.write("data 1/x", "x\n")
-	if got := listed(s.diff()); !slices.Equal(got, []string{"added data 1/x +1 -0"}) {
-		t.Errorf("got %q", got)
+	for _, patterns := range []string{"", "*\n!*/\n!out\n!x\n"} {
+		s := newStage(t)
+		s.commit()
+		if patterns != "" {
+			s.write(".gitignore", patterns)
+		}
+		s.scratch = filepath.Join(s.root, "da*ta [1]", "runs", "r", "diff")
+		if err := s.take(); err != nil {
+			t.Fatal(err)
+		}
+		s.write("da*ta [1]/runs/r/out", "output\n")
+		s.write("data 1/x", "x\n")
+		if got := listed(s.diff()); !slices.Equal(got, []string{"added data 1/x +1 -0"}) {
+			t.Errorf("with %q: got %q", patterns, got)
+		}
 	}
 }
 
@@ -317,6 +322,96 @@ func TestAttributesHideNothing(t *testing.T) {
 	s.write("a.txt", "x\n")
 	if d := s.diff(); !strings.Contains(d.Patch, "+x\n") {
 		t.Errorf("got %s", d.Patch)
+	}
+}
+
+// The patch has two parts for a file that becomes a link.
+func TestTruncatedFileIsTheOneWhosePatchIs(t *testing.T) {
+	s := newStage(t)
+	s.commit()
+	s.write("a", "a\n")
+	s.write("b", "b\n")
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.remove("a")
+	link(s, "b", "a")
+	s.write("b", strings.Repeat("0123456789\n", 10_000))
+	s.write("c", "c\n")
+	d := s.diff()
+	for _, f := range d.Listed {
+		if f.Truncated != (f.Path == "b") {
+			t.Errorf("%s %s: truncated %t", f.Kind, f.Path, f.Truncated)
+		}
+	}
+	if want := "diff --git a/a b/a\n"; len(d.Listed) != 3 || strings.Count(d.Patch, want) != 2 {
+		t.Errorf("%d files, want 3, and twice %q in\n%s", len(d.Listed), want, d.Patch)
+	}
+}
+
+// Where a patch has the beginning or the end of a PEM block, none of its lines are in it. A change in the middle, whose
+// file has no hunk with either, cannot be told from other text.
+func TestPatchHasNoLinesOfAKeyThatItHasAMarkOf(t *testing.T) {
+	const begin, end = "-----" + "BEGIN PRIVATE KEY-----\n", "-----" + "END PRIVATE KEY-----\n"
+	var body strings.Builder // each line begins with the letter that git looks for in a header of a hunk
+	for i := range 40 {
+		fmt.Fprintf(&body, "c2VjcmV0+%02d\n", i)
+	}
+	key, text := begin+body.String()+end, strings.Repeat("1. text\n", 9)
+	change := func(in, line string) string { return strings.Replace(in, line, "c2VjcmV0+changed\n", 1) }
+	large, rest := strings.Repeat("0123456789\n", 7_000), strings.Repeat("1. text\n", 60)
+	headed := begin + "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n" + body.String() + end
+	quoted := "\"" + strings.ReplaceAll(strings.TrimSpace(key), "\n", "\\n\" +\n\"") + "\"\n"
+	for _, test := range []struct{ name, before, after, kept string }{
+		{"below it", key + "one\ntwo\n" + text, key + "one\n2\n" + text, " one\n-two\n+2\n 1. text\n"},
+		{"in its last lines", key + text, change(key, "c2VjcmV0+38\n") + text, "\n 1. text\n"},
+		{"both", key + "one\n" + text + "two\n", change(key, "c2VjcmV0+38\n") + "one\n" + text + "2\n",
+			" [redacted]\n one\n@@ -50,4 +50,4 @@\n 1. text\n"},
+		{"in its first and middle lines", key, change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
+		{"in all of its parts", text + key, text + change(change(change(key, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"),
+			"c2VjcmV0+38\n"), " 1. text\n"},
+		{"far below it, where it is in the header", key + text + text + "x\n", key + text + text + "y\n",
+			" @@\n 1. text\n"},
+		{"another with the same beginning", begin + "c2VjcmV0+1\n" + strings.TrimSpace(end), begin + "c2VjcmV0+2\n" + end + text,
+			"+1. text\n"},
+		{"two, without a line end between them", text, text + strings.TrimSpace(key) + key + "end\n", "+end\n"},
+		{"far above another change", "0\n" + key + rest + "x\n", "1\n" + key + rest + "y\n", "\n 1. text\n-x\n+y\n"},
+		{"with its beginning and a header, then in the middle", "0\na b\nc d\n" + headed, "1\na b\nc d\n" +
+			change(change(headed, "c2VjcmV0+01\n"), "c2VjcmV0+20\n"), "\n+[redacted]\n"},
+		{"quoted", "0\n" + quoted, "1\n" + strings.Replace(quoted, "+20", "+changed", 1), "\n+[redacted]\n"},
+		{"behind too much", "x\n" + key, large + change(key, "c2VjcmV0+20\n"), ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage(t)
+			s.commit()
+			s.write("0", test.before)
+			if err := s.take(); err != nil {
+				t.Fatal(err)
+			}
+			s.write("0", test.after)
+			s.write("1", "c2V\n"+"end\n") // a block ends with its file at the latest
+			d := s.diff()
+			if strings.Contains(d.Patch, "c2VjcmV0") || !strings.Contains(d.Patch, test.kept) ||
+				!strings.Contains(d.Patch, "+c2V\n+end\n") {
+				t.Errorf("got\n%s", d.Patch)
+			}
+		})
+	}
+}
+
+// A patch has the line ends of the files, or it could not be applied.
+func TestPatchKeepsLineEnds(t *testing.T) {
+	s := newStage(t)
+	s.commit()
+	s.write("w.txt", "one\r\ntwo\r\nthree\r\n")
+	s.git("add", ".")
+	if err := s.take(); err != nil {
+		t.Fatal(err)
+	}
+	s.write("w.txt", "one\r\n2\r\nthree\r\r\nend\r")
+	if d := s.diff(); !strings.HasSuffix(d.Patch,
+		" one\r\n-two\r\n-three\r\n+2\r\n+three\r\r\n+end\r\n\\ No newline at end of file\n") {
+		t.Errorf("got %q", d.Patch)
 	}
 }
 

@@ -34,6 +34,7 @@ var hexadecimal = lazy.Regexp(`^[0-9a-f]+$`)
 type settings struct {
 	Config  map[string]string `json:"config,omitempty"`  // see safe
 	Exclude string            `json:"exclude,omitempty"` // patterns of files that the user ignores
+	Private string            `json:"private,omitempty"` // relative to the root of the work tree; "": outside of it
 }
 
 // safe are the settings that are taken from the user's configuration, with their values. None of
@@ -141,7 +142,8 @@ func (s *settings) addExcludes(file string) {
 	}
 }
 
-// exclude adds the patterns of the repository, and one for the files below private.
+// exclude adds the patterns of the repository, and one for the files below private. A .gitignore file may include those
+// again.
 func (s *settings) exclude(p place, private string) {
 	s.addExcludes(filepath.Join(p.Common, "info", "exclude"))
 	if real, err := filepath.EvalSymlinks(private); err == nil {
@@ -149,6 +151,7 @@ func (s *settings) exclude(p place, private string) {
 	}
 	if rel, err := filepath.Rel(p.Root, private); err == nil && filepath.IsLocal(rel) && rel != "." {
 		s.Exclude += "/" + literal.Replace(rel) + "\n"
+		s.Private = rel
 	}
 }
 
@@ -156,11 +159,12 @@ var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, " 
 
 // repository is a scratch repository.
 type repository struct {
-	git   string // program
-	dir   string
-	root  string // of the work tree
-	below string // the directory that counts, relative to root
-	env   []string
+	git     string // program
+	dir     string
+	root    string // of the work tree
+	below   string // the directory that counts, relative to root
+	private string // where files do not count, relative to root; "": nowhere
+	env     []string
 }
 
 // create creates a scratch repository in scratch, with the objects of other repositories.
@@ -199,7 +203,7 @@ func create(scratch, git string, p place, s settings, objects ...string) (*repos
 		return nil, err
 	}
 	return &repository{
-		git: git, dir: dir, root: p.Root, below: p.Below,
+		git: git, dir: dir, root: p.Root, below: p.Below, private: s.Private,
 		env: append(minimal(),
 			"GIT_DIR="+dir, "GIT_WORK_TREE="+p.Root, "GIT_INDEX_FILE="+filepath.Join(dir, "index"),
 			"HOME="+dir, "XDG_CONFIG_HOME="+dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,

@@ -98,6 +98,9 @@ func (r *repository) changed(ctx context.Context) (*changed, error) {
 		if !ok || strings.HasSuffix(name, "/") { // another repository in the directory
 			return nil
 		}
+		if r.private != "" && (name == r.private || strings.HasPrefix(name, r.private+"/")) {
+			return nil
+		}
 		switch tag {
 		case "H": // as in the index
 			return nil
