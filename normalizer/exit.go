@@ -23,8 +23,12 @@ func (f *Fold) end(exit runs.Exit) {
 	f.done = true
 
 	c := completion{Agent: f.agent}
-	if text := f.state.finalText.published(); text != nil {
-		limited := bounds.Truncate(*text, bounds.MaxFinalText)
+	if text, n := f.final(); text != nil {
+		limit := bounds.MaxFinalText
+		if n > int64(len(*text)) { // scrubbed, it can be within the limit
+			limit = min(limit, len(*text)-1)
+		}
+		limited := bounds.Truncate(*text, limit)
 		c.FinalText = &limited
 	}
 	if f.state.Session != "" {
