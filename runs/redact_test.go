@@ -77,6 +77,18 @@ func TestSecretsDoNotReachTheRecord(t *testing.T) {
 			t.Fatalf("%s is in %s", secret, all)
 		}
 	})
+	secret := strings.Repeat("Xy7", 100)
+	for _, line := range []string{ // of which only the end is kept
+		"GET https://h/p?access_token=" + secret + " fatal: denied",
+		"Authorization: Bearer eyJ" + secret + "." + secret + "." + secret + " and so on, error: 401",
+		"password=" + secret + secret + " " + strings.Repeat("more ", 39) + "fatal: denied",
+	} {
+		f := read("a\n"+line+"\nb", true)
+		end := line[strings.LastIndex(line, secret)+len(secret):]
+		if strings.Contains(f.Line, "Xy7") || !strings.HasSuffix(f.Line, end) || len(f.Line) > len(end)+201 {
+			t.Errorf("%s: %q", line, f.Line)
+		}
+	}
 }
 
 func FuzzRedact(f *testing.F) {
