@@ -91,7 +91,10 @@ const (
 	secretName = `[a-z0-9_.-]*(?:passw(?:or)?d|passphrase|pwd|secret|token|credential|(?:api|access|private|secret|` +
 		`master|encrypt|encryption|decrypt|decryption|account|auth|signing|hmac|jwt|license|subscription|shared|admin|` +
 		`deploy|consumer)[_-]?key)(?:[_.-][a-z0-9_.-]*)?`
-	assignment  = `(?:\\*["'])?\**\s*(?:[:!]?=+>?|:)[*_]*\s*(?:[|>][-+]?\s+)?`
+	// Behind =, the value is in the same line, or in the next of code, which has a blank in front of it and is indented:
+	// else the next line can be another variable, as in .env. Emphasis is behind a colon, in front of a blank.
+	assignment = `(?:\\*["'])?\**(?:\s*[:!]?=+>?[ \t]*|\s+[:!]?=+>?[ \t]*\r?\n[ \t]+|` +
+		`\s*:(?:[*_]+[ \t])?\s*(?:[|>][-+]?\s+)?)`
 	secretValue = `(?:\\+"[^"]*"?|\\+'[^']*'?|"(?:[^"\\]|(?s:\\.))*"?|'(?:[^'\\]|(?s:\\.))*'?|[^\s"',;&|]+)`
 )
 

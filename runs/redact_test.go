@@ -60,6 +60,13 @@ func TestSecretsAreRedacted(t *testing.T) {
 		{"curl -d 'token=abc&user=me'\ntoken=abc&user=me 2>&1", "curl -d 'token=" + x + "&user=me'\ntoken=" + x +
 			"&user=me 2>&1"},
 		{"**Password:** hunter2 and **token**: abc", "**Password:** " + x + " and **token**: " + x},
+		{"DB_PASSWORD=***\nSMTP_PASSWORD=\"hunter two\"", "DB_PASSWORD=" + x + "\nSMTP_PASSWORD=" + x},
+		{"DB_PASSWORD=***\nDB_HOST=localhost", "DB_PASSWORD=" + x + "\nDB_HOST=localhost"},
+		{"password=__\nnext line", "password=" + x + "\nnext line"},
+		{"PASSWORD=_Xy7&kk|92", "PASSWORD=" + x},
+		{"DB_PASSWORD=\nTOKEN=\"abc def\"", "DB_PASSWORD=\nTOKEN=" + x},
+		{"db_password =\ntoken = \"abc def\"", "db_password =\ntoken = " + x},
+		{"password =\n  \"abc def\"\n", "password =\n  " + x + "\n"},
 		{"primary_key: id, foreign_key=user_id, a public key: b", "primary_key: id, foreign_key=user_id, a public key: b"},
 		{"key=value PUBLIC_KEY=abc PRIMARY_KEY=id KEYBOARD=de", "key=value PUBLIC_KEY=abc PRIMARY_KEY=id KEYBOARD=de"},
 		{`{"key": "value", "dataKey": "uv"}, monkey: banana`, `{"key": "value", "dataKey": "uv"}, monkey: banana`},
