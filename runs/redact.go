@@ -34,9 +34,9 @@ func issued(kind, strict, loose string, needles ...string) secretFormat {
 const begins = `(^|\W|\\[nrtbfv]|\\u[0-9A-Fa-f]{4}|\[[0-9;]*m|%[0-9A-Fa-f]{2})`
 
 // replaceSecrets replaces the secrets of the formats in s: only what Scrub does, if strict is set.
-func replaceSecrets(s string, strict bool) string {
-	for i := range secretFormats {
-		f := &secretFormats[i]
+func replaceSecrets(s string, formats []secretFormat, strict bool) string {
+	for i := range formats {
+		f := &formats[i]
 		expression, by := f.loose, redacted
 		if strict {
 			expression, by = f.strict, "[REDACTED:"+f.kind+"]"
@@ -48,12 +48,17 @@ func replaceSecrets(s string, strict bool) string {
 	return s
 }
 
+// wholeFormats is how many of the formats, the first ones, Redact replaces before the values of names: in their secrets,
+// there can be what looks like a name. The others can match a name itself, such as npm_auth_token, but not its value.
+const wholeFormats = 2
+
 // secretFormats are the formats. The strict lengths are those of issued secrets, or the minimum of them.
 var secretFormats = []secretFormat{
 	{"private-key",
 		lazy.Regexp(`(?s)-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----.*?` +
 			`(?:-----END (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY(?: BLOCK)?-----|\z)`),
 		lazy.Regexp(`(?s)-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|$)`), []string{"-----BEGIN "}},
+	{"", nil, lazy.Regexp(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>;]*(@)`), []string{"://"}}, // of no parameters
 	issued("jwt", `eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{16,}`,
 		`eyJ[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]*)*`, "eyJ"),
 	{"password",
@@ -94,7 +99,7 @@ const (
 	// Behind =, the value is in the same line, or in the next of code, which has a blank in front of it and is indented:
 	// else the next line can be another variable, as in .env. Emphasis is behind a colon, in front of a blank.
 	assignment = `(?:\\*["'])?\**(?:\s*[:!]?=+>?[ \t]*|\s+[:!]?=+>?[ \t]*\r?\n[ \t]+|` +
-		`\s*:(?:[*_]+[ \t])?\s*(?:[|>][-+]?\s+)?)`
+		`\s*:(?:[*_]+[ \t])?\s*(?:[|>][-+]?\s+)?)(?:bearer[ \t]+)?`
 	secretValue = `(?:\\+"[^"]*"?|\\+'[^']*'?|"(?:[^"\\]|(?s:\\.))*"?|'(?:[^'\\]|(?s:\\.))*'?|[^\s"',;&|]+)`
 )
 
@@ -215,7 +220,8 @@ func Redact(s string) string {
 	if index(secretWords, s) < 0 {
 		return s
 	}
-	return redactNamed(replaceSecrets(s, false))
+	s = redactNamed(replaceSecrets(s, secretFormats[:wholeFormats], false))
+	return replaceSecrets(s, secretFormats[wholeFormats:], false)
 }
 
 // Scrub replaces secrets in a text for publication by [REDACTED:kind]. It only
@@ -227,7 +233,7 @@ func Scrub(s string) string {
 	if index(scrubWords, s) < 0 {
 		return s
 	}
-	return replaceSecrets(s, true)
+	return replaceSecrets(s, secretFormats, true)
 }
 
 // oneLine redacts s and puts it on one line, without control characters and
