@@ -48,8 +48,8 @@ func replaceSecrets(s string, formats []secretFormat, strict bool) string {
 	return s
 }
 
-// wholeFormats is how many of the formats, the first ones, Redact replaces before the values of names: in their secrets,
-// there can be what looks like a name. The others can match a name itself, such as npm_auth_token, but not its value.
+// wholeFormats is how many of the formats, the first ones, Redact replaces before the values of names: there can be names
+// in their secrets. The others can match a name itself, such as npm_auth_token, without its value.
 const wholeFormats = 2
 
 // secretFormats are the formats. The strict lengths are those of issued secrets, or the minimum of them.
@@ -65,7 +65,7 @@ var secretFormats = []secretFormat{
 		lazy.Regexp(`([a-z][a-z0-9+.-]{1,31}://[^\s/?#"'<>:@]{0,128}:)[^\s/?#"'<>@\[\]]{1,256}(@)`),
 		lazy.Regexp(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>]*(@)`), []string{"://"}},
 	{"", nil, lazy.Regexp(`(?i)(bearer\\*["']?[\s:=]+\\*["']?)[A-Za-z0-9._~+/=-]{4,}`), []string{"earer", "EARER"}},
-	{"", nil, lazy.Regexp(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?(?:basic|token|digest|negotiate)\s+)[^\s"',\\]+`),
+	{"", nil, lazy.Regexp(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?(?:basic|token|digest|negotiate)\s+)(?:[^\s"',\\]|\\/)+`),
 		[]string{"uthorization", "UTHORIZATION"}},
 	issued("api-key", `sk-(?:proj-|svcacct-|admin-|ant-[a-z0-9]{2,8}-)?[A-Za-z0-9]{20}[A-Za-z0-9_-]*`,
 		`sk-[A-Za-z0-9_-]{8,}`, "sk-"),
@@ -89,7 +89,7 @@ var secretFormats = []secretFormat{
 var (
 	assigned = lazy.Regexp(`(?i)^(` + secretName + assignment + `)` + secretValue)
 	flagged  = lazy.Regexp(`(?i)^(` + secretName + `(?:[ ]+|\\*["'],\s*))` + secretValue)
-	keyed    = lazy.Regexp(`^([A-Z0-9_]+_KEY=)` + secretValue) // any other variable of the environment that is a key
+	keyed    = lazy.Regexp(`^([A-Za-z0-9_.-]*[A-Z0-9]_KEY=)` + secretValue) // any other variable of the environment that is a key
 )
 
 const (
@@ -111,7 +111,7 @@ func redactNamed(s string) string {
 	var b []byte
 	done := 0 // what of s is in b
 	for from := 0; ; {
-		word := index(secretNames, s[from:])
+		word := index(nameMatcher, s[from:])
 		if word < 0 {
 			break
 		}
@@ -135,15 +135,16 @@ func redactNamed(s string) string {
 	return string(append(b, s[done:]...))
 }
 
-// valueOf returns where the value begins, and ends, of the name s[start:end], which has a word of a secret in it; 0: it
-// has none.
+// valueOf returns where the value begins, and ends, of the name s[start:end], which has a word of a secret in it; both
+// are 0 if it has none.
 func valueOf(s string, start, word, end int) (value, after int) {
 	m := assigned().FindStringSubmatchIndex(s[start:])
 	if m == nil && isFlag(s, start, word) {
 		m = flagged().FindStringSubmatchIndex(s[start:])
 	}
 	isOpen := func(suffix string) bool { return strings.HasSuffix(s[start:end], suffix) }
-	if m == nil && strings.HasPrefix(s[end:], "=") && isOpen("_KEY") && !slices.ContainsFunc(openKeys, isOpen) {
+	if m == nil && strings.HasPrefix(s[end:], "=") && !strings.HasPrefix(s[end:], "==") && isOpen("_KEY") &&
+		!slices.ContainsFunc(openKeys, isOpen) {
 		m = keyed().FindStringSubmatchIndex(s[start:])
 	}
 	if m == nil {
@@ -156,6 +157,7 @@ func valueOf(s string, start, word, end int) (value, after int) {
 }
 
 // isFlag reports whether the name at start is that of an option: dashes in front of its word begin no part of a word.
+// Behind an escape, its letter is in front of them, as in a\n-token.
 func isFlag(s string, start, word int) bool {
 	name := s[start:word]
 	return strings.HasPrefix(name, "-") || strings.Contains(name, "--") || strings.Contains(name, ".-") ||
@@ -169,7 +171,8 @@ func isAlone(before string) bool {
 	return before == "" || before[len(before)-1] == '\n'
 }
 
-// restOfLine returns how long the rest of a value is that is all of its line, 0 if it is not: then it may be a command.
+// restOfLine returns how long the rest of a value is that ends with its line, 0 if more words follow: then it may be a
+// command.
 func restOfLine(s string) int {
 	n := len(s)
 	if i := strings.IndexAny(s, " \t\r\n"); i >= 0 {
@@ -192,7 +195,7 @@ var nameWords = []string{
 
 // secretWords and scrubWords are words of which every text with a secret for Redact, and Scrub, contains one.
 var (
-	secretNames = newMatcher(true, nameWords...)
+	nameMatcher = newMatcher(true, nameWords...)
 	secretWords = newMatcher(true, append(needles(false), nameWords...)...)
 	scrubWords  = newMatcher(false, needles(true)...)
 )
