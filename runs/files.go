@@ -83,12 +83,19 @@ func (f *Files) apply(e Edit) {
 
 // unlisted counts a file that is not in the lists, once.
 func (f *Files) unlisted(path string) {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(path)) // never fails
-	if hash := h.Sum32(); len(f.Hashes) < maxHashes && !slices.Contains(f.Hashes, hash) {
-		f.Hashes = append(f.Hashes, hash)
+	if len(f.Hashes) < maxHashes && !f.counted(path) {
+		f.Hashes = append(f.Hashes, hash(path))
 		f.Unlisted++
 	}
+}
+
+// counted reports whether path is in Unlisted.
+func (f *Files) counted(path string) bool { return slices.Contains(f.Hashes, hash(path)) }
+
+func hash(path string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(path)) // never fails
+	return h.Sum32()
 }
 
 // lists returns the lists, indexed by EditKind.
@@ -97,6 +104,9 @@ func (f *Files) lists() [3]*[]string {
 }
 
 func (f *Files) add(e Edit) {
+	if f.counted(e.Path) {
+		return
+	}
 	list := f.lists()[e.Kind]
 	size := bounds.StringSize(e.Path) + len(",")
 	if e.Path == "" || len(*list) >= maxPaths || size > MaxPath || f.size()+size > maxAllPath {

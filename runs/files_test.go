@@ -90,6 +90,23 @@ func TestUnlistedFilesAreCountedOnce(t *testing.T) {
 	}
 }
 
+// A listed file that a move between lists makes an unlisted one is not listed again.
+func TestAFileThatLeavesTheListsIsCountedOnce(t *testing.T) {
+	r := runs.NewRecord("T-local-x", "codex")
+	edit := func(path string, kind runs.EditKind) {
+		r.Line(runs.Facts{Edits: []runs.Edit{{Path: path, Kind: kind}}}, 1)
+	}
+	for i := range 50 {
+		edit(fmt.Sprint(i), runs.Deleted)
+	}
+	edit("a", runs.Modified)
+	for _, kind := range []runs.EditKind{runs.Deleted, runs.Modified, runs.Deleted} { // beyond the 50 that are listed
+		if edit("a", kind); r.Changed().Files != 51 {
+			t.Fatalf("%d files", r.Changed().Files)
+		}
+	}
+}
+
 // While no limit is reached, the lists agree with a map of the files before and
 // after.
 func TestFilesAgreeWithAModel(t *testing.T) {
