@@ -321,9 +321,15 @@ func errorLine(text []byte) string {
 	if first-start <= before && end-start <= 1<<10 {
 		return oneLine(string(text[start:end]), maxErrorLine)
 	}
-	// A secret is not recognized without its beginning.
-	line := Redact(string(text[max(start, first-before-redactMargin):min(end, first+redactMargin)]))
-	return oneLine(line[max(errorMark(line)-before, 0):], maxErrorLine)
+	// A secret is not recognized without its beginning: what may be the end of one that begins further in front is not
+	// shown.
+	from := max(start, first-before-redactMargin)
+	line := Redact(string(text[from:min(end, first+redactMargin)]))
+	mark := errorMark(line)
+	if from > start && mark < redactMargin/2 {
+		return ""
+	}
+	return oneLine(line[max(mark-before, 0):], maxErrorLine)
 }
 
 // errorType returns the first name of an error type in text, such as TypeError.

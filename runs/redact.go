@@ -48,8 +48,8 @@ func replaceSecrets(s string, formats []secretFormat, strict bool) string {
 	return s
 }
 
-// wholeFormats is how many of the formats, the first ones, Redact replaces before the values of names: there can be names
-// in their secrets. The others can match a name itself, such as npm_auth_token, without its value.
+// wholeFormats is how many of the formats, the first ones, Redact replaces before the values of names, which can be in
+// their secrets. The others can match a name itself, such as npm_auth_token, without its value.
 const wholeFormats = 2
 
 // secretFormats are the formats. The strict lengths are those of issued secrets, or the minimum of them.
@@ -65,7 +65,8 @@ var secretFormats = []secretFormat{
 		lazy.Regexp(`([a-z][a-z0-9+.-]{1,31}://[^\s/?#"'<>:@]{0,128}:)[^\s/?#"'<>@\[\]]{1,256}(@)`),
 		lazy.Regexp(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#"'<>]*(@)`), []string{"://"}},
 	{"", nil, lazy.Regexp(`(?i)(bearer\\*["']?[\s:=]+\\*["']?)[A-Za-z0-9._~+/=-]{4,}`), []string{"earer", "EARER"}},
-	{"", nil, lazy.Regexp(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?(?:basic|token|digest|negotiate)\s+)(?:[^\s"',\\]|\\/)+`),
+	{"", nil, lazy.Regexp(`(?i)(authorization\\*["']?\s*[:=]\s*\\*["']?(?:basic|token|digest|negotiate)\s+)` +
+		`(?:[^\s"',\\]|\\/)+`),
 		[]string{"uthorization", "UTHORIZATION"}},
 	issued("api-key", `sk-(?:proj-|svcacct-|admin-|ant-[a-z0-9]{2,8}-)?[A-Za-z0-9]{20}[A-Za-z0-9_-]*`,
 		`sk-[A-Za-z0-9_-]{8,}`, "sk-"),
@@ -89,7 +90,8 @@ var secretFormats = []secretFormat{
 var (
 	assigned = lazy.Regexp(`(?i)^(` + secretName + assignment + `)` + secretValue)
 	flagged  = lazy.Regexp(`(?i)^(` + secretName + `(?:[ ]+|\\*["'],\s*))` + secretValue)
-	keyed    = lazy.Regexp(`^([A-Za-z0-9_.-]*[A-Z0-9]_KEY=)` + secretValue) // any other variable of the environment that is a key
+	// keyed is any other variable of the environment that is a key, maybe behind an option or an escape.
+	keyed = lazy.Regexp(`^([A-Za-z0-9_.-]*[A-Z0-9]_KEY=)` + secretValue)
 )
 
 const (

@@ -132,6 +132,23 @@ func TestSecretsDoNotReachTheRecord(t *testing.T) {
 	}
 }
 
+// What is shown of a long line begins where a secret that began in front of what was read cannot be.
+func TestAnErrorBehindALongSecretIsNotShown(t *testing.T) {
+	secret := "password=" + strings.Repeat("Xy7", 4000)
+	for _, line := range []string{
+		secret + " token=" + strings.Repeat("z", 8000) + " fatal: denied",
+		secret + " token=" + strings.Repeat("z", 7900) + "?error: 401",
+	} {
+		if f := read("a\n"+line+"\nb", true); strings.Contains(f.Line, "Xy7") {
+			t.Errorf("%.20s: %q", line, f.Line)
+		}
+	}
+	line := strings.Repeat("more ", 2000) + secret[:300] + " fatal: denied"
+	if f := read("a\n"+line+"\nb", true); !strings.HasSuffix(f.Line, "password="+runs.Redacted+" fatal: denied") {
+		t.Errorf("%q", f.Line)
+	}
+}
+
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{"password=x", "-----BEGIN A-----", "a://b@", `token\"`, "--token ",
 		"bearer xxxx", "secret:\xff"} {
