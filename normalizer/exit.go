@@ -24,11 +24,11 @@ func (f *Fold) end(exit runs.Exit) {
 
 	c := completion{Agent: f.agent}
 	if text, n := f.final(); text != nil {
-		limit := bounds.MaxFinalText
-		if n > int64(len(*text)) { // scrubbed, it can be within the limit
-			limit = min(limit, len(*text)-1)
+		limited := *text
+		if n > int64(len(limited)) { // scrubbed, it can be within the limit
+			limited += bounds.Suffix
 		}
-		limited := bounds.Truncate(*text, limit)
+		limited = bounds.Truncate(limited, bounds.MaxFinalText)
 		c.FinalText = &limited
 	}
 	if f.state.Session != "" {

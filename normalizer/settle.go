@@ -148,8 +148,12 @@ func (f *Fold) final() (text *string, n int64) {
 	if text == nil || f.scrub == nil {
 		return text, n
 	}
-	scrubbed := f.scrub(*text)
-	return &scrubbed, n + int64(len(scrubbed)-len(*text))
+	scrubbed, cut := f.scrub(*text), n > int64(len(*text))
+	n += int64(len(scrubbed) - len(*text))
+	if cut {
+		scrubbed = withoutLastWord(scrubbed) // it can be the beginning of a secret
+	}
+	return &scrubbed, n
 }
 
 // settleOutputs folds the outputs of commands. The newest one is read first: only its tests

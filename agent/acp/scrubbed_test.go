@@ -14,6 +14,7 @@ import (
 // Chunks of a text cut a secret: neither the event of the text, nor the final text has it.
 func TestSecretsInChunksAreScrubbed(t *testing.T) {
 	key := "ghp_" + strings.Repeat("aB3", 12)
+	token := "dop_v1_" + strings.Repeat("0a", 32)
 	pem := "-----BEGIN " + `PRIVATE KEY-----` + strings.Repeat(key[10:], 20)
 	ends := runs.Entry{Kind: runs.Exited, Body: []byte(`{"reason":"exited","code":0}`)}
 	live := func(chunks ...string) []runs.Entry {
@@ -44,7 +45,16 @@ func TestSecretsInChunksAreScrubbed(t *testing.T) {
 			pem[40:], "the key [REDACTED:private-key] is it"},
 		{"exec", gemini.Backend{}, exec("the key ", key[:9], key[9:], " is it"), key, "the key [REDACTED:github] is it"},
 		{"a long one", plain, live(strings.Repeat("x", 65_488), " ", key[:9], key[9:], strings.Repeat(" more", 9)), key,
-			strings.Repeat("x", 65_488) + " [REDACTED:github]…(truncated)"},
+			strings.Repeat("x", 65_488) + " [REDACTED:github] more more …(truncated)"},
+		{"a whole one where the text is cut", plain, live(strings.Repeat("x", 65_479)+" ", token+" ok"), token[:20],
+			strings.Repeat("x", 65_479) + " …(truncated)"},
+		{"one in the only part", plain, live(strings.Repeat("x", 65_479) + " " + token + " ok"), token[:20],
+			strings.Repeat("x", 65_479) + " [REDACTED:digitalocean] ok"},
+		{"a text without blanks", plain, live(strings.Repeat("x", 70_000), token), token[:20],
+			strings.Repeat("x", 57_352) + "…(truncated)"},
+		{"a text without blanks and with another", plain, live(strings.Repeat("x", 57_290), "/", token[:30], token[30:],
+			strings.Repeat("/xxx", 3000)), token[:20],
+			strings.Repeat("x", 57_290) + "/[REDACTED:dig…(truncated)"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			messages, fold := backendtest.Fold(normalizer.Scrubbed(c.b, runs.Scrub), c.log)
@@ -57,8 +67,9 @@ func TestSecretsInChunksAreScrubbed(t *testing.T) {
 					t.Errorf("the completion is %.200s", m.Body)
 				}
 			}
-			if text := fold.Record.FinalText; text == nil || strings.Contains(*text, c.secret) ||
-				!strings.HasPrefix(c.want, *text) {
+			if text := fold.Record.FinalText; text == nil {
+				t.Error("the record has no final text")
+			} else if strings.Contains(*text, c.secret) || !strings.HasPrefix(c.want, *text) {
 				t.Errorf("the record has %.200q", *text)
 			}
 		})
