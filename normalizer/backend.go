@@ -307,7 +307,8 @@ func (d scrubbedDialect) clean(out *Out) {
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
 	out.text, out.value = out.text+out.value.Text(), scan.Value{}
-	if draft := out.final == setDraft || out.final == addDraft; !draft || len(out.text) > maxKept {
-		out.text = d.scrub(out.text) // a draft is scrubbed with the parts that follow, see [Fold.final]
+	if (out.final == setDraft || out.final == addDraft) && len(out.text) <= maxKept {
+		return // it is scrubbed with the parts that follow, see [Fold.final]
 	}
+	out.text = d.scrub(out.text)
 }

@@ -186,7 +186,7 @@ func (d *dialect) session(subtype string, out *normalizer.Out) {
 }
 
 // maxBlocks is the maximum number of blocks of one message with an event of their own. A
-// message has a few; those beyond, or beyond what a line may have, give one Unknown event together.
+// message has a few; those beyond, or once [normalizer.Out.Full], give one Unknown event together.
 const maxBlocks = 4096
 
 // readable reports whether each text of a message is one.
