@@ -206,6 +206,20 @@ type scrubbed struct {
 	scrub func(string) string
 }
 
+// scrubOf returns what a backend applies to texts; nil: nothing.
+func scrubOf(b Backend) (scrub func(string) string) {
+	for {
+		s, ok := b.(scrubbed)
+		if !ok {
+			return scrub
+		}
+		outer := scrub
+		if b, scrub = s.Backend, s.scrub; outer != nil {
+			scrub = func(text string) string { return outer(s.scrub(text)) }
+		}
+	}
+}
+
 func (s scrubbed) Dialect() Dialect { return scrubbedDialect{s.Backend.Dialect(), s.scrub} }
 
 type scrubbedDialect struct {
@@ -292,5 +306,9 @@ func (d scrubbedDialect) clean(out *Out) {
 		}
 		e.Text, e.Message = scrubbed(e.Text), scrubbed(e.Message)
 	}
-	out.text, out.value = d.scrub(out.text+out.value.Text()), scan.Value{}
+	out.text, out.value = out.text+out.value.Text(), scan.Value{}
+	if (out.final == setDraft || out.final == addDraft) && len(out.text) <= maxKept {
+		return // it is scrubbed with the parts that follow, see [Fold.final]
+	}
+	out.text = d.scrub(out.text)
 }

@@ -151,17 +151,7 @@ type detailer struct {
 const maxStderr = runs.DetailWindow
 
 func newDetailer(b Backend, prompt func(argv []string) string) *detailer {
-	d := &detailer{prompt: prompt}
-	for {
-		s, ok := b.(scrubbed)
-		if !ok {
-			return d
-		}
-		outer := d.scrub
-		if b, d.scrub = s.Backend, s.scrub; outer != nil {
-			d.scrub = func(text string) string { return outer(s.scrub(text)) }
-		}
-	}
+	return &detailer{prompt: prompt, scrub: scrubOf(b)}
 }
 
 // limited returns a detail with its limits enforced; nil: it is empty.

@@ -136,6 +136,13 @@ func (o *Out) Tool(kind eventKind, facet *Facet) {
 	e.Data, e.body = o.data[data:end-1:end-1], o.data[from:end:end]
 }
 
+// maxToolBytes is how many bytes of tool events a line has, until it is full.
+const maxToolBytes = 1 << 20
+
+// Full reports whether the tool events of a line are so long that it gets no more: each of them can repeat an id of
+// the line.
+func (o *Out) Full() bool { return len(o.data) > maxToolBytes }
+
 // EndedBefore tells that the call whose result was added last had ended before: it is counted once.
 func (o *Out) EndedBefore() {
 	o.Facts.Closed, o.ended = "", o.ended[:max(len(o.ended)-1, 0)]

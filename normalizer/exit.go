@@ -23,8 +23,12 @@ func (f *Fold) end(exit runs.Exit) {
 	f.done = true
 
 	c := completion{Agent: f.agent}
-	if text := f.state.finalText.published(); text != nil {
-		limited := bounds.Truncate(*text, bounds.MaxFinalText)
+	if text, n := f.final(); text != nil {
+		limited := *text
+		if n > int64(len(limited)) { // scrubbed, it can be within the limit
+			limited += bounds.Suffix
+		}
+		limited = bounds.Truncate(limited, bounds.MaxFinalText)
 		c.FinalText = &limited
 	}
 	if f.state.Session != "" {

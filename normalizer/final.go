@@ -73,6 +73,15 @@ func beginning(text string) *string {
 	return &text
 }
 
+// maxSecret is the maximum length of a secret that is not shown in part where the kept text ends.
+const maxSecret = 8 << 10
+
+// withoutLastWord returns text up to its last blank, or to the last maxSecret bytes if there is none in these.
+func withoutLastWord(text string) string {
+	from := bounds.Cut(text, max(len(text)-maxSecret, 0))
+	return text[:from+strings.LastIndexAny(text[from:], " \t\r\n")+1]
+}
+
 // published returns the kept text if it is confirmed, else nil.
 func (t *finalText) published() *string {
 	if t.Draft {

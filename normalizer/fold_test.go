@@ -254,3 +254,29 @@ func TestRestoreRejectsInvalidState(t *testing.T) {
 		t.Error("the record of another agent kind is accepted")
 	}
 }
+
+// A restored fold knows which changed files it has counted, and an older state without them is read.
+func TestUnlistedFilesOfARestoredFold(t *testing.T) {
+	r := newRun(codex.Backend{}, 0)
+	at := 0
+	edits := func() {
+		var changes []string
+		for i := range 60 {
+			changes = append(changes, fmt.Sprintf(`{"path":"f%d","kind":"update"}`, i))
+		}
+		line := `{"type":"item.completed","item":{"id":"i","type":"file_change","changes":[` + strings.Join(changes, ",") +
+			`],"status":"completed"}}` + "\n"
+		r.out(at, line)
+		at += len(line)
+	}
+	edits()
+	r.restore(t, codex.Backend{}, 0)
+	if edits(); r.Record.Changed().Files != 60 {
+		t.Errorf("%d files", r.Record.Changed().Files)
+	}
+	r.Record.Files.Hashes = nil // as of an older version
+	r.restore(t, codex.Backend{}, 0)
+	if edits(); r.Record.Changed().Files != 70 {
+		t.Errorf("%d files after an older state", r.Record.Changed().Files)
+	}
+}

@@ -49,6 +49,7 @@ type Fold struct {
 
 	agent   string
 	dialect Dialect
+	scrub   func(string) string // of the backend; nil: none
 	maxLine int
 
 	state saved
@@ -71,7 +72,9 @@ func NewFold(b Backend, run string, maxLine int) *Fold {
 	if maxLine == 0 {
 		maxLine = defaultMaxLine
 	}
-	return &Fold{Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), maxLine: maxLine}
+	return &Fold{
+		Record: runs.NewRecord(run, b.Agent()), agent: b.Agent(), dialect: b.Dialect(), scrub: scrubOf(b), maxLine: maxLine,
+	}
 }
 
 // longest is the maximum length of a line, in bytes: that of a conversation is not a setting.

@@ -135,10 +135,25 @@ func (f *Fold) settleFinal() {
 // setFinal sets the final text of the record.
 func (f *Fold) setFinal() {
 	f.Record.FinalText, f.Record.FinalTextBytes = nil, 0
-	if text := f.state.finalText.published(); text != nil {
+	if text, n := f.final(); text != nil {
 		f.Record.Final(*text)
-		f.Record.FinalTextBytes = f.state.Bytes
+		f.Record.FinalTextBytes = n
 	}
+}
+
+// final returns the beginning of the final text so far, nil if there is none, and the length of the whole. It is
+// scrubbed as a whole, too: lines with parts of it may have parts of a secret.
+func (f *Fold) final() (text *string, n int64) {
+	text, n = f.state.finalText.published(), f.state.Bytes
+	if text == nil || f.scrub == nil {
+		return text, n
+	}
+	scrubbed, cut := f.scrub(*text), n > int64(len(*text))
+	n += int64(len(scrubbed) - len(*text))
+	if cut {
+		scrubbed = withoutLastWord(scrubbed) // it can be the beginning of a secret
+	}
+	return &scrubbed, n
 }
 
 // settleOutputs folds the outputs of commands. The newest one is read first: only its tests

@@ -26,6 +26,7 @@ type saved struct {
 	Seen        uint64          `json:"seen"`                 // sequence number of the last folded entry
 	Entries     int64           `json:"entries,omitempty"`    // number of folded entries
 	Stderr      []runs.Span     `json:"stderr,omitempty"`     // see [Fold.Again]
+	Unlisted    []uint32        `json:"unlisted,omitempty"`   // see [runs.Files], Hashes; only in the stored state
 	Dialect     json.RawMessage `json:"dialect,omitempty"`    // only in the stored state
 	finalText
 	Packed []byte `json:"final_packed,omitempty"` // the final text, if escapes make it long
@@ -50,6 +51,9 @@ func (f *Fold) State() ([]byte, error) {
 	s.drop()
 	s.In.drop()
 	s.Dialect = dialect
+	if files := f.Record.Files; files != nil {
+		s.Unlisted = files.Hashes
+	}
 	if s.Text != nil && bounds.StringSize(*s.Text) > maxPlain {
 		s.Packed, s.Text = []byte(*s.Text), nil
 	}
@@ -87,6 +91,10 @@ func Restore(b Backend, record *runs.Record, state []byte, maxLine int) (*Fold, 
 		return nil, fmt.Errorf("run %s: restore: %w", record.ID, err)
 	}
 	f.state.Dialect = nil
+	if record.Files != nil {
+		record.Files.Hashes = f.state.Unlisted
+	}
+	f.state.Unlisted = nil
 	return f, nil
 }
 

@@ -19,8 +19,8 @@ type Brief struct {
 	Cause  string     `json:"cause,omitempty"`  // why the run has failed, or timed out, in a redacted line
 	Hint   string     `json:"hint,omitempty"`   // what to try then; absent only without a cause
 	Tested *TestCount `json:"tests,omitempty"`  // the newest run of tests
-	// Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown, see
-	// [Record.Spent].
+	// Cost of the run with its sub-agents in US dollars, as the agent tells it; absent: unknown, or with that of
+	// earlier runs, see [Record.Spent].
 	Cost *float64 `json:"costUsd,omitempty"`
 }
 
@@ -48,7 +48,9 @@ func (r *Record) Brief() (b Brief) {
 	if t := r.Tests; t != nil {
 		b.Tested = &TestCount{t.Passed, t.Failed}
 	}
-	b.Cost = r.Spent().Cost
+	if s := r.Spent(); !s.Earlier {
+		b.Cost = s.Cost
+	}
 	return b
 }
 

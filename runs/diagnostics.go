@@ -297,21 +297,39 @@ var (
 		"Error", "Exception", "--- FAIL", "FAIL", "ailed: ", "✗ ", "✕ ", "✖ ", "error", ": not found")
 )
 
-// errorLine returns the first line of text with an error message, or nil.
-func errorLine(text []byte) []byte {
-	first := index(errorMarks, text)
-	if first < 0 {
-		first = index(weakMarks, text)
+// errorMark returns the offset of the first mark of an error in text, or -1.
+func errorMark[T string | []byte](text T) int {
+	if first := index(errorMarks, text); first >= 0 {
+		return first
 	}
+	return index(weakMarks, text)
+}
+
+// errorLine returns the first line of text with an error message, redacted, or "". Of a long one it has what is
+// around the mark.
+func errorLine(text []byte) string {
+	const before = 200
+	first := errorMark(text)
 	if first < 0 {
-		return nil
+		return ""
 	}
 	start := bytes.LastIndexByte(text[:first], '\n') + 1
 	end := len(text)
 	if i := bytes.IndexByte(text[first:], '\n'); i >= 0 {
 		end = first + i
 	}
-	return trim(text[max(start, first-200):end])
+	if first-start <= before && end-start <= 1<<10 {
+		return oneLine(string(text[start:end]), maxErrorLine)
+	}
+	// A secret is not recognized without its beginning: what may be the end of one that begins further in front is not
+	// shown.
+	from := max(start, first-before-redactMargin)
+	line := Redact(string(text[from:min(end, first+redactMargin)]))
+	mark := errorMark(line)
+	if from > start && mark < redactMargin/2 {
+		return ""
+	}
+	return oneLine(line[max(mark-before, 0):], maxErrorLine)
 }
 
 // errorType returns the first name of an error type in text, such as TypeError.

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ const (
 	MaxPath    = 512          // bytes of JSON of one path
 	MaxEdits   = 3 * maxPaths // edits that a backend reports for one line; more are only counted
 	maxAllPath = 7 << 10      // bytes of JSON of all paths
+	maxHashes  = 512          // unlisted paths that are counted
 )
 
 // Files is the net effect of a run on files: a file that was added and then
@@ -23,8 +25,11 @@ type Files struct {
 	Added    []string `json:"added_files"`
 	Deleted  []string `json:"deleted_files"`
 
-	// Unlisted counts file changes that are not in the lists because of limits.
+	// Unlisted counts changed files that are not in the lists because of limits: those beyond maxHashes do not count,
+	// and of those that a line only counts, each change does.
 	Unlisted int `json:"unlisted,omitempty"`
+	// Hashes are of the paths in Unlisted. They are stored in the state of the fold.
+	Hashes []uint32 `json:"-"`
 	// LinesChanged is the sum of the newest diff stat that a command printed;
 	// nil if there was none.
 	LinesChanged *int64 `json:"lines_changed,omitempty"`
@@ -69,11 +74,28 @@ func (f *Files) apply(e Edit) {
 		f.Modified = append(f.Modified, strings.Clone(e.Path))
 	}
 	for _, l := range f.lists() { // a move between lists can exceed the limit
-		if n := len(*l); n > maxPaths {
-			*l = slices.Delete(*l, maxPaths, n)
-			f.Unlisted += n - maxPaths
+		for n := len(*l); n > maxPaths; n-- {
+			f.unlisted((*l)[n-1])
+			*l = slices.Delete(*l, n-1, n)
 		}
 	}
+}
+
+// unlisted counts a file that is not in the lists, once.
+func (f *Files) unlisted(path string) {
+	if len(f.Hashes) < maxHashes && !f.counted(path) {
+		f.Hashes = append(f.Hashes, hash(path))
+		f.Unlisted++
+	}
+}
+
+// counted reports whether path is in Unlisted.
+func (f *Files) counted(path string) bool { return slices.Contains(f.Hashes, hash(path)) }
+
+func hash(path string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(path)) // never fails
+	return h.Sum32()
 }
 
 // lists returns the lists, indexed by EditKind.
@@ -82,10 +104,13 @@ func (f *Files) lists() [3]*[]string {
 }
 
 func (f *Files) add(e Edit) {
+	if f.counted(e.Path) {
+		return
+	}
 	list := f.lists()[e.Kind]
 	size := bounds.StringSize(e.Path) + len(",")
 	if e.Path == "" || len(*list) >= maxPaths || size > MaxPath || f.size()+size > maxAllPath {
-		f.Unlisted++
+		f.unlisted(e.Path)
 		return
 	}
 	*list = append(*list, strings.Clone(e.Path))

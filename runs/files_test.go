@@ -72,6 +72,41 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 }
 
+// Changed files are counted, not changes, as far as there are hashes of those that are not listed.
+func TestUnlistedFilesAreCountedOnce(t *testing.T) {
+	r := runs.NewRecord("T-local-x", "codex")
+	for i := range 3000 {
+		path := fmt.Sprint(i % 60)
+		if i >= 300 {
+			path = fmt.Sprint(i)
+		}
+		r.Line(runs.Facts{Edits: []runs.Edit{{Path: path}}}, 1)
+		if want := min(i+1, 60); i < 300 && r.Changed().Files != int64(want) {
+			t.Fatalf("%d files after %d edits, want %d", r.Changed().Files, i+1, want)
+		}
+	}
+	if n := r.Changed().Files; n != 50+512 {
+		t.Errorf("%d files of many", n)
+	}
+}
+
+// A listed file that a move between lists makes an unlisted one is not listed again.
+func TestAFileThatLeavesTheListsIsCountedOnce(t *testing.T) {
+	r := runs.NewRecord("T-local-x", "codex")
+	edit := func(path string, kind runs.EditKind) {
+		r.Line(runs.Facts{Edits: []runs.Edit{{Path: path, Kind: kind}}}, 1)
+	}
+	for i := range 50 {
+		edit(fmt.Sprint(i), runs.Deleted)
+	}
+	edit("a", runs.Modified)
+	for _, kind := range []runs.EditKind{runs.Deleted, runs.Modified, runs.Deleted} { // beyond the 50 that are listed
+		if edit("a", kind); r.Changed().Files != 51 {
+			t.Fatalf("%d files", r.Changed().Files)
+		}
+	}
+}
+
 // While no limit is reached, the lists agree with a map of the files before and
 // after.
 func TestFilesAgreeWithAModel(t *testing.T) {

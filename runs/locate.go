@@ -98,8 +98,8 @@ func colonLocation(text []byte, at int) (Location, bool) {
 			l.Column = parseNumber(rest[1 : 1+countDigits(rest[1:])])
 		}
 	} else if at > 0 && text[at-1] == ')' {
-		end = max(bytes.LastIndexByte(text[:at], '('), at-24, 0)
-		if text[end] != '(' {
+		from := max(at-24, 0)
+		if end = from + bytes.LastIndexByte(text[from:at], '('); end < from {
 			return l, false
 		}
 		line, column, found := bytes.Cut(text[end+1:at-1], []byte(","))

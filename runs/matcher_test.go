@@ -10,7 +10,7 @@ import (
 // A matcher finds the first word at any offset, like a search for each word.
 func TestMatcherFindsTheFirstWord(t *testing.T) {
 	for name, m := range map[string]*matcher{
-		"findings": findingWords, "errors": errorMarks, "weak": weakMarks, "secrets": secretWords, "names": secretNames,
+		"findings": findingWords, "errors": errorMarks, "weak": weakMarks, "secrets": secretWords, "names": nameMatcher,
 		"scrub": scrubWords,
 	} {
 		pieces := append([]string{"x", "7", " ", "\n", "é", "tok", "FAI", "rror", "A"}, m.words...)

@@ -66,7 +66,7 @@ func ReadParts(output []byte, parts Parts) Findings {
 		}
 	}
 	if parts.Message {
-		f.Line = oneLine(string(prefix(errorLine(text), 1<<10)), maxErrorLine)
+		f.Line = errorLine(text)
 		f.ErrorType = errorType(text)
 	}
 	if parts.Failed {

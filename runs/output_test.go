@@ -344,6 +344,16 @@ func checkBounds(t interface {
 	}
 }
 
+// The time is linear, whatever repeats: else each of these outputs takes minutes.
+func TestOutputsAreReadInLinearTime(t *testing.T) {
+	for _, piece := range []string{"):", "(1):", ":1", "a.go:0", `", line `, "1 passed", "(", "\x1b["} {
+		f := read(strings.Repeat(piece, 2<<20/len(piece)), true)
+		if len(f.Locations) > 0 {
+			t.Errorf("%q: %+v", piece, f.Locations)
+		}
+	}
+}
+
 // MayHaveFindings misses no output with findings.
 func TestMayHaveFindingsAgreesWithReadOutput(t *testing.T) {
 	pieces := rapid.SampledFrom([]string{

@@ -57,6 +57,33 @@ func TestScrubTakesSecretsAndNothingAround(t *testing.T) {
 	}
 }
 
+// What ends in a letter or a digit in front of a secret, and is no part of a word, does not hide it. What Scrub
+// replaces, Redact does too.
+func TestSecretsBehindEscapes(t *testing.T) {
+	for secret := range fakeSecrets() {
+		for _, before := range []string{
+			"", " ", "\n", `\n`, `\t`, `\r`, `\u003d`, "\x1b[32m", `\u001b[1;32m`, "%3D", "%20", `{"a":"b\n`, "KEY=",
+		} {
+			text := "a " + before + secret
+			hidden := secret[8:]
+			if at := strings.Index(secret, "hunter2"); at > 0 {
+				hidden = "hunter2"
+			}
+			for by, got := range map[string]string{"Scrub": Scrub(text), "Redact": Redact(text), "Limit": limited(text)} {
+				if strings.Contains(got, hidden) || !strings.HasPrefix(got, "a "+before) {
+					t.Errorf("%s leaves %q as %q", by, text, got)
+				}
+			}
+		}
+	}
+}
+
+func limited(text string) string {
+	d := Detail{Output: Whole(text)}
+	d.Limit(Scrub)
+	return d.Output.Head
+}
+
 func TestScrubKeepsSimilarText(t *testing.T) {
 	for _, s := range []string{
 		"", "plain", "sk-learn and sk-container-fluid", "task-1234567890123456789012345",

@@ -92,6 +92,7 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 		{"the total of a new thread", []any{total(2), total(3)}, 3, unknown, 3, false, false},
 		{"of a resumed thread, whose log tells what it was", []any{after(2), total(3)}, 1, unknown, 1, false, false},
 		{"of a resumed thread that is not known", []any{resumes, total(3)}, 3, unknown, 3, false, true},
+		{"the same, of an agent that counts its sub-agents", []any{resumes, whole(3)}, 3, unknown, 3, false, true},
 		{"the same, and its log is read at the end", []any{resumes, total(3), logged(runs.Logged{Own: usage(1), All: true})},
 			1, unknown, 1, false, false},
 		{"the line tells what it was", []any{resumes, runs.Facts{Used: used(3), Before: used(2)}}, 1, unknown, 1, false,
@@ -159,6 +160,10 @@ func TestSpentIsWhatTheModelServed(t *testing.T) {
 		}
 		if known := r.Header().Tokens != nil; known != (c.total != unknown && !c.earlier) {
 			t.Errorf("%s: the row has tokens: %v", c.why, known)
+		}
+		r.End(runs.Exit{Reason: runs.ReasonEOF}, 2)
+		if row := r.Brief().Cost; c.earlier && row != nil || !c.earlier && !reflect.DeepEqual(row, s.Cost) {
+			t.Errorf("%s: the row has the cost %v of %v", c.why, row, s.Cost)
 		}
 	}
 }

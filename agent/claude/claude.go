@@ -186,7 +186,7 @@ func (d *dialect) session(subtype string, out *normalizer.Out) {
 }
 
 // maxBlocks is the maximum number of blocks of one message with an event of their own. A
-// message has a few; those beyond give one Unknown event together.
+// message has a few; those beyond, or once [normalizer.Out.Full], give one Unknown event together.
 const maxBlocks = 4096
 
 // readable reports whether each text of a message is one.
@@ -225,7 +225,7 @@ func (d *dialect) message(typ string, out *normalizer.Out) {
 	more := true
 	for blocks := wire.ElementsOf(l.content); ; n++ {
 		var v scan.Value
-		if v, more = blocks.Next(&l.s); !more || n == maxBlocks {
+		if v, more = blocks.Next(&l.s); !more || n == maxBlocks || out.Full() {
 			break
 		}
 		if v.Kind != scan.Object {
@@ -281,7 +281,7 @@ func (d *dialect) text(typ string, out *normalizer.Out) {
 	switch {
 	case typ == "user":
 		out.Event(normalizer.StatusMessage("user message", nil))
-	case wire.True(l.apiError) || !wire.Blank(l.error.Text()):
+	case wire.True(l.apiError) || filled(l.error):
 		text := d.block.text.Text()
 		out.Facts.Error, out.Facts.ErrorSource = text, runs.ErrorTop
 		out.Event(normalizer.ErrorMessage(text))
@@ -294,7 +294,7 @@ var channelSubagent = "subagent"
 
 // says returns the event of a text, in the channel of sub-agents if one of them said it.
 func (l *line) says(e normalizer.Event, out *normalizer.Out) normalizer.Event {
-	if wire.ID(l.parent) != "" {
+	if filled(l.parent) {
 		e.Channel = &channelSubagent
 	} else {
 		out.Facts.Step = true

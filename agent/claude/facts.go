@@ -81,6 +81,9 @@ func (d *dialect) spent(out *normalizer.Out) {
 // account sets the facts of what the session has used so far.
 func (d *dialect) account(cost scan.Value, out *normalizer.Out) {
 	used := d.models(d.line.models)
+	if len(used.Models) == 0 {
+		used.Cost = nil // not told
+	}
 	if amount, ok := wire.Cost(cost); ok {
 		used.Cost = &amount
 	}

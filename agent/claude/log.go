@@ -239,14 +239,20 @@ func (d *dialect) logSession(out *normalizer.Out) {
 	if wire.True(l.log.sidechain) {
 		l.parent = l.uuid // that of older versions is in the log of its parent
 	}
-	if wire.ID(l.log.agentID) != "" {
+	if filled(l.log.agentID) {
 		l.session, l.parent = l.log.agentID, l.log.agentID
 	}
 	d.Session.Told(l.session, out)
 }
 
 // nested reports whether a line is of a sub-agent, in the log of its parent.
-func (l *line) nested() bool { return wire.ID(l.parent) != "" && wire.ID(l.log.agentID) == "" }
+func (l *line) nested() bool { return filled(l.parent) && !filled(l.log.agentID) }
+
+// filled reports whether v is a text that is not blank, as one of more than maxBlank bytes is taken to be: it is asked
+// for each block of a line.
+func filled(v scan.Value) bool { return v.Len > maxBlank || wire.ID(v) != "" }
+
+const maxBlank = 1 << 10
 
 // replied maps the end of a message. Each of its blocks has a line, and each line has the
 // usage of the message, which is complete where there is a reason to stop. The line of a
@@ -317,7 +323,7 @@ func (d *dialect) told(out *normalizer.Out) {
 	results := d.results()
 	if results > 0 {
 		n := 0
-		for blocks := wire.ElementsOf(l.content); n < maxBlocks; n++ {
+		for blocks := wire.ElementsOf(l.content); n < maxBlocks && !out.Full(); n++ {
 			v, more := blocks.Next(&l.s)
 			if !more {
 				break

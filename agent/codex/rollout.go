@@ -427,16 +427,20 @@ func (d *dialect) texts(list scan.Value, typ, separator string) (string, bool) {
 	}
 }
 
+// maxUnknown is how many unknown blocks of a message have an event. A message has a few.
+const maxUnknown = 4096
+
 // unknownBlocks reports the blocks of a message of the agent that are not known, and whether
 // there are any.
-func (d *dialect) unknownBlocks(list scan.Value, out *normalizer.Out) (any bool) {
+func (d *dialect) unknownBlocks(list scan.Value, out *normalizer.Out) bool {
+	n := 0
 	for blocks := wire.ElementsOf(list); ; {
 		raw, more := blocks.NextObject(&d.line.s)
-		if !more {
-			return any
+		if !more || n == maxUnknown {
+			return n > 0
 		}
 		if kind, _ := wire.Pair(&d.line.s, raw, "type", ""); !kind.Equal("output_text") {
-			any = true
+			n++
 			d.line.drift.UnknownItem(kind, "response_item/message/", out)
 		}
 	}

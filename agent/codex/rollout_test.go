@@ -335,3 +335,12 @@ func TestACallThatEndsTwiceCountsOnce(t *testing.T) {
 		}
 	}
 }
+
+// A line has no event for each of any number of blocks.
+func TestSessionLogWithManyUnknownBlocks(t *testing.T) {
+	list := "{}" + strings.Repeat(",{}", 100_000)
+	got := backendtest.Feed(t, codex.Backend{}, responseItem(`{"type":"message","role":"assistant","content":[`+list+`]}`))
+	if n := len(got); n < 4096 || n > 4100 {
+		t.Errorf("%d events", n)
+	}
+}
