@@ -119,7 +119,8 @@ func TestFilesThatAreReadByDefault(t *testing.T) {
 	if got := InUse(Sources{Environ: overridden}); !slices.Equal(got, []string{mine}) {
 		t.Errorf("files in use %q, want %q", got, mine)
 	}
-	if got := InUse(Sources{Environ: environ}); len(got) != 2 || !slices.Contains(got, mine) || !slices.Contains(got, its) {
+	got := InUse(Sources{Environ: environ})
+	if len(got) != 2 || !slices.Contains(got, mine) || !slices.Contains(got, its) {
 		t.Errorf("files in use %q, want %q and %q", got, mine, its)
 	}
 	gone := filepath.Join(data, "gone", "config.toml")
