@@ -22,7 +22,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
@@ -144,13 +143,9 @@ func (b *bridge) run(ctx context.Context) error {
 			continue
 		}
 		seen[path] = true
-		j, err := openJournal(filepath.Join(b.cfg.State, digest(path)))
-		if err != nil {
-			return err
-		}
-		f := newDirWatcher(b, path, j)
+		f := newDirWatcher(b, path)
 		watchers = append(watchers, f)
-		if err := f.open(); errors.Is(err, errBusy) || err != nil && d.Must {
+		if err := f.open(); errors.Is(err, errBusy) || errors.Is(err, errState) || err != nil && d.Must {
 			return fmt.Errorf("directory %s: %w", path, err)
 		}
 	}

@@ -27,14 +27,14 @@ var (
 // own.
 type dirWatcher struct {
 	*bridge
-	path    string
-	journal *journal
-	log     *zap.Logger
+	path string // without symbolic links once the directory was there
+	log  *zap.Logger
 
-	dir    *lockedDir // nil: the directory is missing
-	active map[string]*activeRequest
-	done   chan finished
-	wait   sync.WaitGroup
+	dir     *lockedDir // nil: the directory is missing
+	journal *journal   // nil until the directory was there
+	active  map[string]*activeRequest
+	done    chan finished
+	wait    sync.WaitGroup
 
 	foreign      map[string]bool            // names of ignored files that were logged; at most 2*maxNames
 	incomplete   map[string]*incompleteFile // files without a valid request
@@ -61,23 +61,36 @@ type incompleteFile struct {
 	since   time.Time // of the last change
 }
 
-func newDirWatcher(b *bridge, path string, j *journal) *dirWatcher {
+func newDirWatcher(b *bridge, path string) *dirWatcher {
 	return &dirWatcher{
-		bridge: b, path: path, journal: j, log: b.log.With(zap.String("dir", path)),
+		bridge: b, path: path, log: b.log.With(zap.String("dir", path)),
 		active: map[string]*activeRequest{}, done: make(chan finished, b.cfg.MaxAtOnce),
 		foreign: map[string]bool{}, incomplete: map[string]*incompleteFile{},
 		missingSince: map[string]time.Time{}, retryAt: map[string]time.Time{},
 	}
 }
 
-// open opens the directory, unless it is open.
+// open opens the directory, unless it is open, and the first time its journal, whose name is that of the directory
+// without symbolic links: they are known only when it is there. The lock is that of the journal, too.
 func (w *dirWatcher) open() error {
 	if w.dir != nil {
 		return nil
 	}
-	p, err := openLockedDir(w.path)
+	path, err := filepath.EvalSymlinks(w.path)
 	if err != nil {
 		return err
+	}
+	p, err := openLockedDir(path)
+	if err != nil {
+		return err
+	}
+	if w.journal == nil {
+		j, err := openJournal(filepath.Join(w.cfg.State, digest(path)))
+		if err != nil {
+			p.close()
+			return err
+		}
+		w.path, w.journal = path, j
 	}
 	w.dir = p
 	if err := w.recover(); err != nil {

@@ -26,6 +26,9 @@ const (
 	remembered    = 30 * 24 * time.Hour
 )
 
+// errState is the error of a journal that cannot be opened.
+var errState = errors.New("bridge state")
+
 // tmpSuffix ends the names of temporary files in the directory of a journal.
 const tmpSuffix = ".tmp"
 
@@ -51,19 +54,19 @@ type journal struct {
 	entries map[string]entry // by request id
 }
 
-// openJournal reads the journal in dir, or creates it.
+// openJournal reads the journal in dir, or creates it. The error is an errState.
 func openJournal(dir string) (*journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("bridge state: %w", err)
+		return nil, fmt.Errorf("%w: %w", errState, err)
 	}
 	for _, parent := range []string{filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
 		if err := files.SyncDir(parent); err != nil { // the entry of the directory may be new
-			return nil, fmt.Errorf("bridge state: %w", err)
+			return nil, fmt.Errorf("%w: %w", errState, err)
 		}
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("bridge state: %w", err)
+		return nil, fmt.Errorf("%w: %w", errState, err)
 	}
 	j := &journal{dir: dir, entries: map[string]entry{}}
 	for _, f := range files {
@@ -74,7 +77,7 @@ func openJournal(dir string) (*journal, error) {
 		}
 		e, err := readEntry(path)
 		if err != nil {
-			return nil, fmt.Errorf("bridge state: %s: %w", path, err)
+			return nil, fmt.Errorf("%w: %s: %w", errState, path, err)
 		}
 		j.entries[e.ID] = e
 	}
