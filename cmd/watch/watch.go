@@ -58,7 +58,7 @@ const (
 	pageSize = 100             // runs
 	slots    = 4               // deliveries at a time
 	maxPause = 5 * time.Minute // before the next attempt
-	rowLag   = time.Minute     // in which the record of a run must follow its completion
+	rowLag   = time.Minute     // for which other ends wait for the record of a run, which follows its completion
 )
 
 // newWatcher returns a watcher. The error is about the state file. Close it after use.
@@ -251,6 +251,9 @@ func (w *watcher) look(ctx context.Context) error {
 	if err := w.out.holding(ctx, all, known, date, before); err != nil {
 		return err
 	}
+	if err := w.lookAtLate(ctx); err != nil {
+		return err
+	}
 	w.out.flush()
 	return nil
 }
@@ -314,25 +317,21 @@ func (w *watcher) resume(ctx context.Context) (client.Filter, error) {
 	return f, nil
 }
 
-// ended handles the completion of a run: it waits for the record, which follows it.
+// ended handles the completion of a run: it waits for the record, which follows it, but not for long.
 func (w *watcher) ended(ctx context.Context, e client.Event) error {
 	late := time.Now().Add(rowLag)
 	for {
-		run, err := w.cfg.Runs.Status(ctx, e.Run)
+		run, all, known, err := w.end(ctx, e.Run)
 		now := time.Now()
 		switch {
-		case api.Is(err, api.NotFound): // it was removed
-			return w.out.ended(ctx, e.Run, nil, e.Seq, now)
 		case err != nil:
 			return err
-		case run.State.Final():
-			w.endedToday(run, now)
-			return w.out.ended(ctx, run.ID, w.cfg.Rules.Run(run, now, now), e.Seq, now)
-		case run.State == runs.StateInputRequired, run.ContinuedBy != "": // another run ends it
-			return w.out.ended(ctx, "", nil, e.Seq, now)
+		case known:
+			return w.out.ended(ctx, run, all, e.Seq, now)
 		case now.After(late):
-			w.log.Warn("a run has a completion, and has not ended: its end is not reported", zap.String("run", e.Run))
-			return w.out.ended(ctx, "", nil, e.Seq, now)
+			w.log.Warn("a run has a completion, and has not ended: its end is reported later", zap.String("run", e.Run))
+			w.out.isLate(e.Run, e.Seq, now)
+			return nil
 		}
 		if err := sleep(ctx, minPoll); err != nil {
 			return err
