@@ -35,6 +35,7 @@ type dirWatcher struct {
 	active  map[string]*activeRequest
 	done    chan finished
 	wait    sync.WaitGroup
+	ending  sync.Mutex // held while runs that timed out are being ended
 
 	foreign      map[string]bool            // names of ignored files that were logged; at most 2*maxNames
 	incomplete   map[string]*incompleteFile // files without a valid request
@@ -109,7 +110,9 @@ func (w *dirWatcher) close() {
 // run scans the directory after each file notification, and at intervals,
 // until ctx ends.
 func (w *dirWatcher) run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
 	defer func() {
+		end()
 		w.stopAll(context.Canceled)
 		w.wait.Wait()
 	}()
@@ -221,6 +224,7 @@ func (w *dirWatcher) scan(ctx context.Context, now time.Time) error {
 	maps.DeleteFunc(w.retryAt, func(_ string, until time.Time) bool { return now.After(until) })
 	w.stopAnswered()
 	w.abandonMissing(ctx, present, now)
+	w.endLeft(ctx)
 	return nil
 }
 

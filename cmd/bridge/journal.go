@@ -40,6 +40,7 @@ type entry struct {
 	At       int64  `json:"claimed_at"`            // Unix milliseconds
 	Timeout  int64  `json:"timeout_ms"`            // from claimed_at
 	Answered int64  `json:"answered_at,omitempty"` // 0: not yet
+	Unended  bool   `json:"unended,omitempty"`     // answered with a timeout, and the run could not be ended yet
 }
 
 func (e entry) deadline() time.Time { return time.UnixMilli(e.At + e.Timeout) }
@@ -131,6 +132,31 @@ func (j *journal) unanswered() []entry {
 	return all
 }
 
+// unended returns the entries whose run is to be ended.
+func (j *journal) unended() []entry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var all []entry
+	for _, e := range j.entries {
+		if e.Unended {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// ended stores that the run of an entry is ended, unless the entry has changed meanwhile.
+func (j *journal) ended(id string) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.entries[id]
+	if !e.Unended {
+		return nil
+	}
+	e.Unended = false
+	return j.store(e)
+}
+
 // byUnpublishedName returns all entries by the names of their unpublished
 // answers.
 func (j *journal) byUnpublishedName() map[string]entry {
@@ -147,6 +173,13 @@ func (j *journal) byUnpublishedName() map[string]entry {
 func (j *journal) put(e entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.store(e); err != nil {
+		return err
+	}
+	return j.prune(time.UnixMilli(e.At))
+}
+
+func (j *journal) store(e entry) error {
 	b, err := json.Marshal(e)
 	if err == nil {
 		err = files.Replace(filepath.Join(j.dir, fileOf(e.ID)), "*"+tmpSuffix, b)
@@ -155,7 +188,7 @@ func (j *journal) put(e entry) error {
 		return fmt.Errorf("bridge state: %w", err)
 	}
 	j.entries[e.ID] = e
-	return j.prune(time.UnixMilli(e.At))
+	return nil
 }
 
 // forget removes the entry of a request id.

@@ -126,6 +126,7 @@ type fixture struct {
 	t                *testing.T
 	dir, state, runs string
 	logs             *observer.ObservedLogs
+	step             func(at string) // of the bridges; nil: none
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -163,7 +164,11 @@ func (l *fixture) start(c Config) (stop func()) {
 	var err error // valid after the bridge has ended
 	go func() {
 		defer close(ended)
-		err = newBridge(c).run(ctx)
+		b := newBridge(c)
+		if l.step != nil {
+			b.step = l.step
+		}
+		err = b.run(ctx)
 	}()
 	stopped := false
 	stop = func() {

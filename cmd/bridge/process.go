@@ -127,9 +127,44 @@ func (w *dirWatcher) expire(ctx context.Context, e entry) (outcome, error) {
 			return outcome{}, ctx.Err()
 		}
 		if err != nil {
-			w.log.Warn("cannot end a run that timed out", zap.String("run", e.Run), zap.Error(err))
+			w.log.Warn("cannot end a run that timed out, trying again", zap.String("run", e.Run), zap.Error(err))
 		}
-		return w.timed(outcome{Status: statusTimeout}, e), nil
+		return w.timed(outcome{Status: statusTimeout, Unended: err != nil}, e), nil
+	}
+}
+
+// endLeft ends the runs that could not be ended when they timed out: in the background, until none is left.
+func (w *dirWatcher) endLeft(ctx context.Context) {
+	if len(w.journal.unended()) == 0 || !w.ending.TryLock() {
+		return
+	}
+	w.wait.Go(func() {
+		defer w.ending.Unlock()
+		for ctx.Err() == nil {
+			left := w.journal.unended()
+			for _, e := range left {
+				w.endLate(ctx, e)
+			}
+			if len(left) == 0 {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(w.cfg.Poll):
+			}
+		}
+	})
+}
+
+func (w *dirWatcher) endLate(ctx context.Context, e entry) {
+	ending, cancel := context.WithTimeout(ctx, graceTime)
+	defer cancel()
+	if w.cfg.runner.Expire(ending, e.Run) != nil {
+		return
+	}
+	w.log.Info("a run that timed out is ended", zap.String("run", e.Run))
+	if err := w.journal.ended(e.ID); err != nil {
+		w.log.Warn("cannot store that a run is ended", zap.String("run", e.Run), zap.Error(err))
 	}
 }
 

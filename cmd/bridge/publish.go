@@ -23,7 +23,7 @@ func (w *dirWatcher) answer(e entry, o outcome) error {
 		return fmt.Errorf("write the response: %w", err)
 	}
 	w.step("written")
-	e.Answered = time.Now().UnixMilli()
+	e.Answered, e.Unended = time.Now().UnixMilli(), o.Unended
 	if err := w.journal.put(e); err != nil {
 		return err
 	}
@@ -53,6 +53,10 @@ func (w *dirWatcher) publish(e entry) error {
 		w.log.Info("the request is gone, its answer is dropped", zap.String("request", e.ID), zap.String("run", e.Run))
 		if err := w.dir.remove(unpublishedName(e)); err != nil {
 			return err
+		}
+		if e.Unended { // its run is cancelled first, as that of any request whose file is missing
+			e.Answered, e.Unended = 0, false
+			return w.journal.put(e)
 		}
 		return w.journal.forget(e.ID) // the program may submit the request again
 	}

@@ -1,10 +1,14 @@
 package bridge
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -34,5 +38,72 @@ func TestLinkedDirectoryHasOneJournal(t *testing.T) {
 	l.until("it is answered or run again", func() bool { return l.has(response) || len(l.names(l.runs)) > 2 })
 	if names := l.names(l.runs); !slices.Equal(names, []string{run, run + ".cancelled"}) {
 		t.Errorf("run again: %q", strings.Join(names, " "))
+	}
+}
+
+// awayRunner reaches no responder when a run is to be ended, until it is back.
+type awayRunner struct {
+	runner
+	back atomic.Bool
+}
+
+func (r *awayRunner) Expire(ctx context.Context, run string) error {
+	if !r.back.Load() {
+		return errors.New("NATS is away")
+	}
+	return r.runner.Expire(ctx, run)
+}
+
+func (r *awayRunner) Cancel(ctx context.Context, run, reason string) error {
+	if !r.back.Load() {
+		return errors.New("NATS is away")
+	}
+	return r.runner.Cancel(ctx, run, reason)
+}
+
+// A run whose request timed out while no responder answered is ended once one answers, also by the next bridge. The
+// response does not wait for that, nor does it matter whether the program still waits for it.
+func TestRunThatTimedOutInAnOutageIsEnded(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		for _, gone := range []bool{false, true} {
+			t.Run(fmt.Sprintf("restart=%v/gone=%v", restart, gone), func(t *testing.T) {
+				t.Parallel()
+				l := newFixture(t)
+				c := l.config()
+				away := &awayRunner{runner: c.runner}
+				c.runner = away
+				l.step = func(at string) {
+					if gone && at == "answered" && !away.back.Load() {
+						_ = os.Remove(l.path(request))
+					}
+				}
+				stop := l.start(c)
+				l.write(request, `{"request_id":"id-1","prompt":"hang","timeout_seconds":0.2}`)
+				if gone {
+					l.until("its answer is dropped", func() bool {
+						return l.logs.FilterMessage("the request is gone, its answer is dropped").Len() == 1
+					})
+				} else if r := l.response(response); r["status"] != statusTimeout {
+					t.Errorf("got %v", r)
+				} else {
+					l.removed()
+				}
+				if restart {
+					stop()
+					l.start(c)
+				}
+				away.back.Store(true)
+				l.until("the run is ended", func() bool {
+					return slices.ContainsFunc(l.names(l.runs), func(name string) bool {
+						return strings.HasSuffix(name, ".cancelled")
+					})
+				})
+				if gone {
+					l.request(request, "id-1", "say again") // it was withdrawn, so its id is free
+					l.until("its entry is gone", func() bool { return l.has(response) })
+				}
+			})
+		}
 	}
 }
